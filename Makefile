@@ -1,0 +1,45 @@
+# Two commands do all the set-up on a fresh clone: `make demo` and `make test`. Needs Python 3.11+ and Java 17+.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+export POLARS_MAX_THREADS ?= 1
+
+.PHONY: install demo test test-fast test-spark lint law bench clean java
+
+install: $(STAMP)
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Braid needs Python 3.11 or newer: make install PYTHON=python3.11"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(STAMP)
+
+java: $(STAMP)
+	@$(BIN)/python -m braid doctor --java
+
+demo: $(STAMP) java
+	@$(BIN)/python -m braid demo
+
+lint: $(STAMP)
+	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: $(STAMP) java lint test-fast test-spark
+
+test-fast: $(STAMP)
+	$(BIN)/python -m pytest -m "not spark and not kafka and not law" -n 2
+
+test-spark: $(STAMP) java
+	$(BIN)/python -m pytest -m "spark"
+
+law: $(STAMP) java
+	$(BIN)/python -m pytest -m "law or spark" --law
+
+bench: $(STAMP) java
+	$(BIN)/python -m benchmarks.run
+
+clean:
+	rm -rf $(VENV) braid-data .pytest_cache .mypy_cache .ruff_cache .hypothesis

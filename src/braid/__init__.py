@@ -1,0 +1,1 @@
+"""Braid: streaming SQL joins on Spark."""

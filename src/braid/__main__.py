@@ -1,0 +1,5 @@
+"""`python -m braid` is `braid`."""
+
+from braid.cli import main
+
+main()

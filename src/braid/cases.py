@@ -1,0 +1,227 @@
+"""Case files: a page of Markdown that says what goes in and what comes out, run as a test.
+
+In: a Markdown file with fenced blocks (interface.md section 6). Out: a result per block, or the file with the rows that
+really came (`accept`).
+Rule: blocks run in their order on one driver; a file is a case, and what it does not say is not checked.
+
+Blocks
+  sql DIALECT     statements to run
+  input           records, a line each: columns as the head line names them; also `clock TOPIC TIME` and `finish`
+  output TOPIC    the records that must have come since the last look, in order
+  refused         statements, a line `----`, then a part of the message (and `at LINE:COLUMN`, where given)
+  explain NAME    JSON that must be part of the plan of a query or statement
+  drops NAME      JSON lines, each part of one dropped row, in order
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from braid.errors import BraidError, SqlError
+from braid.testing import Driver, Record
+
+FENCE = re.compile(r"^```(\w+)[ \t]*(.*)$")
+DIALECTS = ("ksqldb", "risingwave", "sqlstream", "lenses")
+INPUT_COLUMNS = ("topic", "timestamp", "key", "value", "partition", "headers")
+OUTPUT_COLUMNS = ("timestamp", "key", "value", "partition", "headers")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block: its kind, the rest of the fence line, its text and the line number of its first line."""
+
+    kind: str
+    argument: str
+    text: str
+    line: int
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a case gave: failures as (line, message), and for `--accept` the real text of each output block by line."""
+
+    path: Path
+    blocks: int = 0
+    failures: list[tuple[int, str]] = field(default_factory=list)
+    actual: dict[int, str] = field(default_factory=dict)
+
+
+def blocks(text: str) -> Iterator[Block]:
+    """The fenced blocks of a page."""
+    lines = text.splitlines()
+    i = 0
+    while i < len(lines):
+        fence = FENCE.match(lines[i])
+        if fence is None:
+            i += 1
+            continue
+        start = i + 1
+        end = next((j for j in range(start, len(lines)) if lines[j].startswith("```")), len(lines))
+        yield Block(fence[1], fence[2].strip(), "\n".join(lines[start:end]), start + 1)
+        i = end + 1
+
+
+def run_case(path: Path, runtime: str = "local", batch: int | None = None, buckets: int | None = None) -> Outcome:
+    """Runs one case file."""
+    outcome = Outcome(path)
+    page = list(blocks(path.read_text(encoding="utf-8")))
+    dialect = next((b.argument for b in page if b.kind == "sql" and b.argument), "ksqldb")
+    with Driver(dialect=dialect, runtime=runtime, batch=batch, buckets=buckets) as driver:  # type: ignore[arg-type]
+        for block in page:
+            outcome.blocks += 1
+            try:
+                problem = _run_block(driver, block, outcome)
+            except BraidError as e:
+                problem = str(e)
+            if problem is not None:
+                outcome.failures.append((block.line, problem))
+                if block.kind in ("sql", "input"):
+                    break  # nothing after it can hold
+    return outcome
+
+
+def _run_block(driver: Driver, block: Block, outcome: Outcome) -> str | None:
+    match block.kind:
+        case "sql":
+            driver.execute(block.text)
+            return None
+        case "input":
+            _feed(driver, block)
+            return None
+        case "output":
+            return _compare(driver.read(block.argument), block, outcome)
+        case "refused":
+            return _refused(driver, block)
+        case "explain":
+            want, got = json.loads(block.text), driver.explain(block.argument)
+            return None if _part(want, got) else f"the plan has no such part; it is {json.dumps(got, default=str)}"
+        case "drops":
+            return _drops(driver.drops(block.argument), block)
+        case "query":
+            return "blocks of kind 'query' need a dialect with tables to query"
+        case _:
+            outcome.blocks -= 1
+            return None
+
+
+def _feed(driver: Driver, block: Block) -> None:
+    head: Sequence[str] = INPUT_COLUMNS[:4]
+    for number, line in enumerate(block.text.splitlines()):
+        words = line.split()
+        if not words or line.lstrip().startswith("--"):
+            continue
+        if words[0] == "topic":
+            head = words
+        elif words[0] == "clock" and len(words) == 3:
+            driver.clock(words[1], int(words[2]))
+        elif words == ["finish"]:
+            driver.finish()
+        else:
+            fields = _fields(line, head, block.line + number)
+            driver.write(
+                fields["topic"],
+                key=fields.get("key"),
+                value=fields.get("value"),
+                timestamp=fields.get("timestamp", 0),
+                partition=fields.get("partition", 0),
+                headers=[(h[0], h[1]) for h in fields.get("headers", [])],
+            )
+
+
+def _fields(line: str, head: Sequence[str], number: int) -> dict[str, Any]:
+    """One line by its head: words for `topic`, JSON for the rest."""
+    made: dict[str, Any] = {}
+    rest = line.strip()
+    for name in head:
+        try:
+            if name == "topic":
+                made[name], _, rest = rest.partition(" ")
+            else:
+                made[name], end = json.JSONDecoder().raw_decode(rest)
+                rest = rest[end:]
+        except ValueError:
+            raise BraidError(f"line {number}: {name} is not JSON: {rest[:40]}", 'write strings as "text"') from None
+        rest = rest.lstrip()
+    if rest:
+        raise BraidError(f"line {number}: more fields than the head names: {rest[:40]}")
+    return made
+
+
+def _compare(records: Sequence[Record], block: Block, outcome: Outcome) -> str | None:
+    lines = [line for line in block.text.splitlines() if line.strip()]
+    head = lines[0].split() if lines else list(OUTPUT_COLUMNS[:3])
+    want = [_fields(line, head, block.line + i + 1) for i, line in enumerate(lines[1:])]
+    got = [{name: getattr(r, name) for name in head} for r in records]
+    outcome.actual[block.line] = "\n".join(_table(head, got))
+    if want == [json.loads(json.dumps(g, default=str)) for g in got]:
+        return None
+    shown = "\n".join(f"    {line}" for line in _table(head, got))
+    return f"output {block.argument} differs; it is\n{shown}"
+
+
+def _table(head: Sequence[str], rows: Sequence[dict[str, Any]]) -> list[str]:
+    cells = [list(head), *([json.dumps(r[n], ensure_ascii=False, default=str) for n in head] for r in rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
+    return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+def _refused(driver: Driver, block: Block) -> str | None:
+    sql, _, expected = block.text.partition("\n----")
+    place = re.search(r"^at (\d+):(\d+)$", expected, re.MULTILINE)
+    part = re.sub(r"^at \d+:\d+$", "", expected, flags=re.MULTILINE).strip()
+    try:
+        driver.execute(sql)
+    except SqlError as e:
+        text = " ".join(str(e).split())
+        if " ".join(part.split()).lower() not in text.lower():
+            return f"refused, but with: {e}"
+        if place is not None and (e.line, e.column) != (int(place[1]), int(place[2])):
+            return f"refused, but at {e.line}:{e.column}"
+        return None
+    return "was not refused"
+
+
+def _drops(rows: Sequence[dict[str, Any]], block: Block) -> str | None:
+    want = [json.loads(line) for line in block.text.splitlines() if line.strip()]
+    got = [json.loads(json.dumps(r, default=str)) for r in rows]
+    if len(want) == len(got) and all(_part(w, g) for w, g in zip(want, got, strict=True)):
+        return None
+    return "drops differ; they are\n" + "\n".join(f"    {json.dumps(g)}" for g in got)
+
+
+def _part(want: Any, got: Any) -> bool:
+    """Whether `want` is part of `got`: a dict's entries, a list's elements in any order, equal scalars."""
+    if isinstance(want, dict):
+        return isinstance(got, dict) and all(k in got and _part(v, got[k]) for k, v in want.items())
+    if isinstance(want, list):
+        return isinstance(got, list) and all(any(_part(w, g) for g in got) for w in want)
+    return bool(want == got)
+
+
+def accepted(text: str, outcome: Outcome) -> str:
+    """The page with the rows that really came in its output blocks."""
+    lines = text.splitlines()
+    for line in sorted(outcome.actual, reverse=True):
+        end = next((j for j in range(line - 1, len(lines)) if lines[j].startswith("```")), len(lines))
+        lines[line - 1 : end] = outcome.actual[line].splitlines()
+    return "\n".join(lines) + "\n"
+
+
+def case_files(paths: Sequence[str]) -> list[Path]:
+    """The case files under paths: files as named, in folders all `.md` files."""
+    found: list[Path] = []
+    for p in map(Path, paths):
+        if p.is_dir():
+            found += sorted(p.rglob("*.md"))
+        elif p.suffix == ".slt":
+            raise BraidError(f"{p}: .slt files need a dialect with tables to query", "write the case as Markdown")
+        elif p.is_file():
+            found.append(p)
+        else:
+            raise BraidError(f"no file or folder {p}")
+    return found

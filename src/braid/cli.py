@@ -1,0 +1,323 @@
+"""The command line (interface.md section 1).
+
+In: arguments. Out: data on stdout, notes and progress on stderr; exit 0 done, 1 the user's error, 2 a query died or a bug.
+Rule: an error a user can cause is one message with what, where and what to write instead; a stack trace only with
+`--verbose`. Commands are thin: they read arguments, call one function, print.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from braid.errors import BraidError, SqlError
+
+out = Console(highlight=False, soft_wrap=True)
+err = Console(stderr=True, highlight=False, soft_wrap=True)
+
+DIALECTS = ("ksqldb", "risingwave", "sqlstream", "lenses")
+
+
+class QueryDied(Exception):
+    """A query failed while it ran; the message says why."""
+
+
+class Braid(click.Group):
+    """Turns errors into messages and exit codes."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+        verbose = "--verbose" in sys.argv
+        try:
+            kwargs["standalone_mode"] = False
+            code = super().main(*args, **kwargs)
+            sys.exit(code if isinstance(code, int) else 0)
+        except click.exceptions.Abort:
+            sys.exit(130)
+        except click.ClickException as e:
+            e.show()
+            sys.exit(1)
+        except BraidError as e:
+            err.print(e.render(), style="red", markup=False)
+            code = 1
+        except QueryDied as e:
+            err.print(f"error: {e}", style="red", markup=False)
+            code = 2
+        except BrokenPipeError:
+            sys.exit(0)
+        except KeyboardInterrupt:
+            sys.exit(130)
+        except Exception as e:
+            err.print(f"internal error: {type(e).__name__}: {e}", style="red", markup=False)
+            err.print("  hint: this is a bug of Braid's; run it again with --verbose and report what it says")
+            code = 2
+        if verbose:
+            traceback.print_exc()
+        sys.exit(code)
+
+
+@click.group(cls=Braid, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="braid-sql", prog_name="braid")
+@click.option("--verbose", is_flag=True, help="Show the stack trace of an error.")
+def main(verbose: bool) -> None:
+    """Streaming SQL joins on Spark, with the meaning of the system you know."""
+
+
+# ------------------------------------------------------------------ options
+
+Decorated = Callable[..., Any]
+
+
+def sql_options(command: Decorated) -> Decorated:
+    command = click.argument("file", required=False, type=click.Path())(command)
+    command = click.option("-e", "--execute", "text", metavar="SQL", help="SQL text instead of a file.")(command)
+    return click.option("--dialect", type=click.Choice(DIALECTS), help="Default: the file's first line, else ksqldb.")(
+        command
+    )
+
+
+store_option = click.option(
+    "--store", default="./braid-data", show_default=True, help="Folder of topics and checkpoints."
+)
+
+
+def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[str, str]:
+    """(text, dialect) of what the user gave."""
+    from braid.sql.parser import dialect_of
+
+    if (file is None) == (text is None):
+        raise BraidError("give a FILE or -e SQL", "braid run demo.sql, or braid run -e 'SELECT …'")
+    if text is None:
+        assert file is not None
+        try:
+            text = Path(file).read_text(encoding="utf-8")
+        except OSError as e:
+            raise BraidError(f"cannot read {file}: {e.strerror}") from None
+        except UnicodeDecodeError:
+            raise BraidError(f"{file} is not UTF-8 text") from None
+    return text, dialect or dialect_of(text) or "ksqldb"
+
+
+# ----------------------------------------------------------------- commands
+
+
+@main.command()
+@sql_options
+@store_option
+@click.option(
+    "--source", "sources", multiple=True, metavar="NAME=PATH", help="Read a declared source from files (glob)."
+)
+@click.option("--master", default=None, help="Spark master URL. [default: local[*]]")
+@click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
+@click.option("--until-idle", is_flag=True, help="End when all input present at the start has been processed.")
+@click.option("--conf", "conf", multiple=True, metavar="K=V", help="Spark setting; may be given more than once.")
+@click.option("--sink", "sinks", multiple=True, metavar="NAME=PATH|console", help="Write a result to files or here.")
+@click.option("--quiet", is_flag=True, help="No progress line.")
+def run(
+    file: str | None,
+    text: str | None,
+    dialect: str | None,
+    store: str,
+    sources: tuple[str, ...],
+    master: str | None,
+    checkpoint: str | None,
+    until_idle: bool,
+    conf: tuple[str, ...],
+    sinks: tuple[str, ...],
+    quiet: bool,
+) -> None:
+    """Run every statement of FILE; stay up until Ctrl-C, or with --until-idle until the input is processed."""
+    from braid.run import Request, run_program
+
+    sql, dialect = read_sql(file, text, dialect)
+    request = Request(
+        sql=sql,
+        dialect=dialect,
+        store=store,
+        sources=_pairs(sources, "--source"),
+        sinks=_pairs(sinks, "--sink"),
+        master=master or "local[*]",
+        checkpoint=checkpoint,
+        until_idle=until_idle,
+        conf=_pairs(conf, "--conf"),
+        quiet=quiet,
+    )
+    run_program(request, err)
+
+
+def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+    made: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise BraidError(f"{option} {text}: it takes NAME=VALUE", f"{option} flights=data/flights.csv")
+        made[name] = value
+    return made
+
+
+@main.command()
+@sql_options
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json", "mermaid", "dot"]), default="text", show_default=True
+)
+@click.option("--state", is_flag=True, help="Add live rows and bytes from the last committed batch.")
+@store_option
+def explain(file: str | None, text: str | None, dialect: str | None, form: str, state: bool, store: str) -> None:
+    """Show the plan of each query: joins, keys, state and until when, changelog mode, exchanges."""
+    from braid.explain import explain_program, render_dot, render_mermaid, render_text
+
+    sql, dialect = read_sql(file, text, dialect)
+    documents = explain_program(sql, dialect, store if state else None)
+    if form == "json":
+        out.print_json(json.dumps(documents[0] if len(documents) == 1 else documents, default=str))
+        return
+    render = {"text": render_text, "mermaid": render_mermaid, "dot": render_dot}[form]
+    for i, document in enumerate(documents):
+        if i:
+            click.echo()
+        for refusal in document["refusals"]:
+            err.print(refusal["text"], style="red", markup=False)
+        if document["nodes"]:
+            click.echo(render(document))
+    if any(d["refusals"] for d in documents):
+        raise click.exceptions.Exit(1)
+
+
+@main.command()
+@sql_options
+def check(file: str | None, text: str | None, dialect: str | None) -> None:
+    """Parse and bind only; list every problem with line and column."""
+    from braid.program import check_program
+
+    sql, dialect = read_sql(file, text, dialect)
+    problems, count = check_program(sql, dialect)
+    for problem in problems:
+        err.print(problem.render(), style="red", markup=False)
+    if problems:
+        err.print(f"{len(problems)} problem{'s' * (len(problems) > 1)} in {count} statements")
+        raise click.exceptions.Exit(1)
+    click.echo(f"{count} statements, no problem")
+
+
+@main.command()
+@click.argument("paths", nargs=-1, required=True)
+@click.option("--spark", is_flag=True, help="Run on Spark instead of the local runtime.")
+@click.option("--runtime", type=click.Choice(["local", "spark", "reference"]), default=None)
+@click.option("--batch", type=int, default=None, help="At most so many records a micro-batch.")
+@click.option("--accept", is_flag=True, help="Write the rows that really came into the output blocks.")
+def test(paths: tuple[str, ...], spark: bool, runtime: str | None, batch: int | None, accept: bool) -> None:
+    """Run case files (Markdown timelines)."""
+    from braid.cases import accepted, case_files, run_case
+
+    failed = passed = 0
+    for path in case_files(paths):
+        outcome = run_case(path, runtime or ("spark" if spark else "local"), batch)
+        if accept and outcome.actual:
+            path.write_text(accepted(path.read_text(encoding="utf-8"), outcome), encoding="utf-8")
+            click.echo(f"wrote {path}")
+            continue
+        if outcome.failures:
+            failed += 1
+            click.echo(f"FAIL  {path}")
+            for line, message in outcome.failures:
+                click.echo(f"  {path}:{line}: {message}")
+        else:
+            passed += 1
+            click.echo(f"ok    {path}  ({outcome.blocks} blocks)")
+    if not accept:
+        click.echo(f"{passed} passed, {failed} failed")
+    if failed:
+        raise click.exceptions.Exit(1)
+
+
+@main.command()
+@store_option
+def topics(store: str) -> None:
+    """List the topics of the store."""
+    from braid.topics.store import TopicStore
+
+    table = Table("topic", "partitions", "records", box=None, header_style="bold")
+    opened = TopicStore(store)
+    for name in opened.names():
+        ends = opened.end_offsets(name)
+        table.add_row(name, str(len(ends)), str(sum(ends)))
+    out.print(table)
+
+
+@main.command()
+@click.argument("topic")
+@click.option("--follow", is_flag=True, help="Wait for more.")
+@click.option("--format", "form", type=click.Choice(["table", "jsonl", "csv"]), default="table", show_default=True)
+@click.option("--limit", type=int, default=None, help="At most so many records.")
+@store_option
+def cat(topic: str, follow: bool, form: str, limit: int | None, store: str) -> None:
+    """Print the records of a topic."""
+    from braid.show import print_topic
+
+    print_topic(store, topic, form, follow, limit)
+
+
+@main.command()
+@click.argument("topic")
+@click.argument("file", required=False, type=click.Path())
+@click.option("--partitions", type=int, default=1, show_default=True, help="Of a topic that does not exist yet.")
+@store_option
+def put(topic: str, file: str | None, partitions: int, store: str) -> None:
+    """Append records to a topic: JSON lines with key, value, timestamp (from FILE or stdin)."""
+    from braid.show import put_records
+
+    lines = sys.stdin if file is None else Path(file).open(encoding="utf-8")  # noqa: SIM115
+    with lines:
+        count = put_records(store, topic, lines, partitions)
+    err.print(f"{count} records into {topic}")
+
+
+@main.command()
+@click.argument("query")
+@click.option("--format", "form", type=click.Choice(["table", "jsonl"]), default="table", show_default=True)
+@store_option
+def drops(query: str, form: str, store: str) -> None:
+    """Rows that a query dropped: where, why, and what the clock said."""
+    from braid.show import print_drops
+
+    print_drops(store, query, form)
+
+
+@main.command()
+@click.option(
+    "--data", type=click.Path(), default=None, help="A folder made by braid.demo.make_data. [default: January]"
+)
+@click.option("--store", default=None, help="Keep the topics here. [default: a temporary folder]")
+def demo(data: str | None, store: str | None) -> None:
+    """Real joins on real data: New York's flights, their planes and their weather."""
+    from braid.demo.show import run_demo
+
+    run_demo(data, store, out, err)
+
+
+@main.command()
+@click.option("--java", is_flag=True, help="Only check Java; say nothing if it is fine.")
+def doctor(java: bool) -> None:
+    """Java, Spark, memory, settings in force, and how to mend what is missing."""
+    from braid.doctor import examine
+
+    if not examine(java, out):
+        raise click.exceptions.Exit(1)
+
+
+@main.command()
+@click.option("--dialect", type=click.Choice(DIALECTS), default="ksqldb", show_default=True)
+def sql(dialect: str) -> None:
+    """An interactive prompt (comes with the other dialects)."""
+    raise SqlError("the interactive prompt is not built yet", hint=f"braid run -e 'SQL' --dialect {dialect}")
+
+
+if __name__ == "__main__":
+    main()

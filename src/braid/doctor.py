@@ -1,0 +1,55 @@
+"""`braid doctor`: what this machine has, which settings are in force, and how to mend what is missing.
+
+In: nothing. Out: lines on the terminal; whether Braid can run here. Rule: every problem comes with its remedy.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+from braid.errors import BraidError
+
+LIBRARIES = ("pyspark", "polars", "polars-hash", "pyarrow", "pandas", "protobuf")
+
+
+def examine(java_only: bool, out: Console) -> bool:
+    """Prints the examination. `java_only`: nothing but an error about Java."""
+    from braid.spark.conf import SETTINGS, java_version
+
+    try:
+        java = java_version()
+    except BraidError as e:
+        out.print(e.render(), markup=False)
+        return False
+    if java_only:
+        return True
+    out.print(f"ok    Java {java}")
+    out.print(f"ok    Python {platform.python_version()} ({sys.executable})", markup=False)
+    fine = True
+    for name in LIBRARIES:
+        try:
+            out.print(f"ok    {name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            fine = False
+            out.print(f"miss  {name}: pip install {name}")
+    out.print(f"ok    {_memory_gib():.0f} GiB of memory, {os.cpu_count()} cores")
+    kafka = importlib.util.find_spec("confluent_kafka") is not None
+    out.print("ok    connectors: topic store, CSV, JSON lines, Parquet" + (", Kafka client found" if kafka else ""))
+    out.print("\nSettings that Braid makes in every session:")
+    table = Table("setting", "value", "because", box=None, header_style="bold")
+    for s in SETTINGS:
+        table.add_row(s.key, s.value, s.reason)
+    width = None if out.is_terminal else 240
+    Console(file=out.file, highlight=False, markup=False, width=width).print(table)
+    return fine
+
+
+def _memory_gib() -> float:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30

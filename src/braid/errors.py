@@ -1,0 +1,74 @@
+"""What went wrong, where, and what to write instead.
+
+In: a message, a span of the SQL text and a hint. Out: one text for a terminal, with the line and a caret.
+Rule: every error a user can cause is a `BraidError`; anything else is a bug of ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of SQL text: `start` and `end` are offsets into it, `line` and `column` (from 1) are those of `start`."""
+
+    start: int
+    end: int
+    line: int
+    column: int
+
+
+class BraidError(Exception):
+    """A user's error outside SQL: a missing file, a checkpoint of another query, a store in use."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def render(self) -> str:
+        """The text for the terminal."""
+        return f"error: {self.message}" + (f"\n  hint: {self.hint}" if self.hint else "")
+
+    def __str__(self) -> str:
+        return self.render().removeprefix("error: ")
+
+
+class SqlError(BraidError):
+    """A statement that is refused. `line` and `column` count from 1; None where no place is known."""
+
+    def __init__(
+        self, message: str, span: Span | None = None, hint: str | None = None, text: str | None = None
+    ) -> None:
+        super().__init__(message, hint)
+        self.span = span
+        self.text = text
+
+    @property
+    def line(self) -> int | None:
+        return self.span.line if self.span else None
+
+    @property
+    def column(self) -> int | None:
+        return self.span.column if self.span else None
+
+    def with_text(self, text: str) -> SqlError:
+        """The same error, able to show its line of `text`."""
+        if self.text is None:
+            self.text = text
+        return self
+
+    def render(self) -> str:
+        if self.span is None:
+            return super().render()
+        lines = [f"error: {self.message}", f"  at line {self.span.line}, column {self.span.column}"]
+        if self.text is not None:
+            source = self.text.splitlines()
+            shown = source[self.span.line - 1] if self.span.line <= len(source) else ""
+            width = max(1, min(self.span.end - self.span.start, len(shown) - self.span.column + 1))
+            pad = "".join("\t" if c == "\t" else " " for c in shown[: self.span.column - 1])
+            lines += [f"    {shown}", f"    {pad}{'^' * width}"]
+        if self.hint:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)

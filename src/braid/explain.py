@@ -1,0 +1,367 @@
+"""EXPLAIN: what a query's plan is, as data and as pictures.
+
+In: a logical query (lowered here). Out: the document of interface.md section 1, and its text, Mermaid and DOT forms.
+Rule: facts come from plan nodes only; what is not known before a run prints as `?`. Rendering reads only the document.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, assert_never
+
+from braid.errors import BraidError, SqlError
+from braid.expr.show import show
+from braid.plan import logical
+from braid.plan.lower import lower
+from braid.plan.physical import Leaf, Plan, Stage, Step
+from braid.program import Program
+
+Document = dict[str, Any]
+
+
+def explain_query(
+    query: logical.Query, partitions: Callable[[str], int | None], state: Sequence[Mapping[str, Any]] | None = None
+) -> Document:
+    """The plan of a query. `partitions`: a topic's count if it is known; `state`: manifests of a running query."""
+    plan = lower(query)
+    nodes = [*(_leaf(leaf, plan) for leaf in plan.leaves), *(_step(s, x, plan) for x in plan.stages for s in x.steps)]
+    sink = query.sink
+    out_partitions = sink.partitions or partitions(sink.topic) or "?"
+    nodes.append(_sink(plan, max((n["id"] for n in nodes), default=-1) + 1))
+    document: Document = {
+        "query": query.name,
+        "dialect": query.dialect,
+        "sink": {
+            "topic": sink.topic,
+            "partitions": out_partitions,
+            "mode": logical.mode(query.root),
+            "key": [o.name for o in sink.key] or [show(e) for e in sink.record_key],
+        },
+        "nodes": nodes,
+        "stages": [_stage(s, plan) for s in plan.stages],
+        "notices": list(query.notices),
+        "refusals": [],
+    }
+    if state is not None:
+        _add_state(document, state)
+    return document
+
+
+def explain_program(sql: str, dialect: str, store: str | None) -> list[Document]:
+    """The plans of all queries of a text, and what was refused. `store`: add the state of the last committed batch."""
+    program = Program(dialect)
+    documents: list[Document] = []
+    try:
+        for effect in program.statements(sql):
+            query = effect.query or effect.explained
+            if query is not None:
+                state = None if store is None else committed_state(store, query.name)
+                documents.append(explain_query(query, lambda _: None, state))
+    except SqlError as e:
+        documents.append(_refused(e, dialect))
+    return documents
+
+
+def _refused(e: SqlError, dialect: str) -> Document:
+    refusal = {"message": e.message, "line": e.line, "column": e.column, "hint": e.hint, "text": e.render()}
+    return {
+        "query": None, "dialect": dialect, "sink": None, "nodes": [], "stages": [], "notices": [], "refusals": [refusal],
+    }  # fmt: skip
+
+
+def committed_state(store: str, query: str) -> list[dict[str, Any]]:
+    """The state manifests of a query's last committed batch, read without Spark."""
+    path = Path(store) / "checkpoints" / query / "state.json"
+    if not path.is_file():
+        raise BraidError(f"no committed state of {query} in {store}", "run it first")
+    made: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+    return made
+
+
+def _leaf(leaf: Leaf, plan: Plan) -> Document:
+    source = leaf.source
+    rekey = leaf.keys != logical.row_key(source)
+    notes = []
+    if rekey and leaf.keys:
+        notes.append(f"re-keyed by {_list(leaf.keys)}")
+    if source.timestamp is not None:
+        notes.append(f"time from column {source.timestamp.field}")
+    if source.message_key is not None:
+        notes.append(f"message key must equal {source.message_key}")
+    return {
+        "id": leaf.number,
+        "op": "read",
+        "how": None,
+        "kind": source.kind,
+        "source": source.name,
+        "topic": source.topic,
+        "inputs": [],
+        "keys": [show(k) for k in leaf.keys],
+        "columns": [c.name for c in leaf.columns],
+        "residual": None,
+        "mode": logical.mode(source),
+        "rekey": rekey,
+        "state": [],
+        "clock": "highest time shown, minimum over live partitions" if leaf.clocked else None,
+        "notes": notes,
+    }
+
+
+def _step(step: Step, stage: Stage, plan: Plan) -> Document:
+    node = step.node
+    exchanged = [s.exchange for s in plan.stages if s.exchange is not None and s.exchange.stage == stage.number]
+    mine = next((e for e in exchanged if e.source in step.inputs), None)
+    document: Document = {
+        "id": step.number,
+        "op": _op(node, step, plan),
+        "how": getattr(node, "how", None),
+        "kind": "table" if logical.mode(node) == "upsert" else "stream",
+        "inputs": list(step.inputs),
+        "keys": _keys(node),
+        "residual": None,
+        "mode": logical.mode(node),
+        "rekey": mine is not None,
+        "state": _state(node),
+        "clock": _clock(node),
+        "notes": ([f"re-keyed: {mine.reason}"] if mine is not None else []) + _notes(node),
+    }
+    if isinstance(node, logical.Filter):
+        document["predicate"] = show(node.predicate)
+    return document
+
+
+def _op(node: logical.Node, step: Step, plan: Plan) -> str:
+    match node:
+        case logical.StreamStreamJoin():
+            return "stream-stream join"
+        case logical.StreamTableJoin():
+            return "stream-table join"
+        case logical.TableTableJoin():
+            return "table-table join"
+        case logical.Filter():
+            return "filter"
+        case logical.Aggregate():
+            return "aggregate"
+        case logical.Source():
+            return "read"
+    assert_never(node)
+
+
+def _keys(node: logical.Node) -> list[str]:
+    match node:
+        case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
+            return [f"{show(node.left_key)} = {show(node.right_key)}"]
+        case logical.Aggregate(keys=keys):
+            return [show(e) for _, e in keys]
+        case logical.Source() | logical.Filter():
+            return []
+    assert_never(node)
+
+
+def _state(node: logical.Node) -> list[Document]:
+    match node:
+        case logical.StreamStreamJoin():
+            until = f"stored clock of its side passes its time by {duration(node.retention - 1)}"
+            rows = [{"side": s, "keeps": "rows", "until": until, "bounded": True} for s in ("left", "right")]
+            if node.grace is not None:
+                for side, look in (("left", node.after), ("right", node.before)):
+                    if node.how in (side, "full"):
+                        due = f"a match comes, or stream time passes its time by {duration(look + node.grace)}"
+                        rows.append({"side": side, "keeps": "unmatched rows", "until": due, "bounded": True})
+            return rows
+        case logical.StreamTableJoin():
+            return [{"side": "right", "keeps": "last row of a key", "until": "replaced or deleted", "bounded": False}]
+        case logical.TableTableJoin():
+            return [
+                {"side": s, "keeps": "last row of a key", "until": "replaced or deleted", "bounded": False}
+                for s in ("left", "right")
+            ]
+        case logical.Aggregate():
+            return [{"side": "input", "keeps": "one row a group", "until": "never", "bounded": False}]
+        case logical.Filter(input=x):
+            if logical.mode(x) == "upsert":
+                return [{"side": "input", "keeps": "keys that pass", "until": "deleted", "bounded": False}]
+            return []
+        case logical.Source():
+            return []
+    assert_never(node)
+
+
+def _clock(node: logical.Node) -> str | None:
+    match node:
+        case logical.StreamStreamJoin():
+            return "maximum of both inputs" + (f", output held back by {duration(node.hold)}" if node.hold else "")
+        case logical.StreamTableJoin():
+            return "the stream's"
+        case _:
+            return None
+
+
+def _notes(node: logical.Node) -> list[str]:
+    match node:
+        case logical.StreamStreamJoin():
+            window = f"right time within {duration(node.before)} before and {duration(node.after)} after left time"
+            notes = [window]
+            if node.how != "inner":
+                if node.grace is None:
+                    notes.append("eager: an unmatched row goes out padded at once; its match goes out too")
+                else:
+                    notes.append(f"deferred: padded after its window and a grace period of {duration(node.grace)}")
+            if node.null_key == "pad":
+                notes.append("rows without a key go out padded")
+            if node.late == "discard":
+                notes.append("rows too late to be stored are dropped")
+            return notes
+        case logical.StreamTableJoin():
+            return ["each stream row meets the table as it stands when the row is processed"]
+        case _:
+            return []
+
+
+def _sink(plan: Plan, number: int) -> Document:
+    last = plan.stages[-1]
+    exchange = next((s.exchange for s in plan.stages if s.exchange and s.exchange.stage == last.number), None)
+    moved = exchange is not None and not last.steps
+    sink = plan.query.sink
+    return {
+        "id": number,
+        "op": "write",
+        "how": None,
+        "kind": sink.kind,
+        "topic": sink.topic,
+        "inputs": [last.output],
+        "keys": [o.name for o in sink.key] or [show(e) for e in sink.record_key],
+        "columns": {o.name: show(o.expr) for o in (*sink.key, *sink.values)},
+        "residual": None,
+        "mode": logical.mode(plan.query.root),
+        "rekey": moved,
+        "state": [],
+        "clock": None,
+        "notes": [f"re-keyed: {exchange.reason}"] if moved and exchange is not None else [],
+    }
+
+
+def _stage(stage: Stage, plan: Plan) -> Document:
+    reads = [leaf.number for leaf in plan.leaves if leaf.stage == stage.number]
+    return {
+        "nodes": [*reads, *(s.number for s in stage.steps)],
+        "exchange": {"by": [show(k) for k in stage.keys], "buckets": 1 if stage.single else "?"},
+    }
+
+
+def _add_state(document: Document, state: Sequence[Mapping[str, Any]]) -> None:
+    """Live rows and bytes of every step, added up over buckets."""
+    totals: dict[int, dict[str, dict[str, int]]] = {}
+    for bucket in state:
+        for number, manifest in bucket["steps"].items():
+            for name, kept in manifest.items():
+                if not isinstance(kept, Mapping) or "runs" not in kept:
+                    continue
+                total = totals.setdefault(int(number), {}).setdefault(name, {"rows": 0, "bytes": 0, "runs": 0})
+                for _, rows, size, *_ in kept["runs"]:
+                    total["rows"] += rows
+                    total["bytes"] += size
+                    total["runs"] += 1
+    for node in document["nodes"]:
+        node["live"] = totals.get(node["id"], {})
+
+
+def _list(exprs: Iterable[Any]) -> str:
+    return ", ".join(show(e) for e in exprs)
+
+
+def duration(ms: int) -> str:
+    """Milliseconds as people write them: `2 h`, `1.5 s`, `250 ms`."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
+        if ms >= size and ms % size == 0:
+            return f"{ms // size} {unit}"
+    return f"{ms / 1000:g} s" if ms >= 1_000 else f"{ms} ms"
+
+
+# -------------------------------------------------------------------- pictures
+
+
+def render_text(document: Document) -> str:
+    """The plan as an indented tree, the sink on top."""
+    nodes = {n["id"]: n for n in document["nodes"]}
+    sink = document["sink"]
+    key = ", ".join(sink["key"]) or "none"
+    head = (
+        f"{document['query']}: {sink['mode']} into topic {sink['topic']} (partitions {sink['partitions']}, key {key})"
+    )
+    lines = [head, *_tree(nodes, document["nodes"][-1]["id"], "", "")]
+    for i, stage in enumerate(document["stages"]):
+        by = ", ".join(stage["exchange"]["by"]) or "one bucket"
+        lines.append(f"stage {i}: exchange by {by}; nodes {', '.join(str(n) for n in stage['nodes']) or '-'}")
+    lines += [f"notice: {n}" for n in document["notices"]]
+    return "\n".join(lines)
+
+
+def _tree(nodes: Mapping[int, Document], number: int, first: str, rest: str) -> list[str]:
+    node = nodes[number]
+    lines = [f"{first}[{number}] {title(node)}"]
+    inputs = node["inputs"]
+    bar = "│ " if inputs else "  "
+    for text in details(node):
+        lines.append(f"{rest}{bar}  {text}")
+    for i, x in enumerate(inputs):
+        last = i == len(inputs) - 1
+        lines += _tree(nodes, x, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+    return lines
+
+
+def title(node: Document) -> str:
+    """One line that names a node."""
+    match node["op"]:
+        case "read":
+            return f"read {node['kind']} {node['source']}"
+        case "write":
+            return f"write {node['kind']} {node['topic']}"
+        case "filter":
+            return f"filter {node['predicate']}"
+        case op:
+            how = f"{node['how']} " if node["how"] else ""
+            return f"{how}{op}" + (f" on {', '.join(node['keys'])}" if node["keys"] else "")
+
+
+def details(node: Document) -> list[str]:
+    """Further lines of a node: clock, state, notes."""
+    made = [*node["notes"]]
+    if node["op"] == "write":
+        made += [f"{name} = {text}" for name, text in node["columns"].items()]
+    if node["clock"] and node["op"] != "read":
+        made.append(f"clock: {node['clock']}")
+    for s in node["state"]:
+        made.append(f"keeps {s['side']} {s['keeps']} until {s['until']}" + ("" if s["bounded"] else " (unbounded)"))
+    for name, live in node.get("live", {}).items():
+        made.append(f"state {name}: {live['rows']} rows, {live['bytes']} bytes, {live['runs']} runs")
+    return made
+
+
+def render_mermaid(document: Document) -> str:
+    """The plan as a Mermaid flowchart."""
+    lines = ["flowchart BT"]
+    for node in document["nodes"]:
+        text = "<br/>".join(_escaped(t) for t in [title(node), *details(node)])
+        lines.append(f'  n{node["id"]}["{text}"]')
+        lines += [
+            f"  n{x} -->{'|re-key|' if node['rekey'] and len(node['inputs']) == 1 else ''} n{node['id']}"
+            for x in node["inputs"]
+        ]
+    return "\n".join(lines)
+
+
+def render_dot(document: Document) -> str:
+    """The plan as a Graphviz digraph."""
+    lines = ["digraph braid {", "  rankdir=BT; node [shape=box, fontname=sans];"]
+    for node in document["nodes"]:
+        text = "\\n".join(t.replace("\\", "\\\\").replace('"', '\\"') for t in [title(node), *details(node)])
+        lines.append(f'  n{node["id"]} [label="{text}"];')
+        lines += [f"  n{x} -> n{node['id']};" for x in node["inputs"]]
+    return "\n".join([*lines, "}"])
+
+
+def _escaped(text: str) -> str:
+    return text.replace("&", "&amp;").replace('"', "#quot;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,138 @@
+"""DELIMITED records: one line of separated values, quoted where needed.
+
+In: a String series of lines, the declared columns. Out: as `codec.decode_values`; or lines.
+Rule: ksqlDB's: as many fields as columns, an empty field is null, numbers are read strictly; STRUCT, ARRAY and MAP have
+no form here.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+
+import polars as pl
+
+from braid.errors import SqlError
+from braid.expr import casts
+from braid.types import Column, Decimal, Scalar, Type, polars_type
+
+S = Scalar
+_NAMED = {"SPACE": " ", "TAB": "\t"}
+
+
+def delimiter_of(text: str) -> str:
+    """The delimiter that a `value_delimiter` property names: one character, SPACE or TAB."""
+    found = _NAMED.get(text.upper(), text)
+    if len(found) != 1 or found in '"\n\r':
+        raise SqlError(f"{text!r} is not a delimiter", hint="write one character, 'SPACE' or 'TAB'")
+    return found
+
+
+def decode_delimited(
+    texts: pl.Series, columns: Sequence[Column], delimiter: str = ","
+) -> tuple[pl.DataFrame, pl.Series, pl.Series]:
+    """Columns, `is_null_value`, and `error` (null where the line is well formed)."""
+    by = delimiter_of(delimiter)
+    parts = texts.str.split(by)
+    quoted = texts.str.contains('"', literal=True).fill_null(False)
+    if quoted.any():  # slow path: the csv module, for lines with quotes
+        at = quoted.arg_true()
+        rows = [_fields(t, by) for t in texts.gather(at).to_list()]
+        parts = parts.scatter(at, pl.Series(rows, dtype=pl.List(pl.String)))
+    frame = pl.DataFrame({"_p": parts})
+    count = pl.col("_p").list.len()
+    wrong = (
+        pl.when(pl.col("_p").is_null() & texts.is_not_null())
+        .then(pl.lit("the quotes of the line do not match"))
+        .when(count != len(columns))
+        .then(pl.concat_str([pl.lit(f"{len(columns)} fields expected, "), count.cast(pl.String), pl.lit(" found")]))
+    )
+    values: list[pl.Expr] = []
+    for i, c in enumerate(columns):
+        raw = pl.col("_p").list.get(i, null_on_oob=True)
+        raw = pl.when(raw != "").then(raw)
+        value = _read(raw, c.type)
+        why = pl.concat_str(
+            [
+                pl.lit(f"field {c.name}: '"),
+                raw,
+                pl.lit(f"' is not {'an' if str(c.type)[0] in 'AEIOU' else 'a'} {c.type}"),
+            ]
+        )
+        wrong = wrong.when(raw.is_not_null() & value.is_null()).then(why)
+        values.append(value.cast(polars_type(c.type)).alias(c.name))
+    out = frame.select(*values, wrong.cast(pl.String).alias("_error"))
+    errors = out.get_column("_error").rename("error")
+    out = out.drop("_error")
+    bad = errors.is_not_null()
+    if bad.any():
+        out = out.select(pl.when(~bad).then(pl.col(c.name)).alias(c.name) for c in columns)
+    return out, texts.is_null().rename("is_null_value"), errors
+
+
+def _fields(line: str, by: str) -> list[str] | None:
+    try:
+        found = list(csv.reader(io.StringIO(line), delimiter=by, strict=True))
+    except csv.Error:
+        return None
+    return found[0] if len(found) == 1 else None
+
+
+def _read(x: pl.Expr, t: Type) -> pl.Expr:
+    text = x.str.strip_chars()
+    match t:
+        case S.VARCHAR:
+            return x
+        case S.BOOLEAN:
+            return text.str.to_lowercase().replace_strict(
+                {"true": True, "false": False}, default=None, return_dtype=pl.Boolean
+            )
+        case S.INT | S.BIGINT | S.DOUBLE | Decimal():
+            return casts.cast(x, S.VARCHAR, t)
+        case S.BYTES:
+            return text.str.decode("base64", strict=False)
+        case S.DATE:
+            return text.cast(pl.Int32, strict=False).cast(pl.Date)
+        case S.TIME:
+            ms = text.cast(pl.Int64, strict=False)
+            return pl.when((ms >= 0) & (ms < 86_400_000)).then(ms * 1_000_000).cast(pl.Time)
+        case S.TIMESTAMP:
+            return text.cast(pl.Int64, strict=False).cast(pl.Datetime("ms")).cast(pl.Datetime("us"))
+        case _:
+            raise SqlError(f"DELIMITED has no form for {t}", hint="use format='JSON'")
+
+
+def encode_delimited(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]], delimiter: str = ",") -> pl.Series:
+    """One line per row; a null is an empty field."""
+    by = delimiter_of(delimiter)
+    texts = [_write(frame.get_column(name), c.type, by).alias(str(i)) for i, (name, c) in enumerate(columns)]
+    if not texts:
+        return pl.Series("value", [""] * frame.height, dtype=pl.String)
+    joined = pl.concat_str([pl.col(t.name).fill_null("") for t in texts], separator=by)
+    return pl.DataFrame(texts).select(joined.alias("value")).to_series()
+
+
+def _write(s: pl.Series, t: Type, by: str) -> pl.Series:
+    match t:
+        case S.VARCHAR:
+            odd = s.str.contains_any([by, '"', "\n", "\r"]).fill_null(False)
+            if not odd.any():
+                return s
+            quoted = pl.concat_str([pl.lit('"'), pl.col("s").str.replace_all('"', '""', literal=True), pl.lit('"')])
+            both = pl.DataFrame({"s": s, "odd": odd})
+            return both.select(pl.when(pl.col("odd")).then(quoted).otherwise(pl.col("s"))).to_series()
+        case S.BYTES:
+            return s.bin.encode("base64")
+        case S.DATE:
+            return s.cast(pl.Int32).cast(pl.String)
+        case S.TIME:
+            return (s.cast(pl.Int64) // 1_000_000).cast(pl.String)
+        case S.TIMESTAMP:
+            return s.dt.epoch("ms").cast(pl.String)
+        case S.DOUBLE:
+            return casts.java_doubles(s)
+        case Scalar() | Decimal():
+            return s.cast(pl.String)
+        case _:
+            raise SqlError(f"DELIMITED has no form for {t}", hint="use format='JSON'")

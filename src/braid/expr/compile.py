@@ -1,0 +1,157 @@
+"""The meaning of an expression: Polars.
+
+In: typed expressions and a frame with their columns. Out: Polars expressions, or evaluated columns.
+Rule: the one implementation of scalars, used by source, stages, sinks and the local runtime. A sub-expression that
+fails (a CAST, a division by zero, a text that does not parse) is null and its row is marked; a branch not taken cannot
+fail.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import polars as pl
+
+from braid.expr import casts
+from braid.expr.functions import FUNCTIONS
+from braid.expr.nodes import Call, Case, Cast, Col, Expr, Field, Lit, MakeStruct, columns
+from braid.types import Array, Map, Struct, Type, polars_type
+
+
+def to_polars(e: Expr) -> pl.Expr:
+    """The value of `e`."""
+    match e:
+        case Col(name):
+            return pl.col(name)
+        case Lit(value, type_):
+            return _literal(value, type_)
+        case Call():
+            return _folded(e, FUNCTIONS[e.function].build(e, [to_polars(a) for a in e.args]))
+        case Case(whens, default):
+            out = to_polars(default)
+            for condition, value in reversed(whens):
+                out = pl.when(to_polars(condition)).then(to_polars(value)).otherwise(out)
+            return out
+        case Cast(arg, type_):
+            return _folded(e, casts.cast(to_polars(arg), arg.type, type_))
+        case Field(arg, name):
+            return to_polars(arg).struct.field(name)
+        case MakeStruct(fields):
+            return pl.struct([to_polars(x).alias(n) for n, x in fields])
+    assert_never(e)
+
+
+def failed(e: Expr) -> pl.Expr | None:
+    """True on rows where a part of `e` that was evaluated failed; None if no part can."""
+    match e:
+        case Col() | Lit():
+            return None
+        case Call(function="and" | "or", args=(left, right)):
+            # the right side is looked at only where the left does not decide
+            undecided = to_polars(left).fill_null(e.function == "and")
+            undecided = undecided if e.function == "and" else ~undecided
+            return casts.any_of(failed(left), _and(undecided, failed(right)))
+        case Call(args=args):
+            own = FUNCTIONS[e.function].failed
+            parts = [failed(a) for a in args]
+            if own is not None:
+                parts.append(own(e, [to_polars(a) for a in args]).fill_null(False))
+            return casts.any_of(*parts)
+        case Case(whens, default):
+            found: list[pl.Expr | None] = []
+            reached = pl.lit(True)
+            for condition, value in whens:
+                taken = to_polars(condition).fill_null(False)
+                found.append(_and(reached, failed(condition)))
+                found.append(_and(reached & taken, failed(value)))
+                reached = reached & ~taken
+            found.append(_and(reached, failed(default)))
+            return casts.any_of(*found)
+        case Cast(arg, type_):
+            return casts.any_of(failed(arg), casts.failed(to_polars(arg), arg.type, type_))
+        case Field(arg):
+            return failed(arg)
+        case MakeStruct(fields):
+            return casts.any_of(*(failed(x) for _, x in fields))
+    assert_never(e)
+
+
+def evaluate(frame: pl.DataFrame, items: list[tuple[str, Expr]]) -> tuple[pl.DataFrame, pl.Series]:
+    """The columns `items` of `frame`, in order, and whether some expression of the row failed."""
+    bad = casts.any_of(*(failed(e) for _, e in items))
+    exprs = [to_polars(e).alias(name) for name, e in items]
+    mark = (pl.lit(False) if bad is None else bad).alias("_failed")
+    # with_columns, not select: it gives literals the height of the frame
+    out = frame.with_columns(*exprs, mark)
+    marks = out.get_column("_failed")
+    out = out.select([name for name, _ in items]) if items else pl.DataFrame(height=frame.height)
+    wrong = [
+        pl.col(name).cast(polars_type(e.type))
+        for name, e in items
+        if out.schema[name] != polars_type(e.type)  # bare NULLs, and precisions that Polars widened
+    ]
+    return (out.with_columns(wrong) if wrong else out), marks
+
+
+def value_of(e: Expr) -> object:
+    """The Python value of an expression without columns (INSERT … VALUES, properties)."""
+    out, _ = evaluate(pl.DataFrame(height=1), [("v", e)])
+    return _python(out.get_column("v").to_list()[0], e.type)
+
+
+def _and(condition: pl.Expr, part: pl.Expr | None) -> pl.Expr | None:
+    return None if part is None else condition & part
+
+
+def _folded(e: Expr, x: pl.Expr) -> pl.Expr:
+    """Constant parts are computed once, not per row."""
+    if next(columns(e), None) is not None:
+        return x
+    return pl.lit(pl.select(x.alias("v")).to_series().cast(polars_type(e.type))).first()
+
+
+def _literal(value: object, t: Type) -> pl.Expr:
+    dtype = polars_type(t)
+    if value is None:
+        return pl.lit(None, dtype)
+    match t:
+        case Array() | Map() | Struct():
+            return pl.lit(pl.Series("v", [_physical(value, t)], dtype=dtype)).first()
+        case _:
+            return pl.lit(value, dtype)
+
+
+def _physical(value: object, t: Type) -> object:
+    """A Python value in the form Polars stores: a MAP is a list of entries."""
+    if value is None:
+        return None
+    match t:
+        case Array(element):
+            assert isinstance(value, list | tuple)
+            return [_physical(v, element) for v in value]
+        case Map(_, item):
+            assert isinstance(value, dict)
+            return [{"key": k, "value": _physical(v, item)} for k, v in value.items()]
+        case Struct(fields):
+            assert isinstance(value, dict)
+            return {f.name: _physical(value.get(f.name), f.type) for f in fields}
+        case _:
+            return value
+
+
+def _python(value: object, t: Type) -> object:
+    """The inverse of `_physical`."""
+    if value is None:
+        return None
+    match t:
+        case Array(element):
+            assert isinstance(value, list)
+            return [_python(v, element) for v in value]
+        case Map(_, item):
+            assert isinstance(value, list)
+            return {entry["key"]: _python(entry["value"], item) for entry in value}
+        case Struct(fields):
+            assert isinstance(value, dict)
+            return {f.name: _python(value[f.name], f.type) for f in fields}
+        case _:
+            return value

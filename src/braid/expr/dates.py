@@ -1,0 +1,452 @@
+"""Dates and times as text: ISO forms for CAST, Java's DateTimeFormatter patterns for the date functions.
+
+In: patterns, Polars expressions. Out: Polars expressions (text, or Datetime of microseconds in UTC).
+Rule: all columnar; what a pattern cannot do here is refused when the query is bound, never guessed at run time.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from zoneinfo import ZoneInfo
+
+import polars as pl
+
+from braid.errors import SqlError
+
+DATETIME = pl.Datetime("us")
+DAY_US = 86_400_000_000
+
+_MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+_DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+
+# One part of a compiled pattern: a letter with its count, or literal text (letter '').
+_Part = tuple[str, int, str]
+
+
+# ------------------------------------------------------------------ calendar
+
+
+def days_from_civil(y: pl.Expr, m: pl.Expr, d: pl.Expr) -> pl.Expr:
+    """Days since 1970 of a date of the proleptic Gregorian calendar; never fails (month 13 is the next January)."""
+    year = y + (m - 1).floordiv(12)
+    month = (m - 1) % 12 + 1
+    shifted = year - (month <= 2).cast(pl.Int64)
+    era = shifted.floordiv(400)
+    yoe = shifted - era * 400
+    doy = (153 * ((month + 9) % 12) + 2).floordiv(5) + d - 1
+    doe = yoe * 365 + yoe.floordiv(4) - yoe.floordiv(100) + doy
+    return era * 146097 + doe - 719468
+
+
+def _micros(g: dict[str, pl.Expr], *, clamp: bool) -> pl.Expr:
+    """Microseconds since 1970 of the fields in `g` (null where a field is out of its range).
+
+    With `clamp` day 29 to 31 of a shorter month is its last day, as Java's SMART resolver has it.
+    """
+    year, month, day = g["year"], g["month"], g["day"]
+    first = days_from_civil(year, month, pl.lit(1, pl.Int64))
+    length = days_from_civil(year, month + 1, pl.lit(1, pl.Int64)) - first
+    ok = month.is_between(1, 12) & day.is_between(1, 31)
+    if clamp:
+        day = pl.min_horizontal(day, length)
+    else:
+        ok = ok & (day <= length)
+    ok = ok & g["hour"].is_between(0, 23) & g["minute"].is_between(0, 59) & g["second"].is_between(0, 59)
+    ok = ok & year.is_between(-9999, 99999)
+    seconds = (first + day - 1) * 86400 + g["hour"] * 3600 + g["minute"] * 60 + g["second"]
+    return pl.when(ok).then(seconds * 1_000_000 + g["micro"])
+
+
+def _int(x: pl.Expr, default: int) -> pl.Expr:
+    return x.cast(pl.Int64, strict=False).fill_null(default)
+
+
+def _fraction(x: pl.Expr) -> pl.Expr:
+    """Digits after the point, as microseconds of whole milliseconds."""
+    return x.fill_null("0").str.pad_end(3, "0").str.slice(0, 3).cast(pl.Int64, strict=False) * 1000
+
+
+def _offset_us(x: pl.Expr) -> pl.Expr:
+    """`Z`, `+02`, `+0200`, `+02:00` as microseconds."""
+    digits = x.str.replace(":", "", literal=True)
+    sign = pl.when(digits.str.starts_with("-")).then(-1).otherwise(1)
+    hours = digits.str.slice(1, 2).cast(pl.Int64, strict=False).fill_null(0)
+    minutes = digits.str.slice(3, 2).cast(pl.Int64, strict=False).fill_null(0)
+    return (sign * (hours * 3600 + minutes * 60)).cast(pl.Int64).fill_null(0) * 1_000_000
+
+
+# ------------------------------------------------------------------ ISO text
+
+_ISO = (
+    r"^(?P<year>\d{4})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2}))?)?"
+    r"(?:T(?:(?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<fraction>\d{1,9}))?)?)?)?"
+    r"(?P<zone>Z|[+-]\d{2}(?::?\d{2})?)?)?$"
+)
+
+
+def parse_timestamp(s: pl.Expr) -> pl.Expr:
+    """`2020`, `2020-05`, `2020-05-26T23:59:58.000+0200` …: what is left out is zero (or 1), the zone is UTC."""
+    g = s.str.extract_groups(_ISO)
+    f = g.struct.field
+    fields = {
+        "year": f("year").cast(pl.Int64, strict=False),
+        "month": _int(f("month"), 1),
+        "day": _int(f("day"), 1),
+        "hour": _int(f("hour"), 0),
+        "minute": _int(f("minute"), 0),
+        "second": _int(f("second"), 0),
+        "micro": _fraction(f("fraction")),
+    }
+    return (_micros(fields, clamp=True) - _offset_us(f("zone"))).cast(DATETIME)
+
+
+def parse_date(s: pl.Expr) -> pl.Expr:
+    """`2020-05-26` (also `2020-05` and `2020`); a day that the month lacks is an error."""
+    g = s.str.extract_groups(r"^(?P<year>\d{4})(?:-(?P<month>\d{2})(?:-(?P<day>\d{2}))?)?$")
+    f = g.struct.field
+    zero = pl.lit(0, pl.Int64)
+    fields = {
+        "year": f("year").cast(pl.Int64, strict=False),
+        "month": _int(f("month"), 1),
+        "day": _int(f("day"), 1),
+    } | dict.fromkeys(("hour", "minute", "second", "micro"), zero)
+    return _micros(fields, clamp=False).cast(DATETIME).dt.date()
+
+
+def parse_time(s: pl.Expr) -> pl.Expr:
+    """`23:59`, `23:59:58`, `23:59:58.123`."""
+    g = s.str.extract_groups(r"^(?P<hour>\d{2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:\.(?P<fraction>\d{1,9}))?)?$")
+    f = g.struct.field
+    hour, minute, second = f("hour").cast(pl.Int64, strict=False), _int(f("minute"), 0), _int(f("second"), 0)
+    ok = (hour <= 23) & (minute <= 59) & (second <= 59)
+    us = (hour * 3600 + minute * 60 + second) * 1_000_000 + _fraction(f("fraction"))
+    return pl.when(ok).then(us * 1000).cast(pl.Time)
+
+
+def format_time(x: pl.Expr) -> pl.Expr:
+    """As Java's LocalTime prints: `HH:MM`, with seconds and milliseconds where they are not zero."""
+    ns = x.cast(pl.Int64)
+    whole = ns % 60_000_000_000 == 0
+    seconds = ns % 1_000_000_000 == 0
+    return (
+        pl.when(whole)
+        .then(x.dt.strftime("%H:%M"))
+        .when(seconds)
+        .then(x.dt.strftime("%H:%M:%S"))
+        .otherwise(x.dt.strftime("%H:%M:%S%.3f"))
+    )
+
+
+# ------------------------------------------------------------- Java patterns
+
+
+@lru_cache(maxsize=1000)
+def parts(pattern: str) -> tuple[_Part, ...]:
+    """The parts of a Java DateTimeFormatter pattern. Brackets (optional sections) are parts '[' and ']'."""
+    found: list[_Part] = []
+    i = 0
+    while i < len(pattern):
+        c = pattern[i]
+        if c == "'":
+            end = i + 1
+            text = ""
+            while True:
+                if end >= len(pattern):
+                    raise SqlError(f"the date pattern {pattern!r} has a quote that does not end")
+                if pattern[end] == "'":
+                    if pattern[end : end + 2] != "''":
+                        break
+                    end += 1
+                text += pattern[end]
+                end += 1
+            found.append(("", 0, text or "'"))
+            i = end + 1
+        elif c.isascii() and c.isalpha():
+            count = len(pattern) - i - len(pattern[i:].lstrip(c))
+            if c not in _LETTERS:
+                raise SqlError(
+                    f"the letter {c!r} of the date pattern {pattern!r} is not supported",
+                    hint=f"use {' '.join(sorted(_LETTERS))}; put plain text into single quotes",
+                )
+            found.append((c, count, ""))
+            i += count
+        elif c in "[]":
+            found.append((c, 0, ""))
+            i += 1
+        elif c in "{}#":
+            raise SqlError(f"the character {c!r} is reserved in date patterns ({pattern!r})")
+        else:
+            found.append(("", 0, c))
+            i += 1
+    return tuple(found)
+
+
+_LETTERS = frozenset("yuMLdDHhKkmsSaEnZXxzV")
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A time zone: a name of the tz database, or a fixed offset in microseconds."""
+
+    name: str | None
+    offset: int
+
+
+def zone(text: str) -> Zone:
+    """A java.util.TimeZone id: `UTC`, `Europe/London`, `+02:00`, `GMT+2`."""
+    if text in ("UTC", "GMT", "Z", "UT", "Etc/UTC", "Etc/GMT"):
+        return Zone(None, 0)
+    m = re.fullmatch(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?", text)
+    if m:
+        seconds = int(m[2]) * 3600 + int(m[3] or 0) * 60
+        return Zone(None, (-seconds if m[1] == "-" else seconds) * 1_000_000)
+    try:
+        ZoneInfo(text)
+        pl.Series([0]).cast(DATETIME).dt.replace_time_zone(text)
+    except Exception:  # the two libraries raise various errors for a name they do not know
+        raise SqlError(f"unknown time zone {text!r}", hint="write 'UTC', 'Europe/London' or '+02:00'") from None
+    return Zone(text, 0)
+
+
+def _to_local(x: pl.Expr, z: Zone) -> pl.Expr:
+    """The UTC instant `x` as wall-clock time of `z` (naive)."""
+    if z.name is None:
+        return x + pl.duration(microseconds=z.offset) if z.offset else x
+    return x.dt.replace_time_zone("UTC").dt.convert_time_zone(z.name).dt.replace_time_zone(None)
+
+
+def _from_local(x: pl.Expr, z: Zone) -> pl.Expr:
+    """The UTC instant of wall-clock time `x`; in a gap the clock is moved on, an overlap takes the earlier offset."""
+    if z.name is None:
+        return x - pl.duration(microseconds=z.offset) if z.offset else x
+
+    def utc(y: pl.Expr) -> pl.Expr:
+        local = y.dt.replace_time_zone(z.name, ambiguous="earliest", non_existent="null")
+        return local.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+
+    day = pl.duration(hours=24)
+    return utc(x).fill_null(utc(x - day) + day)
+
+
+def check_format(pattern: str) -> None:
+    """Refuse a pattern that cannot be printed."""
+    parts(pattern)
+
+
+def check_parse(pattern: str) -> None:
+    """Refuse a pattern that cannot be read."""
+    letters = [p[0] for p in parts(pattern)]
+    if letters.count("[") != letters.count("]"):
+        raise SqlError(f"the date pattern {pattern!r} has a bracket that does not close")
+    repeated = sorted({c for c in letters if c and c not in "[]" and letters.count(c) > 1})
+    if repeated:
+        raise SqlError(f"the date pattern {pattern!r} has {', '.join(repeated)} more than once")
+    if "V" in letters:
+        raise SqlError(f"the date pattern {pattern!r} reads a zone id", hint="read an offset with X, or name the zone")
+
+
+def format_pattern(x: pl.Expr, pattern: str, z: Zone) -> pl.Expr:
+    """The Datetime `x` (UTC) as text."""
+    local = _to_local(x, z)
+    pieces: list[pl.Expr] = []
+    chrono = ""
+    for letter, count, text in parts(pattern):
+        if letter in "[]" and letter:
+            continue
+        spec = text.replace("%", "%%") if not letter else _CHRONO.get((letter, count))
+        if spec is not None:
+            chrono += spec
+            continue
+        if chrono:
+            pieces.append(local.dt.strftime(chrono))
+            chrono = ""
+        pieces.append(_print_part(x, local, z, letter, count))
+    if chrono or not pieces:
+        pieces.append(local.dt.strftime(chrono) if chrono else pl.when(x.is_not_null()).then(pl.lit("")))
+    return pieces[0] if len(pieces) == 1 else pl.concat_str(pieces)
+
+
+_CHRONO: dict[tuple[str, int], str] = {
+    **{(c, n): "%Y" for c in "yu" for n in (3, 4)},
+    ("y", 2): "%y",
+    ("u", 2): "%y",
+    **{(c, n): s for c in "ML" for n, s in ((1, "%-m"), (2, "%m"), (3, "%b"), (4, "%B"))},
+    ("d", 1): "%-d",
+    ("d", 2): "%d",
+    ("D", 1): "%-j",
+    ("D", 3): "%j",
+    ("H", 1): "%-H",
+    ("H", 2): "%H",
+    ("h", 1): "%-I",
+    ("h", 2): "%I",
+    ("m", 1): "%-M",
+    ("m", 2): "%M",
+    ("s", 1): "%-S",
+    ("s", 2): "%S",
+    ("S", 3): "%3f",
+    ("S", 6): "%6f",
+    ("S", 9): "%9f",
+    ("a", 1): "%p",
+    **{("E", n): "%a" for n in (1, 2, 3)},
+    ("E", 4): "%A",
+}
+
+
+def _print_part(x: pl.Expr, local: pl.Expr, z: Zone, letter: str, count: int) -> pl.Expr:
+    """Parts that chrono has no letter for."""
+    match letter:
+        case "y" | "u":
+            return local.dt.year().cast(pl.String).str.zfill(count)
+        case "D":
+            return local.dt.ordinal_day().cast(pl.String).str.zfill(count)
+        case "K":
+            return (local.dt.hour() % 12).cast(pl.String).str.zfill(count)
+        case "k":
+            return ((local.dt.hour().cast(pl.Int32) + 23) % 24 + 1).cast(pl.String).str.zfill(count)
+        case "S":
+            return local.dt.strftime("%9f").str.slice(0, count).str.pad_end(count, "0")
+        case "n":
+            return (local.dt.microsecond().cast(pl.Int64) * 1000).cast(pl.String).str.zfill(count)
+        case "Z" | "X" | "x":
+            return _print_offset((local - x).dt.total_minutes(), letter, count)
+        case "z" | "V":
+            if z.name is None:
+                sign, minutes = ("-" if z.offset < 0 else "+"), abs(z.offset) // 60_000_000
+                text = f"{sign}{minutes // 60:02d}:{minutes % 60:02d}" if z.offset else "UTC" if letter == "z" else "Z"
+                return pl.when(x.is_not_null()).then(pl.lit(text))
+            if letter == "V":
+                return pl.when(x.is_not_null()).then(pl.lit(z.name))
+            return x.dt.replace_time_zone("UTC").dt.convert_time_zone(z.name).dt.strftime("%Z")
+        case _:
+            raise SqlError(f"{letter * count} in a date pattern is not supported")
+
+
+def _print_offset(minutes: pl.Expr, letter: str, count: int) -> pl.Expr:
+    size = minutes.abs()
+    sign = pl.when(minutes < 0).then(pl.lit("-")).otherwise(pl.lit("+"))
+    hh = (size.floordiv(60)).cast(pl.String).str.zfill(2)
+    mm = (size % 60).cast(pl.String).str.zfill(2)
+    colon = count in (3, 5) if letter != "Z" else count == 5
+    text = pl.concat_str([sign, hh, pl.lit(":" if colon else ""), mm])
+    if letter != "Z" and count == 1:
+        text = pl.when(size % 60 == 0).then(pl.concat_str([sign, hh])).otherwise(text)
+    if letter == "X" or (letter == "Z" and count == 5):
+        text = pl.when(minutes == 0).then(pl.lit("Z")).otherwise(text)
+    return pl.when(minutes.is_not_null()).then(text)
+
+
+def parse_pattern(s: pl.Expr, pattern: str, z: Zone) -> pl.Expr:
+    """The text `s` as a Datetime (UTC); null where it does not match. Fields left out are those of 1970-01-01."""
+    found = parts(pattern)
+    g = s.str.extract_groups("(?i)^" + "".join(_regex(p) for p in found) + "$")
+    have = {letter: count for letter, count, _ in found if letter}
+
+    def number(letter: str, default: int) -> pl.Expr:
+        return _int(g.struct.field(letter), default) if letter in have else pl.lit(default, pl.Int64)
+
+    year = number("y", 1970) if "y" in have else number("u", 1970)
+    if have.get("y" if "y" in have else "u") == 2:
+        year = pl.when(year < 100).then(year + 2000).otherwise(year)
+    month = _month(g, "M", have) if "M" in have else _month(g, "L", have) if "L" in have else pl.lit(1, pl.Int64)
+    if "D" in have:
+        dayofyear = number("D", 1)
+        month = pl.when(dayofyear.is_between(1, 366)).then(1).cast(pl.Int64)
+        day = pl.lit(1, pl.Int64)
+        extra = (dayofyear - 1) * DAY_US
+    else:
+        day = number("d", 1)
+        extra = pl.lit(0, pl.Int64)
+    half = pl.lit(0, pl.Int64)
+    if "a" in have:
+        half = pl.when(g.struct.field("a").str.to_uppercase() == "PM").then(12).otherwise(0).cast(pl.Int64)
+    if "H" in have:
+        hour = number("H", 0)
+    elif "k" in have:
+        hour = number("k", 24) % 24
+    elif "h" in have:
+        twelve = number("h", 12)
+        hour = pl.when(twelve.is_between(1, 12)).then(twelve % 12 + half).otherwise(99)
+    elif "K" in have:
+        hour = number("K", 0) + half
+    else:
+        hour = half
+    micro = _fraction(g.struct.field("S")) if "S" in have else number("n", 0).floordiv(1_000_000) * 1000
+    fields = {
+        "year": year,
+        "month": month,
+        "day": day,
+        "hour": hour,
+        "minute": number("m", 0),
+        "second": number("s", 0),
+        "micro": micro,
+    }
+    us = _micros(fields, clamp=True) + extra
+    # extract_groups gives a struct of nulls where the text does not match
+    matches = s.str.contains("(?i)^" + "".join(_regex(p, named=False) for p in found) + "$")
+    us = pl.when(matches).then(us)
+    for letter in "XxZ":
+        if letter in have:
+            return (us - _offset_us(g.struct.field(letter))).cast(DATETIME)
+    if "z" in have:
+        return us.cast(DATETIME)
+    return _from_local(us.cast(DATETIME), z)
+
+
+def _month(g: pl.Expr, letter: str, have: dict[str, int]) -> pl.Expr:
+    text = g.struct.field(letter)
+    if have[letter] <= 2:
+        return _int(text, 1)
+    names = {name.lower(): i + 1 for i, name in enumerate(_MONTHS)}
+    names |= {name[:3].lower(): i + 1 for i, name in enumerate(_MONTHS)}
+    return text.str.to_lowercase().replace_strict(names, default=None, return_dtype=pl.Int64).fill_null(1)
+
+
+def _regex(part: _Part, *, named: bool = True) -> str:
+    letter, count, text = part
+    match letter:
+        case "":
+            return re.escape(text)
+        case "[":
+            return "(?:"
+        case "]":
+            return ")?"
+        case "y" | "u":
+            body = r"\d{2}" if count == 2 else rf"\d{{{count}}}" if count > 2 else r"\d{1,5}"
+        case "M" | "L" if count >= 3:
+            body = "|".join(m if count >= 4 else m[:3] for m in _MONTHS)
+        case "E":
+            body = "|".join(d if count >= 4 else d[:3] for d in _DAYS)
+        case "a":
+            body = "AM|PM"
+        case "S":
+            body = rf"\d{{{count}}}"
+        case "n":
+            body = r"\d{1,9}"
+        case "D":
+            body = r"\d{3}" if count == 3 else r"\d{1,3}"
+        case "X":
+            body = {1: r"Z|[+-]\d{2}(?:\d{2})?", 2: r"Z|[+-]\d{4}"}.get(count, r"Z|[+-]\d{2}:\d{2}")
+        case "x":
+            body = {1: r"[+-]\d{2}(?:\d{2})?", 2: r"[+-]\d{4}"}.get(count, r"[+-]\d{2}:\d{2}")
+        case "Z":
+            body = r"Z|[+-]\d{2}:\d{2}" if count == 5 else r"[+-]\d{4}"
+        case "z" | "V":
+            body = "UTC|GMT|Z"
+        case _:
+            body = r"\d{1,2}" if count == 1 else rf"\d{{{count}}}"
+    return f"(?P<{letter}>{body})" if named else f"(?:{body})"

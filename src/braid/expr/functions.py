@@ -1,0 +1,598 @@
+"""The functions: one row each, signature, Polars expression, and where it fails.
+
+In: typed calls and the Polars expressions of their arguments. Out: `FUNCTIONS`.
+Rule: ksqlDB's meaning. Null in, null out, unless the row says otherwise. Text counts characters (Unicode code points;
+ksqlDB counts UTF-16 units). Positions count from 1.
+"""
+
+from __future__ import annotations
+
+import decimal as py
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import polars as pl
+
+from braid.errors import SqlError
+from braid.expr import dates
+from braid.expr.arithmetic import OPERATORS, compared_type, concat, resolve_concat
+from braid.expr.casts import JAVA_BLANKS, fit
+from braid.expr.casts import cast as cast_to
+from braid.expr.json_text import compact, loads
+from braid.expr.nodes import Call, Expr
+from braid.expr.rows import rows
+from braid.expr.signatures import (
+    Function,
+    Refused,
+    Resolver,
+    Signature,
+    common_of,
+    common_type,
+    constant,
+    decimal,
+    forms,
+    null_failed,
+)
+from braid.types import Array, Decimal, Map, Scalar, Type, polars_type
+
+S = Scalar
+
+NOT_DETERMINISTIC = {
+    "UNIX_TIMESTAMP": "use ROWTIME, the time of the record",
+    "NOW": "use ROWTIME, the time of the record",
+    "CURRENT_TIMESTAMP": "use ROWTIME, the time of the record",
+    "UNIX_DATE": "use ROWTIME, the time of the record",
+    "UUID": "use ROWPARTITION and ROWOFFSET, which name a record",
+    "RANDOM": "compute it from a column",
+}
+
+# ---------------------------------------------------------------------- text
+
+
+def _substring(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """A negative position counts from the end; what lies outside is cut off."""
+    text, position = args[0], args[1].cast(pl.Int64)
+    binary = call.type is S.BYTES
+    size = (text.bin.size() if binary else text.str.len_chars()).cast(pl.Int64)
+    zero = pl.lit(0, pl.Int64)
+    start = (
+        pl.when(position < 0)
+        .then(pl.max_horizontal(size + position, zero))
+        .otherwise(pl.max_horizontal(pl.min_horizontal(position - 1, size), zero))
+    )
+    if len(args) == 2:
+        out = text.bin.slice(start) if binary else text.str.slice(start)
+        there = position.is_not_null()
+    else:
+        length = pl.max_horizontal(args[2].cast(pl.Int64), zero)
+        out = text.bin.slice(start, length) if binary else text.str.slice(start, length)
+        there = position.is_not_null() & args[2].is_not_null()
+    return pl.when(there).then(out)
+
+
+def _len(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    size = args[0].bin.size() if call.args[0].type is S.BYTES else args[0].str.len_chars()
+    return size.cast(pl.Int32)
+
+
+def _concat_ws(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """Nulls are left out; a null separator gives null."""
+    separator = constant(call.args[0])
+    if isinstance(separator, str):
+        return pl.concat_str(args[1:], separator=separator, ignore_nulls=True)
+
+    def join(by: str | None, *texts: str | None) -> str | None:  # slow path: a separator of its own in every row
+        return None if by is None else by.join(t for t in texts if t is not None)
+
+    return rows(join, args, pl.String(), nulls=True)
+
+
+def _replace(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    old, new = constant(call.args[1]), constant(call.args[2])
+    if isinstance(old, str) and isinstance(new, str):
+        return args[0].str.replace_all(old, new, literal=True) if old else args[0]
+    # slow path: Polars replaces only constants
+    return rows(lambda text, a, b: text.replace(a, b) if a else text, args, pl.String())
+
+
+def _split(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """An empty delimiter splits every character; an empty text is one empty part."""
+    text, by = args
+    parts = text.str.split(by)
+    return pl.when((text == "") & by.is_not_null()).then(pl.lit(pl.Series([[""]])).first()).otherwise(parts)
+
+
+def _instr(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """0 where it is not found, and for nulls. Positions and occurrences: slow path."""
+    text, part = args[0], args[1]
+    if len(args) == 2:
+        before = text.str.split(part).list.first().str.len_chars().cast(pl.Int32)
+        found = (
+            pl.when(part == "").then(pl.lit(1, pl.Int32)).when(text.str.contains(part, literal=True)).then(before + 1)
+        )
+        return found.fill_null(0)
+    return rows(_position, args, pl.Int32(), nulls=True)
+
+
+def _position(text: str | None, part: str | None, position: int | None, occurrence: int | None = 1) -> int | None:
+    if text is None or part is None:
+        return 0
+    if position is None or occurrence is None:
+        return None
+    if position == 0 or abs(position) > len(text) or occurrence < 1:
+        return 0
+    at = position - 2 if position > 0 else len(text) + position + 2 - len(part)
+    for _ in range(occurrence):
+        at = (
+            text.find(part, at + 1)
+            if position > 0
+            else text.rfind(part, 0, max(at - 1, 0) + len(part))
+            if at > 0
+            else -1
+        )
+        if at < 0:
+            return 0
+    return at + 1
+
+
+def _pad(left: bool) -> Any:
+    def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
+        """Too long a text is cut; an empty padding or a negative length gives null."""
+        text, length, padding = args[0], args[1].cast(pl.Int64), args[2]
+        ok = (length >= 0) & (padding != "") & text.is_not_null()
+        missing = pl.max_horizontal(length - text.str.len_chars().cast(pl.Int64), pl.lit(0, pl.Int64))
+        fill_char = constant(call.args[2])
+        if isinstance(fill_char, str) and len(fill_char) == 1:
+            size = pl.when(ok).then(length).otherwise(0)
+            out = text.str.pad_start(size, fill_char) if left else text.str.pad_end(size, fill_char)
+            return pl.when(ok).then(out.str.slice(0, size))
+        times = (missing + padding.str.len_chars() - 1).floordiv(padding.str.len_chars().cast(pl.Int64))
+        times = pl.when(ok).then(times).otherwise(0).fill_null(0)
+        fill = padding.repeat_by(times).list.join("").str.slice(0, missing)
+        out = pl.concat_str([fill, text] if left else [text, fill])
+        return pl.when(ok).then(out.str.slice(0, pl.when(ok).then(length).otherwise(0)))
+
+    return build
+
+
+# ------------------------------------------------------------------- numbers
+
+
+def _same_number(usage: str) -> Resolver:
+    def resolve(args: Sequence[Expr]) -> Signature | Refused:
+        t = args[0].type if len(args) == 1 else None
+        if t in (S.INT, S.BIGINT, S.DOUBLE) or isinstance(t, Decimal):
+            return Signature((t,), t)
+        return Signature((S.DOUBLE,), S.DOUBLE) if t is S.NULL else Refused(f"it takes {usage}")
+
+    return resolve
+
+
+def _resolve_round(args: Sequence[Expr]) -> Signature | Refused:
+    if len(args) in (1, 2):
+        t = args[0].type
+        places = (S.INT,) * (len(args) - 1)
+        if len(args) == 1 or common_type(args[1].type, S.INT) is S.INT:
+            if isinstance(t, Decimal):
+                # one digit more than ksqlDB declares: 9.5 rounds to 10
+                return Signature((t, *places), t if places else decimal(t.precision - t.scale + 1, 0))
+            if t in (S.INT, S.BIGINT) and not places:
+                return Signature((t,), S.BIGINT)
+            if t in (S.INT, S.BIGINT, S.DOUBLE, S.NULL):
+                return Signature((S.DOUBLE, *places), S.DOUBLE if places else S.BIGINT)
+    return Refused("it takes a number, and an INTEGER of decimal places")
+
+
+def _round(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """Halves go up, towards positive infinity: ROUND(-1.5) is -1."""
+    x, t = args[0], call.args[0].type
+    places = 0 if len(args) == 1 else constant(call.args[1])
+    if t in (S.INT, S.BIGINT):
+        return x.cast(pl.Int64)
+    if t is S.DOUBLE and len(args) == 1:
+        floor = x.floor()
+        return cast_to(floor + (x - floor >= 0.5).cast(pl.Float64), S.DOUBLE, S.BIGINT)
+    if t is S.DOUBLE:
+        if isinstance(places, int) and 0 <= places <= 15:
+            return x.map_batches(lambda s: _round_doubles(s, places), return_dtype=pl.Float64, is_elementwise=True)
+        return rows(_round_double, args, pl.Float64())  # slow path: a number of places of its own in every row
+    assert isinstance(t, Decimal)
+    result = call.type
+    assert isinstance(result, Decimal)
+    if isinstance(places, int) and 0 <= places < t.scale:
+        rounded = x.round(places, mode="half_away_from_zero").cast(pl.Decimal(38, t.scale))
+        half = pl.lit(py.Decimal(5).scaleb(-places - 1), pl.Decimal(38, t.scale))
+        tie = (x < 0) & (x.cast(pl.Decimal(38, t.scale)) - rounded == half)
+        return pl.when(tie).then(rounded + half + half).otherwise(rounded).cast(polars_type(result), strict=False)
+    return rows(lambda v, n=0: fit(_round_decimal(v, n), result), args, polars_type(result))
+
+
+def _round_decimal(value: py.Decimal, places: int) -> py.Decimal:
+    with py.localcontext(prec=400):
+        unit = py.Decimal(1).scaleb(-places)
+        mode = py.ROUND_HALF_UP if value > 0 else py.ROUND_HALF_DOWN
+        return (value / unit).quantize(py.Decimal(1), rounding=mode) * unit
+
+
+def _round_double(value: float, places: int) -> float:
+    return value if not math.isfinite(value) else float(_round_decimal(py.Decimal(repr(value)), places))
+
+
+def _round_doubles(s: pl.Series, places: int) -> pl.Series:
+    """Columnar, and exact (as BigDecimal of the printed number) for what lies near a half or is large."""
+    scaled = s * 10.0**places
+    floor = scaled.floor()
+    part = scaled - floor
+    out = (floor + (part >= 0.5).cast(pl.Float64)) / 10.0**places
+    close = ((part - 0.5).abs() < 1e-6) | (scaled.abs() >= 1e9) | ~s.is_finite() | ((floor == -1) & (part >= 0.5))
+    if close.any():
+        where = close.arg_true()
+        out = out.scatter(where, [_round_double(v, places) for v in s.gather(where).to_list()])
+    return out.rename(s.name)
+
+
+def _absolute(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    return args[0].abs()
+
+
+def _sign(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    x = args[0].fill_nan(0.0) if call.args[0].type is S.DOUBLE else args[0]
+    return (x > 0).cast(pl.Int32) - (x < 0).cast(pl.Int32)
+
+
+# --------------------------------------------------------------------- nulls
+
+
+def _one_type(least: int, most: int | None) -> Resolver:
+    def resolve(args: Sequence[Expr]) -> Signature | Refused:
+        count = "one value or more" if most is None else f"{least} values"
+        if len(args) < least or (most is not None and len(args) > most):
+            return Refused(f"it takes {count}")
+        wide = common_of([a.type for a in args])
+        if wide is None:
+            return Refused(f"it takes {count} of one type", "CAST them to one type")
+        return Signature((wide,) * len(args), wide)
+
+    return resolve
+
+
+def _resolve_nullif(args: Sequence[Expr]) -> Signature | Refused:
+    if len(args) != 2 or compared_type(args, order=False) is None:
+        return Refused("it takes two values of one type")
+    wide = compared_type(args, order=False)
+    assert wide is not None
+    return Signature((wide, wide), wide)
+
+
+def _nullif(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    return pl.when(args[0].ne_missing(args[1])).then(args[0])
+
+
+def _resolve_as_value(args: Sequence[Expr]) -> Signature | Refused:
+    return Signature((args[0].type,), args[0].type) if len(args) == 1 else Refused("it takes one column")
+
+
+def _resolve_extreme(args: Sequence[Expr]) -> Signature | Refused:
+    wide = common_of([a.type for a in args])
+    if not args or wide is None or not isinstance(wide, Scalar | Decimal) or wide is S.BOOLEAN:
+        return Refused("it takes values of one type that has an order")
+    return Signature((wide,) * len(args), wide)
+
+
+# ------------------------------------------------------------ dates and times
+
+
+def _pattern(usage: str, source: Type, result: Type, *, reads: bool) -> Resolver:
+    """A value, a constant pattern, and maybe a constant time zone."""
+
+    def resolve(args: Sequence[Expr]) -> Signature | Refused:
+        if len(args) not in (2, 3) or common_type(args[0].type, source) != source:
+            return Refused(f"it takes {usage}")
+        pattern = constant(args[1])
+        zone = constant(args[2]) if len(args) == 3 else "UTC"
+        if not isinstance(pattern, str) or not isinstance(zone, str):
+            return Refused(
+                f"it takes {usage}", "the pattern and the time zone are constants: 'yyyy-MM-dd HH:mm:ss.SSS'"
+            )
+        try:
+            (dates.check_parse if reads else dates.check_format)(pattern)
+            if not reads:  # some letters are known but not in every count
+                dates.format_pattern(pl.lit(None, dates.DATETIME), pattern, dates.zone(zone))
+            dates.zone(zone)
+        except SqlError as e:
+            return Refused(e.message, e.hint)
+        return Signature((source, *(S.VARCHAR,) * (len(args) - 1)), result)
+
+    return resolve
+
+
+def _with_pattern(call: Call) -> tuple[str, dates.Zone]:
+    pattern = constant(call.args[1])
+    zone = constant(call.args[2]) if len(call.args) == 3 else "UTC"
+    assert isinstance(pattern, str) and isinstance(zone, str)
+    return pattern, dates.zone(zone)
+
+
+def _instant(ms: pl.Expr) -> pl.Expr:
+    return (ms * 1000).cast(dates.DATETIME)
+
+
+def _format_timestamp(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    x = args[0]
+    match call.args[0].type:
+        case S.BIGINT:
+            x = _instant(x)
+        case S.DATE:
+            x = x.cast(dates.DATETIME)
+        case S.TIME:
+            x = x.cast(pl.Int64).floordiv(1000).cast(dates.DATETIME)
+    return dates.format_pattern(x, *_with_pattern(call))
+
+
+def _parse_timestamp(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    out = dates.parse_pattern(args[0], *_with_pattern(call))
+    match call.type:
+        case S.BIGINT:
+            return out.dt.epoch("ms")
+        case S.DATE:
+            return out.dt.date()
+        case S.TIME:
+            return out.dt.time()
+    return out
+
+
+def _unix_timestamp(args: Sequence[Expr]) -> Signature | Refused:
+    if not args:
+        return Refused(
+            "without an argument it is the processing time: a batch that is run again would give other rows",
+            NOT_DETERMINISTIC["UNIX_TIMESTAMP"],
+        )
+    return forms("a TIMESTAMP", ((S.TIMESTAMP,), S.BIGINT))(args)
+
+
+# --------------------------------------------------------------- collections
+
+
+def _resolve_length(args: Sequence[Expr]) -> Signature | Refused:
+    if len(args) == 1 and isinstance(args[0].type, Array):
+        return Signature((args[0].type,), S.INT)
+    return Refused("it takes an ARRAY", "the length of text is LEN")
+
+
+def _resolve_contains(args: Sequence[Expr]) -> Signature | Refused:
+    array = args[0].type if len(args) == 2 else None
+    if isinstance(array, Array):
+        element = common_type(array.element, args[1].type)
+        if element is not None:
+            return Signature((Array(element), element), S.BOOLEAN)
+    return Refused("it takes an ARRAY and a value of its element type")
+
+
+def _contains(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """False for a null array; a null value is found if the array has one."""
+    return args[0].list.contains(args[1], nulls_equal=True).fill_null(False)
+
+
+def _resolve_slice(args: Sequence[Expr]) -> Signature | Refused:
+    array = args[0].type if len(args) == 3 else None
+    if isinstance(array, Array) and all(common_type(a.type, S.INT) is S.INT for a in args[1:]):
+        return Signature((array, S.INT, S.INT), array)
+    return Refused("it takes an ARRAY and two INTEGER positions, both included")
+
+
+def _slice(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """Null where the positions lie outside; a null position is the array's end."""
+    array, (start, end) = args[0], (a.cast(pl.Int64) for a in args[1:])
+    size = array.list.len().cast(pl.Int64)
+    start = start.fill_null(1) - 1
+    end = end.fill_null(size)
+    ok = (start >= 0) & (end <= size) & (start <= end)
+    return pl.when(ok).then(
+        array.list.slice(pl.when(ok).then(start).otherwise(0), pl.when(ok).then(end - start).otherwise(0))
+    )
+
+
+def _resolve_map_part(part: str) -> Resolver:
+    def resolve(args: Sequence[Expr]) -> Signature | Refused:
+        t = args[0].type if len(args) == 1 else None
+        if isinstance(t, Map):
+            return Signature((t,), Array(t.key if part == "key" else t.value))
+        return Refused("it takes a MAP")
+
+    return resolve
+
+
+# ---------------------------------------------------------------------- JSON
+
+
+@lru_cache(maxsize=1000)
+def json_path(path: str) -> tuple[str, ...] | None:
+    """The steps of `$.a.b[0]['c']`; None if it is not such a path."""
+    if not path.startswith("$"):
+        return None
+    steps: list[str] = []
+    i = 1
+    while i < len(path):
+        if path[i] == ".":
+            end = i + 1
+            while end < len(path) and path[end] not in ".[":
+                end += 1
+            step, i = path[i + 1 : end], end
+        elif path[i] == "[":
+            quote = path[i + 1 : i + 2]
+            close = path.find(f"{quote}]" if quote in ("'", '"') else "]", i + 2)
+            if close < 0:
+                return None
+            quoted = quote in ("'", '"')
+            step, i = (path[i + 2 : close], close + 2) if quoted else (path[i + 1 : close].strip(), close + 1)
+        else:
+            return None
+        if step in ("", "*"):
+            return None
+        steps.append(step)
+    return tuple(steps)
+
+
+def _resolve_extract(args: Sequence[Expr]) -> Signature | Refused:
+    path = constant(args[1]) if len(args) == 2 else None
+    if isinstance(path, str) and json_path(path) is None:
+        return Refused(f"{path!r} is not a path to one value", "write it as '$.log.cloud' or '$.items[0].name'")
+    return forms("a VARCHAR of JSON and a VARCHAR path", ((S.VARCHAR, S.VARCHAR), S.VARCHAR))(args)
+
+
+def _extract(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """Slow path (Python rows): JSON of any shape."""
+    return rows(_extract_one, args, pl.String())
+
+
+def _extract_one(text: str, path: str) -> str | None:
+    try:
+        value = loads(text)
+    except ValueError:
+        return None
+    for step in json_path(path) or ():
+        if isinstance(value, dict):
+            if step not in value:
+                return None
+            value = value[step]
+        elif isinstance(value, list):
+            if not step.isdecimal() or int(step) >= len(value):
+                return None
+            value = value[int(step)]
+        else:
+            return None
+    return value if type(value) is str else compact(value)
+
+
+def _extract_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    def bad(text: str, path: str) -> bool:
+        try:
+            loads(text)
+        except ValueError:
+            return True
+        return json_path(path) is None
+
+    return rows(bad, args, pl.Boolean())
+
+
+# --------------------------------------------------------------------- table
+
+_TEXT = S.VARCHAR
+_text_to_text = forms("a VARCHAR", ((_TEXT,), _TEXT))
+_pads = forms("a VARCHAR, an INTEGER length and a VARCHAR to fill with", ((_TEXT, S.INT, _TEXT), _TEXT))
+_number = _same_number("a number")
+_zoned = "and a pattern, and maybe a time zone"
+
+_SCALARS = (
+    Function("UCASE", _text_to_text, lambda call, args: args[0].str.to_uppercase()),
+    Function("LCASE", _text_to_text, lambda call, args: args[0].str.to_lowercase()),
+    Function("TRIM", _text_to_text, lambda call, args: args[0].str.strip_chars(JAVA_BLANKS)),
+    Function("LEN", forms("a VARCHAR or BYTES", ((_TEXT,), S.INT), ((S.BYTES,), S.INT)), _len),
+    Function("CONCAT", resolve_concat, concat),
+    Function(
+        "CONCAT_WS",
+        lambda args: (
+            Signature((_TEXT,) * len(args), _TEXT)
+            if len(args) >= 2 and all(a.type in (_TEXT, S.NULL) for a in args)
+            else Refused("it takes a separator and one or more VARCHAR", "CAST the others to VARCHAR")
+        ),
+        _concat_ws,
+    ),
+    Function(
+        "SUBSTRING",
+        forms(
+            "a VARCHAR or BYTES, an INTEGER position from 1, and maybe an INTEGER length",
+            ((_TEXT, S.INT), _TEXT),
+            ((_TEXT, S.INT, S.INT), _TEXT),
+            ((S.BYTES, S.INT), S.BYTES),
+            ((S.BYTES, S.INT, S.INT), S.BYTES),
+        ),
+        _substring,
+    ),
+    Function("REPLACE", forms("three VARCHAR: text, what to replace, by what", ((_TEXT,) * 3, _TEXT)), _replace),
+    Function("SPLIT", forms("a VARCHAR and a VARCHAR delimiter", ((_TEXT, _TEXT), Array(_TEXT))), _split),
+    Function(
+        "INSTR",
+        forms(
+            "a VARCHAR, a VARCHAR to find, and maybe an INTEGER position and an INTEGER occurrence",
+            ((_TEXT, _TEXT), S.INT),
+            ((_TEXT, _TEXT, S.INT), S.INT),
+            ((_TEXT, _TEXT, S.INT, S.INT), S.INT),
+        ),
+        _instr,
+    ),
+    Function("LPAD", _pads, _pad(True)),
+    Function("RPAD", _pads, _pad(False)),
+    Function("ABS", _number, _absolute),
+    Function("CEIL", _number, lambda call, args: args[0].ceil()),
+    Function("FLOOR", _number, lambda call, args: args[0].floor()),
+    Function("ROUND", _resolve_round, _round),
+    Function(
+        "SIGN",
+        lambda args: Signature(s.args, S.INT) if isinstance(s := _number(args), Signature) else s,
+        _sign,
+    ),
+    Function("SQRT", forms("a number", ((S.DOUBLE,), S.DOUBLE)), lambda call, args: args[0].sqrt()),
+    Function("COALESCE", _one_type(1, None), lambda call, args: pl.coalesce(args)),
+    Function("IFNULL", _one_type(2, 2), lambda call, args: pl.coalesce(args)),
+    Function("NULLIF", _resolve_nullif, _nullif),
+    Function("AS_VALUE", _resolve_as_value, lambda call, args: args[0]),
+    Function("GREATEST", _resolve_extreme, lambda call, args: pl.max_horizontal(args)),
+    Function("LEAST", _resolve_extreme, lambda call, args: pl.min_horizontal(args)),
+    Function("UNIX_TIMESTAMP", _unix_timestamp, lambda call, args: args[0].dt.epoch("ms")),
+    Function(
+        "FROM_UNIXTIME",
+        forms("a BIGINT of milliseconds", ((S.BIGINT,), S.TIMESTAMP)),
+        lambda call, args: _instant(args[0]),
+    ),
+    Function(
+        "TIMESTAMPTOSTRING",
+        _pattern(f"a BIGINT of milliseconds, {_zoned}", S.BIGINT, _TEXT, reads=False),
+        _format_timestamp,
+    ),
+    Function(
+        "FORMAT_TIMESTAMP", _pattern(f"a TIMESTAMP, {_zoned}", S.TIMESTAMP, _TEXT, reads=False), _format_timestamp
+    ),
+    Function("FORMAT_DATE", _pattern("a DATE and a pattern", S.DATE, _TEXT, reads=False), _format_timestamp),
+    Function("FORMAT_TIME", _pattern("a TIME and a pattern", S.TIME, _TEXT, reads=False), _format_timestamp),
+    Function(
+        "STRINGTOTIMESTAMP",
+        _pattern(f"a VARCHAR, {_zoned}", _TEXT, S.BIGINT, reads=True),
+        _parse_timestamp,
+        null_failed(_parse_timestamp),
+    ),
+    Function(
+        "PARSE_TIMESTAMP",
+        _pattern(f"a VARCHAR, {_zoned}", _TEXT, S.TIMESTAMP, reads=True),
+        _parse_timestamp,
+        null_failed(_parse_timestamp),
+    ),
+    Function(
+        "PARSE_DATE",
+        _pattern("a VARCHAR and a pattern", _TEXT, S.DATE, reads=True),
+        _parse_timestamp,
+        null_failed(_parse_timestamp),
+    ),
+    Function(
+        "PARSE_TIME",
+        _pattern("a VARCHAR and a pattern", _TEXT, S.TIME, reads=True),
+        _parse_timestamp,
+        null_failed(_parse_timestamp),
+    ),
+    Function("ARRAY_LENGTH", _resolve_length, lambda call, args: args[0].list.len().cast(pl.Int32)),
+    Function("ARRAY_CONTAINS", _resolve_contains, _contains),
+    Function("SLICE", _resolve_slice, _slice),
+    Function(
+        "MAP_KEYS", _resolve_map_part("key"), lambda call, args: args[0].list.eval(pl.element().struct.field("key"))
+    ),
+    Function(
+        "MAP_VALUES",
+        _resolve_map_part("value"),
+        lambda call, args: args[0].list.eval(pl.element().struct.field("value")),
+    ),
+    Function("EXTRACTJSONFIELD", _resolve_extract, _extract, _extract_failed),
+)
+
+FUNCTIONS: dict[str, Function] = {**OPERATORS, **{f.name: f for f in _SCALARS}}

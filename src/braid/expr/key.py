@@ -1,0 +1,35 @@
+"""Canonical key bytes, version 1, and their hash: the same for ever.
+
+In: a frame and its key columns. Out: a String series (the UTF-8 of it are the key bytes), UInt64 hashes (xxh3_64).
+Rule: one key column gives its JSON (`1`, `"abc"`), several a JSON object in declared order without blanks
+(`interface.md` section 2). -0.0 is 0.0, NaN is "NaN". A change here breaks every store and checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+import polars_hash as plh
+
+from braid.expr.json_text import json_object, json_text
+from braid.types import Column
+
+KEY_VERSION = 1
+
+
+def canonical_key(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.Series:
+    """The key text of each row; null where the one key column, or every one of several, is null."""
+    texts = [json_text(frame.get_column(c.name), c.type, key=True) for c in columns]
+    if len(texts) == 1:
+        return texts[0].rename("key")
+    if not texts:
+        return pl.Series("key", [None] * frame.height, dtype=pl.String)
+    out = json_object([c.name for c in columns], texts, frame.height).rename("key")
+    nothing = pl.select(pl.all_horizontal([t.is_null() for t in texts])).to_series()
+    return out.set(nothing, None) if nothing.any() else out
+
+
+def key_hash(series: pl.Series) -> pl.Series:
+    """xxh3_64 of the UTF-8 of each key text; null for null."""
+    return series.to_frame("s").select(plh.col("s").nchash.xxh3_64().alias(series.name)).to_series()

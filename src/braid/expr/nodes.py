@@ -1,0 +1,96 @@
+"""Typed scalar expressions over the columns of one row. The form every stage after `bind` uses.
+
+In: types. Out: frozen nodes; each knows its type.
+Rule: names are plan columns (`A.PRICE`, unique within a plan), types are checked when a node is made by `bind`;
+`expr.compile` is the only place that gives a node its meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from braid.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Col:
+    """A column of the row, by its plan name."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Lit:
+    """A constant in its Python form (`interface.md` section 5: date, time and datetime objects, Decimal, list, dict)."""
+
+    value: object
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """`function` is a key of `expr.functions.FUNCTIONS` (operators too: 'add', 'eq', 'and', 'is_null' …)."""
+
+    function: str
+    args: tuple[Expr, ...]
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The first `when` that is true gives its value; NULL counts as not true."""
+
+    whens: tuple[tuple[Expr, Expr], ...]
+    default: Expr
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A value that cannot be converted becomes NULL and counts as a failed expression."""
+
+    arg: Expr
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of a STRUCT."""
+
+    arg: Expr
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class MakeStruct:
+    fields: tuple[tuple[str, Expr], ...]
+    type: Type
+
+
+Expr = Col | Lit | Call | Case | Cast | Field | MakeStruct
+
+
+def children(e: Expr) -> tuple[Expr, ...]:
+    """The direct operands of `e`."""
+    match e:
+        case Col() | Lit():
+            return ()
+        case Call(args=args):
+            return args
+        case Case(whens=whens, default=default):
+            return (*(x for pair in whens for x in pair), default)
+        case Cast(arg=arg) | Field(arg=arg):
+            return (arg,)
+        case MakeStruct(fields=fields):
+            return tuple(x for _, x in fields)
+
+
+def columns(e: Expr) -> Iterator[str]:
+    """The plan columns that `e` reads, in order of appearance, repeated where it reads them twice."""
+    if isinstance(e, Col):
+        yield e.name
+    for child in children(e):
+        yield from columns(child)

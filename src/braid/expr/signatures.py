@@ -1,0 +1,136 @@
+"""What a function takes and gives: the shape of a row of `FUNCTIONS`, and how types widen.
+
+In: types of arguments. Out: a `Signature` (the types the arguments are cast to, the type of the result) or a `Refused`.
+Rule: widening never loses a value: INTEGER < BIGINT < DECIMAL < DOUBLE, and NULL fits everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from braid.expr.casts import as_decimal
+from braid.expr.nodes import Call, Expr, Lit
+from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, is_numeric
+
+S = Scalar
+MAX_PRECISION = 38
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    args: tuple[Type, ...]
+    result: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    message: str
+    hint: str | None = None
+
+
+Resolver = Callable[[Sequence[Expr]], Signature | Refused]
+Builder = Callable[[Call, list[pl.Expr]], pl.Expr]
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """One function. Operators have lower-case names, functions of SQL upper-case ones.
+
+    `build` gives the value; `failed`, where the function can fail, is true on the rows where it did.
+    """
+
+    name: str
+    resolve: Resolver
+    build: Builder
+    failed: Builder | None = None
+
+
+def null_failed(build: Builder) -> Builder:
+    """A failure is a null result of arguments that are all there."""
+
+    def failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
+        there = pl.all_horizontal([a.is_not_null() for a in args])
+        return there & build(call, args).is_null()
+
+    return failed
+
+
+def constant(e: Expr) -> object:
+    """The value of a literal; None for anything else."""
+    return e.value if isinstance(e, Lit) else None
+
+
+# ------------------------------------------------------------------ widening
+
+
+def decimal(precision: int, scale: int) -> Decimal:
+    """A DECIMAL of at most 38 digits: what is too much is taken from the fraction, of which six digits stay."""
+    if precision <= MAX_PRECISION:
+        return Decimal(max(precision, 1), scale)
+    return Decimal(MAX_PRECISION, max(MAX_PRECISION - (precision - scale), min(scale, 6)))
+
+
+def common_type(a: Type, b: Type) -> Type | None:
+    """The narrowest type that holds the values of both; None where there is none."""
+    if a == b or b is S.NULL:
+        return a
+    if a is S.NULL:
+        return b
+    if is_numeric(a) and is_numeric(b):
+        if S.DOUBLE in (a, b):
+            return S.DOUBLE
+        if isinstance(a, Decimal) or isinstance(b, Decimal):
+            da, db = as_decimal(a), as_decimal(b)
+            scale = max(da.scale, db.scale)
+            return decimal(max(da.precision - da.scale, db.precision - db.scale) + scale, scale)
+        return S.BIGINT
+    match a, b:
+        case (Array(x), Array(y)):
+            element = common_type(x, y)
+            return Array(element) if element is not None else None
+        case (Map(k, x), Map(kk, y)):
+            value = common_type(x, y)
+            return Map(k, value) if k == kk and value is not None else None
+        case (Struct(fields), Struct(others)):
+            if [f.name for f in fields] != [f.name for f in others]:
+                return None
+            types = [common_type(f.type, g.type) for f, g in zip(fields, others, strict=True)]
+            columns = [Column(f.name, t) for f, t in zip(fields, types, strict=True) if t is not None]
+            return Struct(tuple(columns)) if len(columns) == len(fields) else None
+    return None
+
+
+def common_of(types: Sequence[Type]) -> Type | None:
+    """The common type of many."""
+    found: Type | None = S.NULL
+    for t in types:
+        found = None if found is None else common_type(found, t)
+    return found
+
+
+def fits(arg: Type, parameter: Type) -> bool:
+    """Whether an argument may be passed where `parameter` is declared."""
+    if arg in (parameter, S.NULL):
+        return True
+    if is_numeric(arg) and is_numeric(parameter):
+        return common_type(arg, parameter) == parameter
+    return False
+
+
+def forms(usage: str, *options: tuple[Sequence[Type], Type]) -> Resolver:
+    """Plain overloads: the one whose types agree, else the first that the arguments fit."""
+
+    def resolve(args: Sequence[Expr]) -> Signature | Refused:
+        types = [a.type for a in args]
+        for parameters, result in options:
+            if list(parameters) == types:
+                return Signature(tuple(parameters), result)
+        for parameters, result in options:
+            if len(parameters) == len(types) and all(map(fits, types, parameters)):
+                return Signature(tuple(parameters), result)
+        return Refused(f"it takes {usage}")
+
+    return resolve

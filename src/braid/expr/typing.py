@@ -1,0 +1,154 @@
+"""Typed expressions: the constructors `bind` uses.
+
+In: names and typed operands. Out: nodes whose operands have exactly the types their function takes.
+Rule: every conversion that is not written stands in the tree as a `Cast`; what has no meaning is a `SqlError` that says
+what would have one. Errors have no place: the caller adds it.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+
+import polars as pl
+
+from braid.errors import SqlError
+from braid.expr import casts
+from braid.expr.compile import to_polars
+from braid.expr.functions import FUNCTIONS, NOT_DETERMINISTIC
+from braid.expr.nodes import Call, Case, Cast, Expr, Field, Lit, MakeStruct
+from braid.expr.signatures import Refused, common_of, common_type
+from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
+
+__all__ = ["call", "case", "cast", "common_type", "field", "literal", "struct"]
+
+S = Scalar
+_TIMES = (S.DATE, S.TIME, S.TIMESTAMP)
+_FORMS = {S.DATE: "2020-05-26", S.TIME: "23:59:58", S.TIMESTAMP: "2020-05-26T23:59:58.000"}
+
+
+def call(name: str, args: Sequence[Expr]) -> Expr:
+    """A call of `name` (a function of SQL in upper case, an operator in lower case) with its arguments widened."""
+    function = FUNCTIONS.get(name) or FUNCTIONS.get(name.upper())
+    if function is None:
+        if name.upper() in NOT_DETERMINISTIC:
+            raise SqlError(
+                f"{name} is not deterministic: a batch that is run again would give other rows",
+                hint=NOT_DETERMINISTIC[name.upper()],
+            )
+        known = [n for n in FUNCTIONS if n.isupper()]
+        near = difflib.get_close_matches(name.upper(), known, n=3, cutoff=0.6)
+        raise SqlError(
+            f"unknown function {name}",
+            hint=f"did you mean {' or '.join(near)}?" if near else f"the functions are {', '.join(sorted(known))}",
+        )
+    try:
+        signature = function.resolve(args)
+    except ValueError as e:  # a resolver that unpacks a fixed number of arguments
+        raise SqlError(f"wrong number of arguments for {function.name}: {len(args)}") from e
+    if isinstance(signature, Refused):
+        if function.name.isupper():
+            given = ", ".join(str(a.type) for a in args)
+            raise SqlError(f"{function.name}({given}): {signature.message}", hint=signature.hint)
+        raise SqlError(signature.message, hint=signature.hint)
+    widened = tuple(_widen(a, t) for a, t in zip(args, signature.args, strict=True))
+    return Call(function.name, widened, signature.result)
+
+
+def case(whens: Sequence[tuple[Expr, Expr]], default: Expr | None = None) -> Expr:
+    """CASE WHEN … THEN … ELSE …: conditions are BOOLEAN, results have one type."""
+    otherwise = default if default is not None else Lit(None, S.NULL)
+    results = [value for _, value in whens] + [otherwise]
+    for condition, _ in whens:
+        if condition.type not in (S.BOOLEAN, S.NULL):
+            raise SqlError(f"WHEN takes a BOOLEAN, not {condition.type}", hint="CASE x WHEN 1 … compares x with values")
+    type_ = common_of([r.type for r in results])
+    if type_ is None:
+        types = ", ".join(dict.fromkeys(str(r.type) for r in results))
+        raise SqlError(f"the results of CASE have no common type: {types}", hint="CAST them to one type")
+    pairs = tuple((_widen(c, S.BOOLEAN), _widen(v, type_)) for c, v in whens)
+    return Case(pairs, _widen(otherwise, type_), type_)
+
+
+def cast(expr: Expr, type_: Type) -> Expr:
+    """CAST(expr AS type_). Constants are converted here."""
+    if expr.type == type_:
+        return expr
+    if not casts.can_cast(expr.type, type_):
+        raise SqlError(f"{expr.type} cannot be cast to {type_}", hint=_cast_hint(expr.type, type_))
+    if isinstance(expr, Lit) and isinstance(type_, Scalar | Decimal) and isinstance(expr.type, Scalar | Decimal):
+        value = _convert(expr, type_)
+        if value is not None or expr.value is None:
+            return Lit(value, type_)
+    return Cast(expr, type_)
+
+
+def field(expr: Expr, name: str) -> Expr:
+    """`expr->name`: names are matched without case, an exact match first."""
+    t = expr.type
+    if not isinstance(t, Struct):
+        raise SqlError(f"{t} has no field {name}", hint="-> takes a STRUCT; an element of an ARRAY or MAP is x[…]")
+    found = next((f for f in t.fields if f.name == name), None)
+    found = found or next((f for f in t.fields if f.name.lower() == name.lower()), None)
+    if found is None:
+        raise SqlError(f"no field {name} in {t}", hint=f"its fields are {', '.join(f.name for f in t.fields)}")
+    return Field(expr, found.name, found.type)
+
+
+def struct(items: Sequence[tuple[str, Expr]]) -> Expr:
+    """STRUCT(a := 1, …)."""
+    names = [n for n, _ in items]
+    if not items:
+        raise SqlError("a STRUCT has at least one field")
+    twice = next((n for n in names if names.count(n) > 1), None)
+    if twice is not None:
+        raise SqlError(f"the field {twice} stands twice in the STRUCT")
+    untyped = next((n for n, e in items if e.type is S.NULL), None)
+    if untyped is not None:
+        raise SqlError(f"the type of the field {untyped} is not known", hint="write CAST(NULL AS …)")
+    return MakeStruct(tuple(items), Struct(tuple(Column(n, e.type) for n, e in items)))
+
+
+def literal(value: object, type_: Type) -> Expr:
+    """A constant."""
+    return Lit(value, type_)
+
+
+def _widen(expr: Expr, type_: Type) -> Expr:
+    """An implicit conversion; text that stands for a date or time is read here."""
+    if expr.type == type_:
+        return expr
+    if isinstance(expr, Lit) and expr.type is S.VARCHAR and (type_ in _TIMES or type_ is S.BIGINT):
+        as_time = S.TIMESTAMP if type_ is S.BIGINT else type_
+        value = _convert(expr, as_time)
+        if value is None:
+            raise SqlError(f"{expr.value!r} is not a {as_time}", hint=f"write it as '{_FORMS.get(as_time, '')}'")
+        if type_ is S.BIGINT:
+            return Lit(_milliseconds(Lit(value, S.TIMESTAMP)), S.BIGINT)
+        return Lit(value, type_)
+    if expr.type is S.VARCHAR and type_ is S.BIGINT:  # text against ROWTIME
+        return Call("UNIX_TIMESTAMP", (Cast(expr, S.TIMESTAMP),), S.BIGINT)
+    return cast(expr, type_)
+
+
+def _convert(expr: Lit, type_: Type) -> object:
+    return pl.select(casts.cast(to_polars(expr), expr.type, type_).alias("v")).to_series().to_list()[0]
+
+
+def _milliseconds(expr: Lit) -> object:
+    return pl.select(to_polars(expr).dt.epoch("ms").alias("v")).to_series().to_list()[0]
+
+
+def _cast_hint(source: Type, target: Type) -> str | None:
+    match source, target:
+        case (S.BIGINT | S.INT, S.TIMESTAMP):
+            return "use FROM_UNIXTIME(milliseconds)"
+        case (S.TIMESTAMP, S.BIGINT | S.INT):
+            return "use UNIX_TIMESTAMP(timestamp)"
+        case (_, S.BOOLEAN) if source in (S.INT, S.BIGINT, S.DOUBLE):
+            return "write a comparison: x <> 0"
+        case (S.BOOLEAN, _):
+            return "write CASE WHEN x THEN 1 ELSE 0 END"
+        case (Array() | Map() | Struct(), _):
+            return "cast its elements one by one"
+    return None

@@ -1,0 +1,397 @@
+"""Arrangements: an operator's rows as immutable sorted runs, so that a batch costs as much as its new rows.
+
+In: new rows, each batch. Out: the rows a key meets, or those whose time has come.
+Rule: a run never changes. A batch adds one, sometimes merges a few of like size, and drops those whose rows have all
+expired; the manifest (JSON-able, small) names the live ones, oldest first. Newer runs hold later arrivals.
+
+`Arrangement`: rows by (hash, time, arrival), looked up by key and time.
+`Newest`: rows by hash, one per key and run; the newest run that knows a key wins; tombstones live until they reach
+the oldest run.
+`Agenda`: entries by the time they fall due; an entry is taken back by a second one with `_diff` -1.
+
+Manifest of one: {"runs": [[id, rows, bytes, lowest time, highest time, plain], …], "floor": time below which nothing
+counts any more}. `plain` says that no two keys of the run share a hash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from braid.operators.base import State
+from braid.operators.changes import DIFF, HASH, NEVER, TIME
+from braid.operators.ranges import (
+    Flags,
+    Hashes,
+    Ints,
+    Keyed,
+    Stored,
+    Window,
+    hashes_of,
+    key_order,
+    keyed,
+    narrow,
+    probe,
+)
+
+FAN = 4  # so many runs of like size become one
+LEVEL_0 = 1024  # runs below this size are alike
+MOST_RUNS = 24
+FREE_MERGE = 65_536  # a batch may always merge so many rows …
+MERGE_PER_NEW = 16  # … or so many for each new one; more only where there are too many runs
+TINY = 64  # runs of this size lose their expired rows at once
+
+ARRIVAL, CLOSE, LEFT = "_n", "_close", "_left"
+
+
+@dataclass(slots=True)
+class Run:
+    """What the manifest says of a run. `frame`: its rows while it is not yet written (then it has no id)."""
+
+    id: str
+    rows: int
+    bytes: int
+    low: int
+    high: int
+    plain: bool
+    frame: pl.DataFrame | None = None
+
+    def entry(self) -> list[Any]:
+        return [self.id, self.rows, self.bytes, self.low, self.high, int(self.plain)]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """Rows of an arrangement that looking rows meet: `looking[i]` is the number of the one that meets row i."""
+
+    looking: Ints
+    rows: pl.DataFrame | None  # None: nothing
+
+
+def level(rows: int) -> int:
+    """Runs of one level are of like size."""
+    return max(0, (max(rows, 1) // LEVEL_0).bit_length() + 1) // 2
+
+
+class Runs:
+    """The runs of one arrangement and their manifest; what the kinds of arrangements share."""
+
+    __slots__ = ("expired", "floor", "merged", "name", "runs", "state")
+
+    def __init__(self, state: State, name: str) -> None:
+        self.state, self.name = state, name
+        kept = state.manifest.get(name, {})
+        self.runs = [Run(i, n, b, lo, hi, bool(plain)) for i, n, b, lo, hi, plain in kept.get("runs", ())]
+        self.floor: int = kept.get("floor", NEVER)
+        self.expired = 0  # rows found expired since this was opened
+        self.merged = 0  # rows written again
+
+    @property
+    def rows(self) -> int:
+        """Rows held; those that have expired in a run that lives on are still among them."""
+        return sum(r.rows for r in self.runs)
+
+    @property
+    def bytes(self) -> int:
+        return sum(r.bytes for r in self.runs)
+
+    @property
+    def low(self) -> int:
+        """No row is older. (Above every time if there is none.)"""
+        return min((r.low for r in self.runs), default=2**62)
+
+    def close(self) -> None:
+        """Writes new runs and the manifest."""
+        for run in self.runs:
+            if run.frame is not None:
+                run.id, run.bytes = self.state.new_run(run.frame)
+                run.frame = None
+        self.state.manifest[self.name] = {"runs": [r.entry() for r in self.runs], "floor": self.floor}
+
+    def _read(self, run: Run) -> pl.DataFrame:
+        return self.state.runs.get(run.id) if run.frame is None else run.frame
+
+    def _remove(self, runs: Sequence[Run]) -> None:
+        for run in runs:
+            if run.frame is None:
+                self.state.runs.remove(run.id)
+
+    def _merge(self, new: int) -> None:
+        """Merges neighbours of like size, newest first, within what `new` rows pay for."""
+        budget = max(FREE_MERGE, MERGE_PER_NEW * new)
+        while len(self.runs) >= FAN:
+            top = level(self.runs[-1].rows)
+            first = len(self.runs)
+            while first > 0 and level(self.runs[first - 1].rows) <= top:
+                first -= 1
+            last, rows = len(self.runs), sum(r.rows for r in self.runs[first:])
+            if last - first < FAN or rows > budget:
+                if last <= MOST_RUNS:
+                    return
+                first = min(range(last - FAN + 1), key=lambda i: sum(r.rows for r in self.runs[i : i + FAN]))
+                last = first + FAN
+                rows = sum(r.rows for r in self.runs[first:last])
+            old = self.runs[first:last]
+            merged = self._merged(old, oldest=first == 0)
+            self._remove(old)
+            self.runs[first:last] = [merged] if merged is not None else []
+            self.merged += rows
+            budget -= rows
+
+    def _merged(self, runs: Sequence[Run], oldest: bool) -> Run | None:
+        raise NotImplementedError
+
+
+class Arrangement(Runs):
+    """Rows by (hash, time, arrival). Columns: `_h`, the key columns, the time column (Int64), and any others."""
+
+    __slots__ = ("keys", "time")
+
+    def __init__(self, state: State, name: str, keys: Sequence[str], time: str = TIME) -> None:
+        super().__init__(state, name)
+        self.keys, self.time = tuple(keys), time
+
+    def append(self, rows: pl.DataFrame, ordered: bool = False) -> None:
+        """Adds one run (`ordered`: the rows stand in the run's order), then merges."""
+        if rows.height:
+            if not ordered:
+                rows = rows[key_order(hashes_of(rows), rows[self.time].to_numpy())]
+            self.runs.append(self._run(rows))
+        self._merge(rows.height)
+
+    def forget(self, bound: int) -> None:
+        """Rows below `bound` have expired: drops runs that hold no others, cleans those that hold mostly such."""
+        self.floor = max(self.floor, bound)
+        live = []
+        for run in self.runs:
+            if run.high < self.floor:
+                self.expired += run.rows
+                self._remove([run])
+                continue
+            dead = run.rows * (self.floor - run.low) / (run.high - run.low + 1)
+            if dead > 0 and (run.rows <= TINY or dead > run.rows / 2):
+                live.append(self._cleaned(run))
+            else:
+                live.append(run)
+        self.runs = live
+
+    def probe(self, looking: Keyed, lo: Ints | None = None, hi: Ints | None = None) -> Found:
+        """The rows with the keys of the looking ones, time within [lo, hi] (None: any), oldest run first."""
+        pairs, rows = [], []
+        lowest, highest = (int(lo.min()), int(hi.max())) if lo is not None and hi is not None and len(lo) else (0, -1)
+        for run in self.runs:
+            if lowest <= highest and (run.high < lowest or run.low > highest):
+                continue
+            stored = self._read(run)
+            window = None if lo is None or hi is None else Window(stored[self.time].to_numpy(), lo, hi)
+            q, s = probe(looking, Stored(stored, run.plain, self.keys), window)
+            if len(q):
+                pairs.append(q)
+                rows.append(stored[s])
+        return _found(pairs, rows)
+
+    def fetch(self, h: Hashes, times: Ints, arrivals: Ints) -> Found:
+        """The rows with these hashes, times and arrival numbers."""
+        pairs, rows = [], []
+        for run in self.runs:
+            stored = self._read(run)
+            held, n = hashes_of(stored), stored[ARRIVAL].to_numpy()
+            start, stop = np.searchsorted(held, h, side="left"), np.searchsorted(held, h, side="right")
+            t = stored[self.time].to_numpy()
+            start = narrow(t, start, stop, times, right=False)
+            stop = narrow(t, start, stop, times, right=True)
+            at = narrow(n, start, stop, arrivals, right=False)
+            hit = np.flatnonzero(at < stop)
+            hit = hit[n[at[hit]] == arrivals[hit]]
+            if len(hit):
+                pairs.append(hit)
+                rows.append(stored[at[hit]])
+        return _found(pairs, rows)
+
+    def _run(self, rows: pl.DataFrame) -> Run:
+        t = rows[self.time].to_numpy()
+        return Run("", rows.height, 0, int(t.min()), int(t.max()), keyed(rows, self.keys).plain, rows)
+
+    def _cleaned(self, run: Run) -> Run:
+        rows = self._read(run)
+        t = rows[self.time].to_numpy()
+        live = t >= self.floor
+        count = int(live.sum())
+        if count > run.rows / 2 and run.rows > TINY:  # the guess was wrong; guess again from what lives
+            run.low = int(t[live].min())
+            return run
+        if count == run.rows:
+            run.low = int(t.min())
+            return run
+        self.expired += run.rows - count
+        made = self._run(rows.filter(pl.Series(live)))
+        self._remove([run])
+        return made
+
+    def _merged(self, runs: Sequence[Run], oldest: bool) -> Run | None:
+        rows = pl.concat([self._read(r) for r in runs], how="diagonal")
+        t = rows[self.time].to_numpy()
+        if len(t) and int(t.min()) < self.floor:
+            live = t >= self.floor
+            rows, t = rows.filter(pl.Series(live)), t[live]
+            self.expired += sum(r.rows for r in runs) - rows.height
+        return self._run(rows[key_order(hashes_of(rows), t)]) if rows.height else None
+
+
+class Newest(Runs):
+    """The last row of each key. Columns: `_h`, the key columns, `_diff` (-1: there is none any more), any others."""
+
+    __slots__ = ("keys",)
+
+    def __init__(self, state: State, name: str, keys: Sequence[str]) -> None:
+        super().__init__(state, name)
+        self.keys = tuple(keys)
+
+    def append(self, rows: pl.DataFrame) -> None:
+        """Adds one run: rows sorted by hash, one per key. Then merges."""
+        if rows.height:
+            run = self._run(rows, oldest=not self.runs)
+            if run is not None:
+                self.runs.append(run)
+        self._merge(rows.height)
+
+    def probe(self, looking: Keyed) -> Found:
+        """The last row of each looking key, tombstones left out. The looking rows have one row per key."""
+        todo = np.ones(len(looking.h), dtype=np.bool_)
+        pairs, rows = [], []
+        for run in reversed(self.runs):
+            if not todo.any():
+                break
+            stored = self._read(run)
+            q, s = probe(looking, Stored(stored, run.plain, self.keys), None)
+            new = todo[q]
+            q, s = q[new], s[new]
+            if not len(q):
+                continue
+            todo[q] = False
+            hit = stored[s]
+            if hit[DIFF].min() == -1:
+                stands = (hit[DIFF] == 1).to_numpy()
+                q, hit = q[stands], hit.filter(pl.Series(stands))
+            if len(q):
+                pairs.append(q)
+                rows.append(hit)
+        return _found(pairs, rows)
+
+    def _run(self, rows: pl.DataFrame, oldest: bool) -> Run | None:
+        if oldest:
+            rows = rows.filter(pl.col(DIFF) == 1)
+        return Run("", rows.height, 0, 0, 0, keyed(rows, self.keys).plain, rows) if rows.height else None
+
+    def _merged(self, runs: Sequence[Run], oldest: bool) -> Run | None:
+        rows = pl.concat([self._read(r) for r in runs], how="diagonal")
+        rows = rows[key_order(hashes_of(rows))]
+        return self._run(rows.filter(pl.Series(last_of_key(rows, self.keys))), oldest)
+
+
+def last_of_key(rows: pl.DataFrame, keys: Sequence[str]) -> Flags:
+    """Which of the rows, sorted by hash and then by age, are the last of their key."""
+    k = keyed(rows, keys)
+    last = np.zeros(rows.height, dtype=np.bool_)
+    if k.plain:
+        last[k.starts[1:] - 1] = True
+        return last
+    at = rows.with_row_index("_i").select(pl.col("_i").max().over(HASH, *keys))["_i"].to_numpy()
+    last[at] = True
+    return last
+
+
+class Agenda(Runs):
+    """Entries by the time they fall due. Columns: `_close` (that time), `_n` (names the entry), `_diff`, any others."""
+
+    __slots__ = ()
+
+    def append(self, entries: pl.DataFrame) -> None:
+        """Adds entries (`_diff` 1) and takes entries back (`_diff` -1; those without an entry do no harm)."""
+        if entries.height:
+            self.runs.append(self._run(entries))
+        self._merge(entries.height)
+
+    def prefix(self, limit: int) -> pl.DataFrame | None:
+        """The entries due before `limit`, each once, by due time; from now on they are gone."""
+        parts, live = [], []
+        for run in self.runs:
+            if run.low >= limit:
+                live.append(run)
+                continue
+            entries = self._read(run)
+            due = entries[CLOSE].to_numpy()
+            first, end = np.searchsorted(due, [self.floor, limit])
+            parts.append(entries.slice(first, end - first))
+            if end < len(due):
+                run.low = int(due[end])
+                live.append(run)
+            else:
+                self._remove([run])
+        self.runs, self.floor = live, max(self.floor, limit)
+        if not parts:
+            return None
+        due_now = pl.concat(parts)
+        if due_now[DIFF].min() == -1:
+            due_now = _cancelled(due_now, oldest=True)
+        return due_now.sort(CLOSE, maintain_order=True) if len(parts) > 1 else due_now
+
+    def _run(self, entries: pl.DataFrame) -> Run:
+        due = entries[CLOSE].to_numpy()
+        if not bool((due[1:] >= due[:-1]).all()):
+            order = np.argsort(due, kind="stable")
+            entries, due = entries[order], due[order]
+        return Run("", entries.height, 0, int(due[0]), int(due[-1]), True, entries)
+
+    def _merged(self, runs: Sequence[Run], oldest: bool) -> Run | None:
+        entries = _cancelled(pl.concat([self._read(r).filter(pl.col(CLOSE) >= self.floor) for r in runs]), oldest)
+        return self._run(entries) if entries.height else None
+
+
+def _cancelled(entries: pl.DataFrame, oldest: bool) -> pl.DataFrame:
+    """Without entries that were taken back. What takes back an entry of an older run must live on."""
+    n, diff = entries[ARRIVAL].to_numpy(), entries[DIFF].to_numpy()
+    back = np.unique(n[diff == -1])
+    made = n[diff == 1]
+    live = (diff == 1) & ~np.isin(n, back)
+    if not oldest:
+        waiting = np.setdiff1d(back, made)
+        first = np.zeros(len(n), dtype=np.bool_)
+        taken = np.flatnonzero(diff == -1)
+        first[taken[np.unique(n[taken], return_index=True)[1]]] = True
+        live |= first & np.isin(n, waiting)
+    return entries.filter(pl.Series(live))
+
+
+def _found(pairs: Sequence[Ints], rows: Sequence[pl.DataFrame]) -> Found:
+    if not pairs:
+        return Found(np.empty(0, dtype=np.int64), None)
+    if len(pairs) == 1:
+        return Found(pairs[0], rows[0])
+    return Found(np.concatenate(pairs), pl.concat(rows, how="diagonal"))
+
+
+@dataclass(slots=True)
+class MemoryRuns:
+    """Runs in this process: tests and the local runtime. `copy` is a snapshot of the store (runs never change)."""
+
+    frames: dict[str, pl.DataFrame] = field(default_factory=dict)
+
+    def get(self, run: str) -> pl.DataFrame:
+        return self.frames[run]
+
+    def put(self, run: str, frame: pl.DataFrame) -> int:
+        if run in self.frames:
+            raise ValueError(f"run {run} exists")
+        self.frames[run] = frame
+        return int(frame.estimated_size())
+
+    def remove(self, run: str) -> None:
+        del self.frames[run]
+
+    def copy(self) -> MemoryRuns:
+        return MemoryRuns(dict(self.frames))

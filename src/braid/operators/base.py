@@ -1,0 +1,74 @@
+"""What every operator is: a small frozen description with one method, run on the rows of one bucket.
+
+In: its inputs' changes of one batch (each in processing order), the clocks, and its state. Out: its changes, in
+processing order, and the rows it dropped.
+Rule: an operator knows no Spark, no dialect and no other operator; all it remembers lies in its `State`, as immutable
+runs, so that a batch costs as much as its new rows. Order in a frame is processing order; a released row takes the
+position of the clock step that released it and stands before that position's results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import polars as pl
+
+from braid.operators.clocks import Clocks
+
+
+class RunStore(Protocol):
+    """Where a bucket's sorted runs live. A run never changes once put; ids are unique for ever within a query."""
+
+    def get(self, run: str) -> pl.DataFrame: ...
+
+    def put(self, run: str, frame: pl.DataFrame) -> int:
+        """Stores the run, returns its bytes."""
+        ...
+
+    def remove(self, run: str) -> None: ...
+
+
+@dataclass(slots=True)
+class State:
+    """The state of one operator in one bucket: `manifest` (small, JSON-able) and the runs it names.
+
+    `prefix` begins every run id made in this batch (query run, batch, stage, bucket, operator); `made` counts them.
+    """
+
+    runs: RunStore
+    prefix: str
+    manifest: dict[str, Any] = field(default_factory=dict)
+    made: int = 0
+
+    def new_run(self, frame: pl.DataFrame) -> tuple[str, int]:
+        """Puts a run; gives its id and its bytes."""
+        run = f"{self.prefix}-{self.made}"
+        self.made += 1
+        return run, self.runs.put(run, frame)
+
+
+DROPPED: dict[str, pl.DataType] = {
+    "reason": pl.String(),
+    "_pos": pl.Int128(),
+    "_t": pl.Int64(),
+    "clock": pl.Int64(),
+    "side": pl.String(),
+}
+
+
+@dataclass(slots=True)
+class Result:
+    """Changes in processing order; dropped rows (columns of `DROPPED`, then `_k0…` and payload as JSON is made of
+    them by the caller); counters such as expired state rows."""
+
+    changes: pl.DataFrame
+    dropped: pl.DataFrame | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+class Operator(Protocol):
+    """One step of a stage. See `stream_stream.py` for the fullest example."""
+
+    def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result: ...

@@ -1,0 +1,135 @@
+"""Changes: the one columnar form of rows in flight.
+
+In: nothing. Out: names and types of the internal columns, positions, and the order key of output rows.
+Rule: within a bucket the order of a frame's rows is the processing order. Across buckets it is (`_pos`, `_sub`).
+
+Columns
+  _pos      Int128   position of the row's cause (design, section 4), one number: time or sequence in the high 64 bits
+  _sub      Binary   order within one position; null for results of a record that only one bucket has seen (they come
+                     after everything else at that position, in frame order)
+  _t        Int64    event time, ms
+  _diff     Int8     +1 row; -1 tombstone of a table, record with a null value of a stream, or retraction
+  _h        UInt64   hash of the canonical key bytes (xxh3_64); null for a row without a key
+  _k0 …     typed    the exchange key's columns
+  _headers  String   JSON array of the record's headers; only in frames where some row has any
+  others    typed    payload, by plan name (`L.V`)
+
+`_sub` is a byte string that sorts as its parts do:
+  released rows   00 | time (8 bytes, order-preserving) | 00 right, 01 left | key bytes, escaped | number (4 bytes)
+  results         01 | `_sub` of the row they come from | number (4 bytes)
+  null            made explicit when rows leave for another stage: 02 | number (4 bytes)
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+POS, SUB, TIME, DIFF, HASH, HEADERS = "_pos", "_sub", "_t", "_diff", "_h", "_headers"
+
+POS_TYPE = pl.Int128()
+BASE: dict[str, pl.DataType] = {POS: POS_TYPE, SUB: pl.Binary(), TIME: pl.Int64(), DIFF: pl.Int8()}
+
+NEVER = -(2**62)  # the clock that has shown nothing
+LOW = 2**64  # a position is high * LOW + low
+END_OF_BATCH = (2**62) * LOW  # the place of idle marks: after every record of a batch
+
+OFFSET_BITS, LEAF_BITS, RANK_BITS = 44, 4, 15
+MAX_LEAVES, MAX_RANKS = 1 << LEAF_BITS, 1 << RANK_BITS
+N_BITS, HOP_BITS = 41, 4  # of an explicit order: hops | rank | n | leaf
+
+
+def key_column(i: int) -> str:
+    """Name of the i-th exchange key column."""
+    return f"_k{i}"
+
+
+def partitioned_position(m: pl.Expr, rank: int, offset: pl.Expr, leaf: int) -> pl.Expr:
+    """Position of a record of a source partition: (running maximum of its times in the batch, rank, offset, leaf)."""
+    low = (pl.lit(rank, pl.Int64) * (1 << OFFSET_BITS) + offset.cast(pl.Int64)) * (1 << LEAF_BITS) + leaf
+    return m.cast(POS_TYPE) * pl.lit(LOW, POS_TYPE) + low.cast(POS_TYPE)
+
+
+def explicit_position(seq: pl.Expr, hops: pl.Expr, rank: pl.Expr, n: pl.Expr, leaf: int) -> pl.Expr:
+    """Position of a record in a total order given from outside (the test driver).
+
+    `seq` numbers the call that caused it, `hops` the statements it has passed since, `rank` its topic (tables
+    before streams), `n` its place among what one statement wrote: batch * 2^20 + number within the batch.
+    """
+    low = hops.cast(pl.Int64) * (1 << (RANK_BITS - 1 + N_BITS))
+    low = (low + rank.cast(pl.Int64) * (1 << N_BITS) + n.cast(pl.Int64)) * (1 << LEAF_BITS) + leaf
+    return seq.cast(POS_TYPE) * pl.lit(LOW, POS_TYPE) + low.cast(POS_TYPE)
+
+
+def sequence_of(pos: pl.Expr) -> pl.Expr:
+    """The high part of a position: the time m, or the sequence number of an explicit order."""
+    return (pos // pl.lit(LOW, POS_TYPE)).cast(pl.Int64)
+
+
+def order_bytes(times: pl.Series) -> pl.Series:
+    """Int64 -> 8 bytes that sort as the numbers do."""
+    return _big_endian(times.cast(pl.Int64).to_numpy().view(np.uint64) ^ np.uint64(1 << 63), 8)
+
+
+def number_bytes(numbers: pl.Series) -> pl.Series:
+    """A number within one position (below 2^32) -> 4 bytes that sort as it does."""
+    return _big_endian(numbers.to_numpy().astype(np.uint32), 4)
+
+
+def _big_endian(values: npt.NDArray[Any], width: int) -> pl.Series:
+    raw = pa.py_buffer(values.astype(f">u{width}").tobytes())
+    fixed = pa.Array.from_buffers(pa.binary(width), len(values), [None, raw])
+    return cast(pl.Series, pl.from_arrow(fixed.cast(pa.large_binary())))
+
+
+def released_sub(times: pl.Series, is_left: pl.Series, keys: pl.Series, numbers: pl.Series) -> pl.Series:
+    """`_sub` of rows that a clock releases. `keys` is the canonical key text (String), `numbers` the arrival order."""
+    side = is_left.cast(pl.UInt8)
+    frame = pl.DataFrame({"t": order_bytes(times), "k": keys.fill_null(""), "l": side, "n": number_bytes(numbers)})
+    side_byte = pl.when(pl.col("l") == 1).then(pl.lit(b"\x01")).otherwise(pl.lit(b"\x00"))
+    # Canonical key bytes are JSON: no byte below 0x20 stands in them, so 00 ends a key and no key is another's prefix.
+    key = pl.col("k").cast(pl.Binary)
+    return _joined(frame, pl.lit(b"\x00"), pl.col("t"), side_byte, key, pl.lit(b"\x00"), pl.col("n"))
+
+
+def result_sub(parent: pl.Series, numbers: pl.Series) -> pl.Series:
+    """`_sub` of results of rows whose own is `parent`; null stays null. `numbers`: order among one row's results."""
+    frame = pl.DataFrame({"p": parent, "n": number_bytes(numbers)})
+    return _joined(frame, pl.lit(b"\x01"), pl.col("p"), pl.col("n"))
+
+
+def explicit_sub(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with every null `_sub` made explicit, for rows that leave their bucket."""
+    if not frame.height or frame[SUB].null_count() == 0:
+        return frame
+    number = frame.select(pl.int_range(pl.len()).over(POS).alias("n"))["n"]
+    made = _joined(pl.DataFrame({"n": number_bytes(number)}), pl.lit(b"\x02"), pl.col("n"))
+    return frame.with_columns(pl.coalesce(pl.col(SUB), made.alias(SUB)).alias(SUB))
+
+
+def _joined(frame: pl.DataFrame, *parts: pl.Expr) -> pl.Series:
+    """Bytes one after the other; null if any part is null. (Polars has no concatenation of binaries: hex, joined.)"""
+    hexed = pl.concat_str([p.bin.encode("hex") for p in parts])
+    return frame.select(hexed.str.decode("hex").alias(SUB))[SUB]
+
+
+def in_order(frame: pl.DataFrame) -> pl.DataFrame:
+    """Rows of several blobs, each in order, as one frame in processing order."""
+    if frame.height < 2:
+        return frame
+    if frame[SUB].null_count() == frame.height:
+        return frame if frame[POS].is_sorted() else frame.sort(POS, maintain_order=True)
+    return frame.sort(POS, SUB, nulls_last=True, maintain_order=True)
+
+
+def empty(payload: dict[str, pl.DataType], keys: tuple[pl.DataType, ...] = ()) -> pl.DataFrame:
+    """No rows, with the columns of a frame that has this payload (and exchange key columns `keys`)."""
+    schema = dict(BASE)
+    if keys:
+        schema[HASH] = pl.UInt64()
+        schema |= {key_column(i): t for i, t in enumerate(keys)}
+    return pl.DataFrame(schema=schema | payload)

@@ -1,0 +1,194 @@
+"""Clocks: step functions of position, made from the steps of every source partition.
+
+In: the steps of a batch (all partitions, all keys) and what is kept of earlier batches. Out: for any position the
+stream time of a join and the stored clock of each of its sides.
+Rule: a source's clock at x is the minimum, over the partitions live at x, of the highest time each has shown at
+positions <= x; it never falls. A partition is live from its first record on, and again from its first record after an
+idle mark. Without live partitions: the highest time any has shown. Marks at one place are applied together.
+(design, section 4; specs/ksqldb.md 3.0)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from braid.operators.changes import NEVER, POS, POS_TYPE
+
+Ints = npt.NDArray[np.int64]
+
+CLOCK, STORED, IDLE = 0, 1, 2  # kinds of steps: a record's time; a storable record's time; the partition falls idle
+STEPS: dict[str, pl.DataType] = {
+    POS: POS_TYPE,
+    "leaf": pl.Int16(),
+    "part": pl.Int32(),
+    "kind": pl.Int8(),
+    "value": pl.Int64(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LeafClock:
+    """The clock of a leaf: of its records, or (`stored`) of its storable ones."""
+
+    leaf: int
+
+
+@dataclass(frozen=True, slots=True)
+class JoinClock:
+    """The clock of a join's output: stream time (the maximum of both inputs' clocks) less what the join holds back."""
+
+    left: Clock
+    right: Clock
+    hold: int
+
+
+Clock = LeafClock | JoinClock
+Source = tuple[int, int, int]  # kind, leaf, partition
+
+
+def leaves(clock: Clock) -> tuple[int, ...]:
+    """The leaves whose steps a clock needs."""
+    match clock:
+        case LeafClock(leaf):
+            return (leaf,)
+        case JoinClock(left, right):
+            return (*leaves(left), *leaves(right))
+
+
+class Clocks:
+    """The clocks of one batch, as seen by one bucket (all buckets see the same).
+
+    `kept` is the JSON-able state left by the batch before (see `state`); empty at first. Functions are made when they
+    are asked for, and once.
+    """
+
+    def __init__(self, steps: pl.DataFrame, kept: Mapping[str, Any]) -> None:
+        steps = steps if steps[POS].is_sorted() else steps.sort(POS, maintain_order=True)
+        run = steps[POS].rle_id().to_numpy().astype(np.int64)
+        self._index = run  # the place of each step
+        first = np.flatnonzero(np.diff(run, prepend=-1))
+        self._places = steps[POS].gather(first)
+        self._leaf, self._part, self._kind = (steps[c].to_numpy() for c in ("leaf", "part", "kind"))
+        self._value = steps["value"].to_numpy()
+        self._high: dict[Source, int] = {(k, l, p): v for k, l, p, v in kept.get("high", [])}
+        self._idle: set[Source] = {(k, l, p) for k, l, p in kept.get("idle", [])}
+        self._now: dict[tuple[int, int], int] = {(k, l): v for k, l, v in kept.get("now", [])}
+        self._known: dict[tuple[int, Clock], tuple[Ints, int]] = {}
+
+    def _leaf_values(self, kind: int, leaf: int) -> Ints:
+        """The clock's value from each place on."""
+        n, before = len(self._places), self._now.get((kind, leaf), NEVER)
+        mine = np.flatnonzero((self._leaf == leaf) & ((self._kind == kind) | (self._kind == IDLE)))
+        if not len(mine):
+            return np.full(n, before, dtype=np.int64)
+        place, part, value, idle = (x[mine] for x in (self._index, self._part, self._value, self._kind == IDLE))
+        at, local = np.unique(place, return_inverse=True)  # the places where this leaf has a step
+        low = np.full(len(at), 2**62, dtype=np.int64)
+        high = np.full(len(at), NEVER, dtype=np.int64)
+        any_live = np.zeros(len(at), dtype=np.bool_)
+        kept = {p for k, l, p in self._high if (k, l) == (kind, leaf)}
+        for p in sorted(kept | set(np.unique(part).tolist())):
+            shown = np.full(len(at), self._high.get((kind, leaf, p), NEVER), dtype=np.int64)
+            own = part == p
+            np.maximum.at(shown, local[own & ~idle], value[own & ~idle])
+            np.maximum.accumulate(shown, out=shown)
+            # 1 woken, 0 fallen idle, -1 nothing; a mark and a record of a partition never share a place
+            state = np.full(len(at), -1, dtype=np.int8)
+            state[local[own & ~idle]] = 1
+            state[local[own & idle]] = 0
+            was = (kind, leaf, p) in self._high and (kind, leaf, p) not in self._idle
+            live = _filled(state, int(was)) & (shown > NEVER)
+            np.minimum(low, shown, out=low, where=live)
+            np.maximum(high, shown, out=high)
+            any_live |= live
+        values = np.maximum.accumulate(np.maximum(np.where(any_live, low, high), before))
+        size = np.diff(np.append(at, n), prepend=0)
+        return np.repeat(np.concatenate([np.array([before], dtype=np.int64), values]), size)
+
+    # ---------------------------------------------------------------- queries
+
+    def _values(self, clock: Clock, kind: int) -> tuple[Ints, int]:
+        """(value from each place on, value before the first)."""
+        known = self._known.get((kind, clock))
+        if known is None:
+            known = self._known[kind, clock] = self._made(clock, kind)
+        return known
+
+    def _made(self, clock: Clock, kind: int) -> tuple[Ints, int]:
+        match clock:
+            case LeafClock(leaf):
+                return self._leaf_values(kind, leaf), self._now.get((kind, leaf), NEVER)
+            case JoinClock(left, right, hold):
+                (l, l0), (r, r0) = self._values(left, CLOCK), self._values(right, CLOCK)
+                before = max(l0, r0)
+                values = np.maximum(l, r)
+                return np.where(values > NEVER, values - hold, NEVER), before - hold if before > NEVER else NEVER
+        assert_never(clock)
+
+    def at(self, clock: Clock, positions: pl.Series) -> Ints:
+        """The clock at each position, its own step included."""
+        return self._look(clock, CLOCK, positions, inclusive=True)
+
+    def stored(self, clock: Clock, positions: pl.Series) -> Ints:
+        """The stored clock before each position; of a join's output, its clock at the position."""
+        return self._look(clock, STORED, positions, inclusive=isinstance(clock, JoinClock))
+
+    def _look(self, clock: Clock, kind: int, positions: pl.Series, inclusive: bool) -> Ints:
+        if not len(positions):
+            return np.empty(0, dtype=np.int64)
+        values, before = self._values(clock, kind)
+        if not len(values) or (values[-1] == before):
+            return np.full(len(positions), before, dtype=np.int64)
+        place = self._places.search_sorted(positions, side="right" if inclusive else "left").to_numpy().astype(np.int64)
+        return np.where(place > 0, values[place - 1], before)
+
+    def end(self, clock: Clock) -> int:
+        """The clock after the batch."""
+        values, before = self._values(clock, CLOCK)
+        return int(values[-1]) if len(values) else before
+
+    def stored_end(self, clock: Clock) -> int:
+        """The stored clock after the batch."""
+        values, before = self._values(clock, STORED)
+        return int(values[-1]) if len(values) else before
+
+    def moves(self, clock: Clock) -> tuple[pl.Series, Ints]:
+        """The places where the clock rises, and its value from there on (strictly rising)."""
+        values, before = self._values(clock, CLOCK)
+        rises = np.flatnonzero(np.diff(values, prepend=before) > 0)
+        return self._places.gather(rises), values[rises]
+
+    def state(self) -> dict[str, Any]:
+        """What the next batch needs, JSON-able."""
+        high, idle, now = dict(self._high), set(self._idle), dict(self._now)
+        for leaf in np.unique(self._leaf).tolist():
+            for kind in (CLOCK, STORED):
+                mine = (self._leaf == leaf) & ((self._kind == kind) | (self._kind == IDLE))
+                part, value, mark = self._part[mine], self._value[mine], self._kind[mine] == IDLE
+                for p in np.unique(part).tolist():
+                    own = part == p
+                    shown = value[own & ~mark]
+                    if len(shown):
+                        high[kind, leaf, p] = max(high.get((kind, leaf, p), NEVER), int(shown.max()))
+                    idle.discard((kind, leaf, p))
+                    if mark[own][-1]:
+                        idle.add((kind, leaf, p))
+                values, _ = self._values(LeafClock(leaf), kind)
+                now[kind, leaf] = int(values[-1])
+        return {
+            "high": [[k, l, p, v] for (k, l, p), v in sorted(high.items())],
+            "idle": [list(x) for x in sorted(idle)],
+            "now": [[k, l, v] for (k, l), v in sorted(now.items()) if v > NEVER],
+        }
+
+
+def _filled(state: npt.NDArray[np.int8], before: int) -> npt.NDArray[np.bool_]:
+    """-1 takes the last value before it (at first `before`)."""
+    known = np.maximum.accumulate(np.where(state >= 0, np.arange(len(state)), -1))
+    return np.where(known >= 0, state[np.maximum(known, 0)], before).astype(np.bool_)

@@ -1,0 +1,231 @@
+"""Sorted rows and ranges in them: how rows of equal keys find each other without making all pairs of a key.
+
+In: hashes and times of rows. Out: rows sorted by (hash, time, arrival) and, for each row that looks, what it meets.
+Rule: no Python loop over rows; hashes only find candidates, equal typed key columns decide (NaN equals NaN, a null
+inside a key equals a null); an array that is mapped from a file is touched only where a search leads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from braid.operators.changes import HASH
+
+Ints = npt.NDArray[np.int64]
+Hashes = npt.NDArray[np.uint64]
+Flags = npt.NDArray[np.bool_]
+
+SMALL = 64  # below this many rows one lexsort is the cheapest sort
+
+
+def rising(values: npt.NDArray[Any]) -> bool:
+    """Never falling from one to the next."""
+    return bool((values[1:] >= values[:-1]).all())
+
+
+def packed_order(values: Hashes) -> Ints:
+    """Stable order of unsigned numbers by their high bits: the low ones are replaced by the place and sorted along.
+
+    One sort of plain numbers is several times faster than an argsort.
+    """
+    mask = np.uint64((1 << len(values).bit_length()) - 1)
+    packed = (values & ~mask) | np.arange(len(values), dtype=np.uint64)
+    packed.sort()
+    return (packed & mask).astype(np.int64)
+
+
+def order_of(numbers: Ints) -> Ints:
+    """Stable order of small non-negative numbers (below 2^31, as the places of a batch are)."""
+    if len(numbers) <= SMALL:
+        return np.argsort(numbers, kind="stable")
+    return packed_order(numbers.astype(np.uint64) << np.uint64(len(numbers).bit_length()))
+
+
+def key_order(h: Hashes, times: Ints | None = None) -> Ints:
+    """Order by (hash, time, place)."""
+    if len(h) <= SMALL:
+        return np.argsort(h, kind="stable") if times is None else np.lexsort((times, h))
+    if times is None or rising(times):
+        order = packed_order(h)
+    else:
+        by_time = np.argsort(times, kind="stable")
+        order = by_time[packed_order(h[by_time])]
+    if rising(h[order]):
+        return order
+    return np.argsort(h, kind="stable") if times is None else np.lexsort((times, h))  # two hashes share all high bits
+
+
+def hashes_of(frame: pl.DataFrame) -> Hashes:
+    return frame[HASH].to_numpy()
+
+
+def same_keys(a: pl.DataFrame, ai: Ints, b: pl.DataFrame, bi: Ints, keys: Sequence[str]) -> Flags:
+    """Whether row `ai[i]` of `a` and row `bi[i]` of `b` have equal key columns."""
+    same = np.ones(len(ai), dtype=np.bool_)
+    for key in keys:
+        same &= a[key].gather(ai).eq_missing(b[key].gather(bi)).to_numpy()
+    return same
+
+
+@dataclass(frozen=True, slots=True)
+class Keyed:
+    """Rows in the order (hash, time, arrival): `hashes` are the distinct ones, the i-th stands at
+    `starts[i]:starts[i + 1]`. `plain`: no two different keys share a hash here (so one row speaks for its hash)."""
+
+    rows: pl.DataFrame
+    h: Hashes
+    hashes: Hashes
+    starts: Ints
+    plain: bool
+
+    @property
+    def counts(self) -> Ints:
+        return np.diff(self.starts)
+
+
+def keyed(rows: pl.DataFrame, keys: Sequence[str], h: Hashes | None = None) -> Keyed:
+    """`rows` must be sorted by hash."""
+    h = hashes_of(rows) if h is None else h
+    n = len(h)
+    if not n:
+        return Keyed(rows, h, h, np.zeros(1, dtype=np.int64), True)
+    first = np.empty(n, dtype=np.bool_)
+    first[0] = True
+    np.not_equal(h[1:], h[:-1], out=first[1:])
+    at = np.flatnonzero(first)
+    return Keyed(rows, h, h[at], np.append(at, n), is_plain(rows, keys, first))
+
+
+def is_plain(rows: pl.DataFrame, keys: Sequence[str], first: Flags) -> bool:
+    """No hash of these rows, sorted by hash, stands for two keys. `first`: where a hash begins."""
+    n = rows.height
+    if n < 2 or first.all():
+        return True
+    inner = pl.Series(~first[1:])
+    return not any((rows[k].slice(1).ne_missing(rows[k].slice(0, n - 1)) & inner).any() for k in keys)
+
+
+def grouped(frame: pl.DataFrame, keys: Sequence[str]) -> tuple[Ints, Ints]:
+    """(order that brings the rows of each key together, in their own order; a number for each key, in that order)."""
+    order = key_order(hashes_of(frame))
+    rows = frame.select(HASH, *keys)[order]
+    k = keyed(rows, keys)
+    if k.plain:
+        return order, np.repeat(np.arange(len(k.hashes), dtype=np.int64), k.counts)
+    first = rows.with_row_index("_i").select(pl.col("_i").min().over(HASH, *keys))["_i"].to_numpy()
+    apart = np.argsort(first, kind="stable")
+    ids = first[apart]
+    return order[apart], np.cumsum(np.diff(ids, prepend=ids[:1]) != 0)
+
+
+def begins(ids: Ints) -> Flags:
+    """Where a run of equal numbers begins."""
+    first = np.ones(len(ids), dtype=np.bool_)
+    np.not_equal(ids[1:], ids[:-1], out=first[1:])
+    return first
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The times that each looking row asks for, both ends included. `times`: of the stored rows."""
+
+    times: Ints
+    lo: Ints
+    hi: Ints
+
+
+def narrow(values: npt.NDArray[Any], start: Ints, stop: Ints, bound: Ints, *, right: bool) -> Ints:
+    """For each range the first place whose value is >= bound (`right`: > bound); all ranges searched at once."""
+    lo, hi = start.copy(), stop.copy()
+    at = np.flatnonzero(lo < hi)
+    while len(at):
+        mid = (lo[at] + hi[at]) >> 1
+        below = values[mid] <= bound[at] if right else values[mid] < bound[at]
+        lo[at] = np.where(below, mid + 1, lo[at])
+        hi[at] = np.where(below, hi[at], mid)
+        at = at[lo[at] < hi[at]]
+    return lo
+
+
+def expand(start: Ints, stop: Ints) -> tuple[Ints, Ints]:
+    """Every place of every range: (number of the range, place)."""
+    size = stop - start
+    total = int(size.sum())
+    which = np.repeat(np.arange(len(size), dtype=np.int64), size)
+    before = np.cumsum(size) - size
+    return which, np.arange(total, dtype=np.int64) + np.repeat(start - before, size)
+
+
+def meetings(looking: Keyed, left: Ints, right: Ints, window: Window | None) -> tuple[Ints, Ints]:
+    """Pairs (looking row, stored row). `left:right` is where each distinct looking hash stands among the stored rows;
+    no window: all of them."""
+    found = right > left
+    if not found.any():
+        none = np.empty(0, dtype=np.int64)
+        return none, none
+    counts = looking.counts
+    if found.all():
+        rows, start, stop = np.arange(len(looking.h), dtype=np.int64), np.repeat(left, counts), np.repeat(right, counts)
+    else:
+        rows = np.flatnonzero(np.repeat(found, counts))
+        start, stop = np.repeat(left[found], counts[found]), np.repeat(right[found], counts[found])
+    if window is None:
+        which, stored = expand(start, stop)
+        return rows[which], stored
+    times, low, high = window.times, window.lo[rows], window.hi[rows]
+    if int((stop - start).sum()) > 4 * len(rows) + SMALL:  # large groups are searched, small ones tried row by row
+        start = narrow(times, start, stop, low, right=False)
+        stop = narrow(times, start, stop, high, right=True)
+        which, stored = expand(start, stop)
+        return rows[which], stored
+    which, stored = expand(start, stop)
+    t = times[stored]
+    ok = (t >= low[which]) & (t <= high[which])
+    return rows[which[ok]], stored[ok]
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Rows sorted by hash that others look at."""
+
+    rows: pl.DataFrame
+    plain: bool
+    keys: Sequence[str]
+
+
+def verified(looking: Keyed, stored: Stored, left: Ints, right: Ints, window: Window | None) -> tuple[Ints, Ints]:
+    """`meetings` without those whose hashes agree and whose keys do not."""
+    if stored.plain and looking.plain:  # one row of each side speaks for its hash
+        at = np.flatnonzero(right > left)
+        ok = same_keys(looking.rows, looking.starts[at], stored.rows, left[at], stored.keys)
+        if not ok.all():
+            right = right.copy()
+            right[at[~ok]] = left[at[~ok]]
+        return meetings(looking, left, right, window)
+    q, s = meetings(looking, left, right, window)
+    ok = same_keys(looking.rows, q, stored.rows, s, stored.keys)
+    return q[ok], s[ok]
+
+
+def meet(looking: Keyed, stored: Keyed, keys: Sequence[str], window: Window | None) -> tuple[Ints, Ints]:
+    """Pairs of rows of two sorted frames with equal keys and a stored time in the window."""
+    if not len(stored.hashes) or not len(looking.hashes):
+        none = np.empty(0, dtype=np.int64)
+        return none, none
+    at = np.minimum(np.searchsorted(stored.hashes, looking.hashes), len(stored.hashes) - 1)
+    left = stored.starts[at]
+    right = np.where(stored.hashes[at] == looking.hashes, stored.starts[at + 1], left)
+    return verified(looking, Stored(stored.rows, stored.plain, keys), left, right, window)
+
+
+def probe(looking: Keyed, stored: Stored, window: Window | None) -> tuple[Ints, Ints]:
+    """The same for rows of which only the hash column is at hand, such as a run mapped from a file."""
+    h = hashes_of(stored.rows)
+    left, right = np.searchsorted(h, looking.hashes, side="left"), np.searchsorted(h, looking.hashes, side="right")
+    return verified(looking, stored, left, right, window)

@@ -1,0 +1,172 @@
+"""What `bind` gives for each statement, and what the catalog remembers of a source.
+
+In: plan nodes. Out: frozen results, one class per kind of statement, under the union `Bound`.
+Rule: a result is a value; nothing happens before someone acts on it (`Catalog.apply`, the session).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from braid.plan.logical import (
+    PSEUDO,
+    Encoding,
+    Kind,
+    Place,
+    Query,
+    Source,
+    SourceColumn,
+    Timestamp,
+)
+from braid.plan.settings import Settings
+from braid.types import Column, Type
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredColumn:
+    """A column of a declared source. `hidden`: the record's key where no column shows it (some FULL joins); it cannot
+    be written in SQL, and is kept so that a table without key columns still has a key. `header`: of HEADER('h')."""
+
+    name: str
+    type: Type
+    place: Place
+    hidden: bool = False
+    header: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A stream or table by name. `partitions` None: nobody declared a count. `created_by`: the query that writes it.
+
+    `null_value`: the text that stands for null in a CSV file bound to it.
+    """
+
+    name: str
+    kind: Kind
+    topic: str
+    columns: tuple[DeclaredColumn, ...]
+    encoding: Encoding
+    timestamp: Timestamp | None = None
+    message_key: str | None = None
+    partitions: int | None = None
+    created_by: str | None = None
+    sql: str = ""
+    null_value: str | None = None
+
+    @property
+    def visible(self) -> tuple[DeclaredColumn, ...]:
+        return tuple(c for c in self.columns if not c.hidden)
+
+    @property
+    def key(self) -> tuple[DeclaredColumn, ...]:
+        """The columns of the key, a hidden one too."""
+        if self.message_key is not None:
+            return tuple(c for c in self.columns if c.name == self.message_key)
+        return tuple(c for c in self.columns if c.place == "key")
+
+    def read_as(self, alias: str) -> Source:
+        """The plan node that reads it under `alias`, with all columns and pseudo columns."""
+        columns = [
+            SourceColumn(f"{alias}.{c.name}", c.header or c.name, Column(c.name, c.type), c.place) for c in self.columns
+        ]
+        columns += [SourceColumn(f"{alias}.{n}", n, Column(n, t), place) for n, (place, t) in PSEUDO.items()]
+        return Source(alias, self.name, self.topic, self.kind, tuple(columns), self.encoding, self.timestamp,
+                      self.message_key, self.partitions)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDeclared:
+    """CREATE STREAM | TABLE name (columns)."""
+
+    declared: Declared
+    replaces: bool = False
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBound:
+    """A query to run. `declared`: what CREATE … AS makes; None for INSERT INTO and push queries (`transient`)."""
+
+    query: Query
+    declared: Declared | None = None
+    transient: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class InsertedRow:
+    """Field names to values in their Python form (`interface.md` section 5). `timestamp` None: now."""
+
+    key: dict[str, Any] | None
+    value: dict[str, Any]
+    timestamp: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """INSERT … VALUES: records to write to the topic of `target`."""
+
+    topic: str
+    target: Declared
+    rows: tuple[InsertedRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """SHOW STREAMS | TABLES | QUERIES | TOPICS | PROPERTIES: rows as the catalog knows them."""
+
+    what: Literal["STREAMS", "TABLES", "QUERIES", "TOPICS", "PROPERTIES"]
+    header: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """DESCRIBE name: a row for each column."""
+
+    declared: Declared
+    extended: bool
+    header: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """EXPLAIN: of a statement's query, or (`query` None) of the running query `name`."""
+
+    name: str
+    query: Query | None
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """DROP STREAM | TABLE; `queries` (those that write it) stop. `name` None: IF EXISTS, and it does not."""
+
+    name: str | None
+    kind: Kind
+    topic: str | None
+    delete_topic: bool
+    queries: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SettingChanged:
+    """SET, UNSET: `settings` hold from the next statement on."""
+
+    name: str
+    value: str | None
+    settings: Settings
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """A statement without effect: CREATE … IF NOT EXISTS of what exists."""
+
+    notices: tuple[str, ...]
+
+
+Bound = (
+    SourceDeclared | QueryBound | Inserted | Shown | Described | Explained | Dropped | SettingChanged | Nothing
+)  # fmt: skip

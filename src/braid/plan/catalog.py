@@ -1,0 +1,125 @@
+"""The catalog: declared streams and tables, and the queries that run.
+
+In: what `bind` gave (`apply`). Out: a new catalog. Nothing is ever changed in place.
+Rule: names are looked up as the dialect folded them; what a name leads to is known here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import assert_never
+
+from braid.plan.bound import (
+    Bound,
+    Declared,
+    DeclaredColumn,
+    Described,
+    Dropped,
+    Explained,
+    Inserted,
+    Nothing,
+    QueryBound,
+    SettingChanged,
+    Shown,
+    SourceDeclared,
+)
+from braid.plan.logical import Query, sources
+
+__all__ = ["Catalog", "Declared", "DeclaredColumn", "RunningQuery"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningQuery:
+    """A persistent query: which source it writes, which it reads, and between which topics."""
+
+    name: str
+    sink: str
+    topic: str
+    reads: tuple[str, ...]
+    topics: tuple[str, ...]
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Sources and running queries by name, in the order of their making. `inserts`: INSERT INTOs so far, per sink."""
+
+    sources: Mapping[str, Declared] = field(default_factory=dict)
+    queries: Mapping[str, RunningQuery] = field(default_factory=dict)
+    inserts: Mapping[str, int] = field(default_factory=dict)
+
+    def get(self, name: str) -> Declared | None:
+        return self.sources.get(name)
+
+    def near(self, name: str) -> str | None:
+        """A declared name that looks like `name`."""
+        folded = {s.upper(): s for s in self.sources}
+        close = get_close_matches(name.upper(), folded, n=1, cutoff=0.6)
+        return folded[close[0]] if close else None
+
+    def readers(self, name: str) -> tuple[str, ...]:
+        """The running queries that read `name`."""
+        return tuple(q.name for q in self.queries.values() if name in q.reads)
+
+    def writers(self, name: str) -> tuple[str, ...]:
+        """The running queries that write `name`."""
+        return tuple(q.name for q in self.queries.values() if q.sink == name)
+
+    def path(self, start: str, goal: str) -> tuple[str, ...] | None:
+        """Topics by which records of topic `start` come to topic `goal` through running queries; None: they do not."""
+        seen: dict[str, tuple[str, ...]] = {start: (start,)}
+        todo = [start]
+        while todo:
+            topic = todo.pop()
+            if topic == goal:
+                return seen[topic]
+            for q in self.queries.values():
+                if topic in q.topics and q.topic not in seen:
+                    seen[q.topic] = (*seen[topic], q.topic)
+                    todo.append(q.topic)
+        return None
+
+    def next_insert(self, sink: str) -> str:
+        """The name of the next INSERT INTO query of `sink`."""
+        return f"{sink}.{self.inserts.get(sink, 0) + 1}"
+
+    def topics(self) -> Iterator[tuple[str, int | None]]:
+        """Every topic of a source, with its declared number of partitions."""
+        seen: dict[str, int | None] = {}
+        for d in self.sources.values():
+            seen[d.topic] = seen.get(d.topic) or d.partitions
+        yield from sorted(seen.items())
+
+    def apply(self, bound: Bound) -> Catalog:
+        """The catalog after a statement took effect."""
+        match bound:
+            case SourceDeclared(declared=d):
+                return replace(self, sources={**self.sources, d.name: d})
+            case QueryBound():
+                return self._with_query(bound)
+            case Dropped(name=name, queries=stopped):
+                kept = {n: d for n, d in self.sources.items() if n != name}
+                running = {n: q for n, q in self.queries.items() if n not in stopped}
+                return replace(self, sources=kept, queries=running)
+            case Inserted() | Shown() | Described() | Explained() | SettingChanged() | Nothing():
+                return self
+        assert_never(bound)
+
+    def _with_query(self, bound: QueryBound) -> Catalog:
+        if bound.transient:
+            return self
+        query, made = bound.query, self
+        if bound.declared is not None:
+            made = replace(made, sources={**made.sources, bound.declared.name: bound.declared})
+        else:
+            count = made.inserts.get(query.sink.name, 0) + 1
+            made = replace(made, inserts={**made.inserts, query.sink.name: count})
+        return replace(made, queries={**made.queries, query.name: running(query)})
+
+
+def running(query: Query) -> RunningQuery:
+    read = tuple(sources(query.root))
+    return RunningQuery(query.name, query.sink.name, query.sink.topic, tuple(s.name for s in read),
+                        tuple(s.topic for s in read), query.sql)  # fmt: skip

@@ -1,0 +1,229 @@
+"""Lowering: from what a query means to how it runs.
+
+In: a logical query. Out: leaves, stages of operators, and the exchanges between them.
+Rule: one exchange per change of key. A join goes into the stage of its left input when that input is already spread by
+the join's key; else its left input is exchanged into a new stage. Leaves read only the columns that somebody needs.
+Positions and clocks: a leaf's clock steps travel iff some join above it reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, assert_never
+
+from braid.errors import BraidError
+from braid.expr.nodes import Col, Expr, columns
+from braid.operators.base import Operator
+from braid.operators.changes import MAX_LEAVES
+from braid.operators.clocks import Clock, JoinClock, LeafClock
+from braid.operators.stream_stream import StreamStream
+from braid.plan import logical
+from braid.plan.logical import Node, Query
+from braid.plan.physical import Exchange, Leaf, Plan, Stage, Step
+
+Keys = tuple[Expr, ...]
+NullKey = Literal["drop", "route"]
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A lowered node: the number of its frame, the stage it is in, the key it is spread by, its columns."""
+
+    number: int
+    stage: int
+    keys: Keys
+    columns: tuple[Col, ...]
+
+
+@dataclass(slots=True)
+class _Stage:
+    keys: Keys
+    steps: list[Step] = field(default_factory=list)
+    output: int = -1
+    exchange: Exchange | None = None
+    single: bool = False
+
+
+@dataclass(slots=True)
+class _Builder:
+    needed: frozenset[str]
+    clocked: frozenset[str]  # aliases of the sources whose clock some join reads
+    leaves: list[Leaf] = field(default_factory=list)
+    stages: list[_Stage] = field(default_factory=list)
+    numbers: int = 0
+
+    def number(self) -> int:
+        self.numbers += 1
+        return self.numbers - 1
+
+    def stage(self, keys: Keys) -> int:
+        self.stages.append(_Stage(keys))
+        return len(self.stages) - 1
+
+    def leaf(self, source: logical.Source, keys: Keys, stage: int, null_key: NullKey, joins: bool) -> _Frame:
+        number = len(self.leaves)
+        cols = tuple(c.col for c in source.columns if c.name in self.needed)
+        drop_null_value = joins and source.kind == "stream"
+        clocked = source.alias in self.clocked
+        self.leaves.append(Leaf(number, source, cols, keys, stage, drop_null_value, null_key, clocked))
+        return _Frame(number, stage, keys, cols)
+
+    def step(self, operator: Operator, frames: Iterable[_Frame], node: Node, keys: Keys, cols: Iterable[Col]) -> _Frame:
+        frames = list(frames)
+        stage, number, payload = frames[0].stage, self.number(), tuple(cols)
+        self.stages[stage].steps.append(Step(number, operator, tuple(f.number for f in frames), node, payload))
+        self.stages[stage].output = number
+        return _Frame(number, stage, keys, payload)
+
+    def spread(self, frame: _Frame, keys: Keys, null_key: NullKey, reason: str) -> _Frame:
+        """The frame spread by `keys`: itself if it is, else through an exchange into a new stage."""
+        if frame.keys == keys:
+            return frame
+        stage = self.stage(keys)
+        self.stages[frame.stage].output = frame.number
+        self.stages[frame.stage].exchange = Exchange(frame.number, stage, keys, null_key, reason)
+        return _Frame(frame.number, stage, keys, frame.columns)
+
+
+def lower(query: Query) -> Plan:
+    """The physical plan of a query."""
+    count = sum(1 for _ in logical.sources(query.root))
+    if count > MAX_LEAVES:
+        raise BraidError(f"{count} sources in one query; at most {MAX_LEAVES}", "split it into two statements")
+    b = _Builder(frozenset(_needed(query)), frozenset(_clocked(query.root)), numbers=count)
+    sink_keys = query.sink.written_key
+    root = _lower(query.root, b, sink_keys)
+    if query.sink.limit is not None:
+        root = _one_bucket(root, query, b)
+    else:
+        root = b.spread(root, sink_keys, "route", "the result has another key")
+    b.stages[root.stage].output = root.number
+    stages = tuple(Stage(i, s.keys, tuple(s.steps), s.output, s.exchange, s.single) for i, s in enumerate(b.stages))
+    return Plan(query, tuple(b.leaves), stages)
+
+
+def _one_bucket(root: _Frame, query: Query, b: _Builder) -> _Frame:
+    assert query.sink.limit is not None
+    stage = b.stage(())
+    b.stages[root.stage].output = root.number
+    b.stages[root.stage].exchange = Exchange(root.number, stage, (), "route", "LIMIT counts over all keys")
+    b.stages[stage].single = True
+    return b.step(Limit(query.sink.limit), [_Frame(root.number, stage, (), root.columns)], query.root, (), root.columns)
+
+
+def _needed(query: Query) -> Iterable[str]:
+    """Plan columns that some expression above the sources reads."""
+    for e in (*query.sink.written_key, *(o.expr for o in (*query.sink.key, *query.sink.values))):
+        yield from columns(e)
+    yield from _needed_by(query.root)
+
+
+def _needed_by(node: Node) -> Iterable[str]:
+    match node:
+        case logical.Source():
+            pass
+        case logical.Filter(predicate=p):
+            yield from columns(p)
+        case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
+            yield from columns(node.left_key)
+            yield from columns(node.right_key)
+        case logical.Aggregate(keys=keys, aggregations=aggregations):
+            for _, e in keys:
+                yield from columns(e)
+            for a in aggregations:
+                yield from columns(a.arg) if a.arg is not None else ()
+        case _:
+            assert_never(node)
+    for x in logical.inputs(node):
+        yield from _needed_by(x)
+
+
+def _clocked(node: Node) -> Iterable[str]:
+    """Aliases of the sources whose clock a stream-stream join reads."""
+    if isinstance(node, logical.StreamStreamJoin):
+        yield from (s.alias for s in logical.sources(node))
+    for x in logical.inputs(node):
+        yield from _clocked(x)
+
+
+def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
+    """`wanted`: the key the consumer would like; only a leaf (which computes its key anyway) heeds it."""
+    match node:
+        case logical.Source():
+            return b.leaf(node, wanted, b.stage(wanted), "route", joins=False)
+        case logical.Filter():
+            table = logical.mode(node) == "upsert"
+            x = _lower(node.input, b, logical.row_key(node.input) if table else wanted)
+            return b.step(_filter(node), [x], node, x.keys, x.columns)
+        case logical.Aggregate():
+            return _aggregate(node, b)
+        case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
+            return _join(node, b)
+    assert_never(node)
+
+
+def _aggregate(node: logical.Aggregate, b: _Builder) -> _Frame:
+    keys = tuple(e for _, e in node.keys)
+    x = _input(node.input, b, keys if logical.mode(node.input) == "append" else logical.row_key(node.input), "drop")
+    mode = logical.mode(node.input)
+    if mode == "upsert":
+        x = b.step(Retract.of(node.input), [x], node.input, x.keys, x.columns)
+        mode = "retract"
+    x = b.spread(x, keys, "drop", "GROUP BY has another key")
+    cols = [*(c for c, _ in node.keys), *(a.output for a in node.aggregations)]
+    return b.step(GroupBy.of(node, mode), [x], node, tuple(c for c, _ in node.keys), cols)
+
+
+def _join(node: logical.Join, b: _Builder) -> _Frame:
+    left = _input(node.left, b, (node.left_key,), _null_key(node, "left"))
+    left = b.spread(left, (node.left_key,), _null_key(node, "left"), "the next join has another key")
+    if not isinstance(node.right, logical.Source):
+        raise BraidError("a join on the right of a join is not supported yet", "write a chain: a JOIN b … JOIN c …")
+    right = b.leaf(node.right, (node.right_key,), left.stage, _null_key(node, "right"), joins=True)
+    cols = [*left.columns, *right.columns, node.key]
+    return b.step(_operator(node, b), [left, right], node, (node.key,), cols)
+
+
+def _input(node: Node, b: _Builder, keys: Keys, null_key: NullKey) -> _Frame:
+    """A join's or group's input; a source becomes a leaf of a new stage, spread by `keys` at once."""
+    if isinstance(node, logical.Source):
+        return b.leaf(node, keys, b.stage(keys), null_key, joins=True)
+    return _lower(node, b, keys)
+
+
+def _null_key(node: logical.Join, side: Literal["left", "right"]) -> NullKey:
+    if isinstance(node, logical.TableTableJoin) or node.null_key == "drop":
+        return "drop"
+    return "route" if node.how in (side, "full") else "drop"
+
+
+def _operator(node: logical.Join, b: _Builder) -> Operator:
+    match node:
+        case logical.StreamStreamJoin():
+            return StreamStream.of(node, clock(node.left, b.leaves), clock(node.right, b.leaves))
+        case logical.StreamTableJoin():
+            return StreamTable.of(node)
+        case logical.TableTableJoin():
+            return TableTable.of(node)
+    assert_never(node)
+
+
+def _filter(node: logical.Filter) -> Operator:
+    return TableFilter.of(node) if logical.mode(node) == "upsert" else Filter.of(node)
+
+
+def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
+    """The clock of a node's rows (specs/ksqldb.md 3.0)."""
+    match node:
+        case logical.Source():
+            return LeafClock(next(l.number for l in leaves if l.source == node))
+        case logical.Filter(input=x) | logical.Aggregate(input=x):
+            return clock(x, leaves)
+        case logical.StreamTableJoin(left=x):
+            return clock(x, leaves)
+        case logical.StreamStreamJoin():
+            return JoinClock(clock(node.left, leaves), clock(node.right, leaves), node.hold)
+        case logical.TableTableJoin():
+            return JoinClock(clock(node.left, leaves), clock(node.right, leaves), 0)
+    assert_never(node)

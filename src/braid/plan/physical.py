@@ -1,0 +1,77 @@
+"""The physical plan: how a query runs. Leaves are read, stages run in buckets, the last one feeds the sink.
+
+In: the logical plan (by `lower`). Out: frozen, JSON-able by `dataclasses.asdict` for fingerprints.
+Rule: one exchange before each stage, by the stage's key; a stage is a run of operators that need no re-key between them.
+
+Numbers: leaves are 0 … n-1 in the order they are written; steps go on from there, so that one number names a frame.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from braid.expr.nodes import Col, Expr
+from braid.operators.base import Operator
+from braid.plan import logical
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One reading of one source. `columns`: the plan columns that later steps need; `keys`: its exchange key.
+
+    `drop_null_value`: records with a null value are dropped and counted (streams under a join or group), else they pass.
+    `null_key`: 'drop' and count them, or 'route' them on, to the bucket of their partition.
+    `clocked`: the clock steps of the source travel to the stage's buckets.
+    """
+
+    number: int
+    source: logical.Source
+    columns: tuple[Col, ...]
+    keys: tuple[Expr, ...]
+    stage: int
+    drop_null_value: bool
+    null_key: Literal["drop", "route"]
+    clocked: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operator of a stage; `inputs` are numbers of leaves, steps or exchanges; `node` is what EXPLAIN shows,
+    `columns` the payload of its rows."""
+
+    number: int
+    operator: Operator
+    inputs: tuple[int, ...]
+    node: logical.Node
+    columns: tuple[Col, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """Rows of step (or leaf) `source` go to stage `stage` by `keys`."""
+
+    source: int
+    stage: int
+    keys: tuple[Expr, ...]
+    null_key: Literal["drop", "route"]
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """Steps in topological order. `output` is the number of the frame that leaves: a step, or a leaf if there is none."""
+
+    number: int
+    keys: tuple[Expr, ...]
+    steps: tuple[Step, ...]
+    output: int
+    exchange: Exchange | None  # how the output goes on; None: the last stage
+    single: bool = False  # one bucket only (LIMIT)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    query: logical.Query
+    leaves: tuple[Leaf, ...]
+    stages: tuple[Stage, ...]

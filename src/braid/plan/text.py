@@ -1,0 +1,101 @@
+"""A logical plan as text, a line a node.
+
+In: a logical query. Out: indented text. Rule: for people and golden tests only; nothing reads it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import assert_never
+
+from braid.expr.show import show
+from braid.plan.logical import (
+    Aggregate,
+    Encoding,
+    Filter,
+    Join,
+    Node,
+    Output,
+    Query,
+    Source,
+    StreamStreamJoin,
+    StreamTableJoin,
+    TableTableJoin,
+    inputs,
+)
+
+
+def plan_text(query: Query) -> str:
+    """The sink, then the nodes below it, then the notices."""
+    s = query.sink
+    lines = [f"{query.name} -> {s.kind} {s.name}, topic {s.topic}, {_encoding(s.encoding)}"]
+    lines += [f"  key    {_output(o)}" for o in s.key]
+    if not s.key:
+        lines.append(f"  key    {', '.join(show(e) for e in s.record_key) or 'none'} (no column)")
+    lines += [f"  value  {_output(o)}" for o in s.values]
+    if s.partitions is not None:
+        lines.append(f"  partitions {s.partitions}")
+    if s.timestamp is not None:
+        lines.append(f"  time from {s.timestamp.field}" + (f" as {s.timestamp.format}" if s.timestamp.format else ""))
+    if s.limit is not None:
+        lines.append(f"  limit {s.limit}")
+    lines += _nodes(query.root, 1)
+    lines += [f"notice: {n}" for n in query.notices]
+    return "\n".join(lines)
+
+
+def _output(o: Output) -> str:
+    return f"{o.name} {o.expr.type} = {show(o.expr)}"
+
+
+def _nodes(node: Node, depth: int) -> Iterator[str]:
+    yield "  " * depth + _line(node)
+    for x in inputs(node):
+        yield from _nodes(x, depth + 1)
+
+
+def _line(node: Node) -> str:
+    match node:
+        case Source():
+            return _source(node)
+        case Filter(predicate=p):
+            return f"filter {show(p)}"
+        case StreamStreamJoin():
+            grace = "eager" if node.grace is None else f"grace {node.grace}"
+            within = f"within -{node.before}..+{node.after} {grace}, retention {node.retention}"
+            return f"stream-stream {node.how} {_on(node)} {within}, null key {node.null_key}, late {node.late}"
+        case StreamTableJoin():
+            return f"stream-table {node.how} {_on(node)}, null key {node.null_key}"
+        case TableTableJoin():
+            return f"table-table {node.how} {_on(node)}"
+        case Aggregate(keys=keys, aggregations=aggregations):
+            by = ", ".join(f"{c.name} = {show(e)}" for c, e in keys)
+            made = ", ".join(
+                f"{a.output.name} {a.output.type} = {a.function}({'*' if a.arg is None else show(a.arg)})"
+                for a in aggregations
+            )
+            return f"aggregate by {by}: {made}"
+    assert_never(node)
+
+
+def _on(node: Join) -> str:
+    return f"{node.key.name} {node.key.type}: {show(node.left_key)} = {show(node.right_key)}"
+
+
+def _source(s: Source) -> str:
+    columns = ", ".join(
+        f"{c.column.name} {c.column.type}{'' if c.place == 'value' else ' ' + c.place}" for c in s.columns
+    )
+    parts = [f"{s.kind} {s.name} as {s.alias}, topic {s.topic}, {_encoding(s.encoding)} ({columns})"]
+    if s.message_key is not None:
+        parts.append(f"message key {s.message_key}")
+    if s.timestamp is not None:
+        parts.append(f"time from {s.timestamp.field}")
+    if s.partitions is not None:
+        parts.append(f"partitions {s.partitions}")
+    return ", ".join(parts)
+
+
+def _encoding(e: Encoding) -> str:
+    delimiter = f" by {e.delimiter!r}" if e.value == "DELIMITED" and e.delimiter != "," else ""
+    return f"{e.key}/{e.value}{delimiter}{'' if e.wrapped else ' bare'}"

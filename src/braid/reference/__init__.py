@@ -1,0 +1,185 @@
+"""The reference: what each query means, record at a time over its full history, in plain Python. Written to be read.
+
+In: a logical query, and events in processing order. Out: the rows of its result, in order, and what was dropped.
+Rule: it is the judge of the operators, so it shares nothing with them but expressions, and it forgets no row: what a
+join may still see is a matter of its rule (retention), not of what happens to be evicted.
+
+One event is one place in the processing order. At a place
+  1. all clocks move: a record moves the clock of its source, even a record that is dropped;
+  2. then every step, inputs first, releases its parked rows that have become due, and after them handles the rows
+     that its inputs gave at this place, in their order, one after the other.
+The results of a record are complete before the next one is looked at. (specs/ksqldb.md, section 3)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import assert_never
+
+from braid.errors import BraidError
+from braid.expr.nodes import Call, Col, Expr, Lit, columns
+from braid.plan import logical
+from braid.reference.joins import StreamStreamStep, StreamTableStep, TableTableStep
+from braid.reference.rows import Bound, Drop, Event, Idle, OutRecord, Place, Record, Row, Run, evaluated
+from braid.reference.steps import AggregateStep, FilterStep, SourceStep, Step
+from braid.types import Scalar
+
+__all__ = ["Bound", "Drop", "Event", "Idle", "OutRecord", "Record", "Reference"]
+
+
+class Reference:
+    """One query over all its history. `process` may be called again and again; the order of events is the meaning."""
+
+    def __init__(self, query: logical.Query) -> None:
+        self.query = query
+        self._run = Run()
+        self._sources: list[SourceStep] = []
+        self._next = sum(1 for _ in logical.sources(query.root))  # steps are numbered after the leaves, inputs first
+        self._root = self._build(query.root)
+        self._given = 0
+
+    @property
+    def drops(self) -> list[Drop]:
+        """All rows dropped so far."""
+        return self._run.drops
+
+    @property
+    def ended(self) -> bool:
+        """LIMIT is reached: the query looks at nothing more."""
+        return self.query.sink.limit is not None and self._given >= self.query.sink.limit
+
+    def process(self, events: Iterable[Event]) -> list[OutRecord]:
+        """What the events cause, in order."""
+        events = list(events)
+        self._learn([e for e in events if isinstance(e, Record)])
+        limit = self.query.sink.limit
+        if limit is None:
+            return self._written([(row, e.place) for e in events for row in self._caused_by(e)])
+        out: list[OutRecord] = []
+        for e in events:
+            if not self.ended:
+                some = self._written([(row, e.place) for row in self._caused_by(e)])[: limit - self._given]
+                self._given += len(some)
+                out += some
+        return out
+
+    def _caused_by(self, event: Event) -> list[Row]:
+        """The rows of one place: first every clock moves, then the steps work, inputs first."""
+        self._run.place = event.place
+        for source in self._sources:
+            source.move(event)
+        return _given_by(self._root)
+
+    def _written(self, rows: Sequence[tuple[Row, Place]]) -> list[OutRecord]:
+        """The rows as the sink writes them: key, values and time. (All at once: their order does not matter here.)"""
+        if not rows:
+            return []
+        sink = self.query.sink
+        keys = [(f"key {i}", e) for i, e in enumerate(sink.written_key)]
+        outputs = [(f"value {o.name}", o.expr) for o in sink.values]
+        values, failed = evaluated([*keys, *outputs, *_time_of_result(sink)], [row.values for row, _ in rows])
+        out: list[OutRecord] = []
+        for i, (row, place) in enumerate(rows):
+            self._run.place = place
+            if failed[i] and not row.gone:
+                self._run.drop("expression", self._root.number, row)
+            time = row.time if row.gone or sink.timestamp is None else _milliseconds(values["time"][i])
+            if time is None:
+                self._run.drop("timestamp", self._root.number, row)
+                continue
+            key = tuple(values[name][i] for name, _ in keys)
+            written = None if row.gone else {o.name: values[f"value {o.name}"][i] for o in sink.values}
+            out.append(OutRecord(None if key in ((), (None,)) else key, written, time, row.headers, place))
+        return out
+
+    def _learn(self, records: Sequence[Record]) -> None:
+        """Computes what reads one source only for all its new records at once; the values are the same, only sooner."""
+        computed = [e for e in _expressions(self.query.root) if not isinstance(e, Col)]
+        for source in self._sources:
+            names = {c.name for c in source.node.columns}
+            mine = [source.values(r) for r in records if r.leaf == source.number]
+            for e in computed:
+                if names.issuperset(columns(e)):
+                    self._run.learn(e, mine)
+
+    # ---------------------------------------------------------------- building
+
+    def _build(self, node: logical.Node) -> Step:
+        """The step of a node; its inputs are built, and numbered, before it."""
+        match node:
+            case logical.Source():
+                source = SourceStep(node, len(self._sources), self._run, bare=node is self.query.root)
+                self._sources.append(source)
+                return source
+            case logical.Filter():
+                x = self._build(node.input)
+                return FilterStep(node, self._number(), self._run, x)
+            case logical.Aggregate():
+                x = self._build(node.input)
+                return AggregateStep(node, self._number(), self._run, x)
+            case logical.StreamStreamJoin():
+                left, right = self._side(node.left, node.left_key), self._side(node.right, node.right_key)
+                return StreamStreamStep(node, self._number(), self._run, left, right)
+            case logical.StreamTableJoin():
+                left, right = self._side(node.left, node.left_key), self._side(node.right, node.right_key)
+                return StreamTableStep(node, self._number(), self._run, left, right)
+            case logical.TableTableJoin():
+                left, right = self._side(node.left, node.left_key), self._side(node.right, node.right_key)
+                return TableTableStep(node, self._number(), self._run, left, right)
+        assert_never(node)
+
+    def _side(self, node: logical.Node, key: Expr) -> Step:
+        """A join's input; a source (behind filters or not) learns which key makes its records storable."""
+        step = source = self._build(node)
+        while isinstance(source, FilterStep):
+            (source,) = source.inputs
+        if isinstance(source, SourceStep):
+            source.join_key = key
+        return step
+
+    def _number(self) -> int:
+        self._next += 1
+        return self._next - 1
+
+
+def _given_by(step: Step) -> list[Row]:
+    return step.process(*(_given_by(x) for x in step.inputs))
+
+
+def _expressions(node: logical.Node) -> Iterator[Expr]:
+    """All expressions of the plan below the sink."""
+    for x in logical.inputs(node):
+        yield from _expressions(x)
+    match node:
+        case logical.Source():
+            pass
+        case logical.Filter(predicate=e):
+            yield e
+        case logical.Aggregate(keys=keys, aggregations=aggregations):
+            yield from (e for _, e in keys)
+            yield from (a.arg for a in aggregations if a.arg is not None)
+        case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
+            yield from (node.left_key, node.right_key)
+        case _:
+            assert_never(node)
+
+
+def _time_of_result(sink: logical.Sink) -> list[tuple[str, Expr]]:
+    """WITH (timestamp='C') on the result: the expression that gives the time."""
+    if sink.timestamp is None:
+        return []
+    e = next(o.expr for o in (*sink.key, *sink.values) if o.name == sink.timestamp.field)
+    if sink.timestamp.format is None:
+        return [("time", e)]
+    return [("time", Call("STRINGTOTIMESTAMP", (e, Lit(sink.timestamp.format, Scalar.VARCHAR)), Scalar.BIGINT))]
+
+
+def _milliseconds(value: object) -> int | None:
+    """A time as the sink writes it; None where there is none."""
+    match value:
+        case None | int():
+            return value
+        case datetime():
+            return (value - datetime(1970, 1, 1)) // timedelta(milliseconds=1)
+    raise BraidError(f"a time must be BIGINT or TIMESTAMP, not {value!r}")

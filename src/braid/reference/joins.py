@@ -1,0 +1,246 @@
+"""What each join means.
+
+In: the rows that both sides gave at the current place. Out: released rows first, then the results row by row.
+Rule: a join says which rows meet and what is emitted when; the dialect's choices stand in its plan node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from braid.plan import logical
+from braid.reference.rows import Key, Row, Run, Values
+from braid.reference.steps import Step
+
+Side = Literal["left", "right"]
+OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
+
+
+def _pair(node: logical.Join, left: Row | None, right: Row | None, key: Key | None) -> Values:
+    """The columns of a pair. Those of a missing side are null, yet the join key is known."""
+    values: Values = dict.fromkeys(c.name for c in logical.schema(node))
+    for row in (left, right):
+        if row is not None:
+            values |= row.values
+    return values | {node.key.name: None if key is None else key.values[0]}
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A row that a stream-stream join remembers. `arrival` counts the rows of both sides."""
+
+    row: Row
+    side: Side
+    key: Key
+    arrival: int
+
+    @property
+    def time(self) -> int:
+        return self.row.time
+
+
+class StreamStreamStep:
+    """Each row looks at what the other side has stored, then is stored on its own side: so a pair comes out once, when
+    the later of its rows arrives.
+
+    A row of an outer side that finds no match is padded: at once (eager), or once stream time has passed its close
+    (deferred). Until then it is parked, and a match unparks it.
+    """
+
+    def __init__(self, node: logical.StreamStreamJoin, number: int, run: Run, left: Step, right: Step) -> None:
+        self.number, self._node, self._run = number, node, run
+        self.inputs: tuple[Step, ...] = (left, right)
+        self._from: dict[Side, Step] = {"left": left, "right": right}
+        self._stored: dict[tuple[Side, str], list[_Stored]] = {}  # by key; nothing is ever removed
+        self._parked: dict[int, _Stored] = {}  # by arrival
+        self._arrivals = 0
+
+    @property
+    def stream_time(self) -> float:
+        return max(x.clock for x in self.inputs)
+
+    @property
+    def clock(self) -> float:
+        """Released rows are as old as the join holds them."""
+        return self.stream_time - self._node.hold
+
+    @property
+    def stored(self) -> float:
+        return self.clock
+
+    # What the sides differ in.
+
+    def _is_outer(self, side: Side) -> bool:
+        return self._node.how in (side, "full")
+
+    def _lookback(self, side: Side) -> int:
+        """How much later than a row of this side its partner may be."""
+        return self._node.after if side == "left" else self._node.before
+
+    def _within(self, x: _Stored, y: _Stored) -> bool:
+        left, right = (x.time, y.time) if x.side == "left" else (y.time, x.time)
+        return left - self._node.before <= right <= left + self._node.after
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        left, right = inputs
+        out = self._release()
+        for row in left:
+            out += self._arrive("left", row)
+        for row in right:
+            out += self._arrive("right", row)
+        return out
+
+    def _release(self) -> list[Row]:
+        """The parked rows that are due: stream time has passed their close."""
+        due = [x for x in self._parked.values() if self.stream_time >= self._close(x) + 1]
+        due.sort(key=lambda x: (x.time, x.side == "left", x.key.text, x.arrival))
+        for x in due:
+            del self._parked[x.arrival]
+        return [self._padded(x.side, x.row, x.key) for x in due]
+
+    def _close(self, x: _Stored) -> int:
+        assert self._node.grace is not None, "an eager join parks nothing"
+        return x.time + self._lookback(x.side) + self._node.grace
+
+    def _arrive(self, side: Side, row: Row) -> list[Row]:
+        node, own = self._node, self._from[side]
+        key = self._run.key([node.left_key if side == "left" else node.right_key], self.number, row)
+        if key is None:
+            if node.null_key == "pad" and self._is_outer(side):
+                return [self._padded(side, row, None)]
+            self._run.drop("null key", own.number, row)
+            return []
+
+        late = row.time < own.stored - node.retention + 1  # too late to be stored
+        if late:
+            self._run.drop("late", own.number, row)
+            if node.late == "discard":
+                return []
+
+        self._arrivals += 1
+        me = _Stored(row, side, key, self._arrivals)
+        out = self._matches(me)
+        if not out and self._is_outer(side):
+            if node.grace is None or row.time + self._lookback(side) < self.stream_time:
+                out = [self._padded(side, row, key)]
+            else:
+                self._parked[me.arrival] = me
+        if not late:
+            self._stored.setdefault((side, key.text), []).append(me)
+        return out
+
+    def _matches(self, me: _Stored) -> list[Row]:
+        """The pairs of `me` with the rows of the other side that are stored and that retention still shows."""
+        other = OTHER[me.side]
+        oldest = self._from[other].stored - self._node.retention + 1
+        stored = self._stored.get((other, me.key.text), [])
+        found = sorted(
+            (x for x in stored if x.time >= oldest and self._within(me, x)), key=lambda x: (x.time, x.arrival)
+        )
+        for x in found:
+            self._parked.pop(x.arrival, None)
+        return [self._joined(me, x) for x in found]
+
+    def _joined(self, me: _Stored, x: _Stored) -> Row:
+        left, right = (me.row, x.row) if me.side == "left" else (x.row, me.row)
+        return Row(_pair(self._node, left, right, me.key), max(me.time, x.time), me.row.headers)
+
+    def _padded(self, side: Side, row: Row, key: Key | None) -> Row:
+        left, right = (row, None) if side == "left" else (None, row)
+        return Row(_pair(self._node, left, right, key), row.time, row.headers)
+
+
+class StreamTableStep:
+    """Each stream row with the table's row as it stands now, in processing order. The table emits nothing."""
+
+    def __init__(self, node: logical.StreamTableJoin, number: int, run: Run, left: Step, right: Step) -> None:
+        self.number, self._node, self._run, self._stream, self._source = number, node, run, left, right
+        self.inputs: tuple[Step, ...] = (left, right)
+        self._table: dict[str, Row] = {}
+
+    @property
+    def clock(self) -> float:
+        return self._stream.clock
+
+    @property
+    def stored(self) -> float:
+        return self._stream.clock
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        left, right = inputs
+        out = [x for row in left for x in self._look_up(row)]
+        for row in right:
+            self._update(row)
+        return out
+
+    def _look_up(self, row: Row) -> list[Row]:
+        node, outer = self._node, self._node.how == "left"
+        key = self._run.key([node.left_key], self.number, row)
+        if key is None and not (outer and node.null_key == "pad"):
+            self._run.drop("null key", self._stream.number, row)
+            return []
+        match = None if key is None else self._table.get(key.text)
+        if match is None and not outer:
+            return []
+        return [Row(_pair(node, row, match, key), row.time, row.headers)]
+
+    def _update(self, row: Row) -> None:
+        key = self._run.key([self._node.right_key], self.number, row)
+        if key is None:
+            self._run.drop("null key", self._source.number, row)
+        elif row.gone:
+            self._table.pop(key.text, None)
+        else:
+            self._table[key.text] = row
+
+
+class TableTableStep:
+    """The join of two tables, as a table: after each update the row as it is now, or a tombstone if it is there no
+    more. The latest arrival of a key stands, whatever its time."""
+
+    def __init__(self, node: logical.TableTableJoin, number: int, run: Run, left: Step, right: Step) -> None:
+        self.number, self._node, self._run = number, node, run
+        self.inputs: tuple[Step, ...] = (left, right)
+        self._from: dict[Side, Step] = {"left": left, "right": right}
+        self._table: dict[Side, dict[str, Row]] = {"left": {}, "right": {}}
+
+    @property
+    def clock(self) -> float:
+        return max(x.clock for x in self.inputs)
+
+    @property
+    def stored(self) -> float:
+        return self.clock
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        left, right = inputs
+        out = [x for row in left for x in self._update("left", row)]
+        return out + [x for row in right for x in self._update("right", row)]
+
+    def _exists(self, key: Key) -> bool:
+        """Is there a row of this key in the result?"""
+        left, right = key.text in self._table["left"], key.text in self._table["right"]
+        return {"inner": left and right, "left": left, "right": right, "full": left or right}[self._node.how]
+
+    def _update(self, side: Side, row: Row) -> list[Row]:
+        node = self._node
+        key = self._run.key([node.left_key if side == "left" else node.right_key], self.number, row)
+        if key is None:
+            self._run.drop("null key", self._from[side].number, row)
+            return []
+        existed = self._exists(key)
+        if row.gone:
+            self._table[side].pop(key.text, None)
+        else:
+            self._table[side][key.text] = row
+
+        left, right = self._table["left"].get(key.text), self._table["right"].get(key.text)
+        other = right if side == "left" else left
+        time = row.time if other is None else max(row.time, other.time)
+        if self._exists(key):
+            return [Row(_pair(node, left, right, key), time, row.headers)]
+        if existed:
+            return [Row(_pair(node, None, None, key), time, row.headers, gone=True)]
+        return []

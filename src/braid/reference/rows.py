@@ -1,0 +1,185 @@
+"""What goes into the reference, what comes out, and what its steps share: rows, keys and the values of expressions.
+
+In: events (records, bounds, idle marks) at places of the processing order. Out: records of the result, and drops.
+Rule: a value is computed from a row's columns alone, by the one implementation of expressions (`expr.compile`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import polars as pl
+
+from braid.expr.compile import evaluate
+from braid.expr.key import canonical_key
+from braid.expr.nodes import Col, Expr, children, columns
+from braid.types import Column, Type, polars_type
+
+Place = Any  # of the processing order: opaque, ordered, given by the caller
+Values = dict[str, object]
+Reason = Literal["malformed", "null value", "null key", "late", "expression", "timestamp"]
+
+# ---------------------------------------------------------------- in
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record of the source number `leaf` (in the order of `logical.sources`), its time already taken from TIMESTAMP.
+
+    `values`: plan column name -> Python value, key columns included; pseudo columns need not be given.
+    `null`: the record's value is null (a tombstone of a table). `error`: why it could not be read. `message_key`: the
+    key of the message, looked at only where the source has KEY='c'.
+    """
+
+    leaf: int
+    partition: int
+    offset: int
+    time: int
+    values: Mapping[str, object]
+    null: bool = False
+    headers: object = None
+    place: Place = None
+    message_key: object = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """No record below `time` will follow in these (leaf, partition): moves the clock, but not the stored clock."""
+
+    partitions: tuple[tuple[int, int], ...]
+    time: int
+    place: Place = None
+
+
+@dataclass(frozen=True, slots=True)
+class Idle:
+    """These (leaf, partition) fall idle, or end, all at once. A later record wakes its partition again."""
+
+    partitions: tuple[tuple[int, int], ...]
+    place: Place = None
+
+
+Event = Record | Bound | Idle
+
+# ---------------------------------------------------------------- out
+
+
+@dataclass(frozen=True, slots=True)
+class OutRecord:
+    """A row of the result. `key` None: a null key; `values` None: a tombstone (or a null value); `place`: its cause."""
+
+    key: tuple[object, ...] | None
+    values: Values | None
+    time: int
+    headers: object
+    place: Place
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """A row that `step` gave (a leaf, or a step numbered after the leaves, inputs first) and that its reader dropped.
+
+    `expression`: something that `step` computed failed and became null; the row itself lives.
+    """
+
+    reason: Reason
+    step: int
+    time: int
+    values: Values
+    place: Place
+
+
+# ---------------------------------------------------------------- between
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row on its way. `gone`: a tombstone of a table (only its key columns are set), or a stream's null value."""
+
+    values: Values
+    time: int
+    headers: object
+    gone: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """`text` is the canonical key bytes as text (which sorts as its bytes do): keys are equal iff their texts are."""
+
+    values: tuple[object, ...]
+    text: str
+
+
+@dataclass(slots=True)
+class Run:
+    """What all steps share: the place of now, the drops, and values computed before."""
+
+    place: Place = None
+    drops: list[Drop] = field(default_factory=list)
+    _known: dict[tuple[int, str], tuple[object, bool]] = field(default_factory=dict)
+    _texts: dict[tuple[str, str], str] = field(default_factory=dict)
+
+    def drop(self, reason: Reason, step: int, row: Row) -> None:
+        self.drops.append(Drop(reason, step, row.time, row.values, self.place))
+
+    def value(self, e: Expr, step: int, row: Row) -> object:
+        """The value of `e` for a row that is in `step`."""
+        value, failed = self.look(e, row)
+        if failed:
+            self.drop("expression", step, row)
+        return value
+
+    def look(self, e: Expr, row: Row) -> tuple[object, bool]:
+        """The value of `e`, and whether it is null for a failure. Computed once per combination of inputs."""
+        if isinstance(e, Col):
+            return row.values[e.name], False
+        known = (id(e), _inputs(e, row.values))
+        if known not in self._known:
+            self.learn(e, [row.values])
+        return self._known[known]
+
+    def learn(self, e: Expr, rows: Sequence[Mapping[str, object]]) -> None:
+        """Computes `e` for many rows at once."""
+        new = {_inputs(e, x): x for x in rows if (id(e), _inputs(e, x)) not in self._known}
+        if new:
+            values, failed = evaluated([("x", e)], list(new.values()))
+            for i, inputs in enumerate(new):
+                self._known[id(e), inputs] = values["x"][i], failed[i]
+
+    def key(self, exprs: Sequence[Expr], step: int, row: Row) -> Key | None:
+        """A row's key; None for a null key: all of its columns are null."""
+        values = tuple(self.value(e, step, row) for e in exprs)
+        return None if all(v is None for v in values) else Key(values, self._text(values, [e.type for e in exprs]))
+
+    def _text(self, values: Sequence[object], types: Sequence[Type]) -> str:
+        known = (" ".join(map(str, types)), repr(values))
+        if known not in self._texts:
+            names = [f"c{i}" for i in range(len(types))]
+            data = [pl.Series(n, [v], dtype=polars_type(t)) for n, v, t in zip(names, values, types, strict=True)]
+            fields = [Column(n, t) for n, t in zip(names, types, strict=True)]
+            self._texts[known] = canonical_key(pl.DataFrame(data), fields)[0]
+        return self._texts[known]
+
+
+def _inputs(e: Expr, values: Mapping[str, object]) -> str:
+    return repr([values[name] for name in columns(e)])
+
+
+def _types(e: Expr) -> dict[str, Type]:
+    """The columns that `e` reads, with their types."""
+    own: dict[str, Type] = {e.name: e.type} if isinstance(e, Col) else {}
+    return own | {name: t for x in children(e) for name, t in _types(x).items()}
+
+
+def evaluated(
+    outputs: Sequence[tuple[str, Expr]], rows: Sequence[Mapping[str, object]]
+) -> tuple[dict[str, list[object]], list[bool]]:
+    """The expressions' values for all rows, and for which rows one of them failed."""
+    types = {name: t for _, e in outputs for name, t in _types(e).items()}
+    data = [pl.Series(name, [x[name] for x in rows], dtype=polars_type(t)) for name, t in types.items()]
+    frame = pl.DataFrame([pl.Series("_row", range(len(rows)), dtype=pl.Int64), *data])
+    result, failed = evaluate(frame, list(outputs))
+    return {name: result[name].to_list() for name, _ in outputs}, failed.to_list()

@@ -1,0 +1,307 @@
+"""Sources, filters and aggregates of the reference, and the clocks of sources.
+
+In: the rows that a step's inputs gave at the current place. Out: the rows it gives there.
+Rule: a step handles one row after the other and remembers all it has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal as Number
+from typing import Any, Protocol, assert_never
+
+from braid.errors import BraidError
+from braid.expr.nodes import Col, Expr
+from braid.plan import logical
+from braid.reference.rows import Bound, Event, Idle, Record, Row, Run, Values
+from braid.types import Decimal, Scalar, Type
+
+NEVER = float("-inf")  # the clock of a source that has shown nothing
+
+
+class Step(Protocol):
+    """A node of the plan at work.
+
+    `clock`: how far the times of its rows have come. `stored`: the same for rows that a join can store, as a look-up at
+    the current place sees it.
+    """
+
+    number: int
+
+    @property
+    def inputs(self) -> tuple[Step, ...]: ...
+
+    @property
+    def clock(self) -> float: ...
+
+    @property
+    def stored(self) -> float: ...
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]: ...
+
+
+class Clock:
+    """The clock of a source: the minimum, over its live partitions, of the highest time each has shown.
+
+    Without live partitions it is the highest time that any has shown. It never falls.
+    """
+
+    def __init__(self) -> None:
+        self.now = NEVER
+        self._shown: dict[int, int] = {}
+        self._live: set[int] = set()
+
+    def see(self, partitions: Iterable[int], time: int) -> None:
+        for p in partitions:
+            self._shown[p] = max(time, self._shown.get(p, time))
+            self._live.add(p)
+        self._settle()
+
+    def idle(self, partitions: Iterable[int]) -> None:
+        self._live -= set(partitions)
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._live:
+            self.now = max(self.now, min(self._shown[p] for p in self._live))
+        else:
+            self.now = max(self.now, *self._shown.values(), NEVER)
+
+
+class SourceStep:
+    """A stream or table as it is read. What cannot be read is dropped. So is a stream's null value, unless the query
+    is nothing but a projection (`bare`)."""
+
+    inputs: tuple[Step, ...] = ()
+
+    def __init__(self, node: logical.Source, number: int, run: Run, bare: bool) -> None:
+        self.number, self.node, self._run, self._bare = number, node, run, bare
+        self.join_key: Expr | None = None  # of the join that reads this source
+        self.stored = NEVER
+        self._all, self._storable = Clock(), Clock()
+        self._given: list[Row] = []
+
+    @property
+    def clock(self) -> float:
+        return self._all.now
+
+    def move(self, event: Event) -> None:
+        """Moves the clocks. The stored clock that look-ups see is the one before the event."""
+        self._given = []
+        self.stored = self._storable.now
+        match event:
+            case Record():
+                if event.leaf == self.number:
+                    self._all.see([event.partition], event.time)
+                    self._read(event)
+            case Bound():
+                self._all.see(self._mine(event.partitions), event.time)
+            case Idle():
+                self._all.idle(self._mine(event.partitions))
+                self._storable.idle(self._mine(event.partitions))
+            case _:
+                assert_never(event)
+
+    def _mine(self, partitions: Iterable[tuple[int, int]]) -> list[int]:
+        return [partition for leaf, partition in partitions if leaf == self.number]
+
+    def _read(self, record: Record) -> None:
+        row = Row(self.values(record), record.time, record.headers, record.null)
+        if record.error is not None or self._wrong_message_key(record):
+            self._run.drop("malformed", self.number, row)
+        elif record.null and self.node.kind == "stream" and not self._bare:
+            self._run.drop("null value", self.number, row)
+        else:
+            self._given = [row]
+            has_key = self.join_key is not None and self._run.look(self.join_key, row)[0] is not None
+            if has_key and not record.null:
+                self._storable.see([record.partition], record.time)
+
+    def values(self, record: Record) -> Values:
+        """All columns of a record. Those of a null value are null; with KEY='c' the message key then stands for c."""
+        values: Values = {}
+        for c in self.node.columns:
+            match c.place:
+                case "key" | "header" | "headers":
+                    values[c.name] = record.values.get(c.name)
+                case "value":
+                    stands_in = record.message_key if c.field == self.node.message_key else None
+                    values[c.name] = stands_in if record.null else record.values.get(c.name)
+                case "rowtime":
+                    values[c.name] = record.time
+                case "rowpartition":
+                    values[c.name] = record.partition
+                case "rowoffset":
+                    values[c.name] = record.offset
+                case _:
+                    assert_never(c.place)
+        return values
+
+    def _wrong_message_key(self, record: Record) -> bool:
+        """KEY='c': the message key must equal c, and is not null. A null value is not checked."""
+        if self.node.message_key is None or record.null:
+            return False
+        (column,) = (c.name for c in self.node.columns if c.field == self.node.message_key and c.place == "value")
+        return record.message_key is None or record.message_key != record.values.get(column)
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        return self._given
+
+
+class FilterStep:
+    """Rows for which the predicate is true. In a table, a row that stops passing becomes a tombstone."""
+
+    def __init__(self, node: logical.Filter, number: int, run: Run, source: Step) -> None:
+        self.number, self._node, self._run, self._source = number, node, run, source
+        self.inputs: tuple[Step, ...] = (source,)
+        self._is_table = logical.mode(node) == "upsert"
+        self._key = logical.row_key(node.input)
+        self._passing: set[str] = set()
+
+    @property
+    def clock(self) -> float:
+        return self._source.clock  # rows that do not pass have come, too
+
+    @property
+    def stored(self) -> float:
+        return self._source.stored
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        (rows,) = inputs
+        return [out for row in rows for out in (self._upsert(row) if self._is_table else self._append(row))]
+
+    def _passes(self, row: Row) -> bool:
+        return not row.gone and self._run.value(self._node.predicate, self.number, row) is True
+
+    def _append(self, row: Row) -> list[Row]:
+        return [row] if self._passes(row) else []
+
+    def _upsert(self, row: Row) -> list[Row]:
+        key = self._run.key(self._key, self.number, row)
+        if key is None:
+            self._run.drop("null key", self._source.number, row)
+            return []
+        if self._passes(row):
+            self._passing.add(key.text)
+            return [row]
+        if key.text not in self._passing:
+            return []  # never passed, or gone already
+        self._passing.remove(key.text)
+        return [_tombstone(row, self._key)]
+
+
+def _tombstone(row: Row, key: Sequence[Expr]) -> Row:
+    kept = {e.name for e in key if isinstance(e, Col)}
+    values = {name: value if name in kept else None for name, value in row.values.items()}
+    return Row(values, row.time, row.headers, gone=True)
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """What one row counts for in its group: the values of the aggregates' arguments."""
+
+    arguments: tuple[object, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    key: tuple[object, ...]
+    entries: list[_Entry] = field(default_factory=list)
+    time: float = NEVER
+
+
+class AggregateStep:
+    """One row per group, emitted after every change, computed from all entries that stand.
+
+    Over a table the old entry of a row leaves its group before the new one enters; a group that has lost all its
+    entries stays. The time of a result is the largest of all changes of its group so far.
+    """
+
+    def __init__(self, node: logical.Aggregate, number: int, run: Run, source: Step) -> None:
+        self.number, self._node, self._run, self._source = number, node, run, source
+        self.inputs: tuple[Step, ...] = (source,)
+        self._is_table = logical.mode(node.input) == "upsert"
+        self._row_key = logical.row_key(node.input)
+        self._groups: dict[str, _Group] = {}
+        self._counted: dict[str, tuple[_Group, _Entry]] = {}  # where each row of the table stands
+
+    @property
+    def clock(self) -> float:
+        return self._source.clock
+
+    @property
+    def stored(self) -> float:
+        return self._source.stored
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        (rows,) = inputs
+        return [out for row in rows for out in (self._upsert(row) if self._is_table else self._append(row))]
+
+    def _append(self, row: Row) -> list[Row]:
+        entered = self._enter(row)
+        return [] if entered is None else [self._result(entered[0], row)]
+
+    def _upsert(self, row: Row) -> list[Row]:
+        key = self._run.key(self._row_key, self.number, row)
+        if key is None:
+            self._run.drop("null key", self._source.number, row)
+            return []
+        changed: list[_Group] = []
+        if key.text in self._counted:
+            group, entry = self._counted.pop(key.text)
+            group.entries.remove(entry)
+            changed.append(group)
+        if not row.gone and (entered := self._enter(row)) is not None:
+            self._counted[key.text] = entered
+            if entered[0] not in changed:
+                changed.append(entered[0])
+        return [self._result(group, row) for group in changed]
+
+    def _enter(self, row: Row) -> tuple[_Group, _Entry] | None:
+        key = self._run.key([e for _, e in self._node.keys], self.number, row)
+        if key is None or any(v is None for v in key.values):  # stricter than a record's key
+            self._run.drop("null key", self._source.number, row)
+            return None
+        group = self._groups.setdefault(key.text, _Group(key.values))
+        arguments = (a.arg for a in self._node.aggregations)
+        entry = _Entry(tuple(1 if e is None else self._run.value(e, self.number, row) for e in arguments))
+        group.entries.append(entry)
+        return group, entry
+
+    def _result(self, group: _Group, cause: Row) -> Row:
+        group.time = max(group.time, cause.time)
+        values: Values = dict(zip((c.name for c, _ in self._node.keys), group.key, strict=True))
+        for i, a in enumerate(self._node.aggregations):
+            arguments = [e.arguments[i] for e in group.entries]
+            values[a.output.name] = aggregated(a.function, [x for x in arguments if x is not None], a.output.type)
+        return Row(values, int(group.time), cause.headers)
+
+
+def aggregated(function: str, values: Sequence[Any], result: Type) -> object:
+    """An aggregate of the values that are not null, in order of arrival."""
+    match function:
+        case "COUNT":
+            return len(values)
+        case "SUM":
+            return _sum(values, result)
+        case "AVG":
+            return _sum(values, Scalar.DOUBLE) / len(values) if values else 0.0
+        case "MIN":
+            return min(values, default=None)
+        case "MAX":
+            return max(values, default=None)
+        case "LATEST_BY_OFFSET":
+            return values[-1] if values else None
+        case "EARLIEST_BY_OFFSET":
+            return values[0] if values else None
+    raise BraidError(f"the reference does not know the aggregate {function}")
+
+
+def _sum(values: Sequence[Any], result: Type) -> Any:
+    """Integers wrap as Java's do; nothing adds up to zero."""
+    total: Any = Number(0) if isinstance(result, Decimal) else 0.0 if result == Scalar.DOUBLE else 0
+    for value in values:
+        total += float(value) if result == Scalar.DOUBLE else value
+    bits = 32 if result == Scalar.INT else 64 if result == Scalar.BIGINT else 0
+    return (total + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1) if bits else total

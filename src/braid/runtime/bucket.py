@@ -1,0 +1,239 @@
+"""One stage in one bucket for one batch: the function that Spark and the local runtime both call.
+
+In: the stage, the bucket's state, the batch's blobs (rows by frame number, clock steps). Out: the stage's output frame,
+dropped rows, counters; the state is changed in place.
+Rule: the same inputs and state give the same output and state, in every runtime.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, assert_never
+
+import polars as pl
+
+from braid.expr import codec, compile
+from braid.expr.nodes import Col
+from braid.operators.base import RunStore, State
+from braid.operators.changes import (
+    DIFF,
+    HASH,
+    HEADERS,
+    LEAF_BITS,
+    LOW,
+    OFFSET_BITS,
+    POS,
+    SUB,
+    TIME,
+    explicit_sub,
+    in_order,
+    key_column,
+)
+from braid.operators.clocks import STEPS, Clocks
+from braid.plan import logical
+from braid.plan.physical import Exchange, Plan, Stage, Step
+from braid.runtime.decode import time_of
+from braid.runtime.ingest import DROPS, leaf_schema, with_key
+from braid.types import Column, polars_type
+
+FORMAT = 1  # of state manifests and blobs
+
+
+def pack(frame: pl.DataFrame) -> bytes:
+    """A frame as an Arrow IPC stream, LZ4."""
+    out = io.BytesIO()
+    frame.write_ipc_stream(out, compression="lz4")
+    return out.getvalue()
+
+
+def unpack(blob: bytes) -> pl.DataFrame:
+    return pl.read_ipc_stream(io.BytesIO(blob))
+
+
+@dataclass(slots=True)
+class BucketState:
+    """What one stage keeps in one bucket: clocks, one manifest a step, and the runs they name."""
+
+    runs: RunStore
+    clocks: dict[str, Any] = field(default_factory=dict)
+    manifests: dict[int, dict[str, Any]] = field(default_factory=dict)
+
+    def dumps(self) -> str:
+        steps = {str(n): m for n, m in sorted(self.manifests.items())}
+        return json.dumps({"format": FORMAT, "clocks": self.clocks, "steps": steps}, separators=(",", ":"))
+
+    @staticmethod
+    def loads(text: str | None, runs: RunStore) -> BucketState:
+        if not text:
+            return BucketState(runs)
+        doc = json.loads(text)
+        return BucketState(runs, doc["clocks"], {int(n): m for n, m in doc["steps"].items()})
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What a stage gives in one bucket. `frame` is in processing order."""
+
+    frame: pl.DataFrame
+    dropped: pl.DataFrame
+    counts: dict[str, int]
+
+
+def run_stage(
+    plan: Plan,
+    stage: Stage,
+    state: BucketState,
+    frames: Mapping[int, list[pl.DataFrame]],
+    steps: list[pl.DataFrame],
+    prefix: str,
+) -> Outcome:
+    """Runs a stage's operators over one batch. `frames`: blobs by number of the leaf or exchanged frame; `prefix`
+    begins the ids of the runs made in this batch."""
+    known = {n: in_order(_joined(blobs)) for n, blobs in frames.items() if blobs}
+    clocks = Clocks(pl.concat(steps) if steps else pl.DataFrame(schema=STEPS), state.clocks)
+    dropped: list[pl.DataFrame] = []
+    counts: dict[str, int] = {}
+    for step in stage.steps:
+        ins = [known[n] if n in known else empty_frame(plan, n) for n in step.inputs]
+        kept = State(state.runs, f"{prefix}-{step.number}", state.manifests.setdefault(step.number, {}))
+        result = step.operator.process(ins, clocks, kept)
+        known[step.number] = result.changes
+        if result.dropped is not None and result.dropped.height:
+            dropped.append(_operator_drops(step, result.dropped))
+            for reason, n in result.dropped["reason"].value_counts().rows():
+                counts[reason] = counts.get(reason, 0) + n
+        for name, n in result.counts.items():
+            counts[name] = counts.get(name, 0) + n
+    state.clocks = clocks.state()
+    out = known[stage.output] if stage.output in known else empty_frame(plan, stage.output)
+    return Outcome(out, pl.concat(dropped) if dropped else pl.DataFrame(schema=DROPS), counts)
+
+
+def _joined(blobs: list[pl.DataFrame]) -> pl.DataFrame:
+    if len(blobs) == 1:
+        return blobs[0]
+    return pl.concat(blobs, how="diagonal") if any(HEADERS in b.columns for b in blobs) else pl.concat(blobs)
+
+
+def empty_frame(plan: Plan, number: int) -> pl.DataFrame:
+    """No rows of the frame with this number, with its columns."""
+    if number < len(plan.leaves):
+        return pl.DataFrame(schema=leaf_schema(plan.leaves[number]))
+    step, stage = next((x, s) for s in plan.stages for x in s.steps if x.number == number)
+    exchange = next((s.exchange for s in plan.stages if s.exchange is not None and s.exchange.source == number), None)
+    keys = exchange.keys if exchange is not None else stage.keys
+    schema: dict[str, pl.DataType] = {
+        POS: pl.Int128(),
+        SUB: pl.Binary(),
+        TIME: pl.Int64(),
+        DIFF: pl.Int8(),
+        HASH: pl.UInt64(),
+    }
+    schema |= {key_column(i): polars_type(e.type) for i, e in enumerate(keys)}
+    return pl.DataFrame(schema=schema | {c.name: polars_type(c.type) for c in step.columns})
+
+
+def exchanged(frame: pl.DataFrame, exchange: Exchange) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Rows ready to leave for another stage, and those dropped for want of a key."""
+    if exchange.keys:
+        frame, _ = with_key(frame, exchange.keys, whole=exchange.null_key == "drop")
+    frame = explicit_sub(frame)
+    if exchange.null_key == "drop" and frame[HASH].null_count():
+        lost = frame.filter(pl.col(HASH).is_null())
+        return frame.filter(pl.col(HASH).is_not_null()), lost
+    return frame, frame.clear()
+
+
+def bucket_of(frame: pl.DataFrame, buckets: int) -> pl.Series:
+    """The bucket of each row: by hash; a row without a key goes by the partition of its cause."""
+    low = pl.col(POS) % pl.lit(LOW, pl.Int128)
+    rank = (low // (1 << (OFFSET_BITS + LEAF_BITS))).cast(pl.Int64) % buckets
+    by_hash = (pl.col(HASH) % buckets).cast(pl.Int64)
+    return frame.select(pl.coalesce(by_hash, rank).alias("b"))["b"]
+
+
+def split(frame: pl.DataFrame, buckets: int, single: bool = False) -> dict[int, pl.DataFrame]:
+    """The frame's rows by bucket, each part in the frame's order."""
+    if not frame.height:
+        return {}
+    if buckets == 1 or single:
+        return {0: frame}
+    parts = frame.with_columns(bucket_of(frame, buckets).alias("_b")).partition_by(
+        "_b", as_dict=True, include_key=False
+    )
+    return {int(b[0]): part for b, part in parts.items()}
+
+
+def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The result's rows: `_pos _sub _t _diff _h _k… [_headers]` and `v0…` in the sink's order of columns; and the rows
+    of which some expression failed (they live, with null there)."""
+    sink = plan.query.sink
+    # the last exchange was by the sink's key, unless LIMIT took all rows into one bucket
+    written, failed_key = with_key(frame, sink.written_key) if plan.stages[-1].single else (frame, None)
+    values, failed = compile.evaluate(frame, [(f"v{i}", o.expr) for i, o in enumerate(sink.values)])
+    if failed_key is not None:
+        failed = failed | failed_key
+    names = [POS, SUB, TIME, DIFF, HASH, *(key_column(i) for i in range(len(sink.written_key)))]
+    if HEADERS in frame.columns:
+        names.append(HEADERS)
+    out = written.select(names).hstack(values)
+    if sink.timestamp is not None:
+        out = out.with_columns(_sink_time(sink, out).alias(TIME))
+    live = failed & (frame[DIFF] == 1)
+    return out, frame.filter(live) if live.any() else frame.clear()
+
+
+def _sink_time(sink: logical.Sink, out: pl.DataFrame) -> pl.Series:
+    """The time column of the result, in ms; where it is null the row's own time."""
+    assert sink.timestamp is not None
+    outputs = [
+        *((o, key_column(i)) for i, o in enumerate(sink.key)),
+        *((o, f"v{i}") for i, o in enumerate(sink.values)),
+    ]
+    output, name = next((o, n) for o, n in outputs if o.name == sink.timestamp.field)
+    return time_of(out, Col(name, output.expr.type), sink.timestamp.format)
+
+
+def _operator_drops(step: Step, dropped: pl.DataFrame) -> pl.DataFrame:
+    """Rows that an operator dropped, in the columns of `DROPS`; topic, partition and offset follow from the position
+    (`drops.located`)."""
+    types = {c.name: c.type for c in step.columns}
+    payload = [(c, Column(c, types[c])) for c in dropped.columns if c in types]
+    keys = [c for c in dropped.columns if c.startswith("_k") and c[2:].isdigit()]
+    text = codec.encode_values(dropped, payload) if payload else pl.Series([None] * dropped.height, dtype=pl.String)
+    return dropped.select(
+        "reason",
+        pl.lit(describe(step.node)).alias("operator"),
+        pl.lit(None, pl.String).alias("topic"),
+        pl.lit(None, pl.Int32).alias("partition"),
+        pl.lit(None, pl.Int64).alias("offset"),
+        pl.col(TIME).alias("timestamp"),
+        pl.col("clock").cast(pl.Int64),
+        pl.concat_str([pl.col(k).cast(pl.String) for k in keys], separator=",").alias("key")
+        if keys
+        else pl.lit(None, pl.String).alias("key"),
+        text.alias("value"),
+        pl.lit(None, pl.String).alias("message"),
+        POS,
+    )
+
+
+def describe(node: logical.Node) -> str:
+    """An operator's name for users."""
+    match node:
+        case logical.Source(name=name):
+            return f"read {name}"
+        case logical.Filter():
+            return "filter"
+        case logical.Aggregate():
+            return "aggregate"
+        case logical.StreamStreamJoin(how=how):
+            return f"stream-stream {how} join"
+        case logical.StreamTableJoin(how=how):
+            return f"stream-table {how} join"
+        case logical.TableTableJoin(how=how):
+            return f"table-table {how} join"
+    assert_never(node)

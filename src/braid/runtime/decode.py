@@ -1,0 +1,174 @@
+"""Records of a topic, decoded: from key and value texts to the typed columns of a source.
+
+In: a source and raw records (offset, time, key and value as JSON text, headers). Out: typed rows, and the records that
+could not be read.
+Rule: a malformed record never stops a query and never vanishes: it is dropped with its reason, and its time still
+counts for the clock. All declared columns are checked, so that what is malformed does not depend on the query.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from braid.expr import codec, compile, typing
+from braid.expr.nodes import Col
+from braid.operators.changes import DIFF, HEADERS, TIME
+from braid.plan.logical import Source, SourceColumn
+from braid.types import Column, Scalar, polars_type
+
+# Raw records: what every source delivers. `_error`: why the envelope could not be read.
+RAW: dict[str, pl.DataType] = {
+    "_offset": pl.Int64(),
+    TIME: pl.Int64(),
+    "_key": pl.String(),
+    "_value": pl.String(),
+    HEADERS: pl.String(),
+    "_error": pl.String(),
+}
+DECODED: dict[str, pl.DataType] = {"_offset": pl.Int64(), TIME: pl.Int64(), DIFF: pl.Int8(), HEADERS: pl.String()}
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """`rows`: `_offset _t _diff _headers _key _value` and the source's columns, every record in offset order, a
+    malformed one with nulls; `error`: why a record is malformed, else null."""
+
+    rows: pl.DataFrame
+    error: pl.Series
+
+
+def decode(source: Source, raw: pl.DataFrame, partition: int) -> Decoded:
+    """Typed columns of raw records (columns of `RAW`) of one partition."""
+    keys = [c for c in source.columns if c.place == "key"]
+    values = [c for c in source.columns if c.place == "value"]
+    key_frame, _, key_error = _decode_key(source, keys, raw["_key"])
+    value_frame, is_null, value_error = _decode_value(source, values, raw["_value"])
+    error = pl.DataFrame({"a": raw["_error"], "b": key_error, "c": value_error}).select(pl.coalesce("a", "b", "c"))["a"]
+    rows = raw.select("_offset", TIME, HEADERS, "_key", "_value").with_columns(
+        pl.when(is_null).then(-1).otherwise(1).cast(pl.Int8).alias(DIFF),
+        *(key_frame[c.name] for c in keys),
+        *(value_frame[c.name] for c in values),
+    )
+    rows, time_error = _with_time(source, rows)
+    error = pl.DataFrame({"a": error, "b": time_error}).select(pl.coalesce("a", "b"))["a"]
+    if source.message_key is not None:
+        rows, error = _checked_message_key(source, rows, error)
+    return Decoded(_with_pseudo(source, rows, partition), error)
+
+
+def _columns(columns: list[SourceColumn]) -> list[Column]:
+    return [Column(c.field, c.column.type) for c in columns]
+
+
+def _renamed(frame: pl.DataFrame, columns: list[SourceColumn]) -> pl.DataFrame:
+    return frame.rename({c.field: c.name for c in columns})
+
+
+def _decode_key(
+    source: Source, keys: list[SourceColumn], texts: pl.Series
+) -> tuple[pl.DataFrame, pl.Series, pl.Series]:
+    if not keys or source.encoding.key == "NONE":
+        nothing = pl.Series("e", [None] * len(texts), dtype=pl.String)
+        frame = pl.DataFrame([pl.Series(c.name, [None] * len(texts), dtype=polars_type(c.column.type)) for c in keys])
+        return frame, texts.is_null(), nothing
+    if source.encoding.key == "DELIMITED" and len(keys) > 1:
+        frame, null, error = codec.decode_delimited(_unquoted(texts), _columns(keys), source.encoding.delimiter)
+    else:
+        frame, null, error = codec.decode_values(texts, _columns(keys), unwrapped=len(keys) == 1)
+    return _renamed(frame, keys), null, _prefixed("key: ", error)
+
+
+def _decode_value(
+    source: Source, values: list[SourceColumn], texts: pl.Series
+) -> tuple[pl.DataFrame, pl.Series, pl.Series]:
+    if source.encoding.value == "DELIMITED":
+        frame, null, error = codec.decode_delimited(_unquoted(texts), _columns(values), source.encoding.delimiter)
+    else:
+        unwrapped = len(values) == 1 and (not source.encoding.wrapped or source.encoding.value == "KAFKA")
+        frame, null, error = codec.decode_values(texts, _columns(values), unwrapped=unwrapped)
+    return _renamed(frame, values), null, error
+
+
+def _unquoted(texts: pl.Series) -> pl.Series:
+    """A delimited line stands in its topic as a JSON string; anything else stays as it is."""
+    quoted = texts.str.starts_with('"') & texts.str.ends_with('"')
+    if not quoted.any():
+        return texts
+    lines = texts.set(~quoted.fill_null(False), None).str.json_decode(pl.String)
+    return pl.DataFrame({"a": lines, "b": texts}).select(pl.coalesce("a", "b"))["a"]
+
+
+def _prefixed(prefix: str, error: pl.Series) -> pl.Series:
+    return prefix + error if error.null_count() < len(error) else error
+
+
+def _with_time(source: Source, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+    """The rows with `_t` taken from the timestamp column; a value that gives no time is malformed, a null value keeps
+    the record's own time."""
+    nothing = pl.Series("e", [None] * rows.height, dtype=pl.String)
+    if source.timestamp is None:
+        return rows, nothing
+    column = next(c for c in source.columns if c.field == source.timestamp.field)
+    time = time_of(rows, column.col, source.timestamp.format)
+    bad = time.is_null() & (rows[DIFF] == 1)
+    text = f"timestamp column {column.field} holds no time"
+    error = pl.select(pl.when(bad).then(pl.lit(text)).alias("e"))["e"] if rows.height else nothing
+    return rows.with_columns(pl.coalesce(time, TIME).alias(TIME)), error
+
+
+def time_of(rows: pl.DataFrame, column: Col, format: str | None) -> pl.Series:
+    """The times (ms) that a column holds: BIGINT in ms, TIMESTAMP, or VARCHAR with a Java date pattern."""
+    if column.type == Scalar.VARCHAR:
+        pattern = typing.literal(format or "yyyy-MM-dd'T'HH:mm:ss", Scalar.VARCHAR)
+        made, _ = compile.evaluate(rows, [("_time", typing.call("STRINGTOTIMESTAMP", [column, pattern]))])
+        return made["_time"]
+    if column.type == Scalar.TIMESTAMP:
+        return rows[column.name].dt.timestamp("ms")
+    return rows[column.name].cast(pl.Int64)
+
+
+def _checked_message_key(source: Source, rows: pl.DataFrame, error: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
+    """KEY='c': the message key must be c's text; a null value is not checked, its message key stands for c."""
+    column = next(c for c in source.columns if c.field == source.message_key and c.place == "value")
+    message_key, _, _ = codec.decode_values(rows["_key"], [Column("c", Scalar.VARCHAR)], unwrapped=True)
+    rows = rows.with_columns(
+        pl.when(pl.col(DIFF) == -1).then(message_key["c"]).otherwise(pl.col(column.name)).alias(column.name)
+    )
+    wrong = (rows[DIFF] == 1) & rows[column.name].ne_missing(message_key["c"])
+    text = f"message key is not column {source.message_key}"
+    checked = pl.DataFrame({"e": error, "w": wrong}).select(
+        pl.when(pl.col("e").is_null() & pl.col("w")).then(pl.lit(text)).otherwise(pl.col("e")).alias("e")
+    )
+    return rows, checked["e"]
+
+
+def _with_pseudo(source: Source, rows: pl.DataFrame, partition: int) -> pl.DataFrame:
+    made: list[pl.Expr] = []
+    for c in source.columns:
+        match c.place:
+            case "rowtime":
+                made.append(pl.col(TIME).alias(c.name))
+            case "rowpartition":
+                made.append(pl.lit(partition, pl.Int32).alias(c.name))
+            case "rowoffset":
+                made.append(pl.col("_offset").alias(c.name))
+            case "header" | "headers":
+                made.append(_headers(c))
+            case "key" | "value":
+                pass
+    return rows.with_columns(made)
+
+
+def _headers(column: SourceColumn) -> pl.Expr:
+    pairs = pl.col(HEADERS).str.json_decode(pl.List(pl.List(pl.String)))
+    if column.place == "headers":
+        made = pairs.list.eval(
+            pl.struct(
+                pl.element().list.get(0).alias("KEY"), pl.element().list.get(1).str.decode("base64").alias("VALUE")
+            )
+        )
+        return made.cast(polars_type(column.column.type)).alias(column.name)
+    named = pairs.list.eval(pl.element().filter(pl.element().list.get(0) == column.field)).list.last().list.get(1)
+    return named.str.decode("base64").cast(polars_type(column.column.type)).alias(column.name)

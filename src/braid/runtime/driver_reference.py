@@ -1,0 +1,184 @@
+"""The test driver's backend over the oracle: every query is judged by the definitions themselves.
+
+In, out, rule: see `backend.Backend`. Batches and buckets mean nothing here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from braid.expr import codec
+from braid.expr.key import canonical_key, key_hash
+from braid.operators.changes import DIFF, HEADERS, TIME
+from braid.plan import logical
+from braid.plan.logical import Query, Sink
+from braid.plan.lower import lower
+from braid.plan.physical import Plan
+from braid.reference import Bound, Event, Idle, OutRecord, Record, Reference
+from braid.runtime.decode import decode
+from braid.runtime.driver_local import Topic, in_topological_order
+from braid.runtime.explicit import Moment, Placed, raw_frame, topic_ranks
+from braid.types import Column, polars_type
+
+
+@dataclass(slots=True)
+class Judged:
+    query: Query
+    plan: Plan
+    reference: Reference
+    hops: int
+    read: dict[int, tuple[int, int]]
+    written: int = 0
+    events: list[Event] = field(default_factory=list)
+
+
+class ReferenceBackend:
+    def __init__(self) -> None:
+        self.topics: dict[str, Topic] = {}
+        self.queries: dict[str, Judged] = {}
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        self.topics.setdefault(name, Topic(partitions))
+
+    def partitions(self, topic: str) -> int | None:
+        return self.topics[topic].partitions if topic in self.topics else None
+
+    def delete_topic(self, name: str) -> None:
+        self.topics.pop(name, None)
+
+    def append(self, topic: str, records: Sequence[Placed]) -> None:
+        for record in records:
+            self.topics[topic].append(record)
+
+    def mark(self, topic: str, moment: Moment) -> None:
+        self.topics[topic].moments.append(moment)
+
+    def start(self, query: Query) -> None:
+        plan = lower(query)
+        writers = [j for j in self.queries.values() if any(j.query.sink.topic == x.source.topic for x in plan.leaves)]
+        hops = 1 + max((j.hops for j in writers), default=0)
+        read = {leaf.number: (0, 0) for leaf in plan.leaves}
+        self.queries[query.name] = Judged(query, plan, Reference(query), hops, read)
+
+    def stop(self, query: str) -> None:
+        self.queries.pop(query, None)
+
+    def pump(self) -> None:
+        order = in_topological_order(
+            list(self.queries.values()),
+            lambda j: {leaf.source.topic for leaf in j.plan.leaves},
+            lambda j: j.query.sink.topic,
+        )
+        for judged in order:
+            self._advance(judged)
+
+    def _advance(self, judged: Judged) -> None:
+        events: list[tuple[tuple[int, ...], Event]] = []
+        ended: dict[int, list[tuple[int, int]]] = {}
+        ranks = topic_ranks(judged.plan)
+        for leaf in judged.plan.leaves:
+            topic, (start, marks) = self.topics[leaf.source.topic], judged.read[leaf.number]
+            judged.read[leaf.number] = (len(topic.records), len(topic.moments))
+            for partition in range(topic.partitions):
+                mine = [r for r in topic.records[start:] if r.partition == partition]
+                for placed, record in zip(mine, _records(leaf.source, leaf.number, partition, mine), strict=True):
+                    events.append(((placed.seq, placed.hops, ranks[leaf.number], placed.n, leaf.number), record))
+            for m in topic.moments[marks:]:
+                for partition in range(topic.partitions):
+                    if m.kind == "idle":
+                        ended.setdefault(m.seq, []).append((leaf.number, partition))
+                    else:
+                        place = (m.seq, 1 << 30, 0, 0, leaf.number)
+                        events.append((place, Bound(leaf.number, partition, m.value, m.seq)))
+        events += [((seq, 1 << 30, 0, 0, 99), Idle(tuple(which), seq)) for seq, which in ended.items()]
+        events.sort(key=lambda e: e[0])
+        out = judged.reference.process([e for _, e in events])
+        self._write(judged, out)
+
+    def _write(self, judged: Judged, rows: Sequence[OutRecord]) -> None:
+        topic, sink = self.topics[judged.query.sink.topic], judged.query.sink
+        for row in rows:
+            seq, partition = row.place if isinstance(row.place, tuple) else (row.place, 0)
+            key = _key_text(sink, row.key)
+            target = _partition(key, sink, row, topic.partitions, partition)
+            headers = row.headers if isinstance(row.headers, str) else None
+            n = judged.written
+            judged.written += 1
+            topic.append(Placed(seq, judged.hops, n, target, 0, key, _value_text(sink, row), row.time, headers))
+
+    def records(self, topic: str, start: int) -> list[Placed]:
+        return self.topics[topic].records[start:]
+
+    def drops(self, query: str) -> list[dict[str, Any]]:
+        return [
+            {"reason": d.reason, "timestamp": d.time, "values": d.values, "step": d.step}
+            for d in self.queries[query].reference.drops
+        ]
+
+    def state(self, query: str) -> list[dict[str, Any]]:
+        return []
+
+    def restart(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.topics.clear()
+        self.queries.clear()
+
+
+def _records(source: logical.Source, leaf: int, partition: int, placed: Sequence[Placed]) -> list[Record]:
+    if not placed:
+        return []
+    decoded = decode(source, raw_frame(placed), partition)
+    names = [c.name for c in source.columns]
+    made = []
+    for i, row in enumerate(decoded.rows.iter_rows(named=True)):
+        values = {n: row[n] for n in names}
+        key = json.loads(row["_key"]) if row["_key"] is not None else None
+        made.append(
+            Record(
+                leaf, partition, row["_offset"], row[TIME], values, row[DIFF] == -1, row[HEADERS],
+                (placed[i].seq, partition), key, decoded.error[i],
+            )
+        )  # fmt: skip
+    return made
+
+
+def _key_text(sink: Sink, key: tuple[object, ...] | None) -> str | None:
+    if key is None or sink.encoding.key == "NONE":
+        return None
+    names = [o.name for o in sink.key] or [f"KEY_{i}" for i in range(len(key))]
+    columns = [Column(n, e.type) for n, e in zip(names, sink.written_key, strict=True)]
+    frame = _frame(columns, [key])
+    return canonical_key(frame, columns)[0]
+
+
+def _value_text(sink: Sink, row: OutRecord) -> str | None:
+    if row.values is None:
+        return None
+    columns = [Column(o.name, o.expr.type) for o in sink.values]
+    doc = {c.name: codec.json_value(row.values[c.name], c.type) for c in columns}
+    if sink.encoding.value == "DELIMITED":
+        frame = _frame(columns, [tuple(row.values[c.name] for c in columns)])
+        line = codec.encode_delimited(frame, [(c.name, c) for c in columns], sink.encoding.delimiter)[0]
+        return json.dumps(line, ensure_ascii=False)
+    if len(columns) == 1 and (not sink.encoding.wrapped or sink.encoding.value == "KAFKA"):
+        return json.dumps(doc[columns[0].name], ensure_ascii=False)
+    return json.dumps(doc, ensure_ascii=False, separators=(",", ":"))
+
+
+def _frame(columns: Sequence[Column], rows: Sequence[tuple[object, ...]]) -> pl.DataFrame:
+    return pl.DataFrame(
+        [pl.Series(c.name, [r[i] for r in rows], dtype=polars_type(c.type)) for i, c in enumerate(columns)]
+    )
+
+
+def _partition(key: str | None, sink: Sink, row: OutRecord, partitions: int, cause: int) -> int:
+    if key is None or partitions == 1:
+        return cause % partitions
+    return int(key_hash(pl.Series("k", [key], dtype=pl.String))[0]) % partitions

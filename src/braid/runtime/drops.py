@@ -1,0 +1,51 @@
+"""Dropped rows as users read them.
+
+In: frames of `ingest.DROPS`. Out: dicts `{reason, operator, topic, partition, offset, timestamp, clock, key, value,
+message}` (interface.md section 2).
+Rule: where a row comes from follows from its position; nothing is dropped without a line here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import polars as pl
+
+from braid.operators.changes import LEAF_BITS, LOW, OFFSET_BITS, POS
+from braid.plan.physical import Plan
+
+Find = Callable[[int], tuple[str | None, int | None, int | None]]
+
+FIELDS = ("reason", "operator", "topic", "partition", "offset", "timestamp", "clock", "key", "value", "message")
+
+
+def located(dropped: pl.DataFrame, plan: Plan, find: Find) -> list[dict[str, Any]]:
+    """The drops in position order, each with topic, partition and offset."""
+    made = []
+    for row in dropped.sort(POS, maintain_order=True).iter_rows(named=True):
+        if row["topic"] is None:
+            row["topic"], row["partition"], row["offset"] = find(row[POS])
+        made.append({f: row[f] for f in FIELDS} | {"key": _json(row["key"]), "value": _json(row["value"])})
+    return made
+
+
+def find_by_rank(ranks: list[tuple[str, int]]) -> Find:
+    """Finds a record by a partitioned position; `ranks` lists (topic, partition) by rank."""
+
+    def find(position: int) -> tuple[str | None, int | None, int | None]:
+        low = position % LOW >> LEAF_BITS
+        rank, offset = low >> OFFSET_BITS, low % (1 << OFFSET_BITS)
+        return (*ranks[rank], offset) if rank < len(ranks) else (None, None, None)
+
+    return find
+
+
+def _json(text: str | None) -> Any:
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text

@@ -1,0 +1,173 @@
+"""Ingest: decoded records of one source partition become changes with positions, and clock steps.
+
+In: decoded rows of one leaf and partition in offset order, where each stands, and the marks of the batch. Out: rows for
+the stage's buckets, steps for all buckets, dropped records.
+Rule: every record moves its partition's clock, dropped ones too; the first record of a partition in a batch is always a
+step (it wakes the partition); stored steps come from storable records only. (design, section 4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+from braid.expr import compile
+from braid.expr.key import canonical_key, key_hash
+from braid.expr.nodes import Expr
+from braid.operators.changes import BASE, DIFF, HASH, HEADERS, POS, POS_TYPE, SUB, TIME, key_column
+from braid.operators.clocks import CLOCK, IDLE, STEPS, STORED
+from braid.plan.physical import Leaf
+from braid.runtime.decode import Decoded
+from braid.types import Column, polars_type
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something besides a record that moves a clock: the partition falls idle (or ends), or a bound is declared."""
+
+    position: int
+    kind: Literal["idle", "bound"]
+    value: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """`rows`: changes with `_h` and `_k…`; `steps`: columns of `STEPS`; `dropped`: see `drops.py`."""
+
+    rows: pl.DataFrame
+    steps: pl.DataFrame
+    dropped: pl.DataFrame
+
+
+DROPS: dict[str, pl.DataType] = {
+    "reason": pl.String(),
+    "operator": pl.String(),
+    "topic": pl.String(),
+    "partition": pl.Int32(),
+    "offset": pl.Int64(),
+    "timestamp": pl.Int64(),
+    "clock": pl.Int64(),
+    "key": pl.String(),
+    "value": pl.String(),
+    "message": pl.String(),
+    POS: POS_TYPE,
+}
+
+
+def leaf_schema(leaf: Leaf) -> dict[str, pl.DataType]:
+    """The columns of a leaf's rows."""
+    keys = {key_column(i): polars_type(e.type) for i, e in enumerate(leaf.keys)}
+    return {**BASE, HASH: pl.UInt64(), **keys, **{c.name: polars_type(c.type) for c in leaf.columns}}
+
+
+def with_key(frame: pl.DataFrame, keys: Sequence[Expr], whole: bool = False) -> tuple[pl.DataFrame, pl.Series]:
+    """The frame with exchange key columns and hash; and which rows had a key expression that failed.
+
+    Rows without a key have a null hash: where the key's columns are all null or, if it must be `whole` (joins and
+    groups), where any is.
+    """
+    made, failed = compile.evaluate(frame, [(key_column(i), e) for i, e in enumerate(keys)])
+    frame = frame.drop([c for c in frame.columns if c.startswith("_k") and c[2:].isdigit()] + [HASH], strict=False)
+    if not keys:
+        return frame.with_columns(pl.lit(None, pl.UInt64).alias(HASH)), failed
+    text = canonical_key(made, [Column(key_column(i), e.type) for i, e in enumerate(keys)])
+    if whole and len(keys) > 1:
+        text = made.select(pl.when(pl.all_horizontal(pl.all().is_not_null())).then(text).alias("k"))["k"]
+    return frame.with_columns(key_hash(text).alias(HASH), *made.get_columns()), failed
+
+
+def ingest(
+    leaf: Leaf, decoded: Decoded, positions: pl.Series, partition: int, rank: int, marks: Sequence[Mark]
+) -> Ingested:
+    """Changes and steps of one partition's records. `positions`: Int128, rising, one a record; `rank` numbers the
+    source partition within the query."""
+    rows = decoded.rows.with_columns(positions.alias(POS))
+    bad = decoded.error.is_not_null()
+    dropped = [_drops(leaf, rows.filter(bad), partition, "malformed", decoded.error.filter(bad))] if bad.any() else []
+    good = rows.filter(~bad) if bad.any() else rows
+    good, failed = with_key(good, leaf.keys, whole=leaf.null_key == "drop")
+    if failed.any():
+        dropped.append(_drops(leaf, good.filter(failed), partition, "expression", None))
+    good = good.with_columns(pl.lit(None, pl.Binary).alias(SUB))
+    if leaf.drop_null_value and (good[DIFF] == -1).any():
+        dropped.append(_drops(leaf, good.filter(pl.col(DIFF) == -1), partition, "null value", None))
+        good = good.filter(pl.col(DIFF) == 1)
+    storable = good.filter((pl.col(DIFF) == 1) & pl.col(HASH).is_not_null())
+    if leaf.null_key == "drop" and good[HASH].null_count():
+        dropped.append(_drops(leaf, good.filter(pl.col(HASH).is_null()), partition, "null key", None))
+        good = good.filter(pl.col(HASH).is_not_null())
+    names = list(leaf_schema(leaf))
+    if good[HEADERS].null_count() < good.height:
+        names.append(HEADERS)
+    steps = _steps(leaf, rows, storable, rank, marks) if leaf.clocked else pl.DataFrame(schema=STEPS)
+    return Ingested(good.select(names), steps, pl.concat(dropped) if dropped else pl.DataFrame(schema=DROPS))
+
+
+def _steps(leaf: Leaf, rows: pl.DataFrame, storable: pl.DataFrame, rank: int, marks: Sequence[Mark]) -> pl.DataFrame:
+    """Where the partition's time rises, per kind; after an idle mark the next record is a step whatever its time."""
+    made = [_rises(rows, CLOCK, marks), _rises(storable, STORED, marks)]
+    if marks:
+        kinds = [IDLE if m.kind == "idle" else CLOCK for m in marks]
+        made.append(
+            pl.DataFrame(
+                {POS: [m.position for m in marks], "kind": kinds, "value": [m.value for m in marks]},
+                schema={POS: POS_TYPE, "kind": pl.Int8, "value": pl.Int64},
+            )
+        )
+    steps = pl.concat(made).with_columns(
+        pl.lit(leaf.number, pl.Int16).alias("leaf"), pl.lit(rank, pl.Int32).alias("part")
+    )
+    return steps.select(list(STEPS)).sort(POS, maintain_order=True)
+
+
+def _rises(rows: pl.DataFrame, kind: int, marks: Sequence[Mark]) -> pl.DataFrame:
+    at = rows.select(POS, TIME)
+    idle = [m.position for m in marks if m.kind == "idle"]
+    if idle:
+        places = pl.Series(idle, dtype=POS_TYPE).sort()
+        since = places.search_sorted(at[POS]) if at.height else pl.Series([], dtype=pl.UInt32)
+        rises = (pl.col(TIME) > pl.col(TIME).cum_max().shift(1)).fill_null(True).over("since")
+        at = at.with_columns(pl.Series("since", since, dtype=pl.UInt32)).filter(rises)
+    else:
+        at = at.filter((pl.col(TIME) > pl.col(TIME).cum_max().shift(1)).fill_null(True))
+    return at.select(POS, pl.lit(kind, pl.Int8).alias("kind"), pl.col(TIME).alias("value"))
+
+
+def _drops(leaf: Leaf, rows: pl.DataFrame, partition: int, reason: str, message: pl.Series | None) -> pl.DataFrame:
+    return rows.select(
+        pl.lit(reason).alias("reason"),
+        pl.lit(f"read {leaf.source.name}").alias("operator"),
+        pl.lit(leaf.source.topic).alias("topic"),
+        pl.lit(partition, pl.Int32).alias("partition"),
+        pl.col("_offset").alias("offset"),
+        pl.col(TIME).alias("timestamp"),
+        pl.lit(None, pl.Int64).alias("clock"),
+        pl.col("_key").alias("key"),
+        pl.col("_value").alias("value"),
+        message.alias("message") if message is not None else pl.lit(None, pl.String).alias("message"),
+        POS,
+    )
+
+
+def drops_of(rows: pl.DataFrame, reason: str, operator: str) -> pl.DataFrame:
+    """Rows lost (or failing) after the sources; where they come from follows from their position (`drops.located`)."""
+    if not rows.height:
+        return pl.DataFrame(schema=DROPS)
+    payload = [c for c in rows.columns if not c.startswith("_")]
+    text = rows.select(pl.struct(payload).struct.json_encode().alias("v"))["v"] if payload else None
+    return rows.select(
+        pl.lit(reason).alias("reason"),
+        pl.lit(operator).alias("operator"),
+        pl.lit(None, pl.String).alias("topic"),
+        pl.lit(None, pl.Int32).alias("partition"),
+        pl.lit(None, pl.Int64).alias("offset"),
+        pl.col(TIME).alias("timestamp"),
+        pl.lit(None, pl.Int64).alias("clock"),
+        pl.lit(None, pl.String).alias("key"),
+        text.alias("value") if text is not None else pl.lit(None, pl.String).alias("value"),
+        pl.lit(None, pl.String).alias("message"),
+        POS,
+    )

@@ -1,0 +1,39 @@
+"""Inputs: what a query reads, partition by partition, in ranges of offsets.
+
+In: a source's declaration and where its records lie. Out: decoded records of a range, end offsets, and the running
+maximum of times that batches are cut by.
+Rule: the same range gives the same records for ever.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from braid.runtime.decode import Decoded
+
+
+class Input(Protocol):
+    """One source's records. Offsets of a partition count from 0; `first` is included, `last` is not."""
+
+    @property
+    def partitions(self) -> int: ...
+
+    @property
+    def finite(self) -> bool:
+        """Whether the present end is the end of the input (files), not just of what has come so far (topics)."""
+        ...
+
+    def ends(self) -> list[int]:
+        """The present end offset of each partition."""
+        ...
+
+    def cut(self, partition: int, first: int, time: int) -> int:
+        """The offset up to which a batch that ends at `time` reads: that of the first record from `first` on whose time
+        is later, else the present end."""
+        ...
+
+    def time_after(self, partition: int, first: int, count: int) -> int | None:
+        """The highest time among the `count` records from `first` on; None where fewer are there."""
+        ...
+
+    def read(self, partition: int, first: int, last: int) -> Decoded: ...

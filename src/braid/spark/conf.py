@@ -1,0 +1,194 @@
+"""The Spark session: settings, Java, where the log goes.
+
+In: a master URL and the user's own settings. Out: a session that runs Braid's queries as fast as Spark can.
+Rule: every setting of ours stands in `SETTINGS` with its reason (`braid doctor` shows them); the user's come last and
+win. The terminal stays clean: what the JVM and its workers say goes to a file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from braid.errors import BraidError
+
+OLDEST_JAVA = 17
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A setting and why it is made. `early`: only before the JVM starts."""
+
+    key: str
+    value: str
+    reason: str
+    early: bool = False
+
+
+_STATE = "spark.sql.streaming.stateStore."
+_FILE_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+_FILE_MANAGER_KEY = "spark.sql.streaming.checkpointFileManagerClass"
+
+SETTINGS: tuple[Setting, ...] = (
+    Setting(
+        _STATE + "providerClass",
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        "the only state store that keeps what Python stages write",
+    ),
+    Setting(
+        _STATE + "rocksdb.changelogCheckpointing.enabled", "true", "a batch commits its changes, not a copy of the state"
+    ),
+    Setting(_STATE + "rocksdb.trackTotalNumberOfRows", "false", "saves one read per write of state"),
+    Setting(
+        f"spark.hadoop.{_FILE_MANAGER_KEY}",
+        _FILE_MANAGER,
+        "the default starts about twenty processes per batch to write two small files",
+        early=True,
+    ),
+    Setting("spark.python.unix.domain.socket.enabled", "true", "halves the way between the JVM and Python", early=True),
+    Setting("spark.sql.shuffle.partitions", "2", "each is a task and a commit of state; a query sets its own"),
+    Setting("spark.sql.adaptive.enabled", "false", "buckets are spread on purpose; nothing may regroup them"),
+    Setting("spark.sql.adaptive.streaming.stateless.enabled", "false", "the same, for queries without state"),
+    Setting("spark.sql.streaming.noDataMicroBatches.enabled", "false", "clocks are Braid's own; no batch without input"),
+    Setting("spark.sql.streaming.minBatchesToRetain", "20", "fewer files to list; enough to restart"),
+    Setting("spark.sql.session.timeZone", "UTC", "times are milliseconds since 1970"),
+    Setting("spark.ui.enabled", "false", "no web server for a local run", early=True),
+    Setting("spark.driver.memory", "2g", "a batch of a million rows, and the state store's caches", early=True),
+    Setting("spark.executorEnv.POLARS_MAX_THREADS", "1", "Spark's tasks are the parallelism", early=True),
+)
+
+# What the JVM is told beside; log4j2.properties names the file that its log goes to.
+_JAVA_OPTIONS = "-Dlog4j2.configurationFile={config} -Dbraid.log={log} -XX:+UseSerialGC -XX:TieredStopAtLevel={tier}"
+
+
+def java_command() -> str:
+    """The `java` that Spark would start."""
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        return os.path.join(home, "bin", "java")
+    return "java"
+
+
+def java_version() -> int:
+    """Java's major version; a `BraidError` in one line where it is missing or too old."""
+    command = java_command()
+    how = "install a JDK 17 or 21 (Debian: apt-get install openjdk-17-jre-headless) and set JAVA_HOME"
+    if shutil.which(command) is None:
+        place = f"JAVA_HOME is {os.environ['JAVA_HOME']}, but " if os.environ.get("JAVA_HOME") else ""
+        raise BraidError(f"{place}there is no Java, and Spark needs it", how)
+    shown = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=60, check=False)
+    found = re.search(r'version "(\d+)(?:\.(\d+))?', shown.stderr + shown.stdout)
+    if found is None:
+        raise BraidError(f"{command} does not tell its version", how)
+    major = int(found[2]) if found[1] == "1" and found[2] else int(found[1])
+    if major < OLDEST_JAVA:
+        raise BraidError(f"Java {major} is too old, Spark needs {OLDEST_JAVA} or later", how)
+    return major
+
+
+def session(
+    master: str = "local[*]", conf: Mapping[str, str] | None = None, app: str = "braid", log: str | None = None
+) -> SparkSession:
+    """A session with the settings above, or the one this process has. `log`: the file for what Spark says."""
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        prepare(active)
+        return active
+    java_version()
+    log = log or default_log()
+    os.makedirs(os.path.dirname(log), exist_ok=True)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(master).appName(app)
+    wanted = {s.key: s.value for s in SETTINGS} | dict(conf or {})
+    key = "spark.driver.extraJavaOptions"
+    config = Path(__file__).with_name("log4j2.properties")
+    tier = wanted.pop("braid.jvm.tier", "4")  # 1: quick to start, for tests
+    wanted[key] = f"{_JAVA_OPTIONS.format(config=config, log=log, tier=tier)} {wanted.get(key, '')}".strip()
+    for name, value in wanted.items():
+        builder = builder.config(name, value)
+    with _stderr_to(log):
+        spark = builder.getOrCreate()
+    prepare(spark)
+    return spark
+
+
+def prepare(spark: SparkSession) -> None:
+    """What a session that the user gave us still takes for good. The rest is set around each start of a query."""
+    context = spark.sparkContext
+    context.environment["POLARS_MAX_THREADS"] = "1"
+    context._jsc.hadoopConfiguration().set(_FILE_MANAGER_KEY, _FILE_MANAGER)
+
+
+_starting = threading.Lock()
+
+
+@contextlib.contextmanager
+def settings_of_a_query(spark: SparkSession, tasks: int) -> Iterator[None]:
+    """A query takes a copy of the session's settings when it starts; within this block they are Braid's."""
+    wanted = {s.key: s.value for s in SETTINGS if not s.early} | {"spark.sql.shuffle.partitions": str(tasks)}
+    with _starting:
+        before = {key: spark.conf.get(key, None) for key in wanted}
+        try:
+            for key, value in wanted.items():
+                spark.conf.set(key, value)
+            yield
+        finally:
+            for key, old in before.items():
+                if old is None:
+                    spark.conf.unset(key)
+                else:
+                    spark.conf.set(key, old)
+
+
+def in_force(spark: SparkSession) -> list[tuple[str, str, str, str]]:
+    """(setting, our value, the session's, reason), for `braid doctor`."""
+    own = spark.sparkContext.getConf()
+    return [
+        (s.key, s.value, str((own.get(s.key) if s.early else spark.conf.get(s.key, None)) or "not set"), s.reason)
+        for s in SETTINGS
+    ]
+
+
+def default_log() -> str:
+    """A file of this process, in a folder of this user."""
+    return os.path.join(own_folder("log"), f"spark-{os.getpid()}.log")
+
+
+def own_folder(name: str) -> str:
+    """A folder for what can be made again, of this user on this machine, that nobody else can write to."""
+    root = os.path.join(tempfile.gettempdir(), f"braid-{os.getuid()}")
+    os.makedirs(root, mode=0o700, exist_ok=True)
+    found = os.lstat(root)
+    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
+        raise BraidError(f"{root} belongs to somebody else", "set TMPDIR to a folder of your own")
+    path = os.path.join(root, name)
+    os.makedirs(path, exist_ok=True)
+    return path
+
+
+@contextlib.contextmanager
+def _stderr_to(path: str) -> Iterator[None]:
+    """What a process started meanwhile inherits as its standard error."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        os.dup2(target, 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(target)

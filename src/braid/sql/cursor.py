@@ -1,0 +1,242 @@
+"""Where the parser stands in one statement, and how it says what it expected.
+
+In: the tokens of a statement and the dialect. Out: tokens taken one by one, names, spans, errors.
+Rule: every refusal at the current token goes through `unexpected`, so that an unreadable token, a misspelled keyword
+and a word of another SQL are always told as such.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from braid.errors import Span, SqlError
+from braid.sql.tokens import SourceText, Token, TokenKind
+
+if TYPE_CHECKING:
+    from braid.sql.dialects.base import Dialect
+
+MAX_DEPTH = 200  # levels of the syntax tree: later stages walk it by recursion
+
+
+def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
+    """The known word that `word` is probably meant to be."""
+    if not 1 < len(word) <= 30:
+        return None
+    first_words = {k.split()[0]: k for k in reversed(list(known))}
+    found = difflib.get_close_matches(word.upper(), first_words, n=1, cutoff=cutoff)
+    return first_words[found[0]] if found else None
+
+
+class Cursor:
+    def __init__(self, source: SourceText, tokens: list[Token], dialect: Dialect, variables: dict[str, str]) -> None:
+        self.source = source
+        self.dialect = dialect
+        self.variables = variables
+        self.index = 0
+        self.item_start = -1  # the token at which a SELECT item starts: only there may `a->*` stand
+        self.height = 0  # levels of the expression read last
+        self._tokens = tokens
+        self._last = len(tokens) - 1
+        self._depth = 0
+        self._alias_index = -1  # the last alias without AS: it may be a misspelled keyword
+
+    # ------------------------------------------------------------ looking
+
+    @property
+    def now(self) -> Token:
+        return self._tokens[self.index]
+
+    def ahead(self, n: int) -> Token:
+        return self._tokens[min(self.index + n, self._last)]
+
+    def at_end(self) -> bool:
+        return self.now.kind is TokenKind.END
+
+    def at(self, *words: str) -> bool:
+        """Whether these keywords follow, in this order."""
+        for n, word in enumerate(words):
+            token = self.ahead(n)
+            if token.kind is not TokenKind.WORD or token.value != word:
+                return False
+        return True
+
+    def at_symbol(self, *symbols: str) -> bool:
+        """Whether these symbols follow, in this order."""
+        for n, symbol in enumerate(symbols):
+            token = self.ahead(n)
+            if token.kind is not TokenKind.SYMBOL or token.text != symbol:
+                return False
+        return True
+
+    def word(self) -> str:
+        """The current keyword in upper case, or ''."""
+        return self.now.value if self.now.kind is TokenKind.WORD else ""
+
+    def symbol(self) -> str:
+        return self.now.text if self.now.kind is TokenKind.SYMBOL else ""
+
+    # ------------------------------------------------------------- taking
+
+    def advance(self) -> Token:
+        token = self.now
+        if token.kind is TokenKind.BAD:
+            raise self.unexpected("")
+        self.index = min(self.index + 1, self._last)
+        return token
+
+    def accept(self, *words: str) -> bool:
+        if self.at(*words):
+            self.index += len(words)
+            return True
+        return False
+
+    def accept_symbol(self, symbol: str) -> bool:
+        if self.at_symbol(symbol):
+            self.index += 1
+            return True
+        return False
+
+    def expect(self, *words: str) -> None:
+        """Take these keywords; `unexpected` at the first that is not there."""
+        for word in words:
+            if not self.accept(word):
+                raise self.unexpected(word, word)
+
+    def expect_symbol(self, symbol: str, expected: str = "") -> Token:
+        if not self.at_symbol(symbol):
+            raise self.unexpected(expected or f"'{symbol}'")
+        return self.advance()
+
+    def close(self, opened: Token, symbol: str, expected: str = "") -> None:
+        """Take the bracket that closes `opened`."""
+        if not self.accept_symbol(symbol):
+            span = self.source.span(opened.start, opened.end)
+            hint = f"the '{opened.text}' at line {span.line}, column {span.column} is not closed"
+            raise self.unexpected(expected or f"'{symbol}'", hint=hint)
+
+    def string(self, expected: str, hint: str | None = None) -> str:
+        if self.now.kind is not TokenKind.STRING:
+            raise self.unexpected(expected, hint=hint)
+        return self.advance().value
+
+    def name(self, expected: str) -> str:
+        """A name, folded unless quoted."""
+        token = self.now
+        if token.kind is TokenKind.NAME:
+            self.index += 1
+            return token.value
+        if token.kind is TokenKind.WORD and token.value not in self.dialect.reserved:
+            self.index += 1
+            return self.dialect.fold(token.text)
+        hint = None
+        if token.kind is TokenKind.WORD:
+            hint = f"{token.value} is a reserved word; as a name it must be quoted: `{self.dialect.fold(token.text)}`"
+        elif token.kind is TokenKind.STRING:
+            hint = 'single quotes make a string; quote a name with ` or "'
+        raise self.unexpected(expected, hint=hint)
+
+    def alias(self, expected: str) -> str | None:
+        """`AS name`, a bare name that cannot be the start of what follows, or None."""
+        if self.accept("AS"):
+            return self.name(expected)
+        token = self.now
+        if token.kind is TokenKind.WORD:
+            never = token.value in self.dialect.never_alias or self.at("GRACE", "PERIOD")
+            if never or self._foreign() or self.starts_statement():
+                return None
+        elif token.kind is not TokenKind.NAME:
+            return None
+        self._alias_index = self.index
+        return self.name(expected)
+
+    def starts_statement(self) -> bool:
+        """Whether the current word starts a statement here: `FROM a SHOW STREAMS`, but not `FROM a show JOIN`."""
+        dialect, after = self.dialect, self.ahead(1)
+        if self.word() not in dialect.statements:
+            return False
+        if self.word() in dialect.reserved or after.kind in (TokenKind.STRING, TokenKind.NAME):
+            return True
+        is_word = after.kind is TokenKind.WORD
+        return is_word and (after.value in dialect.statements or after.value not in dialect.never_alias)
+
+    # ---------------------------------------------------- levels and spans
+
+    def enter(self) -> None:
+        """One level deeper; `leave` when done (not on errors: they end the statement)."""
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise self._too_deep()
+
+    def leave(self) -> None:
+        self._depth -= 1
+
+    def taller(self, *heights: int) -> int:
+        """The height of a node over parts of these heights."""
+        height = 1 + max(heights, default=0)
+        if height > MAX_DEPTH:
+            raise self._too_deep()
+        self.height = height
+        return height
+
+    def _too_deep(self) -> SqlError:
+        hint = "write a long chain of OR as IN (...), group parts with parentheses, or use several statements"
+        return self.error(f"more than {MAX_DEPTH} levels of nesting or operators in a row", self.now, hint)
+
+    def span(self, first: int) -> Span:
+        """From the token number `first` to the last one taken."""
+        start = self._tokens[first]
+        return self.source.span(start.start, max(start.end, self._tokens[max(self.index - 1, first)].end))
+
+    def span_of(self, token: Token) -> Span:
+        return self.source.span(token.start, token.end)
+
+    # -------------------------------------------------------------- errors
+
+    def error(self, message: str, at: Token | Span, hint: str | None = None) -> SqlError:
+        span = self.span_of(at) if isinstance(at, Token) else at
+        return SqlError(message, span, hint, self.source.text)
+
+    def error_from(self, first: int, message: str, hint: str | None = None) -> SqlError:
+        """An error about what stands between the token number `first` and the current one."""
+        return self.error(message, self.span(first), hint)
+
+    def unexpected(self, expected: str, *words: str, hint: str | None = None) -> SqlError:
+        """The current token is not what must come. `words`: keywords that could stand here, to find misspelled ones."""
+        token, before = self.now, self._tokens[max(self.index - 1, 0)]
+        if token.kind is TokenKind.BAD:
+            return self.error(token.value, token, token.hint)
+        if token.kind is TokenKind.WORD:
+            meant = closest(token.value, words) if token.value not in words else None
+            if meant:
+                return self.error(f"expected {expected}, found {token.text}", token, f"did you mean {meant}?")
+            if advice := self._foreign():
+                return self.error(f"unexpected {token.text}", token, advice)
+        if self._alias_index == self.index - 1 >= 0:
+            meant = closest(before.value, words)
+            if meant:
+                return self.error(f"unexpected {before.text}", before, f"did you mean {meant}?")
+        if token.kind is TokenKind.SYMBOL and token.text == "=>":
+            return self.error("lambda functions are not supported yet", token)
+        if token.text == "-" and before.kind is TokenKind.WORD and before.end == token.start:
+            after = self.ahead(1)
+            if after.start == token.end and after.kind is TokenKind.WORD:
+                hint = f"a name that holds - must be quoted: `{before.text}-{after.text}`"
+        if hint is None and before.text == "," and self._cannot_start(token):
+            hint = f"remove the comma before {self._shown(token)}, or write what is missing after it"
+        return self.error(f"expected {expected}, found {self._shown(token)}", token, hint)
+
+    def _cannot_start(self, token: Token) -> bool:
+        """Whether the token can start no item of a list, so that the comma before it is one too many."""
+        return token.kind in (TokenKind.SYMBOL, TokenKind.END) or token.value in self.dialect.reserved
+
+    def _foreign(self) -> str | None:
+        """Advice where the current words belong to another SQL: `ORDER BY`, `USING (`."""
+        return self.dialect.foreign.get((self.word(), self.ahead(1).text.upper()))
+
+    def _shown(self, token: Token) -> str:
+        if token.kind is TokenKind.END:
+            return "the end of the statement"
+        text = token.text if len(token.text) <= 40 else token.text[:37] + "..."
+        return f"'{text}'" if token.kind is TokenKind.SYMBOL else text

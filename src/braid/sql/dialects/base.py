@@ -1,0 +1,94 @@
+"""What makes one SQL different from another: tables of words, and a function per kind of statement.
+
+In: nothing. Out: `Dialect`, a value that the lexer and the grammar look into.
+Rule: a dialect is data. The grammar functions are shared; a dialect names those it has, and brings its own for what
+only it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from braid.sql import ast
+from braid.types import Scalar
+
+if TYPE_CHECKING:
+    from braid.sql.cursor import Cursor
+
+# A rule starts at the first word of its statement; None for a statement that leaves nothing to run (DEFINE).
+StatementRule = Callable[["Cursor"], "ast.Statement | None"]
+# A rule starts at the word behind CREATE [OR REPLACE]; it gets the number of the token CREATE, and OR REPLACE.
+CreateRule = Callable[["Cursor", int, bool], ast.Statement]
+
+# What no dialect lets stand as a name unless quoted: without these words a statement could be read in two ways.
+RESERVED = frozenset(
+    {
+        *("ALL", "AND", "AS", "BETWEEN", "BY", "CASE", "CREATE", "DISTINCT", "ELSE", "END", "FALSE", "FROM", "FULL"),
+        *("GROUP", "HAVING", "IN", "INNER", "INSERT", "INTO", "IS", "JOIN", "LEFT", "LIKE", "NOT", "NULL", "ON", "OR"),
+        *("OUTER", "RIGHT", "SELECT", "THEN", "TRUE", "WHEN", "WHERE", "WITH", "WITHIN"),
+    }
+)
+# Names, but never an alias without AS, because they start what may follow.
+STARTERS = frozenset({"CROSS", "EMIT", "ESCAPE", "LIMIT", "PARTITION", "WINDOW"})
+
+SECOND = 1000
+UNITS = {
+    "MILLISECOND": 1,
+    "MILLISECONDS": 1,
+    "SECOND": SECOND,
+    "SECONDS": SECOND,
+    "MINUTE": 60 * SECOND,
+    "MINUTES": 60 * SECOND,
+    "HOUR": 3600 * SECOND,
+    "HOURS": 3600 * SECOND,
+    "DAY": 86400 * SECOND,
+    "DAYS": 86400 * SECOND,
+}
+
+TYPE_ADVICE = {
+    "BINARY": "BYTES",
+    "BLOB": "BYTES",
+    "BOOL": "BOOLEAN",
+    "CHAR": "VARCHAR",
+    "DATETIME": "TIMESTAMP",
+    "FLOAT": "DOUBLE",
+    "INT8": "BIGINT",
+    "JSON": "VARCHAR",
+    "LONG": "BIGINT",
+    "NUMBER": "DECIMAL",
+    "NUMERIC": "DECIMAL",
+    "REAL": "DOUBLE",
+    "SHORT": "INT",
+    "SMALLINT": "INT",
+    "TEXT": "VARCHAR",
+    "TIMESTAMPTZ": "TIMESTAMP",
+    "TINYINT": "INT",
+    "UUID": "VARCHAR",
+    "VARBINARY": "BYTES",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dialect:
+    name: str
+    title: str  # the system's own name, for messages
+    fold: Callable[[str], str]  # what an unquoted name is read as
+    statements: Mapping[str, StatementRule]  # by first word
+    creates: Mapping[str, CreateRule]  # by the word behind CREATE
+    types: Mapping[str, Scalar]  # besides ARRAY, MAP, STRUCT and DECIMAL
+    clauses: tuple[str, ...]  # behind FROM, in the order in which they must stand
+    shows: tuple[str, ...]  # what SHOW can list
+    shows_unsupported: tuple[str, ...] = ()
+    bare_properties: frozenset[str] = frozenset()  # WITH properties whose value may be a bare name
+    foreign: Mapping[tuple[str, str], str] = field(default_factory=dict)  # two words of other SQLs: advice
+    foreign_starts: Mapping[str, str] = field(
+        default_factory=dict
+    )  # first word of a statement or behind CREATE: advice
+    type_advice: Mapping[str, str] = field(default_factory=lambda: TYPE_ADVICE)
+    units: Mapping[str, int] = field(default_factory=lambda: UNITS)  # of durations, in milliseconds
+    name_quotes: str = '`"'
+    has_variables: bool = False  # DEFINE x = '...' and ${x}
+    reserved: frozenset[str] = RESERVED
+    never_alias: frozenset[str] = RESERVED | STARTERS

@@ -1,0 +1,160 @@
+"""ksqlDB, and the early KSQL before it.
+
+In: the shared grammar. Out: the dialect `KSQLDB`.
+Rule: unquoted names fold to upper case. `OUTER JOIN` is FULL. `${x}` stands for what DEFINE gave it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from braid.sql import ast
+from braid.sql.cursor import Cursor
+from braid.sql.dialects.base import Dialect
+from braid.sql.statements import (
+    create,
+    create_source,
+    describe,
+    drop,
+    explain,
+    insert,
+    quoted_set,
+    quoted_unset,
+    select,
+    show,
+    unsupported,
+)
+from braid.types import Scalar
+
+
+def _refused_later(*words: str) -> Callable[[Cursor], ast.Statement]:
+    """A statement that ksqlDB has and Braid does not run yet."""
+
+    def rule(c: Cursor) -> ast.Statement:
+        start = c.index
+        c.expect(*words)
+        return unsupported(c, " ".join(words), start)
+
+    return rule
+
+
+def _create_other(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    """CREATE TYPE, CREATE [SINK | SOURCE] CONNECTOR, CREATE SOURCE STREAM | TABLE."""
+    word = c.advance().value
+    if word in ("SINK", "SOURCE"):
+        if c.word() not in ("CONNECTOR", *(("STREAM", "TABLE") if word == "SOURCE" else ())):
+            raise c.unexpected("CONNECTOR", "CONNECTOR", "STREAM", "TABLE")
+        word = f"{word} {c.word()}"
+    return unsupported(c, f"CREATE {word}", start)
+
+
+def _drop(c: Cursor) -> ast.Statement:
+    if c.at("DROP", "CONNECTOR") or c.at("DROP", "TYPE"):
+        return unsupported(c, f"DROP {c.ahead(1).value}", c.index)
+    return drop(c)
+
+
+def _print(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("PRINT")
+    if c.at_end():
+        raise c.unexpected("the name of a topic")
+    return unsupported(c, "PRINT", start)
+
+
+def _define(c: Cursor) -> None:
+    """DEFINE x = '...': from here on `${x}` stands for the text."""
+    c.expect("DEFINE")
+    name = c.name("the name of a variable").upper()
+    c.expect_symbol("=")
+    c.variables[name] = c.string("the text of the variable in single quotes")
+
+
+def _undefine(c: Cursor) -> None:
+    c.expect("UNDEFINE")
+    token = c.now
+    name = c.name("the name of a variable").upper()
+    if c.variables.pop(name, None) is None:
+        raise c.error(f"variable {token.text} is not defined", token)
+
+
+_NO_ORDER = "a stream has no end at which to sort; LIMIT takes the first rows"
+_NO_UNION = "CREATE STREAM ... AS the first query, then INSERT INTO it SELECT the second"
+_NO_CHANGE = "a table changes by INSERT INTO ... VALUES with the same key"
+
+KSQLDB = Dialect(
+    name="ksqldb",
+    title="ksqlDB",
+    fold=str.upper,
+    statements={
+        "CREATE": create,
+        "SELECT": select,
+        "INSERT": insert,
+        "DROP": _drop,
+        "SHOW": show,
+        "LIST": show,
+        "DESCRIBE": describe,
+        "EXPLAIN": explain,
+        "SET": quoted_set,
+        "UNSET": quoted_unset,
+        "DEFINE": _define,
+        "UNDEFINE": _undefine,
+        "PRINT": _print,
+        "TERMINATE": _refused_later("TERMINATE"),
+        "PAUSE": _refused_later("PAUSE"),
+        "RESUME": _refused_later("RESUME"),
+        "ASSERT": _refused_later("ASSERT"),
+        "ALTER": _refused_later("ALTER"),
+        "RUN": _refused_later("RUN", "SCRIPT"),
+    },
+    creates={
+        "STREAM": create_source,
+        "TABLE": create_source,
+        "TYPE": _create_other,
+        "CONNECTOR": _create_other,
+        "SINK": _create_other,
+        "SOURCE": _create_other,
+    },
+    types={
+        "BOOLEAN": Scalar.BOOLEAN,
+        "INT": Scalar.INT,
+        "INTEGER": Scalar.INT,
+        "BIGINT": Scalar.BIGINT,
+        "DOUBLE": Scalar.DOUBLE,
+        "VARCHAR": Scalar.VARCHAR,
+        "STRING": Scalar.VARCHAR,
+        "BYTES": Scalar.BYTES,
+        "DATE": Scalar.DATE,
+        "TIME": Scalar.TIME,
+        "TIMESTAMP": Scalar.TIMESTAMP,
+    },
+    clauses=("WINDOW", "WHERE", "GROUP BY", "PARTITION BY", "HAVING", "EMIT", "LIMIT"),
+    shows=("STREAMS", "TABLES", "QUERIES", "TOPICS", "PROPERTIES", "FUNCTIONS"),
+    shows_unsupported=("ALL", "CONNECTORS", "CONNECTOR", "SOURCE", "SINK", "TYPES", "VARIABLES"),
+    bare_properties=frozenset({"KEY"}),
+    foreign={
+        ("ORDER", "BY"): f"ksqlDB has no ORDER BY: {_NO_ORDER}",
+        ("UNION", "ALL"): f"ksqlDB has no UNION: {_NO_UNION}",
+        ("UNION", "SELECT"): f"ksqlDB has no UNION: {_NO_UNION}",
+        ("USING", "("): "ksqlDB has no USING: write ON a.x = b.x",
+        ("OVER", "("): "ksqlDB has no OVER: use WINDOW TUMBLING (SIZE ...) with GROUP BY",
+        ("OFFSET", "ROWS"): "ksqlDB has no OFFSET",
+        ("AT", "TIME"): "AT TIME ZONE is not supported",
+        ("FOR", "SYSTEM_TIME"): "ksqlDB has no FOR SYSTEM_TIME: a stream that joins a table sees its current rows",
+        ("SEMI", "JOIN"): "ksqlDB has no SEMI JOIN",
+        ("ANTI", "JOIN"): "ksqlDB has no ANTI JOIN: LEFT JOIN, then WHERE b.x IS NULL",
+        **{
+            (word, after): f"ksqlDB has no {word} JOIN: write ON a.x = b.x"
+            for word in ("NATURAL", "ASOF")
+            for after in ("JOIN", "INNER", "LEFT", "RIGHT", "FULL")
+        },
+    },
+    foreign_starts={
+        "UPDATE": f"ksqlDB has no UPDATE: {_NO_CHANGE}",
+        "DELETE": f"ksqlDB has no DELETE: {_NO_CHANGE}",
+        "WITH": "ksqlDB has no WITH before SELECT: CREATE STREAM ... AS SELECT the inner query first",
+        "MATERIALIZED": "ksqlDB has no views: write CREATE TABLE ... AS SELECT",
+        "VIEW": "ksqlDB has no views: write CREATE TABLE ... AS SELECT",
+    },
+    has_variables=True,
+)

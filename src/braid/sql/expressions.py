@@ -1,0 +1,536 @@
+"""The grammar of expressions and types.
+
+In: a cursor at the first token. Out: the node, with the cursor behind it.
+Rule: one loop climbs the precedences; levels from loose to tight: OR, AND, NOT, comparisons (never chained), ||, + -,
+* / %, unary minus, then `->` and `[ ]`. Few Python frames per level, so that MAX_DEPTH levels fit the stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal as PyDecimal
+from typing import TypeVar
+
+from braid.errors import SqlError
+from braid.sql import ast
+from braid.sql.cursor import Cursor, closest
+from braid.sql.tokens import TokenKind
+from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
+
+OR, AND, NOT, COMPARE, CONCAT, ADD, MULTIPLY, UNARY = range(1, 9)
+
+_SYMBOL_LEVELS = {
+    **dict.fromkeys(("=", "!=", "<>", "<", "<=", ">", ">="), COMPARE),
+    "||": CONCAT,
+    **dict.fromkeys("+-", ADD),
+    **dict.fromkeys("*/%", MULTIPLY),
+}
+_WORD_LEVELS = {"OR": OR, "AND": AND, **dict.fromkeys(("IS", "BETWEEN", "IN", "LIKE"), COMPARE)}
+
+INT_MAX, BIGINT_MAX, MAX_PRECISION = 2**31 - 1, 2**63 - 1, 38
+
+T = TypeVar("T")
+
+
+def comma_list(c: Cursor, rule: Callable[[Cursor], T]) -> tuple[T, ...]:
+    """One or more, with commas between."""
+    items = [rule(c)]
+    while c.accept_symbol(","):
+        items.append(rule(c))
+    return tuple(items)
+
+
+def in_parentheses(c: Cursor, rule: Callable[[Cursor], T]) -> tuple[T, ...]:
+    """`(one [, more])`."""
+    opened = c.expect_symbol("(")
+    items = comma_list(c, rule)
+    c.close(opened, ")", "',' or ')'")
+    return items
+
+
+# ---------------------------------------------------------------- expressions
+
+
+def expression(c: Cursor, floor: int = OR) -> ast.Expr:
+    """An expression whose outer operators bind at least as tightly as `floor`."""
+    c.enter()
+    start = c.index
+    left: ast.Expr
+    if c.at("NOT"):
+        if floor > NOT:
+            raise c.unexpected("a value", hint="put NOT ... in parentheses")
+        c.advance()
+        arg = expression(c, NOT)
+        c.taller(c.height)
+        left = ast.Unary("NOT", arg, c.span(start))
+    elif c.at_symbol("-") or c.at_symbol("+"):
+        op = c.symbol()
+        if op == "-" and c.ahead(1).kind is TokenKind.NUMBER:
+            left = literal(c)
+            c.height = 1
+        else:
+            c.advance()
+            arg = expression(c, UNARY)
+            c.taller(c.height)
+            left = ast.Unary(op, arg, c.span(start))
+    else:
+        left = primary(c)
+    compared = False
+    while (level := _level(c)) >= floor:
+        height = c.height
+        if level == COMPARE:
+            if compared:
+                raise c.error("comparisons cannot be chained", c.now, "join them with AND, or use parentheses")
+            compared = True
+            left = _predicate(c, left, start)
+        else:
+            op = c.advance().value
+            right = expression(c, level + 1)
+            c.taller(height, c.height)
+            left = ast.Binary(op, left, right, c.span(start))
+    c.leave()
+    return left
+
+
+def _level(c: Cursor) -> int:
+    """How tightly the operator at the cursor binds; 0 where none stands."""
+    token = c.now
+    if token.kind is TokenKind.SYMBOL:
+        return _SYMBOL_LEVELS.get(token.text, 0)
+    if token.kind is TokenKind.WORD:
+        if token.value == "NOT" and c.ahead(1).kind is TokenKind.WORD and c.ahead(1).value in ("BETWEEN", "IN", "LIKE"):
+            return COMPARE
+        return _WORD_LEVELS.get(token.value, 0)
+    return 0
+
+
+def _predicate(c: Cursor, left: ast.Expr, start: int) -> ast.Expr:
+    """A comparison, IS, BETWEEN, IN or LIKE behind `left`."""
+    height = c.height
+    negated = c.accept("NOT")
+    if c.accept("IS"):
+        return _is(c, left, start, height)
+    if c.accept("BETWEEN"):
+        low = expression(c, CONCAT)
+        height = max(height, c.height)
+        c.expect("AND")
+        high = expression(c, CONCAT)
+        c.taller(height, c.height)
+        return ast.Between(left, low, high, negated, c.span(start))
+    if c.accept("IN"):
+        opened = c.expect_symbol("(", "'(' and a list of values")
+        items = _arguments(c)
+        c.close(opened, ")", "',' or ')'")
+        c.taller(height, c.height)
+        return ast.InList(left, items, negated, c.span(start))
+    if c.accept("LIKE"):
+        pattern = expression(c, CONCAT)
+        c.taller(height, c.height)
+        escape = None
+        if c.accept("ESCAPE"):
+            token = c.now
+            escape = c.string("a string of one character after ESCAPE")
+            if len(escape) != 1:
+                raise c.error("ESCAPE takes exactly one character", token)
+        return ast.Like(left, pattern, escape, negated, c.span(start))
+    op = c.advance().text
+    right = expression(c, CONCAT)
+    c.taller(height, c.height)
+    return ast.Binary("!=" if op == "<>" else op, left, right, c.span(start))
+
+
+def _is(c: Cursor, left: ast.Expr, start: int, height: int) -> ast.Expr:
+    negated = c.accept("NOT")
+    if c.accept("NULL"):
+        c.taller(height)
+        return ast.IsNull(left, negated, c.span(start))
+    if c.accept("DISTINCT"):
+        c.expect("FROM")
+        right = expression(c, CONCAT)
+        distinct = ast.Binary("IS DISTINCT FROM", left, right, c.span(start))
+        c.taller(height, c.height)
+        if not negated:
+            return distinct
+        c.taller(c.height)
+        return ast.Unary("NOT", distinct, c.span(start))
+    hint = None
+    if c.word() in ("TRUE", "FALSE"):
+        hint = f"write {'<>' if negated else '='} {c.word()}"
+    raise c.unexpected("NULL or DISTINCT FROM", "NULL", "DISTINCT", hint=hint)
+
+
+def primary(c: Cursor) -> ast.Expr:
+    """A value without operators around it, then `->field` and `[index]` behind it."""
+    start, token = c.index, c.now
+    c.height = 1
+    expr: ast.Expr
+    match token.kind:
+        case TokenKind.NUMBER | TokenKind.STRING:
+            expr = literal(c)
+        case TokenKind.WORD if token.value in ("NULL", "TRUE", "FALSE"):
+            expr = literal(c)
+        case TokenKind.WORD if rule := _KEYWORDS.get((token.value, c.ahead(1).text)):
+            expr = rule(c)
+        case TokenKind.WORD if token.value == "CASE":
+            expr = _case(c)
+        case TokenKind.WORD if token.value in c.dialect.reserved:
+            raise _reserved(c)
+        case TokenKind.WORD if token.value in _TYPED_STRINGS and c.ahead(1).kind is TokenKind.STRING:
+            expr = _typed_string(c)
+        case TokenKind.WORD | TokenKind.NAME:
+            expr = _call(c) if c.ahead(1).text == "(" else _named(c)
+        case TokenKind.SYMBOL if token.text == "(":
+            if _is_lambda(c):
+                raise c.error("lambda functions are not supported yet", token)
+            c.advance()
+            expr = expression(c)
+            c.close(token, ")", "an operator or ')'")
+        case TokenKind.SYMBOL if token.text == "*":
+            hint = "* stands alone or as x.* in SELECT, and in COUNT(*)"
+            raise c.unexpected("an expression", hint=hint)
+        case _:
+            raise c.unexpected("an expression")
+    while True:
+        if c.accept_symbol("->"):
+            if c.at_symbol("*"):
+                return _all_fields(c, expr, start)
+            field = c.name("a field name after ->")
+            c.taller(c.height)
+            expr = ast.Arrow(expr, field, c.span(start))
+        elif c.at_symbol("["):
+            opened, height = c.advance(), c.height
+            index = expression(c)
+            c.close(opened, "]")
+            c.taller(height, c.height)
+            expr = ast.Subscript(expr, index, c.span(start))
+        else:
+            return expr
+
+
+def _all_fields(c: Cursor, base: ast.Expr, start: int) -> ast.Expr:
+    """`base->*`, which is a SELECT item of its own."""
+    if start != c.item_start:
+        raise c.error("->* stands only as an item of SELECT", c.now)
+    c.advance()
+    if not (c.at_symbol(",") or c.at("FROM") or c.at_end()):
+        raise c.unexpected("',' or FROM after ->*", "FROM")
+    c.taller(c.height)
+    return ast.Arrow(base, "*", c.span(start))
+
+
+def _named(c: Cursor) -> ast.Expr:
+    """A column."""
+    start = c.index
+    name = c.name("an expression")
+    if c.at_symbol("=>"):
+        raise c.error_from(start, "lambda functions are not supported yet")
+    if not c.accept_symbol("."):
+        return ast.Name((name,), c.span(start))
+    if c.at_symbol("*"):
+        raise c.error_from(start, f"{name}.* stands only as an item of SELECT")
+    column = c.name("a column name after '.'")
+    if c.at_symbol("."):
+        hint = f"a column is column or source.column; a field of a structure is {name}.{column}->field"
+        raise c.error("a name has at most two parts", c.now, hint)
+    if c.at_symbol("("):
+        raise c.error_from(start, "a function name has one part", f"write {column}(...)")
+    return ast.Name((name, column), c.span(start))
+
+
+def _reserved(c: Cursor) -> SqlError:
+    """A keyword stands where a value must."""
+    token = c.now
+    if token.value == "SELECT":
+        return _subquery(c)
+    hint = None
+    if c.ahead(1).text.upper() in (",", ")", "=", ".", "AS", "FROM"):
+        hint = f"{token.value} is a reserved word; as a name it must be quoted: `{c.dialect.fold(token.text)}`"
+    return c.unexpected("an expression", hint=hint)
+
+
+def _subquery(c: Cursor) -> SqlError:
+    hint = "CREATE STREAM or TABLE ... AS SELECT the inner query first, then JOIN it"
+    return c.error("sub-queries in expressions are not supported", c.now, hint)
+
+
+def _call(c: Cursor) -> ast.Expr:
+    start = c.index
+    if c.word() == "EXISTS" and c.ahead(2).text.upper() == "SELECT":
+        raise _subquery(c)
+    name = c.name("a function").upper()
+    opened = c.advance()
+    distinct = False
+    args: list[ast.Expr] = []
+    height = 0
+    if c.at_symbol("*", ")"):
+        c.advance()
+        args.append(ast.Star(None, c.span(c.index - 1)))
+    elif not c.at_symbol(")"):
+        distinct = c.accept("DISTINCT")
+        while not args or c.accept_symbol(","):
+            args.append(expression(c))
+            height = max(height, c.height)
+    c.close(opened, ")", "',' or ')'")
+    c.taller(height)
+    return ast.Call(name, tuple(args), c.span(start), distinct)
+
+
+def _arguments(c: Cursor) -> tuple[ast.Expr, ...]:
+    """Expressions with commas between; leaves the height of the highest."""
+    args = [expression(c)]
+    height = c.height
+    while c.accept_symbol(","):
+        args.append(expression(c))
+        height = max(height, c.height)
+    c.height = height
+    return tuple(args)
+
+
+def _is_lambda(c: Cursor) -> bool:
+    """Whether `(x, y) =>` stands here."""
+    n = 1
+    while c.ahead(n).kind in (TokenKind.WORD, TokenKind.NAME) and c.ahead(n + 1).text == ",":
+        n += 2
+    return c.ahead(n + 1).text == ")" and c.ahead(n + 2).text == "=>"
+
+
+def _case(c: Cursor) -> ast.Expr:
+    start, opened = c.index, c.advance()
+    height = 0
+    operand: ast.Expr | None = None
+    default: ast.Expr | None = None
+    if not c.at("WHEN"):
+        operand = expression(c)
+        height = c.height
+    whens: list[tuple[ast.Expr, ast.Expr]] = []
+    while not whens or c.at("WHEN"):
+        c.expect("WHEN")
+        when = expression(c)
+        height = max(height, c.height)
+        c.expect("THEN")
+        whens.append((when, expression(c)))
+        height = max(height, c.height)
+    if c.accept("ELSE"):
+        default = expression(c)
+        height = max(height, c.height)
+    if not c.accept("END"):
+        span = c.source.span(opened.start, opened.end)
+        hint = f"the CASE at line {span.line}, column {span.column} is not closed"
+        words = ("END",) if default else ("WHEN", "ELSE", "END")
+        raise c.unexpected("END" if default else "WHEN, ELSE or END", *words, hint=hint)
+    c.taller(height)
+    return ast.Case(operand, tuple(whens), default, c.span(start))
+
+
+def _cast(c: Cursor) -> ast.Expr:
+    start = c.index
+    c.advance()
+    opened = c.advance()
+    arg = expression(c)
+    c.taller(c.height)
+    if not c.accept("AS"):
+        raise c.unexpected("AS and a type", "AS", hint="write CAST(x AS TYPE)")
+    to = sql_type(c)
+    c.close(opened, ")")
+    return ast.Cast(arg, to, c.span(start))
+
+
+def _array(c: Cursor) -> ast.Expr:
+    start = c.index
+    c.advance()
+    opened = c.advance()
+    items: list[ast.Expr] = []
+    height = 0
+    while not c.at_symbol("]") and (not items or c.accept_symbol(",")):
+        items.append(expression(c))
+        height = max(height, c.height)
+    c.close(opened, "]", "',' or ']'")
+    c.taller(height)
+    return ast.ArrayLiteral(tuple(items), c.span(start))
+
+
+def _map(c: Cursor) -> ast.Expr:
+    start = c.index
+    c.advance()
+    opened = c.advance()
+    items: list[tuple[ast.Expr, ast.Expr]] = []
+    height = 0
+    while not (c.at_symbol(")") and not items):
+        key = expression(c)
+        height = max(height, c.height)
+        c.expect_symbol(":=", "':=' between key and value")
+        items.append((key, expression(c)))
+        height = max(height, c.height)
+        if not c.accept_symbol(","):
+            break
+    c.close(opened, ")", "',' or ')'")
+    c.taller(height)
+    return ast.MapLiteral(tuple(items), c.span(start))
+
+
+def _struct(c: Cursor) -> ast.Expr:
+    start = c.index
+    c.advance()
+    opened = c.advance()
+    items: list[tuple[str, ast.Expr]] = []
+    height = 0
+    while not (c.at_symbol(")") and not items):
+        name = c.name("a field name")
+        c.expect_symbol(":=", "':=' between field and value")
+        items.append((name, expression(c)))
+        height = max(height, c.height)
+        if not c.accept_symbol(","):
+            break
+    c.close(opened, ")", "',' or ')'")
+    c.taller(height)
+    return ast.StructLiteral(tuple(items), c.span(start))
+
+
+def _typed_string(c: Cursor) -> ast.Expr:
+    """`DATE '2020-01-01'`: a cast of the string."""
+    start = c.index
+    to = c.dialect.types[c.advance().value]
+    arg = literal(c)
+    c.taller(1)
+    return ast.Cast(arg, to, c.span(start))
+
+
+def literal(c: Cursor) -> ast.Literal:
+    """A constant, a number with its sign."""
+    start = c.index
+    if c.word() in ("NULL", "TRUE", "FALSE"):
+        word = c.advance().value
+        if word == "NULL":
+            return ast.Literal(None, Scalar.NULL, c.span(start))
+        return ast.Literal(word == "TRUE", Scalar.BOOLEAN, c.span(start))
+    if c.now.kind is TokenKind.STRING:
+        return ast.Literal(c.advance().value, Scalar.VARCHAR, c.span(start))
+    negative = c.accept_symbol("-")
+    if c.now.kind is not TokenKind.NUMBER:
+        raise c.unexpected("a constant")
+    written = ("-" if negative else "") + c.advance().text
+    if "e" in written or "E" in written:
+        number = float(written)
+        if number in (float("inf"), float("-inf")):
+            raise c.error_from(start, "the number is too large for DOUBLE")
+        return ast.Literal(number, Scalar.DOUBLE, c.span(start))
+    digits = written.lstrip("-").lstrip("0")
+    if len(digits) > MAX_PRECISION + 1:
+        raise c.error_from(start, f"the number has more than {MAX_PRECISION} digits", "write it with an exponent: 1e40")
+    if "." in written:
+        exact = PyDecimal(written)
+        _, figures, exponent = exact.as_tuple()
+        scale = -int(exponent)
+        precision = max(len(figures), scale)
+        if precision > MAX_PRECISION:
+            raise c.error_from(start, f"the number has more than {MAX_PRECISION} digits")
+        return ast.Literal(exact, Decimal(precision, scale), c.span(start))
+    whole = int(written)
+    if not -BIGINT_MAX - 1 <= whole <= BIGINT_MAX:
+        hint = f"write it as DECIMAL ({written}.) or DOUBLE (with an exponent: 1e20)"
+        raise c.error_from(start, "the number is too large for BIGINT", hint)
+    return ast.Literal(whole, Scalar.INT if -INT_MAX - 1 <= whole <= INT_MAX else Scalar.BIGINT, c.span(start))
+
+
+_KEYWORDS: dict[tuple[str, str], Callable[[Cursor], ast.Expr]] = {
+    ("CAST", "("): _cast,
+    ("ARRAY", "["): _array,
+    ("MAP", "("): _map,
+    ("STRUCT", "("): _struct,
+}
+_TYPED_STRINGS = ("DATE", "TIME", "TIMESTAMP")
+
+# ---------------------------------------------------------------------- types
+
+
+def sql_type(c: Cursor) -> Type:
+    """A type as the dialect spells it."""
+    c.enter()
+    start = c.index
+    found = _sql_type(c, start)
+    c.leave()
+    return found
+
+
+def _sql_type(c: Cursor, start: int) -> Type:
+    word, scalars = c.word(), c.dialect.types
+    match word:
+        case "ARRAY":
+            c.advance()
+            opened = c.expect_symbol("<", "'<' and the element type: ARRAY<INT>")
+            element = sql_type(c)
+            c.close(opened, ">")
+            return Array(element)
+        case "MAP":
+            c.advance()
+            opened = c.expect_symbol("<", "'<', key and value type: MAP<VARCHAR, INT>")
+            key = sql_type(c)
+            c.expect_symbol(",", "',' and the type of the values")
+            value = sql_type(c)
+            c.close(opened, ">")
+            return Map(key, value)
+        case "STRUCT":
+            return _struct_type(c)
+        case "DECIMAL":
+            return _decimal_type(c)
+    if word in scalars:
+        c.advance()
+        if scalars[word] is Scalar.VARCHAR and c.at_symbol("("):
+            opened = c.advance()
+            _count(c, "the length")
+            c.close(opened, ")")
+        return scalars[word]
+    if not word:
+        raise c.unexpected("a type")
+    known = [*scalars, "ARRAY", "MAP", "STRUCT", "DECIMAL"]
+    meant = c.dialect.type_advice.get(word) or closest(word, known)
+    hint = f"did you mean {meant}?" if meant else f"types are {', '.join(known)}"
+    if word in c.dialect.reserved:
+        raise c.unexpected("a type", hint=hint)
+    raise c.error(f"unknown type {c.now.text}", c.now, hint)
+
+
+def _struct_type(c: Cursor) -> Type:
+    c.advance()
+    if c.at_symbol("<>"):
+        raise c.error("a STRUCT has at least one field", c.now, "write STRUCT<name TYPE, ...>")
+    opened = c.expect_symbol("<", "'<' and the fields: STRUCT<a INT, b VARCHAR>")
+    fields: list[Column] = []
+    names: set[str] = set()
+    while True:
+        at = c.now
+        name = c.name("a field name")
+        if name in names:
+            raise c.error(f"field {name} is written twice", at)
+        names.add(name)
+        if c.at_symbol(":="):
+            raise c.error("a field of a STRUCT type is written name TYPE", c.now)
+        fields.append(Column(name, sql_type(c)))
+        if not c.accept_symbol(","):
+            break
+    c.close(opened, ">", "',' or '>'")
+    return Struct(tuple(fields))
+
+
+def _decimal_type(c: Cursor) -> Type:
+    start, hint = c.index, "write DECIMAL(precision, scale), such as DECIMAL(10, 2)"
+    c.advance()
+    if not c.at_symbol("("):
+        raise c.unexpected("'(' and precision and scale", hint=hint)
+    opened = c.advance()
+    precision = _count(c, "the precision")
+    if not c.accept_symbol(","):
+        raise c.unexpected("',' and the scale", hint=hint)
+    scale = _count(c, "the scale")
+    c.close(opened, ")")
+    if not 1 <= precision <= MAX_PRECISION or scale > precision:
+        limits = f"the precision is 1 to {MAX_PRECISION}, the scale 0 to the precision"
+        raise c.error_from(start, f"DECIMAL({precision}, {scale}) is out of range", limits)
+    return Decimal(precision, scale)
+
+
+def _count(c: Cursor, what: str) -> int:
+    text = c.now.text
+    if c.now.kind is not TokenKind.NUMBER or not text.isdigit() or len(text) > 9:
+        raise c.unexpected(f"{what}, a whole number")
+    return int(c.advance().text)

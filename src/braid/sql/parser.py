@@ -1,0 +1,80 @@
+"""From SQL text to a `Script`: the first stage.
+
+In: the text and the name of its dialect. Out: the statements as written, or `SqlError` with the place.
+Rule: whatever the text, only a `SqlError` comes out of it; nothing that is written is ever ignored.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from braid.errors import SqlError
+from braid.sql import ast
+from braid.sql.cursor import Cursor
+from braid.sql.dialects import dialect_named
+from braid.sql.statements import left_over, statement
+from braid.sql.tokens import Lexer, SourceText
+
+_DIALECT_LINE = re.compile(r"\ufeff?[ \t]*--[ \t]*dialect[ \t]*:[ \t]*([^\s;]*)[ \t]*(?:\r|\n|$)", re.IGNORECASE)
+
+
+def parse(text: str, dialect: str = "ksqldb", variables: dict[str, str] | None = None) -> ast.Script:
+    """All statements; raises the first problem. `variables` (DEFINE) are read and written, to go on over many calls."""
+    statements: list[ast.Statement] = []
+    for found in _each(text, dialect, variables):
+        if isinstance(found, SqlError):
+            raise found
+        statements.append(found)
+    return ast.Script(text, tuple(statements))
+
+
+def parse_all(
+    text: str, dialect: str = "ksqldb", variables: dict[str, str] | None = None
+) -> tuple[ast.Script, list[SqlError]]:
+    """The statements that can be read, and every problem: after one, reading goes on behind the next `;`."""
+    statements: list[ast.Statement] = []
+    errors: list[SqlError] = []
+    for found in _each(text, dialect, variables):
+        if isinstance(found, SqlError):
+            errors.append(found)
+        else:
+            statements.append(found)
+    return ast.Script(text, tuple(statements)), errors
+
+
+def dialect_of(text: str) -> str | None:
+    """The dialect that a first line `-- dialect: NAME` names."""
+    m = _DIALECT_LINE.match(text)
+    return m[1].lower() if m else None
+
+
+def _each(text: str, dialect: str, variables: dict[str, str] | None) -> Iterator[ast.Statement | SqlError]:
+    known = dialect_named(dialect)
+    defined = variables if variables is not None else {}
+    source = SourceText(text)
+    lexer = Lexer(text, known.name_quotes, defined if known.has_variables else None)
+    while (tokens := lexer.statement()) is not None:
+        c = Cursor(source, tokens, known, defined)
+        while not c.at_end():
+            found = _one(c)
+            if isinstance(found, SqlError):
+                yield found
+                break
+            if c.at_end() or c.starts_statement():
+                if found is not None:
+                    yield found
+                if not c.at_end():  # a ';' is missing: tell it, and go on with what follows
+                    yield left_over(c)
+            else:
+                yield left_over(c)
+                break
+
+
+def _one(c: Cursor) -> ast.Statement | SqlError | None:
+    try:
+        return statement(c)
+    except SqlError as problem:
+        return problem
+    except RecursionError:  # MAX_DEPTH keeps us from it, unless the caller has used up most of the stack
+        return c.error("the statement is nested too deeply", c.now, "use several statements")

@@ -1,0 +1,355 @@
+"""The grammar of a query: SELECT, FROM with its joins, and the clauses behind it.
+
+In: a cursor at SELECT. Out: a `Query`.
+Rule: a clause in the wrong place is told its right one; what other SQLs have here is refused by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal as PyDecimal
+from itertools import takewhile
+from typing import Literal as OneOf
+
+from braid.errors import Span, SqlError
+from braid.sql import ast
+from braid.sql.cursor import Cursor, closest
+from braid.sql.expressions import BIGINT_MAX, comma_list, expression
+from braid.sql.tokens import TokenKind
+
+JOIN_WORDS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS")
+
+
+def query(c: Cursor) -> ast.Query:
+    start = c.index
+    c.expect("SELECT")
+    _no_select_modifier(c)
+    items = comma_list(c, select_item)
+    if not c.accept("FROM"):
+        raise c.unexpected("',' or FROM", "FROM", "AS")
+    source = relation(c)
+
+    window: ast.Window | None = None
+    where: ast.Expr | None = None
+    group_by: tuple[ast.Expr, ...] = ()
+    partition_by: tuple[ast.Expr, ...] = ()
+    having: ast.Expr | None = None
+    emit: OneOf["CHANGES", "FINAL"] | None = None
+    limit: int | None = None
+    clauses: list[tuple[str, Span]] = []
+    while clause := _clause_at(c):
+        _in_order(c, clause, [name for name, _ in clauses])
+        first = c.index
+        c.expect(*clause.split())
+        match clause:
+            case "WINDOW":
+                window = _window(c, first)
+            case "WHERE":
+                where = expression(c)
+            case "GROUP BY":
+                group_by = _grouping(c)
+            case "PARTITION BY":
+                partition_by = _grouping(c)
+            case "HAVING":
+                having = expression(c)
+            case "EMIT":
+                emit = _emit(c)
+            case "LIMIT":
+                limit = _limit(c)
+        clauses.append((clause, c.span(first)))
+    if not c.at_end() and not c.starts_statement():
+        raise _leftover(c, [name for name, _ in clauses])
+    return ast.Query(
+        items, source, c.span(start), window, where, group_by, partition_by, having, emit, limit, tuple(clauses)
+    )
+
+
+# --------------------------------------------------------------------- SELECT
+
+
+def _no_select_modifier(c: Cursor) -> None:
+    if c.at("DISTINCT") or c.at("ALL"):
+        hint = "GROUP BY the columns to see each combination once" if c.at("DISTINCT") else "leave it out"
+        raise c.error(f"SELECT {c.word()} is not supported", c.now, hint)
+    after = c.ahead(1)
+    names = after.kind is TokenKind.NAME or (after.kind is TokenKind.WORD and after.value not in c.dialect.reserved)
+    star = after.text == "*" and c.ahead(2).text.upper() in (",", "FROM")
+    if c.word() in ("STREAM", "TABLE") and (names or star):
+        hint = f"{c.dialect.title} says what runs on with EMIT CHANGES; to select a column named {c.word()}, write AS"
+        raise c.error(f"there is no SELECT {c.word()} in {c.dialect.title}", c.now, hint)
+
+
+def select_item(c: Cursor) -> ast.SelectItem:
+    start = c.index
+    if c.accept_symbol("*"):
+        star: ast.Expr = ast.Star(None, c.span(start))
+        return ast.SelectItem(star, None, c.span(start))
+    if c.now.kind in (TokenKind.WORD, TokenKind.NAME) and c.ahead(1).text == "." and c.ahead(2).text == "*":
+        qualifier = c.name("the name of a source")
+        c.advance()
+        c.advance()
+        star = ast.Star(qualifier, c.span(start))
+        return ast.SelectItem(star, None, c.span(start))
+    c.item_start = start
+    expr = expression(c)
+    c.item_start = -1
+    if isinstance(expr, ast.Arrow) and expr.field == "*":
+        return ast.SelectItem(expr, None, c.span(start))
+    alias = c.alias("a name after AS")
+    return ast.SelectItem(expr, alias, c.span(start))
+
+
+# ----------------------------------------------------------------------- FROM
+
+
+def relation(c: Cursor) -> ast.Relation:
+    """Sources, joined from left to right."""
+    start = c.index
+    left: ast.Relation = _table(c)
+    joins = 0
+    while True:
+        how_start = c.index
+        how = _how(c)
+        if how is None:
+            break
+        joins += 1
+        c.taller(joins)
+        how_span = c.span(how_start)
+        right = _table(c)
+        within = _within(c) if c.at("WITHIN") else None
+        if c.at("GRACE", "PERIOD"):
+            raise c.error("GRACE PERIOD must follow WITHIN", c.now, "write WITHIN 1 HOUR GRACE PERIOD 5 MINUTES ON ...")
+        on = expression(c) if c.accept("ON") else None
+        if c.at("WITHIN"):
+            where = "must stand before ON" if on and not within else "is written twice"
+            raise c.error(f"WITHIN {where}", c.now, "write JOIN b WITHIN 1 HOUR ON a.x = b.x")
+        if c.at("GRACE", "PERIOD"):
+            raise c.error("GRACE PERIOD must stand before ON, after WITHIN", c.now)
+        if c.at("ON"):
+            raise c.error("ON is written twice", c.now, "put the second condition into WHERE")
+        left = ast.Join(left, right, how, on, within, c.span(start), how_span)
+    if c.at_symbol(","):
+        raise c.error("a list of sources in FROM is not supported", c.now, "write a JOIN b ON a.x = b.x")
+    if c.at("WITHIN") or c.at("ON"):
+        raise c.error(f"{c.word()} stands only behind JOIN", c.now)
+    if c.at("GRACE", "PERIOD"):
+        raise c.error("GRACE PERIOD stands only behind WITHIN, in a join of streams", c.now)
+    return left
+
+
+def _table(c: Cursor) -> ast.TableRef:
+    start = c.index
+    if c.at_symbol("("):
+        if c.ahead(1).text.upper() == "SELECT":
+            hint = "CREATE STREAM or TABLE name AS SELECT ... first, then use its name"
+            raise c.error("a sub-query in FROM is not supported", c.now, hint)
+        hint = "joins run from left to right; to join another way, CREATE STREAM ... AS SELECT the inner join first"
+        raise c.error("parentheses around a join are not supported", c.now, hint)
+    name = c.name("the name of a stream or table")
+    if c.at_symbol("."):
+        hint = "a source has a name of one part; quote it if the dot is part of it: `a.b`"
+        raise c.error("unexpected '.' in the name of a source", c.now, hint)
+    bare = c.now
+    alias = c.alias("an alias after AS")
+    if alias and bare.kind is TokenKind.WORD and (c.at("JOIN") or c.at("OUTER", "JOIN")):
+        meant = closest(bare.value, ("LEFT", "RIGHT", "FULL", "INNER", "OUTER", "CROSS"), 0.8)
+        if meant and bare.value != "AS":  # `a LEFTT JOIN b` would be an inner join
+            hint = f"did you mean {meant} {c.word()}? An alias of this name needs AS"
+            raise c.error(f"unexpected {bare.text}", bare, hint)
+    return ast.TableRef(name, alias, c.span(start))
+
+
+def _how(c: Cursor) -> ast.How | None:
+    """The words up to JOIN; None where no join follows."""
+    word = c.word()
+    match word:
+        case "JOIN":
+            c.advance()
+            return "inner"
+        case "LEFT" | "RIGHT" | "FULL":
+            c.advance()
+            if not c.accept("OUTER") and not c.at("JOIN"):
+                raise c.unexpected(f"JOIN or OUTER JOIN after {word}", "JOIN", "OUTER")
+            c.expect("JOIN")
+            return "left" if word == "LEFT" else "right" if word == "RIGHT" else "full"
+        case "INNER" | "OUTER" | "CROSS":
+            c.advance()
+            if not c.accept("JOIN"):
+                raise c.unexpected(f"JOIN after {word}", "JOIN")
+            return "inner" if word == "INNER" else "full" if word == "OUTER" else "cross"
+        case _:
+            return None
+
+
+def _within(c: Cursor) -> ast.Within:
+    start = c.index
+    c.expect("WITHIN")
+    if c.at_symbol("("):
+        opened = c.advance()
+        before = duration(c)
+        if not c.accept_symbol(","):
+            hint = "write WITHIN 10 SECONDS, or WITHIN (10 SECONDS, 20 SECONDS) for before and after"
+            raise c.unexpected("',' and the time after", hint=hint)
+        after = duration(c)
+        c.close(opened, ")")
+    else:
+        before = after = duration(c)
+    grace = _grace(c) if c.at("GRACE") else None
+    return ast.Within(before, after, grace, c.span(start))
+
+
+def _grace(c: Cursor) -> ast.Duration:
+    c.expect("GRACE", "PERIOD")
+    return duration(c)
+
+
+def duration(c: Cursor) -> ast.Duration:
+    """`10 SECONDS`."""
+    start, units = c.index, c.dialect.units
+    if c.at_symbol("-"):
+        c.advance()
+        if c.now.kind is TokenKind.NUMBER:
+            c.advance()
+        raise c.error_from(start, "a duration cannot be negative", "write a whole number of 0 or more")
+    if c.now.kind is not TokenKind.NUMBER:
+        raise c.unexpected("a duration, such as 10 SECONDS")
+    number = c.advance().text
+    unit = c.word()
+    if number.isdigit() and unit in units:
+        c.advance()
+        ms = int(number) * units[unit] if len(number) <= 19 else BIGINT_MAX + 1
+        if ms > BIGINT_MAX:
+            raise c.error_from(start, "the duration is too long")
+        return ast.Duration(ms, c.span(start))
+    if unit in units:
+        c.advance()
+        raise c.error_from(start, f"{number} is not a whole number of {unit}", _whole(number, units, unit))
+    known = [u for u in units if u + "S" in units]
+    hint = f"units are {', '.join(known)}, with or without S"
+    if not unit or unit in c.dialect.never_alias:
+        raise c.unexpected(f"a unit after {number}", *units, hint=hint)
+    meant = closest(unit, units)
+    raise c.error(f"unknown unit {c.now.text}", c.now, f"did you mean {meant}? {hint}" if meant else hint)
+
+
+def _whole(number: str, units: Mapping[str, int], unit: str) -> str:
+    """`1.5 HOURS` in a unit in which it is whole."""
+    if "e" in number.lower() or len(number) > 20:
+        return "write a whole number"
+    ms = PyDecimal(number) * units[unit]
+    for name, size in sorted(units.items(), key=lambda u: -u[1]):
+        if ms > 0 and ms % size == 0 and name.endswith("S"):
+            return f"write {ms // size} {name}"
+    return "write a whole number"
+
+
+# -------------------------------------------------------------------- clauses
+
+
+def _clause_at(c: Cursor) -> str | None:
+    """The clause that starts here. EMIT, GROUP … are clauses by their first word: the rest is told when missing."""
+    word = c.word()
+    return next((clause for clause in c.dialect.clauses if word == clause.split()[0]), None) if word else None
+
+
+def _in_order(c: Cursor, clause: str, written: list[str]) -> None:
+    order = c.dialect.clauses
+    if clause in written:
+        raise c.error(f"{clause} is written twice", c.now)
+    later = [w for w in written if order.index(w) > order.index(clause)]
+    if later:
+        right = ", ".join(name for name in ("SELECT", "FROM", *order) if name in {*written, clause, "SELECT", "FROM"})
+        raise c.error(f"{clause} must stand before {later[0]}", c.now, f"the order is {right}")
+
+
+def _leftover(c: Cursor, written: list[str]) -> SqlError:
+    """The query cannot go on like this."""
+    order = c.dialect.clauses
+    place = f"after {written[-1]}" if written else "after FROM"
+    if c.word() in JOIN_WORDS:
+        return c.error(f"{c.word()} must stand in FROM, before {written[0] if written else 'the clauses'}", c.now)
+    if c.at("AS"):
+        return c.error("unexpected AS", c.now, "an alias stands directly behind an item of SELECT or a source")
+    if c.at("WITHIN") or c.at("GRACE", "PERIOD") or c.at("ON"):
+        return c.error(f"{c.word()} must stand in the join, before {written[0] if written else 'the clauses'}", c.now)
+    if c.at("FROM"):
+        return c.error("FROM is written twice", c.now)
+    if c.at("WITH"):
+        return c.error("WITH must stand before AS SELECT", c.now, "write CREATE STREAM name WITH (...) AS SELECT ...")
+    later = takewhile(lambda name: name not in written, reversed(order))
+    words = [*([] if written else ("AS", *JOIN_WORDS, "WITHIN", "ON")), *later, "AND", "OR"]
+    return c.unexpected(f"a clause or ';' {place}", *words)
+
+
+def _grouping(c: Cursor) -> tuple[ast.Expr, ...]:
+    """`a, b` or `(a, b)`."""
+    if c.at_symbol("(") and _is_list(c):
+        opened = c.advance()
+        if c.at_symbol(")"):
+            raise c.unexpected("an expression to group by")
+        items = comma_list(c, expression)
+        c.close(opened, ")", "',' or ')'")
+        return items
+    return comma_list(c, expression)
+
+
+def _is_list(c: Cursor) -> bool:
+    """Whether the parentheses here hold a list, and not (the start of) one expression."""
+    depth, n, commas = 0, 0, 0
+    while c.ahead(n).kind is not TokenKind.END:
+        text = c.ahead(n).text
+        depth += (text in ("(", "[")) - (text in (")", "]"))
+        if depth == 0:
+            return commas > 0 or n == 1
+        commas += depth == 1 and text == ","
+        n += 1
+    return False
+
+
+def _emit(c: Cursor) -> OneOf["CHANGES", "FINAL"]:
+    if c.accept("CHANGES"):
+        return "CHANGES"
+    if c.accept("FINAL"):
+        return "FINAL"
+    raise c.unexpected("CHANGES or FINAL after EMIT", "CHANGES", "FINAL")
+
+
+def _limit(c: Cursor) -> int:
+    start, token = c.index, c.now
+    if c.at_symbol("-"):
+        c.advance()
+        raise c.error_from(start, "LIMIT takes a whole number of 0 or more")
+    if token.kind is not TokenKind.NUMBER:
+        raise c.unexpected("a whole number after LIMIT")
+    c.advance()
+    if not token.text.isdigit() or len(token.text) > 18:
+        raise c.error_from(start, "LIMIT takes a whole number of 0 or more")
+    return int(token.text)
+
+
+def _window(c: Cursor, start: int) -> ast.Window:
+    """`TUMBLING (SIZE …)`, `HOPPING (SIZE …, ADVANCE BY …)`, `SESSION (…)`, then RETENTION and GRACE PERIOD."""
+    kinds: tuple[OneOf["TUMBLING", "HOPPING", "SESSION"], ...] = ("TUMBLING", "HOPPING", "SESSION")
+    kind = next((k for k in kinds if c.at(k)), None)
+    if kind is None:
+        raise c.unexpected("TUMBLING, HOPPING or SESSION", *kinds)
+    c.advance()
+    opened = c.expect_symbol("(")
+    advance = retention = grace = None
+    if kind != "SESSION":
+        c.expect("SIZE")
+    size = duration(c)
+    if kind == "HOPPING":
+        c.expect_symbol(",", "',' and ADVANCE BY")
+        c.expect("ADVANCE", "BY")
+        advance = duration(c)
+    while c.accept_symbol(","):
+        if c.at("RETENTION") and retention is None and grace is None:
+            c.advance()
+            retention = duration(c)
+        elif c.at("GRACE") and grace is None:
+            grace = _grace(c)
+        else:
+            raise c.unexpected("RETENTION, then GRACE PERIOD, each once", "RETENTION", "GRACE")
+    c.close(opened, ")", "',' or ')'")
+    return ast.Window(kind, size, advance, retention, grace, c.span(start))

@@ -1,0 +1,278 @@
+"""The grammar of statements around queries: definitions, rows, commands.
+
+In: a cursor at the first word of a statement. Out: the statement, with the cursor behind it.
+Rule: one function per statement, listed by its first word in the dialects that have it. The caller checks that nothing
+is left over.
+"""
+
+from __future__ import annotations
+
+from braid.errors import SqlError
+from braid.sql import ast
+from braid.sql.cursor import Cursor
+from braid.sql.expressions import comma_list, expression, in_parentheses, literal, sql_type
+from braid.sql.queries import query
+from braid.sql.tokens import TokenKind
+from braid.types import Scalar
+
+
+def statement(c: Cursor) -> ast.Statement | None:
+    """One statement; None where it leaves nothing to run (DEFINE)."""
+    rules = c.dialect.statements
+    rule = rules.get(c.word())
+    if rule is None:
+        hint = c.dialect.foreign_starts.get(c.word()) or f"statements start with {', '.join(rules)}"
+        raise c.unexpected("a statement", *rules, hint=hint)
+    return rule(c)
+
+
+def unsupported(c: Cursor, what: str, start: int) -> ast.Unsupported:
+    """A statement that is known but not run: taken to its end, refused by name when bound."""
+    while not c.at_end():
+        c.advance()
+    return ast.Unsupported(what, c.span(start))
+
+
+# -------------------------------------------------------------- CREATE, DROP
+
+
+def create(c: Cursor) -> ast.Statement:
+    start, creates = c.index, c.dialect.creates
+    c.expect("CREATE")
+    or_replace = c.accept("OR", "REPLACE")
+    if c.at("OR"):
+        c.expect("OR", "REPLACE")
+    rule = creates.get(c.word())
+    if rule is None:
+        raise c.unexpected("STREAM or TABLE", *creates, hint=c.dialect.foreign_starts.get(c.word()))
+    return rule(c, start, or_replace)
+
+
+def create_source(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    """CREATE STREAM | TABLE, with columns or AS SELECT."""
+    kind = _kind(c)
+    if_not_exists = c.at("IF", "NOT")
+    if if_not_exists:
+        c.expect("IF", "NOT", "EXISTS")
+    name_start = c.index
+    name = c.name(f"the name of the {kind.lower()}")
+    name_span = c.span(name_start)
+    columns: tuple[ast.ColumnDef, ...] = ()
+    columns_start = c.index
+    if c.at_symbol("("):
+        if c.ahead(1).text == ")":
+            raise c.error("the list of columns is empty", c.ahead(1), "leave the parentheses out, or write name TYPE")
+        columns = in_parentheses(c, _column)
+        columns_span = c.span(columns_start)
+    properties = with_properties(c)
+    if c.accept("AS"):
+        if columns:
+            message = f"CREATE {kind} ... AS SELECT takes no columns"
+            raise c.error(message, columns_span, "the SELECT gives names and types: rename with AS, convert with CAST")
+        if not c.at("SELECT"):
+            raise c.unexpected("SELECT after AS", "SELECT")
+        inner = query(c)
+        return ast.CreateAs(kind, name, properties, inner, or_replace, if_not_exists, c.span(start), name_span)
+    if c.at("SELECT"):
+        raise c.error("AS is missing before SELECT", c.now, f"write CREATE {kind} {name} AS SELECT ...")
+    if not c.at_end() and not c.starts_statement():
+        if properties:
+            raise c.unexpected("AS or ';'", "AS")
+        raise c.unexpected("WITH or ';'" if columns else "'(' and columns, WITH, AS or ';'", "WITH", "AS")
+    return ast.CreateSource(kind, name, columns, properties, or_replace, if_not_exists, c.span(start), name_span)
+
+
+def _kind(c: Cursor) -> ast.Kind:
+    if c.accept("STREAM"):
+        return "STREAM"
+    if c.accept("TABLE"):
+        return "TABLE"
+    raise c.unexpected("STREAM or TABLE", "STREAM", "TABLE")
+
+
+def _column(c: Cursor) -> ast.ColumnDef:
+    """`name TYPE [KEY | PRIMARY KEY | HEADERS | HEADER('h')]`."""
+    start = c.index
+    if c.at("PRIMARY", "KEY") and c.ahead(2).text == "(":
+        raise c.error("PRIMARY KEY stands behind a column here", c.now, "write id INT PRIMARY KEY, at each key column")
+    name = c.name("the name of a column")
+    column_type = sql_type(c)
+    if c.accept("KEY"):
+        return ast.ColumnDef(name, column_type, "KEY", c.span(start))
+    if c.accept("PRIMARY"):
+        c.expect("KEY")
+        return ast.ColumnDef(name, column_type, "PRIMARY KEY", c.span(start))
+    if c.accept("HEADERS"):
+        return ast.ColumnDef(name, column_type, "HEADERS", c.span(start))
+    if c.accept("HEADER"):
+        opened = c.expect_symbol("(")
+        header = c.string("the name of the header in single quotes")
+        c.close(opened, ")")
+        return ast.ColumnDef(name, column_type, "HEADERS", c.span(start), header)
+    if c.at("NOT", "NULL"):
+        raise c.error("NOT NULL is not supported", c.now, "leave it out; filter with WHERE x IS NOT NULL")
+    if not c.at_symbol(",") and not c.at_symbol(")"):
+        raise c.unexpected("',' or ')'", "KEY", "PRIMARY KEY", "HEADERS", "HEADER")
+    return ast.ColumnDef(name, column_type, "VALUE", c.span(start))
+
+
+def with_properties(c: Cursor) -> tuple[ast.Property, ...]:
+    """WITH (name = constant, …), if it is there."""
+    if not c.accept("WITH"):
+        return ()
+    found = in_parentheses(c, _property)
+    seen: set[str] = set()
+    for p in found:
+        if p.name in seen:
+            raise c.error(f"property {p.name} is written twice", p.span)
+        seen.add(p.name)
+    return found
+
+
+def _property(c: Cursor) -> ast.Property:
+    start = c.index
+    if c.now.kind not in (TokenKind.WORD, TokenKind.NAME, TokenKind.STRING):
+        raise c.unexpected("the name of a property")
+    name = c.advance().value.upper()
+    c.expect_symbol("=")
+    bare = c.now.kind in (TokenKind.WORD, TokenKind.NAME) and c.word() not in ("NULL", "TRUE", "FALSE")
+    if bare:
+        token = c.now
+        if name not in c.dialect.bare_properties:
+            raise c.error(f"the value of {name} must be a constant", token, f"write {name} = '{token.text.strip('`')}'")
+        value_start = c.index
+        value = ast.Literal(c.name("a column name"), Scalar.VARCHAR, c.span(value_start))
+    else:
+        value = literal(c)
+    return ast.Property(name, value, c.span(start))
+
+
+def drop(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("DROP")
+    kind = _kind(c)
+    if_exists = c.at("IF") and c.ahead(1).kind in (TokenKind.WORD, TokenKind.NAME)
+    if if_exists:
+        c.expect("IF", "EXISTS")
+    name = c.name(f"the name of the {kind.lower()}")
+    delete_topic = False
+    if c.accept("DELETE"):
+        c.expect("TOPIC")
+        delete_topic = True
+    return ast.Drop(kind, name, if_exists, delete_topic, c.span(start))
+
+
+# ------------------------------------------------------------- SELECT, INSERT
+
+
+def select(c: Cursor) -> ast.Statement:
+    start = c.index
+    inner = query(c)
+    return ast.Select(inner, c.span(start))
+
+
+def insert(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("INSERT", "INTO")
+    name_start = c.index
+    name = c.name("the name of a stream or table")
+    name_span = c.span(name_start)
+    if c.at("SELECT"):
+        inner = query(c)
+        return ast.InsertSelect(name, inner, c.span(start), name_span)
+    columns: tuple[ast.Name, ...] = ()
+    if c.at_symbol("("):
+        columns = in_parentheses(c, _column_name)
+        if c.at("SELECT"):
+            hint = "the SELECT gives the columns their names: rename them there with AS"
+            raise c.error("INSERT INTO ... SELECT takes no list of columns", c.now, hint)
+    if c.at("WITH"):
+        raise c.error("INSERT INTO ... WITH is not supported", c.now)
+    if not c.accept("VALUES"):
+        raise c.unexpected("VALUES" if columns else "SELECT, VALUES or '('", "SELECT", "VALUES")
+    rows = comma_list(c, _row)
+    return ast.InsertValues(name, columns, rows, c.span(start), name_span)
+
+
+def _column_name(c: Cursor) -> ast.Name:
+    start = c.index
+    name = c.name("the name of a column")
+    return ast.Name((name,), c.span(start))
+
+
+def _row(c: Cursor) -> tuple[ast.Expr, ...]:
+    return in_parentheses(c, expression)
+
+
+# ------------------------------------------------------------------- commands
+
+
+def show(c: Cursor) -> ast.Statement:
+    """SHOW | LIST …"""
+    start = c.index
+    c.advance()
+    shows, others = c.dialect.shows, c.dialect.shows_unsupported
+    what = c.word()
+    if what in shows and not c.at(what, "EXTENDED"):
+        c.advance()
+        return ast.Show(what, c.span(start))
+    if what in shows or what in others:
+        second = c.ahead(1)
+        longer = f"{what} {second.value}" if second.kind is TokenKind.WORD else what
+        return unsupported(c, f"SHOW {longer}", start)
+    raise c.unexpected(f"one of {', '.join(shows)}", *shows, *others)
+
+
+def describe(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("DESCRIBE")
+    after = c.ahead(1).kind
+    if c.word() in ("FUNCTION", "CONNECTOR") and after in (TokenKind.WORD, TokenKind.NAME):
+        return unsupported(c, f"DESCRIBE {c.word()}", start)
+    extended = False
+    if c.at("EXTENDED") and after in (TokenKind.WORD, TokenKind.NAME):
+        c.advance()
+        extended = True
+    name = c.name("the name of a stream or table")
+    extended = c.accept("EXTENDED") or extended
+    return ast.Describe(name, extended, c.span(start))
+
+
+def explain(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("EXPLAIN")
+    if c.word() in ("SELECT", "CREATE", "INSERT"):
+        inner = statement(c)
+        assert inner is not None
+        return ast.Explain(inner, c.span(start))
+    if c.starts_statement():
+        hint = "EXPLAIN takes a query: its name, or SELECT, CREATE ... AS SELECT, INSERT INTO"
+        raise c.error(f"EXPLAIN {c.word()} is not possible", c.now, hint)
+    name = c.name("the name of a query, SELECT, CREATE or INSERT")
+    return ast.Explain(name, c.span(start))
+
+
+def quoted_set(c: Cursor) -> ast.Statement:
+    """SET 'k' = 'v'."""
+    start, hint = c.index, "write SET 'name' = 'value';"
+    c.expect("SET")
+    name = c.string("the name of a setting in single quotes", hint)
+    if not c.at_symbol("="):
+        raise c.unexpected("'='", hint=hint)
+    c.advance()
+    value = c.string("a value in single quotes", hint)
+    return ast.Set(name, value, c.span(start))
+
+
+def quoted_unset(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("UNSET")
+    name = c.string("the name of a setting in single quotes", "write UNSET 'name';")
+    return ast.Unset(name, c.span(start))
+
+
+def left_over(c: Cursor) -> SqlError:
+    """Behind a whole statement something other than `;` stands."""
+    if c.starts_statement():
+        return c.error(f"a ';' is missing before {c.now.text}", c.now, "statements end with ;")
+    return c.unexpected("';'")

@@ -1,0 +1,267 @@
+"""The test driver: records in, records out, in the order of the calls, on any runtime.
+
+In: SQL, single records, clock calls. Out: `Record`s in processing order, rows of SHOW and DESCRIBE, plans, drops.
+Rule: calls are the processing order over all sources; `runtime="local"`, `"spark"` and `"reference"` (the oracle) give
+the same records. (interface.md section 4)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import time as clock
+from types import TracebackType
+from typing import Any, Literal
+
+from braid.errors import BraidError
+from braid.explain import explain_query
+from braid.expr import codec
+from braid.plan.bound import Declared
+from braid.plan.logical import Query
+from braid.program import Program
+from braid.runtime.backend import Backend
+from braid.runtime.explicit import Moment, Placed
+from braid.types import Column
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as written or read: `key` a scalar, a dict of columns, or None; `value` a dict of columns or None."""
+
+    topic: str
+    partition: int
+    key: Any
+    value: Any
+    timestamp: int
+    headers: list[tuple[str, str]]
+    window: tuple[int, int] | None = None
+
+
+class Driver:
+    """Runs statements on records given one by one. Use it as a context manager.
+
+    `batch`: at most so many records a micro-batch (1: each its own). `buckets`: how many the state is spread over.
+    `store`: a folder to keep topics in (runtime "spark"; default: a temporary one).
+    """
+
+    def __init__(
+        self,
+        dialect: str = "ksqldb",
+        runtime: Literal["local", "spark", "reference"] = "local",
+        batch: int | None = None,
+        buckets: int | None = None,
+        store: str | None = None,
+    ) -> None:
+        self._program = Program(dialect)
+        self._backend = _backend(runtime, batch, buckets, store)
+        self._seq = 0
+        self._finished = False
+        self._read: dict[str, int] = {}
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._backend.close()
+
+    # ----------------------------------------------------------- statements
+
+    def execute(self, sql: str) -> list[Any] | None:
+        """Runs statements; the rows of the last one that has some. A rejected one raises `SqlError`; those before it
+        stand."""
+        rows: list[Any] | None = None
+        for effect in self._program.statements(sql):
+            for topic, partitions in effect.topics:
+                self._backend.create_topic(topic, self._partitions_for(effect.query, partitions))
+            if effect.inserted is not None:
+                for record in effect.inserted.records:
+                    time = record.timestamp if record.timestamp is not None else int(clock() * 1000)
+                    self._append(effect.inserted.topic, record.key, record.value, time, 0, None)
+            if effect.query is not None:
+                self._backend.pump()
+                self._backend.start(effect.query)
+            for name in effect.stopped:
+                self._backend.stop(name)
+            for topic in effect.deleted_topics:
+                self._backend.delete_topic(topic)
+            if effect.explained is not None:
+                rows = [explain_query(effect.explained, self._backend.partitions, None)]
+            rows = effect.rows if effect.rows is not None else rows
+        return rows
+
+    def _partitions_for(self, query: Query | None, asked: int | None) -> int:
+        """The partitions of a new topic: as declared, else those of the query's left source, else 1."""
+        if asked is not None:
+            return asked
+        if query is not None:
+            left = next(iter(self._program.sources(query)), None)
+            if left is not None:
+                return self._backend.partitions(left.topic) or 1
+        return 1
+
+    # -------------------------------------------------------------- records
+
+    def write(
+        self,
+        topic: str,
+        key: Any = None,
+        value: Any = None,
+        timestamp: int = 0,
+        window: tuple[int, int] | None = None,
+        headers: Sequence[tuple[str, str]] = (),
+        partition: int = 0,
+    ) -> None:
+        """One record. `key` and `value` are logical: a scalar, a dict of columns (names without case), or None."""
+        if self._finished:
+            raise BraidError("the input has ended", "write before finish()")
+        name, declared = self._resolve(topic)
+        if declared is None:
+            key_text, value_text = _plain(key), _plain(value)
+        else:
+            key_text = _text(key, _columns(declared, "key"), declared.encoding.key, True)
+            value_text = _text(
+                value, _columns(declared, "value"), declared.encoding.value, not declared.encoding.wrapped
+            )
+        text = json.dumps([list(h) for h in headers]) if headers else None
+        partitions = self._backend.partitions(name)
+        if partitions is None or not 0 <= partition < partitions:
+            raise BraidError(f"topic {name} has no partition {partition}", f"it has {partitions or 0}")
+        self._append(name, key_text, value_text, timestamp, partition, text)
+
+    def _append(
+        self, topic: str, key: str | None, value: str | None, timestamp: int, partition: int, headers: str | None
+    ) -> None:
+        self._seq += 1
+        self._backend.append(topic, [Placed(self._seq, 0, 0, partition, 0, key, value, timestamp, headers)])
+
+    def read(self, topic: str) -> list[Record]:
+        """What is new in a topic since the last read, in processing order over its partitions."""
+        self._backend.pump()
+        name, declared = self._resolve(topic)
+        start = self._read.get(name, 0)
+        placed = self._backend.records(name, start)
+        self._read[name] = start + len(placed)
+        placed.sort(key=lambda p: (p.seq, p.hops, p.n))
+        return [_record(name, p, declared) for p in placed]
+
+    def clock(self, topic: str, time: int) -> None:
+        """No record of the source below `time` (ms) will follow."""
+        self._seq += 1
+        self._backend.mark(self._resolve(topic)[0], Moment(self._seq, "bound", time))
+
+    def finish(self) -> None:
+        """The end of all input."""
+        self._seq += 1
+        for topic in self._program.topics():
+            if self._backend.partitions(topic) is not None:
+                self._backend.mark(topic, Moment(self._seq, "idle"))
+        self._finished = True
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of a batch query, for dialects with tables to query."""
+        raise BraidError("this dialect has no tables to query", "read the topic of a table with read()")
+
+    # ------------------------------------------------------------- looking
+
+    def explain(self, sql_or_name: str, state: bool = False) -> dict[str, Any]:
+        """The plan of a statement or of a running query (interface.md section 1)."""
+        query = self._program.query_of(sql_or_name)
+        self._backend.pump()
+        sizes = self._backend.state(query.name) if state and query.name in self._program.queries else None
+        return explain_query(query, self._backend.partitions, sizes)
+
+    def drops(self, name: str) -> list[dict[str, Any]]:
+        """Rows that the query dropped, in processing order."""
+        self._backend.pump()
+        return self._backend.drops(self._program.query_name(name))
+
+    def restart(self) -> None:
+        """Stops all queries and starts them again from their checkpoints."""
+        self._backend.pump()
+        self._backend.restart()
+
+    def _resolve(self, name: str) -> tuple[str, Declared | None]:
+        """(topic, declaration) of a stream, table or topic name: an exact match first, then without case."""
+        found = self._program.find(name)
+        if found is not None:
+            return found.topic, found
+        known = [t for t in self._program.topics() if self._backend.partitions(t) is not None]
+        for match in (lambda t: t == name, lambda t: t.lower() == name.lower()):
+            for topic in known:
+                if match(topic):
+                    return topic, self._program.by_topic(topic)
+        raise BraidError(f"no stream, table or topic {name}", f"known: {', '.join(sorted(known)) or 'none'}")
+
+
+def _backend(runtime: str, batch: int | None, buckets: int | None, store: str | None) -> Backend:
+    match runtime:
+        case "local":
+            from braid.runtime.driver_local import LocalBackend
+
+            return LocalBackend(batch, buckets)
+        case "reference":
+            from braid.runtime.driver_reference import ReferenceBackend
+
+            return ReferenceBackend()
+        case "spark":
+            from braid.spark.driver import SparkBackend
+
+            return SparkBackend(batch, buckets, store)
+    raise BraidError(f"no runtime {runtime}", "use 'local', 'spark' or 'reference'")
+
+
+def _columns(declared: Declared, place: str) -> list[Column]:
+    return [Column(c.name, c.type) for c in declared.columns if c.place == place and not c.hidden]
+
+
+def _plain(value: Any) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _text(value: Any, columns: Sequence[Column], format: str, bare: bool) -> str | None:
+    """A logical value as the JSON text of its topic."""
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        by_name = {c.name: c for c in columns}
+        folded = {c.name.upper(): c for c in columns}
+        typed = {n: by_name.get(n) or folded.get(n.upper()) for n in value}
+        doc = {n: codec.json_value(v, c.type) if (c := typed[n]) is not None else v for n, v in value.items()}
+        if bare and len(columns) == 1 and len(doc) == 1:
+            return _plain(next(iter(doc.values())))
+        if format == "DELIMITED":
+            ordered = {c.name: doc.get(next((n for n in value if typed[n] == c), "")) for c in columns}
+            return _plain(",".join("" if v is None else str(v) for v in ordered.values()))
+        return _plain(doc)
+    if len(columns) == 1 and not isinstance(value, str):
+        return _plain(codec.json_value(value, columns[0].type))
+    return _plain(value)
+
+
+def _record(topic: str, placed: Placed, declared: Declared | None) -> Record:
+    key, value = _json(placed.key), _json(placed.value)
+    if declared is not None:
+        keys, values = _columns(declared, "key"), _columns(declared, "value")
+        if isinstance(key, dict):
+            key = _typed(key, keys)
+        elif len(keys) == 1:
+            key = codec.python_value(key, keys[0].type, True)
+        if isinstance(value, dict):
+            value = _typed(value, values)
+    headers = [(h[0], h[1]) for h in json.loads(placed.headers)] if placed.headers else []
+    return Record(topic, placed.partition, key, value, placed.timestamp, headers)
+
+
+def _typed(doc: dict[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+    types = {c.name: c.type for c in columns}
+    return {n: codec.python_value(v, types[n], True) if n in types else v for n, v in doc.items()}
+
+
+def _json(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

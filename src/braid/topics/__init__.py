@@ -1,0 +1,33 @@
+"""The embedded topic store (`interface.md` section 2): a directory, no server."""
+
+from braid.topics.commit import Staged, StageWriter, append, clean_staging, publish, stage, stage_path
+from braid.topics.envelope import ENVELOPE, WINDOW, format_envelope, parse_envelope
+from braid.topics.lock import StoreLock, holder
+from braid.topics.log import Extra, Topic
+from braid.topics.names import check_name, check_new_name
+from braid.topics.reading import follow, read_positions, read_records
+from braid.topics.store import TopicStore
+
+__all__ = [
+    "ENVELOPE",
+    "WINDOW",
+    "Extra",
+    "StageWriter",
+    "Staged",
+    "StoreLock",
+    "Topic",
+    "TopicStore",
+    "append",
+    "check_name",
+    "check_new_name",
+    "clean_staging",
+    "follow",
+    "format_envelope",
+    "holder",
+    "parse_envelope",
+    "publish",
+    "read_positions",
+    "read_records",
+    "stage",
+    "stage_path",
+]

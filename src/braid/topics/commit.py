@@ -1,0 +1,370 @@
+"""How records get into a topic: staged by tasks, published by the driver, whole batches only.
+
+In: lines with times and partitions, and the (query, batch) they come from. Out: segments listed by a commit.
+Rule: the commit file is the one step that counts. Before it nothing is in the topic, after it everything is; whatever a
+crash leaves undone is finished or removed by whoever takes the topic's lock next.
+
+Steps of `publish`, under the lock: finish the renames of the last commit, adopt a segment dropped in by hand, give
+offsets, write the commit (temporary name, rename), rename the staged files, fold old commits. A reader that is faster
+than the renames reads from the staged names.
+
+Without `fsync` (the default) a crash of any process loses nothing. A loss of power may lose the last seconds of a topic
+or leave a torn segment, which is noticed when it is read; with `fsync` segments and commits are on disk before
+`publish` returns.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from uuid import uuid4
+
+import polars as pl
+
+from braid.errors import BraidError
+from braid.topics.envelope import parse_envelope
+from braid.topics.files import reach, refuse_link, remove, scratch_name, sync_directory
+from braid.topics.log import Topic, View, folders
+from braid.topics.names import check_name
+from braid.topics.segments import Extent, Meter, Segment, measure, positions_name, segment_name
+
+POSITIONS = {"seq": pl.Int64, "hops": pl.Int16, "n": pl.Int64}
+ANONYMOUS = "put-"  # staged names of records that belong to no query
+
+_ROWS = 1 << 18  # lines joined to one piece of bytes
+_SETTLE = 0.05  # s; a file changed so lately may still be written
+_PATIENCE = 1.0  # s
+_ABANDONED = 3600.0  # s; age of staged files of a `put` that died
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A file in `.staging`, ready to be published. Travels from task to driver as JSON."""
+
+    partition: int
+    file: str
+    extent: Extent
+    positions: str | None = None
+
+    @property
+    def count(self) -> int:
+        return self.extent.count
+
+    @property
+    def checksum(self) -> int:
+        return self.extent.crc32
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self) | {"extent": self.extent.to_json()}, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> Staged:
+        x = json.loads(text)
+        return Staged(x["partition"], x["file"], Extent.from_json(x["extent"]), x["positions"])
+
+
+# -- in tasks ---------------------------------------------------------------------------------------------------------
+
+
+def stage_path(root: str, topic: str, query: str, batch: int, partition: int, *, piece: int = 0) -> str:
+    """Where a task stages its lines: the same name each time the batch is run, so that a retry replaces."""
+    name = f"{query}~{batch:020d}~{partition:06d}~{piece:04d}.jsonl"  # `~` is in no query's name
+    return os.path.join(root, "topics", topic, ".staging", name)
+
+
+class StageWriter:
+    """Writes one staged file, part by part; `close` gives it its name. Pieces of a partition follow each other."""
+
+    def __init__(self, topic: Topic, query: str, batch: int, partition: int, *, piece: int = 0) -> None:
+        self._topic, self._partition = topic, partition
+        self._path = stage_path(topic.root, topic.name, query, batch, partition, piece=piece)
+        self._scratch = scratch_name(self._path)
+        self._meter = Meter()
+        self._positions: list[pl.DataFrame] = []
+        self._file = open(self._scratch, "xb")  # noqa: SIM115 (closed by `close` or `abort`)
+
+    def write(self, lines: pl.Series, times: pl.Series | None = None, positions: pl.DataFrame | None = None) -> None:
+        """Whole records in offset order; `times` where known, `positions` (`POSITIONS`) for the test driver."""
+        if lines.null_count():
+            raise ValueError("a record is a line, not null")
+        times = parse_envelope(lines)["_t"] if times is None else times
+        for start in range(0, len(lines), _ROWS):
+            part = lines.slice(start, _ROWS)
+            data: bytes = part.str.join("\n").cast(pl.Binary).item() + b"\n"
+            self._file.write(data)
+            self._meter.add(data, (part.str.len_bytes().cast(pl.Int64) + 1).to_numpy(), times.slice(start, _ROWS))
+        if positions is not None:
+            self._positions.append(positions.select(pl.col(c).cast(t) for c, t in POSITIONS.items()))
+
+    def close(self) -> Staged:
+        beside = None
+        if self._positions:
+            beside = os.path.basename(self._path).removesuffix("jsonl") + "pos"
+            pl.concat(self._positions).write_ipc(self._scratch + ".pos", compression="uncompressed")
+            os.replace(self._scratch + ".pos", os.path.join(self._topic.staging, beside))
+        if self._topic.fsync:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        self._file.close()
+        os.replace(self._scratch, self._path)
+        return Staged(self._partition, os.path.basename(self._path), self._meter.extent(), beside)
+
+    def abort(self) -> None:
+        self._file.close()
+        remove(self._scratch)
+
+
+def stage(
+    topic: Topic,
+    query: str,
+    batch: int,
+    partition: int,
+    lines: pl.Series,
+    *,
+    times: pl.Series | None = None,
+    positions: pl.DataFrame | None = None,
+    piece: int = 0,
+) -> Staged:
+    """`StageWriter` for lines that are all there."""
+    writer = StageWriter(topic, query, batch, partition, piece=piece)
+    try:
+        writer.write(lines, times, positions)
+        return writer.close()
+    except BaseException:
+        writer.abort()
+        raise
+
+
+# -- in the driver ----------------------------------------------------------------------------------------------------
+
+
+def publish(
+    topic: Topic, query: str, batch: int, staged: Sequence[Staged], extra: dict[str, Any] | None = None
+) -> bool:
+    """Makes a batch part of the topic, once: False where (query, batch) has a commit already.
+
+    `query` names one life of a query: after its checkpoint is deleted its batches start from 0 again, so the name must
+    then be another one. A batch without rows and without `extra` leaves no commit.
+    """
+    check_name(query, "query")
+    reach("staged")
+    with topic.locked() as view:
+        recover(topic, view)
+        reach("recovered")
+        if view.published(query, batch):
+            _remove_staged(topic, f"{query}~{batch:020d}~")
+            return False
+        _publish(topic, view, (query, batch), staged, extra)
+        return True
+
+
+def _publish(
+    topic: Topic, view: View, source: tuple[str, int], staged: Sequence[Staged], extra: dict[str, Any] | None
+) -> None:
+    segments: list[Segment] = []
+    ends = view.ends()
+    for s in sorted(staged, key=lambda s: (s.partition, s.file)):
+        if not 0 <= s.partition < len(ends):
+            raise BraidError(f"the topic {topic.name!r} has {len(ends)} partitions, none with number {s.partition}")
+        path = os.path.join(topic.staging, s.file)
+        if os.path.getsize(path) != s.extent.size:
+            raise BraidError(f"{path} has {os.path.getsize(path)} bytes, {s.extent.size} were written")
+        if s.count:
+            segments.append(Segment(s.partition, ends[s.partition], s.extent, s.file, s.positions))
+            ends[s.partition] += s.count
+        else:
+            remove(path)
+    if segments or extra is not None:
+        if topic.fsync:
+            sync_directory(topic.staging)
+        topic.commit(view, source, segments, extra)
+        _finish(topic, view)
+        topic.fold(view)
+    reach("published")
+
+
+def append(
+    topic: Topic,
+    lines: pl.Series,
+    *,
+    partitions: pl.Series | None = None,
+    times: pl.Series | None = None,
+    positions: pl.DataFrame | None = None,
+    query: str | None = None,
+    batch: int = 0,
+    extra: dict[str, Any] | None = None,
+) -> bool:
+    """Stages and publishes in one go (`put`, INSERT … VALUES, the test driver): one commit for all lines.
+
+    Without a `query` each call is new; with one, (query, batch) is published once as in `publish`.
+    """
+    frame = pl.DataFrame({"line": lines}).with_columns(
+        (pl.lit(0) if partitions is None else pl.lit(partitions)).cast(pl.Int64).alias("p"),
+        pl.lit(parse_envelope(lines)["_t"] if times is None else times).alias("t"),
+    )
+    if positions is not None:
+        frame = frame.hstack(positions.select(POSITIONS))
+    name = ANONYMOUS + uuid4().hex[:12] if query is None else check_name(query, "query")
+    count = len(topic.view().parts)
+    staged = []
+    for (p,), part in sorted(frame.partition_by("p", as_dict=True, maintain_order=True).items()):
+        if not 0 <= p < count:
+            raise BraidError(f"the topic {topic.name!r} has {count} partitions, none with number {p}")
+        beside = None if positions is None else part.select(POSITIONS)
+        os.makedirs(topic.staging, exist_ok=True)
+        staged.append(stage(topic, name, batch, p, part["line"], times=part["t"], positions=beside))
+    if query is not None:
+        return publish(topic, query, batch, staged, extra)
+    reach("staged")
+    with topic.locked() as view:
+        recover(topic, view)
+        reach("recovered")
+        _publish(topic, view, ("", 0), staged, extra)
+        return True
+
+
+def recover(topic: Topic, view: View) -> None:
+    """What a dead publisher left undone, and what a hand dropped in. Under the lock."""
+    _finish(topic, view)
+    adopt_locked(topic, view)
+
+
+def _finish(topic: Topic, view: View) -> None:
+    """The staged files of the last commit get their names. Earlier ones have them: each commit begins with this."""
+    if topic.finished == view.last:
+        return
+    for segment in view.newest:
+        folder = topic.partition_path(segment.partition)
+        os.makedirs(folder, exist_ok=True)
+        if segment.positions is not None:
+            os.makedirs(os.path.join(folder, ".positions"), exist_ok=True)
+            _rename(topic, segment.positions, os.path.join(folder, ".positions", positions_name(segment.first)), None)
+            reach("positions renamed")
+        if segment.staged is not None:
+            path = os.path.join(folder, segment_name(segment.first))
+            _rename(topic, segment.staged, path, segment.extent.size)
+            reach("renamed")
+        if topic.fsync:
+            sync_directory(folder)
+    topic.finished = view.last
+
+
+def _rename(topic: Topic, staged: str, path: str, size: int | None) -> None:
+    source = os.path.join(topic.staging, staged)
+    if not os.path.exists(source):
+        return  # done before
+    if os.path.exists(path) and os.path.getsize(path):
+        if size is not None and os.path.getsize(path) != size:
+            raise BraidError(
+                f"{path} stands where a committed segment belongs", f"move it away; the segment is still in {source}"
+            )
+        remove(source)  # staged again by a task that did not know
+    else:
+        os.replace(source, path)
+
+
+def adopt(topic: Topic) -> int:
+    """Gives a commit to each segment dropped in by hand that starts at its partition's end; how many there were.
+
+    A first call looks through the folders: a segment that neither is committed nor starts there is an error. Later
+    calls only ask for the one name that could be adopted. Drop files in by rename, so that they appear whole.
+    """
+    view = topic.view()
+    stray = topic.swept or _sweep(topic, view)
+    if stray is True and not any(_candidate(topic, view, p) for p in range(len(view.parts))):
+        return 0
+    with topic.locked() as view:
+        _finish(topic, view)
+        found = adopt_locked(topic, view, patient=False)
+        _sweep(topic, view, refuse=True)
+        return found
+
+
+def adopt_locked(topic: Topic, view: View, patient: bool = True) -> int:
+    count = 0
+    while True:
+        found = []
+        for p in range(len(view.parts)):
+            path = _candidate(topic, view, p)
+            if path is None:
+                continue
+            refuse_link(topic.partition_path(p))
+            if _settled(path):
+                found.append(Segment(p, view.end(p), measure(path), None, None))
+            elif patient:
+                raise BraidError(f"{path} is still being written", "move segments in when they are complete")
+        if not found:
+            return count
+        count += len(found)
+        topic.commit(view, ("", 0), found)
+        topic.finished = view.last
+
+
+def _candidate(topic: Topic, view: View, partition: int) -> str | None:
+    """The file that starts at the partition's end, where it has something in it."""
+    path = topic.segment_path(partition, view.end(partition))
+    try:
+        return path if os.lstat(path).st_size else None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _settled(path: str) -> bool:
+    """The file is not being written any more, as far as can be seen."""
+    deadline = time.monotonic() + _PATIENCE
+    before = os.stat(path)
+    while time.time() - before.st_mtime < _SETTLE and time.monotonic() < deadline:
+        time.sleep(_SETTLE)
+        after = os.stat(path)
+        if (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns):
+            return True
+        before = after
+    return time.monotonic() < deadline
+
+
+def _sweep(topic: Topic, view: View, refuse: bool = False) -> bool:
+    """True where every segment in the folders is committed. `refuse`: an error otherwise."""
+    for p in folders(topic.path):
+        folder = topic.partition_path(p)
+        refuse_link(folder)
+        known = {segment_name(first) for first in view.firsts[p]} if p < len(view.parts) else set()
+        stray = [n for n in os.listdir(folder) if n.endswith(".jsonl") and n not in known and not n.startswith(".")]
+        stray = [n for n in stray if os.lstat(os.path.join(folder, n)).st_size]
+        if stray and not refuse:
+            return False
+        end = view.end(p) if p < len(view.parts) else 0
+        if stray and [*stray] != [segment_name(end)]:
+            path = os.path.join(folder, min(stray))
+            if p >= len(view.parts):
+                raise BraidError(f"{path}: the topic {topic.name!r} has only {len(view.parts)} partitions")
+            raise BraidError(
+                f"{path} is not a segment of the topic {topic.name!r}: partition {p} ends at {end}",
+                f"a segment dropped in by hand is named by its first offset: {segment_name(end)}",
+            )
+    topic.swept = True
+    return True
+
+
+def clean_staging(topic: Topic, query: str) -> int:
+    """Removes what `query` staged and never published; how many files. Call it when the query starts."""
+    with topic.locked() as view:
+        recover(topic, view)
+        removed = _remove_staged(topic, f"{query}~")
+        for name in os.listdir(topic.staging):
+            path = os.path.join(topic.staging, name)
+            if name.startswith(ANONYMOUS) and time.time() - os.path.getmtime(path) > _ABANDONED:
+                remove(path)
+                removed += 1
+        return removed
+
+
+def _remove_staged(topic: Topic, prefix: str) -> int:
+    """After `_finish` no commit needs a staged file any more."""
+    names = [name for name in os.listdir(topic.staging) if name.startswith(prefix)]
+    for name in names:
+        remove(os.path.join(topic.staging, name))
+    return len(names)

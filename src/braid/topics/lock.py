@@ -1,0 +1,169 @@
+"""One `braid run` per store.
+
+In: the path of a store. Out: the lock, held until released or until this process dies.
+Rule: nobody opens a store's queries while a process of an earlier run still lives. The kernel frees the lock of a dead
+driver, but a JVM can outlive it: its number and start time stand in the lock file, and the next run waits for its end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+
+from braid.errors import BraidError
+from braid.topics.files import store_root
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process, told apart from a later one with its number by its start."""
+
+    pid: int
+    what: str
+    started: str
+
+    @staticmethod
+    def of(pid: int, what: str) -> Process:
+        return Process(pid, what, _started(pid))
+
+    def alive(self) -> bool:
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            return False
+        except PermissionError:
+            pass  # it is someone else's, so it is there
+        return _started(self.pid) == self.started != ""
+
+
+def _started(pid: int) -> str:
+    """When the process started, as the system tells it; "" where there is none, or only its remains."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return "" if fields[0] in ("Z", "X") else f"{boot} {fields[19]}"
+    except (OSError, IndexError):
+        if os.path.isdir("/proc/self"):
+            return ""
+    shown = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return shown.stdout.strip()
+
+
+class StoreLock:
+    """`with StoreLock(path) as lock:`, then `lock.add_pid` for each process that writes for this run.
+
+    `wait`: seconds given to processes of a dead run to end. `note` is called once when there is something to wait for.
+    """
+
+    def __init__(self, path: str | Path, wait: float = 30.0, note: Callable[[str], None] | None = None) -> None:
+        self._root = store_root(path)
+        self._file = os.path.join(self._root, ".run.lock")
+        self._wait, self._note = wait, note
+        self._fd: int | None = None
+        self._processes: list[Process] = []
+
+    def acquire(self) -> None:
+        os.makedirs(self._root, exist_ok=True)
+        fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        try:
+            self._take(fd)
+            self._wait_for_orphans(fd)
+        except BaseException:
+            os.close(fd)
+            raise
+        self._fd = fd
+        self._processes = [Process.of(os.getpid(), "braid")]
+        self._write()
+
+    def _take(self, fd: int) -> None:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holders = _read(fd)
+            who = f"process {holders[0].pid}" if holders else "another process"
+            raise BraidError(
+                f"the store {self._root} is in use by {who}",
+                "stop that run first, or give this one another --store",
+            ) from None
+
+    def _wait_for_orphans(self, fd: int) -> None:
+        """The last run is dead, and its children may not be: they still write under its name."""
+        orphans = [p for p in _read(fd) if p.pid != os.getpid()]
+        deadline = time.monotonic() + self._wait
+        noted = False
+        while alive := [p for p in orphans if p.alive()]:
+            first = alive[0]
+            if time.monotonic() >= deadline:
+                raise BraidError(
+                    f"process {first.pid} ({first.what}) of an earlier run still uses the store {self._root}",
+                    f"wait for it to end, or end it: kill {first.pid}",
+                )
+            if self._note is not None and not noted:
+                self._note(f"waiting for process {first.pid} ({first.what}) of an earlier run to end")
+                noted = True
+            time.sleep(0.05)
+
+    def add_pid(self, pid: int, what: str = "jvm") -> None:
+        """A process that may outlive this one and write to the store."""
+        self._processes.append(Process.of(pid, what))
+        self._write()
+
+    def release(self) -> None:
+        if self._fd is None:
+            return
+        # Children that still live stay written down: a run that comes next waits for them.
+        self._processes = [p for p in self._processes if p.pid != os.getpid() and p.alive()]
+        self._write()
+        os.close(self._fd)  # frees the lock; the file stays, as another may be waiting with it open
+        self._fd = None
+
+    def _write(self) -> None:
+        if self._fd is None:
+            return
+        x = {"host": socket.gethostname(), "processes": [asdict(p) for p in self._processes]}
+        data = json.dumps(x).encode()
+        os.pwrite(self._fd, data.ljust(os.fstat(self._fd).st_size), 0)  # blanks over the rest of a longer text
+        os.ftruncate(self._fd, len(data))
+
+    def __enter__(self) -> StoreLock:
+        self.acquire()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+
+def _read(fd: int) -> list[Process]:
+    """Who is written down; nobody where another host wrote it, whose processes cannot be seen from here."""
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        x = json.loads(os.pread(fd, 1 << 20, 0))
+        if x["host"] == socket.gethostname():
+            return [Process(**p) for p in x["processes"]]
+    return []
+
+
+def holder(path: str | Path) -> int | None:
+    """The process that runs queries on the store now."""
+    try:
+        fd = os.open(os.path.join(store_root(path), ".run.lock"), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        found = _read(fd)
+        return found[0].pid if found else None
+    finally:
+        os.close(fd)
+    return None

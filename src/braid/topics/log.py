@@ -1,0 +1,351 @@
+"""The log of commits of one topic: which segments it has, in which order, and which batches they came from.
+
+In: the files in `.commits`. Out: a view of them, kept up to date for a system call or two per look.
+Rule: a topic holds what its commits list, in the order of their numbers, and nothing else.
+
+A commit is `<20-digit number>.json`. When there are `FOLD` of them, they are folded into `<from>-<to>.rollup.json`,
+which stands for the commits after `from` up to `to`; rollups are folded again in the same way. A file is removed only
+after the one that stands for it is in place, so whoever lists the directory finds a chain from 0 to the last commit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from braid.errors import BraidError
+from braid.topics.files import locked, reach, refuse_link, remove, write_atomic
+from braid.topics.segments import Segment, segment_name
+
+FOLD = 100
+FORMAT = 1
+
+_COMMIT = re.compile(r"([0-9]{20})\.json")
+_ROLLUP = re.compile(r"([0-9]{20})-([0-9]{20})\.rollup\.json")
+_FRESH = 100_000_000  # ns; a directory changed so lately may change again without another time stamp
+
+
+@dataclass(frozen=True, slots=True)
+class Extra:
+    """What a commit says beside its segments (bounds, epochs). `ends`: the end of each partition after it."""
+
+    number: int
+    query: str
+    batch: int
+    ends: tuple[int, ...]
+    extra: dict[str, Any]
+
+
+@dataclass(slots=True)
+class View:
+    """What the commits so far say. It only grows; a reader in another thread sees a prefix."""
+
+    identity: str
+    parts: list[list[Segment]]
+    firsts: list[list[int]]
+    last: int = 0
+    queries: dict[str, int] = field(default_factory=dict)
+    extras: list[Extra] = field(default_factory=list)
+    newest: list[Segment] = field(default_factory=list)  # of the last commit: their renames may be undone
+
+    def end(self, partition: int) -> int:
+        segments = self.parts[partition]
+        return segments[-1].end if segments else 0
+
+    def ends(self) -> list[int]:
+        return [self.end(p) for p in range(len(self.parts))]
+
+    def published(self, query: str, batch: int) -> bool:
+        return self.queries.get(query, -1) >= batch
+
+    def overlapping(self, partition: int, first: int, last: int) -> Iterator[Segment]:
+        """The segments with offsets of [first, last), in order."""
+        firsts, segments = self.firsts[partition], self.parts[partition]
+        at = max(bisect_right(firsts, first) - 1, 0)
+        while at < len(firsts) and firsts[at] < last:
+            if segments[at].end > first:
+                yield segments[at]
+            at += 1
+
+    def add(self, segment: Segment) -> None:
+        if segment.first != self.end(segment.partition):
+            raise ValueError(f"partition {segment.partition} ends at {self.end(segment.partition)} before it")
+        self.parts[segment.partition].append(segment)  # before `firsts`, which readers search
+        self.firsts[segment.partition].append(segment.first)
+
+
+class Topic:
+    """A topic's directory, and the view of its commits as of the last look. May be used by several threads."""
+
+    def __init__(self, root: str, name: str, fsync: bool = False) -> None:
+        self.root, self.name, self.fsync = root, name, fsync
+        self.path = os.path.join(root, "topics", name)
+        self.commits = os.path.join(self.path, ".commits")
+        self.staging = os.path.join(self.path, ".staging")
+        self.verified: set[tuple[int, int]] = set()
+        self.finished = 0  # the commit up to which renames are known to be done
+        self.swept = False  # the partition folders have been looked through for stray files
+        self._guard = threading.RLock()
+        self._view: View | None = None
+        self._stamp: tuple[int, int] | None = None
+        self._settled = False
+
+    def partition_path(self, partition: int) -> str:
+        return os.path.join(self.path, str(partition))
+
+    def segment_path(self, partition: int, first: int) -> str:
+        return os.path.join(self.path, str(partition), segment_name(first))
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[View]:
+        """The topic's lock, and the view under it. Directories that a hand-made topic lacks are made."""
+        if not os.path.isdir(self.path):
+            raise self.missing()
+        refuse_link(self.path)
+        try:
+            with locked(os.path.join(self.path, ".lock")):
+                self._prepare()
+                yield self.view()
+        except FileNotFoundError as e:
+            if os.path.isdir(self.path):
+                raise
+            raise self.missing() from e
+
+    def _prepare(self) -> None:
+        if os.path.isfile(os.path.join(self.path, "topic.json")) and os.path.isdir(self.commits):
+            return
+        for folder in (self.commits, self.staging):
+            refuse_link(folder)
+            os.makedirs(folder, exist_ok=True)
+        if not os.path.exists(os.path.join(self.path, "topic.json")):
+            write_description(self.path, max(folders(self.path), default=0) + 1, self.staging, self.fsync)
+
+    def missing(self) -> BraidError:
+        return BraidError(f"there is no topic {self.name!r}", "`braid topics` lists those of a store")
+
+    # -- looking --------------------------------------------------------------------------------------------------
+
+    def view(self) -> View:
+        """The commits up to now. Without news this is one `stat`."""
+        with self._guard:
+            try:
+                found = os.stat(self.commits)
+                stamp = (found.st_ino, found.st_mtime_ns)
+            except FileNotFoundError:
+                stamp = None
+            if stamp is None or stamp != self._stamp or not self._settled or self._view is None:
+                settled = stamp is not None and time.time_ns() - stamp[1] > _FRESH
+                self._view = self._look(self._view)
+                self._stamp, self._settled = stamp, settled
+            return self._view
+
+    def _look(self, view: View | None) -> View:
+        """`view`, or a new one, with the commits that came since."""
+        for _ in range(50):  # files are folded away between listing and reading; the next listing has the rollup
+            identity, partitions = self._describe()
+            if view is None or view.identity != identity or len(view.parts) != partitions:
+                view = View(identity, [[] for _ in range(partitions)], [[] for _ in range(partitions)])
+                self.verified, self.finished, self.swept = set(), 0, False
+                for folder in (self.path, self.commits, self.staging, *map(self.partition_path, range(partitions))):
+                    refuse_link(folder)
+            try:
+                if self._catch_up(view):
+                    return view
+            except FileNotFoundError:
+                pass
+            time.sleep(0.002)
+        raise BraidError(
+            f"commit {view.last + 1 if view else 1} of the topic {self.name!r} is missing in {self.commits}",
+            "later commits are there; put the file back from a copy, or delete the topic",
+        )
+
+    def _describe(self) -> tuple[str, int]:
+        try:
+            with open(os.path.join(self.path, "topic.json"), "rb") as f:
+                x = json.loads(f.read())
+            return str(x["id"]), int(x["partitions"])
+        except FileNotFoundError:
+            if not os.path.isdir(self.path):
+                raise self.missing() from None
+            return "", max(folders(self.path), default=0) + 1
+        except (ValueError, KeyError, TypeError) as e:
+            raise BraidError(f"{self.path}/topic.json is damaged: {e}") from e
+
+    def _catch_up(self, view: View) -> bool:
+        """Applies what is new; False where a commit is missing between those that are there."""
+        numbers, rollups = self.list_commits()
+        top = max([*numbers, *(to for _, to in rollups)], default=0)
+        while view.last < top:
+            usable = [(to, start) for start, to in rollups if start <= view.last < to]
+            if usable:
+                to, start = max(usable)
+                self._apply_rollup(view, start, to)
+            elif view.last + 1 in numbers:
+                self._apply(view, self._load(f"{view.last + 1:020d}.json"))
+            else:
+                return False
+        return True
+
+    def list_commits(self) -> tuple[set[int], list[tuple[int, int]]]:
+        try:
+            names = os.listdir(self.commits)
+        except FileNotFoundError:
+            return set(), []
+        numbers = {int(m[1]) for name in names if (m := _COMMIT.fullmatch(name))}
+        rollups = [(int(m[1]), int(m[2])) for name in names if (m := _ROLLUP.fullmatch(name))]
+        return numbers, rollups
+
+    def _load(self, name: str) -> dict[str, Any]:
+        path = os.path.join(self.commits, name)
+        with open(path, "rb") as f:
+            data = f.read()
+        try:
+            x = json.loads(data)
+            if x["format"] != FORMAT:
+                raise BraidError(f"{path} is of format {x['format']}; this version of braid reads {FORMAT}")
+            return dict(x)
+        except (ValueError, KeyError, TypeError) as e:
+            raise BraidError(f"{path} is damaged: {e}", "put the file back from a copy, or delete the topic") from e
+
+    def _apply(self, view: View, x: dict[str, Any]) -> None:
+        try:
+            segments = [Segment.from_json(s) for s in x["segments"]]
+            self.apply(view, (str(x["query"]), int(x["batch"])), segments, x.get("extra"))
+        except (ValueError, KeyError, TypeError, IndexError) as e:
+            raise BraidError(f"commit {view.last + 1} of the topic {self.name!r} is damaged: {e}") from e
+
+    def apply(self, view: View, source: tuple[str, int], segments: list[Segment], extra: dict[str, Any] | None) -> None:
+        """One more commit."""
+        query, batch = source
+        number = view.last + 1
+        for segment in segments:
+            view.add(segment)
+        if query:
+            view.queries[query] = max(batch, view.queries.get(query, -1))
+        if extra is not None:
+            view.extras.append(Extra(number, query, batch, tuple(view.ends()), extra))
+        view.newest = segments
+        view.last = number
+
+    def _apply_rollup(self, view: View, start: int, to: int) -> None:
+        x = self._load(f"{start:020d}-{to:020d}.rollup.json")
+        try:
+            for s in x["segments"]:
+                if s["first"] >= view.end(s["partition"]):  # else known from a single commit
+                    view.add(Segment.from_json(s))
+            for query, batch in x["queries"].items():
+                view.queries[query] = max(batch, view.queries.get(query, -1))
+            for e in x["extras"]:
+                if e["number"] > view.last:
+                    view.extras.append(Extra(e["number"], e["query"], e["batch"], tuple(e["ends"]), e["extra"]))
+        except (ValueError, KeyError, TypeError, IndexError) as e:
+            raise BraidError(f"the commits {start + 1} to {to} of the topic {self.name!r} are damaged: {e}") from e
+        view.newest = []  # commits are folded after their renames
+        view.last = to
+
+    def ends(self) -> list[int]:
+        """The end of each partition, all after one and the same commit."""
+        with self._guard:
+            return self.view().ends()
+
+    # -- writing; under the lock ----------------------------------------------------------------------------------
+
+    def commit(
+        self, view: View, source: tuple[str, int], segments: list[Segment], extra: dict[str, Any] | None = None
+    ) -> None:
+        """Writes the next commit: from here on the segments are in the topic."""
+        number = view.last + 1
+        x: dict[str, Any] = {"format": FORMAT, "number": number, "query": source[0], "batch": source[1]}
+        x["segments"] = [s.to_json() for s in segments]
+        if extra is not None:
+            x["extra"] = extra
+        data = json.dumps(x, separators=(",", ":")).encode()
+        write_atomic(os.path.join(self.commits, f"{number:020d}.json"), data, self.staging, self.fsync)
+        reach("committed")
+        with self._guard:
+            self.apply(view, source, segments, extra)
+
+    def fold(self, view: View) -> None:
+        """Folds commits into rollups where there are many. All renames are done."""
+        numbers, rollups = self.list_commits()
+        chain = _chain(rollups)
+        done = chain[-1][1] if chain else 0
+        alone = sorted(n for n in numbers if n > done)
+        if len(alone) < FOLD:
+            return
+        found = [self._load(f"{n:020d}.json") for n in alone]
+        chain.append((done, alone[-1]))
+        self._write_rollup(
+            *chain[-1],
+            segments=[s for x in found for s in x["segments"]],
+            queries=[{x["query"]: x["batch"]} for x in found if x["query"]],
+            extras=[asdict(e) for e in view.extras if e.number > done],
+        )
+        width = FOLD
+        while True:  # rollups of rollups: a commit is written again once per power of FOLD
+            width *= FOLD
+            tail = [r for r in chain if r[1] - r[0] < width]
+            if len(tail) < FOLD:
+                break
+            found = [self._load(f"{start:020d}-{to:020d}.rollup.json") for start, to in tail]
+            chain = [*(r for r in chain if r not in tail), (tail[0][0], tail[-1][1])]
+            self._write_rollup(
+                *chain[-1],
+                segments=[s for x in found for s in x["segments"]],
+                queries=[x["queries"] for x in found],
+                extras=[e for x in found for e in x["extras"]],
+            )
+        reach("folded")
+        for n in sorted(numbers):
+            if n <= chain[-1][1]:
+                remove(os.path.join(self.commits, f"{n:020d}.json"))
+                reach("commit removed")
+        for start, to in {*rollups} - {*chain}:
+            remove(os.path.join(self.commits, f"{start:020d}-{to:020d}.rollup.json"))
+        reach("rollups removed")
+
+    def _write_rollup(
+        self,
+        start: int,
+        to: int,
+        segments: list[dict[str, Any]],
+        queries: list[dict[str, int]],
+        extras: list[dict[str, Any]],
+    ) -> None:
+        latest: dict[str, int] = {}
+        for query, batch in (item for some in queries for item in some.items()):
+            latest[query] = max(batch, latest.get(query, -1))
+        x = {"format": FORMAT, "from": start, "to": to, "segments": segments, "queries": latest, "extras": extras}
+        path = os.path.join(self.commits, f"{start:020d}-{to:020d}.rollup.json")
+        write_atomic(path, json.dumps(x, separators=(",", ":")).encode(), self.staging, self.fsync)
+        reach("rollup written")
+
+
+def _chain(rollups: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The rollups that are in use: from 0 on, the widest at each step. Others are left over from a crash."""
+    chain: list[tuple[int, int]] = []
+    at = 0
+    while usable := [(to, start) for start, to in rollups if start == at]:
+        at = max(usable)[0]
+        chain.append((max(usable)[1], at))
+    return chain
+
+
+def folders(path: str) -> list[int]:
+    """The partition folders of a topic, by number."""
+    return sorted(int(name) for name in os.listdir(path) if name.isdecimal() and name.isascii())
+
+
+def write_description(path: str, partitions: int, scratch: str, fsync: bool = False) -> None:
+    """`topic.json`: how many partitions, and an identity that a later topic of this name will not have."""
+    x = {"format": FORMAT, "partitions": partitions, "id": uuid4().hex}
+    write_atomic(os.path.join(path, "topic.json"), json.dumps(x).encode(), scratch, fsync)

@@ -1,0 +1,139 @@
+"""Records of a topic by offset.
+
+In: a topic, a partition, a range of offsets. Out: lines with their offsets; positions beside them.
+Rule: the same range gives the same rows for ever. Only segments that overlap the range are opened.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import polars as pl
+
+from braid.topics.commit import POSITIONS, adopt
+from braid.topics.envelope import parse_envelope
+from braid.topics.files import open_regular
+from braid.topics.log import Topic
+from braid.topics.segments import Segment, positions_name, read_bytes, split_lines, torn
+
+T = TypeVar("T")
+
+
+def read(topic: Topic, partition: int, first: int, last: int) -> pl.DataFrame:
+    """`_offset` and `_line` of [first, last), as far as it exists.
+
+    `_line` is null where a line is blank or not UTF-8, and `_raw` then has its bytes; elsewhere `_raw` is null.
+    """
+    view = topic.view()
+    first, last = max(first, 0), min(last, view.end(partition))
+    data = b"".join([_lines(topic, s, first, last) for s in view.overlapping(partition, first, last)])
+    offsets = pl.int_range(first, max(first, last), eager=True).alias("_offset")
+    return pl.DataFrame([offsets]).hstack(split_lines(data))
+
+
+def _lines(topic: Topic, segment: Segment, first: int, last: int) -> bytes:
+    """The part of a segment that is in the range. Its checksum is compared once, where all of it is read."""
+    which = (segment.partition, segment.first)
+    start, end = max(first, segment.first), min(last, segment.end)
+    whole = (start, end) == (segment.first, segment.end)
+    check = whole and which not in topic.verified
+    data = _either(
+        topic,
+        topic.segment_path(*which),
+        segment.staged,
+        lambda path: read_bytes(path, segment.extent, start - segment.first, end - segment.first, check),
+    )
+    if check:
+        topic.verified.add(which)
+    return data
+
+
+def _either(topic: Topic, path: str, staged: str | None, read: Callable[[str], T]) -> T:
+    """What `read` makes of the file, under its final name or, while the publisher has not got there, its staged one."""
+    names = [path] if staged is None else [path, os.path.join(topic.staging, staged), path]
+    for name in names:
+        try:
+            return read(name)
+        except FileNotFoundError:
+            continue
+    raise torn(path, "it is missing")
+
+
+def read_positions(topic: Topic, partition: int, first: int, last: int) -> pl.DataFrame:
+    """`_offset` and the positions (`POSITIONS`) of [first, last); null for records that were written without."""
+    view = topic.view()
+    first, last = max(first, 0), min(last, view.end(partition))
+    parts = []
+    for s in view.overlapping(partition, first, last):
+        if s.positions is None:
+            parts.append(pl.DataFrame({c: pl.Series([None] * s.extent.count, dtype=t) for c, t in POSITIONS.items()}))
+        else:
+            path = os.path.join(topic.partition_path(partition), ".positions", positions_name(s.first))
+            parts.append(_either(topic, path, s.positions, _read_ipc))
+            if parts[-1].height != s.extent.count:
+                raise torn(path, f"it has {parts[-1].height} rows, its commit says {s.extent.count}")
+        skip = max(first - s.first, 0)
+        parts[-1] = parts[-1].slice(skip, min(last, s.end) - s.first - skip)
+    rows = pl.concat(parts) if parts else pl.DataFrame(schema=POSITIONS)
+    return pl.DataFrame([pl.int_range(first, max(first, last), eager=True).alias("_offset")]).hstack(rows)
+
+
+def _read_ipc(path: str) -> pl.DataFrame:
+    with os.fdopen(open_regular(path), "rb") as f:
+        return pl.read_ipc(f.read())
+
+
+def read_records(topic: Topic, first: list[int] | None = None, last: list[int] | None = None) -> list[dict[str, Any]]:
+    """Records for people, partition by partition: what their JSON means, and `error` and `raw` where it means nothing.
+
+    Numbers with a fraction are floats here; who needs their digits takes `read` and `parse_envelope`.
+    """
+    ends = topic.ends() if last is None else last
+    found: list[dict[str, Any]] = []
+    for p, end in enumerate(ends):
+        lines = read(topic, p, first[p] if first else 0, end)
+        rows = lines.hstack(parse_envelope(lines["_line"])).iter_rows(named=True)
+        found.extend(_record(topic.name, p, row) for row in rows)
+    return found
+
+
+def _record(name: str, partition: int, row: dict[str, Any]) -> dict[str, Any]:
+    record: dict[str, Any] = {"topic": name, "partition": partition, "offset": row["_offset"]}
+    error = row["error"]
+    try:
+        record["key"] = _loads(row["_key"])
+        record["value"] = _loads(row["_value"])
+        record["timestamp"] = row["_t"]
+        if row["_headers"] is not None:
+            record["headers"] = _loads(row["_headers"])
+    except ValueError as e:
+        error = error or f"malformed JSON: {e}"
+    if row["_window"] is not None:
+        record["window"] = [row["_window"]["start"], row["_window"]["end"]]
+    if error is not None:
+        record |= {"error": error, "raw": row["_line"] if row["_raw"] is None else row["_raw"].decode(errors="replace")}
+    return record
+
+
+def _loads(text: str | None) -> Any:
+    return None if text is None else json.loads(text)
+
+
+def follow(
+    topic: Topic, start: list[int] | None = None, every: float = 0.1, stop: Callable[[], bool] = lambda: False
+) -> Iterator[list[dict[str, Any]]]:
+    """Records as they come, from the offsets `start` (default: those after now), until `stop` says so."""
+    adopt(topic)
+    at = topic.ends() if start is None else start
+    while not stop():
+        adopt(topic)
+        ends = topic.ends()
+        if ends == at:
+            time.sleep(every)
+            continue
+        yield read_records(topic, at, ends)
+        at = ends

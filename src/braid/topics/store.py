@@ -1,0 +1,212 @@
+"""The embedded topic store: a directory of topics.
+
+In: the path of a store. Out: its topics, by name.
+Rule: everything the store reads or writes lies inside its directory. An object of this class may be used by several
+threads and sent to other processes; each process keeps a view of the commits of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import polars as pl
+
+from braid.errors import BraidError
+from braid.topics import commit, index, reading
+from braid.topics.envelope import ENVELOPE, format_envelope
+from braid.topics.files import locked, reach, refuse_link, store_root
+from braid.topics.log import Topic, folders, write_description
+from braid.topics.names import check_name, check_new_name
+
+MAX_PARTITIONS = 10_000
+
+
+class TopicStore:
+    """`path` is the store's directory; made when the first topic is. `fsync`: commits also survive a loss of power."""
+
+    def __init__(self, path: str | Path, fsync: bool = False) -> None:
+        self.root, self.fsync = store_root(path), fsync
+        self._topics: dict[str, Topic] = {}
+        self._guard = threading.Lock()
+
+    def __reduce__(self) -> tuple[type[TopicStore], tuple[str, bool]]:
+        return TopicStore, (self.root, self.fsync)
+
+    @property
+    def _folder(self) -> str:
+        return os.path.join(self.root, "topics")
+
+    # -- topics ---------------------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        """The topics of the store. Folders whose names no topic can have are not among them."""
+        refuse_link(self._folder)
+        try:
+            entries = list(os.scandir(self._folder))
+        except FileNotFoundError:
+            return []
+        found = []
+        for entry in entries:
+            try:
+                if entry.is_dir(follow_symlinks=False):
+                    found.append(check_name(entry.name))
+            except BraidError:
+                continue
+        return sorted(found)
+
+    def exists(self, name: str) -> bool:
+        return check_name(name) in self.names()
+
+    def create(self, name: str, partitions: int = 1) -> None:
+        """A topic with so many partitions, for ever. Nothing happens where it is there already."""
+        check_name(name)
+        if not 1 <= partitions <= MAX_PARTITIONS:
+            raise BraidError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}")
+        refuse_link(self._folder)
+        os.makedirs(self._folder, exist_ok=True)
+        with locked(os.path.join(self.root, ".topics.lock")):
+            existing = self.names()
+            if name not in existing:
+                check_new_name(name, existing)
+                self._create(name, partitions)
+                return
+        topic = self.topic(name)
+        described = os.path.join(topic.path, "topic.json")
+        if not os.path.exists(described) and max(folders(topic.path), default=0) < partitions:
+            os.makedirs(topic.staging, exist_ok=True)  # laid out by hand, with no more folders than this
+            write_description(topic.path, partitions, topic.staging, self.fsync)
+        have = self.partitions(name)
+        if have != partitions:
+            raise BraidError(
+                f"the topic {name!r} has {have} partitions, not {partitions}",
+                f"write partitions={have}, or choose another topic",
+            )
+
+    def _create(self, name: str, partitions: int) -> None:
+        scratch = os.path.join(self.root, ".scratch", uuid4().hex)
+        for folder in (".staging", ".commits", *map(str, range(partitions))):
+            os.makedirs(os.path.join(scratch, folder))
+        write_description(scratch, partitions, scratch, self.fsync)
+        reach("topic prepared")
+        os.rename(scratch, os.path.join(self._folder, name))
+
+    def delete(self, name: str) -> None:
+        """The topic is gone at once; its files a little later."""
+        topic = self.topic(name)
+        scratch = os.path.join(self.root, ".scratch")
+        os.makedirs(scratch, exist_ok=True)
+        with topic.locked():
+            os.rename(topic.path, os.path.join(scratch, uuid4().hex))
+        with self._guard:
+            self._topics.pop(name, None)
+        shutil.rmtree(scratch, ignore_errors=True)  # of others too: what is in there is no topic
+
+    def topic(self, name: str) -> Topic:
+        """The topic's handle, for `braid.topics.commit` and its neighbours."""
+        with self._guard:
+            found = self._topics.get(name)
+        if found is not None:
+            return found
+        topic = Topic(self.root, name, self.fsync)
+        if not self.exists(name):
+            raise topic.missing()
+        with self._guard:
+            return self._topics.setdefault(name, topic)
+
+    # -- records --------------------------------------------------------------------------------------------------
+
+    def partitions(self, name: str) -> int:
+        return len(self.topic(name).view().parts)
+
+    def end_offsets(self, name: str) -> list[int]:
+        """The end of each partition, after whole batches only. Cheap enough to ask every few milliseconds."""
+        topic = self.topic(name)
+        commit.adopt(topic)
+        return topic.ends()
+
+    def read(self, name: str, partition: int, first: int, last: int) -> pl.DataFrame:
+        return reading.read(self._with(name, partition), partition, first, last)
+
+    def read_positions(self, name: str, partition: int, first: int, last: int) -> pl.DataFrame:
+        return reading.read_positions(self._with(name, partition), partition, first, last)
+
+    def cut_offset(self, name: str, partition: int, first: int, time: int) -> int:
+        return index.cut_offset(self._with(name, partition), partition, first, time)
+
+    def running_maxima(self, name: str, partition: int, first: int, last: int) -> pl.DataFrame:
+        return index.running_maxima(self._with(name, partition), partition, first, last)
+
+    def time_index(self, name: str, partition: int, first: int, last: int | None = None) -> pl.DataFrame:
+        return index.time_index(self._with(name, partition), partition, first, last)
+
+    def _with(self, name: str, partition: int) -> Topic:
+        topic = self.topic(name)
+        count = len(topic.view().parts)
+        if not 0 <= partition < count:
+            raise BraidError(f"the topic {name!r} has {count} partitions, none with number {partition}")
+        return topic
+
+    def append(
+        self,
+        name: str,
+        records: pl.DataFrame | Sequence[Mapping[str, Any]],
+        query: str | None = None,
+        batch: int = 0,
+        extra: dict[str, Any] | None = None,
+    ) -> bool:
+        """Adds records in one commit. With a `query`, once per (query, batch): False where it was done before.
+
+        A frame has `_key`, `_value` (JSON text), `_t`, and where needed `_headers`, `_window`, `_partition` and the
+        columns of positions. A mapping has `key`, `value`, `timestamp`, `headers`, `window`, `partition` as in JSON.
+        """
+        frame = records if isinstance(records, pl.DataFrame) else _frame(records)
+        lines = format_envelope(
+            frame["_key"], frame["_value"], frame["_t"], *(_column(frame, c) for c in ("_headers", "_window"))
+        )
+        positions = frame.select(commit.POSITIONS) if "seq" in frame.columns else None
+        partitions = _column(frame, "_partition")
+        return commit.append(
+            self.topic(name),
+            lines,
+            partitions=partitions,
+            times=frame["_t"],
+            positions=positions,
+            query=query,
+            batch=batch,
+            extra=extra,
+        )
+
+    def append_lines(self, name: str, lines: pl.Series | Sequence[str], partition: int = 0) -> None:
+        """Adds lines as they are. A malformed one is a record too; it becomes a dead letter where it is read."""
+        lines = lines if isinstance(lines, pl.Series) else pl.Series(lines, dtype=pl.String)
+        if lines.str.contains("\n", literal=True).any():
+            raise BraidError("a line of a topic is one record; it has no line feed in it")
+        commit.append(self.topic(name), lines, partitions=pl.repeat(partition, len(lines), eager=True))
+
+
+def _column(frame: pl.DataFrame, name: str) -> pl.Series | None:
+    return frame[name] if name in frame.columns else None
+
+
+def _frame(records: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    rows = []
+    for r in records:
+        if not isinstance(r.get("timestamp"), int):
+            raise BraidError("a record needs a timestamp, in whole milliseconds", f"of {dict(r)!r}")
+        window = r.get("window")
+        bounds = None if window is None else {"start": window[0], "end": window[1]}
+        texts = (_text(r.get("key")), _text(r.get("value")), _text(r.get("headers")))
+        rows.append((r["timestamp"], *texts, bounds, r.get("partition", 0)))
+    columns = {c: ENVELOPE[c] for c in ("_t", "_key", "_value", "_headers", "_window")} | {"_partition": pl.Int64}
+    return pl.DataFrame(rows, schema=columns, orient="row")
+
+
+def _text(x: Any) -> str | None:
+    return None if x is None else json.dumps(x, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -1,0 +1,114 @@
+"""SQL types and schemas, the same for every dialect.
+
+In: nothing. Out: frozen type values, their Polars forms and columns of a source.
+Rule: a type says what a value is (`interface.md` section 5), never how a dialect spells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import assert_never
+
+import polars as pl
+
+
+class Scalar(Enum):
+    """Types without parameters. The value is the name shown to users."""
+
+    BOOLEAN = "BOOLEAN"
+    INT = "INTEGER"
+    BIGINT = "BIGINT"
+    DOUBLE = "DOUBLE"
+    VARCHAR = "VARCHAR"
+    BYTES = "BYTES"
+    DATE = "DATE"
+    TIME = "TIME"
+    TIMESTAMP = "TIMESTAMP"
+    NULL = "NULL"  # the type of a bare NULL literal; fits every other type
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Decimal:
+    precision: int
+    scale: int
+
+    def __str__(self) -> str:
+        return f"DECIMAL({self.precision}, {self.scale})"
+
+
+@dataclass(frozen=True, slots=True)
+class Array:
+    element: Type
+
+    def __str__(self) -> str:
+        return f"ARRAY<{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Map:
+    key: Type
+    value: Type
+
+    def __str__(self) -> str:
+        return f"MAP<{self.key}, {self.value}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Struct:
+    fields: tuple[Column, ...]
+
+    def __str__(self) -> str:
+        return f"STRUCT<{', '.join(f'{f.name} {f.type}' for f in self.fields)}>"
+
+
+Type = Scalar | Decimal | Array | Map | Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A named, typed column (or STRUCT field)."""
+
+    name: str
+    type: Type
+
+
+NUMERIC_RANK = {Scalar.INT: 0, Scalar.BIGINT: 1, Scalar.DOUBLE: 3}  # DECIMAL stands between BIGINT and DOUBLE
+
+
+def is_numeric(t: Type) -> bool:
+    return t in (Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE) or isinstance(t, Decimal)
+
+
+def polars_type(t: Type) -> pl.DataType:
+    """The Polars dtype that holds values of `t` (`interface.md` section 5)."""
+    match t:
+        case Scalar():
+            return _SCALAR_DTYPES[t]()
+        case Decimal(precision, scale):
+            return pl.Decimal(precision, scale)
+        case Array(element):
+            return pl.List(polars_type(element))
+        case Map(key, value):
+            return pl.List(pl.Struct({"key": polars_type(key), "value": polars_type(value)}))
+        case Struct(fields):
+            return pl.Struct({f.name: polars_type(f.type) for f in fields})
+    assert_never(t)
+
+
+_SCALAR_DTYPES: dict[Scalar, Callable[[], pl.DataType]] = {
+    Scalar.BOOLEAN: pl.Boolean,
+    Scalar.INT: pl.Int32,
+    Scalar.BIGINT: pl.Int64,
+    Scalar.DOUBLE: pl.Float64,
+    Scalar.VARCHAR: pl.String,
+    Scalar.BYTES: pl.Binary,
+    Scalar.DATE: pl.Date,
+    Scalar.TIME: pl.Time,
+    Scalar.TIMESTAMP: lambda: pl.Datetime("us"),
+    Scalar.NULL: pl.Null,
+}

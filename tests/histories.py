@@ -1,0 +1,483 @@
+"""Random queries and random histories of their topics, and the orders a history is processed in.
+
+In: a `random.Random`. Out: logical plans, records with all that goes wrong in practice (late, tied, null, idle, far in
+the future), the events for `braid.reference`, and cuts of a history into batches.
+Rule: nothing here knows how a query runs. A test says: `expected(query, history)` is what every cut must give.
+
+    rng = random.Random(seed)
+    query = random_query(rng, "ss")                        # or any other of SHAPES
+    history = random_history(rng, query, explicit=True)
+    want = expected(query, history)                        # records and drops of the reference
+    for cuts in seq_cuts(rng, history):                    # explicit; time_cuts where it is not
+        for batch in batches(history, cuts): ...           # offsets and moments of one batch
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from braid.expr.nodes import Call, Cast, Col, Expr, Lit
+from braid.expr.typing import call
+from braid.plan import logical
+from braid.plan.logical import (
+    Aggregate,
+    Aggregation,
+    Encoding,
+    Filter,
+    Kind,
+    Node,
+    Output,
+    Query,
+    Sink,
+    SourceColumn,
+    StreamStreamJoin,
+    StreamTableJoin,
+    TableTableJoin,
+)
+from braid.reference import Bound, Drop, Event, Idle, OutRecord, Record, Reference
+from braid.types import Column, Scalar
+
+DAY = 86_400_000
+
+# ---------------------------------------------------------------- plans
+
+
+def source(
+    alias: str, topic: str | None = None, kind: Kind = "stream", partitions: int | None = None
+) -> logical.Source:
+    """`alias (K INT KEY, V VARCHAR, N INT)` with ROWTIME, over its own topic unless another is named."""
+    fields: list[tuple[str, Scalar, logical.Place]] = [
+        ("K", Scalar.INT, "key"),
+        ("V", Scalar.VARCHAR, "value"),
+        ("N", Scalar.INT, "value"),
+        ("ROWTIME", Scalar.BIGINT, "rowtime"),
+    ]
+    columns = tuple(SourceColumn(f"{alias}.{name}", name, Column(name, t), place) for name, t, place in fields)
+    topic = topic or alias.lower()
+    return logical.Source(alias, topic.upper(), topic, kind, columns, Encoding(), partitions=partitions)
+
+
+def table(alias: str, topic: str | None = None, partitions: int | None = None) -> logical.Source:
+    return source(alias, topic, "table", partitions)
+
+
+def col(node: Node, name: str) -> Col:
+    """A column of a node by its plan name."""
+    return next(c for c in logical.schema(node) if c.name == name)
+
+
+def integer(value: int) -> Lit:
+    return Lit(value, Scalar.INT)
+
+
+def stream_stream(
+    left: Node,
+    right: Node,
+    how: logical.How = "inner",
+    *,
+    left_key: Expr | None = None,
+    right_key: Expr | None = None,
+    before: int = 10,
+    after: int = 10,
+    grace: int | None = None,
+    day: int = DAY,
+    null_key: Literal["drop", "pad"] = "drop",
+    late: Literal["lookup", "discard"] = "lookup",
+) -> StreamStreamJoin:
+    """A join with the retention that its window and grace give (`day`: the 24 h of a join without GRACE)."""
+    keep = max(before + after + (grace if grace is not None else max(day - 2 * before, 0)), 1)
+    left_key, right_key = left_key or _key_of(left), right_key or _key_of(right)
+    key = _join_key(left, left_key)
+    return StreamStreamJoin(left, right, how, left_key, right_key, before, after, grace, keep, key, null_key, late)
+
+
+def stream_table(
+    left: Node,
+    right: Node,
+    how: Literal["inner", "left"] = "inner",
+    *,
+    left_key: Expr | None = None,
+    null_key: Literal["drop", "pad"] = "drop",
+) -> StreamTableJoin:
+    left_key = left_key or _key_of(left)
+    return StreamTableJoin(left, right, how, left_key, _key_of(right), _join_key(left, left_key), null_key)
+
+
+def table_table(left: Node, right: Node, how: logical.How = "inner") -> TableTableJoin:
+    key = _key_of(left)
+    return TableTableJoin(left, right, how, key, _key_of(right), _join_key(left, key))
+
+
+def aggregate(node: Node, keys: Sequence[Expr], calls: Sequence[tuple[str, Expr | None]]) -> Aggregate:
+    """GROUP BY `keys` with the aggregates `calls`: (function, argument)."""
+    step = _steps(node)
+    named = [(Col(f".KEY{step + i}", e.type), e) for i, e in enumerate(keys, 1)]
+    results = [Aggregation(Col(f".AGG{i}", _aggregate_type(f, arg)), f, arg) for i, (f, arg) in enumerate(calls)]
+    return Aggregate(node, tuple(named), tuple(results))
+
+
+def query(root: Node, *values: str | Output, key: Sequence[Expr] | None = None, limit: int | None = None) -> Query:
+    """SELECT the named columns (all, if none is named). The record's key is the root's, or `key`."""
+    kind: Kind = "stream" if logical.mode(root) == "append" else "table"
+    keys = tuple(key) if key is not None else logical.row_key(root)
+    columns = logical.schema(root)
+    named = values or tuple(c.name for c in columns if c not in keys and not c.name.endswith("ROWTIME"))
+    outputs = tuple(v if isinstance(v, Output) else Output(v, col(root, v)) for v in named)
+    written = tuple(Output(f"K{i}", e) for i, e in enumerate(keys))
+    return Query("OUT", "ksqldb", "", root, Sink("OUT", "out", kind, written, outputs, Encoding(), limit=limit))
+
+
+def _steps(node: Node) -> int:
+    """How many `.KEY<n>` a plan has."""
+    own = len(node.keys) if isinstance(node, Aggregate) else int(_is_join(node))
+    return own + sum(_steps(x) for x in logical.inputs(node))
+
+
+def _is_join(node: Node) -> bool:
+    return isinstance(node, StreamStreamJoin | StreamTableJoin | TableTableJoin)
+
+
+def _join_key(left: Node, key: Expr) -> Col:
+    return Col(f".KEY{_steps(left) + 1}", key.type)
+
+
+def _key_of(node: Node) -> Expr:
+    (key,) = logical.row_key(node)
+    return key
+
+
+def _aggregate_type(function: str, arg: Expr | None) -> Scalar:
+    if function == "COUNT":
+        return Scalar.BIGINT
+    assert arg is not None and isinstance(arg.type, Scalar)
+    return Scalar.DOUBLE if function == "AVG" else arg.type
+
+
+# ---------------------------------------------------------------- random plans
+
+SHAPES = (
+    "project", "filter",
+    "ss", "st", "tt",
+    "ss-ss", "ss-ss-other", "ss-st", "st-ss", "st-st", "tt-tt",
+    "aggregate", "ss-aggregate", "st-aggregate", "tt-aggregate",
+)  # fmt: skip
+CHAINS = {"ss": ("stream", "stream"), "st": ("stream", "table"), "tt": ("table", "table")}
+WINDOWS = [(5, 5), (0, 10), (10, 0), (3, 12), (20, 4), (1, 1), (0, 0)]
+
+
+def random_query(rng: random.Random, shape: str | None = None, *, limit: bool = False) -> Query:
+    """A query of a shape: its joins, then WHERE, GROUP BY and HAVING where the shape has them or chance adds them."""
+    shape = shape or rng.choice(SHAPES)
+    joins = [part for part in shape.split("-") if part in CHAINS]
+    root = _random_chain(rng, joins, other="other" in shape) if joins else _random_source(rng)
+    if shape == "filter" or (shape != "project" and rng.random() < 0.3):
+        root = Filter(root, _random_predicate(rng, root))
+    if "aggregate" in shape:
+        root = _random_aggregate(rng, root)
+        if rng.random() < 0.4:
+            root = Filter(root, call("gt", [col(root, ".AGG0"), Lit(rng.choice([0, 1, 2]), Scalar.BIGINT)]))
+    return query(root, *_random_outputs(rng, root), limit=rng.randint(1, 12) if limit else None)
+
+
+def _random_source(rng: random.Random) -> Node:
+    return source("A", kind=rng.choice(["stream", "table"]), partitions=rng.randint(1, 3))
+
+
+def _random_chain(rng: random.Random, joins: Sequence[str], other: bool) -> Node:
+    """A left-deep chain: every join's right side is a source."""
+    kinds = [CHAINS[joins[0]][0], *(CHAINS[j][1] for j in joins)]
+    partitions = rng.randint(1, 3)
+    one_topic = joins[0] == "ss" and rng.random() < 0.15
+    leaves: list[logical.Source] = []
+    for i, kind in enumerate(kinds):
+        topic = "a" if one_topic and i < 2 else None
+        # topics sort otherwise than sources are written, so that no order of sources is taken for one of topics
+        topic = topic or rng.choice(["a", "p", "z"]) + str(i)
+        leaves.append(source("ABCD"[i], topic, "table" if kind == "table" else "stream", partitions))
+    root: Node = leaves[0]
+    for i, right in enumerate(leaves[1:], 1):
+        root = _random_join(rng, root, right, last=i == len(kinds) - 1, other=other and i > 1)
+    return root
+
+
+def _random_join(rng: random.Random, left: Node, right: logical.Source, last: bool, other: bool) -> Node:
+    hows: list[logical.How] = ["inner", "left", "right", "full"]
+    if logical.mode(left) == "upsert":
+        return table_table(left, right, rng.choice(hows if last else hows[:3]))
+    if rng.random() < 0.15 and not isinstance(left, logical.Source):
+        left = Filter(left, _random_predicate(rng, left))
+    left_key = _random_key(rng, left, other)
+    null_key: Literal["drop", "pad"] = rng.choice(["drop", "drop", "pad"])
+    if right.kind == "table":
+        return stream_table(left, right, rng.choice(["inner", "left", "left"]), left_key=left_key, null_key=null_key)
+    before, after = rng.choice(WINDOWS)
+    return stream_stream(
+        left,
+        right,
+        rng.choice(["inner", "left", "right", "full", "left", "full"]),
+        left_key=left_key,
+        right_key=rng.choice([None, None, col(right, f"{right.alias}.N"), _plus(col(right, f"{right.alias}.K"), 0)]),
+        before=before,
+        after=after,
+        grace=rng.choice([None, None, 0, 1, 5, 20]),
+        day=rng.choice([DAY, 60, 2 * before + 1]),
+        null_key=null_key,
+        late=rng.choice(["lookup", "lookup", "lookup", "discard"]),
+    )
+
+
+def _random_key(rng: random.Random, left: Node, other: bool) -> Expr:
+    """The key that the left side has already, or another: a column of one of its sources, or an expression of one."""
+    if not other and rng.random() < 0.75:
+        return _key_of(left)
+    columns = [c for c in logical.schema(left) if c.name.endswith((".N", ".K"))]
+    chosen = rng.choice(columns)
+    return chosen if rng.random() < 0.8 else _plus(chosen, 1)
+
+
+def _plus(e: Expr, n: int) -> Expr:
+    return Call("add", (e, integer(n)), Scalar.INT)
+
+
+def _random_predicate(rng: random.Random, node: Node) -> Expr:
+    columns = logical.schema(node)
+    number = rng.choice([c for c in columns if c.type == Scalar.INT])
+    text = rng.choice([c for c in columns if c.name.endswith(".V")])
+    return rng.choice(
+        [
+            call("gt", [number, integer(rng.choice([0, 1, 2]))]),
+            call("ne", [number, integer(rng.choice([1, 2]))]),
+            call("is_null", [text]),
+            call("is_not_null", [text]),
+            call("or", [call("is_null", [number]), call("lt", [number, integer(2)])]),
+        ]
+    )
+
+
+def _random_aggregate(rng: random.Random, node: Node) -> Aggregate:
+    columns = logical.schema(node)
+    numbers = [c for c in columns if c.type == Scalar.INT]
+    groups = rng.choice([list(logical.row_key(node)), [rng.choice(numbers)], [_plus(rng.choice(numbers), 1)], None])
+    groups = groups or rng.sample(numbers, 2)
+    functions = ["COUNT", "SUM", "AVG"] + ["MIN", "MAX", "LATEST_BY_OFFSET"] * (logical.mode(node) == "append")
+    calls: list[tuple[str, Expr | None]] = [("COUNT", None)]
+    for function in rng.sample(functions, rng.randint(1, len(functions))):
+        texts = [c for c in columns if c.name.endswith(".V")] if function not in ("SUM", "AVG") else []
+        calls.append((function, rng.choice([*numbers, *texts])))
+    return aggregate(node, groups, calls)
+
+
+def _random_outputs(rng: random.Random, root: Node) -> list[str | Output]:
+    """Some of the columns, and expressions over several of them."""
+    keys = logical.row_key(root)
+    columns = [c for c in logical.schema(root) if c not in keys]
+    chosen: list[str | Output] = [c.name for c in columns if rng.random() < 0.8]
+    numbers = [c for c in columns if c.type == Scalar.INT]
+    if numbers and rng.random() < 0.5:
+        pair = Call("add", (rng.choice(numbers), rng.choice(numbers)), Scalar.INT)
+        chosen.append(Output("SUM_OF_TWO", Cast(pair, Scalar.BIGINT)))
+    return chosen or [c.name for c in columns[:1]] or [Output("ONE", integer(1))]
+
+
+# ---------------------------------------------------------------- histories
+
+
+@dataclass(frozen=True, slots=True)
+class Raw:
+    """A record of a topic. `seq` is its place in an explicit order; `headers` is JSON text."""
+
+    seq: int
+    key: int | None
+    value: dict[str, object] | None
+    time: int
+    headers: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """At `seq` these partitions of the topic fall idle, or get a bound (`time`)."""
+
+    seq: int
+    kind: Literal["idle", "bound"]
+    topic: str
+    partitions: tuple[int, ...]
+    time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Topics, each a list of partitions, each a list of records in offset order. `moments` only where it is explicit;
+    else every partition ends after its last record (`ends`)."""
+
+    topics: dict[str, list[list[Raw]]]
+    explicit: bool
+    moments: tuple[Moment, ...] = ()
+    ends: bool = True
+
+    def records(self) -> Iterator[tuple[str, int, int, Raw]]:
+        """(topic, partition, offset, record)"""
+        for topic, partitions in self.topics.items():
+            for partition, records in enumerate(partitions):
+                for offset, record in enumerate(records):
+                    yield topic, partition, offset, record
+
+
+def random_history(rng: random.Random, query: Query, explicit: bool, length: int | None = None) -> History:
+    """Records for every topic of a query. Time moves on, unevenly; partitions lag, stay empty, fall idle, end early."""
+    length = length or rng.randint(15, 60)
+    kinds = {s.topic: s.kind for s in logical.sources(query.root)}
+    counts = {s.topic: s.partitions or 1 for s in logical.sources(query.root)}
+    places = [(topic, p) for topic in kinds for p in range(counts[topic])]
+    weights = {place: rng.choice([1, 1, 1, 1, 1, 0.2, 0.2, 0]) for place in places}
+    if not any(weights.values()):
+        weights[places[0]] = 1
+    keys = rng.sample([1, 2, 3, 10, -1, 21], rng.choice([1, 2, 4]))
+    null_keys = all(_is_join(x) for x in _readers(query.root))  # a table with null primary keys only below a join
+    by_key, headers = rng.random() < 0.5, rng.random() < 0.15
+    late, speed, jumps = rng.choice([0, 3, 10, 40]), rng.choice([0.3, 1.0, 3.0]), rng.random() < 0.2
+    lag = {place: rng.choice([0, 0, 0, 15]) for place in places}
+    now = dict.fromkeys(places, 100.0)
+    topics: dict[str, list[list[Raw]]] = {topic: [[] for _ in range(n)] for topic, n in counts.items()}
+    moments: list[Moment] = []
+
+    for seq in range(length):
+        topic, partition = rng.choices(places, weights=list(weights.values()))[0]
+        if explicit and rng.random() < 0.08:
+            which = (partition,) if rng.random() < 0.6 else tuple(range(counts[topic]))
+            kind: Literal["idle", "bound"] = rng.choice(["idle", "bound"])
+            moments.append(Moment(seq, kind, topic, which, int(now[topic, partition]) + rng.choice([-5, 0, 5])))
+            continue
+        is_table = kinds[topic] == "table"
+        key = None if rng.random() < 0.07 and (null_keys or not is_table) else rng.choice(keys)
+        if by_key and key is not None and weights[topic, key % counts[topic]]:
+            partition = key % counts[topic]
+        step = rng.choice([0, 0, 1, 2, 5]) * speed + (rng.choice([100, 1000]) if jumps and rng.random() < 0.05 else 0)
+        for place in places if explicit else [(topic, partition)]:  # a partition read on its own has a pace of its own
+            now[place] += step / 2 if explicit else step
+        time = int(now[topic, partition]) - lag[topic, partition] - (rng.randint(0, late) if rng.random() < 0.5 else 0)
+        value = {"V": None if rng.random() < 0.1 else f"{topic}{seq}", "N": rng.choice([None, 0, 1, 1, 2, 2, 3])}
+        gone = rng.random() < (0.2 if is_table else 0.07)
+        text = f'[["h","{rng.choice(["MQ==", "Mg=="])}"]]' if headers and rng.random() < 0.5 else None
+        topics[topic][partition].append(Raw(seq, key, None if gone else dict(value), max(time, 0), text))
+    return History(topics, explicit, tuple(moments), ends=rng.random() < 0.8)
+
+
+def _readers(node: Node) -> Iterator[Node]:
+    """The nodes that read a source."""
+    for x in logical.inputs(node):
+        if isinstance(x, logical.Source):
+            yield node
+        yield from _readers(x)
+
+
+# ---------------------------------------------------------------- orders
+
+
+def events(query: Query, history: History) -> list[Event]:
+    """The history in processing order."""
+    return explicit_events(query, history) if history.explicit else partitioned_events(query, history)
+
+
+def explicit_events(query: Query, history: History) -> list[Event]:
+    """By seq; a topic that two sources read gives two records, the left source's first."""
+    out: list[Event] = []
+    for topic, partition, offset, raw in history.records():
+        out += [_record(i, s, (partition, offset), raw, (raw.seq, i)) for i, s in _readers_of(query, topic)]
+    for m in history.moments:
+        at = tuple((i, p) for i, _ in _readers_of(query, m.topic) for p in m.partitions)
+        out.append(Idle(at, (m.seq, 0)) if m.kind == "idle" else Bound(at, m.time, (m.seq, 0)))
+    return sorted(out, key=lambda e: e.place)
+
+
+def partitioned_events(query: Query, history: History) -> list[Event]:
+    """By (m, tables before streams, topic, partition, offset, leaf), m being the highest time of the partition so far.
+    A partition ends right after its last record, for all sources that read it at once."""
+    out: list[Event] = []
+    for topic, partitions in history.topics.items():
+        for partition, records in enumerate(partitions):
+            ends: dict[bool, list[tuple[int, int]]] = {}
+            m = 0
+            for offset, raw in enumerate(records):
+                m = max(m, raw.time) if offset else raw.time
+                for i, s in _readers_of(query, topic):
+                    place = (m, s.kind == "stream", topic, partition, offset, i)
+                    out.append(_record(i, s, (partition, offset), raw, place))
+            for i, s in _readers_of(query, topic):
+                ends.setdefault(s.kind == "stream", []).append((i, partition))
+            if records and history.ends:
+                out += [Idle(tuple(at), (m, k, topic, partition, len(records), 0)) for k, at in ends.items()]
+    return sorted(out, key=lambda e: e.place)
+
+
+def _readers_of(query: Query, topic: str) -> list[tuple[int, logical.Source]]:
+    return [(i, s) for i, s in enumerate(logical.sources(query.root)) if s.topic == topic]
+
+
+def _record(leaf: int, s: logical.Source, at: tuple[int, int], raw: Raw, place: object) -> Record:
+    values = {f"{s.alias}.K": raw.key} | {f"{s.alias}.{name}": v for name, v in (raw.value or {}).items()}
+    return Record(leaf, *at, raw.time, values, raw.value is None, raw.headers, place)
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    records: list[OutRecord]
+    drops: list[Drop]
+
+
+def expected(query: Query, history: History) -> Expected:
+    """What the reference says."""
+    reference = Reference(query)
+    return Expected(reference.process(events(query, history)), reference.drops)
+
+
+# ---------------------------------------------------------------- cuts
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One batch of a history: (topic, partition) -> offsets [first, last); the moments in it; partitions that it reads
+    to their end (and that have records in it)."""
+
+    ranges: dict[tuple[str, int], tuple[int, int]]
+    moments: tuple[Moment, ...] = ()
+    ended: frozenset[tuple[str, int]] = field(default=frozenset())
+
+
+def seq_cuts(rng: random.Random, history: History) -> list[list[int]]:
+    """Some ways to cut an explicit history: not at all, at random, before every record."""
+    last = 1 + max((r.seq for *_, r in history.records()), default=0)
+    return [[], *(sorted(rng.sample(range(1, last + 1), min(n, last))) for n in (2, 6)), list(range(1, last + 1))]
+
+
+def time_cuts(rng: random.Random, history: History) -> list[list[int]]:
+    """Some ways to cut a partitioned history, by the last time of each batch."""
+    times = sorted({r.time for *_, r in history.records()}) or [0]
+    return [[], *(sorted(rng.sample(times, min(n, len(times)))) for n in (2, 8)), times]
+
+
+def batches(history: History, cuts: Iterable[int]) -> list[Batch]:
+    """The history cut before these seqs (explicit), or after these times (partitioned). Offsets go on where the batch
+    before stopped; a partition is read up to its first record that is later."""
+    done = {(topic, p): 0 for topic, partitions in history.topics.items() for p in range(len(partitions))}
+    out: list[Batch] = []
+    before = -1
+    for cut in [*cuts, 2**62]:
+        ranges: dict[tuple[str, int], tuple[int, int]] = {}
+        ended: set[tuple[str, int]] = set()
+        for (topic, p), first in done.items():
+            records = history.topics[topic][p]
+            beyond = (r.seq >= cut if history.explicit else r.time > cut for r in records[first:])
+            last = next((first + i for i, is_beyond in enumerate(beyond) if is_beyond), len(records))
+            if last > first:
+                ranges[topic, p] = (first, last)
+                done[topic, p] = last
+                if last == len(records) and history.ends and not history.explicit:
+                    ended.add((topic, p))
+        moments = tuple(m for m in history.moments if before <= m.seq < cut)
+        before = cut
+        if ranges or moments:
+            out.append(Batch(ranges, moments, frozenset(ended)))
+    return out

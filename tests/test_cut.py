@@ -1,0 +1,238 @@
+"""Batches cut at a time: any limit gives the order of one single batch."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import polars as pl
+import pytest
+
+from braid.errors import BraidError
+from braid.operators.changes import NEVER
+from braid.runtime.cut import HARD, Cut, beginning, ended_now, part_name, plan_batch
+from braid.runtime.decode import Decoded
+from braid.runtime.times import Ahead
+
+
+class Listed:
+    """An input whose times are given; None is a record without a readable time. `block` records a block."""
+
+    def __init__(self, *times: Sequence[int | None], finite: bool = True, block: int = 3) -> None:
+        self.times = [[NEVER if t is None else t for t in part] for part in times]
+        self.finite = finite
+        self.block = block
+        self.loads = 0
+
+    @property
+    def partitions(self) -> int:
+        return len(self.times)
+
+    def ends(self) -> list[int]:
+        return [len(part) for part in self.times]
+
+    def ahead(self, partition: int, first: int) -> Ahead:
+        part = np.array(self.times[partition], np.int64)
+        bounds = [first, *range(first + self.block - first % self.block, len(part), self.block), len(part)]
+        blocks = ((a, b, int(part[a:b].max())) for a, b in pairwise(bounds) if b > a)
+
+        def load(start: int, stop: int) -> np.ndarray:
+            self.loads += 1
+            return part[start:stop]
+
+        return Ahead(first, len(part), blocks, load)
+
+    def cut(self, partition: int, first: int, time: int) -> int:
+        return self.ahead(partition, first).cut(time)
+
+    def time_after(self, partition: int, first: int, count: int) -> int | None:
+        return self.ahead(partition, first).highest(count)
+
+    def read(self, partition: int, first: int, last: int) -> Decoded:
+        raise NotImplementedError
+
+
+Inputs = list[tuple[int, Listed]]
+Place = tuple[int, int, int, int]  # m, rank, offset, leaf
+
+
+def batches(inputs: Inputs, limit: int, early: Sequence[int] = (), ranks: Mapping[str, int] | None = None) -> list[Cut]:
+    found = [beginning()]
+    while (end := plan_batch(inputs, found[-1], limit, early, ranks)) is not None:
+        found.append(end)
+        assert len(found) < 10_000, "no progress"
+    return found
+
+
+def order(inputs: Inputs, start: Cut, end: Cut, ranks: Mapping[str, int]) -> list[Place]:
+    """The records of a batch by position."""
+    places: list[Place] = []
+    for leaf, x in inputs:
+        for p, times in enumerate(x.times):
+            m, name = NEVER, part_name(leaf, p)
+            for offset in range(start["next"].get(name, 0), end["next"][name]):
+                m = max(m, times[offset])
+                places.append((m, ranks[name], offset, leaf))
+    return sorted(places)
+
+
+def default_ranks(inputs: Inputs) -> dict[str, int]:
+    names = [part_name(leaf, p) for leaf, x in inputs for p in range(x.partitions)]
+    return {name: i for i, name in enumerate(names)}
+
+
+def history(r: random.Random) -> Inputs:
+    """Rising times with ties, late rows, unreadable times, now and then one record far in the future."""
+    inputs: Inputs = []
+    for leaf in range(r.choice([1, 2, 2, 3])):
+        parts = []
+        for _ in range(r.choice([1, 1, 2, 3])):
+            t, times = r.randrange(10), []
+            for _ in range(r.choice([0, 1, 5, 20, 40])):
+                t += r.choice([0, 0, 1, 3])
+                times.append(r.choices([t, t - r.randrange(15), None, 500], [12, 4, 1, 0.4])[0])
+            parts.append(times)
+        inputs.append((leaf, Listed(*parts, finite=r.random() < 0.7, block=r.choice([1, 3, 8]))))
+    return inputs
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_any_limit_gives_the_order_of_one_batch(seed: int) -> None:
+    r = random.Random(f"cut {seed}")
+    inputs = history(r)
+    ranks = default_ranks(inputs)
+    if r.random() < 0.5:
+        ranks = dict(zip(ranks, r.sample(range(len(ranks)), len(ranks)), strict=True))
+    whole = batches(inputs, 10**6, (), ranks)
+    total = sum(len(t) for _, x in inputs for t in x.times)
+    assert len(whole) <= 2
+    want = [place[1:] for a, b in pairwise(whole) for place in order(inputs, a, b, ranks)]
+    assert len(want) == total
+    for limit in (1, 2, 3, 7, 20):
+        cuts = batches(inputs, limit, (), ranks)
+        got = []
+        for a, b in pairwise(cuts):
+            places = order(inputs, a, b, ranks)
+            assert 0 < len(places) <= HARD * limit or not places and ended_now(a, b)
+            got += [place[1:] for place in places]
+        assert got == want, limit
+        ends = [name for a, b in pairwise(cuts) for name in ended_now(a, b)]
+        finite = [part_name(leaf, p) for leaf, x in inputs if x.finite for p in range(x.partitions)]
+        assert sorted(ends) == sorted(finite)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_leaves_over_one_topic(seed: int) -> None:
+    r = random.Random(f"twice {seed}")
+    times = [r.choice([5, 5, 5, 3, 9]) for _ in range(30)]
+    inputs = [(0, Listed(times)), (1, Listed(times)), (2, Listed([r.randrange(10) for _ in range(20)]))]
+    ranks = {"0/0": 1, "1/0": 1, "2/0": 0}
+    whole = batches(inputs, 10**6, (), ranks)
+    want = [place[1:] for a, b in pairwise(whole) for place in order(inputs, a, b, ranks)]
+    for limit in (1, 2, 5):
+        cuts = batches(inputs, limit, (), ranks)
+        assert [place[1:] for a, b in pairwise(cuts) for place in order(inputs, a, b, ranks)] == want
+
+
+def test_the_batch_ends_at_the_largest_time_that_keeps_the_limit() -> None:
+    inputs = [(0, Listed(range(0, 2000))), (1, Listed(range(0, 2000, 10)))]
+    end = plan_batch(inputs, beginning(), 500)
+    assert end is not None
+    # 455 records of the fast one, 46 of the slow one would be 501; T = 453 has 454 + 46
+    assert end == {"next": {"0/0": 454, "1/0": 46}, "ended": []}
+
+
+def test_without_a_backlog_the_batch_is_endless() -> None:
+    inputs = [(0, Listed([5, 1000, 7], finite=False)), (1, Listed([], finite=False))]
+    end = plan_batch(inputs, beginning(), 3)
+    assert end == {"next": {"0/0": 3, "1/0": 0}, "ended": []}
+    assert plan_batch(inputs, end, 3) is None
+
+
+def test_one_time_that_holds_too_much() -> None:
+    three = [(0, Listed([7] * 3, [7] * 3 + [8]))]
+    first = plan_batch(three, beginning(), 2)
+    assert first is not None and first["next"] == {"0/0": 3, "0/1": 3}  # up to four limits it stays whole
+    many = [(0, Listed([7] * 30, [7] * 30))]
+    sizes = [sum(b["next"].values()) - sum(a["next"].values()) for a, b in pairwise(batches(many, 2))]
+    assert max(sizes) <= HARD * 2 and sum(sizes) == 60
+    first = plan_batch(many, beginning(), 2)
+    assert first is not None and first["next"] == {"0/0": 2, "0/1": 0}  # by rank, then offset
+
+
+def test_a_record_far_in_the_future_does_not_stop_the_rest() -> None:
+    far = [10**15, *range(1000)]
+    inputs = [(0, Listed(far)), (1, Listed(range(1000)))]
+    cuts = batches(inputs, 50)
+    assert cuts[-1]["next"] == {"0/0": 1001, "1/0": 1000}
+    sizes = [sum(b["next"].values()) - sum(a["next"].values()) for a, b in pairwise(cuts)]
+    assert max(sizes) <= HARD * 50
+    passed = next(c for c in cuts if c["next"].get("0/0", 0))
+    assert passed["next"]["1/0"] == 1000  # all other records come before it
+
+
+def test_tables_from_files_are_read_whole_first() -> None:
+    inputs = [(0, Listed([3, 1, 2] * 100)), (1, Listed(range(100)))]
+    end = plan_batch(inputs, beginning(), 10, early=[0])
+    assert end == {"next": {"0/0": 300, "1/0": 10}, "ended": ["0/0"]}
+
+
+def test_an_end_is_told_once() -> None:
+    empty = Listed([])
+    inputs = [(0, empty), (1, Listed([1, 2], finite=False))]
+    first = plan_batch(inputs, beginning(), 10)
+    assert first is not None and first["ended"] == ["0/0"] and ended_now(beginning(), first) == ["0/0"]
+    assert plan_batch(inputs, first, 10) is None
+    inputs[1][1].times[0].append(3)
+    second = plan_batch(inputs, first, 10)
+    assert second is not None and second["ended"] == ["0/0"] and ended_now(first, second) == []
+    empty.times[0] += [4, 5]  # a later file
+    third = plan_batch(inputs, second, 10)
+    assert third is not None and ended_now(second, third) == ["0/0"]
+    fourth = plan_batch([(0, empty)], {"next": {"0/0": 0}, "ended": ["0/0"]}, 1)
+    assert fourth == {"next": {"0/0": 1}, "ended": []}  # it goes on; it will end again
+
+
+def test_only_ends_are_a_batch_too() -> None:
+    end = plan_batch([(0, Listed([]))], beginning())
+    assert end == {"next": {"0/0": 0}, "ended": ["0/0"]}
+    assert plan_batch([(0, Listed([]))], end) is None
+
+
+def test_a_shorter_input_is_refused() -> None:
+    with pytest.raises(BraidError, match="ends at offset 2, but 5"):
+        plan_batch([(0, Listed([1, 2]))], {"next": {"0/0": 5}, "ended": []})
+    with pytest.raises(BraidError, match="at least one"):
+        plan_batch([(0, Listed([1, 2]))], beginning(), 0)
+
+
+def test_planning_reads_few_blocks() -> None:
+    times = sorted(random.Random(1).choices(range(10**9), k=200_000))
+    inputs = [(leaf, Listed(times, block=1000)) for leaf in range(4)]
+    end = plan_batch(inputs, beginning(), 10_000)
+    assert end is not None and 9_990 <= sum(end["next"].values()) <= 10_000
+    assert sum(x.loads for _, x in inputs) < 4 * 2 * 40
+
+
+def test_ahead() -> None:
+    times = np.array([5, 3, NEVER, 8, 8, 1, 9, 2], np.int64)
+    asked: list[int] = []
+
+    def blocks() -> object:
+        for start, stop in ((2, 4), (4, 6), (6, 8)):
+            asked.append(start)
+            yield start, stop, int(times[start:stop].max())
+
+    ahead = Ahead(2, 8, blocks(), lambda a, b: times[a:b])  # type: ignore[arg-type]
+    assert ahead.cut(NEVER) == 3 and asked == [2]
+    assert [ahead.cut(t) for t in (0, 7, 8, 9)] == [3, 3, 6, 8]
+    assert [ahead.highest(n) for n in (0, 1, 2, 4, 5, 6, 7)] == [None, NEVER, 8, 8, 9, 9, None]
+
+
+def test_a_null_time_is_filled_within_the_range() -> None:
+    from braid.runtime.times import filled
+
+    rows = pl.DataFrame({"_t": [None, 5, None, 3, None]}, schema={"_t": pl.Int64})
+    assert filled(rows)["_t"].to_list() == [NEVER, 5, 5, 3, 5]
