@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -12,9 +14,23 @@ import pytest
 
 from braid.errors import BraidError
 from braid.operators.changes import NEVER
+from braid.plan.bind import bind
+from braid.plan.bound import QueryBound
+from braid.plan.catalog import Catalog
+from braid.plan.lower import lower
+from braid.plan.physical import Plan
+from braid.plan.settings import Settings
+from braid.runtime.batch import Chunk
 from braid.runtime.cut import HARD, Cut, beginning, ended_now, part_name, plan_batch
 from braid.runtime.decode import Decoded
+from braid.runtime.explicit import partition_ranks
+from braid.runtime.files import open_files
+from braid.runtime.inputs import Input
+from braid.runtime.local import LocalQuery
 from braid.runtime.times import Ahead
+from braid.runtime.topic_input import TopicInput
+from braid.sql.parser import parse
+from braid.topics.store import TopicStore
 
 
 class Listed:
@@ -115,7 +131,7 @@ def test_any_limit_gives_the_order_of_one_batch(seed: int) -> None:
         got = []
         for a, b in pairwise(cuts):
             places = order(inputs, a, b, ranks)
-            assert 0 < len(places) <= HARD * limit or not places and ended_now(a, b)
+            assert 0 < len(places) <= HARD * limit or (not places and ended_now(a, b))
             got += [place[1:] for place in places]
         assert got == want, limit
         ends = [name for a, b in pairwise(cuts) for name in ended_now(a, b)]
@@ -209,10 +225,10 @@ def test_a_shorter_input_is_refused() -> None:
 
 
 def test_planning_reads_few_blocks() -> None:
-    times = sorted(random.Random(1).choices(range(10**9), k=200_000))
-    inputs = [(leaf, Listed(times, block=1000)) for leaf in range(4)]
-    end = plan_batch(inputs, beginning(), 10_000)
-    assert end is not None and 9_990 <= sum(end["next"].values()) <= 10_000
+    times = sorted(random.Random(1).choices(range(10**9), k=20_000))
+    inputs = [(leaf, Listed(times, block=100)) for leaf in range(4)]
+    end = plan_batch(inputs, beginning(), 1_000)
+    assert end is not None and 990 <= sum(end["next"].values()) <= 1_000
     assert sum(x.loads for _, x in inputs) < 4 * 2 * 40
 
 
@@ -236,3 +252,80 @@ def test_a_null_time_is_filled_within_the_range() -> None:
 
     rows = pl.DataFrame({"_t": [None, 5, None, 3, None]}, schema={"_t": pl.Int64})
     assert filled(rows)["_t"].to_list() == [NEVER, 5, 5, 3, 5]
+
+
+# ------------------------------------------------------------- the whole way
+
+JOIN = """
+CREATE STREAM l (k INT KEY, v STRING, ts BIGINT) WITH (kafka_topic='l', value_format='JSON'{time});
+CREATE STREAM r (k INT KEY, v STRING) WITH (kafka_topic='r', value_format='JSON');
+CREATE TABLE f (k INT PRIMARY KEY, name STRING) WITH (kafka_topic='f', value_format='JSON');
+CREATE STREAM o AS SELECT l.k, l.v, r.v, f.name, r.rowtime AS b
+FROM l {how} JOIN r WITHIN 10 SECONDS GRACE PERIOD {grace} SECONDS ON l.k = r.k LEFT JOIN f ON l.k = f.k;
+"""
+
+
+def planned(sql: str) -> Plan:
+    catalog, query = Catalog(), None
+    for statement in parse(sql).statements:
+        bound = bind(statement, catalog, Settings(), sql)
+        query = bound.query if isinstance(bound, QueryBound) else query
+        catalog = catalog.apply(bound)
+    assert query is not None
+    return lower(query)
+
+
+def written(
+    plan: Plan, inputs: list[tuple[int, Input]], limit: int, buckets: int, early: set[int]
+) -> list[pl.DataFrame]:
+    """What the plan writes, by partition of the sink, when its batches hold `limit` records."""
+    ranks = partition_ranks(plan, {leaf: x.partitions for leaf, x in inputs})
+    named = {part_name(leaf, p): rank for (leaf, p), rank in ranks.items()}
+    query, start, out = LocalQuery(plan, 2, buckets), beginning(), []
+    while (end := plan_batch(inputs, start, limit, early, named)) is not None:
+        ended, chunks = ended_now(start, end), []
+        for leaf, x in inputs:
+            for p in range(x.partitions):
+                first, last = start["next"].get(part_name(leaf, p), 0), end["next"][part_name(leaf, p)]
+                over = part_name(leaf, p) in ended
+                if last > first or over:
+                    rows = x.read(p, first, last)
+                    chunks.append(Chunk(leaf, p, ranks[leaf, p], rows, ended=over, early=leaf in early))
+        out.append(query.run(chunks).records)
+        start = end
+    records = pl.concat(out).select("partition", "key", "value", "timestamp")
+    return [records.filter(pl.col("partition") == p) for p in range(2)]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_written_is_the_same_for_every_limit(seed: int, tmp_path: Path) -> None:
+    r = random.Random(f"law {seed}")
+    timed = r.random() < 0.5
+    sql = JOIN.format(how=r.choice(["LEFT", "FULL OUTER"]), grace=r.choice([0, 5]), time=", timestamp='ts'" * timed)
+    store, plan = TopicStore(tmp_path), planned(sql)
+    for topic in ("l", "r"):
+        store.create(topic, 2)
+        for p in range(2):
+            t = r.randrange(5000)
+            lines = []
+            for i in range(30):
+                t += r.choice([0, 0, 500, 2000, 5000])
+                time = r.choices([t, max(t - r.randrange(30000), 0), 200_000], [12, 4, 0.5])[0]
+                value = {"V": f"{topic}{p}-{i}", "TS": time}
+                own = 5 if timed and topic == "l" else time
+                record = json.dumps({"key": r.randrange(3), "value": value, "timestamp": own})
+                lines.append(r.choices([record, "junk"], [20, 1])[0])
+            store.append_lines(topic, lines, p)
+    (tmp_path / "f.csv").write_text("k,name\n" + "".join(f"{r.randrange(3)},n{i}\n" for i in range(20)))
+    inputs: list[tuple[int, Input]] = []
+    for leaf in plan.leaves:
+        table = leaf.source.kind == "table"
+        source = leaf.source
+        made = open_files(source, str(tmp_path / "f.csv"), tmp_path / "c") if table else TopicInput(store, source)
+        inputs.append((leaf.number, made))
+    early = {leaf.number for leaf in plan.leaves if leaf.source.kind == "table"}
+    want = written(plan, inputs, 10**6, 4, early)
+    assert sum(x.height for x in want) > 30
+    for limit in (2, 10):
+        got = written(plan, inputs, limit, r.choice([1, 4]), early)
+        assert all(a.equals(b) for a, b in zip(got, want, strict=True)), (limit, sql)

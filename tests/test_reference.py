@@ -522,6 +522,9 @@ def test_a_timestamp_column_gives_the_time_of_the_result() -> None:
     calls: list[Call] = [("A", 1, 1, {"V": "x", "N": 77}), ("A", 2, 1, {"V": "y"}), ("A", 3, 1, None)]
     assert run(q, *calls) == [(1, 1, ("x", 77), 77), (3, 1, None, 3)]
     assert dropped(q, *calls) == [(2, "timestamp")]
+    text = query(A, "A.V")
+    text = replace(text, sink=replace(text.sink, timestamp=Timestamp("A.V", "yyyy-MM-dd HH:mm")))
+    assert run(text, ("A", 1, 1, "1970-01-02 00:01")) == [(1, 1, ("1970-01-02 00:01",), 86_460_000)]
 
 
 def test_a_failed_expression_is_null_and_counted_and_the_row_lives() -> None:

@@ -6,18 +6,23 @@ Rule: blocks run in their order on one driver; a file is a case, and what it doe
 
 Blocks
   sql DIALECT     statements to run
-  input           records, a line each: columns as the head line names them; also `clock TOPIC TIME` and `finish`
+  input           records, a line each: columns as the head line says; also `clock TOPIC TIME`, `restart`, `finish`
   output TOPIC    the records that must have come since the last look, in order
-  refused         statements, a line `----`, then a part of the message (and `at LINE:COLUMN`, where given)
-  explain NAME    JSON that must be part of the plan of a query or statement
+  standing TOPIC  key and value of the rows that stand when all records of a table are folded by key, sorted by key
+  refused         statements, a line `----`, then parts of the message, a line each (and `at LINE:COLUMN`, where given)
+  explain NAME    JSON that must be part of the plan of a query or statement; a text "~x" must hold x
   drops NAME      JSON lines, each part of one dropped row, in order
+
+Values stand as JSON in the forms of interface.md section 5, and are compared as such: 1, 1.0, "1" and true all differ.
 """
 
 from __future__ import annotations
 
+import base64
 import json
+import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,6 +54,7 @@ class Outcome:
     blocks: int = 0
     failures: list[tuple[int, str]] = field(default_factory=list)
     actual: dict[int, str] = field(default_factory=dict)
+    seen: dict[str, list[Record]] = field(default_factory=dict)  # all records read so far, by topic
 
 
 def blocks(text: str) -> Iterator[Block]:
@@ -94,7 +100,10 @@ def _run_block(driver: Driver, block: Block, outcome: Outcome) -> str | None:
             _feed(driver, block)
             return None
         case "output":
-            return _compare(driver.read(block.argument), block, outcome)
+            return _compare(_look(driver, block, outcome), block, outcome)
+        case "standing":
+            _look(driver, block, outcome)
+            return _compare(_standing(outcome.seen[block.argument]), block, outcome, ("key", "value"))
         case "refused":
             return _refused(driver, block)
         case "explain":
@@ -119,6 +128,8 @@ def _feed(driver: Driver, block: Block) -> None:
             head = words
         elif words[0] == "clock" and len(words) == 3:
             driver.clock(words[1], int(words[2]))
+        elif words == ["restart"]:
+            driver.restart()
         elif words == ["finish"]:
             driver.finish()
         else:
@@ -152,55 +163,93 @@ def _fields(line: str, head: Sequence[str], number: int) -> dict[str, Any]:
     return made
 
 
-def _compare(records: Sequence[Record], block: Block, outcome: Outcome) -> str | None:
+def _look(driver: Driver, block: Block, outcome: Outcome) -> list[Record]:
+    """What came since the last look."""
+    new = driver.read(block.argument)
+    outcome.seen.setdefault(block.argument, []).extend(new)
+    return new
+
+
+def _standing(records: Sequence[Record]) -> list[Record]:
+    """The last record of each key, if it is no tombstone."""
+    last = {_canonical(_plain(r.key)): r for r in records}
+    return [r for _, r in sorted(last.items()) if r.value is not None]
+
+
+def _compare(
+    records: Sequence[Record], block: Block, outcome: Outcome, columns: Sequence[str] = OUTPUT_COLUMNS[:3]
+) -> str | None:
     lines = [line for line in block.text.splitlines() if line.strip()]
-    head = lines[0].split() if lines else list(OUTPUT_COLUMNS[:3])
+    head = lines[0].split() if lines else list(columns)
     want = [_fields(line, head, block.line + i + 1) for i, line in enumerate(lines[1:])]
-    got = [{name: getattr(r, name) for name in head} for r in records]
+    got = [{name: _plain(getattr(r, name)) for name in head} for r in records]
     outcome.actual[block.line] = "\n".join(_table(head, got))
-    if want == [json.loads(json.dumps(g, default=str)) for g in got]:
+    if _canonical(want) == _canonical(got):
         return None
     shown = "\n".join(f"    {line}" for line in _table(head, got))
     return f"output {block.argument} differs; it is\n{shown}"
 
 
 def _table(head: Sequence[str], rows: Sequence[dict[str, Any]]) -> list[str]:
-    cells = [list(head), *([json.dumps(r[n], ensure_ascii=False, default=str) for n in head] for r in rows)]
+    cells = [list(head), *([json.dumps(r[n], ensure_ascii=False) for n in head] for r in rows)]
     widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
     return ["  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: DECIMAL as text, BYTES as base64, a DOUBLE that is no number by its name."""
+    match value:
+        case float() if not math.isfinite(value):
+            return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+        case bytes():
+            return base64.b64encode(value).decode()
+        case None | bool() | int() | float() | str():
+            return value
+        case Mapping():
+            return {str(k): _plain(v) for k, v in value.items()}
+        case list() | tuple():
+            return [_plain(v) for v in value]
+        case _:
+            return str(value)
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 def _refused(driver: Driver, block: Block) -> str | None:
     sql, _, expected = block.text.partition("\n----")
     place = re.search(r"^at (\d+):(\d+)$", expected, re.MULTILINE)
-    part = re.sub(r"^at \d+:\d+$", "", expected, flags=re.MULTILINE).strip()
+    parts = re.sub(r"^at \d+:\d+$", "", expected, flags=re.MULTILINE).splitlines()
     try:
         driver.execute(sql)
     except SqlError as e:
-        text = " ".join(str(e).split())
-        if " ".join(part.split()).lower() not in text.lower():
+        text = " ".join(str(e).split()).lower()
+        if not all(" ".join(part.split()).lower() in text for part in parts):
             return f"refused, but with: {e}"
         if place is not None and (e.line, e.column) != (int(place[1]), int(place[2])):
-            return f"refused, but at {e.line}:{e.column}"
+            return f"refused, but at {e.line}:{e.column}: {e}"
         return None
     return "was not refused"
 
 
 def _drops(rows: Sequence[dict[str, Any]], block: Block) -> str | None:
     want = [json.loads(line) for line in block.text.splitlines() if line.strip()]
-    got = [json.loads(json.dumps(r, default=str)) for r in rows]
+    got = [_plain(r) for r in rows]
     if len(want) == len(got) and all(_part(w, g) for w, g in zip(want, got, strict=True)):
         return None
     return "drops differ; they are\n" + "\n".join(f"    {json.dumps(g)}" for g in got)
 
 
 def _part(want: Any, got: Any) -> bool:
-    """Whether `want` is part of `got`: a dict's entries, a list's elements in any order, equal scalars."""
+    """Whether `want` is part of `got`: a dict's entries, a list's elements in any order, equal scalars, "~text"."""
     if isinstance(want, dict):
         return isinstance(got, dict) and all(k in got and _part(v, got[k]) for k, v in want.items())
     if isinstance(want, list):
         return isinstance(got, list) and all(any(_part(w, g) for g in got) for w in want)
-    return bool(want == got)
+    if isinstance(want, str) and want.startswith("~"):
+        return isinstance(got, str) and want[1:] in got
+    return _canonical(want) == _canonical(_plain(got))
 
 
 def accepted(text: str, outcome: Outcome) -> str:

@@ -1,6 +1,7 @@
 """The command line (interface.md section 1).
 
-In: arguments. Out: data on stdout, notes and progress on stderr; exit 0 done, 1 the user's error, 2 a query died or a bug.
+In: arguments. Out: data on stdout, notes and progress on stderr; exit 0 done, 1 the user's
+error, 2 a query died or a bug of ours.
 Rule: an error a user can cause is one message with what, where and what to write instead; a stack trace only with
 `--verbose`. Commands are thin: they read arguments, call one function, print.
 """
@@ -18,6 +19,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from braid.cli_errors import QueryDied
 from braid.errors import BraidError, SqlError
 
 out = Console(highlight=False, soft_wrap=True)
@@ -26,14 +28,10 @@ err = Console(stderr=True, highlight=False, soft_wrap=True)
 DIALECTS = ("ksqldb", "risingwave", "sqlstream", "lenses")
 
 
-class QueryDied(Exception):
-    """A query failed while it ran; the message says why."""
-
-
 class Braid(click.Group):
     """Turns errors into messages and exit codes."""
 
-    def main(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[override]
+    def main(self, *args: Any, **kwargs: Any) -> Any:
         verbose = "--verbose" in sys.argv
         try:
             kwargs["standalone_mode"] = False

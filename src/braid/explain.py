@@ -66,9 +66,8 @@ def explain_program(sql: str, dialect: str, store: str | None) -> list[Document]
 
 def _refused(e: SqlError, dialect: str) -> Document:
     refusal = {"message": e.message, "line": e.line, "column": e.column, "hint": e.hint, "text": e.render()}
-    return {
-        "query": None, "dialect": dialect, "sink": None, "nodes": [], "stages": [], "notices": [], "refusals": [refusal],
-    }  # fmt: skip
+    nothing: Document = {"nodes": [], "stages": [], "notices": []}
+    return {"query": None, "dialect": dialect, "sink": None, **nothing, "refusals": [refusal]}
 
 
 def committed_state(store: str, query: str) -> list[dict[str, Any]]:
@@ -76,8 +75,8 @@ def committed_state(store: str, query: str) -> list[dict[str, Any]]:
     path = Path(store) / "checkpoints" / query / "state.json"
     if not path.is_file():
         raise BraidError(f"no committed state of {query} in {store}", "run it first")
-    made: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-    return made
+    manifests = json.loads(path.read_text(encoding="utf-8"))["state"]
+    return [{"place": place, "steps": steps} for place, steps in sorted(manifests.items())]
 
 
 def _leaf(leaf: Leaf, plan: Plan) -> Document:
@@ -163,7 +162,7 @@ def _keys(node: logical.Node) -> list[str]:
 def _state(node: logical.Node) -> list[Document]:
     match node:
         case logical.StreamStreamJoin():
-            until = f"stored clock of its side passes its time by {duration(node.retention - 1)}"
+            until = f"the stored clock of its side reaches its time + {duration(node.retention)}"
             rows = [{"side": s, "keeps": "rows", "until": until, "bounded": True} for s in ("left", "right")]
             if node.grace is not None:
                 for side, look in (("left", node.after), ("right", node.before)):

@@ -7,7 +7,7 @@ Rule: binding changes nothing outside; whoever takes an effect (the test driver,
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
@@ -123,11 +123,9 @@ class Program:
     # ------------------------------------------------------------- look-ups
 
     def find(self, name: str) -> Declared | None:
-        """The stream or table of this name: an exact match first, then without case; also by its topic's name."""
-        sources = self.catalog.sources
-        if name in sources:
-            return sources[name]
-        return next((d for n, d in sources.items() if n.lower() == name.lower()), None)
+        """The stream or table of this name: an exact match first, then without case."""
+        found = first_match(name, self.catalog.sources)
+        return self.catalog.sources[found] if found is not None else None
 
     def by_topic(self, topic: str) -> Declared | None:
         """The source declared over a topic: the one a query writes before the others."""
@@ -142,10 +140,9 @@ class Program:
 
     def query_name(self, name: str) -> str:
         """The name of a running query; also that of a stream or table for the query that writes it."""
-        for match in (lambda q: q == name, lambda q: q.lower() == name.lower()):
-            for query in self.queries:
-                if match(query):
-                    return query
+        found = first_match(name, self.queries)
+        if found is not None:
+            return found
         known = ", ".join(sorted(self.queries)) or "none"
         raise BraidError(f"no query {name}", f"running queries: {known}")
 
@@ -160,6 +157,12 @@ class Program:
         if found is None:
             raise BraidError("there is no query in this statement", "explain a SELECT, CREATE … AS or INSERT INTO")
         return found
+
+
+def first_match(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is `name`: an exact match first, then without case."""
+    known = list(known)
+    return name if name in known else next((k for k in known if k.lower() == name.lower()), None)
 
 
 def check_program(sql: str, dialect: str) -> tuple[list[SqlError], int]:

@@ -19,7 +19,7 @@ from braid.explain import explain_query
 from braid.expr import codec
 from braid.plan.bound import Declared
 from braid.plan.logical import Query
-from braid.program import Program
+from braid.program import Program, first_match
 from braid.runtime.backend import Backend
 from braid.runtime.explicit import Moment, Placed
 from braid.types import Column
@@ -192,10 +192,9 @@ class Driver:
         if found is not None:
             return found.topic, found
         known = [t for t in self._program.topics() if self._backend.partitions(t) is not None]
-        for match in (lambda t: t == name, lambda t: t.lower() == name.lower()):
-            for topic in known:
-                if match(topic):
-                    return topic, self._program.by_topic(topic)
+        topic = first_match(name, known)
+        if topic is not None:
+            return topic, self._program.by_topic(topic)
         raise BraidError(f"no stream, table or topic {name}", f"known: {', '.join(sorted(known)) or 'none'}")
 
 

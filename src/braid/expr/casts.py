@@ -22,7 +22,7 @@ S = Scalar
 JAVA_BLANKS = "".join(map(chr, range(33)))  # what Java's String.trim removes
 _DOUBLE = r"^[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)$"
 _DECIMAL = r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?$"
-_EXACT = decimal.Context(prec=400, rounding=decimal.ROUND_HALF_UP)
+_EXACT = decimal.Context(prec=400, rounding=decimal.ROUND_HALF_UP, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 
 
 def can_cast(source: Type, target: Type) -> bool:

@@ -37,9 +37,9 @@ def decode_delimited(
     parts = texts.str.split(by)
     quoted = texts.str.contains('"', literal=True).fill_null(False)
     if quoted.any():  # slow path: the csv module, for lines with quotes
-        at = quoted.arg_true()
-        rows = [_fields(t, by) for t in texts.gather(at).to_list()]
-        parts = parts.scatter(at, pl.Series(rows, dtype=pl.List(pl.String)))
+        rows = pl.Series([_fields(t, by) for t in texts.filter(quoted).to_list()], dtype=pl.List(pl.String))
+        order = pl.concat([(~quoted).arg_true(), quoted.arg_true()]).arg_sort()
+        parts = pl.concat([parts.filter(~quoted), rows]).gather(order)
     frame = pl.DataFrame({"_p": parts})
     count = pl.col("_p").list.len()
     wrong = (

@@ -24,7 +24,8 @@ Reader = Callable[[Any], Any]
 _RANGES = {S.INT: (-(2**31), 2**31), S.BIGINT: (-(2**63), 2**63), S.DATE: (-(2**31), 2**31), S.TIME: (0, 86_400_000)}
 _MAX_MS = 2**63 // 1000
 _SPECIAL = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-_EXACT = decimal.Context(prec=2000)
+_EXACT = decimal.Context(prec=2000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+_EXACT.traps[decimal.Inexact] = True
 _EPOCH = dt.datetime(1970, 1, 1)
 _SHOWN = 60
 
@@ -186,14 +187,16 @@ def _decimal(t: Decimal) -> Reader:
             number = _EXACT.create_decimal(str(value))
         except decimal.InvalidOperation:
             raise _not(value, t) from None
+        except decimal.Inexact:
+            raise Malformed(f"{_shown(value)} has too many digits for {t}") from None
         if not number.is_finite() or (type(value) is str and not re.fullmatch(r"[-+.0-9eE]+", value)):
             raise _not(value, t)
         if number.adjusted() > t.precision or number.copy_abs() >= top:
             raise Malformed(f"{_shown(value)} has too many digits for {t}")
-        rounded = _EXACT.quantize(number, unit)
-        if rounded != number:
-            raise Malformed(f"{_shown(value)} has too many digits for {t}")
-        return rounded
+        try:
+            return _EXACT.quantize(number, unit)
+        except decimal.Inexact:
+            raise Malformed(f"{_shown(value)} has too many digits for {t}") from None
 
     return read
 
@@ -307,9 +310,10 @@ def json_value(value: object, t: Type) -> Any:
 def _scaled(value: decimal.Decimal, t: Decimal) -> str:
     """At the scale of the type where that loses nothing."""
     if value.is_finite() and value.adjusted() < 100:
-        scaled = _EXACT.quantize(value, decimal.Decimal(1).scaleb(-t.scale))
-        if scaled == value:
-            return format(scaled, "f")
+        try:
+            return format(_EXACT.quantize(value, decimal.Decimal(1).scaleb(-t.scale)), "f")
+        except decimal.Inexact:
+            return format(value, "f")
     return format(value, "f") if value.is_finite() else str(value)
 
 

@@ -91,7 +91,7 @@ def json_text(s: pl.Series, t: Type, *, key: bool = False) -> pl.Series:
         case S.BOOLEAN | S.INT | S.BIGINT | S.NULL:
             return s.cast(pl.String)
         case S.DOUBLE:
-            return _doubles(s + 0.0 if key else s)
+            return _doubles(s.set(s == 0, 0.0) if key else s)
         case S.VARCHAR:
             if s.str.contains(_ODD).any():
                 s = s.str.replace_many(list(_ESCAPES), list(_ESCAPES.values()))

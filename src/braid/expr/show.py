@@ -19,7 +19,7 @@ def show(e: Expr) -> str:
     """The expression as a person would write it."""
     match e:
         case Col(name=name):
-            return name
+            return "join key" if name.startswith(".KEY") else name.removeprefix(".")
         case Lit(value=value):
             return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
         case Call(function="is_null", args=(x,)):

@@ -206,7 +206,7 @@ class StreamStream:
         changes = self._changes(left, right, out, released, moment)
         expired = sum(self._store(side, moment) for side in (left, right))
         agenda.close()
-        state.manifest["arrivals"] = moment.base + sum(len(s.place) + len(s.keyless_place) for s in (left, right))
+        state.manifest["arrivals"] = moment.base + sum(frame.height for frame in inputs)
         counts = {"expired": expired} if expired else {}
         return Result(changes, pl.concat(drops, how="diagonal") if drops else None, counts)
 

@@ -75,7 +75,7 @@ def _value(e: ast.Expr, column: DeclaredColumn) -> Any:
     value = compile.value_of(made)
     if value is None and expr.type is not Scalar.NULL and compile.value_of(expr) is not None:
         message = f"{compile.value_of(expr)} does not fit {column.name} {column.type}"
-        raise SqlError(message, e.span, f"write a {column.type}")
+        raise SqlError(message, e.span, f"{column.name} takes {column.type}")
     if isinstance(column.type, Decimal) and is_numeric(expr.type) and value != compile.value_of(expr):
         hint = f"ROUND it to {column.type.scale} digits"
         raise SqlError(f"{compile.value_of(expr)} does not fit {column.name} {column.type}", e.span, hint)
@@ -89,7 +89,7 @@ def _coerced(e: Expr, column: DeclaredColumn) -> Expr:
         return typing.cast(e, t)
     if isinstance(t, Decimal) and is_numeric(e.type) and e.type is not Scalar.DOUBLE:
         return typing.cast(e, t)
-    hint = f"write a {t}"
+    hint = f"{column.name} takes {t}"
     if t is Scalar.VARCHAR:
         hint = "put it in single quotes, or CAST it"
     raise SqlError(f"{column.name} is {t}; the value is {e.type}", hint=hint)

@@ -54,7 +54,7 @@ class From:
 
 @dataclass(frozen=True, slots=True)
 class On:
-    """A join condition, its sides put right: `left` over the left source(s). `others`: conditions native mode filters."""
+    """A join condition, its sides put right: `left` over the left sources. `others`: what native mode filters by."""
 
     left: Expr
     right: Expr
@@ -112,8 +112,8 @@ def _source(ref: ast.TableRef, env: Env) -> From:
 
 def _join(s: Step, last: bool) -> From:
     _check_sources(s)
-    left_name = s.left.scope.entries[0].alias if not s.left.scope.is_join else "the join on the left"
-    problem = joins.refusal(s.left.kind, s.right.kind, s.how, left_name, s.new.alias)
+    left_names = [e.declared.name for e in s.left.scope.entries]
+    problem = joins.refusal(s.left.kind, s.right.kind, s.how, left_names, s.new.declared.name)
     if problem is not None:
         raise SqlError(problem[0], s.join.how_span, problem[1])
     _check_within(s)

@@ -92,7 +92,8 @@ def read(properties: Sequence[ast.Property], allowed: tuple[str, ...], at: Span)
             raise SqlError("KEY cannot be set on a query's result", p.span, hint)
         if p.name not in allowed:
             near = get_close_matches(p.name, allowed, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0].lower()}?" if near else f"known are {', '.join(allowed).lower()}"
+            known = ", ".join(n.lower() for n in allowed if not n.startswith("WINDOW"))
+            hint = f"did you mean {near[0].lower()}?" if near else f"known are {known}"
             raise SqlError(f"unknown property {p.name.lower()}", p.span, hint)
         items[p.name] = p
     return Properties(items, at)
@@ -145,12 +146,9 @@ def encoding(
         if both is not None and one in p.items:
             raise SqlError(f"FORMAT and {one} exclude each other", p.span(one), "keep KEY_FORMAT and VALUE_FORMAT")
     value = _format(p, "VALUE_FORMAT") or both or (inherited.value if inherited else "JSON")
-    explicit = "VALUE_FORMAT" in p.items or both is not None
     if value == "NONE":
         hint = "write value_format = 'JSON'; only keys may be NONE"
         raise SqlError("NONE is a key format", p.span("VALUE_FORMAT" if "VALUE_FORMAT" in p.items else "FORMAT"), hint)
-    if not explicit and not _fits(value, values, False):
-        value = "JSON"
     _check_format("VALUE_FORMAT", value, values, p, both is not None)
     key = _key_format(p, keys, both, inherited)
     delimiter = _delimiter(p, value, inherited)
@@ -198,7 +196,7 @@ def _fits(f: Format, columns: Sequence[DeclaredColumn], is_key: bool) -> bool:
 
 
 def _check_format(name: str, f: Format, columns: Sequence[DeclaredColumn], p: Properties, both: bool) -> None:
-    """An explicit format must be able to hold the columns."""
+    """A format that is written, or inherited by a value, must be able to hold the columns."""
     is_key = name == "KEY_FORMAT"
     if _fits(f, columns, is_key):
         return
@@ -208,7 +206,7 @@ def _check_format(name: str, f: Format, columns: Sequence[DeclaredColumn], p: Pr
         message = f"format KAFKA holds one column; the {what} has {len(columns)}"
     else:
         bad = next(c for c in columns if not _fits(f, [c], True))
-        message = f"format {f} cannot hold {bad.name}, a {bad.type}"
+        message = f"format {f} cannot hold {bad.name}, which is {bad.type}"
     raise SqlError(message, span, f"write {name.lower()} = 'JSON'")
 
 

@@ -39,8 +39,8 @@ PUSH = "query"  # the name under which the rows of a push query are read
 
 
 EAGER = (
-    "the outer join has no GRACE PERIOD: a row is padded as soon as it finds no match, so IS NULL also passes rows whose "
-    "match comes later; write GRACE PERIOD 0 SECONDS (or more) to wait for the window's end"
+    "the outer join has no GRACE PERIOD: a row is padded as soon as it finds no match, so IS NULL also passes rows "
+    "whose match comes later; write GRACE PERIOD 0 SECONDS (or more) to wait for the window's end"
 )
 
 
@@ -105,9 +105,9 @@ def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBo
     columns = result.columns()
     keys = [c for c in columns if c.place == "key"]
     values = [c for c in columns if c.place == "value"]
-    encoding = properties.encoding(p, keys, values, _inherited(result.first))
+    encoding = properties.encoding(p, keys, values, result.first.encoding)
     topic = p.text("KAFKA_TOPIC") or s.name
-    check_topic(topic, p.span("KAFKA_TOPIC"))
+    check_topic(topic, env.catalog, p.span("KAFKA_TOPIC"))
     partitions = p.count("PARTITIONS") or result.first.partitions
     timestamp = properties.timestamp(p, [c for c in columns if not c.hidden])
     declared = Declared(s.name, result.kind, topic, columns, encoding, timestamp, result.message_key, partitions,
@@ -132,9 +132,18 @@ def bind_insert_select(s: ast.InsertSelect, env: Env, dialect: str, sql: str) ->
     if result.kind == "table":
         hint = f"{target.name} is a stream; write CREATE TABLE … AS SELECT …"
         raise SqlError("the SELECT gives a table", s.query.span, hint)
-    key, values = matched(target, result.key, result.record_key, result.values, s.query.span)
-    sink = Sink(target.name, target.topic, "stream", key, values, target.encoding, () if key else result.record_key,
-                target.partitions, None, None, tuple(i.name for i in result.items))  # fmt: skip
+    fitted = matched(target, result.key, result.record_key, result.values, s.query.span)
+    sink = Sink(
+        target.name,
+        target.topic,
+        "stream",
+        fitted.key,
+        fitted.values,
+        target.encoding,
+        fitted.record_key,
+        target.partitions,
+        columns=tuple(i.name for i in result.items),
+    )
     _check_cycle(result.node, sink, env, s.target_span)
     name = env.catalog.next_insert(target.name)
     return QueryBound(Query(name, dialect, sql, result.node, sink, result.notices))
@@ -204,10 +213,6 @@ def _check_cycle(node: Node, sink: Sink, env: Env, span: Span) -> None:
         if path is not None:
             way = " -> ".join((*path, sink.topic))
             raise SqlError(f"the query would read what it writes: topic {way}", span, "write to another topic")
-
-
-def _inherited(first: Declared) -> Encoding:
-    return replace(first.encoding, wrapped=True)
 
 
 # --------------------------------------------------------------------- result

@@ -48,7 +48,7 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
         properties.timestamp(p, [c for c in columns if c.place in ("key", "value")]),
         message_key, p.count("PARTITIONS"), None, sql, p.text("NULL_VALUE"),
     )  # fmt: skip
-    check_topic(declared.topic, p.span("KAFKA_TOPIC"))
+    check_topic(declared.topic, catalog, p.span("KAFKA_TOPIC"))
     return SourceDeclared(declared, exists is not None, p.notices())
 
 
@@ -73,8 +73,12 @@ def existing(s: ast.CreateSource | ast.CreateAs, catalog: Catalog) -> Declared |
     return found
 
 
-def check_topic(topic: str, span: Span) -> None:
-    """Names of topics are checked (`interface.md` section 2), so that none is a path."""
+def check_topic(topic: str, catalog: Catalog, span: Span) -> None:
+    """Names of topics are checked (`interface.md` section 2): none is a path, no two differ only by case."""
+    for other, _ in catalog.topics():
+        if other != topic and other.lower() == topic.lower():
+            message = f"topics {other} and {topic} differ only by case"
+            raise SqlError(message, span, f"name another one: WITH (kafka_topic = '{topic}_2')")
     bad = sorted({c for c in topic if not (c.isascii() and (c.isalnum() or c in "._-"))})
     if bad or topic in ("", ".", ".."):
         what = f"{', '.join(map(repr, bad))} in it" if bad else "not a name"

@@ -24,16 +24,20 @@ SUPPORTED: dict[tuple[Kind, Kind], tuple[How, ...]] = {
 SWAPPED: dict[How, Literal["INNER JOIN", "LEFT JOIN"]] = {"inner": "INNER JOIN", "right": "LEFT JOIN"}
 
 
-def refusal(left: Kind, right: Kind, how: How, left_name: str, right_name: str) -> tuple[str, str] | None:
-    """Why a stream or table cannot be joined so, and what to write; None if it can."""
+def refusal(left: Kind, right: Kind, how: How, left_names: list[str], right_name: str) -> tuple[str, str] | None:
+    """Why a stream or table cannot be joined so, and what to write; None if it can. `left_names`: all on the left."""
+    left_name = left_names[0]
     if how in SUPPORTED[left, right]:
         return None
     if (left, right) == ("stream", "table"):
         message = f"{NAMES[how]} of stream {left_name} and table {right_name} is not possible"
         return message, "only stream rows emit here: write INNER JOIN or LEFT JOIN"
-    message = f"{NAMES[how]} of table {left_name} and stream {right_name} is not possible: streams stand on the left"
-    if how in SWAPPED:
+    message = f"{NAMES[how]} of table {left_name} and stream {right_name} is not possible: a stream stands left"
+    if how in SWAPPED and len(left_names) == 1:
         return message, f"swap the sides: FROM {right_name} {SWAPPED[how]} {left_name}"
+    if how in SWAPPED:
+        made = f"CREATE TABLE … AS SELECT the join of {', '.join(left_names)}"
+        return message, f"two statements: {made}, then FROM {right_name} {SWAPPED[how]} its result"
     return message, f"make {right_name} a table first (CREATE TABLE … AS SELECT … GROUP BY), then join two tables"
 
 

@@ -26,7 +26,7 @@ Place = Literal["key", "value", "header", "headers", "rowtime", "rowpartition", 
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
-    """A column of a source: `name` is its plan name (`L.V`), `field` its name in the record, `place` where it stands."""
+    """A column of a source: `name` is its plan name (`L.V`), `field` its name in the record, `place` where."""
 
     name: str
     field: str

@@ -17,6 +17,8 @@ from braid.expr.nodes import Col, Expr, columns
 from braid.operators.base import Operator
 from braid.operators.changes import MAX_LEAVES
 from braid.operators.clocks import Clock, JoinClock, LeafClock
+from braid.operators.filter import Filter
+from braid.operators.limit import Limit
 from braid.operators.stream_stream import StreamStream
 from braid.plan import logical
 from braid.plan.logical import Node, Query
@@ -151,7 +153,8 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
     """`wanted`: the key the consumer would like; only a leaf (which computes its key anyway) heeds it."""
     match node:
         case logical.Source():
-            return b.leaf(node, wanted, b.stage(wanted), "route", joins=False)
+            null_key: NullKey = "route" if node.kind == "stream" else "drop"
+            return b.leaf(node, wanted, b.stage(wanted), null_key, joins=False)
         case logical.Filter():
             table = logical.mode(node) == "upsert"
             x = _lower(node.input, b, logical.row_key(node.input) if table else wanted)
@@ -221,7 +224,8 @@ def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
         case logical.Filter(input=x) | logical.Aggregate(input=x):
             return clock(x, leaves)
         case logical.StreamTableJoin(left=x):
-            return clock(x, leaves)
+            passed = clock(x, leaves)
+            return JoinClock(passed, passed, 0)  # a step's output has one clock, stored or not
         case logical.StreamStreamJoin():
             return JoinClock(clock(node.left, leaves), clock(node.right, leaves), node.hold)
         case logical.TableTableJoin():

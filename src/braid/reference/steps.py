@@ -112,6 +112,8 @@ class SourceStep:
             self._run.drop("malformed", self.number, row)
         elif record.null and self.node.kind == "stream" and not self._bare:
             self._run.drop("null value", self.number, row)
+        elif self.node.kind == "table" and self._run.key(logical.row_key(self.node), self.number, row) is None:
+            self._run.drop("null key", self.number, row)
         else:
             self._given = [row]
             has_key = self.join_key is not None and self._run.look(self.join_key, row)[0] is not None

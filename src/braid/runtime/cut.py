@@ -6,11 +6,11 @@ Rule: every batch is a beginning of what is left, in the order (m, rank, offset,
 a partition's times. So the batches one after the other are in the order of one single batch (design, section 4).
 
 Why batches may be cut so. Let a batch end behind the place (M, r, o). In the next one `m` starts anew. A partition of
-another rank goes on with a record that raises `m` (what is left of it lies above M, or at M with a higher rank), so its
-`m` is what it was. Partition r may go on with times below M, and lies before all others either way, in offset order.
-An end at a time T is the place (T, all ranks, all offsets); only where one time alone holds more than `HARD` limits does
-a batch end inside it. One reading keeps less than that: two leaves over one topic (one rank) that take their times from
-different columns, cut inside one time, may be merged by their own times behind the cut.
+another rank goes on with a record that raises `m` (what is left of it lies above M, or at M with a higher rank), so
+its `m` is what it was. Partition r may go on with times below M, and lies before all others either way, in offset
+order. An end at a time T is the place (T, all ranks, all offsets); only where one time alone holds more than `HARD`
+limits does a batch end inside it. One case keeps less than that: two leaves over one topic (one rank) that take their
+times from different columns, cut inside one time, may be merged by their own times behind the cut.
 What arrives later than a batch was planned is in the order of arrival.
 """
 
@@ -29,7 +29,7 @@ HARD = 4  # limits that one time may hold before it is cut by rank and offset
 
 
 class Cut(TypedDict):
-    """Where a batch ends: the next offset of each `<leaf>/<partition>`, and the finite ones that are read to their end."""
+    """Where a batch ends: the next offset of each `<leaf>/<partition>`, and which finite ones are read to their end."""
 
     next: dict[str, int]
     ended: list[str]
@@ -93,7 +93,10 @@ def ended_now(start: Cut, end: Cut) -> list[str]:
 
 
 def _parts(
-    inputs: Sequence[tuple[int, Input]], start: Mapping[str, int], early: Collection[int], ranks: Mapping[str, int] | None
+    inputs: Sequence[tuple[int, Input]],
+    start: Mapping[str, int],
+    early: Collection[int],
+    ranks: Mapping[str, int] | None,
 ) -> list[_Part]:
     found: list[_Part] = []
     for leaf, input in inputs:
@@ -124,10 +127,10 @@ def _within(parts: list[_Part], limit: int) -> dict[str, int]:
 
 
 def _latest_time(parts: list[_Part], limit: int) -> int:
-    """The largest T up to which all partitions together have at most `limit` records; below all times if there is none."""
+    """The largest T up to which all partitions have at most `limit` records; below all times where there is none."""
     share = limit // len(parts)
     over = [t for p in parts if (t := p.time_after(limit + 1)) is not None]
-    # If each partition has at most its share up to `low`, all keep the limit; if one has more than the limit, T is lower.
+    # Up to `low` each partition has at most its share; above `high` one alone has more than the limit, or all is read.
     low = min(t for p in parts if (t := p.time_after(share + 1)) is not None) - 1
     high = min(over) - 1 if over else max(t for p in parts if (t := p.time_after(p.end - p.first)) is not None)
     while low < high:

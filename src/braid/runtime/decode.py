@@ -55,7 +55,7 @@ def decode(source: Source, raw: pl.DataFrame, partition: int) -> Decoded:
     error = pl.DataFrame({"a": error, "b": time_error}).select(pl.coalesce("a", "b"))["a"]
     if source.message_key is not None:
         rows, error = _checked_message_key(source, rows, error)
-    return Decoded(_with_pseudo(source, rows, partition), error)
+    return Decoded(with_pseudo(source, rows, partition), error)
 
 
 def _columns(columns: list[SourceColumn]) -> list[Column]:
@@ -144,7 +144,8 @@ def _checked_message_key(source: Source, rows: pl.DataFrame, error: pl.Series) -
     return rows, checked["e"]
 
 
-def _with_pseudo(source: Source, rows: pl.DataFrame, partition: int) -> pl.DataFrame:
+def with_pseudo(source: Source, rows: pl.DataFrame, partition: int) -> pl.DataFrame:
+    """The rows with the pseudo and headers columns that the source has."""
     made: list[pl.Expr] = []
     for c in source.columns:
         match c.place:
@@ -162,7 +163,7 @@ def _with_pseudo(source: Source, rows: pl.DataFrame, partition: int) -> pl.DataF
 
 
 def _headers(column: SourceColumn) -> pl.Expr:
-    pairs = pl.col(HEADERS).str.json_decode(pl.List(pl.List(pl.String)))
+    pairs = pl.col(HEADERS).fill_null("[]").str.json_decode(pl.List(pl.List(pl.String)))
     if column.place == "headers":
         made = pairs.list.eval(
             pl.struct(

@@ -80,6 +80,7 @@ class ReferenceBackend:
     def _advance(self, judged: Judged) -> None:
         events: list[tuple[tuple[int, ...], Event]] = []
         ended: dict[int, list[tuple[int, int]]] = {}
+        bounds: dict[tuple[int, int], list[tuple[int, int]]] = {}
         ranks = topic_ranks(judged.plan)
         for leaf in judged.plan.leaves:
             topic, (start, marks) = self.topics[leaf.source.topic], judged.read[leaf.number]
@@ -89,13 +90,14 @@ class ReferenceBackend:
                 for placed, record in zip(mine, _records(leaf.source, leaf.number, partition, mine), strict=True):
                     events.append(((placed.seq, placed.hops, ranks[leaf.number], placed.n, leaf.number), record))
             for m in topic.moments[marks:]:
-                for partition in range(topic.partitions):
-                    if m.kind == "idle":
-                        ended.setdefault(m.seq, []).append((leaf.number, partition))
-                    else:
-                        place = (m.seq, 1 << 30, 0, 0, leaf.number)
-                        events.append((place, Bound(leaf.number, partition, m.value, m.seq)))
-        events += [((seq, 1 << 30, 0, 0, 99), Idle(tuple(which), seq)) for seq, which in ended.items()]
+                which = tuple((leaf.number, partition) for partition in range(topic.partitions))
+                if m.kind == "idle":
+                    ended.setdefault(m.seq, []).extend(which)
+                else:
+                    bounds.setdefault((m.seq, m.value), []).extend(which)
+        last = (1 << 30, 0, 0, 0)
+        events += [((seq, *last), Idle(tuple(which), seq)) for seq, which in ended.items()]
+        events += [((seq, *last), Bound(tuple(which), time, seq)) for (seq, time), which in bounds.items()]
         events.sort(key=lambda e: e[0])
         out = judged.reference.process([e for _, e in events])
         self._write(judged, out)
@@ -104,12 +106,12 @@ class ReferenceBackend:
         topic, sink = self.topics[judged.query.sink.topic], judged.query.sink
         for row in rows:
             seq, partition = row.place if isinstance(row.place, tuple) else (row.place, 0)
-            key = _key_text(sink, row.key)
+            key = key_text(sink, row.key)
             target = _partition(key, sink, row, topic.partitions, partition)
             headers = row.headers if isinstance(row.headers, str) else None
             n = judged.written
             judged.written += 1
-            topic.append(Placed(seq, judged.hops, n, target, 0, key, _value_text(sink, row), row.time, headers))
+            topic.append(Placed(seq, judged.hops, n, target, 0, key, value_text(sink, row), row.time, headers))
 
     def records(self, topic: str, start: int) -> list[Placed]:
         return self.topics[topic].records[start:]
@@ -149,27 +151,27 @@ def _records(source: logical.Source, leaf: int, partition: int, placed: Sequence
     return made
 
 
-def _key_text(sink: Sink, key: tuple[object, ...] | None) -> str | None:
+def key_text(sink: Sink, key: tuple[object, ...] | None) -> str | None:
     if key is None or sink.encoding.key == "NONE":
         return None
     names = [o.name for o in sink.key] or [f"KEY_{i}" for i in range(len(key))]
     columns = [Column(n, e.type) for n, e in zip(names, sink.written_key, strict=True)]
-    frame = _frame(columns, [key])
-    return canonical_key(frame, columns)[0]
+    text = canonical_key(_frame(columns, [key]), columns)[0]
+    return None if text is None else str(text)
 
 
-def _value_text(sink: Sink, row: OutRecord) -> str | None:
+def value_text(sink: Sink, row: OutRecord) -> str | None:
     if row.values is None:
         return None
     columns = [Column(o.name, o.expr.type) for o in sink.values]
-    doc = {c.name: codec.json_value(row.values[c.name], c.type) for c in columns}
+    if not columns:
+        return "{}"
+    frame, fields = _frame(columns, [tuple(row.values[c.name] for c in columns)]), [(c.name, c) for c in columns]
     if sink.encoding.value == "DELIMITED":
-        frame = _frame(columns, [tuple(row.values[c.name] for c in columns)])
-        line = codec.encode_delimited(frame, [(c.name, c) for c in columns], sink.encoding.delimiter)[0]
+        line = codec.encode_delimited(frame, fields, sink.encoding.delimiter)[0]
         return json.dumps(line, ensure_ascii=False)
-    if len(columns) == 1 and (not sink.encoding.wrapped or sink.encoding.value == "KAFKA"):
-        return json.dumps(doc[columns[0].name], ensure_ascii=False)
-    return json.dumps(doc, ensure_ascii=False, separators=(",", ":"))
+    bare = len(columns) == 1 and (not sink.encoding.wrapped or sink.encoding.value == "KAFKA")
+    return str(codec.encode_values(frame, fields, unwrapped=bare)[0])
 
 
 def _frame(columns: Sequence[Column], rows: Sequence[tuple[object, ...]]) -> pl.DataFrame:

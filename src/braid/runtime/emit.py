@@ -15,7 +15,7 @@ from braid.expr import codec
 from braid.operators.changes import DIFF, HEADERS, POS, POS_TYPE, SUB, TIME, in_order, key_column
 from braid.plan.logical import Sink
 from braid.runtime.bucket import bucket_of
-from braid.types import Column
+from braid.types import Column, Scalar
 
 WRITTEN: dict[str, pl.DataType] = {
     POS: POS_TYPE,
@@ -78,4 +78,4 @@ def _values(sink: Sink, frame: pl.DataFrame) -> pl.Series:
 
 def _quoted(lines: pl.Series) -> pl.Series:
     """A delimited line stands in its topic as a JSON string."""
-    return codec.encode_values(lines.alias("l").to_frame(), [("l", Column("l", _VARCHAR))], unwrapped=True)
+    return codec.encode_values(lines.alias("l").to_frame(), [("l", Column("l", Scalar.VARCHAR))], unwrapped=True)

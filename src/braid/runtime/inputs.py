@@ -13,7 +13,11 @@ from braid.runtime.decode import Decoded
 
 
 class Input(Protocol):
-    """One source's records. Offsets of a partition count from 0; `first` is included, `last` is not."""
+    """One source's records. Offsets of a partition count from 0; `first` is included, `last` is not.
+
+    A record without a readable time never cuts: it counts as later than nothing. In `read` its time is the highest
+    before it in the range, so that no time is null.
+    """
 
     @property
     def partitions(self) -> int: ...

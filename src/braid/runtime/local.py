@@ -53,9 +53,9 @@ class LocalQuery:
             made = ingested(self.plan, chunk)
             steps.append(made.steps)
             dropped.append(made.dropped)
-            stage = self.plan.leaves[chunk.leaf].stage
-            for b, part in split(made.rows, self.buckets, self.plan.stages[stage].single).items():
-                frames[stage][b].setdefault(chunk.leaf, []).append(part)
+            first = self.plan.leaves[chunk.leaf].stage
+            for b, part in split(made.rows, self.buckets, self.plan.stages[first].single).items():
+                frames[first][b].setdefault(chunk.leaf, []).append(part)
         results: list[pl.DataFrame] = []
         for stage in self.plan.stages:
             for b, state in enumerate(self._states[stage.number]):

@@ -1,8 +1,8 @@
 """Times ahead: where in a partition the first record later than some time stands.
 
 In: blocks of records with their highest times, and a way to read one block's times. Out: offsets and maxima.
-Rule: block maxima are asked for only as far as needed, times only of the block in which an answer lies. A record without
-a readable time has `NEVER`: it never cuts and never raises a maximum.
+Rule: block maxima are asked for only as far as needed, times only of the block in which an answer lies. A record
+without a readable time has `NEVER`: it never cuts and never raises a maximum.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from braid.operators.changes import TIME
-from braid.operators.clocks import NEVER
+from braid.operators.changes import NEVER, TIME
 
 Times = npt.NDArray[np.int64]
 Block = tuple[int, int, int]  # first offset, end, highest time
@@ -74,8 +73,8 @@ class Ahead:
 def filled(rows: pl.DataFrame) -> pl.DataFrame:
     """The rows with every `_t` that is null replaced by the highest before it, `NEVER` where there is none.
 
-    Within the range that is read, as `m` is: a record without a time stands right behind the one before it, and where it
-    comes first, before all others, in every cut.
+    Within the range that is read, as `m` is: a record without a time stands right behind the one before it, and where
+    it comes first, before all others, in every cut.
     """
     if not rows[TIME].null_count():
         return rows

@@ -48,7 +48,9 @@ SETTINGS: tuple[Setting, ...] = (
         "the only state store that keeps what Python stages write",
     ),
     Setting(
-        _STATE + "rocksdb.changelogCheckpointing.enabled", "true", "a batch commits its changes, not a copy of the state"
+        _STATE + "rocksdb.changelogCheckpointing.enabled",
+        "true",
+        "a batch commits its changes, not a copy of the state",
     ),
     Setting(_STATE + "rocksdb.trackTotalNumberOfRows", "false", "saves one read per write of state"),
     Setting(
@@ -58,10 +60,13 @@ SETTINGS: tuple[Setting, ...] = (
         early=True,
     ),
     Setting("spark.python.unix.domain.socket.enabled", "true", "halves the way between the JVM and Python", early=True),
+    Setting("spark.python.daemon.module", "braid.spark.daemon", "workers start with all modules imported", early=True),
     Setting("spark.sql.shuffle.partitions", "2", "each is a task and a commit of state; a query sets its own"),
     Setting("spark.sql.adaptive.enabled", "false", "buckets are spread on purpose; nothing may regroup them"),
     Setting("spark.sql.adaptive.streaming.stateless.enabled", "false", "the same, for queries without state"),
-    Setting("spark.sql.streaming.noDataMicroBatches.enabled", "false", "clocks are Braid's own; no batch without input"),
+    Setting(
+        "spark.sql.streaming.noDataMicroBatches.enabled", "false", "clocks are Braid's own; no batch without input"
+    ),
     Setting("spark.sql.streaming.minBatchesToRetain", "20", "fewer files to list; enough to restart"),
     Setting("spark.sql.session.timeZone", "UTC", "times are milliseconds since 1970"),
     Setting("spark.ui.enabled", "false", "no web server for a local run", early=True),

@@ -44,6 +44,14 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
+class Files:
+    """Files that stand for a topic: a path or glob, and how they are to be read."""
+
+    pattern: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Job:
     """`name`: the query. `run`: one life of its checkpoint; names of staged files and of state runs begin with it.
 
@@ -65,7 +73,7 @@ class Job:
     fingerprint: str
     cache: str
     limit: int = 1_000_000
-    files: Mapping[str, FileInput] = field(default_factory=dict)
+    files: Mapping[int, FileInput] = field(default_factory=dict)
     frames: frozenset[int] = frozenset()
     order: Order | None = None
 
@@ -84,7 +92,9 @@ def stateless(stage: Stage) -> bool:
     return all(isinstance(step.operator, Filter) for step in stage.steps)
 
 
-def spread(plan: Plan, outputs: int, buckets: int, tasks: int) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...], bool]:
+def spread(
+    plan: Plan, outputs: int, buckets: int, tasks: int
+) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...], bool]:
     """`ids`, `out_ids` and `gathered` of a job."""
     last = plan.stages[-1]
     out_ids = bucket_ids(outputs, outputs, tasks)
@@ -106,10 +116,19 @@ def exchanges(job: Job) -> int:
     return sum(1 for s in job.plan.stages if s.exchange is None or not stateless(s)) + job.gathered
 
 
-def ranks_of(plan: Plan, partitions: Sequence[int]) -> dict[str, int]:
-    """The rank of each source partition, `leaf/partition`, as it is recorded in the checkpoint."""
+def sources_of(plan: Plan, partitions: Sequence[int]) -> tuple[tuple[str, int], ...]:
+    """(topic, partition) by rank; `partitions` by leaf. The checkpoint records them."""
     ranks = partition_ranks(plan, dict(enumerate(partitions)))
-    return {f"{leaf}/{p}": rank for (leaf, p), rank in ranks.items()}
+    made = {rank: (plan.leaves[leaf].source.topic, p) for (leaf, p), rank in ranks.items()}
+    return tuple(made[rank] for rank in sorted(made))
+
+
+def ranks_of(plan: Plan, partitions: Sequence[int], sources: Sequence[tuple[str, int]]) -> dict[str, int]:
+    """The rank of each `leaf/partition`."""
+    at = {source: rank for rank, source in enumerate(sources)}
+    return {
+        f"{leaf.number}/{p}": at[leaf.source.topic, p] for leaf in plan.leaves for p in range(partitions[leaf.number])
+    }
 
 
 def dumps(job: Job) -> str:
@@ -138,6 +157,6 @@ def inputs_of(text: str) -> dict[int, Input]:
     for leaf in job.plan.leaves:
         if leaf.number in job.frames:
             continue
-        files = job.files.get(leaf.source.name)
+        files = job.files.get(leaf.number)
         made[leaf.number] = files if files is not None else TopicInput(store_of(job.store), leaf.source)
     return made

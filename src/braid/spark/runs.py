@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
+import itertools
 import os
 import time
 from collections import OrderedDict
@@ -39,7 +40,7 @@ class MapState(Protocol):
 
 
 _frames: OrderedDict[str, pl.DataFrame] = OrderedDict()
-_made = 0
+_made = itertools.count()
 
 
 class SparkRuns:
@@ -93,9 +94,7 @@ class SparkRuns:
         except (OSError, pl.exceptions.ComputeError):
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-        global _made  # noqa: PLW0603
-        _made += 1
-        if _made % _SWEEP_EVERY == 1:
+        if next(_made) % _SWEEP_EVERY == 0:
             sweep(os.path.dirname(self._folder))
 
 

@@ -1,6 +1,6 @@
 """A stage on Spark: `runtime.bucket.run_stage` for one bucket and batch, with its state in Spark's state store.
 
-In: the blobs of one bucket. Out: blobs for the next stage or the writer; what is meant for later stages passes unopened.
+In: the blobs of one bucket. Out: blobs for the next stage or the writer; what later stages are meant to open passes.
 Rule: nothing is computed here. State is a manifest (one text, rewritten only where it changed) and the runs it names.
 """
 
@@ -133,19 +133,6 @@ def run(job: Job, stage: Stage, bucket: int, state: BucketState, blobs: Iterable
         yield Blob(job.last, 0, own, columns.DROPS, columns.dumps(drops))
     said: dict[str, Any] = {"counts": outcome.counts} if outcome.counts else {}
     if state.manifests:
-        said["state"] = {f"{stage.number}/{bucket}": size(state)}
+        said["state"] = {f"{stage.number}/{bucket}": state.manifests}
     if said:
         yield columns.counts(job.last, own, said)
-
-
-def size(state: BucketState) -> list[int]:
-    """Rows and bytes that a bucket keeps."""
-    runs = [run for manifest in state.manifests.values() for run in _runs(manifest)]
-    return [sum(r[1] for r in runs), sum(r[2] for r in runs)]
-
-
-def _runs(manifest: Any) -> Iterator[list[Any]]:
-    if isinstance(manifest, dict):
-        yield from manifest.get("runs", ())
-        for part in manifest.values():
-            yield from _runs(part)

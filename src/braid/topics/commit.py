@@ -27,7 +27,7 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.topics.envelope import parse_envelope
-from braid.topics.files import reach, refuse_link, remove, scratch_name, sync_directory
+from braid.topics.files import open_for_writing, reach, refuse_link, remove, scratch_name, sync_directory
 from braid.topics.log import Topic, View, folders
 from braid.topics.names import check_name
 from braid.topics.segments import Extent, Meter, Segment, measure, positions_name, segment_name
@@ -207,14 +207,14 @@ def append(
         pl.lit(parse_envelope(lines)["_t"] if times is None else times).alias("t"),
     )
     if positions is not None:
-        frame = frame.hstack(positions.select(POSITIONS))
+        frame = frame.hstack(positions.select(*POSITIONS))
     name = ANONYMOUS + uuid4().hex[:12] if query is None else check_name(query, "query")
     count = len(topic.view().parts)
     staged = []
     for (p,), part in sorted(frame.partition_by("p", as_dict=True, maintain_order=True).items()):
         if not 0 <= p < count:
             raise BraidError(f"the topic {topic.name!r} has {count} partitions, none with number {p}")
-        beside = None if positions is None else part.select(POSITIONS)
+        beside = None if positions is None else part.select(*POSITIONS)
         os.makedirs(topic.staging, exist_ok=True)
         staged.append(stage(topic, name, batch, p, part["line"], times=part["t"], positions=beside))
     if query is not None:
@@ -293,6 +293,7 @@ def adopt_locked(topic: Topic, view: View, patient: bool = True) -> int:
             if path is None:
                 continue
             refuse_link(topic.partition_path(p))
+            refuse_link(path)
             if _settled(path):
                 found.append(Segment(p, view.end(p), measure(path), None, None))
             elif patient:
@@ -317,13 +318,15 @@ def _settled(path: str) -> bool:
     """The file is not being written any more, as far as can be seen."""
     deadline = time.monotonic() + _PATIENCE
     before = os.stat(path)
-    while time.time() - before.st_mtime < _SETTLE and time.monotonic() < deadline:
+    settled = time.time() - before.st_mtime >= _SETTLE
+    while time.monotonic() < deadline:
+        if settled and not open_for_writing(path):
+            return True
         time.sleep(_SETTLE)
         after = os.stat(path)
-        if (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns):
-            return True
+        settled = (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
         before = after
-    return time.monotonic() < deadline
+    return False
 
 
 def _sweep(topic: Topic, view: View, refuse: bool = False) -> bool:
@@ -336,11 +339,13 @@ def _sweep(topic: Topic, view: View, refuse: bool = False) -> bool:
         stray = [n for n in stray if os.lstat(os.path.join(folder, n)).st_size]
         if stray and not refuse:
             return False
-        end = view.end(p) if p < len(view.parts) else 0
-        if stray and [*stray] != [segment_name(end)]:
-            path = os.path.join(folder, min(stray))
-            if p >= len(view.parts):
-                raise BraidError(f"{path}: the topic {topic.name!r} has only {len(view.parts)} partitions")
+        if not stray:
+            continue
+        path = os.path.join(folder, min(stray))
+        if p >= len(view.parts):
+            raise BraidError(f"{path}: the topic {topic.name!r} has only {len(view.parts)} partitions")
+        end = view.end(p)
+        if stray != [segment_name(end)]:
             raise BraidError(
                 f"{path} is not a segment of the topic {topic.name!r}: partition {p} ends at {end}",
                 f"a segment dropped in by hand is named by its first offset: {segment_name(end)}",

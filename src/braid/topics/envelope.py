@@ -82,8 +82,8 @@ def parse_envelope(lines: pl.Series) -> pl.DataFrame:
         scanned = [_scan(line) for line in rest["line"].to_list()]
         frame = pl.DataFrame(scanned, schema=ENVELOPE, orient="row")
         done.append(frame.with_columns(rest["row"]).select("row", *ENVELOPE))
-    whole = done[0] if len(done) == 1 else pl.concat(done).sort("row")
-    return whole.drop("row")
+    whole = done[0] if len(done) == 1 else pl.concat(done)
+    return (whole if whole["row"].is_sorted() else whole.sort("row")).drop("row")
 
 
 def _short_tail(frame: pl.DataFrame, style: _Style) -> pl.DataFrame:
@@ -92,9 +92,9 @@ def _short_tail(frame: pl.DataFrame, style: _Style) -> pl.DataFrame:
     at = end.str.find(style.time, literal=True).cast(pl.Int64)
     size = end.str.len_bytes().cast(pl.Int64)
     digits = (at + len(style.time), (size - at - len(style.time) - 1).clip(0))
-    time = end.cast(pl.Binary).bin.slice(*digits).cast(pl.String, strict=False)
+    time = end.cast(pl.Binary).bin.slice(*digits).cast(pl.String)
     return frame.with_columns(
-        pl.when(pl.col("line").str.ends_with("}")).then(time).alias("time"),
+        time.alias("time"),
         (size - at).alias("tail"),
         pl.lit(None, pl.String).alias("headers"),
         pl.lit(None, WINDOW).alias("window"),
@@ -108,13 +108,13 @@ def _long_tail(frame: pl.DataFrame, style: _Style) -> pl.DataFrame:
     size, headers, window = pl.col("size"), pl.col("h"), pl.col("w")
 
     def piece(start: pl.Expr | int, end: pl.Expr) -> pl.Expr:
-        return text.bin.slice(start, (end - start).clip(0)).cast(pl.String, strict=False)
+        return text.bin.slice(start, (end - start).clip(0)).cast(pl.String)
 
     found = (
         pl.DataFrame({"last": last})
         .lazy()
         .with_columns(
-            pl.when(pl.col("last").str.ends_with("}")).then(text.bin.size().cast(pl.Int64)).alias("size") - 1,
+            (text.bin.size().cast(pl.Int64) - 1).alias("size"),
             pl.col("last").str.find(style.headers, literal=True).cast(pl.Int64).alias("h"),
             pl.col("last").str.find(style.window, literal=True).cast(pl.Int64).alias("w"),
         )
@@ -148,30 +148,31 @@ def _cut(
     frame: pl.DataFrame, style: _Style, tail: Callable[[pl.DataFrame, _Style], pl.DataFrame]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The rows that could be cut, as columns of the envelope, and the rows that could not, as they were."""
-    starts = frame["line"].str.starts_with(style.key).fill_null(False)
-    if not starts.any():
+    # Only such lines are cut: then every cut is at an ASCII character, and each piece is text.
+    shaped = (frame["line"].str.starts_with(style.key) & frame["line"].str.ends_with("}")).fill_null(False)
+    if not shaped.any():
         return frame.clear(), frame
+    rest = frame.clear()
+    if not shaped.all():
+        frame, rest = frame.filter(shaped), frame.filter(~shaped)
     with_tail = tail(frame, style)
     if not with_tail["time"].str.contains(_TIME).any():
-        return frame.clear(), frame
+        return frame.clear(), pl.concat([frame, rest])
     line = pl.col("line").cast(pl.Binary)
     middle = pl.col("at") + len(style.value)
     cut = (
         with_tail.lazy()
         .with_columns(pl.col("line").str.find(style.value, literal=True).cast(pl.Int64).alias("at"))
         .with_columns(
-            line.bin.slice(len(style.key), (pl.col("at") - len(style.key)).clip(0))
-            .cast(pl.String, strict=False)
-            .alias("key"),
+            line.bin.slice(len(style.key), (pl.col("at") - len(style.key)).clip(0)).cast(pl.String).alias("key"),
             line.bin.slice(middle, (line.bin.size().cast(pl.Int64) - middle - pl.col("tail")).clip(0))
-            .cast(pl.String, strict=False)
+            .cast(pl.String)
             .alias("value"),
             pl.when(pl.col("time").str.contains(_TIME)).then(pl.col("time")).cast(pl.Int64, strict=False).alias("t"),
         )
         .with_columns(
             (
-                pl.lit(starts)
-                & pl.col("key").str.contains(_ONE_VALUE)
+                pl.col("key").str.contains(_ONE_VALUE)
                 & pl.col("value").str.contains(_ONE_VALUE)
                 & pl.col("t").is_not_null()
             )
@@ -192,8 +193,8 @@ def _cut(
     )
     good = cut["good"]
     if good.all():
-        return cut.drop("good"), frame.clear()
-    return cut.filter(good).drop("good"), frame.filter(~good)
+        return cut.drop("good"), rest
+    return cut.filter(good).drop("good"), pl.concat([frame.filter(~good), rest])
 
 
 class _Row(NamedTuple):

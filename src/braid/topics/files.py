@@ -10,7 +10,9 @@ import contextlib
 import errno
 import fcntl
 import os
+import signal
 import stat
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -78,6 +80,24 @@ def open_regular(path: str) -> int:
         os.close(fd)
         raise BraidError(f"{path} is not a plain file")
     return fd
+
+
+def open_for_writing(path: str) -> bool:
+    """Some process has the file open to write. Where the system cannot tell (only Linux can), False."""
+    if sys.platform != "linux":
+        return False
+    fd = open_regular(path)
+    try:
+        # A read lease is granted only where nobody writes. Who opens the file before it is given back makes the kernel
+        # send a signal: SIGURG, which is ignored, as the usual one would end this process.
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+        return False
+    except OSError as e:
+        return e.errno == errno.EAGAIN
+    finally:
+        os.close(fd)
 
 
 @contextlib.contextmanager

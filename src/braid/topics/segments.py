@@ -138,8 +138,9 @@ def split_lines(data: bytes) -> pl.DataFrame:
     try:
         lines = pl.read_lines(data, name="_line").to_series() if data else pl.Series("_line", [], pl.String)
     except pl.exceptions.ComputeError:
-        raw = pl.Series("_raw", data.removesuffix(b"\n").split(b"\n"), pl.Binary)
-        lines = raw.cast(pl.String, strict=False).str.strip_suffix("\r").alias("_line")
+        pieces = data.removesuffix(b"\n").split(b"\n")  # one bad byte refuses a whole cast
+        raw = pl.Series("_raw", pieces, pl.Binary)
+        lines = pl.Series("_line", [_text(x.removesuffix(b"\r")) for x in pieces], pl.String)
         blank = (lines.str.strip_chars() == "").fill_null(True)
         frame = pl.DataFrame([lines, raw])
         return frame.with_columns(pl.when(~blank).then("_line"), pl.when(blank).then("_raw"))
@@ -151,6 +152,13 @@ def split_lines(data: bytes) -> pl.DataFrame:
     return frame.with_columns(
         pl.when(~blank).then("_line"), pl.when(blank).then(pl.col("_line").cast(pl.Binary)).alias("_raw")
     )
+
+
+def _text(line: bytes) -> str | None:
+    try:
+        return line.decode()
+    except UnicodeDecodeError:
+        return None
 
 
 def line_starts(data: bytes) -> npt.NDArray[np.int64]:

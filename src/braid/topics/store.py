@@ -170,7 +170,7 @@ class TopicStore:
         lines = format_envelope(
             frame["_key"], frame["_value"], frame["_t"], *(_column(frame, c) for c in ("_headers", "_window"))
         )
-        positions = frame.select(commit.POSITIONS) if "seq" in frame.columns else None
+        positions = frame.select(*commit.POSITIONS) if "seq" in frame.columns else None
         partitions = _column(frame, "_partition")
         return commit.append(
             self.topic(name),

@@ -1,0 +1,5 @@
+"""Errors that only the command line tells apart."""
+
+
+class QueryDied(Exception):
+    """A query failed while it ran; the message says why. Exit code 2."""

@@ -1,0 +1,223 @@
+"""What a query was when it first ran: `braid.json` in its checkpoint.
+
+In: the folder of a checkpoint and the document of a query that is to start. Out: the document to run by.
+Rule: written before Spark starts, compared before anything else in the folder is opened. A difference is shown and
+refused, and nothing is changed. What was only a default then and now (buckets, partitions) stays as it was recorded:
+other numbers would lose the state without a word.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import hashlib
+import json
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from braid.errors import BraidError
+from braid.runtime.file_list import FileEntry, check_continues
+from braid.topics.files import write_atomic
+
+FORMAT = 1
+NAME = "braid.json"
+_SHOWN = 60  # lines of a difference
+_ANEW = "delete the checkpoint {} to start anew, or run what it was made by"
+_OF_SPARK = ("metadata", "offsets", "commits", "sources", "state")
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """`plan`: the canonical text of the logical plan; `settings`: the dialect, its settings and whatever else gives the
+    query its meaning; `sources`: (topic, partition) by rank; `files`: the files of each source that is read from some.
+
+    `buckets`, `outputs` (partitions of the sink), `shuffle` (partitions of Spark) and `bucket_ids` belong together.
+    """
+
+    query: str
+    plan: str
+    settings: Mapping[str, Any]
+    buckets: int
+    outputs: int
+    shuffle: int
+    bucket_ids: tuple[int, ...]
+    sources: tuple[tuple[str, int], ...]
+    spark: str
+    files: Mapping[str, tuple[FileEntry, ...]] = field(default_factory=dict)
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(self.plan.encode()).hexdigest()
+
+
+def open_or_create(
+    directory: str | Path, document: Document, asked: Collection[str] = (), end_lifts: Collection[str] = ()
+) -> Document:
+    """Records `document`, or compares it with what is recorded and gives that.
+
+    `asked`: which of `buckets`, `outputs`, `shuffle` the user gave; the others take the recorded number. `end_lifts`:
+    sources whose files' end was processed and lifted clocks. New files at the end of a list are recorded.
+    """
+    folder = str(directory)
+    known = load(folder)
+    if known is None:
+        _refuse_foreign(folder)
+        os.makedirs(folder, exist_ok=True)
+        _write(folder, document)
+        return document
+    differences = _differences(known, document, asked)
+    if differences:
+        raise BraidError(
+            f"the checkpoint {folder} was made by another query\n" + "\n".join(differences), _ANEW.format(folder)
+        )
+    for name, recorded in known.files.items():
+        present = document.files.get(name, ())
+        check_continues(name, [f.found for f in recorded], [f.found for f in present], name in end_lifts)
+        if present[: len(recorded)] != recorded:
+            raise BraidError(f"{name}: its files have other rows than {folder} says", _ANEW.format(folder))
+    merged = replace(known, files=document.files)
+    if merged != known:
+        _write(folder, merged)
+    return merged
+
+
+def load(directory: str | Path) -> Document | None:
+    """The recorded document; None where nothing is recorded."""
+    path = os.path.join(directory, NAME)
+    try:
+        with open(path, "rb") as f:
+            data = f.read()
+    except FileNotFoundError:
+        return None
+    except OSError as e:
+        raise BraidError(f"{path} cannot be read: {e.strerror}", "a checkpoint is a folder of its own") from e
+    try:
+        x = json.loads(data)
+        version = x["format"]
+        if isinstance(version, int) and version > FORMAT:
+            raise BraidError(
+                f"{path} has format {version}; this version of braid knows up to {FORMAT}", "use the newer braid again"
+            )
+        found = _from_json(x)
+        if version != FORMAT or x["hash"] != found.hash:
+            raise ValueError("its plan and its hash do not agree" if version == FORMAT else f"format {version!r}")
+        return found
+    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        raise BraidError(f"{path} cannot be read: {e}", "put it back from a copy, or delete the checkpoint") from e
+
+
+def _refuse_foreign(folder: str) -> None:
+    """A folder in which Spark has written, but not for us."""
+    there = [name for name in _OF_SPARK if os.path.exists(os.path.join(folder, name))]
+    if there:
+        what = f"{folder} holds a checkpoint of Spark ({', '.join(there)}), but no {NAME}"
+        raise BraidError(what, "name another folder")
+
+
+# ------------------------------------------------------------------ comparing
+
+
+def _differences(known: Document, now: Document, asked: Collection[str]) -> list[str]:
+    """What is different, for people: field by field, the plan line by line."""
+    found: list[str] = []
+
+    def field(name: str, then: object, today: object) -> None:
+        if then != today:
+            found.append(f"  {name}: {_shown(then)} in the checkpoint, {_shown(today)} now")
+
+    field("query", known.query, now.query)
+    for name in sorted({*known.settings, *now.settings}):
+        field(f"setting {name}", _plain(known.settings.get(name)), _plain(now.settings.get(name)))
+    field("Spark", _feature(known.spark), _feature(now.spark))
+    for name, then, today in (
+        ("buckets", known.buckets, now.buckets),
+        ("outputs", known.outputs, now.outputs),
+        ("shuffle", known.shuffle, now.shuffle),
+    ):
+        if name in asked:
+            field(_LONG[name], then, today)
+    recorded = set(known.sources)
+    for topic, partition in sorted(recorded ^ set(now.sources)):
+        where = "in the checkpoint only" if (topic, partition) in recorded else "not in the checkpoint"
+        found.append(f"  source {topic}, partition {partition}: {where}")
+    field("sources read from files", sorted(known.files), sorted(now.files))
+    if known.plan != now.plan:
+        found += _plan_difference(known.plan, now.plan)
+    return found
+
+
+_LONG = {"buckets": "buckets", "outputs": "partitions of the sink", "shuffle": "shuffle partitions of Spark"}
+
+
+def _plan_difference(then: str, now: str) -> list[str]:
+    lines = difflib.unified_diff(
+        _lines(then), _lines(now), "the plan in the checkpoint", "the plan now", n=2, lineterm=""
+    )
+    found = [f"  {line}" for line in lines]
+    more = len(found) - _SHOWN
+    return found if more <= 0 else [*found[:_SHOWN], f"  … and {more} more lines"]
+
+
+def _lines(plan: str) -> list[str]:
+    """The plan in lines; a plan that is JSON in one line is laid out."""
+    if "\n" not in plan.strip():
+        with contextlib.suppress(ValueError):
+            plan = json.dumps(json.loads(plan), indent=2, ensure_ascii=False)
+    return plan.splitlines()
+
+
+def _feature(version: str) -> str:
+    """`4.2` of `4.2.1`: maintenance releases read each other's checkpoints."""
+    return ".".join(version.split(".")[:2])
+
+
+def _plain(x: Any) -> Any:
+    """As it comes back from JSON."""
+    return json.loads(json.dumps(x))
+
+
+def _shown(x: object) -> str:
+    return "nothing" if x is None else x if isinstance(x, str) else json.dumps(x, ensure_ascii=False)
+
+
+# ----------------------------------------------------------------------- JSON
+
+
+def _write(folder: str, document: Document) -> None:
+    data = json.dumps(_to_json(document), indent=1, ensure_ascii=False).encode()
+    write_atomic(os.path.join(folder, NAME), data, folder, fsync=True)
+
+
+def _to_json(d: Document) -> dict[str, Any]:
+    return {
+        "format": FORMAT,
+        "query": d.query,
+        "hash": d.hash,
+        "plan": d.plan,
+        "settings": dict(d.settings),
+        "buckets": d.buckets,
+        "outputs": d.outputs,
+        "shuffle": d.shuffle,
+        "bucket_ids": list(d.bucket_ids),
+        "sources": [list(s) for s in d.sources],
+        "spark": d.spark,
+        "files": {name: [f.to_json() for f in files] for name, files in d.files.items()},
+    }
+
+
+def _from_json(x: dict[str, Any]) -> Document:
+    return Document(
+        query=str(x["query"]),
+        plan=str(x["plan"]),
+        settings=dict(x["settings"]),
+        buckets=int(x["buckets"]),
+        outputs=int(x["outputs"]),
+        shuffle=int(x["shuffle"]),
+        bucket_ids=tuple(int(i) for i in x["bucket_ids"]),
+        sources=tuple((str(topic), int(partition)) for topic, partition in x["sources"]),
+        spark=str(x["spark"]),
+        files={str(name): tuple(FileEntry.from_json(f) for f in files) for name, files in x["files"].items()},
+    )

@@ -1,0 +1,243 @@
+"""Values of files: texts of CSV fields and columns of Parquet files as the declared types.
+
+In: a column as the file has it, and a type. Out: the typed column, and which values do not fit.
+Rule: nothing is rounded, cut or guessed. A whole number may be written with a point (`517.0`: what a data frame makes
+of an integer column with gaps); dates and times are ISO text, or the numbers of `interface.md` section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, assert_never
+
+import polars as pl
+
+from braid.expr import casts, codec, dates
+from braid.expr.codec_values import Malformed, json_value, physical_type, reader
+from braid.expr.json_text import dumps, loads
+from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
+
+S = Scalar
+Fitted = tuple[pl.Series, pl.Series]  # values, null where they do not fit; where they do not
+Typed = tuple[list[pl.Series], pl.Series]  # columns; why a row is malformed
+
+_WHOLE = r"^[+-]?[0-9]+(?:\.0*)?$"
+_MAX_MS = 2**63 // 1000
+_DAY_MS = 86_400_000
+
+
+def a(t: Type) -> str:
+    """The type with its article."""
+    return f"{'an' if str(t)[0] in 'AEIOU' else 'a'} {t}"
+
+
+def from_text(texts: pl.Series, t: Type) -> Fitted:
+    """Values of CSV fields; an empty field is null already."""
+    if t is S.VARCHAR:
+        return texts, _none(texts)
+    if isinstance(t, Array | Map | Struct):
+        frame, _, error = codec.decode_values(texts, [Column(texts.name, t)], unwrapped=True)
+        return frame.get_column(texts.name), error.is_not_null()
+    if isinstance(t, Decimal):
+        values = _decimals(texts, t)
+    else:
+        values = texts.to_frame().select(_scalar(pl.col(texts.name).str.strip_chars(), t)).to_series()
+    return values.rename(texts.name), texts.is_not_null() & values.is_null()
+
+
+def _scalar(x: pl.Expr, t: Scalar) -> pl.Expr:
+    match t:
+        case S.BOOLEAN:
+            known = {"true": True, "false": False}
+            return x.str.to_lowercase().replace_strict(known, default=None, return_dtype=pl.Boolean)
+        case S.INT | S.BIGINT:
+            return _whole(x).cast(polars_type(t), strict=False)
+        case S.DOUBLE:
+            number = casts.cast(x, S.VARCHAR, t)
+            too_large = number.is_infinite() & ~x.str.contains("Infinity", literal=True)
+            return pl.when(~too_large).then(number)
+        case S.BYTES:
+            return x.str.decode("base64", strict=False)
+        case S.DATE:
+            return pl.coalesce(_days(_whole(x).cast(pl.Int64, strict=False)), dates.parse_date(x))
+        case S.TIME:
+            return pl.coalesce(_ms_of_day(_whole(x).cast(pl.Int64, strict=False)), dates.parse_time(x))
+        case S.TIMESTAMP:
+            iso = x.str.replace(r"^(\d{4}-\d{2}-\d{2}) ", "${1}T")
+            number = pl.when(x.str.len_bytes() > 4).then(_whole(x))  # four digits are a year
+            return pl.coalesce(_ms(number.cast(pl.Int64, strict=False)), dates.parse_timestamp(iso))
+        case S.VARCHAR | S.NULL:
+            return x.cast(polars_type(t), strict=False)
+    assert_never(t)
+
+
+def _whole(x: pl.Expr) -> pl.Expr:
+    """Text of a whole number without its point; else null."""
+    return pl.when(x.str.contains(_WHOLE)).then(x.str.replace(r"\.0*$", "").str.replace(r"^\+", ""))
+
+
+def _days(x: pl.Expr) -> pl.Expr:
+    return x.cast(pl.Int32, strict=False).cast(pl.Date)
+
+
+def _ms_of_day(x: pl.Expr) -> pl.Expr:
+    return pl.when(x.is_between(0, _DAY_MS - 1)).then(x * 1_000_000).cast(pl.Time)
+
+
+def _ms(x: pl.Expr) -> pl.Expr:
+    return pl.when(x.is_between(-_MAX_MS, _MAX_MS - 1)).then(x * 1000).cast(pl.Datetime("us"))
+
+
+def _decimals(texts: pl.Series, t: Decimal) -> pl.Series:
+    """Exactly, or null. Plain forms in columns, others (exponents) as the JSON reader takes them."""
+    text = texts.str.strip_chars()
+    fraction = rf"(?:\.[0-9]{{0,{t.scale}}}0*)?"
+    plain = text.str.contains(rf"^[+-]?[0-9]+{fraction}$")
+    values = text.set(~plain, None).to_frame("v").select(casts.cast(pl.col("v"), S.VARCHAR, t)).to_series()
+    odd = (~plain).fill_null(False).arg_true()
+    if not len(odd):
+        return values
+    return values.scatter(odd, _by_row(text.gather(odd), t)[0])
+
+
+# ------------------------------------------------------------------- Parquet
+
+
+def fits(dtype: pl.DataType, t: Type) -> bool:
+    """Whether a column of `dtype` can be declared as `t`: some of its values are values of `t`."""
+    if dtype == pl.Null:
+        return True
+    text = dtype == pl.String or isinstance(dtype, pl.Categorical | pl.Enum)
+    whole, real = dtype.is_integer(), dtype.is_float() or dtype.is_decimal()
+    match t:
+        case S.BOOLEAN:
+            return text or dtype == pl.Boolean
+        case S.INT | S.BIGINT:
+            return text or whole or real or (t is S.BIGINT and isinstance(dtype, pl.Datetime))
+        case S.DOUBLE | Decimal():
+            return text or whole or real
+        case S.VARCHAR:
+            return not dtype.is_nested()
+        case S.BYTES:
+            return text or dtype == pl.Binary
+        case S.DATE | S.TIMESTAMP:
+            return text or whole or dtype == pl.Date or isinstance(dtype, pl.Datetime)
+        case S.TIME:
+            return text or whole or dtype == pl.Time
+        case S.NULL:
+            return False
+        case Array():
+            return text or isinstance(dtype, pl.List | pl.Array)
+        case Map():
+            return text or isinstance(dtype, pl.List | pl.Struct)
+        case Struct():
+            return text or isinstance(dtype, pl.Struct)
+    assert_never(t)
+
+
+def from_column(s: pl.Series, t: Type) -> Fitted:
+    """Values of a column that `fits`. A NaN where a whole number is declared is null."""
+    dtype, wanted = s.dtype, polars_type(t)
+    if dtype == wanted:
+        return s, _none(s)
+    if dtype == pl.Null:
+        return s.cast(wanted), _none(s)
+    if isinstance(dtype, pl.Categorical | pl.Enum):
+        s = s.cast(pl.String)
+    if s.dtype == pl.String:
+        return from_text(s, t)
+    if isinstance(t, Array | Map | Struct):
+        return _by_row(s, t)
+    if dtype == pl.Binary and t is S.VARCHAR:
+        return _utf8(s)
+    if dtype.is_float() and t is not S.DOUBLE and t is not S.VARCHAR:
+        s = s.fill_nan(None)
+    values = s.to_frame("v").select(_converted(pl.col("v"), dtype, t)).to_series().rename(s.name)
+    return values, s.is_not_null() & values.is_null()
+
+
+def _converted(x: pl.Expr, dtype: pl.DataType, t: Scalar | Decimal) -> pl.Expr:
+    wanted = polars_type(t)
+    if isinstance(dtype, pl.Datetime):
+        if dtype.time_zone is not None:
+            x = x.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        x = x.cast(pl.Datetime("us"))
+    match t:
+        case S.INT | S.BIGINT if isinstance(dtype, pl.Datetime):
+            return x.dt.epoch("ms")
+        case S.INT | S.BIGINT if dtype.is_float() or dtype.is_decimal():
+            number = x.cast(wanted, strict=False)
+            return pl.when(number.cast(dtype, strict=False) == x).then(number)
+        case Decimal() if dtype.is_float():
+            number = casts.cast(x.cast(pl.Float64), S.DOUBLE, t)
+            return pl.when(number.cast(pl.String).cast(dtype) == x).then(number)
+        case Decimal() if dtype.is_decimal():
+            number = x.cast(wanted, strict=False)
+            return pl.when(number.cast(dtype, strict=False) == x).then(number)
+        case S.VARCHAR if isinstance(dtype, pl.Datetime):
+            return casts.to_text(x, S.TIMESTAMP)
+        case S.DATE if dtype.is_integer():
+            return _days(x.cast(pl.Int64, strict=False))
+        case S.DATE if isinstance(dtype, pl.Datetime):
+            return pl.when(x.dt.time() == pl.time(0)).then(x.dt.date())
+        case S.TIME if dtype.is_integer():
+            return _ms_of_day(x.cast(pl.Int64, strict=False))
+        case S.TIMESTAMP if dtype.is_integer():
+            return _ms(x.cast(pl.Int64, strict=False))
+    return x.cast(wanted, strict=False)
+
+
+def _utf8(s: pl.Series) -> Fitted:
+    try:
+        return s.cast(pl.String), _none(s)
+    except pl.exceptions.ComputeError:
+        texts = [None if v is None else v.decode(errors="surrogateescape") for v in s.to_list()]
+        bad = [v is not None and not v.isprintable() and any("\ud800" <= c < "\ue000" for c in v) for v in texts]
+        fine = [None if wrong else v for v, wrong in zip(texts, bad, strict=True)]
+        return pl.Series(s.name, fine, dtype=pl.String), pl.Series("bad", bad, dtype=pl.Boolean)
+
+
+def _by_row(s: pl.Series, t: Type) -> Fitted:
+    """Slow path (Python rows): nested values, read as JSON is."""
+    read, out, bad = reader(t), [], []
+    entries = isinstance(t, Map) and isinstance(s.dtype, pl.List)
+    for value in s.to_list():
+        found: Any = None
+        wrong = False
+        try:
+            if value is not None:
+                plain = {e["key"]: e["value"] for e in value} if entries else value
+                found = read(loads(dumps(json_value(plain, t))))
+        except (Malformed, ValueError, TypeError, AttributeError):
+            wrong = True
+        out.append(found)
+        bad.append(wrong)
+    values = pl.Series(s.name, out, dtype=physical_type(t)).cast(polars_type(t))
+    return values, pl.Series("bad", bad, dtype=pl.Boolean)
+
+
+def _none(s: pl.Series) -> pl.Series:
+    return pl.repeat(False, len(s), dtype=pl.Boolean, eager=True)
+
+
+# ------------------------------------------------------------------- columns
+
+
+def typed(columns: Sequence[pl.Series], declared: Sequence[Column], fit: Callable[[pl.Series, Type], Fitted]) -> Typed:
+    """The columns as declared, and the first value of each row that does not fit."""
+    made: list[pl.Series] = []
+    height = len(columns[0]) if columns else 0
+    error = pl.repeat(None, height, dtype=pl.String, eager=True)
+    for s, column in zip(columns, declared, strict=True):
+        values, bad = fit(s, column.type)
+        made.append(values)
+        if bad.any():
+            at = (bad & error.is_null()).arg_true()
+            error = error.scatter(at, [_why(column, v) for v in s.gather(at).to_list()])
+    return made, error
+
+
+def _why(column: Column, value: object) -> str:
+    text = value if isinstance(value, str) else value.hex() if isinstance(value, bytes) else str(value)
+    shown = text if len(text) <= 60 else text[:59] + "…"
+    return f"column {column.name}: {shown!r} is not {a(column.type)}"

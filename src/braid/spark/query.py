@@ -1,0 +1,338 @@
+"""A running query: source, stages and writer put together as one streaming DataFrame, started, watched and stopped.
+
+In: a physical plan, a store, how to spread it. Out: a `RunningQuery` whose batches appear in its output, each once.
+Rule: the checkpoint is compared before anything starts, and settings of the first start (buckets, tasks, partitions,
+source numbers) hold for ever. One scan and the least number of exchanges: the plan is checked when it first runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pyspark.sql import DataFrame, SparkSession
+
+from braid.errors import BraidError
+from braid.plan.physical import Plan
+from braid.spark import job as jobs
+from braid.spark import sinks
+from braid.spark.columns import SCHEMA
+from braid.spark.conf import settings_of_a_query
+from braid.spark.job import Files, Job, Order, Output, exchanges, inputs_of, stateless
+from braid.spark.setup import Wishes, prepared
+from braid.spark.source import FORMAT, BraidSource
+from braid.spark.stage import StageProcessor, pass_through
+from braid.spark.writer import MANIFEST, write_batches
+from braid.topics import clean_staging
+from braid.topics.drops import clean_drops, read_drops
+
+Status = Literal["running", "stopped", "failed"]
+
+RATE_WINDOW = 10.0  # s over which rates are taken
+STATE_FILE = "state.json"
+HINT = "Spark's log has more"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a query stands. Rates are of the last seconds; `lag` counts records that are there and not yet read."""
+
+    batch: int
+    rows_in: int
+    rows_out: int
+    rows_in_per_second: float
+    rows_out_per_second: float
+    batch_ms: float
+    state_rows: int
+    state_bytes: int
+    drops: Mapping[str, int]
+    counts: Mapping[str, int]
+    lag: int
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the manifests of the batches so far have said."""
+
+    batch: int = -1
+    rows_in: int = 0
+    rows_out: int = 0
+    batch_ms: float = 0.0
+    began: float = field(default_factory=time.monotonic)
+    drops: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    state: dict[str, dict[str, Any]] = field(default_factory=dict)
+    recent: deque[tuple[float, int, int]] = field(default_factory=deque)
+
+
+class RunningQuery:
+    """One started query."""
+
+    def __init__(self, job: Job, text: str, folder: str) -> None:
+        self.job = job
+        self._text, self._folder = text, folder
+        self._handle: Any = None
+        self._failed: BraidError | None = None
+        self._seen = _Seen(state=_load_state(folder))
+        self._checked = False
+        self._guard = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        return self.job.name
+
+    # ------------------------------------------------------------ lifecycle
+
+    def status(self) -> Status:
+        if self._handle is not None and self._handle.isActive:
+            return "running"
+        return "failed" if self.exception() is not None else "stopped"
+
+    def stop(self) -> None:
+        """Ends the query; a batch that is under way is done again at the next start."""
+        if self._handle is not None:
+            self._handle.stop()
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Waits for the end; raises the reason if the query failed."""
+        done = self._handle.awaitTermination(timeout) if timeout is not None else _await(self._handle)
+        self._raise()
+        return bool(done)
+
+    def await_idle(self) -> None:
+        """Waits until all input that is there now has been processed and published."""
+        try:
+            self._handle.processAllAvailable()
+        except Exception:
+            self._raise()
+            raise
+        self._raise()
+
+    def exception(self) -> BraidError | None:
+        """Why the query died."""
+        if self._failed is None and self._handle is not None and not self._handle.isActive:
+            found = self._handle.exception()
+            if found is not None:
+                self._failed = BraidError(f"query {self.name} failed: {reason(str(found))}", HINT)
+        return self._failed
+
+    def _raise(self) -> None:
+        error = self.exception()
+        if error is not None:
+            raise error
+
+    # ------------------------------------------------------------- looking
+
+    def drops(self) -> list[dict[str, Any]]:
+        return read_drops(self.job.store, self.name)
+
+    def state(self) -> list[dict[str, Any]]:
+        """Manifests of every step and bucket as of the last batch, for EXPLAIN --state."""
+        return state_of(self._seen.state)
+
+    def progress(self) -> Progress:
+        with self._guard:
+            seen = self._seen
+            now = time.monotonic()
+            recent = [r for r in seen.recent if r[0] > now - RATE_WINDOW]
+            span = min(RATE_WINDOW, max(now - seen.began, 0.001))
+            sizes = [size for manifests in seen.state.values() for size in _sizes(manifests)]
+            return Progress(
+                seen.batch,
+                seen.rows_in,
+                seen.rows_out,
+                sum(r[1] for r in recent) / span,
+                sum(r[2] for r in recent) / span,
+                seen.batch_ms,
+                sum(rows for rows, _ in sizes),
+                sum(size for _, size in sizes),
+                dict(seen.drops),
+                dict(seen.counts),
+                self._lag(),
+            )
+
+    def _lag(self) -> int:
+        last = self._handle.lastProgress if self._handle is not None else None
+        ends = {f"{leaf}/{p}": end for leaf, x in inputs_of(self._text).items() for p, end in enumerate(x.ends())}
+        done: dict[str, int] = {}
+        if last is not None:
+            source = next((s for s in last["sources"] if s.get("endOffset")), None)
+            found = source["endOffset"] if source else None
+            done = (json.loads(found) if isinstance(found, str) else found or {}).get("next", {})
+        return sum(max(0, end - done.get(place, 0)) for place, end in ends.items()) if last is not None else 0
+
+    # ---------------------------------------------------------- each batch
+
+    def publish(self, manifest: DataFrame, batch: int) -> None:
+        """Spark's foreachBatch: runs the batch and makes it visible."""
+        began = time.monotonic()
+        table = manifest.toArrow()
+        rows = list(zip(table.column("kind").to_pylist(), table.column("doc").to_pylist(), strict=True))
+        sinks.publish_batch(self.job, batch, rows)
+        self._note(batch, rows, (time.monotonic() - began) * 1000)
+        if not self._checked and self._handle is not None:
+            self._check()
+
+    def _note(self, batch: int, rows: list[tuple[str, str]], ms: float) -> None:
+        read, out = 0, 0
+        with self._guard:
+            seen = self._seen
+            for kind, doc in rows:
+                found = json.loads(doc)
+                if kind == "staged":
+                    out += found["extent"]["count"] if "extent" in found else found["rows"]
+                elif kind == "drops":
+                    _add(seen.drops, found["reasons"])
+                else:
+                    for said in found:
+                        read += sum(said.get("read", {}).values())
+                        _add(seen.counts, said.get("counts", {}))
+                        seen.state.update(said.get("state", {}))
+            seen.batch, seen.batch_ms = batch, ms
+            seen.rows_in, seen.rows_out = seen.rows_in + read, seen.rows_out + out
+            now = time.monotonic()
+            seen.recent.append((now, read, out))
+            while seen.recent and seen.recent[0][0] < now - RATE_WINDOW:
+                seen.recent.popleft()
+            if seen.state:
+                _save_state(self._folder, batch, seen.state)
+
+    def _check(self) -> None:
+        """One scan, and no exchange that was not planned: Spark's optimizer must not have got in between."""
+        self._checked = True
+        shown = self._handle._jsq.explainInternal(False)
+        scans = len(re.findall(r"MicroBatchScan", shown))
+        found = len(re.findall(r"Exchange hashpartitioning", shown))
+        if scans > 1 or found != exchanges(self.job):
+            raise BraidError(f"query {self.name} runs with {scans} scans and {found} exchanges\n{shown}")
+
+
+def start(
+    spark: SparkSession,
+    plan: Plan,
+    store: str,
+    *,
+    checkpoint: str | None = None,
+    output: Output | None = None,
+    partitions: int | None = None,
+    buckets: int | None = None,
+    tasks: int | None = None,
+    limit: int | None = None,
+    files: Mapping[str, Files] | None = None,
+    order: Order | None = None,
+    trigger: Mapping[str, Any] | None = None,
+) -> RunningQuery:
+    """Starts a query, or goes on from its checkpoint. `partitions`, `buckets`, `tasks`: see `Job`; by default the
+    output's partitions are those of its topic, the declared ones, or those of the left source."""
+    wishes = Wishes(checkpoint, output, partitions, buckets, tasks, limit, files or {}, order)
+    job, folder = prepared(plan, store, spark.sparkContext.defaultParallelism, wishes)
+    text = jobs.dumps(job)
+    if job.output.kind == "topic":
+        clean_staging(jobs.store_of(job.store).topic(job.output.target), job.run)
+    elif job.output.kind != "console":
+        sinks.finish_files(job.output.target)
+    clean_drops(job.store, job.name)
+    running = RunningQuery(job, text, folder)
+    with settings_of_a_query(spark, job.tasks):
+        stream = build(spark, job, text).writeStream.foreachBatch(running.publish)
+        stream = stream.option("checkpointLocation", os.path.join(folder, "spark")).queryName(job.run)
+        if trigger:
+            stream = stream.trigger(**trigger)
+        running._handle = stream.start()
+    return running
+
+
+def build(spark: SparkSession, job: Job, text: str) -> DataFrame:
+    """The query as a streaming DataFrame of manifests."""
+    spark.dataSource.register(BraidSource)
+    return written(through(spark.readStream.format(FORMAT).option("job", text).load(), job, text), job, text)
+
+
+def through(frame: DataFrame, job: Job, text: str) -> DataFrame:
+    """Blobs of the source through all stages; a last stage without state is left to the writer."""
+    for stage in job.plan.stages:
+        if not stateless(stage):
+            processor = StageProcessor(text, stage.number)
+            frame = frame.groupBy("bucket").transformWithState(processor, SCHEMA, "Append", "None")
+        elif stage.exchange is not None:
+            frame = frame.mapInArrow(functools.partial(pass_through, text, stage.number), SCHEMA)
+    return frame
+
+
+def written(frame: DataFrame, job: Job, text: str) -> DataFrame:
+    """The writer, in the task of the last stage where output partitions line up with buckets."""
+    last = job.plan.stages[-1]
+    alone = last.number if stateless(last) else None
+    if alone is not None or job.gathered:
+        frame = frame.repartition(job.tasks, "bucket")
+    return frame.mapInArrow(functools.partial(write_batches, text, alone), MANIFEST)
+
+
+# ---------------------------------------------------------------- details
+
+
+def reason(text: str) -> str:
+    """The cause in Spark's account of a failure: the last line of the Python error, or the first of the JVM's."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    errors = [x for x in lines if re.match(r"^([\w.]+\.)?\w*(Error|Exception|Interrupt)(: |$)", x)]
+    python = [x for x in errors if not x.startswith(("org.", "java.", "py4j.", "pyspark.errors"))]
+    chosen = (python or errors or lines or ["no reason given"])[-1 if python else 0]
+    return re.sub(r"^braid\.errors\.\w+: ", "", chosen)
+
+
+def _await(handle: Any) -> bool:
+    try:
+        handle.awaitTermination()
+    except Exception:  # its reason is asked for by the caller
+        return True
+    return True
+
+
+def _add(to: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, n in more.items():
+        to[name] = to.get(name, 0) + n
+
+
+def _sizes(manifests: Any) -> list[tuple[int, int]]:
+    """(rows, bytes) of every run that manifests name."""
+    if not isinstance(manifests, dict):
+        return []
+    found = [(run[1], run[2]) for run in manifests.get("runs", ())]
+    return found + [size for part in manifests.values() for size in _sizes(part)]
+
+
+def state_of(state: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    made = []
+    for place, steps in sorted(state.items(), key=lambda x: [int(n) for n in x[0].split("/")]):
+        stage, bucket = place.split("/")
+        made.append({"stage": int(stage), "bucket": int(bucket), "steps": {int(n): m for n, m in steps.items()}})
+    return made
+
+
+def saved_state(folder: str) -> list[dict[str, Any]]:
+    """`RunningQuery.state` of a query that is not running, from its checkpoint folder."""
+    return state_of(_load_state(folder))
+
+
+def _load_state(folder: str) -> dict[str, dict[str, Any]]:
+    try:
+        with open(os.path.join(folder, STATE_FILE), encoding="utf-8") as f:
+            found = json.load(f)["state"]
+            return dict(found)
+    except (FileNotFoundError, ValueError, KeyError):
+        return {}
+
+
+def _save_state(folder: str, batch: int, state: Mapping[str, Any]) -> None:
+    path = os.path.join(folder, STATE_FILE)
+    with open(path + "~", "w", encoding="utf-8") as f:
+        json.dump({"batch": batch, "state": state}, f, separators=(",", ":"))
+    os.replace(path + "~", path)

@@ -1,0 +1,138 @@
+"""What is settled before a query starts: how it is spread, and that its checkpoint is its own.
+
+In: a plan, a store, wishes. Out: a `Job` and the folder of its checkpoint.
+Rule: what the first start chose holds for ever; a wish that differs from it is refused, never taken silently. The
+document of the checkpoint is compared before Spark opens anything.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from uuid import uuid4
+
+import pyspark
+
+from braid.errors import BraidError
+from braid.plan.canonical import canonical
+from braid.plan.physical import Plan
+from braid.runtime import checkpoint
+from braid.runtime.checkpoint import Document
+from braid.runtime.cut import LIMIT
+from braid.runtime.files import FileInput, needs_time, open_files
+from braid.spark.conf import own_folder
+from braid.spark.job import Files, Job, Order, Output, ranks_of, sources_of, spread, stateless
+from braid.topics import TopicStore, check_name
+
+BUCKETS = 4  # of a stage with state, at least
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the caller of `start` asked for; None: whatever the checkpoint or the default says."""
+
+    checkpoint: str | None
+    output: Output | None
+    partitions: int | None
+    buckets: int | None
+    tasks: int | None
+    limit: int | None
+    files: Mapping[str, Files]
+    order: Order | None
+
+    def named(self) -> list[str]:
+        """The recorded numbers that were asked for, as the checkpoint names them."""
+        wishes = {"buckets": self.buckets, "outputs": self.partitions, "shuffle": self.tasks}
+        return [name for name, wish in wishes.items() if wish is not None]
+
+
+def prepared(plan: Plan, store: str, cores: int, wishes: Wishes) -> tuple[Job, str]:
+    """The job, its checkpoint recorded or compared; the sink's topic is there afterwards."""
+    topics = TopicStore(store)
+    name = check_name(plan.query.name, "query")
+    folder = wishes.checkpoint or checkpoint_of(topics.root, name)
+    known = checkpoint.load(folder)
+    files = _opened(plan, wishes.files, folder, known)
+    partitions = [
+        files[x.number].partitions if x.number in files else topics.partitions(x.source.topic) for x in plan.leaves
+    ]
+    output = wishes.output or _topic(plan, topics, wishes.partitions, partitions[0])
+    run = str(known.settings.get("run")) if known else f"{name}-{int(time.time()):08x}{uuid4().hex[:6]}"
+    buckets = wishes.buckets or _buckets(plan, output.partitions)
+    tasks = wishes.tasks or min(cores, output.partitions)
+    document = Document(
+        query=name,
+        plan=canonical(plan.query),
+        settings={"dialect": plan.query.dialect, "run": run, "order": wishes.order is not None},
+        buckets=buckets,
+        outputs=output.partitions,
+        shuffle=tasks,
+        bucket_ids=_flat(plan, output.partitions, buckets, tasks),
+        sources=sources_of(plan, partitions),
+        spark=pyspark.__version__,
+        files={plan.leaves[leaf].source.name: x.files for leaf, x in files.items()},
+    )
+    kept = checkpoint.open_or_create(folder, document, wishes.named())
+    if kept.bucket_ids != _flat(plan, kept.outputs, kept.buckets, kept.shuffle) or kept.outputs != output.partitions:
+        raise BraidError(f"{folder} spreads its state otherwise than this version of braid", "use the older one again")
+    ids, out_ids, gathered = spread(plan, kept.outputs, kept.buckets, kept.shuffle)
+    return Job(
+        plan=plan,
+        name=name,
+        run=run,
+        store=topics.root,
+        output=output,
+        buckets=kept.buckets,
+        tasks=kept.shuffle,
+        ids=ids,
+        out_ids=out_ids,
+        gathered=gathered,
+        ranks=ranks_of(plan, partitions, kept.sources),
+        fingerprint=kept.hash[:16],
+        cache=own_folder(os.path.join("state", run)),
+        limit=wishes.limit or LIMIT,
+        files=files,
+        order=wishes.order,
+    ), folder
+
+
+def checkpoint_of(store: str, name: str) -> str:
+    """The folder of a query's checkpoint."""
+    return os.path.join(store, "checkpoints", name)
+
+
+def _opened(plan: Plan, wanted: Mapping[str, Files], folder: str, known: Document | None) -> dict[int, FileInput]:
+    """The files that leaves read, compared with those of the last start."""
+    made = {}
+    for leaf in plan.leaves:
+        files = wanted.get(leaf.source.name)
+        if files is None:
+            continue
+        if leaf.clocked:
+            needs_time(leaf.source)
+        before = known.files.get(leaf.source.name, ()) if known else ()
+        made[leaf.number] = open_files(leaf.source, files.pattern, f"{folder}.files", files.options, before)
+    return made
+
+
+def _topic(plan: Plan, topics: TopicStore, wanted: int | None, source: int) -> Output:
+    """The sink's topic, made where it is missing: with the partitions asked for, declared, or of the left source."""
+    sink = plan.query.sink
+    if sink.topic not in topics.names():
+        topics.create(sink.topic, wanted or sink.partitions or source)
+    have = topics.partitions(sink.topic)
+    if wanted is not None and have != wanted:
+        raise BraidError(f"the topic {sink.topic} has {have} partitions, not {wanted}", "partitions are for ever")
+    return Output("topic", sink.topic, have)
+
+
+def _buckets(plan: Plan, outputs: int) -> int:
+    """A few, and a multiple of the sink's partitions."""
+    return outputs if all(stateless(s) for s in plan.stages) else outputs * -(-BUCKETS // outputs)
+
+
+def _flat(plan: Plan, outputs: int, buckets: int, tasks: int) -> tuple[int, ...]:
+    ids, out_ids, _ = spread(plan, outputs, buckets, tasks)
+    return tuple(i for row in (*ids, out_ids) for i in row)

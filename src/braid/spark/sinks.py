@@ -1,0 +1,243 @@
+"""Where results go: topics of the store, folders of files, the console.
+
+In: records of a batch, in order, from tasks; the manifest of what they staged, in the driver. Out: a published batch.
+Rule: a batch is seen whole or not at all, and once: publishing it again changes nothing (the console, which cannot
+know, shows a replayed batch again).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+from uuid import uuid4
+
+import polars as pl
+from pyspark import TaskContext
+
+from braid.errors import BraidError
+from braid.operators.changes import DIFF, LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, TIME
+from braid.runtime.explicit import place_of, topic_ranks
+from braid.spark.job import Job, store_of
+from braid.topics import Staged, StageWriter, format_envelope, publish
+from braid.topics.drops import publish_drops
+from braid.topics.drops import stage_drops as stage_drop_lines
+
+KINDS = ("topic", "json", "csv", "parquet", "console")
+SHOWN = 20  # rows of a batch on the console
+
+
+class Outputs(Protocol):
+    """What a task writes of a batch. `frame`: the typed rows that `records` were made of."""
+
+    def write(self, records: pl.DataFrame, frame: pl.DataFrame, places: pl.DataFrame | None) -> None: ...
+
+    def close(self) -> Iterator[str]: ...
+
+    def abort(self) -> None: ...
+
+
+def writer_of(job: Job, batch: int) -> Outputs:
+    """For one task and batch."""
+    return TopicOutputs(job, batch) if job.output.kind == "topic" else FileOutputs(job, batch)
+
+
+class TopicOutputs:
+    """Staged segments of a topic, one per output partition."""
+
+    def __init__(self, job: Job, batch: int) -> None:
+        self._job, self._batch = job, batch
+        self._writers: dict[int, StageWriter] = {}
+
+    def write(self, records: pl.DataFrame, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
+        lines = format_envelope(records["key"], records["value"], records["timestamp"], records["headers"])
+        made = pl.DataFrame({"partition": records["partition"], "line": lines, "timestamp": records["timestamp"]})
+        if places is not None:
+            made = made.hstack(places)
+        parts = made.partition_by("partition", as_dict=True, maintain_order=True)
+        for (partition,), part in parts.items():
+            positions = part.select(places.columns) if places is not None else None
+            self._writer(int(partition)).write(part["line"], part["timestamp"], positions)
+
+    def _writer(self, partition: int) -> StageWriter:
+        if partition not in self._writers:
+            topic = store_of(self._job.store).topic(self._job.output.target)
+            self._writers[partition] = StageWriter(topic, self._job.run, self._batch, partition)
+        return self._writers[partition]
+
+    def close(self) -> Iterator[str]:
+        for _, writer in sorted(self._writers.items()):
+            yield writer.close().to_json()
+
+    def abort(self) -> None:
+        for writer in self._writers.values():
+            writer.abort()
+
+
+class FileOutputs:
+    """One file per task and batch in a hidden folder: columns of key and value by name, `_rowtime`, and `_op` where
+    rows can be taken back."""
+
+    def __init__(self, job: Job, batch: int) -> None:
+        self._job, self._batch = job, batch
+        self._frames: list[pl.DataFrame] = []
+        self._part = -1
+
+    def write(self, records: pl.DataFrame, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
+        self._part = int(records["partition"][0]) if self._part < 0 and records.height else self._part
+        self._frames.append(named(self._job, frame))
+
+    def close(self) -> Iterator[str]:
+        frame = pl.concat(self._frames)
+        if self._job.output.kind == "console":
+            yield json.dumps({"rows": frame.height, "text": shown(frame)})
+            return
+        folder = os.path.join(self._job.output.target, ".staging")
+        os.makedirs(folder, exist_ok=True)
+        ending = {"json": "jsonl"}.get(self._job.output.kind, self._job.output.kind)
+        name = f"part-{self._batch:010d}-{self._part:05d}.{ending}"
+        temporary = os.path.join(folder, f"{name}~{uuid4().hex[:8]}")
+        _write_file(frame, self._job.output.kind, temporary)
+        os.replace(temporary, os.path.join(folder, name))
+        yield json.dumps({"rows": frame.height, "file": name})
+
+    def abort(self) -> None:
+        self._frames.clear()
+
+
+def named(job: Job, frame: pl.DataFrame) -> pl.DataFrame:
+    """A projected frame as a user's table."""
+    sink = job.plan.query.sink
+    keys = [pl.col(f"_k{i}").alias(o.name) for i, o in enumerate(sink.key)]
+    values = [pl.col(f"v{i}").alias(o.name) for i, o in enumerate(sink.values)]
+    op = pl.when(pl.col(DIFF) == 1).then(pl.lit("+")).otherwise(pl.lit("-")).alias("_op")
+    return frame.select(*keys, *values, pl.col(TIME).alias("_rowtime"), *([op] if sink.kind == "table" else []))
+
+
+def shown(frame: pl.DataFrame) -> str:
+    """The first rows, for a terminal."""
+    with pl.Config(tbl_rows=SHOWN, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
+        return str(frame.head(SHOWN))
+
+
+def _write_file(frame: pl.DataFrame, kind: str, path: str) -> None:
+    match kind:
+        case "json":
+            frame.write_ndjson(path)
+        case "csv":
+            frame.write_csv(path)
+        case "parquet":
+            frame.write_parquet(path)
+        case _:
+            raise BraidError(f"no sink {kind}", f"known: {', '.join(KINDS)}")
+
+
+# ----------------------------------------------------------- publishing
+
+
+def publish_batch(job: Job, batch: int, manifest: Sequence[tuple[str, str]]) -> None:
+    """The driver's part: what tasks staged becomes visible, drops after the rows."""
+    staged = [doc for kind, doc in manifest if kind == "staged"]
+    match job.output.kind:
+        case "topic":
+            topic = store_of(job.store).topic(job.output.target)
+            publish(topic, job.run, batch, [Staged.from_json(doc) for doc in staged])
+        case "console":
+            for doc in staged:
+                print(json.loads(doc)["text"], flush=True)
+        case _:
+            _publish_files(job, batch, [json.loads(doc)["file"] for doc in staged])
+    files = [json.loads(doc)["file"] for kind, doc in manifest if kind == "drops"]
+    publish_drops(job.store, job.name, batch, files, run=job.run)
+
+
+def _publish_files(job: Job, batch: int, names: Sequence[str]) -> None:
+    """One commit file lists the batch's files; they get their names after it, or when the next batch finds them."""
+    folder = job.output.target
+    commits = os.path.join(folder, ".commits")
+    os.makedirs(commits, exist_ok=True)
+    commit = os.path.join(commits, f"{job.run}-{batch:020d}.json")
+    if not os.path.exists(commit) and names:
+        temporary = f"{commit}~{uuid4().hex[:8]}"
+        with open(temporary, "w", encoding="utf-8") as f:
+            json.dump({"query": job.run, "batch": batch, "files": sorted(names)}, f)
+        os.replace(temporary, commit)
+    for name in names:
+        staged = os.path.join(folder, ".staging", name)
+        if os.path.exists(staged):
+            os.replace(staged, os.path.join(folder, name))
+
+
+def finish_files(folder: str) -> None:
+    """Names that a dead driver did not give after its last commit."""
+    commits = os.path.join(folder, ".commits")
+    if not os.path.isdir(commits):
+        return
+    for name in sorted(os.listdir(commits))[-1:]:
+        with open(os.path.join(commits, name), encoding="utf-8") as f:
+            for file in json.load(f)["files"]:
+                staged = os.path.join(folder, ".staging", file)
+                if os.path.exists(staged):
+                    os.replace(staged, os.path.join(folder, file))
+
+
+# ----------------------------------------------------------------- drops
+
+
+def stage_drops(job: Job, batch: int, dropped: pl.DataFrame) -> Iterator[str]:
+    """A task's drops, as a staged file."""
+    context = TaskContext.get()
+    task = context.partitionId() if context is not None else 0
+    rows = (_placed_by_order if job.order is not None else _placed_by_rank)(job, dropped.sort(POS, maintain_order=True))
+    lines = rows.with_columns(_json("key").alias("_key"), _json("value").alias("_value"))
+    name = stage_drop_lines(job.store, job.name, batch, task, lines, run=job.run)
+    yield json.dumps({"file": name, "reasons": dict(dropped["reason"].value_counts().rows())})
+
+
+def _json(column: str) -> pl.Expr:
+    """The text if it is JSON, else as a JSON string."""
+    text = pl.col(column)
+    quoted = pl.struct(text.alias("x")).struct.json_encode().str.strip_prefix('{"x":').str.strip_suffix("}")
+    fine = text.is_null() | text.str.json_path_match("$").is_not_null() | (text == "null")
+    return pl.when(fine).then(text).otherwise(quoted)
+
+
+def _placed_by_rank(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
+    """Topic, partition and offset of rows lost after the sources, from their positions."""
+    low = pl.col(POS) % pl.lit(LOW, POS_TYPE) // (1 << LEAF_BITS)
+    places = pl.DataFrame(
+        [
+            (rank, job.plan.leaves[int(leaf)].source.topic, int(partition))
+            for place, rank in job.ranks.items()
+            for leaf, partition in [place.split("/")]
+        ],
+        schema={"_rank": pl.Int64, "_topic": pl.String, "_partition": pl.Int32},
+        orient="row",
+    ).unique("_rank")
+    return (
+        dropped.with_columns((low // (1 << OFFSET_BITS)).cast(pl.Int64).alias("_rank"))
+        .join(places, on="_rank", how="left", maintain_order="left")
+        .with_columns(
+            pl.coalesce("topic", "_topic").alias("topic"),
+            pl.when(pl.col("topic").is_null()).then("_partition").otherwise("partition").alias("partition"),
+            pl.coalesce("offset", (low % (1 << OFFSET_BITS)).cast(pl.Int64)).alias("offset"),
+        )
+    )
+
+
+def _placed_by_order(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
+    """The same in an explicit order: the record is looked up beside its topic."""
+    store = store_of(job.store)
+    names = {rank: job.plan.leaves[leaf].source.topic for leaf, rank in topic_ranks(job.plan).items()}
+    rows = []
+    for row in dropped.iter_rows(named=True):
+        if row["topic"] is None:
+            seq, hops, rank, n = place_of(row[POS])
+            row["topic"] = names.get(rank)
+            for p, end in enumerate(store.end_offsets(names[rank]) if rank in names else ()):
+                same = (pl.col("seq") == seq) & (pl.col("hops") == hops) & (pl.col("n") == n)
+                for offset in store.read_positions(names[rank], p, 0, end).filter(same)["_offset"]:
+                    row["partition"], row["offset"] = p, offset
+        rows.append(row)
+    return pl.DataFrame(rows, schema=dropped.schema)

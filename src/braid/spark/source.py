@@ -1,0 +1,249 @@
+"""The one source of a query: a Python data source that reads all its topics and files and yields blobs for all stages.
+
+In: a job; what lies in its topics and files. Out: one offset document a batch, and for its tasks the rows of every
+stage by bucket, clock steps for every bucket, dropped records.
+Rule: the same pair of documents gives the same blobs for ever; nothing is written here. One document is one cut through
+all inputs, so a query has one scan of it in its plan.
+
+Document: {"batch": n, "next": {"leaf/partition": offset}, "ended": […], "idle": […], "plan": fingerprint}; `ended` are
+the partitions that have ended so far, `idle` those that were silent for their time-out when the batch was planned. In
+an explicit order (the test driver) also "seq" and "marks", see `order.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
+
+from braid.errors import BraidError
+from braid.runtime.batch import Chunk, clocked, ingested
+from braid.runtime.bucket import split
+from braid.runtime.cut import Cut, ended_now, plan_batch
+from braid.runtime.decode import Decoded
+from braid.runtime.ingest import Ingested
+from braid.runtime.inputs import Input
+from braid.spark import columns, order
+from braid.spark.columns import Blob
+from braid.spark.job import Job, inputs_of, loads
+
+Document = dict[str, Any]
+
+FORMAT = "braid"
+FEW_ROWS = 20_000  # so many rows are worth a task of their own
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A range of one source partition, read by one leaf."""
+
+    leaf: int
+    partition: int
+    first: int
+    last: int
+    ended: bool
+    idle: bool
+
+
+@dataclass
+class Slice(InputPartition):  # type: ignore[misc]
+    """What one task reads. `marks`: from which to which mark, in an explicit order."""
+
+    parts: tuple[Part, ...]
+    marks: tuple[int, int] | None = None
+
+
+class BraidSource(DataSource):  # type: ignore[misc]
+    """Option `job`: the job's text. It stands in the plan of the running query only, never in its checkpoint."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> Any:
+        return columns.SCHEMA
+
+    def streamReader(self, schema: Any) -> Reader:
+        return Reader(str(self.options["job"]))
+
+
+class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Plans batches in a process beside the driver, reads them in tasks."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._limits: dict[int, list[int]] | None = None  # of a run that ends where the data ended when it began
+        self._watch: order.Watch | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_text": self._text, "_limits": None, "_watch": None}
+
+    # ------------------------------------------------------------ planning
+
+    def initialOffset(self) -> Document:
+        return {"batch": -1, "next": {}, "ended": [], "idle": [], "plan": loads(self._text).fingerprint}
+
+    def getDefaultReadLimit(self) -> Any:
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._limits = {leaf: x.ends() for leaf, x in inputs_of(self._text).items()}
+
+    def latestOffset(self, start: Document, limit: Any) -> Document:
+        job = loads(self._text)
+        if start["plan"] != job.fingerprint:
+            raise BraidError("the checkpoint is of another plan", "delete it, or start the query under another name")
+        if job.order is not None:
+            self._watch = self._watch or order.Watch()
+            found = order.plan(job, start, self._watch)
+        else:
+            found = self._cut_at_a_time(job, start)
+        return start if found is None else {**start, "idle": [], **found, "batch": start["batch"] + 1}
+
+    def _cut_at_a_time(self, job: Job, start: Document) -> Document | None:
+        inputs = inputs_of(self._text)
+        if self._limits is not None:
+            inputs = {leaf: Until(x, self._limits[leaf]) for leaf, x in inputs.items()}
+        begin: Cut = {"next": start["next"], "ended": start["ended"]}
+        found = plan_batch(sorted(inputs.items()), begin, job.limit, early_leaves(job), job.ranks)
+        return None if found is None else {**found}
+
+    def partitions(self, start: Document, end: Document) -> Sequence[Slice]:
+        parts = parts_of(start, end)
+        if loads(self._text).order is not None:
+            return [Slice(tuple(parts), (start.get("marks", 0), end["marks"]))]
+        return [Slice(tuple(x)) for x in shared_out(parts)]
+
+    # ------------------------------------------------------------- reading
+
+    def read(self, partition: Slice) -> Iterator[pa.RecordBatch]:
+        job = loads(self._text)
+        chunks = _chunks(self._text, job, partition)
+        yield from blobs(job, chunks)
+
+    def commit(self, end: Document) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+
+def early_leaves(job: Job) -> list[int]:
+    """Tables in files: read whole, in the first batch, before any stream."""
+    return [leaf.number for leaf in job.plan.leaves if leaf.source.kind == "table" and leaf.number in job.files]
+
+
+def parts_of(start: Document, end: Document) -> list[Part]:
+    """What happened in each partition between two documents."""
+    ended = set(
+        ended_now({"next": start["next"], "ended": start["ended"]}, {"next": end["next"], "ended": end["ended"]})
+    )
+    idle = set(end["idle"])
+    parts = []
+    for place, last in end["next"].items():
+        first = start["next"].get(place, 0)
+        if last > first or place in ended or place in idle:
+            leaf, partition = place.split("/")
+            parts.append(Part(int(leaf), int(partition), first, last, place in ended, place in idle))
+    return parts
+
+
+def shared_out(parts: Sequence[Part]) -> list[list[Part]]:
+    """A task per source partition, but few tasks for few rows."""
+    rows = sum(p.last - p.first for p in parts)
+    count = min(len(parts), 1 + rows // FEW_ROWS)
+    tasks: list[list[Part]] = [[] for _ in range(count)]
+    sizes = [0] * count
+    for part in sorted(parts, key=lambda p: (p.first - p.last, p.leaf, p.partition)):
+        least = sizes.index(min(sizes))
+        tasks[least].append(part)
+        sizes[least] += part.last - part.first
+    return [t for t in tasks if t]
+
+
+def _chunks(text: str, job: Job, slice: Slice) -> Iterator[Chunk]:
+    inputs = inputs_of(text)
+    if job.order is not None:
+        assert slice.marks is not None
+        yield from order.chunks(job, inputs, slice.parts, slice.marks)
+        return
+    early = early_leaves(job)
+    for part in slice.parts:
+        rank = job.ranks[f"{part.leaf}/{part.partition}"]
+        decoded = inputs[part.leaf].read(part.partition, part.first, part.last)
+        first = part.leaf in early and part.first == 0
+        yield Chunk(part.leaf, part.partition, rank, decoded, ended=part.ended, idle=part.idle, early=first)
+
+
+def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
+    """Chunks as blobs for the stages they are for."""
+    steps: list[pl.DataFrame] = []
+    read: dict[str, int] = {}
+    for chunk in chunks:
+        made = ingested(job.plan, chunk)
+        if made.steps.height:
+            steps.append(made.steps)
+        name = job.plan.leaves[chunk.leaf].source.name
+        read[name] = read.get(name, 0) + chunk.decoded.rows.height
+        out = list(_of_chunk(job, chunk.leaf, made))
+        if out:
+            yield columns.batch(out)
+    last = [columns.counts(job.last, job.out_ids[0], {"read": read})] if read else []
+    if steps:
+        last += _to_all_buckets(job, pl.concat(steps))
+    if last:
+        yield columns.batch(last)
+
+
+def _of_chunk(job: Job, leaf: int, made: Ingested) -> Iterator[Blob]:
+    stage = job.plan.stages[job.plan.leaves[leaf].stage]
+    for b, part in split(made.rows, job.buckets, stage.single).items():
+        yield Blob(stage.number, leaf, job.ids[stage.number][b], columns.ROWS, columns.dumps(part))
+    if made.dropped.height:
+        yield Blob(job.last, 0, job.out_ids[0], columns.DROPS, columns.dumps(made.dropped))
+
+
+def _to_all_buckets(job: Job, steps: pl.DataFrame) -> list[Blob]:
+    """Every bucket of a stage with clocks gets every step."""
+    text = columns.dumps(steps)
+    return [
+        Blob(stage.number, 0, key, columns.STEPS, text)
+        for stage in job.plan.stages
+        if clocked(stage)
+        for key in (job.ids[stage.number][:1] if stage.single else job.ids[stage.number])
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """An input that ends where it ended at a certain moment."""
+
+    input: Input
+    limits: list[int]
+
+    @property
+    def partitions(self) -> int:
+        return self.input.partitions
+
+    @property
+    def finite(self) -> bool:
+        return self.input.finite
+
+    def ends(self) -> list[int]:
+        return list(self.limits)
+
+    def cut(self, partition: int, first: int, time: int) -> int:
+        return min(self.input.cut(partition, first, time), max(first, self.limits[partition]))
+
+    def time_after(self, partition: int, first: int, count: int) -> int | None:
+        if first + count > self.limits[partition]:
+            return None
+        return self.input.time_after(partition, first, count)
+
+    def read(self, partition: int, first: int, last: int) -> Decoded:
+        return self.input.read(partition, first, last)

@@ -1,0 +1,24 @@
+"""Settings of all tests: `--law` runs the long ones; histories come from `tests/`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("POLARS_MAX_THREADS", "1")
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--law", action="store_true", help="run thousands of random histories")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--law"):
+        skip = pytest.mark.skip(reason="long; make law")
+        for item in items:
+            if "law" in item.keywords:
+                item.add_marker(skip)

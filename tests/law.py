@@ -1,0 +1,92 @@
+"""The law, as tests say it: a history cut in any way, over any buckets, across restarts, gives the reference's output.
+
+In: a query, a history and cuts (`histories.py`). Out: records as (key, value, time, headers) texts, in order.
+Rule: what is compared is everything a topic would hold, order included.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Sequence
+
+import polars as pl
+from histories import Batch, History, Raw, batches, expected
+
+from braid.operators.changes import HEADERS, TIME
+from braid.plan.logical import Query
+from braid.plan.lower import lower
+from braid.plan.physical import Plan
+from braid.runtime.batch import Chunk
+from braid.runtime.decode import RAW, decode
+from braid.runtime.driver_reference import key_text, value_text
+from braid.runtime.explicit import moment_position, partition_ranks, topic_ranks
+from braid.runtime.ingest import Mark
+from braid.runtime.local import LocalQuery
+
+Line = tuple[str | None, str | None, int, str | None]
+
+
+def reference_lines(query: Query, history: History) -> list[Line]:
+    """What the definitions say."""
+    return [
+        (key_text(query.sink, r.key), value_text(query.sink, r), r.time, r.headers if isinstance(r.headers, str) else None)
+        for r in expected(query, history).records
+    ]
+
+
+def local_lines(query: Query, history: History, cuts: Iterable[int], buckets: int, rng: random.Random) -> list[Line]:
+    """What the local runtime gives, restarted between some of the batches."""
+    plan = lower(query)
+    local = LocalQuery(plan, 1, buckets)
+    lines: list[Line] = []
+    for batch in batches(history, cuts):
+        if rng.random() < 0.3:
+            local.restore(local.snapshot())
+        made = local.run(chunks_of(plan, history, batch))
+        lines += made.records.select("key", "value", "timestamp", "headers").rows()
+    return lines
+
+
+def chunks_of(plan: Plan, history: History, batch: Batch) -> list[Chunk]:
+    """One batch of a history as the sources would deliver it."""
+    counts = {leaf.number: len(history.topics[leaf.source.topic]) for leaf in plan.leaves}
+    ranks, topics = partition_ranks(plan, counts), topic_ranks(plan)
+    made = []
+    for leaf in plan.leaves:
+        topic = leaf.source.topic
+        for partition, records in enumerate(history.topics[topic]):
+            first, last = batch.ranges.get((topic, partition), (0, 0))
+            marks = tuple(
+                Mark(moment_position(m.seq), m.kind, m.time)
+                for m in batch.moments
+                if m.topic == topic and partition in m.partitions
+            )
+            if last == first and not marks:
+                continue
+            rows = records[first:last]
+            order = None
+            if history.explicit:
+                order = pl.DataFrame(
+                    {"seq": [r.seq for r in rows], "hops": [0] * len(rows), "rank": [topics[leaf.number]] * len(rows), "n": [0] * len(rows)},
+                    schema=dict.fromkeys(("seq", "hops", "rank", "n"), pl.Int64),
+                )
+            decoded = decode(leaf.source, raw_of(rows, first), partition)
+            ended = (topic, partition) in batch.ended
+            made.append(Chunk(leaf.number, partition, ranks[leaf.number, partition], decoded, order, marks, ended))
+    return made
+
+
+def raw_of(rows: Sequence[Raw], first: int) -> pl.DataFrame:
+    """Records as they lie in a topic."""
+    return pl.DataFrame(
+        {
+            "_offset": [first + i for i in range(len(rows))],
+            TIME: [r.time for r in rows],
+            "_key": [None if r.key is None else json.dumps(r.key) for r in rows],
+            "_value": [None if r.value is None else json.dumps(r.value) for r in rows],
+            HEADERS: [r.headers for r in rows],
+            "_error": [None] * len(rows),
+        },
+        schema=RAW,
+    )

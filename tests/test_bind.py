@@ -1,0 +1,216 @@
+"""Binding: SQL to logical plans, and every refusal with its place and hint.
+
+The cases are pages in `cases/bind/`: a ```sql block and the ```result it gives, after what ```setup blocks of the same
+section declare. `BRAID_ACCEPT=1 pytest tests/test_bind.py` writes the results; read the diff before it is kept.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from braid.errors import SqlError
+from braid.plan import bound, logical
+from braid.plan.bind import bind
+from braid.plan.canonical import canonical
+from braid.plan.catalog import Catalog
+from braid.plan.logical import Query
+from braid.plan.settings import Settings
+from braid.plan.text import plan_text
+from braid.sql.parser import parse
+
+CASES = Path(__file__).parent / "cases" / "bind"
+BLOCK = re.compile(r"^```(setup|sql|result)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+
+NO_RESULT = re.compile(r"(^```sql\n(?:(?!^```).*\n)*^```\n)(?!```result)", re.MULTILINE)
+
+
+def run(text: str, catalog: Catalog, settings: Settings) -> tuple[str, Catalog, Settings]:
+    """The statements of `text`, one after the other; what each gives, as text."""
+    shown: list[str] = []
+    try:
+        for statement in parse(text, "ksqldb").statements:
+            made = bind(statement, catalog, settings, text)
+            catalog = catalog.apply(made)
+            if isinstance(made, bound.SettingChanged):
+                settings = made.settings
+            shown.append(described(made))
+    except SqlError as error:
+        shown.append(error.render())
+    return "\n".join(s for s in shown if s), catalog, settings
+
+
+def described(made: bound.Bound) -> str:
+    match made:
+        case bound.QueryBound(query=query, declared=declared):
+            return plan_text(query) + ("" if declared is None else f"\ndeclared: {columns(declared)}")
+        case bound.SourceDeclared(declared=d, notices=notices):
+            notes = "".join(f"\nnotice: {n}" for n in notices)
+            return f"{d.kind} {d.name}, topic {d.topic}, {d.encoding}: {columns(d)}{notes}"
+        case bound.Explained(name=name, query=query):
+            return f"explain {name}" + ("" if query is None else f"\n{plan_text(query)}")
+        case bound.Described(header=header, rows=rows) | bound.Shown(header=header, rows=rows):
+            return "\n".join(" | ".join(map(str, row)) for row in (header, *rows))
+        case bound.Inserted(topic=topic, rows=rows):
+            return "\n".join(f"{topic}: {r.key} {r.value} @{r.timestamp}" for r in rows)
+        case bound.SettingChanged(settings=settings, notices=notices):
+            return "\n".join([str(settings), *(f"notice: {n}" for n in notices)])
+        case bound.Dropped(name=name, topic=topic, delete_topic=delete, queries=queries, notices=notices):
+            return f"drop {name} {topic} delete={delete} stops={queries}{''.join(notices)}"
+        case bound.Nothing(notices=notices):
+            return "\n".join(notices)
+
+
+def columns(d: bound.Declared) -> str:
+    shown = [f"{c.name} {c.type} {c.place}{' hidden' if c.hidden else ''}" for c in d.columns]
+    extra = [f"message key {d.message_key}"] if d.message_key else []
+    extra += [f"time {d.timestamp.field}"] if d.timestamp else []
+    extra += [f"partitions {d.partitions}"] if d.partitions else []
+    return ", ".join(shown + extra)
+
+
+def sections(page: str) -> list[tuple[str, str]]:
+    parts = re.split(r"^# (.*)\n", page, flags=re.MULTILINE)
+    return list(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def play(body: str) -> str:
+    """The section with the results that the code gives."""
+    catalog, settings, last = Catalog(), Settings(), ""
+
+    def one(m: re.Match[str]) -> str:
+        nonlocal catalog, settings, last
+        kind, text = m[1], m[2]
+        if kind == "setup":
+            shown, catalog, settings = run(text, catalog, settings)
+            assert "error:" not in shown, shown
+        elif kind == "sql":
+            last, _, _ = run(text, catalog, settings)
+        else:
+            return f"```result\n{last}\n```\n"
+        return m[0]
+
+    return BLOCK.sub(one, body)
+
+
+PAGES = sorted(CASES.glob("*.md"))
+SECTIONS = [
+    pytest.param(body, id=f"{page.stem}: {title}") for page in PAGES for title, body in sections(page.read_text())
+]
+
+
+@pytest.mark.skipif("BRAID_ACCEPT" in os.environ, reason="results are being written")
+@pytest.mark.parametrize("body", SECTIONS)
+def test_case(body: str) -> None:
+    assert play(body) == body
+
+
+@pytest.mark.skipif("BRAID_ACCEPT" not in os.environ, reason="writes results on demand only")
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.stem)
+def test_accept(page: Path) -> None:
+    text = page.read_text()
+    for _, body in sections(text):
+        text = text.replace(body, play(NO_RESULT.sub(r"\1```result\n```\n", body)))
+    page.write_text(text)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p.stem.startswith("refused")], ids=lambda p: p.stem)
+def test_every_refusal_has_place_caret_and_hint(page: Path) -> None:
+    results = [m[2] for m in BLOCK.finditer(page.read_text()) if m[1] == "result"]
+    assert results
+    for result in results:
+        assert re.search(r"^error: .+\n  at line \d+, column \d+\n.*\n +\^+\n  hint: .+", result, re.MULTILINE), result
+
+
+# ------------------------------------------------------------------ direct
+
+LR = (
+    "CREATE STREAM l (k INT KEY, v VARCHAR) WITH (kafka_topic='l', value_format='JSON');"
+    "CREATE STREAM r (k INT KEY, v VARCHAR) WITH (kafka_topic='r', value_format='JSON');"
+    "CREATE TABLE t (k INT PRIMARY KEY, v VARCHAR) WITH (kafka_topic='t', value_format='JSON');"
+)
+
+
+def bound_of(sql: str, before: str = LR) -> bound.Bound:
+    catalog, settings = Catalog(), Settings()
+    text = before + sql
+    made: bound.Bound | None = None
+    for statement in parse(text, "ksqldb").statements:
+        made = bind(statement, catalog, settings, text)
+        catalog = catalog.apply(made)
+        settings = made.settings if isinstance(made, bound.SettingChanged) else settings
+    assert made is not None
+    return made
+
+
+def query_of(sql: str, before: str = LR) -> Query:
+    made = bound_of(sql, before)
+    assert isinstance(made, bound.QueryBound)
+    return made.query
+
+
+def test_the_canonical_text_ignores_spelling_and_other_statements() -> None:
+    one = query_of("CREATE STREAM o AS SELECT l.k AS k, r.v AS rv FROM l JOIN r WITHIN 1 HOUR ON l.k = r.k;")
+    two = query_of(
+        "/* why */ create stream O as\n select l.K as k, r.v as RV -- a comment\n from L join r within 60 minutes"
+        " on l.k = r.k emit changes;",
+        LR + "CREATE STREAM x AS SELECT * FROM l;",
+    )
+    assert one.sql != two.sql
+    assert canonical(one) == canonical(two)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "CREATE STREAM o AS SELECT l.k AS k, r.v AS rv FROM l JOIN r WITHIN 2 HOURS ON l.k = r.k;",
+        "CREATE STREAM o AS SELECT l.k AS k, r.v AS rv FROM l LEFT JOIN r WITHIN 1 HOUR ON l.k = r.k;",
+        "CREATE STREAM o AS SELECT l.k AS k, r.v AS rx FROM l JOIN r WITHIN 1 HOUR ON l.k = r.k;",
+        "SET 'braid.null.key'='pad';"
+        "CREATE STREAM o AS SELECT l.k AS k, r.v AS rv FROM l JOIN r WITHIN 1 HOUR ON l.k = r.k;",
+    ],
+)
+def test_the_canonical_text_shows_every_change_of_meaning(other: str) -> None:
+    one = query_of("CREATE STREAM o AS SELECT l.k AS k, r.v AS rv FROM l JOIN r WITHIN 1 HOUR ON l.k = r.k;")
+    assert canonical(one) != canonical(query_of(other))
+
+
+def test_bind_changes_no_catalog() -> None:
+    catalog = Catalog()
+    text = "CREATE STREAM l (k INT KEY, v VARCHAR) WITH (kafka_topic='l');"
+    made = bind(parse(text, "ksqldb").statements[0], catalog, Settings(), text)
+    assert catalog.sources == {}
+    assert list(catalog.apply(made).sources) == ["L"]
+
+
+def test_inserts_are_numbered_per_sink() -> None:
+    before = LR + "CREATE STREAM o AS SELECT * FROM l; INSERT INTO o SELECT * FROM r;"
+    assert query_of("INSERT INTO o SELECT * FROM r WHERE k > 1;", before).name == "O.2"
+
+
+def test_the_next_step_joins_on_the_key_column_of_the_one_before() -> None:
+    q = query_of(
+        "CREATE STREAM o AS SELECT l.k, l.v, r.v, t.v FROM l LEFT JOIN r WITHIN 1 HOUR ON l.k = r.k"
+        " JOIN t ON r.k = t.k;"
+    )
+    assert isinstance(q.root, logical.StreamTableJoin)
+    assert q.root.left_key == logical.Col(".KEY1", q.root.left_key.type)
+    assert q.root.key.name == ".KEY2"
+    assert q.sink.written_key == (q.root.key,)
+
+
+def test_every_field_of_a_plan_has_a_canonical_form() -> None:
+    q = query_of("CREATE TABLE o AS SELECT k, COUNT(*) AS c FROM l WHERE v <> 'x' GROUP BY k HAVING COUNT(*) > 1;")
+    for field in dataclasses.fields(q):
+        if field.name not in ("sql", "notices"):
+            assert field.name in canonical(q)
+
+
+def test_long_lists_stay_shallow() -> None:
+    items = ", ".join(map(str, range(3000)))
+    q = query_of(f"CREATE STREAM o AS SELECT k, v FROM l WHERE k IN ({items});")
+    assert canonical(q)

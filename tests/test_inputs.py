@@ -1,0 +1,502 @@
+"""Topics and files as inputs: rows, times, and where batches may be cut."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import pickle
+import random
+from collections.abc import Sequence
+from decimal import Decimal as D
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from braid.errors import BraidError
+from braid.operators.changes import NEVER
+from braid.plan.logical import Encoding, Place, Source, SourceColumn, Timestamp
+from braid.runtime import file_text, files
+from braid.runtime.cut import beginning, plan_batch
+from braid.runtime.decode import Decoded
+from braid.runtime.files import FileInput, clean, needs_time, open_files
+from braid.runtime.inputs import Input
+from braid.runtime.topic_input import TopicInput
+from braid.topics.store import TopicStore
+from braid.types import Array, Column, Decimal, Scalar, Type
+
+S = Scalar
+
+
+def source(columns: Sequence[tuple[str, Type, Place]], time: str | None = None, format: str | None = None) -> Source:
+    made = tuple(SourceColumn(f"X.{n}", n, Column(n, t), place) for n, t, place in columns)
+    made += (SourceColumn("X.ROWTIME", "ROWTIME", Column("ROWTIME", S.BIGINT), "rowtime"),)
+    made += (SourceColumn("X.ROWOFFSET", "ROWOFFSET", Column("ROWOFFSET", S.BIGINT), "rowoffset"),)
+    return Source("X", "S", "t", "stream", made, Encoding(), Timestamp(time, format) if time else None)
+
+
+PLAIN = source([("K", S.INT, "key"), ("V", S.VARCHAR, "value")])
+TIMED = source([("K", S.INT, "key"), ("V", S.VARCHAR, "value"), ("TS", S.BIGINT, "value")], "TS")
+
+
+def values(d: Decoded, *names: str) -> list[Any]:
+    picked = d.rows.select([n if n.startswith("_") else f"X.{n}" for n in names])
+    return picked.to_series().to_list() if len(names) == 1 else picked.rows()
+
+
+def opened(tmp_path: Path, pattern: str, s: Source, **more: Any) -> FileInput:
+    return open_files(s, str(tmp_path / pattern), tmp_path / "cache", **more)
+
+
+def refused(match: str, *args: Any, **more: Any) -> BraidError:
+    with pytest.raises(BraidError, match=match) as e:
+        opened(*args, **more)
+    assert e.value.hint
+    return e.value
+
+
+# -------------------------------------------------------------------- topics
+
+
+def test_a_topic_is_read_by_range(tmp_path: Path) -> None:
+    store = TopicStore(tmp_path)
+    store.create("t", 2)
+    rows = [{"key": i, "value": {"V": str(i)}, "timestamp": 10 * i, "partition": 1} for i in range(5)]
+    store.append("t", rows)
+    x: Input = TopicInput(store, PLAIN)
+    assert (x.partitions, x.finite, x.ends()) == (2, False, [0, 5])
+    d = pickle.loads(pickle.dumps(x)).read(1, 1, 4)
+    assert values(d, "_offset", "_t", "K", "V", "ROWTIME", "ROWOFFSET") == [
+        (i, 10 * i, i, str(i), 10 * i, i) for i in (1, 2, 3)
+    ]
+    assert d.error.null_count() == 3
+    assert x.read(0, 0, 0).rows.height == 0
+    with pytest.raises(BraidError, match="has no records 3 to 9"):
+        x.read(1, 3, 10)
+
+
+def test_lines_that_are_no_records_have_their_place(tmp_path: Path) -> None:
+    store = TopicStore(tmp_path)
+    store.create("t")
+    good = '{"key":1,"value":{"V":"a"},"timestamp":%d}'
+    store.append_lines("t", ["nonsense", good % 20, "", '{"key":1,"value":{"V":"a"}}', good % 10, "{", good % 30])
+    x = TopicInput(store, PLAIN)
+    d = x.read(0, 0, 7)
+    assert values(d, "_t") == [NEVER, 20, 20, 20, 10, 20, 30]
+    assert [e is None for e in d.error.to_list()] == [False, True, False, False, True, False, True]
+    assert values(d, "_value")[0] == "nonsense" and values(d, "_value")[5] == "{"
+    assert values(x.read(0, 2, 5), "_t") == [NEVER, NEVER, 10]
+    # they never cut
+    assert [x.cut(0, 0, t) for t in (NEVER, 9, 19, 20, 30)] == [1, 1, 1, 6, 7]
+    assert [x.cut(0, 2, t) for t in (9, 10, 30)] == [4, 6, 7]
+    assert [x.time_after(0, 0, n) for n in (1, 2, 6, 7, 8)] == [NEVER, 20, 20, 30, None]
+
+
+def test_a_malformed_value_keeps_the_time_of_its_record(tmp_path: Path) -> None:
+    store = TopicStore(tmp_path)
+    store.create("t")
+    line = '{"key":1,"value":%s,"timestamp":5}'
+    store.append_lines("t", [line % '{"TS":100}', line % '{"TS":"x"}', "no", line % '{"TS":90}', line % "null"])
+    x = TopicInput(store, TIMED)
+    d = x.read(0, 0, 5)
+    assert values(d, "_t") == [100, 5, 100, 90, 5]
+    assert [e is None for e in d.error.to_list()] == [True, False, False, True, True]
+    assert values(d, "_diff")[4] == -1
+    assert [x.cut(0, 0, t) for t in (4, 99, 100)] == [0, 0, 5]
+    assert [x.cut(0, 1, t) for t in (4, 5, 89, 90)] == [1, 3, 3, 5]
+
+
+@pytest.mark.parametrize("timed", [False, True])
+@pytest.mark.parametrize("seed", range(2))
+def test_cuts_of_a_topic_are_those_of_its_times(tmp_path: Path, seed: int, timed: bool, monkeypatch: Any) -> None:
+    """Against the definition, over several segments, one of them of several chunks."""
+    r = random.Random(seed)
+    store = TopicStore(tmp_path)
+    store.create("t")
+    lines = []
+    for size in (3, 9000, 1, 20):
+        some = []
+        for _ in range(size):
+            t = len(lines) + len(some) + r.randrange(-200, 200)
+            value = {"V": "a", "TS": t}
+            text = json.dumps({"key": 1, "value": value, "timestamp": 7 if timed else t})
+            some.append(r.choices([text, "broken"], [50, 1])[0])
+        store.append_lines("t", some)
+        lines += some
+    x = TopicInput(store, TIMED if timed else PLAIN)
+    times = [NEVER if line == "broken" else json.loads(line)["value"]["TS"] for line in lines]
+    for _ in range(40):
+        first = r.choice([0, 1, 3, 8191, 8192, 9003, len(times), r.randrange(len(times))])
+        time, count = r.randrange(-300, 9400), r.choice([0, 1, 5, 8192, 9000, r.randrange(9100)])
+        want = next((o for o in range(first, len(times)) if times[o] > time), len(times))
+        assert x.cut(0, first, time) == want
+        highest = max(times[first : first + count], default=None) if first + count <= len(times) else None
+        assert x.time_after(0, first, count) == highest
+
+
+def test_a_topic_that_grows(tmp_path: Path) -> None:
+    store = TopicStore(tmp_path)
+    store.create("t")
+    x = TopicInput(store, PLAIN)
+    assert x.cut(0, 0, 100) == 0 and plan_batch([(0, x)], beginning()) is None
+    store.append("t", [{"key": 1, "value": None, "timestamp": t} for t in (5, 7)])
+    assert x.cut(0, 0, 6) == 1 and x.ends() == [2]
+    first = plan_batch([(0, x)], beginning())
+    assert first == {"next": {"0/0": 2}, "ended": []}
+    store.append("t", [{"key": 1, "value": None, "timestamp": 9}])
+    assert plan_batch([(0, x)], first) == {"next": {"0/0": 3}, "ended": []}
+
+
+# ----------------------------------------------------------------------- CSV
+
+TYPED = source(
+    [
+        ("K", S.INT, "key"),
+        ("NAME", S.VARCHAR, "value"),
+        ("PRICE", Decimal(10, 2), "value"),
+        ("SCORE", S.DOUBLE, "value"),
+        ("OK", S.BOOLEAN, "value"),
+        ("DAY", S.DATE, "value"),
+        ("AT", S.TIMESTAMP, "value"),
+        ("TAGS", Array(S.INT), "value"),
+    ],
+    "AT",
+)
+CSV = """k,Name,extra,price,score,ok,day,at,tags
+1,"a ""quoted"", name",x,1.5,2.5,true,2013-01-01,2013-01-01 05:00:00,"[1,2]"
+2,,x,,,,,2013-01-01T06:00:00Z,
+3,c,x,1.005,1,true,2013-01-01,2013-01-01 07:00:00,[]
+4,"two
+lines",x,3,NaN,FALSE,17,1357023600000,[3]
+"""
+
+
+def test_csv(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(CSV)
+    x = opened(tmp_path, "a.csv", TYPED)
+    assert (x.partitions, x.finite, x.ends()) == (1, True, [4])
+    d = x.read(0, 0, 4)
+    assert values(d, "_offset", "_t", "K", "NAME", "PRICE", "OK", "ROWTIME")[:2] == [
+        (0, 1357016400000, 1, 'a "quoted", name', D("1.50"), True, 1357016400000),
+        (1, 1357020000000, 2, None, None, None, 1357020000000),
+    ]
+    assert values(d, "NAME")[3] == "two\nlines" and values(d, "TAGS") == [[1, 2], None, None, [3]]
+    assert d.error.to_list() == [None, None, "column PRICE: '1.005' is not a DECIMAL(10, 2)", None]
+    # the malformed row has its time, nulls, and its fields
+    assert values(d, "_t")[2] == 1357023600000 and values(d, "K")[2] is None
+    assert json.loads(values(d, "_value")[2])["price"] == "1.005"
+    assert values(d, "_key")[1] == "2" and json.loads(values(d, "_value")[1])["NAME"] is None
+    again = pickle.loads(pickle.dumps(x)).read(0, 1, 3)
+    assert again.rows.equals(d.rows[1:3]) and again.error.to_list() == d.error.to_list()[1:3]
+
+
+def test_null_value_and_delimiter(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('k;v\n1;NA\nNA;"x;y"\n3;\n')
+    x = opened(tmp_path, "a.csv", PLAIN, options={"null_value": "NA", "delimiter": ";"})
+    assert values(x.read(0, 0, 3), "K", "V", "_t") == [(1, None, 0), (None, "x;y", 0), (3, None, 0)]
+    x = opened(tmp_path, "a.csv", PLAIN, options={"delimiter": ";"})
+    d = x.read(0, 0, 3)
+    assert d.error[1] == "column K: 'NA' is not an INTEGER" and values(d, "V")[0] == "NA"
+    refused("no option nulls", tmp_path, "a.csv", PLAIN, options={"nulls": "NA"})
+
+
+def test_bad_lines_cost_their_neighbours_nothing(tmp_path: Path) -> None:
+    lines = [
+        b"k,v,ts",
+        b"1,a,10",
+        b"2,b",
+        b"3,c,30,x",
+        b"",
+        b"x,d,40",
+        b'5,"e',
+        b'f",50',
+        b"6,\xff,60",
+        b"7,g\x00,70,",
+        b"8,h,8",
+    ]
+    (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbf" + b"\r\n".join(lines) + b"\r\n\r\n")
+    x = opened(tmp_path, "a.csv", TIMED)
+    d = x.read(0, 0, x.ends()[0])
+    assert d.error.to_list() == [
+        None,
+        "2 fields, the header has 3",
+        "4 fields, the header has 3",
+        "column K: 'x' is not an INTEGER",
+        None,
+        "the line is not UTF-8",
+        "4 fields, the header has 3",
+        None,
+    ]
+    assert values(d, "_t") == [10, 10, 10, 40, 50, 50, 50, 8]  # no time: the highest so far
+    assert values(d, "V")[4] == "e\r\nf"
+    assert values(d, "_value")[2] == '["3","c","30","x"]'
+    assert [x.cut(0, 0, t) for t in (9, 10, 39, 40, 50)] == [0, 3, 3, 4, 8]
+
+
+def test_blocks_hold_whole_records(tmp_path: Path, monkeypatch: Any) -> None:
+    r = random.Random(1)
+    rows = [(i, "".join(r.choices('ab,"\n', k=r.randrange(6)))) for i in range(150)]
+    pl.DataFrame(rows, schema=["k", "v"], orient="row").write_csv(tmp_path / "a.csv")
+    whole = opened(tmp_path, "a.csv", PLAIN)
+    want = whole.read(0, 0, 150)
+    assert values(want, "V") == [v or None for _, v in rows] and want.error.null_count() == 150
+    for size in (7, 64, 1000):
+        monkeypatch.setattr(file_text.blocks, "__kwdefaults__", {"size": size})
+        clean(tmp_path / "cache", [])
+        assert not os.listdir(tmp_path / "cache")
+        assert opened(tmp_path, "a.csv", PLAIN).read(0, 0, 150).rows.equals(want.rows)
+
+
+def test_an_open_quote_does_not_swallow_the_file(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(file_text.blocks, "__kwdefaults__", {"size": 200})
+    (tmp_path / "a.csv").write_text('k,v\n1,"open\n' + "".join(f"{i},x\n" for i in range(1000)))
+    x = opened(tmp_path, "a.csv", PLAIN)
+    d = x.read(0, 0, x.ends()[0])
+    assert values(d, "K")[-1] == 999 and x.ends()[0] > 500
+
+
+def test_compressed_files(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"k,v\n1,a\n2,b\n"))
+    with pa.CompressedOutputStream(str(tmp_path / "b.csv.zst"), "zstd") as f:
+        f.write(b"K,V\n3,c\n")
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(b'{"k":4,"v":"d"}\n'))
+    x = opened(tmp_path, "[abc].*", PLAIN)
+    assert [f.name for f in x.files] == ["a.csv.gz", "b.csv.zst", "c.jsonl.gz"]
+    assert values(x.read(0, 0, 4), "K", "V") == [(1, "a"), (2, "b"), (3, "c"), (4, "d")]
+    (tmp_path / "d.csv.gz").write_bytes(gzip.compress(os.urandom(1 << 20))[:1000])
+    refused("cannot be read", tmp_path, "d.csv.gz", PLAIN)
+
+
+def test_empty_files(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("ts,k,v\n")
+    (tmp_path / "b.csv").write_text("k,v,ts\n1,a,5")
+    (tmp_path / "c.jsonl").write_text("")
+    x = opened(tmp_path, "*.*", TIMED)
+    assert [(f.first, f.rows) for f in x.files] == [(0, 0), (0, 1), (1, 0)]
+    assert values(x.read(0, 0, 1), "K", "_t") == [(1, 5)] and x.read(0, 1, 1).rows.height == 0
+    assert x.read(0, 1, 1).rows.schema == x.read(0, 0, 1).rows.schema
+    (tmp_path / "d.csv").write_text("")
+    refused("has no header", tmp_path, "d.csv", PLAIN)
+
+
+def test_times_as_text(tmp_path: Path) -> None:
+    s = source([("K", S.INT, "key"), ("AT", S.VARCHAR, "value")], "AT", "yyyy-MM-dd HH:mm")
+    (tmp_path / "a.csv").write_text("k,at\n1,2013-01-01 05:00\n2,soon\n3,\n4,2013-01-01 04:00\n")
+    d = opened(tmp_path, "a.csv", s).read(0, 0, 4)
+    assert values(d, "_t") == [1357016400000, 1357016400000, 1357016400000, 1357012800000]
+    assert d.error.to_list() == [None, *["timestamp column AT holds no time"] * 2, None]
+    assert json.loads(values(d, "_value")[1]) == {"K": 2, "AT": "soon"}
+
+
+# ---------------------------------------------------------------- JSON lines
+
+
+def test_json_lines(tmp_path: Path) -> None:
+    lines = ['{"K":1,"V":"a","TS":5}', "", '{"k":2,"ts":7}', "nonsense", '{"K":"3","V":"c","TS":9}', "null", " \t"]
+    (tmp_path / "a.jsonl").write_bytes("\n".join(lines).encode() + b'\n{"K":4,"V":"\xff"}\n{"K":5,"V":"e","TS":6}')
+    x = opened(tmp_path, "a.jsonl", TIMED)
+    d = x.read(0, 0, x.ends()[0])
+    assert values(d, "_t", "K", "V") == [
+        (5, 1, "a"), (7, 2, None), (7, None, None), (7, None, None), (7, None, None), (7, None, None), (6, 5, "e"),
+    ]  # fmt: skip
+    errors = d.error.to_list()
+    assert [e is None for e in errors] == [True, True, False, False, False, False, True]
+    assert "K" in errors[3] and errors[4] == "null is not a JSON object" and errors[5] == "the line is not UTF-8"
+    assert values(d, "_value")[2] == "nonsense" and json.loads(values(d, "_value")[3])["K"] == "3"
+    assert all(x == 1 for x in values(d, "_diff"))
+
+
+# ------------------------------------------------------------------- Parquet
+
+
+def test_parquet(tmp_path: Path) -> None:
+    frame = pl.DataFrame(
+        {
+            "at": pl.Series([3, 1, None, 2], dtype=pl.Int64).cast(pl.Datetime("ms")),
+            "k": [1.0, 2.5, float("nan"), 4.0],
+            "name": ["a", "b", None, "d"],
+            "price": [1.5, 2.0, 3.0, 4.25],
+            "SCORE": [1, 2, 3, 4],
+            "ok": [True, None, False, True],
+            "day": pl.Series([0, 1, 2, 3], dtype=pl.Int32).cast(pl.Date),
+            "tags": [[1], [2**40], None, []],
+            "more": ["x"] * 4,
+        }
+    )
+    frame.write_parquet(tmp_path / "a.parquet", row_group_size=2)
+    x = opened(tmp_path, "*.parquet", TYPED)
+    d = x.read(0, 0, 4)
+    assert d.error.to_list() == [
+        None,
+        "column K: '2.5' is not an INTEGER",
+        "timestamp column AT holds no time",
+        None,
+    ]
+    assert values(d, "_t") == [3, 1, 3, 2]
+    assert values(d, "K", "NAME", "PRICE", "SCORE")[3] == (4, "d", D("4.25"), 4.0)
+    assert json.loads(values(d, "_value")[1])["k"] == 2.5
+    assert x.read(0, 1, 3).rows.select("_offset", "X.K").equals(d.rows[1:3].select("_offset", "X.K"))
+    assert [x.cut(0, 0, t) for t in (0, 2, 3)] == [0, 0, 4] and x.cut(0, 1, 1) == 3
+    frame.with_columns(pl.lit([1]).alias("k")).write_parquet(tmp_path / "b.parquet")
+    refused(r"column k is List\(Int64\), but S.K is an INTEGER", tmp_path, "b.parquet", TYPED)
+    (tmp_path / "c.parquet").write_text("k,v\n")
+    refused("is not a Parquet file", tmp_path, "c.parquet", TYPED)
+
+
+def test_a_parquet_file_that_changes_while_it_is_read(tmp_path: Path) -> None:
+    pl.DataFrame({"k": [1], "v": ["a"]}).write_parquet(tmp_path / "a.parquet")
+    x = opened(tmp_path, "a.parquet", PLAIN)
+    pl.DataFrame({"k": [1, 2], "v": ["a", "b"]}).write_parquet(tmp_path / "a.parquet")
+    with pytest.raises(BraidError, match="was changed"):
+        x.read(0, 0, 1)
+    (tmp_path / "a.parquet").unlink()
+    with pytest.raises(BraidError, match="is gone"):
+        x.read(0, 0, 1)
+
+
+# -------------------------------------------------------------- many files
+
+
+def many(tmp_path: Path, r: random.Random, ends: Sequence[str]) -> list[int]:
+    """Files of random sizes with rows (k, v, ts); the times over all of them."""
+    times: list[int] = []
+    for n, end in enumerate(ends):
+        size = r.choice([0, 1, 10, 300])
+        ts = [len(times) + i + r.randrange(-20, 20) for i in range(size)]
+        frame = pl.DataFrame({"k": range(size), "v": ["x"] * size, "ts": ts}, schema_overrides={"ts": pl.Int64})
+        path = tmp_path / f"{n:02d}{end}"
+        match end:
+            case ".csv":
+                frame.write_csv(path)
+            case ".jsonl":
+                frame.write_ndjson(path)
+            case _:
+                frame.write_parquet(path, row_group_size=50)
+        times += ts
+    return times
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_cuts_of_files_are_those_of_their_times(tmp_path: Path, seed: int, monkeypatch: Any) -> None:
+    monkeypatch.setattr(files, "CHUNK", 16)
+    files._tops.cache_clear()
+    r = random.Random(seed)
+    times = many(tmp_path, r, r.choices([".csv", ".jsonl", ".parquet"], k=6))
+    x = opened(tmp_path, "*.*", TIMED)
+    assert x.ends() == [len(times)]
+    assert values(x.read(0, 0, len(times)), "_t") == times
+    for _ in range(100):
+        first = r.randrange(len(times) + 1)
+        time, count = r.randrange(-30, len(times) + 30), r.randrange(len(times) + 1)
+        want = next((o for o in range(first, len(times)) if times[o] > time), len(times))
+        assert x.cut(0, first, time) == want
+        want_top = max(times[first : first + count], default=None) if first + count <= len(times) else None
+        assert x.time_after(0, first, count) == want_top
+        last = min(first + r.randrange(50), len(times))
+        assert values(x.read(0, first, last), "_offset", "_t") == [(i, times[i]) for i in range(first, last)]
+
+
+def test_files_of_several_sources_in_batches(tmp_path: Path) -> None:
+    (tmp_path / "l").mkdir()
+    (tmp_path / "r").mkdir()
+    left = many(tmp_path / "l", random.Random(1), [".csv", ".parquet"])
+    many(tmp_path / "r", random.Random(2), [".jsonl"])
+    xs = [(0, opened(tmp_path, "l/*", TIMED)), (1, opened(tmp_path, "r/*", TIMED))]
+    at, seen = beginning(), []
+    while (end := plan_batch(xs, at, 50)) is not None:
+        first, last = at["next"].get("0/0", 0), end["next"]["0/0"]
+        seen += values(xs[0][1].read(0, first, last), "_t")
+        at = end
+    assert seen == left and sorted(at["ended"]) == ["0/0", "1/0"]
+
+
+def test_a_source_without_times_stands_at_zero(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("k,v\n1,a\n2,b\n")
+    x = opened(tmp_path, "a.csv", PLAIN)
+    assert [x.cut(0, 0, -1), x.cut(0, 1, -1), x.cut(0, 0, 0), x.cut(0, 2, -1)] == [0, 1, 2, 2]
+    assert [x.time_after(0, 0, n) for n in (1, 2, 3)] == [0, 0, None]
+    assert values(x.read(0, 0, 2), "_t") == [0, 0]
+    with pytest.raises(BraidError, match="has no times") as e:
+        needs_time(PLAIN)
+    assert e.value.hint and "timestamp = " in e.value.hint
+    needs_time(TIMED)
+
+
+# --------------------------------------------------------- lists and caches
+
+
+def test_a_list_of_files_continues(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("k,v\n1,a\n")
+    (tmp_path / "b.csv").write_text("k,v\n2,b\n3,c\n")
+    known = opened(tmp_path, "*.csv", PLAIN).files
+    assert [(f.name, f.first, f.rows) for f in known] == [("a.csv", 0, 1), ("b.csv", 1, 2)]
+    assert opened(tmp_path, "*.csv", PLAIN, known=known, end_lifts=True).files == known
+    (tmp_path / "c.csv").write_text("k,v\n4,d\n")
+    more = opened(tmp_path, "*.csv", PLAIN, known=known)
+    assert more.ends() == [4] and more.files[:2] == known
+    refused(r"c\.csv comes behind an end", tmp_path, "*.csv", PLAIN, known=known, end_lifts=True)
+    (tmp_path / "aa.csv").write_text("k,v\n4,d\n")
+    refused(r"aa\.csv sorts before b\.csv", tmp_path, "*.csv", PLAIN, known=known)
+    (tmp_path / "aa.csv").unlink()
+    os.utime(tmp_path / "a.csv", ns=(1, 1))
+    refused(r"a\.csv was changed .* written again", tmp_path, "*.csv", PLAIN, known=known)
+    (tmp_path / "a.csv").write_text("k,v\n1,a\n9,z\n")
+    refused(r"a\.csv was changed .*bytes then", tmp_path, "*.csv", PLAIN, known=known)
+    (tmp_path / "a.csv").unlink()
+    refused(r"a\.csv is gone", tmp_path, "*.csv", PLAIN, known=known)
+
+
+def test_what_is_made_is_made_once_and_again_where_it_is_missing(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "a.csv").write_text("k,v,ts\n1,a,5\n")
+    x = opened(tmp_path, "a.csv", TIMED)
+    before = {p.name: p.stat().st_mtime_ns for p in (tmp_path / "cache").iterdir()}
+    assert len(before) == 2
+    opened(tmp_path, "a.csv", TIMED)
+    assert {p.name: p.stat().st_mtime_ns for p in (tmp_path / "cache").iterdir()} == before
+    want = x.read(0, 0, 1).rows
+    clean(tmp_path / "cache", [])
+    files._mapped.cache_clear()
+    assert x.read(0, 0, 1).rows.equals(want)  # as on another node
+    other = opened(tmp_path, "a.csv", PLAIN)
+    assert len(os.listdir(tmp_path / "cache")) == 3
+    (tmp_path / "cache" / "x.rows~1.part").write_text("left by a crash")
+    (tmp_path / "cache" / "notes.txt").write_text("not ours")
+    clean(tmp_path / "cache", [other])
+    assert len(os.listdir(tmp_path / "cache")) == 2 and (tmp_path / "cache" / "notes.txt").exists()
+    clean(tmp_path / "nowhere", [])
+
+
+def test_an_alias_shares_what_is_made(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("k,v\n1,a\n")
+    opened(tmp_path, "a.csv", PLAIN)
+    renamed = tuple(SourceColumn("Y" + c.name[1:], c.field, c.column, c.place) for c in PLAIN.columns)
+    y = opened(tmp_path, "a.csv", Source("Y", "S", "t", "stream", renamed, Encoding()))
+    assert len(os.listdir(tmp_path / "cache")) == 1 and y.read(0, 0, 1).rows["Y.V"].to_list() == ["a"]
+
+
+def test_what_cannot_be_read_is_refused_with_a_hint(tmp_path: Path) -> None:
+    (tmp_path / "flights.csv").write_text("k,value\n1,a\n")
+    (tmp_path / "twice.csv").write_text("k,v,V,v\n1,a,b,c\n")
+    (tmp_path / "notes.txt").write_text("")
+    (tmp_path / "sub").mkdir()
+    assert "flights.csv" in str(refused("there is no file", tmp_path, "flight.csv", PLAIN).hint)
+    refused("no file matches", tmp_path, "*.parquet", PLAIN)
+    refused("no file matches", tmp_path, "sub/*", PLAIN)
+    refused("there is no folder", tmp_path, "nowhere/a.csv", PLAIN)
+    refused("is a folder", tmp_path, "sub", PLAIN)
+    assert ".parquet" in str(refused("what kind of file", tmp_path, "notes.txt", PLAIN).hint)
+    assert "it has k, value" in str(refused("has no column V", tmp_path, "flights.csv", PLAIN).hint)
+    near = source([("K", S.INT, "key"), ("VALU", S.VARCHAR, "value")])
+    assert "did you mean value" in str(refused("has no column VALU", tmp_path, "flights.csv", near).hint)
+    refused("has 2 columns v", tmp_path, "twice.csv", source([("v", S.VARCHAR, "value")]))
+
+
+def test_names_are_taken_as_they_are_where_they_exist(tmp_path: Path) -> None:
+    (tmp_path / "a[1].csv").write_text("k,v\n1,a\n")
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    (tmp_path / "deep" / "er" / "b.csv").write_text("k,v\n2,b\n")
+    assert [f.name for f in opened(tmp_path, "a[1].csv", PLAIN).files] == ["a[1].csv"]
+    assert [f.name for f in opened(tmp_path, "deep/**/*.csv", PLAIN).files] == ["er/b.csv"]
