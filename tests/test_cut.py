@@ -297,7 +297,7 @@ def written(
     return [records.filter(pl.col("partition") == p) for p in range(2)]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_what_is_written_is_the_same_for_every_limit(seed: int, tmp_path: Path) -> None:
     r = random.Random(f"law {seed}")
     timed = r.random() < 0.5
@@ -308,7 +308,7 @@ def test_what_is_written_is_the_same_for_every_limit(seed: int, tmp_path: Path) 
         for p in range(2):
             t = r.randrange(5000)
             lines = []
-            for i in range(30):
+            for i in range(14):
                 t += r.choice([0, 0, 500, 2000, 5000])
                 time = r.choices([t, max(t - r.randrange(30000), 0), 200_000], [12, 4, 0.5])[0]
                 value = {"V": f"{topic}{p}-{i}", "TS": time}
@@ -325,7 +325,7 @@ def test_what_is_written_is_the_same_for_every_limit(seed: int, tmp_path: Path) 
         inputs.append((leaf.number, made))
     early = {leaf.number for leaf in plan.leaves if leaf.source.kind == "table"}
     want = written(plan, inputs, 10**6, 4, early)
-    assert sum(x.height for x in want) > 30
+    assert sum(x.height for x in want) > 10
     for limit in (2, 10):
         got = written(plan, inputs, limit, r.choice([1, 4]), early)
         assert all(a.equals(b) for a, b in zip(got, want, strict=True)), (limit, sql)

@@ -31,11 +31,15 @@ from braid.operators.ranges import (
     Keyed,
     Stored,
     Window,
+    columns_of,
     hashes_of,
     key_order,
     keyed,
     narrow,
+    order_of,
     probe,
+    rising,
+    rows_at,
 )
 
 FAN = 4  # so many runs of like size become one
@@ -159,7 +163,7 @@ class Arrangement(Runs):
         """Adds one run (`ordered`: the rows stand in the run's order), then merges."""
         if rows.height:
             if not ordered:
-                rows = rows[key_order(hashes_of(rows), rows[self.time].to_numpy())]
+                rows = rows_at(rows, key_order(hashes_of(rows), rows[self.time].to_numpy()))
             self.runs.append(self._run(rows))
         self._merge(rows.height)
 
@@ -191,7 +195,7 @@ class Arrangement(Runs):
             q, s = probe(looking, Stored(stored, run.plain, self.keys), window)
             if len(q):
                 pairs.append(q)
-                rows.append(stored[s])
+                rows.append(rows_at(stored, s))
         return _found(pairs, rows)
 
     def fetch(self, h: Hashes, times: Ints, arrivals: Ints) -> Found:
@@ -209,12 +213,20 @@ class Arrangement(Runs):
             hit = hit[n[at[hit]] == arrivals[hit]]
             if len(hit):
                 pairs.append(hit)
-                rows.append(stored[at[hit]])
+                rows.append(rows_at(stored, at[hit]))
         return _found(pairs, rows)
 
     def _run(self, rows: pl.DataFrame) -> Run:
         t = rows[self.time].to_numpy()
-        return Run("", rows.height, 0, int(t.min()), int(t.max()), keyed(rows, self.keys).plain, rows)
+        return Run(
+            "",
+            rows.height,
+            0,
+            int(t.min()),
+            int(t.max()),
+            keyed(hashes_of(rows), columns_of(rows, self.keys)).plain,
+            rows,
+        )
 
     def _cleaned(self, run: Run) -> Run:
         rows = self._read(run)
@@ -228,7 +240,7 @@ class Arrangement(Runs):
             run.low = int(t.min())
             return run
         self.expired += run.rows - count
-        made = self._run(rows.filter(pl.Series(live)))
+        made = self._run(rows_at(rows, np.flatnonzero(live)))
         self._remove([run])
         return made
 
@@ -237,9 +249,10 @@ class Arrangement(Runs):
         t = rows[self.time].to_numpy()
         if len(t) and int(t.min()) < self.floor:
             live = t >= self.floor
-            rows, t = rows.filter(pl.Series(live)), t[live]
+            at = np.flatnonzero(live)
+            rows, t = rows_at(rows, at), t[at]
             self.expired += sum(r.rows for r in runs) - rows.height
-        return self._run(rows[key_order(hashes_of(rows), t)]) if rows.height else None
+        return self._run(rows_at(rows, key_order(hashes_of(rows), t))) if rows.height else None
 
 
 class Newest(Runs):
@@ -273,10 +286,10 @@ class Newest(Runs):
             if not len(q):
                 continue
             todo[q] = False
-            hit = stored[s]
-            if hit[DIFF].min() == -1:
-                stands = (hit[DIFF] == 1).to_numpy()
-                q, hit = q[stands], hit.filter(pl.Series(stands))
+            hit = rows_at(stored, s)
+            stands = np.flatnonzero(hit[DIFF].to_numpy() == 1)
+            if len(stands) < len(q):
+                q, hit = q[stands], rows_at(hit, stands)
             if len(q):
                 pairs.append(q)
                 rows.append(hit)
@@ -285,17 +298,21 @@ class Newest(Runs):
     def _run(self, rows: pl.DataFrame, oldest: bool) -> Run | None:
         if oldest:
             rows = rows.filter(pl.col(DIFF) == 1)
-        return Run("", rows.height, 0, 0, 0, keyed(rows, self.keys).plain, rows) if rows.height else None
+        return (
+            Run("", rows.height, 0, 0, 0, keyed(hashes_of(rows), columns_of(rows, self.keys)).plain, rows)
+            if rows.height
+            else None
+        )
 
     def _merged(self, runs: Sequence[Run], oldest: bool) -> Run | None:
         rows = pl.concat([self._read(r) for r in runs], how="diagonal")
-        rows = rows[key_order(hashes_of(rows))]
+        rows = rows_at(rows, key_order(hashes_of(rows)))
         return self._run(rows.filter(pl.Series(last_of_key(rows, self.keys))), oldest)
 
 
 def last_of_key(rows: pl.DataFrame, keys: Sequence[str]) -> Flags:
     """Which of the rows, sorted by hash and then by age, are the last of their key."""
-    k = keyed(rows, keys)
+    k = keyed(hashes_of(rows), columns_of(rows, keys))
     last = np.zeros(rows.height, dtype=np.bool_)
     if k.plain:
         last[k.starts[1:] - 1] = True
@@ -338,13 +355,13 @@ class Agenda(Runs):
         due_now = pl.concat(parts)
         if due_now[DIFF].min() == -1:
             due_now = _cancelled(due_now, oldest=True)
-        return due_now.sort(CLOSE, maintain_order=True) if len(parts) > 1 else due_now
+        return rows_at(due_now, order_of(due_now[CLOSE].to_numpy())) if len(parts) > 1 else due_now
 
     def _run(self, entries: pl.DataFrame) -> Run:
         due = entries[CLOSE].to_numpy()
-        if not bool((due[1:] >= due[:-1]).all()):
-            order = np.argsort(due, kind="stable")
-            entries, due = entries[order], due[order]
+        if not rising(due):
+            order = order_of(due)
+            entries, due = rows_at(entries, order), due[order]
         return Run("", entries.height, 0, int(due[0]), int(due[-1]), True, entries)
 
     def _merged(self, runs: Sequence[Run], oldest: bool) -> Run | None:
@@ -364,7 +381,7 @@ def _cancelled(entries: pl.DataFrame, oldest: bool) -> pl.DataFrame:
         taken = np.flatnonzero(diff == -1)
         first[taken[np.unique(n[taken], return_index=True)[1]]] = True
         live |= first & np.isin(n, waiting)
-    return entries.filter(pl.Series(live))
+    return rows_at(entries, np.flatnonzero(live))
 
 
 def _found(pairs: Sequence[Ints], rows: Sequence[pl.DataFrame]) -> Found:

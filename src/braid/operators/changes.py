@@ -28,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 POS, SUB, TIME, DIFF, HASH, HEADERS = "_pos", "_sub", "_t", "_diff", "_h", "_headers"
 
@@ -70,36 +71,21 @@ def sequence_of(pos: pl.Expr) -> pl.Expr:
     return (pos // pl.lit(LOW, POS_TYPE)).cast(pl.Int64)
 
 
-def order_bytes(times: pl.Series) -> pl.Series:
-    """Int64 -> 8 bytes that sort as the numbers do."""
-    return _big_endian(times.cast(pl.Int64).to_numpy().view(np.uint64) ^ np.uint64(1 << 63), 8)
-
-
-def number_bytes(numbers: pl.Series) -> pl.Series:
-    """A number within one position (below 2^32) -> 4 bytes that sort as it does."""
-    return _big_endian(numbers.to_numpy().astype(np.uint32), 4)
-
-
-def _big_endian(values: npt.NDArray[Any], width: int) -> pl.Series:
-    raw = pa.py_buffer(values.astype(f">u{width}").tobytes())
-    fixed = pa.Array.from_buffers(pa.binary(width), len(values), [None, raw])
-    return cast(pl.Series, pl.from_arrow(fixed.cast(pa.large_binary())))
-
-
 def released_sub(times: pl.Series, is_left: pl.Series, keys: pl.Series, numbers: pl.Series) -> pl.Series:
     """`_sub` of rows that a clock releases. `keys` is the canonical key text (String), `numbers` the arrival order."""
-    side = is_left.cast(pl.UInt8)
-    frame = pl.DataFrame({"t": order_bytes(times), "k": keys.fill_null(""), "l": side, "n": number_bytes(numbers)})
-    side_byte = pl.when(pl.col("l") == 1).then(pl.lit(b"\x01")).otherwise(pl.lit(b"\x00"))
+    head = np.zeros(len(times), dtype=[("kind", "u1"), ("time", ">u8"), ("side", "u1")])
+    head["time"] = times.cast(pl.Int64).to_numpy().view(np.uint64) ^ np.uint64(1 << 63)
+    head["side"] = is_left.to_numpy()
     # Canonical key bytes are JSON: no byte below 0x20 stands in them, so 00 ends a key and no key is another's prefix.
-    key = pl.col("k").cast(pl.Binary)
-    return _joined(frame, pl.lit(b"\x00"), pl.col("t"), side_byte, key, pl.lit(b"\x00"), pl.col("n"))
+    tail = np.zeros(len(times), dtype=[("end", "u1"), ("number", ">u4")])
+    tail["number"] = numbers.to_numpy()
+    return _joined(_fixed(head), keys.fill_null("").to_arrow(), _fixed(tail))
 
 
 def result_sub(parent: pl.Series, numbers: pl.Series) -> pl.Series:
     """`_sub` of results of rows whose own is `parent`; null stays null. `numbers`: order among one row's results."""
-    frame = pl.DataFrame({"p": parent, "n": number_bytes(numbers)})
-    return _joined(frame, pl.lit(b"\x01"), pl.col("p"), pl.col("n"))
+    head = np.ones(len(parent), dtype=np.uint8)
+    return _joined(_fixed(head), parent.to_arrow(), _fixed(numbers.to_numpy().astype(">u4")))
 
 
 def explicit_sub(frame: pl.DataFrame) -> pl.DataFrame:
@@ -107,14 +93,22 @@ def explicit_sub(frame: pl.DataFrame) -> pl.DataFrame:
     if not frame.height or frame[SUB].null_count() == 0:
         return frame
     number = frame.select(pl.int_range(pl.len()).over(POS).alias("n"))["n"]
-    made = _joined(pl.DataFrame({"n": number_bytes(number)}), pl.lit(b"\x02"), pl.col("n"))
+    head = np.full(frame.height, 2, dtype=np.uint8)
+    made = _joined(_fixed(head), _fixed(number.to_numpy().astype(">u4")))
     return frame.with_columns(pl.coalesce(pl.col(SUB), made.alias(SUB)).alias(SUB))
 
 
-def _joined(frame: pl.DataFrame, *parts: pl.Expr) -> pl.Series:
-    """Bytes one after the other; null if any part is null. (Polars has no concatenation of binaries: hex, joined.)"""
-    hexed = pl.concat_str([p.bin.encode("hex") for p in parts])
-    return frame.select(hexed.str.decode("hex").alias(SUB))[SUB]
+def _fixed(values: npt.NDArray[Any]) -> pa.Array:
+    """Numbers or records of numbers as byte strings of their width."""
+    width = values.dtype.itemsize
+    return pa.Array.from_buffers(pa.binary(width), len(values), [None, pa.py_buffer(values.tobytes())])
+
+
+def _joined(*parts: pa.Array | pa.ChunkedArray) -> pl.Series:
+    """Bytes one after the other; null if any part is null."""
+    blobs = [p.cast(pa.large_binary()) for p in parts]
+    made = pc.binary_join_element_wise(*blobs, pa.scalar(b"", pa.large_binary()))
+    return cast(pl.Series, pl.from_arrow(made)).alias(SUB)
 
 
 def in_order(frame: pl.DataFrame) -> pl.DataFrame:

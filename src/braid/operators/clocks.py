@@ -145,7 +145,11 @@ class Clocks:
         values, before = self._values(clock, kind)
         if not len(values) or (values[-1] == before):
             return np.full(len(positions), before, dtype=np.int64)
-        place = self._places.search_sorted(positions, side="right" if inclusive else "left").to_numpy().astype(np.int64)
+        n, after = len(positions), "right" if inclusive else "left"
+        if len(values) < n and positions.is_sorted():  # few places among many rows: look for the places
+            first = positions.search_sorted(self._places, side="left" if inclusive else "right").to_numpy()
+            return np.repeat(np.append(before, values), np.diff(first.astype(np.int64), prepend=0, append=n))
+        place = self._places.search_sorted(positions, side=after).to_numpy().astype(np.int64)
         return np.where(place > 0, values[place - 1], before)
 
     def end(self, clock: Clock) -> int:

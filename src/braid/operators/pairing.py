@@ -13,7 +13,7 @@ import polars as pl
 
 from braid.operators.base import DROPPED
 from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME
-from braid.operators.ranges import Ints
+from braid.operators.ranges import Ints, columns_of, rows_at
 
 MISSING = -1
 
@@ -33,7 +33,12 @@ def in_arrival_order(left: pl.DataFrame, right: pl.DataFrame) -> tuple[Ints, Int
     if not len(l) or not len(r):
         return own_l, own_r
     if left[SUB].null_count() == len(l) or right[SUB].null_count() == len(r):
-        return own_l + r.search_sorted(l, side="left").to_numpy(), own_r + l.search_sorted(r, side="right").to_numpy()
+        few, many, side = (own_l, r, "left") if len(l) < len(r) else (own_r, l, "right")
+        place = few + many.search_sorted(l if few is own_l else r, side=side).to_numpy()
+        others = np.ones(len(l) + len(r), dtype=np.bool_)
+        others[place] = False
+        rest = np.flatnonzero(others)
+        return (place, rest) if few is own_l else (rest, place)
     both = pl.concat([left.select(POS, SUB), right.select(POS, SUB)]).with_row_index("_i")
     order = both.sort(POS, SUB, nulls_last=True, maintain_order=True)["_i"].to_numpy()
     place = np.empty(len(order), dtype=np.int64)
@@ -43,19 +48,34 @@ def in_arrival_order(left: pl.DataFrame, right: pl.DataFrame) -> tuple[Ints, Int
 
 def gathered(parts: Sequence[pl.DataFrame], columns: Sequence[str], at: Ints) -> pl.DataFrame:
     """Rows of the parts, numbered one part after the other; nulls for `MISSING`."""
-    frames = [p.select(columns) for p in parts if p.height] or [parts[0].select(columns)]
+    if not columns:
+        return pl.DataFrame()
+    frames = [columns_of(p, columns) for p in parts if p.height] or [columns_of(parts[0], columns)]
     missing = at == MISSING
     if missing.any():
         at = np.where(missing, sum(f.height for f in frames), at)
-        frames.append(frames[0].clear(1))
-    rows = frames[0] if len(frames) == 1 else pl.concat(frames, how="diagonal", rechunk=True)
-    return rows[at]
+        frames.append(nulls_like(frames[0]))
+    return rows_at(stacked(frames), at)
+
+
+def nulls_like(frame: pl.DataFrame) -> pl.DataFrame:
+    """One row of nulls."""
+    return pl.DataFrame([pl.Series(c.name, [None], dtype=c.dtype) for c in frame.get_columns()])
+
+
+def stacked(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Frames of the same columns one after the other, in one piece."""
+    out = frames[0]
+    for frame in frames[1:]:
+        out = out.vstack(frame)
+    return out.rechunk() if len(frames) > 1 else out
 
 
 def joined(own: pl.DataFrame, left: pl.DataFrame, right: pl.DataFrame, keys: Sequence[str], key: str) -> pl.DataFrame:
     """`own` (internal columns of the results) with both payloads and the join key."""
     internal = [POS, SUB, TIME, DIFF, HASH, *keys, *([HEADERS] if HEADERS in own.columns else [])]
-    return own.select(internal).with_columns(*left.get_columns(), *right.get_columns(), own[keys[0]].alias(key))
+    columns = [own.get_column(c) for c in internal]
+    return pl.DataFrame([*columns, *left.get_columns(), *right.get_columns(), own.get_column(keys[0]).alias(key)])
 
 
 def dropped_rows(rows: pl.DataFrame, reason: str, side: str | None, clock: Ints | None = None) -> pl.DataFrame:

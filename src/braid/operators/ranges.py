@@ -41,10 +41,14 @@ def packed_order(values: Hashes) -> Ints:
 
 
 def order_of(numbers: Ints) -> Ints:
-    """Stable order of small non-negative numbers (below 2^31, as the places of a batch are)."""
-    if len(numbers) <= SMALL:
+    """Stable order of integers."""
+    if len(numbers) <= SMALL or rising(numbers):
         return np.argsort(numbers, kind="stable")
-    return packed_order(numbers.astype(np.uint64) << np.uint64(len(numbers).bit_length()))
+    low = numbers.min()
+    bits = len(numbers).bit_length()
+    if (int(numbers.max()) - int(low)).bit_length() + bits > 64:
+        return np.argsort(numbers, kind="stable")
+    return packed_order((numbers - low).astype(np.uint64) << np.uint64(bits))
 
 
 def key_order(h: Hashes, times: Ints | None = None) -> Ints:
@@ -54,7 +58,7 @@ def key_order(h: Hashes, times: Ints | None = None) -> Ints:
     if times is None or rising(times):
         order = packed_order(h)
     else:
-        by_time = np.argsort(times, kind="stable")
+        by_time = order_of(times)
         order = by_time[packed_order(h[by_time])]
     if rising(h[order]):
         return order
@@ -62,23 +66,41 @@ def key_order(h: Hashes, times: Ints | None = None) -> Ints:
 
 
 def hashes_of(frame: pl.DataFrame) -> Hashes:
-    return frame[HASH].to_numpy()
+    h = frame.get_column(HASH)
+    return (h.fill_null(0) if h.null_count() else h).to_numpy()
+
+
+def rows_at(frame: pl.DataFrame, at: Ints) -> pl.DataFrame:
+    """The rows with these numbers. (The cheapest way there is for few of them.)"""
+    return frame[pl.Series("", at.astype(np.uint32))]
+
+
+def values_at(column: pl.Series, at: Ints) -> pl.Series:
+    return column[pl.Series("", at.astype(np.uint32))]
+
+
+def columns_of(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """A select without an optimiser, which is most of its cost in small batches."""
+    return pl.DataFrame([frame.get_column(name) for name in names])
 
 
 def same_keys(a: pl.DataFrame, ai: Ints, b: pl.DataFrame, bi: Ints, keys: Sequence[str]) -> Flags:
     """Whether row `ai[i]` of `a` and row `bi[i]` of `b` have equal key columns."""
     same = np.ones(len(ai), dtype=np.bool_)
     for key in keys:
-        same &= a[key].gather(ai).eq_missing(b[key].gather(bi)).to_numpy()
+        left, right = values_at(a.get_column(key), ai), values_at(b.get_column(key), bi)
+        plain = not left.null_count() and not right.null_count()
+        same &= (left == right if plain else left.eq_missing(right)).to_numpy()
     return same
 
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
     """Rows in the order (hash, time, arrival): `hashes` are the distinct ones, the i-th stands at
-    `starts[i]:starts[i + 1]`. `plain`: no two different keys share a hash here (so one row speaks for its hash)."""
+    `starts[i]:starts[i + 1]`. `plain`: no two different keys share a hash here (so one row speaks for its hash).
+    `keys` are the key columns of these rows."""
 
-    rows: pl.DataFrame
+    keys: pl.DataFrame
     h: Hashes
     hashes: Hashes
     starts: Ints
@@ -89,42 +111,42 @@ class Keyed:
         return np.diff(self.starts)
 
 
-def keyed(rows: pl.DataFrame, keys: Sequence[str], h: Hashes | None = None) -> Keyed:
-    """`rows` must be sorted by hash."""
-    h = hashes_of(rows) if h is None else h
+def keyed(h: Hashes, keys: pl.DataFrame) -> Keyed:
+    """Of rows sorted by hash."""
     n = len(h)
     if not n:
-        return Keyed(rows, h, h, np.zeros(1, dtype=np.int64), True)
-    first = np.empty(n, dtype=np.bool_)
-    first[0] = True
-    np.not_equal(h[1:], h[:-1], out=first[1:])
+        return Keyed(keys, h, h, np.zeros(1, dtype=np.int64), True)
+    first = begins(h)
     at = np.flatnonzero(first)
-    return Keyed(rows, h, h[at], np.append(at, n), is_plain(rows, keys, first))
+    starts = np.append(at, n)
+    return Keyed(keys, h, h[at], starts, len(at) == n or not _shared(keys, first))
 
 
-def is_plain(rows: pl.DataFrame, keys: Sequence[str], first: Flags) -> bool:
-    """No hash of these rows, sorted by hash, stands for two keys. `first`: where a hash begins."""
-    n = rows.height
-    if n < 2 or first.all():
-        return True
-    inner = pl.Series(~first[1:])
-    return not any((rows[k].slice(1).ne_missing(rows[k].slice(0, n - 1)) & inner).any() for k in keys)
+def _shared(keys: pl.DataFrame, first: Flags) -> bool:
+    """Whether some hash stands for two keys. `first`: where a hash begins."""
+    n = keys.height
+    for column in keys.get_columns():
+        here, before = column.slice(1), column.slice(0, n - 1)
+        changed = here.ne_missing(before) if column.null_count() else here != before
+        if (changed.to_numpy() & ~first[1:]).any():
+            return True
+    return False
 
 
 def grouped(frame: pl.DataFrame, keys: Sequence[str]) -> tuple[Ints, Ints]:
     """(order that brings the rows of each key together, in their own order; a number for each key, in that order)."""
-    order = key_order(hashes_of(frame))
-    rows = frame.select(HASH, *keys)[order]
-    k = keyed(rows, keys)
+    h = hashes_of(frame)
+    order = key_order(h)
+    rows = rows_at(columns_of(frame, [HASH, *keys]), order)
+    k = keyed(h[order], columns_of(rows, keys))
     if k.plain:
         return order, np.repeat(np.arange(len(k.hashes), dtype=np.int64), k.counts)
     first = rows.with_row_index("_i").select(pl.col("_i").min().over(HASH, *keys))["_i"].to_numpy()
     apart = np.argsort(first, kind="stable")
-    ids = first[apart]
-    return order[apart], np.cumsum(np.diff(ids, prepend=ids[:1]) != 0)
+    return order[apart], np.cumsum(begins(first[apart])) - 1
 
 
-def begins(ids: Ints) -> Flags:
+def begins(ids: npt.NDArray[Any]) -> Flags:
     """Where a run of equal numbers begins."""
     first = np.ones(len(ids), dtype=np.bool_)
     np.not_equal(ids[1:], ids[:-1], out=first[1:])
@@ -203,13 +225,13 @@ def verified(looking: Keyed, stored: Stored, left: Ints, right: Ints, window: Wi
     """`meetings` without those whose hashes agree and whose keys do not."""
     if stored.plain and looking.plain:  # one row of each side speaks for its hash
         at = np.flatnonzero(right > left)
-        ok = same_keys(looking.rows, looking.starts[at], stored.rows, left[at], stored.keys)
+        ok = same_keys(looking.keys, looking.starts[at], stored.rows, left[at], stored.keys)
         if not ok.all():
             right = right.copy()
             right[at[~ok]] = left[at[~ok]]
         return meetings(looking, left, right, window)
     q, s = meetings(looking, left, right, window)
-    ok = same_keys(looking.rows, q, stored.rows, s, stored.keys)
+    ok = same_keys(looking.keys, q, stored.rows, s, stored.keys)
     return q[ok], s[ok]
 
 
@@ -221,7 +243,7 @@ def meet(looking: Keyed, stored: Keyed, keys: Sequence[str], window: Window | No
     at = np.minimum(np.searchsorted(stored.hashes, looking.hashes), len(stored.hashes) - 1)
     left = stored.starts[at]
     right = np.where(stored.hashes[at] == looking.hashes, stored.starts[at + 1], left)
-    return verified(looking, Stored(stored.rows, stored.plain, keys), left, right, window)
+    return verified(looking, Stored(stored.keys, stored.plain, keys), left, right, window)
 
 
 def probe(looking: Keyed, stored: Stored, window: Window | None) -> tuple[Ints, Ints]:

@@ -42,7 +42,22 @@ from braid.operators.changes import (
 )
 from braid.operators.clocks import Clock, Clocks, JoinClock
 from braid.operators.pairing import MISSING, dropped_rows, gathered, in_arrival_order, joined, payload_of
-from braid.operators.ranges import Flags, Ints, Keyed, Window, begins, hashes_of, key_order, keyed, meet, order_of
+from braid.operators.ranges import (
+    Flags,
+    Hashes,
+    Ints,
+    Keyed,
+    Window,
+    begins,
+    columns_of,
+    hashes_of,
+    key_order,
+    keyed,
+    meet,
+    order_of,
+    rows_at,
+    values_at,
+)
 from braid.plan.logical import How, StreamStreamJoin
 from braid.types import Column, Type
 
@@ -50,11 +65,12 @@ PARKED = "_p"  # of a stored row: it was parked at the end of its batch
 LATER = np.iinfo(np.int64).max
 
 NONE = np.empty(0, dtype=np.int64)
+NO_FLAGS = np.empty(0, dtype=np.bool_)
 
 
 @dataclass(slots=True)
 class _Side:
-    """One side of the join and its new rows, sorted by (hash, time, arrival)."""
+    """One side of the join. Arrays without another word are of the new rows, in their order of arrival."""
 
     left: bool
     outer: bool
@@ -64,35 +80,29 @@ class _Side:
     visible: int  # at the end of the batch the other side sees rows from this time on
     held: Arrangement
     columns: list[str]  # payload
-    in_order: pl.Series  # positions of the new rows as they came
-    rows: pl.DataFrame = field(default_factory=pl.DataFrame)
-    place: Ints = field(default_factory=lambda: NONE)  # order of arrival in the batch, over both sides
-    t: Ints = field(default_factory=lambda: NONE)
-    late: Flags = field(init=False)  # too late to be stored
-    keyless: pl.DataFrame | None = None  # rows without a key that go out padded
-    keyless_place: Ints = field(default_factory=lambda: NONE)
-    keyed: Keyed = field(init=False)
-    lo: Ints = field(default_factory=lambda: NONE)  # what a row may see of the other side
+    frame: pl.DataFrame
+    place: Ints  # order of arrival in the batch, over both sides
+    t: Ints
+    late: Ints = field(default_factory=lambda: NONE)  # numbers of the rows that are too late to be stored
+    lone: Ints = field(default_factory=lambda: NONE)  # numbers of the rows without a key that go out padded
+    order: Ints = field(default_factory=lambda: NONE)  # numbers of the rows that join, by (hash, time, arrival)
+    keyed: Keyed = field(init=False)  # the rows that join
+    lo: Ints = field(default_factory=lambda: NONE)  # the times that a row may see of the other side
     hi: Ints = field(default_factory=lambda: NONE)
-    clipped: bool = False  # `lo` of some row comes from retention
-    matched: Flags = field(init=False)
-    still: Ints = field(default_factory=lambda: NONE)  # new rows that are parked at the end of the batch
-    parts: list[pl.DataFrame] = field(default_factory=list)  # rows that results are made of: new, keyless, stored
+    clipped: bool = False  # some row's `lo` comes from retention
+    matched: Flags = field(default_factory=lambda: NO_FLAGS)
+    still: Ints = field(default_factory=lambda: NONE)  # numbers of the rows that are parked at the end of the batch
+    parts: list[pl.DataFrame] = field(default_factory=list)  # rows that results are made of: the new, then stored ones
 
     @property
-    def offset(self) -> int:
-        """The number that the first row of the next part gets."""
-        return sum(p.height for p in self.parts)
-
-    def fresh(self, column: str) -> pl.Series:
-        """A column of the new rows, those without a key last."""
-        return self.rows[column] if self.keyless is None else pl.concat([self.rows[column], self.keyless[column]])
+    def name(self) -> str:
+        return "left" if self.left else "right"
 
     def add(self, found: Found) -> Ints:
         """Takes stored rows among those that results are made of; gives their numbers."""
         if found.rows is None:
             return NONE
-        first = self.offset
+        first = sum(p.height for p in self.parts)
         self.parts.append(found.rows)
         return np.arange(first, first + found.rows.height, dtype=np.int64)
 
@@ -106,9 +116,9 @@ class _Moment:
     now: int
     base: int
 
-    def seen(self, positions: pl.Series) -> Ints:
-        """Stream time at each position, its own step included."""
-        return self.clocks.at(self.stream, positions)
+    def seen(self, side: _Side, rows: Ints) -> Ints:
+        """The stream time that new rows see, their own step included."""
+        return self.clocks.at(self.stream, values_at(side.frame[POS], rows)) if len(rows) else NONE
 
 
 @dataclass(slots=True)
@@ -144,7 +154,7 @@ class _Out:
 
 @dataclass(slots=True)
 class _Released:
-    """Parked rows whose time has come, one side's."""
+    """Parked rows of one side whose time has come."""
 
     left: bool
     at: Ints  # numbers among the parts of the side
@@ -196,9 +206,7 @@ class StreamStream:
         released: list[_Released] = []
         agenda = Agenda(state, "parked")
         if self.grace is None:
-            for side in (left, right):
-                if side.outer:
-                    padded[side.left] = np.flatnonzero(~side.matched)
+            padded = {side.left: _alone(side) for side in (left, right)}
         elif left.outer or right.outer:
             padded, released = self._deferred((left, right), pairs, agenda, moment)
 
@@ -233,52 +241,55 @@ class StreamStream:
                 visible=clocks.stored_end(clock) - self.retention + 1,
                 held=Arrangement(state, name, self._key_columns),
                 columns=payload_of(frame),
-                in_order=frame[POS],
+                frame=frame,
+                place=place,
+                t=frame[TIME].to_numpy(),
+                parts=[frame],
             )
-            self._take(side, frame, place, clocks, drops)
+            self._sort(side, clocks, drops)
             sides.append(side)
         for side, other in ((sides[0], sides[1]), (sides[1], sides[0])):
             side.lo, side.hi = side.t - side.back, side.t + side.ahead
             open_ = np.flatnonzero(side.lo < other.visible)
             if len(open_):
-                floor = clocks.stored(other.clock, side.rows[POS].gather(open_)) - self.retention + 1
+                floor = self._clock_before(clocks, other.clock, side, open_) - self.retention + 1
                 if (floor > side.lo[open_]).any():
                     side.clipped = True
                     side.lo[open_] = np.maximum(side.lo[open_], floor)
         return sides[0], sides[1]
 
-    def _take(self, side: _Side, frame: pl.DataFrame, place: Ints, clocks: Clocks, drops: list[pl.DataFrame]) -> None:
-        """Puts the new rows into their order; sets apart those without a key and the late ones."""
-        name = "left" if side.left else "right"
-        if frame[HASH].null_count():
-            without = frame[HASH].is_null()
-            lone, frame = frame.filter(without), frame.filter(~without)
-            mask = without.to_numpy()
+    def _clock_before(self, clocks: Clocks, clock: Clock, side: _Side, rows: Ints) -> Ints:
+        """The stored clock before new rows of a side."""
+        positions = side.frame[POS]
+        return clocks.stored(clock, positions if len(rows) == len(positions) else values_at(positions, rows))
+
+    def _sort(self, side: _Side, clocks: Clocks, drops: list[pl.DataFrame]) -> None:
+        """Sets apart the rows without a key, and the late ones; sorts the others."""
+        joins = np.ones(len(side.t), dtype=np.bool_)
+        if side.frame[HASH].null_count():
+            lone = np.flatnonzero(side.frame[HASH].is_null().to_numpy())
+            joins[lone] = False
             if side.outer and self.null_key == "pad":
-                side.keyless, side.keyless_place = lone, place[mask]
+                side.lone = lone
             else:
-                drops.append(dropped_rows(lone, "null key", name))
-            place = place[~mask]
-        t = frame[TIME].to_numpy()
-        late = np.flatnonzero(t < side.visible)
+                drops.append(dropped_rows(rows_at(side.frame, lone), "null key", side.name))
+        late = np.flatnonzero((side.t < side.visible) & joins)
         if len(late):
-            clock = clocks.stored(side.clock, frame[POS].gather(late))
-            is_late = t[late] < clock - self.retention + 1
+            clock = self._clock_before(clocks, side.clock, side, late)
+            is_late = side.t[late] < clock - self.retention + 1
             late, clock = late[is_late], clock[is_late]
-        flags = np.zeros(len(t), dtype=np.bool_)
         if len(late):
-            flags[late] = True
-            drops.append(dropped_rows(frame[late], "late", name, clock))
+            side.late = late
+            drops.append(dropped_rows(rows_at(side.frame, late), "late", side.name, clock))
             if self.late == "discard":
-                frame, place, t = frame.filter(pl.Series(~flags)), place[~flags], t[~flags]
-                flags = np.zeros(len(t), dtype=np.bool_)
-        order = key_order(hashes_of(frame), t)
-        side.rows, side.place, side.t, side.late = frame[order], place[order], t[order], flags[order]
-        side.keyed = keyed(side.rows, self._key_columns)
-        side.matched = np.zeros(len(t), dtype=np.bool_)
-        side.parts.append(side.rows)
-        if side.keyless is not None:
-            side.parts.append(side.keyless)
+                joins[late] = False
+        h, at = hashes_of(side.frame), np.flatnonzero(joins)
+        whole = len(at) == len(h)
+        order = key_order(h if whole else h[at], side.t if whole else side.t[at])
+        side.order = order if whole else at[order]
+        keys = rows_at(columns_of(side.frame, self._key_columns), side.order)
+        side.keyed = keyed(h[side.order], keys)
+        side.matched = ~joins  # those that do not join are not alone either
 
     # ---------------------------------------------------------------- rows that wait
 
@@ -289,38 +300,43 @@ class StreamStream:
         assert self.grace is not None
         now, base = moment.now, moment.base
         padded, released = {True: NONE, False: NONE}, []
-        entries, unparked = [], [NONE]
+        entries, unparked = [], []
         for side, other in (sides, sides[::-1]):
             if not side.outer:
                 continue
-            alone = np.flatnonzero(~side.matched)
+            alone = _alone(side)
             look = side.t[alone] + side.ahead
             old = np.flatnonzero(look < now)
-            seen = moment.seen(side.rows[POS].gather(alone[old]))
-            at_once = alone[old[look[old] < seen]]
-            padded[side.left] = at_once
-            parked = np.setdiff1d(alone, at_once, assume_unique=True)
-            close = side.t[parked] + side.ahead + self.grace
+            at_once = np.zeros(len(alone), dtype=np.bool_)
+            at_once[old] = look[old] < moment.seen(side, alone[old])
+            padded[side.left] = alone[at_once]
+            parked, close = alone[~at_once], look[~at_once] + self.grace
 
             met = _met_later((side, other), parked, close, pairs, moment)
             due = ~met & (close < now)
             at = parked[due]
             released.append(_Released(side.left, at, close[due], side.t[at], base + side.place[at]))
-            side.still = parked[~met & (close >= now)]
-            entries.append(_entries(side, side.still, base, side.t[side.still] + side.ahead + self.grace))
+            waiting = ~met & (close >= now)
+            side.still = parked[waiting]
+            if len(side.still):
+                h = hashes_of(side.frame)[side.still]
+                n = base + side.place[side.still]
+                entries.append(_entries(side.left, close[waiting], n, h, side.t[side.still]))
 
-            back, take_back = _met_stored((side, other), self.grace, pairs, moment)
+            back, taken_back = _met_stored((side, other), self.grace, pairs, moment)
             unparked.append(back)
-            entries.append(take_back)
+            entries += taken_back
         gone = np.concatenate(unparked)
         due_now = agenda.prefix(now)
         if due_now is not None and due_now.height:
-            due_now = due_now.filter(pl.Series(~np.isin(due_now[ARRIVAL].to_numpy(), gone))) if len(gone) else due_now
+            mine = ~np.isin(due_now[ARRIVAL].to_numpy(), gone)
+            is_left = due_now[LEFT].to_numpy()
             for side in sides:
-                mine = due_now.filter(pl.col(LEFT) == side.left)
-                if mine.height:
-                    released.append(_fetched(side, mine))
-        agenda.append(pl.concat(entries))
+                which = np.flatnonzero(mine & (is_left == side.left))
+                if len(which):
+                    released.append(_fetched(side, rows_at(due_now, which)))
+        if entries:
+            agenda.append(pl.concat(entries))
         return padded, [r for r in released if len(r.at)]
 
     # ---------------------------------------------------------------- what goes out, what stays
@@ -331,29 +347,42 @@ class StreamStream:
         """All output rows, in processing order: `out` are the results; released rows stand before the results of the
         step that moves stream time past their close."""
         number = _within(out.place)
-        parents = [s.fresh(SUB) for s in (left, right)]
-        own = np.where(out.by_left, out.left, len(parents[0]) + out.right)
-        pos = pl.concat([s.fresh(POS) for s in (left, right)]).gather(own)
-        sub = pl.concat(parents)
+        own = np.where(out.by_left, out.left, left.frame.height + out.right)
+        pos = values_at(left.frame[POS].clone().append(right.frame[POS]), own)
+        sub = left.frame[SUB].clone().append(right.frame[SUB])
         if sub.null_count() == len(sub):
-            sub = sub.clear(len(own))
+            sub = pl.Series(SUB, [None], dtype=pl.Binary).new_from_index(0, len(own))
         else:
-            sub = result_sub(sub.gather(own), pl.Series(number))
+            sub = result_sub(values_at(sub, own), pl.Series(number))
         if released:
             freed, freed_pos, freed_sub = self._freed(left, right, released, moment)
-            order = np.argsort(np.concatenate([2 * freed.place, 2 * out.place + 1]), kind="stable")
+            order = order_of(np.concatenate([2 * freed.place, 2 * out.place + 1]))
             out = freed.and_then(out).ordered(order)
-            pos, sub = pl.concat([freed_pos, pos]).gather(order), pl.concat([freed_sub, sub]).gather(order)
+            pos, sub = values_at(freed_pos.append(pos), order), values_at(freed_sub.append(sub), order)
 
         times = [np.append(np.concatenate([p[TIME].to_numpy() for p in s.parts]), NEVER) for s in (left, right)]
         t = np.maximum(times[0][out.left], times[1][out.right])
-        headers = [HEADERS] if any(HEADERS in p.columns for s in (left, right) for p in s.parts) else []
-        columns = [HASH, *self._key_columns, *headers]
-        both = [_with_columns(p, headers) for p in (*left.parts, *right.parts)]
-        rows = gathered(both, columns, np.where(out.by_left, out.left, left.offset + out.right))
-        rows = rows.with_columns(pos.alias(POS), sub.alias(SUB), pl.Series(TIME, t), pl.lit(1, pl.Int8).alias(DIFF))
         l, r = (gathered(s.parts, s.columns, at) for s, at in ((left, out.left), (right, out.right)))
+        rows = self._keys(left, right, out).hstack(
+            [
+                pos.alias(POS),
+                sub.alias(SUB),
+                pl.Series(TIME, t),
+                pl.repeat(1, len(t), dtype=pl.Int8, eager=True).alias(DIFF),
+            ]
+        )
         return joined(rows, l, r, self._key_columns, self.key)
+
+    def _keys(self, left: _Side, right: _Side, out: _Out) -> pl.DataFrame:
+        """Hash, key columns and headers of the rows. The keys of a pair are equal: the left one's will do."""
+        keys = [HASH, *self._key_columns]
+        has_headers = any(HEADERS in p.columns for s in (left, right) for p in s.parts)
+        if not has_headers and not (out.left == MISSING).any():
+            return gathered(left.parts, keys, out.left)
+        columns = [*keys, HEADERS] if has_headers else keys
+        both = [_with_headers(p) if has_headers else p for p in (*left.parts, *right.parts)]
+        offset = sum(p.height for p in left.parts)
+        return gathered(both, columns, np.where(out.by_left, out.left, offset + out.right))
 
     def _freed(
         self, left: _Side, right: _Side, released: Sequence[_Released], moment: _Moment
@@ -366,64 +395,66 @@ class StreamStream:
         step = np.searchsorted(values, close, side="right")
         keys = pl.concat([gathered((left if r.left else right).parts, self._key_columns, r.at) for r in released])
         text = canonical_key(keys, [Column(k, t) for k, t in zip(self._key_columns, self.keys, strict=True)])
-        frame = pl.DataFrame({"step": step, "t": t, "left": by_left, "key": text, "n": n})
-        order = frame.select(pl.arg_sort_by("step", "t", "left", "key", "n"))["step"].to_numpy()
-        frame, at = frame[order], at[order]
-        pos = places.gather(step[order])
-        before = [side.in_order.search_sorted(pos, side="left").to_numpy() for side in (left, right)]
-        place = before[0].astype(np.int64) + before[1]
-        sub = released_sub(frame["t"], frame["left"], frame["key"], pl.Series(np.arange(len(at))))
-        by_left = by_left[order]
+        order = _release_order(step, t, by_left, text, n)
+        at, by_left, step = at[order], by_left[order], step[order]
+        first = np.flatnonzero(begins(step))  # rows of one step share its position
+        distinct = values_at(places, step[first])
+        before = [side.frame[POS].search_sorted(distinct, side="left").to_numpy() for side in (left, right)]
+        size = np.diff(np.append(first, len(step)))
+        place = np.repeat(before[0].astype(np.int64) + before[1], size)
+        numbers = pl.Series(np.arange(len(at)))
+        sub = released_sub(pl.Series(t[order]), pl.Series(by_left), values_at(text, order), numbers)
         out = _Out(np.where(by_left, at, MISSING), np.where(by_left, MISSING, at), by_left, place)
-        return out, pos, sub
+        return out, values_at(places, step), sub
 
     def _store(self, side: _Side, moment: _Moment) -> int:
         """Adds the new rows that can still be seen or that are parked; gives how many have expired."""
-        waits = self.grace is not None and side.outer
-        bound = side.visible
+        waits, bound = False, side.visible
         if self.grace is not None and side.outer:
-            bound = min(bound, moment.now - side.ahead - self.grace)
+            waits, bound = True, min(bound, moment.now - side.ahead - self.grace)
         keep = side.t >= side.visible
-        expired = len(keep) - int((keep | side.late).sum())
-        if len(side.still):
-            keep[side.still] = True
-        names = [c for c in side.rows.columns if c not in (POS, SUB, DIFF, HEADERS)]
-        if waits and HEADERS in side.rows.columns:
-            names.append(HEADERS)  # a released row goes out with its own
-        made = [pl.Series(ARRIVAL, moment.base + side.place)]
-        if waits:
-            parked = np.zeros(len(keep), dtype=np.bool_)
-            parked[side.still] = True
-            made.append(pl.Series(PARKED, parked))
-        rows = side.rows.select(names).with_columns(made)
+        keep[side.still] = True
+        at = side.order[keep[side.order]]
+        late = 0 if self.late == "discard" else len(side.late) - int(keep[side.late].sum())
+        expired = len(side.order) - len(at) - late
         held = side.held
         held.forget(bound)
-        held.append(rows if keep.all() else rows.filter(pl.Series(keep)), ordered=True)
+        if len(at):
+            names = [c for c in side.frame.columns if c not in (POS, SUB, DIFF, HEADERS)]
+            if waits and HEADERS in side.frame.columns:
+                names.append(HEADERS)  # a released row goes out with its own
+            made = [pl.Series(ARRIVAL, moment.base + side.place[at])]
+            if waits:
+                parked = np.zeros(len(keep), dtype=np.bool_)
+                parked[side.still] = True
+                made.append(pl.Series(PARKED, parked[at]))
+            held.append(rows_at(columns_of(side.frame, names), at).hstack(made), ordered=True)
         held.close()
         return expired + held.expired
 
 
+def _alone(side: _Side) -> Ints:
+    """New rows of an outer side without a match."""
+    return np.flatnonzero(~side.matched) if side.outer else NONE
+
+
 def _pairs(left: _Side, right: _Side, keys: Sequence[str], base: int) -> _Pairs:
-    """All matches, by no particular order: new rows with stored ones of the other side, and new ones with new ones."""
-    old_right = right.held.probe(left.keyed, left.lo, left.hi)
-    old_left = left.held.probe(right.keyed, right.lo, right.hi)
-    nl, nr = meet(left.keyed, right.keyed, keys, Window(right.t, left.t - left.back, left.hi))
+    """All matches, in no particular order: new rows with stored ones of the other side, and new ones with new ones."""
+    l, r = left.order, right.order
+    old_right = right.held.probe(left.keyed, left.lo[l], left.hi[l])
+    old_left = left.held.probe(right.keyed, right.lo[r], right.hi[r])
+    nl, nr = meet(left.keyed, right.keyed, keys, Window(right.t[r], left.t[l] - left.back, left.hi[l]))
+    nl, nr = l[nl], r[nr]
     by_left = left.place[nl] > right.place[nr]
     if left.clipped or right.clipped:
         seen = np.where(by_left, right.t[nr] >= left.lo[nl], left.t[nl] >= right.lo[nr])
         nl, nr, by_left = nl[seen], nr[seen], by_left[seen]
-    a, b = len(old_right.looking), len(old_left.looking)
+    ql, qr = l[old_right.looking], r[old_left.looking]
     pairs = _Pairs(
-        left=np.concatenate([old_right.looking, left.add(old_left), nl]),
-        right=np.concatenate([right.add(old_right), old_left.looking, nr]),
-        by_left=np.concatenate([np.ones(a, dtype=np.bool_), np.zeros(b, dtype=np.bool_), by_left]),
-        place=np.concatenate(
-            [
-                left.place[old_right.looking],
-                right.place[old_left.looking],
-                np.where(by_left, left.place[nl], right.place[nr]),
-            ]
-        ),
+        left=np.concatenate([ql, left.add(old_left), nl]),
+        right=np.concatenate([right.add(old_right), qr, nr]),
+        by_left=np.concatenate([np.ones(len(ql), dtype=np.bool_), np.zeros(len(qr), dtype=np.bool_), by_left]),
+        place=np.concatenate([left.place[ql], right.place[qr], np.where(by_left, left.place[nl], right.place[nr])]),
         stored_t=np.concatenate(
             [_numbers(old_right, TIME), _numbers(old_left, TIME), np.where(by_left, right.t[nr], left.t[nl])]
         ),
@@ -448,71 +479,65 @@ def _met_later(sides: tuple[_Side, _Side], parked: Ints, close: Ints, pairs: _Pa
     """Which parked new rows of the first side a later row of the batch met before their release."""
     side, other = sides
     mine = pairs.left if side.left else pairs.right
-    stored = (pairs.by_left != side.left) & (mine < len(side.t))
+    stored = np.flatnonzero((pairs.by_left != side.left) & (mine < len(side.t)))
     first = np.full(len(side.t), LATER, dtype=np.int64)
     np.minimum.at(first, mine[stored], pairs.place[stored])
     met = first[parked] < LATER
     late = np.flatnonzero(met & (close < moment.now))
     if len(late):
-        by_place = np.argsort(other.place)
-        who = by_place[np.searchsorted(other.place, first[parked[late]], sorter=by_place)]
-        met[late] = moment.seen(other.rows[POS].gather(who)) <= close[late]
+        who = np.searchsorted(other.place, first[parked[late]])
+        met[late] = moment.seen(other, who) <= close[late]
     return met
 
 
-def _met_stored(sides: tuple[_Side, _Side], grace: int, pairs: _Pairs, moment: _Moment) -> tuple[Ints, pl.DataFrame]:
+def _met_stored(
+    sides: tuple[_Side, _Side], grace: int, pairs: _Pairs, moment: _Moment
+) -> tuple[Ints, list[pl.DataFrame]]:
     """Parked stored rows of the first side that a new row met before their release: their arrival numbers, and the
     entries that take them back."""
     side, other = sides
     mine, theirs = (pairs.left, pairs.right) if side.left else (pairs.right, pairs.left)
-    new = len(side.t) + len(side.keyless_place)
-    at = np.flatnonzero(mine >= new)
+    at = np.flatnonzero(mine >= len(side.t))
     if not len(at):
-        return NONE, _entries(side, NONE, 0, NONE)
+        return NONE, []
     found = side.parts[-1]  # the stored rows that were met are the last part so far
-    at = at[found[PARKED].to_numpy()[mine[at] - new]]
+    at = at[found[PARKED].to_numpy()[mine[at] - len(side.t)]]
     close = pairs.stored_t[at] + side.ahead + grace
     late = np.flatnonzero(close < moment.now)
     if len(late):
-        seen = moment.seen(other.rows[POS].gather(theirs[at[late]]))
+        seen = moment.seen(other, theirs[at[late]])
         at = np.delete(at, late[seen > close[late]])
     n, first = np.unique(pairs.stored_n[at], return_index=True)
     at = at[first]
-    rows = found.select(HASH, TIME)[mine[at] - new]
     close = pairs.stored_t[at] + side.ahead + grace
-    back = {
-        CLOSE: close,
-        ARRIVAL: n,
-        DIFF: np.full(len(n), -1, dtype=np.int8),
-        LEFT: np.full(len(n), side.left),
-        HASH: rows[HASH],
-        TIME: rows[TIME],
-    }
-    return n, pl.DataFrame(back).filter(pl.Series(close >= moment.now))
+    waiting = np.flatnonzero(close >= moment.now)
+    if not len(waiting):
+        return n, []
+    at = at[waiting]
+    h = hashes_of(found)[mine[at] - len(side.t)]
+    return n, [_entries(side.left, close[waiting], n[waiting], h, pairs.stored_t[at], diff=-1)]
 
 
 def _results(left: _Side, right: _Side, pairs: _Pairs, padded: dict[bool, Ints]) -> _Out:
     """Pairs and rows padded at once, by the place of the looking row, its pairs by the stored row's (time, arrival)."""
     lefts, rights, by_left, place = [pairs.left], [pairs.right], [pairs.by_left], [pairs.place]
     for side in (left, right):
-        lone = len(side.t) + np.arange(len(side.keyless_place), dtype=np.int64)
-        at = np.concatenate([padded[side.left], lone])
+        at = np.concatenate([padded[side.left], side.lone]) if len(side.lone) else padded[side.left]
         missing = np.full(len(at), MISSING, dtype=np.int64)
         lefts.append(at if side.left else missing)
         rights.append(missing if side.left else at)
         by_left.append(np.full(len(at), side.left))
-        place.append(np.concatenate([side.place, side.keyless_place])[at])
+        place.append(side.place[at])
     where = np.concatenate(place)
     order = order_of(where)
-    in_pairs = order < len(pairs.place)
-    _sort_within(order, where, pairs, in_pairs)
+    _sort_within(order, where, pairs)
     out = _Out(np.concatenate(lefts), np.concatenate(rights), np.concatenate(by_left), where)
     return out.ordered(order)
 
 
-def _sort_within(order: Ints, where: Ints, pairs: _Pairs, in_pairs: Flags) -> None:
+def _sort_within(order: Ints, where: Ints, pairs: _Pairs) -> None:
     """Sorts the pairs of each looking row by the stored row, where they come from several runs and do not stand so."""
-    at = np.flatnonzero(in_pairs)
+    at = np.flatnonzero(order < len(pairs.place))
     p = order[at]
     place, t, n = where[p], pairs.stored_t[p], pairs.stored_n[p]
     wrong = (place[1:] == place[:-1]) & ((t[1:] < t[:-1]) | ((t[1:] == t[:-1]) & (n[1:] < n[:-1])))
@@ -528,18 +553,25 @@ def _within(place: Ints) -> Ints:
     return np.arange(len(place)) - np.repeat(first, np.diff(np.append(first, len(place))))
 
 
-def _entries(side: _Side, at: Ints, base: int, close: Ints) -> pl.DataFrame:
-    """Agenda entries of new rows."""
-    return pl.DataFrame(
-        {
-            CLOSE: close,
-            ARRIVAL: base + side.place[at],
-            DIFF: np.ones(len(at), dtype=np.int8),
-            LEFT: np.full(len(at), side.left),
-            HASH: side.keyed.h[at],
-            TIME: side.t[at],
-        }
-    )
+def _release_order(step: Ints, t: Ints, by_left: Flags, text: pl.Series, n: Ints) -> Ints:
+    """Order of released rows: by (step, time, right before left, key, arrival)."""
+    order = np.lexsort((n, by_left, t, step))
+    a, b = order[1:], order[:-1]
+    tied = np.flatnonzero((step[a] == step[b]) & (t[a] == t[b]) & (by_left[a] == by_left[b]))
+    if not len(tied):
+        return order
+    some = np.unique(np.concatenate([tied, tied + 1]))  # only where all else is equal the key is looked at
+    at = order[some]
+    group = np.cumsum(~np.isin(some - 1, tied))
+    keys = pl.DataFrame({"group": group, "key": values_at(text, at), "n": n[at]})
+    order[some] = at[keys.select(pl.arg_sort_by("group", "key", "n").alias("i"))["i"].to_numpy()]
+    return order
+
+
+def _entries(left: bool, close: Ints, n: Ints, h: Hashes, t: Ints, diff: int = 1) -> pl.DataFrame:
+    """Agenda entries."""
+    signs, sides = np.full(len(n), diff, dtype=np.int8), np.full(len(n), left)
+    return pl.DataFrame({CLOSE: close, ARRIVAL: n, DIFF: signs, LEFT: sides, HASH: h, TIME: t})
 
 
 def _fetched(side: _Side, due: pl.DataFrame) -> _Released:
@@ -552,6 +584,6 @@ def _fetched(side: _Side, due: pl.DataFrame) -> _Released:
     return _Released(side.left, side.add(found), close[at], t[at], n[at])
 
 
-def _with_columns(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """The frame with these text columns, null where it lacks them."""
-    return frame.with_columns(pl.lit(None, pl.String).alias(c) for c in names if c not in frame.columns)
+def _with_headers(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with headers, null where it lacks them."""
+    return frame if HEADERS in frame.columns else frame.with_columns(pl.lit(None, pl.String).alias(HEADERS))

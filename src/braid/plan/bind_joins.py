@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from braid.errors import SqlError
-from braid.expr import typing
+from braid.expr import casts, typing
 from braid.expr.nodes import Col, Expr
 from braid.plan import joins
 from braid.plan.bind_expr import Rules, aggregates, bind_expr, bind_predicate, located, names
@@ -259,13 +259,13 @@ def _check_keys(on: On, s: Step) -> None:
             raise _not_the_key(on, s, left_is_key)
         if not left_is_key:
             raise _foreign_key(on, s)
-    if on.left.type != on.right.type:
-        raise _types_differ(on, s)
     for key, e in ((on.left, on.left_ast), (on.right, on.right_ast)):
         try:
             check_key_type(s.env.quote(e), key.type)
         except SqlError as error:
             raise located(error, e.span) from None
+    if on.left.type != on.right.type:
+        raise _types_differ(on, s)
 
 
 def _table_key(side: From, e: ast.Expr) -> Expr:
@@ -328,6 +328,8 @@ def _types_differ(on: On, s: Step) -> SqlError:
         return SqlError(message, on.equality.span, "declare both keys with the same type")
     if s.right.kind == "stream" and typing.common_type(on.left.type, on.right.type) == on.left.type:
         return SqlError(message, on.equality.span, f"write {a} = CAST({b} AS {on.left.type})")
+    if not casts.can_cast(on.left.type, on.right.type):
+        return SqlError(message, on.equality.span, "compare values of one type")
     return SqlError(message, on.equality.span, f"write CAST({a} AS {on.right.type}) = {b}")
 
 

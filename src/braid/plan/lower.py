@@ -17,9 +17,14 @@ from braid.expr.nodes import Col, Expr, columns
 from braid.operators.base import Operator
 from braid.operators.changes import MAX_LEAVES
 from braid.operators.clocks import Clock, JoinClock, LeafClock
+from braid.operators.aggregate import GroupBy
 from braid.operators.filter import Filter
 from braid.operators.limit import Limit
+from braid.operators.retract import Retract
 from braid.operators.stream_stream import StreamStream
+from braid.operators.stream_table import StreamTable
+from braid.operators.table_filter import TableFilter
+from braid.operators.table_table import TableTable
 from braid.plan import logical
 from braid.plan.logical import Node, Query
 from braid.plan.physical import Exchange, Leaf, Plan, Stage, Step
@@ -157,7 +162,8 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             return b.leaf(node, wanted, b.stage(wanted), null_key, joins=False)
         case logical.Filter():
             table = logical.mode(node) == "upsert"
-            x = _lower(node.input, b, logical.row_key(node.input) if table else wanted)
+            keys = logical.row_key(node.input) if table else wanted
+            x = _input(node.input, b, keys, "drop" if table else "route")
             return b.step(_filter(node), [x], node, x.keys, x.columns)
         case logical.Aggregate():
             return _aggregate(node, b)
@@ -171,11 +177,11 @@ def _aggregate(node: logical.Aggregate, b: _Builder) -> _Frame:
     x = _input(node.input, b, keys if logical.mode(node.input) == "append" else logical.row_key(node.input), "drop")
     mode = logical.mode(node.input)
     if mode == "upsert":
-        x = b.step(Retract.of(node.input), [x], node.input, x.keys, x.columns)
+        x = b.step(Retract(), [x], node.input, x.keys, x.columns)
         mode = "retract"
     x = b.spread(x, keys, "drop", "GROUP BY has another key")
     cols = [*(c for c, _ in node.keys), *(a.output for a in node.aggregations)]
-    return b.step(GroupBy.of(node, mode), [x], node, tuple(c for c, _ in node.keys), cols)
+    return b.step(GroupBy.of(node), [x], node, tuple(c for c, _ in node.keys), cols)
 
 
 def _join(node: logical.Join, b: _Builder) -> _Frame:

@@ -18,7 +18,6 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
-from pyspark.sql.types import BinaryType, IntegerType, StructField, StructType
 
 from braid.errors import BraidError
 from braid.runtime import bucket as ipc
@@ -27,15 +26,6 @@ ROWS, STEPS, DROPS, COUNTS = 0, 1, 2, 3  # COUNTS: a JSON object
 FORMAT = 1
 _HEAD = 8  # bytes: "B", format, 0, 0, number of rows
 
-SCHEMA = StructType(
-    [
-        StructField("stage", IntegerType()),
-        StructField("frame", IntegerType()),
-        StructField("bucket", IntegerType()),
-        StructField("kind", IntegerType()),
-        StructField("blob", BinaryType()),
-    ]
-)
 ARROW = pa.schema(
     [("stage", pa.int32()), ("frame", pa.int32()), ("bucket", pa.int32()), ("kind", pa.int32()), ("blob", pa.binary())]
 )

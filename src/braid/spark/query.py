@@ -24,12 +24,11 @@ from braid.errors import BraidError
 from braid.plan.physical import Plan
 from braid.spark import job as jobs
 from braid.spark import sinks
-from braid.spark.columns import SCHEMA
 from braid.spark.conf import settings_of_a_query
+from braid.spark.entry import FORMAT, SCHEMA, BraidSource, StageProcessor
 from braid.spark.job import Files, Job, Order, Output, exchanges, inputs_of, stateless
 from braid.spark.setup import Wishes, prepared
-from braid.spark.source import FORMAT, BraidSource
-from braid.spark.stage import StageProcessor, pass_through
+from braid.spark.stage import pass_through
 from braid.spark.writer import MANIFEST, write_batches
 from braid.topics import clean_staging
 from braid.topics.drops import clean_drops, read_drops

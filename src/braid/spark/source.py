@@ -1,4 +1,4 @@
-"""The one source of a query: a Python data source that reads all its topics and files and yields blobs for all stages.
+"""The one source of a query: it reads all its topics and files and yields blobs for all stages (`entry.BraidSource`).
 
 In: a job; what lies in its topics and files. Out: one offset document a batch, and for its tasks the rows of every
 stage by bucket, clock steps for every bucket, dropped records.
@@ -18,8 +18,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, SupportsTriggerAvailableNow
+from pyspark.sql.datasource import InputPartition
 
 from braid.errors import BraidError
 from braid.runtime.batch import Chunk, clocked, ingested
@@ -34,7 +33,6 @@ from braid.spark.job import Job, inputs_of, loads
 
 Document = dict[str, Any]
 
-FORMAT = "braid"
 FEW_ROWS = 20_000  # so many rows are worth a task of their own
 
 
@@ -58,51 +56,27 @@ class Slice(InputPartition):  # type: ignore[misc]
     marks: tuple[int, int] | None = None
 
 
-class BraidSource(DataSource):  # type: ignore[misc]
-    """Option `job`: the job's text. It stands in the plan of the running query only, never in its checkpoint."""
-
-    @classmethod
-    def name(cls) -> str:
-        return FORMAT
-
-    def schema(self) -> Any:
-        return columns.SCHEMA
-
-    def streamReader(self, schema: Any) -> Reader:
-        return Reader(str(self.options["job"]))
-
-
-class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Plans batches in a process beside the driver, reads them in tasks."""
+class Planner:
+    """Plans a query's batches, in a process beside the driver."""
 
     def __init__(self, text: str) -> None:
         self._text = text
         self._limits: dict[int, list[int]] | None = None  # of a run that ends where the data ended when it began
-        self._watch: order.Watch | None = None
+        self._watch = order.Watch()
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_text": self._text, "_limits": None, "_watch": None}
-
-    # ------------------------------------------------------------ planning
-
-    def initialOffset(self) -> Document:
+    def beginning(self) -> Document:
         return {"batch": -1, "next": {}, "ended": [], "idle": [], "plan": loads(self._text).fingerprint}
 
-    def getDefaultReadLimit(self) -> Any:
-        return ReadAllAvailable()
-
-    def prepareForTriggerAvailableNow(self) -> None:
+    def freeze(self) -> None:
+        """From now on nothing new is read."""
         self._limits = {leaf: x.ends() for leaf, x in inputs_of(self._text).items()}
 
-    def latestOffset(self, start: Document, limit: Any) -> Document:
+    def latest(self, start: Document) -> Document:
+        """The document of the next batch; `start` where there is nothing new."""
         job = loads(self._text)
         if start["plan"] != job.fingerprint:
             raise BraidError("the checkpoint is of another plan", "delete it, or start the query under another name")
-        if job.order is not None:
-            self._watch = self._watch or order.Watch()
-            found = order.plan(job, start, self._watch)
-        else:
-            found = self._cut_at_a_time(job, start)
+        found = self._cut_at_a_time(job, start) if job.order is None else order.plan(job, start, self._watch)
         return start if found is None else {**start, "idle": [], **found, "batch": start["batch"] + 1}
 
     def _cut_at_a_time(self, job: Job, start: Document) -> Document | None:
@@ -113,24 +87,18 @@ class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: igno
         found = plan_batch(sorted(inputs.items()), begin, job.limit, early_leaves(job), job.ranks)
         return None if found is None else {**found}
 
-    def partitions(self, start: Document, end: Document) -> Sequence[Slice]:
+    def slices(self, start: Document, end: Document) -> Sequence[Slice]:
+        """What the tasks of the batch between two documents read."""
         parts = parts_of(start, end)
         if loads(self._text).order is not None:
             return [Slice(tuple(parts), (start.get("marks", 0), end["marks"]))]
         return [Slice(tuple(x)) for x in shared_out(parts)]
 
-    # ------------------------------------------------------------- reading
 
-    def read(self, partition: Slice) -> Iterator[pa.RecordBatch]:
-        job = loads(self._text)
-        chunks = _chunks(self._text, job, partition)
-        yield from blobs(job, chunks)
-
-    def commit(self, end: Document) -> None:
-        pass
-
-    def stop(self) -> None:
-        pass
+def read(text: str, slice: Slice) -> Iterator[pa.RecordBatch]:
+    """What one task reads, as blobs."""
+    job = loads(text)
+    yield from blobs(job, _chunks(text, job, slice))
 
 
 def early_leaves(job: Job) -> list[int]:

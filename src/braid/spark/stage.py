@@ -13,8 +13,6 @@ import polars as pl
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Row
-from pyspark.sql.streaming import StatefulProcessor
-from pyspark.sql.types import StringType, StructField, StructType
 
 from braid.plan.physical import Stage
 from braid.runtime.bucket import BucketState, exchanged, projected, run_stage, split
@@ -23,9 +21,6 @@ from braid.spark import columns
 from braid.spark.columns import Blob
 from braid.spark.job import Job, loads
 from braid.spark.runs import SparkRuns
-
-TEXT = StructType([StructField("text", StringType())])
-RUN = StructType([StructField("run", StringType())])
 
 BlobRow = Row(*columns.ARROW.names)
 
@@ -37,39 +32,26 @@ def batch_id() -> int:
     return int(context.getLocalProperty("streaming.sql.batchId"))
 
 
-class StageProcessor(StatefulProcessor):  # type: ignore[misc]
-    """One stage; Spark calls it once per bucket and batch."""
-
-    def __init__(self, text: str, stage: int) -> None:
-        self._text, self._stage = text, stage
-
-    def init(self, handle: Any) -> None:
-        self._manifest = handle.getValueState("manifest", TEXT)
-        self._runs = handle.getMapState("runs", RUN, TEXT)
-
-    def handleInputRows(self, key: tuple[int], rows: Iterator[Any], timerValues: Any) -> Iterator[Row]:
-        job = loads(self._text)
-        stage = job.plan.stages[self._stage]
-        mine: list[Blob] = []
-        for row in rows:
-            if row.stage == self._stage:
-                mine.append(Blob(row.stage, row.frame, row.bucket, row.kind, bytes(row.blob)))
-            else:
-                yield row
-        if not mine:
-            return
-        found = self._manifest.get()
-        before = found[0] if found else None
-        state = BucketState.loads(before, SparkRuns(self._runs, job.cache))
-        bucket = job.ids[self._stage].index(key[0])
-        for blob in run(job, stage, bucket, state, mine, f"{job.run}-{batch_id()}-{self._stage}-{bucket}"):
-            yield BlobRow(blob.stage, blob.frame, blob.bucket, blob.kind, blob.blob)
-        after = state.dumps()
-        if after != before:
-            self._manifest.update((after,))
-
-    def close(self) -> None:
-        pass
+def handle(text: str, number: int, key: int, rows: Iterable[Any], manifest: Any, runs: Any) -> Iterator[Row]:
+    """One bucket's batch; `manifest` and `runs` are its state in Spark's state store."""
+    job = loads(text)
+    mine: list[Blob] = []
+    for row in rows:
+        if row.stage == number:
+            mine.append(Blob(row.stage, row.frame, row.bucket, row.kind, bytes(row.blob)))
+        else:
+            yield row
+    if not mine:
+        return
+    found = manifest.get()
+    before = found[0] if found else None
+    state = BucketState.loads(before, SparkRuns(runs, job.cache))
+    bucket = job.ids[number].index(key)
+    for blob in run(job, job.plan.stages[number], bucket, state, mine, f"{job.run}-{batch_id()}-{number}-{bucket}"):
+        yield BlobRow(blob.stage, blob.frame, blob.bucket, blob.kind, blob.blob)
+    after = state.dumps()
+    if after != before:
+        manifest.update((after,))
 
 
 class _NoRuns:
