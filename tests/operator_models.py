@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import polars as pl
@@ -184,6 +184,174 @@ class StreamStreamModel(Model):
         if not late:
             self.stored.append(me)
         return out
+
+
+class StreamTableModel(Model):
+    def __init__(self, op: Any, widths: tuple[int, int]) -> None:
+        self.op, self.widths = op, widths
+        self.table: dict[str | None, Row] = {}
+        self.dropped = []
+
+    def at(self, clocks: NaiveClocks, inputs: Sequence[Sequence[Row]]) -> list[Row]:
+        out = []
+        for row in inputs[0]:
+            if row.key is None and not (self.op.how == "left" and self.op.null_key == "pad"):
+                self.dropped.append(("null key", row))
+                continue
+            met = self.table.get(row.key)
+            if met is not None or self.op.how == "left":
+                values = met.values if met else (None,) * self.widths[1]
+                out.append(Row(-1, row.key, row.t, (*row.values, *values, row.key), headers=row.headers))
+        for row in inputs[1]:
+            _update(self.table, row)
+        return out
+
+
+def _update(table: dict[str | None, Row], row: Row) -> None:
+    if row.diff == -1:
+        table.pop(row.key, None)
+    else:
+        table[row.key] = row
+
+
+class TableTableModel(Model):
+    def __init__(self, op: Any, widths: tuple[int, int]) -> None:
+        self.op, self.widths = op, widths
+        self.tables: list[dict[str | None, Row]] = [{}, {}]
+
+    def exists(self, key: str | None) -> bool:
+        left, right = (key in t for t in self.tables)
+        return {"inner": left and right, "left": left, "right": right, "full": left or right}[self.op.how]
+
+    def at(self, clocks: NaiveClocks, inputs: Sequence[Sequence[Row]]) -> list[Row]:
+        out = []
+        for side in (0, 1):
+            for row in inputs[side]:
+                existed = self.exists(row.key)
+                _update(self.tables[side], row)
+                other = self.tables[1 - side].get(row.key)
+                t = max(row.t, other.t) if other else row.t
+                if self.exists(row.key):
+                    both = [t.get(row.key) for t in self.tables]
+                    values = [
+                        x for r, w in zip(both, self.widths, strict=True) for x in (r.values if r else (None,) * w)
+                    ]
+                    out.append(Row(-1, row.key, t, (*values, row.key), headers=row.headers))
+                elif existed:
+                    none = (None,) * sum(self.widths)
+                    out.append(Row(-1, row.key, t, (*none, row.key), diff=-1, headers=row.headers))
+        return out
+
+
+class TableFilterModel(Model):
+    """`passes` judges the values; column 0 is the key's and stays in a tombstone."""
+
+    def __init__(self, passes: Callable[[tuple[Any, ...]], bool]) -> None:
+        self.passes = passes
+        self.passing: set[str | None] = set()
+
+    def at(self, clocks: NaiveClocks, inputs: Sequence[Sequence[Row]]) -> list[Row]:
+        out = []
+        for row in inputs[0]:
+            if row.diff == 1 and self.passes(row.values):
+                self.passing.add(row.key)
+                out.append(row)
+            elif row.key in self.passing:
+                self.passing.remove(row.key)
+                values = (row.values[0], *(None for _ in row.values[1:]))
+                out.append(Row(-1, row.key, row.t, values, diff=-1, headers=row.headers))
+        return out
+
+
+class FilterModel(Model):
+    def __init__(self, passes: Callable[[tuple[Any, ...]], bool]) -> None:
+        self.passes = passes
+
+    def at(self, clocks: NaiveClocks, inputs: Sequence[Sequence[Row]]) -> list[Row]:
+        return [row for row in inputs[0] if row.diff == 1 and self.passes(row.values)]
+
+
+class RetractModel(Model):
+    def __init__(self) -> None:
+        self.table: dict[str | None, Row] = {}
+
+    def at(self, clocks: NaiveClocks, inputs: Sequence[Sequence[Row]]) -> list[Row]:
+        out = []
+        for row in inputs[0]:
+            old = self.table.get(row.key)
+            if old is not None:
+                out.append(Row(-1, row.key, row.t, old.values, diff=-1, headers=row.headers))
+            _update(self.table, row)
+            if row.diff == 1:
+                out.append(row)
+        return out
+
+
+class RekeyModel(Model):
+    """The exchange between a table and its groups: the key is value number `column`; null keys go."""
+
+    def __init__(self, column: int) -> None:
+        self.column = column
+
+    def at(self, clocks: NaiveClocks, inputs: Sequence[Sequence[Row]]) -> list[Row]:
+        return [replace(r, key=r.values[self.column]) for r in inputs[0] if r.values[self.column] is not None]
+
+
+class GroupByModel(Model):
+    """`functions`: (aggregate, number of the value or None for COUNT(*))."""
+
+    def __init__(self, functions: Sequence[tuple[str, int | None]]) -> None:
+        self.functions = functions
+        self.groups: dict[str | None, list[Any]] = {}
+        self.times: dict[str | None, int] = {}
+
+    def at(self, clocks: NaiveClocks, inputs: Sequence[Sequence[Row]]) -> list[Row]:
+        (rows,) = inputs
+        out = []
+        for i, row in enumerate(rows):
+            group = self.groups.setdefault(row.key, [self.start(f) for f, _ in self.functions])
+            for j, (f, at) in enumerate(self.functions):
+                group[j] = self.add(f, group[j], 1 if at is None else row.values[at], row.diff)
+            self.times[row.key] = max(row.t, self.times.get(row.key, NEVER))
+            follows = i + 1 < len(rows) and rows[i + 1].diff == 1 and rows[i + 1].key == row.key
+            if row.diff == 1 or not follows:
+                values = tuple(self.result(f, x) for (f, _), x in zip(self.functions, group, strict=True))
+                out.append(Row(-1, row.key, self.times[row.key], (row.key, *values), headers=row.headers))
+        return out
+
+    def start(self, f: str) -> Any:
+        return {"COUNT": 0, "SUM": 0, "SUMD": 0.0, "AVG": (0.0, 0)}.get(f)
+
+    def add(self, f: str, held: Any, value: Any, diff: int) -> Any:
+        if value is None:
+            return held
+        match f:
+            case "COUNT":
+                return held + diff
+            case "SUM" | "SUMD":
+                return held + value * diff
+            case "AVG":
+                return held[0] + value * diff, held[1] + diff
+            case "MIN":
+                return value if held is None else min(held, value)
+            case "MAX":
+                return value if held is None else max(held, value)
+        return value
+
+    def result(self, f: str, held: Any) -> Any:
+        if f == "AVG":
+            return held[0] / held[1] if held[1] else 0.0
+        return (held + 2**31) % 2**32 - 2**31 if f == "SUM" else held
+
+
+class LimitModel(Model):
+    def __init__(self, count: int) -> None:
+        self.left = count
+
+    def at(self, clocks: NaiveClocks, inputs: Sequence[Sequence[Row]]) -> list[Row]:
+        rows = list(inputs[0])[: self.left]
+        self.left -= len(rows)
+        return rows
 
 
 def text(key: str | None) -> bytes:

@@ -22,6 +22,7 @@ import base64
 import json
 import math
 import re
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,9 +85,11 @@ def run_case(path: Path, runtime: str = "local", batch: int | None = None, bucke
                 problem = _run_block(driver, block, outcome)
             except BraidError as e:
                 problem = str(e)
+            except Exception:  # a bug of ours ends this page, not the run
+                problem = f"internal error\n{traceback.format_exc()}"
             if problem is not None:
                 outcome.failures.append((block.line, problem))
-                if block.kind in ("sql", "input"):
+                if block.kind in ("sql", "input") or problem.startswith("internal error"):
                     break  # nothing after it can hold
     return outcome
 

@@ -18,6 +18,8 @@ from rich.table import Table
 
 from braid.errors import BraidError
 from braid.topics.drops import read_drops
+from braid.topics.reading import follow as follow_records
+from braid.topics.reading import read_records
 from braid.topics.store import TopicStore
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
@@ -30,7 +32,7 @@ def print_topic(store: str, topic: str, form: str, follow: bool, limit: int | No
         near = [t for t in opened.names() if t.lower() == topic.lower()]
         known = ", ".join(opened.names()) or "none"
         raise BraidError(f"no topic {topic} in {store}", f"did you mean {near[0]}?" if near else f"topics: {known}")
-    records: Iterator[dict[str, Any]] = iter(opened.follow(topic) if follow else opened.read_records(topic))
+    records: Iterator[dict[str, Any]] = iter(follow_records(opened.topic(topic)) if follow else read_records(opened.topic(topic)))
     records = islice(records, limit) if limit is not None else records
     match form:
         case "jsonl":

@@ -24,7 +24,7 @@ from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, POS, SUB, TIME, key_column, result_sub
 from braid.operators.clocks import Clocks
-from braid.operators.pairing import dropped_rows
+from braid.operators.pairing import dropped_rows, without_null_keys
 from braid.operators.ranges import begins, grouped
 from braid.operators.versions import as_of, keep
 from braid.plan import logical
@@ -119,20 +119,23 @@ class GroupBy:
         return GroupBy(tuple(c.name for c, _ in node.keys), node.aggregations)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
-        (rows,) = inputs
+        rows, keyless = without_null_keys(inputs[0], None)
         keys = [key_column(i) for i in range(len(self.keys))]
         held = Newest(state, "groups", keys)
         if not rows.height:
-            return Result(self._finished(rows.select(POS, SUB, TIME, DIFF, HASH, *keys).hstack(self._empty())))
+            rows = rows.select(POS, SUB, TIME, DIFF, HASH, *keys).hstack(self._empty())
+            return Result(self._finished(rows), keyless)
         arguments = [(f"_v{i}", a.arg) for i, a in enumerate(self.aggregations) if a.arg is not None]
         values, failed = compile.evaluate(rows, arguments)
-        dropped = dropped_rows(rows.filter(failed), "expression", None) if failed.any() else None
+        dropped = [keyless] if keyless is not None else []
+        if failed.any():
+            dropped.append(dropped_rows(rows.filter(failed), "expression", None))
         headers = [c for c in rows.columns if c == "_headers"]
         rows = rows.select(POS, SUB, TIME, DIFF, HASH, *keys, *headers).hstack(values)
         running = self._running(rows, keys, held)
         rows = rows.with_columns(running.get_columns())
         keep(held, rows.with_columns(pl.lit(1, pl.Int8).alias(DIFF)).select(TIME, DIFF, HASH, *keys, *self._names()))
-        return Result(self._finished(_once_a_change(rows, keys)), dropped)
+        return Result(self._finished(_once_a_change(rows, keys)), pl.concat(dropped) if dropped else None)
 
     def _names(self) -> list[str]:
         return [n for i, _ in enumerate(self.aggregations) for n in self._columns(i)]

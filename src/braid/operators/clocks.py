@@ -145,11 +145,11 @@ class Clocks:
         values, before = self._values(clock, kind)
         if not len(values) or (values[-1] == before):
             return np.full(len(positions), before, dtype=np.int64)
-        n, after = len(positions), "right" if inclusive else "left"
+        n = len(positions)
         if len(values) < n and positions.is_sorted():  # few places among many rows: look for the places
-            first = positions.search_sorted(self._places, side="left" if inclusive else "right").to_numpy()
-            return np.repeat(np.append(before, values), np.diff(first.astype(np.int64), prepend=0, append=n))
-        place = self._places.search_sorted(positions, side=after).to_numpy().astype(np.int64)
+            first = _places_in(positions, self._places, not inclusive)
+            return np.repeat(np.append(before, values), np.diff(first, prepend=0, append=n))
+        place = _places_in(self._places, positions, inclusive)
         return np.where(place > 0, values[place - 1], before)
 
     def end(self, clock: Clock) -> int:
@@ -190,6 +190,12 @@ class Clocks:
             "idle": [list(x) for x in sorted(idle)],
             "now": [[k, l, v] for (k, l), v in sorted(now.items()) if v > NEVER],
         }
+
+
+def _places_in(rising: pl.Series, wanted: pl.Series, after_equal: bool) -> Ints:
+    """Where each wanted position would go: before equal ones, or after them."""
+    at = rising.search_sorted(wanted, side="right") if after_equal else rising.search_sorted(wanted, side="left")
+    return at.to_numpy().astype(np.int64)
 
 
 def _filled(state: npt.NDArray[np.int8], before: int) -> npt.NDArray[np.bool_]:

@@ -33,12 +33,15 @@ def in_arrival_order(left: pl.DataFrame, right: pl.DataFrame) -> tuple[Ints, Int
     if not len(l) or not len(r):
         return own_l, own_r
     if left[SUB].null_count() == len(l) or right[SUB].null_count() == len(r):
-        few, many, side = (own_l, r, "left") if len(l) < len(r) else (own_r, l, "right")
-        place = few + many.search_sorted(l if few is own_l else r, side=side).to_numpy()
+        few_left = len(l) < len(r)
+        if few_left:
+            place = own_l + r.search_sorted(l, side="left").to_numpy()
+        else:
+            place = own_r + l.search_sorted(r, side="right").to_numpy()
         others = np.ones(len(l) + len(r), dtype=np.bool_)
         others[place] = False
         rest = np.flatnonzero(others)
-        return (place, rest) if few is own_l else (rest, place)
+        return (place, rest) if few_left else (rest, place)
     both = pl.concat([left.select(POS, SUB), right.select(POS, SUB)]).with_row_index("_i")
     order = both.sort(POS, SUB, nulls_last=True, maintain_order=True)["_i"].to_numpy()
     place = np.empty(len(order), dtype=np.int64)
@@ -76,6 +79,13 @@ def joined(own: pl.DataFrame, left: pl.DataFrame, right: pl.DataFrame, keys: Seq
     internal = [POS, SUB, TIME, DIFF, HASH, *keys, *([HEADERS] if HEADERS in own.columns else [])]
     columns = [own.get_column(c) for c in internal]
     return pl.DataFrame([*columns, *left.get_columns(), *right.get_columns(), own.get_column(keys[0]).alias(key)])
+
+
+def without_null_keys(rows: pl.DataFrame, side: str | None) -> tuple[pl.DataFrame, pl.DataFrame | None]:
+    """The rows that have a key, and the others as dropped ones. (A step upstream may have padded rows without.)"""
+    if not rows[HASH].null_count():
+        return rows, None
+    return rows.filter(pl.col(HASH).is_not_null()), dropped_rows(rows.filter(pl.col(HASH).is_null()), "null key", side)
 
 
 def dropped_rows(rows: pl.DataFrame, reason: str, side: str | None, clock: Ints | None = None) -> pl.DataFrame:

@@ -555,16 +555,15 @@ def _within(place: Ints) -> Ints:
 
 def _release_order(step: Ints, t: Ints, by_left: Flags, text: pl.Series, n: Ints) -> Ints:
     """Order of released rows: by (step, time, right before left, key, arrival)."""
-    order = np.lexsort((n, by_left, t, step))
-    a, b = order[1:], order[:-1]
-    tied = np.flatnonzero((step[a] == step[b]) & (t[a] == t[b]) & (by_left[a] == by_left[b]))
-    if not len(tied):
-        return order
-    some = np.unique(np.concatenate([tied, tied + 1]))  # only where all else is equal the key is looked at
-    at = order[some]
-    group = np.cumsum(~np.isin(some - 1, tied))
-    keys = pl.DataFrame({"group": group, "key": values_at(text, at), "n": n[at]})
-    order[some] = at[keys.select(pl.arg_sort_by("group", "key", "n").alias("i"))["i"].to_numpy()]
+    order = order_of(2 * t + by_left)
+    order = order[order_of(step[order])]
+    tied = ~(begins(step[order]) | begins(t[order]) | begins(by_left[order]))  # with the row before
+    some = np.flatnonzero(tied | np.append(tied[1:], False))
+    if len(some):  # only where all else is equal the key is looked at
+        at = order[some]
+        group = np.cumsum(~tied[some])
+        keys = pl.DataFrame({"group": group, "key": values_at(text, at), "n": n[at]})
+        order[some] = at[keys.select(pl.arg_sort_by("group", "key", "n").alias("i"))["i"].to_numpy()]
     return order
 
 

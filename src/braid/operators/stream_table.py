@@ -22,24 +22,28 @@ from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
 from braid.operators.changes import SUB, key_column, result_sub
 from braid.operators.clocks import Clocks
-from braid.operators.pairing import MISSING, gathered, in_arrival_order, joined, payload_of
+from braid.operators.pairing import MISSING, gathered, in_arrival_order, joined, payload_of, without_null_keys
 from braid.operators.versions import as_of, keep
 from braid.plan import logical
 
 
 @dataclass(frozen=True, slots=True)
 class StreamTable:
-    """`key`: name of the result's join key column."""
+    """`key`: name of the result's join key column. `null_key` 'pad': a LEFT row without a key goes out padded."""
 
     how: Literal["inner", "left"]
     key: str
+    null_key: Literal["drop", "pad"] = "drop"
 
     @staticmethod
     def of(node: logical.StreamTableJoin) -> StreamTable:
-        return StreamTable(node.how, node.key.name)
+        return StreamTable(node.how, node.key.name, node.null_key)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         stream, table = inputs
+        dropped = None
+        if self.how == "inner" or self.null_key == "drop":
+            stream, dropped = without_null_keys(stream, "left")
         keys = [key_column(0)]
         held = Newest(state, "table", keys)
         stream_place, table_place = in_arrival_order(stream, table)
@@ -53,4 +57,4 @@ class StreamTable:
         own = stream.with_columns(result_sub(stream[SUB], numbers).alias(SUB))
         changes = joined(own, stream.select(payload_of(stream)), right, keys, self.key)
         keep(held, table)
-        return Result(changes)
+        return Result(changes, dropped)

@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from braid.expr import compile
-from braid.expr.nodes import Expr
+from braid.expr.nodes import Col, Expr
 from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH
@@ -35,7 +35,7 @@ class TableFilter:
 
     @staticmethod
     def of(node: logical.Filter) -> TableFilter:
-        return TableFilter(node.predicate, tuple(e.name for e in logical.row_key(node) if isinstance(e, logical.Col)))
+        return TableFilter(node.predicate, tuple(e.name for e in logical.row_key(node) if isinstance(e, Col)))
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs

@@ -1,0 +1,100 @@
+"""Every page of `cases/ksqldb` on every runtime: the oracle, the local one however it is cut and spread, and Spark.
+
+In: the Markdown pages. Rule: their rows come from the specification; a runtime that differs is wrong (or the page is).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from braid.cases import Outcome, blocks, case_files, run_case
+
+FOLDER = Path(__file__).parent / "cases" / "ksqldb"
+PAGES = {p.relative_to(FOLDER).with_suffix("").as_posix(): p for p in case_files([str(FOLDER)])}
+# What only binds needs no second look; what is fed records is cut and spread in all ways.
+FED = [name for name, p in PAGES.items() if any(b.kind == "input" for b in blocks(p.read_text(encoding="utf-8")))]
+# One page an operator, for what costs much: one record a micro-batch on Spark, or in four buckets.
+OPERATORS = [
+    "left_padded_at_close",  # stream-stream: parked rows, a release
+    "stream_stream/late_rows",  # retention, the stored clock
+    "stream_table/processing_order",
+    "table_table/older_update",
+    "table_table/filter_one_table",
+    "stream_stream/where",  # filter
+    "aggregates/over_a_stream",
+    "aggregates/over_a_table",  # retract
+    "statements/push_query",  # limit
+    "statements/partition_by",
+    "chains/padded_rows_match_later",
+    "chains/another_key",  # an exchange between stages
+    "statements/restart",
+]
+AT_A_TIME = 2  # pages at a time on Spark
+
+
+def check(outcome: Outcome) -> None:
+    assert not outcome.failures, "\n" + "\n".join(f"{outcome.path}:{line}: {text}" for line, text in outcome.failures)
+    assert outcome.blocks, f"{outcome.path} has no blocks"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_reference(page: str) -> None:
+    check(run_case(PAGES[page], "reference"))
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_local(page: str) -> None:
+    check(run_case(PAGES[page], "local", batch=None, buckets=1))
+
+
+@pytest.mark.parametrize("page", FED)
+def test_local_in_four_buckets(page: str) -> None:
+    check(run_case(PAGES[page], "local", batch=None, buckets=4))
+
+
+@pytest.mark.parametrize("page", FED)
+def test_local_record_by_record(page: str) -> None:
+    check(run_case(PAGES[page], "local", batch=1, buckets=1))
+
+
+@pytest.mark.parametrize("page", OPERATORS)
+def test_local_record_by_record_in_four_buckets(page: str) -> None:
+    check(run_case(PAGES[page], "local", batch=1, buckets=4))
+
+
+# ---------------------------------------------------------------------- Spark
+
+
+@pytest.fixture(scope="module")
+def on_spark(request: pytest.FixtureRequest) -> Iterator[dict[tuple[str, int | None], Future[Outcome]]]:
+    """The outcomes of all Spark cases that were asked for: several pages at a time, in one session."""
+    from braid.spark.driver import shared_session
+
+    asked = [
+        i.callspec for i in request.session.items if isinstance(i, pytest.Function) and "on_spark" in i.fixturenames
+    ]
+    shared_session()
+    with ThreadPoolExecutor(AT_A_TIME) as pool:
+        cases = [(c.params["page"], c.params["batch"]) for c in asked]
+        yield {(page, batch): pool.submit(run_case, PAGES[page], "spark", batch) for page, batch in cases}
+        pool.shutdown(cancel_futures=True)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("batch", [None])
+@pytest.mark.parametrize("page", FED)
+def test_spark(page: str, batch: int | None, on_spark: dict[tuple[str, int | None], Future[Outcome]]) -> None:
+    check(on_spark[page, batch].result())
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("batch", [1])
+@pytest.mark.parametrize("page", OPERATORS)
+def test_spark_record_by_record(
+    page: str, batch: int | None, on_spark: dict[tuple[str, int | None], Future[Outcome]]
+) -> None:
+    check(on_spark[page, batch].result())

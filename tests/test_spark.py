@@ -1,0 +1,273 @@
+"""Queries on real Spark give, record for record and in order, what the definitions say: any cut, buckets, tasks,
+restarts and kills."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.spark
+pytest.importorskip("pyspark")
+
+from braid.errors import BraidError  # noqa: E402
+from braid.plan.logical import sources  # noqa: E402
+from braid.plan.lower import lower  # noqa: E402
+from braid.runtime.explicit import Moment, Placed  # noqa: E402
+from braid.spark import query as queries  # noqa: E402
+from braid.spark.driver import SparkBackend, shared_session  # noqa: E402
+from braid.spark.job import Files, exchanges  # noqa: E402
+from braid.testing import Driver  # noqa: E402
+from braid.topics import TopicStore  # noqa: E402
+from histories import Raw, explicit_events, query, random_history, random_query, source, stream_stream  # noqa: E402
+from law import reference_lines  # noqa: E402
+from spark_help import case, in_one_batch, output, run, write_topics  # noqa: E402
+
+HELP = Path(__file__).with_name("spark_help.py")
+
+
+@pytest.fixture(scope="module")
+def spark() -> Any:
+    return shared_session()
+
+
+# ---------------------------------------------------------------- the law
+
+
+@pytest.mark.parametrize(
+    ("shape", "seed", "limit", "buckets", "outputs", "tasks"),
+    [
+        ("filter", 0, 20, 2, 2, 2),
+        ("ss", 1, 5, 1, 1, 1),
+        ("ss", 9, 25, 8, 2, 2),
+        ("ss-ss-other", 16, 30, 4, 1, 2),  # two stages, and buckets of one output in two tasks
+        ("st-ss", 21, 15, 4, 1, 1),
+        ("tt-aggregate", 0, 30, 4, 4, 2),
+    ],
+)
+def test_any_cut_gives_the_same(
+    spark: Any, tmp_path: Path, shape: str, seed: int, limit: int, buckets: int, outputs: int, tasks: int
+) -> None:
+    asked, history = case(shape, seed)
+    store = TopicStore(tmp_path)
+    write_topics(store, asked, history)
+    running = run(str(tmp_path), asked, spark, limit=limit, buckets=buckets, partitions=outputs, tasks=tasks)
+    got = output(store)
+    assert got == in_one_batch(asked, history, outputs, buckets)
+    if outputs == 1:
+        assert got[0] == reference_lines(asked, history)
+    assert any(got)
+    progress = running.progress()
+    assert progress.batch >= 1 and progress.lag == 0
+    reads = [s.topic for s in sources(asked.root)]
+    assert progress.rows_in == sum(1 for topic, *_ in history.records() for t in reads if t == topic)
+    assert progress.rows_out == sum(map(len, got))
+    assert sum(progress.drops.values()) == len(running.drops())
+
+
+@pytest.mark.parametrize(("shape", "seed", "batch"), [("ss-ss", 9, None), ("ss-st", 13, 1), ("aggregate", 3, 7)])
+def test_an_order_given_from_outside(spark: Any, shape: str, seed: int, batch: int | None) -> None:
+    """Records one by one, marks between them, read in between, restarted once."""
+    rng = random.Random(f"spark order {shape} {seed}")
+    asked = random_query(rng, shape)
+    history = random_history(rng, asked, explicit=True, length=24)
+    backend = SparkBackend(batch, rng.choice([1, 2, 4]))
+    try:
+        for s in sources(asked.root):
+            backend.create_topic(s.topic, len(history.topics[s.topic]))
+        backend.create_topic("out", 1)
+        backend.start(asked)
+        steps: list[tuple[int, str, Any]] = [(r.seq, topic, (p, r)) for topic, p, _, r in history.records()]
+        moments = [m for m in history.moments if len(m.partitions) == len(history.topics[m.topic])]
+        steps += [(m.seq, m.topic, Moment(m.seq, m.kind, m.time)) for m in moments]
+        pumps = {len(steps) // 3, 2 * len(steps) // 3}
+        for i, (_, topic, step) in enumerate(sorted(steps, key=lambda x: x[0])):
+            if isinstance(step, Moment):
+                backend.mark(topic, step)
+            else:
+                backend.append(topic, [_placed(*step)])
+            if i in pumps:
+                backend.pump()
+        backend.restart()
+        backend.pump()
+        got = [(r.key, r.value, r.timestamp, r.headers) for r in backend.records("out", 0)]
+    finally:
+        backend.close()
+    whole = type(history)(history.topics, True, tuple(moments))
+    assert explicit_events(asked, whole)
+    assert got == reference_lines(asked, whole)
+
+
+def _placed(partition: int, r: Raw) -> Placed:
+    key = None if r.key is None else json.dumps(r.key)
+    value = None if r.value is None else json.dumps(r.value)
+    return Placed(r.seq, 0, 0, partition, 0, key, value, r.time, r.headers)
+
+
+SQL = """
+CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON', partitions=1);
+CREATE STREAM r (k INT KEY, v STRING) WITH (kafka_topic='r', value_format='JSON', partitions=1);
+CREATE STREAM o AS SELECT l.k, l.v AS lv, r.v AS rv FROM l LEFT JOIN r
+  WITHIN 10 SECONDS GRACE PERIOD 0 SECONDS ON l.k = r.k;
+CREATE STREAM late AS SELECT k, lv FROM o WHERE rv IS NULL;
+"""
+
+
+def _drive(runtime: Any) -> Iterator[object]:
+    """A chain of two statements, a bad record, a restart, the end."""
+    with Driver(runtime=runtime) as d:
+        d.execute(SQL)
+        for i in range(12):
+            d.write("l", key=i % 3, value={"V": f"a{i}"}, timestamp=i * 1500)
+            d.write("r", key=i % 4, value={"V": f"b{i}"} if i != 5 else 17, timestamp=i * 1400)
+            if i in (3, 7):
+                yield d.read("o")
+                yield d.read("late")
+        d.restart()
+        d.write("r", key=0, value={"V": "far"}, timestamp=60_000)
+        d.finish()
+        yield d.read("late")
+        yield d.read("o")
+        yield d.drops("o")
+        yield [s["bucket"] >= 0 for s in d.explain("o", state=True).get("state", [])]
+
+
+def test_the_driver_is_the_same_in_both_runtimes(spark: Any) -> None:
+    local, real = list(_drive("local")), list(_drive("spark"))
+    assert real[:-1] == local[:-1]
+    assert any(local[0]) and local[-2]
+
+
+# ------------------------------------------------------- stops and kills
+
+
+def test_a_stopped_query_goes_on_where_it_was(spark: Any, tmp_path: Path) -> None:
+    asked, history = case("ss", 9)
+    store = TopicStore(tmp_path)
+    write_topics(store, asked, history)
+    plan = lower(asked)
+    first = queries.start(spark, plan, str(tmp_path), limit=15, buckets=2, partitions=1)
+    deadline = time.monotonic() + 120
+    while first.progress().batch < 0 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    first.stop()
+    assert first.status() == "stopped"
+    second = queries.start(spark, plan, str(tmp_path), limit=20)
+    assert second.job.run == first.job.run and second.job.buckets == 2
+    second.await_idle()
+    assert output(store) == [reference_lines(asked, history)]
+    assert second.status() == "running"
+    assert len([p for p in queries.saved_state(str(tmp_path / "checkpoints" / "OUT")) if p["steps"]]) == 2
+    second.stop()
+    with pytest.raises(BraidError, match="buckets"):
+        queries.start(spark, plan, str(tmp_path), buckets=4)
+    other = lower(query(stream_stream(source("A", "a"), source("B", "b"), "inner")))
+    with pytest.raises(BraidError, match="checkpoint"):
+        queries.start(spark, other, str(tmp_path))
+
+
+def _launch(store: Path, log: Any, *options: str) -> subprocess.Popen[bytes]:
+    command = [sys.executable, str(HELP), "ss-ss", "3", str(store), "limit=8", "length=120", *options]
+    return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+
+def test_kill_at_any_moment(tmp_path: Path) -> None:
+    """`kill -9` of everything, twice, each time a moment after some commit."""
+    asked, history = case("ss-ss", 3, 120)
+    want = in_one_batch(asked, history, 2, 4)
+    store = TopicStore(tmp_path / "store")
+    write_topics(store, asked, history)
+    rng = random.Random(7)
+    with open(tmp_path / "log", "wb") as log:
+        for goal in (2, 5):
+            process = _launch(tmp_path / "store", log, "partitions=2", "buckets=4")
+            deadline = time.monotonic() + 240
+            while process.poll() is None and _committed(tmp_path / "store") < goal and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(rng.random() * 0.6)
+            subprocess.run(["kill", "-9", f"-{process.pid}"], check=False)
+            assert process.wait() == -signal.SIGKILL, (tmp_path / "log").read_text()[-3000:]
+            time.sleep(1.0)  # Python workers are in a group of their own; they end when they see the JVM gone
+        process = _launch(tmp_path / "store", log, "partitions=2", "buckets=4")
+        assert process.wait(300) == 0, (tmp_path / "log").read_text()[-3000:]
+    assert output(TopicStore(tmp_path / "store")) == want
+    assert _committed(tmp_path / "store") >= 8
+
+
+def _committed(store: Path) -> int:
+    return len(list(store.glob("checkpoints/OUT/spark/commits/[0-9]*")))
+
+
+def test_on_a_cluster_of_two(tmp_path: Path) -> None:
+    """Executors in processes of their own."""
+    asked, history = case("ss-ss", 3, 120)
+    store = TopicStore(tmp_path)
+    write_topics(store, asked, history)
+    with open(tmp_path / "log", "wb") as log:
+        process = _launch(tmp_path, log, "partitions=2", "buckets=4", "master=local-cluster[2,1,1024]", "limit=60")
+        assert process.wait(300) == 0, (tmp_path / "log").read_text()[-3000:]
+    assert output(store) == in_one_batch(asked, history, 2, 4)
+
+
+# ---------------------------------------------------------------- the rest
+
+
+def test_files_in_place_of_topics(spark: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("K,V,N\n" + "".join(f"{i},x{i},{i % 3}\n" for i in range(50)) + "seven,x,1\n")
+    asked = query(source("A", "a"))
+    done = run(str(tmp_path), asked, spark, files={"A": Files(str(tmp_path / "a.csv"))}, limit=20)
+    assert [line[1] for line in output(TopicStore(tmp_path))[0]][:2] == ['{"A.V":"x0","A.N":0}', '{"A.V":"x1","A.N":1}']
+    assert done.progress().rows_out == 50
+    assert [d["reason"] for d in done.drops()] == ["malformed"]
+
+
+@pytest.mark.parametrize("kind", ["json", "csv", "parquet"])
+def test_folders_of_files_as_output(spark: Any, tmp_path: Path, kind: str) -> None:
+    import polars as pl
+
+    store = TopicStore(tmp_path)
+    store.create("a", 1)
+    store.append("a", [{"key": i, "value": {"V": "x", "N": i}, "timestamp": i} for i in range(5)])
+    from braid.spark.job import Output
+
+    folder = tmp_path / "result"
+    run(str(tmp_path), query(source("A", "a")), spark, output=Output(kind, str(folder), 1))
+    files = [p for p in folder.iterdir() if p.is_file()]
+    read = {"json": pl.read_ndjson, "csv": pl.read_csv, "parquet": pl.read_parquet}[kind]
+    (file,) = files
+    assert read(file).sort("_rowtime")["A.N"].to_list() == [0, 1, 2, 3, 4]
+
+
+def test_why_a_query_died(spark: Any, tmp_path: Path) -> None:
+    store = TopicStore(tmp_path)
+    store.create("a", 1)
+    store.append("a", [{"key": 1, "value": {"V": "x", "N": 1}, "timestamp": 1}])
+    running = queries.start(spark, lower(query(source("A", "a"))), str(tmp_path))
+    running.await_idle()
+    segment = next((tmp_path / "topics" / "a" / "0").glob("*.jsonl"))
+    store.append("a", [{"key": 2, "value": {"V": "x", "N": 1}, "timestamp": 2}])
+    for path in (tmp_path / "topics" / "a" / "0").glob("*.jsonl"):
+        if path != segment:
+            path.write_text("torn\n")
+    with pytest.raises(BraidError, match="is not the segment that was committed"):
+        running.await_idle()
+        running.await_termination(60)
+    assert running.status() == "failed"
+
+
+def test_one_scan_and_the_least_exchanges(spark: Any) -> None:
+    """What `RunningQuery` checks when a query runs, counted by hand."""
+    from braid.spark.job import spread
+
+    plan = lower(query(stream_stream(source("A", "a"), source("B", "b"), "left")))
+    ids, out_ids, gathered = spread(plan, 2, 8, 2)
+    assert ids == ((2, 0, 4, 1, 5, 3, 10, 6),) and not gathered and len(out_ids) == 2
+    assert exchanges.__name__ == "exchanges"
