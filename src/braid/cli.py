@@ -131,7 +131,11 @@ def run(
     sinks: tuple[str, ...],
     quiet: bool,
 ) -> None:
-    """Run every statement of FILE; stay up until Ctrl-C, or with --until-idle until the input is processed."""
+    """Run the statements of a file.
+
+    Stays up until Ctrl-C, or with --until-idle until the input that was there at the start has been processed. The same
+    command again goes on where it stopped.
+    """
     from braid.run import Request, run_program
 
     sql, dialect = read_sql(file, text, dialect)
@@ -168,7 +172,10 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
 @click.option("--state", is_flag=True, help="Add live rows and bytes from the last committed batch.")
 @store_option
 def explain(file: str | None, text: str | None, dialect: str | None, form: str, state: bool, store: str) -> None:
-    """Show the plan of each query: joins, keys, state and until when, changelog mode, exchanges."""
+    """Show the plan of each query.
+
+    Which join it is, its keys, what state is kept and until when, the changelog mode, exchanges, what was refused.
+    """
     from braid.explain import explain_program, render_dot, render_mermaid, render_text
 
     sql, dialect = read_sql(file, text, dialect)
@@ -184,6 +191,8 @@ def explain(file: str | None, text: str | None, dialect: str | None, form: str, 
             err.print(refusal["text"], style="red", markup=False)
         if document["nodes"]:
             click.echo(render(document))
+    if not documents:
+        err.print("no query in it: EXPLAIN shows CREATE … AS SELECT, INSERT INTO … SELECT and SELECT")
     if any(d["refusals"] for d in documents):
         raise click.exceptions.Exit(1)
 
@@ -191,17 +200,17 @@ def explain(file: str | None, text: str | None, dialect: str | None, form: str, 
 @main.command()
 @sql_options
 def check(file: str | None, text: str | None, dialect: str | None) -> None:
-    """Parse and bind only; list every problem with line and column."""
+    """List every problem of a file; run nothing."""
     from braid.program import check_program
 
     sql, dialect = read_sql(file, text, dialect)
-    problems, count = check_program(sql, dialect)
+    problems, read = check_program(sql, dialect)
     for problem in problems:
         err.print(problem.render(), style="red", markup=False)
     if problems:
-        err.print(f"{len(problems)} problem{'s' * (len(problems) > 1)} in {count} statements")
+        err.print(f"{len(problems)} problem{'s' * (len(problems) > 1)}")
         raise click.exceptions.Exit(1)
-    click.echo(f"{count} statements, no problem")
+    click.echo(f"{read} statement{'s' * (read != 1)}, no problem")
 
 
 @main.command()
@@ -268,13 +277,19 @@ def cat(topic: str, follow: bool, form: str, limit: int | None, store: str) -> N
 @click.option("--partitions", type=int, default=1, show_default=True, help="Of a topic that does not exist yet.")
 @store_option
 def put(topic: str, file: str | None, partitions: int, store: str) -> None:
-    """Append records to a topic: JSON lines with key, value, timestamp (from FILE or stdin)."""
+    """Append JSON lines to a topic (from FILE or stdin).
+
+    A line is a record with key, value and timestamp (ms): {"key": 1, "value": {"V": "a"}, "timestamp": 0}
+    """
     from braid.show import put_records
 
-    lines = sys.stdin if file is None else Path(file).open(encoding="utf-8")  # noqa: SIM115
+    try:
+        lines = sys.stdin if file is None else Path(file).open(encoding="utf-8")  # noqa: SIM115
+    except OSError as e:
+        raise BraidError(f"cannot read {file}: {e.strerror}") from None
     with lines:
         count = put_records(store, topic, lines, partitions)
-    err.print(f"{count} records into {topic}")
+    err.print(f"{count} record{'s' * (count != 1)} into {topic}")
 
 
 @main.command()
@@ -282,7 +297,7 @@ def put(topic: str, file: str | None, partitions: int, store: str) -> None:
 @click.option("--format", "form", type=click.Choice(["table", "jsonl"]), default="table", show_default=True)
 @store_option
 def drops(query: str, form: str, store: str) -> None:
-    """Rows that a query dropped: where, why, and what the clock said."""
+    """Show the rows that a query dropped, and why."""
     from braid.show import print_drops
 
     print_drops(store, query, form)
@@ -294,7 +309,7 @@ def drops(query: str, form: str, store: str) -> None:
 )
 @click.option("--store", default=None, help="Keep the topics here. [default: a temporary folder]")
 def demo(data: str | None, store: str | None) -> None:
-    """Real joins on real data: New York's flights, their planes and their weather."""
+    """Join New York's flights to planes and weather."""
     from braid.demo.show import run_demo
 
     run_demo(data, store, out, err)
@@ -303,7 +318,7 @@ def demo(data: str | None, store: str | None) -> None:
 @main.command()
 @click.option("--java", is_flag=True, help="Only check Java; say nothing if it is fine.")
 def doctor(java: bool) -> None:
-    """Java, Spark, memory, settings in force, and how to mend what is missing."""
+    """Say what this machine has and what is missing."""
     from braid.doctor import examine
 
     if not examine(java, out):
@@ -313,7 +328,7 @@ def doctor(java: bool) -> None:
 @main.command()
 @click.option("--dialect", type=click.Choice(DIALECTS), default="ksqldb", show_default=True)
 def sql(dialect: str) -> None:
-    """An interactive prompt (comes with the other dialects)."""
+    """An interactive prompt (not built yet)."""
     raise SqlError("the interactive prompt is not built yet", hint=f"braid run -e 'SQL' --dialect {dialect}")
 
 

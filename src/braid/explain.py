@@ -37,7 +37,7 @@ def explain_query(
             "topic": sink.topic,
             "partitions": out_partitions,
             "mode": logical.mode(query.root),
-            "key": [o.name for o in sink.key] or [show(e) for e in sink.record_key],
+            "key": [o.name for o in sink.key] or [show(e, _names(query.root)) for e in sink.record_key],
         },
         "nodes": nodes,
         "stages": [_stage(s, plan) for s in plan.stages],
@@ -127,7 +127,7 @@ def _step(step: Step, stage: Stage, plan: Plan) -> Document:
         "notes": ([f"re-keyed: {mine.reason}"] if mine is not None else []) + _notes(node),
     }
     if isinstance(node, logical.Filter):
-        document["predicate"] = show(node.predicate)
+        document["predicate"] = show(node.predicate, _names(node))
     return document
 
 
@@ -162,8 +162,11 @@ def _keys(node: logical.Node) -> list[str]:
 def _state(node: logical.Node) -> list[Document]:
     match node:
         case logical.StreamStreamJoin():
-            until = f"the stored clock of its side reaches its time + {duration(node.retention)}"
-            rows = [{"side": s, "keeps": "rows", "until": until, "bounded": True} for s in ("left", "right")]
+            until = f"side reaches its time + {duration(node.retention)}"
+            rows = [
+                {"side": s, "keeps": "rows", "until": f"the stored clock of the {s} {until}", "bounded": True}
+                for s in ("left", "right")
+            ]
             if node.grace is not None:
                 for side, look in (("left", node.after), ("right", node.before)):
                     if node.how in (side, "full"):
@@ -215,15 +218,29 @@ def _notes(node: logical.Node) -> list[str]:
             return notes
         case logical.StreamTableJoin():
             return ["each stream row meets the table as it stands when the row is processed"]
+        case logical.Aggregate(aggregations=aggregations):
+            return [", ".join(_aggregate(a) for a in aggregations)]
         case _:
             return []
+
+
+def _aggregate(a: logical.Aggregation) -> str:
+    return f"{a.function}({'*' if a.arg is None else show(a.arg)})"
+
+
+def _names(node: logical.Node) -> dict[str, str]:
+    """What to call the columns that GROUP BY makes: its expressions and aggregates."""
+    made = {name: text for x in logical.inputs(node) for name, text in _names(x).items()}
+    if isinstance(node, logical.Aggregate):
+        made |= {c.name: show(e) for c, e in node.keys} | {a.output.name: _aggregate(a) for a in node.aggregations}
+    return made
 
 
 def _sink(plan: Plan, number: int) -> Document:
     last = plan.stages[-1]
     exchange = next((s.exchange for s in plan.stages if s.exchange and s.exchange.stage == last.number), None)
     moved = exchange is not None and not last.steps
-    sink = plan.query.sink
+    sink, names = plan.query.sink, _names(plan.query.root)
     return {
         "id": number,
         "op": "write",
@@ -231,8 +248,8 @@ def _sink(plan: Plan, number: int) -> Document:
         "kind": sink.kind,
         "topic": sink.topic,
         "inputs": [last.output],
-        "keys": [o.name for o in sink.key] or [show(e) for e in sink.record_key],
-        "columns": {o.name: show(o.expr) for o in (*sink.key, *sink.values)},
+        "keys": [o.name for o in sink.key] or [show(e, names) for e in sink.record_key],
+        "columns": {o.name: show(o.expr, names) for o in (*sink.key, *sink.values)},
         "residual": None,
         "mode": logical.mode(plan.query.root),
         "rekey": moved,
@@ -333,10 +350,16 @@ def details(node: Document) -> list[str]:
     if node["clock"] and node["op"] != "read":
         made.append(f"clock: {node['clock']}")
     for s in node["state"]:
-        made.append(f"keeps {s['side']} {s['keeps']} until {s['until']}" + ("" if s["bounded"] else " (unbounded)"))
+        made.append(f"keeps {s['side']}: {s['keeps']}, {_until(s)}" + ("" if s["bounded"] else " (unbounded)"))
     for name, live in node.get("live", {}).items():
         made.append(f"state {name}: {live['rows']} rows, {live['bytes']} bytes, {live['runs']} runs")
     return made
+
+
+def _until(state: Document) -> str:
+    if state["until"] == "never":
+        return "for ever"
+    return f"each until {state['until']}" if state["keeps"].endswith("rows") else f"until {state['until']}"
 
 
 def render_mermaid(document: Document) -> str:

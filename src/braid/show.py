@@ -8,8 +8,9 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import click
@@ -28,11 +29,8 @@ COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 def print_topic(store: str, topic: str, form: str, follow: bool, limit: int | None) -> None:
     """The records of a topic as a table, JSON lines or CSV."""
     opened = TopicStore(store)
-    if topic not in opened.names():
-        near = [t for t in opened.names() if t.lower() == topic.lower()]
-        known = ", ".join(opened.names()) or "none"
-        raise BraidError(f"no topic {topic} in {store}", f"did you mean {near[0]}?" if near else f"topics: {known}")
-    records: Iterator[dict[str, Any]] = iter(follow_records(opened.topic(topic)) if follow else read_records(opened.topic(topic)))
+    found = opened.topic(_named(topic, opened.names(), "topic", store))
+    records: Iterator[dict[str, Any]] = iter(follow_records(found) if follow else read_records(found))
     records = islice(records, limit) if limit is not None else records
     match form:
         case "jsonl":
@@ -52,6 +50,7 @@ def print_topic(store: str, topic: str, form: str, follow: bool, limit: int | No
 
 def print_drops(store: str, query: str, form: str) -> None:
     """A query's dropped rows."""
+    query = _named(query, _queries(store), "query", store)
     rows = read_drops(store, query)
     if form == "jsonl":
         for r in rows:
@@ -67,6 +66,21 @@ def print_drops(store: str, query: str, form: str) -> None:
     for r in rows:
         counts[r["reason"]] = counts.get(r["reason"], 0) + 1
     click.echo(", ".join(f"{n} {reason}" for reason, n in sorted(counts.items())))
+
+
+def _queries(store: str) -> list[str]:
+    """Queries that have run on this store: those with a checkpoint, or (it may lie elsewhere) with drops."""
+    folders = [p for kind in ("checkpoints", "drops") for p in Path(store).glob(f"{kind}/*") if p.is_dir()]
+    return sorted({p.name for p in folders if not p.name.startswith(".") and p.suffix != ".files"})
+
+
+def _named(name: str, known: Sequence[str], what: str, store: str) -> str:
+    """The known name that `name` means: itself, or the one that differs from it only by case."""
+    near = [n for n in known if n.lower() == name.lower()]
+    if name in known or len(near) == 1:
+        return name if name in known else near[0]
+    plural = "queries" if what == "query" else f"{what}s"
+    raise BraidError(f"no {what} {name} in {store}", f"{plural} there: {', '.join(known) or 'none'}")
 
 
 def put_records(store: str, topic: str, lines: Iterable[str], partitions: int) -> int:

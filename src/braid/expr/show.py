@@ -5,6 +5,7 @@ In: a typed expression. Out: SQL-like text. Rule: for people only; nothing reads
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import assert_never
 
 from braid.expr.nodes import Call, Case, Cast, Col, Expr, Field, Lit, MakeStruct
@@ -14,31 +15,35 @@ _INFIX = {
     "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "like": "LIKE", "concat": "||",
 }  # fmt: skip
 
+_NO_NAMES: Mapping[str, str] = {}
 
-def show(e: Expr) -> str:
-    """The expression as a person would write it."""
+
+def show(e: Expr, names: Mapping[str, str] = _NO_NAMES) -> str:
+    """The expression as a person would write it. `names`: what to call columns that only the plan has."""
     match e:
         case Col(name=name):
+            if name in names:
+                return names[name]
             return "join key" if name.startswith(".KEY") else name.removeprefix(".")
         case Lit(value=value):
             return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
         case Call(function="is_null", args=(x,)):
-            return f"{show(x)} IS NULL"
+            return f"{show(x, names)} IS NULL"
         case Call(function="is_not_null", args=(x,)):
-            return f"{show(x)} IS NOT NULL"
+            return f"{show(x, names)} IS NOT NULL"
         case Call(function="not", args=(x,)):
-            return f"NOT ({show(x)})"
+            return f"NOT ({show(x, names)})"
         case Call(function=f, args=(x, y)) if f in _INFIX:
-            return f"({show(x)} {_INFIX[f]} {show(y)})"
+            return f"({show(x, names)} {_INFIX[f]} {show(y, names)})"
         case Call(function=f, args=args):
-            return f"{f.upper()}({', '.join(show(a) for a in args)})"
+            return f"{f.upper()}({', '.join(show(a, names) for a in args)})"
         case Case(whens=whens, default=default):
-            parts = " ".join(f"WHEN {show(c)} THEN {show(v)}" for c, v in whens)
-            return f"CASE {parts} ELSE {show(default)} END"
+            parts = " ".join(f"WHEN {show(c, names)} THEN {show(v, names)}" for c, v in whens)
+            return f"CASE {parts} ELSE {show(default, names)} END"
         case Cast(arg=arg, type=t):
-            return f"CAST({show(arg)} AS {t})"
+            return f"CAST({show(arg, names)} AS {t})"
         case Field(arg=arg, name=name):
-            return f"{show(arg)}->{name}"
+            return f"{show(arg, names)}->{name}"
         case MakeStruct(fields=fields):
-            return f"STRUCT({', '.join(f'{n} := {show(x)}' for n, x in fields)})"
+            return f"STRUCT({', '.join(f'{n} := {show(x, names)}' for n, x in fields)})"
     assert_never(e)

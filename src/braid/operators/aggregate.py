@@ -2,13 +2,15 @@
 
 In: rows (append), or rows and rows taken back (retract), spread by the grouping key, in processing order. Out: upserts
 of the result, one for each input row; an old and a new row of one change and one group give one.
-Rule: running values are those after each row, whatever the batches; sums of DOUBLE are added up in processing order.
-(specs/ksqldb.md 3.9)
+Rule: running values are those after each row, whatever the batches; sums of DOUBLE are added up in processing order;
+nulls do not count, nothing adds up to zero. (specs/ksqldb.md 3.9)
 
 *Matches* nothing.
 *Keeps* one row a group: its accumulators and its highest time.
 *Emits* at the input row's place; time is the highest of the group so far.
 *Forgets* nothing: a group that is empty again stands with COUNT 0.
+
+Which functions exist, over what, is told by `expr.aggregates`; here is how each runs.
 """
 
 from __future__ import annotations
@@ -17,30 +19,69 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from braid.expr import compile
 from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
-from braid.operators.changes import DIFF, HASH, POS, SUB, TIME, key_column, result_sub
+from braid.operators.changes import DIFF, HASH, HEADERS, NEVER, POS, SUB, TIME, key_column
 from braid.operators.clocks import Clocks
-from braid.operators.pairing import dropped_rows, without_null_keys
-from braid.operators.ranges import begins, grouped
-from braid.operators.versions import as_of, keep
+from braid.operators.pairing import all_dropped, dropped_rows, without_nulls
+from braid.operators.ranges import Flags, Ints, columns_of, rows_at, values_at
+from braid.operators.versions import Timeline, timeline
 from braid.plan import logical
 from braid.types import Decimal, Scalar, Type, polars_type
 
-GROUP, START = "_g", "_start"
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The rows of a batch by group, each group's in processing order and led by a row for what stood before."""
+
+    group: Ints
+    start: Flags
+    first: Ints  # where each group begins
+    diff: Ints  # 0 for the leading rows
+
+    def spread(self, leading: pl.Series, values: pl.Series) -> pl.Series:
+        """One value for each place: of the leading rows, and of the others."""
+        at = np.empty(len(self.group), dtype=np.int64)
+        at[self.start] = np.arange(len(self.first))
+        at[~self.start] = len(self.first) + np.arange(len(values))
+        return values_at(leading.clone().append(values), at)
+
+    def sums(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Running sums within each group; they wrap."""
+        total = np.cumsum(values)
+        return total - (total[self.first] - values[self.first])[self.group]
+
+    def maxima(self, values: Ints) -> Ints:
+        """Running maxima within each group."""
+        if not len(values):
+            return values
+        low, span = int(values.min()), int(values.max()) - int(values.min()) + 1
+        if span.bit_length() + len(self.first).bit_length() < 63:
+            shift = self.group * span
+            return np.maximum.accumulate(values - low + shift) - shift + low
+        return self.over(pl.col("v").cum_max(), pl.Series(values)).to_numpy()
+
+    def over(self, running: pl.Expr, values: pl.Series) -> pl.Series:
+        """A running value of column `v` within each group."""
+        frame = pl.DataFrame([values.alias("v"), pl.Series("g", self.group)])
+        return frame.select(running.over("g", mapping_strategy="explode"))["v"]
+
+
+Running = Callable[[Groups, pl.Series, Sequence[pl.Series]], list[pl.Series]]
 
 
 @dataclass(frozen=True, slots=True)
 class Accumulation:
-    """How one aggregate runs. `columns`: names of its accumulators for aggregate i and their types; `running`: the
-    accumulators after each row, from the value column, `_diff` and what stood at the group's start; `result`: the value."""
+    """How one aggregate runs. `columns`: the types of its accumulators for a type of argument; `running`: each of them
+    after each row, from the groups, the argument and what stood before; `result`: the value of them, of a type."""
 
     columns: Callable[[Type], tuple[pl.DataType, ...]]
-    running: Callable[[pl.Expr, Sequence[str], Type], list[pl.Expr]]
-    result: Callable[[Sequence[str], Type], pl.Expr]
+    running: Running
+    result: Callable[[Sequence[pl.Series], Type], pl.Series]
 
 
 def _wide(t: Type) -> pl.DataType:
@@ -54,64 +95,78 @@ def _wide(t: Type) -> pl.DataType:
             return pl.Int64()
 
 
-def _sum(value: pl.Expr, name: str, t: pl.DataType) -> pl.Expr:
-    """Start and values, added up one after the other. A start row has its value in the accumulator column itself."""
-    signed = pl.when(pl.col(DIFF) < 0).then(-value).otherwise(value).fill_null(0)
-    return pl.when(pl.col(START)).then(pl.col(name)).otherwise(signed.cast(t)).cum_sum().over(GROUP).alias(name)
+def _sum(groups: Groups, value: pl.Series, held: pl.Series) -> pl.Series:
+    """In the type of `held`: what stood before, then the values one after the other."""
+    taken_back = pl.Series(groups.diff[~groups.start] < 0)
+    wide = value.cast(held.dtype)
+    signed = (wide if not taken_back.any() else (-wide).zip_with(taken_back, wide)).fill_null(0)
+    sequence = groups.spread(held.fill_null(0), signed)
+    if held.dtype == pl.Int64:
+        return pl.Series(groups.sums(sequence.to_numpy()))
+    return groups.over(pl.col("v").cum_sum(), sequence)
 
 
-def _count(value: pl.Expr, name: str) -> pl.Expr:
-    one = pl.when(value.is_null()).then(0).otherwise(pl.col(DIFF)).cast(pl.Int64)
-    return pl.when(pl.col(START)).then(pl.col(name)).otherwise(one).cum_sum().over(GROUP).alias(name)
+def _count(groups: Groups, value: pl.Series, held: pl.Series) -> pl.Series:
+    counted = groups.diff[~groups.start] * value.is_not_null().to_numpy()
+    return pl.Series(groups.sums(groups.spread(held.fill_null(0), pl.Series(counted)).to_numpy()))
 
 
-def _narrow(e: pl.Expr, t: Type) -> pl.Expr:
-    """A sum as its result type: integers wrap."""
+def _latest(groups: Groups, value: pl.Series, held: pl.Series) -> pl.Series:
+    sequence = groups.spread(held, value)
+    known = np.where(sequence.is_not_null().to_numpy(), np.arange(len(sequence)), groups.first[groups.group])
+    return values_at(sequence, groups.maxima(known))
+
+
+def _extreme(groups: Groups, value: pl.Series, held: pl.Series, sign: int) -> pl.Series:
+    """By rank, so that every ordered type works."""
+    sequence = groups.spread(held, value)
+    rank = sequence.rank("dense").cast(pl.Int64).fill_null(0).to_numpy()
+    known = rank > 0
+    best = sign * groups.maxima(np.where(known, sign * rank, NEVER))
+    one_each = np.zeros(len(sequence) + 1, dtype=np.int64)  # a place where each rank stands
+    one_each[rank] = np.arange(len(sequence))
+    found = values_at(sequence, one_each[np.where(np.abs(best) == -NEVER, 0, best)])
+    nothing = pl.Series(np.abs(best) == -NEVER)
+    return found.set(nothing, None) if nothing.any() else found
+
+
+def _narrow(total: pl.Series, t: Type) -> pl.Series:
+    """A sum as its result type: integers wrap, a DECIMAL that does not fit is null."""
     if t == Scalar.INT:
-        return ((e + 2**31) % 2**32 - 2**31).cast(pl.Int32)
-    return e.cast(polars_type(t), strict=False)
+        return pl.Series(total.to_numpy().astype(np.int32))
+    return total.cast(polars_type(t), strict=False)
 
 
-def _extreme(value: pl.Expr, name: str, largest: bool) -> pl.Expr:
-    """By rank, so that every ordered type works: the best rank so far leads to its value."""
-    held = pl.when(pl.col(START)).then(pl.col(name)).otherwise(value)
-    rank = held.rank("dense").cast(pl.Int64)
-    best = (rank.cum_max() if largest else rank.cum_min()).over(GROUP).forward_fill().over(GROUP)
-    at_best = pl.when(rank == best).then(held)
-    return at_best.forward_fill().over(GROUP).alias(name)
+def _average(held: Sequence[pl.Series], t: Type) -> pl.Series:
+    total, count = held[0].to_numpy(), held[1].to_numpy()
+    return pl.Series(np.divide(total, count, out=np.zeros(len(total)), where=count != 0))
+
+
+def _first(held: Sequence[pl.Series], t: Type) -> pl.Series:
+    return held[0]
 
 
 ACCUMULATIONS: dict[str, Accumulation] = {
-    "COUNT": Accumulation(
-        lambda t: (pl.Int64(),), lambda v, n, t: [_count(v, n[0])], lambda n, t: pl.col(n[0])
-    ),
+    "COUNT": Accumulation(lambda t: (pl.Int64(),), lambda g, v, held: [_count(g, v, held[0])], _first),
     "SUM": Accumulation(
-        lambda t: (_wide(t),), lambda v, n, t: [_sum(v, n[0], _wide(t))], lambda n, t: _narrow(pl.col(n[0]), t)
+        lambda t: (_wide(t),), lambda g, v, held: [_sum(g, v, held[0])], lambda held, t: _narrow(held[0], t)
     ),
     "AVG": Accumulation(
         lambda t: (pl.Float64(), pl.Int64()),
-        lambda v, n, t: [_sum(v.cast(pl.Float64), n[0], pl.Float64()), _count(v, n[1])],
-        lambda n, t: pl.when(pl.col(n[1]) == 0).then(0.0).otherwise(pl.col(n[0]) / pl.col(n[1])),
+        lambda g, v, held: [_sum(g, v, held[0]), _count(g, v, held[1])],
+        _average,
     ),
-    "MIN": Accumulation(
-        lambda t: (polars_type(t),), lambda v, n, t: [_extreme(v, n[0], largest=False)], lambda n, t: pl.col(n[0])
-    ),
-    "MAX": Accumulation(
-        lambda t: (polars_type(t),), lambda v, n, t: [_extreme(v, n[0], largest=True)], lambda n, t: pl.col(n[0])
-    ),
-    "LATEST_BY_OFFSET": Accumulation(
-        lambda t: (polars_type(t),),
-        lambda v, n, t: [
-            pl.when(pl.col(START)).then(pl.col(n[0])).otherwise(v).forward_fill().over(GROUP).alias(n[0])
-        ],
-        lambda n, t: pl.col(n[0]),
-    ),
+    "MIN": Accumulation(lambda t: (polars_type(t),), lambda g, v, held: [_extreme(g, v, held[0], -1)], _first),
+    "MAX": Accumulation(lambda t: (polars_type(t),), lambda g, v, held: [_extreme(g, v, held[0], 1)], _first),
+    "LATEST_BY_OFFSET": Accumulation(lambda t: (polars_type(t),), lambda g, v, held: [_latest(g, v, held[0])], _first),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class GroupBy:
-    keys: tuple[str, ...]  # plan columns of the grouping key, beside `_k0` …
+    """`keys`: plan columns of the grouping key, beside `_k0` …"""
+
+    keys: tuple[str, ...]
     aggregations: tuple[logical.Aggregation, ...]
 
     @staticmethod
@@ -119,26 +174,34 @@ class GroupBy:
         return GroupBy(tuple(c.name for c, _ in node.keys), node.aggregations)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
-        rows, keyless = without_null_keys(inputs[0], None)
+        drops: list[pl.DataFrame] = []
+        rows = without_nulls(inputs[0], None, drops)
         keys = [key_column(i) for i in range(len(self.keys))]
         held = Newest(state, "groups", keys)
-        if not rows.height:
-            rows = rows.select(POS, SUB, TIME, DIFF, HASH, *keys).hstack(self._empty())
-            return Result(self._finished(rows), keyless)
-        arguments = [(f"_v{i}", a.arg) for i, a in enumerate(self.aggregations) if a.arg is not None]
-        values, failed = compile.evaluate(rows, arguments)
-        dropped = [keyless] if keyless is not None else []
-        if failed.any():
-            dropped.append(dropped_rows(rows.filter(failed), "expression", None))
-        headers = [c for c in rows.columns if c == "_headers"]
-        rows = rows.select(POS, SUB, TIME, DIFF, HASH, *keys, *headers).hstack(values)
-        running = self._running(rows, keys, held)
-        rows = rows.with_columns(running.get_columns())
-        keep(held, rows.with_columns(pl.lit(1, pl.Int8).alias(DIFF)).select(TIME, DIFF, HASH, *keys, *self._names()))
-        return Result(self._finished(_once_a_change(rows, keys)), pl.concat(dropped) if dropped else None)
+        arguments = [(f"{i}", a.arg) for i, a in enumerate(self.aggregations) if a.arg is not None]
+        values, failed = compile.evaluate(rows, arguments) if arguments else (pl.DataFrame(), pl.Series([False]))
+        if rows.height and failed.any():
+            drops.append(dropped_rows(rows.filter(failed), "expression", None))
 
-    def _names(self) -> list[str]:
-        return [n for i, _ in enumerate(self.aggregations) for n in self._columns(i)]
+        line = timeline([rows], None, keys)
+        groups, before = self._before(line, rows, held)
+        stood = groups.spread(before[TIME], rows_at(rows, line.number)[TIME])
+        running = {TIME: pl.Series(groups.maxima(stood.to_numpy()))}
+        everything = pl.repeat(1, rows.height, eager=True)
+        for i, a in enumerate(self.aggregations):
+            value = values_at(everything if a.arg is None else values[f"{i}"], line.number)
+            names = list(self._columns(i))
+            made = ACCUMULATIONS[a.function].running(groups, value, [before[n] for n in names])
+            running |= dict(zip(names, made, strict=True))
+        back = np.empty(rows.height, dtype=np.int64)
+        back[line.number] = np.flatnonzero(~groups.start)
+        after = rows_at(pl.DataFrame([s.alias(n) for n, s in running.items()]), back)
+
+        stands = pl.repeat(1, rows.height, dtype=pl.Int8, eager=True).alias(DIFF)
+        line.keep(0, held, columns_of(rows, [HASH, *keys]).hstack([stands, *after.get_columns()]))
+        told = np.flatnonzero(_tells(line, rows))
+        names = [POS, SUB, HASH, *keys, *([HEADERS] if HEADERS in rows.columns else [])]
+        return Result(self._finished(columns_of(rows, names).hstack([stands]), after, keys, told), all_dropped(drops))
 
     def _columns(self, i: int) -> dict[str, pl.DataType]:
         """Accumulator columns of aggregate i."""
@@ -146,69 +209,49 @@ class GroupBy:
         types = ACCUMULATIONS[a.function].columns(a.arg.type if a.arg is not None else Scalar.BIGINT)
         return {f"_a{i}_{j}": t for j, t in enumerate(types)}
 
-    def _empty(self) -> pl.DataFrame:
-        return pl.DataFrame(schema={n: t for i in range(len(self.aggregations)) for n, t in self._columns(i).items()})
+    def _before(self, line: Timeline, rows: pl.DataFrame, held: Newest) -> tuple[Groups, pl.DataFrame]:
+        """The groups, and what stood of each before the batch: nulls for a new one."""
+        count, n = len(line.first), rows.height
+        start = np.zeros(n + count, dtype=np.bool_)
+        start[line.first + np.arange(count)] = True
+        diff = np.zeros(n + count, dtype=np.int64)
+        diff[~start] = rows[DIFF].to_numpy()[line.number]
+        groups = Groups(np.cumsum(start) - 1, start, np.flatnonzero(start), diff)
+        schema: dict[str, pl.DataType] = {TIME: pl.Int64()}
+        for i in range(len(self.aggregations)):
+            schema |= self._columns(i)
+        kept = line.kept(held)
+        before = pl.DataFrame({name: pl.Series([None] * count, dtype=t) for name, t in schema.items()})
+        if kept.rows is not None:
+            at = count + np.arange(kept.rows.height)
+            which = np.arange(count)
+            which[kept.looking] = at
+            before = rows_at(before.vstack(columns_of(kept.rows, list(schema))).rechunk(), which)
+        return groups, before.with_columns(pl.col(TIME).fill_null(NEVER))
 
-    def _running(self, rows: pl.DataFrame, keys: list[str], held: Newest) -> pl.DataFrame:
-        """`_t` and the accumulators after each row, in the rows' order."""
-        order, ids = grouped(rows, keys)
-        first = np.flatnonzero(begins(ids))
-        group = np.cumsum(begins(ids)) - 1
-        starts = self._starts(rows[order[first]], keys, held)
-        marked = pl.concat(
-            [
-                starts.with_columns(pl.lit(True).alias(START), pl.Series(GROUP, np.arange(len(first), dtype=np.int64))),
-                rows[order].select(TIME, DIFF, *(c for c in rows.columns if c.startswith("_v"))).with_columns(
-                    pl.lit(False).alias(START), pl.Series(GROUP, group, dtype=pl.Int64)
-                ),
-            ],
-            how="diagonal",
-        )
-        exprs = [pl.col(TIME).cum_max().over(GROUP)]
-        for i, a in enumerate(self.aggregations):
-            value = pl.col(f"_v{i}") if a.arg is not None else pl.lit(1)
-            t = a.arg.type if a.arg is not None else Scalar.BIGINT
-            exprs += ACCUMULATIONS[a.function].running(value, list(self._columns(i)), t)
-        # Start rows come first, so within each group the order is: start, then the rows.
-        made = marked.with_columns(exprs).filter(~pl.col(START)).select(TIME, *self._names())
-        back = np.empty(len(order), dtype=np.int64)
-        back[order] = np.arange(len(order))
-        return made[back]
-
-    def _starts(self, groups: pl.DataFrame, keys: list[str], held: Newest) -> pl.DataFrame:
-        """What stood of each group before the batch: zeros and nulls for a new one."""
-        place = np.zeros(groups.height, dtype=np.int64)
-        seen = as_of(groups, place, groups.clear(), np.empty(0, dtype=np.int64), held)
-        kept = seen.parts[1] if len(seen.parts) > 1 else None
-        names = [TIME, *self._names()]
-        if kept is None:
-            frame = pl.DataFrame({n: [None] * groups.height for n in names}, schema={TIME: pl.Int64(), **self._empty().schema})
-        else:
-            at = pl.Series(np.where(seen.at < 0, kept.height, seen.at))
-            frame = pl.concat([kept.select(names), kept.select(names).clear(1)])[at]
-        counted = [n for i, a in enumerate(self.aggregations) if a.function in ("COUNT", "SUM", "AVG") for n in self._columns(i)]
-        return frame.with_columns(pl.col(n).fill_null(0) for n in counted)
-
-    def _finished(self, rows: pl.DataFrame) -> pl.DataFrame:
+    def _finished(self, rows: pl.DataFrame, after: pl.DataFrame, keys: Sequence[str], told: Ints) -> pl.DataFrame:
         """Accumulators as results, grouping keys as plan columns."""
-        results = []
+        rows, after = rows_at(rows, told), rows_at(after, told)
+        made = [rows[k].alias(name) for k, name in zip(keys, self.keys, strict=True)]
         for i, a in enumerate(self.aggregations):
-            value = ACCUMULATIONS[a.function].result(list(self._columns(i)), a.output.type)
-            results.append(value.cast(polars_type(a.output.type)).alias(a.output.name))
-        keys = [pl.col(key_column(i)).alias(name) for i, name in enumerate(self.keys)]
-        numbers = pl.Series(np.zeros(rows.height, dtype=np.int64))
-        dropped = [c for c in rows.columns if c.startswith(("_a", "_v"))]
-        return rows.with_columns(
-            pl.lit(1, pl.Int8).alias(DIFF), result_sub(rows[SUB], numbers).alias(SUB), *keys, *results
-        ).drop(dropped)
+            held = [after[n] for n in self._columns(i)]
+            value = ACCUMULATIONS[a.function].result(held, a.output.type)
+            made.append(value.cast(polars_type(a.output.type)).alias(a.output.name))
+        headers = [rows[HEADERS]] if HEADERS in rows.columns else []
+        internal = [rows[POS], rows[SUB], after[TIME], rows[DIFF], rows[HASH], *(rows[k] for k in keys), *headers]
+        return pl.DataFrame([*internal, *made])
 
 
-def _once_a_change(rows: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Without old rows whose new row follows at the same place in the same group: one change is one result."""
-    if not (rows[DIFF] == -1).any():
-        return rows
-    following = rows.select(POS, HASH, *keys, DIFF).shift(-1)
-    same = rows[POS].eq_missing(following[POS]) & rows[HASH].eq_missing(following[HASH])
-    for key in keys:
-        same &= rows[key].eq_missing(following[key])
-    return rows.filter(~((rows[DIFF] == -1) & same & (following[DIFF] == 1)))
+def _tells(line: Timeline, rows: pl.DataFrame) -> Flags:
+    """All rows but the old ones whose new row follows in the same group: one change gives one result."""
+    tells = np.ones(rows.height, dtype=np.bool_)
+    diff = rows[DIFF].to_numpy()[line.number]
+    pair = np.flatnonzero((diff[:-1] == -1) & (diff[1:] == 1) & (line.group[1:] == line.group[:-1]))
+    if len(pair):
+        old, new = line.number[pair], line.number[pair + 1]
+        same = values_at(rows[POS], old) == values_at(rows[POS], new)
+        # `_sub` without the number within one change
+        parents = rows.select(pl.col(SUB).bin.slice(0, pl.col(SUB).bin.size() - 4))[SUB]
+        same &= values_at(parents, old).eq_missing(values_at(parents, new))
+        tells[old[same.to_numpy()]] = False
+    return tells

@@ -23,6 +23,11 @@ def payload_of(frame: pl.DataFrame) -> list[str]:
     return [c for c in frame.columns if not c.startswith("_") or "." in c]
 
 
+def keys_of(frame: pl.DataFrame) -> list[str]:
+    """The exchange key columns."""
+    return [c for c in frame.columns if c.startswith("_k") and c[2:].isdigit()]
+
+
 def in_arrival_order(left: pl.DataFrame, right: pl.DataFrame) -> tuple[Ints, Ints]:
     """The place of each row of both inputs in their common processing order.
 
@@ -81,16 +86,23 @@ def joined(own: pl.DataFrame, left: pl.DataFrame, right: pl.DataFrame, keys: Seq
     return pl.DataFrame([*columns, *left.get_columns(), *right.get_columns(), own.get_column(keys[0]).alias(key)])
 
 
-def without_null_keys(rows: pl.DataFrame, side: str | None) -> tuple[pl.DataFrame, pl.DataFrame | None]:
-    """The rows that have a key, and the others as dropped ones. (A step upstream may have padded rows without.)"""
-    if not rows[HASH].null_count():
-        return rows, None
-    return rows.filter(pl.col(HASH).is_not_null()), dropped_rows(rows.filter(pl.col(HASH).is_null()), "null key", side)
-
-
 def dropped_rows(rows: pl.DataFrame, reason: str, side: str | None, clock: Ints | None = None) -> pl.DataFrame:
     """Rows in the form of `Result.dropped`."""
     kept = [c for c in rows.columns if c not in (SUB, DIFF, HASH, HEADERS, POS, TIME)]
     clocks = pl.lit(None, pl.Int64) if clock is None else pl.Series(clock, dtype=pl.Int64)
     made = {"reason": pl.lit(reason), "clock": clocks, "side": pl.lit(side, pl.String)}
     return rows.with_columns(**made).select(*DROPPED, *kept)
+
+
+def all_dropped(drops: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
+    """Rows dropped in several places as one frame."""
+    return pl.concat(drops, how="diagonal") if drops else None
+
+
+def without_nulls(rows: pl.DataFrame, side: str | None, drops: list[pl.DataFrame]) -> pl.DataFrame:
+    """The rows that have a key; the others are told."""
+    if not rows[HASH].null_count():
+        return rows
+    lost = rows[HASH].is_null()
+    drops.append(dropped_rows(rows.filter(lost), "null key", side))
+    return rows.filter(~lost)

@@ -1,7 +1,7 @@
 """Retract: changes of a table as a multiset: the old row is taken back before the new one stands.
 
-In: upserts and tombstones, in processing order. Out: for each change the key's old row with -1 (if it had one), then the
-new one with +1 (if it has one), both at the change's place and time.
+In: upserts and tombstones, in processing order. Out: for each change the key's old row with -1 (if it had one), then
+the new one with +1 (if it has one), both at the change's place and time.
 Rule: summed up, the result is the table at every place. It makes a table fit for aggregates.
 
 *Matches* nothing.
@@ -22,29 +22,38 @@ from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, SUB, result_sub
 from braid.operators.clocks import Clocks
-from braid.operators.pairing import MISSING, gathered, payload_of
-from braid.operators.versions import as_of, keep
+from braid.operators.pairing import MISSING, all_dropped, gathered, keys_of, payload_of, without_nulls
+from braid.operators.ranges import Ints, order_of, rows_at
+from braid.operators.versions import timeline
 
 
 @dataclass(frozen=True, slots=True)
 class Retract:
+    """Spread by the table's primary key."""
+
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
-        (rows,) = inputs
-        keys = [c for c in rows.columns if c.startswith("_k") and c[2:].isdigit()]
+        drops: list[pl.DataFrame] = []
+        rows = without_nulls(inputs[0], None, drops)
+        keys, payload = keys_of(rows), payload_of(rows)
         held = Newest(state, "rows", keys)
-        place = np.arange(rows.height, dtype=np.int64)
-        seen = as_of(rows, place, rows, place, held)
-        keep(held, rows)
-        had = seen.at != MISSING
-        old = gathered(seen.parts, payload_of(rows), seen.at[had])
-        before = rows.filter(pl.Series(had)).with_columns(*old.get_columns(), pl.lit(-1, pl.Int8).alias(DIFF))
-        has = (rows[DIFF] == 1).to_numpy()
-        after = rows.filter(pl.Series(has))
-        order = np.argsort(np.concatenate([place[had] * 2, place[has] * 2 + 1]), kind="stable")
-        both = pl.concat([_numbered(before, 0), _numbered(after, 1)])[order]
-        return Result(both)
+        line = timeline([rows], None, keys)
+        seen = line.seen(0, 0, held)
+        line.keep(0, held)
+
+        had, has = np.flatnonzero(seen.at != MISSING), np.flatnonzero(rows[DIFF].to_numpy() == 1)
+        cause = np.concatenate([had, has])
+        which = np.concatenate([seen.at[had], has])  # the rows are the first of `parts`
+        second = np.arange(len(cause)) >= len(had)
+        order = order_of(2 * cause + second)
+        cause, which, second = cause[order], which[order], second[order]
+        old = ~second
+        number = (second & np.append(False, old[:-1])).astype(np.int64)  # 1: a new row after its old one
+        own = rows_at(rows.drop(payload), cause).with_columns(
+            pl.Series(DIFF, np.where(old, -1, 1).astype(np.int8)), _sub(rows[SUB], cause, number)
+        )
+        return Result(own.hstack(gathered(seen.parts, payload, which)), all_dropped(drops))
 
 
-def _numbered(rows: pl.DataFrame, number: int) -> pl.DataFrame:
-    numbers = pl.Series(np.full(rows.height, number, dtype=np.int64))
-    return rows.with_columns(result_sub(rows[SUB], numbers).alias(SUB))
+def _sub(parents: pl.Series, cause: Ints, number: Ints) -> pl.Series:
+    parents = parents[pl.Series("", cause.astype(np.uint32))]
+    return parents if parents.null_count() == len(parents) else result_sub(parents, pl.Series(number)).alias(SUB)

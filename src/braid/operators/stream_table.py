@@ -20,16 +20,26 @@ import polars as pl
 
 from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
-from braid.operators.changes import SUB, key_column, result_sub
+from braid.operators.changes import HASH
 from braid.operators.clocks import Clocks
-from braid.operators.pairing import MISSING, gathered, in_arrival_order, joined, payload_of, without_null_keys
-from braid.operators.versions import as_of, keep
+from braid.operators.pairing import (
+    MISSING,
+    all_dropped,
+    gathered,
+    in_arrival_order,
+    joined,
+    keys_of,
+    payload_of,
+    without_nulls,
+)
+from braid.operators.ranges import rows_at
+from braid.operators.versions import timeline
 from braid.plan import logical
 
 
 @dataclass(frozen=True, slots=True)
 class StreamTable:
-    """`key`: name of the result's join key column. `null_key` 'pad': a LEFT row without a key goes out padded."""
+    """`key`: name of the result's join key column."""
 
     how: Literal["inner", "left"]
     key: str
@@ -40,21 +50,23 @@ class StreamTable:
         return StreamTable(node.how, node.key.name, node.null_key)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
-        stream, table = inputs
-        dropped = None
-        if self.how == "inner" or self.null_key == "drop":
-            stream, dropped = without_null_keys(stream, "left")
-        keys = [key_column(0)]
+        drops: list[pl.DataFrame] = []
+        table = without_nulls(inputs[1], "right", drops)
+        stream, lone = inputs[0], np.empty(0, dtype=np.int64)
+        if self.how == "left" and self.null_key == "pad":
+            lone = np.flatnonzero(stream[HASH].is_null().to_numpy())
+        else:
+            stream = without_nulls(stream, "left", drops)
+        keys = keys_of(stream)
         held = Newest(state, "table", keys)
-        stream_place, table_place = in_arrival_order(stream, table)
-        seen = as_of(stream, stream_place, table, table_place, held)
+        line = timeline((stream, table), in_arrival_order(stream, table), keys)
+        seen = line.seen(0, 1, held)
         at = seen.at
-        if self.how == "inner" and (at == MISSING).any():
-            met = at != MISSING
-            stream, at = stream.filter(pl.Series(met)), at[met]
+        at[lone] = MISSING
+        if self.how == "inner":
+            met = np.flatnonzero(at != MISSING)
+            stream, at = rows_at(stream, met), at[met]
         right = gathered(seen.parts, payload_of(table), at)
-        numbers = pl.Series(np.zeros(stream.height, dtype=np.int64))
-        own = stream.with_columns(result_sub(stream[SUB], numbers).alias(SUB))
-        changes = joined(own, stream.select(payload_of(stream)), right, keys, self.key)
-        keep(held, table)
-        return Result(changes, dropped)
+        changes = joined(stream, stream.select(payload_of(stream)), right, keys, self.key)
+        line.keep(1, held)
+        return Result(changes, all_dropped(drops))

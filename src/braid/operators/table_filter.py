@@ -1,7 +1,8 @@
 """Table filter: the rows of a table for which a condition is true, as a table.
 
-In: upserts and tombstones, in processing order. Out: upserts of the rows that pass; a tombstone for a row that no longer
-does. Rule: a key that neither passed nor passes says nothing. (specs/ksqldb.md 3.4)
+In: upserts and tombstones, in processing order. Out: upserts of the rows that pass; a tombstone for one that no longer
+does.
+Rule: a key that neither passed nor passes says nothing. (specs/ksqldb.md 3.4)
 
 *Matches* nothing.
 *Keeps* the keys that pass.
@@ -23,36 +24,44 @@ from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH
 from braid.operators.clocks import Clocks
-from braid.operators.pairing import MISSING, dropped_rows
-from braid.operators.versions import as_of, keep
+from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, keys_of, payload_of, without_nulls
+from braid.operators.ranges import columns_of, rows_at
+from braid.operators.versions import timeline
 from braid.plan import logical
 
 
 @dataclass(frozen=True, slots=True)
 class TableFilter:
+    """Spread by the table's primary key. `kept`: payload columns that a tombstone keeps, those of the key."""
+
     predicate: Expr
-    kept: tuple[str, ...]  # payload columns that a tombstone keeps: those of the key
+    kept: tuple[str, ...]
 
     @staticmethod
     def of(node: logical.Filter) -> TableFilter:
         return TableFilter(node.predicate, tuple(e.name for e in logical.row_key(node) if isinstance(e, Col)))
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
-        (rows,) = inputs
-        keys = [c for c in rows.columns if c.startswith("_k") and c[2:].isdigit()]
+        drops: list[pl.DataFrame] = []
+        rows = without_nulls(inputs[0], None, drops)
+        keys = keys_of(rows)
         held = Newest(state, "passing", keys)
+        if not rows.height:
+            held.close()
+            return Result(rows, all_dropped(drops))
+        alive = rows[DIFF].to_numpy() == 1
         made, failed = compile.evaluate(rows, [("_passes", self.predicate)])
-        alive = (rows[DIFF] == 1).to_numpy()
-        failed_alive = failed.to_numpy() & alive
-        dropped = dropped_rows(rows.filter(pl.Series(failed_alive)), "expression", None) if failed_alive.any() else None
+        told = np.flatnonzero(failed.to_numpy() & alive)
+        if len(told):
+            drops.append(dropped_rows(rows_at(rows, told), "expression", None))
         passes = made["_passes"].fill_null(False).to_numpy() & alive
         diff = pl.Series(DIFF, np.where(passes, 1, -1).astype(np.int8))
-        verdicts = rows.select(HASH, *keys).with_columns(diff)
-        place = np.arange(rows.height, dtype=np.int64)
-        passed = as_of(rows, place, verdicts, place, held).at != MISSING
-        keep(held, verdicts)
-        payload = [c for c in rows.columns if not c.startswith("_") and c not in self.kept]
-        changes = rows.with_columns(
-            diff, *(pl.when(pl.Series(passes)).then(pl.col(c)).otherwise(None).alias(c) for c in payload)
-        ).filter(pl.Series(passes | passed))
-        return Result(changes, dropped)
+        verdicts = columns_of(rows, [HASH, *keys]).hstack([diff])
+        line = timeline([verdicts], None, keys)
+        passed = line.seen(0, 0, held).at != MISSING
+        line.keep(0, held)
+
+        at = np.flatnonzero(passes | passed)
+        names = [c for c in payload_of(rows) if c not in self.kept]
+        values = gathered([rows], names, np.where(passes[at], at, MISSING))
+        return Result(rows_at(rows, at).with_columns(diff[at], *values.get_columns()), all_dropped(drops))

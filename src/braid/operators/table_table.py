@@ -20,11 +20,20 @@ import polars as pl
 
 from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
-from braid.operators.changes import DIFF, SUB, TIME, key_column, result_sub
+from braid.operators.changes import DIFF, NEVER, TIME
 from braid.operators.clocks import Clocks
-from braid.operators.pairing import MISSING, gathered, in_arrival_order, joined, payload_of
-from braid.operators.ranges import Flags, Ints
-from braid.operators.versions import as_of, keep
+from braid.operators.pairing import (
+    MISSING,
+    all_dropped,
+    gathered,
+    in_arrival_order,
+    joined,
+    keys_of,
+    payload_of,
+    without_nulls,
+)
+from braid.operators.ranges import Flags, Ints, order_of, rows_at
+from braid.operators.versions import Timeline, timeline
 from braid.plan import logical
 
 
@@ -40,51 +49,46 @@ class TableTable:
         return TableTable(node.how, node.key.name)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
-        left, right = inputs
-        keys = [key_column(0)]
+        drops: list[pl.DataFrame] = []
+        both = [without_nulls(rows, side, drops) for rows, side in zip(inputs, ("left", "right"), strict=True)]
+        keys = keys_of(both[0])
         tables = (Newest(state, "left", keys), Newest(state, "right", keys))
-        places = in_arrival_order(left, right)
-        parts, order = [], []
+        places = in_arrival_order(*both)
+        line = timeline(both, places, keys)
+        parts: list[pl.DataFrame] = []
+        order: list[Ints] = []
         for side in (0, 1):
-            rows, place = self._of_side(inputs, places, tables, side, keys)
-            parts.append(rows)
-            order.append(place)
-        for held, changes in zip(tables, inputs, strict=True):
-            keep(held, changes)
-        return Result(pl.concat(parts, how="diagonal")[np.argsort(np.concatenate(order), kind="stable")])
+            if both[side].height or not parts:
+                rows, emitted = self._of_side(line, tables, side, keys)
+                parts.append(rows)
+                order.append(places[side][emitted])
+        for side in (0, 1):
+            line.keep(side, tables[side])
+        changes = parts[0] if len(parts) == 1 else pl.concat(parts, how="diagonal")
+        return Result(rows_at(changes, order_of(np.concatenate(order))), all_dropped(drops))
 
     def _of_side(
-        self,
-        inputs: Sequence[pl.DataFrame],
-        places: tuple[Ints, Ints],
-        tables: tuple[Newest, Newest],
-        side: int,
-        keys: list[str],
+        self, line: Timeline, tables: tuple[Newest, Newest], side: int, keys: list[str]
     ) -> tuple[pl.DataFrame, Ints]:
-        """What the changes of one side cause, and the place of each row."""
-        own, other = inputs[side], inputs[1 - side]
-        theirs = as_of(own, places[side], other, places[1 - side], tables[1 - side])
-        mine = as_of(own, places[side], own, places[side], tables[side])
-        there = theirs.at != MISSING
-        stood = self._exists(side, mine.at != MISSING, there)
-        stands = self._exists(side, (own[DIFF] == 1).to_numpy(), there)
-        times = own[TIME].to_numpy()
-        other_times = gathered(theirs.parts, [TIME], theirs.at)[TIME].fill_null(np.iinfo(np.int64).min).to_numpy()
+        """What the changes of one side cause, and which of them cause something."""
+        own, other = line.inputs[side], line.inputs[1 - side]
+        theirs = line.seen(side, 1 - side, tables[1 - side])
+        mine = line.seen(side, side, tables[side])
+        there, is_row = theirs.at != MISSING, own[DIFF].to_numpy() == 1
+        stands = self._exists(side, is_row, there)
+        emitted = np.flatnonzero(stands | self._exists(side, mine.at != MISSING, there))
 
-        emitted = stands | stood
-        rows = own.filter(pl.Series(emitted))
-        alive = stands[emitted]
-        # A tombstone has a key and no payload: gathering nothing gives nulls.
-        numbers = np.where(alive & (rows[DIFF] == 1).to_numpy(), np.arange(rows.height), MISSING)
-        own_rows = gathered([rows], payload_of(own), numbers)
-        other_rows = gathered(theirs.parts, payload_of(other), np.where(alive, theirs.at[emitted], MISSING))
-        made = rows.with_columns(
-            pl.Series(TIME, np.maximum(times, other_times)[emitted]),
-            pl.Series(DIFF, np.where(alive, 1, -1).astype(np.int8)),
-            result_sub(rows[SUB], pl.Series(np.zeros(rows.height, dtype=np.int64))).alias(SUB),
+        alive, at = stands[emitted], theirs.at[emitted]
+        own_t = own[TIME].to_numpy()[emitted]
+        other_t = np.append(np.concatenate([p[TIME].to_numpy() for p in theirs.parts]), NEVER)[at]
+        # A tombstone has a key and no payload: nothing is gathered for it.
+        payload = gathered([own], payload_of(own), np.where(alive & is_row[emitted], emitted, MISSING))
+        met = gathered(theirs.parts, payload_of(other), np.where(alive, at, MISSING))
+        rows = rows_at(own, emitted).with_columns(
+            pl.Series(TIME, np.maximum(own_t, other_t)), pl.Series(DIFF, np.where(alive, 1, -1).astype(np.int8))
         )
-        left, right = (own_rows, other_rows) if side == 0 else (other_rows, own_rows)
-        return joined(made, left, right, keys, self.key), places[side][emitted]
+        left, right = (payload, met) if side == 0 else (met, payload)
+        return joined(rows, left, right, keys, self.key), emitted
 
     def _exists(self, side: int, own: Flags, other: Flags) -> Flags:
         """Whether the result row exists when the sides' rows do."""

@@ -51,7 +51,7 @@ class Running:
     hops: int
     gate: str
     run: queries.RunningQuery | None = None
-    pumped: int = -1
+    pumped: int = 0  # in numbers of changes; nothing has changed before the first
 
     @property
     def reads(self) -> set[str]:

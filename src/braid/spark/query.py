@@ -209,7 +209,7 @@ class RunningQuery:
         self._checked = True
         shown = self._handle._jsq.explainInternal(False)
         scans = len(re.findall(r"MicroBatchScan", shown))
-        found = len(re.findall(r"Exchange hashpartitioning", shown))
+        found = len(re.findall(r"\bExchange \w+", shown))
         if scans > 1 or found != exchanges(self.job):
             raise BraidError(f"query {self.name} runs with {scans} scans and {found} exchanges\n{shown}")
 

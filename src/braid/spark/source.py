@@ -91,7 +91,8 @@ class Planner:
         """What the tasks of the batch between two documents read."""
         parts = parts_of(start, end)
         if loads(self._text).order is not None:
-            return [Slice(tuple(parts), (start.get("marks", 0), end["marks"]))]
+            done = start.get("marks", 0)
+            return [Slice(tuple(parts), (done, end.get("marks", done)))]  # the very first document has none
         return [Slice(tuple(x)) for x in shared_out(parts)]
 
 
