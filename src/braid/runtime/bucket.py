@@ -36,7 +36,7 @@ from braid.operators.clocks import STEPS, Clocks
 from braid.plan import logical
 from braid.plan.physical import Exchange, Plan, Stage, Step
 from braid.runtime.decode import time_of
-from braid.runtime.ingest import DROPS, leaf_schema, with_key
+from braid.runtime.ingest import DROPS, drops_of, leaf_schema, with_key
 from braid.types import Column, polars_type
 
 FORMAT = 1  # of state manifests and blobs
@@ -168,8 +168,8 @@ def split(frame: pl.DataFrame, buckets: int, single: bool = False) -> dict[int, 
 
 
 def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The result's rows: `_pos _sub _t _diff _h _k… [_headers]` and `v0…` in the sink's order of columns; and the rows
-    of which some expression failed (they live, with null there)."""
+    """The result's rows: `_pos _sub _t _diff _h _k… [_headers]` and `v0…` in the sink's order of columns; and drops
+    (columns of `DROPS`): expressions that failed (the row lives, with null there), times that the result lacks."""
     sink = plan.query.sink
     # the last exchange was by the sink's key, unless LIMIT took all rows into one bucket
     written, failed_key = with_key(frame, sink.written_key) if plan.stages[-1].single else (frame, None)
@@ -180,14 +180,18 @@ def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFra
     if HEADERS in frame.columns:
         names.append(HEADERS)
     out = written.select(names).hstack(values)
-    if sink.timestamp is not None:
-        out = out.with_columns(_sink_time(sink, out).alias(TIME))
     live = failed & (frame[DIFF] == 1)
-    return out, frame.filter(live) if live.any() else frame.clear()
+    dropped = drops_of(frame.filter(live), "expression", "select") if live.any() else pl.DataFrame(schema=DROPS)
+    if sink.timestamp is not None:
+        out = out.with_columns(pl.when(pl.col(DIFF) == 1).then(_sink_time(sink, out)).otherwise(pl.col(TIME)).alias(TIME))
+        if out[TIME].null_count():
+            dropped = pl.concat([dropped, drops_of(frame.filter(out[TIME].is_null()), "timestamp", "select")])
+            out = out.filter(pl.col(TIME).is_not_null())
+    return out, dropped
 
 
 def _sink_time(sink: logical.Sink, out: pl.DataFrame) -> pl.Series:
-    """The time column of the result, in ms; where it is null the row's own time."""
+    """The time column of the result, in ms; null where it holds none."""
     assert sink.timestamp is not None
     outputs = [
         *((o, key_column(i)) for i, o in enumerate(sink.key)),

@@ -66,9 +66,9 @@ class LocalQuery:
                 for name, n in outcome.counts.items():
                     counts[name] = counts.get(name, 0) + n
                 if stage.exchange is None:
-                    out, failed = projected(self.plan, outcome.frame)
+                    out, lost = projected(self.plan, outcome.frame)
                     results.append(out)
-                    dropped.append(drops_of(failed, "expression", "select"))
+                    dropped.append(lost)
                 else:
                     dropped.append(self._forward(outcome, stage.number, frames))
         self.batch += 1

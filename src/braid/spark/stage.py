@@ -98,10 +98,10 @@ def run(job: Job, stage: Stage, bucket: int, state: BucketState, blobs: Iterable
     outcome = run_stage(job.plan, stage, state, frames, steps, prefix)
     dropped = [outcome.dropped]
     if stage.exchange is None:
-        out, failed = projected(job.plan, outcome.frame)
+        out, lost = projected(job.plan, outcome.frame)
         if out.height:
             yield Blob(job.last, 0, job.after(stage, bucket), columns.ROWS, columns.dumps(out))
-        dropped.append(drops_of(failed, "expression", "select"))
+        dropped.append(lost)
     else:
         target = job.plan.stages[stage.exchange.stage]
         rows, lost = exchanged(outcome.frame, stage.exchange)
