@@ -79,6 +79,9 @@ def test_arrangement(batches: list[Any], collide: bool, width: int) -> None:
         assert got == want
     held = Arrangement(state, "x", ["_k0"])
     assert held.rows + expired == put
+    if batches:
+        told = arrangement.held({**state.manifest, "arrivals": 7})
+        assert told == {"x": arrangement.Held(held.rows, held.bytes, len(held.runs))}
     assert sum(f.height for f in state.runs.frames.values()) == held.rows  # nothing is left behind
     some = frame([x for x in live if x[1] >= bound], collide)
     fetched = held.fetch(hashes_of(some), some["_t"].to_numpy(), some["_n"].to_numpy())

@@ -14,21 +14,26 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
 from braid.errors import BraidError  # noqa: E402
+from braid.operators.changes import POS, SUB  # noqa: E402
 from braid.plan.logical import sources  # noqa: E402
 from braid.plan.lower import lower  # noqa: E402
+from braid.runtime.emit import merged  # noqa: E402
 from braid.runtime.explicit import Moment, Placed  # noqa: E402
+from braid.spark import columns, conf, runs, writer  # noqa: E402
 from braid.spark import query as queries  # noqa: E402
+from braid.spark.columns import bucket_ids, spark_partition  # noqa: E402
 from braid.spark.driver import SparkBackend, shared_session  # noqa: E402
-from braid.spark.job import Files, exchanges  # noqa: E402
+from braid.spark.job import Files  # noqa: E402
 from braid.testing import Driver  # noqa: E402
 from braid.topics import TopicStore  # noqa: E402
-from histories import Raw, explicit_events, query, random_history, random_query, source, stream_stream  # noqa: E402
+from histories import Raw, explicit_events, query, random_history, random_query, source  # noqa: E402
 from law import reference_lines  # noqa: E402
 from spark_help import case, in_one_batch, output, run, write_topics  # noqa: E402
 
@@ -273,11 +278,120 @@ def test_why_a_query_died(spark: Any, tmp_path: Path) -> None:
     assert running.status() == "failed"
 
 
-def test_one_scan_and_the_least_exchanges(spark: Any) -> None:
-    """What `RunningQuery` checks when a query runs, counted by hand."""
-    from braid.spark.job import spread
+def test_dataframes_in_and_out(spark: Any, tmp_path: Path) -> None:
+    """Registered DataFrames join with a topic; the result is a DataFrame that the user starts, twice."""
+    import braid
 
-    plan = lower(query(stream_stream(source("A", "a"), source("B", "b"), "left")))
-    ids, out_ids, gathered = spread(plan, 2, 8, 2)
-    assert ids == ((2, 0, 4, 1, 5, 3, 10, 6),) and not gathered and len(out_ids) == 2
-    assert exchanges.__name__ == "exchanges"
+    for i in range(2):
+        (tmp_path / "in").mkdir(exist_ok=True)
+        rows = [{"id": k, "text": f"l{k}", "at": 1000 * k + i} for k in range(5)]
+        (tmp_path / "in" / f"{i}.json").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    frame = spark.readStream.schema("id int, text string, at long").json(str(tmp_path / "in"))
+    session = braid.connect(store=str(tmp_path / "store"), spark=spark)
+    session.register("l", frame, key="id", time="at")
+    session.execute("CREATE STREAM r (k INT KEY, v STRING) WITH (kafka_topic='r', value_format='JSON', partitions=1);")
+    store = TopicStore(tmp_path / "store")
+    store.append("r", [{"key": k, "value": {"V": f"r{k}"}, "timestamp": 1000 * k} for k in range(5)])
+    sql = "SELECT l.id AS id, l.text AS lt, r.v AS rv FROM l JOIN r WITHIN 1 SECOND ON l.id = r.k"
+    result = session.sql(sql)
+    for n in range(2):
+        target = tmp_path / f"out{n}"
+        stream = result.writeStream.format("json").option("path", str(target)).trigger(availableNow=True)
+        stream.option("checkpointLocation", str(tmp_path / f"check{n}")).start().awaitTermination()
+        got = sorted((r.ID, r.LT, r.RV, r._rowtime) for r in spark.read.json(str(target)).collect())
+        assert got == sorted((k, f"l{k}", f"r{k}", 1000 * k + i) for k in range(5) for i in range(2))
+
+
+def test_buckets_of_one_output_meet_in_one_task(spark: Any) -> None:
+    from pyspark.sql import functions as F
+
+    n = 7
+    rows = spark.range(300).select(F.pmod(F.hash(F.col("id").cast("int")), F.lit(n)).alias("p")).collect()
+    assert [r.p for r in rows] == [spark_partition(i, n) for i in range(300)]
+    assert bucket_ids(8, 2, 2) == (2, 0, 4, 1, 5, 3, 10, 6)
+    for buckets, outputs, tasks in [(8, 2, 2), (8, 4, 2), (6, 3, 3), (4, 1, 3)]:
+        ids = bucket_ids(buckets, outputs, tasks)
+        assert len(set(ids)) == buckets
+        for b, key in enumerate(ids):
+            assert spark_partition(key, tasks) == b % outputs % tasks
+    with pytest.raises(BraidError, match="multiple"):
+        bucket_ids(3, 2, 2)
+
+
+# --------------------------------------------------- parts, without a JVM
+
+
+class _State(dict[tuple[str], tuple[str]]):
+    """A state store in memory."""
+
+    def getValue(self, key: tuple[str]) -> tuple[str] | None:
+        return self.get(key)
+
+    def updateValue(self, key: tuple[str], value: tuple[str]) -> None:
+        self[key] = value
+
+    def removeKey(self, key: tuple[str]) -> None:
+        del self[key]
+
+
+@pytest.mark.parametrize("damage", ["gone", "torn", "empty"])
+def test_a_lost_cache_file_is_made_again(tmp_path: Path, damage: str) -> None:
+    frame = pl.DataFrame({"_h": [1, 2, 3], "S": ["a", None, "c"], "L": [[1], [], None]})
+    store = runs.SparkRuns(_State(), str(tmp_path))
+    assert store.put("q-0-0-0-0", frame) > 0
+    (file,) = tmp_path.iterdir()
+    whole = file.read_bytes()
+    runs._frames.clear()
+    match damage:
+        case "gone":
+            file.unlink()
+        case "torn":
+            file.write_bytes(whole[: len(whole) // 2])
+        case "empty":
+            file.write_bytes(b"")
+    assert store.get("q-0-0-0-0").equals(frame)
+    runs._frames.clear()
+    assert file.read_bytes() == whole and store.get("q-0-0-0-0").equals(frame)
+    store.remove("q-0-0-0-0")
+    assert not file.exists()
+    with pytest.raises(BraidError, match="missing"):
+        store.get("q-0-0-0-0")
+
+
+@pytest.mark.parametrize("spill", [1, 1 << 40])
+def test_large_outputs_are_merged_piece_by_piece(monkeypatch: pytest.MonkeyPatch, spill: int) -> None:
+    monkeypatch.setattr(writer, "PIECE", 50)
+    monkeypatch.setattr(writer, "SPILL", spill)
+    rng = random.Random(5)
+    parts: list[list[tuple[int, bytes, int]]] = [[] for _ in range(4)]
+    for i in range(1000):
+        parts[rng.randrange(4)].append((rng.choice([i, 500]), bytes([1, rng.randrange(9)]), i))
+    schema = {POS: pl.Int128, SUB: pl.Binary, "x": pl.Int64}
+    frames = [pl.DataFrame(sorted(p, key=lambda r: r[:2]), schema=schema, orient="row") for p in parts]
+    pieces = list(writer.in_pieces([columns.dumps(f) for f in frames]))
+    assert len(pieces) > 5
+    assert pl.concat(pieces).equals(merged(frames))
+
+
+def test_the_reason_is_what_the_user_can_act_on() -> None:
+    text = """[STREAM_FAILED] Query terminated with exception: [PYTHON_DATA_SOURCE_ERROR] Failed:
+Traceback (most recent call last):
+  File "x.py", line 1, in read
+    raise BraidError(...)
+braid.errors.BraidError: the topic 'a' has no records 3 to 4
+  hint: delete the checkpoint
+ SQLSTATE: 38000"""
+    assert queries.reason(text) == "the topic 'a' has no records 3 to 4"
+
+
+def test_java_is_missed_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    with pytest.raises(BraidError, match="there is no Java") as missing:
+        conf.java_version()
+    assert "\n" not in missing.value.message and "JDK" in (missing.value.hint or "")
+    (tmp_path / "bin").mkdir()
+    java = tmp_path / "bin" / "java"
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_372\"' >&2\n")
+    java.chmod(0o755)
+    with pytest.raises(BraidError, match="Java 8 is too old"):
+        conf.java_version()

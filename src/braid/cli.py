@@ -9,15 +9,15 @@ Rule: an error a user can cause is one message with what, where and what to writ
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.table import Table
 
 from braid.cli_errors import QueryDied
 from braid.errors import BraidError, SqlError
@@ -31,34 +31,47 @@ DIALECTS = ("ksqldb", "risingwave", "sqlstream", "lenses")
 class Braid(click.Group):
     """Turns errors into messages and exit codes."""
 
-    def main(self, *args: Any, **kwargs: Any) -> Any:
-        verbose = "--verbose" in sys.argv
+    def main(self, args: Sequence[str] | None = None, *more: Any, **kwargs: Any) -> Any:
+        words = list(sys.argv[1:] if args is None else args)
+        verbose = "--verbose" in words  # wherever it stands
+        words = [w for w in words if w != "--verbose"]
+        kwargs["standalone_mode"] = False
         try:
-            kwargs["standalone_mode"] = False
-            code = super().main(*args, **kwargs)
-            sys.exit(code if isinstance(code, int) else 0)
-        except click.exceptions.Abort:
-            sys.exit(130)
-        except click.ClickException as e:
-            e.show()
-            sys.exit(1)
-        except BraidError as e:
-            err.print(e.render(), style="red", markup=False)
-            code = 1
-        except QueryDied as e:
-            err.print(f"error: {e}", style="red", markup=False)
-            code = 2
+            code = super().main(words, *more, **kwargs)
+            code = code if isinstance(code, int) else 0
+        except (click.exceptions.Abort, KeyboardInterrupt):
+            err.print("interrupted")
+            code = 130
         except BrokenPipeError:
-            sys.exit(0)
-        except KeyboardInterrupt:
-            sys.exit(130)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still to be flushed
+            code = 0
         except Exception as e:
+            code = _told(e)
+            if verbose:
+                traceback.print_exc()
+        sys.exit(code)
+
+
+def _told(e: Exception) -> int:
+    """Says what went wrong; gives the exit code."""
+    match e:
+        case click.ClickException():
+            e.show()
+            return 1
+        case BraidError():
+            err.print(e.render(), style="red", markup=False)
+            return 1
+        case QueryDied():
+            err.print(f"error: {e}", style="red", markup=False)
+            return 2
+        case OSError():
+            where = f"{e.filename}: " if e.filename else ""
+            err.print(f"error: {where}{e.strerror or e}", style="red", markup=False)
+            return 1
+        case _:
             err.print(f"internal error: {type(e).__name__}: {e}", style="red", markup=False)
             err.print("  hint: this is a bug of Braid's; run it again with --verbose and report what it says")
-            code = 2
-        if verbose:
-            traceback.print_exc()
-        sys.exit(code)
+            return 2
 
 
 @click.group(cls=Braid, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -116,7 +129,14 @@ def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[s
 @click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
 @click.option("--until-idle", is_flag=True, help="End when all input present at the start has been processed.")
 @click.option("--conf", "conf", multiple=True, metavar="K=V", help="Spark setting; may be given more than once.")
-@click.option("--sink", "sinks", multiple=True, metavar="NAME=PATH|console", help="Write a result to files or here.")
+@click.option(
+    "--sink",
+    "sinks",
+    multiple=True,
+    metavar="NAME=PATH|console",
+    help="Write a result to a folder of files (its name ends in .csv, .parquet or .jsonl), or print it here.",
+)
+@click.option("--batch-rows", type=click.IntRange(min=1), help="At most so many records a batch. [default: 1000000]")
 @click.option("--quiet", is_flag=True, help="No progress line.")
 def run(
     file: str | None,
@@ -129,12 +149,17 @@ def run(
     until_idle: bool,
     conf: tuple[str, ...],
     sinks: tuple[str, ...],
+    batch_rows: int | None,
     quiet: bool,
 ) -> None:
     """Run the statements of a file.
 
     Stays up until Ctrl-C, or with --until-idle until the input that was there at the start has been processed. The same
-    command again goes on where it stopped.
+    command again goes on where the last run ended, however it ended.
+
+    Exit code: 0 done, or stopped by Ctrl-C
+    where there was no other end; 130 stopped by Ctrl-C before --until-idle came to its end; 1 something to mend in the
+    SQL, the options or the files; 2 a query died.
     """
     from braid.run import Request, run_program
 
@@ -150,8 +175,18 @@ def run(
         until_idle=until_idle,
         conf=_pairs(conf, "--conf"),
         quiet=quiet,
+        batch_rows=batch_rows,
     )
-    run_program(request, err)
+    outcome = run_program(request, err)
+    if outcome.interrupted and until_idle:
+        raise click.exceptions.Exit(130)
+
+
+EXAMPLES = {
+    "--source": "flights=data/flights.csv",
+    "--sink": "late=results/late.csv",
+    "--conf": "spark.driver.memory=4g",
+}
 
 
 def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
@@ -159,7 +194,9 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not name or not value:
-            raise BraidError(f"{option} {text}: it takes NAME=VALUE", f"{option} flights=data/flights.csv")
+            raise BraidError(f"{option} {text}: it takes NAME=VALUE", f"{option} {EXAMPLES[option]}")
+        if name in made:
+            raise BraidError(f"{option} {name} is given twice", "give it once; a path may be a glob")
         made[name] = value
     return made
 
@@ -217,14 +254,17 @@ def check(file: str | None, text: str | None, dialect: str | None) -> None:
 @click.argument("paths", nargs=-1, required=True)
 @click.option("--spark", is_flag=True, help="Run on Spark instead of the local runtime.")
 @click.option("--runtime", type=click.Choice(["local", "spark", "reference"]), default=None)
-@click.option("--batch", type=int, default=None, help="At most so many records a micro-batch.")
+@click.option("--batch", type=click.IntRange(min=1), default=None, help="At most so many records a micro-batch.")
 @click.option("--accept", is_flag=True, help="Write the rows that really came into the output blocks.")
 def test(paths: tuple[str, ...], spark: bool, runtime: str | None, batch: int | None, accept: bool) -> None:
     """Run case files (Markdown timelines)."""
     from braid.cases import accepted, case_files, run_case
 
     failed = passed = 0
-    for path in case_files(paths):
+    pages = case_files(paths)
+    if not pages:
+        raise BraidError(f"no case files in {', '.join(paths)}", "a case is a Markdown file (.md) with fenced blocks")
+    for path in pages:
         outcome = run_case(path, runtime or ("spark" if spark else "local"), batch)
         if accept and outcome.actual:
             path.write_text(accepted(path.read_text(encoding="utf-8"), outcome), encoding="utf-8")
@@ -248,33 +288,34 @@ def test(paths: tuple[str, ...], spark: bool, runtime: str | None, batch: int | 
 @store_option
 def topics(store: str) -> None:
     """List the topics of the store."""
-    from braid.topics.store import TopicStore
+    from braid.show import print_topics
 
-    table = Table("topic", "partitions", "records", box=None, header_style="bold")
-    opened = TopicStore(store)
-    for name in opened.names():
-        ends = opened.end_offsets(name)
-        table.add_row(name, str(len(ends)), str(sum(ends)))
-    out.print(table)
+    print_topics(store)
 
 
 @main.command()
 @click.argument("topic")
-@click.option("--follow", is_flag=True, help="Wait for more.")
+@click.option("--follow", is_flag=True, help="Then wait for more, until Ctrl-C.")
 @click.option("--format", "form", type=click.Choice(["table", "jsonl", "csv"]), default="table", show_default=True)
-@click.option("--limit", type=int, default=None, help="At most so many records.")
+@click.option("--limit", type=click.IntRange(min=0), default=None, help="At most so many.")
 @store_option
 def cat(topic: str, follow: bool, form: str, limit: int | None, store: str) -> None:
     """Print the records of a topic."""
     from braid.show import print_topic
 
-    print_topic(store, topic, form, follow, limit)
+    try:
+        print_topic(store, topic, form, follow, limit)
+    except KeyboardInterrupt:
+        if not follow:
+            raise
 
 
 @main.command()
 @click.argument("topic")
 @click.argument("file", required=False, type=click.Path())
-@click.option("--partitions", type=int, default=1, show_default=True, help="Of a topic that does not exist yet.")
+@click.option(
+    "--partitions", type=click.IntRange(min=1), default=1, show_default=True, help="Of a topic that does not exist yet."
+)
 @store_option
 def put(topic: str, file: str | None, partitions: int, store: str) -> None:
     """Append JSON lines to a topic (from FILE or stdin).
@@ -284,7 +325,7 @@ def put(topic: str, file: str | None, partitions: int, store: str) -> None:
     from braid.show import put_records
 
     try:
-        lines = sys.stdin if file is None else Path(file).open(encoding="utf-8")  # noqa: SIM115
+        lines = sys.stdin if file is None or file == "-" else Path(file).open(encoding="utf-8")  # noqa: SIM115
     except OSError as e:
         raise BraidError(f"cannot read {file}: {e.strerror}") from None
     with lines:

@@ -90,6 +90,13 @@ class Program:
             self.catalog = self.catalog.apply(bound)
             yield effect
 
+    def checked(self, sql: str) -> tuple[Effect, ...]:
+        """The effects of all statements; if one is refused, none of them counts."""
+        trial = Program(self.dialect, self.catalog, self.settings, dict(self.queries))
+        effects = tuple(trial.statements(sql))
+        self.catalog, self.settings, self.queries = trial.catalog, trial.settings, trial.queries
+        return effects
+
     def _effect(self, statement: ast.Statement, bound: Bound) -> Effect:
         match bound:
             case SourceDeclared(declared=d):

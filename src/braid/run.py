@@ -1,47 +1,58 @@
 """`braid run`: a file of statements, carried out against a store.
 
 In: SQL, a store, what to read from files, where results go. Out: running queries, a live progress line, a summary.
-Rule: everything is parsed, bound and checked before anything is created or started; then topics, INSERT … VALUES (once
-per store), queries in topological order. If one query fails the others finish their batch and the run ends with the
-reason. Started again, it goes on from the checkpoints.
+Rule: everything is parsed, bound and checked (names, files, checkpoints, Java) before anything is created or started;
+then topics, INSERT … VALUES (once per store), queries in topological order. If one query fails the others finish their
+batch and the run ends with the reason. Started again, it goes on from the checkpoints. A push query (SELECT … EMIT
+CHANGES) has no checkpoint: it prints its rows, from the beginning of its sources.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import shutil
 import signal
+import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import polars as pl
 from rich.console import Console
 
+from braid import inserts
 from braid.cli_errors import QueryDied
 from braid.errors import BraidError
+from braid.plan.bound import QueryBound
+from braid.plan.canonical import canonical
 from braid.plan.logical import Query, Source, StreamStreamJoin, inputs, sources
 from braid.plan.lower import lower
-from braid.program import Effect, Program, first_match
+from braid.program import Effect, NewRecords, Program, first_match
+from braid.runtime import checkpoint
 from braid.runtime.driver_local import in_topological_order
 from braid.runtime.file_list import look
-from braid.runtime.files import needs_time
+from braid.runtime.files import needs_time, open_files
 from braid.topics.lock import StoreLock
+from braid.topics.names import check_name
 from braid.topics.store import TopicStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from braid.spark.job import Files
+    from braid.spark.job import Files, Output
     from braid.spark.query import Progress, RunningQuery
+
+LAST_BATCH = 60.0  # s that queries have to finish a batch when another one has failed
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What `braid run` was asked for. `sources`, `sinks`: declared name -> path (or `console`)."""
+    """What `braid run` was asked for. `sources`, `sinks`: declared name -> path (or `console`). `batch_rows`: at most
+    so many records a batch."""
 
     sql: str
     dialect: str
@@ -53,15 +64,26 @@ class Request:
     until_idle: bool = False
     conf: Mapping[str, str] = field(default_factory=dict)
     quiet: bool = False
+    batch_rows: int | None = None
+    notices: bool = True  # what the statements announce
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A program that has been checked whole: nothing has happened yet."""
+    """A program that has been checked whole: nothing has happened yet. `push`: names of queries that only print."""
 
     program: Program
     effects: tuple[Effect, ...]
     queries: tuple[Query, ...]  # in topological order
+    push: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a run did, query by query. `interrupted`: Ctrl-C came."""
+
+    done: Mapping[str, Progress]
+    interrupted: bool = False
 
 
 def prepare(request: Request) -> Prepared:
@@ -73,13 +95,48 @@ def prepare(request: Request) -> Prepared:
             if first_match(name, program.catalog.sources) is None:
                 known = ", ".join(program.catalog.sources) or "none"
                 raise BraidError(f"{option} {name}: no such stream or table is declared", f"declared: {known}")
-    queries = [e.query for e in effects if e.query is not None and e.query.name in program.queries]
+    for effect in effects:
+        for topic, _ in effect.topics:
+            check_name(topic)
+    queries, push = _queries(effects, program)
     for pattern in request.sources.values():
         look(pattern)
     for query in queries:
         _check_times(query.root, request.sources)
+    _check_sinks(queries, request.sinks)
     order = in_topological_order(queries, lambda q: {s.topic for s in sources(q.root)}, lambda q: q.sink.topic)
-    return Prepared(program, effects, tuple(order))
+    return Prepared(program, effects, tuple(order), push)
+
+
+def _queries(effects: Sequence[Effect], program: Program) -> tuple[list[Query], frozenset[str]]:
+    """The queries that are still wanted at the end of the file; push queries numbered from the second on."""
+    found: list[Query] = []
+    push: list[str] = []
+    for effect in effects:
+        if effect.query is None:
+            continue
+        if isinstance(effect.bound, QueryBound) and effect.bound.transient:
+            push.append(effect.query.name if not push else f"{effect.query.name}.{len(push) + 1}")
+            found.append(replace(effect.query, name=push[-1]))
+        elif program.queries.get(effect.query.name) is effect.query:
+            found.append(effect.query)
+    return found, frozenset(push)
+
+
+def _check_sinks(queries: Sequence[Query], sinks: Mapping[str, str]) -> None:
+    """What goes to files or the console cannot be read by the next query."""
+    for name, target in sinks.items():
+        writers = [q for q in queries if q.sink.name.lower() == name.lower()]
+        if not writers:
+            raise BraidError(f"--sink {name}: no query of this file writes it", "name what a CREATE … AS makes")
+        topics = {q.sink.topic for q in writers}
+        reader = next((q for q in queries if any(s.topic in topics for s in sources(q.root))), None)
+        if reader is not None:
+            raise BraidError(
+                f"--sink {name}: {reader.name} reads it, so it must go to a topic", f"leave --sink {name}=… out"
+            )
+        if target != "console" and os.path.isfile(target):
+            raise BraidError(f"--sink {name}: {target} is a file", "a sink is a folder that braid fills with files")
 
 
 def _check_times(node: object, bound: Mapping[str, str]) -> None:
@@ -94,28 +151,92 @@ def _check_times(node: object, bound: Mapping[str, str]) -> None:
         stack += inputs(at)  # type: ignore[arg-type]
 
 
-def run_program(request: Request, err: Console) -> dict[str, Progress]:
+def run_program(request: Request, err: Console) -> Outcome:
     """Runs a program; returns what each query did."""
     prepared = prepare(request)
     for effect in prepared.effects:
-        for notice in effect.notices:
-            err.print(f"note: {notice}", markup=False)
+        if request.notices:
+            _note_all(effect.notices, effect.query, err)
         _show(effect)
-    store = TopicStore(request.store)
-    with StoreLock(store.root, note=lambda text: err.print(text, markup=False)) as lock:
-        _create_topics(prepared, request, store)
-        _insert(prepared, store, err)
-        if not prepared.queries:
-            return {}
-        from braid.spark.conf import session
+    if prepared.queries:
+        from braid.spark.conf import java_version
 
+        java_version()
+    store = TopicStore(request.store)
+    if os.path.exists(store.root) and not os.path.isdir(store.root):
+        raise BraidError(f"{request.store} is a file", "--store takes a folder")
+    with StoreLock(store.root, note=lambda text: err.print(text, markup=False)) as lock:
+        resumed = _check_checkpoints(prepared, request, store)
+        _carry_out(prepared, request, store, err)
+        if not prepared.queries:
+            if not request.quiet:
+                err.print("done; the file has no query to run")
+            return Outcome({})
+        for name, batch in resumed.items():
+            err.print(f"note: {name} goes on after batch {batch} of its checkpoint", markup=False)
         if not request.quiet:
             err.print("starting Spark …")
-        spark = session(request.master, request.conf)
+        spark = _session(request)
         jvm = _jvm_pid(spark)
         if jvm is not None:
             lock.add_pid(jvm)
-        return _Run(request, prepared, store, spark, err).go()
+        with tempfile.TemporaryDirectory(prefix="braid-push-") as scratch:
+            return _Run(request, prepared, store, spark, err, scratch).go()
+
+
+def _note_all(notices: Sequence[str], query: Query | None, err: Console) -> None:
+    for notice in notices:
+        err.print(f"note: {query.name + ': ' if query is not None else ''}{notice}", markup=False)
+
+
+def _session(request: Request) -> SparkSession:
+    from braid.spark.conf import default_log, session
+
+    try:
+        return session(request.master, request.conf)
+    except BraidError:
+        raise
+    except Exception as e:
+        from braid.spark.query import reason
+
+        hint = f"look at --master and --conf; the log is {default_log()}"
+        raise BraidError(f"Spark does not start: {reason(str(e))}", hint) from e
+
+
+def _check_checkpoints(prepared: Prepared, request: Request, store: TopicStore) -> dict[str, int]:
+    """Refuses checkpoints of other queries, and files that do not go on where the last run ended, before anything is
+    made. Gives the last batch of those that are resumed."""
+    resumed: dict[str, int] = {}
+    known: dict[str, checkpoint.Document] = {}
+    for query in prepared.queries:
+        if query.name in prepared.push:
+            continue
+        folder = _checkpoint(query, request, store)
+        found = checkpoint.check_plan(folder, query.name, canonical(query), query.dialect)
+        if found is not None:
+            known[query.name] = found
+            last = _last_batch(folder)
+            if last is not None:
+                resumed[query.name] = last
+    for query in prepared.queries:
+        if query.name in prepared.push:
+            continue
+        folder = _checkpoint(query, request, store)
+        for source in sources(query.root):
+            bound = first_match(source.name, request.sources)
+            if bound is not None:
+                before = known[query.name].files.get(source.name, ()) if query.name in known else ()
+                open_files(source, request.sources[bound], f"{folder}.files", _options(source, prepared), before)
+    return resumed
+
+
+def _last_batch(folder: str) -> int | None:
+    """The last batch that Spark has committed."""
+    try:
+        names = os.listdir(os.path.join(folder, "spark", "commits"))
+    except OSError:
+        return None
+    return max((int(n) for n in names if n.isdigit()), default=None)
 
 
 def _show(effect: Effect) -> None:
@@ -144,55 +265,47 @@ def _files(query: Query, prepared: Prepared, request: Request) -> dict[str, File
 
 
 def _options(source: Source, prepared: Prepared) -> dict[str, str]:
-    declared = prepared.program.catalog.sources[source.name]
+    declared = prepared.program.catalog.sources.get(source.name)
     made = {"delimiter": source.encoding.delimiter}
-    return made if declared.null_value is None else made | {"null_value": declared.null_value}
+    if declared is None or declared.null_value is None:
+        return made
+    return made | {"null_value": declared.null_value}
 
 
 def _checkpoint(query: Query, request: Request, store: TopicStore) -> str:
-    return os.path.join(request.checkpoint or os.path.join(store.root, "checkpoints"), query.name)
+    parent = os.path.abspath(request.checkpoint) if request.checkpoint else os.path.join(store.root, "checkpoints")
+    return os.path.join(parent, query.name)
 
 
-def _create_topics(prepared: Prepared, request: Request, store: TopicStore) -> None:
-    """Topics of declared sources (unless they are read from files), with their declared partitions."""
+def _carry_out(prepared: Prepared, request: Request, store: TopicStore, err: Console) -> None:
+    """Statement by statement: topics of declared sources (unless they are read from files), rows of INSERT … VALUES,
+    topics that DROP … DELETE TOPIC takes away. A query's topic is made when it starts."""
     made_by_query = {q.sink.topic for q in prepared.queries}
-    from_files = {
-        prepared.program.catalog.sources[n].topic
-        for n in (first_match(name, prepared.program.catalog.sources) for name in request.sources)
-        if n is not None
-    }
-    existing = set(store.names())
-    for effect in prepared.effects:
-        for topic, partitions in effect.topics:
-            if topic in made_by_query or topic in from_files or (topic in existing and partitions is None):
-                continue
-            store.create(topic, partitions or 1)
-
-
-def _insert(prepared: Prepared, store: TopicStore, err: Console) -> None:
-    """INSERT … VALUES, each once per store: its commit bears a name that follows from its text and place."""
+    declared = prepared.program.catalog.sources
+    bound = [first_match(name, declared) for name in request.sources]
+    from_files = {declared[n].topic for n in bound if n is not None}
     count: dict[str, int] = {}
     for effect in prepared.effects:
-        if effect.inserted is None:
-            continue
-        topic = effect.inserted.topic
-        span = effect.statement.span
-        text = f"{topic}\n{effect.inserted.records!r}"
-        number = count[text] = count.get(text, 0) + 1
-        digest = hashlib.sha256(f"{text}\n{number}".encode()).hexdigest()
-        name = f"insert-{digest[:24]}"
-        now = int(time.time() * 1000)
-        records = effect.inserted.records
-        frame = pl.DataFrame(
-            {
-                "_key": [r.key for r in records],
-                "_value": [r.value for r in records],
-                "_t": [now if r.timestamp is None else r.timestamp for r in records],
-            },
-            schema={"_key": pl.String, "_value": pl.String, "_t": pl.Int64},
-        )
-        if not store.append(topic, frame, query=name):
-            err.print(f"note: INSERT INTO {topic} (line {span.line}) was done before; skipped", markup=False)
+        if effect.query is None:
+            for topic, partitions in effect.topics:
+                if topic in from_files or (topic in made_by_query and topic not in store.names()):
+                    continue
+                if partitions is not None or topic not in store.names():
+                    store.create(topic, partitions or 1)
+        if effect.inserted is not None:
+            _insert(effect.inserted, effect.statement.span.line, count, store, err)
+        for topic in effect.deleted_topics:
+            if topic in store.names():
+                store.delete(topic)
+
+
+def _insert(inserted: NewRecords, line: int, count: dict[str, int], store: TopicStore, err: Console) -> None:
+    """INSERT … VALUES, once per store: its commit bears a name that follows from its text and place."""
+    text = f"{inserted.topic}\n{inserted.records!r}"
+    number = count[text] = count.get(text, 0) + 1
+    digest = hashlib.sha256(f"{text}\n{number}".encode()).hexdigest()
+    if not inserts.append(store, inserted, once=f"insert-{digest[:24]}"):
+        err.print(f"note: INSERT INTO {inserted.topic} (line {line}) was done before; skipped", markup=False)
 
 
 def _jvm_pid(spark: object) -> int | None:
@@ -205,84 +318,112 @@ class _Run:
     """The queries of one run while they run."""
 
     def __init__(
-        self,
-        request: Request,
-        prepared: Prepared,
-        store: TopicStore,
-        spark: SparkSession,
-        err: Console,
+        self, request: Request, prepared: Prepared, store: TopicStore, spark: SparkSession, err: Console, scratch: str
     ) -> None:
         self.request, self.prepared, self.store = request, prepared, store
-        self.spark, self.err = spark, err
+        self.spark, self.err, self.scratch = spark, err, scratch
         self.running: dict[str, RunningQuery] = {}
         self._stop = threading.Event()
+        self._over = threading.Event()
         self._began = time.monotonic()
 
-    def go(self) -> dict[str, Progress]:
-        before = signal.getsignal(signal.SIGINT)
-        if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, lambda *_: self._stop.set())
+    def go(self) -> Outcome:
         watch = threading.Thread(target=self._watch, daemon=True)
-        done: dict[str, Progress] = {}
-        try:
+        with _interrupts(self._stop):
             watch.start()
-            if self.request.until_idle:
-                self._each_in_turn(done)
-            else:
-                self._all_at_once(done)
-        finally:
-            interrupted = self._stop.is_set()
-            self._stop.set()
-            for query in self.running.values():
-                query.stop()
-            watch.join(timeout=2)
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGINT, before)
-        self._summary(done, interrupted)
-        return done
+            try:
+                if self.request.until_idle:
+                    self._each_in_turn()
+                else:
+                    self._all_at_once()
+            except (QueryDied, BraidError):
+                self._finish_batches()
+                raise
+            finally:
+                interrupted = self._stop.is_set()
+                self._over.set()
+                watch.join(timeout=2)
+                done = {name: q.progress() for name, q in self.running.items()}
+                for query in self.running.values():
+                    query.stop()
+                self._summary(done, interrupted)
+        return Outcome(done, interrupted)
 
     def _start(self, query: Query) -> RunningQuery:
-        from braid.spark.job import Output
         from braid.spark.query import start
 
-        sink = first_match(query.sink.name, self.request.sinks)
-        output = None
-        if sink is not None:
-            target = self.request.sinks[sink]
-            output = Output("console", "", 1) if target == "console" else Output(_kind_of(target), target, 1)
-        checkpoint = _checkpoint(query, self.request, self.store)
-        files = _files(query, self.prepared, self.request)
+        push = query.name in self.prepared.push
+        if push:
+            shutil.rmtree(os.path.join(self.store.root, "drops", query.name), ignore_errors=True)
         running = start(
-            self.spark, lower(query), self.store.root, checkpoint=checkpoint, files=files, output=output
+            self.spark,
+            lower(query),
+            self.store.root,
+            checkpoint=os.path.join(self.scratch, query.name) if push else self._folder(query),
+            files=_files(query, self.prepared, self.request),
+            output=self._output(query, push),
+            limit=self.request.batch_rows,
+            trigger={"availableNow": True} if self.request.until_idle else None,
         )
         self.running[query.name] = running
         return running
 
-    def _each_in_turn(self, done: dict[str, Progress]) -> None:
+    def _folder(self, query: Query) -> str:
+        return _checkpoint(query, self.request, self.store)
+
+    def _output(self, query: Query, push: bool) -> Output | None:
+        from braid.spark.job import Output
+
+        if push:
+            return Output("console", "", 1)
+        sink = first_match(query.sink.name, self.request.sinks)
+        if sink is None:
+            return None
+        target = self.request.sinks[sink]
+        return Output("console", "", 1) if target == "console" else Output(_kind_of(target), os.path.abspath(target), 1)
+
+    def _each_in_turn(self) -> None:
         for query in self.prepared.queries:
             if self._stop.is_set():
                 return
             running = self._start(query)
-            waiter = threading.Thread(target=_quietly, args=(running,), daemon=True)
-            waiter.start()
-            while waiter.is_alive() and not self._stop.is_set():
-                waiter.join(timeout=0.1)
+            while running.status() == "running" and not self._stop.wait(0.05):
+                if self._at_limit(query, running):
+                    break
             self._check()
-            done[query.name] = running.progress()
             running.stop()
 
-    def _all_at_once(self, done: dict[str, Progress]) -> None:
+    def _all_at_once(self) -> None:
+        active = {q.name: q for q in self.prepared.queries}
         for query in self.prepared.queries:
-            self._start(query)
-        while not self._stop.wait(0.2):
+            if not self._stop.is_set():
+                self._start(query)
+        while active and not self._stop.wait(0.1):
             self._check()
-        for name, running in self.running.items():
-            done[name] = running.progress()
+            for name, query in list(active.items()):
+                if self._at_limit(query, self.running[name]):
+                    active.pop(name)
+                    self.running[name].stop()
+
+    def _at_limit(self, query: Query, running: RunningQuery) -> bool:
+        return query.sink.limit is not None and running.progress().rows_out >= query.sink.limit
 
     def _check(self) -> None:
+        from braid.spark.conf import default_log
+
         for running in self.running.values():
             if running.status() == "failed":
+                self.err.print(f"note: Spark's log is {default_log()}", markup=False)
                 raise QueryDied(str(running.exception()))
+
+    def _finish_batches(self) -> None:
+        """Some query has failed; the others come to the end of the batch they are at."""
+        begun = {name: q.progress().batch for name, q in self.running.items()}
+        deadline = time.monotonic() + LAST_BATCH
+        while not self._stop.is_set() and time.monotonic() < deadline:
+            if all(q.progress().batch > begun[n] or not q.busy() for n, q in self.running.items()):
+                return
+            time.sleep(0.05)
 
     # ------------------------------------------------------------ telling
 
@@ -291,7 +432,7 @@ class _Run:
         if self.request.quiet or not self.err.is_terminal:
             return
         with self.err.status("") as status:
-            while not self._stop.wait(0.5):
+            while not self._over.wait(0.5):
                 lines = [_line(name, q.progress()) for name, q in list(self.running.items()) if q.status() == "running"]
                 status.update("\n".join(lines) or "starting …")
 
@@ -299,32 +440,49 @@ class _Run:
         if self.request.quiet:
             return
         took = time.monotonic() - self._began
-        self.err.print(f"{'stopped' if interrupted else 'done'} after {took:.1f} s")
+        again = "; the same command goes on from here" if interrupted else ""
+        self.err.print(f"{'stopped' if interrupted else 'done'} after {took:.1f} s{again}")
         for name, p in done.items():
             self.err.print(f"  {_summed(name, p)}", markup=False)
 
 
-def _quietly(running: RunningQuery) -> None:
+@contextlib.contextmanager
+def _interrupts(stop: threading.Event) -> Iterator[None]:
+    """Ctrl-C and a polite `kill` set `stop`; a second Ctrl-C ends the program at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def asked(*_: object) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {s: signal.signal(s, asked) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
-        running.await_idle()
-    except BraidError:
-        return  # `_check` tells it
+        yield
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)
 
 
 def _kind_of(target: str) -> str:
-    kinds = {".jsonl": "jsonl", ".csv": "csv", ".parquet": "parquet"}
-    return kinds.get(Path(target).suffix, "jsonl")
+    """The files' format, by the end of the folder's name."""
+    return {".csv": "csv", ".parquet": "parquet"}.get(Path(target).suffix, "json")
 
 
 def _line(name: str, p: Progress) -> str:
     dropped = sum(p.drops.values())
     return (
-        f"{name}  in {p.rows_in_per_second:,.0f}/s  out {p.rows_out_per_second:,.0f}/s  batch {p.batch} {p.batch_ms:.0f} ms"
-        f"  state {p.state_rows:,} rows {p.state_bytes / 2**20:.1f} MiB  drops {dropped:,}  lag {p.lag:,}"
+        f"{name}  in {p.rows_in_per_second:,.0f}/s  out {p.rows_out_per_second:,.0f}/s  batch {p.batch}"
+        f" {p.batch_ms:.0f} ms  state {p.state_rows:,} rows {p.state_bytes / 2**20:.1f} MiB"
+        f"  drops {dropped:,}  lag {p.lag:,}"
     )
 
 
 def _summed(name: str, p: Progress) -> str:
+    if not p.rows_in:
+        return f"{name}: nothing new, state {p.state_rows:,} rows"
     drops = ", ".join(f"{n:,} {reason}" for reason, n in sorted(p.drops.items()))
     text = f"{name}: {p.rows_in:,} records in, {p.rows_out:,} out, state {p.state_rows:,} rows"
     return text + (f"; dropped {drops} (braid drops {name})" if drops else "")

@@ -6,100 +6,143 @@ In: a store and a name. Out: printed rows. Rule: nothing here changes what a que
 from __future__ import annotations
 
 import csv
+import io
 import json
+import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import click
+import polars as pl
 from rich.console import Console
 from rich.table import Table
 
 from braid.errors import BraidError
+from braid.expr.key import key_partition
+from braid.program import first_match
 from braid.topics.drops import read_drops
 from braid.topics.reading import follow as follow_records
 from braid.topics.reading import read_records
 from braid.topics.store import TopicStore
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
+DROPPED = ("reason", "operator", "topic", "partition", "offset", "timestamp", "clock", "key", "value", "message")
+EXAMPLE = '{"key": 1, "value": {"V": "a"}, "timestamp": 0}'
+PAGE = 10_000  # records read at a time
+
+
+def open_store(store: str) -> TopicStore:
+    """A store that is there."""
+    if not os.path.isdir(store):
+        what = f"{store} is a file" if os.path.exists(store) else f"there is no store {store}"
+        raise BraidError(what, "name the folder that braid run wrote: --store DIR")
+    return TopicStore(store)
+
+
+def print_topics(store: str) -> None:
+    """The topics of a store with their records."""
+    opened = open_store(store)
+    rows = []
+    for name in opened.names():
+        ends = opened.end_offsets(name)
+        rows.append({"topic": name, "partitions": len(ends), "records": sum(ends)})
+    if rows:
+        _table(("topic", "partitions", "records"), rows)
+    else:
+        click.echo(f"{store} has no topics", err=True)
 
 
 def print_topic(store: str, topic: str, form: str, follow: bool, limit: int | None) -> None:
-    """The records of a topic as a table, JSON lines or CSV."""
-    opened = TopicStore(store)
-    found = opened.topic(_named(topic, opened.names(), "topic", store))
-    records: Iterator[dict[str, Any]] = iter(follow_records(found) if follow else read_records(found))
-    records = islice(records, limit) if limit is not None else records
+    """The records of a topic as a table, JSON lines or CSV; with `follow` those to come too."""
+    opened = open_store(store)
+    if topic not in opened.names():
+        near = first_match(topic, opened.names())
+        known = ", ".join(opened.names()) or "none"
+        raise BraidError(f"no topic {topic} in {store}", f"did you mean {near}?" if near else f"topics: {known}")
+    records = islice(_records(opened, topic, follow), limit)
+    if form == "table" and not follow:
+        _table(COLUMNS, records)
+        return
+    if form != "jsonl":
+        click.echo(",".join(COLUMNS) if form == "csv" else "  ".join(COLUMNS))
+    for r in records:
+        click.echo(_line(r, form))
+
+
+def _records(store: TopicStore, topic: str, follow: bool) -> Iterator[dict[str, Any]]:
+    """Partition by partition, a page at a time; then, with `follow`, as they come."""
+    ends = store.end_offsets(topic)
+    for p, end in enumerate(ends):
+        for at in range(0, end, PAGE):
+            first, last = list(ends), list(ends)
+            first[p], last[p] = at, min(at + PAGE, end)
+            yield from read_records(store.topic(topic), first, last)
+    if follow:
+        for some in follow_records(store.topic(topic), ends):
+            yield from some
+
+
+def _line(record: dict[str, Any], form: str) -> str:
     match form:
         case "jsonl":
-            for r in records:
-                click.echo(json.dumps(r, ensure_ascii=False))
+            return json.dumps(record, ensure_ascii=False)
         case "csv":
-            writer = csv.writer(sys.stdout)
-            writer.writerow(COLUMNS)
-            for r in records:
-                writer.writerow([_text(r.get(c)) for c in COLUMNS])
-        case _ if follow:
-            for r in records:
-                click.echo("  ".join(_text(r.get(c)) for c in COLUMNS))
+            out = io.StringIO()
+            csv.writer(out, lineterminator="").writerow([_text(record.get(c)) for c in COLUMNS])
+            return out.getvalue()
         case _:
-            _table(COLUMNS, records)
+            return "  ".join(_text(record.get(c)) for c in COLUMNS)
 
 
 def print_drops(store: str, query: str, form: str) -> None:
     """A query's dropped rows."""
-    query = _named(query, _queries(store), "query", store)
-    rows = read_drops(store, query)
+    root = open_store(store).root
+    known = sorted({n for f in ("drops", "checkpoints") for n in _folders(os.path.join(root, f))})
+    found = first_match(query, known)
+    if found is None:
+        raise BraidError(f"no query {query} has run in {store}", f"queries: {', '.join(known) or 'none'}")
+    rows = read_drops(root, found)
     if form == "jsonl":
         for r in rows:
             click.echo(json.dumps(r, ensure_ascii=False))
         return
     if not rows:
-        click.echo(f"{query} dropped nothing")
+        click.echo(f"{found} dropped nothing")
         return
-    _table(
-        ("reason", "operator", "topic", "partition", "offset", "timestamp", "clock", "key", "value", "message"), rows
-    )
-    counts: dict[str, int] = {}
-    for r in rows:
-        counts[r["reason"]] = counts.get(r["reason"], 0) + 1
+    shown = [c for c in (*DROPPED, "raw") if any(r.get(c) is not None for r in rows)]
+    _table(shown, rows)
+    counts = Counter(r["reason"] for r in rows)
     click.echo(", ".join(f"{n} {reason}" for reason, n in sorted(counts.items())))
 
 
-def _queries(store: str) -> list[str]:
-    """Queries that have run on this store: those with a checkpoint, or (it may lie elsewhere) with drops."""
-    folders = [p for kind in ("checkpoints", "drops") for p in Path(store).glob(f"{kind}/*") if p.is_dir()]
-    return sorted({p.name for p in folders if not p.name.startswith(".") and p.suffix != ".files"})
-
-
-def _named(name: str, known: Sequence[str], what: str, store: str) -> str:
-    """The known name that `name` means: itself, or the one that differs from it only by case."""
-    near = [n for n in known if n.lower() == name.lower()]
-    if name in known or len(near) == 1:
-        return name if name in known else near[0]
-    plural = "queries" if what == "query" else f"{what}s"
-    raise BraidError(f"no {what} {name} in {store}", f"{plural} there: {', '.join(known) or 'none'}")
+def _folders(path: str) -> list[str]:
+    try:
+        return [e.name for e in os.scandir(path) if e.is_dir() and not e.name.endswith(".files")]
+    except FileNotFoundError:
+        return []
 
 
 def put_records(store: str, topic: str, lines: Iterable[str], partitions: int) -> int:
     """Appends records given as JSON lines; a line that is no record is refused with its number, nothing is written."""
     records = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except ValueError as e:
-            raise BraidError(
-                f"line {number} is not JSON: {e}", '{"key": 1, "value": {"V": "a"}, "timestamp": 0}'
-            ) from None
-        if not isinstance(record, dict) or not isinstance(record.get("timestamp"), int):
-            hint = '{"key": 1, "value": {"V": "a"}, "timestamp": 0}'
-            raise BraidError(f"line {number} is no record: it needs key, value and an integer timestamp", hint)
-        records.append(record)
+    try:
+        for number, line in enumerate(lines, 1):
+            if line.strip():
+                records.append(_record(line, number))
+    except UnicodeDecodeError:
+        raise BraidError("the input is not UTF-8 text", f"a record is a line: {EXAMPLE}") from None
     opened = TopicStore(store)
+    have = opened.partitions(topic) if topic in opened.names() else partitions
+    keys = [None if r.get("key") is None else json.dumps(r["key"], ensure_ascii=False, separators=(",", ":"))
+            for r in records]  # fmt: skip
+    placed = key_partition(pl.Series(keys, dtype=pl.String), have).to_list()
+    for record, partition in zip(records, placed, strict=True):
+        record.setdefault("partition", partition)
+        if not 0 <= record["partition"] < have:
+            raise BraidError(f"{topic} has no partition {record['partition']}", f"it has {have}, from 0 on")
     if topic not in opened.names():
         opened.create(topic, partitions)
     if records:
@@ -107,9 +150,39 @@ def put_records(store: str, topic: str, lines: Iterable[str], partitions: int) -
     return len(records)
 
 
+def _record(line: str, number: int) -> dict[str, Any]:
+    """One line as a record."""
+    try:
+        record = json.loads(line)
+    except ValueError as e:
+        raise BraidError(f"line {number} is not JSON: {e}", EXAMPLE) from None
+    if not isinstance(record, dict):
+        raise BraidError(f"line {number} is no record: it is not an object", EXAMPLE)
+    if not _whole(record.get("timestamp")):
+        raise BraidError(f"line {number} is no record: it needs a timestamp in whole milliseconds", EXAMPLE)
+    if "value" not in record:
+        raise BraidError(f"line {number} is no record: it has no value", 'write "value": null for a tombstone')
+    if "partition" in record and not _whole(record["partition"]):
+        raise BraidError(f"line {number}: partition is no whole number", EXAMPLE)
+    window, headers = record.get("window"), record.get("headers")
+    if window is not None and not (isinstance(window, list) and len(window) == 2 and all(map(_whole, window))):
+        raise BraidError(f"line {number}: window is not [start, end]", '"window": [0, 1000]')
+    if headers is not None and not (isinstance(headers, list) and all(map(_pair, headers))):
+        raise BraidError(f"line {number}: headers are not pairs of a name and base64", '"headers": [["h", "aGk="]]')
+    return record
+
+
+def _whole(x: Any) -> bool:
+    return isinstance(x, int) and not isinstance(x, bool) and -(1 << 63) <= x < 1 << 63
+
+
+def _pair(x: Any) -> bool:
+    return isinstance(x, list) and len(x) == 2 and isinstance(x[0], str) and (x[1] is None or isinstance(x[1], str))
+
+
 def _table(columns: Iterable[str], rows: Iterable[dict[str, Any]]) -> None:
     columns = list(columns)
-    table = Table(*columns, box=None, header_style="bold")
+    table = Table(*columns, box=None, header_style="bold", pad_edge=False)
     for r in rows:
         table.add_row(*(_text(r.get(c)) for c in columns))
     width = None if sys.stdout.isatty() else 4000

@@ -249,7 +249,7 @@ def _record(topic: str, placed: Placed, declared: Declared | None) -> Record:
         keys, values = _columns(declared, "key"), _columns(declared, "value")
         if isinstance(key, dict):
             key = _typed(key, keys)
-        elif len(keys) == 1:
+        elif len(keys) == 1 and declared.encoding.key != "DELIMITED":  # a line as it stands
             key = codec.python_value(key, keys[0].type, True)
         if isinstance(value, dict):
             value = _typed(value, values)

@@ -73,6 +73,8 @@ def result_type(name: str, args: list[Expr], star: bool, distinct: bool, over_ta
         if not f.star:
             raise SqlError(f"{name}(*) is not possible", hint=f"{name} takes {f.takes}")
         return Scalar.BIGINT
+    if not args and f.star:  # COUNT() is COUNT(*)
+        return Scalar.BIGINT
     if len(args) != 1:
         raise SqlError(f"{name} takes one argument, not {len(args)}", hint=f"{name} takes {f.takes}")
     if over_table and not f.over_tables:

@@ -18,6 +18,7 @@ from braid.expr import casts
 from braid.types import Column, Decimal, Scalar, Type, polars_type
 
 S = Scalar
+_BLANK_EDGE = r"\A[\x00-#]|[\x00- ]\z"  # what a reader might trim, or take for a comment, is quoted
 _NAMED = {"SPACE": " ", "TAB": "\t"}
 
 
@@ -116,7 +117,7 @@ def encode_delimited(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]],
 def _write(s: pl.Series, t: Type, by: str) -> pl.Series:
     match t:
         case S.VARCHAR:
-            odd = s.str.contains_any([by, '"', "\n", "\r"]).fill_null(False)
+            odd = (s.str.contains_any([by, '"', "\n", "\r"]) | s.str.contains(_BLANK_EDGE)).fill_null(False)
             if not odd.any():
                 return s
             quoted = pl.concat_str([pl.lit('"'), pl.col("s").str.replace_all('"', '""', literal=True), pl.lit('"')])

@@ -33,3 +33,8 @@ def canonical_key(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.Series:
 def key_hash(series: pl.Series) -> pl.Series:
     """xxh3_64 of the UTF-8 of each key text; null for null."""
     return series.to_frame("s").select(plh.col("s").nchash.xxh3_64().alias(series.name)).to_series()
+
+
+def key_partition(texts: pl.Series, partitions: int) -> pl.Series:
+    """The partition of each key text; 0 for null."""
+    return (key_hash(texts) % partitions).fill_null(0).cast(pl.Int64)

@@ -25,7 +25,7 @@ import polars as pl
 from braid.expr import compile
 from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
-from braid.operators.changes import DIFF, HASH, HEADERS, NEVER, POS, SUB, TIME, key_column
+from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, key_column
 from braid.operators.clocks import Clocks
 from braid.operators.pairing import all_dropped, dropped_rows, without_nulls
 from braid.operators.ranges import Flags, Ints, columns_of, rows_at, values_at
@@ -117,17 +117,16 @@ def _latest(groups: Groups, value: pl.Series, held: pl.Series) -> pl.Series:
     return values_at(sequence, groups.maxima(known))
 
 
-def _extreme(groups: Groups, value: pl.Series, held: pl.Series, sign: int) -> pl.Series:
+def _extreme(groups: Groups, value: pl.Series, held: pl.Series, largest: bool) -> pl.Series:
     """By rank, so that every ordered type works."""
     sequence = groups.spread(held, value)
     rank = sequence.rank("dense").cast(pl.Int64).fill_null(0).to_numpy()
-    known = rank > 0
-    best = sign * groups.maxima(np.where(known, sign * rank, NEVER))
-    one_each = np.zeros(len(sequence) + 1, dtype=np.int64)  # a place where each rank stands
-    one_each[rank] = np.arange(len(sequence))
-    found = values_at(sequence, one_each[np.where(np.abs(best) == -NEVER, 0, best)])
-    nothing = pl.Series(np.abs(best) == -NEVER)
-    return found.set(nothing, None) if nothing.any() else found
+    worth = rank if largest else np.where(rank > 0, rank.max(initial=0) + 1 - rank, 0)  # 0: a null
+    best = groups.maxima(worth)
+    example = np.zeros(len(sequence) + 2, dtype=np.int64)  # a place where each rank stands
+    example[worth] = np.arange(len(sequence))
+    found = values_at(sequence, example[best])
+    return found.set(pl.Series(best == 0), None) if (best == 0).any() else found
 
 
 def _narrow(total: pl.Series, t: Type) -> pl.Series:
@@ -156,8 +155,12 @@ ACCUMULATIONS: dict[str, Accumulation] = {
         lambda g, v, held: [_sum(g, v, held[0]), _count(g, v, held[1])],
         _average,
     ),
-    "MIN": Accumulation(lambda t: (polars_type(t),), lambda g, v, held: [_extreme(g, v, held[0], -1)], _first),
-    "MAX": Accumulation(lambda t: (polars_type(t),), lambda g, v, held: [_extreme(g, v, held[0], 1)], _first),
+    "MIN": Accumulation(
+        lambda t: (polars_type(t),), lambda g, v, held: [_extreme(g, v, held[0], largest=False)], _first
+    ),
+    "MAX": Accumulation(
+        lambda t: (polars_type(t),), lambda g, v, held: [_extreme(g, v, held[0], largest=True)], _first
+    ),
     "LATEST_BY_OFFSET": Accumulation(lambda t: (polars_type(t),), lambda g, v, held: [_latest(g, v, held[0])], _first),
 }
 
@@ -227,7 +230,7 @@ class GroupBy:
             which = np.arange(count)
             which[kept.looking] = at
             before = rows_at(before.vstack(columns_of(kept.rows, list(schema))).rechunk(), which)
-        return groups, before.with_columns(pl.col(TIME).fill_null(NEVER))
+        return groups, before.with_columns(pl.col(TIME).fill_null(rows[TIME].min() or 0))
 
     def _finished(self, rows: pl.DataFrame, after: pl.DataFrame, keys: Sequence[str], told: Ints) -> pl.DataFrame:
         """Accumulators as results, grouping keys as plan columns."""

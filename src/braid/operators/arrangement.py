@@ -15,7 +15,7 @@ counts any more}. `plain` says that no two keys of the run share a hash.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,6 +74,21 @@ class Found:
 
     looking: Ints
     rows: pl.DataFrame | None  # None: nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What an arrangement holds, for EXPLAIN and progress; rows that have expired in a run that lives on count."""
+
+    rows: int
+    bytes: int
+    runs: int
+
+
+def held(manifest: Mapping[str, Any]) -> dict[str, Held]:
+    """What an operator's manifest says it holds, by arrangement."""
+    found = {name: kept["runs"] for name, kept in manifest.items() if isinstance(kept, dict) and "runs" in kept}
+    return {name: Held(sum(r[1] for r in runs), sum(r[2] for r in runs), len(runs)) for name, runs in found.items()}
 
 
 def level(rows: int) -> int:

@@ -13,7 +13,8 @@ from typing import assert_never
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.aggregates import is_aggregate
-from braid.expr.nodes import Expr
+from braid.expr.nodes import Col, Expr
+from braid.plan.listed import bind_listed
 from braid.sql import ast
 from braid.types import Scalar, is_numeric
 
@@ -21,6 +22,8 @@ OPERATORS = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod", "=": "eq", "!=": "ne", "<>": "ne", "<": "lt",
     "<=": "le", ">": "gt", ">=": "ge", "AND": "and", "OR": "or", "||": "concat", "IS DISTINCT FROM": "is_distinct_from",
 }  # fmt: skip
+COMPARISONS = ("=", "!=", "<>", "<", "<=", ">", ">=")
+FALSE = typing.literal(False, Scalar.BOOLEAN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,22 @@ def located(error: SqlError, span: Span) -> SqlError:
     if error.span is None:
         error.span = span
     return error
+
+
+def bind_value(e: ast.Expr, rules: Rules) -> Expr:
+    """An expression whose value is shown, or makes a key: a comparison that is not known, for a null operand, is false
+    then. Inside AND, OR and NOT it stays unknown."""
+    bound = bind_expr(e, rules)
+    return typing.call("COALESCE", [bound, FALSE]) if _compares(e) and not isinstance(bound, Col) else bound
+
+
+def _compares(e: ast.Expr) -> bool:
+    match e:
+        case ast.Binary(op=op):
+            return op in COMPARISONS
+        case ast.Between(negated=negated) | ast.InList(negated=negated) | ast.Like(negated=negated):
+            return not negated
+    return False
 
 
 def bind_predicate(e: ast.Expr, rules: Rules) -> Expr:
@@ -110,6 +129,9 @@ def _bind(e: ast.Expr, rules: Rules) -> Expr:
         case ast.Unary():
             return _unary(e, rules)
         case ast.Binary(op=op, left=left, right=right):
+            if op in COMPARISONS and any(isinstance(x, ast.Literal) and x.value is None for x in (left, right)):
+                hint = "write IS NULL, IS NOT NULL or IS DISTINCT FROM"
+                raise SqlError("a comparison with NULL is never true", hint=hint)
             return typing.call(OPERATORS[op], [bind_expr(left, rules), bind_expr(right, rules)])
         case ast.Call():
             return _call(e, rules)
@@ -205,7 +227,8 @@ def _in_list(e: ast.InList, rules: Rules) -> Expr:
     tests: list[Expr] = []
     for item in e.items:
         try:
-            tests.append(typing.call("eq", [arg, bind_expr(item, rules)]))
+            listed = bind_listed(item, arg.type, lambda x: bind_expr(x, rules))
+            tests.append(FALSE if listed is None else typing.call("eq", [arg, listed]))
         except SqlError as error:
             raise located(error, item.span) from None
     found = _any(tests)

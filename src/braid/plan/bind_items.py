@@ -12,7 +12,7 @@ from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.aggregates import result_type
 from braid.expr.nodes import Col, Expr
-from braid.plan.bind_expr import Rules, aggregates, bind_expr, located
+from braid.plan.bind_expr import Rules, aggregates, bind_expr, bind_value, located
 from braid.plan.bind_source import check_key_type
 from braid.plan.logical import Aggregation
 from braid.plan.names import Namer, Scope
@@ -37,7 +37,12 @@ class Item:
     @property
     def is_copy(self) -> bool:
         """AS_VALUE(…): never the key."""
-        return isinstance(self.written, ast.Call) and self.written.name == "AS_VALUE"
+        return is_copy(self.written)
+
+
+def is_copy(e: ast.Expr | None) -> bool:
+    """AS_VALUE(…): the value of its argument, but another expression."""
+    return isinstance(e, ast.Call) and e.name == "AS_VALUE"
 
 
 @dataclass(slots=True)
@@ -68,7 +73,7 @@ class Grouping:
         if isinstance(e, ast.Name | ast.Star) or next(aggregates(e), None) is not None:
             return None
         try:
-            bound = bind_expr(e, Rules("SELECT", lambda n: self.scope.column(n.parts)))
+            bound = bind_value(e, Rules("SELECT", lambda n: self.scope.column(n.parts)))
         except SqlError:
             return None  # the same error comes again, with its place, when `e` is bound part by part
         return next((key for key, x in self.keys if x == bound), None)
@@ -91,7 +96,7 @@ def bind_grouping(group_by: tuple[ast.Expr, ...], scope: Scope, steps: int, over
     keys: list[tuple[Col, Expr]] = []
     rules = Rules("GROUP BY", lambda n: scope.column(n.parts))
     for e in group_by:
-        bound = bind_expr(e, rules)
+        bound = bind_value(e, rules)
         try:
             check_key_type("of GROUP BY", bound.type)
         except SqlError as error:
@@ -102,8 +107,10 @@ def bind_grouping(group_by: tuple[ast.Expr, ...], scope: Scope, steps: int, over
     return Grouping(scope, over_table, tuple(keys))
 
 
-def bind_items(items: tuple[ast.SelectItem, ...], scope: Scope, grouping: Grouping | None) -> list[Item]:
-    """All columns of the result, in order."""
+def bind_items(
+    items: tuple[ast.SelectItem, ...], scope: Scope, grouping: Grouping | None, keys_last: bool = False
+) -> list[Item]:
+    """All columns of the result, in order. `keys_last`: wildcards give a source's keys behind its values."""
     rules = Rules("SELECT", lambda n: scope.column(n.parts)) if grouping is None else grouping.rules("SELECT")
     namer = Namer(scope.taken())
     found: list[Item] = []
@@ -111,26 +118,30 @@ def bind_items(items: tuple[ast.SelectItem, ...], scope: Scope, grouping: Groupi
         match item.expr:
             case ast.Star(qualifier=qualifier):
                 try:
-                    found += _star(qualifier, item.span, scope, grouping)
+                    found += _star(qualifier, item.span, scope, grouping, keys_last)
                 except SqlError as error:
                     raise located(error, item.span) from None
             case ast.Arrow(base=base, field="*"):
                 found += _fields(base, item, rules, namer)
             case e:
-                bound = bind_expr(e, rules)
+                bound = bind_value(e, rules)
                 found.append(Item(item.alias or _name(e, scope, namer), bound, item.span, e))
     _check_names(found)
     return found
 
 
-def _star(qualifier: str | None, span: Span, scope: Scope, grouping: Grouping | None) -> list[Item]:
+def _star(qualifier: str | None, span: Span, scope: Scope, grouping: Grouping | None, keys_last: bool) -> list[Item]:
     found: list[Item] = []
     if qualifier is None and scope.synthetic is not None:
         name, key = scope.synthetic
         found.append(Item(name, key if grouping is None else grouping.grouped(key, name), span, None))
     if qualifier is not None:
         scope.entry(qualifier)
-    for entry, c in scope.visible(qualifier):
+    columns = list(scope.visible(qualifier))
+    if keys_last:
+        order = [e.alias for e in scope.entries]
+        columns.sort(key=lambda x: (order.index(x[0].alias), x[1].place == "key"))
+    for entry, c in columns:
         name = f"{entry.alias}_{c.name}" if scope.is_join else c.name
         col = entry.col(c)
         found.append(Item(name, col if grouping is None else grouping.grouped(col, c.name), span, None))

@@ -7,6 +7,7 @@ RIGHT steps both ON expressions count as the join key for the next step; after a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -342,7 +343,8 @@ def _joined(on: On, s: Step) -> From:
     full = s.how == "full"
     viable = () if full else _viable(left.viable if same_key else (), on)
     synonyms = () if full else (*(left.synonyms if same_key else ()), on.left, on.right)
-    named = (on.left, on.right) if full and isinstance(on.left, Col) and isinstance(on.right, Col) else ()
+    plain = tuple(_plain(on))
+    named = plain if full and len(plain) == 2 else ()
     scope = s.scope if viable else Scope(s.scope.entries, (synthetic_key_name(s.scope.entries), key))
     node: Node = _node(left_key, on.right, key, s)
     for other in on.others:
@@ -388,8 +390,11 @@ def _kept_whole(side: From) -> str:
 
 def _viable(before: tuple[Col, ...], on: On) -> tuple[Col, ...]:
     """Plain columns that hold the join key: of earlier steps, of the left side, of the right."""
-    found = dict.fromkeys(before)
-    for e in (on.left, on.right):
-        if isinstance(e, Col):
-            found[e] = None
-    return tuple(found)
+    return tuple(dict.fromkeys((*before, *_plain(on))))
+
+
+def _plain(on: On) -> Iterator[Col]:
+    """The sides of ON that are columns; AS_VALUE(column) is none."""
+    for e, written in ((on.left, on.left_ast), (on.right, on.right_ast)):
+        if isinstance(e, Col) and isinstance(written, ast.Name):
+            yield e

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr
 from braid.plan import bind_properties as properties
-from braid.plan.bind_expr import Rules, bind_expr, bind_predicate, children, located, names
-from braid.plan.bind_items import Grouping, Item, bind_grouping, bind_items
+from braid.plan.bind_expr import Rules, bind_predicate, bind_value, children, located, names
+from braid.plan.bind_items import Grouping, Item, bind_grouping, bind_items, is_copy
 from braid.plan.bind_joins import Env, From, bind_from
 from braid.plan.bind_source import KIND, check_key_type, check_topic, existing
 from braid.plan.bound import Declared, DeclaredColumn, Nothing, QueryBound
@@ -60,6 +60,11 @@ class Result:
     record_key: tuple[Expr, ...] = ()
     message_key: str | None = None
     notices: tuple[str, ...] = ()
+
+    @property
+    def whole_key(self) -> bool:
+        """Several columns that are not the rows' own key: they make an object even where all are null."""
+        return len(self.key) > 1 and tuple(o.expr for o in self.key) != row_key(self.node)
 
     @property
     def values(self) -> tuple[Output, ...]:
@@ -113,7 +118,7 @@ def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBo
     declared = Declared(s.name, result.kind, topic, columns, encoding, timestamp, result.message_key, partitions,
                         s.name, sql)  # fmt: skip
     sink = Sink(s.name, topic, result.kind, result.key, result.values, encoding, result.record_key, partitions,
-                timestamp, None, tuple(i.name for i in result.items))  # fmt: skip
+                timestamp, None, tuple(i.name for i in result.items), result.whole_key)  # fmt: skip
     _check_cycle(result.node, sink, env, s.name_span)
     notices = (*result.notices, *p.notices())
     return QueryBound(Query(s.name, dialect, sql, result.node, sink, notices), declared)
@@ -143,6 +148,7 @@ def bind_insert_select(s: ast.InsertSelect, env: Env, dialect: str, sql: str) ->
         fitted.record_key,
         target.partitions,
         columns=tuple(i.name for i in result.items),
+        whole_key=result.whole_key,
     )
     _check_cycle(result.node, sink, env, s.target_span)
     name = env.catalog.next_insert(target.name)
@@ -158,7 +164,7 @@ def bind_select(s: ast.Select, env: Env, dialect: str, sql: str) -> QueryBound:
     result = _result(Asked(q, env, None))
     sink = Sink(PUSH, PUSH, result.kind, result.key, result.values, Encoding("JSON", "JSON"), result.record_key,
                 1 if q.limit is not None else result.first.partitions, None, q.limit,
-                tuple(i.name for i in result.items))  # fmt: skip
+                tuple(i.name for i in result.items), result.whole_key)  # fmt: skip
     return QueryBound(Query(PUSH, dialect, sql, result.node, sink, result.notices), None, transient=True)
 
 
@@ -232,7 +238,7 @@ def _result(a: Asked) -> Result:
     if q.group_by:
         grouping = bind_grouping(q.group_by, scope, source.steps, source.kind == "table")
         notices.append("a row for each group is kept: state grows with the groups")
-    items = tuple(bind_items(q.items, scope, grouping))
+    items = tuple(bind_items(q.items, scope, grouping, bool(q.partition_by)))
     if grouping is not None:
         node = _grouped(q, node, grouping)
     kind: Kind = "table" if grouping is not None else source.kind
@@ -253,7 +259,7 @@ def _grouped(q: ast.Query, node: Node, grouping: Grouping) -> Node:
 
 def _with_key(a: Asked, r: Result, source: From, grouping: Grouping | None) -> Result:
     if grouping is not None:
-        keys = [Wanted(key, "grouping expression", a.env.quote(e))
+        keys = [Wanted(key, "grouping expression", a.env.quote(e), copy=is_copy(e))
                 for (key, _), e in zip(grouping.keys, a.query.group_by, strict=True)]  # fmt: skip
         return _keyed(a, r, keys)
     if a.query.partition_by:
@@ -265,19 +271,24 @@ def _with_key(a: Asked, r: Result, source: From, grouping: Grouping | None) -> R
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A key that the SELECT must hold: `written` is how to write it. `column_only`: no expression stands for it."""
+    """A key that the SELECT must hold: `written` is how to write it. `column_only`: no expression stands for it.
+    `copy`: it is an AS_VALUE(…) itself."""
 
     expr: Expr
     what: str
     written: str
     column_only: bool = False
+    copy: bool = False
 
 
 def _keyed(a: Asked, r: Result, keys: list[Wanted]) -> Result:
     """The key columns are the items that hold `keys`, in the order of `keys`."""
     found: list[Output] = []
     for key in keys:
-        holds = [i for i in r.items if i.expr == key.expr and not i.is_copy and (i.is_column or not key.column_only)]
+        holds = [
+            i for i in r.items
+            if i.expr == key.expr and i.is_copy == key.copy and (i.is_column or not key.column_only)
+        ]  # fmt: skip
         if not holds:
             if a.sink is None:
                 return replace(r, record_key=tuple(k.expr for k in keys))
@@ -308,14 +319,14 @@ def _partitioned(a: Asked, r: Result, source: From) -> Result:
     rules = Rules("PARTITION BY", lambda n: source.scope.column(n.parts))
     keys: list[Wanted] = []
     for e in q.partition_by:
-        bound = bind_expr(e, rules)
+        bound = bind_value(e, rules)
         try:
             check_key_type("of PARTITION BY", bound.type)
         except SqlError as error:
             raise located(error, e.span) from None
         if any(k.expr == bound for k in keys):
             raise SqlError("PARTITION BY has this expression twice", e.span, "keep one of them")
-        keys.append(Wanted(bound, "partitioning expression", a.env.quote(e)))
+        keys.append(Wanted(bound, "partitioning expression", a.env.quote(e), copy=is_copy(e)))
     return _keyed(a, _with_computed_keys(q, r, source, keys), keys)
 
 
@@ -326,11 +337,21 @@ def _with_computed_keys(q: ast.Query, r: Result, source: From, keys: list[Wanted
         return r
     namer = Namer(source.scope.taken() | {i.name for i in r.items})
     added = [
-        Item(namer.field(e.field) if isinstance(e, ast.Arrow) else namer.expression(), key.expr, stars[0].span, e)
+        Item(_key_name(e, namer), key.expr, stars[0].span, e)
         for e, key in zip(q.partition_by, keys, strict=True)
-        if not isinstance(e, ast.Name) and not any(i.expr == key.expr and not i.is_copy for i in r.items)
+        if not any(i.expr == key.expr and i.is_copy == key.copy for i in r.items)
     ]
     return replace(r, items=(*added, *r.items))
+
+
+def _key_name(e: ast.Expr, namer: Namer) -> str:
+    match e:
+        case ast.Arrow(field=name):
+            return namer.field(name)
+        case ast.Name(parts=parts):  # a pseudo column: `*` brings all others
+            return parts[-1]
+        case _:
+            return namer.expression()
 
 
 def _join_key(a: Asked, r: Result, source: From) -> Result:
@@ -394,8 +415,10 @@ def _source_key(a: Asked, r: Result, source: From) -> Result:
 
 def _check_outputs(r: Result, a: Asked) -> None:
     """Names and types that a result may not have; a written result needs a value."""
+    keys = {o.name for o in r.key} if a.query.partition_by else set()
     for i in r.items:
-        if i.name in WINDOW_BOUNDS or (a.sink is not None and i.name in RESERVED):
+        own = i.name in keys and isinstance(i.written, ast.Name) and i.written.parts[-1] == i.name
+        if i.name in WINDOW_BOUNDS or (a.sink is not None and i.name in RESERVED and not own):
             raise SqlError(f"{i.name} cannot be the name of a result's column", i.span, f"write … AS {i.name}_1")
         if i.expr.type is Scalar.NULL:
             raise SqlError(f"the type of {i.name} is not known", i.span, "write CAST(NULL AS …)")

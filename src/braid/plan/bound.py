@@ -70,7 +70,10 @@ class Declared:
         columns = [
             SourceColumn(f"{alias}.{c.name}", c.header or c.name, Column(c.name, c.type), c.place) for c in self.columns
         ]
-        columns += [SourceColumn(f"{alias}.{n}", n, Column(n, t), place) for n, (place, t) in PSEUDO.items()]
+        named = {c.name for c in self.columns}  # PARTITION BY ROWTIME makes a column of that name
+        columns += [
+            SourceColumn(f"{alias}.{n}", n, Column(n, t), place) for n, (place, t) in PSEUDO.items() if n not in named
+        ]
         return Source(alias, self.name, self.topic, self.kind, tuple(columns), self.encoding, self.timestamp,
                       self.message_key, self.partitions)  # fmt: skip
 

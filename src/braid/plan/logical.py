@@ -177,6 +177,7 @@ class Sink:
     `key` may be empty: then `record_key` (often the join key) is written as the record's key without being a column.
     `timestamp` names the output column that gives the time. `limit`: the query ends after so many rows.
     `columns`: the names of key and value columns in the order in which they were selected, for showing rows.
+    `whole_key`: a key of several columns is written as an object even where all of them are null.
     """
 
     name: str
@@ -190,6 +191,7 @@ class Sink:
     timestamp: Timestamp | None = None
     limit: int | None = None
     columns: tuple[str, ...] = ()
+    whole_key: bool = False
 
     @property
     def written_key(self) -> tuple[Expr, ...]:

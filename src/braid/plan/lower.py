@@ -14,10 +14,10 @@ from typing import Literal, assert_never
 
 from braid.errors import BraidError
 from braid.expr.nodes import Col, Expr, columns
+from braid.operators.aggregate import GroupBy
 from braid.operators.base import Operator
 from braid.operators.changes import MAX_LEAVES
 from braid.operators.clocks import Clock, JoinClock, LeafClock
-from braid.operators.aggregate import GroupBy
 from braid.operators.filter import Filter
 from braid.operators.limit import Limit
 from braid.operators.retract import Retract

@@ -68,11 +68,7 @@ def open_or_create(
         os.makedirs(folder, exist_ok=True)
         _write(folder, document)
         return document
-    differences = _differences(known, document, asked)
-    if differences:
-        raise BraidError(
-            f"the checkpoint {folder} was made by another query\n" + "\n".join(differences), _ANEW.format(folder)
-        )
+    _refuse(folder, _differences(known, document, asked))
     for name, recorded in known.files.items():
         present = document.files.get(name, ())
         check_continues(name, [f.found for f in recorded], [f.found for f in present], name in end_lifts)
@@ -82,6 +78,23 @@ def open_or_create(
     if merged != known:
         _write(folder, merged)
     return merged
+
+
+def check_plan(directory: str | Path, query: str, plan: str, dialect: str) -> Document | None:
+    """The recorded document, if it was made by this query; for a look before anything is started."""
+    known = load(directory)
+    if known is None:
+        _refuse_foreign(str(directory))
+        return None
+    now = replace(known, query=query, plan=plan, settings={**known.settings, "dialect": dialect})
+    _refuse(str(directory), _differences(known, now, ()))
+    return known
+
+
+def _refuse(folder: str, differences: list[str]) -> None:
+    if differences:
+        what = f"the checkpoint {folder} was made by another query"
+        raise BraidError("\n".join([what, *differences]), _ANEW.format(folder))
 
 
 def load(directory: str | Path) -> Document | None:

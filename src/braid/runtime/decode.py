@@ -73,7 +73,7 @@ def _decode_key(
         nothing = pl.Series("e", [None] * len(texts), dtype=pl.String)
         frame = pl.DataFrame([pl.Series(c.name, [None] * len(texts), dtype=polars_type(c.column.type)) for c in keys])
         return frame, texts.is_null(), nothing
-    if source.encoding.key == "DELIMITED" and len(keys) > 1:
+    if source.encoding.key == "DELIMITED":
         frame, null, error = codec.decode_delimited(_unquoted(texts), _columns(keys), source.encoding.delimiter)
     else:
         frame, null, error = codec.decode_values(texts, _columns(keys), unwrapped=len(keys) == 1)

@@ -152,11 +152,17 @@ def _records(source: logical.Source, leaf: int, partition: int, placed: Sequence
 
 
 def key_text(sink: Sink, key: tuple[object, ...] | None) -> str | None:
-    if key is None or sink.encoding.key == "NONE":
+    if sink.encoding.key == "NONE" or (key is None and not sink.whole_key):
         return None
+    key = key if key is not None else (None,) * len(sink.key)
     names = [o.name for o in sink.key] or [f"KEY_{i}" for i in range(len(key))]
     columns = [Column(n, e.type) for n, e in zip(names, sink.written_key, strict=True)]
-    text = canonical_key(_frame(columns, [key]), columns)[0]
+    frame, fields = _frame(columns, [key]), [(c.name, c) for c in columns]
+    if sink.encoding.key == "DELIMITED":
+        return json.dumps(codec.encode_delimited(frame, fields, sink.encoding.delimiter)[0], ensure_ascii=False)
+    if sink.whole_key:
+        return str(codec.encode_values(frame, fields)[0])
+    text = canonical_key(frame, columns)[0]
     return None if text is None else str(text)
 
 

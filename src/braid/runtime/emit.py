@@ -58,10 +58,12 @@ def _keys(sink: Sink, frame: pl.DataFrame) -> pl.Series:
     if not exprs or sink.encoding.key == "NONE":
         return pl.Series("key", [None] * frame.height, dtype=pl.String)
     columns = [(key_column(i), Column(n, e.type)) for i, (n, e) in enumerate(zip(names, exprs, strict=True))]
-    if len(columns) > 1 and sink.encoding.key == "DELIMITED":
+    if sink.encoding.key == "DELIMITED":
         texts = _quoted(codec.encode_delimited(frame, columns, sink.encoding.delimiter))
     else:
         texts = codec.encode_values(frame, columns, unwrapped=len(columns) == 1)
+    if sink.whole_key:
+        return texts.rename("key")
     null = frame.select(pl.all_horizontal(pl.col(name).is_null() for name, _ in columns).alias("n"))["n"]
     return pl.select(pl.when(null).then(None).otherwise(texts).alias("key"))["key"]
 

@@ -123,7 +123,7 @@ def session(
     wanted[key] = f"{_JAVA_OPTIONS.format(config=config, log=log, tier=tier)} {wanted.get(key, '')}".strip()
     for name, value in wanted.items():
         builder = builder.config(name, value)
-    with _stderr_to(log):
+    with _told_to(log):
         spark = builder.getOrCreate()
     prepare(spark)
     return spark
@@ -134,6 +134,13 @@ def prepare(spark: SparkSession) -> None:
     context = spark.sparkContext
     context.environment["POLARS_MAX_THREADS"] = "1"
     context._jsc.hadoopConfiguration().set(_FILE_MANAGER_KEY, _FILE_MANAGER)
+
+
+def keep_state(spark: SparkSession) -> None:
+    """For a query that the user starts: where it keeps its state."""
+    for setting in SETTINGS:
+        if setting.key.startswith(_STATE):
+            spark.conf.set(setting.key, setting.value)
 
 
 _starting = threading.Lock()
@@ -184,16 +191,20 @@ def own_folder(name: str) -> str:
 
 
 @contextlib.contextmanager
-def _stderr_to(path: str) -> Iterator[None]:
-    """What a process started meanwhile inherits as its standard error."""
-    sys.stderr.flush()
-    kept = os.dup(2)
+def _told_to(path: str) -> Iterator[None]:
+    """What a process started meanwhile inherits as its standard output and error."""
     target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    kept = {1: os.dup(1), 2: os.dup(2)}
+    sys.stdout.flush()
+    sys.stderr.flush()
     try:
-        os.dup2(target, 2)
+        for fd in kept:
+            os.dup2(target, fd)
         yield
     finally:
+        sys.stdout.flush()
         sys.stderr.flush()
-        os.dup2(kept, 2)
-        os.close(kept)
+        for fd, own in kept.items():
+            os.dup2(own, fd)
+            os.close(own)
         os.close(target)

@@ -24,10 +24,11 @@ from braid.errors import BraidError
 from braid.plan.physical import Plan
 from braid.spark import job as jobs
 from braid.spark import sinks
-from braid.spark.conf import settings_of_a_query
+from braid.spark.conf import keep_state, settings_of_a_query
+from braid.spark.dataframes import Registered, packed, result_schema, unpack
 from braid.spark.entry import FORMAT, SCHEMA, BraidSource, StageProcessor
 from braid.spark.job import Files, Job, Order, Output, exchanges, inputs_of, stateless
-from braid.spark.setup import Wishes, prepared
+from braid.spark.setup import Wishes, loose, prepared
 from braid.spark.stage import pass_through
 from braid.spark.writer import MANIFEST, write_batches
 from braid.topics import clean_staging
@@ -94,6 +95,10 @@ class RunningQuery:
         if self._handle is not None and self._handle.isActive:
             return "running"
         return "failed" if self.exception() is not None else "stopped"
+
+    def busy(self) -> bool:
+        """Whether a batch is under way."""
+        return bool(self._handle.isActive and self._handle.status["isTriggerActive"])
 
     def stop(self) -> None:
         """Ends the query; a batch that is under way is done again at the next start."""
@@ -163,9 +168,7 @@ class RunningQuery:
         ends = {f"{leaf}/{p}": end for leaf, x in inputs_of(self._text).items() for p, end in enumerate(x.ends())}
         done: dict[str, int] = {}
         if last is not None:
-            source = next((s for s in last["sources"] if s.get("endOffset")), None)
-            found = source["endOffset"] if source else None
-            done = (json.loads(found) if isinstance(found, str) else found or {}).get("next", {})
+            done = next((d for s in last["sources"] if (d := _offsets(s.get("endOffset"))) is not None), {})
         return sum(max(0, end - done.get(place, 0)) for place, end in ends.items()) if last is not None else 0
 
     # ---------------------------------------------------------- each batch
@@ -210,7 +213,7 @@ class RunningQuery:
         shown = self._handle._jsq.explainInternal(False)
         scans = len(re.findall(r"MicroBatchScan", shown))
         found = len(re.findall(r"\bExchange \w+", shown))
-        if scans > 1 or found != exchanges(self.job):
+        if not self.job.frames and (scans > 1 or found != exchanges(self.job)):
             raise BraidError(f"query {self.name} runs with {scans} scans and {found} exchanges\n{shown}")
 
 
@@ -226,12 +229,13 @@ def start(
     tasks: int | None = None,
     limit: int | None = None,
     files: Mapping[str, Files] | None = None,
+    frames: Mapping[str, Registered] | None = None,
     order: Order | None = None,
     trigger: Mapping[str, Any] | None = None,
 ) -> RunningQuery:
     """Starts a query, or goes on from its checkpoint. `partitions`, `buckets`, `tasks`: see `Job`; by default the
     output's partitions are those of its topic, the declared ones, or those of the left source."""
-    wishes = Wishes(checkpoint, output, partitions, buckets, tasks, limit, files or {}, order)
+    wishes = Wishes(checkpoint, output, partitions, buckets, tasks, limit, files or {}, frozenset(frames or ()), order)
     job, folder = prepared(plan, store, spark.sparkContext.defaultParallelism, wishes)
     text = jobs.dumps(job)
     if job.output.kind == "topic":
@@ -241,7 +245,9 @@ def start(
     clean_drops(job.store, job.name)
     running = RunningQuery(job, text, folder)
     with settings_of_a_query(spark, job.tasks):
-        stream = build(spark, job, text).writeStream.foreachBatch(running.publish)
+        stream = written(through(read(spark, job, text, frames or {}), job, text), job, text).writeStream.foreachBatch(
+            running.publish
+        )
         stream = stream.option("checkpointLocation", os.path.join(folder, "spark")).queryName(job.run)
         if trigger:
             stream = stream.trigger(**trigger)
@@ -249,10 +255,27 @@ def start(
     return running
 
 
-def build(spark: SparkSession, job: Job, text: str) -> DataFrame:
-    """The query as a streaming DataFrame of manifests."""
-    spark.dataSource.register(BraidSource)
-    return written(through(spark.readStream.format(FORMAT).option("job", text).load(), job, text), job, text)
+def result_frame(spark: SparkSession, plan: Plan, store: str, frames: Mapping[str, Registered]) -> DataFrame:
+    """A query's result as a streaming DataFrame. Who starts it gives the checkpoint; it must be started with the
+    session's number of shuffle partitions."""
+    job = loose(plan, store, int(str(spark.conf.get("spark.sql.shuffle.partitions"))), frozenset(frames))
+    text = jobs.dumps(job)
+    keep_state(spark)
+    last = plan.stages[-1]
+    alone = last.number if stateless(last) else None
+    frame = through(read(spark, job, text, frames), job, text)
+    return frame.mapInArrow(functools.partial(unpack, text, alone), result_schema(plan.query))
+
+
+def read(spark: SparkSession, job: Job, text: str, frames: Mapping[str, Registered]) -> DataFrame:
+    """Blobs of all inputs: one scan for all that Braid reads itself, and each registered DataFrame."""
+    parts = []
+    if len(job.frames) < len(job.plan.leaves):
+        spark.dataSource.register(BraidSource)
+        parts.append(spark.readStream.format(FORMAT).option("job", text).load())
+    for leaf in sorted(job.frames):
+        parts.append(packed(frames[job.plan.leaves[leaf].source.name], leaf, text))
+    return functools.reduce(DataFrame.unionByName, parts)
 
 
 def through(frame: DataFrame, job: Job, text: str) -> DataFrame:
@@ -285,6 +308,12 @@ def reason(text: str) -> str:
     python = [x for x in errors if not x.startswith(("org.", "java.", "py4j.", "pyspark.errors"))]
     chosen = (python or errors or lines or ["no reason given"])[-1 if python else 0]
     return re.sub(r"^braid\.errors\.\w+: ", "", chosen)
+
+
+def _offsets(document: Any) -> dict[str, int] | None:
+    """The offsets in a document of ours; None where it is another source's."""
+    found = json.loads(document) if isinstance(document, str) else document
+    return found["next"] if isinstance(found, dict) and "plan" in found else None
 
 
 def _await(handle: Any) -> bool:

@@ -7,6 +7,7 @@ document of the checkpoint is compared before Spark opens anything.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Mapping
@@ -40,6 +41,7 @@ class Wishes:
     tasks: int | None
     limit: int | None
     files: Mapping[str, Files]
+    frames: frozenset[str]
     order: Order | None
 
     def named(self) -> list[str]:
@@ -55,10 +57,16 @@ def prepared(plan: Plan, store: str, cores: int, wishes: Wishes) -> tuple[Job, s
     folder = wishes.checkpoint or checkpoint_of(topics.root, name)
     known = checkpoint.load(folder)
     files = _opened(plan, wishes.files, folder, known)
+    frames = _frames(plan, wishes.frames)
     partitions = [
-        files[x.number].partitions if x.number in files else topics.partitions(x.source.topic) for x in plan.leaves
+        0
+        if x.number in frames
+        else files[x.number].partitions
+        if x.number in files
+        else topics.partitions(x.source.topic)
+        for x in plan.leaves
     ]
-    output = wishes.output or _topic(plan, topics, wishes.partitions, partitions[0])
+    output = wishes.output or _topic(plan, topics, wishes.partitions, partitions[0] or 1)
     run = str(known.settings.get("run")) if known else f"{name}-{int(time.time()):08x}{uuid4().hex[:6]}"
     buckets = wishes.buckets or _buckets(plan, output.partitions)
     tasks = wishes.tasks or min(cores, output.partitions)
@@ -94,8 +102,40 @@ def prepared(plan: Plan, store: str, cores: int, wishes: Wishes) -> tuple[Job, s
         cache=own_folder(os.path.join("state", run)),
         limit=wishes.limit or LIMIT,
         files=files,
+        frames=frames,
         order=wishes.order,
     ), folder
+
+
+def loose(plan: Plan, store: str, tasks: int, names: frozenset[str]) -> Job:
+    """A job whose checkpoint is the user's: nothing is recorded but in Spark's own."""
+    topics = TopicStore(store)
+    frames = _frames(plan, names)
+    partitions = [0 if x.number in frames else topics.partitions(x.source.topic) for x in plan.leaves]
+    run = f"{plan.query.name}-{uuid4().hex[:12]}"
+    buckets = 1 if all(stateless(s) for s in plan.stages) else max(BUCKETS, tasks)
+    ids, out_ids, gathered = spread(plan, 1, buckets, tasks)
+    return Job(
+        plan=plan,
+        name=plan.query.name,
+        run=run,
+        store=topics.root,
+        output=Output("frame", "", 1),
+        buckets=buckets,
+        tasks=tasks,
+        ids=ids,
+        out_ids=out_ids,
+        gathered=gathered,
+        ranks=ranks_of(plan, partitions, sources_of(plan, partitions)),
+        fingerprint=hashlib.sha256(canonical(plan.query).encode()).hexdigest()[:16],
+        cache=own_folder(os.path.join("state", run)),
+        limit=LIMIT,
+        frames=frames,
+    )
+
+
+def _frames(plan: Plan, names: frozenset[str]) -> frozenset[int]:
+    return frozenset(leaf.number for leaf in plan.leaves if leaf.source.name in names)
 
 
 def checkpoint_of(store: str, name: str) -> str:

@@ -17,15 +17,16 @@ import polars as pl
 from pyspark import TaskContext
 
 from braid.errors import BraidError
+from braid.expr import codec
 from braid.operators.changes import DIFF, LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, TIME
 from braid.runtime.explicit import place_of, topic_ranks
 from braid.spark.job import Job, store_of
 from braid.topics import Staged, StageWriter, format_envelope, publish
 from braid.topics.drops import publish_drops
 from braid.topics.drops import stage_drops as stage_drop_lines
+from braid.types import Column, Scalar
 
 KINDS = ("topic", "json", "csv", "parquet", "console")
-SHOWN = 20  # rows of a batch on the console
 
 
 class Outputs(Protocol):
@@ -82,16 +83,19 @@ class FileOutputs:
     def __init__(self, job: Job, batch: int) -> None:
         self._job, self._batch = job, batch
         self._frames: list[pl.DataFrame] = []
+        self._lines: list[str] = []
         self._part = -1
 
     def write(self, records: pl.DataFrame, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
         self._part = int(records["partition"][0]) if self._part < 0 and records.height else self._part
         self._frames.append(named(self._job, frame))
+        if self._job.output.kind == "console":
+            self._lines += console_lines(self._job, frame)
 
     def close(self) -> Iterator[str]:
         frame = pl.concat(self._frames)
         if self._job.output.kind == "console":
-            yield json.dumps({"rows": frame.height, "text": shown(frame)})
+            yield json.dumps({"rows": frame.height, "text": "\n".join(self._lines)})
             return
         folder = os.path.join(self._job.output.target, ".staging")
         os.makedirs(folder, exist_ok=True)
@@ -115,10 +119,16 @@ def named(job: Job, frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(*keys, *values, pl.col(TIME).alias("_rowtime"), *([op] if sink.kind == "table" else []))
 
 
-def shown(frame: pl.DataFrame) -> str:
-    """The first rows, for a terminal."""
-    with pl.Config(tbl_rows=SHOWN, tbl_hide_dataframe_shape=True, tbl_hide_column_data_types=True):
-        return str(frame.head(SHOWN))
+def console_lines(job: Job, frame: pl.DataFrame) -> Iterator[str]:
+    """Rows as JSON objects of the selected columns, in their order; of a table with `_op`."""
+    sink = job.plan.query.sink
+    made = [(f"_k{i}", Column(o.name, o.expr.type)) for i, o in enumerate(sink.key)]
+    made += [(f"v{i}", Column(o.name, o.expr.type)) for i, o in enumerate(sink.values)]
+    made.sort(key=lambda x: sink.columns.index(x[1].name) if x[1].name in sink.columns else len(sink.columns))
+    if sink.kind == "table":
+        op = pl.when(pl.col(DIFF) == 1).then(pl.lit("+")).otherwise(pl.lit("-")).alias("_op")
+        frame, made = frame.with_columns(op), [*made, ("_op", Column("_op", Scalar.VARCHAR))]
+    yield from codec.encode_values(frame, made)
 
 
 def _write_file(frame: pl.DataFrame, kind: str, path: str) -> None:

@@ -32,6 +32,13 @@ def batch_id() -> int:
     return int(context.getLocalProperty("streaming.sql.batchId"))
 
 
+def checkpoint_id() -> str:
+    """Spark's id of the query, which lives and dies with its checkpoint: state runs of another one are never met."""
+    context = TaskContext.get()
+    assert context is not None
+    return str(context.getLocalProperty("sql.streaming.queryId")).replace("-", "")
+
+
 def handle(text: str, number: int, key: int, rows: Iterable[Any], manifest: Any, runs: Any) -> Iterator[Row]:
     """One bucket's batch; `manifest` and `runs` are its state in Spark's state store."""
     job = loads(text)
@@ -47,7 +54,8 @@ def handle(text: str, number: int, key: int, rows: Iterable[Any], manifest: Any,
     before = found[0] if found else None
     state = BucketState.loads(before, SparkRuns(runs, job.cache))
     bucket = job.ids[number].index(key)
-    for blob in run(job, job.plan.stages[number], bucket, state, mine, f"{job.run}-{batch_id()}-{number}-{bucket}"):
+    prefix = f"{checkpoint_id()}-{batch_id()}-{number}-{bucket}"
+    for blob in run(job, job.plan.stages[number], bucket, state, mine, prefix):
         yield BlobRow(blob.stage, blob.frame, blob.bucket, blob.kind, blob.blob)
     after = state.dumps()
     if after != before:

@@ -1,0 +1,271 @@
+"""DataFrames in and out: Spark's own sources as inputs of a query, a query's result as a streaming DataFrame.
+
+In: streaming DataFrames with a declaration of what they hold. Out: blobs of their rows (`packed`); typed columns of a
+result with `_rowtime` (ms) and, where rows can be taken back, `_op`.
+Rule: the stages see the same blobs whoever packed them. A DataFrame without partition and offset is one partition,
+ordered in each batch by (time, row); it never ends and never falls idle.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as S
+
+from braid.errors import BraidError
+from braid.operators.changes import DIFF, HEADERS, TIME, key_column
+from braid.plan import logical
+from braid.plan.logical import Source
+from braid.runtime.batch import Chunk
+from braid.runtime.decode import RAW, Decoded, decode, time_of, with_pseudo
+from braid.runtime.emit import merged
+from braid.spark import columns
+from braid.spark import job as jobs
+from braid.spark.entry import SCHEMA
+from braid.spark.source import blobs
+from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
+
+PARTITIONS = 1 << 10  # of one registered DataFrame, at most: part of a position
+KAFKA = ("key", "value", "topic", "partition", "offset", "timestamp")
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A DataFrame as a source. `raw`: it has Kafka's columns, and the declaration says how to read them; else its
+    columns are the declared ones. `partition`, `offset`, `deleted`: names of columns, where there are such."""
+
+    frame: DataFrame
+    raw: bool
+    partition: str | None = None
+    offset: str | None = None
+    deleted: str | None = None
+
+
+def is_kafka(frame: DataFrame) -> bool:
+    """Whether the DataFrame has the columns that Spark's Kafka source gives."""
+    return set(KAFKA) <= set(frame.columns) and isinstance(frame.schema["value"].dataType, S.BinaryType)
+
+
+def packed(registered: Registered, leaf: int, text: str) -> DataFrame:
+    """The DataFrame's rows as blobs for the job's stages."""
+    frame = registered.frame
+    partition, offset = ("partition", "offset") if registered.raw else (registered.partition, registered.offset)
+    if partition is None or offset is None:
+        frame = frame.coalesce(1)
+    else:
+        frame = frame.repartition(jobs.loads(text).tasks, F.col(partition))
+    if registered.raw:
+        frame = frame.select(
+            F.col("key").cast("string").alias("key"),
+            F.col("value").cast("string").alias("value"),
+            "partition",
+            "offset",
+            F.unix_millis(F.col("timestamp")).alias("timestamp"),
+        )
+    return frame.mapInArrow(
+        functools.partial(_pack, text, leaf, registered.raw, partition, offset, registered.deleted), SCHEMA
+    )
+
+
+def _pack(
+    text: str,
+    leaf: int,
+    raw: bool,
+    partition: str | None,
+    offset: str | None,
+    deleted: str | None,
+    batches: Iterable[pa.RecordBatch],
+) -> Iterator[pa.RecordBatch]:
+    """For mapInArrow: a task's rows, as blobs."""
+    frames = [pl.DataFrame(pl.from_arrow(b)) for b in batches if b.num_rows]
+    if not frames:
+        return
+    job = jobs.loads(text)
+    rows = pl.concat(frames)
+    yield from blobs(job, _chunks(job, leaf, rows, raw, partition, offset, deleted))
+
+
+def _chunks(
+    job: jobs.Job,
+    leaf: int,
+    rows: pl.DataFrame,
+    raw: bool,
+    partition: str | None,
+    offset: str | None,
+    deleted: str | None,
+) -> Iterator[Chunk]:
+    source = job.plan.leaves[leaf].source
+    whole = partition is None or offset is None
+    parts = {0: rows} if whole else {int(p[0]): f for p, f in rows.partition_by(partition, as_dict=True).items()}
+    for number, part in sorted(parts.items()):
+        if number >= PARTITIONS:
+            raise BraidError(f"{source.name} has a partition {number}; at most {PARTITIONS} are possible")
+        if whole:
+            decoded = _decoded(source, part.with_row_index("_offset"), raw, deleted, number)
+            order = decoded.rows.select(pl.arg_sort_by([TIME], maintain_order=True).alias("i"))["i"]
+            decoded = Decoded(
+                decoded.rows[order].with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("_offset")),
+                decoded.error[order],
+            )
+        else:
+            assert offset is not None
+            part = part.sort(offset).with_columns(pl.col(offset).cast(pl.Int64).alias("_offset"))
+            decoded = _decoded(source, part, raw, deleted, number)
+        yield Chunk(leaf, number, _rank(job, leaf, number), decoded)
+
+
+def _rank(job: jobs.Job, leaf: int, partition: int) -> int:
+    """Tables before streams, then by name, then by partition; behind the sources that Braid reads itself."""
+    order = sorted(
+        job.frames, key=lambda n: (job.plan.leaves[n].source.kind != "table", job.plan.leaves[n].source.name)
+    )
+    return len(job.ranks) + order.index(leaf) * PARTITIONS + partition
+
+
+def _decoded(source: Source, rows: pl.DataFrame, raw: bool, deleted: str | None, partition: int) -> Decoded:
+    if raw:
+        nothing = pl.lit(None, pl.String)
+        made = rows.select(
+            pl.col("_offset").cast(pl.Int64),
+            pl.col("timestamp").alias(TIME),
+            pl.col("key").alias("_key"),
+            pl.col("value").alias("_value"),
+            nothing.alias(HEADERS),
+            nothing.alias("_error"),
+        )
+        return decode(source, made.select(list(RAW)), partition)
+    gone = pl.col(deleted).fill_null(False) if deleted is not None else pl.lit(False)
+    typed = rows.select(
+        pl.col("_offset").cast(pl.Int64),
+        pl.lit(0, pl.Int64).alias(TIME),
+        pl.lit(None, pl.String).alias(HEADERS),
+        pl.lit(None, pl.String).alias("_key"),
+        pl.lit(None, pl.String).alias("_value"),
+        pl.when(gone).then(-1).otherwise(1).cast(pl.Int8).alias(DIFF),
+        *(_cast(pl.col(c.field), c.column.type).alias(c.name) for c in source.columns if c.place in ("key", "value")),
+    )
+    error = pl.Series("e", [None] * typed.height, dtype=pl.String)
+    if source.timestamp is not None:
+        column = next(c for c in source.columns if c.field == source.timestamp.field)
+        time = time_of(typed, column.col, source.timestamp.format)
+        typed = typed.with_columns(time.fill_null(0).alias(TIME))
+        error = pl.DataFrame({"n": time.is_null()}).select(
+            pl.when("n").then(pl.lit(f"column {column.field} holds no time")).alias("e")
+        )["e"]
+    return Decoded(with_pseudo(source, typed, partition), error)
+
+
+def _cast(e: pl.Expr, t: Type) -> pl.Expr:
+    """Spark's Arrow form of a value in ours: times without a zone."""
+    return e.dt.replace_time_zone(None) if t == Scalar.TIMESTAMP else e.cast(polars_type(t))
+
+
+# ------------------------------------------------------------------- schemas
+
+
+def columns_of(frame: DataFrame, left_out: Iterable[str]) -> list[Column]:
+    """The columns of a DataFrame as ours; names as they stand."""
+    out = set(left_out)
+    return [Column(f.name, _ours(f.dataType, f.name)) for f in frame.schema.fields if f.name not in out]
+
+
+def _ours(t: S.DataType, name: str) -> Type:
+    for spark, ours in (
+        (S.BooleanType, Scalar.BOOLEAN), (S.ByteType, Scalar.INT), (S.ShortType, Scalar.INT), (S.IntegerType, Scalar.INT),
+        (S.LongType, Scalar.BIGINT), (S.FloatType, Scalar.DOUBLE), (S.DoubleType, Scalar.DOUBLE),
+        (S.StringType, Scalar.VARCHAR), (S.BinaryType, Scalar.BYTES), (S.DateType, Scalar.DATE),
+        (S.TimestampType, Scalar.TIMESTAMP), (S.TimestampNTZType, Scalar.TIMESTAMP),
+    ):  # fmt: skip
+        if isinstance(t, spark):
+            return ours
+    match t:
+        case S.DecimalType():
+            return Decimal(t.precision, t.scale)
+        case S.ArrayType():
+            return Array(_ours(t.elementType, name))
+        case S.MapType():
+            return Map(_ours(t.keyType, name), _ours(t.valueType, name))
+        case S.StructType():
+            return Struct(tuple(Column(f.name, _ours(f.dataType, f.name)) for f in t.fields))
+    raise BraidError(
+        f"column {name} has a type that Braid does not know: {t.simpleString()}", "cast it before registering"
+    )
+
+
+_SPARK: dict[Scalar, S.DataType] = {
+    Scalar.BOOLEAN: S.BooleanType(),
+    Scalar.INT: S.IntegerType(),
+    Scalar.BIGINT: S.LongType(),
+    Scalar.DOUBLE: S.DoubleType(),
+    Scalar.VARCHAR: S.StringType(),
+    Scalar.BYTES: S.BinaryType(),
+    Scalar.DATE: S.DateType(),
+    Scalar.TIME: S.LongType(),  # ms of the day
+    Scalar.TIMESTAMP: S.TimestampType(),
+    Scalar.NULL: S.StringType(),
+}
+
+
+def _sparks(t: Type) -> S.DataType:
+    match t:
+        case Scalar():
+            return _SPARK[t]
+        case Decimal(precision, scale):
+            return S.DecimalType(precision, scale)
+        case Array(element):
+            return S.ArrayType(_sparks(element))
+        case Map(key, value):
+            return S.MapType(_sparks(key), _sparks(value))
+        case Struct(fields):
+            return S.StructType([S.StructField(f.name, _sparks(f.type)) for f in fields])
+
+
+def result_schema(query: logical.Query) -> S.StructType:
+    """The SELECT's columns, `_rowtime`, and `_op` where the result is not append-only."""
+    fields = [S.StructField(name, _sparks(t)) for name, _, t in _outputs(query)]
+    fields.append(S.StructField("_rowtime", S.LongType()))
+    if logical.mode(query.root) != "append":
+        fields.append(S.StructField("_op", S.StringType()))
+    return S.StructType(fields)
+
+
+def _outputs(query: logical.Query) -> list[tuple[str, str, Type]]:
+    """(name, column of the projected frame, type) in the order of the SELECT."""
+    sink = query.sink
+    made = {o.name: (o.name, key_column(i), o.expr.type) for i, o in enumerate(sink.key)}
+    made |= {o.name: (o.name, f"v{i}", o.expr.type) for i, o in enumerate(sink.values)}
+    return [made[name] for name in sink.columns or made]
+
+
+def unpack(text: str, stateless: int | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For mapInArrow: blobs of the last stage as rows of the result."""
+    from braid.spark.stage import run_stateless
+
+    job = jobs.loads(text)
+    found = columns.blobs_of(batches)
+    if stateless is not None:
+        found = run_stateless(job, stateless, found)
+    frame = merged([columns.loads(b.blob) for b in found if b.stage == job.last and b.kind == columns.ROWS])
+    if not frame.height:
+        return
+    query = job.plan.query
+    made = frame.select(
+        *(pl.col(column).alias(name) for name, column, _ in _outputs(query)),
+        pl.col(TIME).alias("_rowtime"),
+        *(
+            [pl.when(pl.col(DIFF) == 1).then(pl.lit("+")).otherwise(pl.lit("-")).alias("_op")]
+            if logical.mode(query.root) != "append"
+            else []
+        ),
+    )
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    schema = to_arrow_schema(result_schema(query), timezone="UTC")
+    for batch in made.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(schema).to_batches():
+        yield batch

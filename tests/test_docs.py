@@ -1,0 +1,322 @@
+"""The documentation is run: statements are bound, commands are carried out, plans are made again, links resolve.
+
+In: README, CHANGELOG, docs/ and the examples. Rule: a fenced block is of a kind that is known here, so that none escapes.
+
+Blocks
+  sql ksqldb [FILE]   statements; all of a page are bound, in their order. FILE: also written to the page's folder
+  csv FILE            a file of the page's folder
+  console             `$ braid …` and what it prints; a line `…` stands for any lines, `…` in a line for any text
+  console spark       the same, started only by tests with a JVM, as is whatever follows on the page
+  python              a program that must end well
+  sh, text, mermaid   for people
+and those of case files, on the pages of docs/semantics (`braid test docs/semantics`).
+
+With BRAID_ACCEPT=1 the output of `console` blocks without `…` is written into the page.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from braid.cases import Block, blocks, run_case
+from braid.errors import BraidError
+from braid.expr.aggregates import AGGREGATES, LATER
+from braid.expr.functions import FUNCTIONS
+from braid.plan.settings import ALLOWED
+from braid.program import Program
+from braid.sql.dialects.ksqldb import KSQLDB
+
+ROOT = Path(__file__).parent.parent
+DIALECT = ROOT / "docs" / "dialects" / "ksqldb.md"
+CASES = {"sql", "input", "output", "standing", "refused", "drops", "explain"}
+KINDS = {"sql", "csv", "console", "python", "sh", "text", "mermaid"}
+
+PAGES = {
+    p.relative_to(ROOT).as_posix(): p
+    for p in [
+        ROOT / "README.md",
+        ROOT / "CHANGELOG.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *sorted((ROOT / "examples").rglob("*.md")),
+    ]
+    if p.name != "CONTRACT.md"
+}
+SEMANTICS = [name for name in PAGES if name.startswith("docs/semantics/")]
+OTHERS = [name for name in PAGES if name not in SEMANTICS]
+
+
+def page_blocks(name: str) -> list[Block]:
+    return list(blocks(PAGES[name].read_text(encoding="utf-8")))
+
+
+def has(name: str, kind: str, argument: str | None = None) -> bool:
+    return any(b.kind == kind and argument in (None, b.argument) for b in page_blocks(name))
+
+
+# ---------------------------------------------------------------------- pages
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_every_block_is_of_a_known_kind(name: str) -> None:
+    known = CASES if name in SEMANTICS else KINDS
+    assert {b.kind for b in page_blocks(name)} <= known
+    fences = [line for line in PAGES[name].read_text(encoding="utf-8").splitlines() if line.lstrip().startswith("```")]
+    assert len(fences) == 2 * len(page_blocks(name)), "a fence without a kind, or indented, or not closed"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_links_resolve(name: str) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", without_code(PAGES[name].read_text(encoding="utf-8"))):
+        if re.match(r"[a-z]+:", target):
+            continue
+        path, _, anchor = target.partition("#")
+        found = (PAGES[name].parent / path).resolve() if path else PAGES[name]
+        assert found.exists(), f"{name}: {target}"
+        if anchor:
+            assert anchor in anchors(found.read_text(encoding="utf-8")), f"{name}: {target}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_paths_that_are_named_exist(name: str) -> None:
+    """`src/braid/…`, `tests/…`, `docs/…` and `examples/…` in back-ticks."""
+    text = PAGES[name].read_text(encoding="utf-8")
+    for path in re.findall(r"`((?:src|tests|docs|examples)/[A-Za-z0-9_./-]+)`", text):
+        assert (ROOT / path).exists(), f"{name}: {path}"
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_make_targets_exist(name: str) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    text = PAGES[name].read_text(encoding="utf-8")
+    named = re.findall(r"`make ([a-z-]+)`", text)
+    named += [m for b in page_blocks(name) if b.kind == "sh" for m in re.findall(r"^make ([a-z-]+)", b.text, re.MULTILINE)]
+    assert set(named) <= targets
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"`[^`\n]+`", "", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors of a page's headings."""
+    heads = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", h.lower()).replace(" ", "-") for h in heads}
+
+
+# ------------------------------------------------------------------- semantics
+
+
+@pytest.mark.parametrize(("batch", "buckets"), [(None, 1), (1, 4)])
+@pytest.mark.parametrize("name", SEMANTICS)
+def test_semantics(name: str, batch: int | None, buckets: int) -> None:
+    outcome = run_case(PAGES[name], "local", batch, buckets)
+    assert not outcome.failures, "\n" + "\n".join(f"{name}:{line}: {text}" for line, text in outcome.failures)
+    assert outcome.blocks
+
+
+# ------------------------------------------------------------------ statements
+
+
+@pytest.mark.parametrize("name", [n for n in OTHERS if has(n, "sql")])
+def test_statements_bind(name: str) -> None:
+    program = Program("ksqldb")
+    for block in page_blocks(name):
+        if block.kind == "sql":
+            assert block.argument.split()[:1] == ["ksqldb"], f"{name}:{block.line}: which dialect?"
+            list(program.statements(block.text))
+
+
+@pytest.mark.parametrize("name", [n for n in OTHERS if has(n, "python")])
+def test_python(name: str) -> None:
+    for block in page_blocks(name):
+        if block.kind == "python":
+            exec(compile(block.text, name, "exec"), {})
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.sql")), ids=lambda p: p.name)
+def test_example_binds(path: Path) -> None:
+    list(Program("ksqldb").statements(path.read_text(encoding="utf-8")))
+
+
+# -------------------------------------------------------------------- commands
+
+
+@pytest.mark.parametrize("name", [n for n in OTHERS if has(n, "console")])
+def test_console(name: str, tmp_path: Path) -> None:
+    """What needs no Spark: everything up to the first block that does."""
+    run_console(name, tmp_path, spark=False)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", [n for n in OTHERS if has(n, "console", "spark")])
+def test_console_spark(name: str, tmp_path: Path) -> None:
+    run_console(name, tmp_path, spark=True)
+
+
+def run_console(name: str, folder: Path, spark: bool) -> None:
+    """The page's commands in a folder of their own, in which the repository's folders can be read."""
+    for shared in ("examples", "docs", "tests"):
+        (folder / shared).symlink_to(ROOT / shared)
+    for block in page_blocks(name):
+        words = block.argument.split()
+        if block.kind == "csv" or (block.kind == "sql" and len(words) == 2):
+            (folder / words[-1]).write_text(block.text + "\n", encoding="utf-8")
+    problems = []
+    for block in page_blocks(name):
+        if block.kind != "console":
+            continue
+        if block.argument == "spark" and not spark:
+            break
+        for said in commands(block):
+            got = carried_out(said.command, folder)
+            if not matches(said.output, got):
+                accept(PAGES[name], said, got)
+                problems.append(f"{name}:{said.line}: $ {said.command}\n" + "\n".join(f"    {x}" for x in got))
+    assert not problems, "\n" + "\n".join(problems)
+
+
+@dataclass(frozen=True)
+class Said:
+    """A command of a page, the lines below it, and the line it stands on."""
+
+    command: str
+    output: list[str]
+    line: int
+
+
+def commands(block: Block) -> Iterator[Said]:
+    lines = block.text.splitlines()
+    starts = [i for i, line in enumerate(lines) if line.startswith("$ ")]
+    assert starts and starts[0] == 0, "a console block begins with a command"
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        yield Said(lines[start][2:], lines[start + 1 : end], block.line + start)
+
+
+def carried_out(command: str, folder: Path) -> list[str]:
+    """What the command prints, errors included, line by line."""
+    program, *arguments = shlex.split(command)
+    assert program == "braid", f"only braid is run, not {program}"
+    environment = os.environ | {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200", "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(
+        [sys.executable, "-m", "braid", *arguments],
+        cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", check=False,
+    )  # fmt: skip
+    return [line.rstrip() for line in done.stdout.splitlines()]
+
+
+def matches(want: list[str], got: list[str]) -> bool:
+    parts = [".*" if line.strip() == "…" else re.escape(line.rstrip()).replace("…", "[^\n]*") for line in want]
+    pattern = "\n".join(parts)
+    return re.fullmatch(pattern, "\n".join(got), re.DOTALL) is not None
+
+
+def accept(page: Path, said: Said, got: list[str]) -> None:
+    """Writes what really came into the page. (Line numbers hold for one command a run; run it again for the next.)"""
+    if os.environ.get("BRAID_ACCEPT") and not any("…" in line for line in said.output):
+        lines = page.read_text(encoding="utf-8").splitlines()
+        if lines[said.line - 1] == f"$ {said.command}":
+            lines[said.line : said.line + len(said.output)] = got
+            page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+# ---------------------------------------------------------------- dialect table
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table of docs/dialects/ksqldb.md: what, how it stands, statements and links."""
+
+    what: str
+    now: str
+    statements: list[str]
+    links: list[str]
+
+
+def table_rows() -> list[Row]:
+    found = []
+    for line in DIALECT.read_text(encoding="utf-8").splitlines():
+        cells = [c.strip() for c in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if len(cells) == 3 and cells[1] != "now" and not set(cells[1]) <= {"-"}:
+            shown = cells[2].replace("\\|", "|")
+            found.append(Row(cells[0], cells[1], re.findall(r"`([^`]+)`", shown), re.findall(r"\]\(([^)]+)\)", shown)))
+    return found
+
+
+ROWS = table_rows()
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: re.sub(r"[^A-Za-z]+", "-", row.what)[:40].strip("-"))
+def test_dialect_row(row: Row) -> None:
+    status = re.split(r"[:;]", row.now)[0]
+    assert status in ("does", "differs", "not yet", "never"), row.now
+    assert row.statements or row.links, "no proof"
+    assert row.links or status != "differs" or ":" in row.now, "which difference?"
+    for link in row.links:
+        path = (DIALECT.parent / link).resolve()
+        assert path.is_file()
+        assert path.is_relative_to(ROOT / "tests" / "cases" / "ksqldb"), "test_cases.py runs those only"
+    for sql in row.statements:
+        program = Program("ksqldb")
+        list(program.statements(page_blocks("docs/dialects/ksqldb.md")[0].text))
+        if status in ("does", "differs"):
+            list(program.statements(sql))
+            continue
+        with pytest.raises(BraidError) as refused:
+            list(program.statements(sql))
+        if status == "not yet":
+            assert re.search(r"not supported yet|windowed sources", str(refused.value)), f"{sql}: {refused.value}"
+
+
+def test_dialect_page_names_everything() -> None:
+    text = DIALECT.read_text(encoding="utf-8")
+    words = set(re.findall(r"[A-Z_]{2,}", text))
+    functions = {f for f in FUNCTIONS if f.isupper()}
+    shows = {word for s in (*KSQLDB.shows, "CONNECTORS", "TYPES", "VARIABLES") for word in s.split()}
+    for name in (*functions, *AGGREGATES, *LATER, *KSQLDB.statements, *shows):
+        assert name in words, f"docs/dialects/ksqldb.md does not name {name}"
+    for setting, values in ALLOWED.items():
+        assert f"'{setting}'" in text
+        assert all(value in text for value in values), setting
+
+
+def test_changelog_counts() -> None:
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert f"{sum(1 for f in FUNCTIONS if f.isupper())} scalar functions, {len(AGGREGATES)} aggregates" in text
+
+
+# ---------------------------------------------------------------- architecture
+
+
+def test_architecture_names_the_import_contracts() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for contract in project["tool"]["importlinter"]["contracts"]:
+        assert f"- {contract['name']}\n" in text, contract["name"]
+
+
+def test_names_of_functions_in_adding_a_join() -> None:
+    """`name` behind the file that it stands in."""
+    text = (ROOT / "docs" / "adding-a-join.md").read_text(encoding="utf-8")
+    for part in re.split(r"^## ", text, flags=re.MULTILINE)[1:6]:
+        files = re.findall(r"`((?:src/braid/)?(?:[a-z_]+/)*[a-z_]+\.py)`", part)
+        sources = "\n".join(_source(f, files) for f in files if "<" not in f)
+        for name in re.findall(r"`(_?[a-z][a-z_]+|[A-Z][A-Za-z]+|[A-Z]{4,})`", part):
+            assert re.search(rf"\b{name}\b", sources) or not sources, f"{name} is not in {files}"
+
+
+def _source(name: str, others: list[str]) -> str:
+    """The text of a file named in full, below `src/braid`, or beside one that is."""
+    folders = [ROOT, ROOT / "src" / "braid", *((ROOT / o).parent for o in others if o.startswith("src/"))]
+    found = next((f / name for f in folders if (f / name).is_file()), None)
+    assert found is not None, name
+    return found.read_text(encoding="utf-8")
