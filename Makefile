@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export POLARS_MAX_THREADS ?= 1
 
-.PHONY: install demo test test-fast test-spark lint law bench clean java
+.PHONY: install demo test test-fast test-spark test-spark43 lint law bench clean java
 
 install: $(STAMP)
 
@@ -34,6 +34,12 @@ test-fast: $(STAMP)
 
 test-spark: $(STAMP) java
 	$(BIN)/python -m pytest -m "spark"
+
+# The same tests on the next Spark, in an environment of its own.
+test-spark43: java
+	@test -x .venv43/bin/python || $(PYTHON) -m venv .venv43
+	.venv43/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' 'pyspark>=4.3,<4.4'
+	.venv43/bin/python -m pytest -m spark
 
 law: $(STAMP) java
 	$(BIN)/python -m pytest -m "law or spark" --law

@@ -1,6 +1,7 @@
 """The documentation is run: statements are bound, commands are carried out, plans are made again, links resolve.
 
-In: README, CHANGELOG, docs/ and the examples. Rule: a fenced block is of a kind that is known here, so that none escapes.
+In: README, CHANGELOG, docs/ and the examples.
+Rule: a fenced block is of a kind that is known here, so that none escapes.
 
 Blocks
   sql ksqldb [FILE]   statements; all of a page are bound, in their order. FILE: also written to the page's folder
@@ -99,7 +100,9 @@ def test_make_targets_exist(name: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
     text = PAGES[name].read_text(encoding="utf-8")
     named = re.findall(r"`make ([a-z-]+)`", text)
-    named += [m for b in page_blocks(name) if b.kind == "sh" for m in re.findall(r"^make ([a-z-]+)", b.text, re.MULTILINE)]
+    named += [
+        m for b in page_blocks(name) if b.kind == "sh" for m in re.findall(r"^make ([a-z-]+)", b.text, re.MULTILINE)
+    ]
     assert set(named) <= targets
 
 

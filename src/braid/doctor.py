@@ -21,18 +21,19 @@ LIBRARIES = ("pyspark", "polars", "polars-hash", "pyarrow", "pandas", "protobuf"
 
 def examine(java_only: bool, out: Console) -> bool:
     """Prints the examination. `java_only`: nothing but an error about Java."""
-    from braid.spark.conf import SETTINGS, java_version
+    from braid.spark.conf import SETTINGS, java_version, own_folder
 
+    fine = True
     try:
         java = java_version()
     except BraidError as e:
-        out.print(e.render(), markup=False)
-        return False
+        out.print(e.render() if java_only else f"miss  {e}", markup=False)
+        fine = False
     if java_only:
-        return True
-    out.print(f"ok    Java {java}")
+        return fine
+    if fine:
+        out.print(f"ok    Java {java}")
     out.print(f"ok    Python {platform.python_version()} ({sys.executable})", markup=False)
-    fine = True
     for name in LIBRARIES:
         try:
             out.print(f"ok    {name} {importlib.metadata.version(name)}")
@@ -42,6 +43,7 @@ def examine(java_only: bool, out: Console) -> bool:
     out.print(f"ok    {_memory_gib():.0f} GiB of memory, {os.cpu_count()} cores")
     kafka = importlib.util.find_spec("confluent_kafka") is not None
     out.print("ok    connectors: topic store, CSV, JSON lines, Parquet" + (", Kafka client found" if kafka else ""))
+    out.print(f"ok    logs of Spark go to {own_folder('log')}", markup=False)
     out.print("\nSettings that Braid makes in every session:")
     table = Table("setting", "value", "because", box=None, header_style="bold")
     for s in SETTINGS:

@@ -14,6 +14,7 @@ from typing import Any, assert_never
 from braid.errors import BraidError, SqlError
 from braid.expr.show import show
 from braid.plan import logical
+from braid.plan.bound import QueryBound
 from braid.plan.lower import lower
 from braid.plan.physical import Leaf, Plan, Stage, Step
 from braid.program import Program
@@ -57,7 +58,8 @@ def explain_program(sql: str, dialect: str, store: str | None) -> list[Document]
         for effect in program.statements(sql):
             query = effect.query or effect.explained
             if query is not None:
-                state = None if store is None else committed_state(store, query.name)
+                passing = isinstance(effect.bound, QueryBound) and effect.bound.transient  # it keeps nothing
+                state = None if store is None or passing else committed_state(store, query.name)
                 documents.append(explain_query(query, lambda _: None, state))
     except SqlError as e:
         documents.append(_refused(e, dialect))

@@ -112,7 +112,8 @@ def _product(call: Call, args: list[pl.Expr]) -> pl.Expr:
 def _quotient(call: Call, args: list[pl.Expr]) -> pl.Expr:
     a, b = args
     if call.type is S.DOUBLE:
-        return a / b
+        # a constant divisor as a column: Polars multiplies by the reciprocal of a constant (3.0 / 10 is not 0.3 then)
+        return a / pl.when(a.is_not_null()).then(b)
     if isinstance(call.type, Decimal):  # slow path: Polars rounds a quotient half to even
         return _decimal_rows(call.type, a, b, _WIDE.divide)
     # Polars floors; one more where there is a remainder and the signs differ
@@ -242,11 +243,22 @@ def _compare(op: Callable[[pl.Expr, pl.Expr], pl.Expr], with_nan: bool) -> Build
             nan = pl.when(a.is_not_null() & b.is_not_null()).then(a.is_nan() | b.is_nan())
             return pl.when(nan).then(pl.lit(with_nan)).otherwise(op(a, b))
         if not isinstance(t, Scalar | Decimal):
+            a, b = _in_key_order(a, t), _in_key_order(b, t)
             same = a.eq_missing(b) if not with_nan else a.ne_missing(b)
             return pl.when(a.is_not_null() & b.is_not_null()).then(same)
         return op(a, b)
 
     return build
+
+
+def _distinct(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    a, b = (_in_key_order(x, call.args[0].type) for x in args)
+    return a.ne_missing(b)
+
+
+def _in_key_order(x: pl.Expr, t: Type) -> pl.Expr:
+    """A MAP with its entries sorted: their order has no meaning. Maps inside of other values are left as they are."""
+    return x.list.eval(pl.element().sort_by(pl.element().struct.field("key"))) if isinstance(t, Map) else x
 
 
 # --------------------------------------------------------------------- logic
@@ -449,7 +461,7 @@ OPERATORS: dict[str, Function] = {
         Function("le", _comparison("le"), _compare(lambda a, b: a <= b, False)),
         Function("gt", _comparison("gt"), _compare(lambda a, b: a > b, False)),
         Function("ge", _comparison("ge"), _compare(lambda a, b: a >= b, False)),
-        Function("is_distinct_from", _comparison("is_distinct_from"), lambda call, args: args[0].ne_missing(args[1])),
+        Function("is_distinct_from", _comparison("is_distinct_from"), _distinct),
         Function("and", _booleans("and", 2), lambda call, args: args[0] & args[1]),
         Function("or", _booleans("or", 2), lambda call, args: args[0] | args[1]),
         Function("not", _booleans("not", 1), lambda call, args: ~args[0]),

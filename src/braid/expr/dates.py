@@ -281,6 +281,12 @@ def format_pattern(x: pl.Expr, pattern: str, z: Zone) -> pl.Expr:
     return pieces[0] if len(pieces) == 1 else pl.concat_str(pieces)
 
 
+# Short names that a pattern with z reads; as in Java they name a region, so PST in summer is Pacific daylight time.
+_ZONE_NAMES = {
+    "PST": "America/Los_Angeles", "PDT": "America/Los_Angeles", "MST": "America/Denver", "MDT": "America/Denver",
+    "CST": "America/Chicago", "CDT": "America/Chicago", "EST": "America/New_York", "EDT": "America/New_York",
+    "BST": "Europe/London", "CET": "Europe/Paris", "CEST": "Europe/Paris", "JST": "Asia/Tokyo",
+}  # fmt: skip
 _CHRONO: dict[tuple[str, int], str] = {
     **{(c, n): "%Y" for c in "yu" for n in (3, 4)},
     ("y", 2): "%y",
@@ -403,7 +409,10 @@ def parse_pattern(s: pl.Expr, pattern: str, z: Zone) -> pl.Expr:
         if letter in have:
             return (us - _offset_us(g.struct.field(letter))).cast(DATETIME)
     if "z" in have:
-        return us.cast(DATETIME)
+        name, made = g.struct.field("z").str.to_uppercase(), us.cast(DATETIME)
+        for short, long in _ZONE_NAMES.items():
+            made = pl.when(name == short).then(_from_local(us.cast(DATETIME), zone(long))).otherwise(made)
+        return made
     return _from_local(us.cast(DATETIME), z)
 
 
@@ -446,7 +455,7 @@ def _regex(part: _Part, *, named: bool = True) -> str:
         case "Z":
             body = r"Z|[+-]\d{2}:\d{2}" if count == 5 else r"[+-]\d{4}"
         case "z" | "V":
-            body = "UTC|GMT|Z"
+            body = "|".join(("UTC", "GMT", "Z", *_ZONE_NAMES))
         case _:
             body = r"\d{1,2}" if count == 1 else rf"\d{{{count}}}"
     return f"(?P<{letter}>{body})" if named else f"(?:{body})"

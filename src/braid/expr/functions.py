@@ -217,7 +217,7 @@ def _round_decimal(value: py.Decimal, places: int) -> py.Decimal:
 
 
 def _round_double(value: float, places: int) -> float:
-    return value if not math.isfinite(value) else float(_round_decimal(py.Decimal(repr(value)), places))
+    return value if not math.isfinite(value) else float(_round_decimal(py.Decimal(repr(value)), places)) + 0.0
 
 
 def _round_doubles(s: pl.Series, places: int) -> pl.Series:
@@ -225,7 +225,8 @@ def _round_doubles(s: pl.Series, places: int) -> pl.Series:
     scaled = s * 10.0**places
     floor = scaled.floor()
     part = scaled - floor
-    out = (floor + (part >= 0.5).cast(pl.Float64)) / 10.0**places
+    units = pl.repeat(10.0**places, len(s), eager=True)  # a column: see `_quotient`
+    out = (floor + (part >= 0.5).cast(pl.Float64)) / units
     close = ((part - 0.5).abs() < 1e-6) | (scaled.abs() >= 1e9) | ~s.is_finite() | ((floor == -1) & (part >= 0.5))
     if close.any():
         where = close.arg_true()
@@ -449,7 +450,7 @@ def _extract(call: Call, args: list[pl.Expr]) -> pl.Expr:
 
 def _extract_one(text: str, path: str) -> str | None:
     try:
-        value = loads(text)
+        value = loads(text, to_end=False)
     except ValueError:
         return None
     for step in json_path(path) or ():
@@ -469,7 +470,7 @@ def _extract_one(text: str, path: str) -> str | None:
 def _extract_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
     def bad(text: str, path: str) -> bool:
         try:
-            loads(text)
+            loads(text, to_end=False)
         except ValueError:
             return True
         return json_path(path) is None

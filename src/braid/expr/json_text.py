@@ -37,12 +37,13 @@ _LONG_DECODER = json.JSONDecoder(parse_float=RawNumber, parse_int=RawNumber, par
 MAX_DEPTH = 200
 
 
-def loads(text: str) -> Any:
-    """The JSON value of `text`; ValueError for anything that is not JSON, or is nested more than `MAX_DEPTH` deep."""
+def loads(text: str, *, to_end: bool = True) -> Any:
+    """The JSON value of `text`; ValueError for anything that is not JSON, or is nested more than `MAX_DEPTH` deep.
+    `to_end` false: what stands behind the value is not looked at."""
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
         raise ValueError("the JSON is nested too deeply")
     try:
-        return _DECODER.decode(text)
+        return _DECODER.decode(text) if to_end else _DECODER.raw_decode(text.lstrip(" \t\r\n"))[0]
     except json.JSONDecodeError:
         raise
     except ValueError:  # an integer of more digits than Python converts (or NaN, which fails again)

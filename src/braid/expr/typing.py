@@ -24,6 +24,7 @@ __all__ = ["call", "case", "cast", "common_type", "field", "literal", "struct"]
 
 S = Scalar
 _TIMES = (S.DATE, S.TIME, S.TIMESTAMP)
+_TABLE_FUNCTIONS = ("EXPLODE", "CUBE_EXPLODE")
 _FORMS = {S.DATE: "2020-05-26", S.TIME: "23:59:58", S.TIMESTAMP: "2020-05-26T23:59:58.000"}
 
 
@@ -36,6 +37,8 @@ def call(name: str, args: Sequence[Expr]) -> Expr:
                 f"{name} is not deterministic: a batch that is run again would give other rows",
                 hint=NOT_DETERMINISTIC[name.upper()],
             )
+        if name.upper() in _TABLE_FUNCTIONS:
+            raise SqlError(f"table function {name} is not supported yet", hint="name an element, such as a[1]")
         known = [n for n in FUNCTIONS if n.isupper()]
         near = difflib.get_close_matches(name.upper(), known, n=3, cutoff=0.6)
         raise SqlError(

@@ -223,7 +223,7 @@ def _delimiter(p: Properties, value: Format, inherited: Encoding | None) -> str:
         raise SqlError("KEY_DELIMITER is not supported yet", p.span("KEY_DELIMITER"), "use key_format = 'JSON'")
     if value != "DELIMITED":
         raise SqlError("VALUE_DELIMITER is for DELIMITED values", p.span("VALUE_DELIMITER"), "leave it out")
-    text = DELIMITERS.get(text.upper(), text)
+    text = DELIMITERS.get(text.upper(), text if text.strip() else "")
     if len(text) != 1:
         raise SqlError("VALUE_DELIMITER must be one character", p.span("VALUE_DELIMITER"), "or SPACE, or TAB")
     return text

@@ -415,9 +415,11 @@ def _source_key(a: Asked, r: Result, source: From) -> Result:
 
 def _check_outputs(r: Result, a: Asked) -> None:
     """Names and types that a result may not have; a written result needs a value."""
-    keys = {o.name for o in r.key} if a.query.partition_by else set()
-    for i in r.items:
-        own = i.name in keys and isinstance(i.written, ast.Name) and i.written.parts[-1] == i.name
+    keys = {o.name for o in r.key}
+    for i in r.items:  # PARTITION BY ROWTIME makes a key column of that name
+        own = i.name in keys and (
+            i.written is None or (isinstance(i.written, ast.Name) and i.written.parts[-1] == i.name)
+        )
         if i.name in WINDOW_BOUNDS or (a.sink is not None and i.name in RESERVED and not own):
             raise SqlError(f"{i.name} cannot be the name of a result's column", i.span, f"write … AS {i.name}_1")
         if i.expr.type is Scalar.NULL:

@@ -112,7 +112,7 @@ def _with_time(source: Source, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Ser
         return rows, nothing
     column = next(c for c in source.columns if c.field == source.timestamp.field)
     time = time_of(rows, column.col, source.timestamp.format)
-    bad = time.is_null() & (rows[DIFF] == 1)
+    bad = (time.is_null() | (time < 0)) & (rows[DIFF] == 1)
     text = f"timestamp column {column.field} holds no time"
     error = pl.select(pl.when(bad).then(pl.lit(text)).alias("e"))["e"] if rows.height else nothing
     return rows.with_columns(pl.coalesce(time, TIME).alias(TIME)), error

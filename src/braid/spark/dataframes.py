@@ -102,7 +102,7 @@ def _chunks(
 ) -> Iterator[Chunk]:
     source = job.plan.leaves[leaf].source
     whole = partition is None or offset is None
-    parts = {0: rows} if whole else {int(p[0]): f for p, f in rows.partition_by(partition, as_dict=True).items()}
+    parts = {0: rows} if partition is None or offset is None else _by_partition(rows, partition)
     for number, part in sorted(parts.items()):
         if number >= PARTITIONS:
             raise BraidError(f"{source.name} has a partition {number}; at most {PARTITIONS} are possible")
@@ -115,9 +115,13 @@ def _chunks(
             )
         else:
             assert offset is not None
-            part = part.sort(offset).with_columns(pl.col(offset).cast(pl.Int64).alias("_offset"))
-            decoded = _decoded(source, part, raw, deleted, number)
+            placed = part.sort(offset).with_columns(pl.col(offset).cast(pl.Int64).alias("_offset"))
+            decoded = _decoded(source, placed, raw, deleted, number)
         yield Chunk(leaf, number, _rank(job, leaf, number), decoded)
+
+
+def _by_partition(rows: pl.DataFrame, partition: str) -> dict[int, pl.DataFrame]:
+    return {int(p[0]): f for p, f in rows.partition_by([partition], as_dict=True).items()}
 
 
 def _rank(job: jobs.Job, leaf: int, partition: int) -> int:
@@ -177,7 +181,8 @@ def columns_of(frame: DataFrame, left_out: Iterable[str]) -> list[Column]:
 
 def _ours(t: S.DataType, name: str) -> Type:
     for spark, ours in (
-        (S.BooleanType, Scalar.BOOLEAN), (S.ByteType, Scalar.INT), (S.ShortType, Scalar.INT), (S.IntegerType, Scalar.INT),
+        (S.BooleanType, Scalar.BOOLEAN),
+        (S.ByteType, Scalar.INT), (S.ShortType, Scalar.INT), (S.IntegerType, Scalar.INT),
         (S.LongType, Scalar.BIGINT), (S.FloatType, Scalar.DOUBLE), (S.DoubleType, Scalar.DOUBLE),
         (S.StringType, Scalar.VARCHAR), (S.BinaryType, Scalar.BYTES), (S.DateType, Scalar.DATE),
         (S.TimestampType, Scalar.TIMESTAMP), (S.TimestampNTZType, Scalar.TIMESTAMP),
@@ -267,5 +272,4 @@ def unpack(text: str, stateless: int | None, batches: Iterable[pa.RecordBatch]) 
     from pyspark.sql.pandas.types import to_arrow_schema
 
     schema = to_arrow_schema(result_schema(query), timezone="UTC")
-    for batch in made.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(schema).to_batches():
-        yield batch
+    yield from made.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(schema).to_batches()

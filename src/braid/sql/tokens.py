@@ -65,6 +65,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
+_DIGIT_NAME = re.compile(r"[0-9]+[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST = 1_000_000  # characters of a string with its variables: DEFINE can double them line by line
 _IN_STRING = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -108,6 +109,8 @@ class Lexer:
                 return tokens
             if token.kind is TokenKind.NAME and token.text.startswith("${"):
                 tokens += self._expanded(token)
+            elif _DIGIT_NAME.fullmatch(token.text) and tokens and tokens[-1].value == "AS":  # SELECT x AS 1st
+                tokens.append(Token(TokenKind.WORD, token.text, token.text.upper(), token.start, token.end))
             else:
                 tokens.append(token)
         if not tokens:

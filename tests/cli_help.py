@@ -1,0 +1,78 @@
+"""`braid` from tests: in this process where no Spark is needed, else as a process of its own.
+
+In: the words of a command line. Out: exit code, what came on stdout and stderr.
+Rule: no trace of Python or of the JVM may ever be on a user's terminal; every call checks that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+QUICK = ("--master", "local[2]", "--conf", "braid.jvm.tier=1", "--conf", "spark.driver.memory=1g")
+NOISE = ("Traceback", "java.lang", "\tat ", "WARN", "ERROR ", "py4j", "internal error", "NoneType")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    code: int
+    out: str
+    err: str
+
+
+def checked(code: int, out: str, err: str) -> Said:
+    for noise in NOISE:
+        assert noise not in err and noise not in out, f"{out}\n{err}"
+    return Said(code, out, err)
+
+
+def braid(*words: object, stdin: str = "") -> Said:
+    """A command in this process."""
+    from braid.cli import main
+
+    out, err, before = io.StringIO(), io.StringIO(), sys.stdin
+    code: object = 0
+    sys.stdin = io.StringIO(stdin)
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main([str(w) for w in words])
+        except SystemExit as e:
+            code = e.code
+        finally:
+            sys.stdin = before
+    assert isinstance(code, int)
+    return checked(code, out.getvalue(), err.getvalue())
+
+
+def launch(*words: object, cwd: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
+    """A command as a process, the first of a group of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "braid", *map(str, words)],
+        cwd=cwd,
+        env={**os.environ, **(env or {})},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def ended(process: subprocess.Popen[str], seconds: float = 600) -> Said:
+    try:
+        out, err = process.communicate(timeout=seconds)
+    except BaseException:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise
+    return checked(process.returncode, out, err)
+
+
+def spawned(*words: object, cwd: Path, env: Mapping[str, str] | None = None) -> Said:
+    return ended(launch(*words, cwd=cwd, env=env))

