@@ -8,7 +8,7 @@ Blocks
   csv FILE            a file of the page's folder
   console             `$ braid …` and what it prints; a line `…` stands for any lines, `…` in a line for any text
   console spark       the same, started only by tests with a JVM, as is whatever follows on the page
-  python              a program that must end well
+  python              a program that must end well; `python spark`: in its place among the commands, with a JVM
   sh, text, mermaid   for people
 and those of case files, on the pages of docs/semantics (`braid test docs/semantics`).
 
@@ -142,7 +142,7 @@ def test_statements_bind(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in OTHERS if has(n, "python")])
 def test_python(name: str) -> None:
     for block in page_blocks(name):
-        if block.kind == "python":
+        if block.kind == "python" and block.argument != "spark":
             exec(compile(block.text, name, "exec"), {})
 
 
@@ -176,10 +176,12 @@ def run_console(name: str, folder: Path, spark: bool) -> None:
             (folder / words[-1]).write_text(block.text + "\n", encoding="utf-8")
     problems = []
     for block in page_blocks(name):
-        if block.kind != "console":
-            continue
         if block.argument == "spark" and not spark:
             break
+        if block.kind == "python" and block.argument == "spark":
+            problems += [f"{name}:{block.line}: {line}" for line in failed(block.text, folder)]
+        if block.kind != "console":
+            continue
         for said in commands(block):
             got = carried_out(said.command, folder)
             if not matches(said.output, got):
@@ -215,6 +217,14 @@ def carried_out(command: str, folder: Path) -> list[str]:
         cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", check=False,
     )  # fmt: skip
     return [line.rstrip() for line in done.stdout.splitlines()]
+
+
+def failed(program: str, folder: Path) -> list[str]:
+    """The last lines of a program that did not end well."""
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=folder, capture_output=True, encoding="utf-8", check=False
+    )
+    return done.stderr.splitlines()[-20:] if done.returncode else []
 
 
 def matches(want: list[str], got: list[str]) -> bool:

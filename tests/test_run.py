@@ -131,8 +131,9 @@ def test_state_after_a_run_without_spark(runs: tuple[Path, Said, Said]) -> None:
     said = braid("explain", folder / "q.sql", "--state", "--store", folder / "s", "--format", "json")
     plans = {d["query"]: d for d in json.loads(said.out)}
     (join,) = [n for n in plans["SEEN"]["nodes"] if n["op"] == "stream-stream join"]
-    assert {name: kept["rows"] for name, kept in join["live"].items()} == {"left": 2, "right": 1}
-    assert all(kept["bytes"] > 0 for kept in join["live"].values())
+    live = {name: kept for name, kept in join["live"].items() if kept["rows"]}
+    assert {name: kept["rows"] for name, kept in live.items()} == {"left": 2, "right": 1}
+    assert all(kept["bytes"] > 0 for kept in live.values())
     assert "state" in braid("explain", folder / "q.sql", "--state", "--store", folder / "s").out
 
 
@@ -153,7 +154,7 @@ def _bytes(folder: Path) -> dict[str, bytes]:
 
 def test_a_checkpoint_of_another_query(runs: tuple[Path, Said, Said]) -> None:
     _refused(
-        runs[0], "s", "checkpoints/NAMED was made by another query", "||", "\n  -", "\n  +", "delete the", sql=CHANGED
+        runs[0], "s", "checkpoints/NAMED was made by another query", "'!'", "\n  -", "\n  +", "delete the", sql=CHANGED
     )
 
 
@@ -212,4 +213,8 @@ def test_it_stays_up_until_ctrl_c(tmp_path: Path) -> None:
     said = ended(process)
     assert sorted(found, key=lambda r: r["K"]) == [{"K": 0, "V": "x", "N": 0}, {"K": 2, "V": "y", "N": 4}]
     assert said.code == 0 and "stopped after" in said.err and "A: 3 records in, 2 out" in said.err
-    assert subprocess.run(["pgrep", "-g", str(process.pid)], capture_output=True, check=False).returncode == 1
+    assert not _left(process.pid)  # the JVM has gone with it
+
+
+def _left(group: int) -> str:
+    return subprocess.run(["pgrep", "-g", str(group)], capture_output=True, text=True, check=False).stdout

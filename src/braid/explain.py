@@ -74,8 +74,11 @@ def _refused(e: SqlError, dialect: str) -> Document:
 
 def committed_state(store: str, query: str) -> list[dict[str, Any]]:
     """The state manifests of a query's last committed batch, read without Spark."""
-    path = Path(store) / "checkpoints" / query / "state.json"
+    folder = Path(store) / "checkpoints" / query
+    path = folder / "state.json"
     if not path.is_file():
+        if folder.is_dir():
+            return []  # it keeps nothing
         raise BraidError(f"no committed state of {query} in {store}", "run it first")
     manifests = json.loads(path.read_text(encoding="utf-8"))["state"]
     return [{"place": place, "steps": steps} for place, steps in sorted(manifests.items())]

@@ -176,11 +176,10 @@ def run_program(request: Request, err: Console) -> Outcome:
             err.print(f"note: {name} goes on after batch {batch} of its checkpoint", markup=False)
         if not request.quiet:
             err.print("starting Spark …")
-        spark = _session(request)
-        jvm = _jvm_pid(spark)
-        if jvm is not None:
-            lock.add_pid(jvm)
-        with tempfile.TemporaryDirectory(prefix="braid-push-") as scratch:
+        with _session(request) as spark, tempfile.TemporaryDirectory(prefix="braid-push-") as scratch:
+            jvm = _jvm_pid(spark)
+            if jvm is not None:
+                lock.add_pid(jvm)
             return _Run(request, prepared, store, spark, err, scratch).go()
 
 
@@ -189,18 +188,25 @@ def _note_all(notices: Sequence[str], query: Query | None, err: Console) -> None
         err.print(f"note: {query.name + ': ' if query is not None else ''}{notice}", markup=False)
 
 
-def _session(request: Request) -> SparkSession:
-    from braid.spark.conf import default_log, session
+@contextlib.contextmanager
+def _session(request: Request) -> Iterator[SparkSession]:
+    """A session for this run; its JVM goes with it. One that the process has already is taken, and left alone."""
+    from braid.spark import conf
+    from braid.spark.query import reason
 
+    own = not conf.running()
     try:
-        return session(request.master, request.conf)
+        spark = conf.session(request.master, request.conf)
     except BraidError:
         raise
     except Exception as e:
-        from braid.spark.query import reason
-
-        hint = f"look at --master and --conf; the log is {default_log()}"
+        hint = f"look at --master and --conf; the log is {conf.default_log()}"
         raise BraidError(f"Spark does not start: {reason(str(e))}", hint) from e
+    try:
+        yield spark
+    finally:
+        if own:
+            conf.end(spark)
 
 
 def _check_checkpoints(prepared: Prepared, request: Request, store: TopicStore) -> dict[str, int]:

@@ -73,8 +73,6 @@ def result_type(name: str, args: list[Expr], star: bool, distinct: bool, over_ta
         if not f.star:
             raise SqlError(f"{name}(*) is not possible", hint=f"{name} takes {f.takes}")
         return Scalar.BIGINT
-    if name == "LATEST_BY_OFFSET" and len(args) > 1:
-        raise SqlError("LATEST_BY_OFFSET of several values is not supported yet", hint="write LATEST_BY_OFFSET(column)")
     if not args and f.star:  # COUNT() is COUNT(*)
         return Scalar.BIGINT
     if len(args) != 1:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import decimal as py
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -112,8 +113,8 @@ def _product(call: Call, args: list[pl.Expr]) -> pl.Expr:
 def _quotient(call: Call, args: list[pl.Expr]) -> pl.Expr:
     a, b = args
     if call.type is S.DOUBLE:
-        # a constant divisor as a column: Polars multiplies by the reciprocal of a constant (3.0 / 10 is not 0.3 then)
-        return a / pl.when(a.is_not_null()).then(b)
+        # not `a / b`: Polars multiplies by the reciprocal of a constant, and 3.0 / 10 is not 0.3 then
+        return _of_doubles(np.divide, a, b)
     if isinstance(call.type, Decimal):  # slow path: Polars rounds a quotient half to even
         return _decimal_rows(call.type, a, b, _WIDE.divide)
     # Polars floors; one more where there is a remainder and the signs differ
@@ -124,19 +125,24 @@ def _quotient(call: Call, args: list[pl.Expr]) -> pl.Expr:
 def _remainder(call: Call, args: list[pl.Expr]) -> pl.Expr:
     a, b = args
     if call.type is S.DOUBLE:
-        packed = pl.struct([a.alias("a"), b.alias("b")])
-        return packed.map_batches(_fmod, return_dtype=pl.Float64, is_elementwise=True)
+        return _of_doubles(np.fmod, a, b)
     if isinstance(call.type, Decimal):
         return _decimal_rows(call.type, a, b, _WIDE.remainder)
     rest = a % b
     return pl.when((rest != 0) & ((rest < 0) != (a < 0))).then(rest - b).otherwise(rest)
 
 
-def _fmod(s: pl.Series) -> pl.Series:
-    a, b = s.struct.field("a"), s.struct.field("b")
-    with np.errstate(all="ignore"):
-        out = pl.Series(s.name, np.fmod(a.fill_null(1.0).to_numpy(), b.fill_null(1.0).to_numpy()))
-    return out.set(a.is_null() | b.is_null(), None)
+def _of_doubles(op: Callable[[Any, Any], Any], a: pl.Expr, b: pl.Expr) -> pl.Expr:
+    """An IEEE operation as NumPy has it, null where an operand is."""
+
+    def apply(s: pl.Series) -> pl.Series:
+        x, y = s.struct.field("a"), s.struct.field("b")
+        with np.errstate(all="ignore"):
+            out = pl.Series(s.name, op(x.fill_null(1.0).to_numpy(), y.fill_null(1.0).to_numpy()))
+        return out.set(x.is_null() | y.is_null(), None)
+
+    packed = pl.struct([a.alias("a"), b.alias("b")])
+    return packed.map_batches(apply, return_dtype=pl.Float64, is_elementwise=True)
 
 
 _PyOp = Callable[[py.Decimal, py.Decimal], py.Decimal]

@@ -180,10 +180,12 @@ class GroupBy:
         drops: list[pl.DataFrame] = []
         rows = without_nulls(inputs[0], None, drops)
         keys = [key_column(i) for i in range(len(self.keys))]
+        if not rows.height:
+            return Result(self._nothing(rows, keys), all_dropped(drops))
         held = Newest(state, "groups", keys)
         arguments = [(f"{i}", a.arg) for i, a in enumerate(self.aggregations) if a.arg is not None]
         values, failed = compile.evaluate(rows, arguments) if arguments else (pl.DataFrame(), pl.Series([False]))
-        if rows.height and failed.any():
+        if failed.any():
             drops.append(dropped_rows(rows.filter(failed), "expression", None))
 
         line = timeline([rows], None, keys)
@@ -205,6 +207,12 @@ class GroupBy:
         told = np.flatnonzero(_tells(line, rows))
         names = [POS, SUB, HASH, *keys, *([HEADERS] if HEADERS in rows.columns else [])]
         return Result(self._finished(columns_of(rows, names).hstack([stands]), after, keys, told), all_dropped(drops))
+
+    def _nothing(self, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+        """No rows, with the columns of the result."""
+        schema = {c: rows.schema[c] for c in (POS, SUB, TIME, DIFF, HASH, *keys)}
+        schema |= {name: rows.schema[k] for k, name in zip(keys, self.keys, strict=True)}
+        return pl.DataFrame(schema=schema | {a.output.name: polars_type(a.output.type) for a in self.aggregations})
 
     def _columns(self, i: int) -> dict[str, pl.DataType]:
         """Accumulator columns of aggregate i."""
@@ -230,7 +238,7 @@ class GroupBy:
             which = np.arange(count)
             which[kept.looking] = at
             before = rows_at(before.vstack(columns_of(kept.rows, list(schema))).rechunk(), which)
-        return groups, before.with_columns(pl.col(TIME).fill_null(rows[TIME].min() or 0))
+        return groups, before.with_columns(pl.col(TIME).fill_null(rows[TIME].min()))
 
     def _finished(self, rows: pl.DataFrame, after: pl.DataFrame, keys: Sequence[str], told: Ints) -> pl.DataFrame:
         """Accumulators as results, grouping keys as plan columns."""

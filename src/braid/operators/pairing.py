@@ -13,7 +13,7 @@ import polars as pl
 
 from braid.operators.base import DROPPED
 from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME
-from braid.operators.ranges import Ints, columns_of, rows_at
+from braid.operators.ranges import Flags, Ints, begins, columns_of, order_of, rows_at, values_at
 
 MISSING = -1
 
@@ -84,6 +84,26 @@ def joined(own: pl.DataFrame, left: pl.DataFrame, right: pl.DataFrame, keys: Seq
     internal = [POS, SUB, TIME, DIFF, HASH, *keys, *([HEADERS] if HEADERS in own.columns else [])]
     columns = [own.get_column(c) for c in internal]
     return pl.DataFrame([*columns, *left.get_columns(), *right.get_columns(), own.get_column(keys[0]).alias(key)])
+
+
+def nothing_joined(inputs: Sequence[pl.DataFrame], keys: Sequence[str], key: str) -> pl.DataFrame:
+    """The result of inputs without rows."""
+    left, right = inputs
+    return joined(left, columns_of(left, payload_of(left)), columns_of(right, payload_of(right)), keys, key)
+
+
+def release_order(step: Ints, t: Ints, by_left: Flags, text: pl.Series, n: Ints) -> Ints:
+    """Order of released rows: by (step, time, right before left, key, arrival)."""
+    order = order_of(2 * t + by_left)
+    order = order[order_of(step[order])]
+    tied = ~(begins(step[order]) | begins(t[order]) | begins(by_left[order]))  # with the row before
+    some = np.flatnonzero(tied | np.append(tied[1:], False))
+    if len(some):  # only where all else is equal the key is looked at
+        at = order[some]
+        group = np.cumsum(~tied[some])
+        keys = pl.DataFrame({"group": group, "key": values_at(text, at), "n": n[at]})
+        order[some] = at[keys.select(pl.arg_sort_by("group", "key", "n").alias("i"))["i"].to_numpy()]
+    return order
 
 
 def dropped_rows(rows: pl.DataFrame, reason: str, side: str | None, clock: Ints | None = None) -> pl.DataFrame:

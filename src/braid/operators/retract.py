@@ -34,6 +34,8 @@ class Retract:
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []
         rows = without_nulls(inputs[0], None, drops)
+        if not rows.height:
+            return Result(rows, all_dropped(drops))
         keys, payload = keys_of(rows), payload_of(rows)
         held = Newest(state, "rows", keys)
         line = timeline([rows], None, keys)

@@ -41,7 +41,17 @@ from braid.operators.changes import (
     result_sub,
 )
 from braid.operators.clocks import Clock, Clocks, JoinClock
-from braid.operators.pairing import MISSING, dropped_rows, gathered, in_arrival_order, joined, payload_of
+from braid.operators.pairing import (
+    MISSING,
+    all_dropped,
+    dropped_rows,
+    gathered,
+    in_arrival_order,
+    joined,
+    nothing_joined,
+    payload_of,
+    release_order,
+)
 from braid.operators.ranges import (
     Flags,
     Hashes,
@@ -65,7 +75,6 @@ PARKED = "_p"  # of a stored row: it was parked at the end of its batch
 LATER = np.iinfo(np.int64).max
 
 NONE = np.empty(0, dtype=np.int64)
-NO_FLAGS = np.empty(0, dtype=np.bool_)
 
 
 @dataclass(slots=True)
@@ -90,7 +99,7 @@ class _Side:
     lo: Ints = field(default_factory=lambda: NONE)  # the times that a row may see of the other side
     hi: Ints = field(default_factory=lambda: NONE)
     clipped: bool = False  # some row's `lo` comes from retention
-    matched: Flags = field(default_factory=lambda: NO_FLAGS)
+    matched: Flags = field(init=False)
     still: Ints = field(default_factory=lambda: NONE)  # numbers of the rows that are parked at the end of the batch
     parts: list[pl.DataFrame] = field(default_factory=list)  # rows that results are made of: the new, then stored ones
 
@@ -198,13 +207,15 @@ class StreamStream:
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         stream = JoinClock(self.left_clock, self.right_clock, 0)
         moment = _Moment(clocks, stream, clocks.end(stream), int(state.manifest.get("arrivals", 0)))
+        agenda = Agenda(state, "parked")
+        if not any(frame.height for frame in inputs) and agenda.low >= moment.now:
+            return self._quiet(inputs, state, moment)
         drops: list[pl.DataFrame] = []
         left, right = self._sides(inputs, clocks, state, drops)
         pairs = _pairs(left, right, self._key_columns, moment.base)
 
         padded = {True: NONE, False: NONE}
         released: list[_Released] = []
-        agenda = Agenda(state, "parked")
         if self.grace is None:
             padded = {side.left: _alone(side) for side in (left, right)}
         elif left.outer or right.outer:
@@ -215,8 +226,25 @@ class StreamStream:
         expired = sum(self._store(side, moment) for side in (left, right))
         agenda.close()
         state.manifest["arrivals"] = moment.base + sum(frame.height for frame in inputs)
-        counts = {"expired": expired} if expired else {}
-        return Result(changes, pl.concat(drops, how="diagonal") if drops else None, counts)
+        return Result(changes, all_dropped(drops), {"expired": expired} if expired else {})
+
+    def _quiet(self, inputs: Sequence[pl.DataFrame], state: State, moment: _Moment) -> Result:
+        """A batch without rows here, in which nothing falls due: what has expired is forgotten."""
+        expired = 0
+        for left, clock in ((True, self.left_clock), (False, self.right_clock)):
+            held = Arrangement(state, "left" if left else "right", self._key_columns)
+            if held.runs:
+                held.forget(self._bound(left, moment.clocks.stored_end(clock) - self.retention + 1, moment.now))
+                held.close()
+                expired += held.expired
+        nothing = nothing_joined(inputs, self._key_columns, self.key)
+        return Result(nothing, None, {"expired": expired} if expired else {})
+
+    def _bound(self, left: bool, visible: int, now: int) -> int:
+        """Stored rows of a side below this time are neither seen any more nor parked."""
+        if self.grace is None or self.how not in ("left" if left else "right", "full"):
+            return visible
+        return min(visible, now - (self.after if left else self.before) - self.grace)
 
     @property
     def _key_columns(self) -> list[str]:
@@ -395,7 +423,7 @@ class StreamStream:
         step = np.searchsorted(values, close, side="right")
         keys = pl.concat([gathered((left if r.left else right).parts, self._key_columns, r.at) for r in released])
         text = canonical_key(keys, [Column(k, t) for k, t in zip(self._key_columns, self.keys, strict=True)])
-        order = _release_order(step, t, by_left, text, n)
+        order = release_order(step, t, by_left, text, n)
         at, by_left, step = at[order], by_left[order], step[order]
         first = np.flatnonzero(begins(step))  # rows of one step share its position
         distinct = values_at(places, step[first])
@@ -409,16 +437,14 @@ class StreamStream:
 
     def _store(self, side: _Side, moment: _Moment) -> int:
         """Adds the new rows that can still be seen or that are parked; gives how many have expired."""
-        waits, bound = False, side.visible
-        if self.grace is not None and side.outer:
-            waits, bound = True, min(bound, moment.now - side.ahead - self.grace)
+        waits = self.grace is not None and side.outer
         keep = side.t >= side.visible
         keep[side.still] = True
         at = side.order[keep[side.order]]
         late = 0 if self.late == "discard" else len(side.late) - int(keep[side.late].sum())
         expired = len(side.order) - len(at) - late
         held = side.held
-        held.forget(bound)
+        held.forget(self._bound(side.left, side.visible, moment.now))
         if len(at):
             names = [c for c in side.frame.columns if c not in (POS, SUB, DIFF, HEADERS)]
             if waits and HEADERS in side.frame.columns:
@@ -551,20 +577,6 @@ def _within(place: Ints) -> Ints:
     """The number of each row among those of its place (they stand together)."""
     first = np.flatnonzero(begins(place))
     return np.arange(len(place)) - np.repeat(first, np.diff(np.append(first, len(place))))
-
-
-def _release_order(step: Ints, t: Ints, by_left: Flags, text: pl.Series, n: Ints) -> Ints:
-    """Order of released rows: by (step, time, right before left, key, arrival)."""
-    order = order_of(2 * t + by_left)
-    order = order[order_of(step[order])]
-    tied = ~(begins(step[order]) | begins(t[order]) | begins(by_left[order]))  # with the row before
-    some = np.flatnonzero(tied | np.append(tied[1:], False))
-    if len(some):  # only where all else is equal the key is looked at
-        at = order[some]
-        group = np.cumsum(~tied[some])
-        keys = pl.DataFrame({"group": group, "key": values_at(text, at), "n": n[at]})
-        order[some] = at[keys.select(pl.arg_sort_by("group", "key", "n").alias("i"))["i"].to_numpy()]
-    return order
 
 
 def _entries(left: bool, close: Ints, n: Ints, h: Hashes, t: Ints, diff: int = 1) -> pl.DataFrame:

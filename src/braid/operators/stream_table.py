@@ -29,10 +29,11 @@ from braid.operators.pairing import (
     in_arrival_order,
     joined,
     keys_of,
+    nothing_joined,
     payload_of,
     without_nulls,
 )
-from braid.operators.ranges import rows_at
+from braid.operators.ranges import columns_of, rows_at
 from braid.operators.versions import timeline
 from braid.plan import logical
 
@@ -58,6 +59,8 @@ class StreamTable:
         else:
             stream = without_nulls(stream, "left", drops)
         keys = keys_of(stream)
+        if not stream.height and not table.height:
+            return Result(nothing_joined((stream, table), keys, self.key), all_dropped(drops))
         held = Newest(state, "table", keys)
         line = timeline((stream, table), in_arrival_order(stream, table), keys)
         seen = line.seen(0, 1, held)
@@ -67,6 +70,6 @@ class StreamTable:
             met = np.flatnonzero(at != MISSING)
             stream, at = rows_at(stream, met), at[met]
         right = gathered(seen.parts, payload_of(table), at)
-        changes = joined(stream, stream.select(payload_of(stream)), right, keys, self.key)
+        changes = joined(stream, columns_of(stream, payload_of(stream)), right, keys, self.key)
         line.keep(1, held)
         return Result(changes, all_dropped(drops))

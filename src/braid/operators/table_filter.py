@@ -44,11 +44,10 @@ class TableFilter:
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []
         rows = without_nulls(inputs[0], None, drops)
+        if not rows.height:
+            return Result(rows, all_dropped(drops))
         keys = keys_of(rows)
         held = Newest(state, "passing", keys)
-        if not rows.height:
-            held.close()
-            return Result(rows, all_dropped(drops))
         alive = rows[DIFF].to_numpy() == 1
         made, failed = compile.evaluate(rows, [("_passes", self.predicate)])
         told = np.flatnonzero(failed.to_numpy() & alive)

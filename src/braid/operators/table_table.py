@@ -29,6 +29,7 @@ from braid.operators.pairing import (
     in_arrival_order,
     joined,
     keys_of,
+    nothing_joined,
     payload_of,
     without_nulls,
 )
@@ -52,6 +53,8 @@ class TableTable:
         drops: list[pl.DataFrame] = []
         both = [without_nulls(rows, side, drops) for rows, side in zip(inputs, ("left", "right"), strict=True)]
         keys = keys_of(both[0])
+        if not any(rows.height for rows in both):
+            return Result(nothing_joined(both, keys, self.key), all_dropped(drops))
         tables = (Newest(state, "left", keys), Newest(state, "right", keys))
         places = in_arrival_order(*both)
         line = timeline(both, places, keys)

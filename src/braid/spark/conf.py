@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from braid.errors import BraidError
@@ -127,6 +128,29 @@ def session(
         spark = builder.getOrCreate()
     prepare(spark)
     return spark
+
+
+def running() -> bool:
+    """Whether this process has a session."""
+    return SparkSession.getActiveSession() is not None
+
+
+def end(spark: SparkSession) -> None:
+    """Ends the session and the JVM that this process started for it."""
+    gateway = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    with contextlib.suppress(Exception):
+        spark.stop()
+        gateway.shutdown()
+    if process is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    with contextlib.suppress(OSError):
+        process.stdin.close()  # it ends when its input does
+    try:
+        process.wait(20)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def prepare(spark: SparkSession) -> None:
