@@ -135,15 +135,6 @@ def test_accept_writes_what_came(tmp_path: Path) -> None:
 Case = tuple[str, int | None]  # a page, and how many records a micro-batch has
 
 
-def on_spark_once_more(case: Case) -> Outcome:
-    """A page on Spark; again if a Python process was not up within the ten seconds that Spark gives it."""
-    page, batch = case
-    outcome = run_case(PAGES[page], "spark", batch)
-    if any("failed to connect back" in text for _, text in outcome.failures):
-        return run_case(PAGES[page], "spark", batch)
-    return outcome
-
-
 @pytest.fixture(scope="module")
 def on_spark(request: pytest.FixtureRequest) -> Iterator[dict[Case, Future[Outcome]]]:
     """The outcomes of all Spark cases that were asked for: several pages at a time, in one session."""
@@ -153,7 +144,7 @@ def on_spark(request: pytest.FixtureRequest) -> Iterator[dict[Case, Future[Outco
     cases: list[Case] = [(i.callspec.params["page"], i.callspec.params["batch"]) for i in items]
     shared_session()
     with ThreadPoolExecutor(AT_A_TIME) as pool:
-        yield {case: pool.submit(on_spark_once_more, case) for case in cases}
+        yield {(page, batch): pool.submit(run_case, PAGES[page], "spark", batch) for page, batch in cases}
         pool.shutdown(cancel_futures=True)
 
 

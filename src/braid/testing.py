@@ -22,7 +22,7 @@ from braid.plan.logical import Query
 from braid.program import Program, first_match
 from braid.runtime.backend import Backend
 from braid.runtime.explicit import Moment, Placed
-from braid.types import Column
+from braid.types import Column, Map, Struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +228,8 @@ def _text(value: Any, columns: Sequence[Column], format: str, bare: bool) -> str
     if value is None:
         return None
     if isinstance(value, Mapping):
+        if bare and len(columns) == 1 and not _names_column(value, columns[0]):
+            return _plain(codec.json_value(value, columns[0].type))
         by_name = {c.name: c for c in columns}
         folded = {c.name.upper(): c for c in columns}
         typed = {n: by_name.get(n) or folded.get(n.upper()) for n in value}
@@ -243,6 +245,15 @@ def _text(value: Any, columns: Sequence[Column], format: str, bare: bool) -> str
     return _plain(value)
 
 
+def _names_column(value: Mapping[str, Any], column: Column) -> bool:
+    """Is it {column: its value}, and not the bare value of a STRUCT or MAP column?"""
+    if not isinstance(column.type, Struct | Map):
+        return True
+    name, inner = next(iter(value.items()), ("", None))
+    named = len(value) == 1 and name.upper() == column.name.upper()
+    return named and (inner is None or isinstance(inner, Mapping))
+
+
 def _record(topic: str, placed: Placed, declared: Declared | None) -> Record:
     key, value = _json(placed.key), _json(placed.value)
     if declared is not None:
@@ -252,7 +263,8 @@ def _record(topic: str, placed: Placed, declared: Declared | None) -> Record:
         elif len(keys) == 1 and declared.encoding.key != "DELIMITED":  # a line as it stands
             key = codec.python_value(key, keys[0].type, True)
         if isinstance(value, dict):
-            value = _typed(value, values)
+            bare = len(values) == 1 and not declared.encoding.wrapped
+            value = codec.python_value(value, values[0].type, True) if bare else _typed(value, values)
     headers = [(h[0], h[1]) for h in json.loads(placed.headers)] if placed.headers else []
     return Record(topic, placed.partition, key, value, placed.timestamp, headers)
 

@@ -557,8 +557,7 @@ def _results(left: _Side, right: _Side, pairs: _Pairs, padded: dict[bool, Ints])
     where = np.concatenate(place)
     order = order_of(where)
     _sort_within(order, where, pairs)
-    out = _Out(np.concatenate(lefts), np.concatenate(rights), np.concatenate(by_left), where)
-    return out.ordered(order)
+    return _Out(np.concatenate(lefts), np.concatenate(rights), np.concatenate(by_left), where).ordered(order)
 
 
 def _sort_within(order: Ints, where: Ints, pairs: _Pairs) -> None:

@@ -31,7 +31,7 @@ from braid.plan.logical import (
     row_key,
     sources,
 )
-from braid.plan.names import RESERVED, WINDOW_BOUNDS, Namer, free_name
+from braid.plan.names import RESERVED, WINDOW_BOUNDS, Entry, Namer, free_name
 from braid.sql import ast
 from braid.types import Scalar
 
@@ -236,6 +236,7 @@ def _result(a: Asked) -> Result:
         node = Filter(node, predicate)
     grouping: Grouping | None = None
     if q.group_by:
+        _check_values(scope.entries, clause(q, "GROUP BY"))
         grouping = bind_grouping(q.group_by, scope, source.steps, source.kind == "table")
         notices.append("a row for each group is kept: state grows with the groups")
     items = tuple(bind_items(q.items, scope, grouping, bool(q.partition_by)))
@@ -246,6 +247,13 @@ def _result(a: Asked) -> Result:
     result = _with_key(a, bare, source, grouping)
     _check_outputs(result, a)
     return result
+
+
+def _check_values(entries: tuple[Entry, ...], span: Span) -> None:
+    for e in entries:
+        if e.declared.encoding.value == "KAFKA":
+            hint = f"declare {e.declared.name} with value_format = 'JSON' or 'DELIMITED'"
+            raise SqlError(f"{e.declared.name} has KAFKA values, which cannot be grouped", span, hint)
 
 
 def _grouped(q: ast.Query, node: Node, grouping: Grouping) -> Node:
