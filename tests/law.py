@@ -11,7 +11,6 @@ import random
 from collections.abc import Iterable, Sequence
 
 import polars as pl
-from histories import Batch, History, Raw, batches, expected
 
 from braid.operators.changes import HEADERS, TIME
 from braid.plan.logical import Query
@@ -23,6 +22,7 @@ from braid.runtime.driver_reference import key_text, value_text
 from braid.runtime.explicit import moment_position, partition_ranks, topic_ranks
 from braid.runtime.ingest import Mark
 from braid.runtime.local import LocalQuery
+from histories import Batch, History, Raw, batches, expected
 
 Line = tuple[str | None, str | None, int, str | None]
 
@@ -30,7 +30,12 @@ Line = tuple[str | None, str | None, int, str | None]
 def reference_lines(query: Query, history: History) -> list[Line]:
     """What the definitions say."""
     return [
-        (key_text(query.sink, r.key), value_text(query.sink, r), r.time, r.headers if isinstance(r.headers, str) else None)
+        (
+            key_text(query.sink, r.key),
+            value_text(query.sink, r),
+            r.time,
+            r.headers if isinstance(r.headers, str) else None,
+        )
         for r in expected(query, history).records
     ]
 
@@ -68,7 +73,12 @@ def chunks_of(plan: Plan, history: History, batch: Batch) -> list[Chunk]:
             order = None
             if history.explicit:
                 order = pl.DataFrame(
-                    {"seq": [r.seq for r in rows], "hops": [0] * len(rows), "rank": [topics[leaf.number]] * len(rows), "n": [0] * len(rows)},
+                    {
+                        "seq": [r.seq for r in rows],
+                        "hops": [0] * len(rows),
+                        "rank": [topics[leaf.number]] * len(rows),
+                        "n": [0] * len(rows),
+                    },
                     schema=dict.fromkeys(("seq", "hops", "rank", "n"), pl.Int64),
                 )
             decoded = decode(leaf.source, raw_of(rows, first), partition)

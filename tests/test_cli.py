@@ -157,6 +157,11 @@ def test_explain(form: str, folder: Path) -> None:
     assert "unknown column X" in refused.err + refused.out
 
 
+def test_explain_of_a_limit(folder: Path) -> None:
+    said = braid("explain", "-e", L + "SELECT * FROM l WHERE k > 1 EMIT CHANGES LIMIT 2;")
+    assert said.code == 0 and "[2] limit" in said.out and "the query ends after 2 rows" in said.out
+
+
 def test_state_of_a_query_that_never_ran(folder: Path) -> None:
     said = braid("explain", "-e", L + R + JOIN, "--state", "--store", "s")
     assert said.code == 1 and "no committed state of O" in said.err

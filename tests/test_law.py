@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+
 from histories import SHAPES, random_history, random_query, seq_cuts, time_cuts
 from law import local_lines, reference_lines
 

@@ -154,7 +154,7 @@ def _bytes(folder: Path) -> dict[str, bytes]:
 
 def test_a_checkpoint_of_another_query(runs: tuple[Path, Said, Said]) -> None:
     _refused(
-        runs[0], "s", "checkpoints/NAMED was made by another query", "'!'", "\n  -", "\n  +", "delete the", sql=CHANGED
+        runs[0], "s", "checkpoints/NAMED was made by another query", '"!"', "\n  -", "\n  +", "delete the", sql=CHANGED
     )
 
 

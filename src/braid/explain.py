@@ -13,6 +13,7 @@ from typing import Any, assert_never
 
 from braid.errors import BraidError, SqlError
 from braid.expr.show import show
+from braid.operators.limit import Limit
 from braid.plan import logical
 from braid.plan.bound import QueryBound
 from braid.plan.lower import lower
@@ -117,6 +118,7 @@ def _step(step: Step, stage: Stage, plan: Plan) -> Document:
     node = step.node
     exchanged = [s.exchange for s in plan.stages if s.exchange is not None and s.exchange.stage == stage.number]
     mine = next((e for e in exchanged if e.source in step.inputs), None)
+    moved = [f"re-keyed: {mine.reason}"] if mine is not None else []
     document: Document = {
         "id": step.number,
         "op": _op(node, step, plan),
@@ -129,8 +131,11 @@ def _step(step: Step, stage: Stage, plan: Plan) -> Document:
         "rekey": mine is not None,
         "state": _state(node),
         "clock": _clock(node),
-        "notes": ([f"re-keyed: {mine.reason}"] if mine is not None else []) + _notes(node),
+        "notes": moved + _notes(node),
     }
+    if isinstance(step.operator, Limit):  # its node is the one below it
+        end = f"the query ends after {step.operator.count} rows"
+        return document | {"op": "limit", "how": None, "keys": [], "state": [], "clock": None, "notes": [*moved, end]}
     if isinstance(node, logical.Filter):
         document["predicate"] = show(node.predicate, _names(node))
     return document

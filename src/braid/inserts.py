@@ -9,8 +9,8 @@ import time
 
 import polars as pl
 
-from braid.program import NewRecords
 from braid.expr.key import key_partition
+from braid.program import NewRecords
 from braid.topics.store import TopicStore
 
 

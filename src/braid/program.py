@@ -1,6 +1,7 @@
 """A program: statements in turn, each bound to the catalog that those before it left.
 
-In: SQL text. Out: effects, one a statement: topics to create, a query to start or stop, records to insert, rows to show.
+In: SQL text. Out: effects, one a statement: topics to create, a query to start or stop, records to insert, rows to
+show.
 Rule: binding changes nothing outside; whoever takes an effect (the test driver, `braid run`, a session) carries it out.
 """
 

@@ -65,7 +65,7 @@ class Request:
     conf: Mapping[str, str] = field(default_factory=dict)
     quiet: bool = False
     batch_rows: int | None = None
-    notices: bool = True  # what the statements announce
+    tell: bool = True  # what the statements announce, and the summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ def run_program(request: Request, err: Console) -> Outcome:
     """Runs a program; returns what each query did."""
     prepared = prepare(request)
     for effect in prepared.effects:
-        if request.notices:
+        if request.tell:
             _note_all(effect.notices, effect.query, err)
         _show(effect)
     if prepared.queries:
@@ -443,7 +443,7 @@ class _Run:
                 status.update("\n".join(lines) or "starting …")
 
     def _summary(self, done: Mapping[str, Progress], interrupted: bool) -> None:
-        if self.request.quiet:
+        if self.request.quiet or not self.request.tell:
             return
         took = time.monotonic() - self._began
         again = "; the same command goes on from here" if interrupted else ""
@@ -478,6 +478,8 @@ def _kind_of(target: str) -> str:
 
 
 def _line(name: str, p: Progress) -> str:
+    if p.batch < 0:
+        return f"{name}  first batch …"
     dropped = sum(p.drops.values())
     return (
         f"{name}  in {p.rows_in_per_second:,.0f}/s  out {p.rows_out_per_second:,.0f}/s  batch {p.batch}"

@@ -62,11 +62,12 @@ def run_demo(data: str | None, store: str | None, out: Console, err: Console) ->
     with ExitStack() as stack:
         folder = store or stack.enter_context(tempfile.TemporaryDirectory(prefix="braid-demo-"))
         paths = sources(data)
-        request = Request(demo_sql(), "ksqldb", folder, paths, until_idle=True, notices=False)
+        request = Request(demo_sql(), "ksqldb", folder, paths, until_idle=True, tell=False)
         out.print(f"[bold]Flights from New York, their planes and their weather[/bold] ({_period(data)}).")
         out.print("Four statements of ksqlDB's SQL, each a Spark query; about half a minute.")
         outcome = run_program(request, err)
         if outcome.interrupted:
+            out.print("stopped")
             return
         opened = TopicStore(folder)
         for step in STEPS:

@@ -1,7 +1,8 @@
 """The physical plan: how a query runs. Leaves are read, stages run in buckets, the last one feeds the sink.
 
 In: the logical plan (by `lower`). Out: frozen, JSON-able by `dataclasses.asdict` for fingerprints.
-Rule: one exchange before each stage, by the stage's key; a stage is a run of operators that need no re-key between them.
+Rule: one exchange before each stage, by the stage's key; a stage is a run of operators that need no re-key between
+them.
 
 Numbers: leaves are 0 … n-1 in the order they are written; steps go on from there, so that one number names a frame.
 """
@@ -20,7 +21,8 @@ from braid.plan import logical
 class Leaf:
     """One reading of one source. `columns`: the plan columns that later steps need; `keys`: its exchange key.
 
-    `drop_null_value`: records with a null value are dropped and counted (streams under a join or group), else they pass.
+    `drop_null_value`: records with a null value are dropped and counted (streams under a join or group), else they
+    pass.
     `null_key`: 'drop' and count them, or 'route' them on, to the bucket of their partition.
     `clocked`: the clock steps of the source travel to the stage's buckets.
     """
@@ -60,7 +62,7 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """Steps in topological order. `output` is the number of the frame that leaves: a step, or a leaf if there is none."""
+    """Steps in topological order. `output`: number of the frame that leaves, a step's or (no steps) a leaf's."""
 
     number: int
     keys: tuple[Expr, ...]

@@ -24,9 +24,9 @@ class Chunk:
     """Records of one source partition, read by one leaf, in one batch.
 
     `order`: columns `seq hops rank n` (rank: of the topic), one row a record, where an order is given from outside;
-    `marks`: bounds and ends at their places in it. Without: `ended`: the partition ends after its last record here; `idle`: it has been silent for
-    its declared time-out when the batch ends. `early`: rows of a table in files, read whole before any stream: they stand
-    before every stream row, among themselves by time.
+    `marks`: bounds and ends at their places in it. Without: `ended`: the partition ends after its last record here;
+    `idle`: it has been silent for its declared time-out when the batch ends. `early`: rows of a table in files, read
+    whole before any stream: they stand before every stream row, among themselves by time.
     """
 
     leaf: int

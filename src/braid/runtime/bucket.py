@@ -183,7 +183,8 @@ def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFra
     live = failed & (frame[DIFF] == 1)
     dropped = drops_of(frame.filter(live), "expression", "select") if live.any() else pl.DataFrame(schema=DROPS)
     if sink.timestamp is not None:
-        out = out.with_columns(pl.when(pl.col(DIFF) == 1).then(_sink_time(sink, out)).otherwise(pl.col(TIME)).alias(TIME))
+        own = pl.when(pl.col(DIFF) == 1).then(_sink_time(sink, out)).otherwise(pl.col(TIME))
+        out = out.with_columns(own.alias(TIME))
         if out[TIME].null_count():
             dropped = pl.concat([dropped, drops_of(frame.filter(out[TIME].is_null()), "timestamp", "select")])
             out = out.filter(pl.col(TIME).is_not_null())
