@@ -186,11 +186,11 @@ def test_files_that_changed(runs: tuple[Path, Said, Said]) -> None:
 def test_a_query_that_dies_says_why(runs: tuple[Path, Said, Said]) -> None:
     """Spark's own part of a checkpoint is torn: exit 2, one reason."""
     folder = runs[0]
-    for path in (folder / "before" / "checkpoints" / "NAMED" / "spark" / "offsets").glob("[0-9]*"):
+    for path in (folder / "before" / "checkpoints" / "SEEN" / "spark" / "offsets").glob("[0-9]*"):
         path.write_bytes(path.read_bytes()[:5])
     said = spawned("run", "q.sql", "--store", "before", *WORDS[4:], cwd=folder)
     assert said.code == 2, said.err
-    assert "error: query NAMED failed: " in said.err and "note: Spark's log is " in said.err
+    assert "error: query SEEN failed: " in said.err and "note: Spark's log is " in said.err
 
 
 def test_it_stays_up_until_ctrl_c(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ In: nothing. Out: lines on the terminal; whether Braid can run here. Rule: every
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import sys
@@ -41,8 +40,7 @@ def examine(java_only: bool, out: Console) -> bool:
             fine = False
             out.print(f"miss  {name}: pip install {name}")
     out.print(f"ok    {_memory_gib():.0f} GiB of memory, {os.cpu_count()} cores")
-    kafka = importlib.util.find_spec("confluent_kafka") is not None
-    out.print("ok    connectors: topic store, CSV, JSON lines, Parquet" + (", Kafka client found" if kafka else ""))
+    out.print("ok    connectors: topic store, CSV, JSON lines, Parquet (Kafka is not there yet)")
     out.print(f"ok    logs of Spark go to {own_folder('log')}", markup=False)
     out.print("\nSettings that Braid makes in every session:")
     table = Table("setting", "value", "because", box=None, header_style="bold")

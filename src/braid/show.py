@@ -58,10 +58,10 @@ def print_topics(store: str) -> None:
 def print_topic(store: str, topic: str, form: str, follow: bool, limit: int | None) -> None:
     """The records of a topic as a table, JSON lines or CSV; with `follow` those to come too."""
     opened = open_store(store)
-    if topic not in opened.names():
-        near = first_match(topic, opened.names())
-        known = ", ".join(opened.names()) or "none"
-        raise BraidError(f"no topic {topic} in {store}", f"did you mean {near}?" if near else f"topics: {known}")
+    found = first_match(topic, opened.names())
+    if found is None:
+        raise BraidError(f"no topic {topic} in {store}", f"topics: {', '.join(opened.names()) or 'none'}")
+    topic = found
     records = islice(_records(opened, topic, follow), limit)
     if form == "table" and not follow:
         _table(COLUMNS, records)
