@@ -50,7 +50,6 @@ PAGES = {
         *sorted((ROOT / "docs").rglob("*.md")),
         *sorted((ROOT / "examples").rglob("*.md")),
     ]
-    if p.name != "CONTRACT.md"
 }
 SEMANTICS = [name for name in PAGES if name.startswith("docs/semantics/")]
 OTHERS = [name for name in PAGES if name not in SEMANTICS]
