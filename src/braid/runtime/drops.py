@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from braid.operators.changes import LEAF_BITS, LOW, OFFSET_BITS, POS
+from braid.operators.changes import POS
 from braid.plan.physical import Plan
 
 Find = Callable[[int], tuple[str | None, int | None, int | None]]
@@ -29,17 +29,6 @@ def located(dropped: pl.DataFrame, plan: Plan, find: Find) -> list[dict[str, Any
             row["topic"], row["partition"], row["offset"] = find(row[POS])
         made.append({f: row[f] for f in FIELDS} | {"key": _json(row["key"]), "value": _json(row["value"])})
     return made
-
-
-def find_by_rank(ranks: list[tuple[str, int]]) -> Find:
-    """Finds a record by a partitioned position; `ranks` lists (topic, partition) by rank."""
-
-    def find(position: int) -> tuple[str | None, int | None, int | None]:
-        low = position % LOW >> LEAF_BITS
-        rank, offset = low >> OFFSET_BITS, low % (1 << OFFSET_BITS)
-        return (*ranks[rank], offset) if rank < len(ranks) else (None, None, None)
-
-    return find
 
 
 def _json(text: str | None) -> Any:
