@@ -86,7 +86,7 @@ class NaiveClocks:
         match clock:
             case LeafClock(leaf):
                 return self.all[leaf].value if leaf in self.all else NEVER
-            case JoinClock(left, right, hold):
+            case JoinClock(left, right, hold, _):
                 now = max(self.at(left), self.at(right))
                 return now - hold if now > NEVER else NEVER
 

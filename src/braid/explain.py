@@ -138,6 +138,9 @@ def _step(step: Step, stage: Stage, plan: Plan) -> Document:
         return document | {"op": "limit", "how": None, "keys": [], "state": [], "clock": None, "notes": [*moved, end]}
     if isinstance(node, logical.Filter):
         document["predicate"] = show(node.predicate, _names(node))
+    if isinstance(node, logical.Project):
+        names = _names(node.input)
+        document["columns"] = {c.name: show(e, names) for c, e in node.outputs}
     return document
 
 
@@ -151,6 +154,8 @@ def _op(node: logical.Node, step: Step, plan: Plan) -> str:
             return "table-table join"
         case logical.Filter():
             return "filter"
+        case logical.Project():
+            return "project"
         case logical.Aggregate():
             return "aggregate"
         case logical.Source():
@@ -164,7 +169,7 @@ def _keys(node: logical.Node) -> list[str]:
             return [f"{show(node.left_key)} = {show(node.right_key)}"]
         case logical.Aggregate(keys=keys):
             return [show(e) for _, e in keys]
-        case logical.Source() | logical.Filter():
+        case logical.Source() | logical.Filter() | logical.Project():
             return []
     assert_never(node)
 
@@ -196,7 +201,7 @@ def _state(node: logical.Node) -> list[Document]:
             if logical.mode(x) == "upsert":
                 return [{"side": "input", "keeps": "keys that pass", "until": "deleted", "bounded": False}]
             return []
-        case logical.Source():
+        case logical.Source() | logical.Project():
             return []
     assert_never(node)
 
@@ -242,7 +247,9 @@ def _names(node: logical.Node) -> dict[str, str]:
     """What to call the columns that GROUP BY makes: its expressions and aggregates."""
     made = {name: text for x in logical.inputs(node) for name, text in _names(x).items()}
     if isinstance(node, logical.Aggregate):
-        made |= {c.name: show(e) for c, e in node.keys} | {a.output.name: _aggregate(a) for a in node.aggregations}
+        made |= {c.name: show(e, made) for c, e in node.keys} | {
+            a.output.name: _aggregate(a) for a in node.aggregations
+        }
     return made
 
 
@@ -355,7 +362,7 @@ def title(node: Document) -> str:
 def details(node: Document) -> list[str]:
     """Further lines of a node: clock, state, notes."""
     made = [*node["notes"]]
-    if node["op"] == "write":
+    if node["op"] in ("write", "project"):
         made += [f"{name} = {text}" for name, text in node["columns"].items()]
     if node["clock"] and node["op"] != "read":
         made.append(f"clock: {node['clock']}")

@@ -160,7 +160,7 @@ class Driver:
         self._seq += 1
         for topic in self._program.topics():
             if self._backend.partitions(topic) is not None:
-                self._backend.mark(topic, Moment(self._seq, "idle"))
+                self._backend.mark(topic, Moment(self._seq, "end"))
         self._finished = True
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:

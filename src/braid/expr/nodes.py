@@ -7,8 +7,8 @@ Rule: names are plan columns (`A.PRICE`, unique within a plan), types are checke
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from braid.types import Type
 
@@ -94,3 +94,21 @@ def columns(e: Expr) -> Iterator[str]:
         yield e.name
     for child in children(e):
         yield from columns(child)
+
+
+def substituted(e: Expr, values: Mapping[str, Expr]) -> Expr:
+    """`e` with every column that `values` names replaced by its expression."""
+    match e:
+        case Col(name=name):
+            return values.get(name, e)
+        case Lit():
+            return e
+        case Call(args=args):
+            return replace(e, args=tuple(substituted(x, values) for x in args))
+        case Case(whens=whens, default=default):
+            made = tuple((substituted(w, values), substituted(t, values)) for w, t in whens)
+            return replace(e, whens=made, default=substituted(default, values))
+        case Cast(arg=arg) | Field(arg=arg):
+            return replace(e, arg=substituted(arg, values))
+        case MakeStruct(fields=fields):
+            return replace(e, fields=tuple((n, substituted(x, values)) for n, x in fields))

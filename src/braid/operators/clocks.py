@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any, Literal, assert_never
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,7 @@ from braid.operators.changes import NEVER, POS, POS_TYPE
 
 Ints = npt.NDArray[np.int64]
 
+FOREVER = 2**61  # the time of a source that has ended and lifts its clock
 CLOCK, STORED, IDLE = 0, 1, 2  # kinds of steps: a record's time; a storable record's time; the partition falls idle
 STEPS: dict[str, pl.DataType] = {
     POS: POS_TYPE,
@@ -41,11 +42,13 @@ class LeafClock:
 
 @dataclass(frozen=True, slots=True)
 class JoinClock:
-    """The clock of a join's output: stream time (the maximum of both inputs' clocks) less what the join holds back."""
+    """The clock of a join's output: the maximum (ksqlDB's stream time) or the minimum of both inputs' clocks, less what
+    the join holds back."""
 
     left: Clock
     right: Clock
     hold: int
+    take: Literal["max", "min"] = "max"
 
 
 Clock = LeafClock | JoinClock
@@ -124,10 +127,10 @@ class Clocks:
         match clock:
             case LeafClock(leaf):
                 return self._leaf_values(kind, leaf), self._now.get((kind, leaf), NEVER)
-            case JoinClock(left, right, hold):
+            case JoinClock(left, right, hold, take):
                 (l, l0), (r, r0) = self._values(left, CLOCK), self._values(right, CLOCK)
-                before = max(l0, r0)
-                values = np.maximum(l, r)
+                before = max(l0, r0) if take == "max" else min(l0, r0)
+                values = np.maximum(l, r) if take == "max" else np.minimum(l, r)
                 return np.where(values > NEVER, values - hold, NEVER), before - hold if before > NEVER else NEVER
         assert_never(clock)
 

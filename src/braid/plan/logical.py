@@ -61,6 +61,7 @@ class Source:
     """A declared stream or table, read under one alias.
 
     `message_key` names a value column that must equal the message key (KEY='c'), else the record is dropped.
+    `end`: what the end of a finite input does to its clock: it stays ('hold'), or rises above every time ('lift').
     """
 
     alias: str
@@ -72,6 +73,7 @@ class Source:
     timestamp: Timestamp | None = None
     message_key: str | None = None
     partitions: int | None = None
+    end: Literal["hold", "lift"] = "hold"
 
     @property
     def key(self) -> tuple[SourceColumn, ...]:
@@ -84,6 +86,15 @@ class Filter:
 
     input: Node
     predicate: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """Computed columns under new plan names: what a view, a sub-query or a WITH name gives. Rows of a table keep the
+    columns of their key."""
+
+    input: Node
+    outputs: tuple[tuple[Col, Expr], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +169,7 @@ class Aggregate:
     aggregations: tuple[Aggregation, ...]
 
 
-Node = Source | Filter | StreamStreamJoin | StreamTableJoin | TableTableJoin | Aggregate
+Node = Source | Filter | Project | StreamStreamJoin | StreamTableJoin | TableTableJoin | Aggregate
 Join = StreamStreamJoin | StreamTableJoin | TableTableJoin
 
 
@@ -215,7 +226,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Source():
             return ()
-        case Filter(input=x) | Aggregate(input=x):
+        case Filter(input=x) | Project(input=x) | Aggregate(input=x):
             return (x,)
         case StreamStreamJoin() | StreamTableJoin() | TableTableJoin():
             return (node.left, node.right)
@@ -237,6 +248,8 @@ def schema(node: Node) -> tuple[Col, ...]:
             return tuple(c.col for c in columns)
         case Filter(input=x):
             return schema(x)
+        case Project(outputs=outputs):
+            return tuple(c for c, _ in outputs)
         case StreamStreamJoin() | StreamTableJoin() | TableTableJoin():
             return (*schema(node.left), *schema(node.right), node.key)
         case Aggregate(keys=keys, aggregations=aggregations):
@@ -249,7 +262,7 @@ def mode(node: Node) -> Mode:
     match node:
         case Source(kind=kind):
             return "append" if kind == "stream" else "upsert"
-        case Filter(input=x):
+        case Filter(input=x) | Project(input=x):
             return mode(x)
         case StreamStreamJoin() | StreamTableJoin():
             return "append"
@@ -267,6 +280,9 @@ def row_key(node: Node) -> tuple[Expr, ...]:
             return tuple(c.col for c in node.key)
         case Filter(input=x):
             return row_key(x)
+        case Project(input=x, outputs=outputs):
+            renamed = tuple(next((c for c, e in outputs if e == k), None) for k in row_key(x))
+            return tuple(c for c in renamed if c is not None) if all(renamed) else ()
         case StreamStreamJoin(key=key) | StreamTableJoin(key=key) | TableTableJoin(key=key):
             return (key,)
         case Aggregate(keys=keys):

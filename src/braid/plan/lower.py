@@ -2,7 +2,9 @@
 
 In: a logical query. Out: leaves, stages of operators, and the exchanges between them.
 Rule: one exchange per change of key. A join goes into the stage of its left input when that input is already spread by
-the join's key; else its left input is exchanged into a new stage. Leaves read only the columns that somebody needs.
+the join's key; else its left input is exchanged into a new stage. A right input with steps that need their own key
+(joins, groups) is lowered before the left one: exchanges go to later stages only. Leaves read only the columns that
+somebody needs.
 Positions and clocks: a leaf's clock steps travel iff some join above it reads a clock.
 """
 
@@ -13,13 +15,14 @@ from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
 from braid.errors import BraidError
-from braid.expr.nodes import Col, Expr, columns
+from braid.expr.nodes import Col, Expr, columns, substituted
 from braid.operators.aggregate import GroupBy
 from braid.operators.base import Operator
 from braid.operators.changes import MAX_LEAVES
 from braid.operators.clocks import Clock, JoinClock, LeafClock
 from braid.operators.filter import Filter
 from braid.operators.limit import Limit
+from braid.operators.project import Project
 from braid.operators.retract import Retract
 from braid.operators.stream_stream import StreamStream
 from braid.operators.stream_table import StreamTable
@@ -35,11 +38,12 @@ NullKey = Literal["drop", "route"]
 
 @dataclass(slots=True)
 class _Frame:
-    """A lowered node: the number of its frame, the stage it is in, the key it is spread by, its columns."""
+    """A lowered node: the number of its frame, the stage it is in, the key it is spread by (None: one that its columns
+    cannot tell), its columns."""
 
     number: int
     stage: int
-    keys: Keys
+    keys: Keys | None
     columns: tuple[Col, ...]
 
 
@@ -54,6 +58,7 @@ class _Stage:
 
 @dataclass(slots=True)
 class _Builder:
+    sources: tuple[logical.Source, ...]
     needed: frozenset[str]
     clocked: frozenset[str]  # aliases of the sources whose clock some join reads
     leaves: list[Leaf] = field(default_factory=list)
@@ -69,14 +74,16 @@ class _Builder:
         return len(self.stages) - 1
 
     def leaf(self, source: logical.Source, keys: Keys, stage: int, null_key: NullKey, joins: bool) -> _Frame:
-        number = len(self.leaves)
+        number = self.sources.index(source)
         cols = tuple(c.col for c in source.columns if c.name in self.needed)
         drop_null_value = joins and source.kind == "stream"
         clocked = source.alias in self.clocked
         self.leaves.append(Leaf(number, source, cols, keys, stage, drop_null_value, null_key, clocked))
         return _Frame(number, stage, keys, cols)
 
-    def step(self, operator: Operator, frames: Iterable[_Frame], node: Node, keys: Keys, cols: Iterable[Col]) -> _Frame:
+    def step(
+        self, operator: Operator, frames: Iterable[_Frame], node: Node, keys: Keys | None, cols: Iterable[Col]
+    ) -> _Frame:
         frames = list(frames)
         stage, number, payload = frames[0].stage, self.number(), tuple(cols)
         self.stages[stage].steps.append(Step(number, operator, tuple(f.number for f in frames), node, payload))
@@ -87,7 +94,10 @@ class _Builder:
         """The frame spread by `keys`: itself if it is, else through an exchange into a new stage."""
         if frame.keys == keys:
             return frame
-        stage = self.stage(keys)
+        return self.moved(frame, keys, self.stage(keys), null_key, reason)
+
+    def moved(self, frame: _Frame, keys: Keys, stage: int, null_key: NullKey, reason: str) -> _Frame:
+        """The frame after an exchange into `stage`."""
         self.stages[frame.stage].output = frame.number
         self.stages[frame.stage].exchange = Exchange(frame.number, stage, keys, null_key, reason)
         return _Frame(frame.number, stage, keys, frame.columns)
@@ -95,10 +105,10 @@ class _Builder:
 
 def lower(query: Query) -> Plan:
     """The physical plan of a query."""
-    count = sum(1 for _ in logical.sources(query.root))
-    if count > MAX_LEAVES:
-        raise BraidError(f"{count} sources in one query; at most {MAX_LEAVES}", "split it into two statements")
-    b = _Builder(frozenset(_needed(query)), frozenset(_clocked(query.root)), numbers=count)
+    read = tuple(logical.sources(query.root))
+    if len(read) > MAX_LEAVES:
+        raise BraidError(f"{len(read)} sources in one query; at most {MAX_LEAVES}", "split it into two statements")
+    b = _Builder(read, frozenset(_needed(query)), frozenset(_clocked(query.root)), numbers=len(read))
     sink_keys = query.sink.written_key
     root = _lower(query.root, b, sink_keys)
     if query.sink.limit is not None:
@@ -107,16 +117,15 @@ def lower(query: Query) -> Plan:
         root = b.spread(root, sink_keys, "route", "the result has another key")
     b.stages[root.stage].output = root.number
     stages = tuple(Stage(i, s.keys, tuple(s.steps), s.output, s.exchange, s.single) for i, s in enumerate(b.stages))
-    return Plan(query, tuple(b.leaves), stages)
+    return Plan(query, tuple(sorted(b.leaves, key=lambda leaf: leaf.number)), stages)
 
 
 def _one_bucket(root: _Frame, query: Query, b: _Builder) -> _Frame:
     assert query.sink.limit is not None
     stage = b.stage(())
-    b.stages[root.stage].output = root.number
-    b.stages[root.stage].exchange = Exchange(root.number, stage, (), "route", "LIMIT counts over all keys")
     b.stages[stage].single = True
-    return b.step(Limit(query.sink.limit), [_Frame(root.number, stage, (), root.columns)], query.root, (), root.columns)
+    all_rows = b.moved(root, (), stage, "route", "LIMIT counts over all keys")
+    return b.step(Limit(query.sink.limit), [all_rows], query.root, (), root.columns)
 
 
 def _needed(query: Query) -> Iterable[str]:
@@ -132,6 +141,9 @@ def _needed_by(node: Node) -> Iterable[str]:
             pass
         case logical.Filter(predicate=p):
             yield from columns(p)
+        case logical.Project(outputs=outputs):
+            for _, e in outputs:
+                yield from columns(e)
         case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
             yield from columns(node.left_key)
             yield from columns(node.right_key)
@@ -160,6 +172,8 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
         case logical.Source():
             null_key: NullKey = "route" if node.kind == "stream" else "drop"
             return b.leaf(node, wanted, b.stage(wanted), null_key, joins=False)
+        case logical.Project():
+            return _project(node, _lower(node.input, b, _below(wanted, node)), b)
         case logical.Filter():
             table = logical.mode(node) == "upsert"
             keys = logical.row_key(node.input) if table else wanted
@@ -170,6 +184,19 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
         case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
             return _join(node, b)
     assert_never(node)
+
+
+def _project(node: logical.Project, x: _Frame, b: _Builder) -> _Frame:
+    """Its rows stay where they are; their key is known by its new name, if it has one."""
+    names = {e: c for c, e in node.outputs}
+    known = None if x.keys is None or any(k not in names for k in x.keys) else tuple(names[k] for k in x.keys)
+    return b.step(Project.of(node), [x], node, known, [c for c, _ in node.outputs])
+
+
+def _below(keys: Keys, node: logical.Project) -> Keys:
+    """Keys over the columns of a projection, in terms of its input."""
+    values = {c.name: e for c, e in node.outputs}
+    return tuple(substituted(k, values) for k in keys)
 
 
 def _aggregate(node: logical.Aggregate, b: _Builder) -> _Frame:
@@ -185,20 +212,56 @@ def _aggregate(node: logical.Aggregate, b: _Builder) -> _Frame:
 
 
 def _join(node: logical.Join, b: _Builder) -> _Frame:
-    left = _input(node.left, b, (node.left_key,), _null_key(node, "left"))
-    left = b.spread(left, (node.left_key,), _null_key(node, "left"), "the next join has another key")
-    if not isinstance(node.right, logical.Source):
-        raise BraidError("a join on the right of a join is not supported yet", "write a chain: a JOIN b … JOIN c …")
-    right = b.leaf(node.right, (node.right_key,), left.stage, _null_key(node, "right"), joins=True)
+    left, right = _sides(node.left, (node.left_key,), node.right, (node.right_key,), _null_keys(node), b)
     cols = [*left.columns, *right.columns, node.key]
     return b.step(_operator(node, b), [left, right], node, (node.key,), cols)
 
 
+def _sides(
+    left: Node, left_keys: Keys, right: Node, right_keys: Keys, null_keys: tuple[NullKey, NullKey], b: _Builder
+) -> tuple[_Frame, _Frame]:
+    """Both inputs of a join in one stage, spread by its key."""
+    other = None if _is_local(right) else _input(right, b, right_keys, null_keys[1])
+    l = _input(left, b, left_keys, null_keys[0])
+    l = b.spread(l, left_keys, null_keys[0], "the next join has another key")
+    if other is None:
+        return l, _local(right, b, right_keys, null_keys[1], l.stage)
+    return l, b.moved(other, right_keys, l.stage, null_keys[1], "the join has another key")
+
+
 def _input(node: Node, b: _Builder, keys: Keys, null_key: NullKey) -> _Frame:
     """A join's or group's input; a source becomes a leaf of a new stage, spread by `keys` at once."""
-    if isinstance(node, logical.Source):
-        return b.leaf(node, keys, b.stage(keys), null_key, joins=True)
-    return _lower(node, b, keys)
+    return _local(node, b, keys, null_key, b.stage(keys)) if _is_local(node) else _lower(node, b, keys)
+
+
+def _is_local(node: Node) -> bool:
+    """Can it run where its rows are read? A source, and what keeps nothing behind it."""
+    match node:
+        case logical.Source():
+            return True
+        case logical.Filter(input=x):
+            return logical.mode(x) != "upsert" and _is_local(x)
+        case logical.Project(input=x):
+            return _is_local(x)
+        case _:
+            return False
+
+
+def _local(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int) -> _Frame:
+    """The source of a local node, read into `stage`, and the steps behind it."""
+    match node:
+        case logical.Source():
+            return b.leaf(node, keys, stage, null_key, joins=True)
+        case logical.Filter(input=x):
+            frame = _local(x, b, keys, "route", stage)  # a row that does not pass has no key to miss
+            return b.step(_filter(node), [frame], node, frame.keys, frame.columns)
+        case logical.Project(input=x):
+            return _project(node, _local(x, b, _below(keys, node), null_key, stage), b)
+    raise AssertionError("not a local node")
+
+
+def _null_keys(node: logical.Join) -> tuple[NullKey, NullKey]:
+    return _null_key(node, "left"), _null_key(node, "right")
 
 
 def _null_key(node: logical.Join, side: Literal["left", "right"]) -> NullKey:
@@ -227,7 +290,7 @@ def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
     match node:
         case logical.Source():
             return LeafClock(next(l.number for l in leaves if l.source == node))
-        case logical.Filter(input=x) | logical.Aggregate(input=x):
+        case logical.Filter(input=x) | logical.Project(input=x) | logical.Aggregate(input=x):
             return clock(x, leaves)
         case logical.StreamTableJoin(left=x):
             passed = clock(x, leaves)

@@ -14,6 +14,7 @@ from braid.plan.logical import (
     Aggregate,
     Filter,
     Node,
+    Project,
     Query,
     Source,
     StreamStreamJoin,
@@ -41,6 +42,8 @@ def _read_by(node: Node) -> frozenset[str]:
             return frozenset()
         case Filter(input=x, predicate=p):
             return _read_by(x) | frozenset(columns(p))
+        case Project(input=x, outputs=outputs):
+            return _read_by(x) | frozenset(c for _, e in outputs for c in columns(e))
         case StreamStreamJoin() | StreamTableJoin() | TableTableJoin():
             here = frozenset((*columns(node.left_key), *columns(node.right_key)))
             return here | _read_by(node.left) | _read_by(node.right)
@@ -57,7 +60,7 @@ def _without_pseudo(node: Node, read: frozenset[str]) -> Node:
             return replace(
                 node, columns=tuple(c for c in all_columns if c.place not in PSEUDO_PLACES or c.name in read)
             )
-        case Filter(input=x) | Aggregate(input=x):
+        case Filter(input=x) | Project(input=x) | Aggregate(input=x):
             return replace(node, input=_without_pseudo(x, read))
         case StreamStreamJoin() | StreamTableJoin() | TableTableJoin():
             return replace(node, left=_without_pseudo(node.left, read), right=_without_pseudo(node.right, read))

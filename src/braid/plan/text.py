@@ -16,6 +16,7 @@ from braid.plan.logical import (
     Join,
     Node,
     Output,
+    Project,
     Query,
     Source,
     StreamStreamJoin,
@@ -60,6 +61,8 @@ def _line(node: Node) -> str:
             return _source(node)
         case Filter(predicate=p):
             return f"filter {show(p)}"
+        case Project(outputs=outputs):
+            return "project " + ", ".join(f"{c.name} {c.type} = {show(e)}" for c, e in outputs)
         case StreamStreamJoin():
             grace = "eager" if node.grace is None else f"grace {node.grace}"
             within = f"within -{node.before}..+{node.after} {grace}, retention {node.retention}"

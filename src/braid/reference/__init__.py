@@ -18,14 +18,14 @@ from datetime import datetime, timedelta
 from typing import assert_never
 
 from braid.errors import BraidError
-from braid.expr.nodes import Call, Col, Expr, Lit, columns
+from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.plan import logical
 from braid.reference.joins import StreamStreamStep, StreamTableStep, TableTableStep
-from braid.reference.rows import Bound, Drop, Event, Idle, OutRecord, Place, Record, Row, Run, evaluated
-from braid.reference.steps import AggregateStep, FilterStep, SourceStep, Step
+from braid.reference.rows import Bound, Drop, End, Event, Idle, OutRecord, Place, Record, Row, Run, evaluated
+from braid.reference.steps import AggregateStep, FilterStep, ProjectStep, SourceStep, Step
 from braid.types import Scalar
 
-__all__ = ["Bound", "Drop", "Event", "Idle", "OutRecord", "Record", "Reference"]
+__all__ = ["Bound", "Drop", "End", "Event", "Idle", "OutRecord", "Record", "Reference"]
 
 
 class Reference:
@@ -115,6 +115,9 @@ class Reference:
             case logical.Filter():
                 x = self._build(node.input)
                 return FilterStep(node, self._number(), self._run, x)
+            case logical.Project():
+                x = self._build(node.input)
+                return ProjectStep(node, self._number(), self._run, x)
             case logical.Aggregate():
                 x = self._build(node.input)
                 return AggregateStep(node, self._number(), self._run, x)
@@ -130,9 +133,11 @@ class Reference:
         assert_never(node)
 
     def _side(self, node: logical.Node, key: Expr) -> Step:
-        """A join's input; a source (behind filters or not) learns which key makes its records storable."""
+        """A join's input; a source (behind filters and projections) learns which key makes its records storable."""
         step = source = self._build(node)
-        while isinstance(source, FilterStep):
+        while isinstance(source, FilterStep | ProjectStep):
+            if isinstance(source, ProjectStep):
+                key = substituted(key, {c.name: e for c, e in source.node.outputs})
             (source,) = source.inputs
         if isinstance(source, SourceStep):
             source.join_key = key
@@ -156,6 +161,8 @@ def _expressions(node: logical.Node) -> Iterator[Expr]:
             pass
         case logical.Filter(predicate=e):
             yield e
+        case logical.Project(outputs=outputs):
+            yield from (e for _, e in outputs)
         case logical.Aggregate(keys=keys, aggregations=aggregations):
             yield from (e for _, e in keys)
             yield from (a.arg for a in aggregations if a.arg is not None)

@@ -56,13 +56,21 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """These (leaf, partition) fall idle, or end, all at once. A later record wakes its partition again."""
+    """These (leaf, partition) fall idle, all at once. A later record wakes its partition again."""
 
     partitions: tuple[tuple[int, int], ...]
     place: Place = None
 
 
-Event = Record | Bound | Idle
+@dataclass(frozen=True, slots=True)
+class End:
+    """These (leaf, partition) end, all at once: idle from here on, or past every time (`Source.end`)."""
+
+    partitions: tuple[tuple[int, int], ...]
+    place: Place = None
+
+
+Event = Record | Bound | Idle | End
 
 # ---------------------------------------------------------------- out
 

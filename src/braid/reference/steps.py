@@ -14,9 +14,10 @@ from typing import Any, Protocol, assert_never
 from braid.errors import BraidError
 from braid.expr.nodes import Col, Expr
 from braid.plan import logical
-from braid.reference.rows import Bound, Event, Idle, Record, Row, Run, Values
+from braid.reference.rows import Bound, End, Event, Idle, Record, Row, Run, Values
 from braid.types import Decimal, Scalar, Type
 
+FOREVER = 2**61  # the time of a source that has ended and lifts its clock
 NEVER = float("-inf")  # the clock of a source that has shown nothing
 
 
@@ -100,6 +101,12 @@ class SourceStep:
             case Idle():
                 self._all.idle(self._mine(event.partitions))
                 self._storable.idle(self._mine(event.partitions))
+            case End():
+                if self.node.end == "lift":
+                    self._all.see(self._mine(event.partitions), FOREVER)
+                else:
+                    self._all.idle(self._mine(event.partitions))
+                    self._storable.idle(self._mine(event.partitions))
             case _:
                 assert_never(event)
 
@@ -191,6 +198,31 @@ class FilterStep:
             return []  # never passed, or gone already
         self._passing.remove(key.text)
         return [_tombstone(row, self._key)]
+
+
+class ProjectStep:
+    """Computed columns. Of a tombstone, or a stream's null value, nothing can fail."""
+
+    def __init__(self, node: logical.Project, number: int, run: Run, source: Step) -> None:
+        self.number, self.node, self._run, self._source = number, node, run, source
+        self.inputs: tuple[Step, ...] = (source,)
+
+    @property
+    def clock(self) -> float:
+        return self._source.clock
+
+    @property
+    def stored(self) -> float:
+        return self._source.stored
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        (rows,) = inputs
+        return [Row(self._values(row), row.time, row.headers, row.gone) for row in rows]
+
+    def _values(self, row: Row) -> Values:
+        if row.gone:
+            return {c.name: self._run.look(e, row)[0] for c, e in self.node.outputs}
+        return {c.name: self._run.value(e, self.number, row) for c, e in self.node.outputs}
 
 
 def _tombstone(row: Row, key: Sequence[Expr]) -> Row:

@@ -64,8 +64,10 @@ def _ends(leaf: Leaf, chunk: Chunk, rows: pl.DataFrame) -> list[Mark]:
     if chunk.ended and rows.height:
         last = rows.select(m=pl.col(TIME).max(), o=pl.col("_offset").max() + 1)
         place = last.select(partitioned_position(pl.col("m"), chunk.rank, pl.col("o"), 0).alias("p"))["p"]
-        marks.append(Mark(int(place[0]), "idle"))
-    if chunk.idle or (chunk.ended and not rows.height):
+        marks.append(Mark(int(place[0]), "end"))
+    elif chunk.ended:
+        marks.append(Mark(END_OF_BATCH, "end"))
+    elif chunk.idle:
         marks.append(Mark(END_OF_BATCH, "idle"))
     return marks
 

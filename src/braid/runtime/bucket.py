@@ -233,6 +233,8 @@ def describe(node: logical.Node) -> str:
             return f"read {name}"
         case logical.Filter():
             return "filter"
+        case logical.Project():
+            return "project"
         case logical.Aggregate():
             return "aggregate"
         case logical.StreamStreamJoin(how=how):

@@ -19,7 +19,7 @@ from braid.plan import logical
 from braid.plan.logical import Query, Sink
 from braid.plan.lower import lower
 from braid.plan.physical import Plan
-from braid.reference import Bound, Event, Idle, OutRecord, Record, Reference
+from braid.reference import Bound, End, Event, OutRecord, Record, Reference
 from braid.runtime.decode import decode
 from braid.runtime.driver_local import Topic, in_topological_order
 from braid.runtime.explicit import Moment, Placed, raw_frame, topic_ranks
@@ -91,12 +91,12 @@ class ReferenceBackend:
                     events.append(((placed.seq, placed.hops, ranks[leaf.number], placed.n, leaf.number), record))
             for m in topic.moments[marks:]:
                 which = tuple((leaf.number, partition) for partition in range(topic.partitions))
-                if m.kind == "idle":
+                if m.kind == "end":
                     ended.setdefault(m.seq, []).extend(which)
                 else:
                     bounds.setdefault((m.seq, m.value), []).extend(which)
         last = (1 << 30, 0, 0, 0)
-        events += [((seq, *last), Idle(tuple(which), seq)) for seq, which in ended.items()]
+        events += [((seq, *last), End(tuple(which), seq)) for seq, which in ended.items()]
         events += [((seq, *last), Bound(tuple(which), time, seq)) for (seq, time), which in bounds.items()]
         events.sort(key=lambda e: e[0])
         out = judged.reference.process([e for _, e in events])

@@ -43,7 +43,7 @@ class Moment:
     """A clock call or an end: at `seq`, for every partition of the topic (`value`: the bound)."""
 
     seq: int
-    kind: Literal["idle", "bound"]
+    kind: Literal["end", "bound"]
     value: int = 0
 
 

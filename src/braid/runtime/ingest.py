@@ -18,7 +18,7 @@ from braid.expr import compile
 from braid.expr.key import canonical_key, key_hash
 from braid.expr.nodes import Expr
 from braid.operators.changes import BASE, DIFF, HASH, HEADERS, POS, POS_TYPE, SUB, TIME, key_column
-from braid.operators.clocks import CLOCK, IDLE, STEPS, STORED
+from braid.operators.clocks import CLOCK, FOREVER, IDLE, STEPS, STORED
 from braid.plan.physical import Leaf
 from braid.runtime.decode import Decoded
 from braid.types import Column, polars_type
@@ -26,10 +26,10 @@ from braid.types import Column, polars_type
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something besides a record that moves a clock: the partition falls idle (or ends), or a bound is declared."""
+    """Something besides a record that moves a clock: the partition falls idle, it ends, or a bound is declared."""
 
     position: int
-    kind: Literal["idle", "bound"]
+    kind: Literal["idle", "end", "bound"]
     value: int = 0
 
 
@@ -108,6 +108,7 @@ def ingest(
 
 def _steps(leaf: Leaf, rows: pl.DataFrame, storable: pl.DataFrame, rank: int, marks: Sequence[Mark]) -> pl.DataFrame:
     """Where the partition's time rises, per kind; after an idle mark the next record is a step whatever its time."""
+    marks = [_meant(m, leaf) for m in marks]
     made = [_rises(rows, CLOCK, marks), _rises(storable, STORED, marks)]
     if marks:
         kinds = [IDLE if m.kind == "idle" else CLOCK for m in marks]
@@ -121,6 +122,13 @@ def _steps(leaf: Leaf, rows: pl.DataFrame, storable: pl.DataFrame, rank: int, ma
         pl.lit(leaf.number, pl.Int16).alias("leaf"), pl.lit(rank, pl.Int32).alias("part")
     )
     return steps.select(list(STEPS)).sort(POS, maintain_order=True)
+
+
+def _meant(mark: Mark, leaf: Leaf) -> Mark:
+    """What an end does: an idle mark, or a bound above every time."""
+    if mark.kind != "end":
+        return mark
+    return Mark(mark.position, "idle") if leaf.source.end == "hold" else Mark(mark.position, "bound", FOREVER)
 
 
 def _rises(rows: pl.DataFrame, kind: int, marks: Sequence[Mark]) -> pl.DataFrame:

@@ -119,7 +119,7 @@ def _placed(
 
 
 def _moment(mark: TopicMark) -> Moment:
-    return Moment(mark.seq, "idle" if mark.kind == "idle" else "bound", mark.value)
+    return Moment(mark.seq, "end" if mark.kind == "end" else "bound", mark.value)
 
 
 def chunks(job: Job, inputs: Mapping[int, Input], parts: Sequence[Part], marks: tuple[int, int]) -> Iterator[Chunk]:

@@ -1,0 +1,41 @@
+"""Project: computed columns under new names.
+
+In: changes in processing order. Out: the same rows with other columns.
+Rule: a failed expression is NULL and is told; of a tombstone, or a stream's null value, nothing can fail.
+
+*Matches* nothing. *Keeps* nothing. *Emits* every row at its own place. *Forgets* nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from braid.expr import compile
+from braid.expr.nodes import Expr
+from braid.operators.base import Result, State
+from braid.operators.changes import DIFF
+from braid.operators.clocks import Clocks
+from braid.operators.pairing import dropped_rows, payload_of
+from braid.plan import logical
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """`outputs`: plan name of the new column, and what gives it."""
+
+    outputs: tuple[tuple[str, Expr], ...]
+
+    @staticmethod
+    def of(node: logical.Project) -> Project:
+        return Project(tuple((c.name, e) for c, e in node.outputs))
+
+    def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
+        (rows,) = inputs
+        made, failed = compile.evaluate(rows, list(self.outputs))
+        changes = rows.drop(payload_of(rows)).hstack(made)
+        live = failed & (rows[DIFF] == 1)
+        dropped = dropped_rows(changes.filter(live), "expression", None) if live.any() else None
+        return Result(changes, dropped)
