@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, assert_never
 
 from braid.errors import BraidError, SqlError
+from braid.explain_epochs import epoch_notes, epoch_op, epoch_state
 from braid.expr.show import show
 from braid.operators.limit import Limit
-from braid.plan import logical
+from braid.plan import epochs, logical
 from braid.plan.bound import QueryBound
 from braid.plan.lower import lower
 from braid.plan.physical import Leaf, Plan, Stage, Step
@@ -160,6 +161,8 @@ def _op(node: logical.Node, step: Step, plan: Plan) -> str:
             return "aggregate"
         case logical.Source():
             return "read"
+        case epochs.InEpochs():
+            return epoch_op(node)
     assert_never(node)
 
 
@@ -170,6 +173,12 @@ def _keys(node: logical.Node) -> list[str]:
         case logical.Aggregate(keys=keys):
             return [show(e) for _, e in keys]
         case logical.Source() | logical.Filter() | logical.Project():
+            return []
+        case epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin():
+            return [epochs.equality(node.on, i, show) for i in range(len(node.on.left))]
+        case epochs.Coalesce(key=key):
+            return [show(e) for e in key]
+        case epochs.Changes() | epochs.Windows() | epochs.EmitOnClose():
             return []
     assert_never(node)
 
@@ -203,6 +212,8 @@ def _state(node: logical.Node) -> list[Document]:
             return []
         case logical.Source() | logical.Project():
             return []
+        case epochs.InEpochs():
+            return epoch_state(node)
     assert_never(node)
 
 
@@ -235,6 +246,8 @@ def _notes(node: logical.Node) -> list[str]:
             return ["each stream row meets the table as it stands when the row is processed"]
         case logical.Aggregate(aggregations=aggregations):
             return [", ".join(_aggregate(a) for a in aggregations)]
+        case epochs.InEpochs():
+            return epoch_notes(node)
         case _:
             return []
 

@@ -15,6 +15,16 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from braid.expr.nodes import Col, Expr
+from braid.plan.epochs import (
+    AsOfJoin,
+    Changes,
+    Coalesce,
+    EmitOnClose,
+    EpochNode,
+    RegularJoin,
+    TemporalJoin,
+    Windows,
+)
 from braid.types import Column, Scalar
 
 Kind = Literal["stream", "table"]
@@ -62,6 +72,7 @@ class Source:
 
     `message_key` names a value column that must equal the message key (KEY='c'), else the record is dropped.
     `end`: what the end of a finite input does to its clock: it stays ('hold'), or rises above every time ('lift').
+    `watermark`: the clock counts this value of each record, in ticks (`epochs`), in place of its time.
     """
 
     alias: str
@@ -74,6 +85,7 @@ class Source:
     message_key: str | None = None
     partitions: int | None = None
     end: Literal["hold", "lift"] = "hold"
+    watermark: Expr | None = None
 
     @property
     def key(self) -> tuple[SourceColumn, ...]:
@@ -169,7 +181,7 @@ class Aggregate:
     aggregations: tuple[Aggregation, ...]
 
 
-Node = Source | Filter | Project | StreamStreamJoin | StreamTableJoin | TableTableJoin | Aggregate
+Node = Source | Filter | Project | StreamStreamJoin | StreamTableJoin | TableTableJoin | Aggregate | EpochNode
 Join = StreamStreamJoin | StreamTableJoin | TableTableJoin
 
 
@@ -212,7 +224,10 @@ class Sink:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One running statement. `name` is the sink's, or `<sink>.<n>` for INSERT INTO; `notices` are told at its start."""
+    """One running statement. `name` is the sink's, or `<sink>.<n>` for INSERT INTO; `notices` are told at its start.
+
+    `snapshot`: what its sources hold when it starts comes as one first epoch.
+    """
 
     name: str
     dialect: str
@@ -220,6 +235,7 @@ class Query:
     root: Node
     sink: Sink
     notices: tuple[str, ...] = ()
+    snapshot: bool = False
 
 
 def inputs(node: Node) -> tuple[Node, ...]:
@@ -230,6 +246,10 @@ def inputs(node: Node) -> tuple[Node, ...]:
             return (x,)
         case StreamStreamJoin() | StreamTableJoin() | TableTableJoin():
             return (node.left, node.right)
+        case RegularJoin() | AsOfJoin() | TemporalJoin():
+            return (node.left, node.right)
+        case Changes(input=x) | Windows(input=x) | EmitOnClose(input=x) | Coalesce(input=x):
+            return (x,)
     assert_never(node)
 
 
@@ -254,6 +274,12 @@ def schema(node: Node) -> tuple[Col, ...]:
             return (*schema(node.left), *schema(node.right), node.key)
         case Aggregate(keys=keys, aggregations=aggregations):
             return (*(c for c, _ in keys), *(a.output for a in aggregations))
+        case RegularJoin() | AsOfJoin() | TemporalJoin():
+            return (*schema(node.left), *schema(node.right))
+        case Windows(input=x, start=start, end=end):
+            return (*schema(x), start, end)
+        case Changes(input=x) | EmitOnClose(input=x) | Coalesce(input=x):
+            return schema(x)
     assert_never(node)
 
 
@@ -268,6 +294,18 @@ def mode(node: Node) -> Mode:
             return "append"
         case TableTableJoin() | Aggregate():
             return "upsert"
+        case RegularJoin(left=left, right=right, how=how):
+            return "append" if how == "inner" and mode(left) == mode(right) == "append" else "retract"
+        case TemporalJoin(left=left):
+            return mode(left)
+        case Windows(input=x):
+            return mode(x)
+        case Changes() | AsOfJoin():
+            return "retract"
+        case EmitOnClose():
+            return "append"
+        case Coalesce(input=x):
+            return "append" if mode(x) == "append" else "upsert"
     assert_never(node)
 
 
@@ -287,6 +325,14 @@ def row_key(node: Node) -> tuple[Expr, ...]:
             return (key,)
         case Aggregate(keys=keys):
             return tuple(c for c, _ in keys)
+        case RegularJoin() | AsOfJoin() | TemporalJoin():
+            return (*row_key(node.left), *row_key(node.right))
+        case Windows(input=x, start=start):
+            return (*row_key(x), start)
+        case Changes(input=x) | EmitOnClose(input=x):
+            return row_key(x)
+        case Coalesce(key=coalesced):
+            return coalesced
     assert_never(node)
 
 

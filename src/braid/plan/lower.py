@@ -28,7 +28,7 @@ from braid.operators.stream_stream import StreamStream
 from braid.operators.stream_table import StreamTable
 from braid.operators.table_filter import TableFilter
 from braid.operators.table_table import TableTable
-from braid.plan import logical
+from braid.plan import epochs, logical
 from braid.plan.logical import Node, Query
 from braid.plan.physical import Exchange, Leaf, Plan, Stage, Step
 
@@ -152,6 +152,9 @@ def _needed_by(node: Node) -> Iterable[str]:
                 yield from columns(e)
             for a in aggregations:
                 yield from columns(a.arg) if a.arg is not None else ()
+        case epochs.InEpochs():
+            for e in epochs.expressions(node):
+                yield from columns(e)
         case _:
             assert_never(node)
     for x in logical.inputs(node):
@@ -183,6 +186,8 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             return _aggregate(node, b)
         case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
             return _join(node, b)
+        case epochs.InEpochs():
+            raise BraidError(f"{type(node).__name__} is not built yet")
     assert_never(node)
 
 
@@ -299,4 +304,6 @@ def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
             return JoinClock(clock(node.left, leaves), clock(node.right, leaves), node.hold)
         case logical.TableTableJoin():
             return JoinClock(clock(node.left, leaves), clock(node.right, leaves), 0)
+        case epochs.InEpochs():
+            raise BraidError(f"{type(node).__name__} has no clock of its own: its watermarks are those of its sources")
     assert_never(node)

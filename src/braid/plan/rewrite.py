@@ -10,6 +10,17 @@ from dataclasses import replace
 from typing import assert_never
 
 from braid.expr.nodes import columns
+from braid.plan.epochs import (
+    AsOfJoin,
+    Changes,
+    Coalesce,
+    EmitOnClose,
+    InEpochs,
+    RegularJoin,
+    TemporalJoin,
+    Windows,
+    expressions,
+)
 from braid.plan.logical import (
     Aggregate,
     Filter,
@@ -20,6 +31,7 @@ from braid.plan.logical import (
     StreamStreamJoin,
     StreamTableJoin,
     TableTableJoin,
+    inputs,
 )
 
 PSEUDO_PLACES = ("rowtime", "rowpartition", "rowoffset")
@@ -50,6 +62,9 @@ def _read_by(node: Node) -> frozenset[str]:
         case Aggregate(input=x, keys=keys, aggregations=aggregations):
             exprs = [e for _, e in keys] + [a.arg for a in aggregations if a.arg is not None]
             return _read_by(x) | frozenset(c for e in exprs for c in columns(e))
+        case InEpochs():
+            here = frozenset(c for e in expressions(node) for c in columns(e))
+            return here.union(*(_read_by(x) for x in inputs(node)))
     assert_never(node)
 
 
@@ -64,4 +79,8 @@ def _without_pseudo(node: Node, read: frozenset[str]) -> Node:
             return replace(node, input=_without_pseudo(x, read))
         case StreamStreamJoin() | StreamTableJoin() | TableTableJoin():
             return replace(node, left=_without_pseudo(node.left, read), right=_without_pseudo(node.right, read))
+        case RegularJoin() | AsOfJoin() | TemporalJoin():
+            return replace(node, left=_without_pseudo(node.left, read), right=_without_pseudo(node.right, read))
+        case Changes(input=x) | Windows(input=x) | EmitOnClose(input=x) | Coalesce(input=x):
+            return replace(node, input=_without_pseudo(x, read))
     assert_never(node)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from braid.expr.show import show
+from braid.plan import epochs
 from braid.plan.logical import (
     Aggregate,
     Encoding,
@@ -78,7 +79,39 @@ def _line(node: Node) -> str:
                 for a in aggregations
             )
             return f"aggregate by {by}: {made}"
+        case epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin():
+            return _epoch_join(node)
+        case epochs.Changes():
+            return "changes"
+        case epochs.Windows():
+            bounds = f"{node.start.name} .. {node.end.name}"
+            sizes = f"size {node.size}, slide {node.slide}, offset {node.offset}"
+            return f"windows {bounds} of {show(node.time)}: {sizes}, null time {node.null_time}"
+        case epochs.EmitOnClose(value=value, bounds=bounds_):
+            return f"emit on close of {show(value)} below {_bounds(bounds_)}"
+        case epochs.Coalesce(key=key):
+            return f"coalesce by {', '.join(show(e) for e in key)}"
     assert_never(node)
+
+
+def _epoch_join(node: epochs.EpochJoin) -> str:
+    on = ", ".join(epochs.equality(node.on, i, show) for i in range(len(node.on.left))) or "nothing"
+    match node:
+        case epochs.RegularJoin(residual=residual, clean=clean):
+            parts = [f"regular {node.how} on {on}"]
+            parts += [f"residual {show(residual)}"] if residual is not None else []
+            parts += [f"cleans {c.side} {show(c.value)} below {_bounds(c.bounds)}" for c in clean]
+            return ", ".join(parts)
+        case epochs.AsOfJoin():
+            nearest = f"{show(node.left_at)} {epochs.SIGNS[node.compare]} {show(node.right_at)}"
+            return f"as-of {node.how} on {on}, nearest {nearest}, then {', '.join(show(e) for e in node.order)}"
+        case epochs.TemporalJoin(residual=residual):
+            return f"temporal {node.how} on {on}" + (f", residual {show(residual)}" if residual is not None else "")
+    assert_never(node)
+
+
+def _bounds(bounds: tuple[epochs.Bound, ...]) -> str:
+    return " and ".join(f"{show(b.value)} of {b.alias}" for b in bounds)
 
 
 def _on(node: Join) -> str:

@@ -19,7 +19,7 @@ from typing import assert_never
 
 from braid.errors import BraidError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
-from braid.plan import logical
+from braid.plan import epochs, logical
 from braid.reference.joins import StreamStreamStep, StreamTableStep, TableTableStep
 from braid.reference.rows import Bound, Drop, End, Event, Idle, OutRecord, Place, Record, Row, Run, evaluated
 from braid.reference.steps import AggregateStep, FilterStep, ProjectStep, SourceStep, Step
@@ -130,6 +130,8 @@ class Reference:
             case logical.TableTableJoin():
                 left, right = self._side(node.left, node.left_key), self._side(node.right, node.right_key)
                 return TableTableStep(node, self._number(), self._run, left, right)
+            case epochs.InEpochs():
+                raise BraidError(f"{type(node).__name__} is not built yet")
         assert_never(node)
 
     def _side(self, node: logical.Node, key: Expr) -> Step:
@@ -168,6 +170,8 @@ def _expressions(node: logical.Node) -> Iterator[Expr]:
             yield from (a.arg for a in aggregations if a.arg is not None)
         case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
             yield from (node.left_key, node.right_key)
+        case epochs.InEpochs():
+            yield from epochs.expressions(node)
         case _:
             assert_never(node)
 

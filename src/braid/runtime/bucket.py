@@ -33,7 +33,7 @@ from braid.operators.changes import (
     key_column,
 )
 from braid.operators.clocks import STEPS, Clocks
-from braid.plan import logical
+from braid.plan import epochs, logical
 from braid.plan.physical import Exchange, Plan, Stage, Step
 from braid.runtime.decode import time_of
 from braid.runtime.ingest import DROPS, drops_of, leaf_schema, with_key
@@ -243,4 +243,18 @@ def describe(node: logical.Node) -> str:
             return f"stream-table {how} join"
         case logical.TableTableJoin(how=how):
             return f"table-table {how} join"
+        case epochs.RegularJoin(how=how):
+            return f"regular {how} join"
+        case epochs.AsOfJoin(how=how):
+            return f"as-of {how} join"
+        case epochs.TemporalJoin(how=how):
+            return f"temporal {how} join"
+        case epochs.Changes():
+            return "changes"
+        case epochs.Windows():
+            return "windows"
+        case epochs.EmitOnClose():
+            return "emit on close"
+        case epochs.Coalesce():
+            return "coalesce"
     assert_never(node)
