@@ -15,7 +15,7 @@ from braid.errors import BraidError, SqlError
 from braid.explain_epochs import epoch_notes, epoch_op, epoch_state
 from braid.expr.show import show
 from braid.operators.limit import Limit
-from braid.plan import epochs, logical
+from braid.plan import epochs, keyed, logical
 from braid.plan.bound import QueryBound
 from braid.plan.lower import lower
 from braid.plan.physical import Leaf, Plan, Stage, Step
@@ -147,12 +147,14 @@ def _step(step: Step, stage: Stage, plan: Plan) -> Document:
 
 def _op(node: logical.Node, step: Step, plan: Plan) -> str:
     match node:
-        case logical.StreamStreamJoin():
+        case logical.StreamStreamJoin() | keyed.TwoClockJoin():
             return "stream-stream join"
-        case logical.StreamTableJoin():
+        case logical.StreamTableJoin() | keyed.RememberingJoin():
             return "stream-table join"
-        case logical.TableTableJoin():
+        case logical.TableTableJoin() | keyed.CombiningJoin():
             return "table-table join"
+        case keyed.Lateral():
+            return "lateral"
         case logical.Filter():
             return "filter"
         case logical.Project():
@@ -170,9 +172,11 @@ def _keys(node: logical.Node) -> list[str]:
     match node:
         case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
             return [f"{show(node.left_key)} = {show(node.right_key)}"]
+        case keyed.TwoClockJoin() | keyed.RememberingJoin() | keyed.CombiningJoin():
+            return [f"{show(l)} = {show(r)}" for l, r in zip(node.left_keys, node.right_keys, strict=True)]
         case logical.Aggregate(keys=keys):
             return [show(e) for _, e in keys]
-        case logical.Source() | logical.Filter() | logical.Project():
+        case logical.Source() | logical.Filter() | logical.Project() | keyed.Lateral():
             return []
         case epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin():
             return [epochs.equality(node.on, i, show) for i in range(len(node.on.left))]
@@ -204,24 +208,54 @@ def _state(node: logical.Node) -> list[Document]:
                 {"side": s, "keeps": "last row of a key", "until": "replaced or deleted", "bounded": False}
                 for s in ("left", "right")
             ]
+        case keyed.TwoClockJoin():
+            return [
+                {
+                    "side": side,
+                    "keeps": "rows",
+                    "until": f"the clock of the {other} side passes its time by {duration(look + node.grace)}",
+                    "bounded": True,
+                }
+                for side, other, look in (("left", "right", node.after), ("right", "left", node.before))
+            ]
+        case keyed.RememberingJoin():
+            return _remembered(node)
+        case keyed.CombiningJoin():
+            return [
+                {"side": s, "keeps": "rows", "until": "replaced or deleted", "bounded": False}
+                for s in ("left", "right")
+            ]
         case logical.Aggregate():
             return [{"side": "input", "keeps": "one row a group", "until": "never", "bounded": False}]
         case logical.Filter(input=x):
             if logical.mode(x) == "upsert":
                 return [{"side": "input", "keeps": "keys that pass", "until": "deleted", "bounded": False}]
             return []
-        case logical.Source() | logical.Project():
+        case logical.Source() | logical.Project() | keyed.Lateral():
             return []
         case epochs.InEpochs():
             return epoch_state(node)
     assert_never(node)
 
 
+def _remembered(node: keyed.RememberingJoin) -> list[Document]:
+    kept: list[Document] = [{"side": "right", "keeps": "rows", "until": "replaced or deleted", "bounded": False}]
+    if node.how == "left":
+        until = "a table row completes it"
+        if node.retention is not None:
+            until += f", or the stream's clock passes its time by {duration(node.retention)}"
+        bounded = node.retention is not None
+        kept.append({"side": "left", "keeps": "unmatched rows", "until": until, "bounded": bounded})
+    return kept
+
+
 def _clock(node: logical.Node) -> str | None:
     match node:
         case logical.StreamStreamJoin():
             return "maximum of both inputs" + (f", output held back by {duration(node.hold)}" if node.hold else "")
-        case logical.StreamTableJoin():
+        case keyed.TwoClockJoin():
+            return "minimum of both inputs" + (f", output held back by {duration(node.hold)}" if node.hold else "")
+        case logical.StreamTableJoin() | keyed.RememberingJoin():
             return "the stream's"
         case _:
             return None
@@ -242,6 +276,24 @@ def _notes(node: logical.Node) -> list[str]:
             if node.late == "discard":
                 notes.append("rows too late to be stored are dropped")
             return notes
+        case keyed.TwoClockJoin():
+            notes = [
+                f"right time within {duration(node.before)} before and {duration(node.after)} after left time",
+                "a row lives until the other side's clock is past its window and a grace period of "
+                + duration(node.grace),
+            ]
+            if node.how != "inner" and node.pad == "eager":
+                notes.append("eager: an unmatched row goes out padded at once; its match goes out too")
+            return notes + _match_only(node)
+        case keyed.RememberingJoin(how=how):
+            notes = ["each stream row meets the table as it stands when the row is processed"]
+            if how == "left":
+                notes.append("an unmatched row goes out padded, and again when a table row completes it")
+            return notes + _match_only(node)
+        case keyed.CombiningJoin():
+            return ["all combinations of rows; several rows may share a key", *_match_only(node)]
+        case keyed.Lateral(array=array, element=element):
+            return [f"{element.name}: each element of {show(array)}"]
         case logical.StreamTableJoin():
             return ["each stream row meets the table as it stands when the row is processed"]
         case logical.Aggregate(aggregations=aggregations):
@@ -250,6 +302,13 @@ def _notes(node: logical.Node) -> list[str]:
             return epoch_notes(node)
         case _:
             return []
+
+
+def _match_only(node: keyed.KeyedJoin) -> list[str]:
+    """What only decides on a match, and that all rows of both sides may meet."""
+    right_if = None if isinstance(node, keyed.RememberingJoin) else node.right_if
+    notes = [f"{side} rows match only if {show(e)}" for side, e in (("left", node.left_if), ("right", right_if)) if e]
+    return notes if node.left_keys else [*notes, "no equality: all rows meet in one bucket"]
 
 
 def _aggregate(a: logical.Aggregation) -> str:

@@ -25,6 +25,7 @@ from braid.plan.epochs import (
     TemporalJoin,
     Windows,
 )
+from braid.plan.keyed import CombiningJoin, Lateral, RememberingJoin, TwoClockJoin
 from braid.types import Column, Scalar
 
 Kind = Literal["stream", "table"]
@@ -181,7 +182,20 @@ class Aggregate:
     aggregations: tuple[Aggregation, ...]
 
 
-Node = Source | Filter | Project | StreamStreamJoin | StreamTableJoin | TableTableJoin | Aggregate | EpochNode
+Node = (
+    Source
+    | Filter
+    | Project
+    | Lateral
+    | StreamStreamJoin
+    | StreamTableJoin
+    | TableTableJoin
+    | TwoClockJoin
+    | RememberingJoin
+    | CombiningJoin
+    | Aggregate
+    | EpochNode
+)
 Join = StreamStreamJoin | StreamTableJoin | TableTableJoin
 
 
@@ -242,7 +256,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Source():
             return ()
-        case Filter(input=x) | Project(input=x) | Aggregate(input=x):
+        case Filter(input=x) | Project(input=x) | Lateral(input=x) | Aggregate(input=x):
             return (x,)
         case StreamStreamJoin() | StreamTableJoin() | TableTableJoin():
             return (node.left, node.right)
@@ -250,6 +264,8 @@ def inputs(node: Node) -> tuple[Node, ...]:
             return (node.left, node.right)
         case Changes(input=x) | Windows(input=x) | EmitOnClose(input=x) | Coalesce(input=x):
             return (x,)
+        case TwoClockJoin() | RememberingJoin() | CombiningJoin():
+            return (node.left, node.right)
     assert_never(node)
 
 
@@ -272,6 +288,10 @@ def schema(node: Node) -> tuple[Col, ...]:
             return tuple(c for c, _ in outputs)
         case StreamStreamJoin() | StreamTableJoin() | TableTableJoin():
             return (*schema(node.left), *schema(node.right), node.key)
+        case TwoClockJoin() | RememberingJoin() | CombiningJoin():
+            return (*schema(node.left), *schema(node.right), *node.keys)
+        case Lateral(input=x, element=element):
+            return (*schema(x), element)
         case Aggregate(keys=keys, aggregations=aggregations):
             return (*(c for c, _ in keys), *(a.output for a in aggregations))
         case RegularJoin() | AsOfJoin() | TemporalJoin():
@@ -288,10 +308,12 @@ def mode(node: Node) -> Mode:
     match node:
         case Source(kind=kind):
             return "append" if kind == "stream" else "upsert"
-        case Filter(input=x) | Project(input=x):
+        case Filter(input=x) | Project(input=x) | Lateral(input=x):
             return mode(x)
-        case StreamStreamJoin() | StreamTableJoin():
+        case StreamStreamJoin() | StreamTableJoin() | TwoClockJoin() | RememberingJoin():
             return "append"
+        case CombiningJoin():
+            return "retract"
         case TableTableJoin() | Aggregate():
             return "upsert"
         case RegularJoin(left=left, right=right, how=how):
@@ -316,8 +338,12 @@ def row_key(node: Node) -> tuple[Expr, ...]:
             if node.message_key is not None:
                 return tuple(c.col for c in node.columns if c.field == node.message_key and c.place == "value")
             return tuple(c.col for c in node.key)
-        case Filter(input=x):
+        case Filter(input=x) | Lateral(input=x):
             return row_key(x)
+        case TwoClockJoin(keys=keys) | RememberingJoin(keys=keys):
+            return keys
+        case CombiningJoin(left=left, right=right):
+            return (*row_key(left), *row_key(right))
         case Project(input=x, outputs=outputs):
             renamed = tuple(next((c for c, e in outputs if e == k), None) for k in row_key(x))
             return tuple(c for c in renamed if c is not None) if all(renamed) else ()

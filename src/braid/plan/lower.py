@@ -28,7 +28,7 @@ from braid.operators.stream_stream import StreamStream
 from braid.operators.stream_table import StreamTable
 from braid.operators.table_filter import TableFilter
 from braid.operators.table_table import TableTable
-from braid.plan import epochs, logical
+from braid.plan import epochs, keyed, logical
 from braid.plan.logical import Node, Query
 from braid.plan.physical import Exchange, Leaf, Plan, Stage, Step
 
@@ -147,6 +147,11 @@ def _needed_by(node: Node) -> Iterable[str]:
         case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
             yield from columns(node.left_key)
             yield from columns(node.right_key)
+        case keyed.TwoClockJoin() | keyed.RememberingJoin() | keyed.CombiningJoin():
+            for e in (*keyed.conditions(node), *_identity(node)):
+                yield from columns(e)
+        case keyed.Lateral(array=e):
+            yield from columns(e)
         case logical.Aggregate(keys=keys, aggregations=aggregations):
             for _, e in keys:
                 yield from columns(e)
@@ -159,6 +164,12 @@ def _needed_by(node: Node) -> Iterable[str]:
             assert_never(node)
     for x in logical.inputs(node):
         yield from _needed_by(x)
+
+
+def _identity(node: keyed.KeyedJoin) -> Keys:
+    """What the rows of the tables that it keeps are known by."""
+    tables = [x for x in (node.left, node.right) if logical.mode(x) != "append"]
+    return tuple(e for x in tables for e in logical.row_key(x))
 
 
 def _clocked(node: Node) -> Iterable[str]:
@@ -188,6 +199,8 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             return _join(node, b)
         case epochs.InEpochs():
             raise BraidError(f"{type(node).__name__} is not built yet")
+        case keyed.TwoClockJoin() | keyed.RememberingJoin() | keyed.CombiningJoin() | keyed.Lateral():
+            raise BraidError("not built yet")
     assert_never(node)
 
 
@@ -295,8 +308,14 @@ def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
     match node:
         case logical.Source():
             return LeafClock(next(l.number for l in leaves if l.source == node))
-        case logical.Filter(input=x) | logical.Project(input=x) | logical.Aggregate(input=x):
+        case logical.Filter(input=x) | logical.Project(input=x) | keyed.Lateral(input=x) | logical.Aggregate(input=x):
             return clock(x, leaves)
+        case keyed.TwoClockJoin():
+            return JoinClock(clock(node.left, leaves), clock(node.right, leaves), node.hold, "min")
+        case keyed.RememberingJoin(left=x):
+            return clock(x, leaves)
+        case keyed.CombiningJoin():
+            return JoinClock(clock(node.left, leaves), clock(node.right, leaves), 0, "min")
         case logical.StreamTableJoin(left=x):
             passed = clock(x, leaves)
             return JoinClock(passed, passed, 0)  # a step's output has one clock, stored or not

@@ -21,6 +21,7 @@ from braid.plan.epochs import (
     Windows,
     expressions,
 )
+from braid.plan.keyed import CombiningJoin, Lateral, RememberingJoin, TwoClockJoin, conditions
 from braid.plan.logical import (
     Aggregate,
     Filter,
@@ -59,6 +60,12 @@ def _read_by(node: Node) -> frozenset[str]:
         case StreamStreamJoin() | StreamTableJoin() | TableTableJoin():
             here = frozenset((*columns(node.left_key), *columns(node.right_key)))
             return here | _read_by(node.left) | _read_by(node.right)
+        case TwoClockJoin() | RememberingJoin() | CombiningJoin():
+            return (
+                frozenset(c for e in conditions(node) for c in columns(e)) | _read_by(node.left) | _read_by(node.right)
+            )
+        case Lateral(input=x, array=e):
+            return _read_by(x) | frozenset(columns(e))
         case Aggregate(input=x, keys=keys, aggregations=aggregations):
             exprs = [e for _, e in keys] + [a.arg for a in aggregations if a.arg is not None]
             return _read_by(x) | frozenset(c for e in exprs for c in columns(e))
@@ -75,8 +82,10 @@ def _without_pseudo(node: Node, read: frozenset[str]) -> Node:
             return replace(
                 node, columns=tuple(c for c in all_columns if c.place not in PSEUDO_PLACES or c.name in read)
             )
-        case Filter(input=x) | Project(input=x) | Aggregate(input=x):
+        case Filter(input=x) | Project(input=x) | Lateral(input=x) | Aggregate(input=x):
             return replace(node, input=_without_pseudo(x, read))
+        case TwoClockJoin() | RememberingJoin() | CombiningJoin():
+            return replace(node, left=_without_pseudo(node.left, read), right=_without_pseudo(node.right, read))
         case StreamStreamJoin() | StreamTableJoin() | TableTableJoin():
             return replace(node, left=_without_pseudo(node.left, read), right=_without_pseudo(node.right, read))
         case RegularJoin() | AsOfJoin() | TemporalJoin():

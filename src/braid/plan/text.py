@@ -10,6 +10,7 @@ from typing import assert_never
 
 from braid.expr.show import show
 from braid.plan import epochs
+from braid.plan.keyed import CombiningJoin, KeyedJoin, Lateral, RememberingJoin, TwoClockJoin
 from braid.plan.logical import (
     Aggregate,
     Encoding,
@@ -72,6 +73,16 @@ def _line(node: Node) -> str:
             return f"stream-table {node.how} {_on(node)}, null key {node.null_key}"
         case TableTableJoin():
             return f"table-table {node.how} {_on(node)}"
+        case TwoClockJoin():
+            within = f"within -{node.before}..+{node.after} grace {node.grace}, {node.pad}"
+            return f"two-clock {node.how} {_on_all(node)} {within}"
+        case RememberingJoin():
+            kept = "for ever" if node.retention is None else f"for {node.retention}"
+            return f"remembering {node.how} {_on_all(node)} {kept}"
+        case CombiningJoin():
+            return f"combining {node.how} {_on_all(node)}"
+        case Lateral(array=array, element=element):
+            return f"lateral {element.name} {element.type} of {show(array)}"
         case Aggregate(keys=keys, aggregations=aggregations):
             by = ", ".join(f"{c.name} = {show(e)}" for c, e in keys)
             made = ", ".join(
@@ -116,6 +127,14 @@ def _bounds(bounds: tuple[epochs.Bound, ...]) -> str:
 
 def _on(node: Join) -> str:
     return f"{node.key.name} {node.key.type}: {show(node.left_key)} = {show(node.right_key)}"
+
+
+def _on_all(node: KeyedJoin) -> str:
+    named = ", ".join(f"{c.name} {c.type}" for c in node.keys)
+    equal = " and ".join(f"{show(l)} = {show(r)}" for l, r in zip(node.left_keys, node.right_keys, strict=True))
+    right_if = None if isinstance(node, RememberingJoin) else node.right_if
+    also = "".join(f", {side} if {show(e)}" for side, e in (("left", node.left_if), ("right", right_if)) if e)
+    return f"{named or 'no key'}: {equal or 'all'}{also}"
 
 
 def _source(s: Source) -> str:

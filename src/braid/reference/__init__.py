@@ -19,7 +19,7 @@ from typing import assert_never
 
 from braid.errors import BraidError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
-from braid.plan import epochs, logical
+from braid.plan import epochs, keyed, logical
 from braid.reference.joins import StreamStreamStep, StreamTableStep, TableTableStep
 from braid.reference.rows import Bound, Drop, End, Event, Idle, OutRecord, Place, Record, Row, Run, evaluated
 from braid.reference.steps import AggregateStep, FilterStep, ProjectStep, SourceStep, Step
@@ -132,6 +132,8 @@ class Reference:
                 return TableTableStep(node, self._number(), self._run, left, right)
             case epochs.InEpochs():
                 raise BraidError(f"{type(node).__name__} is not built yet")
+            case keyed.TwoClockJoin() | keyed.RememberingJoin() | keyed.CombiningJoin() | keyed.Lateral():
+                raise BraidError("not built yet")
         assert_never(node)
 
     def _side(self, node: logical.Node, key: Expr) -> Step:
@@ -165,6 +167,10 @@ def _expressions(node: logical.Node) -> Iterator[Expr]:
             yield e
         case logical.Project(outputs=outputs):
             yield from (e for _, e in outputs)
+        case keyed.TwoClockJoin() | keyed.RememberingJoin() | keyed.CombiningJoin():
+            yield from keyed.conditions(node)
+        case keyed.Lateral(array=e):
+            yield e
         case logical.Aggregate(keys=keys, aggregations=aggregations):
             yield from (e for _, e in keys)
             yield from (a.arg for a in aggregations if a.arg is not None)

@@ -33,7 +33,7 @@ from braid.operators.changes import (
     key_column,
 )
 from braid.operators.clocks import STEPS, Clocks
-from braid.plan import epochs, logical
+from braid.plan import epochs, keyed, logical
 from braid.plan.physical import Exchange, Plan, Stage, Step
 from braid.runtime.decode import time_of
 from braid.runtime.ingest import DROPS, drops_of, leaf_schema, with_key
@@ -257,4 +257,12 @@ def describe(node: logical.Node) -> str:
             return "emit on close"
         case epochs.Coalesce():
             return "coalesce"
+        case keyed.TwoClockJoin(how=how):
+            return f"stream-stream {how} join"
+        case keyed.RememberingJoin(how=how):
+            return f"stream-table {how} join"
+        case keyed.CombiningJoin(how=how):
+            return f"table-table {how} join"
+        case keyed.Lateral():
+            return "lateral"
     assert_never(node)

@@ -1,0 +1,104 @@
+"""Logical nodes of joins over any number of equalities, each with what is kept of either side and for how long.
+
+In: expressions, and the nodes below. Out: frozen nodes, members of `logical.Node`.
+Rule: equalities are pairs of `left_keys` and `right_keys` of one type; a key with a null part equals nothing. Without
+any, all rows of both sides may meet, in one bucket. `keys` are plan columns of the join key: its values on the side
+that is there. Further conditions read one side only: of an outer side they stand here (`left_if`, `right_if`) and only
+decide whether a row may match, of another side they are filters below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from braid.expr.nodes import Col, Expr
+
+if TYPE_CHECKING:
+    from braid.plan.logical import How, Node
+
+
+@dataclass(frozen=True, slots=True)
+class TwoClockJoin:
+    """Rows of two streams with equal keys, right time within [left - before, left + after] (ms, both ends included).
+
+    A row lives until the clock of the *other* side is above its close: its time, plus `after` (left) or `before`
+    (right), plus `grace`. A row that comes meets the living rows of the other side; emits pairs at the later arrival
+    with the larger time. A row of an outer side that has met none goes out padded at the end of its life (deferred),
+    or as it comes (eager; its pairs go out too). Outer rows without a key, or for which `left_if` (`right_if`) is not
+    true, meet nothing and are padded too; other rows without a key are dropped.
+    """
+
+    left: Node
+    right: Node
+    how: How
+    left_keys: tuple[Expr, ...]
+    right_keys: tuple[Expr, ...]
+    keys: tuple[Col, ...]
+    before: int
+    after: int
+    grace: int
+    pad: Literal["deferred", "eager"] = "deferred"
+    left_if: Expr | None = None
+    right_if: Expr | None = None
+
+    @property
+    def hold(self) -> int:
+        """How far the clock of the output stays behind the lower of both sides' clocks."""
+        return max(self.before, self.after) + self.grace if self.how != "inner" and self.pad == "deferred" else 0
+
+
+@dataclass(frozen=True, slots=True)
+class RememberingJoin:
+    """Each stream row (left) with the rows of a table as they stand in processing order, the last written last.
+
+    LEFT emits an unmatched row padded, and remembers it: the next table row of its key completes it, with the later of
+    both times, and it is forgotten; so it is once the stream's clock is above its time + `retention` (None: never).
+    Rows without a key, or for which `left_if` is not true, are not remembered.
+    """
+
+    left: Node
+    right: Node
+    how: Literal["inner", "left"]
+    left_keys: tuple[Expr, ...]
+    right_keys: tuple[Expr, ...]
+    keys: tuple[Col, ...]
+    retention: int | None = None
+    left_if: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CombiningJoin:
+    """All combinations of rows of two tables with equal keys, as a table: its rows are known by both row keys.
+
+    Retract mode: a change takes back the combinations that no longer hold, then gives those that come or change, each
+    by the place of the other side's row. A row of an outer side that meets none, has no key, or for which `left_if`
+    (`right_if`) is not true, stands alone. Time: the later of both rows.
+    """
+
+    left: Node
+    right: Node
+    how: How
+    left_keys: tuple[Expr, ...]
+    right_keys: tuple[Expr, ...]
+    keys: tuple[Col, ...]
+    left_if: Expr | None = None
+    right_if: Expr | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lateral:
+    """Each row with each element of an array: `element` is the new column. No array, or an empty one: no row."""
+
+    input: Node
+    array: Expr
+    element: Col
+
+
+KeyedJoin = TwoClockJoin | RememberingJoin | CombiningJoin
+
+
+def conditions(node: KeyedJoin) -> tuple[Expr, ...]:
+    """The expressions of its ON."""
+    ifs = (node.left_if, None if isinstance(node, RememberingJoin) else node.right_if)
+    return (*node.left_keys, *node.right_keys, *(e for e in ifs if e is not None))
