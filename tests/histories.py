@@ -30,6 +30,7 @@ from braid.plan.logical import (
     Kind,
     Node,
     Output,
+    Project,
     Query,
     Sink,
     SourceColumn,
@@ -90,7 +91,7 @@ def stream_stream(
     """A join with the retention that its window and grace give (`day`: the 24 h of a join without GRACE)."""
     keep = max(before + after + (grace if grace is not None else max(day - 2 * before, 0)), 1)
     left_key, right_key = left_key or _key_of(left), right_key or _key_of(right)
-    key = _join_key(left, left_key)
+    key = _join_key(left, right, left_key)
     return StreamStreamJoin(left, right, how, left_key, right_key, before, after, grace, keep, key, null_key, late)
 
 
@@ -103,12 +104,12 @@ def stream_table(
     null_key: Literal["drop", "pad"] = "drop",
 ) -> StreamTableJoin:
     left_key = left_key or _key_of(left)
-    return StreamTableJoin(left, right, how, left_key, _key_of(right), _join_key(left, left_key), null_key)
+    return StreamTableJoin(left, right, how, left_key, _key_of(right), _join_key(left, right, left_key), null_key)
 
 
 def table_table(left: Node, right: Node, how: logical.How = "inner") -> TableTableJoin:
     key = _key_of(left)
-    return TableTableJoin(left, right, how, key, _key_of(right), _join_key(left, key))
+    return TableTableJoin(left, right, how, key, _key_of(right), _join_key(left, right, key))
 
 
 def aggregate(node: Node, keys: Sequence[Expr], calls: Sequence[tuple[str, Expr | None]]) -> Aggregate:
@@ -130,18 +131,18 @@ def query(root: Node, *values: str | Output, key: Sequence[Expr] | None = None, 
     return Query("OUT", "ksqldb", "", root, Sink("OUT", "out", kind, written, outputs, Encoding(), limit=limit))
 
 
-def _steps(node: Node) -> int:
-    """How many `.KEY<n>` a plan has."""
-    own = len(node.keys) if isinstance(node, Aggregate) else int(_is_join(node))
-    return own + sum(_steps(x) for x in logical.inputs(node))
+def _steps(*nodes: Node) -> int:
+    """How many `.KEY<n>` plans have."""
+    own = sum(len(n.keys) if isinstance(n, Aggregate) else int(_is_join(n)) for n in nodes)
+    return own + sum(_steps(*logical.inputs(n)) for n in nodes if logical.inputs(n))
 
 
 def _is_join(node: Node) -> bool:
     return isinstance(node, StreamStreamJoin | StreamTableJoin | TableTableJoin)
 
 
-def _join_key(left: Node, key: Expr) -> Col:
-    return Col(f".KEY{_steps(left) + 1}", key.type)
+def _join_key(left: Node, right: Node, key: Expr) -> Col:
+    return Col(f".KEY{_steps(left, right) + 1}", key.type)
 
 
 def _key_of(node: Node) -> Expr:
@@ -161,7 +162,7 @@ def _aggregate_type(function: str, arg: Expr | None) -> Scalar:
 SHAPES = (
     "project", "filter",
     "ss", "st", "tt",
-    "ss-ss", "ss-ss-other", "ss-st", "st-ss", "st-st", "tt-tt",
+    "ss-ss", "ss-ss-other", "ss-st", "st-ss", "ss-ss-right", "ss-st-right", "st-st", "tt-tt",
     "aggregate", "ss-aggregate", "st-aggregate", "tt-aggregate",
 )  # fmt: skip
 CHAINS = {"ss": ("stream", "stream"), "st": ("stream", "table"), "tt": ("table", "table")}
@@ -172,7 +173,7 @@ def random_query(rng: random.Random, shape: str | None = None, *, limit: bool = 
     """A query of a shape: its joins, then WHERE, GROUP BY and HAVING where the shape has them or chance adds them."""
     shape = shape or rng.choice(SHAPES)
     joins = [part for part in shape.split("-") if part in CHAINS]
-    root = _random_chain(rng, joins, other="other" in shape) if joins else _random_source(rng)
+    root = _random_chain(rng, joins, other="other" in shape, nested="right" in shape) if joins else _random_source(rng)
     if shape == "filter" or (shape != "project" and rng.random() < 0.3):
         root = Filter(root, _random_predicate(rng, root))
     if "aggregate" in shape:
@@ -186,8 +187,8 @@ def _random_source(rng: random.Random) -> Node:
     return source("A", kind=rng.choice(["stream", "table"]), partitions=rng.randint(1, 3))
 
 
-def _random_chain(rng: random.Random, joins: Sequence[str], other: bool) -> Node:
-    """A left-deep chain: every join's right side is a source."""
+def _random_chain(rng: random.Random, joins: Sequence[str], other: bool, nested: bool) -> Node:
+    """A left-deep chain, its right sides sources or projections of one; or `nested`: A JOIN (B JOIN C)."""
     kinds = [CHAINS[joins[0]][0], *(CHAINS[j][1] for j in joins)]
     partitions = rng.randint(1, 3)
     one_topic = joins[0] == "ss" and rng.random() < 0.15
@@ -197,13 +198,25 @@ def _random_chain(rng: random.Random, joins: Sequence[str], other: bool) -> Node
         # topics sort otherwise than sources are written, so that no order of sources is taken for one of topics
         topic = topic or rng.choice(["a", "p", "z"]) + str(i)
         leaves.append(source("ABCD"[i], topic, "table" if kind == "table" else "stream", partitions))
-    root: Node = leaves[0]
-    for i, right in enumerate(leaves[1:], 1):
+    first, *rest = [_renamed(x) if rng.random() < 0.2 else x for x in leaves]
+    if nested:
+        inner = _random_join(rng, rest[0], rest[1], last=False, other=False)
+        return _random_join(rng, first, _renamed(inner) if rng.random() < 0.3 else inner, last=True, other=other)
+    root = first
+    for i, right in enumerate(rest, 1):
+        root = _renamed(root) if rng.random() < 0.1 else root
         root = _random_join(rng, root, right, last=i == len(kinds) - 1, other=other and i > 1)
     return root
 
 
-def _random_join(rng: random.Random, left: Node, right: logical.Source, last: bool, other: bool) -> Node:
+def _renamed(node: Node) -> Project:
+    """The same columns under new names, and one computed."""
+    new = [(Col(f"P{c.name}", c.type), c) for c in logical.schema(node)]
+    number = next(c for c in logical.schema(node) if c.name.endswith(".N"))
+    return Project(node, (*new, (Col(f"Q{number.name}.N", Scalar.INT), _plus(number, 1))))
+
+
+def _random_join(rng: random.Random, left: Node, right: Node, last: bool, other: bool) -> Node:
     hows: list[logical.How] = ["inner", "left", "right", "full"]
     if logical.mode(left) == "upsert":
         return table_table(left, right, rng.choice(hows if last else hows[:3]))
@@ -211,7 +224,7 @@ def _random_join(rng: random.Random, left: Node, right: logical.Source, last: bo
         left = Filter(left, _random_predicate(rng, left))
     left_key = _random_key(rng, left, other)
     null_key: Literal["drop", "pad"] = rng.choice(["drop", "drop", "pad"])
-    if right.kind == "table":
+    if logical.mode(right) == "upsert":
         return stream_table(left, right, rng.choice(["inner", "left", "left"]), left_key=left_key, null_key=null_key)
     before, after = rng.choice(WINDOWS)
     return stream_stream(
@@ -219,7 +232,7 @@ def _random_join(rng: random.Random, left: Node, right: logical.Source, last: bo
         right,
         rng.choice(["inner", "left", "right", "full", "left", "full"]),
         left_key=left_key,
-        right_key=rng.choice([None, None, col(right, f"{right.alias}.N"), _plus(col(right, f"{right.alias}.K"), 0)]),
+        right_key=rng.choice([None, None, _ending(right, ".N"), _plus(_ending(right, ".K"), 0)]),
         before=before,
         after=after,
         grace=rng.choice([None, None, 0, 1, 5, 20]),
@@ -236,6 +249,10 @@ def _random_key(rng: random.Random, left: Node, other: bool) -> Expr:
     columns = [c for c in logical.schema(left) if c.name.endswith((".N", ".K"))]
     chosen = rng.choice(columns)
     return chosen if rng.random() < 0.8 else _plus(chosen, 1)
+
+
+def _ending(node: Node, end: str) -> Col:
+    return next(c for c in logical.schema(node) if c.name.endswith(end))
 
 
 def _plus(e: Expr, n: int) -> Expr:
