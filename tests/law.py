@@ -77,7 +77,7 @@ def chunks_of(plan: Plan, history: History, batch: Batch) -> list[Chunk]:
                         "seq": [r.seq for r in rows],
                         "hops": [0] * len(rows),
                         "rank": [topics[leaf.number]] * len(rows),
-                        "n": [0] * len(rows),
+                        "n": list(range(first, last)),
                     },
                     schema=dict.fromkeys(("seq", "hops", "rank", "n"), pl.Int64),
                 )

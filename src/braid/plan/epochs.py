@@ -179,7 +179,14 @@ def expressions(node: EpochNode) -> Iterator[Expr]:
             assert_never(node)
 
 
-def bounds_of(node: EpochNode) -> Iterator[Bound]:
+def in_epochs(node: Node) -> bool:
+    """Do the rows of a plan come in epochs?"""
+    from braid.plan.logical import inputs
+
+    return isinstance(node, InEpochs) or any(in_epochs(x) for x in inputs(node))
+
+
+def bounds_of(node: Node) -> Iterator[Bound]:
     """The watermarks that a node reads."""
     match node:
         case RegularJoin(clean=clean):

@@ -15,24 +15,30 @@ from dataclasses import dataclass, field
 from typing import Literal, assert_never
 
 from braid.errors import BraidError
-from braid.expr.nodes import Col, Expr, columns, substituted
+from braid.expr.nodes import Col, Expr, Lit, columns, substituted
 from braid.operators.aggregate import GroupBy
 from braid.operators.base import Operator
 from braid.operators.changes import MAX_LEAVES
 from braid.operators.clocks import Clock, JoinClock, LeafClock
+from braid.operators.coalesce import Coalesce
 from braid.operators.filter import Filter
 from braid.operators.limit import Limit
 from braid.operators.project import Project
+from braid.operators.regular import Regular
 from braid.operators.retract import Retract
 from braid.operators.stream_stream import StreamStream
 from braid.operators.stream_table import StreamTable
 from braid.operators.table_filter import TableFilter
 from braid.operators.table_table import TableTable
+from braid.operators.watermarks import Cleaning, Watermark
+from braid.operators.windows import Windows
 from braid.plan import epochs, keyed, logical
 from braid.plan.logical import Node, Query
 from braid.plan.physical import Exchange, Leaf, Plan, Stage, Step
+from braid.types import Scalar
 
 Keys = tuple[Expr, ...]
+ALONE = Lit(0, Scalar.INT)
 NullKey = Literal["drop", "route"]
 
 
@@ -80,6 +86,10 @@ class _Builder:
         clocked = source.alias in self.clocked
         self.leaves.append(Leaf(number, source, cols, keys, stage, drop_null_value, null_key, clocked))
         return _Frame(number, stage, keys, cols)
+
+    def watermark(self, bound: epochs.Bound) -> Watermark:
+        leaf = next(i for i, s in enumerate(self.sources) if s.alias == bound.alias)
+        return Watermark(leaf, bound.column, bound.value)
 
     def step(
         self, operator: Operator, frames: Iterable[_Frame], node: Node, keys: Keys | None, cols: Iterable[Col]
@@ -173,9 +183,12 @@ def _identity(node: keyed.KeyedJoin) -> Keys:
 
 
 def _clocked(node: Node) -> Iterable[str]:
-    """Aliases of the sources whose clock a stream-stream join reads."""
-    if isinstance(node, logical.StreamStreamJoin):
-        yield from (s.alias for s in logical.sources(node))
+    """Aliases of the sources whose clock some node reads."""
+    match node:
+        case logical.StreamStreamJoin():
+            yield from (s.alias for s in logical.sources(node))
+        case epochs.InEpochs():
+            yield from (b.alias for b in epochs.bounds_of(node))
     for x in logical.inputs(node):
         yield from _clocked(x)
 
@@ -197,10 +210,49 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             return _aggregate(node, b)
         case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
             return _join(node, b)
+        case epochs.Changes():
+            return _changes(node, b, wanted)
+        case epochs.Windows():
+            x = _input(node.input, b, (), "route")
+            return b.step(Windows.of(node), [x], node, x.keys, [*x.columns, node.start, node.end])
+        case epochs.RegularJoin():
+            return _epoch_join(node, b)
+        case epochs.Coalesce():
+            x = b.spread(_lower(node.input, b, node.key), node.key, "route", "the result has another key")
+            return b.step(Coalesce.of(node), [x], node, node.key, x.columns)
         case epochs.InEpochs():
             raise BraidError(f"{type(node).__name__} is not built yet")
         case keyed.TwoClockJoin() | keyed.RememberingJoin() | keyed.CombiningJoin() | keyed.Lateral():
             raise BraidError("not built yet")
+    assert_never(node)
+
+
+def _changes(node: epochs.Changes, b: _Builder, wanted: Keys) -> _Frame:
+    """A table is read by its own key, which may be the wanted one."""
+    own = logical.row_key(node.input)
+    keys = wanted if _same_key(wanted, own) else own
+    x = b.spread(_lower(node.input, b, keys), keys, "route", "changes of a table are found by its key")
+    return b.step(Retract(), [x], node, x.keys, x.columns)
+
+
+def _same_key(keys: Keys, own: Keys) -> bool:
+    """Do they tell the same rows apart? A constant tells none."""
+    return {k for k in keys if not isinstance(k, Lit)} == set(own)
+
+
+def _epoch_join(node: epochs.RegularJoin, b: _Builder) -> _Frame:
+    """Both sides by the join's key and a constant: so a key of NULLs has a place, and no equality is one bucket."""
+    left_keys, right_keys = (*node.on.left, ALONE), (*node.on.right, ALONE)
+    left, right = _sides(node.left, left_keys, node.right, right_keys, ("route", "route"), b)
+    spread = {"inner": left_keys, "left": left_keys, "right": right_keys, "full": None}[node.how]
+    return b.step(_epoch_operator(node, b), [left, right], node, spread, [*left.columns, *right.columns])
+
+
+def _epoch_operator(node: epochs.RegularJoin, b: _Builder) -> Operator:
+    match node:
+        case epochs.RegularJoin():
+            clean = {c.side: Cleaning(c.value, tuple(b.watermark(x) for x in c.bounds)) for c in node.clean}
+            return Regular(node.how, node.on.null_safe, node.residual, (clean.get("left"), clean.get("right")))
     assert_never(node)
 
 

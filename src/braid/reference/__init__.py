@@ -15,11 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
+from itertools import groupby
 from typing import assert_never
 
 from braid.errors import BraidError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.plan import epochs, keyed, logical
+from braid.reference.epoch_steps import ChangesStep, CoalesceStep, RegularStep, WindowsStep, epoch_of
 from braid.reference.joins import StreamStreamStep, StreamTableStep, TableTableStep
 from braid.reference.rows import Bound, Drop, End, Event, Idle, OutRecord, Place, Record, Row, Run, evaluated
 from braid.reference.steps import AggregateStep, FilterStep, ProjectStep, SourceStep, Step
@@ -37,6 +39,7 @@ class Reference:
         self._sources: list[SourceStep] = []
         self._next = sum(1 for _ in logical.sources(query.root))  # steps are numbered after the leaves, inputs first
         self._root = self._build(query.root)
+        self._in_epochs = epochs.in_epochs(query.root)
         self._given = 0
 
     @property
@@ -54,6 +57,9 @@ class Reference:
         events = list(events)
         self._learn([e for e in events if isinstance(e, Record)])
         limit = self.query.sink.limit
+        if self._in_epochs:
+            grouped = groupby(events, key=lambda e: epoch_of(e.place))
+            return self._written([(row, (epoch, 0)) for epoch, some in grouped for row in self._of_epoch(epoch, some)])
         if limit is None:
             return self._written([(row, e.place) for e in events for row in self._caused_by(e)])
         out: list[OutRecord] = []
@@ -69,6 +75,19 @@ class Reference:
         self._run.place = event.place
         for source in self._sources:
             source.move(event)
+        return _given_by(self._root)
+
+    def _of_epoch(self, epoch: int, events: Iterable[Event]) -> list[Row]:
+        """The rows of one epoch: its records come at once. (All of them are in one call of `process`.)"""
+        given: list[list[Row]] = [[] for _ in self._sources]
+        for event in events:
+            self._run.place = event.place
+            for source, rows in zip(self._sources, given, strict=True):
+                source.move(event)
+                rows.extend(source.process())
+        for source, rows in zip(self._sources, given, strict=True):
+            source.give(rows)
+        self._run.place = (epoch, 0)
         return _given_by(self._root)
 
     def _written(self, rows: Sequence[tuple[Row, Place]]) -> list[OutRecord]:
@@ -130,11 +149,24 @@ class Reference:
             case logical.TableTableJoin():
                 left, right = self._side(node.left, node.left_key), self._side(node.right, node.right_key)
                 return TableTableStep(node, self._number(), self._run, left, right)
+            case epochs.Changes():
+                return ChangesStep(node, *self._numbered(node.input))
+            case epochs.Windows():
+                return WindowsStep(node, *self._numbered(node.input))
+            case epochs.Coalesce():
+                return CoalesceStep(node, *self._numbered(node.input))
+            case epochs.RegularJoin():
+                left, right = self._build(node.left), self._build(node.right)
+                return RegularStep(node, self._number(), self._run, left, right)
             case epochs.InEpochs():
                 raise BraidError(f"{type(node).__name__} is not built yet")
             case keyed.TwoClockJoin() | keyed.RememberingJoin() | keyed.CombiningJoin() | keyed.Lateral():
                 raise BraidError("not built yet")
         assert_never(node)
+
+    def _numbered(self, node: logical.Node) -> tuple[int, Run, Step]:
+        x = self._build(node)
+        return self._number(), self._run, x
 
     def _side(self, node: logical.Node, key: Expr) -> Step:
         """A join's input; a source (behind filters and projections) learns which key makes its records storable."""

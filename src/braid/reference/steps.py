@@ -154,17 +154,23 @@ class SourceStep:
         (column,) = (c.name for c in self.node.columns if c.field == self.node.message_key and c.place == "value")
         return record.message_key is None or record.message_key != record.values.get(column)
 
+    def give(self, rows: list[Row]) -> None:
+        """These are its rows at the current place: all of an epoch."""
+        self._given = rows
+
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         return self._given
 
 
 class FilterStep:
-    """Rows for which the predicate is true. In a table, a row that stops passing becomes a tombstone."""
+    """Rows for which the predicate is true. In a table, a row that stops passing becomes a tombstone; a row of a
+    multiset is taken back by a row that is gone, which passes as it did."""
 
     def __init__(self, node: logical.Filter, number: int, run: Run, source: Step) -> None:
         self.number, self._node, self._run, self._source = number, node, run, source
         self.inputs: tuple[Step, ...] = (source,)
         self._is_table = logical.mode(node) == "upsert"
+        self._is_multiset = logical.mode(node) == "retract"
         self._key = logical.row_key(node.input)
         self._passing: set[str] = set()
 
@@ -181,7 +187,8 @@ class FilterStep:
         return [out for row in rows for out in (self._upsert(row) if self._is_table else self._append(row))]
 
     def _passes(self, row: Row) -> bool:
-        return not row.gone and self._run.value(self._node.predicate, self.number, row) is True
+        may_pass = not row.gone or self._is_multiset
+        return may_pass and self._run.value(self._node.predicate, self.number, row) is True
 
     def _append(self, row: Row) -> list[Row]:
         return [row] if self._passes(row) else []

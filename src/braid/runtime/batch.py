@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from braid.operators.changes import END_OF_BATCH, TIME, explicit_position, partitioned_position
+from braid.plan.epochs import bounds_of
 from braid.plan.logical import StreamStreamJoin
 from braid.plan.physical import Leaf, Plan, Stage
 from braid.runtime.decode import Decoded
@@ -74,4 +75,4 @@ def _ends(leaf: Leaf, chunk: Chunk, rows: pl.DataFrame) -> list[Mark]:
 
 def clocked(stage: Stage) -> bool:
     """Whether the stage's buckets need the clock steps."""
-    return any(isinstance(step.node, StreamStreamJoin) for step in stage.steps)
+    return any(isinstance(x.node, StreamStreamJoin) or any(bounds_of(x.node)) for x in stage.steps)

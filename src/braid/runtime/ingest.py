@@ -19,6 +19,7 @@ from braid.expr.key import canonical_key, key_hash
 from braid.expr.nodes import Expr
 from braid.operators.changes import BASE, DIFF, HASH, HEADERS, POS, POS_TYPE, SUB, TIME, key_column
 from braid.operators.clocks import CLOCK, FOREVER, IDLE, STEPS, STORED
+from braid.operators.watermarks import ABOVE_ALL, ticks_of
 from braid.plan.physical import Leaf
 from braid.runtime.decode import Decoded
 from braid.types import Column, polars_type
@@ -109,7 +110,10 @@ def ingest(
 def _steps(leaf: Leaf, rows: pl.DataFrame, storable: pl.DataFrame, rank: int, marks: Sequence[Mark]) -> pl.DataFrame:
     """Where the partition's time rises, per kind; after an idle mark the next record is a step whatever its time."""
     marks = [_meant(m, leaf) for m in marks]
-    made = [_rises(rows, CLOCK, marks), _rises(storable, STORED, marks)]
+    if leaf.source.watermark is not None:
+        made = [_rises(_progress(rows, leaf.source.watermark), CLOCK, marks)]
+    else:
+        made = [_rises(rows, CLOCK, marks), _rises(storable, STORED, marks)]
     if marks:
         kinds = [IDLE if m.kind == "idle" else CLOCK for m in marks]
         made.append(
@@ -122,6 +126,12 @@ def _steps(leaf: Leaf, rows: pl.DataFrame, storable: pl.DataFrame, rank: int, ma
         pl.lit(leaf.number, pl.Int16).alias("leaf"), pl.lit(rank, pl.Int32).alias("part")
     )
     return steps.select(list(STEPS)).sort(POS, maintain_order=True)
+
+
+def _progress(rows: pl.DataFrame, watermark: Expr) -> pl.DataFrame:
+    """Rows with their watermark in the place of their time; a NULL one moves nothing."""
+    made = rows.select(POS, ticks_of(watermark).alias(TIME))
+    return made.filter(pl.col(TIME) < ABOVE_ALL)
 
 
 def _meant(mark: Mark, leaf: Leaf) -> Mark:

@@ -1,0 +1,56 @@
+"""Coalesce: a multiset as a table, with one change of a key per epoch.
+
+In: changes of a multiset (or of an append input), with epochs. Out: per epoch and key the row that stands after it, or
+a tombstone; nothing where it ends as it began. Over an append input: its rows.
+Rule: within an epoch tombstones come first, then rows, each by their key's canonical text; time is the epoch.
+(specs/risingwave.md RW-6)
+
+*Matches* nothing. *Keeps* nothing. *Emits* at the end of an epoch. *Forgets* nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from braid.expr.key import canonical_key
+from braid.operators.base import Result, State
+from braid.operators.changes import DIFF, HASH, POS, SUB, released_sub
+from braid.operators.clocks import Clocks
+from braid.operators.epochs import changes_of, weighted
+from braid.operators.pairing import keys_of, payload_of
+from braid.plan import epochs, logical
+from braid.types import Column, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Coalesce:
+    """Spread by the table's key. `types`: of the key's columns; `upsert`: a row replaces the one before it."""
+
+    types: tuple[Type, ...]
+    upsert: bool
+
+    @staticmethod
+    def of(node: epochs.Coalesce) -> Coalesce:
+        return Coalesce(tuple(e.type for e in node.key), logical.mode(node) == "upsert")
+
+    def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
+        (rows,) = inputs
+        keys, payload = keys_of(rows), payload_of(rows)
+        changes = changes_of(weighted(rows, [HASH, *keys, *payload]), keys, payload)
+        if not changes.height:
+            return Result(changes)
+        text = canonical_key(changes, [Column(k, t) for k, t in zip(keys, self.types, strict=True)]).fill_null("")
+        changes = changes.with_columns(text.alias("_text"))
+        if self.upsert:  # of a row taken back and one added, the one added
+            changes = changes.sort(POS, "_text", DIFF, maintain_order=True)
+            same = (pl.col(c) == pl.col(c).shift(-1) for c in (POS, "_text"))
+            changes = changes.filter(~pl.all_horizontal(same).fill_null(False))
+        changes = changes.sort(POS, DIFF, "_text", maintain_order=True)
+        number = changes.select(pl.int_range(pl.len()).over(POS, DIFF, "_text").alias("n"))["n"]
+        zeros = pl.Series("t", np.zeros(changes.height, dtype=np.int64))
+        sub = released_sub(zeros, changes[DIFF] == 1, changes["_text"], number)
+        return Result(changes.with_columns(sub.alias(SUB)).drop("_text"))

@@ -1,0 +1,103 @@
+"""What operators over epochs share: changes with weights, netting, and a bag of rows as state.
+
+In: changes of one batch, which may hold several epochs. Out: net changes per epoch.
+Rule: the epoch of a row is the high part of its position. A weight is a count with a sign (column `_diff`, Int64 inside
+an operator); rows of one epoch with equal columns are one row with the sum of their weights. All operators here are
+sums over weights, so several epochs of one batch need no loop: a pair belongs to the later epoch of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+
+from braid.operators.arrangement import Arrangement, Run
+from braid.operators.base import State
+from braid.operators.changes import DIFF, HASH, LOW, NEVER, POS, POS_TYPE, SUB, TIME, sequence_of
+from braid.operators.ranges import Ints, columns_of, hashes_of, key_order, rows_at
+
+EPOCH = "_e"
+TICK = "_c"  # what cleaning goes by
+
+
+def end_of(epoch: pl.Expr) -> pl.Expr:
+    """The last position of an epoch: where its changes stand, and where its watermarks are read."""
+    return (epoch.cast(POS_TYPE) + 1) * pl.lit(LOW, POS_TYPE) - 1
+
+
+def weighted(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
+    """The rows' epochs, weights and the named columns."""
+    return rows.select(sequence_of(pl.col(POS)).alias(EPOCH), pl.col(DIFF).cast(pl.Int64), *columns)
+
+
+def netted(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Rows that agree in `by` as one, with the sum of their weights, if that is not 0; other columns: the first's."""
+    if not rows.height or rows[DIFF].min() > 0:  # type: ignore[operator]
+        return rows
+    others = [c for c in rows.columns if c not in by and c != DIFF]
+    sums = rows.group_by(by, maintain_order=True).agg(pl.col(DIFF).sum(), *(pl.col(c).first() for c in others))
+    return sums.filter(pl.col(DIFF) != 0).select(rows.columns)
+
+
+def changes_of(rows: pl.DataFrame, keys: Sequence[str], payload: Sequence[str]) -> pl.DataFrame:
+    """Net changes as they leave an operator: by epoch, one row for each unit of weight."""
+    rows = netted(rows, [EPOCH, *payload])
+    weights = rows[DIFF].abs()
+    if rows.height and weights.max() != 1:
+        rows = rows_at(rows, np.repeat(np.arange(rows.height, dtype=np.int64), weights.to_numpy()))
+    rows = rows.sort(EPOCH, maintain_order=True)
+    return rows.select(
+        end_of(pl.col(EPOCH)).alias(POS),
+        pl.lit(None, pl.Binary).alias(SUB),
+        pl.col(EPOCH).alias(TIME),
+        pl.col(DIFF).sign().cast(pl.Int8),
+        HASH,
+        *keys,
+        *payload,
+    )
+
+
+def by_hash(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows_at(rows, key_order(hashes_of(rows)))
+
+
+def distinct_keys(frames: Sequence[pl.DataFrame], keys: Sequence[str]) -> pl.DataFrame:
+    """The keys of all rows, each once, by hash."""
+    all_keys = pl.concat([columns_of(f, [HASH, *keys]) for f in frames])
+    return by_hash(all_keys.unique(maintain_order=True))
+
+
+class Bag(Arrangement):
+    """A multiset of rows: entries with weights, by (hash, tick). Entries of equal rows cancel when runs merge."""
+
+    __slots__ = ()
+
+    def __init__(self, state: State, name: str, keys: Sequence[str]) -> None:
+        super().__init__(state, name, keys, time=TICK)
+
+    def add(self, rows: pl.DataFrame, keep: Sequence[str]) -> None:
+        """Adds entries: rows with weights and ticks; `keep`: the columns that tell rows apart."""
+        names = [HASH, *self.keys, TICK, DIFF, *keep]
+        self.append(netted(columns_of(rows, names), [n for n in names if n != DIFF]))
+
+    def _merged(self, runs: Sequence[Run], oldest: bool) -> Run | None:
+        rows = pl.concat([self._read(r) for r in runs])
+        before = rows.height
+        rows = rows.filter(pl.col(TICK) >= self.floor)
+        self.expired += before - rows.height
+        rows = netted(rows, [c for c in rows.columns if c != DIFF])
+        if not rows.height:
+            return None
+        return self._run(rows_at(rows, key_order(hashes_of(rows), rows[TICK].to_numpy())))
+
+
+def at_first(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of earlier batches: they stand before every epoch of this one."""
+    return rows.with_columns(pl.lit(NEVER, pl.Int64).alias(EPOCH))
+
+
+def sums_of(which: Ints, weights: Ints, count: int) -> Ints:
+    """The sum of the weights for each number below `count`."""
+    return np.bincount(which, weights=weights, minlength=count).astype(np.int64)

@@ -1,0 +1,67 @@
+"""Watermarks inside an operator: what they say after an epoch, in ticks.
+
+In: the clocks of a batch, and bounds of the plan. Out: ticks of values, limits below which nothing more comes.
+Rule: a watermark is the clock of a source put in the place of its column; the limit of several is the lowest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from braid.expr import compile
+from braid.expr.nodes import Col, Expr
+from braid.operators.changes import NEVER
+from braid.operators.clocks import FOREVER, Clocks, LeafClock
+from braid.operators.ranges import Ints
+from braid.types import Scalar, Type, polars_type
+
+ABOVE_ALL = 2**62  # the tick of a NULL: no watermark passes it
+
+
+def ticks(value: pl.Expr, t: Type) -> pl.Expr:
+    """A value as a tick: microseconds of dates and timestamps, integers as they are; NULL is above all."""
+    match t:
+        case Scalar.INT | Scalar.BIGINT:
+            made = value.cast(pl.Int64)
+        case _:
+            made = value.cast(pl.Datetime("us")).to_physical()
+    return made.fill_null(ABOVE_ALL)
+
+
+def ticks_of(e: Expr) -> pl.Expr:
+    return ticks(compile.to_polars(e), e.type)
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """`value` with the clock of a leaf in the place of `column`."""
+
+    leaf: int
+    column: Col
+    value: Expr
+
+    def of(self, clock: Ints) -> Ints:
+        """The watermark for each value of the clock."""
+        known = (clock > NEVER) & (clock < FOREVER)
+        at = pl.Series(self.column.name, np.where(known, clock, 0), dtype=pl.Int64)
+        if self.column.type not in (Scalar.INT, Scalar.BIGINT):
+            at = at.cast(pl.Datetime("us"))
+        at = at.cast(polars_type(self.column.type))
+        made = at.to_frame().select(ticks_of(self.value).alias("t"))["t"].to_numpy()
+        return np.where(known, made, np.where(clock >= FOREVER, FOREVER, NEVER))
+
+
+@dataclass(frozen=True, slots=True)
+class Cleaning:
+    """A row whose `value` is below all watermarks meets nothing any more."""
+
+    value: Expr
+    watermarks: tuple[Watermark, ...]
+
+    def limit(self, clocks: Clocks) -> int:
+        """The lowest watermark after the batch."""
+        ends = (w.of(np.array([clocks.end(LeafClock(w.leaf))], dtype=np.int64))[0] for w in self.watermarks)
+        return int(min(ends))

@@ -1,0 +1,251 @@
+"""What queries mean whose rows come in epochs.
+
+In: the rows that the inputs gave in one epoch; a row that is `gone` takes an equal one back. Out: what the epoch
+changes in the result.
+Rule: a step knows what its inputs hold after each epoch. It computes its result anew, for the keys that the epoch has
+touched, and gives the difference to what it was: rows gone first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date, datetime, timedelta
+from typing import Literal
+
+from braid.expr.nodes import Expr, Lit
+from braid.plan import epochs, logical
+from braid.reference.rows import Row, Run, Values
+from braid.reference.steps import Step
+from braid.types import Scalar
+
+ALONE = Lit(0, Scalar.INT)  # with it a key of NULLs is a key, and no equality at all is one
+SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
+
+
+def epoch_of(place: object) -> int:
+    """The epoch of a place: its first part."""
+    first = place[0] if isinstance(place, tuple) else place
+    assert isinstance(first, int)
+    return first
+
+
+@dataclass(slots=True)
+class Bag:
+    """A multiset of rows. Rows are equal if all their values are; a count may be below zero in a difference."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, Values] = field(default_factory=dict)
+
+    def add(self, values: Values, count: int) -> None:
+        text = repr(values)
+        self.rows[text] = values
+        self.counts[text] = self.counts.get(text, 0) + count
+        if not self.counts[text]:
+            del self.counts[text], self.rows[text]
+
+    def __iter__(self) -> Iterator[tuple[Values, int]]:
+        return ((self.rows[text], count) for text, count in self.counts.items())
+
+    def minus(self, other: Bag) -> Bag:
+        made = Bag(dict(self.counts), dict(self.rows))
+        for values, count in other:
+            made.add(values, -count)
+        return made
+
+
+class EpochStep:
+    """What these steps share: a place in the plan, inputs, the epoch of now."""
+
+    def __init__(self, number: int, run: Run, *inputs: Step) -> None:
+        self.number, self.run, self.inputs = number, run, inputs
+
+    @property
+    def clock(self) -> float:
+        raise AssertionError("watermarks are those of sources")
+
+    @property
+    def stored(self) -> float:
+        return self.clock
+
+    @property
+    def epoch(self) -> int:
+        return epoch_of(self.run.place)
+
+    def changes(self, difference: Bag) -> list[Row]:
+        """The rows that make a difference."""
+        made = [
+            Row(values, self.epoch, None, gone=count < 0) for values, count in difference for _ in range(abs(count))
+        ]
+        return sorted(made, key=lambda row: not row.gone)
+
+
+class ChangesStep(EpochStep):
+    """A table as a multiset."""
+
+    def __init__(self, node: epochs.Changes, number: int, run: Run, source: Step) -> None:
+        super().__init__(number, run, source)
+        self._key = logical.row_key(node.input)
+        self._rows: dict[str, Row] = {}
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        (rows,) = inputs
+        out: list[Row] = []
+        for row in rows:
+            key = self.run.key(self._key, self.number, row)
+            if key is None:
+                self.run.drop("null key", self.inputs[0].number, row)
+                continue
+            if key.text in self._rows:
+                out.append(replace(self._rows.pop(key.text), time=row.time, gone=True))
+            if not row.gone:
+                self._rows[key.text] = row
+                out.append(row)
+        return out
+
+
+class WindowsStep(EpochStep):
+    """Each row once for each window that its time lies in."""
+
+    def __init__(self, node: epochs.Windows, number: int, run: Run, source: Step) -> None:
+        super().__init__(number, run, source)
+        self._node = node
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        (rows,) = inputs
+        return [replace(row, values=row.values | bounds) for row in rows for bounds in self._windows(row)]
+
+    def _windows(self, row: Row) -> list[Values]:
+        node = self._node
+        time = self.run.value(node.time, self.number, row)
+        if time is None:
+            return [{node.start.name: None, node.end.name: None}] if node.null_time == "keep" else []
+        assert isinstance(time, date)
+        if not isinstance(time, datetime):
+            time = datetime(time.year, time.month, time.day)
+        zero = datetime(1970, 1, 1, tzinfo=time.tzinfo) + timedelta(microseconds=node.offset)
+        slide, size = timedelta(microseconds=node.slide), timedelta(microseconds=node.size)
+        last = zero + (time - zero) // slide * slide
+        starts = [last - i * slide for i in reversed(range(size // slide))]
+        return [{node.start.name: start, node.end.name: start + size} for start in starts]
+
+
+@dataclass(slots=True)
+class _Group:
+    """The rows of one key on both sides, and what they give."""
+
+    left: Bag = field(default_factory=Bag)
+    right: Bag = field(default_factory=Bag)
+    result: Bag = field(default_factory=Bag)
+
+    def side(self, which: Literal["left", "right"]) -> Bag:
+        return self.left if which == "left" else self.right
+
+
+class _JoinStep(EpochStep):
+    """What joins share: the rows of both sides by key, and NULLs."""
+
+    def __init__(self, node: epochs.EpochJoin, number: int, run: Run, left: Step, right: Step) -> None:
+        super().__init__(number, run, left, right)
+        self.how: logical.How = node.how
+        self._on = node.on
+        self._groups: dict[str, _Group] = {}
+        self._padding: dict[str, Values] = {
+            "left": dict.fromkeys(c.name for c in logical.schema(node.left)),
+            "right": dict.fromkeys(c.name for c in logical.schema(node.right)),
+        }
+
+    def is_kept(self, side: str) -> bool:
+        """Do rows of this side go out even where they meet nothing?"""
+        return self.how in (side, "full")
+
+    def group(self, side: Literal["left", "right"], row: Row) -> str | None:
+        """The key of a row; None where a NULL keeps it from meeting anything."""
+        exprs = self._on.left if side == "left" else self._on.right
+        for e, safe in zip(exprs, self._on.null_safe, strict=True):
+            if not safe and self.run.value(e, self.number, row) is None:
+                return None
+        key = self.run.key([*exprs, ALONE], self.number, row)
+        assert key is not None
+        return key.text
+
+    def padded(self, side: Literal["left", "right"], values: Values) -> Values:
+        other = self._padding["right" if side == "left" else "left"]
+        return values | other if side == "left" else other | values
+
+    def true(self, residual: Expr | None, values: Values) -> bool:
+        """Is the residual true? Not where it is NULL, or fails."""
+        if residual is None:
+            return True
+        value, failed = self.run.look(residual, Row(values, 0, None))
+        return value is True and not failed
+
+
+class _ResultStep(_JoinStep):
+    """A join whose result follows from what both sides hold."""
+
+    def result(self, group: _Group) -> Bag:
+        raise NotImplementedError
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        difference, touched = Bag(), set()
+        for side, rows in zip(SIDES, inputs, strict=True):
+            for row in rows:
+                count = -1 if row.gone else 1
+                key = self.group(side, row)
+                if key is not None:
+                    self._groups.setdefault(key, _Group()).side(side).add(row.values, count)
+                    touched.add(key)
+                elif self.is_kept(side):
+                    difference.add(self.padded(side, row.values), count)
+        for key in touched:
+            group = self._groups[key]
+            before, group.result = group.result, self.result(group)
+            for values, count in group.result.minus(before):
+                difference.add(values, count)
+        return self.changes(difference)
+
+
+class RegularStep(_ResultStep):
+    """Pairs for which the residual is true; rows of a kept side without such a partner are padded."""
+
+    def __init__(self, node: epochs.RegularJoin, number: int, run: Run, left: Step, right: Step) -> None:
+        super().__init__(node, number, run, left, right)
+        self._residual = node.residual
+
+    def result(self, group: _Group) -> Bag:
+        made = Bag()
+        met: dict[str, set[str]] = {"left": set(), "right": set()}
+        for left, n in group.left:
+            for right, m in group.right:
+                if self.true(self._residual, left | right):
+                    made.add(left | right, n * m)
+                    met["left"].add(repr(left))
+                    met["right"].add(repr(right))
+        for side in SIDES:
+            for values, n in group.side(side) if self.is_kept(side) else ():
+                if repr(values) not in met[side]:
+                    made.add(self.padded(side, values), n)
+        return made
+
+
+class CoalesceStep(EpochStep):
+    """A multiset as a table: one change of a key per epoch, tombstones first, then rows, each by key."""
+
+    def __init__(self, node: epochs.Coalesce, number: int, run: Run, source: Step) -> None:
+        super().__init__(number, run, source)
+        self._key, self._upsert = node.key, logical.mode(node) == "upsert"
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        (rows,) = inputs
+        bag = Bag()
+        for row in rows:
+            bag.add(row.values, -1 if row.gone else 1)
+        changes = [(self._text(row), row) for row in self.changes(bag)]
+        if self._upsert:  # of a row taken back and one added, the one added: rows gone come first
+            changes = list({text: (text, row) for text, row in changes}.values())
+        return [row for _, row in sorted(changes, key=lambda c: (not c[1].gone, c[0]))]
+
+    def _text(self, row: Row) -> str:
+        key = self.run.key(self._key, self.number, row)
+        return "" if key is None else key.text

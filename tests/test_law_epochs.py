@@ -1,0 +1,122 @@
+"""The law for queries whose rows come in epochs: several records an epoch, cut between epochs in any way."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal
+
+import pytest
+
+from braid.expr.nodes import Col, Expr
+from braid.expr.typing import call
+from braid.plan import logical
+from braid.plan.epochs import Changes, Coalesce, Equalities, RegularJoin
+from braid.plan.logical import Filter, Node, Output, Project, Query, Sink, SourceColumn
+from braid.types import Column, Scalar
+from histories import History, col, integer, random_history, seq_cuts, source
+from law import local_lines, reference_lines
+
+SHAPES = ("regular", "regular-regular")
+
+
+def table(rng: random.Random, alias: str) -> Node:
+    """An append-only source, or the changes of a table."""
+    kind: Literal["stream", "table"] = rng.choice(["stream", "table", "table"])
+    read = source(alias, rng.choice(["a", "p", "z"]) + alias.lower(), kind, partitions=1)
+    if kind == "stream":
+        row_id = SourceColumn(f"{alias}.ID", "ROWOFFSET", Column("ROWOFFSET", Scalar.BIGINT), "rowoffset")
+        read = replace(read, columns=(*read.columns, row_id))
+    made: Node = read if kind == "stream" else Changes(read)
+    if rng.random() < 0.2:
+        made = Filter(made, call("gt", [col(made, f"{alias}.N"), integer(0)]))
+    return made
+
+
+def random_query(rng: random.Random, shape: str) -> Query:
+    root = table(rng, "A")
+    for alias, join in zip("BCD", shape.split("-"), strict=False):
+        root = JOINS[join](rng, root, table(rng, alias))
+    return view(rng, root)
+
+
+def view(rng: random.Random, root: Node) -> Query:
+    """A materialized view: some columns, and the key of its rows."""
+    ids = {s.alias: "K" if s.kind == "table" else "ID" for s in logical.sources(root)}
+    key = [col(root, f"{alias}.{name}") for alias, name in ids.items()]
+    others = [c for c in logical.schema(root) if c not in key and not c.name.endswith("ROWTIME")]
+    shown = [c for c in others if rng.random() < 0.7]
+    outputs = tuple((Col(f"O{i}", c.type), c) for i, c in enumerate([*key, *shown]))
+    keys = tuple(c for c, _ in outputs[: len(key)])
+    project = Project(root, outputs)
+    named = tuple(Output(c.name, c) for c, _ in outputs)
+    kind: logical.Kind = "stream" if logical.mode(root) == "append" else "table"
+    sink = Sink("OUT", "out", kind, named[: len(key)], named[len(key) :], logical.Encoding(), whole_key=True)
+    return Query("OUT", "risingwave", "", Coalesce(project, keys), sink)
+
+
+def _keys(rng: random.Random, left: Node, right: Node) -> Equalities:
+    lefts = [c for c in logical.schema(left) if c.type == Scalar.INT]
+    rights = [c for c in logical.schema(right) if c.type == Scalar.INT]
+    count = rng.choice([1, 1, 1, 2, 0])
+    return Equalities(
+        tuple(rng.choice(lefts) for _ in range(count)),
+        tuple(rng.choice(rights) for _ in range(count)),
+        tuple(rng.random() < 0.3 for _ in range(count)),
+    )
+
+
+def _residual(rng: random.Random, left: Node, right: Node) -> Expr | None:
+    if rng.random() < 0.5:
+        return None
+    l = rng.choice([c for c in logical.schema(left) if c.type == Scalar.INT])
+    r = rng.choice([c for c in logical.schema(right) if c.type == Scalar.INT])
+    return call(rng.choice(["lt", "le", "gt", "ne"]), [l, r])
+
+
+def _regular(rng: random.Random, left: Node, right: Node) -> Node:
+    how: logical.How = rng.choice(["inner", "left", "right", "full", "full"])
+    return RegularJoin(left, right, how, _keys(rng, left, right), _residual(rng, left, right))
+
+
+JOINS: dict[str, Callable[[random.Random, Node, Node], Node]] = {"regular": _regular}
+
+
+def in_epochs(history: History, size: int) -> History:
+    """The history with `size` records an epoch."""
+    topics = {
+        name: [[replace(r, seq=r.seq // size) for r in records] for records in partitions]
+        for name, partitions in history.topics.items()
+    }
+    moments = tuple(replace(m, seq=m.seq // size) for m in history.moments)
+    return replace(history, topics=topics, moments=moments)
+
+
+def check(shape: str, seed: int) -> None:
+    rng = random.Random(f"{shape} {seed}")
+    query = random_query(rng, shape)
+    history = in_epochs(random_history(rng, query, explicit=True, length=rng.randint(10, 40)), rng.choice([1, 1, 2, 5]))
+    want = reference_lines(query, history)
+    for i, cut in enumerate(seq_cuts(rng, history)):
+        buckets = rng.choice([1, 2, 4])
+        got = local_lines(query, history, cut, buckets, rng)
+        if got != want:
+            at = next((j for j, (g, w) in enumerate(zip(got, want, strict=False)) if g != w), min(len(got), len(want)))
+            raise AssertionError(
+                f"{shape} {seed}: cut {i}, {buckets} buckets: row {at} of {len(want)} (got {len(got)})\n"
+                f"  want {want[at : at + 3]}\n  got  {got[at : at + 3]}\n  {query.root}"
+            )
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_law(shape: str) -> None:
+    for seed in range(25):
+        check(shape, seed)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("shape", SHAPES)
+def test_law_at_length(shape: str) -> None:
+    for seed in range(1000, 1400):
+        check(shape, seed)
