@@ -42,7 +42,7 @@ test-spark43: java
 	.venv43/bin/python -m pytest -m spark
 
 law: $(STAMP) java
-	$(BIN)/python -m pytest -m "law or spark" --law
+	$(BIN)/python -m pytest -m "not kafka" --law
 
 bench: $(STAMP) java
 	$(BIN)/python -m benchmarks.run

@@ -12,7 +12,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,9 +35,23 @@ def checked(code: int, out: str, err: str) -> Said:
 
 def braid(*words: object, stdin: str = "") -> Said:
     """A command in this process."""
+    out, err = io.StringIO(), io.StringIO()
+    code = _main(words, stdin, out, err)
+    return checked(code, out.getvalue(), err.getvalue())
+
+
+def shown(*words: object) -> list[str]:
+    """The lines that a command shows on a terminal, in this process: what it says on stdout and stderr together."""
+    screen = io.StringIO()
+    code = _main(words, "", screen, screen)
+    checked(code, screen.getvalue(), "")
+    return [line.rstrip() for line in screen.getvalue().splitlines()]
+
+
+def _main(words: Sequence[object], stdin: str, out: io.StringIO, err: io.StringIO) -> int:
     from braid.cli import main
 
-    out, err, before = io.StringIO(), io.StringIO(), sys.stdin
+    before = sys.stdin
     code: object = 0
     sys.stdin = io.StringIO(stdin)
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -48,7 +62,7 @@ def braid(*words: object, stdin: str = "") -> Said:
         finally:
             sys.stdin = before
     assert isinstance(code, int)
-    return checked(code, out.getvalue(), err.getvalue())
+    return code
 
 
 def launch(*words: object, cwd: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:

@@ -12,8 +12,15 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parent))
 
 
+import effort
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--law", action="store_true", help="run thousands of random histories")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    effort.LAW = bool(config.getoption("--law"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

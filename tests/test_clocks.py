@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from braid.operators.changes import END_OF_BATCH, LOW, NEVER, POS, POS_TYPE
 from braid.operators.clocks import CLOCK, IDLE, STEPS, Clock, Clocks, JoinClock, LeafClock, leaves
+from effort import examples
 from operator_models import Event, Idle, NaiveClocks, Row, steps_of
 
-CASES = settings(deadline=None, max_examples=120)
+CASES = settings(deadline=None, max_examples=examples(120))
 CLOCKS: list[Clock] = [
     LeafClock(0),
     LeafClock(1),

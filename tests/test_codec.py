@@ -16,9 +16,10 @@ from braid.errors import SqlError
 from braid.expr import codec
 from braid.expr.codec import decode_delimited, decode_values, encode_delimited, encode_values, json_value, python_value
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
+from effort import examples
 
 S = Scalar
-QUICK = settings(max_examples=70, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=examples(70), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def one(text: str | None, t: Type) -> tuple[object, bool, str | None]:

@@ -20,9 +20,8 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +35,7 @@ from braid.expr.functions import FUNCTIONS
 from braid.plan.settings import ALLOWED
 from braid.program import Program
 from braid.sql.dialects.ksqldb import KSQLDB
+from cli_help import shown
 
 ROOT = Path(__file__).parent.parent
 DIALECT = ROOT / "docs" / "dialects" / "ksqldb.md"
@@ -154,14 +154,19 @@ def test_example_binds(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in OTHERS if has(n, "console")])
-def test_console(name: str, tmp_path: Path) -> None:
+def test_console(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What needs no Spark: everything up to the first block that does."""
+    monkeypatch.chdir(tmp_path)
     run_console(name, tmp_path, spark=False)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", [n for n in OTHERS if has(n, "console", "spark")])
-def test_console_spark(name: str, tmp_path: Path) -> None:
+def test_console_spark(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from braid.spark.driver import shared_session
+
+    shared_session()
+    monkeypatch.chdir(tmp_path)
     run_console(name, tmp_path, spark=True)
 
 
@@ -178,11 +183,11 @@ def run_console(name: str, folder: Path, spark: bool) -> None:
         if block.argument == "spark" and not spark:
             break
         if block.kind == "python" and block.argument == "spark":
-            problems += [f"{name}:{block.line}: {line}" for line in failed(block.text, folder)]
+            problems += [f"{name}:{block.line}: {line}" for line in failed(block.text)]
         if block.kind != "console":
             continue
         for said in commands(block):
-            got = carried_out(said.command, folder)
+            got = carried_out(said.command)
             if not matches(said.output, got):
                 accept(PAGES[name], said, got)
                 problems.append(f"{name}:{said.line}: $ {said.command}\n" + "\n".join(f"    {x}" for x in got))
@@ -206,24 +211,20 @@ def commands(block: Block) -> Iterator[Said]:
         yield Said(lines[start][2:], lines[start + 1 : end], block.line + start)
 
 
-def carried_out(command: str, folder: Path) -> list[str]:
-    """What the command prints, errors included, line by line."""
+def carried_out(command: str) -> list[str]:
+    """What the command prints, errors included, line by line. Spark, where it needs it, is that of all tests."""
     program, *arguments = shlex.split(command)
     assert program == "braid", f"only braid is run, not {program}"
-    environment = os.environ | {"NO_COLOR": "1", "TERM": "dumb", "COLUMNS": "200", "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run(
-        [sys.executable, "-m", "braid", *arguments],
-        cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8", check=False,
-    )  # fmt: skip
-    return [line.rstrip() for line in done.stdout.splitlines()]
+    return shown(*arguments)
 
 
-def failed(program: str, folder: Path) -> list[str]:
-    """The last lines of a program that did not end well."""
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=folder, capture_output=True, encoding="utf-8", check=False
-    )
-    return done.stderr.splitlines()[-20:] if done.returncode else []
+def failed(program: str) -> list[str]:
+    """Why a program did not end well."""
+    try:
+        exec(compile(program, "page", "exec"), {"__name__": "__main__"})
+    except BaseException:
+        return traceback.format_exc().splitlines()[-20:]
+    return []
 
 
 def matches(want: list[str], got: list[str]) -> bool:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from braid.expr.key import canonical_key, key_hash
 from braid.types import Array, Column, Decimal, Scalar, Struct, Type, polars_type
+from effort import examples
 
 S = Scalar
 
@@ -61,7 +62,7 @@ def test_several_columns() -> None:
     assert canonical_key(frame.clear(), columns).to_list() == []
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(st.text(st.characters(exclude_categories=["Cs"]))),
     st.lists(st.floats(allow_nan=False, allow_infinity=False)),

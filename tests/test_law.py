@@ -29,12 +29,12 @@ def check(shape: str, seed: int) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_law(shape: str) -> None:
-    for seed in range(12):
+    for seed in range(3):
         check(shape, seed)
 
 
 @pytest.mark.law
 @pytest.mark.parametrize("shape", SHAPES)
 def test_law_at_length(shape: str) -> None:
-    for seed in range(1000, 1400):
+    for seed in (*range(12), *range(1000, 1400)):
         check(shape, seed)

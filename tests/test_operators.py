@@ -21,6 +21,7 @@ from braid.operators.table_filter import TableFilter
 from braid.operators.table_table import TableTable
 from braid.plan.logical import Aggregation
 from braid.types import Column, Scalar
+from effort import examples
 from operator_models import (
     Chain,
     Event,
@@ -41,7 +42,7 @@ from operator_models import (
     model_drops,
 )
 
-CASES = settings(deadline=None, max_examples=60)
+CASES = settings(deadline=None, max_examples=examples(60))
 KEYS = ["a", "b", "c", "é"]
 
 

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import effort
 from braid.errors import SqlError
 from braid.sql import ast
 from braid.sql.parser import parse, parse_all
+from effort import examples
 
 ERRORS = [  # text with ^ before the place, message part, hint part
     ("^SELCT * FROM a", "found SELCT", "did you mean SELECT?"),
@@ -217,7 +219,8 @@ def test_time_grows_with_length_only() -> None:
         "-",
         "1e",
     ):
-        small, large = piece * 500, piece * 4000
+        n = 500 if effort.LAW else 200
+        small, large = piece * n, piece * n * 8
         assert min(seconds(large) for _ in range(2)) < 0.1 + 30 * min(seconds(small) for _ in range(2)), piece
 
 
@@ -260,19 +263,19 @@ def only_sql_errors(text: str) -> None:
         assert first.render() == errors[0].render()
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.text(max_size=60))
 def test_fuzz_any_text(text: str) -> None:
     only_sql_errors(text)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map(" ".join))
 def test_fuzz_words(text: str) -> None:
     only_sql_errors(text)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.sampled_from(SAMPLES), st.integers(0, 120), st.sampled_from([*PIECES, ""]), st.booleans())
 def test_fuzz_changed_statements(sample: str, at: int, piece: str, replace: bool) -> None:
     """A statement with one word left out, changed or added."""

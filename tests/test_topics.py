@@ -41,8 +41,9 @@ from braid.topics import (
     segments,
     stage,
 )
+from effort import examples
 
-QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.fixture
@@ -456,7 +457,7 @@ def one_batch(store: TopicStore, batch: int, rows: list[list[int]], beside: bool
 batches = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=2), min_size=1, max_size=9)
 
 
-@settings(QUICK, max_examples=20)
+@settings(QUICK, max_examples=examples(20))
 @given(batches, st.lists(st.integers(0, 40), max_size=4), st.booleans())
 @example([[1, 2]] * 9, [3, 5, 9, 4], True)
 @example([[1, 1]] * 9, [30, 8, 2, 7], False)
