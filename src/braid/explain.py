@@ -13,9 +13,10 @@ from typing import Any, assert_never
 
 from braid.errors import BraidError, SqlError
 from braid.explain_epochs import epoch_notes, epoch_op, epoch_state
+from braid.explain_sliding import sliding_notes, sliding_state
 from braid.expr.show import show
 from braid.operators.limit import Limit
-from braid.plan import epochs, keyed, logical
+from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.bound import QueryBound
 from braid.plan.lower import lower
 from braid.plan.physical import Leaf, Plan, Stage, Step
@@ -153,6 +154,8 @@ def _op(node: logical.Node, step: Step, plan: Plan) -> str:
             return "stream-table join"
         case logical.TableTableJoin() | keyed.CombiningJoin():
             return "table-table join"
+        case sliding.SlidingJoin():
+            return "sliding join" if len(node.operands) > 1 else "release"
         case keyed.Lateral():
             return "lateral"
         case logical.Filter():
@@ -180,6 +183,8 @@ def _keys(node: logical.Node) -> list[str]:
             return []
         case epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin():
             return [epochs.equality(node.on, i, show) for i in range(len(node.on.left))]
+        case sliding.SlidingJoin():
+            return [f"{show(l)} = {show(r)}" for m in sliding.meetings(node.tree) for l, r in m.keys]
         case epochs.Coalesce(key=key):
             return [show(e) for e in key]
         case epochs.Changes() | epochs.Windows() | epochs.EmitOnClose():
@@ -233,6 +238,8 @@ def _state(node: logical.Node) -> list[Document]:
             return []
         case logical.Source() | logical.Project() | keyed.Lateral():
             return []
+        case sliding.SlidingJoin():
+            return sliding_state(node)
         case epochs.InEpochs():
             return epoch_state(node)
     assert_never(node)
@@ -257,6 +264,8 @@ def _clock(node: logical.Node) -> str | None:
             return "minimum of both inputs" + (f", output held back by {duration(node.hold)}" if node.hold else "")
         case logical.StreamTableJoin() | keyed.RememberingJoin():
             return "the stream's"
+        case sliding.SlidingJoin():
+            return "minimum over all streams"
         case _:
             return None
 
@@ -298,6 +307,8 @@ def _notes(node: logical.Node) -> list[str]:
             return ["each stream row meets the table as it stands when the row is processed"]
         case logical.Aggregate(aggregations=aggregations):
             return [", ".join(_aggregate(a) for a in aggregations)]
+        case sliding.SlidingJoin():
+            return sliding_notes(node)
         case epochs.InEpochs():
             return epoch_notes(node)
         case _:

@@ -26,6 +26,7 @@ from braid.plan.epochs import (
     Windows,
 )
 from braid.plan.keyed import CombiningJoin, Lateral, RememberingJoin, TwoClockJoin
+from braid.plan.sliding import SlidingJoin
 from braid.types import Column, Scalar
 
 Kind = Literal["stream", "table"]
@@ -73,6 +74,7 @@ class Source:
 
     `message_key` names a value column that must equal the message key (KEY='c'), else the record is dropped.
     `end`: what the end of a finite input does to its clock: it stays ('hold'), or rises above every time ('lift').
+    `captured`: a table as it stands when the query starts: a bag of rows, read before all streams and never again.
     `watermark`: the clock counts this value of each record, in ticks (`epochs`), in place of its time.
     """
 
@@ -87,6 +89,7 @@ class Source:
     partitions: int | None = None
     end: Literal["hold", "lift"] = "hold"
     watermark: Expr | None = None
+    captured: bool = False
 
     @property
     def key(self) -> tuple[SourceColumn, ...]:
@@ -194,6 +197,7 @@ Node = (
     | RememberingJoin
     | CombiningJoin
     | Aggregate
+    | SlidingJoin
     | EpochNode
 )
 Join = StreamStreamJoin | StreamTableJoin | TableTableJoin
@@ -266,6 +270,8 @@ def inputs(node: Node) -> tuple[Node, ...]:
             return (x,)
         case TwoClockJoin() | RememberingJoin() | CombiningJoin():
             return (node.left, node.right)
+        case SlidingJoin(operands=xs):
+            return tuple(x.input for x in xs)
     assert_never(node)
 
 
@@ -296,6 +302,8 @@ def schema(node: Node) -> tuple[Col, ...]:
             return (*(c for c, _ in keys), *(a.output for a in aggregations))
         case RegularJoin() | AsOfJoin() | TemporalJoin():
             return (*schema(node.left), *schema(node.right))
+        case SlidingJoin(operands=xs, rowtime=rowtime):
+            return (*(c for x in xs for c in schema(x.input)), rowtime)
         case Windows(input=x, start=start, end=end):
             return (*schema(x), start, end)
         case Changes(input=x) | EmitOnClose(input=x) | Coalesce(input=x):
@@ -306,8 +314,8 @@ def schema(node: Node) -> tuple[Col, ...]:
 def mode(node: Node) -> Mode:
     """append: rows only; upsert: the last row of a key stands, -1 is a tombstone; retract: a multiset."""
     match node:
-        case Source(kind=kind):
-            return "append" if kind == "stream" else "upsert"
+        case Source(kind=kind, captured=captured):
+            return "append" if kind == "stream" or captured else "upsert"
         case Filter(input=x) | Project(input=x) | Lateral(input=x):
             return mode(x)
         case StreamStreamJoin() | StreamTableJoin() | TwoClockJoin() | RememberingJoin():
@@ -324,7 +332,7 @@ def mode(node: Node) -> Mode:
             return mode(x)
         case Changes() | AsOfJoin():
             return "retract"
-        case EmitOnClose():
+        case EmitOnClose() | SlidingJoin():
             return "append"
         case Coalesce(input=x):
             return "append" if mode(x) == "append" else "upsert"
@@ -355,6 +363,8 @@ def row_key(node: Node) -> tuple[Expr, ...]:
             return (*row_key(node.left), *row_key(node.right))
         case Windows(input=x, start=start):
             return (*row_key(x), start)
+        case SlidingJoin():
+            return ()
         case Changes(input=x) | EmitOnClose(input=x):
             return row_key(x)
         case Coalesce(key=coalesced):

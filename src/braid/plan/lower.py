@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Literal, assert_never
 
 from braid.errors import BraidError
@@ -32,7 +33,7 @@ from braid.operators.table_filter import TableFilter
 from braid.operators.table_table import TableTable
 from braid.operators.watermarks import Cleaning, Watermark
 from braid.operators.windows import Windows
-from braid.plan import epochs, keyed, logical
+from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.logical import Node, Query
 from braid.plan.physical import Exchange, Leaf, Plan, Stage, Step
 from braid.types import Scalar
@@ -170,6 +171,9 @@ def _needed_by(node: Node) -> Iterable[str]:
         case epochs.InEpochs():
             for e in epochs.expressions(node):
                 yield from columns(e)
+        case sliding.SlidingJoin():
+            for e in sliding.expressions(node):
+                yield from columns(e)
         case _:
             assert_never(node)
     for x in logical.inputs(node):
@@ -222,6 +226,8 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             return b.step(Coalesce.of(node), [x], node, node.key, x.columns)
         case epochs.InEpochs():
             raise BraidError(f"{type(node).__name__} is not built yet")
+        case sliding.SlidingJoin():
+            raise BraidError("sliding joins are not built yet")
         case keyed.TwoClockJoin() | keyed.RememberingJoin() | keyed.CombiningJoin() | keyed.Lateral():
             raise BraidError("not built yet")
     assert_never(node)
@@ -375,6 +381,9 @@ def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
             return JoinClock(clock(node.left, leaves), clock(node.right, leaves), node.hold)
         case logical.TableTableJoin():
             return JoinClock(clock(node.left, leaves), clock(node.right, leaves), 0)
+        case sliding.SlidingJoin():
+            streams = [clock(x.input, leaves) for x in node.operands if x.frame is not None]
+            return reduce(lambda l, r: JoinClock(l, r, 0, "min"), streams)
         case epochs.InEpochs():
             raise BraidError(f"{type(node).__name__} has no clock of its own: its watermarks are those of its sources")
     assert_never(node)

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import assert_never
 
 from braid.expr.nodes import columns
+from braid.plan import sliding
 from braid.plan.epochs import (
     AsOfJoin,
     Changes,
@@ -34,6 +35,7 @@ from braid.plan.logical import (
     TableTableJoin,
     inputs,
 )
+from braid.plan.sliding import SlidingJoin
 
 PSEUDO_PLACES = ("rowtime", "rowpartition", "rowoffset")
 
@@ -69,6 +71,9 @@ def _read_by(node: Node) -> frozenset[str]:
         case Aggregate(input=x, keys=keys, aggregations=aggregations):
             exprs = [e for _, e in keys] + [a.arg for a in aggregations if a.arg is not None]
             return _read_by(x) | frozenset(c for e in exprs for c in columns(e))
+        case SlidingJoin():
+            here = frozenset(c for e in sliding.expressions(node) for c in columns(e))
+            return here.union(*(_read_by(x) for x in inputs(node)))
         case InEpochs():
             here = frozenset(c for e in expressions(node) for c in columns(e))
             return here.union(*(_read_by(x) for x in inputs(node)))
@@ -90,6 +95,8 @@ def _without_pseudo(node: Node, read: frozenset[str]) -> Node:
             return replace(node, left=_without_pseudo(node.left, read), right=_without_pseudo(node.right, read))
         case RegularJoin() | AsOfJoin() | TemporalJoin():
             return replace(node, left=_without_pseudo(node.left, read), right=_without_pseudo(node.right, read))
+        case SlidingJoin():
+            return sliding.with_inputs(node, lambda x: _without_pseudo(x, read))
         case Changes(input=x) | Windows(input=x) | EmitOnClose(input=x) | Coalesce(input=x):
             return replace(node, input=_without_pseudo(x, read))
     assert_never(node)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import assert_never
 
 from braid.expr.show import show
-from braid.plan import epochs
+from braid.plan import epochs, sliding
 from braid.plan.keyed import CombiningJoin, KeyedJoin, Lateral, RememberingJoin, TwoClockJoin
 from braid.plan.logical import (
     Aggregate,
@@ -92,6 +92,8 @@ def _line(node: Node) -> str:
             return f"aggregate by {by}: {made}"
         case epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin():
             return _epoch_join(node)
+        case sliding.SlidingJoin():
+            return f"sliding join {_tree(node.tree)}, {node.emission}, rowtime {node.rowtime.name}"
         case epochs.Changes():
             return "changes"
         case epochs.Windows():
@@ -103,6 +105,28 @@ def _line(node: Node) -> str:
         case epochs.Coalesce(key=key):
             return f"coalesce by {', '.join(show(e) for e in key)}"
     assert_never(node)
+
+
+def _tree(tree: sliding.Tree) -> str:
+    if isinstance(tree, sliding.Operand):
+        return "table" if tree.frame is None else frame_text(tree.frame)
+    on = [f"{show(l)} = {show(r)}" for l, r in tree.keys] + ([show(tree.residual)] if tree.residual else [])
+    return f"({_tree(tree.left)} {tree.how} {_tree(tree.right)} on {' and '.join(on) or 'nothing'})"
+
+
+def frame_text(frame: sliding.Frame) -> str:
+    """A frame as people write it."""
+    if isinstance(frame, sliding.RowsFrame):
+        return f"rows {frame.lower} to {frame.upper} preceding"
+    order = frame.order
+    measured = "" if order.kind == "rowtime" else f" of {order.kind} to {order.unit or f'{order.step} ms'}"
+    return f"range {_before(frame.lower)} to {_before(frame.upper)}{measured}"
+
+
+def _before(bound: sliding.Bound) -> str:
+    parts = [f"{bound.months} months"] if bound.months else []
+    parts += [f"{bound.ms} ms"] if bound.ms else []
+    return (" ".join(parts) + " preceding") if parts else "current row"
 
 
 def _epoch_join(node: epochs.EpochJoin) -> str:

@@ -20,7 +20,7 @@ from typing import assert_never
 
 from braid.errors import BraidError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
-from braid.plan import epochs, keyed, logical
+from braid.plan import epochs, keyed, logical, sliding
 from braid.reference.epoch_steps import ChangesStep, CoalesceStep, RegularStep, WindowsStep, epoch_of
 from braid.reference.joins import StreamStreamStep, StreamTableStep, TableTableStep
 from braid.reference.rows import Bound, Drop, End, Event, Idle, OutRecord, Place, Record, Row, Run, evaluated
@@ -160,6 +160,8 @@ class Reference:
                 return RegularStep(node, self._number(), self._run, left, right)
             case epochs.InEpochs():
                 raise BraidError(f"{type(node).__name__} is not built yet")
+            case sliding.SlidingJoin():
+                raise BraidError("sliding joins are not built yet")
             case keyed.TwoClockJoin() | keyed.RememberingJoin() | keyed.CombiningJoin() | keyed.Lateral():
                 raise BraidError("not built yet")
         assert_never(node)
@@ -210,6 +212,8 @@ def _expressions(node: logical.Node) -> Iterator[Expr]:
             yield from (node.left_key, node.right_key)
         case epochs.InEpochs():
             yield from epochs.expressions(node)
+        case sliding.SlidingJoin():
+            yield from sliding.expressions(node)
         case _:
             assert_never(node)
 

@@ -33,7 +33,7 @@ from braid.operators.changes import (
     key_column,
 )
 from braid.operators.clocks import STEPS, Clocks
-from braid.plan import epochs, keyed, logical
+from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.physical import Exchange, Plan, Stage, Step
 from braid.runtime.decode import time_of
 from braid.runtime.ingest import DROPS, drops_of, leaf_schema, with_key
@@ -249,6 +249,8 @@ def describe(node: logical.Node) -> str:
             return f"as-of {how} join"
         case epochs.TemporalJoin(how=how):
             return f"temporal {how} join"
+        case sliding.SlidingJoin():
+            return "sliding join" if len(node.operands) > 1 else "release"
         case epochs.Changes():
             return "changes"
         case epochs.Windows():

@@ -1,0 +1,159 @@
+"""Logical nodes of joins over sliding windows: rows live in time, and results go out as a clock passes them.
+
+In: expressions, and the nodes below. Out: `SlidingJoin`, a member of `logical.Node`, and its parts.
+Rule: every row of a stream gets a closed life [enter, leave] in milliseconds from its frame alone. Rows that meet are
+alive together: a result lives from the latest enter to the earliest leave, and its time is its enter. It goes out when
+the joined clock, the minimum over all stream operands, has reached (or passed) that time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from braid.expr.nodes import Col, Expr
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from braid.plan.logical import How, Node
+
+Unit = Literal["SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR"]
+Emission = Literal["arrival", "expiry", "istream"]
+
+
+@dataclass(frozen=True, slots=True)
+class OrderKey:
+    """What a frame measures: k(T) = T, or T rounded down (floor, step) or up (ceil). Calendar units in UTC; a step is a
+    multiple of `step` ms since 1970."""
+
+    kind: Literal["rowtime", "floor", "ceil", "step"] = "rowtime"
+    unit: Unit | None = None
+    step: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """So far before the current row. Months are calendar months; the day is clamped to the month's end."""
+
+    months: int = 0
+    ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RangeFrame:
+    """A row of time t lives at every T >= t with k(t) + upper <= k(T) <= k(t) + lower."""
+
+    lower: Bound = Bound()
+    upper: Bound = Bound()
+    order: OrderKey = OrderKey()
+
+    @property
+    def hops(self) -> bool:
+        """Its contents pile up until the order key moves, then leave together."""
+        return self.order.kind != "rowtime" and self.lower == self.upper == Bound()
+
+
+@dataclass(frozen=True, slots=True)
+class RowsFrame:
+    """Rows numbered by (time, position): row p lives from the time of row p + upper until just before that of row
+    p + lower + 1."""
+
+    lower: int
+    upper: int = 0
+
+
+Frame = RangeFrame | RowsFrame
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A stream with its frame; or (`frame` None) a table as it stands when the query starts, whose rows live for ever.
+
+    Rows of a stream that are late are dropped: those below what their partition, or the whole stream, had shown before.
+    """
+
+    input: Node
+    frame: Frame | None
+
+
+@dataclass(frozen=True, slots=True)
+class Meeting:
+    """Pairs of rows alive together with equal keys (NULL equals nothing) and a `residual` that is true."""
+
+    left: Tree
+    right: Tree
+    how: How
+    keys: tuple[tuple[Expr, Expr], ...]
+    residual: Expr | None = None
+
+
+Tree = Operand | Meeting
+
+
+@dataclass(frozen=True, slots=True)
+class SlidingJoin:
+    """The results of a tree of meetings, in the order of their times. `rowtime` is the column of a result's time.
+
+    `emission`, of a row of a preserved side: 'arrival': alone at its enter if nothing meets it at that instant;
+    'expiry': alone when it leaves if nothing ever met it; 'istream': alone at the start of every stretch of its life
+    without a partner. A table is preserved only against one hopping frame: its rows without a partner go out whenever
+    the frame's contents leave; `empty_buckets`: also where the frame held nothing.
+    """
+
+    tree: Tree
+    rowtime: Col
+    emission: Emission = "arrival"
+    empty_buckets: bool = True
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """From left to right."""
+        return tuple(operands(self.tree))
+
+
+def operands(tree: Tree) -> Iterator[Operand]:
+    """The operands of a tree, from left to right."""
+    if isinstance(tree, Operand):
+        yield tree
+    else:
+        yield from operands(tree.left)
+        yield from operands(tree.right)
+
+
+def meetings(tree: Tree) -> Iterator[Meeting]:
+    """The meetings of a tree, inner ones first."""
+    if isinstance(tree, Meeting):
+        yield from meetings(tree.left)
+        yield from meetings(tree.right)
+        yield tree
+
+
+def expressions(node: SlidingJoin) -> Iterator[Expr]:
+    """All that the node computes from the columns of its operands."""
+    for meeting in meetings(node.tree):
+        yield from (e for pair in meeting.keys for e in pair)
+        if meeting.residual is not None:
+            yield meeting.residual
+
+
+def with_inputs(node: SlidingJoin, change: Callable[[Node], Node]) -> SlidingJoin:
+    """The same join over other inputs."""
+    return replace(node, tree=_changed(node.tree, change))
+
+
+def _changed(tree: Tree, change: Callable[[Node], Node]) -> Tree:
+    if isinstance(tree, Operand):
+        return replace(tree, input=change(tree.input))
+    return replace(tree, left=_changed(tree.left, change), right=_changed(tree.right, change))
+
+
+def preserved_table(node: SlidingJoin) -> Operand | None:
+    """The table whose unmatched rows go out when the stream's frame hops."""
+    tree = node.tree
+    if isinstance(tree, Meeting):
+        for side, how in ((tree.left, "left"), (tree.right, "right")):
+            if isinstance(side, Operand) and side.frame is None and tree.how == how:
+                return side
+    return None

@@ -1,0 +1,44 @@
+"""How the rows of a sliding join are spread over buckets.
+
+In: the node. Out: by operand the key expressions to spread by, or why the whole join runs in one bucket.
+Rule: rows that can meet must share a bucket: the key is one that every operand has an equal part of.
+"""
+
+from __future__ import annotations
+
+from braid.expr.nodes import Expr, columns
+from braid.plan.logical import schema
+from braid.plan.sliding import RowsFrame, SlidingJoin, meetings, preserved_table
+
+Keys = tuple[Expr, ...]
+
+
+def common_keys(node: SlidingJoin) -> tuple[Keys, ...]:
+    """By operand: expressions that are equal in all rows that can meet; empty where no key spans the tree."""
+    classes: list[set[Expr]] = []
+    for pair in (pair for meeting in meetings(node.tree) for pair in meeting.keys):
+        mine = [c for c in classes if c.intersection(pair)]
+        classes = [c for c in classes if c not in mine] + [set(pair).union(*mine)]
+    names = [frozenset(c.name for c in schema(x.input)) for x in node.operands]
+    spanning = [c for c in (_by_operand(c, names) for c in classes) if c is not None]
+    return tuple(zip(*spanning, strict=True)) if spanning else tuple(() for _ in names)
+
+
+def _by_operand(equal: set[Expr], names: list[frozenset[str]]) -> Keys | None:
+    """One of the equal expressions for each operand; None where one has none."""
+    ordered = sorted(equal, key=repr)
+    found = [
+        next((e for e in ordered if len(set(columns(e))) > 0 and own.issuperset(columns(e))), None) for own in names
+    ]
+    return None if None in found else tuple(e for e in found if e is not None)
+
+
+def one_bucket(node: SlidingJoin) -> str | None:
+    """Why the whole join runs in one bucket, if it does."""
+    if any(isinstance(x.frame, RowsFrame) for x in node.operands):
+        return "ROWS windows count the rows of all keys"
+    if len(node.operands) > 1 and not all(common_keys(node)):
+        return "no equality spans all operands"
+    if preserved_table(node) is not None and not node.empty_buckets:
+        return "which hops held rows is known only over all keys"
+    return None
