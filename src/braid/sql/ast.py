@@ -7,10 +7,14 @@ Rule: a node holds what the user wrote (unquoted names already folded by the dia
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, TypeAlias
 from typing import Literal as OneOf
 
 from braid.errors import Span
 from braid.types import Type
+
+if TYPE_CHECKING:
+    from braid.sql.ast_sqlstream import SqlstreamStatement
 
 # ---------------------------------------------------------------- expressions
 
@@ -374,10 +378,11 @@ class Unsupported:
     span: Span
 
 
-Statement = (
+Common = (
     CreateSource | CreateAs | InsertSelect | InsertValues | Select | Show | Describe | Explain | Drop | Set | Unset
     | Unsupported
 )  # fmt: skip
+Statement: TypeAlias = "Common | SqlstreamStatement"  # those of `ast_*` stand in one dialect only
 
 
 @dataclass(frozen=True, slots=True)

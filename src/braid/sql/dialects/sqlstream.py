@@ -1,0 +1,322 @@
+"""SQLstream (s-Server).
+
+In: the shared grammar. Out: the dialect `SQLSTREAM`.
+Rule: unquoted names fold to upper case; only "…" quotes a name. SELECT STREAM runs on, SELECT alone is over tables.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from braid.errors import Span
+from braid.sql import ast
+from braid.sql.ast_sqlstream import (
+    CreatePump,
+    CreateRelation,
+    CreateSchema,
+    CreateView,
+    DescribeObject,
+    DropObject,
+    InsertQuery,
+    InsertRows,
+    Option,
+    SelectStream,
+    SetSchema,
+    StreamQuery,
+)
+from braid.sql.cursor import Cursor
+from braid.sql.dialects.base import RESERVED, STARTERS, Dialect
+from braid.sql.dialects.sqlstream_queries import column_name, object_name, query
+from braid.sql.expressions import comma_list, expression, in_parentheses, sql_type
+from braid.sql.statements import create, explain, quoted_set, quoted_unset, show, unsupported
+from braid.sql.tokens import TokenKind
+from braid.types import Scalar
+
+Columns = tuple[tuple[str, Span], ...]
+
+# ------------------------------------------------------------------ definitions
+
+
+def _create_relation(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    """CREATE STREAM | TABLE name (column TYPE [NOT NULL] [PRIMARY KEY], … [, PRIMARY KEY (…)]) [OPTIONS (…)]."""
+    kind: Literal["STREAM", "TABLE"] = "STREAM" if c.at("STREAM") else "TABLE"
+    c.advance()
+    name = object_name(c, f"the name of the {kind.lower()}")
+    if c.at("AS"):
+        hint = f"write CREATE VIEW {name} AS SELECT STREAM …, or CREATE PUMP p AS INSERT INTO {name} SELECT STREAM …"
+        raise c.error(f"CREATE {kind} … AS is not SQLstream's", c.now, hint)
+    opened = c.expect_symbol("(", "'(' and columns")
+    columns: list[ast.ColumnDef] = []
+    not_null: list[str] = []
+    keys: Columns = ()
+    while True:
+        if c.at("PRIMARY") and columns:
+            c.expect("PRIMARY", "KEY")
+            keys = in_parentheses(c, column_name)
+        else:
+            columns.append(_column(c, kind, not_null))
+        if not c.accept_symbol(","):
+            break
+    c.close(opened, ")", "',' or ')'")
+    for key, span in keys:
+        if kind == "STREAM":
+            raise c.error("a stream has no PRIMARY KEY", span, "leave it out")
+        if all(d.name != key for d in columns):
+            raise c.error(f"no column {key} for the PRIMARY KEY", span, "name a column of the table")
+        not_null.append(key)
+    options = in_parentheses(c, _option) if c.accept("OPTIONS") else ()
+    _description(c)
+    return CreateRelation(kind, name, tuple(columns), tuple(not_null), options, or_replace, c.span(start))
+
+
+def _column(c: Cursor, kind: str, not_null: list[str]) -> ast.ColumnDef:
+    start = c.index
+    name = c.name("the name of a column")
+    column_type = sql_type(c)
+    role: Literal["VALUE", "PRIMARY KEY"] = "VALUE"
+    while True:
+        if c.accept("NOT"):
+            c.expect("NULL")
+            not_null.append(name)
+        elif c.at("PRIMARY"):
+            if kind == "STREAM":
+                raise c.error("a stream has no PRIMARY KEY", c.now, "leave it out")
+            c.expect("PRIMARY", "KEY")
+            role = "PRIMARY KEY"
+            not_null.append(name)
+        elif not c.accept("NULL"):
+            break
+    if not c.at_symbol(",") and not c.at_symbol(")"):
+        raise c.unexpected("',' or ')'", "NOT", "PRIMARY")
+    return ast.ColumnDef(name, column_type, role, c.span(start))
+
+
+def _option(c: Cursor) -> Option:
+    """`NAME 'value'`, also `NAME = 'value'`."""
+    start = c.index
+    if c.now.kind not in (TokenKind.WORD, TokenKind.NAME):
+        raise c.unexpected("the name of an option")
+    name = c.advance().value.upper()
+    c.accept_symbol("=")
+    value = c.string("the value of the option in single quotes", f"write {name} 'value'")
+    return Option(name, value, c.span(start))
+
+
+def _description(c: Cursor) -> None:
+    if c.accept("DESCRIPTION"):
+        c.string("a description in single quotes")
+
+
+def _columns(c: Cursor) -> Columns:
+    """`(a, b)`, if it is there."""
+    return in_parentheses(c, column_name) if c.at_symbol("(") and c.ahead(1).value != "SELECT" else ()
+
+
+def _create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    c.expect("VIEW")
+    name = object_name(c, "the name of the view")
+    columns = _columns(c)
+    _description(c)
+    c.expect("AS")
+    inner = _query(c)
+    return CreateView(name, columns, inner, or_replace, c.span(start))
+
+
+def _create_pump(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    c.expect("PUMP")
+    name = object_name(c, "the name of the pump")
+    state: Literal["STARTED", "STOPPED"] | None = None
+    if c.accept("STARTED"):
+        state = "STARTED"
+    elif c.accept("STOPPED"):
+        state = "STOPPED"
+    _description(c)
+    c.expect("AS")
+    insert_start = c.index
+    c.expect("INSERT", "INTO")
+    made = _insert(c, insert_start)
+    if isinstance(made, InsertRows):
+        raise c.error("a pump runs a query", made.span, "write INSERT INTO … SELECT STREAM …")
+    return CreatePump(name, state, made, or_replace, c.span(start))
+
+
+def _create_schema(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    c.expect("SCHEMA")
+    if_not_exists = c.at("IF", "NOT")
+    if if_not_exists:
+        c.expect("IF", "NOT", "EXISTS")
+    name = c.name("the name of the schema")
+    _description(c)
+    return CreateSchema(name, if_not_exists or or_replace, c.span(start))
+
+
+def _create_foreign(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    """CREATE FOREIGN STREAM | TABLE, SERVER: they reach outside by drivers of the system."""
+    c.advance()
+    return unsupported(c, "CREATE FOREIGN", start)
+
+
+def _drop(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("DROP")
+    kinds: tuple[Literal["STREAM", "TABLE", "VIEW", "PUMP"], ...] = ("STREAM", "TABLE", "VIEW", "PUMP")
+    kind = next((k for k in kinds if c.at(k)), None)
+    if c.at("SCHEMA"):
+        return unsupported(c, "DROP SCHEMA", start)
+    if kind is None:
+        raise c.unexpected("STREAM, TABLE, VIEW or PUMP", *kinds)
+    c.advance()
+    if_exists = c.at("IF", "EXISTS")
+    if if_exists:
+        c.expect("IF", "EXISTS")
+    name = object_name(c, f"the name of the {kind.lower()}")
+    if c.at("CASCADE"):
+        raise c.error("DROP … CASCADE is not supported", c.now, "drop what reads it first")
+    c.accept("RESTRICT")
+    return DropObject(kind, name, if_exists, c.span(start))
+
+
+# ------------------------------------------------------------- queries and rows
+
+
+def _query(c: Cursor) -> StreamQuery:
+    if c.at_symbol("("):
+        opened = c.advance()
+        inner = query(c, nested=True)
+        c.close(opened, ")")
+        return inner
+    if not c.at("SELECT"):
+        raise c.unexpected("SELECT STREAM", "SELECT")
+    return query(c)
+
+
+def _select(c: Cursor) -> ast.Statement:
+    start = c.index
+    inner = query(c)
+    return SelectStream(inner, c.span(start))
+
+
+def _insert_statement(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("INSERT", "INTO")
+    return _insert(c, start)
+
+
+def _insert(c: Cursor, start: int) -> InsertQuery | InsertRows:
+    """What stands behind INSERT INTO."""
+    target = object_name(c, "the name of a stream or table")
+    columns = _columns(c)
+    if c.at("SELECT") or c.at_symbol("("):
+        inner = _query(c)
+        return InsertQuery(target, columns, inner, c.span(start))
+    if not c.accept("VALUES"):
+        raise c.unexpected("VALUES or SELECT STREAM", "VALUES", "SELECT")
+    rows = comma_list(c, _row)
+    return InsertRows(target, columns, rows, c.span(start))
+
+
+def _row(c: Cursor) -> tuple[ast.Expr, ...]:
+    return in_parentheses(c, expression)
+
+
+# --------------------------------------------------------------------- commands
+
+
+def _set(c: Cursor) -> ast.Statement:
+    """SET SCHEMA 'name', or SET 'setting' = 'value'."""
+    start = c.index
+    if not c.at("SET", "SCHEMA"):
+        return quoted_set(c)
+    c.expect("SET", "SCHEMA")
+    if c.now.kind is TokenKind.STRING:
+        written = c.advance()
+        text = written.value.strip()
+        quoted = len(text) > 2 and text[0] == text[-1] == '"'
+        name = text[1:-1] if quoted else c.dialect.fold(text)
+        if not name:
+            raise c.error("the name of the schema is empty", written, "write SET SCHEMA 'name'")
+    else:
+        name = c.name("the name of a schema in single quotes")
+    return SetSchema(name, c.span(start))
+
+
+def _describe(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("DESCRIBE")
+    return DescribeObject(object_name(c, "the name of a stream, table or view"), c.span(start))
+
+
+def _alter(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("ALTER")
+    what = c.word() or "…"
+    return unsupported(c, f"ALTER {what}", start)
+
+
+_STREAM = "rows come as they are made: SELECT STREAM"
+
+SQLSTREAM = Dialect(
+    name="sqlstream",
+    title="SQLstream",
+    fold=str.upper,
+    statements={
+        "CREATE": create,
+        "SELECT": _select,
+        "INSERT": _insert_statement,
+        "DROP": _drop,
+        "SET": _set,
+        "UNSET": quoted_unset,
+        "SHOW": show,
+        "DESCRIBE": _describe,
+        "EXPLAIN": explain,
+        "ALTER": _alter,
+    },
+    creates={
+        "STREAM": _create_relation,
+        "TABLE": _create_relation,
+        "VIEW": _create_view,
+        "PUMP": _create_pump,
+        "SCHEMA": _create_schema,
+        "FOREIGN": _create_foreign,
+        "SERVER": _create_foreign,
+    },
+    types={
+        "BOOLEAN": Scalar.BOOLEAN,
+        "TINYINT": Scalar.INT,
+        "SMALLINT": Scalar.INT,
+        "INT": Scalar.INT,
+        "INTEGER": Scalar.INT,
+        "BIGINT": Scalar.BIGINT,
+        "REAL": Scalar.DOUBLE,
+        "FLOAT": Scalar.DOUBLE,
+        "DOUBLE": Scalar.DOUBLE,
+        "CHAR": Scalar.VARCHAR,
+        "VARCHAR": Scalar.VARCHAR,
+        "VARBINARY": Scalar.BYTES,
+        "DATE": Scalar.DATE,
+        "TIME": Scalar.TIME,
+        "TIMESTAMP": Scalar.TIMESTAMP,
+    },
+    clauses=("WHERE", "WINDOW"),
+    shows=("STREAMS", "TABLES", "QUERIES", "TOPICS", "PROPERTIES"),
+    foreign={
+        ("WITHIN", after): "SQLstream has no WITHIN: write a OVER (RANGE INTERVAL '1' MINUTE PRECEDING) JOIN b …"
+        for after in ("INTERVAL", "(", *map(str, range(61)))
+    }
+    | {
+        ("EMIT", "CHANGES"): f"SQLstream has no EMIT: {_STREAM}",
+        ("FOR", "SYSTEM_TIME"): "SQLstream captures a table when the query starts",
+    },
+    foreign_starts={
+        "UPDATE": "a stream has no UPDATE; run the query anew to see a changed table",
+        "DELETE": "a stream has no DELETE",
+        "MERGE": "MERGE is not supported",
+        "WITH": "write a sub-query in FROM, or CREATE VIEW first",
+        "MATERIALIZED": "write CREATE VIEW … AS SELECT STREAM …",
+    },
+    type_advice={"STRING": "VARCHAR(100)", "BYTES": "VARBINARY", "NUMERIC": "DECIMAL", "TEXT": "VARCHAR(100)"},
+    name_quotes='"',
+    reserved=(RESERVED - {"WITHIN"}) | {"CROSS", "NATURAL", "OVER", "USING", "INTERVAL"},
+    never_alias=(RESERVED - {"WITHIN"}) | STARTERS | {"NATURAL", "OVER", "USING", "INTERVAL", "OFFSET", "FETCH", "UNION"}
+    | {"HAVING", "GROUP", "ORDER"},
+)

@@ -1,0 +1,232 @@
+"""SQLstream's queries: SELECT STREAM, FROM with windows, WHERE and WINDOW.
+
+In: a cursor at SELECT. Out: a `StreamQuery`.
+Rule: OVER stands between a source and its alias. Joins run from left to right unless parentheses say otherwise; a
+comma in FROM is a CROSS JOIN that binds most loosely.
+"""
+
+from __future__ import annotations
+
+from braid.errors import Span, SqlError
+from braid.sql import ast
+from braid.sql.ast_sqlstream import (
+    ObjectName,
+    Operand,
+    RangeWindow,
+    RowsWindow,
+    StreamJoin,
+    StreamQuery,
+    StreamRelation,
+)
+from braid.sql.cursor import Cursor
+from braid.sql.dialects.sqlstream_windows import over, window
+from braid.sql.expressions import comma_list, expression, in_parentheses
+from braid.sql.queries import select_item
+from braid.sql.tokens import TokenKind
+
+_SIDES: dict[str, ast.How] = {"LEFT": "left", "RIGHT": "right", "FULL": "full"}
+_JOIN_WORDS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
+_NOT_YET = {
+    "GROUP": "GROUP BY",
+    "HAVING": "HAVING",
+    "ORDER": "ORDER BY",
+    "LIMIT": "LIMIT",
+    "FETCH": "FETCH",
+    "OFFSET": "OFFSET",
+    "UNION": "UNION",
+    "QUALIFY": "QUALIFY",
+}
+
+
+def query(c: Cursor, nested: bool = False) -> StreamQuery:
+    """`nested`: a sub-query, which ends at a closing bracket."""
+    start = c.index
+    c.expect("SELECT")
+    stream = _is_stream(c)
+    if stream:
+        c.advance()
+    if c.at("DISTINCT"):
+        raise c.error("SELECT DISTINCT is not supported yet", c.now, "leave DISTINCT out")
+    c.accept("ALL")
+    items = comma_list(c, select_item)
+    if not c.accept("FROM"):
+        raise c.unexpected("',' or FROM", "FROM", "AS")
+    source = relation(c)
+    where = expression(c) if c.accept("WHERE") else None
+    windows = _windows(c) if c.accept("WINDOW") else ()
+    if c.word() in _NOT_YET:
+        raise c.error(f"{_NOT_YET[c.word()]} is not supported yet", c.now, "leave it out; WHERE filters rows")
+    if c.at("WHERE") or c.at("WINDOW"):
+        raise c.error(f"{c.word()} stands in the wrong place", c.now, "the order is SELECT, FROM, WHERE, WINDOW")
+    if not c.at_end() and not c.starts_statement() and not (nested and c.at_symbol(")")):
+        raise _left_over(c, where is not None)
+    return StreamQuery(stream, items, source, where, windows, c.span(start))
+
+
+def _is_stream(c: Cursor) -> bool:
+    """`SELECT STREAM …`, and not a column of that name: `SELECT stream, …`, `SELECT stream FROM`, `SELECT stream.a`."""
+    after = c.ahead(1)
+    if not c.at("STREAM"):
+        return False
+    if after.kind is TokenKind.SYMBOL:
+        next_but_one = c.ahead(2)
+        ends = next_but_one.kind is TokenKind.SYMBOL and next_but_one.text == ","
+        return after.text in ("(", "-", "+") or (after.text == "*" and (ends or c.ahead(2).value == "FROM"))
+    return after.kind is not TokenKind.END and after.value not in ("FROM", "AS")
+
+
+def _windows(c: Cursor) -> tuple[tuple[str, RangeWindow | RowsWindow], ...]:
+    """`w AS (…), …`."""
+    found: dict[str, RangeWindow | RowsWindow] = {}
+    while not found or c.accept_symbol(","):
+        at = c.now
+        name = c.name("the name of a window")
+        if name in found:
+            raise c.error(f"window {name} is declared twice", at, "give one of them another name")
+        c.expect("AS")
+        found[name] = window(c)
+    return tuple(found.items())
+
+
+def _left_over(c: Cursor, filtered: bool) -> SqlError:
+    if c.at("OVER"):
+        return c.error("OVER stands before the alias", c.now, "write source OVER (…) AS alias")
+    if c.at("ON") or c.at("USING"):
+        return c.error(f"{c.word()} stands only behind JOIN", c.now, "write a JOIN b ON a.x = b.x")
+    if c.word() in _JOIN_WORDS:
+        return c.error(f"{c.word()} must stand in FROM, before WHERE", c.now)
+    words = ("AND", "OR", "WINDOW") if filtered else ("AS", "OVER", *_JOIN_WORDS, "ON", "USING", "WHERE", "WINDOW")
+    return c.unexpected("a clause or ';'", *words)
+
+
+# ----------------------------------------------------------------------- FROM
+
+
+def relation(c: Cursor) -> StreamRelation:
+    """Joined sources, with commas between."""
+    start = c.index
+    left = _joined(c)
+    commas = 0
+    while c.at_symbol(","):
+        comma = c.span_of(c.now)
+        c.advance()
+        commas += 1
+        c.taller(commas)
+        right = _joined(c)
+        left = StreamJoin(left, right, "cross", False, None, (), c.span(start), comma)
+    return left
+
+
+def _joined(c: Cursor) -> StreamRelation:
+    """A source and the joins behind it, from left to right."""
+    start = c.index
+    left = _primary(c)
+    joins = 0
+    while c.word() in _JOIN_WORDS or c.at("OUTER"):
+        how_start = c.index
+        natural, how = _how(c)
+        how_span = c.span(how_start)
+        joins += 1
+        c.taller(joins)
+        right = _primary(c)
+        on, using = _condition(c, natural, how)
+        left = StreamJoin(left, right, how, natural, on, using, c.span(start), how_span)
+    return left
+
+
+def _how(c: Cursor) -> tuple[bool, ast.How]:
+    """The words up to JOIN: (NATURAL, kind)."""
+    natural = c.accept("NATURAL")
+    if natural and c.at("CROSS"):
+        raise c.error("NATURAL CROSS JOIN is not possible", c.now, "write CROSS JOIN, or NATURAL JOIN")
+    word = c.word()
+    if word in _SIDES:
+        c.advance()
+        if not c.accept("OUTER") and not c.at("JOIN"):
+            raise c.unexpected(f"JOIN or OUTER JOIN after {word}", "JOIN", "OUTER")
+        c.expect("JOIN")
+        return natural, _SIDES[word]
+    if word == "OUTER":
+        raise c.error("OUTER JOIN needs a side", c.now, "write LEFT, RIGHT or FULL OUTER JOIN")
+    if word in ("INNER", "CROSS"):
+        c.advance()
+        if not c.accept("JOIN"):
+            raise c.unexpected(f"JOIN after {word}", "JOIN")
+        return natural, "inner" if word == "INNER" else "cross"
+    if not c.accept("JOIN"):
+        raise c.unexpected("JOIN", *_JOIN_WORDS)
+    return natural, "inner"
+
+
+def _condition(c: Cursor, natural: bool, how: ast.How) -> tuple[ast.Expr | None, tuple[tuple[str, Span], ...]]:
+    """ON, USING or nothing, as the kind allows."""
+    if c.at("ON") or c.at("USING"):
+        word = c.word()
+        if how == "cross":
+            hint = f"write JOIN … {word} …, or put the condition into WHERE"
+            raise c.error(f"CROSS JOIN takes no {word}", c.now, hint)
+        if natural:
+            hint = f"leave {word} out (NATURAL compares all columns of the same name), or leave NATURAL out"
+            raise c.error(f"NATURAL JOIN takes no {word}", c.now, hint)
+    on: ast.Expr | None = None
+    using: tuple[tuple[str, Span], ...] = ()
+    if c.accept("ON"):
+        on = expression(c)
+    elif c.accept("USING"):
+        using = in_parentheses(c, column_name)
+    if c.at("ON") or c.at("USING"):
+        raise c.error("a join has one condition", c.now, "keep ON or USING; further conditions go into ON with AND")
+    return on, using
+
+
+def _primary(c: Cursor) -> StreamRelation:
+    """A source with its window and alias, or a join in parentheses."""
+    start = c.index
+    source: ObjectName | StreamQuery
+    if c.at_symbol("("):
+        opened = c.advance()
+        if not c.at("SELECT"):
+            c.enter()
+            inner = relation(c)
+            c.leave()
+            c.close(opened, ")")
+            if c.at("OVER"):
+                hint = "write OVER behind each source of the join"
+                raise c.error("a join in parentheses has no window of its own", c.now, hint)
+            if c.at("AS"):
+                raise c.error("a join in parentheses has no alias", c.now, "its sources keep their own names")
+            return inner
+        c.enter()
+        source = query(c, nested=True)
+        c.leave()
+        c.close(opened, ")")
+    else:
+        source = object_name(c, "the name of a stream or table")
+    over_ = over(c) if c.accept("OVER") else None
+    alias = c.alias("an alias after AS")
+    if c.at("OVER"):
+        what = alias or "its window"
+        raise c.error("OVER stands before the alias", c.now, f"write source OVER (…) AS {what}")
+    if alias is None and isinstance(source, StreamQuery):
+        raise c.unexpected("an alias", hint="a sub-query needs a name: (SELECT STREAM …) AS q")
+    return Operand(source, over_, alias, c.span(start))
+
+
+def object_name(c: Cursor, expected: str) -> ObjectName:
+    """`name` or `schema.name`."""
+    start = c.index
+    name = c.name(expected)
+    if not c.accept_symbol("."):
+        return ObjectName(None, name, c.span(start))
+    second = c.name(f"{expected} after '.'")
+    if c.at_symbol("."):
+        raise c.error("a name has at most a schema and a name", c.now, "leave the catalog out")
+    return ObjectName(name, second, c.span(start))
+
+
+def column_name(c: Cursor) -> tuple[str, Span]:
+    start = c.index
+    name = c.name("the name of a column")
+    if c.at_symbol("."):
+        raise c.error("a plain column name stands here", c.now, "write the column without its source")
+    return name, c.span(start)

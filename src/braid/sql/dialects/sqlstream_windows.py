@@ -1,0 +1,314 @@
+"""SQLstream's windows and intervals.
+
+In: a cursor at INTERVAL, or at the window behind OVER or AS. Out: `Interval`, `RangeWindow`, `RowsWindow`, `WindowName`.
+Rule: what a join window may not be (without end, ahead of its row, partitioned, turned round) is refused here, since it
+can be seen in the text alone.
+"""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from typing import Literal, get_args
+
+from braid.sql.ast_sqlstream import Interval, OrderKey, RangeWindow, RowsWindow, TimeUnit, WindowName, WindowSpec
+from braid.sql.cursor import Cursor
+from braid.sql.tokens import Token, TokenKind
+
+UNITS: tuple[TimeUnit, ...] = get_args(TimeUnit)
+_MS = {"DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 1000}
+_LESS_THAN = {"MONTH": 12, "HOUR": 24, "MINUTE": 60, "SECOND": 60}  # of a field that is not the first
+_BETWEEN = {("YEAR", "MONTH"): "-", ("DAY", "HOUR"): " ", ("HOUR", "MINUTE"): ":", ("MINUTE", "SECOND"): ":"}
+_SHAPES = {"-": r"\s*-\s*", " ": r"\s+", ":": r"\s*:\s*"}
+_LONGEST_MS = 10_000 * 366 * 86_400_000  # ten thousand years
+_EXAMPLE = "OVER (RANGE INTERVAL '1' MINUTE PRECEDING)"
+
+# ------------------------------------------------------------------ intervals
+
+
+def interval(c: Cursor) -> Interval:
+    """`INTERVAL 'v' unit [(precision)] [TO unit [(precision)]]`."""
+    start = c.index
+    c.expect("INTERVAL")
+    if c.at_symbol("-") or c.at_symbol("+"):
+        raise c.error("an interval cannot have a sign", c.now, "write INTERVAL '1' MINUTE")
+    if c.now.kind is TokenKind.NUMBER:
+        hint = f"write INTERVAL '{c.now.text}' {c.ahead(1).text.upper() or 'MINUTE'}"
+        raise c.error("the value of an interval stands in quotes", c.now, hint)
+    value = c.now
+    text = c.string("the value of the interval in quotes", "write INTERVAL '1' MINUTE")
+    first = _unit(c)
+    leading, fraction = _precision(c, first)
+    last = first
+    if c.accept("TO"):
+        at = c.now
+        last = _unit(c)
+        _check_units(c, first, last, at)
+        more, fraction_after = _precision(c, last)
+        if last != "SECOND":
+            leading = more if leading is None else leading
+        else:
+            fraction = more if more is not None else fraction_after
+    months, ms = _amount(c, text, value, first, last, leading, fraction)
+    return Interval(months, ms, c.span(start))
+
+
+def _unit(c: Cursor) -> TimeUnit:
+    for unit in UNITS:
+        if c.accept(unit):
+            return unit
+    raise c.unexpected(f"a unit: {', '.join(UNITS)}", *UNITS)
+
+
+def _precision(c: Cursor, unit: TimeUnit) -> tuple[int | None, int | None]:
+    """`(p)`, behind SECOND also `(p, s)`: digits of the first field, digits of the fraction."""
+    if not c.at_symbol("("):
+        return None, None
+    opened = c.advance()
+    digits = _whole(c, "a number of digits")
+    fraction = _whole(c, "a number of digits") if unit == "SECOND" and c.accept_symbol(",") else None
+    c.close(opened, ")")
+    return digits, fraction
+
+
+def _check_units(c: Cursor, first: TimeUnit, last: TimeUnit, at: Token) -> None:
+    if (first in ("YEAR", "MONTH")) != (last in ("YEAR", "MONTH")):
+        message = f"an interval cannot mix {first} with {last}"
+        hint = "months have no fixed length: write YEAR TO MONTH, or units from DAY to SECOND"
+        raise c.error(message, at, hint)
+    if UNITS.index(last) <= UNITS.index(first):
+        right = f"{last} TO {first}" if first != last else first
+        raise c.error(f"{first} TO {last} is in the wrong order", at, f"the larger unit comes first: {right}")
+
+
+def _amount(
+    c: Cursor, text: str, at: Token, first: TimeUnit, last: TimeUnit, leading: int | None, fraction: int | None
+) -> tuple[int, int]:
+    """(months, ms) of the written value."""
+    units = UNITS[UNITS.index(first) : UNITS.index(last) + 1]
+    example = _example(units)
+    if text.strip().startswith("-"):
+        raise c.error("an interval cannot be negative", at, f"write INTERVAL '{example}' {_named(units)}")
+    pattern = r"\s*(\d+)"
+    for before, unit in zip(units, units[1:], strict=False):
+        pattern += _SHAPES[_BETWEEN[before, unit]] + r"(\d+)"
+    pattern += r"(?:\.(\d*))?\s*" if last == "SECOND" else r"()\s*"
+    found = re.fullmatch(pattern, text)
+    if found is None:
+        raise c.error(f"'{text}' is not an interval {_named(units)}", at, f"write it as '{example}'")
+    *fields, parts = found.groups()
+    parts = parts or ""
+    for unit, field in zip(units[1:], fields[1:], strict=True):
+        if int(field) >= _LESS_THAN[unit]:
+            raise c.error(f"{field} is no number of {unit}S behind {first}", at, f"it is below {_LESS_THAN[unit]}")
+    if leading is not None and len(fields[0].lstrip("0")) > leading:
+        raise c.error(f"'{fields[0]}' has more than {leading} digits", at, f"leave ({leading}) out")
+    if fraction is not None and len(parts.rstrip("0")) > fraction:
+        raise c.error(f"'.{parts}' has more than {fraction} digits", at, f"write SECOND({len(parts)})")
+    if first in ("YEAR", "MONTH"):
+        months = sum(int(f) * (12 if u == "YEAR" else 1) for u, f in zip(units, fields, strict=True))
+        if months > 120_000:
+            raise c.error("the interval is too long", at, "the longest has 10000 years")
+        return months, 0
+    exact = sum((Fraction(int(f) * _MS[u]) for u, f in zip(units, fields, strict=True)), Fraction(0))
+    exact += Fraction(int(parts or "0"), 10 ** len(parts)) * 1000
+    if exact.denominator != 1:
+        raise c.error(f"'{text}' is not a whole number of milliseconds", at, "rowtimes are milliseconds")
+    if exact > _LONGEST_MS:
+        raise c.error("the interval is too long", at, "the longest has 10000 years")
+    return 0, int(exact)
+
+
+def _example(units: tuple[TimeUnit, ...]) -> str:
+    made = "1"
+    for before, unit in zip(units, units[1:], strict=False):
+        made += _BETWEEN[before, unit] + ("30" if unit in ("MINUTE", "SECOND") else "6")
+    return made
+
+
+def _named(units: tuple[TimeUnit, ...]) -> str:
+    return units[0] if len(units) == 1 else f"{units[0]} TO {units[-1]}"
+
+
+# -------------------------------------------------------------------- windows
+
+
+def over(c: Cursor) -> WindowSpec:
+    """What stands behind OVER: `w`, `WINDOW w` or `(…)`."""
+    start = c.index
+    if c.at_symbol("("):
+        return window(c)
+    if c.at("WINDOW") and c.ahead(1).kind in (TokenKind.WORD, TokenKind.NAME):
+        c.advance()
+    name = c.name("the name of a window, or '('")
+    return WindowName(name, c.span(start))
+
+
+def window(c: Cursor) -> RangeWindow | RowsWindow:
+    """`([ORDER BY key] RANGE … | ROWS …)`."""
+    start = c.index
+    opened = c.expect_symbol("(", "'(' and a window")
+    if c.at("PARTITION"):
+        hint = "leave PARTITION BY out: the condition of the join says which rows meet"
+        raise c.error("the window of a join operand cannot be partitioned", c.now, hint)
+    order = _order(c) if c.accept("ORDER", "BY") else None
+    found: RangeWindow | RowsWindow
+    if c.at("RANGE"):
+        c.advance()
+        lower, upper = _range(c)
+        c.close(opened, ")")
+        found = RangeWindow(order, lower, upper, c.span(start))
+    elif c.at("ROWS"):
+        at = c.now
+        c.advance()
+        if order is not None and order.kind != "ROWTIME":
+            message = f"ORDER BY {order.kind}(…) stands with RANGE, not with ROWS"
+            raise c.error(message, order.span, "write RANGE CURRENT ROW, or leave ORDER BY out")
+        fewest, most = _rows(c, at)
+        c.close(opened, ")")
+        found = RowsWindow(fewest, most, c.span(start))
+    elif c.at_symbol(")"):
+        raise c.error("a window needs RANGE or ROWS", c.now, f"write {_EXAMPLE}")
+    else:
+        raise c.unexpected("RANGE or ROWS", "RANGE", "ROWS", "ORDER", "PARTITION", hint=f"write {_EXAMPLE}")
+    return found
+
+
+def _order(c: Cursor) -> OrderKey:
+    """ROWTIME or a function of it that never falls; ASC may be written."""
+    start = c.index
+    key = _order_key(c)
+    if c.at("DESC"):
+        raise c.error("a window runs along ROWTIME, not against it", c.now, "leave DESC out")
+    c.accept("ASC")
+    if c.at_symbol(","):
+        raise c.error("a window has one ORDER BY key", c.now, "keep ROWTIME, or FLOOR, CEIL or STEP of it")
+    return OrderKey(key.kind, key.unit, key.step, c.span(start))
+
+
+def _order_key(c: Cursor) -> OrderKey:
+    start = c.index
+    kinds: tuple[Literal["FLOOR", "CEIL", "STEP"], ...] = ("FLOOR", "CEIL", "STEP")
+    kind = next((k for k in kinds if c.at(k) and c.ahead(1).text == "("), None)
+    if kind is None:
+        if not _rowtime(c):
+            raise _not_monotonic(c)
+        return OrderKey("ROWTIME", None, None, c.span(start))
+    c.advance()
+    opened = c.advance()
+    if not _rowtime(c):
+        raise _not_monotonic(c)
+    unit: TimeUnit | None = None
+    step: Interval | None = None
+    if kind == "STEP":
+        c.expect("BY")
+        step = interval(c)
+        if step.months:
+            hint = "write FLOOR(ROWTIME TO MONTH) or FLOOR(ROWTIME TO YEAR)"
+            raise c.error("STEP takes an interval of DAY to SECOND", step.span, hint)
+        if step.ms == 0:
+            raise c.error("a step of no length", step.span, "write STEP(ROWTIME BY INTERVAL '5' MINUTE)")
+    else:
+        c.expect("TO")
+        unit = _unit(c)
+    c.close(opened, ")")
+    return OrderKey(kind, unit, step, c.span(start))
+
+
+def _rowtime(c: Cursor) -> bool:
+    return c.accept("ROWTIME") and not c.at_symbol(".")
+
+
+def _not_monotonic(c: Cursor) -> Exception:
+    hint = "order by ROWTIME, FLOOR or CEIL(ROWTIME TO HOUR), or STEP(ROWTIME BY INTERVAL '5' MINUTE)"
+    return c.error("the window of a join operand is ordered by ROWTIME or a function of it that never falls", c.now, hint)
+
+
+def _range(c: Cursor) -> tuple[Interval | None, Interval | None]:
+    """(lower, upper) of RANGE; None is CURRENT ROW."""
+    if not c.accept("BETWEEN"):
+        return _range_bound(c), None
+    at = c.now
+    lower = _range_bound(c, needs_preceding=False)
+    c.expect("AND")
+    upper = _range_bound(c)
+    if upper is None:
+        return lower, upper
+    if lower is not None and (lower.months > 0) != (upper.months > 0) and (upper.months or upper.ms):
+        hint = "give both bounds in months or years, or both in days to seconds"
+        raise c.error("the bounds of a window cannot mix months with a fixed time", upper.span, hint)
+    if lower is None or (lower.months, lower.ms) < (upper.months, upper.ms):
+        raise c.error("the window is turned round: its lower bound is the earlier one", at, "swap the bounds")
+    return lower, upper
+
+
+def _range_bound(c: Cursor, needs_preceding: bool = True) -> Interval | None:
+    """`INTERVAL … PRECEDING` or CURRENT ROW; in a lower bound PRECEDING may be left out."""
+    _finite(c)
+    if c.accept("CURRENT"):
+        c.expect("ROW")
+        return None
+    if c.now.kind is TokenKind.NUMBER:
+        hint = f"write RANGE INTERVAL '{c.now.text}' SECOND PRECEDING, or ROWS {c.now.text} PRECEDING"
+        raise c.error("RANGE takes an interval", c.now, hint)
+    if not c.at("INTERVAL"):
+        raise c.unexpected("INTERVAL or CURRENT ROW", "INTERVAL", "CURRENT", hint=f"write {_EXAMPLE}")
+    found = interval(c)
+    _not_following(c)
+    if not c.accept("PRECEDING") and needs_preceding:
+        raise c.unexpected("PRECEDING", "PRECEDING")
+    return found
+
+
+def _rows(c: Cursor, at: Token) -> tuple[int, int]:
+    """(lower, upper) of ROWS."""
+    if c.at_symbol(")"):
+        raise c.error("ROWS needs a number of rows", at, "write ROWS 5 PRECEDING or ROWS CURRENT ROW")
+    if not c.accept("BETWEEN"):
+        return _rows_bound(c), 0
+    at = c.now
+    lower = _rows_bound(c)
+    c.expect("AND")
+    if c.at_symbol(")"):
+        raise c.error("the window has no upper bound", c.now, "write AND CURRENT ROW or AND 1 PRECEDING")
+    upper = _rows_bound(c)
+    if lower < upper:
+        message = "the window is turned round: its lower bound is the earlier one"
+        raise c.error(message, at, f"write BETWEEN {upper} PRECEDING AND {lower or 'CURRENT ROW'}")
+    return lower, upper
+
+
+def _rows_bound(c: Cursor) -> int:
+    _finite(c)
+    if c.accept("CURRENT"):
+        c.expect("ROW")
+        return 0
+    if c.at_symbol("-"):
+        raise c.error("a number of rows cannot be negative", c.now, "write ROWS 5 PRECEDING")
+    if c.at("INTERVAL"):
+        raise c.error("ROWS takes a number of rows", c.now, "write RANGE INTERVAL … PRECEDING")
+    found = _whole(c, "a number of rows")
+    _not_following(c)
+    if not c.accept("PRECEDING"):
+        raise c.unexpected("PRECEDING", "PRECEDING")
+    return found
+
+
+def _finite(c: Cursor) -> None:
+    if c.at("UNBOUNDED"):
+        raise c.error("the window of a join operand has an end", c.now, f"write {_EXAMPLE}, or a longer interval")
+
+
+def _not_following(c: Cursor) -> None:
+    if c.at("FOLLOWING"):
+        hint = "write PRECEDING: the window of the other stream says how long its rows wait for this one"
+        raise c.error("the window of a join operand cannot reach ahead", c.now, hint)
+
+
+def _whole(c: Cursor, what: str) -> int:
+    text = c.now.text
+    if c.now.kind is not TokenKind.NUMBER:
+        raise c.unexpected(what)
+    if not text.isdigit() or len(text) > 9:
+        raise c.error(f"{text} is not {what}", c.now, "write a whole number")
+    return int(c.advance().text)
