@@ -52,7 +52,7 @@ def _row(row: tuple[ast.Expr, ...], columns: list[DeclaredColumn], target: Decla
         at = row[-1].span if row else span
         named = ", ".join(c.name for c in columns)
         raise SqlError(f"{len(row)} values for {len(columns)} columns", at, f"the columns are {named}")
-    values = {c.name: _value(e, c) for e, c in zip(row, columns, strict=True)}
+    values = {c.name: inserted_value(e, c) for e, c in zip(row, columns, strict=True)}
     key = {c.name: values.get(c.name) for c in target.key if not c.hidden}
     if target.kind == "table":
         for name, v in key.items():
@@ -66,7 +66,8 @@ def _row(row: tuple[ast.Expr, ...], columns: list[DeclaredColumn], target: Decla
     return InsertedRow(None if empty else key, body, values.get("ROWTIME"))
 
 
-def _value(e: ast.Expr, column: DeclaredColumn) -> Any:
+def inserted_value(e: ast.Expr, column: DeclaredColumn) -> Any:
+    """The constant in its Python form, as its column holds it."""
     expr = bind_expr(e, Rules("VALUES", _no_column))
     try:
         made = _coerced(expr, column)
@@ -85,7 +86,7 @@ def _value(e: ast.Expr, column: DeclaredColumn) -> Any:
 def _coerced(e: Expr, column: DeclaredColumn) -> Expr:
     """The value as its column holds it; what would lose something is refused."""
     t = column.type
-    if _fits(e.type, t) or (e.type is Scalar.VARCHAR and t in TIMES):
+    if fits(e.type, t) or (e.type is Scalar.VARCHAR and t in TIMES):
         return typing.cast(e, t)
     if isinstance(t, Decimal) and is_numeric(e.type) and e.type is not Scalar.DOUBLE:
         return typing.cast(e, t)
@@ -95,17 +96,18 @@ def _coerced(e: Expr, column: DeclaredColumn) -> Expr:
     raise SqlError(f"{column.name} is {t}; the value is {e.type}", hint=hint)
 
 
-def _fits(source: Type, target: Type) -> bool:
+def fits(source: Type, target: Type) -> bool:
+    """Does every value of `source` have its own form in `target`, at any depth?"""
     if widens(source, target):
         return True
     match source, target:
         case (Array(a), Array(b)):
-            return _fits(a, b)
+            return fits(a, b)
         case (Map(k, v), Map(kk, vv)):
-            return _fits(k, kk) and _fits(v, vv)
+            return fits(k, kk) and fits(v, vv)
         case (Struct(), Struct(fields)):
             want = {f.name: f.type for f in fields}
-            return all(f.name in want and _fits(f.type, want[f.name]) for f in source.fields)
+            return all(f.name in want and fits(f.type, want[f.name]) for f in source.fields)
     return False
 
 

@@ -119,7 +119,7 @@ def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBo
                         s.name, sql)  # fmt: skip
     sink = Sink(s.name, topic, result.kind, result.key, result.values, encoding, result.record_key, partitions,
                 timestamp, None, tuple(i.name for i in result.items), result.whole_key)  # fmt: skip
-    _check_cycle(result.node, sink, env, s.name_span)
+    check_cycle(result.node, sink, env, s.name_span)
     notices = (*result.notices, *p.notices())
     return QueryBound(Query(s.name, dialect, sql, result.node, sink, notices), declared)
 
@@ -150,7 +150,7 @@ def bind_insert_select(s: ast.InsertSelect, env: Env, dialect: str, sql: str) ->
         columns=tuple(i.name for i in result.items),
         whole_key=result.whole_key,
     )
-    _check_cycle(result.node, sink, env, s.target_span)
+    check_cycle(result.node, sink, env, s.target_span)
     name = env.catalog.next_insert(target.name)
     return QueryBound(Query(name, dialect, sql, result.node, sink, result.notices))
 
@@ -212,7 +212,7 @@ def _wrong_kind(s: ast.CreateAs, result: Result) -> SqlError:
     return SqlError(f"{what} gives a table", s.name_span, f"write CREATE TABLE {s.name} AS SELECT …")
 
 
-def _check_cycle(node: Node, sink: Sink, env: Env, span: Span) -> None:
+def check_cycle(node: Node, sink: Sink, env: Env, span: Span) -> None:
     """A query that reads, directly or through others, what it writes would never end."""
     for source in sources(node):
         path = env.catalog.path(sink.topic, source.topic)

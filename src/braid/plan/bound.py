@@ -26,20 +26,22 @@ from braid.types import Column, Type
 @dataclass(frozen=True, slots=True)
 class DeclaredColumn:
     """A column of a declared source. `hidden`: the record's key where no column shows it (some FULL joins); it cannot
-    be written in SQL, and is kept so that a table without key columns still has a key. `header`: of HEADER('h')."""
+    be written in SQL, and is kept so that a table without key columns still has a key. `header`: of HEADER('h').
+    `not_null`: INSERT takes no NULL for it."""
 
     name: str
     type: Type
     place: Place
     hidden: bool = False
     header: str | None = None
+    not_null: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
     """A stream or table by name. `partitions` None: nobody declared a count. `created_by`: the query that writes it.
 
-    `null_value`: the text that stands for null in a CSV file bound to it.
+    `null_value`: the text that stands for null in a CSV file bound to it. `view`: readers put its `sql` in its place.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Declared:
     created_by: str | None = None
     sql: str = ""
     null_value: str | None = None
+    view: bool = False
 
     @property
     def visible(self) -> tuple[DeclaredColumn, ...]:

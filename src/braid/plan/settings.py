@@ -6,11 +6,12 @@ Rule: a setting decides at `bind` and is spelled out in the plan; an unknown key
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
 from braid.errors import SqlError
+from braid.plan.sqlstream.settings import SqlstreamSettings
 
 NullKey = Literal["drop", "pad"]
 KeyColumn = Literal["join", "value"]
@@ -29,12 +30,13 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 class Settings:
     """`null_key`: are outer rows without a join key dropped or padded. `key_column`: does a projected join column show
     the join key or its own value. `late`: do rows too late to be stored still look up. `mode`: `native` accepts more
-    where the meaning is clear, `strict` refuses what only early releases allowed."""
+    where the meaning is clear, `strict` refuses what only early releases allowed. `sqlstream`: that dialect's own."""
 
     null_key: NullKey = "drop"
     key_column: KeyColumn = "join"
     late: Late = "lookup"
     mode: Strictness = "default"
+    sqlstream: SqlstreamSettings = field(default_factory=SqlstreamSettings)
 
 
 def changed(settings: Settings, name: str, value: str) -> tuple[Settings, str | None]:

@@ -7,14 +7,11 @@ Rule: a node holds what the user wrote (unquoted names already folded by the dia
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
 from typing import Literal as OneOf
 
 from braid.errors import Span
+from braid.sql import ast_sqlstream as sqlstream
 from braid.types import Type
-
-if TYPE_CHECKING:
-    from braid.sql.ast_sqlstream import SqlstreamStatement
 
 # ---------------------------------------------------------------- expressions
 
@@ -378,11 +375,10 @@ class Unsupported:
     span: Span
 
 
-Common = (
+Statement = (
     CreateSource | CreateAs | InsertSelect | InsertValues | Select | Show | Describe | Explain | Drop | Set | Unset
-    | Unsupported
+    | Unsupported | sqlstream.Statement
 )  # fmt: skip
-Statement: TypeAlias = "Common | SqlstreamStatement"  # those of `ast_*` stand in one dialect only
 
 
 @dataclass(frozen=True, slots=True)

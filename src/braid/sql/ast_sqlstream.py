@@ -8,10 +8,13 @@ knows how an interval is spelled.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 from typing import Literal as OneOf
 
 from braid.errors import Span
-from braid.sql.ast import ColumnDef, Expr, How, SelectItem
+
+if TYPE_CHECKING:
+    from braid.sql.ast import ColumnDef, Expr, How, SelectItem
 
 # -------------------------------------------------------------------- windows
 
@@ -222,7 +225,7 @@ class DescribeObject:
     span: Span
 
 
-SqlstreamStatement = (
+Statement = (
     CreateRelation | CreateView | CreatePump | InsertQuery | InsertRows | SelectStream | CreateSchema | SetSchema
     | DropObject | DescribeObject
 )  # fmt: skip

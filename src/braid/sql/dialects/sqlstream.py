@@ -253,6 +253,7 @@ def _alter(c: Cursor) -> ast.Statement:
     return unsupported(c, f"ALTER {what}", start)
 
 
+_RESERVED = (RESERVED - {"WITHIN"}) | {"CROSS", "INTERVAL", "NATURAL", "OVER", "USING"}
 _STREAM = "rows come as they are made: SELECT STREAM"
 
 SQLSTREAM = Dialect(
@@ -317,6 +318,8 @@ SQLSTREAM = Dialect(
     type_advice={"STRING": "VARCHAR(100)", "BYTES": "VARBINARY", "NUMERIC": "DECIMAL", "TEXT": "VARCHAR(100)"},
     name_quotes='"',
     reserved=(RESERVED - {"WITHIN"}) | {"CROSS", "NATURAL", "OVER", "USING", "INTERVAL"},
-    never_alias=(RESERVED - {"WITHIN"}) | STARTERS | {"NATURAL", "OVER", "USING", "INTERVAL", "OFFSET", "FETCH", "UNION"}
+    never_alias=(RESERVED - {"WITHIN"})
+    | STARTERS
+    | {"NATURAL", "OVER", "USING", "INTERVAL", "OFFSET", "FETCH", "UNION"}
     | {"HAVING", "GROUP", "ORDER"},
 )

@@ -1,6 +1,6 @@
 """SQLstream's windows and intervals.
 
-In: a cursor at INTERVAL, or at the window behind OVER or AS. Out: `Interval`, `RangeWindow`, `RowsWindow`, `WindowName`.
+In: a cursor at INTERVAL, or at the window behind OVER or AS. Out: an `Interval`, a `WindowSpec`.
 Rule: what a join window may not be (without end, ahead of its row, partitioned, turned round) is refused here, since it
 can be seen in the text alone.
 """
@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
+from itertools import pairwise
 from typing import Literal, get_args
 
+from braid.errors import SqlError
 from braid.sql.ast_sqlstream import Interval, OrderKey, RangeWindow, RowsWindow, TimeUnit, WindowName, WindowSpec
 from braid.sql.cursor import Cursor
 from braid.sql.tokens import Token, TokenKind
@@ -90,7 +92,7 @@ def _amount(
     if text.strip().startswith("-"):
         raise c.error("an interval cannot be negative", at, f"write INTERVAL '{example}' {_named(units)}")
     pattern = r"\s*(\d+)"
-    for before, unit in zip(units, units[1:], strict=False):
+    for before, unit in pairwise(units):
         pattern += _SHAPES[_BETWEEN[before, unit]] + r"(\d+)"
     pattern += r"(?:\.(\d*))?\s*" if last == "SECOND" else r"()\s*"
     found = re.fullmatch(pattern, text)
@@ -121,7 +123,7 @@ def _amount(
 
 def _example(units: tuple[TimeUnit, ...]) -> str:
     made = "1"
-    for before, unit in zip(units, units[1:], strict=False):
+    for before, unit in pairwise(units):
         made += _BETWEEN[before, unit] + ("30" if unit in ("MINUTE", "SECOND") else "6")
     return made
 
@@ -219,9 +221,11 @@ def _rowtime(c: Cursor) -> bool:
     return c.accept("ROWTIME") and not c.at_symbol(".")
 
 
-def _not_monotonic(c: Cursor) -> Exception:
+def _not_monotonic(c: Cursor) -> SqlError:
     hint = "order by ROWTIME, FLOOR or CEIL(ROWTIME TO HOUR), or STEP(ROWTIME BY INTERVAL '5' MINUTE)"
-    return c.error("the window of a join operand is ordered by ROWTIME or a function of it that never falls", c.now, hint)
+    return c.error(
+        "the window of a join operand is ordered by ROWTIME or a function of it that never falls", c.now, hint
+    )
 
 
 def _range(c: Cursor) -> tuple[Interval | None, Interval | None]:

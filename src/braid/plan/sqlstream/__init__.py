@@ -1,0 +1,1 @@
+"""What SQLstream's statements mean: bound to the plan nodes that all dialects share."""

@@ -1,0 +1,55 @@
+"""Streams, tables and views by name.
+
+In: a name as written, the catalog, the current schema. Out: the name in full, and what is declared under it.
+Rule: the full name is `SCHEMA.NAME`, or `NAME` outside any schema; a name without schema means the current schema's,
+then the one outside any schema, then the only one of that name.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from braid.errors import SqlError
+from braid.plan.bind_joins import Env
+from braid.plan.bound import Declared
+from braid.sql.ast_sqlstream import ObjectName
+
+
+def full_name(name: ObjectName, env: Env) -> str:
+    """The full name of something new."""
+    for part in (name.schema, name.name):
+        if part is not None and "." in part:
+            raise SqlError(f"the name {part} holds a '.'", name.span, "a '.' stands between schema and name")
+    schema = name.schema or env.settings.sqlstream.schema
+    return name.name if schema is None else f"{schema}.{name.name}"
+
+
+def declared(name: ObjectName, env: Env) -> Declared:
+    """What a name in a statement means."""
+    found = _found(name, env)
+    if len(found) == 1:
+        return found[0]
+    if len(found) > 1:
+        ways = " or ".join(d.name for d in found)
+        raise SqlError(f"{name} is in several schemas", name.span, f"write {ways}, or SET SCHEMA first")
+    known = {d.name.rpartition(".")[2]: d.name for d in env.catalog.sources.values()}
+    near = get_close_matches(name.name.upper(), {n.upper(): n for n in known}, n=1, cutoff=0.6)
+    exact = known.get(name.name)
+    if exact is not None:
+        hint = f"there is {exact}"
+    elif near:
+        hint = f"did you mean {next(full for n, full in known.items() if n.upper() == near[0])}?"
+    else:
+        hint = f"CREATE STREAM {name} (…) first; declared: {', '.join(env.catalog.sources) or 'nothing yet'}"
+    raise SqlError(f"unknown stream or table {name}", name.span, hint)
+
+
+def _found(name: ObjectName, env: Env) -> list[Declared]:
+    sources = env.catalog.sources
+    if name.schema is not None:
+        return [d for d in (sources.get(f"{name.schema}.{name.name}"),) if d is not None]
+    current = env.settings.sqlstream.schema
+    for full in (f"{current}.{name.name}", name.name):
+        if full in sources:
+            return [sources[full]]
+    return [d for d in sources.values() if d.name.rpartition(".")[2] == name.name]
