@@ -168,9 +168,13 @@ class Program:
 
 
 def first_match(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is `name`: an exact match first, then without case."""
+    """The known name that is `name`: an exact match first, then without case, then the only one in any schema."""
     known = list(known)
-    return name if name in known else next((k for k in known if k.lower() == name.lower()), None)
+    if name in known:
+        return name
+    alike = [k for k in known if k.lower() == name.lower()]
+    alike = alike or [k for k in dict.fromkeys(known) if k.lower().endswith(f".{name.lower()}")]
+    return alike[0] if alike and (len(alike) == 1 or alike[0].lower() == name.lower()) else None
 
 
 def check_program(sql: str, dialect: str) -> tuple[list[SqlError], int]:

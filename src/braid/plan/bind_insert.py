@@ -66,9 +66,9 @@ def _row(row: tuple[ast.Expr, ...], columns: list[DeclaredColumn], target: Decla
     return InsertedRow(None if empty else key, body, values.get("ROWTIME"))
 
 
-def inserted_value(e: ast.Expr, column: DeclaredColumn) -> Any:
+def inserted_value(e: ast.Expr, column: DeclaredColumn, rules: Rules | None = None) -> Any:
     """The constant in its Python form, as its column holds it."""
-    expr = bind_expr(e, Rules("VALUES", _no_column))
+    expr = bind_expr(e, rules or Rules("VALUES", no_column))
     try:
         made = _coerced(expr, column)
     except SqlError as error:
@@ -111,6 +111,6 @@ def fits(source: Type, target: Type) -> bool:
     return False
 
 
-def _no_column(n: ast.Name) -> Never:
+def no_column(n: ast.Name) -> Never:
     hint = "put texts in single quotes" if len(n.parts) == 1 else "write a constant"
     raise SqlError(f"VALUES takes constants; {n} is a name", hint=hint)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr
-from braid.plan.bind_expr import Rules, bind_expr, bind_predicate, located
+from braid.plan.bind_expr import bind_expr, bind_predicate, located
 from braid.plan.bind_insert import fits
 from braid.plan.bind_joins import Env
 from braid.plan.bind_query import PUSH, check_cycle
@@ -26,6 +26,7 @@ from braid.plan.sqlstream.pushdown import with_where
 from braid.plan.sqlstream.relation import Context, Operand, SubResult, Tree, bind_relation, conjuncts
 from braid.plan.sqlstream.scope import ROWTIME, Scope, unique_names
 from braid.plan.sqlstream.sources import JSON, check_column, check_free, insert_columns
+from braid.plan.sqlstream.values import rules
 from braid.sql import ast
 from braid.sql import ast_sqlstream as sql
 from braid.sql.parser import parse
@@ -184,8 +185,8 @@ def _result(q: sql.StreamQuery, env: Env, prefix: str) -> Result:
         hint = "leave OVER out; a window says how long a row waits for those that it joins"
         raise SqlError("a window stands only on a source of a join", tree.frame.span, hint)
     where_scope = _timed(scope, tree, prefix)
-    rules = Rules("WHERE", lambda n: where_scope.column(n.parts))
-    where = [] if q.where is None else [bind_predicate(c, rules) for c in conjuncts(q.where)]
+    said = rules("WHERE", lambda n: where_scope.column(n.parts))
+    where = [] if q.where is None else [bind_predicate(c, said) for c in conjuncts(q.where)]
     tree, where = with_where(tree, where)
     check(tree)
     node = built(tree, env.settings.sqlstream, where_scope.rowtime)
@@ -224,7 +225,7 @@ def _view(name: str, env: Env, prefix: str) -> SubResult:
 
 
 def _items(q: sql.StreamQuery, scope: Scope) -> tuple[Item, ...]:
-    rules = Rules("SELECT", lambda n: scope.column(n.parts))
+    said = rules("SELECT", lambda n: scope.column(n.parts))
     found: list[Item] = []
     for n, item in enumerate(q.items):
         if isinstance(item.expr, ast.Star):
@@ -233,7 +234,7 @@ def _items(q: sql.StreamQuery, scope: Scope) -> tuple[Item, ...]:
             except SqlError as error:
                 raise located(error, item.span) from None
             continue
-        bound = bind_expr(item.expr, rules)
+        bound = bind_expr(item.expr, said)
         if bound.type is Scalar.NULL:
             raise SqlError("the type of this column is not known", item.span, "write CAST(NULL AS …)")
         name = item.alias or (item.expr.parts[-1] if isinstance(item.expr, ast.Name) else f"EXPR${n}")

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Call, Col, Expr, Lit, columns
-from braid.plan.bind_expr import Rules, bind_predicate, located
+from braid.plan.bind_expr import bind_predicate, located
 from braid.plan.bind_joins import Env
 from braid.plan.logical import How, Kind, Node, Project, Source
 from braid.plan.sqlstream.objects import declared
 from braid.plan.sqlstream.scope import Entry, Scope, joined, merged, using
+from braid.plan.sqlstream.values import rules
 from braid.sql import ast
 from braid.sql import ast_sqlstream as sql
 from braid.types import Scalar
@@ -114,7 +115,7 @@ def bind_relation(r: sql.StreamRelation, c: Context) -> tuple[Tree, Scope]:
         return pair, merged(scope, left_scope, right_scope, tuple(columns_of_using))
     if r.on is not None:
         for written in conjuncts(r.on):
-            pair = _with_condition(pair, bind_predicate(written, Rules("ON", lambda n: scope.column(n.parts))))
+            pair = _with_condition(pair, bind_predicate(written, rules("ON", lambda n: scope.column(n.parts))))
     return pair, scope
 
 

@@ -10,12 +10,13 @@ from datetime import datetime
 from typing import Any
 
 from braid.errors import Span, SqlError
-from braid.plan.bind_insert import inserted_value
+from braid.plan.bind_insert import inserted_value, no_column
 from braid.plan.bind_joins import Env
 from braid.plan.bind_source import KIND, check_topic
 from braid.plan.bound import Declared, DeclaredColumn, Inserted, InsertedRow, SourceDeclared
 from braid.plan.logical import PSEUDO, Encoding, Timestamp
 from braid.plan.sqlstream.objects import declared, full_name
+from braid.plan.sqlstream.values import rules
 from braid.sql import ast_sqlstream as sql
 from braid.types import Scalar
 
@@ -134,7 +135,7 @@ def _row(row: tuple[Any, ...], columns: list[DeclaredColumn], target: Declared, 
         raise SqlError(f"{len(row)} values for {len(columns)} columns", at, f"the columns are {named}")
     values: dict[str, Any] = {}
     for e, c in zip(row, columns, strict=True):
-        values[c.name] = inserted_value(e, c)
+        values[c.name] = inserted_value(e, c, rules("VALUES", no_column))
         if values[c.name] is None and c.not_null:
             raise SqlError(f"{c.name} cannot be NULL", e.span, f"give {c.name} a value")
     time = values.pop("ROWTIME", None)

@@ -1,0 +1,30 @@
+"""Expressions as SQLstream means them, where it differs.
+
+In: the name of a clause, and what column names mean there. Out: the `Rules` of `bind_expr`.
+Rule: SQL writes a timestamp with a blank: CAST('2019-03-30 05:03:30.000' AS TIMESTAMP).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from braid.expr import typing
+from braid.expr.nodes import Expr
+from braid.plan.bind_expr import Rules, bind_expr
+from braid.sql import ast
+from braid.types import Scalar
+
+
+def rules(clause: str, column: Callable[[ast.Name], Expr]) -> Rules:
+    made = Rules(clause, column, whole=lambda e: _own(e, made))
+    return made
+
+
+def _own(e: ast.Expr, r: Rules) -> Expr | None:
+    if not isinstance(e, ast.Cast) or e.type is not Scalar.TIMESTAMP:
+        return None
+    arg = bind_expr(e.arg, r)
+    if arg.type is not Scalar.VARCHAR:
+        return None
+    blank, t = (typing.literal(text, Scalar.VARCHAR) for text in (" ", "T"))
+    return typing.cast(typing.call("REPLACE", [typing.call("TRIM", [arg]), blank, t]), Scalar.TIMESTAMP)
