@@ -17,7 +17,7 @@ from typing import Any, Literal
 from braid.errors import BraidError
 from braid.explain import explain_query
 from braid.expr import codec
-from braid.plan.bound import Declared
+from braid.plan.bound import Declared, DeclaredColumn
 from braid.plan.logical import Query
 from braid.program import Program, first_match
 from braid.runtime.backend import Backend
@@ -54,6 +54,7 @@ class Driver:
         store: str | None = None,
     ) -> None:
         self._program = Program(dialect)
+        self._times_as_int = dialect in ("ksqldb", "lenses")  # interface.md section 5
         self._backend = _backend(runtime, batch, buckets, store)
         self._seq = 0
         self._finished = False
@@ -148,7 +149,9 @@ class Driver:
         placed = self._backend.records(name, start)
         self._read[name] = start + len(placed)
         placed.sort(key=lambda p: (p.seq, p.hops, p.n))
-        return [_record(name, p, declared) for p in placed]
+        if declared is None and not self._times_as_int and name in self._program.queries:
+            declared = _transient(self._program.queries[name])
+        return [_record(name, p, declared, self._times_as_int) for p in placed]
 
     def clock(self, topic: str, time: int) -> None:
         """No record of the source below `time` (ms) will follow."""
@@ -254,24 +257,31 @@ def _names_column(value: Mapping[str, Any], column: Column) -> bool:
     return named and (inner is None or isinstance(inner, Mapping))
 
 
-def _record(topic: str, placed: Placed, declared: Declared | None) -> Record:
+def _transient(query: Query) -> Declared:
+    """What a query on its own gives, as if it were declared."""
+    sink = query.sink
+    columns = tuple(DeclaredColumn(o.name, o.expr.type, "value") for o in sink.values)
+    return Declared(sink.name, sink.kind, sink.topic, columns, sink.encoding)
+
+
+def _record(topic: str, placed: Placed, declared: Declared | None, ints: bool) -> Record:
     key, value = _json(placed.key), _json(placed.value)
     if declared is not None:
         keys, values = _columns(declared, "key"), _columns(declared, "value")
         if isinstance(key, dict):
-            key = _typed(key, keys)
+            key = _typed(key, keys, ints)
         elif len(keys) == 1 and declared.encoding.key != "DELIMITED":  # a line as it stands
-            key = codec.python_value(key, keys[0].type, True)
+            key = codec.python_value(key, keys[0].type, ints)
         if isinstance(value, dict):
             bare = len(values) == 1 and not declared.encoding.wrapped
-            value = codec.python_value(value, values[0].type, True) if bare else _typed(value, values)
+            value = codec.python_value(value, values[0].type, ints) if bare else _typed(value, values, ints)
     headers = [(h[0], h[1]) for h in json.loads(placed.headers)] if placed.headers else []
     return Record(topic, placed.partition, key, value, placed.timestamp, headers)
 
 
-def _typed(doc: dict[str, Any], columns: Sequence[Column]) -> dict[str, Any]:
+def _typed(doc: dict[str, Any], columns: Sequence[Column], ints: bool) -> dict[str, Any]:
     types = {c.name: c.type for c in columns}
-    return {n: codec.python_value(v, types[n], True) if n in types else v for n, v in doc.items()}
+    return {n: codec.python_value(v, types[n], ints) if n in types else v for n, v in doc.items()}
 
 
 def _json(text: str | None) -> Any:
