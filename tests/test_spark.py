@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
@@ -319,6 +320,53 @@ def test_buckets_of_one_output_meet_in_one_task(spark: Any) -> None:
 
 
 # --------------------------------------------------- parts, without a JVM
+
+
+class _Handle:
+    """Spark's handle of a query that has ended, for a reason or none."""
+
+    isActive = False
+
+    def __init__(self, reason: str | None) -> None:
+        self._reason = reason
+
+    def exception(self) -> str | None:
+        return self._reason
+
+    def processAllAvailable(self) -> None:
+        if self._reason is not None:
+            raise RuntimeError(self._reason)
+
+    def awaitTermination(self, timeout: float | None) -> bool:
+        return True
+
+    def stop(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("wait", ["await_idle", "await_termination", "status"])
+def test_a_query_that_started_too_slowly_starts_again(tmp_path: Path, wait: str) -> None:
+    late = f"SparkException: {queries.TOO_SLOW}"
+
+    def running(*reasons: str | None) -> queries.RunningQuery:
+        left = [_Handle(r) for r in reasons]
+        made = queries.RunningQuery(SimpleNamespace(name="Q"), "", str(tmp_path), lambda _: left.pop(0))
+        made.launch()
+        return made
+
+    good = running(late, None)
+    assert getattr(good, wait)() in (None, True, "stopped") and good.exception() is None
+    bad = running("ValueError: x", None)
+    never = running(*[late] * queries.STARTS, None)
+    for died, why in ((bad, "failed: ValueError: x"), (never, queries.TOO_SLOW)):
+        if wait == "status":
+            assert [died.status() for _ in range(queries.STARTS + 1)][-1] == "failed"
+        else:
+            with pytest.raises(BraidError, match=why):
+                getattr(died, wait)()
+    stopped = running(late, None)
+    stopped.stop()
+    assert stopped.status() == "failed"
 
 
 class _State(dict[tuple[str], tuple[str]]):

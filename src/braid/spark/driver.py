@@ -17,7 +17,6 @@ from typing import Any
 import polars as pl
 from pyspark.sql import SparkSession
 
-from braid.errors import BraidError
 from braid.operators.changes import HEADERS, TIME
 from braid.plan.logical import Query
 from braid.plan.lower import lower
@@ -31,8 +30,6 @@ from braid.topics import TopicStore, parse_envelope
 from braid.topics.drops import read_drops
 
 BUCKETS = 2
-STARTS = 4  # how often a query is started whose Python process was not up within the ten seconds that Spark gives it
-TOO_SLOW = "Python worker failed to connect back"
 PLACED = {
     "seq": pl.Int64,
     "hops": pl.Int64,
@@ -165,22 +162,10 @@ class SparkBackend:
             assert running.run is not None
             seen, before = self._changes, self.store.end_offsets(running.query.sink.topic)
             order.open_gate(running.gate, self._seq)
-            self._await_idle(running)
+            running.run.await_idle()
             running.pumped = seen
             if self.store.end_offsets(running.query.sink.topic) != before:
                 self._touch(running.query.sink.topic)
-
-    def _await_idle(self, running: Running) -> None:
-        """Waits for a query; one that could not start on a busy machine goes on from its checkpoint."""
-        for attempt in range(1, STARTS + 1):
-            assert running.run is not None
-            try:
-                running.run.await_idle()
-                return
-            except BraidError as e:
-                if TOO_SLOW not in e.message or attempt == STARTS:
-                    raise
-                self._launch(running)
 
     def restart(self) -> None:
         for running in self._queries.values():

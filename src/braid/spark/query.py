@@ -2,7 +2,8 @@
 
 In: a physical plan, a store, how to spread it. Out: a `RunningQuery` whose batches appear in its output, each once.
 Rule: the checkpoint is compared before anything starts, and settings of the first start (buckets, tasks, partitions,
-source numbers) hold for ever. One scan and the least number of exchanges: the plan is checked when it first runs.
+source numbers) hold for ever. One scan and the least number of exchanges: the plan is checked when it first runs. A
+query that died only because a Python process was not up in time, on a busy machine, goes on from its checkpoint.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -38,7 +39,10 @@ Status = Literal["running", "stopped", "failed"]
 
 RATE_WINDOW = 10.0  # s over which rates are taken
 STATE_FILE = "state.json"
+LAST_WORDS = 10.0  # s that a query whose batch has failed may take to end
 HINT = "Spark's log has more"
+STARTS = 4  # how often a query is started between two batches
+TOO_SLOW = "Python worker failed to connect back"  # Spark gives it ten seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +78,14 @@ class _Seen:
 
 
 class RunningQuery:
-    """One started query."""
+    """One started query. `begin` starts it on Spark and gives Spark's handle; see `launch`."""
 
-    def __init__(self, job: Job, text: str, folder: str) -> None:
+    def __init__(self, job: Job, text: str, folder: str, begin: Callable[[RunningQuery], Any]) -> None:
         self.job = job
-        self._text, self._folder = text, folder
+        self._text, self._folder, self._begin = text, folder, begin
         self._handle: Any = None
+        self._starts, self._stopped = 0, False
+        self._starting = threading.Lock()
         self._failed: BraidError | None = None
         self._seen = _Seen(state=_load_state(folder))
         self._checked = False
@@ -91,8 +97,16 @@ class RunningQuery:
 
     # ------------------------------------------------------------ lifecycle
 
+    def launch(self) -> Any:
+        """Spark's handle: of the first start, or of a new one where the last died of a process that came too late."""
+        with self._starting:
+            if self._handle is None or (self._starts < STARTS and not self._stopped and _came_too_late(self._handle)):
+                self._starts += 1
+                self._handle = self._begin(self)
+            return self._handle
+
     def status(self) -> Status:
-        if self._handle is not None and self._handle.isActive:
+        if self.launch().isActive:
             return "running"
         return "failed" if self.exception() is not None else "stopped"
 
@@ -102,27 +116,37 @@ class RunningQuery:
 
     def stop(self) -> None:
         """Ends the query; a batch that is under way is done again at the next start."""
-        if self._handle is not None:
-            self._handle.stop()
+        with self._starting:
+            self._stopped = True
+        self._handle.stop()
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Waits for the end; raises the reason if the query failed."""
-        done = self._handle.awaitTermination(timeout) if timeout is not None else _await(self._handle)
-        self._raise()
-        return bool(done)
+        while True:
+            handle = self.launch()
+            done = _await(handle, timeout)
+            if self.launch() is handle:
+                self._raise()
+                return done
 
     def await_idle(self) -> None:
         """Waits until all input that is there now has been processed and published."""
-        try:
-            self._handle.processAllAvailable()
-        except Exception:
+        while True:
+            handle = self.launch()
+            try:
+                handle.processAllAvailable()
+            except Exception:
+                _await(handle, LAST_WORDS)
+                if self.launch() is not handle:
+                    continue
+                self._raise()
+                raise
             self._raise()
-            raise
-        self._raise()
+            return
 
     def exception(self) -> BraidError | None:
         """Why the query died."""
-        if self._failed is None and self._handle is not None and not self._handle.isActive:
+        if self._failed is None and not self.launch().isActive:
             found = self._handle.exception()
             if found is not None:
                 self._failed = BraidError(f"query {self.name} failed: {reason(str(found))}", HINT)
@@ -199,6 +223,7 @@ class RunningQuery:
                         _add(seen.counts, said.get("counts", {}))
                         seen.state.update(said.get("state", {}))
             seen.batch, seen.batch_ms = batch, ms
+            self._starts = 1
             seen.rows_in, seen.rows_out = seen.rows_in + read, seen.rows_out + out
             now = time.monotonic()
             seen.recent.append((now, read, out))
@@ -238,20 +263,21 @@ def start(
     wishes = Wishes(checkpoint, output, partitions, buckets, tasks, limit, files or {}, frozenset(frames or ()), order)
     job, folder = prepared(plan, store, spark.sparkContext.defaultParallelism, wishes)
     text = jobs.dumps(job)
-    if job.output.kind == "topic":
-        clean_staging(jobs.store_of(job.store).topic(job.output.target), job.run)
-    elif job.output.kind != "console":
-        sinks.finish_files(job.output.target)
-    clean_drops(job.store, job.name)
-    running = RunningQuery(job, text, folder)
-    with settings_of_a_query(spark, job.tasks):
-        stream = written(through(read(spark, job, text, frames or {}), job, text), job, text).writeStream.foreachBatch(
-            running.publish
-        )
-        stream = stream.option("checkpointLocation", os.path.join(folder, "spark")).queryName(job.run)
-        if trigger:
-            stream = stream.trigger(**trigger)
-        running._handle = stream.start()
+
+    def begin(running: RunningQuery) -> Any:
+        if job.output.kind == "topic":
+            clean_staging(jobs.store_of(job.store).topic(job.output.target), job.run)
+        elif job.output.kind != "console":
+            sinks.finish_files(job.output.target)
+        clean_drops(job.store, job.name)
+        with settings_of_a_query(spark, job.tasks):
+            frame = written(through(read(spark, job, text, frames or {}), job, text), job, text)
+            stream = frame.writeStream.foreachBatch(running.publish)
+            stream = stream.option("checkpointLocation", os.path.join(folder, "spark")).queryName(job.run)
+            return (stream.trigger(**trigger) if trigger else stream).start()
+
+    running = RunningQuery(job, text, folder, begin)
+    running.launch()
     return running
 
 
@@ -316,12 +342,17 @@ def _offsets(document: Any) -> dict[str, int] | None:
     return found["next"] if isinstance(found, dict) and "plan" in found else None
 
 
-def _await(handle: Any) -> bool:
+def _await(handle: Any, timeout: float | None) -> bool:
+    """Whether a query has ended within the time-out."""
     try:
-        handle.awaitTermination()
+        return handle.awaitTermination(timeout) is not False
     except Exception:  # its reason is asked for by the caller
         return True
-    return True
+
+
+def _came_too_late(handle: Any) -> bool:
+    """Whether the query died of a Python process that was not up in time."""
+    return not handle.isActive and TOO_SLOW in str(handle.exception() or "")
 
 
 def _add(to: dict[str, int], more: Mapping[str, int]) -> None:
