@@ -12,17 +12,21 @@ from braid.plan.sqlstream.relation import Operand, Pair, Tree
 from braid.sql import ast_sqlstream as sql
 
 
-def check(tree: Tree) -> None:
+def check(tree: Tree, top: bool = True) -> None:
+    """`top`: no further join is made of its rows."""
     if isinstance(tree, Operand):
         return
-    check(tree.left)
-    check(tree.right)
+    check(tree.left, top=False)
+    check(tree.right, top=False)
     kinds = {tree.left.kind, tree.right.kind}
     if kinds == {"table"}:
         hint = "join the stream first: stream JOIN table … JOIN table …"
         raise SqlError("a join of two tables is not supported yet", tree.span, hint)
     if "table" in kinds:
         _stream_table(tree)
+        if keeps_table(tree) and not top:
+            hint = "make it the last join, or CREATE VIEW … AS SELECT STREAM it and join that"
+            raise SqlError("an outer join that keeps a table's rows cannot be joined further", tree.span, hint)
 
 
 def _stream_table(pair: Pair) -> None:

@@ -196,10 +196,14 @@ def _result(q: sql.StreamQuery, env: Env, prefix: str) -> Result:
 
 
 def _timed(scope: Scope, tree: Tree, prefix: str) -> Scope:
-    """The scope behind FROM: the time of a result is known there."""
-    if tree.kind == "table" or isinstance(tree, Operand):
+    """The scope behind FROM: the time of a result is known there. It is that of its one stream, if there is no join."""
+    if tree.kind == "table":
         return scope
-    return replace(scope, rowtime=Col(f"{prefix}.ROWTIME", Scalar.BIGINT))
+    rowtime = Col(f"{prefix}.ROWTIME", Scalar.BIGINT)
+    entries = scope.entries
+    if isinstance(tree, Operand):
+        entries = tuple(replace(e, rowtime=rowtime) for e in entries)
+    return replace(scope, entries=entries, rowtime=rowtime)
 
 
 def _check_stream(q: sql.StreamQuery, tree: Tree, nested: bool) -> None:

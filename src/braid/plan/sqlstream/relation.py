@@ -191,7 +191,7 @@ def _operand(r: sql.Operand, c: Context) -> tuple[Operand, Scope]:
     if d.view:
         return _derived(r, alias, c.view(d.name, f"{c.prefix}{alias}/"), c)
     plan_alias = f"{c.prefix}{alias}"
-    node: Source = replace(d.read_as(plan_alias), end="lift" if d.kind == "stream" else "hold")
+    node: Source = replace(d.read_as(plan_alias), end="lift", captured=d.kind == "table")
     rowtime = Col(f"{plan_alias}.ROWTIME", Scalar.BIGINT) if d.kind == "stream" else None
     named = tuple((x.name, Col(f"{plan_alias}.{x.name}", x.type)) for x in d.visible)
     return _made(r, alias, node, d.kind, named, rowtime, c)
@@ -220,7 +220,7 @@ def _made(
         raise SqlError(f"{alias} is a table: it has no window", r.over.span, hint)
     names = frozenset([col.name for _, col in named] + ([rowtime.name] if rowtime is not None else []))
     operand = Operand(alias, node, kind, frame, r.span, names, rowtime)
-    return operand, Scope((Entry(alias, named, rowtime),), rowtime=rowtime)
+    return operand, Scope((Entry(alias, named, rowtime),))
 
 
 def _frame(over: sql.WindowSpec | None, c: Context) -> Frame | None:

@@ -17,6 +17,7 @@ from braid.plan.bound import Declared, DeclaredColumn, Inserted, InsertedRow, So
 from braid.plan.logical import PSEUDO, Encoding, Timestamp
 from braid.plan.sqlstream.objects import declared, full_name
 from braid.plan.sqlstream.values import rules
+from braid.sql import ast
 from braid.sql import ast_sqlstream as sql
 from braid.types import Scalar
 
@@ -128,7 +129,7 @@ def insert_columns(target: Declared, written: tuple[tuple[str, Span], ...]) -> l
     return found
 
 
-def _row(row: tuple[Any, ...], columns: list[DeclaredColumn], target: Declared, s: sql.InsertRows) -> InsertedRow:
+def _row(row: tuple[ast.Expr, ...], columns: list[DeclaredColumn], target: Declared, s: sql.InsertRows) -> InsertedRow:
     if len(row) != len(columns):
         at = row[-1].span if row else s.span
         named = ", ".join(c.name for c in columns)
@@ -136,6 +137,8 @@ def _row(row: tuple[Any, ...], columns: list[DeclaredColumn], target: Declared, 
     values: dict[str, Any] = {}
     for e, c in zip(row, columns, strict=True):
         values[c.name] = inserted_value(e, c, rules("VALUES", no_column))
+        if values[c.name] is None and not (isinstance(e, ast.Literal) and e.value is None):
+            raise SqlError(f"this is not a value of type {c.type}", e.span, f"{c.name} takes {c.type}")
         if values[c.name] is None and c.not_null:
             raise SqlError(f"{c.name} cannot be NULL", e.span, f"give {c.name} a value")
     time = values.pop("ROWTIME", None)

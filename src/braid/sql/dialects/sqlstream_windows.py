@@ -59,7 +59,7 @@ def _unit(c: Cursor) -> TimeUnit:
     for unit in UNITS:
         if c.accept(unit):
             return unit
-    raise c.unexpected(f"a unit: {', '.join(UNITS)}", *UNITS)
+    raise c.unexpected("the unit of the interval", *UNITS, hint=f"units are {', '.join(UNITS)}")
 
 
 def _precision(c: Cursor, unit: TimeUnit) -> tuple[int | None, int | None]:
@@ -260,7 +260,7 @@ def _range_bound(c: Cursor, needs_preceding: bool = True) -> Interval | None:
     found = interval(c)
     _not_following(c)
     if not c.accept("PRECEDING") and needs_preceding:
-        raise c.unexpected("PRECEDING", "PRECEDING")
+        raise c.unexpected("PRECEDING", "PRECEDING", hint=f"write {_EXAMPLE}")
     return found
 
 
