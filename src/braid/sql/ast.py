@@ -11,6 +11,7 @@ from typing import Literal as OneOf
 
 from braid.errors import Span
 from braid.sql import ast_sqlstream as sqlstream
+from braid.sql.ast_lenses import LensesStatement
 from braid.types import Type
 
 # ---------------------------------------------------------------- expressions
@@ -377,7 +378,7 @@ class Unsupported:
 
 Statement = (
     CreateSource | CreateAs | InsertSelect | InsertValues | Select | Show | Describe | Explain | Drop | Set | Unset
-    | Unsupported | sqlstream.Statement
+    | Unsupported | sqlstream.Statement | LensesStatement
 )  # fmt: skip
 
 

@@ -223,6 +223,8 @@ class Cursor:
             after = self.ahead(1)
             if after.start == token.end and after.kind is TokenKind.WORD:
                 hint = f"a name that holds - must be quoted: `{before.text}-{after.text}`"
+        if before.kind is TokenKind.STRING and token.kind is TokenKind.WORD and before.end == token.start:
+            hint = f"a {before.text[0]} inside a string is doubled: {before.text}{before.text[0]}{token.text} ..."
         if hint is None and before.text == "," and self._cannot_start(token):
             hint = f"remove the comma before {self._shown(token)}, or write what is missing after it"
         return self.error(f"expected {expected}, found {self._shown(token)}", token, hint)

@@ -185,6 +185,8 @@ def primary(c: Cursor) -> ast.Expr:
             c.advance()
             expr = expression(c)
             c.close(token, ")", "an operator or ')'")
+        case TokenKind.SYMBOL if token.text == "[" and c.dialect.paths:
+            expr = _array(c)
         case TokenKind.SYMBOL if token.text == "*":
             hint = "* stands alone or as x.* in SELECT, and in COUNT(*)"
             raise c.unexpected("an expression", hint=hint)
@@ -203,6 +205,10 @@ def primary(c: Cursor) -> ast.Expr:
             c.close(opened, "]")
             c.taller(height, c.height)
             expr = ast.Subscript(expr, index, c.span(start))
+        elif c.dialect.paths and isinstance(expr, ast.Subscript) and c.accept_symbol("."):
+            field = c.name("a field name after '.'")
+            c.taller(c.height)
+            expr = ast.Arrow(expr, field, c.span(start))
         else:
             return expr
 
@@ -229,12 +235,25 @@ def _named(c: Cursor) -> ast.Expr:
     if c.at_symbol("*"):
         raise c.error_from(start, f"{name}.* stands only as an item of SELECT")
     column = c.name("a column name after '.'")
+    if c.dialect.paths:
+        return _path(c, start, [name, column])
     if c.at_symbol("."):
         hint = f"a column is column or source.column; a field of a structure is {name}.{column}->field"
         raise c.error("a name has at most two parts", c.now, hint)
     if c.at_symbol("("):
         raise c.error_from(start, "a function name has one part", f"write {column}(...)")
     return ast.Name((name, column), c.span(start))
+
+
+def _path(c: Cursor, start: int, parts: list[str]) -> ast.Expr:
+    """The rest of `a.b.c`."""
+    while c.accept_symbol("."):
+        if c.at_symbol("*"):
+            raise c.error_from(start, f"{'.'.join(parts)}.* stands only as an item of SELECT")
+        parts.append(c.name("a field name after '.'"))
+    if c.at_symbol("("):
+        raise c.error_from(start, "a function name has one part", f"write {parts[-1]}(...)")
+    return ast.Name(tuple(parts), c.span(start))
 
 
 def _reserved(c: Cursor) -> SqlError:
@@ -336,8 +355,9 @@ def _cast(c: Cursor) -> ast.Expr:
 
 
 def _array(c: Cursor) -> ast.Expr:
+    """`ARRAY[x, y]`, or `[x, y]`."""
     start = c.index
-    c.advance()
+    c.accept("ARRAY")
     opened = c.advance()
     items: list[ast.Expr] = []
     height = 0

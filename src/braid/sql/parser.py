@@ -53,7 +53,9 @@ def _each(text: str, dialect: str, variables: dict[str, str] | None) -> Iterator
     known = dialect_named(dialect)
     defined = variables if variables is not None else {}
     source = SourceText(text)
-    lexer = Lexer(text, known.name_quotes, defined if known.has_variables else None)
+    variable = defined if known.has_variables else None
+    glued = known.units if known.glued_units else ()
+    lexer = Lexer(text, known.name_quotes, variable, known.hyphens, glued, known.ends_inside)
     while (tokens := lexer.statement()) is not None:
         c = Cursor(source, tokens, known, defined)
         while not c.at_end():

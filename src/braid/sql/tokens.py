@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import accumulate
@@ -54,17 +55,16 @@ class SourceText:
         return Span(start, end, line, start - self._starts[line - 1] + 1)
 
 
-_TOKEN = re.compile(
-    r"""
+_TOKEN_TEXT = r"""
     (?P<space> \s+ | --[^\r\n]* | /\*(?s:.*?)\*/ )
   | (?P<word> [^\W\d][\w@]* )
   | (?P<number> (?: [0-9]+(?:\.[0-9]*)? | \.[0-9]+ ) (?: [eE][+-]?[0-9]+ )? ) (?P<glued> [\w@]* )
   | (?P<quoted> '(?>[^']*(?:''[^']*)*)' | "(?>[^"]*(?:""[^"]*)*)" | `(?>[^`]*(?:``[^`]*)*)` )
   | (?P<variable> \$\{ [A-Za-z_][A-Za-z0-9_]* \} )
   | (?P<symbol> -> | => | := | <= | >= | <> | != | == | :: | && | \|\| | [-;,()\[\].*%+=<>] | /(?!\*) )
-    """,
-    re.VERBOSE,
-)
+    """
+_TOKEN = re.compile(_TOKEN_TEXT, re.VERBOSE)
+_TOKEN_WITH_HYPHENS = re.compile(_TOKEN_TEXT.replace(r"[^\W\d][\w@]*", r"[^\W\d][\w@]*(?:-[\w@]+)*"), re.VERBOSE)
 _DIGIT_NAME = re.compile(r"[0-9]+[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST = 1_000_000  # characters of a string with its variables: DEFINE can double them line by line
 _IN_STRING = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -89,12 +89,24 @@ _NOT_CHARACTERS = {
 
 class Lexer:
     """`name_quotes`: the characters that quote names (the other quotes make strings). `variables` is None in a dialect
-    without `${x}`; else the parser writes to it."""
+    without `${x}`; else the parser writes to it. `hyphens`: `a-b` is one word. `glued`: words that may follow a number
+    without a blank (`5s`). `ends_inside`: a `;` before `)` does not end the statement, it is a symbol."""
 
-    def __init__(self, text: str, name_quotes: str, variables: dict[str, str] | None) -> None:
+    def __init__(
+        self,
+        text: str,
+        name_quotes: str,
+        variables: dict[str, str] | None,
+        hyphens: bool = False,
+        glued: Collection[str] = (),
+        ends_inside: bool = False,
+    ) -> None:
         self._text = text
         self._name_quotes = name_quotes
         self._variables = variables
+        self._pattern = _TOKEN_WITH_HYPHENS if hyphens else _TOKEN
+        self._glued = glued
+        self._ends_inside = ends_inside
         self._at = 1 if text.startswith("\ufeff") else 0
 
     def statement(self) -> list[Token] | None:
@@ -104,7 +116,7 @@ class Lexer:
             token, self._at = self._token(self._text, self._at)
             if token is None:
                 continue
-            if token.kind is TokenKind.SYMBOL and token.text == ";":
+            if token.kind is TokenKind.SYMBOL and token.text == ";" and not (self._ends_inside and self._closes_next()):
                 tokens.append(Token(TokenKind.END, ";", ";", token.start, token.end))
                 return tokens
             if token.kind is TokenKind.NAME and token.text.startswith("${"):
@@ -119,9 +131,16 @@ class Lexer:
         tokens.append(Token(TokenKind.END, "", "", end, end))
         return tokens
 
+    def _closes_next(self) -> bool:
+        """Whether a `)` comes next."""
+        token, at = None, self._at
+        while token is None and at < len(self._text):
+            token, at = self._token(self._text, at)
+        return token is not None and token.text == ")"
+
     def _token(self, text: str, at: int) -> tuple[Token | None, int]:
         """The token at `at` (None for blanks and comments) and where the next one starts."""
-        m = _TOKEN.match(text, at)
+        m = self._pattern.match(text, at)
         if m is None:
             return _unreadable(text, at)
         written, end = m[0], m.end()
@@ -133,6 +152,8 @@ class Lexer:
                 return Token(TokenKind.BAD, written, f"unexpected {_short(written)}", at, end, hint), end
             case "word":
                 return Token(TokenKind.WORD, written, written.upper(), at, end), end
+            case "glued" if m["glued"].upper() in self._glued:
+                return Token(TokenKind.NUMBER, m["number"], m["number"], at, m.end("number")), m.end("number")
             case "glued" if m["glued"]:
                 message = f"a number runs into a word: {_short(written)}"
                 hint = "put a blank between them; a name that starts with a digit must be quoted with `"

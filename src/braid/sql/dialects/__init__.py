@@ -11,13 +11,14 @@ import difflib
 from braid.errors import BraidError
 from braid.sql.dialects.base import Dialect
 from braid.sql.dialects.ksqldb import KSQLDB
+from braid.sql.dialects.lenses import LENSES
 from braid.sql.dialects.sqlstream import SQLSTREAM
 
 DIALECTS: dict[str, Dialect | None] = {
     "ksqldb": KSQLDB,
     "risingwave": None,
     "sqlstream": SQLSTREAM,
-    "lenses": None,
+    "lenses": LENSES,
 }
 
 

@@ -90,5 +90,9 @@ class Dialect:
     units: Mapping[str, int] = field(default_factory=lambda: UNITS)  # of durations, in milliseconds
     name_quotes: str = '`"'
     has_variables: bool = False  # DEFINE x = '...' and ${x}
+    hyphens: bool = False  # `a-b` is a name; a subtraction has blanks
+    glued_units: bool = False  # durations are written `5s`
+    ends_inside: bool = False  # a `;` may stand before `)`
+    paths: bool = False  # `a.b.c` names a field within a field, `[x, y]` is an array
     reserved: frozenset[str] = RESERVED
     never_alias: frozenset[str] = RESERVED | STARTERS
