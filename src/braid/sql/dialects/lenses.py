@@ -168,12 +168,21 @@ def _set(c: Cursor) -> ast.Statement:
     c.expect("SET")
     if c.now.kind is TokenKind.STRING:
         raise c.unexpected("the name of a setting", hint="without quotes: SET defaults.topic.autocreate=true;")
-    name = ".".join(_path(c).parts)
+    name = _setting_word(c)
+    while c.accept_symbol("."):
+        name += "." + _setting_word(c)
     if not c.at_symbol("="):
         raise c.unexpected("'='", hint=f"write SET {name}=value;")
     c.advance()
     value = _setting_value(c)
     return ast.Set(name, value, c.span(start))
+
+
+def _setting_word(c: Cursor) -> str:
+    """A part of a setting's name; it may be a reserved word."""
+    if c.now.kind not in (TokenKind.WORD, TokenKind.NAME):
+        raise c.unexpected("the name of a setting")
+    return c.advance().text.strip("`")
 
 
 def _setting_value(c: Cursor) -> str:
