@@ -23,6 +23,7 @@ from braid.plan.bound import (
     Dropped,
     Explained,
     Inserted,
+    Named,
     Nothing,
     QueryBound,
     SettingChanged,
@@ -124,7 +125,7 @@ class Program:
             case SettingChanged(settings=settings):
                 self.settings = settings
                 return Effect(statement, bound, notices=bound.notices)
-            case Nothing(notices=notices):
+            case Nothing(notices=notices) | Named(notices=notices):
                 return Effect(statement, bound, notices=notices)
         assert_never(bound)
 

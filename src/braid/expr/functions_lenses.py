@@ -1,7 +1,7 @@
 """Functions with Lenses' meaning: text in UTF-16 units, positions from zero.
 
-In: typed calls and the Polars expressions of their arguments. Out: rows of `FUNCTIONS`, with lower-case names: a dialect
-says by which name they are called.
+In: typed calls and the Polars expressions of their arguments. Out: rows of `FUNCTIONS`, with lower-case names: the
+dialect says by which name they are called.
 Rule: null in, null out.
 """
 

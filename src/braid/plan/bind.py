@@ -22,6 +22,7 @@ from braid.plan.bound import (
     SettingChanged,
 )
 from braid.plan.catalog import Catalog
+from braid.plan.lenses.bind import bind_lenses
 from braid.plan.rewrite import rewrite
 from braid.plan.settings import Settings, changed, unset
 from braid.plan.sqlstream.bind import bind_sqlstream
@@ -40,6 +41,8 @@ def _route(s: ast.Statement, env: Env, dialect: str) -> Bound:
     match dialect:
         case "sqlstream":
             return bind_sqlstream(s, env)
+        case "lenses":
+            return bind_lenses(s, env)
         case _:
             return _bind(s, env, dialect)
 

@@ -16,6 +16,7 @@ from braid.plan.bind_items import Grouping, Item, bind_grouping, bind_items, is_
 from braid.plan.bind_joins import Env, From, bind_from
 from braid.plan.bind_source import KIND, check_key_type, check_topic, existing
 from braid.plan.bound import Declared, DeclaredColumn, Nothing, QueryBound
+from braid.plan.catalog import Catalog
 from braid.plan.insert_schema import matched
 from braid.plan.logical import (
     Aggregate,
@@ -119,7 +120,7 @@ def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBo
                         s.name, sql)  # fmt: skip
     sink = Sink(s.name, topic, result.kind, result.key, result.values, encoding, result.record_key, partitions,
                 timestamp, None, tuple(i.name for i in result.items), result.whole_key)  # fmt: skip
-    check_cycle(result.node, sink, env, s.name_span)
+    check_cycle(result.node, sink, env.catalog, s.name_span)
     notices = (*result.notices, *p.notices())
     return QueryBound(Query(s.name, dialect, sql, result.node, sink, notices), declared)
 
@@ -150,7 +151,7 @@ def bind_insert_select(s: ast.InsertSelect, env: Env, dialect: str, sql: str) ->
         columns=tuple(i.name for i in result.items),
         whole_key=result.whole_key,
     )
-    check_cycle(result.node, sink, env, s.target_span)
+    check_cycle(result.node, sink, env.catalog, s.target_span)
     name = env.catalog.next_insert(target.name)
     return QueryBound(Query(name, dialect, sql, result.node, sink, result.notices))
 
@@ -212,10 +213,10 @@ def _wrong_kind(s: ast.CreateAs, result: Result) -> SqlError:
     return SqlError(f"{what} gives a table", s.name_span, f"write CREATE TABLE {s.name} AS SELECT …")
 
 
-def check_cycle(node: Node, sink: Sink, env: Env, span: Span) -> None:
+def check_cycle(node: Node, sink: Sink, catalog: Catalog, span: Span) -> None:
     """A query that reads, directly or through others, what it writes would never end."""
     for source in sources(node):
-        path = env.catalog.path(sink.topic, source.topic)
+        path = catalog.path(sink.topic, source.topic)
         if path is not None:
             way = " -> ".join((*path, sink.topic))
             raise SqlError(f"the query would read what it writes: topic {way}", span, "write to another topic")

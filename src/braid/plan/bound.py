@@ -7,8 +7,9 @@ Rule: a result is a value; nothing happens before someone acts on it (`Catalog.a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from braid.plan.lenses.settings import LensesSettings
 from braid.plan.logical import (
     PSEUDO,
     Encoding,
@@ -22,12 +23,15 @@ from braid.plan.logical import (
 from braid.plan.settings import Settings
 from braid.types import Column, Type
 
+if TYPE_CHECKING:
+    from braid.sql.ast_lenses import LensesQuery
+
 
 @dataclass(frozen=True, slots=True)
 class DeclaredColumn:
     """A column of a declared source. `hidden`: the record's key where no column shows it (some FULL joins); it cannot
     be written in SQL, and is kept so that a table without key columns still has a key. `header`: of HEADER('h').
-    `not_null`: INSERT takes no NULL for it."""
+    `not_null`: INSERT takes no NULL for it. `nullable`: typed as a union with null (Lenses)."""
 
     name: str
     type: Type
@@ -35,6 +39,7 @@ class DeclaredColumn:
     hidden: bool = False
     header: str | None = None
     not_null: bool = False
+    nullable: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,7 @@ class Declared:
     """A stream or table by name. `partitions` None: nobody declared a count. `created_by`: the query that writes it.
 
     `null_value`: the text that stands for null in a CSV file bound to it. `view`: readers put its `sql` in its place.
+    `formats`: of key and value, where the dialect has formats that are all JSON in the topic store.
     """
 
     name: str
@@ -56,6 +62,7 @@ class Declared:
     sql: str = ""
     null_value: str | None = None
     view: bool = False
+    formats: tuple[str, str] | None = None
 
     @property
     def visible(self) -> tuple[DeclaredColumn, ...]:
@@ -173,6 +180,18 @@ class Nothing:
     notices: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Named:
+    """WITH name AS (query): bound anew by each reader, with the settings of its place. `text`: the script of it."""
+
+    name: str
+    query: LensesQuery
+    settings: LensesSettings
+    text: str
+    notices: tuple[str, ...] = ()
+
+
 Bound = (
     SourceDeclared | QueryBound | Inserted | Shown | Described | Explained | Dropped | SettingChanged | Nothing
+    | Named
 )  # fmt: skip

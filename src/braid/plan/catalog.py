@@ -19,6 +19,7 @@ from braid.plan.bound import (
     Dropped,
     Explained,
     Inserted,
+    Named,
     Nothing,
     QueryBound,
     SettingChanged,
@@ -44,11 +45,13 @@ class RunningQuery:
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """Sources and running queries by name, in the order of their making. `inserts`: INSERT INTOs so far, per sink."""
+    """Sources and running queries by name, in the order of their making. `inserts`: INSERT INTOs so far, per sink.
+    `named`: WITH queries."""
 
     sources: Mapping[str, Declared] = field(default_factory=dict)
     queries: Mapping[str, RunningQuery] = field(default_factory=dict)
     inserts: Mapping[str, int] = field(default_factory=dict)
+    named: Mapping[str, Named] = field(default_factory=dict)
 
     def get(self, name: str) -> Declared | None:
         return self.sources.get(name)
@@ -103,6 +106,8 @@ class Catalog:
                 kept = {n: d for n, d in self.sources.items() if n != name}
                 running = {n: q for n, q in self.queries.items() if n not in stopped}
                 return replace(self, sources=kept, queries=running)
+            case Named(name=name):
+                return replace(self, named={**self.named, name: bound})
             case Inserted() | Shown() | Described() | Explained() | SettingChanged() | Nothing():
                 return self
         assert_never(bound)

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
 from braid.errors import SqlError
+from braid.plan.lenses.settings import LensesSettings
 from braid.plan.sqlstream.settings import SqlstreamSettings
 
 NullKey = Literal["drop", "pad"]
@@ -30,13 +31,15 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 class Settings:
     """`null_key`: are outer rows without a join key dropped or padded. `key_column`: does a projected join column show
     the join key or its own value. `late`: do rows too late to be stored still look up. `mode`: `native` accepts more
-    where the meaning is clear, `strict` refuses what only early releases allowed. `sqlstream`: that dialect's own."""
+    where the meaning is clear, `strict` refuses what only early releases allowed. `sqlstream`, `lenses`: those
+    dialects' own."""
 
     null_key: NullKey = "drop"
     key_column: KeyColumn = "join"
     late: Late = "lookup"
     mode: Strictness = "default"
     sqlstream: SqlstreamSettings = field(default_factory=SqlstreamSettings)
+    lenses: LensesSettings = field(default_factory=LensesSettings)
 
 
 def changed(settings: Settings, name: str, value: str) -> tuple[Settings, str | None]:

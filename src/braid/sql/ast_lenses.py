@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from typing import Literal as OneOf
 
 from braid.errors import Span
 from braid.types import Type
@@ -38,7 +39,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """`<expression> [AS target]`, or a wildcard."""
+    """`<expression> [AS target]`, or a wildcard; `span`: without the target."""
 
     source: ast.Expr | Wildcard
     target: Target | None
@@ -60,7 +61,7 @@ class LensesJoin:
 
     left: ast.TableRef
     right: ast.TableRef
-    how: ast.How
+    how: OneOf["inner", "left", "right", "full"]
     on: ast.Expr | None
     within: ast.Duration | None
     span: Span

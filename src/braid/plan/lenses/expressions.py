@@ -97,7 +97,9 @@ class Clause:
         if e.name in FUNCTIONS:
             return _named_as_written(e.name, args)
         if e.name in LATER:
-            raise SqlError(f"{e.name} is not supported yet", hint=f"supported are {', '.join((*AGGREGATES, *FUNCTIONS))}")
+            raise SqlError(
+                f"{e.name} is not supported yet", hint=f"supported are {', '.join((*AGGREGATES, *FUNCTIONS))}"
+            )
         known = [*FUNCTIONS, *SWAPPED, *AGGREGATES]
         near = get_close_matches(e.name, known, n=1, cutoff=0.6)
         hint = f"did you mean {near[0]}?" if near else f"functions are {', '.join(sorted(known))}"

@@ -88,7 +88,8 @@ def changed(settings: LensesSettings, name: str, value: str) -> tuple[LensesSett
     setting = SETTINGS.get(name.lower())
     if setting is not None:
         found = _read(name, setting, value)
-        return replace(settings, **{setting.field: None if found == -1 else found}), None
+        value_of: dict[str, Any] = {setting.field: None if found == -1 else found}
+        return replace(settings, **value_of), None
     _check_known(name)
     return settings, f"{name} is a setting of Lenses or Kafka and changes nothing here"
 

@@ -111,7 +111,7 @@ def bind_insert_query(s: sql.InsertQuery, env: Env, name: str | None = None, who
     if result.kind == "table":
         raise SqlError("a query over tables alone is not supported yet", s.query.span, "read a stream")
     sink = _sink(target.name, target.topic, _fitted(result, target, s), target.partitions)
-    check_cycle(result.node, sink, env, s.target.span)
+    check_cycle(result.node, sink, env.catalog, s.target.span)
     return QueryBound(_query(name or env.catalog.next_insert(target.name), whole or s.span, result, sink, env))
 
 

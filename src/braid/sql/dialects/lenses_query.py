@@ -7,6 +7,8 @@ everything else that does not belong here is refused with what to write.
 
 from __future__ import annotations
 
+from typing import Literal
+
 from braid.errors import SqlError
 from braid.sql import ast
 from braid.sql.ast_lenses import Lateral, LensesJoin, LensesQuery, Projection, Target, Wildcard
@@ -16,7 +18,8 @@ from braid.sql.tokens import TokenKind
 
 CLAUSES = ("WHERE", "GROUP BY")
 JOIN_WORDS = ("JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "LATERAL", "WHERE", "GROUP")
-HOWS: dict[str, ast.How] = {"INNER": "inner", "LEFT": "left", "RIGHT": "right", "OUTER": "full"}
+How = Literal["inner", "left", "right", "full"]
+HOWS: dict[str, How] = {"INNER": "inner", "LEFT": "left", "RIGHT": "right", "OUTER": "full"}
 
 
 def query(c: Cursor, nested: bool = False) -> LensesQuery:
@@ -110,8 +113,9 @@ def _projection(c: Cursor) -> Projection:
             raise c.error("a wildcard takes no name", c.now, hint)
         return Projection(wildcard, None, c.span(start))
     source = expression(c)
+    span = c.span(start)
     target = _target(c) if c.accept("AS") else None
-    return Projection(source, target, c.span(start))
+    return Projection(source, target, span)
 
 
 def _wildcard(c: Cursor) -> Wildcard | None:
@@ -133,7 +137,9 @@ def _target(c: Cursor) -> Target:
     parts = [c.name("a name, _key or _value after AS")]
     while c.accept_symbol("."):
         if c.at_symbol("*"):
-            raise c.error("a target is a field or a facet, not a wildcard", c.now, "write AS name, AS _key or AS _value")
+            raise c.error(
+                "a target is a field or a facet, not a wildcard", c.now, "write AS name, AS _key or AS _value"
+            )
         parts.append(c.name("a field name after '.'"))
     return Target(tuple(parts), c.span(start))
 
@@ -174,13 +180,13 @@ def _table(c: Cursor) -> ast.TableRef:
         hint = "a name with dots must be quoted with `"
         raise c.error("unexpected '.' in the name of a source", c.now, hint)
     alias = c.name("an alias after AS") if c.accept("AS") else None
-    if alias is None and c.now.kind in (TokenKind.WORD, TokenKind.NAME) and c.word() not in c.dialect.never_alias:
-        if not c.starts_statement():
-            raise c.unexpected("JOIN, WHERE or ';'", *JOIN_WORDS, hint=f"an alias needs AS: {name} AS {c.now.text}")
+    bare = alias is None and c.now.kind in (TokenKind.WORD, TokenKind.NAME) and c.word() not in c.dialect.never_alias
+    if bare and not c.starts_statement():
+        raise c.unexpected("JOIN, WHERE or ';'", *JOIN_WORDS, hint=f"an alias needs AS: {name} AS {c.now.text}")
     return ast.TableRef(name, alias, c.span(start))
 
 
-def _how(c: Cursor) -> ast.How | None:
+def _how(c: Cursor) -> How | None:
     """The words up to JOIN; None where no join follows."""
     if c.accept("JOIN"):
         return "inner"

@@ -1,0 +1,204 @@
+"""A query: FROM, LATERAL, WHERE, GROUP BY and the projections.
+
+In: a query as written, the topics and WITH names it may read. Out: a `Result`: plan node, kind, both facets.
+Rule: a topic is read as SELECT says (STREAM or TABLE), a WITH name as what it is. A WITH name is a part of the plan of
+who reads it, bound anew each time under names of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+from braid.errors import SqlError
+from braid.expr.nodes import Col, Expr, columns
+from braid.plan.bind_source import KIND
+from braid.plan.bound import Declared, Named
+from braid.plan.catalog import Catalog
+from braid.plan.keyed import Lateral
+from braid.plan.lenses import joins
+from braid.plan.lenses.expressions import Clause, condition, value
+from braid.plan.lenses.facets import Facet, format_of
+from braid.plan.lenses.grouping import bind_grouping
+from braid.plan.lenses.projections import REKEYED, Given, bind_projections
+from braid.plan.lenses.scope import Relation, Scope
+from braid.plan.lenses.settings import LensesSettings
+from braid.plan.logical import Filter, Kind, Node, Project, Source, SourceColumn, mode, row_key
+from braid.sql import ast
+from braid.sql.ast_lenses import LensesJoin, LensesQuery, StoreAs
+from braid.types import Array, Column
+
+Stored = tuple[StoreAs | None, StoreAs | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """What binding a query needs to know. `prefix` begins the plan names of a WITH query's parts."""
+
+    catalog: Catalog
+    settings: LensesSettings
+    text: str
+    prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`missing`: the plan columns that may be null."""
+
+    node: Node
+    kind: Kind
+    key: Facet
+    value: Facet
+    missing: frozenset[str]
+    partitions: int | None
+    notices: tuple[str, ...]
+
+
+def bind_query(q: LensesQuery, env: Env, stored: Stored = (None, None)) -> Result:
+    notices = list(q.notices)
+    if isinstance(q.source, LensesJoin):
+        given, node, kind, partitions = _of_join(q, q.source, env, notices)
+    else:
+        given, node, kind, partitions = _of_source(q, q.source, env, notices)
+    if q.where is not None:
+        node = Filter(node, condition(q.where, Clause("WHERE", given.scope.barring(None))))
+    if q.group_by:
+        scope = given.scope.barring(None)
+        g = bind_grouping(q.group_by, scope, node, env.settings.bare, env.prefix, env.text)
+        first = given.first
+        family = first.key_format if first.key_format in ("JSON", "AVRO") else first.family
+        given = replace(
+            given, scope=g.scope, clause=g.clause, key=g.key, key_format=format_of(g.key.type, family), lifted=g.lifted
+        )
+        key, body = bind_projections(q.items, given, stored)
+        given = replace(given, missing=g.missing)
+        key, body = bind_projections(q.items, given, stored)  # again: what may be null is known now
+        return Result(g.node, "table", key, body, g.missing, partitions, (*notices, *g.notices))
+    key, body = bind_projections(q.items, given, stored)
+    if key.expr != given.key:
+        notices.append(REKEYED)
+        _check_rekey(node, key.expr, q)
+    return Result(node, kind, key, body, given.missing, partitions, tuple(notices))
+
+
+def _check_rekey(node: Node, key: Expr | None, q: LensesQuery) -> None:
+    """A tombstone of a table has its key only: another key cannot be made of it."""
+    if mode(node) != "upsert" or key is None:
+        return
+    known = {name for e in row_key(node) for name in columns(e)}
+    if not set(columns(key)) <= known:
+        hint = "write SELECT STREAM, or join the table with ON its field"
+        raise SqlError("a new key for a TABLE is not supported yet", q.span, hint)
+
+
+# ----------------------------------------------------------------------- FROM
+
+
+def _of_source(q: LensesQuery, ref: ast.TableRef, env: Env, notices: list[str]) -> tuple[Given, Node, Kind, int | None]:
+    r = _relation(ref, KIND[q.kind], env, notices)
+    if r.is_query and r.kind != KIND[q.kind]:
+        notices.append(f"{r.alias} is a {r.kind}; SELECT {q.kind} does not change that")
+    scope, node = Scope((r,)), r.node
+    for i, lateral in enumerate(q.laterals):
+        array = value(lateral.array, Clause("LATERAL", scope))
+        if not isinstance(array.type, Array):
+            hint = "name an array field, or write [a, b]"
+            raise SqlError(f"LATERAL takes an array, not {array.type}", lateral.array.span, hint)
+        if (
+            r.field(lateral.alias) is not None
+            or lateral.alias == r.alias
+            or any(n == lateral.alias for n, _ in scope.elements)
+        ):
+            message = f"{lateral.alias} is the name of something else already"
+            raise SqlError(message, lateral.span, "choose another name after AS")
+        element = Col(f"{env.prefix}.LATERAL{i + 1}.{lateral.alias}", array.type.element)
+        node = Lateral(node, array, element)
+        scope = replace(scope, elements=(*scope.elements, (lateral.alias, element)))
+    given = Given(scope, Clause("SELECT", scope), r.key, r.key_format, env.settings.names, env.text, r.nullable)
+    return given, node, r.kind, r.partitions
+
+
+def _of_join(q: LensesQuery, j: LensesJoin, env: Env, notices: list[str]) -> tuple[Given, Node, Kind, int | None]:
+    left, right = (_relation(x, KIND[q.kind], env, notices) for x in (j.left, j.right))
+    if left.alias == right.alias:
+        raise SqlError(f"{left.alias} names two sources", j.right.span, f"write {j.right.name} AS another name")
+    scope = Scope((left, right))
+    made = joins.bind_join(j, scope, env.settings, env.text, env.prefix)
+    notices += made.notices
+    if KIND[q.kind] != made.kind:
+        notices.append(f"the join gives a {made.kind}: SELECT {q.kind} only says how topics are read")
+    barred = scope.barring("in a join")
+    missing = made.nullable
+    given = Given(barred, Clause("SELECT", barred), made.key, made.key_format, env.settings.names, env.text, missing,
+                  made.equated)  # fmt: skip
+    return given, made.node, made.kind, made.partitions
+
+
+def _relation(ref: ast.TableRef, kind: Kind, env: Env, notices: list[str]) -> Relation:
+    """What a name in FROM stands for: a WITH query, or a topic."""
+    alias = ref.alias or ref.name
+    named = env.catalog.named.get(ref.name)
+    if named is not None:
+        return _of_named(named, alias, env, notices)
+    declared = env.catalog.get(ref.name)
+    if declared is None:
+        known = [*env.catalog.named, *env.catalog.sources]
+        near = get_close_matches(ref.name, known, n=1, cutoff=0.6)
+        listed = f"known are {', '.join(known)}" if known else "CREATE TABLE declares a topic"
+        raise SqlError(f"unknown topic {ref.name}", ref.span, f"did you mean {near[0]}?" if near else listed)
+    return topic_relation(declared, alias, kind, env.prefix)
+
+
+def topic_relation(d: Declared, alias: str, kind: Kind, prefix: str) -> Relation:
+    name = f"{prefix}{alias}"
+    read = tuple(SourceColumn(f"{name}.{c.name}", c.name, Column(c.name, c.type), c.place) for c in d.columns)
+    source = Source(name, d.name, d.topic, kind, read, d.encoding, d.timestamp, None, d.partitions, end="lift")
+    cols = {c.name: s.col for c, s in zip(d.columns, read, strict=True)}
+    assert d.formats is not None
+    missing = frozenset(s.name for c, s in zip(d.columns, read, strict=True) if c.nullable)
+    fields = tuple((n, c) for n, c in cols.items() if n not in ("_key", "_value"))
+    return Relation(alias, source, kind, cols.get("_key"), d.formats[0], fields, cols.get("_value"), d.formats[1],
+                    missing, d.partitions)  # fmt: skip
+
+
+def _of_named(named: Named, alias: str, env: Env, notices: list[str]) -> Relation:
+    """The query of a WITH name, bound under plan names of its own."""
+    inner = Env(env.catalog, named.settings, named.text, f"{env.prefix}{alias}/")
+    try:
+        made = bind_query(named.query, inner)
+    except SqlError as error:  # a topic that it reads was dropped
+        raise error.with_text(named.text) from None
+    notices += [n for n in made.notices if n not in notices]
+    return _renamed(made, alias, env.prefix)
+
+
+def _renamed(made: Result, alias: str, prefix: str) -> Relation:
+    """A result as a source. Where something is computed a `Project` gives it a plan name, and passes on the columns by
+    which the rows of a table are known."""
+    key, fields, whole = made.key.expr, made.value.fields, made.value.whole
+    node, missing = made.node, made.missing
+    if not all(isinstance(e, Col) for e in (key, whole, *(e for _, e in fields)) if e is not None):
+        name = f"{prefix}{alias}"
+        outputs: list[tuple[Col, Expr]] = []
+        if key is not None:
+            outputs.append((Col(f"{name}._key", key.type), key))
+        outputs += [(Col(f"{name}.{n}", e.type), e) for n, e in fields]
+        if whole is not None:
+            outputs.append((Col(f"{name}._value", whole.type), whole))
+        renamed = [c for c, _ in outputs]
+        if mode(node) != "append":
+            known = {e for _, e in outputs}
+            hidden = [k for k in row_key(node) if k not in known]
+            outputs += [(Col(f"{name}.#{i}", k.type), k) for i, k in enumerate(hidden)]
+        missing = _missing(made, name)
+        node = Project(node, tuple(outputs))
+        key = renamed.pop(0) if key is not None else None
+        whole = renamed.pop() if whole is not None else None
+        fields = tuple((n, c) for (n, _), c in zip(fields, renamed, strict=True))
+    return Relation(alias, node, made.kind, key, made.key.format, fields, whole, made.value.format, missing,
+                    made.partitions, is_query=True)  # fmt: skip
+
+
+def _missing(made: Result, name: str) -> frozenset[str]:
+    found = {f"{name}.{n}" if n else f"{name}._value" for n in made.value.nullable}
+    return frozenset(found | ({f"{name}._key"} if made.key.nullable else set()))
