@@ -24,6 +24,7 @@ from braid.plan import epochs, keyed, logical, sliding
 from braid.reference.epoch_steps import ChangesStep, CoalesceStep, RegularStep, WindowsStep, epoch_of
 from braid.reference.joins import StreamStreamStep, StreamTableStep, TableTableStep
 from braid.reference.rows import Bound, Drop, End, Event, Idle, OutRecord, Place, Record, Row, Run, evaluated
+from braid.reference.sliding import SlidingStep
 from braid.reference.steps import AggregateStep, FilterStep, ProjectStep, SourceStep, Step
 from braid.types import Scalar
 
@@ -161,7 +162,8 @@ class Reference:
             case epochs.InEpochs():
                 raise BraidError(f"{type(node).__name__} is not built yet")
             case sliding.SlidingJoin():
-                raise BraidError("sliding joins are not built yet")
+                xs = [self._operand(x) for x in node.operands]
+                return SlidingStep(node, self._number(), self._run, xs)
             case keyed.TwoClockJoin() | keyed.RememberingJoin() | keyed.CombiningJoin() | keyed.Lateral():
                 raise BraidError("not built yet")
         assert_never(node)
@@ -179,6 +181,15 @@ class Reference:
             (source,) = source.inputs
         if isinstance(source, SourceStep):
             source.join_key = key
+        return step
+
+    def _operand(self, operand: sliding.Operand) -> Step:
+        """An operand of a sliding join; a source (behind filters and projections) learns to drop late records."""
+        step = source = self._build(operand.input)
+        while isinstance(source, FilterStep | ProjectStep):
+            (source,) = source.inputs
+        if isinstance(source, SourceStep) and operand.frame is not None:
+            source.judge()
         return step
 
     def _number(self) -> int:

@@ -19,7 +19,7 @@ from braid.types import Column, Type, polars_type
 
 Place = Any  # of the processing order: opaque, ordered, given by the caller
 Values = dict[str, object]
-Reason = Literal["malformed", "null value", "null key", "late", "expression", "timestamp"]
+Reason = Literal["malformed", "null value", "null key", "late", "expression", "timestamp", "unreached"]
 
 # ---------------------------------------------------------------- in
 

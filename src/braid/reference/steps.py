@@ -45,11 +45,16 @@ class Step(Protocol):
 class Clock:
     """The clock of a source: the minimum, over its live partitions, of the highest time each has shown.
 
-    Without live partitions it is the highest time that any has shown. It never falls.
+    Without live partitions it is the highest time that any has shown. It never falls. It begins when `expected`
+    partitions have shown something.
     """
 
     def __init__(self) -> None:
         self.now = NEVER
+        self.expected = 0
+        self.last = NEVER  # the highest time shown, ends aside
+        self._first: dict[int, int] = {}
+        self._idle: set[int] = set()
         self._shown: dict[int, int] = {}
         self._live: set[int] = set()
 
@@ -57,13 +62,29 @@ class Clock:
         for p in partitions:
             self._shown[p] = max(time, self._shown.get(p, time))
             self._live.add(p)
+            self._first.setdefault(p, time)
+            self._idle.discard(p)
+        if time < FOREVER:
+            self.last = max(self.last, time)
         self._settle()
 
     def idle(self, partitions: Iterable[int]) -> None:
         self._live -= set(partitions)
+        self._idle |= set(partitions)
         self._settle()
 
+    @property
+    def first(self) -> float:
+        """The lowest of the first times of the partitions."""
+        return min(self._first.values(), default=NEVER)
+
+    def is_late(self, partition: int, time: int) -> bool:
+        """Below what the partition, or the whole source, has shown."""
+        return time < max(self._shown.get(partition, NEVER), self.now)
+
     def _settle(self) -> None:
+        if len(self._shown.keys() | self._idle) < self.expected:
+            return
         if self._live:
             self.now = max(self.now, min(self._shown[p] for p in self._live))
         else:
@@ -79,6 +100,9 @@ class SourceStep:
     def __init__(self, node: logical.Source, number: int, run: Run, bare: bool) -> None:
         self.number, self.node, self._run, self._bare = number, node, run, bare
         self.join_key: Expr | None = None  # of the join that reads this source
+        self._is_keyed = node.kind == "table" and not node.captured
+        self._is_late = False
+        self._judges = False
         self.stored = NEVER
         self._all, self._storable = Clock(), Clock()
         self._given: list[Row] = []
@@ -87,6 +111,16 @@ class SourceStep:
     def clock(self) -> float:
         return self._all.now
 
+    @property
+    def shown(self) -> tuple[float, float]:
+        """The first and the last time that the source has shown."""
+        return self._all.first, self._all.last
+
+    def judge(self) -> None:
+        """From now on late records are dropped, and the clock waits for all partitions that are declared."""
+        self._judges = True
+        self._all.expected = self.node.partitions or 1
+
     def move(self, event: Event) -> None:
         """Moves the clocks. The stored clock that look-ups see is the one before the event."""
         self._given = []
@@ -94,6 +128,7 @@ class SourceStep:
         match event:
             case Record():
                 if event.leaf == self.number:
+                    self._is_late = self._judges and self._all.is_late(event.partition, event.time)
                     self._all.see([event.partition], event.time)
                     self._read(event)
             case Bound():
@@ -117,9 +152,11 @@ class SourceStep:
         row = Row(self.values(record), record.time, record.headers, record.null)
         if record.error is not None or self._wrong_message_key(record):
             self._run.drop("malformed", self.number, row)
-        elif record.null and self.node.kind == "stream" and not self._bare:
+        elif record.null and (self.node.kind == "stream" or self.node.captured) and not self._bare:
             self._run.drop("null value", self.number, row)
-        elif self.node.kind == "table" and self._run.key(logical.row_key(self.node), self.number, row) is None:
+        elif self._is_late:
+            self._run.drop("late", self.number, row)
+        elif self._is_keyed and self._run.key(logical.row_key(self.node), self.number, row) is None:
             self._run.drop("null key", self.number, row)
         else:
             self._given = [row]

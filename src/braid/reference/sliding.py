@@ -1,0 +1,247 @@
+"""What a join over sliding windows means.
+
+In: the rows that all operands gave at the current place. Out: the results that the joined clock lets out there.
+Rule: at every place the whole join is worked out anew from all rows that have come so far. What is due goes out once:
+a result whose time no later row can change.
+
+Results of one time go out in this order: what a hop gives at its end; what is complete once the clock reaches the time;
+what is certain only when the clock has passed it. Within these by the places of the records, the latest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from braid.expr.nodes import Expr
+from braid.plan import logical, sliding
+from braid.plan.sliding import Meeting, Operand, RowsFrame, SlidingJoin, Tree
+from braid.reference.frames import hop_of, life
+from braid.reference.rows import Row, Run, Values
+from braid.reference.steps import FOREVER, NEVER, SourceStep, Step
+
+OPEN = float("inf")
+BEFORE_ALL = (-1, 0)  # the place of a missing record
+Place = tuple[int, int]
+HOP, REACHED, PASSED = 0, 1, 2  # when the clock lets a result out
+
+
+@dataclass(frozen=True, slots=True)
+class Alive:
+    """A row of the tree: its life, the places of its records (by operand; None: missing), and when it is certain.
+
+    `expires`: the time at which it goes out alone if it never met anything ('expiry').
+    """
+
+    values: Values
+    enter: float
+    leave: float
+    expires: float
+    places: tuple[Place | None, ...]
+    due: int = REACHED
+
+    @property
+    def order(self) -> tuple[object, ...]:
+        """The order of results."""
+        places = [BEFORE_ALL if p is None else p for p in self.places]
+        return self.enter, self.due, sorted(places, reverse=True), places
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    row: Row
+    place: Place
+
+
+class SlidingStep:
+    """See the module. `inputs` are the operands' steps, from left to right."""
+
+    def __init__(self, node: SlidingJoin, number: int, run: Run, inputs: Sequence[Step]) -> None:
+        self.number, self.node, self._run = number, node, run
+        self.inputs: tuple[Step, ...] = tuple(inputs)
+        self._come: list[list[Arrived]] = [[] for _ in inputs]
+        self._given: set[tuple[object, ...]] = set()
+        self._places = 0
+        self._nothing: Values = dict.fromkeys(c.name for c in logical.schema(node))
+        self._unreached: set[Place] = set()
+        self.shown = (NEVER, NEVER)
+
+    @property
+    def clock(self) -> float:
+        """The joined clock: how far all streams have come."""
+        return min(x.clock for x, o in zip(self.inputs, self.node.operands, strict=True) if o.frame is not None)
+
+    @property
+    def stored(self) -> float:
+        return self.clock
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        self._places += 1
+        if NEVER < self.clock < FOREVER:
+            self.shown = (self.shown[0] if self.shown[0] > NEVER else self.clock, self.clock)
+        for step, come, rows in zip(self.inputs, self._come, inputs, strict=True):
+            derived = isinstance(step, SlidingStep) or _over_sliding(step)
+            come += [Arrived(row, (self._places, i + 1 if derived else 0)) for i, row in enumerate(rows)]
+        due = [x for x in self._results() if self._is_due(x) and (x.enter, x.places) not in self._given]
+        due.sort(key=lambda x: x.order)
+        self._given |= {(x.enter, x.places) for x in due}
+        return [Row(self._nothing | x.values | {self.node.rowtime.name: x.enter}, int(x.enter), None) for x in due]
+
+    def _is_due(self, x: Alive) -> bool:
+        return x.enter < FOREVER and (self.clock > x.enter if x.due == PASSED else self.clock >= x.enter)
+
+    def _results(self) -> list[Alive]:
+        operand = iter(range(len(self.inputs)))
+        results = self._rows_of(self.node.tree, operand)
+        return results + list(self._reports())
+
+    def _rows_of(self, tree: Tree, operand: Iterator[int]) -> list[Alive]:
+        if isinstance(tree, Operand):
+            i = next(operand)
+            return self._lives(i, tree)
+        left = self._rows_of(tree.left, operand)
+        right = self._rows_of(tree.right, operand)
+        return self._met(tree, left, right)
+
+    # ---------------------------------------------------------------- lives
+
+    def _lives(self, i: int, operand: Operand) -> list[Alive]:
+        come, frame = self._come[i], operand.frame
+        if frame is None:
+            return [Alive(x.row.values, -OPEN, OPEN, OPEN, self._at(i, (0, x.place[0]))) for x in come]
+        if isinstance(frame, RowsFrame):
+            return list(self._counted(i, frame))
+        lives = [life(frame, x.row.time) for x in come]
+        gone = 0 if frame.order.kind == "rowtime" else 1
+        return [
+            Alive(x.row.values, enter, leave, leave + gone, self._at(i, x.place))
+            for x, (enter, leave) in zip(come, lives, strict=True)
+        ]
+
+    def _at(self, i: int, place: Place) -> tuple[Place | None, ...]:
+        """The places of a row that is operand i's alone."""
+        return tuple(place if k == i else None for k in range(len(self.inputs)))
+
+    def _counted(self, i: int, frame: RowsFrame) -> Iterator[Alive]:
+        rows = sorted(self._come[i], key=lambda x: (x.row.time, x.place))
+        times = [x.row.time for x in rows]
+        for p, x in enumerate(rows):
+            if p + frame.upper >= len(rows):
+                if self.clock >= FOREVER and self._is_preserved(i) and x.place not in self._unreached:
+                    self._unreached.add(x.place)
+                    self._run.drop("unreached", self.number, x.row)
+                continue
+            enter, evicted = times[p + frame.upper], p + frame.lower + 1 < len(rows)
+            leave = times[p + frame.lower + 1] - 1 if evicted else OPEN
+            expires: float = leave + 1
+            if not evicted and self.clock >= FOREVER:
+                expires = max(y.row.time for come in self._come for y in come)
+            yield Alive(x.row.values, enter, leave, expires, self._at(i, x.place), PASSED)
+
+    def _is_preserved(self, i: int) -> bool:
+        return i in set(_preserved(self.node.tree, iter(range(len(self.inputs)))))
+
+    # ---------------------------------------------------------------- meeting
+
+    def _met(self, meeting: Meeting, left: Sequence[Alive], right: Sequence[Alive]) -> list[Alive]:
+        keys_l = [self._keys(x, [l for l, _ in meeting.keys]) for x in left]
+        keys_r = [self._keys(y, [r for _, r in meeting.keys]) for y in right]
+        pairs: list[Alive] = []
+        of_left: list[list[Alive]] = [[] for _ in left]
+        of_right: list[list[Alive]] = [[] for _ in right]
+        for i, x in enumerate(left):
+            for j, y in enumerate(right):
+                if keys_l[i] is not None and keys_l[i] == keys_r[j]:
+                    pair = _both(x, y)
+                    if pair.enter <= pair.leave and self._fits(meeting, pair):
+                        pairs.append(pair)
+                        of_left[i].append(pair)
+                        of_right[j].append(pair)
+        preserved = [*zip(left, of_left, strict=True)] if meeting.how in ("left", "full") else []
+        preserved += [*zip(right, of_right, strict=True)] if meeting.how in ("right", "full") else []
+        return pairs + [alone for x, mine in preserved for alone in self._alone(meeting, x, mine)]
+
+    def _keys(self, x: Alive, exprs: Sequence[Expr]) -> tuple[object, ...] | None:
+        row = Row(self._nothing | x.values, 0, None)
+        values = tuple(self._run.look(e, row)[0] for e in exprs)
+        return None if any(v is None for v in values) else values
+
+    def _fits(self, meeting: Meeting, pair: Alive) -> bool:
+        row = Row(self._nothing | pair.values, 0, None)
+        return meeting.residual is None or self._run.look(meeting.residual, row)[0] is True
+
+    def _alone(self, meeting: Meeting, x: Alive, pairs: Sequence[Alive]) -> Iterator[Alive]:
+        """What a row of a preserved side gives without a partner. `pairs`: those that it is in."""
+        if x.enter == -OPEN:
+            return  # a row of a table: see `_reports`
+        if any(isinstance(side, Operand) and side.frame is None for side in (meeting.left, meeting.right)):
+            if not pairs:
+                yield x  # a table never changes: what it lacks now it lacks for ever
+            return
+        if x.enter > x.leave:  # it never lives
+            yield replace(x, leave=x.enter, expires=x.enter, due=PASSED)
+            return
+        match self.node.emission:
+            case "arrival":
+                if all(p.enter != x.enter for p in pairs):
+                    yield replace(x, leave=min([x.leave, *(p.enter - 1 for p in pairs)]), due=PASSED)
+            case "expiry":
+                if not pairs:
+                    t, hops = x.expires, x.expires == x.leave + 1 and x.due == REACHED
+                    due = HOP if hops and len(self.inputs) == 2 else PASSED
+                    yield replace(x, enter=t, leave=t, expires=t, due=due)
+            case "istream":
+                begin = x.enter
+                for p in sorted(pairs, key=lambda p: (p.enter, p.leave)):
+                    if begin < p.enter:
+                        yield replace(x, enter=begin, leave=p.enter - 1, due=PASSED)
+                    begin = max(begin, p.leave + 1)
+                if begin <= x.leave:
+                    yield replace(x, enter=begin, due=PASSED)
+
+    # ---------------------------------------------------------------- reports of a preserved table
+
+    def _reports(self) -> Iterator[Alive]:
+        """The rows of a preserved table that nothing met in a hop of the stream, at the end of each hop."""
+        if sliding.preserved_table(self.node) is None or self.clock == NEVER:
+            return
+        table = next(i for i, o in enumerate(self.node.operands) if o.frame is None)
+        stream = 1 - table
+        frame, tree = self.node.operands[stream].frame, self.node.tree
+        assert isinstance(frame, sliding.RangeFrame) and isinstance(tree, Meeting)
+        rows, kept = (self._lives(i, self.node.operands[i]) for i in (stream, table))
+        held = {hop_of(frame.order, int(x.enter)) for x in rows}
+        met = self._met(replace(tree, how="inner"), *((rows, kept) if stream == 0 else (kept, rows)))
+        matched = {(hop_of(frame.order, int(x.enter)), x.places[table]) for x in met}
+        first, last = _shown(self.inputs[stream])
+        end = hop_of(frame.order, int(first))
+        while end < self.clock and end <= hop_of(frame.order, int(last)):
+            if self.node.empty_buckets or end in held:
+                for y in kept:
+                    if (end, y.places[table]) not in matched:
+                        yield replace(y, enter=end + 1, due=HOP)
+            end = hop_of(frame.order, end + 1)
+
+
+def _both(x: Alive, y: Alive) -> Alive:
+    places = tuple(a or b for a, b in zip(x.places, y.places, strict=True))
+    enter, leave, expires = max(x.enter, y.enter), min(x.leave, y.leave), min(x.expires, y.expires)
+    return Alive({**x.values, **y.values}, enter, leave, expires, places, max(x.due, y.due))
+
+
+def _preserved(tree: Tree, operand: Iterator[int]) -> Iterator[int]:
+    """The operands that stand below a preserved side."""
+    if isinstance(tree, Meeting):
+        for side, how in ((tree.left, "left"), (tree.right, "right")):
+            below = list(sliding.operands(side))
+            numbers = [next(operand) for _ in below]
+            yield from numbers if tree.how in (how, "full") else _preserved(side, iter(numbers))
+
+
+def _shown(step: Step) -> tuple[float, float]:
+    """The first and the last time that a stream has shown."""
+    return step.shown if isinstance(step, SourceStep | SlidingStep) else _shown(step.inputs[0])
+
+
+def _over_sliding(step: Step) -> bool:
+    return any(isinstance(x, SlidingStep) or _over_sliding(x) for x in step.inputs)
