@@ -24,7 +24,7 @@ from braid.plan import epochs, keyed, logical, sliding
 from braid.reference.epoch_steps import ChangesStep, CoalesceStep, RegularStep, WindowsStep, epoch_of
 from braid.reference.joins import StreamStreamStep, StreamTableStep, TableTableStep
 from braid.reference.rows import Bound, Drop, End, Event, Idle, OutRecord, Place, Record, Row, Run, evaluated
-from braid.reference.sliding import SlidingStep
+from braid.reference.sliding_steps import SlidingStep
 from braid.reference.steps import AggregateStep, FilterStep, ProjectStep, SourceStep, Step
 from braid.types import Scalar
 
