@@ -28,13 +28,14 @@ from pathlib import Path
 
 import pytest
 
-from braid.cases import Block, blocks, run_case
+from braid.cases import DIALECTS, Block, blocks, run_case
 from braid.errors import BraidError
 from braid.expr.aggregates import AGGREGATES, LATER
 from braid.expr.functions import FUNCTIONS
 from braid.plan.settings import ALLOWED
 from braid.program import Program
 from braid.sql.dialects.ksqldb import KSQLDB
+from braid.sql.parser import dialect_of
 from cli_help import shown
 
 ROOT = Path(__file__).parent.parent
@@ -131,11 +132,12 @@ def test_semantics(name: str, batch: int | None, buckets: int) -> None:
 
 @pytest.mark.parametrize("name", [n for n in OTHERS if has(n, "sql")])
 def test_statements_bind(name: str) -> None:
-    program = Program("ksqldb")
+    programs: dict[str, Program] = {}
     for block in page_blocks(name):
         if block.kind == "sql":
-            assert block.argument.split()[:1] == ["ksqldb"], f"{name}:{block.line}: which dialect?"
-            list(program.statements(block.text))
+            dialect = block.argument.split()[0] if block.argument else ""
+            assert dialect in DIALECTS, f"{name}:{block.line}: which dialect?"
+            list(programs.setdefault(dialect, Program(dialect)).statements(block.text))
 
 
 @pytest.mark.parametrize("name", [n for n in OTHERS if has(n, "python")])
@@ -147,7 +149,8 @@ def test_python(name: str) -> None:
 
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.sql")), ids=lambda p: p.name)
 def test_example_binds(path: Path) -> None:
-    list(Program("ksqldb").statements(path.read_text(encoding="utf-8")))
+    text = path.read_text(encoding="utf-8")
+    list(Program(dialect_of(text) or "ksqldb").statements(text))
 
 
 # -------------------------------------------------------------------- commands
@@ -247,28 +250,34 @@ def accept(page: Path, said: Said, got: list[str]) -> None:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table of docs/dialects/ksqldb.md: what, how it stands, statements and links."""
+    """A row of a table of docs/dialects/<dialect>.md: what, how it stands, statements and links."""
 
+    dialect: str
     what: str
     now: str
     statements: list[str]
     links: list[str]
 
 
-def table_rows() -> list[Row]:
+def table_rows(dialect: str) -> list[Row]:
     found = []
-    for line in DIALECT.read_text(encoding="utf-8").splitlines():
+    for line in (DIALECT.parent / f"{dialect}.md").read_text(encoding="utf-8").splitlines():
         cells = [c.strip() for c in re.split(r"(?<!\\)\|", line)[1:-1]]
         if len(cells) == 3 and cells[1] != "now" and not set(cells[1]) <= {"-"}:
             shown = cells[2].replace("\\|", "|")
-            found.append(Row(cells[0], cells[1], re.findall(r"`([^`]+)`", shown), re.findall(r"\]\(([^)]+)\)", shown)))
+            statements, links = re.findall(r"`([^`]+)`", shown), re.findall(r"\]\(([^)]+)\)", shown)
+            found.append(Row(dialect, cells[0], cells[1], statements, links))
     return found
 
 
-ROWS = table_rows()
+ROWS = [row for dialect in DIALECTS for row in table_rows(dialect)]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: re.sub(r"[^A-Za-z]+", "-", row.what)[:40].strip("-"))
+def row_id(row: Row) -> str:
+    return f"{row.dialect}-" + re.sub(r"[^A-Za-z0-9]+", "-", row.what)[:40].strip("-")
+
+
+@pytest.mark.parametrize("row", ROWS, ids=row_id)
 def test_dialect_row(row: Row) -> None:
     status = re.split(r"[:;]", row.now)[0]
     assert status in ("does", "differs", "not yet", "never"), row.now
@@ -277,10 +286,10 @@ def test_dialect_row(row: Row) -> None:
     for link in row.links:
         path = (DIALECT.parent / link).resolve()
         assert path.is_file()
-        assert path.is_relative_to(ROOT / "tests" / "cases" / "ksqldb"), "test_cases.py runs those only"
+        assert path.is_relative_to(ROOT / "tests" / "cases" / row.dialect), "test_cases.py runs those only"
     for sql in row.statements:
-        program = Program("ksqldb")
-        list(program.statements(page_blocks("docs/dialects/ksqldb.md")[0].text))
+        program = Program(row.dialect)
+        list(program.statements(page_blocks(f"docs/dialects/{row.dialect}.md")[0].text))
         if status in ("does", "differs"):
             list(program.statements(sql))
             continue
