@@ -16,6 +16,7 @@ Columns
 
 `_sub` is a byte string that sorts as its parts do:
   released rows   00 | time (8 bytes, order-preserving) | 00 right, 01 left | key bytes, escaped | number (4 bytes)
+                  or 00 | time | place of the record (`origins`) | number
   results         01 | `_sub` of the row they come from | number (4 bytes)
   null            made explicit when rows leave for another stage: 02 | number (4 bytes)
 """
@@ -80,6 +81,26 @@ def released_sub(times: pl.Series, is_left: pl.Series, keys: pl.Series, numbers:
     tail = np.zeros(len(times), dtype=[("end", "u1"), ("number", ">u4")])
     tail["number"] = numbers.to_numpy()
     return _joined(_fixed(head), keys.fill_null("").to_arrow(), _fixed(tail))
+
+
+def origins(batch: int, positions: pl.Series, subs: pl.Series) -> pl.Series:
+    """Places of records as bytes that sort as they do, over all batches and buckets."""
+    head = np.zeros(len(positions), dtype=[("batch", ">u8"), ("high", ">u8"), ("low", ">u8")])
+    head["batch"] = batch
+    parts = positions.to_frame("p").select(
+        high=(pl.col("p") // pl.lit(LOW, POS_TYPE)).cast(pl.Int64),
+        low=(pl.col("p") % pl.lit(LOW, POS_TYPE)).cast(pl.UInt64),
+    )
+    head["high"] = parts["high"].to_numpy().view(np.uint64) ^ np.uint64(1 << 63)
+    head["low"] = parts["low"].to_numpy()
+    return _joined(_fixed(head), subs.fill_null(b"").to_arrow())
+
+
+def released_from(times: pl.Series, places: pl.Series, numbers: pl.Series) -> pl.Series:
+    """`_sub` of rows that a clock releases by (time, place of their record). `numbers`: order within one bucket."""
+    head = np.zeros(len(times), dtype=[("kind", "u1"), ("time", ">u8")])
+    head["time"] = times.cast(pl.Int64).to_numpy().view(np.uint64) ^ np.uint64(1 << 63)
+    return _joined(_fixed(head), places.to_arrow(), _fixed(numbers.to_numpy().astype(">u4")))
 
 
 def result_sub(parent: pl.Series, numbers: pl.Series) -> pl.Series:

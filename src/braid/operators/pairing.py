@@ -81,15 +81,23 @@ def stacked(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
 
 def joined(own: pl.DataFrame, left: pl.DataFrame, right: pl.DataFrame, keys: Sequence[str], key: str) -> pl.DataFrame:
     """`own` (internal columns of the results) with both payloads and the join key."""
+    return joined_on(own, left, right, keys, [key])
+
+
+def joined_on(
+    own: pl.DataFrame, left: pl.DataFrame, right: pl.DataFrame, keys: Sequence[str], names: Sequence[str]
+) -> pl.DataFrame:
+    """The same with a join key of any number of columns; with none, `keys` spread the rows and say nothing."""
     internal = [POS, SUB, TIME, DIFF, HASH, *keys, *([HEADERS] if HEADERS in own.columns else [])]
     columns = [own.get_column(c) for c in internal]
-    return pl.DataFrame([*columns, *left.get_columns(), *right.get_columns(), own.get_column(keys[0]).alias(key)])
+    named = [own.get_column(k).alias(name) for k, name in zip(keys, names, strict=False)]
+    return pl.DataFrame([*columns, *left.get_columns(), *right.get_columns(), *named])
 
 
-def nothing_joined(inputs: Sequence[pl.DataFrame], keys: Sequence[str], key: str) -> pl.DataFrame:
+def nothing_joined(inputs: Sequence[pl.DataFrame], keys: Sequence[str], *names: str) -> pl.DataFrame:
     """The result of inputs without rows."""
     left, right = inputs
-    return joined(left, columns_of(left, payload_of(left)), columns_of(right, payload_of(right)), keys, key)
+    return joined_on(left, columns_of(left, payload_of(left)), columns_of(right, payload_of(right)), keys, names)
 
 
 def release_order(step: Ints, t: Ints, by_left: Flags, text: pl.Series, n: Ints) -> Ints:
@@ -126,3 +134,8 @@ def without_nulls(rows: pl.DataFrame, side: str | None, drops: list[pl.DataFrame
     lost = rows[HASH].is_null()
     drops.append(dropped_rows(rows.filter(lost), "null key", side))
     return rows.filter(~lost)
+
+
+def with_headers(frame: pl.DataFrame) -> pl.DataFrame:
+    """The frame with headers, null where it lacks them."""
+    return frame if HEADERS in frame.columns else frame.with_columns(pl.lit(None, pl.String).alias(HEADERS))

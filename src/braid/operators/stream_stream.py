@@ -19,26 +19,24 @@ leaves open is looked up in its place.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import polars as pl
 
 from braid.expr.key import canonical_key
-from braid.operators.arrangement import ARRIVAL, CLOSE, LEFT, Agenda, Arrangement, Found
+from braid.operators.arrangement import ARRIVAL, CLOSE, LEFT, Agenda, Arrangement
 from braid.operators.base import Result, State
 from braid.operators.changes import (
     DIFF,
     HASH,
     HEADERS,
-    NEVER,
     POS,
     SUB,
     TIME,
     key_column,
     released_sub,
-    result_sub,
 )
 from braid.operators.clocks import Clock, Clocks, JoinClock
 from braid.operators.pairing import (
@@ -47,7 +45,6 @@ from braid.operators.pairing import (
     dropped_rows,
     gathered,
     in_arrival_order,
-    joined,
     nothing_joined,
     payload_of,
     release_order,
@@ -56,64 +53,30 @@ from braid.operators.ranges import (
     Flags,
     Hashes,
     Ints,
-    Keyed,
-    Window,
     begins,
     columns_of,
     hashes_of,
     key_order,
     keyed,
-    meet,
-    order_of,
     rows_at,
     values_at,
+)
+from braid.operators.windowed import (
+    NONE,
+    Freed,
+    Out,
+    Pairs,
+    Side,
+    alone_of,
+    changes_of,
+    pairs_of,
+    results,
 )
 from braid.plan.logical import How, StreamStreamJoin
 from braid.types import Column, Type
 
 PARKED = "_p"  # of a stored row: it was parked at the end of its batch
 LATER = np.iinfo(np.int64).max
-
-NONE = np.empty(0, dtype=np.int64)
-
-
-@dataclass(slots=True)
-class _Side:
-    """One side of the join. Arrays without another word are of the new rows, in their order of arrival."""
-
-    left: bool
-    outer: bool
-    clock: Clock
-    back: int  # a partner may be so much older …
-    ahead: int  # … or so much younger
-    visible: int  # at the end of the batch the other side sees rows from this time on
-    held: Arrangement
-    columns: list[str]  # payload
-    frame: pl.DataFrame
-    place: Ints  # order of arrival in the batch, over both sides
-    t: Ints
-    late: Ints = field(default_factory=lambda: NONE)  # numbers of the rows that are too late to be stored
-    lone: Ints = field(default_factory=lambda: NONE)  # numbers of the rows without a key that go out padded
-    order: Ints = field(default_factory=lambda: NONE)  # numbers of the rows that join, by (hash, time, arrival)
-    keyed: Keyed = field(init=False)  # the rows that join
-    lo: Ints = field(default_factory=lambda: NONE)  # the times that a row may see of the other side
-    hi: Ints = field(default_factory=lambda: NONE)
-    clipped: bool = False  # some row's `lo` comes from retention
-    matched: Flags = field(init=False)
-    still: Ints = field(default_factory=lambda: NONE)  # numbers of the rows that are parked at the end of the batch
-    parts: list[pl.DataFrame] = field(default_factory=list)  # rows that results are made of: the new, then stored ones
-
-    @property
-    def name(self) -> str:
-        return "left" if self.left else "right"
-
-    def add(self, found: Found) -> Ints:
-        """Takes stored rows among those that results are made of; gives their numbers."""
-        if found.rows is None:
-            return NONE
-        first = sum(p.height for p in self.parts)
-        self.parts.append(found.rows)
-        return np.arange(first, first + found.rows.height, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,40 +88,9 @@ class _Moment:
     now: int
     base: int
 
-    def seen(self, side: _Side, rows: Ints) -> Ints:
+    def seen(self, side: Side, rows: Ints) -> Ints:
         """The stream time that new rows see, their own step included."""
         return self.clocks.at(self.stream, values_at(side.frame[POS], rows)) if len(rows) else NONE
-
-
-@dataclass(slots=True)
-class _Pairs:
-    """Matches: numbers of rows among the parts of each side, and whether the left one was looking."""
-
-    left: Ints
-    right: Ints
-    by_left: Flags
-    place: Ints  # of the looking row
-    stored_t: Ints
-    stored_n: Ints
-
-
-@dataclass(slots=True)
-class _Out:
-    """Rows that go out: numbers of their parts' rows (or `MISSING`), whose record they are, their place: of the looking
-    row, or of the first row after a release."""
-
-    left: Ints
-    right: Ints
-    by_left: Flags
-    place: Ints
-
-    def ordered(self, order: Ints) -> _Out:
-        return _Out(self.left[order], self.right[order], self.by_left[order], self.place[order])
-
-    def and_then(self, other: _Out) -> _Out:
-        pairs = ((self.left, other.left), (self.right, other.right), (self.place, other.place))
-        left, right, place = (np.concatenate(x) for x in pairs)
-        return _Out(left, right, np.concatenate([self.by_left, other.by_left]), place)
 
 
 @dataclass(slots=True)
@@ -212,17 +144,18 @@ class StreamStream:
             return self._quiet(inputs, state, moment)
         drops: list[pl.DataFrame] = []
         left, right = self._sides(inputs, clocks, state, drops)
-        pairs = _pairs(left, right, self._key_columns, moment.base)
+        pairs = pairs_of(left, right, self._key_columns, moment.base)
 
         padded = {True: NONE, False: NONE}
         released: list[_Released] = []
         if self.grace is None:
-            padded = {side.left: _alone(side) for side in (left, right)}
+            padded = {side.left: alone_of(side) for side in (left, right)}
         elif left.outer or right.outer:
             padded, released = self._deferred((left, right), pairs, agenda, moment)
 
-        out = _results(left, right, pairs, padded)
-        changes = self._changes(left, right, out, released, moment)
+        out = results(left, right, pairs, padded)
+        freed = self._freed(left, right, released, moment) if released else None
+        changes = changes_of(left, right, out, freed, self._key_columns, [self.key])
         expired = sum(self._store(side, moment) for side in (left, right))
         agenda.close()
         state.manifest["arrivals"] = moment.base + sum(frame.height for frame in inputs)
@@ -254,13 +187,13 @@ class StreamStream:
 
     def _sides(
         self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State, drops: list[pl.DataFrame]
-    ) -> tuple[_Side, _Side]:
+    ) -> tuple[Side, Side]:
         sides = []
         for left, frame, place in zip((True, False), inputs, in_arrival_order(*inputs), strict=True):
             name = "left" if left else "right"
             clock = self.left_clock if left else self.right_clock
             back, ahead = (self.before, self.after) if left else (self.after, self.before)
-            side = _Side(
+            side = Side(
                 left=left,
                 outer=self.how in (name, "full"),
                 clock=clock,
@@ -286,12 +219,12 @@ class StreamStream:
                     side.lo[open_] = np.maximum(side.lo[open_], floor)
         return sides[0], sides[1]
 
-    def _clock_before(self, clocks: Clocks, clock: Clock, side: _Side, rows: Ints) -> Ints:
+    def _clock_before(self, clocks: Clocks, clock: Clock, side: Side, rows: Ints) -> Ints:
         """The stored clock before new rows of a side."""
         positions = side.frame[POS]
         return clocks.stored(clock, positions if len(rows) == len(positions) else values_at(positions, rows))
 
-    def _sort(self, side: _Side, clocks: Clocks, drops: list[pl.DataFrame]) -> None:
+    def _sort(self, side: Side, clocks: Clocks, drops: list[pl.DataFrame]) -> None:
         """Sets apart the rows without a key, and the late ones; sorts the others."""
         joins = np.ones(len(side.t), dtype=np.bool_)
         if side.frame[HASH].null_count():
@@ -322,7 +255,7 @@ class StreamStream:
     # ---------------------------------------------------------------- rows that wait
 
     def _deferred(
-        self, sides: tuple[_Side, _Side], pairs: _Pairs, agenda: Agenda, moment: _Moment
+        self, sides: tuple[Side, Side], pairs: Pairs, agenda: Agenda, moment: _Moment
     ) -> tuple[dict[bool, Ints], list[_Released]]:
         """Who is padded at once, who is released; parks the others and unparks those that met."""
         assert self.grace is not None
@@ -332,7 +265,7 @@ class StreamStream:
         for side, other in (sides, sides[::-1]):
             if not side.outer:
                 continue
-            alone = _alone(side)
+            alone = alone_of(side)
             look = side.t[alone] + side.ahead
             old = np.flatnonzero(look < now)
             at_once = np.zeros(len(alone), dtype=np.bool_)
@@ -369,53 +302,8 @@ class StreamStream:
 
     # ---------------------------------------------------------------- what goes out, what stays
 
-    def _changes(
-        self, left: _Side, right: _Side, out: _Out, released: Sequence[_Released], moment: _Moment
-    ) -> pl.DataFrame:
-        """All output rows, in processing order: `out` are the results; released rows stand before the results of the
-        step that moves stream time past their close."""
-        number = _within(out.place)
-        own = np.where(out.by_left, out.left, left.frame.height + out.right)
-        pos = values_at(left.frame[POS].clone().append(right.frame[POS]), own)
-        sub = left.frame[SUB].clone().append(right.frame[SUB])
-        if sub.null_count() == len(sub):
-            sub = pl.Series(SUB, [None], dtype=pl.Binary).new_from_index(0, len(own))
-        else:
-            sub = result_sub(values_at(sub, own), pl.Series(number))
-        if released:
-            freed, freed_pos, freed_sub = self._freed(left, right, released, moment)
-            order = order_of(np.concatenate([2 * freed.place, 2 * out.place + 1]))
-            out = freed.and_then(out).ordered(order)
-            pos, sub = values_at(freed_pos.append(pos), order), values_at(freed_sub.append(sub), order)
-
-        times = [np.append(np.concatenate([p[TIME].to_numpy() for p in s.parts]), NEVER) for s in (left, right)]
-        t = np.maximum(times[0][out.left], times[1][out.right])
-        l, r = (gathered(s.parts, s.columns, at) for s, at in ((left, out.left), (right, out.right)))
-        rows = self._keys(left, right, out).hstack(
-            [
-                pos.alias(POS),
-                sub.alias(SUB),
-                pl.Series(TIME, t),
-                pl.repeat(1, len(t), dtype=pl.Int8, eager=True).alias(DIFF),
-            ]
-        )
-        return joined(rows, l, r, self._key_columns, self.key)
-
-    def _keys(self, left: _Side, right: _Side, out: _Out) -> pl.DataFrame:
-        """Hash, key columns and headers of the rows. The keys of a pair are equal: the left one's will do."""
-        keys = [HASH, *self._key_columns]
-        has_headers = any(HEADERS in p.columns for s in (left, right) for p in s.parts)
-        if not has_headers and not (out.left == MISSING).any():
-            return gathered(left.parts, keys, out.left)
-        columns = [*keys, HEADERS] if has_headers else keys
-        both = [_with_headers(p) if has_headers else p for p in (*left.parts, *right.parts)]
-        offset = sum(p.height for p in left.parts)
-        return gathered(both, columns, np.where(out.by_left, out.left, offset + out.right))
-
-    def _freed(
-        self, left: _Side, right: _Side, released: Sequence[_Released], moment: _Moment
-    ) -> tuple[_Out, pl.Series, pl.Series]:
-        """Released rows in their order, with their positions and `_sub`."""
+    def _freed(self, left: Side, right: Side, released: Sequence[_Released], moment: _Moment) -> Freed:
+        """Released rows in their order."""
         places, values = moment.clocks.moves(moment.stream)
         n, t, close = (np.concatenate([getattr(r, f) for r in released]) for f in ("n", "t", "close"))
         by_left = np.concatenate([np.full(len(r.at), r.left) for r in released])
@@ -432,10 +320,10 @@ class StreamStream:
         place = np.repeat(before[0].astype(np.int64) + before[1], size)
         numbers = pl.Series(np.arange(len(at)))
         sub = released_sub(pl.Series(t[order]), pl.Series(by_left), values_at(text, order), numbers)
-        out = _Out(np.where(by_left, at, MISSING), np.where(by_left, MISSING, at), by_left, place)
-        return out, values_at(places, step), sub
+        out = Out(np.where(by_left, at, MISSING), np.where(by_left, MISSING, at), by_left, place)
+        return Freed(out, values_at(places, step), sub)
 
-    def _store(self, side: _Side, moment: _Moment) -> int:
+    def _store(self, side: Side, moment: _Moment) -> int:
         """Adds the new rows that can still be seen or that are parked; gives how many have expired."""
         waits = self.grace is not None and side.outer
         keep = side.t >= side.visible
@@ -459,49 +347,7 @@ class StreamStream:
         return expired + held.expired
 
 
-def _alone(side: _Side) -> Ints:
-    """New rows of an outer side without a match."""
-    return np.flatnonzero(~side.matched) if side.outer else NONE
-
-
-def _pairs(left: _Side, right: _Side, keys: Sequence[str], base: int) -> _Pairs:
-    """All matches, in no particular order: new rows with stored ones of the other side, and new ones with new ones."""
-    l, r = left.order, right.order
-    old_right = right.held.probe(left.keyed, left.lo[l], left.hi[l])
-    old_left = left.held.probe(right.keyed, right.lo[r], right.hi[r])
-    nl, nr = meet(left.keyed, right.keyed, keys, Window(right.t[r], left.t[l] - left.back, left.hi[l]))
-    nl, nr = l[nl], r[nr]
-    by_left = left.place[nl] > right.place[nr]
-    if left.clipped or right.clipped:
-        seen = np.where(by_left, right.t[nr] >= left.lo[nl], left.t[nl] >= right.lo[nr])
-        nl, nr, by_left = nl[seen], nr[seen], by_left[seen]
-    ql, qr = l[old_right.looking], r[old_left.looking]
-    pairs = _Pairs(
-        left=np.concatenate([ql, left.add(old_left), nl]),
-        right=np.concatenate([right.add(old_right), qr, nr]),
-        by_left=np.concatenate([np.ones(len(ql), dtype=np.bool_), np.zeros(len(qr), dtype=np.bool_), by_left]),
-        place=np.concatenate([left.place[ql], right.place[qr], np.where(by_left, left.place[nl], right.place[nr])]),
-        stored_t=np.concatenate(
-            [_numbers(old_right, TIME), _numbers(old_left, TIME), np.where(by_left, right.t[nr], left.t[nl])]
-        ),
-        stored_n=np.concatenate(
-            [
-                _numbers(old_right, ARRIVAL),
-                _numbers(old_left, ARRIVAL),
-                base + np.where(by_left, right.place[nr], left.place[nl]),
-            ]
-        ),
-    )
-    left.matched[pairs.left[pairs.by_left]] = True
-    right.matched[pairs.right[~pairs.by_left]] = True
-    return pairs
-
-
-def _numbers(found: Found, column: str) -> Ints:
-    return NONE if found.rows is None else found.rows[column].to_numpy()
-
-
-def _met_later(sides: tuple[_Side, _Side], parked: Ints, close: Ints, pairs: _Pairs, moment: _Moment) -> Flags:
+def _met_later(sides: tuple[Side, Side], parked: Ints, close: Ints, pairs: Pairs, moment: _Moment) -> Flags:
     """Which parked new rows of the first side a later row of the batch met before their release."""
     side, other = sides
     mine = pairs.left if side.left else pairs.right
@@ -516,9 +362,7 @@ def _met_later(sides: tuple[_Side, _Side], parked: Ints, close: Ints, pairs: _Pa
     return met
 
 
-def _met_stored(
-    sides: tuple[_Side, _Side], grace: int, pairs: _Pairs, moment: _Moment
-) -> tuple[Ints, list[pl.DataFrame]]:
+def _met_stored(sides: tuple[Side, Side], grace: int, pairs: Pairs, moment: _Moment) -> tuple[Ints, list[pl.DataFrame]]:
     """Parked stored rows of the first side that a new row met before their release: their arrival numbers, and the
     entries that take them back."""
     side, other = sides
@@ -544,47 +388,13 @@ def _met_stored(
     return n, [_entries(side.left, close[waiting], n[waiting], h, pairs.stored_t[at], diff=-1)]
 
 
-def _results(left: _Side, right: _Side, pairs: _Pairs, padded: dict[bool, Ints]) -> _Out:
-    """Pairs and rows padded at once, by the place of the looking row, its pairs by the stored row's (time, arrival)."""
-    lefts, rights, by_left, place = [pairs.left], [pairs.right], [pairs.by_left], [pairs.place]
-    for side in (left, right):
-        at = np.concatenate([padded[side.left], side.lone]) if len(side.lone) else padded[side.left]
-        missing = np.full(len(at), MISSING, dtype=np.int64)
-        lefts.append(at if side.left else missing)
-        rights.append(missing if side.left else at)
-        by_left.append(np.full(len(at), side.left))
-        place.append(side.place[at])
-    where = np.concatenate(place)
-    order = order_of(where)
-    _sort_within(order, where, pairs)
-    return _Out(np.concatenate(lefts), np.concatenate(rights), np.concatenate(by_left), where).ordered(order)
-
-
-def _sort_within(order: Ints, where: Ints, pairs: _Pairs) -> None:
-    """Sorts the pairs of each looking row by the stored row, where they come from several runs and do not stand so."""
-    at = np.flatnonzero(order < len(pairs.place))
-    p = order[at]
-    place, t, n = where[p], pairs.stored_t[p], pairs.stored_n[p]
-    wrong = (place[1:] == place[:-1]) & ((t[1:] < t[:-1]) | ((t[1:] == t[:-1]) & (n[1:] < n[:-1])))
-    if not wrong.any():
-        return
-    some = np.flatnonzero(np.isin(place, np.unique(place[1:][wrong])))
-    order[at[some]] = p[some][np.lexsort((n[some], t[some], place[some]))]
-
-
-def _within(place: Ints) -> Ints:
-    """The number of each row among those of its place (they stand together)."""
-    first = np.flatnonzero(begins(place))
-    return np.arange(len(place)) - np.repeat(first, np.diff(np.append(first, len(place))))
-
-
 def _entries(left: bool, close: Ints, n: Ints, h: Hashes, t: Ints, diff: int = 1) -> pl.DataFrame:
     """Agenda entries."""
     signs, sides = np.full(len(n), diff, dtype=np.int8), np.full(len(n), left)
     return pl.DataFrame({CLOSE: close, ARRIVAL: n, DIFF: signs, LEFT: sides, HASH: h, TIME: t})
 
 
-def _fetched(side: _Side, due: pl.DataFrame) -> _Released:
+def _fetched(side: Side, due: pl.DataFrame) -> _Released:
     """The stored rows of agenda entries."""
     h, t, n, close = (due[c].to_numpy() for c in (HASH, TIME, ARRIVAL, CLOSE))
     found = side.held.fetch(h, t, n)
@@ -592,8 +402,3 @@ def _fetched(side: _Side, due: pl.DataFrame) -> _Released:
         raise AssertionError(f"{len(h) - len(found.looking)} parked rows are not in the state")
     at = found.looking
     return _Released(side.left, side.add(found), close[at], t[at], n[at])
-
-
-def _with_headers(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with headers, null where it lacks them."""
-    return frame if HEADERS in frame.columns else frame.with_columns(pl.lit(None, pl.String).alias(HEADERS))

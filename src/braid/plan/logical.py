@@ -283,6 +283,17 @@ def sources(node: Node) -> Iterator[Source]:
         yield from sources(x)
 
 
+def clocks_read_by(node: Node) -> tuple[Node, ...]:
+    """The inputs of a node whose clock it reads."""
+    match node:
+        case StreamStreamJoin() | TwoClockJoin():
+            return (node.left, node.right)
+        case RememberingJoin(left=left, retention=int()):
+            return (left,)
+        case _:
+            return ()
+
+
 def schema(node: Node) -> tuple[Col, ...]:
     """The columns that a node's rows have."""
     match node:

@@ -31,6 +31,7 @@ from braid.operators.stream_stream import StreamStream
 from braid.operators.stream_table import StreamTable
 from braid.operators.table_filter import TableFilter
 from braid.operators.table_table import TableTable
+from braid.operators.two_clocks import TwoClocks
 from braid.operators.watermarks import Cleaning, Watermark
 from braid.operators.windows import Windows
 from braid.plan import epochs, keyed, logical, sliding
@@ -40,7 +41,7 @@ from braid.types import Scalar
 
 Keys = tuple[Expr, ...]
 ALONE = Lit(0, Scalar.INT)
-NullKey = Literal["drop", "route"]
+NullKey = Literal["drop", "route", "pad"]
 
 
 @dataclass(slots=True)
@@ -188,11 +189,10 @@ def _identity(node: keyed.KeyedJoin) -> Keys:
 
 def _clocked(node: Node) -> Iterable[str]:
     """Aliases of the sources whose clock some node reads."""
-    match node:
-        case logical.StreamStreamJoin():
-            yield from (s.alias for s in logical.sources(node))
-        case epochs.InEpochs():
-            yield from (b.alias for b in epochs.bounds_of(node))
+    if isinstance(node, epochs.InEpochs):
+        yield from (b.alias for b in epochs.bounds_of(node))
+    for x in logical.clocks_read_by(node):
+        yield from (s.alias for s in logical.sources(x))
     for x in logical.inputs(node):
         yield from _clocked(x)
 
@@ -228,7 +228,9 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             raise BraidError(f"{type(node).__name__} is not built yet")
         case sliding.SlidingJoin():
             raise BraidError("sliding joins are not built yet")
-        case keyed.TwoClockJoin() | keyed.RememberingJoin() | keyed.CombiningJoin() | keyed.Lateral():
+        case keyed.TwoClockJoin():
+            return _two_clocks(node, b)
+        case keyed.RememberingJoin() | keyed.CombiningJoin() | keyed.Lateral():
             raise BraidError("not built yet")
     assert_never(node)
 
@@ -293,6 +295,17 @@ def _join(node: logical.Join, b: _Builder) -> _Frame:
     return b.step(_operator(node, b), [left, right], node, (node.key,), cols)
 
 
+def _two_clocks(node: keyed.TwoClockJoin, b: _Builder) -> _Frame:
+    null_keys: tuple[NullKey, NullKey] = (
+        "pad" if node.how in ("left", "full") else "drop",
+        "pad" if node.how in ("right", "full") else "drop",
+    )
+    left, right = _sides(node.left, node.left_keys or (ALONE,), node.right, node.right_keys or (ALONE,), null_keys, b)
+    operator = TwoClocks.of(node, clock(node.left, b.leaves), clock(node.right, b.leaves))
+    cols = [*left.columns, *right.columns, *node.keys]
+    return b.step(operator, [left, right], node, node.keys or None, cols)
+
+
 def _sides(
     left: Node, left_keys: Keys, right: Node, right_keys: Keys, null_keys: tuple[NullKey, NullKey], b: _Builder
 ) -> tuple[_Frame, _Frame]:
@@ -329,7 +342,7 @@ def _local(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int) -
         case logical.Source():
             return b.leaf(node, keys, stage, null_key, joins=True)
         case logical.Filter(input=x):
-            frame = _local(x, b, keys, "route", stage)  # a row that does not pass has no key to miss
+            frame = _local(x, b, keys, "pad", stage)  # a row that does not pass has no key to miss
             return b.step(_filter(node), [frame], node, frame.keys, frame.columns)
         case logical.Project(input=x):
             return _project(node, _local(x, b, _below(keys, node), null_key, stage), b)

@@ -23,7 +23,8 @@ class Leaf:
 
     `drop_null_value`: records with a null value are dropped and counted (streams under a join or group), else they
     pass.
-    `null_key`: 'drop' and count them, or 'route' them on, to the bucket of their partition.
+    `null_key`: 'drop' and count them, or 'route' them on, to the bucket of their partition; 'pad': the same, and a key
+    with a null part counts as null.
     `clocked`: the clock steps of the source travel to the stage's buckets.
     """
 
@@ -33,7 +34,7 @@ class Leaf:
     keys: tuple[Expr, ...]
     stage: int
     drop_null_value: bool
-    null_key: Literal["drop", "route"]
+    null_key: Literal["drop", "route", "pad"]
     clocked: bool
 
 
@@ -56,7 +57,7 @@ class Exchange:
     source: int
     stage: int
     keys: tuple[Expr, ...]
-    null_key: Literal["drop", "route"]
+    null_key: Literal["drop", "route", "pad"]
     reason: str
 
 

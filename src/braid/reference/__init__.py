@@ -23,6 +23,7 @@ from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.plan import epochs, keyed, logical, sliding
 from braid.reference.epoch_steps import ChangesStep, CoalesceStep, RegularStep, WindowsStep, epoch_of
 from braid.reference.joins import StreamStreamStep, StreamTableStep, TableTableStep
+from braid.reference.keyed import CombiningStep, LateralStep, RememberingStep, TwoClockStep, UpsertStep
 from braid.reference.rows import Bound, Drop, End, Event, Idle, OutRecord, Place, Record, Row, Run, evaluated
 from braid.reference.sliding_steps import SlidingStep
 from braid.reference.steps import AggregateStep, FilterStep, ProjectStep, SourceStep, Step
@@ -41,6 +42,11 @@ class Reference:
         self._next = sum(1 for _ in logical.sources(query.root))  # steps are numbered after the leaves, inputs first
         self._root = self._build(query.root)
         self._in_epochs = epochs.in_epochs(query.root)
+        self._upserts = (
+            UpsertStep(self._run, self._root.number, query.root, query.sink.written_key)
+            if logical.mode(query.root) == "retract"
+            else None
+        )
         self._given = 0
 
     @property
@@ -76,7 +82,8 @@ class Reference:
         self._run.place = event.place
         for source in self._sources:
             source.move(event)
-        return _given_by(self._root)
+        rows = _given_by(self._root)
+        return rows if self._upserts is None else self._upserts.process(rows)
 
     def _of_epoch(self, epoch: int, events: Iterable[Event]) -> list[Row]:
         """The rows of one epoch: its records come at once. (All of them are in one call of `process`.)"""
@@ -164,8 +171,17 @@ class Reference:
             case sliding.SlidingJoin():
                 xs = [self._operand(x) for x in node.operands]
                 return SlidingStep(node, self._number(), self._run, xs)
-            case keyed.TwoClockJoin() | keyed.RememberingJoin() | keyed.CombiningJoin() | keyed.Lateral():
-                raise BraidError("not built yet")
+            case keyed.TwoClockJoin():
+                left, right = self._build(node.left), self._build(node.right)
+                return TwoClockStep(node, self._number(), self._run, left, right)
+            case keyed.RememberingJoin():
+                left, right = self._build(node.left), self._build(node.right)
+                return RememberingStep(node, self._number(), self._run, left, right)
+            case keyed.CombiningJoin():
+                left, right = self._build(node.left), self._build(node.right)
+                return CombiningStep(node, self._number(), self._run, left, right)
+            case keyed.Lateral():
+                return LateralStep(node, *self._numbered(node.input))
         assert_never(node)
 
     def _numbered(self, node: logical.Node) -> tuple[int, Run, Step]:

@@ -14,7 +14,7 @@ import polars as pl
 
 from braid.operators.changes import END_OF_BATCH, TIME, explicit_position, partitioned_position
 from braid.plan.epochs import bounds_of
-from braid.plan.logical import StreamStreamJoin
+from braid.plan.logical import clocks_read_by
 from braid.plan.physical import Leaf, Plan, Stage
 from braid.runtime.decode import Decoded
 from braid.runtime.ingest import Ingested, Mark, ingest
@@ -75,4 +75,4 @@ def _ends(leaf: Leaf, chunk: Chunk, rows: pl.DataFrame) -> list[Mark]:
 
 def clocked(stage: Stage) -> bool:
     """Whether the stage's buckets need the clock steps."""
-    return any(isinstance(x.node, StreamStreamJoin) or any(bounds_of(x.node)) for x in stage.steps)
+    return any(clocks_read_by(x.node) or any(bounds_of(x.node)) for x in stage.steps)

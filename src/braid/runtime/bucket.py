@@ -139,7 +139,7 @@ def empty_frame(plan: Plan, number: int) -> pl.DataFrame:
 def exchanged(frame: pl.DataFrame, exchange: Exchange) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Rows ready to leave for another stage, and those dropped for want of a key."""
     if exchange.keys:
-        frame, _ = with_key(frame, exchange.keys, whole=exchange.null_key == "drop")
+        frame, _ = with_key(frame, exchange.keys, whole=exchange.null_key != "route")
     frame = explicit_sub(frame)
     if exchange.null_key == "drop" and frame[HASH].null_count():
         lost = frame.filter(pl.col(HASH).is_null())

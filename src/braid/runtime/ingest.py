@@ -89,7 +89,7 @@ def ingest(
     bad = decoded.error.is_not_null()
     dropped = [_drops(leaf, rows.filter(bad), partition, "malformed", decoded.error.filter(bad))] if bad.any() else []
     good = rows.filter(~bad) if bad.any() else rows
-    good, failed = with_key(good, leaf.keys, whole=leaf.null_key == "drop")
+    good, failed = with_key(good, leaf.keys, whole=leaf.null_key != "route")
     if failed.any():
         dropped.append(_drops(leaf, good.filter(failed), partition, "expression", None))
     good = good.with_columns(pl.lit(None, pl.Binary).alias(SUB))

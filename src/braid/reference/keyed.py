@@ -1,0 +1,397 @@
+"""What the joins over any number of equalities mean, and LATERAL.
+
+In: the rows that a step's inputs gave at the current place. Out: released rows first, then the results row by row.
+Rule: a row that lacks a part of its key, or that fails the condition of its side, meets nothing. Rows of tables are
+known by their own key, so several may share a join key. (specs/lenses.md, section 4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from braid.expr.nodes import Expr
+from braid.plan import keyed, logical
+from braid.reference.rows import Key, Row, Run, Values
+from braid.reference.steps import Step
+
+Side = Literal["left", "right"]
+OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
+NO_KEY = Key((), "")  # of a join without equalities: all rows have it
+
+
+class _Sides:
+    """What these joins share: the key of a row, whether its side is outer, and the columns of a result."""
+
+    def __init__(self, node: keyed.KeyedJoin, number: int, run: Run, left: Step, right: Step) -> None:
+        self.number, self._on, self._run = number, node, run
+        self.inputs: tuple[Step, ...] = (left, right)
+        self._from: dict[Side, Step] = {"left": left, "right": right}
+        self._keys: dict[Side, tuple[Expr, ...]] = {"left": node.left_keys, "right": node.right_keys}
+        right_if = None if isinstance(node, keyed.RememberingJoin) else node.right_if
+        self._if: dict[Side, Expr | None] = {"left": node.left_if, "right": right_if}
+
+    def _is_outer(self, side: Side) -> bool:
+        return self._on.how in (side, "full")
+
+    def _key(self, side: Side, row: Row) -> Key | None:
+        """What the row is matched by; None: it meets nothing."""
+        condition = self._if[side]
+        if condition is not None and self._run.value(condition, self.number, row) is not True:
+            return None
+        if not self._keys[side]:
+            return NO_KEY
+        key = self._run.key(self._keys[side], self.number, row)
+        return None if key is None or any(v is None for v in key.values) else key
+
+    def _pair(self, left: Row | None, right: Row | None) -> Values:
+        """Both payloads, nulls for a missing one, and the join key of a side that is there."""
+        values: Values = dict.fromkeys(c.name for c in logical.schema(self._on))
+        for row in (left, right):
+            if row is not None:
+                values |= row.values
+        side: Side = "left" if left is not None else "right"
+        there = cast(Row, left if left is not None else right)
+        own = [self._run.value(e, self.number, there) for e in self._keys[side]]
+        return values | {c.name: v for c, v in zip(self._on.keys, own, strict=True)}
+
+    def _of(self, side: Side, own: Row | None, other: Row | None) -> Values:
+        return self._pair(own, other) if side == "left" else self._pair(other, own)
+
+
+@dataclass(slots=True, eq=False)
+class _Living:
+    """A row of a stream within its life. `arrival` counts the rows of both sides."""
+
+    row: Row
+    side: Side
+    key: Key | None
+    arrival: int
+    matched: bool = False
+
+
+class TwoClockStep(_Sides):
+    """Each row looks at the living rows of the other side, then lives itself until the other side's clock is past its
+    close. At the end of its life a row of an outer side that met none goes out padded."""
+
+    def __init__(self, node: keyed.TwoClockJoin, number: int, run: Run, left: Step, right: Step) -> None:
+        super().__init__(node, number, run, left, right)
+        self._node = node
+        self._living: list[_Living] = []  # by arrival
+        self._arrivals = 0
+
+    @property
+    def clock(self) -> float:
+        """Rows held back are as old as the join holds them."""
+        return min(x.clock for x in self.inputs) - self._node.hold
+
+    @property
+    def stored(self) -> float:
+        return self.clock
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        left, right = inputs
+        out = self._release()
+        for row in left:
+            out += self._arrive("left", row)
+        for row in right:
+            out += self._arrive("right", row)
+        return out
+
+    def _is_over(self, side: Side, row: Row) -> bool:
+        look = self._node.after if side == "left" else self._node.before
+        return self._from[OTHER[side]].clock > row.time + look + self._node.grace
+
+    def _release(self) -> list[Row]:
+        """The lives that are over end; who met nobody goes out."""
+        ended = [x for x in self._living if self._is_over(x.side, x.row)]
+        self._living = [x for x in self._living if not self._is_over(x.side, x.row)]
+        alone = [x for x in ended if self._is_outer(x.side) and not x.matched]
+        alone.sort(key=lambda x: (x.row.time, x.arrival))
+        return [self._padded(x.side, x.row) for x in alone]
+
+    def _arrive(self, side: Side, row: Row) -> list[Row]:
+        key = self._key(side, row)
+        if key is None and not self._is_outer(side):
+            self._run.drop("null key", self._from[side].number, row)
+            return []
+        self._arrivals += 1
+        me = _Living(row, side, key, self._arrivals)
+        out = self._matches(me)
+        is_over = self._is_over(side, row)
+        if not out and self._is_outer(side) and (is_over or self._node.pad == "eager"):
+            me.matched = True  # nothing is left to be padded
+            out = [self._padded(side, row)]
+        if not is_over:
+            self._living.append(me)
+        elif not out:
+            self._run.drop("late", self._from[side].number, row)
+        return out
+
+    def _matches(self, me: _Living) -> list[Row]:
+        if me.key is None:
+            return []
+        found = [x for x in self._living if x.side != me.side and x.key == me.key and self._within(me, x)]
+        found.sort(key=lambda x: (x.row.time, x.arrival))
+        for x in (me, *found):
+            x.matched = bool(found)
+        pairs = [self._of(me.side, me.row, x.row) for x in found]
+        return [Row(v, max(me.row.time, x.row.time), me.row.headers) for v, x in zip(pairs, found, strict=True)]
+
+    def _within(self, x: _Living, y: _Living) -> bool:
+        left, right = (x.row.time, y.row.time) if x.side == "left" else (y.row.time, x.row.time)
+        return left - self._node.before <= right <= left + self._node.after
+
+    def _padded(self, side: Side, row: Row) -> Row:
+        return Row(self._of(side, row, None), row.time, row.headers)
+
+
+def signed(rows: Sequence[Row], run: Run, node: logical.Node, stands: dict[str, Row]) -> Iterator[tuple[str, Row]]:
+    """A table's changes as rows that go and rows that come, each with the text of its own key: an upsert takes the old
+    row back first. `stands` are the rows now, by that text; it is kept up to date."""
+    upserts = logical.mode(node) == "upsert"
+    for row in rows:
+        key = run.key(logical.row_key(node), -1, row)
+        text = "" if key is None else key.text
+        if upserts and text in stands:
+            old = stands.pop(text)
+            yield text, Row(old.values, row.time, row.headers, gone=True)
+        if not row.gone:
+            stands[text] = row
+            yield text, row
+        elif not upserts:
+            stands.pop(text, None)
+            yield text, row
+
+
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A stream row that met nothing."""
+
+    row: Row
+    key: Key
+
+
+class RememberingStep(_Sides):
+    """Each stream row with the table's rows as they stand now. One that met nothing is completed by the next table row
+    of its key, unless the stream's clock has left it behind."""
+
+    def __init__(self, node: keyed.RememberingJoin, number: int, run: Run, left: Step, right: Step) -> None:
+        super().__init__(node, number, run, left, right)
+        self._node = node
+        self._stands: dict[str, Row] = {}
+        self._by_key: dict[str, dict[str, Row]] = {}  # join key -> own key -> row; the last written last
+        self._waiting: list[_Waiting] = []
+
+    @property
+    def clock(self) -> float:
+        return self._from["left"].clock
+
+    @property
+    def stored(self) -> float:
+        return self.clock
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        left, right = inputs
+        self._forget()
+        out = [x for row in left for x in self._look_up(row)]
+        for text, row in signed(right, self._run, self._node.right, self._stands):
+            out += self._change(text, row)
+        return out
+
+    def _forget(self) -> None:
+        retention = self._node.retention
+        if retention is not None:
+            self._waiting = [x for x in self._waiting if self.clock <= x.row.time + retention]
+
+    def _look_up(self, row: Row) -> list[Row]:
+        key = self._key("left", row)
+        found = [] if key is None else list(self._by_key.get(key.text, {}).values())
+        if found:
+            return [Row(self._pair(row, x), row.time, row.headers) for x in found]
+        if not self._is_outer("left"):
+            if key is None:
+                self._run.drop("null key", self._from["left"].number, row)
+            return []
+        if key is not None:
+            self._waiting.append(_Waiting(row, key))
+            self._forget()
+        return [Row(self._pair(row, None), row.time, row.headers)]
+
+    def _change(self, text: str, row: Row) -> list[Row]:
+        key = self._key("right", row)
+        if key is None:
+            return []
+        group = self._by_key.setdefault(key.text, {})
+        group.pop(text, None)
+        if row.gone:
+            return []
+        group[text] = row
+        complete = [x for x in self._waiting if x.key == key]
+        self._waiting = [x for x in self._waiting if x.key != key]
+        return [Row(self._pair(x.row, row), max(x.row.time, row.time), x.row.headers) for x in complete]
+
+
+@dataclass(slots=True, eq=False)
+class _Change:
+    """Of one row of a table under one join key: what it was, what it is. `key` None: it meets nothing."""
+
+    key: Key | None
+    own: str
+    old: Row | None
+    new: Row | None
+
+    @property
+    def cause(self) -> Row:
+        return cast(Row, self.new if self.new is not None else self.old)
+
+
+class CombiningStep(_Sides):
+    """All combinations of two tables. A change takes combinations back and gives others, known by both rows' keys."""
+
+    def __init__(self, node: keyed.CombiningJoin, number: int, run: Run, left: Step, right: Step) -> None:
+        super().__init__(node, number, run, left, right)
+        self._node = node
+        self._stands: dict[Side, dict[str, Row]] = {"left": {}, "right": {}}
+        self._by_key: dict[Side, dict[str, dict[str, Row]]] = {"left": {}, "right": {}}  # the last written last
+
+    @property
+    def clock(self) -> float:
+        return min(x.clock for x in self.inputs)
+
+    @property
+    def stored(self) -> float:
+        return self.clock
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        left, right = inputs
+        return [*self._of_side("left", left), *self._of_side("right", right)]
+
+    def _of_side(self, side: Side, rows: Sequence[Row]) -> list[Row]:
+        node = self._node.left if side == "left" else self._node.right
+        changes: list[_Change] = []
+        open_: dict[str, _Change] = {}  # the last change of each join key at this place
+        for text, row in signed(rows, self._run, node, self._stands[side]):
+            key = self._key(side, row)
+            last = None if key is None else open_.get(key.text)
+            if last is not None and not row.gone and last.own == text and last.new is None:
+                last.new = row
+                continue
+            made = _Change(key, text, row if row.gone else None, None if row.gone else row)
+            changes.append(made)
+            if key is not None:
+                open_[key.text] = made
+        return [x for change in changes for x in self._apply(side, change)]
+
+    def _apply(self, side: Side, change: _Change) -> list[Row]:
+        if change.key is None:
+            if self._is_outer(side):
+                return self._replaced(side, change, None)
+            if change.new is not None:
+                self._run.drop("null key", self._from[side].number, change.new)
+            return []
+        mine = self._by_key[side].setdefault(change.key.text, {})
+        others = list(self._by_key[OTHER[side]].get(change.key.text, {}).values())
+        had = len(mine)
+        mine.pop(change.own, None)
+        if change.new is not None:
+            mine[change.own] = change.new
+        if not others:
+            return self._replaced(side, change, None) if self._is_outer(side) else []
+        lonely = [self._alone(side, change, x) for x in others] if self._is_outer(OTHER[side]) else []
+        if change.old is None and had == 0:  # they are alone no more
+            return [*(self._gone(x) for x in lonely), *self._all(side, change, others)]
+        return [*self._all(side, change, others), *(lonely if not mine else [])]
+
+    def _all(self, side: Side, change: _Change, others: Sequence[Row]) -> list[Row]:
+        return [x for other in others for x in self._replaced(side, change, other)]
+
+    def _replaced(self, side: Side, change: _Change, other: Row | None) -> list[Row]:
+        """The combination with one row of the other side: the old one goes, the new one comes."""
+        out = []
+        for row in (change.old, change.new):
+            if row is not None:
+                out.append(self._row(side, change, row, other, gone=row is change.old))
+        return out
+
+    def _alone(self, side: Side, change: _Change, other: Row) -> Row:
+        return self._row(side, change, None, other, gone=False)
+
+    def _row(self, side: Side, change: _Change, own: Row | None, other: Row | None, gone: bool) -> Row:
+        time = change.cause.time if other is None else max(change.cause.time, other.time)
+        return Row(self._of(side, own, other), time, change.cause.headers, gone)
+
+    def _gone(self, row: Row) -> Row:
+        return Row(row.values, row.time, row.headers, gone=True)
+
+
+class LateralStep:
+    """Each row once for each element of an array. A tombstone passes on."""
+
+    def __init__(self, node: keyed.Lateral, number: int, run: Run, source: Step) -> None:
+        self.number, self._node, self._run, self._source = number, node, run, source
+        self.inputs: tuple[Step, ...] = (source,)
+
+    @property
+    def clock(self) -> float:
+        return self._source.clock
+
+    @property
+    def stored(self) -> float:
+        return self._source.stored
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        (rows,) = inputs
+        return [x for row in rows for x in self._each(row)]
+
+    def _each(self, row: Row) -> list[Row]:
+        name = self._node.element.name
+        if row.gone:
+            return [Row(row.values | {name: None}, row.time, row.headers, gone=True)]
+        elements = cast("list[Any] | None", self._run.value(self._node.array, self.number, row))
+        return [Row(row.values | {name: x}, row.time, row.headers) for x in elements or []]
+
+
+class UpsertStep:
+    """A table with combinations as upserts by the key it is written under.
+
+    All that one record caused is one change: of each combination only what it is afterwards counts. Under a key, those
+    that came or changed are written; if there are none, but some went, the most recently written of those that remain
+    is written again, or a tombstone. Under a null key every row that comes is written, and nothing else.
+    """
+
+    def __init__(self, run: Run, number: int, root: logical.Node, key: Sequence[Expr]) -> None:
+        self._run, self.number, self._root, self._key = run, number, root, key
+        self._stands: dict[str, dict[str, Row]] = {}  # written key -> own key -> row; the last written last
+
+    def process(self, rows: Sequence[Row]) -> list[Row]:
+        out: list[Row] = []
+        last: dict[tuple[str, str], Row] = {}  # of each combination under each key; in the order of these
+        for row in rows:
+            written = self._run.key(self._key, self.number, row)
+            if written is None:
+                if not row.gone:
+                    out.append(row)
+                continue
+            own_key = self._run.key(logical.row_key(self._root), self.number, row)
+            place = (written.text, "" if own_key is None else own_key.text)
+            last.pop(place, None)
+            last[place] = row
+        changed = {place: row for place, row in last.items() if not (row.gone and place[1] not in self._of(place[0]))}
+        came = {text for (text, _), row in changed.items() if not row.gone}
+        for text, own in changed:
+            self._of(text).pop(own, None)
+        final = {text: own for text, own in changed}  # a key without rows that came speaks once, at its last one
+        for (text, own), row in changed.items():
+            stands = self._of(text)
+            if not row.gone:
+                stands[own] = row
+                out.append(row)
+            elif text not in came and final[text] == own:
+                rest = list(stands.values())
+                out.append(Row(rest[-1].values, row.time, row.headers) if rest else row)
+        return out
+
+    def _of(self, text: str) -> dict[str, Row]:
+        return self._stands.setdefault(text, {})
