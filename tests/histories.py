@@ -38,7 +38,7 @@ from braid.plan.logical import (
     StreamTableJoin,
     TableTableJoin,
 )
-from braid.reference import Bound, Drop, Event, Idle, OutRecord, Record, Reference
+from braid.reference import Bound, Drop, End, Event, Idle, OutRecord, Record, Reference
 from braid.types import Column, Scalar
 
 DAY = 86_400_000
@@ -425,7 +425,7 @@ def partitioned_events(query: Query, history: History) -> list[Event]:
             for i, s in _readers_of(query, topic):
                 ends.setdefault(s.kind == "stream", []).append((i, partition))
             if records and history.ends:
-                out += [Idle(tuple(at), (m, k, topic, partition, len(records), 0)) for k, at in ends.items()]
+                out += [End(tuple(at), (m, k, topic, partition, len(records), 0)) for k, at in ends.items()]
     return sorted(out, key=lambda e: e.place)
 
 

@@ -349,7 +349,8 @@ def _freed(left: Side, right: Side, released: Sequence[_Released]) -> Freed:
     by_left = np.concatenate([np.full(len(r.at), r.left) for r in released])
     at, t, n = (np.concatenate([getattr(r, f) for r in released]) for f in ("at", "t", "n"))
     pos, origin = pl.concat([r.pos for r in released]), pl.concat([r.origin for r in released])
-    order = pl.select(pl.arg_sort_by([pos.alias("pos"), pl.Series("t", t), pl.Series("n", n)])).to_series().to_numpy()
+    places = pl.DataFrame([pos.alias("pos"), pl.Series("t", t), pl.Series("n", n)])
+    order = places.select(pl.arg_sort_by("pos", "t", "n").alias("i"))["i"].to_numpy()
     at, by_left, t, pos = at[order], by_left[order], t[order], values_at(pos, order)
     before = [side.frame[POS].search_sorted(pos, side="left").to_numpy().astype(np.int64) for side in (left, right)]
     step = pos.rle_id().to_numpy()

@@ -23,7 +23,7 @@ from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.plan import epochs, keyed, logical, sliding
 from braid.reference.epoch_steps import ChangesStep, CoalesceStep, RegularStep, WindowsStep, epoch_of
 from braid.reference.joins import StreamStreamStep, StreamTableStep, TableTableStep
-from braid.reference.keyed import CombiningStep, LateralStep, RememberingStep, TwoClockStep, UpsertStep
+from braid.reference.keyed_joins import CombiningStep, LateralStep, RememberingStep, TwoClockStep, UpsertStep
 from braid.reference.rows import Bound, Drop, End, Event, Idle, OutRecord, Place, Record, Row, Run, evaluated
 from braid.reference.sliding_steps import SlidingStep
 from braid.reference.steps import AggregateStep, FilterStep, ProjectStep, SourceStep, Step

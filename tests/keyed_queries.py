@@ -1,0 +1,99 @@
+"""Random queries of joins over any number of equalities, and LATERAL, for the law (`histories.py` has the histories).
+
+In: a `random.Random`, a shape. Out: logical queries over sources (K INT KEY, V VARCHAR, N INT).
+Rule: nothing here knows how a query runs.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Literal
+
+from braid.expr.nodes import Col, Expr, Lit
+from braid.expr.typing import call
+from braid.plan import logical
+from braid.plan.keyed import TwoClockJoin
+from braid.plan.logical import Filter, Kind, Node, Query
+from braid.types import Scalar
+from histories import col, query, source
+
+SHAPES = ("clocks", "clocks-filtered", "clocks-clocks")
+
+
+def random_query(rng: random.Random, shape: str) -> Query:
+    partitions = rng.randint(1, 3)
+    end: Literal["hold", "lift"] = rng.choice(["hold", "lift"])
+
+    def read(alias: str, kind: Kind = "stream") -> Node:
+        topic = rng.choice(["a", "p", "z"]) + alias.lower()
+        return replace(source(alias, topic, kind, partitions), end=end)
+
+    match shape:
+        case "clocks" | "clocks-filtered":
+            root = two_clocks(rng, read("A"), read("B"), 1)
+            if shape == "clocks-filtered":
+                root = Filter(root, predicate(rng, root))
+        case "clocks-clocks":
+            root = two_clocks(rng, read("A"), read("B"), 1)
+            root = two_clocks(rng, *rng.choice([(root, read("C")), (read("C"), root)]), 2)
+        case _:
+            raise ValueError(shape)
+    return query(root, key=rng.choice([None, [], [col(root, "A.K")]]))
+
+
+def two_clocks(rng: random.Random, left: Node, right: Node, n: int) -> TwoClockJoin:
+    left_keys, right_keys, keys = equalities(rng, left, right, n)
+    how: logical.How = rng.choice(["inner", "left", "right", "full", "left", "full"])
+    before, after = rng.choice([(5, 5), (10, 10), (0, 10), (3, 12), (0, 0)])
+    return TwoClockJoin(
+        left,
+        right,
+        how,
+        left_keys,
+        right_keys,
+        keys,
+        before,
+        after,
+        rng.choice([0, 0, 0, 1, 7]),
+        rng.choice(["deferred", "deferred", "deferred", "eager"]),
+        condition(rng, left) if how in ("left", "full") else None,
+        condition(rng, right) if how in ("right", "full") else None,
+    )
+
+
+def equalities(
+    rng: random.Random, left: Node, right: Node, n: int
+) -> tuple[tuple[Expr, ...], tuple[Expr, ...], tuple[Col, ...]]:
+    """None, one or two of them."""
+    count = rng.choice([0, 1, 1, 1, 1, 2])
+    pairs = [(integer(rng, left), integer(rng, right)) for _ in range(count)]
+    keys = tuple(Col(f".KEY{n}{i}", Scalar.INT) for i in range(count))
+    return tuple(l for l, _ in pairs), tuple(r for _, r in pairs), keys
+
+
+def integer(rng: random.Random, node: Node) -> Expr:
+    """A column, most often a key; sometimes an expression."""
+    columns = [c for c in logical.schema(node) if c.type == Scalar.INT]
+    keys = [c for c in columns if c.name.endswith(".K")] or columns
+    e: Expr = rng.choice(keys if rng.random() < 0.7 else columns)
+    return call("add", [e, Lit(0, Scalar.INT)]) if rng.random() < 0.1 else e
+
+
+def condition(rng: random.Random, node: Node) -> Expr | None:
+    return predicate(rng, node) if rng.random() < 0.3 else None
+
+
+def predicate(rng: random.Random, node: Node) -> Expr:
+    columns: Sequence[Col] = logical.schema(node)
+    number = rng.choice([c for c in columns if c.type == Scalar.INT])
+    text = rng.choice([c for c in columns if c.name.endswith(".V")])
+    return rng.choice(
+        [
+            call("ne", [number, Lit(rng.choice([1, 2]), Scalar.INT)]),
+            call("gt", [number, Lit(0, Scalar.INT)]),
+            call("is_null", [text]),
+            call("is_not_null", [text]),
+        ]
+    )
