@@ -45,6 +45,8 @@ def short(node: object) -> object:
             return (op, short(arg))
         case ast.Call(name, args, _, distinct):
             return (name, *(["DISTINCT"] if distinct else []), *map(short, args))
+        case ast.Cast(arg, to):
+            return ("Cast", short(arg), short(to))
         case ast.Star(qualifier):
             return f"{qualifier}.*" if qualifier else "*"
         case ast.Duration(ms):

@@ -17,18 +17,25 @@ from braid.expr import codec
 from braid.plan import logical
 from braid.plan.bind import bind
 from braid.plan.bound import (
+    BatchAsked,
+    BatchQuery,
     Bound,
     Declared,
     Described,
     Dropped,
     Explained,
+    Flushed,
+    IndexDefined,
     Inserted,
     Named,
     Nothing,
     QueryBound,
+    Removed,
+    RowsChanged,
     SettingChanged,
     Shown,
     SourceDeclared,
+    ViewDefined,
 )
 from braid.plan.catalog import Catalog
 from braid.plan.logical import Query
@@ -56,7 +63,8 @@ class NewRecords:
 @dataclass(frozen=True, slots=True)
 class Effect:
     """What one statement asks for. `topics`: (name, declared partitions or None) to create where missing; `rows` with
-    `header`: what it shows; `explained`: a query whose plan it asks for."""
+    `header`: what it shows; `explained`: a query whose plan it asks for; `batch`: a query over the tables as they
+    stand; `change`: rows to write, which the tables decide."""
 
     statement: ast.Statement
     bound: Bound
@@ -69,6 +77,8 @@ class Effect:
     rows: list[Any] | None = None
     explained: Query | None = None
     notices: tuple[str, ...] = ()
+    batch: BatchQuery | None = None
+    change: RowsChanged | None = None
 
 
 @dataclass(slots=True)
@@ -122,6 +132,20 @@ class Program:
                     self.queries.pop(name, None)
                 gone = (bound.topic,) if bound.delete_topic and bound.topic is not None else ()
                 return Effect(statement, bound, stopped=bound.queries, deleted_topics=gone, notices=bound.notices)
+            case BatchAsked(query=batch):
+                return Effect(statement, bound, batch=batch)
+            case RowsChanged(target=target, creates=creates):
+                new = ((target.topic, target.partitions),) if creates else ()
+                return Effect(statement, bound, new, change=bound)
+            case ViewDefined(notices=notices):
+                return Effect(statement, bound, notices=notices)
+            case Removed():
+                for name in bound.queries:
+                    self.queries.pop(name, None)
+                return Effect(statement, bound, stopped=bound.queries, deleted_topics=bound.topics,
+                              notices=bound.notices)  # fmt: skip
+            case IndexDefined() | Flushed():
+                return Effect(statement, bound)
             case SettingChanged(settings=settings):
                 self.settings = settings
                 return Effect(statement, bound, notices=bound.notices)

@@ -8,8 +8,10 @@ the same records. (interface.md section 4)
 from __future__ import annotations
 
 import json
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from time import time as clock
 from types import TracebackType
 from typing import Any, Literal
@@ -17,11 +19,12 @@ from typing import Any, Literal
 from braid.errors import BraidError
 from braid.explain import explain_query
 from braid.expr import codec
-from braid.plan.bound import Declared, DeclaredColumn
+from braid.plan.bound import BatchQuery, Declared, DeclaredColumn, Read, RowsChanged
 from braid.plan.logical import Query
 from braid.program import Program, first_match
 from braid.runtime.backend import Backend
 from braid.runtime.explicit import Moment, Placed
+from braid.runtime.tables import Snapshots, keys_of, row_id, row_of, values_of
 from braid.types import Column, Map, Struct
 
 
@@ -59,6 +62,9 @@ class Driver:
         self._seq = 0
         self._finished = False
         self._read: dict[str, int] = {}
+        self._tables = Snapshots(self._backend.records)
+        self._late: dict[str, list[dict[str, Any]]] = {}
+        self._times: list[float] = []  # when each epoch came
 
     def __enter__(self) -> Driver:
         return self
@@ -86,11 +92,19 @@ class Driver:
                     self._append(effect.inserted.topic, record.key, record.value, time, 0, None)
             if effect.query is not None:
                 self._backend.pump()
+                if effect.query.snapshot:
+                    self._next()
                 self._backend.start(effect.query)
             for name in effect.stopped:
                 self._backend.stop(name)
             for topic in effect.deleted_topics:
                 self._backend.delete_topic(topic)
+                self._tables.forget(topic)
+                self._read.pop(topic, None)
+            if effect.change is not None:
+                rows = self._change(effect.change)
+            if effect.batch is not None:
+                rows = self._answer(effect.batch)
             if effect.explained is not None:
                 rows = [explain_query(effect.explained, self._backend.partitions, None)]
             rows = effect.rows if effect.rows is not None else rows
@@ -122,6 +136,9 @@ class Driver:
         if self._finished:
             raise BraidError("the input has ended", "write before finish()")
         name, declared = self._resolve(topic)
+        if declared is not None and declared.relation is not None:
+            self._write_row(declared, key, value, timestamp)
+            return
         if declared is None:
             key_text, value_text = _plain(key), _plain(value)
         else:
@@ -135,10 +152,42 @@ class Driver:
             raise BraidError(f"topic {name} has no partition {partition}", f"it has {partitions or 0}")
         self._append(name, key_text, value_text, timestamp, partition, text)
 
+    def _write_row(self, declared: Declared, key: Any, value: Any, timestamp: int) -> None:
+        """A row of a table, an epoch of its own. Columns of the key may stand in `value` too."""
+        if value is not None and not isinstance(value, Mapping):
+            raise BraidError(f"{declared.name} takes rows of columns", 'write value={"column": …}')
+        names = [c.name for c in declared.columns if c.place == "key"]
+        given = dict(key) if isinstance(key, Mapping) else {} if key is None else {names[0]: key}
+        row = {n.lower(): v for n, v in {**given, **(value or {})}.items()}
+        assert declared.relation is not None
+        epoch = self._next()
+        if value is None and not declared.relation.append_only:
+            frame = row_of(declared, row)
+            self._place(declared.topic, epoch, [(keys_of(declared, frame, stored=True)[0], None)], timestamp)
+            return
+        frame, late = self._tables.judged(declared, row_of(declared, row))
+        self._late.setdefault(declared.name, []).extend(late)
+        records = list(zip(keys_of(declared, frame), values_of(declared, frame), strict=True))
+        self._place(declared.topic, epoch, records, timestamp)
+
+    def _place(self, topic: str, epoch: int, records: Sequence[tuple[str | None, str | None]], time: int) -> None:
+        """Records of one epoch, in their order; a key that is None is made of the epoch and the place."""
+        placed = [
+            Placed(epoch, 0, n, 0, 0, row_id(epoch, n) if key is None else key, value, time, None)
+            for n, (key, value) in enumerate(records)
+        ]
+        self._backend.append(topic, placed)
+
+    def _next(self) -> int:
+        """The number of the next call."""
+        self._seq += 1
+        self._times += [clock()] * (self._seq - len(self._times))
+        return self._seq
+
     def _append(
         self, topic: str, key: str | None, value: str | None, timestamp: int, partition: int, headers: str | None
     ) -> None:
-        self._seq += 1
+        self._next()
         self._backend.append(topic, [Placed(self._seq, 0, 0, partition, 0, key, value, timestamp, headers)])
 
     def read(self, topic: str) -> list[Record]:
@@ -155,12 +204,12 @@ class Driver:
 
     def clock(self, topic: str, time: int) -> None:
         """No record of the source below `time` (ms) will follow."""
-        self._seq += 1
+        self._next()
         self._backend.mark(self._resolve(topic)[0], Moment(self._seq, "bound", time))
 
     def finish(self) -> None:
         """The end of all input."""
-        self._seq += 1
+        self._next()
         for topic in self._program.topics():
             if self._backend.partitions(topic) is not None:
                 self._backend.mark(topic, Moment(self._seq, "end"))
@@ -168,7 +217,34 @@ class Driver:
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of a batch query, for dialects with tables to query."""
-        raise BraidError("this dialect has no tables to query", "read the topic of a table with read()")
+        rows: list[tuple[Any, ...]] | None = None
+        for effect in self._program.statements(sql):
+            if effect.batch is None:
+                raise BraidError("this is no query over tables", "read the topic of a table with read()")
+            rows = self._answer(effect.batch)
+        return rows or []
+
+    def _answer(self, batch: BatchQuery) -> list[tuple[Any, ...]]:
+        self._backend.pump()
+        return self._tables.answer(batch, self._epoch)
+
+    def _change(self, change: RowsChanged) -> list[Any] | None:
+        """One statement, one epoch."""
+        self._backend.pump()
+        written = self._tables.change(change, self._epoch)
+        self._late.setdefault(change.target.name, []).extend(written.late)
+        self._place(change.target.topic, self._next(), written.records, int(clock() * 1000))
+        return written.returned
+
+    def _epoch(self, read: Read) -> int | None:
+        """The last epoch at the time that a read asks for; None: now."""
+        if read.at is not None:
+            wanted = datetime.fromisoformat(read.at).timestamp()
+        elif read.back:
+            wanted = clock() - read.back / 1000
+        else:
+            return None
+        return bisect_right(self._times, wanted)
 
     # ------------------------------------------------------------- looking
 
@@ -182,6 +258,9 @@ class Driver:
     def drops(self, name: str) -> list[dict[str, Any]]:
         """Rows that the query dropped, in processing order."""
         self._backend.pump()
+        declared = self._program.find(name)
+        if declared is not None and declared.relation is not None and declared.created_by is None:
+            return self._late.get(declared.name, [])
         return self._backend.drops(self._program.query_name(name))
 
     def restart(self) -> None:

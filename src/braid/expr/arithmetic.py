@@ -452,6 +452,21 @@ def resolve_concat(args: Sequence[Expr]) -> Signature | Refused:
     return Refused("it joins two or more VARCHAR, or BYTES", f"CAST the {other} to VARCHAR" if other else None)
 
 
+# ------------------------------------------------------------------- times
+
+
+def _resolve_shift(args: Sequence[Expr]) -> Signature | Refused:
+    time, _ = args
+    if time.type in (S.TIMESTAMP, S.DATE, S.NULL):
+        return Signature((S.TIMESTAMP, S.BIGINT), S.TIMESTAMP)
+    return Refused(f"{time.type} + INTERVAL has no meaning", "add an interval to a TIMESTAMP or a DATE")
+
+
+def _shift(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """A time, so many milliseconds later."""
+    return args[0] + (args[1] * 1000).cast(pl.Duration("us"))
+
+
 OPERATORS: dict[str, Function] = {
     f.name: f
     for f in (
@@ -460,6 +475,7 @@ OPERATORS: dict[str, Function] = {
         Function("mul", _arithmetic("mul"), _product, _decimal_failed(_product)),
         Function("div", _arithmetic("div"), _quotient, _division_failed(_quotient)),
         Function("mod", _arithmetic("mod"), _remainder, _division_failed(_remainder)),
+        Function("shift", _resolve_shift, _shift),
         Function("neg", _resolve_neg, lambda call, args: -args[0]),
         Function("eq", _comparison("eq"), _compare(lambda a, b: a == b, False)),
         Function("ne", _comparison("ne"), _compare(lambda a, b: a != b, True)),

@@ -24,6 +24,7 @@ from braid.plan.bound import (
 from braid.plan.catalog import Catalog
 from braid.plan.lenses.bind import bind_lenses
 from braid.plan.rewrite import rewrite
+from braid.plan.risingwave.bind import bind_risingwave
 from braid.plan.settings import Settings, changed, unset
 from braid.plan.sqlstream.bind import bind_sqlstream
 from braid.sql import ast
@@ -39,6 +40,8 @@ def bind(statement: ast.Statement, catalog: Catalog, settings: Settings, text: s
 
 def _route(s: ast.Statement, env: Env, dialect: str) -> Bound:
     match dialect:
+        case "risingwave":
+            return bind_risingwave(s, env.catalog, env.settings, env.text)
         case "sqlstream":
             return bind_sqlstream(s, env)
         case "lenses":

@@ -98,8 +98,10 @@ def aggregates(e: ast.Expr) -> Iterator[ast.Call]:
 
 def children(e: ast.Expr) -> tuple[ast.Expr, ...]:
     match e:
-        case ast.Name() | ast.Literal() | ast.Star():
+        case ast.Name() | ast.Literal() | ast.Star() | ast.Interval():
             return ()
+        case ast.Subquery(arg=x):
+            return () if x is None else (x,)
         case ast.Unary(arg=x) | ast.Cast(arg=x) | ast.IsNull(arg=x) | ast.Arrow(base=x):
             return (x,)
         case ast.Binary(left=a, right=b) | ast.Like(arg=a, pattern=b) | ast.Subscript(base=a, index=b):
@@ -161,6 +163,10 @@ def _bind(e: ast.Expr, rules: Rules) -> Expr:
             return typing.struct([(name, bind_expr(x, rules)) for name, x in fields])
         case ast.Star():
             raise SqlError("* stands only as an item of SELECT, and in COUNT(*)", hint="name the column")
+        case ast.Interval():
+            raise SqlError("an interval stands only behind + or -", hint="write ts + INTERVAL '1' MINUTE")
+        case ast.Subquery():
+            raise SqlError("a sub-query cannot stand here", hint="join it: FROM a JOIN (SELECT …) b ON a.x = b.x")
     assert_never(e)
 
 

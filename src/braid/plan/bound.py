@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from braid.errors import Span, SqlError
+from braid.expr.nodes import Expr
 from braid.plan.lenses.settings import LensesSettings
 from braid.plan.logical import (
     PSEUDO,
@@ -43,11 +45,36 @@ class DeclaredColumn:
 
 
 @dataclass(frozen=True, slots=True)
+class Bounded:
+    """WATERMARK FOR `column` AS `expr` (over the columns of the table): rows below it are late."""
+
+    column: str
+    expr: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """What is known besides of a table that statements change and queries read: its rows are those that stand.
+
+    `types`: the SQL name of each column's type. `row_id`: the key is made for each row, `_row_id`. `key`: the
+    columns of the key, in the order of PRIMARY KEY.
+    """
+
+    what: Literal["table", "source", "materialized view", "sink"]
+    types: tuple[tuple[str, str], ...]
+    append_only: bool = False
+    row_id: bool = False
+    watermark: Bounded | None = None
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Declared:
     """A stream or table by name. `partitions` None: nobody declared a count. `created_by`: the query that writes it.
 
     `null_value`: the text that stands for null in a CSV file bound to it. `view`: readers put its `sql` in its place.
     `formats`: of key and value, where the dialect has formats that are all JSON in the topic store.
+    `relation`: in dialects with tables to query.
     """
 
     name: str
@@ -63,6 +90,7 @@ class Declared:
     null_value: str | None = None
     view: bool = False
     formats: tuple[str, str] | None = None
+    relation: Relation | None = None
 
     @property
     def visible(self) -> tuple[DeclaredColumn, ...]:
@@ -128,7 +156,7 @@ class Inserted:
 class Shown:
     """SHOW STREAMS | TABLES | QUERIES | TOPICS | PROPERTIES: rows as the catalog knows them."""
 
-    what: Literal["STREAMS", "TABLES", "QUERIES", "TOPICS", "PROPERTIES"]
+    what: str
     header: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
 
@@ -191,7 +219,109 @@ class Named:
     notices: tuple[str, ...] = ()
 
 
+# ------------------------------------------------- tables that are changed and read
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A relation that a batch query reads as `name`: as it stands, or as it stood `back` ms ago or `at` a time."""
+
+    name: str
+    declared: Declared
+    back: int | None = None
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchQuery:
+    """A query over snapshots, in DuckDB's SQL. `views`: to be made first, in order, as (name, query).
+
+    `problem`: what is wrong with it as Braid reads it, to be told if it is refused."""
+
+    sql: str
+    reads: tuple[Read, ...]
+    views: tuple[tuple[str, str], ...]
+    span: Span
+    text: str
+    problem: SqlError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A name for a query. `written`: as the dialect reads it, for views that are kept up to date over this one."""
+
+    name: str
+    columns: tuple[str, ...]
+    query: BatchQuery
+    written: Any
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Columns of a table by which rows are found: `columns` in order, then those of `include`."""
+
+    name: str
+    table: str
+    columns: tuple[str, ...]
+    include: tuple[str, ...]
+    distributed_by: tuple[str, ...]
+
+    @property
+    def all_columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.columns, *self.include)))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAsked:
+    """A query on its own, to be answered now."""
+
+    query: BatchQuery
+
+
+@dataclass(frozen=True, slots=True)
+class RowsChanged:
+    """INSERT, UPDATE or DELETE: one epoch of changes of `target`, computed from a snapshot.
+
+    `query` gives for an insert the columns `columns`; for an update the rows as they were, then the new values of
+    `columns`; for a delete the rows. `creates`: the table is made by this statement. `returning`: items to show, over
+    the rows that were written (or deleted)."""
+
+    kind: Literal["insert", "update", "delete"]
+    target: Declared
+    query: BatchQuery
+    columns: tuple[str, ...] = ()
+    returning: str | None = None
+    creates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDefined:
+    view: View
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDefined:
+    index: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """DROP: relations, views and indexes by name, the queries that stop, the topics that go."""
+
+    names: tuple[str, ...]
+    queries: tuple[str, ...]
+    topics: tuple[str, ...]
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """FLUSH: every epoch so far is to be visible."""
+
+
 Bound = (
     SourceDeclared | QueryBound | Inserted | Shown | Described | Explained | Dropped | SettingChanged | Nothing
-    | Named
+    | BatchAsked | RowsChanged | ViewDefined | IndexDefined | Removed | Flushed | Named
 )  # fmt: skip

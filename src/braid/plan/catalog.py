@@ -12,19 +12,27 @@ from difflib import get_close_matches
 from typing import assert_never
 
 from braid.plan.bound import (
+    BatchAsked,
     Bound,
     Declared,
     DeclaredColumn,
     Described,
     Dropped,
     Explained,
+    Flushed,
+    Index,
+    IndexDefined,
     Inserted,
     Named,
     Nothing,
     QueryBound,
+    Removed,
+    RowsChanged,
     SettingChanged,
     Shown,
     SourceDeclared,
+    View,
+    ViewDefined,
 )
 from braid.plan.logical import Query, sources
 
@@ -52,6 +60,8 @@ class Catalog:
     queries: Mapping[str, RunningQuery] = field(default_factory=dict)
     inserts: Mapping[str, int] = field(default_factory=dict)
     named: Mapping[str, Named] = field(default_factory=dict)
+    views: Mapping[str, View] = field(default_factory=dict)
+    indexes: Mapping[str, Index] = field(default_factory=dict)
 
     def get(self, name: str) -> Declared | None:
         return self.sources.get(name)
@@ -108,7 +118,23 @@ class Catalog:
                 return replace(self, sources=kept, queries=running)
             case Named(name=name):
                 return replace(self, named={**self.named, name: bound})
+            case RowsChanged(target=d, creates=True):
+                return replace(self, sources={**self.sources, d.name: d})
+            case ViewDefined(view=view):
+                return replace(self, views={**self.views, view.name: view})
+            case IndexDefined(index=index):
+                return replace(self, indexes={**self.indexes, index.name: index})
+            case Removed(names=names, queries=stopped):
+                return replace(
+                    self,
+                    sources={n: d for n, d in self.sources.items() if n not in names},
+                    views={n: v for n, v in self.views.items() if n not in names},
+                    indexes={n: i for n, i in self.indexes.items() if n not in names},
+                    queries={n: q for n, q in self.queries.items() if n not in stopped},
+                )
             case Inserted() | Shown() | Described() | Explained() | SettingChanged() | Nothing():
+                return self
+            case BatchAsked() | RowsChanged() | Flushed():
                 return self
         assert_never(bound)
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 from braid.errors import SqlError
 from braid.plan.lenses.settings import LensesSettings
+from braid.plan.risingwave.settings import RisingwaveSettings
 from braid.plan.sqlstream.settings import SqlstreamSettings
 
 NullKey = Literal["drop", "pad"]
@@ -31,8 +32,8 @@ ALLOWED: dict[str, tuple[str, ...]] = {
 class Settings:
     """`null_key`: are outer rows without a join key dropped or padded. `key_column`: does a projected join column show
     the join key or its own value. `late`: do rows too late to be stored still look up. `mode`: `native` accepts more
-    where the meaning is clear, `strict` refuses what only early releases allowed. `sqlstream`, `lenses`: those
-    dialects' own."""
+    where the meaning is clear, `strict` refuses what only early releases allowed. `sqlstream`, `lenses`,
+    `risingwave`: those dialects' own."""
 
     null_key: NullKey = "drop"
     key_column: KeyColumn = "join"
@@ -40,6 +41,7 @@ class Settings:
     mode: Strictness = "default"
     sqlstream: SqlstreamSettings = field(default_factory=SqlstreamSettings)
     lenses: LensesSettings = field(default_factory=LensesSettings)
+    risingwave: RisingwaveSettings = field(default_factory=RisingwaveSettings)
 
 
 def changed(settings: Settings, name: str, value: str) -> tuple[Settings, str | None]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
 from braid.errors import Span
+from braid.sql import ast_risingwave as risingwave
 from braid.sql import ast_sqlstream as sqlstream
 from braid.sql.ast_lenses import LensesStatement
 from braid.types import Type
@@ -78,9 +79,12 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
+    """`written`: the type's name where the dialect knows more names than Braid has types (`timestamptz`)."""
+
     arg: Expr
     type: Type
     span: Span
+    written: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,9 +164,29 @@ class Star:
     span: Span
 
 
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """`INTERVAL '1' MINUTE`: months, and milliseconds besides."""
+
+    months: int
+    ms: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Subquery:
+    """`(SELECT …)`, `EXISTS (SELECT …)`, `arg [NOT] IN (SELECT …)`."""
+
+    kind: OneOf["scalar", "exists", "in"]
+    query: risingwave.Query
+    span: Span
+    arg: Expr | None = None
+    negated: bool = False
+
+
 Expr = (
     Name | Literal | Unary | Binary | Call | Case | Cast | IsNull | Between | InList | Like | Arrow | Subscript
-    | ArrayLiteral | MapLiteral | StructLiteral | Star
+    | ArrayLiteral | MapLiteral | StructLiteral | Star | Interval | Subquery
 )  # fmt: skip
 
 # -------------------------------------------------------------------- queries
@@ -378,7 +402,7 @@ class Unsupported:
 
 Statement = (
     CreateSource | CreateAs | InsertSelect | InsertValues | Select | Show | Describe | Explain | Drop | Set | Unset
-    | Unsupported | sqlstream.Statement | LensesStatement
+    | Unsupported | risingwave.Statement | sqlstream.Statement | LensesStatement
 )  # fmt: skip
 
 

@@ -172,6 +172,10 @@ class Cursor:
     def leave(self) -> None:
         self._depth -= 1
 
+    def reset_depth(self) -> None:
+        """After an error that was caught: the levels it left open are gone."""
+        self._depth = 0
+
     def taller(self, *heights: int) -> int:
         """The height of a node over parts of these heights."""
         height = 1 + max(heights, default=0)

@@ -119,6 +119,10 @@ def _predicate(c: Cursor, left: ast.Expr, start: int) -> ast.Expr:
         return ast.Between(left, low, high, negated, c.span(start))
     if c.accept("IN"):
         opened = c.expect_symbol("(", "'(' and a list of values")
+        if c.dialect.subquery is not None and c.word() in ("SELECT", "WITH", "VALUES"):
+            inner = c.dialect.subquery(c)
+            c.close(opened, ")")
+            return ast.Subquery("in", inner, c.span(start), left, negated)
         items = _arguments(c)
         c.close(opened, ")", "',' or ')'")
         c.taller(height, c.height)
@@ -169,6 +173,8 @@ def primary(c: Cursor) -> ast.Expr:
             expr = literal(c)
         case TokenKind.WORD if token.value in ("NULL", "TRUE", "FALSE"):
             expr = literal(c)
+        case TokenKind.WORD if (own := c.dialect.primaries.get(token.value)) and (made := own(c)) is not None:
+            expr = made
         case TokenKind.WORD if rule := _KEYWORDS.get((token.value, c.ahead(1).text)):
             expr = rule(c)
         case TokenKind.WORD if token.value == "CASE":
@@ -183,8 +189,13 @@ def primary(c: Cursor) -> ast.Expr:
             if _is_lambda(c):
                 raise c.error("lambda functions are not supported yet", token)
             c.advance()
-            expr = expression(c)
-            c.close(token, ")", "an operator or ')'")
+            if c.dialect.subquery is not None and c.word() in ("SELECT", "WITH", "VALUES"):
+                inner = c.dialect.subquery(c)
+                c.close(token, ")")
+                expr = ast.Subquery("scalar", inner, c.span(start))
+            else:
+                expr = expression(c)
+                c.close(token, ")", "an operator or ')'")
         case TokenKind.SYMBOL if token.text == "[" and c.dialect.paths:
             expr = _array(c)
         case TokenKind.SYMBOL if token.text == "*":
@@ -209,6 +220,9 @@ def primary(c: Cursor) -> ast.Expr:
             field = c.name("a field name after '.'")
             c.taller(c.height)
             expr = ast.Arrow(expr, field, c.span(start))
+        elif c.dialect.suffix is not None and (longer := c.dialect.suffix(c, expr, start)) is not None:
+            c.taller(c.height)
+            expr = longer
         else:
             return expr
 
@@ -274,8 +288,14 @@ def _subquery(c: Cursor) -> SqlError:
 
 def _call(c: Cursor) -> ast.Expr:
     start = c.index
-    if c.word() == "EXISTS" and c.ahead(2).text.upper() == "SELECT":
-        raise _subquery(c)
+    if c.word() == "EXISTS" and c.ahead(2).text.upper() in ("SELECT", "WITH"):
+        if c.dialect.subquery is None:
+            raise _subquery(c)
+        c.advance()
+        opened = c.advance()
+        inner = c.dialect.subquery(c)
+        c.close(opened, ")")
+        return ast.Subquery("exists", inner, c.span(start))
     name = c.name("a function").upper()
     opened = c.advance()
     distinct = False

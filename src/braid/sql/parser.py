@@ -55,7 +55,7 @@ def _each(text: str, dialect: str, variables: dict[str, str] | None) -> Iterator
     source = SourceText(text)
     variable = defined if known.has_variables else None
     glued = known.units if known.glued_units else ()
-    lexer = Lexer(text, known.name_quotes, variable, known.hyphens, glued, known.ends_inside)
+    lexer = Lexer(text, known.name_quotes, variable, known.hyphens, glued, known.ends_inside, known.symbols)
     while (tokens := lexer.statement()) is not None:
         c = Cursor(source, tokens, known, defined)
         while not c.at_end():

@@ -90,7 +90,8 @@ _NOT_CHARACTERS = {
 class Lexer:
     """`name_quotes`: the characters that quote names (the other quotes make strings). `variables` is None in a dialect
     without `${x}`; else the parser writes to it. `hyphens`: `a-b` is one word. `glued`: words that may follow a number
-    without a blank (`5s`). `ends_inside`: a `;` before `)` does not end the statement, it is a symbol."""
+    without a blank (`5s`). `ends_inside`: a `;` before `)` does not end the statement, it is a symbol.
+    `symbols`: those that not every dialect has."""
 
     def __init__(
         self,
@@ -100,8 +101,10 @@ class Lexer:
         hyphens: bool = False,
         glued: Collection[str] = (),
         ends_inside: bool = False,
+        symbols: frozenset[str] = frozenset(),
     ) -> None:
         self._text = text
+        self._symbols = symbols
         self._name_quotes = name_quotes
         self._variables = variables
         self._pattern = _TOKEN_WITH_HYPHENS if hyphens else _TOKEN
@@ -164,7 +167,7 @@ class Lexer:
                 return self._quoted(written, at, end), end
             case "variable" if self._variables is not None:
                 return Token(TokenKind.NAME, written, written, at, end), end
-            case "symbol" if written not in _NOT_SYMBOLS:
+            case "symbol" if written not in _NOT_SYMBOLS or written in self._symbols:
                 return Token(TokenKind.SYMBOL, written, written, at, end), end
             case "symbol":
                 message, hint = _NOT_SYMBOLS[written]

@@ -12,11 +12,12 @@ from braid.errors import BraidError
 from braid.sql.dialects.base import Dialect
 from braid.sql.dialects.ksqldb import KSQLDB
 from braid.sql.dialects.lenses import LENSES
+from braid.sql.dialects.risingwave import RISINGWAVE
 from braid.sql.dialects.sqlstream import SQLSTREAM
 
 DIALECTS: dict[str, Dialect | None] = {
     "ksqldb": KSQLDB,
-    "risingwave": None,
+    "risingwave": RISINGWAVE,
     "sqlstream": SQLSTREAM,
     "lenses": LENSES,
 }

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from braid.sql import ast
+from braid.sql import ast_risingwave as risingwave
 from braid.types import Scalar
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 StatementRule = Callable[["Cursor"], "ast.Statement | None"]
 # A rule starts at the word behind CREATE [OR REPLACE]; it gets the number of the token CREATE, and OR REPLACE.
 CreateRule = Callable[["Cursor", int, bool], ast.Statement]
+
+# A rule for a value that starts with a word only this dialect has there; None where it is a name after all.
+PrimaryRule = Callable[["Cursor"], "ast.Expr | None"]
 
 # What no dialect lets stand as a name unless quoted: without these words a statement could be read in two ways.
 RESERVED = frozenset(
@@ -96,3 +100,7 @@ class Dialect:
     paths: bool = False  # `a.b.c` names a field within a field, `[x, y]` is an array
     reserved: frozenset[str] = RESERVED
     never_alias: frozenset[str] = RESERVED | STARTERS
+    symbols: frozenset[str] = frozenset()  # that only it has, such as ::
+    primaries: Mapping[str, PrimaryRule] = field(default_factory=dict)  # by first word
+    suffix: Callable[[Cursor, ast.Expr, int], ast.Expr | None] | None = None  # behind a value: x::INT
+    subquery: Callable[[Cursor], risingwave.Query] | None = None  # in parentheses where a value stands

@@ -1,0 +1,166 @@
+"""DuckDB, which answers batch queries over snapshots.
+
+In: frames by name, a query in DuckDB's SQL. Out: rows, or a frame of the wanted columns; `SqlError` where it is
+refused.
+Rule: what DuckDB does in another way than PostgreSQL is set right here, or in `plan.risingwave.batch` where it is text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import polars as pl
+
+from braid.errors import SqlError
+from braid.plan.bound import BatchQuery, Declared, Read
+from braid.types import polars_type
+
+SETTINGS = (
+    "SET threads = 1",
+    "SET TimeZone = 'UTC'",
+    "SET integer_division = true",
+    "SET default_null_order = 'nulls_last_on_asc_first_on_desc'",
+    "CREATE MACRO proctime() AS now()",
+)
+_TYPES = {"numeric": "DECIMAL(38, 10)", "bytea": "BLOB"}
+_OURS = {
+    "TINYINT": "smallint",
+    "SMALLINT": "smallint",
+    "INTEGER": "integer",
+    "BIGINT": "bigint",
+    "HUGEINT": "bigint",
+    "UBIGINT": "bigint",
+    "FLOAT": "real",
+    "DOUBLE": "double precision",
+    "VARCHAR": "varchar",
+    "BOOLEAN": "boolean",
+    "DATE": "date",
+    "TIME": "time",
+    "TIMESTAMP": "timestamp",
+    "TIMESTAMP WITH TIME ZONE": "timestamptz",
+    "BLOB": "bytea",
+}
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def duck_type(name: str) -> str:
+    """DuckDB's name of a type."""
+    base = name.removesuffix("[]")
+    return _TYPES.get(base, base) + name[len(base) :]
+
+
+def our_type(name: str) -> str | None:
+    """The name of DuckDB's type in the dialect; None where it has none."""
+    if name.startswith("DECIMAL"):
+        return "numeric"
+    return _OURS.get(name)
+
+
+class Row(dict[str, Any]):
+    """A value of a row type: its fields by name; as text as PostgreSQL shows it."""
+
+    def __str__(self) -> str:
+        return f"({','.join('' if v is None else str(v) for v in self.values())})"
+
+
+class Tables:
+    """A connection that holds the relations a query reads."""
+
+    def __init__(self, query: BatchQuery, frames: dict[Read, pl.DataFrame] | None = None) -> None:
+        self._connection = duckdb.connect()
+        for setting in SETTINGS:
+            self._connection.execute(setting)
+        self.query = query
+        for read in query.reads:
+            self.add(read.name, read.declared, None if frames is None else frames[read])
+        with self._told():
+            for name, sql in query.views:
+                self._connection.execute(f"CREATE VIEW {quoted(name)} AS {sql}")
+
+    def add(self, name: str, declared: Declared, frame: pl.DataFrame | None) -> None:
+        """Makes `frame` readable under `name`, hidden columns too; None: an empty table of its columns."""
+        made = frame if frame is not None else empty_frame(declared)
+        raw = f"_raw {name}"
+        self._connection.register(raw, made.to_arrow())
+        types = sql_types(declared)
+        items = [_as(quoted(c.name), types[c.name]) for c in declared.visible]
+        self._connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT {', '.join(items)} FROM {quoted(raw)}")
+        hidden = [quoted(c.name) for c in declared.columns if c.hidden]
+        whole = ", ".join([*items, *hidden])
+        self._connection.execute(f"CREATE VIEW {quoted(f'_whole {name}')} AS SELECT {whole} FROM {quoted(raw)}")
+
+    def described(self, sql: str) -> list[tuple[str, str]]:
+        """Names and DuckDB types of the columns of a query."""
+        with self._told():
+            found = self._connection.execute(f"DESCRIBE {sql}").fetchall()
+        return [(row[0], row[1]) for row in found]
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with self._told():
+            rows = self._connection.execute(sql).fetchall()
+        return [tuple(map(_value, row)) for row in rows]
+
+    def frame(self, sql: str, columns: Sequence[tuple[str, str, pl.DataType]]) -> pl.DataFrame:
+        """The rows of a query as (name, SQL type, dtype); values are converted as an INSERT converts them."""
+        names = [f"c{i}" for i in range(len(columns))]
+        items = [_stored(n, t) for n, (_, t, _) in zip(names, columns, strict=True)]
+        with self._told():
+            text = f"SELECT {', '.join(items)} FROM ({sql}) AS q({', '.join(names)})"
+            table = self._connection.sql(text).to_arrow_table()
+        made = pl.from_arrow(table)
+        assert isinstance(made, pl.DataFrame)
+        return made.select(
+            pl.col(n).cast(dtype).alias(name) for n, (name, _, dtype) in zip(names, columns, strict=True)
+        )
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """DuckDB's refusals as ours."""
+        try:
+            yield
+        except duckdb.Error as e:
+            if self.query.problem is not None:
+                raise self.query.problem from None
+            message = str(e).split("\n\n", maxsplit=1)[0].strip()
+            message = message.split(": ", maxsplit=1)[-1].split("\n", maxsplit=1)[0]
+            raise SqlError(message, self.query.span, None, self.query.text) from None
+
+
+def sql_types(declared: Declared) -> dict[str, str]:
+    assert declared.relation is not None
+    return dict(declared.relation.types)
+
+
+def empty_frame(declared: Declared) -> pl.DataFrame:
+    return pl.DataFrame(schema={c.name: polars_type(c.type) for c in declared.columns})
+
+
+def _as(column: str, name: str) -> str:
+    """A stored column as the type that the user sees."""
+    if name == "timestamptz":
+        return f"CAST({column} AS TIMESTAMP) AT TIME ZONE 'UTC' AS {column}"
+    return f"CAST({column} AS {duck_type(name)}) AS {column}"
+
+
+def _stored(column: str, name: str) -> str:
+    """A value of the user's type as it is stored: times with a zone in UTC."""
+    if name == "timestamptz":
+        return f"CAST({column} AS TIMESTAMPTZ) AT TIME ZONE 'UTC' AS {column}"
+    return f"CAST({column} AS {duck_type(name)}) AS {column}"
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return Row({k: _value(v) for k, v in value.items()})
+    if isinstance(value, tuple):
+        return Row({f"f{i + 1}": _value(v) for i, v in enumerate(value)})
+    return value

@@ -1,0 +1,1 @@
+"""What RisingWave's statements mean: bound to the plan nodes that all dialects share, or answered by DuckDB."""

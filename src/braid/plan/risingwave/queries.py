@@ -1,0 +1,138 @@
+"""A query that runs: SELECT over a tree of joins, as logical nodes.
+
+In: a query as read. Out: a `Result`: a projection, its columns, and their SQL types.
+Rule: names are bound first, then the parts of WHERE and ON are placed where they may stand (`placing`); the projection
+keeps the columns of the rows' key, selected or not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from braid.errors import Span, SqlError
+from braid.expr.nodes import Col, Expr
+from braid.plan.epochs import Changes
+from braid.plan.logical import Filter, Node, Project, row_key
+from braid.plan.risingwave import grouping
+from braid.plan.risingwave.closing import emit_on_close
+from braid.plan.risingwave.context import Context
+from braid.plan.risingwave.expressions import all_of, bound, condition, conjuncts, type_name, usual_name
+from braid.plan.risingwave.placing import place
+from braid.plan.risingwave.scope import Scope
+from braid.plan.risingwave.shapes import default_name
+from braid.plan.risingwave.sources import Env, bind_from
+from braid.sql import ast
+from braid.sql import ast_risingwave as rw
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A column of a result: its name, its plan column, the SQL name of its type."""
+
+    name: str
+    col: Col
+    type: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`types`: the SQL types of all columns, hidden ones too."""
+
+    node: Node
+    items: tuple[Item, ...]
+    types: dict[Expr, str]
+
+
+def bind_query(query: rw.Query, context: Context, names: tuple[str, ...] = ()) -> Result:
+    """The query of a view. `names`: of its columns, where they are listed."""
+    result = bind_inner(query, Env(context), context.alias("result"))
+    if len(names) > len(result.items):
+        message = f"{len(names)} names for {len(result.items)} columns"
+        raise SqlError(message, query.span, f"the columns are {', '.join(i.name for i in result.items)}")
+    items = tuple(
+        Item(names[i] if i < len(names) else item.name, item.col, item.type, item.span)
+        for i, item in enumerate(result.items)
+    )
+    return Result(result.node, items, result.types)
+
+
+def bind_inner(query: rw.Query, env: Env, alias: str) -> Result:
+    """A query anywhere in a plan; its columns get plan names under `alias`."""
+    for cte in query.ctes:
+        env = Env(env.context, {**env.ctes, cte.name: (cte, env)})
+    if query.limit is not None or query.offset is not None:
+        at = (query.limit or query.offset).span  # type: ignore[union-attr]
+        raise SqlError("LIMIT in a view is not supported", at, "write it in the query over the view")
+    body = query.body
+    if isinstance(body, rw.SetOperation):
+        hint = "make a view of each side, and query both"
+        raise SqlError(f"{body.op} in a view is not supported", body.span, hint)
+    if isinstance(body, rw.Values):
+        raise SqlError("VALUES in a view is not supported", body.span, "CREATE TABLE, INSERT them, and read that")
+    result = _select(body, env, alias)
+    if query.emit is not None:
+        return Result(emit_on_close(result.node, [i.col for i in result.items], query.emit), result.items, result.types)
+    return result
+
+
+def _select(s: rw.Select, env: Env, alias: str) -> Result:
+    if s.source is None:
+        raise SqlError("a view needs FROM", s.span, "select from a table, a source or a view")
+    if s.distinct:
+        raise SqlError("DISTINCT ON in a view is not supported", s.distinct[0].span, "GROUP BY with an aggregate")
+    tree = bind_from(s.source, env)
+    scope = tree.scope
+    pool = list(conjuncts(condition(s.where, "WHERE", scope.expr))) if s.where is not None else []
+    node, left_over = place(tree, pool, env.context)
+    rest = all_of(left_over)
+    if rest is not None:
+        node = Filter(node, rest)
+    if s.group_by or s.having is not None or grouping.has_aggregates(s) or s.distinct is not None:
+        return _grouped(s, node, scope, alias)
+    made: list[tuple[str, Expr, str, Span]] = []
+    for item in s.items:
+        if isinstance(item.expr, ast.Star):
+            columns = scope.columns
+            if item.expr.qualifier is not None:
+                columns = scope.table(item.expr.qualifier, item.span).columns
+            made += [(c.name, c.expr, c.type, item.span) for c in columns]
+        else:
+            e = bound(item.expr, "SELECT", scope.expr)
+            named = type_name(item.expr, e, scope.type)
+            made.append((item.alias or default_name(item.expr), e, named, item.span))
+    return projected(node, made, alias, key_types(scope))
+
+
+def _grouped(s: rw.Select, node: Node, scope: Scope, alias: str) -> Result:
+    made = grouping.bind_grouped(s, node, scope)
+    return projected(Changes(made.node), made.items, alias, made.types)
+
+
+def projected(node: Node, made: list[tuple[str, Expr, str, Span]], alias: str, types: dict[Expr, str]) -> Result:
+    """The projection of named expressions, with the key of the rows behind them."""
+    taken: set[str] = set()
+    items: list[Item] = []
+    outputs: list[tuple[Col, Expr]] = []
+    for name, e, type_, span in made:
+        n, unique = 1, f"{alias}.{name}"
+        while unique in taken:
+            n += 1
+            unique = f"{alias}.{name}_{n}"
+        taken.add(unique)
+        col = Col(unique, e.type)
+        outputs.append((col, e))
+        items.append(Item(name, col, type_, span))
+    shown = {e for _, e in outputs}
+    found: dict[Expr, str] = {i.col: i.type for i in items}
+    for key in row_key(node):
+        if key not in shown:
+            assert isinstance(key, Col)
+            outputs.append((key, key))
+            found[key] = types.get(key) or usual_name(key.type)
+    return Result(Project(node, tuple(outputs)), tuple(items), found)
+
+
+def key_types(scope: Scope) -> dict[Expr, str]:
+    """The SQL types of plan columns as far as the scope shows them."""
+    return {c.expr: c.type for t in scope.tables for c in t.columns}

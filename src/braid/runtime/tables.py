@@ -1,0 +1,216 @@
+"""Tables as they stand: what batch queries read, and what INSERT, UPDATE and DELETE write.
+
+In: the records of topics; statements whose rows a snapshot decides. Out: frames; records of one epoch, and late rows.
+Rule: RW-5 and RW-43: whether a row is late is decided here, by the watermark before its epoch; a late row never reaches
+the topic. The last record of a key stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from braid.duck import Tables, quoted, sql_types
+from braid.errors import BraidError, SqlError
+from braid.expr import codec, compile
+from braid.plan.bound import BatchQuery, Declared, Read, RowsChanged
+from braid.runtime.explicit import Placed
+from braid.types import Column, Scalar, polars_type
+
+ROW_BITS = 22  # of a _row_id: the row within its epoch
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Records of one epoch, as key and value texts (a key that is None is to be made), and what RETURNING shows."""
+
+    records: list[tuple[str | None, str | None]]
+    returned: list[tuple[Any, ...]] | None
+    late: list[dict[str, Any]]
+
+
+@dataclass(slots=True)
+class _Standing:
+    """The rows of a topic by key, and how many records they are made of."""
+
+    count: int = 0
+    rows: dict[str | None, str] = field(default_factory=dict)
+
+    def add(self, records: Sequence[Placed]) -> None:
+        for r in records:
+            self.rows.pop(r.key, None)
+            if r.value is not None:
+                self.rows[r.key] = r.value
+        self.count += len(records)
+
+
+class Snapshots:
+    """The tables of a store. `records(topic, start)`: the topic's records from the `start`-th on."""
+
+    def __init__(self, records: Callable[[str, int], list[Placed]]) -> None:
+        self._records = records
+        self._standing: dict[str, _Standing] = {}
+        self._watermarks: dict[str, int] = {}
+
+    def forget(self, topic: str) -> None:
+        self._standing.pop(topic, None)
+        self._watermarks.pop(topic, None)
+
+    def frame(self, declared: Declared, until: int | None = None) -> pl.DataFrame:
+        """The rows that stand; `until`: after that epoch."""
+        if until is None:
+            standing = self._standing.setdefault(declared.topic, _Standing())
+            standing.add(self._records(declared.topic, standing.count))
+        else:
+            standing = _Standing()
+            standing.add([r for r in self._records(declared.topic, 0) if r.seq <= until])
+        return _decoded(declared, list(standing.rows), list(standing.rows.values()))
+
+    def answer(self, query: BatchQuery, past: Callable[[Read], int | None]) -> list[tuple[Any, ...]]:
+        """The rows of a query. `past`: the epoch that a read wants, None for the last."""
+        tables = Tables(query, self._frames(query, past))
+        try:
+            return tables.rows(query.sql)
+        finally:
+            tables.close()
+
+    def change(self, change: RowsChanged, past: Callable[[Read], int | None]) -> Written:
+        """The records of a statement; the watermark of its table moves."""
+        tables = Tables(change.query, self._frames(change.query, past))
+        try:
+            return self._changed(change, tables)
+        finally:
+            tables.close()
+
+    def judged(self, declared: Declared, rows: pl.DataFrame) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+        """The rows of one epoch that are not late, and those that are; the watermark moves behind them."""
+        relation = declared.relation
+        if relation is None or relation.watermark is None or not rows.height:
+            return rows, []
+        before = self._watermarks.get(declared.topic)
+        value = rows[relation.watermark.column].to_physical().cast(pl.Int64)
+        ok = pl.Series([True] * rows.height)
+        if before is not None:
+            ok = (value >= before).fill_null(False)
+        kept = rows.filter(ok)
+        marks, _ = compile.evaluate(kept, [("mark", relation.watermark.expr)])
+        top = marks["mark"].to_physical().cast(pl.Int64).max()
+        if isinstance(top, int):
+            self._watermarks[declared.topic] = top if before is None else max(before, top)
+        late = [
+            {"reason": "late", "operator": "watermark", "topic": declared.topic, "clock": before, "value": row}
+            for row in rows.filter(~ok).select(c.name for c in declared.visible).iter_rows(named=True)
+        ]
+        return kept, late
+
+    def _frames(self, query: BatchQuery, past: Callable[[Read], int | None]) -> dict[Read, pl.DataFrame]:
+        return {r: self.frame(r.declared, past(r)) for r in query.reads}
+
+    def _changed(self, change: RowsChanged, tables: Tables) -> Written:
+        target, types = change.target, sql_types(change.target)
+        columns = {c.name: polars_type(c.type) for c in target.columns}
+        late: list[dict[str, Any]] = []
+        records: list[tuple[str | None, str | None]]
+        match change.kind:
+            case "insert":
+                wanted = [(n, types[n], columns[n]) for n in change.columns]
+                given = len(tables.described(change.query.sql))
+                if given != len(wanted):
+                    raise _wrong_width(change, given, tables)
+                rows = tables.frame(change.query.sql, wanted)
+                rows = rows.with_columns(pl.lit(None, t).alias(n) for n, t in columns.items() if n not in rows.columns)
+                rows, late = self.judged(target, rows)
+                _check_keys(target, rows)
+                records = list(zip(keys_of(target, rows), values_of(target, rows), strict=True))
+            case "update":
+                old = [(c.name, types[c.name], columns[c.name]) for c in target.columns]
+                new = [(f"_new {n}", types[n], columns[n]) for n in change.columns]
+                both = tables.frame(change.query.sql, [*old, *new])
+                before = both.select(list(columns))
+                rows = both.with_columns(pl.col(f"_new {n}").alias(n) for n in change.columns).select(list(columns))
+                _check_keys(target, rows)
+                records = _replaced(target, before, rows, keyed=bool(set(change.columns) & set(_key(target))))
+            case "delete":
+                rows = tables.frame(change.query.sql, [(n, types[n], t) for n, t in columns.items()])
+                records = [(key, None) for key in keys_of(target, rows, stored=True)]
+        return Written(records, _returned(change, rows, tables), late)
+
+
+def _replaced(
+    target: Declared, before: pl.DataFrame, after: pl.DataFrame, keyed: bool
+) -> list[tuple[str | None, str | None]]:
+    """An update: the new rows, behind tombstones of the old ones where keys change."""
+    gone: list[tuple[str | None, str | None]] = []
+    if keyed:
+        gone = [(key, None) for key in keys_of(target, before, stored=True)]
+    return gone + list(zip(keys_of(target, after, stored=True), values_of(target, after), strict=True))
+
+
+def _returned(change: RowsChanged, rows: pl.DataFrame, tables: Tables) -> list[tuple[Any, ...]] | None:
+    if change.returning is None:
+        return None
+    name = f"{change.target.name}@written"
+    tables.add(name, change.target, rows)
+    return tables.rows(f"SELECT {change.returning} FROM {quoted(name)} AS {quoted(change.target.name)}")
+
+
+def _wrong_width(change: RowsChanged, given: int, tables: Tables) -> BraidError:
+    hint = f"the columns are {', '.join(change.columns)}"
+    return SqlError(f"{given} values for {len(change.columns)} columns", tables.query.span, hint, tables.query.text)
+
+
+def _key(declared: Declared) -> tuple[str, ...]:
+    return () if declared.relation is None else declared.relation.key
+
+
+def _check_keys(declared: Declared, rows: pl.DataFrame) -> None:
+    if declared.relation is None or declared.relation.row_id or not rows.height:
+        return
+    for name in declared.relation.key:
+        if rows[name].null_count():
+            raise BraidError(f"column {name} of the primary key of {declared.name} is null", f"give {name} a value")
+
+
+def keys_of(declared: Declared, rows: pl.DataFrame, stored: bool = False) -> list[str | None]:
+    """The key of each row as its topic holds it; None where it is still to be made (unless `stored`)."""
+    relation = declared.relation
+    if relation is not None and relation.row_id and not stored:
+        return [None] * rows.height
+    columns = [(c.name, Column(c.name, c.type)) for c in declared.columns if c.place == "key"]
+    return codec.encode_values(rows, columns, unwrapped=len(columns) == 1).to_list()
+
+
+def values_of(declared: Declared, rows: pl.DataFrame) -> list[str]:
+    columns = [(c.name, Column(c.name, c.type)) for c in declared.columns if c.place == "value"]
+    if not columns:
+        return ["{}"] * rows.height
+    return codec.encode_values(rows, columns).to_list()
+
+
+def _decoded(declared: Declared, keys: list[str | None], values: list[str]) -> pl.DataFrame:
+    parts: list[pl.DataFrame] = []
+    for place, texts in (("key", keys), ("value", values)):
+        columns = [Column(c.name, c.type) for c in declared.columns if c.place == place]
+        if columns:
+            series = pl.Series("t", texts, dtype=pl.String)
+            single = place == "key" and len(columns) == 1
+            parts.append(codec.decode_values(series, columns, unwrapped=single)[0])
+    made = pl.concat(parts, how="horizontal") if parts else pl.DataFrame()
+    return made.select(c.name for c in declared.columns)
+
+
+def row_of(declared: Declared, row: Mapping[str, Any]) -> pl.DataFrame:
+    """One row from Python values, for `judged`."""
+    data = {
+        c.name: pl.Series(c.name, [row.get(c.name)], dtype=polars_type(c.type) if c.type is not Scalar.NULL else None)
+        for c in declared.columns
+    }
+    return pl.DataFrame(data)
+
+
+def row_id(epoch: int, n: int) -> str:
+    """The key of the n-th row of an epoch: keys rise with epochs and places."""
+    return str((epoch << ROW_BITS) + n)

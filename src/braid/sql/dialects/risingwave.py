@@ -1,0 +1,65 @@
+"""RisingWave: PostgreSQL's SQL over tables that change, with views that are kept up to date.
+
+In: the shared grammar of expressions, the grammar of queries and statements of `risingwave_*`. Out: `RISINGWAVE`.
+Rule: unquoted names fold to lower case; few words are reserved.
+"""
+
+from __future__ import annotations
+
+from braid.sql.dialects import risingwave_statements as statements
+from braid.sql.dialects.base import Dialect
+from braid.sql.dialects.risingwave_queries import query
+from braid.sql.dialects.risingwave_values import PRIMARIES, suffix
+from braid.sql.statements import create
+
+RESERVED = frozenset(
+    {
+        *("ALL", "AND", "AS", "CASE", "CREATE", "CROSS", "DISTINCT", "ELSE", "END", "EXCEPT", "FALSE", "FOR", "FROM"),
+        *("FULL", "GROUP", "HAVING", "IN", "INNER", "INTERSECT", "INTO", "IS", "JOIN", "LATERAL", "LEFT", "LIKE"),
+        *("LIMIT", "NATURAL", "NOT", "NULL", "OFFSET", "ON", "OR", "ORDER", "OUTER", "RETURNING", "RIGHT", "SELECT"),
+        *("THEN", "TRUE", "UNION", "USING", "WHEN", "WHERE", "WITH"),
+    }
+)
+_NO_STREAM = "RisingWave has no streams: write CREATE SOURCE or CREATE TABLE"
+
+RISINGWAVE = Dialect(
+    name="risingwave",
+    title="RisingWave",
+    fold=str.lower,
+    statements={
+        "CREATE": create,
+        "SELECT": statements.batch,
+        "WITH": statements.batch,
+        "VALUES": statements.batch,
+        "INSERT": statements.insert,
+        "UPDATE": statements.update,
+        "DELETE": statements.delete,
+        "FLUSH": statements.flush,
+        "WAIT": statements.flush,
+        "DROP": statements.drop,
+        "ALTER": statements.alter,
+        "SET": statements.set_,
+        "SHOW": statements.show,
+        "DESCRIBE": statements.describe,
+        "EXPLAIN": statements.explain,
+    },
+    creates={
+        "TABLE": statements.create_table,
+        "SOURCE": statements.create_table,
+        "MATERIALIZED": statements.create_view,
+        "VIEW": statements.create_view,
+        "SINK": statements.create_view,
+        "INDEX": statements.create_index,
+    },
+    types={},
+    clauses=(),
+    shows=("TABLES", "SOURCES", "MATERIALIZED VIEWS", "VIEWS", "INDEXES", "SINKS"),
+    foreign_starts={"STREAM": _NO_STREAM},
+    name_quotes='"',
+    reserved=RESERVED,
+    never_alias=RESERVED | {"ASOF", "EMIT", "WINDOW", "SET", "FETCH"},
+    symbols=frozenset({"::"}),
+    primaries=PRIMARIES,
+    suffix=suffix,
+    subquery=query,
+)

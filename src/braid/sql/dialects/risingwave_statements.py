@@ -1,0 +1,407 @@
+"""The grammar of RisingWave's statements: tables, views, indexes, rows that change, commands.
+
+In: a cursor at the first word of a statement. Out: the statement, with the cursor behind it.
+Rule: what streams is read in full here; what a snapshot answers (SELECT, the rows of INSERT, conditions of UPDATE and
+DELETE) is kept as text for DuckDB too, so that its SQL may be richer than Braid's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal as OneOf
+
+from braid.errors import Span, SqlError
+from braid.sql import ast
+from braid.sql import ast_risingwave as rw
+from braid.sql.cursor import Cursor
+from braid.sql.dialects.risingwave_queries import QUERY_STARTS, query
+from braid.sql.dialects.risingwave_values import sql_type
+from braid.sql.expressions import comma_list, expression, in_parentheses, literal
+from braid.sql.tokens import Token, TokenKind
+from braid.types import Scalar
+
+# ---------------------------------------------------------------- the rows of a query
+
+
+def batch_text(c: Cursor, *stops: str) -> rw.BatchText:
+    """A query up to the end of the statement, or to one of the words `stops` outside parentheses."""
+    start = c.index
+    if c.word() not in QUERY_STARTS and not c.at_symbol("("):
+        raise c.unexpected("SELECT, WITH or VALUES", *QUERY_STARTS)
+    found: rw.Query | None = None
+    problem: SqlError | None = None
+    try:
+        found = query(c)
+        if not c.at_end() and c.word() not in stops:
+            problem = c.unexpected("the end of the query", "WHERE", "JOIN", "ON", "ORDER", "GROUP", "LIMIT")
+    except SqlError as error:
+        problem = error
+    if problem is not None:
+        c.index, found = start, None
+        c.reset_depth()
+        _skip(c, stops)
+    return rw.BatchText(_taken(c, start), found, problem, c.span(start))
+
+
+def _skip(c: Cursor, stops: tuple[str, ...]) -> None:
+    """To the end, or to one of `stops` outside parentheses. An unreadable token is an error wherever it stands."""
+    depth = 0
+    while not c.at_end() and not (depth == 0 and c.word() in stops):
+        text = c.advance().text
+        depth += (text == "(") - (text == ")")
+
+
+def _taken(c: Cursor, start: int) -> tuple[Token, ...]:
+    return tuple(c.ahead(n - c.index) for n in range(start, c.index))
+
+
+def _tokens(c: Cursor, *stops: str, comma: bool = False) -> tuple[Token, ...]:
+    """The tokens of an expression up to one of `stops` (or a comma)."""
+    start, depth = c.index, 0
+    while not c.at_end() and not (depth == 0 and (c.word() in stops or (comma and c.at_symbol(",")))):
+        text = c.advance().text
+        depth += (text == "(") - (text == ")")
+    if start == c.index:
+        raise c.unexpected("an expression")
+    return _taken(c, start)
+
+
+def batch(c: Cursor) -> ast.Statement:
+    """A query on its own."""
+    start = c.index
+    rows = batch_text(c)
+    return rw.Batch(rows, c.span(start))
+
+
+# --------------------------------------------------------------------- CREATE
+
+
+def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    """CREATE TABLE | SOURCE."""
+    _no_replace(c, start, or_replace)
+    what: OneOf["table", "source"] = "table" if c.advance().value == "TABLE" else "source"
+    if_not_exists = _if_not_exists(c)
+    name, name_span = _new_name(c, f"the name of the {what}")
+    columns: list[rw.ColumnDef] = []
+    keys: tuple[ast.Name, ...] = ()
+    watermarks: list[rw.Watermark] = []
+    if c.at_symbol("("):
+        opened = c.advance()
+        while not (c.at_symbol(")") and not columns):
+            if c.at("PRIMARY", "KEY"):
+                c.expect("PRIMARY", "KEY")
+                keys = in_parentheses(c, column_name)
+            elif c.at("WATERMARK", "FOR"):
+                watermarks.append(_watermark(c))
+            else:
+                columns.append(_column(c))
+            if not c.accept_symbol(","):
+                break
+        c.close(opened, ")", "',' or ')'")
+    append_only: Span | None = None
+    properties: tuple[ast.Property, ...] = ()
+    rows: rw.BatchText | None = None
+    while not c.at_end():
+        first = c.index
+        if c.accept("APPEND"):
+            c.expect("ONLY")
+            append_only = c.span(first)
+        elif c.at("ON", "CONFLICT"):
+            hint = "rows of the same primary key replace each other"
+            raise c.error("ON CONFLICT is not supported", c.now, f"leave it out: {hint}")
+        elif c.at("WITH"):
+            properties = with_properties(c)
+        elif c.at("FORMAT"):
+            _format(c)
+        elif c.accept("AS"):
+            rows = batch_text(c)
+        else:
+            raise c.unexpected("APPEND ONLY, WITH, FORMAT or AS", "APPEND", "WITH", "FORMAT", "AS")
+    if rows is None and not columns:
+        raise c.unexpected("'(' and columns")
+    inline = tuple(ast.Name((d.name,), d.span) for d in columns if d.primary_key)
+    if inline and keys:
+        raise c.error("PRIMARY KEY is written twice", keys[0].span, "keep one of them")
+    return rw.CreateTable(
+        what, name, tuple(columns), keys or inline, tuple(watermarks), append_only, properties, if_not_exists, rows,
+        c.span(start), name_span,
+    )  # fmt: skip
+
+
+def _column(c: Cursor) -> rw.ColumnDef:
+    start = c.index
+    name = c.name("the name of a column")
+    found = sql_type(c)
+    primary = False
+    while True:
+        if c.at("PRIMARY"):
+            c.expect("PRIMARY", "KEY")
+            primary = True
+        elif c.at("NOT", "NULL"):
+            c.expect("NOT", "NULL")
+        elif c.at("NULL"):
+            c.advance()
+        elif c.at("DEFAULT"):
+            raise c.error("DEFAULT is not supported", c.now, "leave it out, and insert the value")
+        else:
+            break
+    if not (c.at_symbol(",") or c.at_symbol(")")):
+        raise c.unexpected("',' or ')'", "PRIMARY KEY", "NOT NULL")
+    return rw.ColumnDef(name, found, primary, c.span(start))
+
+
+def _watermark(c: Cursor) -> rw.Watermark:
+    start = c.index
+    c.expect("WATERMARK", "FOR")
+    column = column_name(c)
+    c.expect("AS")
+    expr = expression(c)
+    ttl = c.at("WITH", "TTL")
+    if ttl:
+        c.expect("WITH", "TTL")
+    return rw.Watermark(column, expr, ttl, c.span(start))
+
+
+def _format(c: Cursor) -> None:
+    """FORMAT PLAIN | UPSERT ENCODE JSON [(…)]."""
+    c.expect("FORMAT")
+    if c.word() not in ("PLAIN", "UPSERT"):
+        raise c.error(f"FORMAT {c.now.text} is not supported", c.now, "write FORMAT PLAIN ENCODE JSON")
+    c.advance()
+    c.expect("ENCODE")
+    if not c.at("JSON"):
+        raise c.error(f"ENCODE {c.now.text} is not supported", c.now, "write ENCODE JSON")
+    c.advance()
+    if c.at_symbol("("):
+        in_parentheses(c, _property)
+
+
+def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    """CREATE [MATERIALIZED] VIEW | SINK … AS query."""
+    _no_replace(c, start, or_replace)
+    what: OneOf["view", "materialized view", "sink"] = "view"
+    if c.accept("MATERIALIZED"):
+        what = "materialized view"
+        c.expect("VIEW")
+    elif c.accept("SINK"):
+        what = "sink"
+    else:
+        c.expect("VIEW")
+    if_not_exists = _if_not_exists(c)
+    name, name_span = _new_name(c, f"the name of the {what}")
+    columns = in_parentheses(c, lambda c: c.name("the name of a column")) if c.at_symbol("(") else ()
+    properties = with_properties(c) if c.at("WITH") else ()
+    if what == "sink" and c.at("FROM"):
+        raise c.error("CREATE SINK … FROM is not supported", c.now, f"write CREATE SINK {name} AS SELECT * FROM …")
+    if not c.accept("AS"):
+        raise c.unexpected("AS and a query", "AS")
+    rows = batch_text(c, "WITH") if what == "sink" else batch_text(c)
+    if what == "sink" and c.at("WITH"):
+        properties = with_properties(c)
+    return rw.CreateView(what, name, columns, rows, properties, if_not_exists, c.span(start), name_span)
+
+
+def create_index(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    """CREATE INDEX i ON t (columns) [INCLUDE (columns)] [DISTRIBUTED BY (columns)]."""
+    _no_replace(c, start, or_replace)
+    c.expect("INDEX")
+    if_not_exists = _if_not_exists(c)
+    name, name_span = _new_name(c, "the name of the index")
+    c.expect("ON")
+    table, table_span = _new_name(c, "the name of a table or view")
+    columns = in_parentheses(c, _index_column)
+    include: tuple[ast.Name, ...] = ()
+    distributed: tuple[ast.Name, ...] = ()
+    if c.accept("INCLUDE"):
+        include = in_parentheses(c, column_name)
+    if c.at("DISTRIBUTED"):
+        c.expect("DISTRIBUTED", "BY")
+        distributed = in_parentheses(c, column_name)
+    return rw.CreateIndex(name, table, columns, include, distributed, if_not_exists, c.span(start), name_span,
+                          table_span)  # fmt: skip
+
+
+def _index_column(c: Cursor) -> ast.Name:
+    found = column_name(c)
+    if c.at_symbol("("):
+        raise c.error("an index on an expression is not supported", c.now, "put the expression into a view, index that")
+    if not c.accept("ASC"):
+        c.accept("DESC")
+    return found
+
+
+def _no_replace(c: Cursor, start: int, or_replace: bool) -> None:
+    if or_replace:
+        raise c.error_from(start, "CREATE OR REPLACE is not supported", "DROP it first")
+
+
+def _if_not_exists(c: Cursor) -> bool:
+    found = c.at("IF", "NOT", "EXISTS")
+    if found:
+        c.expect("IF", "NOT", "EXISTS")
+    return found
+
+
+def _new_name(c: Cursor, expected: str) -> tuple[str, Span]:
+    start = c.index
+    name = c.name(expected)
+    return name, c.span(start)
+
+
+def column_name(c: Cursor) -> ast.Name:
+    start = c.index
+    name = c.name("the name of a column")
+    return ast.Name((name,), c.span(start))
+
+
+def with_properties(c: Cursor) -> tuple[ast.Property, ...]:
+    """WITH (a.b = constant, …)."""
+    c.expect("WITH")
+    return in_parentheses(c, _property)
+
+
+def _property(c: Cursor) -> ast.Property:
+    start = c.index
+    name = c.name("the name of a property")
+    while c.accept_symbol("."):
+        name = f"{name}.{c.name('the name of a property')}"
+    c.expect_symbol("=")
+    if c.now.kind is TokenKind.WORD and c.word() not in ("NULL", "TRUE", "FALSE"):
+        at = c.index
+        value = ast.Literal(c.advance().text, Scalar.VARCHAR, c.span(at))
+    else:
+        value = literal(c)
+    return ast.Property(name, value, c.span(start))
+
+
+# ----------------------------------------------------------------------- rows
+
+
+def insert(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("INSERT", "INTO")
+    target, target_span = _new_name(c, "the name of a table")
+    columns: tuple[ast.Name, ...] = ()
+    if c.at_symbol("(") and c.ahead(1).value not in QUERY_STARTS:
+        columns = in_parentheses(c, column_name)
+    rows = batch_text(c, "RETURNING")
+    returning = _returning(c)
+    return rw.Insert(target, columns, rows, returning, c.span(start), target_span)
+
+
+def update(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("UPDATE")
+    target, target_span = _new_name(c, "the name of a table")
+    c.expect("SET")
+    sets = comma_list(c, _assignment)
+    where = _tokens(c, "RETURNING") if c.accept("WHERE") else ()
+    return rw.Update(target, sets, where, _returning(c), c.span(start), target_span)
+
+
+def _assignment(c: Cursor) -> tuple[ast.Name, tuple[Token, ...]]:
+    name = column_name(c)
+    c.expect_symbol("=")
+    return name, _tokens(c, "WHERE", "RETURNING", comma=True)
+
+
+def delete(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("DELETE", "FROM")
+    target, target_span = _new_name(c, "the name of a table")
+    where = _tokens(c, "RETURNING") if c.accept("WHERE") else ()
+    return rw.Delete(target, where, _returning(c), c.span(start), target_span)
+
+
+def _returning(c: Cursor) -> tuple[Token, ...]:
+    return _tokens(c) if c.accept("RETURNING") else ()
+
+
+# ------------------------------------------------------------------- commands
+
+
+def flush(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.advance()
+    return rw.Flush(c.span(start))
+
+
+def drop(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("DROP")
+    if c.at("MATERIALIZED"):
+        c.expect("MATERIALIZED", "VIEW")
+        what = "materialized view"
+    elif c.word() in ("TABLE", "SOURCE", "VIEW", "INDEX", "SINK"):
+        what = c.advance().value.lower()
+    else:
+        raise c.unexpected("TABLE, SOURCE, VIEW, MATERIALIZED VIEW, INDEX or SINK", "TABLE", "SOURCE", "VIEW",
+                           "MATERIALIZED VIEW", "INDEX", "SINK")  # fmt: skip
+    if_exists = c.at("IF", "EXISTS")
+    if if_exists:
+        c.expect("IF", "EXISTS")
+    names = comma_list(c, lambda c: replace(column_name(c)))
+    cascade = c.accept("CASCADE")
+    return rw.DropRelation(what, names, if_exists, cascade, c.span(start))
+
+
+def alter(c: Cursor) -> ast.Statement:
+    """ALTER … SET name = value, of a running view."""
+    start = c.index
+    c.expect("ALTER")
+    words: list[str] = []
+    while not c.at_end():
+        words.append(c.advance().text)
+    if "SET" not in (w.upper() for w in words):
+        return ast.Unsupported("ALTER", c.span(start))
+    return rw.Alter(" ".join(words), c.span(start))
+
+
+def set_(c: Cursor) -> ast.Statement:
+    """SET name = value, SET name TO value."""
+    start = c.index
+    c.expect("SET")
+    name = c.name("the name of a setting")
+    while c.accept_symbol("."):
+        name = f"{name}.{c.name('the name of a setting')}"
+    if not c.accept("TO") and not c.accept_symbol("="):
+        raise c.unexpected("'=' or TO", "TO")
+    if c.at_end():
+        raise c.unexpected("a value")
+    first = c.index
+    while not c.at_end():
+        c.advance()
+    value = " ".join(t.value if t.kind is TokenKind.STRING else t.text for t in _taken(c, first))
+    return ast.Set(name, value, c.span(start))
+
+
+def show(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("SHOW")
+    for what in c.dialect.shows:
+        if c.accept(*what.split()):
+            return ast.Show(what, c.span(start))
+    raise c.unexpected(f"one of {', '.join(c.dialect.shows)}", *c.dialect.shows)
+
+
+def describe(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("DESCRIBE")
+    name = c.name("the name of a table, source or view")
+    return ast.Describe(name, False, c.span(start))
+
+
+def explain(c: Cursor) -> ast.Statement:
+    """EXPLAIN [(options)] statement | name."""
+    start = c.index
+    c.expect("EXPLAIN")
+    if c.at_symbol("("):
+        in_parentheses(c, lambda c: (c.name("an option"), c.at_end() or c.at_symbol(",") or c.at_symbol(")") or
+                                     c.advance()))  # fmt: skip
+    if c.word() in ("CREATE", *QUERY_STARTS):
+        rule = c.dialect.statements[c.word()]
+        inner = rule(c)
+        assert inner is not None
+        return ast.Explain(inner, c.span(start))
+    name = c.name("the name of a view, SELECT or CREATE")
+    return ast.Explain(name, c.span(start))

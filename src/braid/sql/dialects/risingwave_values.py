@@ -1,0 +1,192 @@
+"""The grammar of RisingWave's types and constants: `::`, INTERVAL, PostgreSQL's type names.
+
+In: a cursor at the first token. Out: types, and nodes of expressions.
+Rule: a type is one of Braid's, with the name under which PostgreSQL knows it beside it.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal as PyDecimal
+
+from braid.sql import ast
+from braid.sql import ast_risingwave as rw
+from braid.sql.cursor import Cursor, closest
+from braid.sql.expressions import expression
+from braid.sql.tokens import TokenKind
+from braid.types import Array, Decimal, Scalar, Type
+
+S = Scalar
+NUMERIC = Decimal(38, 10)  # NUMERIC without precision
+_NAMES: dict[str, tuple[Type, str]] = {
+    **dict.fromkeys(("SMALLINT", "INT2"), (S.INT, "smallint")),
+    **dict.fromkeys(("INT", "INTEGER", "INT4"), (S.INT, "integer")),
+    **dict.fromkeys(("BIGINT", "INT8"), (S.BIGINT, "bigint")),
+    **dict.fromkeys(("REAL", "FLOAT4"), (S.DOUBLE, "real")),
+    **dict.fromkeys(("FLOAT", "FLOAT8", "DOUBLE"), (S.DOUBLE, "double precision")),
+    **dict.fromkeys(("VARCHAR", "TEXT", "STRING", "CHARACTER", "CHAR"), (S.VARCHAR, "varchar")),
+    **dict.fromkeys(("BOOLEAN", "BOOL"), (S.BOOLEAN, "boolean")),
+    "DATE": (S.DATE, "date"),
+    "TIME": (S.TIME, "time"),
+    "TIMESTAMP": (S.TIMESTAMP, "timestamp"),
+    "TIMESTAMPTZ": (S.TIMESTAMP, "timestamptz"),
+    "BYTEA": (S.BYTES, "bytea"),
+}
+TYPE_WORDS = (*_NAMES, "NUMERIC", "DECIMAL")
+_MS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000, "WEEK": 604_800_000}
+_SHORT = {"MS": "MILLISECOND", "S": "SECOND", "SEC": "SECOND", "MIN": "MINUTE", "H": "HOUR", "HR": "HOUR", "D": "DAY"}
+_MONTHS = {"MONTH": 1, "YEAR": 12}
+_CLOCK = re.compile(r"([+-]?)(\d+):(\d{1,2})(?::(\d{1,2})(\.\d{1,3})?)?")
+
+
+def sql_type(c: Cursor) -> rw.SqlType:
+    """A type by any of its names."""
+    start, word = c.index, c.word()
+    if word in ("NUMERIC", "DECIMAL"):
+        c.advance()
+        found = _numeric(c, start)
+    elif word in _NAMES:
+        c.advance()
+        made, name = _NAMES[word]
+        if word == "DOUBLE":
+            c.accept("PRECISION")
+        if word == "CHARACTER":
+            c.accept("VARYING")
+        if word in ("TIMESTAMP", "TIME") and c.word() in ("WITH", "WITHOUT"):
+            zoned = c.advance().value == "WITH"
+            c.expect("TIME", "ZONE")
+            name += "tz" if zoned else ""
+        if name == "varchar" and c.at_symbol("("):
+            opened = c.advance()
+            c.advance()
+            c.close(opened, ")")
+        found = rw.SqlType(made, name)
+    else:
+        if not word:
+            raise c.unexpected("a type")
+        meant = closest(word, TYPE_WORDS)
+        hint = f"did you mean {meant.lower()}?" if meant else f"types are {', '.join(TYPE_WORDS).lower()}"
+        raise c.error(f"unknown type {c.now.text}", c.now, hint)
+    while c.at_symbol("[", "]"):
+        c.advance()
+        c.advance()
+        found = rw.SqlType(Array(found.type), f"{found.name}[]")
+    return found
+
+
+def named_type(name: str) -> rw.SqlType:
+    """The type of a name that `sql_type` gave."""
+    if name == "numeric":
+        return rw.SqlType(NUMERIC, name)
+    return next(rw.SqlType(made, n) for made, n in _NAMES.values() if n == name)
+
+
+def _numeric(c: Cursor, start: int) -> rw.SqlType:
+    if not c.at_symbol("("):
+        return rw.SqlType(NUMERIC, "numeric")
+    opened = c.advance()
+    precision, scale = _count(c), 0
+    if c.accept_symbol(","):
+        scale = _count(c)
+    c.close(opened, ")")
+    if not 1 <= precision <= 38 or scale > precision:
+        raise c.error_from(start, f"numeric({precision}, {scale}) is out of range", "the precision is 1 to 38")
+    return rw.SqlType(Decimal(precision, scale), f"numeric({precision},{scale})")
+
+
+def _count(c: Cursor) -> int:
+    if c.now.kind is not TokenKind.NUMBER or not c.now.text.isdigit() or len(c.now.text) > 4:
+        raise c.unexpected("a whole number")
+    return int(c.advance().text)
+
+
+def suffix(c: Cursor, left: ast.Expr, start: int) -> ast.Expr | None:
+    """`left::type`."""
+    if not c.accept_symbol("::"):
+        return None
+    to = sql_type(c)
+    return ast.Cast(left, to.type, c.span(start), to.name)
+
+
+def cast(c: Cursor) -> ast.Expr | None:
+    """CAST(x AS type)."""
+    if c.ahead(1).text != "(":
+        return None
+    start = c.index
+    c.advance()
+    opened = c.advance()
+    arg = expression(c)
+    c.taller(c.height)
+    c.expect("AS")
+    to = sql_type(c)
+    c.close(opened, ")")
+    return ast.Cast(arg, to.type, c.span(start), to.name)
+
+
+def typed_string(c: Cursor) -> ast.Expr | None:
+    """`TIMESTAMP '2024-01-01 00:00:00'`."""
+    if c.ahead(1).kind is not TokenKind.STRING:
+        return None
+    start = c.index
+    to = sql_type(c)
+    span_start = c.index
+    text = c.advance().value
+    c.taller(1)
+    return ast.Cast(ast.Literal(text, S.VARCHAR, c.span(span_start)), to.type, c.span(start), to.name)
+
+
+def interval_value(c: Cursor) -> ast.Expr | None:
+    """`INTERVAL '1' MINUTE`, where INTERVAL is no name."""
+    return interval(c) if c.ahead(1).kind is TokenKind.STRING else None
+
+
+def interval(c: Cursor, bare: bool = False) -> ast.Interval:
+    """`INTERVAL '1' MINUTE`, `INTERVAL '1 day 2 hours'`; `bare`: INTERVAL may be missing."""
+    start = c.index
+    if not c.accept("INTERVAL") and not bare:
+        raise c.unexpected("INTERVAL", "INTERVAL")
+    if c.now.kind is not TokenKind.STRING:
+        raise c.unexpected("a length of time, such as '1 minute'")
+    token = c.advance()
+    text = token.value.strip()
+    unit = _unit(c.word())
+    if unit is not None:
+        c.advance()
+        text = f"{text} {unit}"
+    months, ms, seen = 0, PyDecimal(0), False
+    rest = text
+    while rest:
+        if clock := _CLOCK.match(rest):
+            sign, hours, minutes, seconds, part = clock.groups()
+            length = (int(hours) * 60 + int(minutes)) * 60 + int(seconds or 0) + PyDecimal(part or 0)
+            ms += (-1 if sign == "-" else 1) * length * 1000
+            rest, seen = rest[clock.end() :].lstrip(), True
+            continue
+        piece = re.match(r"([+-]?\d+(?:\.\d+)?)\s*([A-Za-z]+)?", rest)
+        name = _unit((piece[2] or "SECOND").upper()) if piece else None
+        if piece is None or name is None:
+            hint = "write INTERVAL '1' MINUTE, or '1 day 2 hours'"
+            raise c.error(f"'{token.value}' is not an interval", token, hint)
+        if name in _MONTHS:
+            months += int(PyDecimal(piece[1])) * _MONTHS[name]
+        else:
+            ms += PyDecimal(piece[1]) * _MS[name]
+        rest, seen = rest[piece.end() :].lstrip(), True
+    if not seen or ms != int(ms):
+        raise c.error(f"'{token.value}' is not an interval", token, "the shortest one is 1 millisecond")
+    c.taller(0)
+    return ast.Interval(months, int(ms), c.span(start))
+
+
+def _unit(word: str) -> str | None:
+    for name in (word, word.removesuffix("S"), _SHORT.get(word, "")):
+        if name in _MS or name in _MONTHS:
+            return name
+    return None
+
+
+PRIMARIES = {
+    "CAST": cast,
+    "INTERVAL": interval_value,
+    **dict.fromkeys(_NAMES, typed_string),
+}
