@@ -39,9 +39,9 @@ class Settings:
     key_column: KeyColumn = "join"
     late: Late = "lookup"
     mode: Strictness = "default"
-    sqlstream: SqlstreamSettings = field(default_factory=SqlstreamSettings)
-    lenses: LensesSettings = field(default_factory=LensesSettings)
-    risingwave: RisingwaveSettings = field(default_factory=RisingwaveSettings)
+    sqlstream: SqlstreamSettings = field(default_factory=SqlstreamSettings, repr=False)
+    lenses: LensesSettings = field(default_factory=LensesSettings, repr=False)
+    risingwave: RisingwaveSettings = field(default_factory=RisingwaveSettings, repr=False)
 
 
 def changed(settings: Settings, name: str, value: str) -> tuple[Settings, str | None]:
