@@ -12,13 +12,13 @@ import pytest
 from braid.expr.nodes import Col, Expr
 from braid.expr.typing import call
 from braid.plan import logical
-from braid.plan.epochs import Changes, Coalesce, Equalities, RegularJoin
+from braid.plan.epochs import AsOfJoin, Changes, Coalesce, Compare, Equalities, RegularJoin, TemporalJoin
 from braid.plan.logical import Filter, Node, Output, Project, Query, Sink, SourceColumn
 from braid.types import Column, Scalar
 from histories import History, col, integer, random_history, seq_cuts, source
 from law import local_lines, reference_lines
 
-SHAPES = ("regular", "regular-regular")
+SHAPES = ("regular", "asof", "temporal", "regular-regular", "asof-temporal", "regular-temporal", "temporal-asof")
 
 
 def table(rng: random.Random, alias: str) -> Node:
@@ -80,7 +80,26 @@ def _regular(rng: random.Random, left: Node, right: Node) -> Node:
     return RegularJoin(left, right, how, _keys(rng, left, right), _residual(rng, left, right))
 
 
-JOINS: dict[str, Callable[[random.Random, Node, Node], Node]] = {"regular": _regular}
+def _as_of(rng: random.Random, left: Node, right: Node) -> Node:
+    numbers = [[c for c in logical.schema(x) if c.type == Scalar.INT] for x in (left, right)]
+    ids = logical.schema(right)
+    order = [c for c in ids if c.name.endswith(".ID")] or [c for c in ids if c.name.endswith(".K")]
+    compare: Compare = rng.choice(["lt", "le", "ge", "gt"])
+    how: Literal["inner", "left"] = rng.choice(["inner", "left"])
+    at = rng.choice(numbers[0]), rng.choice(numbers[1])
+    return AsOfJoin(left, right, how, _keys(rng, left, right), at[0], compare, at[1], tuple(order))
+
+
+def _temporal(rng: random.Random, left: Node, right: Node) -> Node:
+    how: Literal["inner", "left"] = rng.choice(["inner", "left"])
+    return TemporalJoin(left, right, how, _keys(rng, left, right), _residual(rng, left, right))
+
+
+JOINS: dict[str, Callable[[random.Random, Node, Node], Node]] = {
+    "regular": _regular,
+    "asof": _as_of,
+    "temporal": _temporal,
+}
 
 
 def in_epochs(history: History, size: int) -> History:

@@ -25,20 +25,10 @@ from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, NEVER
 from braid.operators.clocks import Clocks
-from braid.operators.epochs import (
-    EPOCH,
-    TICK,
-    Bag,
-    at_first,
-    by_hash,
-    changes_of,
-    distinct_keys,
-    netted,
-    sums_of,
-    weighted,
-)
+from braid.operators.entries import entries_of, known, meetings, null_in, parted, zeros
+from braid.operators.epochs import EPOCH, Bag, by_hash, changes_of, distinct_keys, sums_of
 from braid.operators.pairing import keys_of, payload_of
-from braid.operators.ranges import Ints, begins, columns_of, hashes_of, keyed, meet, rows_at
+from braid.operators.ranges import Ints, begins, columns_of, hashes_of, keyed, rows_at
 from braid.operators.watermarks import Cleaning, ticks_of
 from braid.plan import logical
 
@@ -88,15 +78,10 @@ class Regular:
     def _side(self, rows: pl.DataFrame, side: int, state: State, keys: list[str]) -> _Side:
         payload = payload_of(rows)
         clean = self.clean[side]
-        tick = pl.lit(0, pl.Int64) if clean is None else ticks_of(clean.value)
-        new = weighted(rows, [HASH, *keys, *payload]).with_columns(tick.alias(TICK))
-        new = netted(new, [EPOCH, *keys, *payload])
-        strict = [k for k, safe in zip(keys, self.null_safe, strict=False) if not safe]
-        alone = new.select(pl.any_horizontal(pl.col(k).is_null() for k in strict).alias("n"))["n"] if strict else None
-        lone = new.filter(alone) if alone is not None else new.clear()
-        if lone.height and alone is not None:
-            new = new.filter(~alone)
-        return _Side(by_hash(new), lone, Bag(state, SIDES[side], keys), payload)
+        tick = None if clean is None else ticks_of(clean.value)
+        entries = entries_of(rows, keys, tick)
+        new, lone = parted(entries, null_in(entries, keys, self.null_safe))
+        return _Side(new, lone, Bag(state, SIDES[side], keys), payload)
 
     # ---------------------------------------------------------------- pairs
 
@@ -105,11 +90,11 @@ class Regular:
         left, right = sides
         parts = []
         if left.new.height and right.new.height:
-            l, r = _meetings(left.new, right.new, keys)
+            l, r = meetings(left.new, right.new, keys)
             parts.append(self._joined(rows_at(left.new, l), rows_at(right.new, r), sides, keys))
-        if left.new.height and (met := _known(right.old, left.new, keys)) is not None:
+        if left.new.height and (met := known(right.old, left.new, keys)) is not None:
             parts.append(self._joined(rows_at(left.new, met[0]), met[1], sides, keys))
-        if right.new.height and (met := _known(left.old, right.new, keys)) is not None:
+        if right.new.height and (met := known(left.old, right.new, keys)) is not None:
             parts.append(self._joined(met[1], rows_at(right.new, met[0]), sides, keys))
         return parts
 
@@ -135,7 +120,7 @@ class Regular:
         entries = own.new
         if other.new.height:
             looking = distinct_keys([other.new], keys)
-            if (old := _known(own.old, looking, keys)) is not None:
+            if (old := known(own.old, looking, keys)) is not None:
                 entries = by_hash(pl.concat([entries, old[1].select(entries.columns)]))
         if not entries.height:
             return entries
@@ -167,16 +152,16 @@ class Regular:
         """The degree of each entry before the batch. Without a residual it is one of the key."""
         other = sides[1 - side]
         if self.residual is not None:
-            met = _known(other.old, entries, keys)
+            met = known(other.old, entries, keys)
             which, weights = self._matching(entries, met, sides, side, keys)
             return sums_of(which, weights, entries.height)
         looking = keyed(hashes_of(entries), columns_of(entries, keys))
         if not looking.plain:
-            met = _known(other.old, entries, keys)
-            return sums_of(met[0], met[1][DIFF].to_numpy(), entries.height) if met else _zeros(entries.height)
+            met = known(other.old, entries, keys)
+            return sums_of(met[0], met[1][DIFF].to_numpy(), entries.height) if met else zeros(entries.height)
         one_each = rows_at(entries, looking.starts[:-1])
-        met = _known(other.old, one_each, keys)
-        by_key = sums_of(met[0], met[1][DIFF].to_numpy(), one_each.height) if met else _zeros(one_each.height)
+        met = known(other.old, one_each, keys)
+        by_key = sums_of(met[0], met[1][DIFF].to_numpy(), one_each.height) if met else zeros(one_each.height)
         return np.repeat(by_key, looking.counts)
 
     def _partners(
@@ -185,8 +170,8 @@ class Regular:
         """New partners of the entries: (entry, epoch of the partner, its weight)."""
         other = sides[1 - side]
         if not other.new.height:
-            return _zeros(0), _zeros(0), _zeros(0)
-        e, o = _meetings(entries, other.new, keys)
+            return zeros(0), zeros(0), zeros(0)
+        e, o = meetings(entries, other.new, keys)
         theirs = rows_at(other.new, o)
         if self.residual is not None:
             ok = self._ok(rows_at(entries, e), theirs, sides, side, keys)
@@ -202,7 +187,7 @@ class Regular:
         keys: list[str],
     ) -> tuple[Ints, Ints]:
         if met is None:
-            return _zeros(0), _zeros(0)
+            return zeros(0), zeros(0)
         which, theirs = met
         ok = self._ok(rows_at(entries, which), theirs, sides, side, keys)
         return which[ok], theirs[DIFF].to_numpy()[ok]
@@ -211,23 +196,4 @@ class Regular:
         """Numbers of the pairs for which the residual is true."""
         mine, their = columns_of(own, sides[side].payload), columns_of(theirs, sides[1 - side].payload)
         pairs = pl.DataFrame([*mine.get_columns(), *their.get_columns()])
-        return np.flatnonzero(self._true(pairs).to_numpy()) if own.height else _zeros(0)
-
-
-def _zeros(n: int) -> Ints:
-    return np.zeros(n, dtype=np.int64)
-
-
-def _meetings(looking: pl.DataFrame, stored: pl.DataFrame, keys: list[str]) -> tuple[Ints, Ints]:
-    """Pairs of rows with equal keys; both by hash."""
-    l = keyed(hashes_of(looking), columns_of(looking, keys))
-    s = keyed(hashes_of(stored), columns_of(stored, keys))
-    return meet(l, s, keys, None)
-
-
-def _known(bag: Bag, looking: pl.DataFrame, keys: list[str]) -> tuple[Ints, pl.DataFrame] | None:
-    """The entries of earlier batches that rows (by hash) meet: (row, entry); None where there are none."""
-    if not looking.height or not bag.runs:
-        return None
-    found = bag.probe(keyed(hashes_of(looking), columns_of(looking, keys)))
-    return None if found.rows is None else (found.looking, at_first(found.rows))
+        return np.flatnonzero(self._true(pairs).to_numpy()) if own.height else zeros(0)

@@ -156,7 +156,9 @@ def equality(on: Equalities, i: int, show: Callable[[Expr], str]) -> str:
 
 
 def expressions(node: EpochNode) -> Iterator[Expr]:
-    """All that a node computes from the columns of its inputs (and what must stay to tell their rows apart)."""
+    """All that a node computes from the columns of its inputs, and what must stay to tell their rows apart."""
+    from braid.plan.logical import mode, schema
+
     match node:
         case RegularJoin(on=on, residual=residual, clean=clean):
             yield from (*on.left, *on.right)
@@ -164,9 +166,10 @@ def expressions(node: EpochNode) -> Iterator[Expr]:
             yield from (c.value for c in clean)
         case AsOfJoin(on=on, left_at=left_at, right_at=right_at, order=order):
             yield from (*on.left, *on.right, left_at, right_at, *order)
-        case TemporalJoin(on=on, residual=residual):
+        case TemporalJoin(left=left, on=on, residual=residual):
             yield from (*on.left, *on.right)
             yield from () if residual is None else (residual,)
+            yield from () if mode(left) == "append" else schema(left)  # a row is the same if all of it is
         case Windows(time=time):
             yield time
         case EmitOnClose(value=value):

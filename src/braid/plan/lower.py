@@ -18,6 +18,7 @@ from typing import Literal, assert_never
 from braid.errors import BraidError
 from braid.expr.nodes import Col, Expr, Lit, columns, substituted
 from braid.operators.aggregate import GroupBy
+from braid.operators.as_of import AsOf
 from braid.operators.base import Operator
 from braid.operators.changes import MAX_LEAVES
 from braid.operators.clocks import Clock, JoinClock, LeafClock
@@ -32,6 +33,7 @@ from braid.operators.stream_table import StreamTable
 from braid.operators.table_filter import TableFilter
 from braid.operators.table_table import TableTable
 from braid.operators.two_clocks import TwoClocks
+from braid.operators.temporal import Temporal
 from braid.operators.watermarks import Cleaning, Watermark
 from braid.operators.windows import Windows
 from braid.plan import epochs, keyed, logical, sliding
@@ -219,7 +221,7 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
         case epochs.Windows():
             x = _input(node.input, b, (), "route")
             return b.step(Windows.of(node), [x], node, x.keys, [*x.columns, node.start, node.end])
-        case epochs.RegularJoin():
+        case epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin():
             return _epoch_join(node, b)
         case epochs.Coalesce():
             x = b.spread(_lower(node.input, b, node.key), node.key, "route", "the result has another key")
@@ -248,7 +250,7 @@ def _same_key(keys: Keys, own: Keys) -> bool:
     return {k for k in keys if not isinstance(k, Lit)} == set(own)
 
 
-def _epoch_join(node: epochs.RegularJoin, b: _Builder) -> _Frame:
+def _epoch_join(node: epochs.EpochJoin, b: _Builder) -> _Frame:
     """Both sides by the join's key and a constant: so a key of NULLs has a place, and no equality is one bucket."""
     left_keys, right_keys = (*node.on.left, ALONE), (*node.on.right, ALONE)
     left, right = _sides(node.left, left_keys, node.right, right_keys, ("route", "route"), b)
@@ -256,11 +258,15 @@ def _epoch_join(node: epochs.RegularJoin, b: _Builder) -> _Frame:
     return b.step(_epoch_operator(node, b), [left, right], node, spread, [*left.columns, *right.columns])
 
 
-def _epoch_operator(node: epochs.RegularJoin, b: _Builder) -> Operator:
+def _epoch_operator(node: epochs.EpochJoin, b: _Builder) -> Operator:
     match node:
         case epochs.RegularJoin():
             clean = {c.side: Cleaning(c.value, tuple(b.watermark(x) for x in c.bounds)) for c in node.clean}
             return Regular(node.how, node.on.null_safe, node.residual, (clean.get("left"), clean.get("right")))
+        case epochs.AsOfJoin():
+            return AsOf.of(node)
+        case epochs.TemporalJoin():
+            return Temporal.of(node)
     assert_never(node)
 
 

@@ -21,7 +21,15 @@ from typing import assert_never
 from braid.errors import BraidError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.plan import epochs, keyed, logical, sliding
-from braid.reference.epoch_steps import ChangesStep, CoalesceStep, RegularStep, WindowsStep, epoch_of
+from braid.reference.epoch_steps import (
+    AsOfStep,
+    ChangesStep,
+    CoalesceStep,
+    RegularStep,
+    TemporalStep,
+    WindowsStep,
+    epoch_of,
+)
 from braid.reference.joins import StreamStreamStep, StreamTableStep, TableTableStep
 from braid.reference.keyed_joins import CombiningStep, LateralStep, RememberingStep, TwoClockStep, UpsertStep
 from braid.reference.rows import Bound, Drop, End, Event, Idle, OutRecord, Place, Record, Row, Run, evaluated
@@ -166,7 +174,13 @@ class Reference:
             case epochs.RegularJoin():
                 left, right = self._build(node.left), self._build(node.right)
                 return RegularStep(node, self._number(), self._run, left, right)
-            case epochs.InEpochs():
+            case epochs.AsOfJoin():
+                left, right = self._build(node.left), self._build(node.right)
+                return AsOfStep(node, self._number(), self._run, left, right)
+            case epochs.TemporalJoin():
+                left, right = self._build(node.left), self._build(node.right)
+                return TemporalStep(node, self._number(), self._run, left, right)
+            case epochs.EmitOnClose():
                 raise BraidError(f"{type(node).__name__} is not built yet")
             case sliding.SlidingJoin():
                 xs = [self._operand(x) for x in node.operands]

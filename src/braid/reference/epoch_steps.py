@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
-from typing import Literal
+from operator import ge, gt, le, lt
+from typing import Any, Literal
 
 from braid.expr.nodes import Expr, Lit
 from braid.plan import epochs, logical
@@ -20,6 +21,7 @@ from braid.reference.steps import Step
 from braid.types import Scalar
 
 ALONE = Lit(0, Scalar.INT)  # with it a key of NULLs is a key, and no equality at all is one
+COMPARE = {"lt": lt, "le": le, "ge": ge, "gt": gt}
 SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 
 
@@ -226,6 +228,81 @@ class RegularStep(_ResultStep):
             for values, n in group.side(side) if self.is_kept(side) else ():
                 if repr(values) not in met[side]:
                     made.add(self.padded(side, values), n)
+        return made
+
+
+class AsOfStep(_ResultStep):
+    """Each left row with the nearest right row."""
+
+    def __init__(self, node: epochs.AsOfJoin, number: int, run: Run, left: Step, right: Step) -> None:
+        super().__init__(node, number, run, left, right)
+        self._node = node
+
+    def result(self, group: _Group) -> Bag:
+        made = Bag()
+        rights = [values for values, _ in group.right]
+        for left, n in group.left:
+            near = self._nearest(left, rights)
+            if near is not None:
+                made.add(left | near, n)
+            elif self.is_kept("left"):
+                made.add(self.padded("left", left), n)
+        return made
+
+    def _nearest(self, left: Values, rights: list[Values]) -> Values | None:
+        node, x = self._node, self._value(self._node.left_at, left)
+        found: list[tuple[Any, tuple[Any, ...], Values]] = []
+        for right in rights:
+            y = self._value(node.right_at, right)
+            if x is not None and y is not None and COMPARE[node.compare](x, y):
+                found.append((y, tuple(self._value(e, right) for e in node.order), right))
+        if not found:
+            return None
+        best = (min if node.compare in ("lt", "le") else max)(y for y, _, _ in found)
+        ties = [(tuple((v is None, v) for v in order), right) for y, order, right in found if y == best]
+        return min(ties, key=lambda tie: tie[0])[1]
+
+    def _value(self, e: Expr, values: Values) -> Any:
+        return self.run.look(e, Row(values, 0, None))[0]
+
+
+class TemporalStep(_JoinStep):
+    """Each left row with the right rows as they stood before this epoch, remembered until the row is taken back."""
+
+    def __init__(self, node: epochs.TemporalJoin, number: int, run: Run, left: Step, right: Step) -> None:
+        super().__init__(node, number, run, left, right)
+        self._residual = node.residual
+        self._right: dict[str, Bag] = {}
+        self._met: dict[str, list[Bag]] = {}
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        lefts, rights = inputs
+        changed, difference = Bag(), Bag()
+        for row in lefts:
+            changed.add(row.values, -1 if row.gone else 1)
+        for values, count in changed:
+            for _ in range(abs(count)):
+                if count < 0:
+                    for back, n in self._met[repr(values)].pop():
+                        difference.add(back, -n)
+                else:
+                    met = self._look_up(values)
+                    self._met.setdefault(repr(values), []).append(met)
+                    for found, n in met:
+                        difference.add(found, n)
+        for row in rights:
+            key = self.group("right", row)
+            if key is not None:
+                self._right.setdefault(key, Bag()).add(row.values, -1 if row.gone else 1)
+        return self.changes(difference)
+
+    def _look_up(self, left: Values) -> Bag:
+        made, key = Bag(), self.group("left", Row(left, 0, None))
+        for right, n in self._right.get(key, Bag()) if key is not None else ():
+            if self.true(self._residual, left | right):
+                made.add(left | right, n)
+        if not made.counts and self.is_kept("left"):
+            made.add(self.padded("left", left), 1)
         return made
 
 
