@@ -121,7 +121,8 @@ class Temporal:
     def _named(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Left rows with what they are known by: their text, and its hash as their tick."""
         text = self._text(rows)
-        return rows.with_columns(text.alias(ROW), key_hash(text).reinterpret(signed=True).fill_null(0).alias(TICK))
+        tick = (key_hash(text) // 4).cast(pl.Int64)  # above NEVER
+        return rows.with_columns(text.alias(ROW), tick.alias(TICK))
 
     def _text(self, rows: pl.DataFrame) -> pl.Series:
         known_columns = [Column(c.name, c.type) for c in self.left if c.name in rows.columns]
