@@ -32,8 +32,8 @@ from braid.operators.stream_stream import StreamStream
 from braid.operators.stream_table import StreamTable
 from braid.operators.table_filter import TableFilter
 from braid.operators.table_table import TableTable
-from braid.operators.two_clocks import TwoClocks
 from braid.operators.temporal import Temporal
+from braid.operators.two_clocks import TwoClocks
 from braid.operators.watermarks import Cleaning, Watermark
 from braid.operators.windows import Windows
 from braid.plan import epochs, keyed, logical, sliding
