@@ -83,13 +83,12 @@ def _value(tree: Tree, given: Given, stored: StoreAs | None, items: Sequence[Pro
     first = given.first
     if tree.is_empty and (given.scope.is_join or given.grouped):
         raise SqlError("nothing is projected on the value", items[0].span, "add a field, such as a.x AS x")
-    if tree.is_empty or tree.fields == first.fields:
+    is_copy = (tree.fields, tree.whole) == (first.fields, first.whole) and not given.scope.is_join
+    if tree.is_empty or is_copy:
         made = Facet(first.value_format, first.fields, first.whole)
     elif tree.whole is not None:
         made = Facet(format_of(tree.whole.type, first.family), (), tree.whole)
     else:
-        made = Facet(first.family, tree.fields)
-    if tree.fields == first.fields and given.scope.is_join:
         made = Facet(first.family, tree.fields)
     return _stored(made, "the value", stored, given, items)
 
