@@ -11,6 +11,7 @@ Columns
   _diff     Int8     +1 row; -1 tombstone of a table, record with a null value of a stream, or retraction
   _h        UInt64   hash of the canonical key bytes (xxh3_64); null for a row without a key
   _k0 …     typed    the exchange key's columns
+  _part     Int32    rank of the source partition, where rows may be found late
   _headers  String   JSON array of the record's headers; only in frames where some row has any
   others    typed    payload, by plan name (`L.V`)
 
@@ -31,7 +32,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-POS, SUB, TIME, DIFF, HASH, HEADERS = "_pos", "_sub", "_t", "_diff", "_h", "_headers"
+POS, SUB, TIME, DIFF, HASH, HEADERS, PART = "_pos", "_sub", "_t", "_diff", "_h", "_headers", "_part"
 
 POS_TYPE = pl.Int128()
 BASE: dict[str, pl.DataType] = {POS: POS_TYPE, SUB: pl.Binary(), TIME: pl.Int64(), DIFF: pl.Int8()}

@@ -67,11 +67,13 @@ def leaves(clock: Clock) -> tuple[int, ...]:
 class Clocks:
     """The clocks of one batch, as seen by one bucket (all buckets see the same).
 
-    `kept` is the JSON-able state left by the batch before (see `state`); empty at first. Functions are made when they
-    are asked for, and once.
+    `kept` is the JSON-able state left by the batch before (see `state`); empty at first. `awaits`: the clock of a leaf
+    begins when so many of its partitions have shown something, or are idle. Functions are made when they are asked
+    for, and once.
     """
 
-    def __init__(self, steps: pl.DataFrame, kept: Mapping[str, Any]) -> None:
+    def __init__(self, steps: pl.DataFrame, kept: Mapping[str, Any], awaits: Mapping[int, int] | None = None) -> None:
+        self._awaits = awaits or {}
         steps = steps if steps[POS].is_sorted() else steps.sort(POS, maintain_order=True)
         run = steps[POS].rle_id().to_numpy().astype(np.int64)
         self._index = run  # the place of each step
@@ -95,7 +97,8 @@ class Clocks:
         low = np.full(len(at), 2**62, dtype=np.int64)
         high = np.full(len(at), NEVER, dtype=np.int64)
         any_live = np.zeros(len(at), dtype=np.bool_)
-        kept = {p for k, l, p in self._high if (k, l) == (kind, leaf)}
+        known = np.zeros(len(at), dtype=np.int64)
+        kept = {p for k, l, p in (*self._high, *self._idle) if (k, l) == (kind, leaf)}
         for p in sorted(kept | set(np.unique(part).tolist())):
             shown = np.full(len(at), self._high.get((kind, leaf, p), NEVER), dtype=np.int64)
             own = part == p
@@ -110,7 +113,9 @@ class Clocks:
             np.minimum(low, shown, out=low, where=live)
             np.maximum(high, shown, out=high)
             any_live |= live
-        values = np.maximum.accumulate(np.maximum(np.where(any_live, low, high), before))
+            known += np.logical_or.accumulate((shown > NEVER) | (state == 0)) | ((kind, leaf, p) in self._idle)
+        values = np.maximum(np.where(any_live, low, high), before)
+        values = np.maximum.accumulate(np.where(known >= self._awaits.get(leaf, 0), values, before))
         size = np.diff(np.append(at, n), prepend=0)
         return np.repeat(np.concatenate([np.array([before], dtype=np.int64), values]), size)
 
@@ -154,6 +159,27 @@ class Clocks:
             return np.repeat(np.append(before, values), np.diff(first, prepend=0, append=n))
         place = _places_in(self._places, positions, inclusive)
         return np.where(place > 0, values[place - 1], before)
+
+    def late(self, leaf: int, parts: pl.Series, positions: pl.Series, times: Ints) -> npt.NDArray[np.bool_]:
+        """Which rows are below what their partition, or the whole leaf, had shown before them."""
+        shown = self._look(LeafClock(leaf), CLOCK, positions, inclusive=False)
+        for p in parts.unique().to_list():
+            own = np.flatnonzero((self._leaf == leaf) & (self._kind == CLOCK) & (self._part == p))
+            mine = np.flatnonzero((parts == p).to_numpy())
+            highest = np.maximum.accumulate(
+                np.append(self._high.get((CLOCK, leaf, p), NEVER), self._value[own]).astype(np.int64)
+            )
+            before = _places_in(self._places.gather(self._index[own]), positions.gather(mine), after_equal=False)
+            shown[mine] = np.maximum(shown[mine], highest[before])
+        return times < shown
+
+    def shown(self, leaf: int) -> tuple[dict[int, int], int]:
+        """What the leaf shows in this batch: the first time of each partition, and the highest, ends aside."""
+        own = (self._leaf == leaf) & (self._kind == CLOCK) & (self._value < FOREVER)
+        parts, first = np.unique(self._part[own], return_index=True)
+        values = self._value[own]
+        firsts = dict(zip(parts.tolist(), values[first].tolist(), strict=True))
+        return firsts, int(values.max()) if len(values) else NEVER
 
     def end(self, clock: Clock) -> int:
         """The clock after the batch."""

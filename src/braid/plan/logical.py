@@ -290,6 +290,8 @@ def clocks_read_by(node: Node) -> tuple[Node, ...]:
             return (node.left, node.right)
         case RememberingJoin(left=left, retention=int()):
             return (left,)
+        case SlidingJoin(operands=xs):
+            return tuple(x.input for x in xs if x.frame is not None)
         case _:
             return ()
 

@@ -25,9 +25,11 @@ from braid.operators.clocks import Clock, JoinClock, LeafClock
 from braid.operators.coalesce import Coalesce
 from braid.operators.filter import Filter
 from braid.operators.limit import Limit
+from braid.operators.places import WIDTH, width_of_result
 from braid.operators.project import Project
 from braid.operators.regular import Regular
 from braid.operators.retract import Retract
+from braid.operators.sliding import Sliding
 from braid.operators.stream_stream import StreamStream
 from braid.operators.stream_table import StreamTable
 from braid.operators.table_filter import TableFilter
@@ -39,6 +41,7 @@ from braid.operators.windows import Windows
 from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.logical import Node, Query
 from braid.plan.physical import Exchange, Leaf, Plan, Stage, Step
+from braid.plan.spread import common_keys, one_bucket
 from braid.types import Scalar
 
 Keys = tuple[Expr, ...]
@@ -71,6 +74,7 @@ class _Builder:
     sources: tuple[logical.Source, ...]
     needed: frozenset[str]
     clocked: frozenset[str]  # aliases of the sources whose clock some join reads
+    judged: frozenset[str]  # aliases of the sources whose late rows are dropped
     leaves: list[Leaf] = field(default_factory=list)
     stages: list[_Stage] = field(default_factory=list)
     numbers: int = 0
@@ -86,9 +90,10 @@ class _Builder:
     def leaf(self, source: logical.Source, keys: Keys, stage: int, null_key: NullKey, joins: bool) -> _Frame:
         number = self.sources.index(source)
         cols = tuple(c.col for c in source.columns if c.name in self.needed)
-        drop_null_value = joins and source.kind == "stream"
+        drop_null_value = joins and (source.kind == "stream" or source.captured)
         clocked = source.alias in self.clocked
-        self.leaves.append(Leaf(number, source, cols, keys, stage, drop_null_value, null_key, clocked))
+        awaits = (source.partitions or 1) if source.alias in self.judged else 0
+        self.leaves.append(Leaf(number, source, cols, keys, stage, drop_null_value, null_key, clocked, awaits))
         return _Frame(number, stage, keys, cols)
 
     def watermark(self, bound: epochs.Bound) -> Watermark:
@@ -122,7 +127,13 @@ def lower(query: Query) -> Plan:
     read = tuple(logical.sources(query.root))
     if len(read) > MAX_LEAVES:
         raise BraidError(f"{len(read)} sources in one query; at most {MAX_LEAVES}", "split it into two statements")
-    b = _Builder(read, frozenset(_needed(query)), frozenset(_clocked(query.root)), numbers=len(read))
+    b = _Builder(
+        read,
+        frozenset(_needed(query)),
+        frozenset(_clocked(query.root)),
+        frozenset(_judged(query.root)),
+        numbers=len(read),
+    )
     sink_keys = query.sink.written_key
     root = _lower(query.root, b, sink_keys)
     if query.sink.limit is not None:
@@ -199,6 +210,16 @@ def _clocked(node: Node) -> Iterable[str]:
         yield from _clocked(x)
 
 
+def _judged(node: Node) -> Iterable[str]:
+    """Aliases of the sources that are streams of a sliding join."""
+    for x in logical.inputs(node):
+        yield from _judged(x)
+    if isinstance(node, sliding.SlidingJoin):
+        for operand in node.operands:
+            if operand.frame is not None and _is_local(operand.input):
+                yield from (s.alias for s in logical.sources(operand.input))
+
+
 def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
     """`wanted`: the key the consumer would like; only a leaf (which computes its key anyway) heeds it."""
     match node:
@@ -229,7 +250,7 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
         case epochs.InEpochs():
             raise BraidError(f"{type(node).__name__} is not built yet")
         case sliding.SlidingJoin():
-            raise BraidError("sliding joins are not built yet")
+            return _sliding(node, b)
         case keyed.TwoClockJoin():
             return _two_clocks(node, b)
         case keyed.RememberingJoin() | keyed.CombiningJoin() | keyed.Lateral():
@@ -268,6 +289,31 @@ def _epoch_operator(node: epochs.EpochJoin, b: _Builder) -> Operator:
         case epochs.TemporalJoin():
             return Temporal.of(node)
     assert_never(node)
+
+
+def _sliding(node: sliding.SlidingJoin, b: _Builder) -> _Frame:
+    """All operands in one stage, spread by a key that spans them, or in one bucket."""
+    keys = common_keys(node)
+    derived = {i: _lower(x.input, b, ()) for i, x in enumerate(node.operands) if not _is_local(x.input)}
+    stage = b.stage(keys[0])
+    b.stages[stage].single = one_bucket(node) is not None
+    frames = [
+        b.moved(derived[i], keys[i], stage, "route", "the join has another key")
+        if i in derived
+        else _local(x.input, b, keys[i], "route", stage)
+        for i, x in enumerate(node.operands)
+    ]
+    clocks = tuple(None if x.frame is None else clock(x.input, b.leaves) for x in node.operands)
+    cols = [c for frame in frames for c in frame.columns]
+    operator = Sliding(node, clock(node, b.leaves), clocks, max(_place_width(x.input) for x in node.operands))
+    return b.step(operator, frames, node, None, [*cols, node.rowtime])
+
+
+def _place_width(node: Node) -> int:
+    """The width of the places of a node's rows."""
+    if isinstance(node, sliding.SlidingJoin):
+        return width_of_result(len(node.operands), max(_place_width(x.input) for x in node.operands))
+    return max((_place_width(x) for x in logical.inputs(node)), default=WIDTH)
 
 
 def _project(node: logical.Project, x: _Frame, b: _Builder) -> _Frame:

@@ -25,6 +25,8 @@ class Leaf:
     pass.
     `null_key`: 'drop' and count them, or 'route' them on, to the bucket of their partition; 'pad': the same, and a key
     with a null part counts as null.
+    `awaits`: rows carry the rank of their partition, by which they may be found late, and the clock begins when so many
+    partitions have shown something.
     `clocked`: the clock steps of the source travel to the stage's buckets.
     """
 
@@ -36,6 +38,7 @@ class Leaf:
     drop_null_value: bool
     null_key: Literal["drop", "route", "pad"]
     clocked: bool
+    awaits: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -135,7 +135,7 @@ class SlidingStep:
             leave = times[p + frame.lower + 1] - 1 if evicted else OPEN
             expires: float = leave + 1
             if not evicted and self.clock >= FOREVER:
-                expires = max(y.row.time for come in self._come for y in come)
+                expires = max(self.shown[1], *(y.row.time for come in self._come for y in come))
             yield Alive(x.row.values, enter, leave, expires, self._at(i, x.place), PASSED)
 
     def _is_preserved(self, i: int) -> bool:

@@ -93,7 +93,8 @@ def run_stage(
     """Runs a stage's operators over one batch. `frames`: blobs by number of the leaf or exchanged frame; `prefix`
     begins the ids of the runs made in this batch."""
     known = {n: in_order(_joined(blobs)) for n, blobs in frames.items() if blobs}
-    clocks = Clocks(pl.concat(steps) if steps else pl.DataFrame(schema=STEPS), state.clocks)
+    awaits = {leaf.number: leaf.awaits for leaf in plan.leaves if leaf.awaits}
+    clocks = Clocks(pl.concat(steps) if steps else pl.DataFrame(schema=STEPS), state.clocks, awaits)
     dropped: list[pl.DataFrame] = []
     counts: dict[str, int] = {}
     for step in stage.steps:

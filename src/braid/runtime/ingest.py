@@ -17,7 +17,7 @@ import polars as pl
 from braid.expr import compile
 from braid.expr.key import canonical_key, key_hash
 from braid.expr.nodes import Expr
-from braid.operators.changes import BASE, DIFF, HASH, HEADERS, POS, POS_TYPE, SUB, TIME, key_column
+from braid.operators.changes import BASE, DIFF, HASH, HEADERS, PART, POS, POS_TYPE, SUB, TIME, key_column
 from braid.operators.clocks import CLOCK, FOREVER, IDLE, STEPS, STORED
 from braid.operators.watermarks import ABOVE_ALL, ticks_of
 from braid.plan.physical import Leaf
@@ -61,7 +61,8 @@ DROPS: dict[str, pl.DataType] = {
 def leaf_schema(leaf: Leaf) -> dict[str, pl.DataType]:
     """The columns of a leaf's rows."""
     keys = {key_column(i): polars_type(e.type) for i, e in enumerate(leaf.keys)}
-    return {**BASE, HASH: pl.UInt64(), **keys, **{c.name: polars_type(c.type) for c in leaf.columns}}
+    part: dict[str, pl.DataType] = {PART: pl.Int32()} if leaf.awaits else {}
+    return {**BASE, HASH: pl.UInt64(), **keys, **part, **{c.name: polars_type(c.type) for c in leaf.columns}}
 
 
 def with_key(frame: pl.DataFrame, keys: Sequence[Expr], whole: bool = False) -> tuple[pl.DataFrame, pl.Series]:
@@ -100,6 +101,8 @@ def ingest(
     if leaf.null_key == "drop" and good[HASH].null_count():
         dropped.append(_drops(leaf, good.filter(pl.col(HASH).is_null()), partition, "null key", None))
         good = good.filter(pl.col(HASH).is_not_null())
+    if leaf.awaits:
+        good = good.with_columns(pl.lit(rank, pl.Int32).alias(PART))
     names = list(leaf_schema(leaf))
     if good[HEADERS].null_count() < good.height:
         names.append(HEADERS)

@@ -1,0 +1,83 @@
+"""Places: byte strings that name a record of an operand, and the order of results that is made of them.
+
+In: positions of records. Out: bytes that sort as the records were processed, of fixed width; `_sub` of results.
+Rule: a result is ordered by its time, then by when the clock lets it out, then by the places of its records, latest
+first, then by operand. A missing record (zeros) comes before all others, rows of a captured table before all of
+streams. Two operands that read one record know it by one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import cast
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from braid.operators.changes import LEAF_BITS, LOW, POS, POS_TYPE, SUB
+
+WIDTH = 16  # of a source record's place
+TOP = np.uint64(1 << 63)
+Bytes = npt.NDArray[np.uint8]
+
+
+def width_of_result(operands: int, width: int) -> int:
+    """The width of the places of a join's results, for a join above it."""
+    return WIDTH + 9 + 2 * operands * width
+
+
+def same_leaf(positions: pl.Expr) -> pl.Expr:
+    """The positions without the number of the leaf."""
+    step = pl.lit(1 << LEAF_BITS, POS_TYPE)
+    return positions // step * step
+
+
+def places_of(rows: pl.DataFrame, table: bool) -> pl.Series:
+    """The place of each row: its position, and (of a row that a clock released) its order at that position."""
+    pos = rows.select(same_leaf(pl.col(POS)).alias("p"))["p"].to_frame()
+    low = pl.lit(LOW, POS_TYPE)
+    parts = pos.select((pl.col("p") // low).cast(pl.Int64).alias("hi"), (pl.col("p") % low).cast(pl.UInt64).alias("lo"))
+    hi = parts["hi"].to_numpy().view(np.uint64) ^ TOP
+    lo = (parts["lo"].to_numpy() >> np.uint64(1)) | (hi << np.uint64(63))
+    made = np.empty((rows.height, 2), dtype=">u8")  # one bit less, for a first one that tells streams from tables
+    made[:, 0], made[:, 1] = (hi >> np.uint64(1)) | (np.uint64(0) if table else TOP), lo
+    fixed = _series(made.view(np.uint8).reshape(rows.height, WIDTH))
+    return pl.select(pl.concat_str([_text(fixed), _text(rows[SUB].fill_null(b""))]).str.decode("hex").alias("p"))["p"]
+
+
+def _text(column: pl.Series) -> pl.Expr:
+    return pl.lit(column.bin.encode("hex"))
+
+
+def order_of_results(rows: pl.DataFrame, places: Sequence[str], time: str, due: str, width: int) -> pl.Series:
+    """`_sub` of results."""
+    head = np.zeros(rows.height, dtype=[("time", ">u8"), ("due", "u1")])
+    head["time"] = rows[time].to_numpy().view(np.uint64) ^ TOP
+    head["due"] = rows[due].to_numpy()
+    each = np.stack([_fixed(rows[p], width) for p in places], axis=1)  # rows x operands
+    latest = np.sort(each, axis=1)[:, ::-1]
+    parts = [head.view(np.uint8).reshape(rows.height, 9), _bytes(latest), _bytes(each)]
+    return _series(np.concatenate(parts, axis=1)).alias(SUB)
+
+
+def _fixed(column: pl.Series, width: int) -> npt.NDArray[np.bytes_]:
+    """Byte strings as an array of one width, filled up with zeros; zeros for null."""
+    if len(column) and column.null_count() == 0 and (column.bin.size() == width).all():
+        flat = column.to_arrow().cast(pa.binary()).cast(pa.binary(width))
+        return np.frombuffer(flat.buffers()[1], dtype=f"S{width}", count=len(flat), offset=flat.offset * width)
+    return np.array(column.fill_null(b"").to_list(), dtype=f"S{width}")
+
+
+def _bytes(each: npt.NDArray[np.bytes_]) -> Bytes:
+    each = np.ascontiguousarray(each)
+    return each.view(np.uint8).reshape(each.shape[0], each.shape[1] * each.dtype.itemsize)
+
+
+def _series(rows: Bytes) -> pl.Series:
+    """Rows of bytes as one column."""
+    rows = np.ascontiguousarray(rows)
+    width = rows.shape[1]
+    column = pa.Array.from_buffers(pa.binary(width), len(rows), [None, pa.py_buffer(rows.tobytes())])
+    return cast(pl.Series, pl.from_arrow(column.cast(pa.large_binary())))

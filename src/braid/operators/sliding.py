@@ -1,0 +1,332 @@
+"""Sliding join: the results of a tree of windowed operands that the joined clock lets out.
+
+In: changes of all operands. Out: results in the order of their times.
+Rule: nothing is decided before the clock says that it is certain, so no result is ever changed. What goes out between
+two values of the clock is worked out when the second is reached, from the rows that are alive in between.
+
+*Matches* rows that are alive together (`frames`) and have equal keys.
+*Keeps* the rows of every operand; all of a captured table.
+*Emits* at the place of the step that let a result out; order: `places`.
+*Forgets* a row when nothing that is still open can depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from braid.expr import compile
+from braid.expr.nodes import Expr
+from braid.operators.base import Result, State
+from braid.operators.changes import DIFF, HASH, NEVER, PART, POS, POS_TYPE, SUB, TIME
+from braid.operators.clocks import FOREVER, Clock, Clocks, LeafClock
+from braid.operators.frames import ENTER, EXPIRES, LEAVE, OPEN, hop_end, with_lives
+from braid.operators.pairing import all_dropped, dropped_rows, payload_of
+from braid.operators.places import order_of_results, places_of, same_leaf
+from braid.operators.whole import Whole
+from braid.plan import sliding
+from braid.plan.sliding import Meeting, Operand, RangeFrame, RowsFrame, SlidingJoin, Tree
+
+DUE, NEW = "_due", "_new"  # when the clock lets a result out; position of the newest record of this batch in it
+HOP, REACHED, PASSED = 0, 1, 2
+AT = "_at"  # the time of a row
+
+
+def place(i: int) -> str:
+    """The column of the places of operand i."""
+    return f"_p{i}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sliding:
+    """`clocks`: of the operands, None for a table; `clock`: the joined one; `width`: of the places of all rows."""
+
+    node: SlidingJoin
+    clock: Clock
+    clocks: tuple[Clock | None, ...]
+    width: int
+
+    def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
+        before, now = state.manifest.get("clock", NEVER), clocks.end(self.clock)
+        drops: list[pl.DataFrame] = []
+        kept = [Whole(state, f"operand {i + 1}") for i in range(len(inputs))]
+        arrived = [self._arrived(i, rows, clocks, drops) for i, rows in enumerate(inputs)]
+        self._note(arrived, clocks, state)
+        payload = [c for rows in inputs for c in payload_of(rows)]
+        if now == before and not any(rows.height for rows in arrived):
+            return Result(self._empty(inputs), all_dropped(drops))
+        held = [whole.with_new(rows) for whole, rows in zip(kept, arrived, strict=True)]
+        lives = [self._lives(i, rows, now, state) for i, rows in enumerate(held)]
+        results = self._evaluated(self.node.tree, [x.filter(pl.col(ENTER) <= now) for x in lives])
+        results = pl.concat([results, *self._reports(lives, before, now, state)], how="diagonal")
+        out = self._released(results.filter(_is_due(before, now)), before, clocks, payload)
+        if now >= FOREVER:
+            drops += self._unreached(lives)
+        self._forget(kept, lives, now)
+        state.manifest["clock"] = now
+        return Result(out, all_dropped(drops))
+
+    # ---------------------------------------------------------------- rows
+
+    def _arrived(self, i: int, rows: pl.DataFrame, clocks: Clocks, drops: list[pl.DataFrame]) -> pl.DataFrame:
+        """New rows of operand i as they are kept; late ones are dropped."""
+        clock = self.clocks[i]
+        if isinstance(clock, LeafClock):
+            late = clocks.late(clock.leaf, rows[PART], rows[POS], rows[TIME].to_numpy())
+            if late.any():
+                drops.append(dropped_rows(rows.filter(late).drop(PART), "late", None))
+                rows = rows.filter(~late)
+        made = rows.select(
+            pl.col(TIME).alias(AT),
+            places_of(rows, table=clock is None).alias(place(i)),
+            same_leaf(pl.col(POS)).alias(NEW),
+            *payload_of(rows),
+        )
+        return made
+
+    def _note(self, arrived: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> None:
+        """What is remembered of all rows: the highest time; how far the stream of a preserved table has come."""
+        times = [rows[AT].to_numpy() for rows, c in zip(arrived, self.clocks, strict=True) if c is not None]
+        values = clocks.moves(self.clock)[1]
+        every = np.concatenate([*times, values[values < FOREVER]])
+        state.manifest["highest"] = int(every.max(initial=state.manifest.get("highest", NEVER)))
+        if sliding.preserved_table(self.node) is None:
+            return
+        (clock,) = (c for c in self.clocks if c is not None)
+        first, last = _shown(clock, clocks)
+        known = {int(p): t for p, t in state.manifest.get("first", {}).items()}
+        state.manifest["first"] = {str(p): t for p, t in (first | known).items()}
+        state.manifest["last"] = max(state.manifest.get("last", NEVER), last)
+
+    def _lives(self, i: int, rows: pl.DataFrame, now: int, state: State) -> pl.DataFrame:
+        frame = self.node.operands[i].frame
+        if frame is None:
+            always = (pl.lit(t, pl.Int64).alias(c) for c, t in ((ENTER, -OPEN), (LEAVE, OPEN), (EXPIRES, OPEN)))
+            return rows.with_columns(*always, pl.lit(REACHED, pl.Int8).alias(DUE))
+        rows = with_lives(rows, frame, AT, place(i))
+        if isinstance(frame, RowsFrame) and now >= FOREVER:
+            highest = pl.lit(state.manifest["highest"], pl.Int64)
+            left = pl.when(pl.col(EXPIRES) == OPEN).then(highest).otherwise(EXPIRES)
+            rows = rows.with_columns(left.alias(EXPIRES))
+        due = PASSED if isinstance(frame, RowsFrame) else REACHED
+        return rows.with_columns(pl.lit(due, pl.Int8).alias(DUE))
+
+    def _unreached(self, lives: Sequence[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        """Rows of a preserved side whose window never came to them."""
+        for i in _preserved(self.node.tree, iter(range(len(lives)))):
+            lost = lives[i].filter(pl.col(ENTER).is_null())
+            if lost.height:
+                lost = lost.with_columns(pl.col(NEW).fill_null(0).alias(POS), pl.col(AT).alias(TIME))
+                yield dropped_rows(lost.select(POS, TIME, *payload_of(lost)), "unreached", None)
+
+    def _forget(self, kept: Sequence[Whole], lives: Sequence[pl.DataFrame], now: int) -> None:
+        """Keeps the rows that something still open depends on: a row that may be alive later, a row that met it, …"""
+        until = pl.max_horizontal(LEAVE, EXPIRES, ENTER)
+        bound = now - 1
+        needed = pl.col(ENTER).is_null() | (until >= bound)
+        streams = [x for x, c in zip(lives, self.clocks, strict=True) if c is not None]
+        if any(meeting.how != "inner" for meeting in sliding.meetings(self.node.tree)):
+            for _ in streams[1:]:
+                starts = np.concatenate([x.filter(needed)[AT].to_numpy() for x in streams])
+                bound = int(starts.min(initial=bound)) - 1
+                needed = pl.col(ENTER).is_null() | (until >= bound)
+        for whole, rows in zip(kept, lives, strict=True):
+            whole.close(rows.filter(needed).drop(ENTER, LEAVE, EXPIRES, DUE, NEW))
+
+    # ---------------------------------------------------------------- meeting
+
+    def _evaluated(self, tree: Tree, lives: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        """The rows of a tree. `lives`: of its operands, from left to right."""
+        if isinstance(tree, Operand):
+            (rows,) = lives
+            return rows.drop(AT)
+        n = len(tuple(sliding.operands(tree.left)))
+        return self._met(tree, self._evaluated(tree.left, lives[:n]), self._evaluated(tree.right, lives[n:]))
+
+    def _met(self, meeting: Meeting, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+        left, right = left.with_row_index("_i"), right.with_row_index("_j")
+        pairs = _pairs(meeting, left, right)
+        found = [pairs.drop("_i", "_j")]
+        for side, rows, number, other in (("left", left, "_i", meeting.right), ("right", right, "_j", meeting.left)):
+            if meeting.how in (side, "full"):
+                streams = rows.rename({number: "_n"}).filter(pl.col(ENTER) > -OPEN)  # a table: see `_reports`
+                mine = pairs.select(pl.col(number).alias("_n"), ENTER, LEAVE)
+                other_is_table = isinstance(other, Operand) and other.frame is None
+                found.append(self._alone(streams, mine, other_is_table).drop("_n"))
+        return pl.concat(found, how="diagonal")
+
+    def _alone(self, rows: pl.DataFrame, pairs: pl.DataFrame, other_is_table: bool) -> pl.DataFrame:
+        """What rows of a preserved side give without a partner. `pairs`: the lives of those that they are in."""
+        if other_is_table:  # a table never changes: what it lacks now it lacks for ever
+            return rows.join(pairs, on="_n", how="anti")
+        dead = rows.filter(pl.col(ENTER) > pl.col(LEAVE)).with_columns(
+            pl.col(ENTER).alias(LEAVE), pl.col(ENTER).alias(EXPIRES), pl.lit(PASSED, pl.Int8).alias(DUE)
+        )
+        rows = rows.filter(pl.col(ENTER) <= pl.col(LEAVE))
+        match self.node.emission:
+            case "arrival":
+                alone = _until_met(rows, pairs)
+            case "expiry":
+                alone = _never_met(rows, pairs, hops=len(self.node.operands) == 2)
+            case "istream":
+                alone = _between(rows, pairs)
+        return pl.concat([dead, alone], how="diagonal")
+
+    # ---------------------------------------------------------------- a preserved table
+
+    def _reports(self, lives: Sequence[pl.DataFrame], before: int, now: int, state: State) -> Iterator[pl.DataFrame]:
+        """Rows of a preserved table that nothing met in a hop, at the end of each hop that ends in between."""
+        if sliding.preserved_table(self.node) is None or now == NEVER:
+            return
+        table = next(i for i, c in enumerate(self.clocks) if c is None)
+        frame, tree = self.node.operands[1 - table].frame, self.node.tree
+        assert isinstance(frame, RangeFrame) and isinstance(tree, Meeting)
+        first = max(min(state.manifest["first"].values()), before)
+        ends = _hops(frame, first, min(now - 1, state.manifest["last"]), now - 1)
+        if not self.node.empty_buckets:
+            ends = ends.join(lives[1 - table].select(pl.col(LEAVE).alias("_end")), on="_end", how="semi")
+        left, right = lives
+        pairs = _pairs(tree, left.with_row_index("_i"), right.with_row_index("_j"))
+        met = pairs.select(pl.col(LEAVE).alias("_end"), place(table))
+        alone = lives[table].join(ends, how="cross").join(met, on=["_end", place(table)], how="anti")
+        made = alone.with_columns((pl.col("_end") + 1).alias(ENTER), pl.lit(HOP, pl.Int8).alias(DUE))
+        yield made.drop("_end", AT)
+
+    # ---------------------------------------------------------------- results
+
+    def _released(self, rows: pl.DataFrame, before: int, clocks: Clocks, payload: Sequence[str]) -> pl.DataFrame:
+        """Results with their positions: of the step of the clock that let them out, or of a record that came later."""
+        for i in range(len(self.clocks)):
+            if place(i) not in rows.columns:
+                rows = rows.with_columns(pl.lit(None, pl.Binary).alias(place(i)))
+        positions, values = clocks.moves(self.clock)
+        time, due = rows[ENTER].to_numpy(), rows[DUE].to_numpy()
+        step = np.where(due == PASSED, np.searchsorted(values, time, "right"), np.searchsorted(values, time, "left"))
+        stepped = np.where((due == PASSED) | (time > before), step, -1)
+        steps = pl.concat([positions, pl.Series([None], dtype=POS_TYPE)]).rename("s").to_frame()
+        at = steps.select(same_leaf(pl.col("s")).gather(pl.Series(np.where(stepped < 0, len(positions), stepped))))["s"]
+        places = [place(i) for i in range(len(self.clocks))]
+        made = rows.select(
+            pl.max_horizontal(at, NEW).alias(POS),
+            order_of_results(rows, places, ENTER, DUE, self.width),
+            pl.col(ENTER).alias(TIME),
+            pl.lit(1, pl.Int8).alias(DIFF),
+            pl.lit(None, pl.UInt64).alias(HASH),
+            *payload,
+            pl.col(ENTER).alias(self.node.rowtime.name),
+        )
+        return made.sort(POS, SUB)
+
+    def _empty(self, inputs: Sequence[pl.DataFrame]) -> pl.DataFrame:
+        schema: dict[str, pl.DataType] = {POS: POS_TYPE, SUB: pl.Binary(), TIME: pl.Int64(), DIFF: pl.Int8()}
+        schema |= {HASH: pl.UInt64()}
+        for rows in inputs:
+            schema |= {c: rows.schema[c] for c in payload_of(rows)}
+        return pl.DataFrame(schema=schema | {self.node.rowtime.name: pl.Int64()})
+
+
+def _is_due(before: int, now: int) -> pl.Expr:
+    """Results that the clock lets out on its way from `before` to `now`; and, of the time that it had reached before,
+    those of new records."""
+    time, due = pl.col(ENTER), pl.col(DUE)
+    passed = (due == PASSED) & (time >= before) & (time < now)
+    fresh = (time > before) | ((time == before) & (due == REACHED) & pl.col(NEW).is_not_null())
+    return passed | ((due != PASSED) & fresh & (time <= now) & (time < FOREVER))
+
+
+def _pairs(meeting: Meeting, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+    """Pairs alive together with equal keys, with the numbers of their rows (`_i`, `_j`)."""
+    life = (ENTER, LEAVE, EXPIRES, DUE, NEW)
+    left, right = left.drop(AT, strict=False), right.drop(AT, strict=False)
+    left = left.rename({c: f"_l{c}" for c in life})
+    right = right.rename({c: f"_r{c}" for c in life})
+    if meeting.keys:
+        names = [f"_q{n}" for n in range(len(meeting.keys))]
+        left = _with(left, [(n, l) for n, (l, _) in zip(names, meeting.keys, strict=True)])
+        right = _with(right, [(n, r) for n, (_, r) in zip(names, meeting.keys, strict=True)])
+        pairs = left.join(right, on=names, how="inner").drop(names)
+    else:
+        pairs = left.join(right, how="cross")
+    both = pairs.with_columns(
+        pl.max_horizontal("_l_e", "_r_e").alias(ENTER),
+        *(pl.min_horizontal(f"_l{c}", f"_r{c}").alias(c) for c in (LEAVE, EXPIRES)),
+        *(pl.max_horizontal(f"_l{c}", f"_r{c}").alias(c) for c in (DUE, NEW)),
+    ).filter(pl.col(ENTER) <= pl.col(LEAVE))
+    both = both.drop([f"_{side}{c}" for side in "lr" for c in life])
+    if meeting.residual is not None:
+        fits, _ = compile.evaluate(both, [("_fits", meeting.residual)])
+        both = both.filter(fits["_fits"].fill_null(False))
+    return both
+
+
+def _with(rows: pl.DataFrame, items: list[tuple[str, Expr]]) -> pl.DataFrame:
+    made, _ = compile.evaluate(rows, items)
+    return rows.hstack(made)
+
+
+def _until_met(rows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Each row alone from its enter on, unless it meets another at that instant; until the first that it meets."""
+    first = pairs.group_by("_n").agg(pl.col(ENTER).min().alias("_first"))
+    alone = rows.join(first, on="_n", how="left").filter((pl.col("_first") > pl.col(ENTER)).fill_null(True))
+    until = pl.min_horizontal(LEAVE, pl.col("_first") - 1)
+    return alone.with_columns(until.alias(LEAVE), pl.lit(PASSED, pl.Int8).alias(DUE)).drop("_first")
+
+
+def _never_met(rows: pl.DataFrame, pairs: pl.DataFrame, hops: bool) -> pl.DataFrame:
+    """Each row that met nothing, for the instant at which it leaves."""
+    alone = rows.join(pairs, on="_n", how="anti")
+    hop = (pl.col(EXPIRES) == pl.col(LEAVE) + 1) & (pl.col(DUE) == REACHED) & hops
+    due = pl.when(hop).then(HOP).otherwise(PASSED).cast(pl.Int8)
+    return alone.with_columns(due.alias(DUE), pl.col(EXPIRES).alias(ENTER), pl.col(EXPIRES).alias(LEAVE))
+
+
+def _between(rows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Each row for every stretch of its life in which it meets nothing."""
+    taken = pairs.join(rows.select("_n"), on="_n", how="semi").select("_n", ENTER, LEAVE)
+    borders = [  # an instant before its life and one after it stand as pairs
+        rows.select("_n", (pl.col(ENTER) - 1).alias(ENTER), (pl.col(ENTER) - 1).alias(LEAVE)),
+        rows.select("_n", (pl.col(LEAVE) + 1).alias(ENTER), (pl.col(LEAVE) + 1).alias(LEAVE)),
+    ]
+    line = pl.concat([taken, *borders]).sort("_n", ENTER, LEAVE)
+    gaps = line.select(
+        "_n",
+        (pl.col(LEAVE).cum_max().shift(1).over("_n") + 1).alias("_from"),
+        (pl.col(ENTER) - 1).alias("_to"),
+    ).filter(pl.col("_from") <= pl.col("_to"))
+    alone = rows.join(gaps, on="_n", how="inner")
+    made = alone.with_columns(
+        pl.col("_from").alias(ENTER), pl.col("_to").alias(LEAVE), pl.lit(PASSED, pl.Int8).alias(DUE)
+    )
+    return made.drop("_from", "_to")
+
+
+def _hops(frame: RangeFrame, first: int, last: int, limit: int) -> pl.DataFrame:
+    """The ends (`_end`) of the hops from that of `first` to that of `last`, up to `limit`."""
+    ends, at = [], first
+    while at <= last:
+        end = int(hop_end(frame, pl.Series([at], dtype=pl.Int64))[0])
+        if end > limit:
+            break
+        ends.append(end)
+        at = end + 1
+    return pl.DataFrame({"_end": ends}, schema={"_end": pl.Int64})
+
+
+def _shown(clock: Clock, clocks: Clocks) -> tuple[dict[int, int], int]:
+    """The first time of each partition and the last of all, in this batch; of a join's output as if it had one."""
+    if isinstance(clock, LeafClock):
+        return clocks.shown(clock.leaf)
+    values = clocks.moves(clock)[1]
+    values = values[values < FOREVER]
+    return ({0: int(values[0])}, int(values[-1])) if len(values) else ({}, NEVER)
+
+
+def _preserved(tree: Tree, operand: Iterator[int]) -> Iterator[int]:
+    """The operands that stand below a preserved side."""
+    if isinstance(tree, Meeting):
+        for side, how in ((tree.left, "left"), (tree.right, "right")):
+            numbers = [next(operand) for _ in sliding.operands(side)]
+            yield from numbers if tree.how in (how, "full") else _preserved(side, iter(numbers))
