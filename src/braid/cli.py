@@ -20,7 +20,7 @@ import click
 from rich.console import Console
 
 from braid.cli_errors import QueryDied
-from braid.errors import BraidError, SqlError
+from braid.errors import BraidError
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -367,10 +367,33 @@ def doctor(java: bool) -> None:
 
 
 @main.command()
-@click.option("--dialect", type=click.Choice(DIALECTS), default="ksqldb", show_default=True)
-def sql(dialect: str) -> None:
-    """An interactive prompt (not built yet)."""
-    raise SqlError("the interactive prompt is not built yet", hint=f"braid run -e 'SQL' --dialect {dialect}")
+@sql_options
+@store_option
+@click.option("--master", default="local[*]", show_default=True, help="Spark master URL.")
+def sql(file: str | None, text: str | None, dialect: str | None, store: str, master: str) -> None:
+    """Type statements and see what they give.
+
+    FILE or -e SQL is carried out first. History, completion (Tab), `.help`; Ctrl-C ends the rows of a SELECT … EMIT
+    CHANGES, Ctrl-D the prompt. Without a terminal the statements come from stdin, a SELECT ends where its records end,
+    and the exit code is 1 if a statement was refused.
+    """
+    from braid.shell import Shell, pieces
+
+    first, dialect = read_sql(file, text, dialect) if file or text else ("", dialect or "ksqldb")
+    live = sys.stdin.isatty() and sys.stdout.isatty()
+    shell = Shell(dialect, store, out, err, live, master)
+    try:
+        going = all(shell.run(piece) for piece in pieces(first, shell))
+        if going and live:
+            from braid.prompt import interact
+
+            interact(shell)
+        elif going:
+            all(shell.run(piece) for piece in pieces(sys.stdin.read(), shell))
+    finally:
+        shell.close()
+    if shell.failed and not live:
+        raise click.exceptions.Exit(1)
 
 
 if __name__ == "__main__":

@@ -89,10 +89,11 @@ class Program:
     catalog: Catalog = field(default_factory=Catalog)
     settings: Settings = field(default_factory=Settings)
     queries: dict[str, Query] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)  # DEFINE
 
     def statements(self, sql: str) -> Iterator[Effect]:
         """Binds one statement after the other. The first that is refused raises `SqlError`; what came before stands."""
-        script = parse(sql, self.dialect)
+        script = parse(sql, self.dialect, self.variables)
         for statement in script.statements:
             try:
                 bound = bind(statement, self.catalog, self.settings, script.text, self.dialect)

@@ -1,0 +1,315 @@
+"""What `braid sql` does with a text: statements and dot commands, carried out against a store.
+
+In: a text that is whole (`complete`). Out: tables and notes on the terminal.
+Rule: nothing here needs a terminal, so that a script goes the same way as what is typed. A refused statement is told
+and changes nothing; those before it stand. INSERT, SHOW, EXPLAIN and push queries (SELECT … EMIT CHANGES, from the
+beginning of their topics) run in this process; the first CREATE … AS or INSERT INTO … SELECT starts Spark and takes the
+store's lock, as `braid run` does. Names are declared for as long as the prompt lives; topics and checkpoints stay.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from braid import inserts
+from braid.cli_errors import QueryDied
+from braid.errors import BraidError
+from braid.explain import explain_query, render_text
+from braid.plan.bound import QueryBound
+from braid.plan.logical import Query
+from braid.plan.lower import lower
+from braid.program import Effect, Program
+from braid.runtime.tail import Tail
+from braid.sql.dialects import DIALECTS, dialect_named
+from braid.sql.tokens import Lexer, TokenKind
+from braid.topics.lock import StoreLock
+from braid.topics.names import check_name
+from braid.topics.store import TopicStore
+
+if TYPE_CHECKING:
+    from braid.spark.query import RunningQuery
+
+POLL = 0.1  # s between two looks for new records
+WIDEST = 40  # characters of a column of a live tail, at most
+
+COMMANDS = {
+    ".help": "this list",
+    ".dialect": "the dialect, or another one: .dialect ksqldb",
+    ".read": "run the statements of a file: .read FILE",
+    ".topics": "the topics of the store",
+    ".queries": "the queries that this prompt has started",
+    ".drops": "what a query has dropped: .drops NAME",
+    ".quit": "leave, as Ctrl-D does; queries that run are stopped and go on from their checkpoints next time",
+}
+HELP = """\
+A statement ends with ; and may take several lines. SELECT … EMIT CHANGES shows rows as they come: Ctrl-C ends that,
+and only that. CREATE … AS SELECT starts a query on Spark."""
+
+
+class Shell:
+    """`live`: somebody is looking, so a push query waits for more; without, it ends where the records end."""
+
+    def __init__(self, dialect: str, store: str, out: Console, err: Console, live: bool, master: str) -> None:
+        dialect_named(dialect)
+        self.dialect, self.live = dialect, live
+        self.failed = False
+        self._programs: dict[str, Program] = {}
+        self._store = TopicStore(store)
+        self._out, self._err, self._master = out, err, master
+        self._running: dict[str, RunningQuery] = {}
+        self._told: set[str] = set()
+        self._closing = contextlib.ExitStack()
+        self._spark: Any = None
+
+    @property
+    def program(self) -> Program:
+        """The names of the present dialect; those of another one wait until it is chosen again."""
+        return self._programs.setdefault(self.dialect, Program(self.dialect))
+
+    def close(self) -> None:
+        """Stops the queries and, if this prompt has started it, Spark."""
+        for running in self._running.values():
+            running.stop()
+        self._running.clear()
+        self._closing.close()
+
+    def running(self) -> list[str]:
+        return list(self._running)
+
+    # ----------------------------------------------------------- a whole text
+
+    def run(self, text: str) -> bool:
+        """Carries out a text; False when it asks to leave."""
+        try:
+            if text.strip().startswith("."):
+                return self._command(text.strip())
+            self._statements(text)
+        except BraidError as e:
+            self._refused(e.render())
+        except QueryDied as e:
+            self._refused(f"error: {e}")
+        except KeyboardInterrupt:
+            self._err.print("interrupted")
+        return True
+
+    def _refused(self, text: str) -> None:
+        self.failed = True
+        self._err.print(text, style="red", markup=False)
+
+    def _statements(self, text: str) -> None:
+        program = self.program
+        before = (program.catalog, program.settings, dict(program.queries))
+        try:
+            for effect in program.statements(text):
+                self._carry_out(effect)
+                before = (program.catalog, program.settings, dict(program.queries))
+        except BaseException:
+            program.catalog, program.settings, program.queries = before
+            raise
+
+    def _carry_out(self, effect: Effect) -> None:
+        for notice in effect.notices:
+            self._err.print(f"note: {notice}", markup=False)
+        passing = isinstance(effect.bound, QueryBound) and effect.bound.transient
+        if effect.query is None:
+            for topic, partitions in effect.topics:
+                if partitions is not None or not self._store.exists(check_name(topic)):
+                    self._store.create(topic, partitions or 1)
+        if effect.inserted is not None:
+            inserts.append(self._store, effect.inserted)
+            count = len(effect.inserted.records)
+            self._out.print(f"{count} row{'s' * (count != 1)} into {effect.inserted.topic}", markup=False)
+        if effect.query is not None and passing:
+            self.program.queries.pop(effect.query.name, None)
+            self._tail(effect.query)
+        elif effect.query is not None:
+            self._start(effect.query)
+        for name in effect.stopped:
+            running = self._running.pop(name, None)
+            if running is not None:
+                running.stop()
+        for topic in effect.deleted_topics:
+            if self._store.exists(topic):
+                self._store.delete(topic)
+        if effect.explained is not None:
+            self._out.print(render_text(explain_query(effect.explained, self._partitions)), markup=False)
+        if effect.rows is not None:
+            self._table(effect.header, effect.rows)
+
+    def _partitions(self, topic: str) -> int | None:
+        return self._store.partitions(topic) if self._store.exists(topic) else None
+
+    # ------------------------------------------------------------ dot commands
+
+    def _command(self, line: str) -> bool:
+        word, _, rest = line.rstrip(";").partition(" ")
+        rest = rest.strip()
+        match word:
+            case ".help":
+                self._table(("command", "does"), list(COMMANDS.items()))
+                self._out.print(HELP, markup=False)
+            case ".dialect":
+                if rest:
+                    self.dialect = dialect_named(rest).name
+                self._out.print(self.dialect)
+            case ".read":
+                self._statements(_text_of(rest))
+            case ".topics":
+                ends = {name: self._store.end_offsets(name) for name in self._store.names()}
+                self._table(("topic", "partitions", "records"), [(n, len(e), sum(e)) for n, e in ends.items()])
+            case ".queries":
+                if not self.live:
+                    self._settle()
+                seen = [(name, q.status(), q.progress()) for name, q in self._running.items()]
+                counts = [(name, status, p.rows_in, p.rows_out, sum(p.drops.values())) for name, status, p in seen]
+                self._table(("query", "status", "in", "out", "dropped"), counts)
+            case ".drops":
+                from braid.show import print_drops
+
+                print_drops(self._store.root, rest, "table")
+            case ".quit" | ".exit":
+                return False
+            case _:
+                raise BraidError(f"there is no command {word}", f"commands: {', '.join(COMMANDS)}")
+        return True
+
+    # ----------------------------------------------------------------- queries
+
+    def _tail(self, query: Query) -> None:
+        """Rows as they come, until LIMIT, Ctrl-C, or (in a script) there are no more."""
+        for topic in sorted({leaf.source.topic for leaf in lower(query).leaves}):
+            if not self._store.exists(topic):
+                raise BraidError(f"there is no topic {topic}", "declare it with partitions = 1, or braid put it")
+        if not self.live:
+            self._settle()
+        tail = Tail(query, self._store)
+        rows = _Rows(tail.columns, query.sink.kind == "table", lambda line: self._out.print(line, markup=False))
+        try:
+            while True:
+                for some in tail.more():
+                    rows.show([(*(["-" if r.gone else "+"] * rows.changes), *r.values) for r in some])
+                if tail.over or not self.live:
+                    break
+                time.sleep(POLL)
+        except KeyboardInterrupt:
+            self._err.print()
+        self._err.print(f"{rows.count} row{'s' * (rows.count != 1)}")
+
+    def _start(self, query: Query) -> None:
+        """A persistent query, on Spark; it goes on from its checkpoint."""
+        from braid.spark.query import start
+
+        if self._spark is None:
+            self._begin()
+        self._told.discard(query.name)
+        running = start(self._spark, lower(query), self._store.root)
+        self._running[query.name] = running
+        self._err.print(f"{query.name} is running", markup=False)
+
+    def _settle(self) -> None:
+        """A script sees what its queries make of all that is there; who stands later may read those before."""
+        for running in self._running.values():
+            running.await_idle()
+
+    def _begin(self) -> None:
+        """Takes the store and starts Spark."""
+        from braid.spark import conf
+
+        conf.java_version()
+        self._closing.enter_context(StoreLock(self._store.root, note=lambda x: self._err.print(x, markup=False)))
+        self._err.print("starting Spark …")
+        own = not conf.running()
+        self._spark = conf.session(self._master)
+        if own:
+            self._closing.callback(conf.end, self._spark)
+
+    def deaths(self) -> None:
+        """Says which queries have died since the last look."""
+        for name, running in self._running.items():
+            if name not in self._told and running.status() == "failed":
+                self._told.add(name)
+                self._refused(f"error: {running.exception()}")
+
+    def _table(self, header: Sequence[str], rows: Iterable[Any]) -> None:
+        table = Table(*header, box=None, header_style="bold", pad_edge=False)
+        for row in rows:
+            table.add_row(*map(_cell, row))
+        width = None if self._out.is_terminal else 4000
+        Console(file=self._out.file, highlight=False, markup=False, width=width).print(table)
+
+
+class _Rows:
+    """Lines of a table whose rows come one after the other: as wide as its head and its first rows ask for."""
+
+    def __init__(self, columns: Sequence[str], changes: bool, say: Callable[[str], None]) -> None:
+        self.changes, self.count = changes, 0
+        self._head = [*([""] * changes), *columns]
+        self._widths: list[int] = []
+        self._say = say
+
+    def show(self, rows: Sequence[Sequence[Any]]) -> None:
+        cells = [[_cell(v) for v in row] for row in rows]
+        if not self._widths:
+            self._widths = [max(len(x[i]) for x in [self._head, *cells]) for i in range(len(self._head))]
+            self._widths = [min(w, WIDEST) for w in self._widths]
+            self._say(self._line(self._head))
+        for x in cells:
+            self._say(self._line(x))
+        self.count += len(rows)
+
+    def _line(self, cells: Sequence[str]) -> str:
+        return "  ".join(c.ljust(w) for c, w in zip(cells, self._widths, strict=True)).rstrip()
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "null"
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _text_of(path: str) -> str:
+    if not path:
+        raise BraidError(".read needs a file", ".read demo.sql")
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise BraidError(f"cannot read {path}: {getattr(e, 'strerror', None) or 'it is not UTF-8 text'}") from None
+
+
+# ------------------------------------------------------------- when is it whole?
+
+
+def complete(text: str, dialect: str) -> bool:
+    """Whether a text can be carried out: it is blank, a dot command, or ends with a `;` that is no part of a string."""
+    if not text.strip() or text.lstrip().startswith("."):
+        return True
+    known = DIALECTS[dialect]
+    lexer = Lexer(text, known.name_quotes if known else '"', {} if known and known.has_variables else None)
+    last = None
+    while (tokens := lexer.statement()) is not None:
+        if any(t.kind is TokenKind.BAD and t.value.endswith("not closed") for t in tokens):
+            return False
+        last = tokens[-1]
+    return last is None or last.text == ";"
+
+
+def pieces(text: str, shell: Shell) -> Iterable[str]:
+    """A script's dot commands and statements, in their order; what stands last may lack its `;`."""
+    held = ""
+    for line in text.splitlines(keepends=True):
+        if not held.strip() and not line.strip():
+            continue
+        held += line
+        if complete(held, shell.dialect):
+            yield held
+            held = ""
+    if held.strip():
+        yield held
