@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr
-from braid.plan.epochs import Changes
 from braid.plan.logical import Filter, Node, Project, row_key
 from braid.plan.risingwave import grouping
 from braid.plan.risingwave.closing import emit_on_close
@@ -105,8 +104,8 @@ def _select(s: rw.Select, env: Env, alias: str) -> Result:
 
 
 def _grouped(s: rw.Select, node: Node, scope: Scope, alias: str) -> Result:
-    made = grouping.bind_grouped(s, node, scope)
-    return projected(Changes(made.node), made.items, alias, made.types)
+    made = grouping.bind_grouped(s, node, scope, alias)
+    return projected(made.node, made.items, alias, made.types)
 
 
 def projected(node: Node, made: list[tuple[str, Expr, str, Span]], alias: str, types: dict[Expr, str]) -> Result:
