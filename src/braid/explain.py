@@ -21,6 +21,7 @@ from braid.plan.bound import QueryBound
 from braid.plan.lower import lower
 from braid.plan.physical import Leaf, Plan, Stage, Step
 from braid.program import Program
+from braid.topology import topology
 
 Document = dict[str, Any]
 
@@ -45,6 +46,7 @@ def explain_query(
         },
         "nodes": nodes,
         "stages": [_stage(s, plan) for s in plan.stages],
+        "topology": topology(query),
         "notices": list(query.notices),
         "refusals": [],
     }
@@ -71,7 +73,7 @@ def explain_program(sql: str, dialect: str, store: str | None) -> list[Document]
 
 def _refused(e: SqlError, dialect: str) -> Document:
     refusal = {"message": e.message, "line": e.line, "column": e.column, "hint": e.hint, "text": e.render()}
-    nothing: Document = {"nodes": [], "stages": [], "notices": []}
+    nothing: Document = {"nodes": [], "stages": [], "topology": [], "notices": []}
     return {"query": None, "dialect": dialect, "sink": None, **nothing, "refusals": [refusal]}
 
 
@@ -286,8 +288,9 @@ def _notes(node: logical.Node) -> list[str]:
                 notes.append("rows too late to be stored are dropped")
             return notes
         case keyed.TwoClockJoin():
+            window = f"right time within {duration(node.before)} before and {duration(node.after)} after left time"
             notes = [
-                f"right time within {duration(node.before)} before and {duration(node.after)} after left time",
+                f"sliding window: {window}",
                 "a row lives until the other side's clock is past its window and a grace period of "
                 + duration(node.grace),
             ]
@@ -411,6 +414,8 @@ def render_text(document: Document) -> str:
     for i, stage in enumerate(document["stages"]):
         by = ", ".join(stage["exchange"]["by"]) or "one bucket"
         lines.append(f"stage {i}: exchange by {by}; nodes {', '.join(str(n) for n in stage['nodes']) or '-'}")
+    moved = [n["partitions"] for n in document["topology"] if n["op"] == "repartition"]
+    lines += [f"repartition: the side with fewer partitions goes to {n}" for n in moved]
     lines += [f"notice: {n}" for n in document["notices"]]
     return "\n".join(lines)
 

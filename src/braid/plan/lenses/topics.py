@@ -146,7 +146,9 @@ def bind_values(s: ast.InsertValues, target: Declared) -> Inserted:
     for path, span in paths:
         if path not in types:
             known = ", ".join(".".join(p).removeprefix("_value.") for p in types)
-            raise SqlError(f"{target.name} has no field {'.'.join(path)}", span, f"fields are {known}")
+            raise SqlError(
+                f"{target.name} has no field {'.'.join(path).removeprefix('_value.')}", span, f"fields are {known}"
+            )
     rows = []
     for row in s.rows:
         if len(row) != len(paths):
