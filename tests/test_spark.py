@@ -91,7 +91,7 @@ def test_an_order_given_from_outside(spark: Any, shape: str, seed: int, batch: i
         for s in sources(asked.root):
             backend.create_topic(s.topic, len(history.topics[s.topic]))
         backend.create_topic("out", 1)
-        backend.start(asked)
+        backend.start(asked, 0)
         steps: list[tuple[int, str, Any]] = [(r.seq, topic, (p, r)) for topic, p, _, r in history.records()]
         moments = [m for m in history.moments if len(m.partitions) == len(history.topics[m.topic])]
         steps += [(m.seq, m.topic, Moment(m.seq, m.kind, m.time)) for m in moments]

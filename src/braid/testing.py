@@ -94,7 +94,7 @@ class Driver:
                 self._backend.pump()
                 if effect.query.snapshot:
                     self._next()
-                self._backend.start(effect.query)
+                self._backend.start(effect.query, self._seq)
             for name in effect.stopped:
                 self._backend.stop(name)
             for topic in effect.deleted_topics:

@@ -75,6 +75,7 @@ class _Builder:
     needed: frozenset[str]
     clocked: frozenset[str]  # aliases of the sources whose clock some join reads
     judged: frozenset[str]  # aliases of the sources whose late rows are dropped
+    ahead: frozenset[str]  # aliases of the sources that a temporal join looks into
     leaves: list[Leaf] = field(default_factory=list)
     stages: list[_Stage] = field(default_factory=list)
     numbers: int = 0
@@ -93,7 +94,10 @@ class _Builder:
         drop_null_value = joins and (source.kind == "stream" or source.captured)
         clocked = source.alias in self.clocked
         awaits = (source.partitions or 1) if source.alias in self.judged else 0
-        self.leaves.append(Leaf(number, source, cols, keys, stage, drop_null_value, null_key, clocked, awaits))
+        ahead = source.alias in self.ahead
+        self.leaves.append(
+            Leaf(number, source, cols, keys, stage, drop_null_value, null_key, clocked, awaits, ahead)
+        )
         return _Frame(number, stage, keys, cols)
 
     def watermark(self, bound: epochs.Bound) -> Watermark:
@@ -127,13 +131,8 @@ def lower(query: Query) -> Plan:
     read = tuple(logical.sources(query.root))
     if len(read) > MAX_LEAVES:
         raise BraidError(f"{len(read)} sources in one query; at most {MAX_LEAVES}", "split it into two statements")
-    b = _Builder(
-        read,
-        frozenset(_needed(query)),
-        frozenset(_clocked(query.root)),
-        frozenset(_judged(query.root)),
-        numbers=len(read),
-    )
+    sets = (frozenset(f(query.root)) for f in (_clocked, _judged, _ahead))
+    b = _Builder(read, frozenset(_needed(query)), *sets, numbers=len(read))
     sink_keys = query.sink.written_key
     root = _lower(query.root, b, sink_keys)
     if query.sink.limit is not None:
@@ -218,6 +217,14 @@ def _judged(node: Node) -> Iterable[str]:
         for operand in node.operands:
             if operand.frame is not None and _is_local(operand.input):
                 yield from (s.alias for s in logical.sources(operand.input))
+
+
+def _ahead(node: Node) -> Iterable[str]:
+    """Aliases of the sources that temporal joins look into."""
+    if isinstance(node, epochs.TemporalJoin):
+        yield from (s.alias for s in logical.sources(node.right))
+    for x in logical.inputs(node):
+        yield from _ahead(x)
 
 
 def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:

@@ -28,6 +28,7 @@ class Leaf:
     `awaits`: rows carry the rank of their partition, by which they may be found late, and the clock begins when so many
     partitions have shown something.
     `clocked`: the clock steps of the source travel to the stage's buckets.
+    `ahead`: what the source holds at the start comes one epoch before what the others hold (`Query.snapshot`).
     """
 
     number: int
@@ -39,6 +40,7 @@ class Leaf:
     null_key: Literal["drop", "route", "pad"]
     clocked: bool
     awaits: int = 0
+    ahead: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from braid.plan.logical import Query
 from braid.plan.lower import lower
 from braid.plan.physical import Plan
 from braid.runtime.drops import located
-from braid.runtime.explicit import BATCH_BITS, Moment, Placed, Reading, chunks, cut, place_of, topic_ranks
+from braid.runtime.explicit import BATCH_BITS, Moment, Placed, Reading, chunks, cut, place_of, standing, topic_ranks
 from braid.runtime.local import LocalQuery
 
 T = TypeVar("T")
@@ -37,13 +37,15 @@ class Topic:
 
 @dataclass(slots=True)
 class Running:
-    """A query, what it has read of each leaf's topic (records, moments), and what it dropped."""
+    """A query, what it has read of each leaf's topic (records, moments), the number that it starts at if it reads a
+    snapshot, and what it dropped."""
 
     query: Query
     plan: Plan
     local: LocalQuery
     hops: int
     read: dict[int, tuple[int, int]]
+    since: int | None
     drops: list[dict[str, Any]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -80,14 +82,16 @@ class LocalBackend:
     def mark(self, topic: str, moment: Moment) -> None:
         self.topics[topic].moments.append(moment)
 
-    def start(self, query: Query) -> None:
+    def start(self, query: Query, number: int) -> None:
         plan = lower(query)
         partitions = self.topics[query.sink.topic].partitions
         buckets = -(-self.buckets // partitions) * partitions
         writers = [r for r in self.queries.values() if any(r.query.sink.topic == x.source.topic for x in plan.leaves)]
         hops = 1 + max((r.hops for r in writers), default=0)
         read = {leaf.number: (0, 0) for leaf in plan.leaves}
-        self.queries[query.name] = Running(query, plan, LocalQuery(plan, partitions, buckets), hops, read)
+        self.queries[query.name] = Running(
+            query, plan, LocalQuery(plan, partitions, buckets), hops, read, number if query.snapshot else None
+        )
 
     def stop(self, query: str) -> None:
         self.queries.pop(query, None)
@@ -105,7 +109,8 @@ class LocalBackend:
         readings = []
         for leaf in running.plan.leaves:
             topic, (records, moments) = self.topics[leaf.source.topic], running.read[leaf.number]
-            readings.append(Reading(leaf.number, topic.records[records:], topic.moments[moments:], topic.partitions))
+            new = standing(topic.records[records:], leaf, running.since)
+            readings.append(Reading(leaf.number, new, topic.moments[moments:], topic.partitions))
             running.read[leaf.number] = (len(topic.records), len(topic.moments))
         if not any(r.records or r.moments for r in readings):
             return
@@ -134,7 +139,7 @@ class LocalBackend:
 
         def find(position: int) -> tuple[str | None, int | None, int | None]:
             seq, hops, rank, n = place_of(position)
-            for r in self.topics[names[rank]].records:
+            for r in self.topics[names[rank]].records if rank in names else ():
                 if (r.seq, r.hops, r.n) == (seq, hops, n):
                     return names[rank], r.partition, r.offset
             return names.get(rank), None, None

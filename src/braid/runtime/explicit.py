@@ -8,17 +8,18 @@ Rule: the order is (seq, hops, topic rank, n), the same in every runtime and for
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import polars as pl
 
-from braid.operators.changes import HEADERS, HOP_BITS, LEAF_BITS, LOW, N_BITS, RANK_BITS, TIME
-from braid.plan.physical import Plan
+from braid.operators.changes import DIFF, HEADERS, HOP_BITS, LEAF_BITS, LOW, N_BITS, RANK_BITS, TIME
+from braid.plan.physical import Leaf, Plan
 from braid.runtime.batch import Chunk
-from braid.runtime.decode import RAW, decode
+from braid.runtime.decode import RAW, Decoded, decode
 from braid.runtime.ingest import Mark
 
+PART_BITS = 10  # of the `n` of a record that a query finds at its start
 BATCH_BITS = 20  # of `n`: the batch, then the number within it
 _LAST_HOP = (1 << HOP_BITS) - 1
 
@@ -55,6 +56,37 @@ class Reading:
     records: Sequence[Placed]
     moments: Sequence[Moment]
     partitions: int
+
+
+def at_start(records: Sequence[Placed], leaf: Leaf, since: int | None) -> list[Placed]:
+    """The records of a leaf of a query that starts at number `since` with a snapshot: those before it come in one
+    epoch, of that number, or of the one before where the leaf is ahead. None: as they stand."""
+    if since is None:
+        return list(records)
+    epoch = since - 1 if leaf.ahead else since
+    return [_first(r, epoch) if r.seq < since else r for r in records]
+
+
+def _first(r: Placed, epoch: int) -> Placed:
+    return replace(r, seq=epoch, hops=0, n=(r.offset << PART_BITS) + r.partition)
+
+
+def standing(records: Sequence[Placed], leaf: Leaf, since: int | None) -> list[Placed]:
+    """`at_start`, and of a table only what stands of its keys before the query started."""
+    placed = at_start(records, leaf, since)
+    if since is None or leaf.source.kind != "table":
+        return placed
+    last = {r.key: r for r in placed if r.seq <= since}
+    return [r for r in placed if r.seq > since or (last[r.key] is r and r.value is not None)]
+
+
+def without_replaced(decoded: Decoded, order: pl.DataFrame, since: int) -> tuple[Decoded, pl.DataFrame]:
+    """The same for records that are decoded already; `order` is that of `at_start`."""
+    rows = decoded.rows.with_columns(order["seq"].alias("_seq"))
+    old = pl.col("_seq") <= since
+    last = pl.struct(old, "_key").is_last_distinct() & (pl.col(DIFF) == 1)
+    kept = rows.select((~old | last).alias("k"))["k"]
+    return Decoded(decoded.rows.filter(kept), decoded.error.filter(kept)), order.filter(kept)
 
 
 def topic_ranks(plan: Plan) -> dict[int, int]:

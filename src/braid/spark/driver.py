@@ -44,12 +44,14 @@ PLACED = {
 
 @dataclass(slots=True)
 class Running:
-    """A query, its place in the chain of statements, and up to where it has been let read."""
+    """A query, its place in the chain of statements, the number it starts at if it reads a snapshot, and up to where it
+    has been let read."""
 
     query: Query
     plan: Plan
     hops: int
     gate: str
+    since: int | None
     run: queries.RunningQuery | None = None
     pumped: int = 0  # in numbers of changes; nothing has changed before the first
 
@@ -126,11 +128,12 @@ class SparkBackend:
 
     # -------------------------------------------------------------- queries
 
-    def start(self, query: Query) -> None:
+    def start(self, query: Query, number: int) -> None:
         plan = lower(query)
         writers = [r for r in self._queries.values() if any(r.query.sink.topic == x.source.topic for x in plan.leaves)]
         hops = 1 + max((r.hops for r in writers), default=0)
-        running = Running(query, plan, hops, os.path.join(self._order, f"{query.name}.gate"))
+        since = number if query.snapshot else None
+        running = Running(query, plan, hops, os.path.join(self._order, f"{query.name}.gate"), since)
         self._launch(running)
         self._queries[query.name] = running
 
@@ -145,7 +148,7 @@ class SparkBackend:
             partitions=outputs,
             buckets=-(-self._buckets // outputs) * outputs,
             tasks=1,  # so that one task sees the order of all output
-            order=Order(running.gate, self._marks, running.hops, self._batch),
+            order=Order(running.gate, self._marks, running.hops, self._batch, running.since),
         )
 
     def stop(self, query: str) -> None:

@@ -26,12 +26,14 @@ from braid.topics import TopicStore
 @dataclass(frozen=True, slots=True)
 class Order:
     """Records come in an order given from outside (the test driver). `gate`: a file that says up to which number the
-    query may read; `marks`: a file of clock calls and ends; `size`: at most so many records a batch."""
+    query may read; `marks`: a file of clock calls and ends; `size`: at most so many records a batch; `since`: the
+    number at which a query starts that reads a snapshot."""
 
     gate: str
     marks: str
     hops: int
     size: int | None
+    since: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

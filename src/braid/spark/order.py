@@ -17,8 +17,18 @@ from uuid import uuid4
 
 import polars as pl
 
+from braid.plan.physical import Leaf
 from braid.runtime.batch import Chunk
-from braid.runtime.explicit import Moment, Placed, Reading, cut, moment_position, topic_ranks
+from braid.runtime.explicit import (
+    Moment,
+    Placed,
+    Reading,
+    at_start,
+    cut,
+    moment_position,
+    topic_ranks,
+    without_replaced,
+)
 from braid.runtime.ingest import Mark
 from braid.runtime.inputs import Input
 from braid.spark.job import Job, store_of
@@ -91,6 +101,7 @@ def _next(job: Job, start: dict[str, Any], seq: int) -> dict[str, Any] | None:
         topic = leaf.source.topic
         ends = store.end_offsets(topic)
         records = [r for p, end in enumerate(ends) for r in _placed(job, topic, leaf.number, p, start, end, seq)]
+        records = at_start(records, leaf, job.order.since)
         moments = [_moment(m) for m in marks[done:] if m.topic == topic and m.seq <= seq]
         readings.append(Reading(leaf.number, records, moments, len(ends)))
     if not any(r.records or r.moments for r in readings):
@@ -137,6 +148,17 @@ def chunks(job: Job, inputs: Mapping[int, Input], parts: Sequence[Part], marks: 
             if first == last and not made:
                 continue
             places = store.read_positions(topic, partition, first, last)
-            placed = places.select("seq", "hops", "n", pl.lit(ranks[leaf.number], pl.Int64).alias("rank"))
-            rank = job.ranks[f"{leaf.number}/{partition}"]
-            yield Chunk(leaf.number, partition, rank, source.read(partition, first, last), placed, made)
+            placed = _in_order(places, leaf, partition, job.order.since)
+            placed = placed.with_columns(pl.lit(ranks[leaf.number], pl.Int64).alias("rank"))
+            decoded = source.read(partition, first, last)
+            if job.order.since is not None and leaf.source.kind == "table":
+                decoded, placed = without_replaced(decoded, placed, job.order.since)
+            yield Chunk(leaf.number, partition, job.ranks[f"{leaf.number}/{partition}"], decoded, placed, made)
+
+
+def _in_order(places: pl.DataFrame, leaf: Leaf, partition: int, since: int | None) -> pl.DataFrame:
+    """The places of records, as `at_start` gives them."""
+    rows = places.select("_offset", "seq", "hops", "n").iter_rows()
+    placed = [Placed(s, hops, n, partition, offset, None, None, 0, None) for offset, s, hops, n in rows]
+    made = [(r.seq, r.hops, r.n) for r in at_start(placed, leaf, since)]
+    return pl.DataFrame(made, schema=dict.fromkeys(("seq", "hops", "n"), pl.Int64), orient="row")
