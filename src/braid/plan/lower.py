@@ -95,9 +95,7 @@ class _Builder:
         clocked = source.alias in self.clocked
         awaits = (source.partitions or 1) if source.alias in self.judged else 0
         ahead = source.alias in self.ahead
-        self.leaves.append(
-            Leaf(number, source, cols, keys, stage, drop_null_value, null_key, clocked, awaits, ahead)
-        )
+        self.leaves.append(Leaf(number, source, cols, keys, stage, drop_null_value, null_key, clocked, awaits, ahead))
         return _Frame(number, stage, keys, cols)
 
     def watermark(self, bound: epochs.Bound) -> Watermark:
@@ -131,8 +129,8 @@ def lower(query: Query) -> Plan:
     read = tuple(logical.sources(query.root))
     if len(read) > MAX_LEAVES:
         raise BraidError(f"{len(read)} sources in one query; at most {MAX_LEAVES}", "split it into two statements")
-    sets = (frozenset(f(query.root)) for f in (_clocked, _judged, _ahead))
-    b = _Builder(read, frozenset(_needed(query)), *sets, numbers=len(read))
+    clocked, judged, ahead = (frozenset(f(query.root)) for f in (_clocked, _judged, _ahead))
+    b = _Builder(read, frozenset(_needed(query)), clocked, judged, ahead, numbers=len(read))
     sink_keys = query.sink.written_key
     root = _lower(query.root, b, sink_keys)
     if query.sink.limit is not None:
