@@ -14,6 +14,7 @@ from typing import Any, assert_never
 from braid.errors import BraidError, SqlError
 from braid.explain_epochs import epoch_notes, epoch_op, epoch_state
 from braid.explain_sliding import sliding_notes, sliding_state
+from braid.explain_words import duration
 from braid.expr.show import show
 from braid.operators.limit import Limit
 from braid.plan import epochs, keyed, logical, sliding
@@ -389,14 +390,6 @@ def _add_state(document: Document, state: Sequence[Mapping[str, Any]]) -> None:
 
 def _list(exprs: Iterable[Any]) -> str:
     return ", ".join(show(e) for e in exprs)
-
-
-def duration(ms: int) -> str:
-    """Milliseconds as people write them: `2 h`, `1.5 s`, `250 ms`."""
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
-        if ms >= size and ms % size == 0:
-            return f"{ms // size} {unit}"
-    return f"{ms / 1000:g} s" if ms >= 1_000 else f"{ms} ms"
 
 
 # -------------------------------------------------------------------- pictures

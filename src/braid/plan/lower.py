@@ -136,7 +136,8 @@ def lower(query: Query) -> Plan:
     if query.sink.limit is not None:
         root = _one_bucket(root, query, b)
     else:
-        root = b.spread(root, sink_keys, "route", "the result has another key")
+        reason = "the result has another key" if sink_keys else "a result without key is put in one order"
+        root = b.spread(root, sink_keys, "route", reason)
     b.stages[root.stage].output = root.number
     stages = tuple(Stage(i, s.keys, tuple(s.steps), s.output, s.exchange, s.single) for i, s in enumerate(b.stages))
     return Plan(query, tuple(sorted(b.leaves, key=lambda leaf: leaf.number)), stages)

@@ -112,6 +112,12 @@ class SlidingJoin:
         """From left to right."""
         return tuple(operands(self.tree))
 
+    @property
+    def how(self) -> How | None:
+        """The kind of its meeting; None if it has none or several."""
+        found = list(meetings(self.tree))
+        return found[0].how if len(found) == 1 else None
+
 
 def operands(tree: Tree) -> Iterator[Operand]:
     """The operands of a tree, from left to right."""
