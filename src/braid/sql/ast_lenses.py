@@ -75,6 +75,7 @@ class LensesQuery:
     kind: ast.Kind
     items: tuple[Projection, ...]
     source: ast.TableRef | LensesJoin
+    event_time: ast.Name | None  # EVENTTIME BY
     laterals: tuple[Lateral, ...]
     where: ast.Expr | None
     group_by: tuple[ast.Expr, ...]

@@ -23,10 +23,10 @@ from braid.plan.lenses.grouping import bind_grouping
 from braid.plan.lenses.projections import REKEYED, Given, bind_projections
 from braid.plan.lenses.scope import Relation, Scope
 from braid.plan.lenses.settings import LensesSettings
-from braid.plan.logical import Filter, Kind, Node, Project, Source, SourceColumn, mode, row_key
+from braid.plan.logical import Filter, Kind, Node, Project, Source, SourceColumn, Timestamp, mode, row_key
 from braid.sql import ast
 from braid.sql.ast_lenses import LensesJoin, LensesQuery, StoreAs
-from braid.types import Array, Column
+from braid.types import Array, Column, Scalar
 
 Stored = tuple[StoreAs | None, StoreAs | None]
 
@@ -98,6 +98,8 @@ def _of_source(q: LensesQuery, ref: ast.TableRef, env: Env, notices: list[str]) 
     r = _relation(ref, KIND[q.kind], env, notices)
     if r.is_query and r.kind != KIND[q.kind]:
         notices.append(f"{r.alias} is a {r.kind}; SELECT {q.kind} does not change that")
+    if q.event_time is not None:
+        r = replace(r, node=_timed(r, q.event_time))
     scope, node = Scope((r,)), r.node
     for i, lateral in enumerate(q.laterals):
         array = value(lateral.array, Clause("LATERAL", scope))
@@ -116,6 +118,18 @@ def _of_source(q: LensesQuery, ref: ast.TableRef, env: Env, notices: list[str]) 
         scope = replace(scope, elements=(*scope.elements, (lateral.alias, element)))
     given = Given(scope, Clause("SELECT", scope), r.key, r.key_format, env.settings.names, env.text, r.nullable)
     return given, node, r.kind, r.partitions
+
+
+def _timed(r: Relation, name: ast.Name) -> Node:
+    """The topic read with the times that a field of its value holds."""
+    if r.is_query or not isinstance(r.node, Source):
+        hint = "write EVENTTIME BY where the topic is read"
+        raise SqlError(f"EVENTTIME BY is for topics; {r.alias} is a query", name.span, hint)
+    field = r.field(name.parts[-1]) if len(name.parts) == 1 or name.parts[:-1] == ("_value",) else None
+    if field is None or field.type not in (Scalar.BIGINT, Scalar.TIMESTAMP):
+        hint = "name a field of the value that is LONG (ms since 1970) or TIMESTAMP"
+        raise SqlError(f"{name} holds no times", name.span, hint)
+    return replace(r.node, timestamp=Timestamp(name.parts[-1]))
 
 
 def _of_join(q: LensesQuery, j: LensesJoin, env: Env, notices: list[str]) -> tuple[Given, Node, Kind, int | None]:

@@ -254,5 +254,5 @@ LENSES = Dialect(
     glued_units=True,
     ends_inside=True,
     paths=True,
-    never_alias=RESERVED | {"LATERAL", "WINDOW", "LIMIT", "ORDER", "UNION", "EMIT"},
+    never_alias=RESERVED | {"LATERAL", "EVENTTIME", "WINDOW", "LIMIT", "ORDER", "UNION", "EMIT"},
 )

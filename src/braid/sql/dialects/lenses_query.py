@@ -17,7 +17,7 @@ from braid.sql.expressions import BIGINT_MAX, comma_list, expression
 from braid.sql.tokens import TokenKind
 
 CLAUSES = ("WHERE", "GROUP BY")
-JOIN_WORDS = ("JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "LATERAL", "WHERE", "GROUP")
+JOIN_WORDS = ("JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "LATERAL", "EVENTTIME", "WHERE", "GROUP")
 How = Literal["inner", "left", "right", "full"]
 HOWS: dict[str, How] = {"INNER": "inner", "LEFT": "left", "RIGHT": "right", "OUTER": "full"}
 
@@ -31,6 +31,7 @@ def query(c: Cursor, nested: bool = False) -> LensesQuery:
     items = _projections(c, notices)
     c.expect("FROM")
     source = _source(c, notices)
+    event_time = _event_time(c, source) if c.at("EVENTTIME", "BY") else None
     laterals: list[Lateral] = []
     while c.at("LATERAL"):
         if isinstance(source, LensesJoin):
@@ -54,7 +55,7 @@ def query(c: Cursor, nested: bool = False) -> LensesQuery:
     if nested and c.accept_symbol(";"):
         notices.append("the ; before ) is ignored")
     _ended(c, nested, written)
-    return LensesQuery(kind, items, source, tuple(laterals), where, group_by, c.span(start), tuple(notices))
+    return LensesQuery(kind, items, source, event_time, tuple(laterals), where, group_by, c.span(start), tuple(notices))
 
 
 def _kind(c: Cursor) -> ast.Kind:
@@ -229,6 +230,19 @@ def _no_duration(c: Cursor, start: int, number: str, hint: str) -> SqlError:
     if c.word() and c.word() not in c.dialect.never_alias:
         c.advance()
     return c.error_from(start, f"{number} is not a duration", hint)
+
+
+def _event_time(c: Cursor, source: ast.TableRef | LensesJoin) -> ast.Name:
+    """`EVENTTIME BY field`."""
+    if isinstance(source, LensesJoin):
+        hint = "WITH name AS (SELECT STREAM * FROM topic EVENTTIME BY field); then join its name"
+        raise c.error("EVENTTIME BY over a join is not possible", c.now, hint)
+    c.expect("EVENTTIME", "BY")
+    start = c.index
+    parts = [c.name("a field after EVENTTIME BY")]
+    while c.accept_symbol("."):
+        parts.append(c.name("a field name after '.'"))
+    return ast.Name(tuple(parts), c.span(start))
 
 
 def _lateral(c: Cursor) -> Lateral:

@@ -1,0 +1,25 @@
+-- dialect: lenses
+-- Parcels, their scans and the depots: see README.md beside this file.
+SET defaults.topic.autocreate=true;
+
+CREATE TABLE parcels(_key INT, parcel INT, depot STRING, contents STRING[], sent LONG) FORMAT (INT, JSON);
+CREATE TABLE scans(_key INT, parcel INT, place STRING, scanned LONG) FORMAT (INT, JSON);
+CREATE TABLE depots(_key STRING, city STRING, country STRING) FORMAT (STRING, JSON);
+
+WITH sentParcels AS (SELECT STREAM * FROM parcels EVENTTIME BY sent);
+WITH timedScans AS (SELECT STREAM * FROM scans EVENTTIME BY scanned);
+
+-- 1. Key and value are built field by field.
+INSERT INTO labels
+SELECT STREAM
+    parcel AS _key.parcel
+    , CONCAT('#', LOWERCASE(depot)) AS label.text
+    , SIZEOF(contents) AS label.items
+    , LENGTH(depot) > 3 AS is_long
+FROM parcels;
+
+-- 2. Two streams: every parcel with its scans of the next or last hour; one without any is told once that is certain.
+INSERT INTO scanned
+SELECT STREAM sentParcels.parcel, timedScans.place
+FROM sentParcels LEFT JOIN timedScans ON sentParcels.parcel = timedScans.parcel
+WITHIN 1h;
