@@ -11,6 +11,8 @@ Blocks
   standing TOPIC  key and value of the rows that stand when all records of a table are folded by key, sorted by key
   refused         statements, a line `----`, then parts of the message, a line each (and `at LINE:COLUMN`, where given)
   explain NAME    JSON that must be part of the plan of a query or statement; a text "~x" must hold x
+  query           a query over tables, a line `----`, then its rows, columns as JSON, a line each; in any order, unless
+                  the query has ORDER BY
   drops NAME      JSON lines, each part of one dropped row, in order
 
 Values stand as JSON in the forms of interface.md section 5, and are compared as such: 1, 1.0, "1" and true all differ.
@@ -115,7 +117,7 @@ def _run_block(driver: Driver, block: Block, outcome: Outcome) -> str | None:
         case "drops":
             return _drops(driver.drops(block.argument), block)
         case "query":
-            return "blocks of kind 'query' need a dialect with tables to query"
+            return _query(driver, block, outcome)
         case _:
             outcome.blocks -= 1
             return None
@@ -234,6 +236,34 @@ def _refused(driver: Driver, block: Block) -> str | None:
             return f"refused, but at {e.line}:{e.column}: {e}"
         return None
     return "was not refused"
+
+
+def _query(driver: Driver, block: Block, outcome: Outcome) -> str | None:
+    """The rows of a query over tables."""
+    sql, _, expected = block.text.partition("\n----")
+    want = [_row(line, block.line) for line in expected.splitlines() if line.strip()]
+    got = [[_plain(v) for v in row] for row in driver.query(sql)]
+    if not re.search(r"\border\s+by\b", sql, re.IGNORECASE):
+        want, got = sorted(want, key=_canonical), sorted(got, key=_canonical)
+    shown = ["  ".join(json.dumps(v, ensure_ascii=False) for v in row) for row in got]
+    outcome.actual[block.line] = "\n".join([sql, "----", *shown])
+    if _canonical(want) == _canonical(got):
+        return None
+    return "the rows differ; they are\n" + "\n".join(f"    {line}" for line in shown)
+
+
+def _row(line: str, number: int) -> list[Any]:
+    """The JSON values of a line."""
+    values: list[Any] = []
+    rest = line.strip()
+    while rest:
+        try:
+            value, end = json.JSONDecoder().raw_decode(rest)
+        except ValueError:
+            raise BraidError(f"line {number}: not JSON: {rest[:40]}", 'write texts and times as "text"') from None
+        values.append(value)
+        rest = rest[end:].lstrip()
+    return values
 
 
 def _drops(rows: Sequence[dict[str, Any]], block: Block) -> str | None:

@@ -62,6 +62,9 @@ def our_type(name: str) -> str | None:
     return _OURS.get(name)
 
 
+_HINT = "the query is answered by DuckDB, which reads PostgreSQL's SQL"
+
+
 class Row(dict[str, Any]):
     """A value of a row type: its fields by name; as text as PostgreSQL shows it."""
 
@@ -130,9 +133,10 @@ class Tables:
         except duckdb.Error as e:
             if self.query.problem is not None:
                 raise self.query.problem from None
-            message = str(e).split("\n\n", maxsplit=1)[0].strip()
-            message = message.split(": ", maxsplit=1)[-1].split("\n", maxsplit=1)[0]
-            raise SqlError(message, self.query.span, None, self.query.text) from None
+            lines = str(e).split("\n\n", maxsplit=1)[0].strip().splitlines()
+            message = lines[0].split(": ", maxsplit=1)[-1].rstrip("!")
+            hint = " ".join(line.strip() for line in lines[1:] if not line.startswith("LINE")) or _HINT
+            raise SqlError(message[:1].lower() + message[1:], self.query.span, hint, self.query.text) from None
 
 
 def sql_types(declared: Declared) -> dict[str, str]:

@@ -123,7 +123,7 @@ class Snapshots:
                 rows = tables.frame(change.query.sql, wanted)
                 rows = rows.with_columns(pl.lit(None, t).alias(n) for n, t in columns.items() if n not in rows.columns)
                 rows, late = self.judged(target, rows)
-                _check_keys(target, rows)
+                _check_keys(target, rows, change.query)
                 records = list(zip(keys_of(target, rows), values_of(target, rows), strict=True))
             case "update":
                 old = [(c.name, types[c.name], columns[c.name]) for c in target.columns]
@@ -131,7 +131,7 @@ class Snapshots:
                 both = tables.frame(change.query.sql, [*old, *new])
                 before = both.select(list(columns))
                 rows = both.with_columns(pl.col(f"_new {n}").alias(n) for n in change.columns).select(list(columns))
-                _check_keys(target, rows)
+                _check_keys(target, rows, change.query)
                 records = _replaced(target, before, rows, keyed=bool(set(change.columns) & set(_key(target))))
             case "delete":
                 rows = tables.frame(change.query.sql, [(n, types[n], t) for n, t in columns.items()])
@@ -166,12 +166,13 @@ def _key(declared: Declared) -> tuple[str, ...]:
     return () if declared.relation is None else declared.relation.key
 
 
-def _check_keys(declared: Declared, rows: pl.DataFrame) -> None:
+def _check_keys(declared: Declared, rows: pl.DataFrame, query: BatchQuery) -> None:
     if declared.relation is None or declared.relation.row_id or not rows.height:
         return
     for name in declared.relation.key:
         if rows[name].null_count():
-            raise BraidError(f"column {name} of the primary key of {declared.name} is null", f"give {name} a value")
+            message = f"column {name} of the primary key of {declared.name} is null"
+            raise SqlError(message, query.span, f"give {name} a value", query.text)
 
 
 def keys_of(declared: Declared, rows: pl.DataFrame, stored: bool = False) -> list[str | None]:

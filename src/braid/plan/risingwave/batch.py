@@ -119,7 +119,10 @@ def _check(query: rw.Query, made: _Text) -> None:
     if query.emit is not None:
         hint = "write it in a view: CREATE MATERIALIZED VIEW v AS … EMIT ON WINDOW CLOSE"
         raise SqlError("EMIT ON WINDOW CLOSE waits for a clock; a batch query has none", query.emit, hint)
+    with_names = {cte.name for q in shapes.queries(query) for cte in q.ctes}
     for table in _tables(query):
+        if table.name not in with_names:
+            made.context.relation(table.name, table.name_span)
         if table.as_of is None:
             continue
         if table.as_of.kind == "proctime":

@@ -18,6 +18,17 @@ from braid.sql import ast
 from braid.sql import ast_risingwave as rw
 
 
+def queries(query: rw.Query) -> Iterator[rw.Query]:
+    """A query and those inside it."""
+    yield query
+    for cte in query.ctes:
+        yield from queries(cte.query)
+    for select in _of_body(query.body):
+        for source in leaves(select.source) if select.source is not None else ():
+            if isinstance(source, rw.Derived):
+                yield from queries(source.query)
+
+
 def selects(query: rw.Query) -> Iterator[rw.Select]:
     """All SELECTs of a query, those of its sub-queries too."""
     for cte in query.ctes:

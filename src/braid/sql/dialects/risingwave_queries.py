@@ -209,10 +209,13 @@ def _how(c: Cursor) -> tuple[rw.How, bool, bool] | None:
     if c.accept("CROSS"):
         c.expect("JOIN")
         return "cross", False, False
-    asof = c.at("ASOF") and c.ahead(1).value in ("JOIN", "LEFT", "RIGHT", "FULL", "INNER")
+    asof = c.at("ASOF") and c.ahead(1).value in ("JOIN", "LEFT", "RIGHT", "FULL", "INNER", "NATURAL")
     natural = c.at("NATURAL")
     if asof or natural:
         c.advance()
+    if asof and c.at("NATURAL"):
+        hint = "write ASOF JOIN … ON a.x = b.x AND a.t >= b.t"
+        raise c.error_from(start, "an ASOF JOIN takes no NATURAL", hint)
     how: rw.How = "inner"
     match c.word():
         case "INNER":
