@@ -299,7 +299,7 @@ class AggregateStep:
     def __init__(self, node: logical.Aggregate, number: int, run: Run, source: Step) -> None:
         self.number, self._node, self._run, self._source = number, node, run, source
         self.inputs: tuple[Step, ...] = (source,)
-        self._is_table = logical.mode(node.input) == "upsert"
+        self._mode = logical.mode(node.input)
         self._row_key = logical.row_key(node.input)
         self._groups: dict[str, _Group] = {}
         self._counted: dict[str, tuple[_Group, _Entry]] = {}  # where each row of the table stands
@@ -314,11 +314,25 @@ class AggregateStep:
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
-        return [out for row in rows for out in (self._upsert(row) if self._is_table else self._append(row))]
+        changed = {"append": self._append, "upsert": self._upsert, "retract": self._retract}[self._mode]
+        return [out for row in rows for out in changed(row)]
 
     def _append(self, row: Row) -> list[Row]:
         entered = self._enter(row)
         return [] if entered is None else [self._result(entered[0], row)]
+
+    def _retract(self, row: Row) -> list[Row]:
+        """A row of a multiset; one that is taken back takes one equal entry with it."""
+        if not row.gone:
+            return self._append(row)
+        key = self._run.key([e for _, e in self._node.keys], self.number, row)
+        group = None if key is None else self._groups.get(key.text)
+        arguments = self._entry(row).arguments
+        entry = None if group is None else next((e for e in group.entries if e.arguments == arguments), None)
+        if group is None or entry is None:
+            return []
+        group.entries.remove(entry)
+        return [self._result(group, row)]
 
     def _upsert(self, row: Row) -> list[Row]:
         key = self._run.key(self._row_key, self.number, row)
@@ -342,10 +356,13 @@ class AggregateStep:
             self._run.drop("null key", self._source.number, row)
             return None
         group = self._groups.setdefault(key.text, _Group(key.values))
-        arguments = (a.arg for a in self._node.aggregations)
-        entry = _Entry(tuple(1 if e is None else self._run.value(e, self.number, row) for e in arguments))
+        entry = self._entry(row)
         group.entries.append(entry)
         return group, entry
+
+    def _entry(self, row: Row) -> _Entry:
+        arguments = (a.arg for a in self._node.aggregations)
+        return _Entry(tuple(1 if e is None else self._run.value(e, self.number, row) for e in arguments))
 
     def _result(self, group: _Group, cause: Row) -> Row:
         group.time = max(group.time, cause.time)

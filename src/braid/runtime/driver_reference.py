@@ -162,7 +162,7 @@ def key_text(sink: Sink, key: tuple[object, ...] | None) -> str | None:
     if sink.encoding.key == "DELIMITED":
         return json.dumps(codec.encode_delimited(frame, fields, sink.encoding.delimiter)[0], ensure_ascii=False)
     if sink.whole_key:
-        return str(codec.encode_values(frame, fields)[0])
+        return str(codec.encode_values(frame, fields, unwrapped=len(fields) == 1)[0])
     text = canonical_key(frame, columns)[0]
     return None if text is None else str(text)
 
