@@ -14,12 +14,16 @@ from typing import Literal
 from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.typing import call
 from braid.plan import logical
-from braid.plan.keyed import TwoClockJoin
+from braid.plan.keyed import CombiningJoin, Materialize, RememberingJoin, TwoClockJoin
 from braid.plan.logical import Filter, Kind, Node, Query
 from braid.types import Scalar
 from histories import col, query, source
 
-SHAPES = ("clocks", "clocks-filtered", "clocks-clocks")
+SHAPES = (
+    "clocks", "clocks-filtered", "clocks-clocks",
+    "remembers", "remembers-clocks", "combines", "combines-filtered", "combines-combines", "remembers-combined",
+    "materialize",
+)  # fmt: skip
 
 
 def random_query(rng: random.Random, shape: str) -> Query:
@@ -38,8 +42,28 @@ def random_query(rng: random.Random, shape: str) -> Query:
         case "clocks-clocks":
             root = two_clocks(rng, read("A"), read("B"), 1)
             root = two_clocks(rng, *rng.choice([(root, read("C")), (read("C"), root)]), 2)
+        case "remembers":
+            root = remembers(rng, read("A"), read("B", "table"), 1)
+        case "remembers-clocks":
+            root = two_clocks(rng, remembers(rng, read("A"), read("B", "table"), 1), read("C"), 2)
+        case "remembers-combined":
+            tables = combines(rng, read("A", "table"), read("B", "table"), 1)
+            root = remembers(rng, read("C"), tables, 2)
+        case "combines" | "combines-filtered":
+            root = combines(rng, read("A", "table"), read("B", "table"), 1)
+            if shape == "combines-filtered":
+                root = Filter(root, predicate(rng, root))
+        case "combines-combines":
+            root = combines(rng, read("A", "table"), read("B", "table"), 1)
+            root = combines(rng, *rng.choice([(root, read("C", "table")), (read("C", "table"), root)]), 2)
+        case "materialize":
+            root = Materialize(read("A", "table"))
+            return query(root, "A.K", "A.V", key=[rng.choice([col(root, "A.N"), col(root, "A.K")])])
         case _:
             raise ValueError(shape)
+    if shape.startswith("combines"):
+        keys = [c for c in logical.schema(root) if c.type == Scalar.INT]
+        return query(root, key=rng.choice([list(_join_keys(root)), [rng.choice(keys)], rng.sample(keys, 2), []]))
     return query(root, key=rng.choice([None, [], [col(root, "A.K")]]))
 
 
@@ -61,6 +85,28 @@ def two_clocks(rng: random.Random, left: Node, right: Node, n: int) -> TwoClockJ
         condition(rng, left) if how in ("left", "full") else None,
         condition(rng, right) if how in ("right", "full") else None,
     )
+
+
+def _join_keys(node: Node) -> tuple[Expr, ...]:
+    return _join_keys(node.input) if isinstance(node, Filter) else node.keys if isinstance(node, CombiningJoin) else ()
+
+
+def remembers(rng: random.Random, left: Node, right: Node, n: int) -> RememberingJoin:
+    left_keys, right_keys, keys = equalities(rng, left, right, n)
+    how: Literal["inner", "left"] = rng.choice(["inner", "left", "left"])
+    retention = rng.choice([None, None, 0, 5, 30])
+    if rng.random() < 0.2 and logical.mode(right) == "upsert":
+        right = Filter(right, predicate(rng, right))
+    left_if = condition(rng, left) if how == "left" else None
+    return RememberingJoin(left, right, how, left_keys, right_keys, keys, retention, left_if)
+
+
+def combines(rng: random.Random, left: Node, right: Node, n: int) -> CombiningJoin:
+    left_keys, right_keys, keys = equalities(rng, left, right, n)
+    how: logical.How = rng.choice(["inner", "left", "right", "full"])
+    left_if = condition(rng, left) if how in ("left", "full") else None
+    right_if = condition(rng, right) if how in ("right", "full") else None
+    return CombiningJoin(left, right, how, left_keys, right_keys, keys, left_if, right_if)
 
 
 def equalities(

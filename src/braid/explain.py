@@ -17,6 +17,7 @@ from braid.explain_sliding import sliding_notes, sliding_state
 from braid.explain_words import duration
 from braid.expr.show import show
 from braid.operators.limit import Limit
+from braid.operators.upserts import Upserts
 from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.bound import QueryBound
 from braid.plan.lower import lower
@@ -42,7 +43,7 @@ def explain_query(
         "sink": {
             "topic": sink.topic,
             "partitions": out_partitions,
-            "mode": logical.mode(query.root),
+            "mode": _written_mode(query),
             "key": [o.name for o in sink.key] or [show(e, _names(query.root)) for e in sink.record_key],
         },
         "nodes": nodes,
@@ -128,7 +129,7 @@ def _step(step: Step, stage: Stage, plan: Plan) -> Document:
         "id": step.number,
         "op": _op(node, step, plan),
         "how": getattr(node, "how", None),
-        "kind": "table" if logical.mode(node) == "upsert" else "stream",
+        "kind": "stream" if logical.mode(node) == "append" else "table",
         "inputs": list(step.inputs),
         "keys": _keys(node),
         "residual": None,
@@ -141,6 +142,11 @@ def _step(step: Step, stage: Stage, plan: Plan) -> Document:
     if isinstance(step.operator, Limit):  # its node is the one below it
         end = f"the query ends after {step.operator.count} rows"
         return document | {"op": "limit", "how": None, "keys": [], "state": [], "clock": None, "notes": [*moved, end]}
+    if isinstance(step.operator, Upserts):  # its node is the one below it, too
+        state = [{"side": "input", "keeps": "rows", "until": "replaced or deleted", "bounded": False}]
+        said = "under each key, the row that was written last"
+        document |= {"op": "upserts", "how": None, "keys": [], "state": state, "clock": None, "mode": "upsert"}
+        return document | {"kind": "table", "notes": [*moved, said]}
     if isinstance(node, logical.Filter):
         document["predicate"] = show(node.predicate, _names(node))
     if isinstance(node, logical.Project):
@@ -161,6 +167,8 @@ def _op(node: logical.Node, step: Step, plan: Plan) -> str:
             return "sliding join" if len(node.operands) > 1 else "release"
         case keyed.Lateral():
             return "lateral"
+        case keyed.Materialize():
+            return "materialize"
         case logical.Filter():
             return "filter"
         case logical.Project():
@@ -182,7 +190,7 @@ def _keys(node: logical.Node) -> list[str]:
             return [f"{show(l)} = {show(r)}" for l, r in zip(node.left_keys, node.right_keys, strict=True)]
         case logical.Aggregate(keys=keys):
             return [show(e) for _, e in keys]
-        case logical.Source() | logical.Filter() | logical.Project() | keyed.Lateral():
+        case logical.Source() | logical.Filter() | logical.Project() | keyed.Lateral() | keyed.Materialize():
             return []
         case epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin():
             return [epochs.equality(node.on, i, show) for i in range(len(node.on.left))]
@@ -239,7 +247,7 @@ def _state(node: logical.Node) -> list[Document]:
             if logical.mode(x) == "upsert":
                 return [{"side": "input", "keeps": "keys that pass", "until": "deleted", "bounded": False}]
             return []
-        case logical.Source() | logical.Project() | keyed.Lateral():
+        case logical.Source() | logical.Project() | keyed.Lateral() | keyed.Materialize():
             return []
         case sliding.SlidingJoin():
             return sliding_state(node)
@@ -355,12 +363,18 @@ def _sink(plan: Plan, number: int) -> Document:
         "keys": [o.name for o in sink.key] or [show(e, names) for e in sink.record_key],
         "columns": {o.name: show(o.expr, names) for o in (*sink.key, *sink.values)},
         "residual": None,
-        "mode": logical.mode(plan.query.root),
+        "mode": _written_mode(plan.query),
         "rekey": moved,
         "state": [],
         "clock": None,
         "notes": [f"re-keyed: {exchange.reason}"] if moved and exchange is not None else [],
     }
+
+
+def _written_mode(query: logical.Query) -> logical.Mode:
+    """Of rows that come and go, a topic gets upserts."""
+    mode = logical.mode(query.root)
+    return "upsert" if mode == "retract" else mode
 
 
 def _stage(stage: Stage, plan: Plan) -> Document:

@@ -369,7 +369,7 @@ class Agenda(Runs):
             return None
         due_now = pl.concat(parts)
         if due_now[DIFF].min() == -1:
-            due_now = _cancelled(due_now, oldest=True)
+            due_now = cancelled(due_now, oldest=True)
         return rows_at(due_now, order_of(due_now[CLOSE].to_numpy())) if len(parts) > 1 else due_now
 
     def _run(self, entries: pl.DataFrame) -> Run:
@@ -380,11 +380,11 @@ class Agenda(Runs):
         return Run("", entries.height, 0, int(due[0]), int(due[-1]), True, entries)
 
     def _merged(self, runs: Sequence[Run], oldest: bool) -> Run | None:
-        entries = _cancelled(pl.concat([self._read(r).filter(pl.col(CLOSE) >= self.floor) for r in runs]), oldest)
+        entries = cancelled(pl.concat([self._read(r).filter(pl.col(CLOSE) >= self.floor) for r in runs]), oldest)
         return self._run(entries) if entries.height else None
 
 
-def _cancelled(entries: pl.DataFrame, oldest: bool) -> pl.DataFrame:
+def cancelled(entries: pl.DataFrame, oldest: bool) -> pl.DataFrame:
     """Without entries that were taken back. What takes back an entry of an older run must live on."""
     n, diff = entries[ARRIVAL].to_numpy(), entries[DIFF].to_numpy()
     back = np.unique(n[diff == -1])

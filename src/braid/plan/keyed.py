@@ -95,6 +95,14 @@ class Lateral:
     element: Col
 
 
+@dataclass(frozen=True, slots=True)
+class Materialize:
+    """A table as rows that come and go, each change of a row as the old one going and the new one coming (retract
+    mode): under whatever key its rows are written, they are known by their own."""
+
+    input: Node
+
+
 KeyedJoin = TwoClockJoin | RememberingJoin | CombiningJoin
 
 

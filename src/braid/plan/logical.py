@@ -25,7 +25,7 @@ from braid.plan.epochs import (
     TemporalJoin,
     Windows,
 )
-from braid.plan.keyed import CombiningJoin, Lateral, RememberingJoin, TwoClockJoin
+from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin
 from braid.plan.sliding import SlidingJoin
 from braid.types import Column, Scalar
 
@@ -196,6 +196,7 @@ Node = (
     | TwoClockJoin
     | RememberingJoin
     | CombiningJoin
+    | Materialize
     | Aggregate
     | SlidingJoin
     | EpochNode
@@ -260,7 +261,7 @@ def inputs(node: Node) -> tuple[Node, ...]:
     match node:
         case Source():
             return ()
-        case Filter(input=x) | Project(input=x) | Lateral(input=x) | Aggregate(input=x):
+        case Filter(input=x) | Project(input=x) | Lateral(input=x) | Materialize(input=x) | Aggregate(input=x):
             return (x,)
         case StreamStreamJoin() | StreamTableJoin() | TableTableJoin():
             return (node.left, node.right)
@@ -309,6 +310,8 @@ def schema(node: Node) -> tuple[Col, ...]:
             return (*schema(node.left), *schema(node.right), node.key)
         case TwoClockJoin() | RememberingJoin() | CombiningJoin():
             return (*schema(node.left), *schema(node.right), *node.keys)
+        case Materialize(input=x):
+            return schema(x)
         case Lateral(input=x, element=element):
             return (*schema(x), element)
         case Aggregate(keys=keys, aggregations=aggregations):
@@ -333,7 +336,7 @@ def mode(node: Node) -> Mode:
             return mode(x)
         case StreamStreamJoin() | StreamTableJoin() | TwoClockJoin() | RememberingJoin():
             return "append"
-        case CombiningJoin():
+        case CombiningJoin() | Materialize():
             return "retract"
         case TableTableJoin() | Aggregate():
             return "upsert"
@@ -359,7 +362,7 @@ def row_key(node: Node) -> tuple[Expr, ...]:
             if node.message_key is not None:
                 return tuple(c.col for c in node.columns if c.field == node.message_key and c.place == "value")
             return tuple(c.col for c in node.key)
-        case Filter(input=x) | Lateral(input=x):
+        case Filter(input=x) | Lateral(input=x) | Materialize(input=x):
             return row_key(x)
         case TwoClockJoin(keys=keys) | RememberingJoin(keys=keys):
             return keys

@@ -23,11 +23,14 @@ from braid.operators.base import Operator
 from braid.operators.changes import MAX_LEAVES
 from braid.operators.clocks import Clock, JoinClock, LeafClock
 from braid.operators.coalesce import Coalesce
+from braid.operators.combining import Combining
 from braid.operators.filter import Filter
+from braid.operators.lateral import Lateral
 from braid.operators.limit import Limit
 from braid.operators.places import WIDTH, width_of_result
 from braid.operators.project import Project
 from braid.operators.regular import Regular
+from braid.operators.remembering import Remembering
 from braid.operators.retract import Retract
 from braid.operators.sliding import Sliding
 from braid.operators.stream_stream import StreamStream
@@ -36,6 +39,7 @@ from braid.operators.table_filter import TableFilter
 from braid.operators.table_table import TableTable
 from braid.operators.temporal import Temporal
 from braid.operators.two_clocks import TwoClocks
+from braid.operators.upserts import Upserts
 from braid.operators.watermarks import Cleaning, Watermark
 from braid.operators.windows import Windows
 from braid.plan import epochs, keyed, logical, sliding
@@ -135,6 +139,10 @@ def lower(query: Query) -> Plan:
     root = _lower(query.root, b, sink_keys)
     if query.sink.limit is not None:
         root = _one_bucket(root, query, b)
+    elif logical.mode(query.root) == "retract":
+        root = b.spread(root, sink_keys, "route", "the result has another key")
+        upserts = Upserts(_names(logical.row_key(query.root)), bool(sink_keys))
+        root = b.step(upserts, [root], query.root, sink_keys, root.columns)
     else:
         reason = "the result has another key" if sink_keys else "a result without key is put in one order"
         root = b.spread(root, sink_keys, "route", reason)
@@ -175,6 +183,9 @@ def _needed_by(node: Node) -> Iterable[str]:
                 yield from columns(e)
         case keyed.Lateral(array=e):
             yield from columns(e)
+        case keyed.Materialize():
+            for e in logical.row_key(node):
+                yield from columns(e)
         case logical.Aggregate(keys=keys, aggregations=aggregations):
             for _, e in keys:
                 yield from columns(e)
@@ -259,8 +270,15 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             return _sliding(node, b)
         case keyed.TwoClockJoin():
             return _two_clocks(node, b)
-        case keyed.RememberingJoin() | keyed.CombiningJoin() | keyed.Lateral():
-            raise BraidError("not built yet")
+        case keyed.RememberingJoin():
+            return _remembering(node, b)
+        case keyed.CombiningJoin():
+            return _combining(node, b)
+        case keyed.Materialize():
+            return _signed(node, b, wanted, "route")
+        case keyed.Lateral():
+            x = _input(node.input, b, wanted, "route")
+            return b.step(Lateral.of(node), [x], node, x.keys, [*x.columns, node.element])
     assert_never(node)
 
 
@@ -353,15 +371,60 @@ def _join(node: logical.Join, b: _Builder) -> _Frame:
     return b.step(_operator(node, b), [left, right], node, (node.key,), cols)
 
 
+def _remembering(node: keyed.RememberingJoin, b: _Builder) -> _Frame:
+    left, right = _keyed_sides(node, b)
+    operator = Remembering.of(node, _names(logical.row_key(node.right)), clock(node.left, b.leaves))
+    return b.step(operator, [left, right], node, node.keys or None, [*left.columns, *right.columns, *node.keys])
+
+
+def _combining(node: keyed.CombiningJoin, b: _Builder) -> _Frame:
+    left, right = _keyed_sides(node, b)
+    operator = Combining.of(node, (_names(logical.row_key(node.left)), _names(logical.row_key(node.right))))
+    return b.step(operator, [left, right], node, node.keys or None, [*left.columns, *right.columns, *node.keys])
+
+
+def _names(keys: Keys) -> tuple[str, ...]:
+    return tuple(e.name for e in keys if isinstance(e, Col))
+
+
+def _keyed_sides(node: keyed.KeyedJoin, b: _Builder) -> tuple[_Frame, _Frame]:
+    """Both inputs in one stage, spread by the join's key; tables as signed changes."""
+    keys = (node.left_keys or (ALONE,), node.right_keys or (ALONE,))
+    null_keys: list[NullKey] = ["pad" if node.how in (side, "full") else "drop" for side in ("left", "right")]
+    reason = "the join has another key"
+    if not _is_placeable(node.right, keys[1]):
+        other = _signed(node.right, b, keys[1], null_keys[1])
+        left = b.spread(_signed(node.left, b, keys[0], null_keys[0]), keys[0], null_keys[0], reason)
+        return left, b.moved(other, keys[1], left.stage, null_keys[1], reason)
+    left = b.spread(_signed(node.left, b, keys[0], null_keys[0]), keys[0], null_keys[0], reason)
+    return left, _placed(node.right, b, keys[1], null_keys[1], left.stage)
+
+
+def _signed(node: Node, b: _Builder, keys: Keys, null_key: NullKey) -> _Frame:
+    """A stream's rows, or a table's as rows that come and go. `keys`: what they are wanted by."""
+    if _is_placeable(node, keys):
+        return _placed(node, b, keys, null_key, b.stage(keys))
+    if logical.mode(node) != "upsert":
+        return _signed(node.input, b, keys, null_key) if isinstance(node, keyed.Materialize) else _lower(node, b, keys)
+    own = logical.row_key(node)
+    x = b.spread(_input(node, b, own, "drop"), own, "drop", "changes of a table are found by its key")
+    return b.step(Retract(), [x], node, x.keys, x.columns)
+
+
+def _is_placeable(node: Node, keys: Keys) -> bool:
+    """Can it be read into the stage of its join? A stream's rows wherever they go, a table's by its own key."""
+    return _is_local(node) and (logical.mode(node) == "append" or logical.row_key(node) == keys)
+
+
+def _placed(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int) -> _Frame:
+    x = _local(node, b, keys, null_key, stage)
+    return x if logical.mode(node) == "append" else b.step(Retract(), [x], node, x.keys, x.columns)
+
+
 def _two_clocks(node: keyed.TwoClockJoin, b: _Builder) -> _Frame:
-    null_keys: tuple[NullKey, NullKey] = (
-        "pad" if node.how in ("left", "full") else "drop",
-        "pad" if node.how in ("right", "full") else "drop",
-    )
-    left, right = _sides(node.left, node.left_keys or (ALONE,), node.right, node.right_keys or (ALONE,), null_keys, b)
+    left, right = _keyed_sides(node, b)
     operator = TwoClocks.of(node, clock(node.left, b.leaves), clock(node.right, b.leaves))
-    cols = [*left.columns, *right.columns, *node.keys]
-    return b.step(operator, [left, right], node, node.keys or None, cols)
+    return b.step(operator, [left, right], node, node.keys or None, [*left.columns, *right.columns, *node.keys])
 
 
 def _sides(
@@ -437,7 +500,13 @@ def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
     match node:
         case logical.Source():
             return LeafClock(next(l.number for l in leaves if l.source == node))
-        case logical.Filter(input=x) | logical.Project(input=x) | keyed.Lateral(input=x) | logical.Aggregate(input=x):
+        case (
+            logical.Filter(input=x)
+            | logical.Project(input=x)
+            | keyed.Lateral(input=x)
+            | keyed.Materialize(input=x)
+            | logical.Aggregate(input=x)
+        ):
             return clock(x, leaves)
         case keyed.TwoClockJoin():
             return JoinClock(clock(node.left, leaves), clock(node.right, leaves), node.hold, "min")

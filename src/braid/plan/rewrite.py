@@ -22,7 +22,7 @@ from braid.plan.epochs import (
     Windows,
     expressions,
 )
-from braid.plan.keyed import CombiningJoin, Lateral, RememberingJoin, TwoClockJoin, conditions
+from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin, conditions
 from braid.plan.logical import (
     Aggregate,
     Filter,
@@ -66,6 +66,8 @@ def _read_by(node: Node) -> frozenset[str]:
             return (
                 frozenset(c for e in conditions(node) for c in columns(e)) | _read_by(node.left) | _read_by(node.right)
             )
+        case Materialize(input=x):
+            return _read_by(x)
         case Lateral(input=x, array=e):
             return _read_by(x) | frozenset(columns(e))
         case Aggregate(input=x, keys=keys, aggregations=aggregations):
@@ -87,7 +89,7 @@ def _without_pseudo(node: Node, read: frozenset[str]) -> Node:
             return replace(
                 node, columns=tuple(c for c in all_columns if c.place not in PSEUDO_PLACES or c.name in read)
             )
-        case Filter(input=x) | Project(input=x) | Lateral(input=x) | Aggregate(input=x):
+        case Filter(input=x) | Project(input=x) | Lateral(input=x) | Materialize(input=x) | Aggregate(input=x):
             return replace(node, input=_without_pseudo(x, read))
         case TwoClockJoin() | RememberingJoin() | CombiningJoin():
             return replace(node, left=_without_pseudo(node.left, read), right=_without_pseudo(node.right, read))

@@ -10,7 +10,7 @@ from typing import assert_never
 
 from braid.expr.show import show
 from braid.plan import epochs, sliding
-from braid.plan.keyed import CombiningJoin, KeyedJoin, Lateral, RememberingJoin, TwoClockJoin
+from braid.plan.keyed import CombiningJoin, KeyedJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin
 from braid.plan.logical import (
     Aggregate,
     Encoding,
@@ -81,6 +81,8 @@ def _line(node: Node) -> str:
             return f"remembering {node.how} {_on_all(node)} {kept}"
         case CombiningJoin():
             return f"combining {node.how} {_on_all(node)}"
+        case Materialize():
+            return "materialize"
         case Lateral(array=array, element=element):
             return f"lateral {element.name} {element.type} of {show(array)}"
         case Aggregate(keys=keys, aggregations=aggregations):

@@ -31,7 +31,14 @@ from braid.reference.epoch_steps import (
     epoch_of,
 )
 from braid.reference.joins import StreamStreamStep, StreamTableStep, TableTableStep
-from braid.reference.keyed_joins import CombiningStep, LateralStep, RememberingStep, TwoClockStep, UpsertStep
+from braid.reference.keyed_joins import (
+    CombiningStep,
+    LateralStep,
+    MaterializeStep,
+    RememberingStep,
+    TwoClockStep,
+    UpsertStep,
+)
 from braid.reference.rows import Bound, Drop, End, Event, Idle, OutRecord, Place, Record, Row, Run, evaluated
 from braid.reference.sliding_steps import SlidingStep
 from braid.reference.steps import AggregateStep, FilterStep, ProjectStep, SourceStep, Step
@@ -196,6 +203,8 @@ class Reference:
                 return CombiningStep(node, self._number(), self._run, left, right)
             case keyed.Lateral():
                 return LateralStep(node, *self._numbered(node.input))
+            case keyed.Materialize():
+                return MaterializeStep(node, *self._numbered(node.input))
         assert_never(node)
 
     def _numbered(self, node: logical.Node) -> tuple[int, Run, Step]:
@@ -246,6 +255,8 @@ def _expressions(node: logical.Node) -> Iterator[Expr]:
             yield from keyed.conditions(node)
         case keyed.Lateral(array=e):
             yield e
+        case keyed.Materialize():
+            pass
         case logical.Aggregate(keys=keys, aggregations=aggregations):
             yield from (e for _, e in keys)
             yield from (a.arg for a in aggregations if a.arg is not None)

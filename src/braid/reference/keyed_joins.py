@@ -353,6 +353,27 @@ class LateralStep:
         return [Row(row.values | {name: x}, row.time, row.headers) for x in elements or []]
 
 
+class MaterializeStep:
+    """A table as rows that come and go."""
+
+    def __init__(self, node: keyed.Materialize, number: int, run: Run, source: Step) -> None:
+        self.number, self._node, self._run, self._source = number, node, run, source
+        self.inputs: tuple[Step, ...] = (source,)
+        self._stands: dict[str, Row] = {}
+
+    @property
+    def clock(self) -> float:
+        return self._source.clock
+
+    @property
+    def stored(self) -> float:
+        return self._source.stored
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        (rows,) = inputs
+        return [row for _, row in signed(rows, self._run, self._node.input, self._stands)]
+
+
 class UpsertStep:
     """A table with combinations as upserts by the key it is written under.
 
@@ -366,32 +387,30 @@ class UpsertStep:
         self._stands: dict[str, dict[str, Row]] = {}  # written key -> own key -> row; the last written last
 
     def process(self, rows: Sequence[Row]) -> list[Row]:
-        out: list[Row] = []
-        last: dict[tuple[str, str], Row] = {}  # of each combination under each key; in the order of these
-        for row in rows:
+        out: dict[int, Row] = {}  # by the number of the row that says it
+        last: dict[tuple[str, str], int] = {}  # of each combination under each key
+        for i, row in enumerate(rows):
             written = self._run.key(self._key, self.number, row)
-            if written is None:
-                if not row.gone:
-                    out.append(row)
-                continue
-            own_key = self._run.key(logical.row_key(self._root), self.number, row)
-            place = (written.text, "" if own_key is None else own_key.text)
-            last.pop(place, None)
-            last[place] = row
-        changed = {place: row for place, row in last.items() if not (row.gone and place[1] not in self._of(place[0]))}
-        came = {text for (text, _), row in changed.items() if not row.gone}
-        for text, own in changed:
-            self._of(text).pop(own, None)
-        final = {text: own for text, own in changed}  # a key without rows that came speaks once, at its last one
-        for (text, own), row in changed.items():
+            own = self._run.key(logical.row_key(self._root), self.number, row)
+            if written is not None:
+                last[written.text, "" if own is None else own.text] = i
+            elif not row.gone:
+                out[i] = row
+        changed = {k: i for k, i in last.items() if not (rows[i].gone and k[1] not in self._of(k[0]))}
+        changed = dict(sorted(changed.items(), key=lambda x: x[1]))
+        came = {text for (text, _), i in changed.items() if not rows[i].gone}
+        for text, own_text in changed:
+            self._of(text).pop(own_text, None)
+        speaks = {text: i for (text, _), i in changed.items()}  # a key at which none came speaks once, at its last row
+        for (text, own_text), i in changed.items():
             stands = self._of(text)
-            if not row.gone:
-                stands[own] = row
-                out.append(row)
-            elif text not in came and final[text] == own:
+            if not rows[i].gone:
+                stands[own_text] = rows[i]
+                out[i] = rows[i]
+            elif text not in came and speaks[text] == i:
                 rest = list(stands.values())
-                out.append(Row(rest[-1].values, row.time, row.headers) if rest else row)
-        return out
+                out[i] = Row(rest[-1].values, rows[i].time, rows[i].headers) if rest else rows[i]
+        return [out[i] for i in sorted(out)]
 
     def _of(self, text: str) -> dict[str, Row]:
         return self._stands.setdefault(text, {})

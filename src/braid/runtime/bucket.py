@@ -268,4 +268,6 @@ def describe(node: logical.Node) -> str:
             return f"table-table {how} join"
         case keyed.Lateral():
             return "lateral"
+        case keyed.Materialize():
+            return "materialize"
     assert_never(node)

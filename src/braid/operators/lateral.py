@@ -1,0 +1,62 @@
+"""Lateral: each row once for each element of an array.
+
+In: changes in processing order. Out: the rows with an element beside them, in the order of the row, then of the array.
+Rule: no array and an empty one give no row. A tombstone passes on; a stream's null value gives no row. A row taken back
+takes back what it gave.
+
+*Matches* nothing. *Keeps* nothing. *Emits* at the row's own place. *Forgets* nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from braid.expr import compile
+from braid.expr.nodes import Expr
+from braid.operators.base import Result, State
+from braid.operators.changes import DIFF, SUB, result_sub
+from braid.operators.clocks import Clocks
+from braid.operators.pairing import dropped_rows
+from braid.operators.ranges import begins, rows_at, values_at
+from braid.plan import keyed, logical
+from braid.types import Type, polars_type
+
+
+@dataclass(frozen=True, slots=True)
+class Lateral:
+    """`element`: the plan column of an element; `mode`: what a row with -1 means."""
+
+    array: Expr
+    element: str
+    type: Type
+    mode: logical.Mode
+
+    @staticmethod
+    def of(node: keyed.Lateral) -> Lateral:
+        return Lateral(node.array, node.element.name, node.element.type, logical.mode(node))
+
+    def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
+        (rows,) = inputs
+        dtype = polars_type(self.type)
+        if not rows.height:
+            return Result(rows.with_columns(pl.lit(None, dtype).alias(self.element)))
+        made, failed = compile.evaluate(rows, [("_array", self.array)])
+        alive = rows[DIFF].to_numpy() == 1
+        told = failed.to_numpy() & alive
+        dropped = dropped_rows(rows.filter(pl.Series(told)), "expression", None) if told.any() else None
+        sizes = made["_array"].list.len().fill_null(0).to_numpy().astype(np.int64)
+        if self.mode != "retract":
+            sizes = np.where(alive, sizes, int(self.mode == "upsert"))
+        which = np.repeat(np.arange(rows.height, dtype=np.int64), sizes)
+        first = np.flatnonzero(begins(which))
+        number = np.arange(len(which)) - np.repeat(first, np.diff(np.append(first, len(which))))
+        arrays = values_at(made["_array"], which)
+        element = arrays.list.get(pl.Series(number), null_on_oob=True).cast(dtype).alias(self.element)
+        out = rows_at(rows, which).with_columns(element)
+        if rows[SUB].null_count() < rows.height:
+            out = out.with_columns(result_sub(values_at(rows[SUB], which), pl.Series(number)).alias(SUB))
+        return Result(out, dropped)
