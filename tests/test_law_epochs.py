@@ -9,16 +9,38 @@ from typing import Literal
 
 import pytest
 
-from braid.expr.nodes import Col, Expr
+from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.typing import call
 from braid.plan import logical
-from braid.plan.epochs import AsOfJoin, Changes, Coalesce, Compare, Equalities, RegularJoin, TemporalJoin
+from braid.plan.epochs import (
+    AsOfJoin,
+    Bound,
+    Changes,
+    Coalesce,
+    Compare,
+    EmitOnClose,
+    Equalities,
+    RegularJoin,
+    TemporalJoin,
+)
 from braid.plan.logical import Filter, Node, Output, Project, Query, Sink, SourceColumn
+from braid.plan.watermarks import cleaned, progress
 from braid.types import Column, Scalar
-from histories import History, col, integer, random_history, seq_cuts, source
+from histories import History, Raw, col, integer, random_history, seq_cuts, source
 from law import local_lines, reference_lines
 
-SHAPES = ("regular", "asof", "temporal", "regular-regular", "asof-temporal", "regular-temporal", "temporal-asof")
+DELAY = 10
+SHAPES = (
+    "regular",
+    "asof",
+    "temporal",
+    "regular-regular",
+    "asof-temporal",
+    "regular-temporal",
+    "temporal-asof",
+    "bounded",
+    "closing",
+)
 
 
 def table(rng: random.Random, alias: str) -> Node:
@@ -35,6 +57,10 @@ def table(rng: random.Random, alias: str) -> Node:
 
 
 def random_query(rng: random.Random, shape: str) -> Query:
+    if shape in ("bounded", "closing"):
+        root = _bounded(rng)
+        waits = watermark_of(root) if shape == "closing" else None
+        return view(rng, root if waits is None else EmitOnClose(root, *waits))
     root = table(rng, "A")
     for alias, join in zip("BCD", shape.split("-"), strict=False):
         root = JOINS[join](rng, root, table(rng, alias))
@@ -102,6 +128,50 @@ JOINS: dict[str, Callable[[random.Random, Node, Node], Node]] = {
 }
 
 
+def watermark_of(node: Node) -> tuple[Expr, tuple[Bound, ...]] | None:
+    """The first column that has a watermark, and what it is."""
+    known = progress(node)
+    return next(((c, known[c.name]) for c in logical.schema(node) if c.name in known), None)
+
+
+def _timed(alias: str) -> Node:
+    """A source with a watermark."""
+    read = source(alias, f"t{alias.lower()}", "stream", partitions=1)
+    row_id = SourceColumn(f"{alias}.ID", "ROWOFFSET", Column("ROWOFFSET", Scalar.BIGINT), "rowoffset")
+    time = next(c.col for c in read.columns if c.place == "rowtime")
+    mark = call("sub", [time, Lit(DELAY, Scalar.BIGINT)])
+    return replace(read, columns=(*read.columns, row_id), watermark=mark, end="lift")
+
+
+def _bounded(rng: random.Random) -> Node:
+    """A join of two sources that watermarks clean: by an equality of times, or by a range."""
+    left, right = _timed("A"), _timed("B")
+    a, b = col(left, "A.ROWTIME"), col(right, "B.ROWTIME")
+    how: logical.How = rng.choice(["inner", "left", "right", "full"])
+    k = (col(left, "A.N"),), (col(right, "B.N"),)
+    if rng.random() < 0.4:
+        return cleaned(RegularJoin(left, right, how, Equalities((*k[0], a), (*k[1], b), (False, False)), None))
+    late = call("add", [b, Lit(rng.choice([0, 10]), Scalar.BIGINT)])
+    within = call("and", [call("ge", [a, b]), call("le", [a, late])])
+    return cleaned(RegularJoin(left, right, how, Equalities(*k, (rng.random() < 0.3,)), within))
+
+
+def timely(history: History) -> History:
+    """Without records that are below the watermark before their epoch."""
+    topics = {}
+    for name, (records,) in history.topics.items():
+        kept: list[Raw] = []
+        mark, top, epoch = -(2**62), -(2**62), -1
+        for r in records:
+            if r.seq > epoch:
+                mark, epoch = top, r.seq
+            if r.time >= mark:
+                kept.append(r)
+                top = max(top, r.time - DELAY)
+        topics[name] = [kept]
+    return replace(history, topics=topics, moments=())
+
+
 def in_epochs(history: History, size: int) -> History:
     """The history with `size` records an epoch."""
     topics = {
@@ -116,6 +186,8 @@ def check(shape: str, seed: int) -> None:
     rng = random.Random(f"{shape} {seed}")
     query = random_query(rng, shape)
     history = in_epochs(random_history(rng, query, explicit=True, length=rng.randint(10, 40)), rng.choice([1, 1, 2, 5]))
+    if any(s.watermark is not None for s in logical.sources(query.root)):
+        history = timely(history)
     want = reference_lines(query, history)
     for i, cut in enumerate(seq_cuts(rng, history)):
         buckets = rng.choice([1, 2, 4])

@@ -82,6 +82,13 @@ class Bag(Arrangement):
         names = [HASH, *self.keys, TICK, DIFF, *keep]
         self.append(netted(columns_of(rows, names), [n for n in names if n != DIFF]))
 
+    def below(self, limit: int) -> pl.DataFrame:
+        """The entries below `limit` that are not forgotten, netted."""
+        found = [self._read(r) for r in self.runs if r.low < limit]
+        due = pl.col(TICK).is_between(self.floor, limit, closed="left")
+        rows = pl.concat([f.filter(due) for f in found]) if found else pl.DataFrame()
+        return netted(rows, [c for c in rows.columns if c != DIFF])
+
     def _merged(self, runs: Sequence[Run], oldest: bool) -> Run | None:
         rows = pl.concat([self._read(r) for r in runs])
         before = rows.height

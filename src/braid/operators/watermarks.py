@@ -6,6 +6,8 @@ Rule: a watermark is the clock of a source put in the place of its column; the l
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,11 +39,14 @@ def ticks_of(e: Expr) -> pl.Expr:
 
 @dataclass(frozen=True, slots=True)
 class Watermark:
-    """`value` with the clock of a leaf in the place of `column`."""
+    """A bound of the plan (`epochs.Bound`), on the clock of a leaf."""
 
     leaf: int
     column: Col
     value: Expr
+    slide: int = 0
+    offset: int = 0
+    ahead: int = 0
 
     def of(self, clock: Ints) -> Ints:
         """The watermark for each value of the clock."""
@@ -51,6 +56,8 @@ class Watermark:
             at = at.cast(pl.Datetime("us"))
         at = at.cast(polars_type(self.column.type))
         made = at.to_frame().select(ticks_of(self.value).alias("t"))["t"].to_numpy()
+        if self.slide:
+            made = (made - self.offset) // self.slide * self.slide + self.offset + self.ahead
         return np.where(known, made, np.where(clock >= FOREVER, FOREVER, NEVER))
 
 
@@ -63,5 +70,10 @@ class Cleaning:
 
     def limit(self, clocks: Clocks) -> int:
         """The lowest watermark after the batch."""
-        ends = (w.of(np.array([clocks.end(LeafClock(w.leaf))], dtype=np.int64))[0] for w in self.watermarks)
-        return int(min(ends))
+        return int(lowest(self.watermarks, [np.array([clocks.end(LeafClock(w.leaf))]) for w in self.watermarks])[0])
+
+
+def lowest(watermarks: Sequence[Watermark], clocks: Sequence[Ints]) -> Ints:
+    """The lowest of several watermarks, for each value of their clocks."""
+    made = [w.of(clock) for w, clock in zip(watermarks, clocks, strict=True)]
+    return functools.reduce(np.minimum, made)

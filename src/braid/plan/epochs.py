@@ -65,11 +65,17 @@ class Equalities:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A watermark of a value: `value` with the clock of source `alias` in place of its only column, `column`."""
+    """A watermark of a value: `value` with the clock of source `alias` in place of its only column, `column`.
+
+    With a `slide`, that of a window's bound: the begin of the last window of such a value, `ahead` microseconds later.
+    """
 
     alias: str
     column: Col
     value: Expr
+    slide: int = 0
+    offset: int = 0
+    ahead: int = 0
 
 
 @dataclass(frozen=True, slots=True)

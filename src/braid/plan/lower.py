@@ -27,6 +27,7 @@ from braid.operators.combining import Combining
 from braid.operators.filter import Filter
 from braid.operators.lateral import Lateral
 from braid.operators.limit import Limit
+from braid.operators.on_close import EmitOnClose
 from braid.operators.places import WIDTH, width_of_result
 from braid.operators.project import Project
 from braid.operators.regular import Regular
@@ -104,7 +105,7 @@ class _Builder:
 
     def watermark(self, bound: epochs.Bound) -> Watermark:
         leaf = next(i for i, s in enumerate(self.sources) if s.alias == bound.alias)
-        return Watermark(leaf, bound.column, bound.value)
+        return Watermark(leaf, bound.column, bound.value, bound.slide, bound.offset, bound.ahead)
 
     def step(
         self, operator: Operator, frames: Iterable[_Frame], node: Node, keys: Keys | None, cols: Iterable[Col]
@@ -261,11 +262,13 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             return b.step(Windows.of(node), [x], node, x.keys, [*x.columns, node.start, node.end])
         case epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin():
             return _epoch_join(node, b)
+        case epochs.EmitOnClose():
+            x = b.spread(_lower(node.input, b, wanted), wanted, "route", "rows wait by the key of the result")
+            operator = EmitOnClose(node.value, tuple(b.watermark(bound) for bound in node.bounds))
+            return b.step(operator, [x], node, x.keys, x.columns)
         case epochs.Coalesce():
             x = b.spread(_lower(node.input, b, node.key), node.key, "route", "the result has another key")
             return b.step(Coalesce.of(node), [x], node, node.key, x.columns)
-        case epochs.InEpochs():
-            raise BraidError(f"{type(node).__name__} is not built yet")
         case sliding.SlidingJoin():
             return _sliding(node, b)
         case keyed.TwoClockJoin():

@@ -25,6 +25,7 @@ from braid.reference.epoch_steps import (
     AsOfStep,
     ChangesStep,
     CoalesceStep,
+    EmitOnCloseStep,
     RegularStep,
     TemporalStep,
     WindowsStep,
@@ -188,7 +189,8 @@ class Reference:
                 left, right = self._build(node.left), self._build(node.right)
                 return TemporalStep(node, self._number(), self._run, left, right)
             case epochs.EmitOnClose():
-                raise BraidError(f"{type(node).__name__} is not built yet")
+                x = self._build(node.input)
+                return EmitOnCloseStep(node, self._number(), self._run, x, self._sources)
             case sliding.SlidingJoin():
                 xs = [self._operand(x) for x in node.operands]
                 return SlidingStep(node, self._number(), self._run, xs)

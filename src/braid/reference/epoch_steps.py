@@ -17,7 +17,7 @@ from typing import Any, Literal
 from braid.expr.nodes import Expr, Lit
 from braid.plan import epochs, logical
 from braid.reference.rows import Row, Run, Values
-from braid.reference.steps import Step
+from braid.reference.steps import FOREVER, SourceStep, Step, ticks
 from braid.types import Scalar
 
 ALONE = Lit(0, Scalar.INT)  # with it a key of NULLs is a key, and no equality at all is one
@@ -304,6 +304,42 @@ class TemporalStep(_JoinStep):
         if not made.counts and self.is_kept("left"):
             made.add(self.padded("left", left), 1)
         return made
+
+
+class EmitOnCloseStep(EpochStep):
+    """Rows wait until the watermark after an epoch is above their value."""
+
+    def __init__(
+        self, node: epochs.EmitOnClose, number: int, run: Run, source: Step, sources: Sequence[SourceStep]
+    ) -> None:
+        super().__init__(number, run, source)
+        self._node = node
+        self._sources = {s.node.alias: s for s in sources}
+        self._waiting = Bag()
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        (rows,) = inputs
+        for row in rows:
+            self._waiting.add(row.values, -1 if row.gone else 1)
+        limit = min(self._watermark(b) for b in self._node.bounds)
+        due = Bag()
+        for values, count in list(self._waiting):
+            tick = ticks(self.run.look(self._node.value, Row(values, 0, None))[0])
+            if tick is not None and tick < limit:
+                due.add(values, count)
+        self._waiting = self._waiting.minus(due)
+        return self.changes(due)
+
+    def _watermark(self, b: epochs.Bound) -> float:
+        clock = self._sources[b.alias].clock
+        if abs(clock) >= FOREVER:
+            return clock
+        at: object = int(clock)
+        if b.column.type not in (Scalar.INT, Scalar.BIGINT):
+            at = datetime(1970, 1, 1) + timedelta(microseconds=int(clock))
+        value = ticks(self.run.look(b.value, Row({b.column.name: at}, 0, None))[0])
+        assert value is not None
+        return value if not b.slide else (value - b.offset) // b.slide * b.slide + b.offset + b.ahead
 
 
 class CoalesceStep(EpochStep):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
 from decimal import Decimal as Number
 from typing import Any, Protocol, assert_never
 
@@ -19,6 +20,18 @@ from braid.types import Decimal, Scalar, Type
 
 FOREVER = 2**61  # the time of a source that has ended and lifts its clock
 NEVER = float("-inf")  # the clock of a source that has shown nothing
+
+
+def ticks(value: object) -> int | None:
+    """A value as a number of ticks: integers as they are, microseconds since 1970."""
+    match value:
+        case None | int():
+            return value
+        case datetime():
+            return (value - datetime(1970, 1, 1, tzinfo=value.tzinfo)) // timedelta(microseconds=1)
+        case date():
+            return (value - date(1970, 1, 1)) // timedelta(microseconds=1)
+    raise AssertionError(f"{value!r} has no ticks")
 
 
 class Step(Protocol):
@@ -129,10 +142,10 @@ class SourceStep:
             case Record():
                 if event.leaf == self.number:
                     self._is_late = self._judges and self._all.is_late(event.partition, event.time)
-                    self._all.see([event.partition], event.time)
+                    self._show(event)
                     self._read(event)
             case Bound():
-                self._all.see(self._mine(event.partitions), event.time)
+                self._all.see(self._mine(event.partitions), self._bound(event.time))
             case Idle():
                 self._all.idle(self._mine(event.partitions))
                 self._storable.idle(self._mine(event.partitions))
@@ -144,6 +157,19 @@ class SourceStep:
                     self._storable.idle(self._mine(event.partitions))
             case _:
                 assert_never(event)
+
+    def _show(self, record: Record) -> None:
+        """Moves the clock to the record's time, or to its watermark."""
+        time: int | None = record.time
+        if self.node.watermark is not None:
+            time = ticks(self._run.look(self.node.watermark, Row(self.values(record), 0, None))[0])
+        if time is not None:
+            self._all.see([record.partition], time)
+
+    def _bound(self, time: int) -> int:
+        """A time (ms) on the clock of this source."""
+        counted = self.node.watermark
+        return time if counted is None or counted.type in (Scalar.INT, Scalar.BIGINT) else time * 1000
 
     def _mine(self, partitions: Iterable[tuple[int, int]]) -> list[int]:
         return [partition for leaf, partition in partitions if leaf == self.number]

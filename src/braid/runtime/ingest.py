@@ -9,7 +9,7 @@ step (it wakes the partition); stored steps come from storable records only. (de
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import polars as pl
@@ -22,7 +22,7 @@ from braid.operators.clocks import CLOCK, FOREVER, IDLE, STEPS, STORED
 from braid.operators.watermarks import ABOVE_ALL, ticks_of
 from braid.plan.physical import Leaf
 from braid.runtime.decode import Decoded
-from braid.types import Column, polars_type
+from braid.types import Column, Scalar, polars_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +139,9 @@ def _progress(rows: pl.DataFrame, watermark: Expr) -> pl.DataFrame:
 
 def _meant(mark: Mark, leaf: Leaf) -> Mark:
     """What an end does: an idle mark, or a bound above every time."""
+    if mark.kind == "bound" and leaf.source.watermark is not None:
+        counts = leaf.source.watermark.type in (Scalar.INT, Scalar.BIGINT)
+        return mark if counts else replace(mark, value=mark.value * 1000)
     if mark.kind != "end":
         return mark
     return Mark(mark.position, "idle") if leaf.source.end == "hold" else Mark(mark.position, "bound", FOREVER)

@@ -1,0 +1,67 @@
+"""Emit on close: rows wait until their watermark has passed them; then what stands of them goes out for good.
+
+In: changes of a multiset, with epochs. Out: its net rows, when the watermark is above their value.
+Rule: a watermark is read as it stands after an epoch. A row whose value has none waits for ever. (specs/risingwave.md
+RW-44)
+
+*Matches* nothing.
+*Keeps* the entries that wait.
+*Emits* at the end of the first epoch, its own or a later one, after which the watermark is above the row's value.
+*Forgets* what it has emitted, and entries that cancel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from braid.expr.nodes import Expr
+from braid.operators.base import Result, State
+from braid.operators.changes import DIFF, HASH, sequence_of
+from braid.operators.clocks import Clocks, LeafClock
+from braid.operators.entries import entries_of
+from braid.operators.epochs import EPOCH, TICK, Bag, at_first, changes_of, end_of
+from braid.operators.pairing import keys_of, payload_of
+from braid.operators.ranges import Ints
+from braid.operators.watermarks import Watermark, lowest, ticks_of
+
+
+@dataclass(frozen=True, slots=True)
+class EmitOnClose:
+    """Fields as those of the node."""
+
+    value: Expr
+    watermarks: tuple[Watermark, ...]
+
+    def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
+        (rows,) = inputs
+        keys, payload = keys_of(rows), payload_of(rows)
+        waiting = Bag(state, "waiting", keys)
+        new = entries_of(rows, keys, ticks_of(self.value))
+        places, limits = self._limits(clocks)
+        before = waiting.floor
+        limit = max(before, int(limits[-1])) if len(limits) else before
+        due = new.filter(pl.col(TICK) < limit)
+        if limit > before and (old := waiting.below(limit)).height:
+            due = pl.concat([at_first(old).select(due.columns), due])
+        # first the watermark before the batch, then those after its epochs
+        steps = np.append(before, limits)
+        first = np.searchsorted(steps, due[TICK].to_numpy(), side="right")
+        released = np.append(np.iinfo(np.int64).min, places)[first]
+        epoch = np.maximum(released, due[EPOCH].to_numpy())
+        out = due.with_columns(pl.Series(EPOCH, epoch)).select(EPOCH, DIFF, HASH, *keys, *payload)
+        waiting.add(new.filter(pl.col(TICK) >= limit), payload)
+        waiting.forget(limit)
+        waiting.close()
+        return Result(changes_of(out, keys, payload))
+
+    def _limits(self, clocks: Clocks) -> tuple[Ints, Ints]:
+        """The epochs that move a clock, and the watermark after each."""
+        moved = [clocks.moves(LeafClock(w.leaf))[0] for w in self.watermarks]
+        epochs = pl.concat(moved).to_frame("p").select(sequence_of(pl.col("p")).unique().sort().alias(EPOCH))
+        ends = epochs.select(end_of(pl.col(EPOCH)).alias("p"))["p"]
+        values = [clocks.at(LeafClock(w.leaf), ends) for w in self.watermarks]
+        return epochs[EPOCH].to_numpy(), lowest(self.watermarks, values)

@@ -1,0 +1,116 @@
+"""Watermarks in a plan: which columns have one, and what a join can forget by it.
+
+In: nodes, the conditions of a join. Out: bounds of columns; what cleans the sides of a join.
+Rule: a watermark of a column is a promise: no later row of the node is below it. Rising functions keep it; a join keeps
+it only for columns by which it is cleaned, since it may meet any row that it keeps. (specs/risingwave.md 2.5, 2.6)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
+from braid.plan import epochs
+from braid.plan.epochs import Bound, Clean, RegularJoin
+from braid.plan.logical import Aggregate, Filter, Node, Project, Source, mode
+
+Bounds = tuple[Bound, ...]
+Progress = Mapping[str, Bounds]
+
+RISING = ("shift", "add", "sub")  # of their first argument, if the second is a constant
+
+
+def progress(node: Node) -> Progress:
+    """The columns of a node that have a watermark, and what it is: the lowest of some bounds."""
+    match node:
+        case Source():
+            return _of_source(node)
+        case Filter(input=x) | epochs.EmitOnClose(input=x) | epochs.Coalesce(input=x):
+            return progress(x)
+        case Project(input=x, outputs=outputs):
+            below = progress(x)
+            made = {c.name: watermark(e, below) for c, e in outputs}
+            return {name: bounds for name, bounds in made.items() if bounds}
+        case epochs.Windows():
+            return _of_windows(node)
+        case RegularJoin(clean=clean):
+            return {c.value.name: c.bounds for c in clean if isinstance(c.value, Col)}
+        case epochs.TemporalJoin(left=left):
+            return progress(left) if mode(left) == "append" else {}
+        case Aggregate(input=x, keys=keys):
+            below = progress(x)
+            return {c.name: bounds for c, e in keys if (bounds := watermark(e, below))}
+        case _:
+            return {}
+
+
+def _of_source(source: Source) -> Progress:
+    if source.watermark is None:
+        return {}
+    found = {c.name: c.col for c in source.columns}
+    return {name: (Bound(source.alias, found[name], found[name]),) for name in set(columns(source.watermark))}
+
+
+def _of_windows(node: epochs.Windows) -> Progress:
+    """A window's begin cannot be below that of the first window of a row at the watermark."""
+    below = progress(node.input)
+    made = dict(below)
+    for b in watermark(node.time, below):
+        first = replace(b, slide=node.slide, offset=node.offset, ahead=node.slide - node.size)
+        made[node.start.name] = (*made.get(node.start.name, ()), first)
+        made[node.end.name] = (*made.get(node.end.name, ()), replace(first, ahead=node.slide))
+    return made
+
+
+def watermark(e: Expr, known: Progress) -> Bounds:
+    """The watermark of an expression; nothing if it has none."""
+    match e:
+        case Col(name=name):
+            return known.get(name, ())
+        case Call(function=f, args=(inner, Lit())) if f in RISING:
+            read = watermark(inner, known)
+            if any(b.slide for b in read):
+                return ()
+            (column,) = set(columns(inner))
+            return tuple(replace(b, value=substituted(e, {column: b.value})) for b in read)
+        case _:
+            return ()
+
+
+def cleaned(join: RegularJoin) -> RegularJoin:
+    """The join and what cleans it: an equality of two watermarks both sides; else inequalities the larger side each."""
+    left, right = progress(join.left), progress(join.right)
+    for l, r in zip(join.on.left, join.on.right, strict=True):
+        mine, theirs = watermark(l, left), watermark(r, right)
+        if mine and theirs:
+            both = (*mine, *theirs)
+            return replace(join, clean=(Clean("left", l, both), Clean("right", r, both)))
+    found: dict[str, Clean] = {}
+    for term in conjuncts(join.residual):
+        for clean in _by_inequality(term, left, right):
+            found.setdefault(clean.side, clean)
+    return replace(join, clean=tuple(found[side] for side in ("left", "right") if side in found))
+
+
+def _by_inequality(term: Expr, left: Progress, right: Progress) -> Iterator[Clean]:
+    """`larger >= smaller`, of two sides with watermarks, cleans the larger side."""
+    if not isinstance(term, Call) or term.function not in ("lt", "le", "ge", "gt"):
+        return
+    a, b = term.args
+    larger, smaller = (a, b) if term.function in ("ge", "gt") else (b, a)
+    if (mine := watermark(larger, left)) and (theirs := watermark(smaller, right)):
+        yield Clean("left", larger, (*mine, *theirs))
+    if (mine := watermark(larger, right)) and (theirs := watermark(smaller, left)):
+        yield Clean("right", larger, (*mine, *theirs))
+
+
+def conjuncts(e: Expr | None) -> Iterator[Expr]:
+    match e:
+        case None:
+            return
+        case Call(function="and", args=args):
+            for x in args:
+                yield from conjuncts(x)
+        case _:
+            yield e
