@@ -10,8 +10,15 @@ from collections.abc import Sequence
 
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col
+from braid.plan.epochs import EmitOnClose
 from braid.plan.logical import Node
+from braid.plan.watermarks import progress
 
 
 def emit_on_close(node: Node, columns: Sequence[Col], span: Span) -> Node:
-    raise SqlError("EMIT ON WINDOW CLOSE is not built yet", span, "leave it out")
+    known = progress(node)
+    for column in columns:
+        if column.name in known:
+            return EmitOnClose(node, column, known[column.name])
+    hint = "declare WATERMARK FOR on each table, and select the column it is for, or window_start"
+    raise SqlError("EMIT ON WINDOW CLOSE needs a column with a watermark, and this view has none", span, hint)

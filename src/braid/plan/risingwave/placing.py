@@ -17,6 +17,7 @@ from braid.plan.logical import Filter, How, Node, mode, row_key, schema
 from braid.plan.risingwave.context import Context
 from braid.plan.risingwave.expressions import all_of
 from braid.plan.risingwave.sources import Joined, Leaf, Tree
+from braid.plan.watermarks import cleaned
 
 _TURNED: dict[str, Compare] = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _COMPARES: dict[str, Compare] = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
@@ -69,7 +70,7 @@ def _regular(j: Joined, pool: list[Expr], context: Context) -> tuple[Node, list[
         raise SqlError(f"{what} in a view is not possible", j.written.how_span, hint)
     if not on.left:
         context.notices.append("a join without an equality runs in one bucket, and compares every pair of rows")
-    return RegularJoin(left, right, how, on, all_of(residual)), rest
+    return cleaned(RegularJoin(left, right, how, on, all_of(residual))), rest
 
 
 def _notice_windows(j: Joined, context: Context) -> None:
