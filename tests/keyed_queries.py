@@ -14,15 +14,15 @@ from typing import Literal
 from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.typing import call
 from braid.plan import logical
-from braid.plan.keyed import CombiningJoin, Materialize, RememberingJoin, TwoClockJoin
+from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin
 from braid.plan.logical import Filter, Kind, Node, Query
 from braid.types import Scalar
-from histories import col, query, source
+from histories import aggregate, col, query, source
 
 SHAPES = (
     "clocks", "clocks-filtered", "clocks-clocks",
     "remembers", "remembers-clocks", "combines", "combines-filtered", "combines-combines", "remembers-combined",
-    "materialize",
+    "materialize", "combines-grouped", "remembers-grouped", "lateral",
 )  # fmt: skip
 
 
@@ -56,6 +56,18 @@ def random_query(rng: random.Random, shape: str) -> Query:
         case "combines-combines":
             root = combines(rng, read("A", "table"), read("B", "table"), 1)
             root = combines(rng, *rng.choice([(root, read("C", "table")), (read("C", "table"), root)]), 2)
+        case "combines-grouped" | "remembers-grouped":
+            join, kind = (combines, "table") if shape.startswith("combines") else (remembers, "stream")
+            root = join(rng, read("A", kind), read("B", "table"), 1)
+            if rng.random() < 0.3:
+                root = Filter(root, predicate(rng, root))
+            group = [rng.choice([c for c in logical.schema(root) if c.type == Scalar.INT])]
+            latest = [("LATEST", c) for c in logical.schema(root) if c.name in ("A.V", "B.V", "B.N")]
+            return query(aggregate(root, group, [("COUNT", None), *latest]))
+        case "lateral":
+            root = read("A")
+            parts = call("SPLIT", [col(root, "A.V"), Lit("a", Scalar.VARCHAR)])
+            root = Lateral(root, parts, Col(".E", Scalar.VARCHAR))
         case "materialize":
             root = Materialize(read("A", "table"))
             return query(root, "A.K", "A.V", key=[rng.choice([col(root, "A.N"), col(root, "A.K")])])

@@ -23,12 +23,14 @@ import numpy.typing as npt
 import polars as pl
 
 from braid.expr import compile
+from braid.expr.nodes import Col, Expr
 from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, key_column
 from braid.operators.clocks import Clocks
-from braid.operators.pairing import all_dropped, dropped_rows, without_nulls
+from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, payload_of, without_nulls
 from braid.operators.ranges import Flags, Ints, columns_of, rows_at, values_at
+from braid.operators.standing import Standing, Table, grouped_keys, versions
 from braid.operators.versions import Timeline, timeline
 from braid.plan import logical
 from braid.types import Decimal, Scalar, Type, polars_type
@@ -161,20 +163,27 @@ ACCUMULATIONS: dict[str, Accumulation] = {
     "MAX": Accumulation(
         lambda t: (polars_type(t),), lambda g, v, held: [_extreme(g, v, held[0], largest=True)], _first
     ),
+    "LATEST": Accumulation(lambda t: (polars_type(t),), lambda g, v, held: [g.spread(held[0], v)], _first),
     "LATEST_BY_OFFSET": Accumulation(lambda t: (polars_type(t),), lambda g, v, held: [_latest(g, v, held[0])], _first),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class GroupBy:
-    """`keys`: plan columns of the grouping key, beside `_k0` …"""
+    """`keys`: plan columns of the grouping key, beside `_k0` …; `own`: those that the rows of a table are known by
+    (None: rows only come); `mode`: of the input."""
 
     keys: tuple[str, ...]
     aggregations: tuple[logical.Aggregation, ...]
+    own: tuple[str, ...] | None = None
+    mode: logical.Mode = "append"
 
     @staticmethod
     def of(node: logical.Aggregate) -> GroupBy:
-        return GroupBy(tuple(c.name for c, _ in node.keys), node.aggregations)
+        mode = logical.mode(node.input)
+        own = tuple(e.name for e in logical.row_key(node.input) if isinstance(e, Col))
+        latest = any(a.function == "LATEST" for a in node.aggregations) and mode != "append"
+        return GroupBy(tuple(c.name for c, _ in node.keys), node.aggregations, own if latest else None, mode)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []
@@ -188,13 +197,15 @@ class GroupBy:
         if failed.any():
             drops.append(dropped_rows(rows.filter(failed), "expression", None))
 
+        shown = values if self.own is None else self._shown(rows, keys, arguments, values, state)
         line = timeline([rows], None, keys)
         groups, before = self._before(line, rows, held)
         stood = groups.spread(before[TIME], rows_at(rows, line.number)[TIME])
         running = {TIME: pl.Series(groups.maxima(stood.to_numpy()))}
         everything = pl.repeat(1, rows.height, eager=True)
         for i, a in enumerate(self.aggregations):
-            value = values_at(everything if a.arg is None else values[f"{i}"], line.number)
+            known = shown if a.function == "LATEST" else values
+            value = values_at(everything if a.arg is None else known[f"{i}"], line.number)
             names = list(self._columns(i))
             made = ACCUMULATIONS[a.function].running(groups, value, [before[n] for n in names])
             running |= dict(zip(names, made, strict=True))
@@ -204,9 +215,30 @@ class GroupBy:
 
         stands = pl.repeat(1, rows.height, dtype=pl.Int8, eager=True).alias(DIFF)
         line.keep(0, held, columns_of(rows, [HASH, *keys]).hstack([stands, *after.get_columns()]))
-        told = np.flatnonzero(_tells(line, rows))
+        told = np.flatnonzero(_tells(line, rows, by_place=self.mode == "retract"))
         names = [POS, SUB, HASH, *keys, *([HEADERS] if HEADERS in rows.columns else [])]
         return Result(self._finished(columns_of(rows, names).hstack([stands]), after, keys, told), all_dropped(drops))
+
+    def _shown(
+        self,
+        rows: pl.DataFrame,
+        keys: Sequence[str],
+        arguments: list[tuple[str, Expr]],
+        values: pl.DataFrame,
+        state: State,
+    ) -> pl.DataFrame:
+        """The arguments of the row of each group that was written last, of those that stand after each row."""
+        assert self.own is not None
+        base = int(state.manifest.get("arrivals", 0))
+        state.manifest["arrivals"] = base + rows.height
+        groups, (group,) = grouped_keys([rows], [np.ones(rows.height, dtype=np.bool_)], keys)
+        table = Table(rows, np.arange(rows.height, dtype=np.int64), group, payload_of(rows))
+        stood = versions(table, Standing(state, "rows", keys), groups, self.own, base)
+        which, version = stood.at(group, table.place, after=True)
+        newest = np.full(rows.height, MISSING, dtype=np.int64)
+        newest[which] = stood.row[version]
+        parts = [values, *(compile.evaluate(p, arguments)[0] for p in table.parts[1:])]
+        return gathered(parts, values.columns, newest)
 
     def _nothing(self, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
         """No rows, with the columns of the result."""
@@ -253,14 +285,18 @@ class GroupBy:
         return pl.DataFrame([*internal, *made])
 
 
-def _tells(line: Timeline, rows: pl.DataFrame) -> Flags:
-    """All rows but the old ones whose new row follows in the same group: one change gives one result."""
+def _tells(line: Timeline, rows: pl.DataFrame, by_place: bool) -> Flags:
+    """All rows but the old ones whose new row follows in the same group: one change gives one result. `by_place`: all
+    that stands at one position is one change."""
     tells = np.ones(rows.height, dtype=np.bool_)
     diff = rows[DIFF].to_numpy()[line.number]
     pair = np.flatnonzero((diff[:-1] == -1) & (diff[1:] == 1) & (line.group[1:] == line.group[:-1]))
     if len(pair):
         old, new = line.number[pair], line.number[pair + 1]
         same = values_at(rows[POS], old) == values_at(rows[POS], new)
+        if by_place:
+            tells[old[same.to_numpy()]] = False
+            return tells
         # `_sub` without the number within one change
         parents = rows.select(pl.col(SUB).bin.slice(0, pl.col(SUB).bin.size() - 4))[SUB]
         same &= values_at(parents, old).eq_missing(values_at(parents, new))

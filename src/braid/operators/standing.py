@@ -121,12 +121,13 @@ class Versions:
     t: Ints
     first: Ints
 
-    def at(self, group: Ints, place: Ints) -> tuple[Ints, Ints]:
-        """Which versions stood at each place: (number of the place, version), by version number within a place."""
+    def at(self, group: Ints, place: Ints, after: bool = False) -> tuple[Ints, Ints]:
+        """Which versions stood at each place (`after`: what came there counts): (number of the place, version), by
+        arrival within a place."""
         known = np.flatnonzero(group >= 0)
         which, version = expand(self.first[group[known]], self.first[group[known] + 1])
         which = known[which]
-        stood = (self.start[version] < place[which]) & (place[which] < self.stop[version])
+        stood = (self.start[version] < place[which] + int(after)) & (place[which] < self.stop[version])
         return which[stood], version[stood]
 
 

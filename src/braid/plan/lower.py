@@ -192,6 +192,9 @@ def _needed_by(node: Node) -> Iterable[str]:
                 yield from columns(e)
             for a in aggregations:
                 yield from columns(a.arg) if a.arg is not None else ()
+            if any(a.function == "LATEST" for a in aggregations):
+                for e in logical.row_key(node.input):
+                    yield from columns(e)
         case epochs.InEpochs():
             for e in epochs.expressions(node):
                 yield from columns(e)

@@ -15,7 +15,7 @@ from typing import Any, Protocol, assert_never
 from braid.errors import BraidError
 from braid.expr.nodes import Col, Expr
 from braid.plan import logical
-from braid.reference.rows import Bound, End, Event, Idle, Record, Row, Run, Values
+from braid.reference.rows import Bound, End, Event, Idle, Key, Record, Row, Run, Values
 from braid.types import Decimal, Scalar, Type
 
 FOREVER = 2**61  # the time of a source that has ended and lifts its clock
@@ -306,6 +306,10 @@ class _Entry:
     """What one row counts for in its group: the values of the aggregates' arguments."""
 
     arguments: tuple[object, ...]
+    own: Key | None = None  # of a row of a multiset: its own key
+
+    def is_like(self, other: _Entry) -> bool:
+        return (self.arguments, self.own) == (other.arguments, other.own)
 
 
 @dataclass(slots=True, eq=False)
@@ -340,25 +344,40 @@ class AggregateStep:
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
-        changed = {"append": self._append, "upsert": self._upsert, "retract": self._retract}[self._mode]
+        if self._mode == "retract":
+            return self._multiset(rows)
+        changed = self._upsert if self._mode == "upsert" else self._append
         return [out for row in rows for out in changed(row)]
 
     def _append(self, row: Row) -> list[Row]:
         entered = self._enter(row)
         return [] if entered is None else [self._result(entered[0], row)]
 
-    def _retract(self, row: Row) -> list[Row]:
-        """A row of a multiset; one that is taken back takes one equal entry with it."""
+    def _multiset(self, rows: Sequence[Row]) -> list[Row]:
+        """Rows that come and go. One that goes says nothing if the next row of its group at this place comes."""
+        out: list[tuple[_Group, Row, bool]] = []
+        for row in rows:
+            changed = self._retract(row)
+            if changed is not None:
+                last = next((i for i in reversed(range(len(out))) if out[i][0] is changed), None)
+                if last is not None and out[last][2] and not row.gone:
+                    del out[last]
+                out.append((changed, self._result(changed, row), row.gone))
+        return [result for _, result, _ in out]
+
+    def _retract(self, row: Row) -> _Group | None:
+        """The group of a row that comes or goes; one that goes takes one equal entry with it."""
         if not row.gone:
-            return self._append(row)
+            entered = self._enter(row)
+            return None if entered is None else entered[0]
         key = self._run.key([e for _, e in self._node.keys], self.number, row)
         group = None if key is None else self._groups.get(key.text)
-        arguments = self._entry(row).arguments
-        entry = None if group is None else next((e for e in group.entries if e.arguments == arguments), None)
+        gone = self._entry(row)
+        entry = None if group is None else next((e for e in group.entries if e.is_like(gone)), None)
         if group is None or entry is None:
-            return []
+            return None
         group.entries.remove(entry)
-        return [self._result(group, row)]
+        return group
 
     def _upsert(self, row: Row) -> list[Row]:
         key = self._run.key(self._row_key, self.number, row)
@@ -388,14 +407,16 @@ class AggregateStep:
 
     def _entry(self, row: Row) -> _Entry:
         arguments = (a.arg for a in self._node.aggregations)
-        return _Entry(tuple(1 if e is None else self._run.value(e, self.number, row) for e in arguments))
+        own = self._run.key(self._row_key, self.number, row) if self._mode == "retract" else None
+        return _Entry(tuple(1 if e is None else self._run.value(e, self.number, row) for e in arguments), own)
 
     def _result(self, group: _Group, cause: Row) -> Row:
         group.time = max(group.time, cause.time)
         values: Values = dict(zip((c.name for c, _ in self._node.keys), group.key, strict=True))
         for i, a in enumerate(self._node.aggregations):
             arguments = [e.arguments[i] for e in group.entries]
-            values[a.output.name] = aggregated(a.function, [x for x in arguments if x is not None], a.output.type)
+            known = arguments[-1:] if a.function == "LATEST" else [x for x in arguments if x is not None]
+            values[a.output.name] = aggregated(a.function, known, a.output.type)
         return Row(values, int(group.time), cause.headers)
 
 
@@ -412,7 +433,7 @@ def aggregated(function: str, values: Sequence[Any], result: Type) -> object:
             return min(values, default=None)
         case "MAX":
             return max(values, default=None)
-        case "LATEST_BY_OFFSET":
+        case "LATEST_BY_OFFSET" | "LATEST":
             return values[-1] if values else None
         case "EARLIEST_BY_OFFSET":
             return values[0] if values else None
