@@ -342,8 +342,11 @@ class History:
                     yield topic, partition, offset, record
 
 
-def random_history(rng: random.Random, query: Query, explicit: bool, length: int | None = None) -> History:
-    """Records for every topic of a query. Time moves on, unevenly; partitions lag, stay empty, fall idle, end early."""
+def random_history(
+    rng: random.Random, query: Query, explicit: bool, length: int | None = None, calm: bool = False
+) -> History:
+    """Records for every topic of a query. Time moves on, unevenly; partitions lag, stay empty, fall idle, end early.
+    `calm`: few records are late, and time is slow."""
     length = length or rng.randint(15, 60)
     kinds = {s.topic: s.kind for s in logical.sources(query.root)}
     counts = {s.topic: s.partitions or 1 for s in logical.sources(query.root)}
@@ -355,6 +358,8 @@ def random_history(rng: random.Random, query: Query, explicit: bool, length: int
     null_keys = all(_is_join(x) for x in _readers(query.root))  # a table with null primary keys only below a join
     by_key, headers = rng.random() < 0.5, rng.random() < 0.15
     late, speed, jumps = rng.choice([0, 3, 10, 40]), rng.choice([0.3, 1.0, 3.0]), rng.random() < 0.2
+    if calm:
+        late, speed = rng.choice([0, 0, 0, 3]), rng.choice([0.3, 1.0])
     lag = {place: rng.choice([0, 0, 0, 15]) for place in places}
     now = dict.fromkeys(places, 100.0)
     topics: dict[str, list[list[Raw]]] = {topic: [[] for _ in range(n)] for topic, n in counts.items()}

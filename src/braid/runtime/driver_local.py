@@ -16,7 +16,18 @@ from braid.plan.logical import Query
 from braid.plan.lower import lower
 from braid.plan.physical import Plan
 from braid.runtime.drops import located
-from braid.runtime.explicit import BATCH_BITS, Moment, Placed, Reading, chunks, cut, place_of, standing, topic_ranks
+from braid.runtime.explicit import (
+    BATCH_BITS,
+    Moment,
+    Placed,
+    Reading,
+    chunks,
+    cut,
+    place_of,
+    since_of,
+    standing,
+    topic_ranks,
+)
 from braid.runtime.local import LocalQuery
 
 T = TypeVar("T")
@@ -37,15 +48,15 @@ class Topic:
 
 @dataclass(slots=True)
 class Running:
-    """A query, what it has read of each leaf's topic (records, moments), the number that it starts at if it reads a
-    snapshot, and what it dropped."""
+    """A query, what it has read of each leaf's topic (records, moments), the number that it starts at, and what it
+    dropped."""
 
     query: Query
     plan: Plan
     local: LocalQuery
     hops: int
     read: dict[int, tuple[int, int]]
-    since: int | None
+    since: int
     drops: list[dict[str, Any]] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
 
@@ -89,9 +100,7 @@ class LocalBackend:
         writers = [r for r in self.queries.values() if any(r.query.sink.topic == x.source.topic for x in plan.leaves)]
         hops = 1 + max((r.hops for r in writers), default=0)
         read = {leaf.number: (0, 0) for leaf in plan.leaves}
-        self.queries[query.name] = Running(
-            query, plan, LocalQuery(plan, partitions, buckets), hops, read, number if query.snapshot else None
-        )
+        self.queries[query.name] = Running(query, plan, LocalQuery(plan, partitions, buckets), hops, read, number)
 
     def stop(self, query: str) -> None:
         self.queries.pop(query, None)
@@ -109,7 +118,7 @@ class LocalBackend:
         readings = []
         for leaf in running.plan.leaves:
             topic, (records, moments) = self.topics[leaf.source.topic], running.read[leaf.number]
-            new = standing(topic.records[records:], leaf, running.since)
+            new = standing(topic.records[records:], leaf, since_of(running.plan, leaf, running.since))
             readings.append(Reading(leaf.number, new, topic.moments[moments:], topic.partitions))
             running.read[leaf.number] = (len(topic.records), len(topic.moments))
         if not any(r.records or r.moments for r in readings):

@@ -22,7 +22,7 @@ from braid.plan.physical import Plan
 from braid.reference import Bound, End, Event, OutRecord, Record, Reference
 from braid.runtime.decode import decode
 from braid.runtime.driver_local import Topic, in_topological_order
-from braid.runtime.explicit import Moment, Placed, raw_frame, standing, topic_ranks
+from braid.runtime.explicit import Moment, Placed, raw_frame, since_of, standing, topic_ranks
 from braid.types import Column, polars_type
 
 
@@ -33,7 +33,7 @@ class Judged:
     reference: Reference
     hops: int
     read: dict[int, tuple[int, int]]
-    since: int | None
+    since: int
     written: int = 0
     events: list[Event] = field(default_factory=list)
 
@@ -64,7 +64,7 @@ class ReferenceBackend:
         writers = [j for j in self.queries.values() if any(j.query.sink.topic == x.source.topic for x in plan.leaves)]
         hops = 1 + max((j.hops for j in writers), default=0)
         read = {leaf.number: (0, 0) for leaf in plan.leaves}
-        self.queries[query.name] = Judged(query, plan, Reference(query), hops, read, number if query.snapshot else None)
+        self.queries[query.name] = Judged(query, plan, Reference(query), hops, read, number)
 
     def stop(self, query: str) -> None:
         self.queries.pop(query, None)
@@ -87,7 +87,8 @@ class ReferenceBackend:
             topic, (start, marks) = self.topics[leaf.source.topic], judged.read[leaf.number]
             judged.read[leaf.number] = (len(topic.records), len(topic.moments))
             for partition in range(topic.partitions):
-                mine = [r for r in standing(topic.records[start:], leaf, judged.since) if r.partition == partition]
+                since = since_of(judged.plan, leaf, judged.since)
+                mine = [r for r in standing(topic.records[start:], leaf, since) if r.partition == partition]
                 for placed, record in zip(mine, _records(leaf.source, leaf.number, partition, mine), strict=True):
                     events.append(((placed.seq, placed.hops, ranks[leaf.number], placed.n, leaf.number), record))
             for m in topic.moments[marks:]:

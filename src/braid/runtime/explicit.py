@@ -21,6 +21,7 @@ from braid.runtime.ingest import Mark
 
 PART_BITS = 10  # of the `n` of a record that a query finds at its start
 BATCH_BITS = 20  # of `n`: the batch, then the number within it
+BEFORE_ALL = -1  # the number of what a captured table holds
 _LAST_HOP = (1 << HOP_BITS) - 1
 
 
@@ -58,11 +59,19 @@ class Reading:
     partitions: int
 
 
+def since_of(plan: Plan, leaf: Leaf, number: int | None) -> int | None:
+    """The number up to which a leaf of a query that starts at `number` reads a snapshot; None where it reads none."""
+    return number if plan.query.snapshot or leaf.source.captured else None
+
+
 def at_start(records: Sequence[Placed], leaf: Leaf, since: int | None) -> list[Placed]:
     """The records of a leaf of a query that starts at number `since` with a snapshot: those before it come in one
-    epoch, of that number, or of the one before where the leaf is ahead. None: as they stand."""
+    epoch, of that number, or of the one before where the leaf is ahead. None: as they stand. Of a captured table those
+    before it come first of all, and no others."""
     if since is None:
         return list(records)
+    if leaf.source.captured:
+        return [_first(r, BEFORE_ALL) for r in records if r.seq <= since]
     epoch = since - 1 if leaf.ahead else since
     return [_first(r, epoch) if r.seq < since else r for r in records]
 
@@ -74,7 +83,7 @@ def _first(r: Placed, epoch: int) -> Placed:
 def standing(records: Sequence[Placed], leaf: Leaf, since: int | None) -> list[Placed]:
     """`at_start`, and of a table only what stands of its keys before the query started."""
     placed = at_start(records, leaf, since)
-    if since is None or leaf.source.kind != "table":
+    if since is None or leaf.source.kind != "table" or leaf.source.captured:
         return placed
     last = {r.key: r for r in placed if r.seq <= since}
     return [r for r in placed if r.seq > since or (last[r.key] is r and r.value is not None)]

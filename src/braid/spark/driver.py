@@ -44,14 +44,14 @@ PLACED = {
 
 @dataclass(slots=True)
 class Running:
-    """A query, its place in the chain of statements, the number it starts at if it reads a snapshot, and up to where it
-    has been let read."""
+    """A query, its place in the chain of statements, the number it starts at, and up to where it has been let
+    read."""
 
     query: Query
     plan: Plan
     hops: int
     gate: str
-    since: int | None
+    since: int
     run: queries.RunningQuery | None = None
     pumped: int = 0  # in numbers of changes; nothing has changed before the first
 
@@ -132,8 +132,7 @@ class SparkBackend:
         plan = lower(query)
         writers = [r for r in self._queries.values() if any(r.query.sink.topic == x.source.topic for x in plan.leaves)]
         hops = 1 + max((r.hops for r in writers), default=0)
-        since = number if query.snapshot else None
-        running = Running(query, plan, hops, os.path.join(self._order, f"{query.name}.gate"), since)
+        running = Running(query, plan, hops, os.path.join(self._order, f"{query.name}.gate"), number)
         self._launch(running)
         self._queries[query.name] = running
 

@@ -27,7 +27,7 @@ from braid.topics import TopicStore
 class Order:
     """Records come in an order given from outside (the test driver). `gate`: a file that says up to which number the
     query may read; `marks`: a file of clock calls and ends; `size`: at most so many records a batch; `since`: the
-    number at which a query starts that reads a snapshot."""
+    number at which the query starts, for those that read a snapshot."""
 
     gate: str
     marks: str

@@ -26,6 +26,7 @@ from braid.runtime.explicit import (
     at_start,
     cut,
     moment_position,
+    since_of,
     topic_ranks,
     without_replaced,
 )
@@ -101,7 +102,7 @@ def _next(job: Job, start: dict[str, Any], seq: int) -> dict[str, Any] | None:
         topic = leaf.source.topic
         ends = store.end_offsets(topic)
         records = [r for p, end in enumerate(ends) for r in _placed(job, topic, leaf.number, p, start, end, seq)]
-        records = at_start(records, leaf, job.order.since)
+        records = at_start(records, leaf, since_of(job.plan, leaf, job.order.since))
         moments = [_moment(m) for m in marks[done:] if m.topic == topic and m.seq <= seq]
         readings.append(Reading(leaf.number, records, moments, len(ends)))
     if not any(r.records or r.moments for r in readings):
@@ -148,11 +149,12 @@ def chunks(job: Job, inputs: Mapping[int, Input], parts: Sequence[Part], marks: 
             if first == last and not made:
                 continue
             places = store.read_positions(topic, partition, first, last)
-            placed = _in_order(places, leaf, partition, job.order.since)
+            since = since_of(job.plan, leaf, job.order.since)
+            placed = _in_order(places, leaf, partition, since)
             placed = placed.with_columns(pl.lit(ranks[leaf.number], pl.Int64).alias("rank"))
             decoded = source.read(partition, first, last)
-            if job.order.since is not None and leaf.source.kind == "table":
-                decoded, placed = without_replaced(decoded, placed, job.order.since)
+            if since is not None and leaf.source.kind == "table" and not leaf.source.captured:
+                decoded, placed = without_replaced(decoded, placed, since)
             yield Chunk(leaf.number, partition, job.ranks[f"{leaf.number}/{partition}"], decoded, placed, made)
 
 

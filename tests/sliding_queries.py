@@ -1,0 +1,99 @@
+"""Random joins over sliding windows, for the law (`histories.py` has the histories).
+
+In: a `random.Random`, a shape. Out: logical queries over sources (K INT KEY, V VARCHAR, N INT).
+Rule: nothing here knows how a query runs.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Literal
+
+from braid.expr.nodes import Col
+from braid.plan import logical
+from braid.plan.logical import Filter, Node, Output, Project, Query
+from braid.plan.sliding import (
+    Bound,
+    Emission,
+    Frame,
+    Meeting,
+    Operand,
+    OrderKey,
+    RangeFrame,
+    RowsFrame,
+    SlidingJoin,
+    Tree,
+)
+from braid.types import Scalar
+from histories import query, source
+from keyed_queries import condition, predicate
+
+SHAPES = ("sliding", "sliding-rows", "sliding-hops", "sliding-chain", "sliding-view", "sliding-alone")
+EMISSIONS: tuple[Emission, ...] = ("arrival", "arrival", "expiry", "istream")
+
+
+def random_query(rng: random.Random, shape: str) -> Query:
+    partitions = rng.choice([1, 1, 1, 1, 2])
+
+    def read(alias: str) -> Node:
+        one = replace(source(alias, rng.choice(["a", "p", "z"]) + alias.lower(), "stream", partitions), end="lift")
+        return Filter(one, predicate(rng, one)) if shape != "sliding-rows" and rng.random() < 0.1 else one
+
+    def operand(alias: str) -> Operand:
+        return Operand(read(alias), frame(rng, shape))
+
+    emission = rng.choice(EMISSIONS)
+    rowtime = Col(".ROWTIME1", Scalar.BIGINT)
+    match shape:
+        case "sliding-alone":
+            root: Node = SlidingJoin(operand("A"), rowtime)
+        case "sliding-chain":
+            left = meeting(rng, operand("A"), operand("B"))
+            trees = [meeting(rng, left, operand("C")), meeting(rng, operand("C"), left)]
+            root = SlidingJoin(rng.choice(trees), rowtime, emission)
+        case "sliding-view":
+            inner = SlidingJoin(meeting(rng, operand("A"), operand("B")), rowtime, emission)
+            names = [Output(c.name, c) for c in logical.schema(inner)]
+            view = Project(inner, tuple((Col(f"P{o.name}", o.expr.type), o.expr) for o in names))
+            sides = [Operand(view, frame(rng, shape)), operand("C")]
+            rng.shuffle(sides)
+            root = SlidingJoin(meeting(rng, *sides), Col(".ROWTIME2", Scalar.BIGINT), emission)
+        case _:
+            root = SlidingJoin(meeting(rng, operand("A"), operand("B")), rowtime, emission)
+    if rng.random() < 0.2:
+        root = Filter(root, predicate(rng, root))
+    return query(root, key=[])
+
+
+def meeting(rng: random.Random, left: Tree, right: Tree) -> Meeting:
+    how: logical.How = rng.choice(["inner", "left", "right", "full", "left", "full"])
+    keys = tuple((integer(rng, left), integer(rng, right)) for _ in range(rng.choice([0, 1, 1, 1, 1, 2])))
+    every = [c for x in (left, right) for c in columns(x)]
+    residual = condition(rng, Project(source("X"), tuple((c, c) for c in every)))
+    return Meeting(left, right, how, keys, residual)
+
+
+def columns(tree: Tree) -> list[Col]:
+    if isinstance(tree, Operand):
+        return list(logical.schema(tree.input))
+    return [*columns(tree.left), *columns(tree.right)]
+
+
+def integer(rng: random.Random, tree: Tree) -> Col:
+    found = [c for c in columns(tree) if c.type == Scalar.INT]
+    keys = [c for c in found if c.name.endswith(".K")]
+    return rng.choice(keys if rng.random() < 0.8 else found)
+
+
+def frame(rng: random.Random, shape: str) -> Frame:
+    if shape == "sliding-rows" or (shape in ("sliding-chain", "sliding-view") and rng.random() < 0.2):
+        upper = rng.choice([0, 0, 0, 1])
+        return RowsFrame(upper + rng.choice([0, 1, 3]), upper)
+    upper_ms = rng.choice([0, 0, 0, 2])
+    lower = Bound(ms=upper_ms + rng.choice([0, 0, 3, 10]))
+    if shape == "sliding-hops":
+        kind: Literal["floor", "ceil", "step"] = rng.choice(["floor", "ceil", "step"])
+        order = OrderKey(kind, None, rng.choice([5, 7])) if kind == "step" else OrderKey(kind, None, 6)
+        return rng.choice([RangeFrame(order=order), RangeFrame(lower, Bound(ms=upper_ms), order)])
+    return RangeFrame(lower, Bound(ms=upper_ms))
