@@ -19,6 +19,8 @@ def common_keys(node: SlidingJoin) -> tuple[Keys, ...]:
     for pair in (pair for meeting in meetings(node.tree) for pair in meeting.keys):
         mine = [c for c in classes if c.intersection(pair)]
         classes = [c for c in classes if c not in mine] + [set(pair).union(*mine)]
+    if any(meeting.how != "inner" for meeting in meetings(node.tree)):  # then every single meeting must ask for it
+        classes = [c for c in classes if all(any(c.issuperset(p) for p in m.keys) for m in meetings(node.tree))]
     names = [frozenset(c.name for c in schema(x.input)) for x in node.operands]
     spanning = [c for c in (_by_operand(c, names) for c in classes) if c is not None]
     return tuple(zip(*spanning, strict=True)) if spanning else tuple(() for _ in names)
