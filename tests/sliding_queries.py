@@ -36,8 +36,11 @@ EMISSIONS: tuple[Emission, ...] = ("arrival", "arrival", "expiry", "istream")
 def random_query(rng: random.Random, shape: str) -> Query:
     partitions = rng.choice([1, 1, 1, 1, 2])
 
+    one_topic = rng.random() < 0.2
+
     def read(alias: str) -> Node:
-        one = replace(source(alias, rng.choice(["a", "p", "z"]) + alias.lower(), "stream", partitions), end="lift")
+        topic = "a" if one_topic and alias != "B" else rng.choice(["a", "p", "z"]) + alias.lower()
+        one = replace(source(alias, topic, "stream", partitions), end="lift")
         return Filter(one, predicate(rng, one)) if shape != "sliding-rows" and rng.random() < 0.1 else one
 
     def operand(alias: str) -> Operand:

@@ -64,6 +64,7 @@ class Reference:
             else None
         )
         self._given = 0
+        self._last: tuple[str, int, int] | None = None
 
     @property
     def drops(self) -> list[Drop]:
@@ -96,6 +97,9 @@ class Reference:
     def _caused_by(self, event: Event) -> list[Row]:
         """The rows of one place: first every clock moves, then the steps work, inputs first."""
         self._run.place = event.place
+        read = self._record(event)
+        self._run.number += read is None or read != self._last
+        self._last = read
         for source in self._sources:
             source.move(event)
         rows = _given_by(self._root)
@@ -113,6 +117,12 @@ class Reference:
             source.give(rows)
         self._run.place = (epoch, 0)
         return _given_by(self._root)
+
+    def _record(self, event: Event) -> tuple[str, int, int] | None:
+        """Which record an event brings."""
+        if not isinstance(event, Record):
+            return None
+        return self._sources[event.leaf].node.topic, event.partition, event.offset
 
     def _written(self, rows: Sequence[tuple[Row, Place]]) -> list[OutRecord]:
         """The rows as the sink writes them: key, values and time. (All at once: their order does not matter here.)"""

@@ -126,6 +126,7 @@ class Run:
     """What all steps share: the place of now, the drops, and values computed before."""
 
     place: Place = None
+    number: int = 0  # of the place; two sources that read one record do so at one
     drops: list[Drop] = field(default_factory=list)
     _known: dict[tuple[int, str], tuple[object, bool]] = field(default_factory=dict)
     _texts: dict[tuple[str, str], str] = field(default_factory=dict)

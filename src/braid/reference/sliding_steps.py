@@ -61,7 +61,7 @@ class SlidingStep:
         self.inputs: tuple[Step, ...] = tuple(inputs)
         self._come: list[list[Arrived]] = [[] for _ in inputs]
         self._given: set[tuple[object, ...]] = set()
-        self._places = 0
+        self._derived = (0, 0)  # the last place of a row that another join gave
         self._nothing: Values = dict.fromkeys(c.name for c in logical.schema(node))
         self._unreached: set[Place] = set()
         self.shown = (NEVER, NEVER)
@@ -76,16 +76,20 @@ class SlidingStep:
         return self.clock
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
-        self._places += 1
         if NEVER < self.clock < FOREVER:
             self.shown = (self.shown[0] if self.shown[0] > NEVER else self.clock, self.clock)
         for step, come, rows in zip(self.inputs, self._come, inputs, strict=True):
             derived = isinstance(step, SlidingStep) or _over_sliding(step)
-            come += [Arrived(row, (self._places, i + 1 if derived else 0)) for i, row in enumerate(rows)]
+            come += [Arrived(row, self._derived_place() if derived else (self._run.number, 0)) for row in rows]
         due = [x for x in self._results() if self._is_due(x) and (x.enter, x.places) not in self._given]
         due.sort(key=lambda x: x.order)
         self._given |= {(x.enter, x.places) for x in due}
         return [Row(self._nothing | x.values | {self.node.rowtime.name: x.enter}, int(x.enter), None) for x in due]
+
+    def _derived_place(self) -> Place:
+        number, i = self._derived
+        self._derived = (number, i + 1) if number == self._run.number else (self._run.number, 1)
+        return self._derived
 
     def _is_due(self, x: Alive) -> bool:
         return x.enter < FOREVER and (self.clock > x.enter if x.due == PASSED else self.clock >= x.enter)

@@ -1,0 +1,41 @@
+"""The law on the local runtime, for joins over sliding windows; `--law` for thousands of histories."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from histories import random_history, seq_cuts, time_cuts
+from law import local_lines, reference_lines
+from sliding_queries import SHAPES, random_query
+
+
+def check(shape: str, seed: int) -> None:
+    rng = random.Random(f"{shape} {seed}")
+    query = random_query(rng, shape)
+    history = random_history(rng, query, explicit=rng.random() < 0.5, calm=rng.random() < 0.8)
+    want = reference_lines(query, history)
+    cuts = seq_cuts(rng, history) if history.explicit else time_cuts(rng, history)
+    for i, cut in enumerate(cuts):
+        buckets = rng.choice([1, 2, 4, 8])
+        got = local_lines(query, history, cut, buckets, rng)
+        if got != want:
+            at = next((j for j, (g, w) in enumerate(zip(got, want, strict=False)) if g != w), min(len(got), len(want)))
+            raise AssertionError(
+                f"{shape} {seed}: cut {i} of {len(cuts)}, {buckets} buckets, explicit {history.explicit}: row {at} of "
+                f"{len(want)} (got {len(got)})\n  want {want[at : at + 3]}\n  got  {got[at : at + 3]}\n  {query.root}"
+            )
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_law(shape: str) -> None:
+    for seed in range(3):
+        check(shape, seed)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("shape", SHAPES)
+def test_law_at_length(shape: str) -> None:
+    for seed in (*range(12), *range(1000, 1400)):
+        check(shape, seed)
