@@ -151,9 +151,17 @@ class SparkBackend:
         )
 
     def stop(self, query: str) -> None:
+        """The query is gone for good: one that takes its name starts anew."""
+        running = self._halted(query)
+        if running is not None:
+            shutil.rmtree(os.path.join(self.store.root, "checkpoints", query), ignore_errors=True)
+            os.unlink(running.gate)
+
+    def _halted(self, query: str) -> Running | None:
         running = self._queries.pop(query, None)
         if running is not None and running.run is not None:
             running.run.stop()
+        return running
 
     def pump(self) -> None:
         self._flush()
@@ -210,7 +218,7 @@ class SparkBackend:
 
     def close(self) -> None:
         for name in list(self._queries):
-            self.stop(name)
+            self._halted(name)
         if self._own:
             shutil.rmtree(self._folder, ignore_errors=True)
 
