@@ -134,7 +134,8 @@ class Cursor:
         if token.kind is TokenKind.WORD:
             hint = f"{token.value} is a reserved word; as a name it must be quoted: `{self.dialect.fold(token.text)}`"
         elif token.kind is TokenKind.STRING:
-            hint = f"{token.text[0]} makes a string; quote a name with {' or '.join(self.dialect.name_quotes)}"
+            quotes = "single" if token.text[0] == "'" else "double"
+            hint = f"{quotes} quotes make a string; quote a name with {' or '.join(self.dialect.name_quotes)}"
         raise self.unexpected(expected, hint=hint)
 
     def alias(self, expected: str) -> str | None:

@@ -15,7 +15,7 @@ from braid.expr.nodes import Col, Expr, columns
 from braid.plan.bind_source import KIND
 from braid.plan.bound import Declared, Named
 from braid.plan.catalog import Catalog
-from braid.plan.keyed import Lateral
+from braid.plan.keyed import Lateral, Materialize
 from braid.plan.lenses import joins
 from braid.plan.lenses.expressions import Clause, condition, value
 from braid.plan.lenses.facets import Facet, format_of
@@ -77,18 +77,17 @@ def bind_query(q: LensesQuery, env: Env, stored: Stored = (None, None)) -> Resul
     key, body = bind_projections(q.items, given, stored)
     if key.expr != given.key:
         notices.append(REKEYED)
-        _check_rekey(node, key.expr, q)
+        node = _rekeyed(node, key.expr)
     return Result(node, kind, key, body, given.missing, partitions, tuple(notices))
 
 
-def _check_rekey(node: Node, key: Expr | None, q: LensesQuery) -> None:
-    """A tombstone of a table has its key only: another key cannot be made of it."""
-    if mode(node) != "upsert" or key is None:
-        return
+def _rekeyed(node: Node, key: Expr | None) -> Node:
+    """The rows under a new key. A tombstone of a table has its own key only, from which no other can be made: its rows
+    are kept, to go under the key that they came with."""
     known = {name for e in row_key(node) for name in columns(e)}
-    if not set(columns(key)) <= known:
-        hint = "write SELECT STREAM, or join the table with ON its field"
-        raise SqlError("a new key for a TABLE is not supported yet", q.span, hint)
+    if mode(node) != "upsert" or key is None or set(columns(key)) <= known:
+        return node
+    return Materialize(node)
 
 
 # ----------------------------------------------------------------------- FROM
