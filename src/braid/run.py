@@ -27,7 +27,7 @@ from rich.console import Console
 from braid import inserts
 from braid.cli_errors import QueryDied
 from braid.errors import BraidError
-from braid.plan.bound import QueryBound
+from braid.plan.bound import BatchQuery, QueryBound, RowsChanged
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query, Source, StreamStreamJoin, inputs, sources
 from braid.plan.lower import lower
@@ -36,6 +36,7 @@ from braid.runtime import checkpoint
 from braid.runtime.driver_local import in_topological_order
 from braid.runtime.file_list import look
 from braid.runtime.files import needs_time, open_files
+from braid.tables import StoreTables
 from braid.topics.lock import StoreLock
 from braid.topics.names import check_name
 from braid.topics.store import TopicStore
@@ -158,6 +159,7 @@ def run_program(request: Request, err: Console) -> Outcome:
         if request.tell:
             _note_all(effect.notices, effect.query, err)
         _show(effect)
+    asked = _asked_of_views(prepared, request)
     if prepared.queries:
         from braid.spark.conf import java_version
 
@@ -167,7 +169,8 @@ def run_program(request: Request, err: Console) -> Outcome:
         raise BraidError(f"{request.store} is a file", "--store takes a folder")
     with StoreLock(store.root, note=lambda text: err.print(text, markup=False)) as lock:
         resumed = _check_checkpoints(prepared, request, store)
-        _carry_out(prepared, request, store, err)
+        tables = StoreTables(store)
+        _carry_out(prepared, request, store, tables, err)
         if not prepared.queries:
             if not request.quiet:
                 err.print("done; the file has no query to run")
@@ -180,7 +183,23 @@ def run_program(request: Request, err: Console) -> Outcome:
             jvm = _jvm_pid(spark)
             if jvm is not None:
                 lock.add_pid(jvm)
-            return _Run(request, prepared, store, spark, err, scratch).go()
+            outcome = _Run(request, prepared, store, spark, err, scratch).go()
+        for query in asked:
+            _show_rows(*tables.rows(query))
+        return outcome
+
+
+def _asked_of_views(prepared: Prepared, request: Request) -> list[BatchQuery]:
+    """The batch queries that wait for the queries of this file: those over what these write."""
+    made = {q.sink.name for q in prepared.queries}
+    for effect in prepared.effects:
+        if effect.change is not None and any(r.name in made for r in effect.change.query.reads):
+            hint = "write it into a file of its own, and run that behind this one"
+            raise BraidError(f"a statement that changes {effect.change.target.name} reads a view of this file", hint)
+    waiting = [e.batch for e in prepared.effects if e.batch is not None and any(r.name in made for r in e.batch.reads)]
+    if waiting and not request.until_idle:
+        raise BraidError("a query over a view of this file waits for it to be done", "write --until-idle")
+    return waiting
 
 
 def _note_all(notices: Sequence[str], query: Query | None, err: Console) -> None:
@@ -246,16 +265,22 @@ def _last_batch(folder: str) -> int | None:
 
 
 def _show(effect: Effect) -> None:
-    import click
-
     if effect.rows is not None:
-        click.echo("\t".join(effect.header))
-        for row in effect.rows:
-            click.echo("\t".join("" if v is None else str(v) for v in row))
+        _show_rows(effect.header, effect.rows)
     if effect.explained is not None:
+        import click
+
         from braid.explain import explain_query, render_text
 
         click.echo(render_text(explain_query(effect.explained, lambda _: None)))
+
+
+def _show_rows(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    import click
+
+    click.echo("\t".join(header))
+    for row in rows:
+        click.echo("\t".join("" if v is None else str(v) for v in row))
 
 
 def _files(query: Query, prepared: Prepared, request: Request) -> dict[str, Files]:
@@ -283,9 +308,10 @@ def _checkpoint(query: Query, request: Request, store: TopicStore) -> str:
     return os.path.join(parent, query.name)
 
 
-def _carry_out(prepared: Prepared, request: Request, store: TopicStore, err: Console) -> None:
+def _carry_out(prepared: Prepared, request: Request, store: TopicStore, tables: StoreTables, err: Console) -> None:
     """Statement by statement: topics of declared sources (unless they are read from files), rows of INSERT … VALUES,
-    topics that DROP … DELETE TOPIC takes away. A query's topic is made when it starts."""
+    changes of tables and queries over them, topics that DROP … DELETE TOPIC takes away. A query's topic is made when it
+    starts."""
     made_by_query = {q.sink.topic for q in prepared.queries}
     declared = prepared.program.catalog.sources
     bound = [first_match(name, declared) for name in request.sources]
@@ -300,6 +326,10 @@ def _carry_out(prepared: Prepared, request: Request, store: TopicStore, err: Con
                     store.create(topic, partitions or 1)
         if effect.inserted is not None:
             _insert(effect.inserted, effect.statement.span.line, count, store, err)
+        if effect.change is not None:
+            _change(effect.change, effect.statement.span.line, count, tables, err)
+        if effect.batch is not None and not any(r.declared.topic in made_by_query for r in effect.batch.reads):
+            _show_rows(*tables.rows(effect.batch))
         for topic in effect.deleted_topics:
             if topic in store.names():
                 store.delete(topic)
@@ -312,6 +342,20 @@ def _insert(inserted: NewRecords, line: int, count: dict[str, int], store: Topic
     digest = hashlib.sha256(f"{text}\n{number}".encode()).hexdigest()
     if not inserts.append(store, inserted, once=f"insert-{digest[:24]}"):
         err.print(f"note: INSERT INTO {inserted.topic} (line {line}) was done before; skipped", markup=False)
+
+
+def _change(change: RowsChanged, line: int, count: dict[str, int], tables: StoreTables, err: Console) -> None:
+    """INSERT, UPDATE or DELETE of a table, once per store as well."""
+    text = f"{change.kind}\n{change.target.name}\n{change.columns}\n{change.query.sql}"
+    number = count[text] = count.get(text, 0) + 1
+    digest = hashlib.sha256(f"{text}\n{number}".encode()).hexdigest()
+    done, late = tables.change(change, once=f"{change.kind}-{digest[:24]}")
+    if not done:
+        err.print(f"note: {change.kind.upper()} of {change.target.name} (line {line}) was done before; skipped",
+                  markup=False)  # fmt: skip
+    elif late:
+        err.print(f"note: {len(late)} rows for {change.target.name} (line {line}) were below its watermark",
+                  markup=False)  # fmt: skip
 
 
 def _jvm_pid(spark: object) -> int | None:

@@ -16,7 +16,7 @@ import polars as pl
 from braid.duck import Tables, quoted, sql_types
 from braid.errors import BraidError, SqlError
 from braid.expr import codec, compile
-from braid.plan.bound import BatchQuery, Declared, Read, RowsChanged
+from braid.plan.bound import BatchQuery, Bounded, Declared, Read, RowsChanged
 from braid.runtime.explicit import Placed
 from braid.types import Column, Scalar, polars_type
 
@@ -77,6 +77,14 @@ class Snapshots:
         finally:
             tables.close()
 
+    def header(self, query: BatchQuery) -> list[str]:
+        """The names of a query's columns."""
+        tables = Tables(query)
+        try:
+            return [name for name, _ in tables.described(query.sql)]
+        finally:
+            tables.close()
+
     def change(self, change: RowsChanged, past: Callable[[Read], int | None]) -> Written:
         """The records of a statement; the watermark of its table moves."""
         tables = Tables(change.query, self._frames(change.query, past))
@@ -90,21 +98,28 @@ class Snapshots:
         relation = declared.relation
         if relation is None or relation.watermark is None or not rows.height:
             return rows, []
-        before = self._watermarks.get(declared.topic)
+        before = self._watermark(declared, relation.watermark)
         value = rows[relation.watermark.column].to_physical().cast(pl.Int64)
         ok = pl.Series([True] * rows.height)
         if before is not None:
             ok = (value >= before).fill_null(False)
         kept = rows.filter(ok)
-        marks, _ = compile.evaluate(kept, [("mark", relation.watermark.expr)])
-        top = marks["mark"].to_physical().cast(pl.Int64).max()
-        if isinstance(top, int):
+        top = _highest(kept, relation.watermark)
+        if top is not None:
             self._watermarks[declared.topic] = top if before is None else max(before, top)
         late = [
             {"reason": "late", "operator": "watermark", "topic": declared.topic, "clock": before, "value": row}
             for row in rows.filter(~ok).select(c.name for c in declared.visible).iter_rows(named=True)
         ]
         return kept, late
+
+    def _watermark(self, declared: Declared, bounded: Bounded) -> int | None:
+        """The watermark of a table; at first that of the rows it has."""
+        if declared.topic not in self._watermarks:
+            top = _highest(self.frame(declared), bounded)
+            if top is not None:
+                self._watermarks[declared.topic] = top
+        return self._watermarks.get(declared.topic)
 
     def _frames(self, query: BatchQuery, past: Callable[[Read], int | None]) -> dict[Read, pl.DataFrame]:
         return {r: self.frame(r.declared, past(r)) for r in query.reads}
@@ -137,6 +152,13 @@ class Snapshots:
                 rows = tables.frame(change.query.sql, [(n, types[n], t) for n, t in columns.items()])
                 records = [(key, None) for key in keys_of(target, rows, stored=True)]
         return Written(records, _returned(change, rows, tables), late)
+
+
+def _highest(rows: pl.DataFrame, bounded: Bounded) -> int | None:
+    """The highest watermark that rows show."""
+    marks, _ = compile.evaluate(rows, [("mark", bounded.expr)])
+    top = marks["mark"].to_physical().cast(pl.Int64).max()
+    return top if isinstance(top, int) else None
 
 
 def _replaced(

@@ -1,0 +1,73 @@
+"""Tables of a store: statements that change their rows, queries over what stands.
+
+In: a topic store, bound statements. Out: records in its topics, one epoch a statement; rows.
+Rule: the epoch of a record is its timestamp: the time of day in ms, or one more than the last epoch of any table of the
+store. With a name a statement is done once for ever.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import polars as pl
+
+from braid.errors import BraidError
+from braid.plan.bound import BatchQuery, Read, RowsChanged
+from braid.runtime.explicit import Placed
+from braid.runtime.tables import Snapshots, row_id
+from braid.topics.envelope import parse_envelope
+from braid.topics.store import TopicStore
+
+
+class StoreTables:
+    """The tables of one store, read as they stand at each call."""
+
+    def __init__(self, store: TopicStore) -> None:
+        self._store = store
+        self._snapshots = Snapshots(self._records)
+
+    def rows(self, query: BatchQuery) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """The names of a query's columns, and its rows."""
+        return self._snapshots.header(query), self._snapshots.answer(query, self._epoch)
+
+    def change(self, change: RowsChanged, once: str | None = None) -> tuple[bool, list[dict[str, Any]]]:
+        """Carries out INSERT, UPDATE or DELETE. False where the statement named `once` was done before; and late rows,
+        which are not written."""
+        topic = change.target.topic
+        if topic not in self._store.names():
+            self._store.create(topic, change.target.partitions or 1)
+        written = self._snapshots.change(change, self._epoch)
+        epoch = max(int(time.time() * 1000), self._last() + 1)
+        keys = [row_id(epoch, n) if key is None else key for n, (key, _) in enumerate(written.records)]
+        frame = pl.DataFrame(
+            {
+                "_key": keys,
+                "_value": [value for _, value in written.records],
+                "_t": [epoch] * len(keys),
+                "_partition": [0] * len(keys),
+            },
+            schema={"_key": pl.String, "_value": pl.String, "_t": pl.Int64, "_partition": pl.Int64},
+        )
+        return self._store.append(topic, frame, query=once), written.late
+
+    def _records(self, topic: str, start: int) -> list[Placed]:
+        """The records of a topic from the `start`-th on, in the order of their epochs; `seq` is the epoch."""
+        if topic not in self._store.names():
+            return []
+        found: list[Placed] = []
+        for partition, end in enumerate(self._store.end_offsets(topic)):
+            read = parse_envelope(self._store.read(topic, partition, 0, end)["_line"])
+            columns = read.select("_t", "_key", "_value").iter_rows()
+            found += [Placed(t, 0, 0, partition, n, key, value, t, None) for n, (t, key, value) in enumerate(columns)]
+        found.sort(key=lambda r: (r.seq, r.partition, r.offset))
+        return found[start:]
+
+    def _last(self) -> int:
+        """The last epoch of the store."""
+        return max((r.seq for name in self._store.names() for r in self._records(name, 0)[-1:]), default=0)
+
+    def _epoch(self, read: Read) -> int | None:
+        if read.at is not None:
+            raise BraidError("time travel to a time of day is not supported in a store", "write now() - INTERVAL …")
+        return int(time.time() * 1000) - read.back if read.back else None
