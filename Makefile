@@ -27,13 +27,19 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-test: $(STAMP) java lint test-fast test-spark
+test: $(STAMP) java
+	@echo "1 of 3: lint and types"
+	@$(MAKE) --no-print-directory lint
+	@echo "2 of 3: tests without Spark (about 2 minutes)"
+	@$(MAKE) --no-print-directory test-fast
+	@echo "3 of 3: tests on Spark (about 10 minutes)"
+	@$(MAKE) --no-print-directory test-spark
 
 test-fast: $(STAMP)
-	$(BIN)/python -m pytest -m "not spark and not kafka and not law" -n 2
+	@$(BIN)/python -m pytest -m "not spark and not kafka and not law" -n 2
 
 test-spark: $(STAMP) java
-	$(BIN)/python -m pytest -m "spark"
+	@$(BIN)/python -m pytest -m "spark and not kafka and not law" -n 2 --dist loadfile -vv
 
 # The same tests on the next Spark, in an environment of its own.
 test-spark43: java

@@ -40,6 +40,15 @@ def braid(*words: object, stdin: str = "") -> Said:
     return checked(code, out.getvalue(), err.getvalue())
 
 
+def on_shared_spark(*words: object, cwd: Path) -> Said:
+    """A command in this process and a folder, on the Spark session that tests share."""
+    from braid.spark.driver import shared_session
+
+    shared_session()
+    with contextlib.chdir(cwd):
+        return braid(*words)
+
+
 def shown(*words: object) -> list[str]:
     """The lines that a command shows on a terminal, in this process: what it says on stdout and stderr together."""
     screen = io.StringIO()

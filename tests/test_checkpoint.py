@@ -99,11 +99,14 @@ def test_all_differences_are_shown_at_once(tmp_path: Path) -> None:
 
 
 def test_a_plan_in_json_is_compared_in_lines(tmp_path: Path) -> None:
-    plan = {"op": "join", "how": "left", "keys": ["a", "b"]}
-    open_or_create(tmp_path, document(plan=json.dumps(plan)))
+    column = ["Col", {"name": "L.K", "type": "INT"}]
+    join = {"left": ["Source", {"name": "L", "columns": [column] * 3}], "how": "left", "key": column}
+    open_or_create(tmp_path, document(plan=json.dumps(["Join", join])))
     with pytest.raises(BraidError) as e:
-        open_or_create(tmp_path, document(plan=json.dumps({**plan, "how": "inner"})))
-    assert '-  "how": "left",' in e.value.message and '"keys"' in e.value.message
+        open_or_create(tmp_path, document(plan=json.dumps(["Join", {**join, "how": "inner"}])))
+    shown = e.value.message.splitlines()
+    assert '  -  how: "left"' in shown and '  +  how: "inner"' in shown
+    assert '     key: Col(name="L.K", type="INT")' in shown and not any("[[" in line for line in shown)
 
 
 def test_files_only_grow_at_the_end(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
 from braid.topics import TopicStore  # noqa: E402
-from cli_help import NOISE, QUICK, ended, launch  # noqa: E402
+from cli_help import NOISE, QUICK, ended, launch, on_shared_spark  # noqa: E402
 
 DATA = Path(str(files("braid.demo"))) / "data"
 SQL = """
@@ -78,9 +78,9 @@ def test_interrupted_and_killed(tmp_path: Path) -> None:
     assert "O" in TopicStore(tmp_path / "s").names()
     assert 0 < sum(TopicStore(tmp_path / "s").end_offsets("O")) < 27_000
 
-    done = ended(launch(*_words("s", "--batch-rows", ROWS), cwd=tmp_path))
+    done = on_shared_spark(*_words("s", "--batch-rows", ROWS), cwd=tmp_path)
     assert done.code == 0, done.err
-    whole = ended(launch(*_words("whole"), cwd=tmp_path))
+    whole = on_shared_spark(*_words("whole"), cwd=tmp_path)
     assert whole.code == 0, whole.err
     assert _lines(tmp_path / "s") == _lines(tmp_path / "whole")
     assert _committed(tmp_path / "s") >= 6 and _committed(tmp_path / "whole") == 1

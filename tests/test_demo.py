@@ -20,7 +20,7 @@ pytest.importorskip("pyspark")
 duckdb = pytest.importorskip("duckdb")
 
 from braid.topics import TopicStore, read_records  # noqa: E402
-from cli_help import QUICK, Said, spawned  # noqa: E402
+from cli_help import QUICK, Said, on_shared_spark, spawned  # noqa: E402
 
 JANUARY = Path(str(files("braid.demo"))) / "data"
 GRACE = 10 * 60_000
@@ -42,7 +42,7 @@ def february(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TopicStore
     sql = files("braid.demo") / "demo.sql"
     given = [w for n in ("flights", "weather", "planes") for w in ("--source", f"{n}={folder / n}.csv.gz")]
     words = ["run", sql, "--store", "s", "--until-idle", "--batch-rows", 20_000]
-    said = spawned(*words, *given, *QUICK, cwd=folder)
+    said = on_shared_spark(*words, *given, *QUICK, cwd=folder)
     assert said.code == 0, said.err
     return folder, TopicStore(folder / "s")
 

@@ -1,10 +1,11 @@
-"""`braid run` on files, with real processes: twice the same command, and what must be refused on the way.
+"""`braid run` on files: twice the same command, first as a process, and what must be refused on the way.
 
 Rule: few runs, many looks; a run takes seconds.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
@@ -21,7 +22,7 @@ import pytest
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
-from cli_help import QUICK, Said, braid, ended, launch, spawned  # noqa: E402
+from cli_help import QUICK, Said, braid, ended, launch, on_shared_spark, spawned  # noqa: E402
 
 SQL = """-- dialect: ksqldb
 CREATE STREAM clicks (k INT KEY, page STRING, t BIGINT)
@@ -67,7 +68,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Said, Said]:
     first = spawned(*WORDS, cwd=folder)
     shutil.copytree(folder / "s", folder / "before")
     (folder / "in" / "clicks2.csv").write_text("K,PAGE,T\n2,/new,100001\n")
-    return folder, first, spawned(*WORDS, cwd=folder)
+    return folder, first, on_shared_spark(*WORDS, cwd=folder)
 
 
 def cat(folder: Path, topic: str) -> list[dict[str, Any]]:
@@ -141,7 +142,8 @@ def _refused(folder: Path, store: str, *parts: str, sql: str | None = None) -> N
     """Refused without Spark, and nothing in the store is different afterwards."""
     (folder / "other.sql").write_text(sql or (folder / "q.sql").read_text())
     before = _bytes(folder / store)
-    said = spawned("run", "other.sql", "--store", store, *WORDS[4:], cwd=folder)
+    with contextlib.chdir(folder):
+        said = braid("run", "other.sql", "--store", store, *WORDS[4:])
     assert said.code == 1 and not said.out and "starting Spark" not in said.err
     for part in parts:
         assert part in said.err
@@ -188,7 +190,7 @@ def test_a_query_that_dies_says_why(runs: tuple[Path, Said, Said]) -> None:
     folder = runs[0]
     for path in (folder / "before" / "checkpoints" / "SEEN" / "spark" / "offsets").glob("[0-9]*"):
         path.write_bytes(path.read_bytes()[:5])
-    said = spawned("run", "q.sql", "--store", "before", *WORDS[4:], cwd=folder)
+    said = on_shared_spark("run", "q.sql", "--store", "before", *WORDS[4:], cwd=folder)
     assert said.code == 2, said.err
     assert "error: query SEEN failed: " in said.err and "note: Spark's log is " in said.err
 

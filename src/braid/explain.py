@@ -127,7 +127,7 @@ def _step(step: Step, stage: Stage, plan: Plan) -> Document:
     moved = [f"re-keyed: {mine.reason}"] if mine is not None else []
     document: Document = {
         "id": step.number,
-        "op": _op(node, step, plan),
+        "op": _op(node),
         "how": getattr(node, "how", None),
         "kind": "stream" if logical.mode(node) == "append" else "table",
         "inputs": list(step.inputs),
@@ -155,7 +155,7 @@ def _step(step: Step, stage: Stage, plan: Plan) -> Document:
     return document
 
 
-def _op(node: logical.Node, step: Step, plan: Plan) -> str:
+def _op(node: logical.Node) -> str:
     match node:
         case logical.StreamStreamJoin() | keyed.TwoClockJoin():
             return "stream-stream join"
@@ -378,10 +378,13 @@ def _written_mode(query: logical.Query) -> logical.Mode:
 
 
 def _stage(stage: Stage, plan: Plan) -> Document:
+    """Its rows are spread by the exchange's key: those that sources read as they are read, those `from` other stages
+    by sending them on."""
     reads = [leaf.number for leaf in plan.leaves if leaf.stage == stage.number]
+    fed = [s.number for s in plan.stages if s.exchange is not None and s.exchange.stage == stage.number]
     return {
         "nodes": [*reads, *(s.number for s in stage.steps)],
-        "exchange": {"by": [show(k) for k in stage.keys], "buckets": 1 if stage.single else "?"},
+        "exchange": {"by": [show(k) for k in stage.keys], "buckets": 1 if stage.single else "?", "from": fed},
     }
 
 
@@ -420,7 +423,8 @@ def render_text(document: Document) -> str:
     lines = [head, *_tree(nodes, document["nodes"][-1]["id"], "", "")]
     for i, stage in enumerate(document["stages"]):
         by = ", ".join(stage["exchange"]["by"]) or "one bucket"
-        lines.append(f"stage {i}: exchange by {by}; nodes {', '.join(str(n) for n in stage['nodes']) or '-'}")
+        how = "exchange" if stage["exchange"]["from"] else "spread"
+        lines.append(f"stage {i}: {how} by {by}; nodes {', '.join(str(n) for n in stage['nodes']) or '-'}")
     moved = [n["partitions"] for n in document["topology"] if n["op"] == "repartition"]
     lines += [f"repartition: the side with fewer partitions goes to {n}" for n in moved]
     lines += [f"notice: {n}" for n in document["notices"]]

@@ -130,6 +130,9 @@ class Reference:
             return []
         sink = self.query.sink
         keys = [(f"key {i}", e) for i, e in enumerate(sink.written_key)]
+        known = {c.name for s in self._sources for c in s.node.columns if c.place == "key"}
+        # a stream record with a null value has nothing but its key columns
+        needs = {name: sink.kind == "stream" and not known.issuperset(columns(e)) for name, e in keys}
         outputs = [(f"value {o.name}", o.expr) for o in sink.values]
         values, failed = evaluated([*keys, *outputs, *_time_of_result(sink)], [row.values for row, _ in rows])
         out: list[OutRecord] = []
@@ -141,7 +144,7 @@ class Reference:
             if time is None:
                 self._run.drop("timestamp", self._root.number, row)
                 continue
-            key = tuple(values[name][i] for name, _ in keys)
+            key = tuple(None if row.gone and needs[name] else values[name][i] for name, _ in keys)
             written = None if row.gone else {o.name: values[f"value {o.name}"][i] for o in sink.values}
             out.append(OutRecord(None if key in ((), (None,)) else key, written, time, row.headers, place))
         return out

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
@@ -34,9 +34,9 @@ from braid.operators.changes import (
 )
 from braid.operators.clocks import STEPS, Clocks
 from braid.plan import epochs, keyed, logical, sliding
-from braid.plan.physical import Exchange, Plan, Stage, Step
+from braid.plan.physical import Exchange, Leaf, Plan, Stage, Step
 from braid.runtime.decode import time_of
-from braid.runtime.ingest import DROPS, drops_of, leaf_schema, with_key
+from braid.runtime.ingest import DROPS, drops_of, leaf_schema, needing_a_value, with_key
 from braid.types import Column, polars_type
 
 FORMAT = 1  # of state manifests and blobs
@@ -103,7 +103,7 @@ def run_stage(
         result = step.operator.process(ins, clocks, kept)
         known[step.number] = result.changes
         if result.dropped is not None and result.dropped.height:
-            dropped.append(_operator_drops(step, result.dropped))
+            dropped.append(_operator_drops(plan, step, result.dropped))
             for reason, n in result.dropped["reason"].value_counts().rows():
                 counts[reason] = counts.get(reason, 0) + n
         for name, n in result.counts.items():
@@ -173,7 +173,9 @@ def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFra
     (columns of `DROPS`): expressions that failed (the row lives, with null there), times that the result lacks."""
     sink = plan.query.sink
     # the last exchange was by the sink's key, unless LIMIT took all rows into one bucket
-    written, failed_key = with_key(frame, sink.written_key) if plan.stages[-1].single else (frame, None)
+    written, failed_key = (
+        with_key(frame, sink.written_key, gone=_needing_a_value(plan)) if plan.stages[-1].single else (frame, None)
+    )
     values, failed = compile.evaluate(frame, [(f"v{i}", o.expr) for i, o in enumerate(sink.values)])
     if failed_key is not None:
         failed = failed | failed_key
@@ -192,6 +194,13 @@ def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFra
     return out, dropped
 
 
+def _needing_a_value(plan: Plan) -> frozenset[int]:
+    """Which parts of the result's key a stream record with a null value has not."""
+    if plan.query.sink.kind == "table":
+        return frozenset()
+    return needing_a_value(plan.query.sink.written_key, [leaf.source for leaf in plan.leaves])
+
+
 def _sink_time(sink: logical.Sink, out: pl.DataFrame) -> pl.Series:
     """The time column of the result, in ms; null where it holds none."""
     assert sink.timestamp is not None
@@ -203,13 +212,18 @@ def _sink_time(sink: logical.Sink, out: pl.DataFrame) -> pl.Series:
     return time_of(out, Col(name, output.expr.type), sink.timestamp.format)
 
 
-def _operator_drops(step: Step, dropped: pl.DataFrame) -> pl.DataFrame:
+def _operator_drops(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFrame:
     """Rows that an operator dropped, in the columns of `DROPS`; topic, partition and offset follow from the position
     (`drops.located`)."""
-    types = {c.name: c.type for c in step.columns}
-    payload = [(c, Column(c, types[c])) for c in dropped.columns if c in types]
     keys = [c for c in dropped.columns if c.startswith("_k") and c[2:].isdigit()]
-    text = codec.encode_values(dropped, payload) if payload else pl.Series([None] * dropped.height, dtype=pl.String)
+    if len(step.inputs) == 1:
+        text = _shown(dropped, step.columns)
+    else:  # a row of one side shows that side's columns
+        leaf, sides = pl.col(POS) % (1 << LEAF_BITS), pl.lit(None, pl.String)
+        for number in step.inputs:
+            mine = leaf.is_in([x.number for x in _leaves_below(plan, number)])
+            sides = pl.when(mine).then(_shown(dropped, _columns_of(plan, number))).otherwise(sides)
+        text = dropped.select(text=sides)["text"]
     return dropped.select(
         "reason",
         pl.lit(describe(step.node)).alias("operator"),
@@ -225,6 +239,27 @@ def _operator_drops(step: Step, dropped: pl.DataFrame) -> pl.DataFrame:
         pl.lit(None, pl.String).alias("message"),
         POS,
     )
+
+
+def _shown(dropped: pl.DataFrame, columns: Sequence[Col]) -> pl.Series:
+    """The values of these columns, as far as they are there, as JSON."""
+    payload = [(c.name, Column(c.name, c.type)) for c in columns if c.name in dropped.columns]
+    return codec.encode_values(dropped, payload) if payload else pl.Series([None] * dropped.height, dtype=pl.String)
+
+
+def _step_of(plan: Plan, number: int) -> Step:
+    return next(x for s in plan.stages for x in s.steps if x.number == number)
+
+
+def _columns_of(plan: Plan, number: int) -> tuple[Col, ...]:
+    """The columns of the leaf or step with this number."""
+    return plan.leaves[number].columns if number < len(plan.leaves) else _step_of(plan, number).columns
+
+
+def _leaves_below(plan: Plan, number: int) -> list[Leaf]:
+    if number < len(plan.leaves):
+        return [plan.leaves[number]]
+    return [leaf for x in _step_of(plan, number).inputs for leaf in _leaves_below(plan, x)]
 
 
 def describe(node: logical.Node) -> str:

@@ -25,6 +25,7 @@ from braid.topics.files import write_atomic
 FORMAT = 1
 NAME = "braid.json"
 _SHOWN = 60  # lines of a difference
+_WIDEST = 100  # characters of a line of a plan
 _ANEW = "delete the checkpoint {} to start anew, or run what it was made by"
 _OF_SPARK = ("metadata", "offsets", "commits", "sources", "state")
 
@@ -175,11 +176,39 @@ def _plan_difference(then: str, now: str) -> list[str]:
 
 
 def _lines(plan: str) -> list[str]:
-    """The plan in lines; a plan that is JSON in one line is laid out."""
+    """The plan in lines; a plan that is JSON in one line (`plan.canonical`) is laid out."""
     if "\n" not in plan.strip():
         with contextlib.suppress(ValueError):
-            plan = json.dumps(json.loads(plan), indent=2, ensure_ascii=False)
+            return _laid_out(json.loads(plan), "", "")
     return plan.splitlines()
+
+
+def _laid_out(x: Any, indent: str, name: str) -> list[str]:
+    """A value in one line if it fits, else a line a part."""
+    whole = f"{indent}{name}{_brief(x)}"
+    if len(whole) <= _WIDEST or not isinstance(x, list | dict):
+        return [whole]
+    fields: Mapping[str, Any] | None = x if isinstance(x, dict) else None
+    if fields is None and _is_node(x):
+        name, fields = f"{name}{x[0]}", x[1]
+    if fields is None:
+        parts = [line for value in x for line in _laid_out(value, f"{indent}  ", "")]
+    else:
+        parts = [line for f, value in fields.items() for line in _laid_out(value, f"{indent}  ", f"{f}: ")]
+    return [f"{indent}{name}".rstrip(), *parts]
+
+
+def _brief(x: Any) -> str:
+    if _is_node(x):
+        return f"{x[0]}({', '.join(f'{f}={_brief(value)}' for f, value in x[1].items())})"
+    if isinstance(x, list):
+        return f"[{', '.join(map(_brief, x))}]"
+    return json.dumps(x, ensure_ascii=False)
+
+
+def _is_node(x: Any) -> bool:
+    """`[its name, {field: value}]`"""
+    return isinstance(x, list) and len(x) == 2 and isinstance(x[0], str) and isinstance(x[1], dict)
 
 
 def _feature(version: str) -> str:

@@ -8,7 +8,7 @@ step (it wakes the partition); stored steps come from storable records only. (de
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -16,10 +16,11 @@ import polars as pl
 
 from braid.expr import compile
 from braid.expr.key import canonical_key, key_hash
-from braid.expr.nodes import Expr
+from braid.expr.nodes import Expr, columns
 from braid.operators.changes import BASE, DIFF, HASH, HEADERS, PART, POS, POS_TYPE, SUB, TIME, key_column
 from braid.operators.clocks import CLOCK, FOREVER, IDLE, STEPS, STORED
 from braid.operators.watermarks import ABOVE_ALL, ticks_of
+from braid.plan.logical import Source
 from braid.plan.physical import Leaf
 from braid.runtime.decode import Decoded
 from braid.types import Column, Scalar, polars_type
@@ -65,13 +66,19 @@ def leaf_schema(leaf: Leaf) -> dict[str, pl.DataType]:
     return {**BASE, HASH: pl.UInt64(), **keys, **part, **{c.name: polars_type(c.type) for c in leaf.columns}}
 
 
-def with_key(frame: pl.DataFrame, keys: Sequence[Expr], whole: bool = False) -> tuple[pl.DataFrame, pl.Series]:
+def with_key(
+    frame: pl.DataFrame, keys: Sequence[Expr], whole: bool = False, gone: Collection[int] = ()
+) -> tuple[pl.DataFrame, pl.Series]:
     """The frame with exchange key columns and hash; and which rows had a key expression that failed.
 
     Rows without a key have a null hash: where the key's columns are all null or, if it must be `whole` (joins and
-    groups), where any is.
+    groups), where any is. The keys of these numbers are null where a row is `gone` (`needing_a_value`).
     """
     made, failed = compile.evaluate(frame, [(key_column(i), e) for i, e in enumerate(keys)])
+    if gone:
+        there = frame[DIFF] == 1
+        made = made.with_columns(pl.when(there).then(pl.col(key_column(i))).alias(key_column(i)) for i in gone)
+        failed = failed & there
     frame = frame.drop([c for c in frame.columns if c.startswith("_k") and c[2:].isdigit()] + [HASH], strict=False)
     if not keys:
         return frame.with_columns(pl.lit(None, pl.UInt64).alias(HASH)), failed
@@ -79,6 +86,12 @@ def with_key(frame: pl.DataFrame, keys: Sequence[Expr], whole: bool = False) -> 
     if whole and len(keys) > 1:
         text = made.select(pl.when(pl.all_horizontal(pl.all().is_not_null())).then(text).alias("k"))["k"]
     return frame.with_columns(key_hash(text).alias(HASH), *made.get_columns()), failed
+
+
+def needing_a_value(keys: Sequence[Expr], sources: Iterable[Source]) -> frozenset[int]:
+    """The numbers of the keys that read more than key columns: a stream record with a null value has none of them."""
+    known = {c.name for s in sources for c in s.columns if c.place == "key"}
+    return frozenset(i for i, e in enumerate(keys) if not known.issuperset(columns(e)))
 
 
 def ingest(
@@ -90,7 +103,8 @@ def ingest(
     bad = decoded.error.is_not_null()
     dropped = [_drops(leaf, rows.filter(bad), partition, "malformed", decoded.error.filter(bad))] if bad.any() else []
     good = rows.filter(~bad) if bad.any() else rows
-    good, failed = with_key(good, leaf.keys, whole=leaf.null_key != "route")
+    gone = needing_a_value(leaf.keys, [leaf.source]) if leaf.source.kind == "stream" else ()
+    good, failed = with_key(good, leaf.keys, leaf.null_key != "route", gone)
     if failed.any():
         dropped.append(_drops(leaf, good.filter(failed), partition, "expression", None))
     good = good.with_columns(pl.lit(None, pl.Binary).alias(SUB))

@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 from braid.errors import BraidError
 
 OLDEST_JAVA = 17
+PYTHON = sys.executable  # what Spark starts its Python processes with
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ def session(
     java_version()
     log = log or default_log()
     os.makedirs(os.path.dirname(log), exist_ok=True)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = PYTHON
     builder = SparkSession.builder.master(master).appName(app)
     wanted = {s.key: s.value for s in SETTINGS} | dict(conf or {})
     key = "spark.driver.extraJavaOptions"
@@ -186,15 +187,6 @@ def settings_of_a_query(spark: SparkSession, tasks: int) -> Iterator[None]:
                     spark.conf.unset(key)
                 else:
                     spark.conf.set(key, old)
-
-
-def in_force(spark: SparkSession) -> list[tuple[str, str, str, str]]:
-    """(setting, our value, the session's, reason), for `braid doctor`."""
-    own = spark.sparkContext.getConf()
-    return [
-        (s.key, s.value, str((own.get(s.key) if s.early else spark.conf.get(s.key, None)) or "not set"), s.reason)
-        for s in SETTINGS
-    ]
 
 
 def default_log() -> str:

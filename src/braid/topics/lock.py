@@ -58,6 +58,9 @@ def _started(pid: int) -> str:
     return shown.stdout.strip()
 
 
+_ours: set[int] = set()  # processes that this one has started: no run after this one in here has to wait for them
+
+
 class StoreLock:
     """`with StoreLock(path) as lock:`, then `lock.add_pid` for each process that writes for this run.
 
@@ -97,7 +100,7 @@ class StoreLock:
 
     def _wait_for_orphans(self, fd: int) -> None:
         """The last run is dead, and its children may not be: they still write under its name."""
-        orphans = [p for p in _read(fd) if p.pid != os.getpid()]
+        orphans = [p for p in _read(fd) if p.pid != os.getpid() and p.pid not in _ours]
         deadline = time.monotonic() + self._wait
         noted = False
         while alive := [p for p in orphans if p.alive()]:
@@ -114,6 +117,7 @@ class StoreLock:
 
     def add_pid(self, pid: int, what: str = "jvm") -> None:
         """A process that may outlive this one and write to the store."""
+        _ours.add(pid)
         self._processes.append(Process.of(pid, what))
         self._write()
 
