@@ -253,3 +253,18 @@ def test_the_page_of_the_dialect_names_every_statement() -> None:
     words = set(re.findall(r"[A-Z]+", page))
     assert set(SQLSTREAM.statements) <= words
     assert set(SQLSTREAM.creates) <= words
+
+
+def ids(text: str, letters: str) -> set[int]:
+    """The numbers of `S-1`, `S-3 to S-5` … in a text."""
+    found = re.findall(rf"\b{letters}-(\d+)(?: to {letters}-(\d+))?", text)
+    return {n for first, last in found for n in range(int(first), int(last or first) + 1)}
+
+
+def test_every_rule_and_every_fixture_is_named() -> None:
+    """The page of the dialect names every rule, besides its sentence on all of them; the case pages every fixture."""
+    page = (ROOT / "docs/dialects/sqlstream.md").read_text(encoding="utf-8").replace("S-1 to S-123", "")
+    cases = [p.read_text(encoding="utf-8") for p in (ROOT / "tests/cases/sqlstream").rglob("*.md")]
+    assert ids(page, "S") == set(range(1, 124))
+    titles = "\n".join(text.splitlines()[0] for text in cases)
+    assert ids(titles, "SF") == set(range(1, 32))
