@@ -60,7 +60,7 @@ class Sliding:
             return Result(self._empty(inputs), all_dropped(drops))
         held = [whole.with_new(rows) for whole, rows in zip(kept, arrived, strict=True)]
         lives = [self._lives(i, rows, now, state) for i, rows in enumerate(held)]
-        results = self._evaluated(self.node.tree, [x.filter(pl.col(ENTER) <= now) for x in lives])
+        results = self._results([x.filter(pl.col(ENTER) <= now) for x in lives], before, now)
         results = pl.concat([results, *self._reports(lives, before, now, state)], how="diagonal")
         out = self._released(results.filter(_is_due(before, now)), before, clocks, payload)
         if now >= FOREVER:
@@ -134,9 +134,20 @@ class Sliding:
                 bound = int(starts.min(initial=bound)) - 1
                 needed = pl.col(ENTER).is_null() | (until >= bound)
         for whole, rows in zip(kept, lives, strict=True):
-            whole.close(rows.filter(needed).drop(ENTER, LEAVE, EXPIRES, DUE, NEW))
+            left = rows.filter(needed).drop(ENTER, LEAVE, EXPIRES, DUE)
+            whole.close(left.drop(NEW), left.filter(pl.col(NEW).is_not_null()).drop(NEW))
 
     # ---------------------------------------------------------------- meeting
+
+    def _results(self, lives: Sequence[pl.DataFrame], before: int, now: int) -> pl.DataFrame:
+        """Rows of the whole tree: all that the clock lets out on its way from `before` to `now`, and others."""
+        tree = self.node.tree
+        if isinstance(tree, Operand) or self.node.emission == "istream":
+            return self._evaluated(tree, lives)
+        # each result has a row that enters in between, or goes out alone in between
+        n = len(tuple(sliding.operands(tree.left)))
+        sides = self._evaluated(tree.left, lives[:n]), self._evaluated(tree.right, lives[n:])
+        return self._met(tree, *sides, (pl.col(ENTER) >= before) | pl.col(EXPIRES).is_between(before, now))
 
     def _evaluated(self, tree: Tree, lives: Sequence[pl.DataFrame]) -> pl.DataFrame:
         """The rows of a tree. `lives`: of its operands, from left to right."""
@@ -146,9 +157,18 @@ class Sliding:
         n = len(tuple(sliding.operands(tree.left)))
         return self._met(tree, self._evaluated(tree.left, lives[:n]), self._evaluated(tree.right, lives[n:]))
 
-    def _met(self, meeting: Meeting, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+    def _met(
+        self, meeting: Meeting, left: pl.DataFrame, right: pl.DataFrame, wanted: pl.Expr | None = None
+    ) -> pl.DataFrame:
+        """The rows of a meeting; `wanted`: at least those that have a row with this in them."""
         left, right = left.with_row_index("_i"), right.with_row_index("_j")
-        pairs = _pairs(meeting, left, right)
+        if wanted is None:
+            pairs = _pairs(meeting, left, right)
+        else:
+            others = _pairs(meeting, left.filter(~wanted), right.filter(wanted))
+            left = left.filter(wanted)
+            pairs = pl.concat([_pairs(meeting, left, right), others])
+            right = right.filter(wanted)
         found = [pairs.drop("_i", "_j")]
         for side, rows, number, other in (("left", left, "_i", meeting.right), ("right", right, "_j", meeting.left)):
             if meeting.how in (side, "full"):
