@@ -149,6 +149,8 @@ def _step(step: Step, stage: Stage, plan: Plan) -> Document:
         return document | {"kind": "table", "notes": [*moved, said]}
     if isinstance(node, logical.Filter):
         document["predicate"] = show(node.predicate, _names(node))
+    if isinstance(node, epochs.RegularJoin | epochs.TemporalJoin) and node.residual is not None:
+        document["residual"] = show(node.residual, _names(node))
     if isinstance(node, logical.Project):
         names = _names(node.input)
         document["columns"] = {c.name: show(e, names) for c, e in node.outputs}

@@ -12,12 +12,12 @@ from typing import Literal
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns
 from braid.plan.bound import Declared
-from braid.plan.epochs import AsOfJoin, Compare, Equalities, RegularJoin, TemporalJoin
+from braid.plan.epochs import AsOfJoin, Compare, Equalities, RegularJoin, TemporalJoin, Windows
 from braid.plan.logical import Filter, How, Node, mode, row_key, schema
 from braid.plan.risingwave.context import Context
 from braid.plan.risingwave.expressions import all_of
 from braid.plan.risingwave.sources import Joined, Leaf, Tree
-from braid.plan.watermarks import cleaned
+from braid.plan.watermarks import cleaned, progress
 
 _TURNED: dict[str, Compare] = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _COMPARES: dict[str, Compare] = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
@@ -70,7 +70,41 @@ def _regular(j: Joined, pool: list[Expr], context: Context) -> tuple[Node, list[
         raise SqlError(f"{what} in a view is not possible", j.written.how_span, hint)
     if not on.left:
         context.notices.append("a join without an equality runs in one bucket, and compares every pair of rows")
-    return cleaned(RegularJoin(left, right, how, on, all_of(residual))), rest
+    node = cleaned(RegularJoin(left, right, how, on, all_of(residual)))
+    _notice_state(node, j, context)
+    return node, rest
+
+
+def _notice_state(node: RegularJoin, j: Joined, context: Context) -> None:
+    """RW-18, RW-48: what is kept for ever, and what would bound it."""
+    kept = [side for side in ("left", "right") if side not in {c.side for c in node.clean}]
+    if not kept:
+        return
+    why = _not_cleaned(j)
+    if why is not None:
+        context.notices.append(f"the windows of this join are not cleaned: {why}")
+        return
+    side = "both sides" if len(kept) == 2 else f"the {kept[0]} side"
+    context.notices.append(
+        f"a regular join keeps the rows of {side} until they are deleted; a window join, an interval join or a "
+        "temporal join keeps less"
+    )
+
+
+def _not_cleaned(j: Joined) -> str | None:
+    """Which condition of cleaning a join of two windows does not meet; None where it is none."""
+    leaves = [x for x in (j.left, j.right) if isinstance(x, Leaf) and isinstance(x.node, Windows)]
+    if len(leaves) < 2:
+        return None
+    for leaf in leaves:
+        assert isinstance(leaf.node, Windows)
+        name = leaf.scope.tables[0].alias
+        below = progress(leaf.node.input)
+        if not below:
+            return f"{name} has no WATERMARK"
+        if not (isinstance(leaf.node.time, Col) and leaf.node.time.name in below):
+            return f"the window function of {name} is not over its WATERMARK column"
+    return "no equality compares window_start with window_start, or window_end with window_end"
 
 
 def _notice_windows(j: Joined, context: Context) -> None:
