@@ -294,6 +294,7 @@ def test_dataframes_in_and_out(spark: Any, tmp_path: Path) -> None:
     session.execute("CREATE STREAM r (k INT KEY, v STRING) WITH (kafka_topic='r', value_format='JSON', partitions=1);")
     store = TopicStore(tmp_path / "store")
     store.append("r", [{"key": k, "value": {"V": f"r{k}"}, "timestamp": 1000 * k} for k in range(5)])
+    store.append("r", [{"key": None, "value": {"V": "nokey"}, "timestamp": 7}])
     sql = "SELECT l.id AS id, l.text AS lt, r.v AS rv FROM l JOIN r WITHIN 1 SECOND ON l.id = r.k"
     result = session.sql(sql)
     for n in range(2):
@@ -302,6 +303,7 @@ def test_dataframes_in_and_out(spark: Any, tmp_path: Path) -> None:
         stream.option("checkpointLocation", str(tmp_path / f"check{n}")).start().awaitTermination()
         got = sorted((r.ID, r.LT, r.RV, r._rowtime) for r in spark.read.json(str(target)).collect())
         assert got == sorted((k, f"l{k}", f"r{k}", 1000 * k + i) for k in range(5) for i in range(2))
+        assert [(d["reason"], d["topic"], d["offset"]) for d in session.drops()] == [("null key", "r", 5)] * (n + 1)
 
 
 def test_buckets_of_one_output_meet_in_one_task(spark: Any) -> None:

@@ -23,6 +23,7 @@ from braid.plan.bound import Declared, DeclaredColumn, SourceDeclared
 from braid.plan.logical import Encoding, Kind, Query, Timestamp, sources
 from braid.plan.lower import lower
 from braid.program import Program
+from braid.topics.drops import read_drops
 from braid.topics.store import TopicStore
 
 if TYPE_CHECKING:
@@ -150,6 +151,11 @@ class Session:
         from braid.spark.query import result_frame
 
         return result_frame(self.spark, lower(self._select(sql)), self.store, self._frames(self._select(sql)))
+
+    def drops(self, query: str = "query") -> list[dict[str, Any]]:
+        """Rows that a query dropped; without a name, the SELECTs of `sql`. Those of `sql` are told when a task is done,
+        as the commit is not ours."""
+        return read_drops(self.store, query)
 
     def explain(self, sql_or_name: str) -> str:
         """The plan as text."""

@@ -19,9 +19,11 @@ from braid.plan import logical
 from braid.plan.logical import Query, Sink
 from braid.plan.lower import lower
 from braid.plan.physical import Plan
-from braid.reference import Bound, End, Event, OutRecord, Record, Reference
+from braid.reference import Bound, Drop, End, Event, OutRecord, Record, Reference
+from braid.runtime.bucket import describe
 from braid.runtime.decode import decode
 from braid.runtime.driver_local import Topic, in_topological_order
+from braid.runtime.drops import FIELDS, as_json
 from braid.runtime.explicit import Moment, Placed, raw_frame, since_of, standing, topic_ranks
 from braid.types import Column, polars_type
 
@@ -119,10 +121,39 @@ class ReferenceBackend:
         return self.topics[topic].records[start:]
 
     def drops(self, query: str) -> list[dict[str, Any]]:
-        return [
-            {"reason": d.reason, "timestamp": d.time, "values": d.values, "step": d.step}
-            for d in self.queries[query].reference.drops
-        ]
+        """As the other runtimes tell them; the definitions know no clock of a drop, and show all columns of its row."""
+        judged = self.queries[query]
+        return [self._told(judged, d) for d in judged.reference.drops]
+
+    def _told(self, judged: Judged, drop: Drop) -> dict[str, Any]:
+        seq, partition = drop.place if isinstance(drop.place, tuple) else (drop.place, None)
+        reading = drop.step < len(judged.plan.leaves)
+        leaves = [judged.plan.leaves[drop.step]] if reading else judged.plan.leaves
+        found = next(
+            (
+                (x.source.topic, r)
+                for x in leaves
+                for r in self.topics[x.source.topic].records
+                if (r.seq, r.partition) == (seq, partition)
+            ),
+            None,
+        )
+        topic, record = found if found is not None else (None, None)
+        shown_values = reading and drop.reason != "late"
+        shown = {
+            "reason": drop.reason,
+            "operator": _operator(judged.plan, drop),
+            "topic": topic,
+            "partition": partition,
+            "offset": record.offset if record is not None else None,
+            "timestamp": drop.time,
+            "clock": None,
+            "key": record.key if record is not None else None,
+            "value": record.value if record is not None and shown_values else None,
+            "message": None,
+        }
+        told = {f: as_json(shown[f]) if f in ("key", "value") else shown[f] for f in FIELDS}
+        return told if shown_values else told | {"value": dict(drop.values)}
 
     def state(self, query: str) -> list[dict[str, Any]]:
         return []
@@ -151,6 +182,16 @@ def _records(source: logical.Source, leaf: int, partition: int, placed: Sequence
             )
         )  # fmt: skip
     return made
+
+
+def _operator(plan: Plan, drop: Drop) -> str:
+    """Who dropped a row that a step gave: whoever reads it, if it came too late; else the step, or the SELECT."""
+    steps = [x for s in plan.stages for x in s.steps]
+    if drop.reason == "late":
+        return next((describe(x.node) for x in steps if drop.step in x.inputs), "select")
+    if drop.step < len(plan.leaves):
+        return f"read {plan.leaves[drop.step].source.name}"
+    return next((describe(x.node) for x in steps if x.number == drop.step and x is not steps[-1]), "select")
 
 
 def key_text(sink: Sink, key: tuple[object, ...] | None) -> str | None:

@@ -27,11 +27,12 @@ def located(dropped: pl.DataFrame, plan: Plan, find: Find) -> list[dict[str, Any
     for row in dropped.sort(POS, maintain_order=True).iter_rows(named=True):
         if row["topic"] is None:
             row["topic"], row["partition"], row["offset"] = find(row[POS])
-        made.append({f: row[f] for f in FIELDS} | {"key": _json(row["key"]), "value": _json(row["value"])})
+        made.append({f: row[f] for f in FIELDS} | {"key": as_json(row["key"]), "value": as_json(row["value"])})
     return made
 
 
-def _json(text: str | None) -> Any:
+def as_json(text: str | None) -> Any:
+    """The text's meaning, or the text where it is no JSON."""
     if text is None:
         return None
     try:

@@ -249,14 +249,19 @@ def _outputs(query: logical.Query) -> list[tuple[str, str, Type]]:
 
 
 def unpack(text: str, stateless: int | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For mapInArrow: blobs of the last stage as rows of the result."""
-    from braid.spark.stage import run_stateless
+    """For mapInArrow: blobs of the last stage as rows of the result; what was dropped goes to the store."""
+    from braid.spark.sinks import write_drops
+    from braid.spark.stage import batch_id, checkpoint_id, run_stateless
 
     job = jobs.loads(text)
     found = columns.blobs_of(batches)
     if stateless is not None:
         found = run_stateless(job, stateless, found)
-    frame = merged([columns.loads(b.blob) for b in found if b.stage == job.last and b.kind == columns.ROWS])
+    mine = [b for b in found if b.stage == job.last]
+    dropped = [columns.loads(b.blob) for b in mine if b.kind == columns.DROPS]
+    if dropped:
+        write_drops(job, batch_id(), pl.concat(dropped), checkpoint_id())
+    frame = merged([columns.loads(b.blob) for b in mine if b.kind == columns.ROWS])
     if not frame.height:
         return
     query = job.plan.query

@@ -24,6 +24,7 @@ from braid.spark.job import Job, store_of
 from braid.topics import Staged, StageWriter, format_envelope, publish
 from braid.topics.drops import publish_drops
 from braid.topics.drops import stage_drops as stage_drop_lines
+from braid.topics.drops import write_drops as write_drop_lines
 from braid.types import Column, Scalar
 
 KINDS = ("topic", "json", "csv", "parquet", "console")
@@ -197,12 +198,24 @@ def finish_files(folder: str) -> None:
 
 def stage_drops(job: Job, batch: int, dropped: pl.DataFrame) -> Iterator[str]:
     """A task's drops, as a staged file."""
-    context = TaskContext.get()
-    task = context.partitionId() if context is not None else 0
-    rows = (_placed_by_order if job.order is not None else _placed_by_rank)(job, dropped.sort(POS, maintain_order=True))
-    lines = rows.with_columns(_json("key").alias("_key"), _json("value").alias("_value"))
-    name = stage_drop_lines(job.store, job.name, batch, task, lines, run=job.run)
+    name = stage_drop_lines(job.store, job.name, batch, _task(), _told(job, dropped), run=job.run)
     yield json.dumps({"file": name, "reasons": dict(dropped["reason"].value_counts().rows())})
+
+
+def write_drops(job: Job, batch: int, dropped: pl.DataFrame, run: str) -> None:
+    """A task's drops where the user's own sink commits: shown at once; a task that is done again replaces its file."""
+    write_drop_lines(job.store, job.name, batch, _task(), _told(job, dropped), run=run)
+
+
+def _task() -> int:
+    context = TaskContext.get()
+    return int(context.partitionId()) if context is not None else 0
+
+
+def _told(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
+    """Drops in position order, as they are written."""
+    rows = (_placed_by_order if job.order is not None else _placed_by_rank)(job, dropped.sort(POS, maintain_order=True))
+    return rows.with_columns(_json("key").alias("_key"), _json("value").alias("_value"))
 
 
 def _json(column: str) -> pl.Expr:

@@ -67,6 +67,15 @@ def stage_drops(root: str, query: str, batch: int, task: int, drops: pl.DataFram
     return name
 
 
+def write_drops(root: str, query: str, batch: int, task: int, drops: pl.DataFrame, *, run: str) -> None:
+    """A task's drops, shown at once: for results whose commit is not ours."""
+    if drops.height:
+        name = stage_drops(root, query, batch, task, drops, run=run)
+        assert name is not None
+        folder = _folder(root, query)
+        os.replace(os.path.join(folder, ".staging", name), os.path.join(folder, name))
+
+
 def publish_drops(root: str, query: str, batch: int, staged: Sequence[str], *, run: str = "run") -> None:
     """Shows the drops of a committed batch. `run` is one life of the query's checkpoint; later runs sort later."""
     if not staged:
