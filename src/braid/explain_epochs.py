@@ -20,7 +20,7 @@ def epoch_op(node: epochs.EpochNode) -> str:
             return "as-of join"
         case epochs.TemporalJoin():
             return "temporal join"
-        case epochs.Changes():
+        case epochs.Changes() | epochs.Clocked():
             return "changes"
         case epochs.Windows(size=size, slide=slide):
             return "tumbling windows" if size == slide else "hopping windows"
@@ -56,7 +56,7 @@ def epoch_state(node: epochs.EpochNode) -> list[dict[str, Any]]:
             return [_kept("input", "last row of a key", "replaced or deleted", bounded=False)]
         case epochs.EmitOnClose(value=value, bounds=bounds):
             return [_kept("input", "rows", f"{show(value)} is below {limit(bounds)}", bounded=True)]
-        case epochs.Windows() | epochs.Coalesce():
+        case epochs.Windows() | epochs.Clocked() | epochs.Coalesce():
             return []
     assert_never(node)
 
@@ -84,6 +84,6 @@ def epoch_notes(node: epochs.EpochNode) -> list[str]:
             return told + ([] if residual is None else [f"matches where {show(residual)}"])
         case epochs.Windows(size=size, slide=slide):
             return [f"size {size / 1e6:g} s" + ("" if size == slide else f", every {slide / 1e6:g} s")]
-        case epochs.Changes() | epochs.EmitOnClose() | epochs.Coalesce():
+        case epochs.Changes() | epochs.Clocked() | epochs.EmitOnClose() | epochs.Coalesce():
             return []
     assert_never(node)

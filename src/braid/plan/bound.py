@@ -6,7 +6,7 @@ Rule: a result is a value; nothing happens before someone acts on it (`Catalog.a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from braid.errors import Span, SqlError
@@ -23,6 +23,7 @@ from braid.plan.logical import (
     Timestamp,
 )
 from braid.plan.settings import Settings
+from braid.plan.watermarks import Inherited
 from braid.types import Column, Type
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Relation:
     """What is known besides of a table that statements change and queries read: its rows are those that stand.
 
     `types`: the SQL name of each column's type. `row_id`: the key is made for each row, `_row_id`. `key`: the
-    columns of the key, in the order of PRIMARY KEY.
+    columns of the key, in the order of PRIMARY KEY. `inherited`: the watermarks that a view passes on.
     """
 
     what: Literal["table", "source", "materialized view", "sink"]
@@ -66,6 +67,7 @@ class Relation:
     row_id: bool = False
     watermark: Bounded | None = None
     key: tuple[str, ...] = ()
+    inherited: Inherited = field(default_factory=Inherited)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 from braid.expr.nodes import Col, Expr
 
 if TYPE_CHECKING:
-    from braid.plan.logical import How, Node
+    from braid.plan.logical import How, Node, Source
 
 
 class InEpochs:
@@ -132,6 +132,16 @@ class TemporalJoin(InEpochs):
 
 
 @dataclass(frozen=True, slots=True)
+class Clocked(InEpochs):
+    """The input, whose columns have the watermarks `known`: they hang on `clocks`, sources of which nothing is read
+    but the clock. So a view passes on the watermarks of what it is made from."""
+
+    input: Node
+    clocks: tuple[Source, ...]
+    known: tuple[tuple[str, tuple[Bound, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EmitOnClose(InEpochs):
     """Rows wait until `value` is below their watermark, the minimum of `bounds`; then what stands goes out for good."""
 
@@ -150,7 +160,7 @@ class Coalesce(InEpochs):
 
 
 EpochJoin = RegularJoin | AsOfJoin | TemporalJoin
-EpochNode = Changes | Windows | RegularJoin | AsOfJoin | TemporalJoin | EmitOnClose | Coalesce
+EpochNode = Changes | Windows | Clocked | RegularJoin | AsOfJoin | TemporalJoin | EmitOnClose | Coalesce
 
 SIGNS: dict[Compare, str] = {"lt": "<", "le": "<=", "ge": ">=", "gt": ">"}
 
@@ -182,7 +192,7 @@ def expressions(node: EpochNode) -> Iterator[Expr]:
             yield value
         case Coalesce(key=key):
             yield from key
-        case Changes():
+        case Changes() | Clocked():
             return
         case _:
             assert_never(node)

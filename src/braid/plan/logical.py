@@ -18,6 +18,7 @@ from braid.expr.nodes import Col, Expr
 from braid.plan.epochs import (
     AsOfJoin,
     Changes,
+    Clocked,
     Coalesce,
     EmitOnClose,
     EpochNode,
@@ -269,6 +270,8 @@ def inputs(node: Node) -> tuple[Node, ...]:
             return (node.left, node.right)
         case Changes(input=x) | Windows(input=x) | EmitOnClose(input=x) | Coalesce(input=x):
             return (x,)
+        case Clocked(input=x, clocks=clocks):
+            return (x, *clocks)
         case TwoClockJoin() | RememberingJoin() | CombiningJoin():
             return (node.left, node.right)
         case SlidingJoin(operands=xs):
@@ -322,7 +325,7 @@ def schema(node: Node) -> tuple[Col, ...]:
             return (*(c for x in xs for c in schema(x.input)), rowtime)
         case Windows(input=x, start=start, end=end):
             return (*schema(x), start, end)
-        case Changes(input=x) | EmitOnClose(input=x) | Coalesce(input=x):
+        case Changes(input=x) | Clocked(input=x) | EmitOnClose(input=x) | Coalesce(input=x):
             return schema(x)
     assert_never(node)
 
@@ -344,7 +347,7 @@ def mode(node: Node) -> Mode:
             return "append" if how == "inner" and mode(left) == mode(right) == "append" else "retract"
         case TemporalJoin(left=left):
             return mode(left)
-        case Windows(input=x):
+        case Windows(input=x) | Clocked(input=x):
             return mode(x)
         case Changes() | AsOfJoin():
             return "retract"
@@ -381,7 +384,7 @@ def row_key(node: Node) -> tuple[Expr, ...]:
             return (*row_key(x), start)
         case SlidingJoin():
             return ()
-        case Changes(input=x) | EmitOnClose(input=x):
+        case Changes(input=x) | Clocked(input=x) | EmitOnClose(input=x):
             return row_key(x)
         case Coalesce(key=coalesced):
             return coalesced

@@ -103,6 +103,10 @@ class _Builder:
         self.leaves.append(Leaf(number, source, cols, keys, stage, drop_null_value, null_key, clocked, awaits, ahead))
         return _Frame(number, stage, keys, cols)
 
+    def clock(self, source: logical.Source, stage: int) -> None:
+        """A leaf of which nothing is read but its clock."""
+        self.leaves.append(Leaf(self.sources.index(source), source, (), (), stage, False, "route", True, silent=True))
+
     def watermark(self, bound: epochs.Bound) -> Watermark:
         leaf = next(i for i, s in enumerate(self.sources) if s.alias == bound.alias)
         return Watermark(leaf, bound.column, bound.value, bound.slide, bound.offset, bound.ahead)
@@ -260,6 +264,11 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             return _join(node, b)
         case epochs.Changes():
             return _changes(node, b, wanted)
+        case epochs.Clocked():
+            x = _lower(node.input, b, wanted)
+            for source in node.clocks:
+                b.clock(source, x.stage)
+            return x
         case epochs.Windows():
             x = _input(node.input, b, (), "route")
             return b.step(Windows.of(node), [x], node, x.keys, [*x.columns, node.start, node.end])
@@ -289,10 +298,13 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
 
 
 def _changes(node: epochs.Changes, b: _Builder, wanted: Keys) -> _Frame:
-    """A table is read by its own key, which may be the wanted one."""
+    """A table is read by its own key, which may be the wanted one. Parts of it may be NULL: a view of an outer join."""
     own = logical.row_key(node.input)
-    keys = wanted if _same_key(wanted, own) else own
-    x = b.spread(_lower(node.input, b, keys), keys, "route", "changes of a table are found by its key")
+    keys = wanted if _same_key(wanted, own) else (*own, ALONE)
+    if isinstance(node.input, logical.Source):
+        x = b.leaf(node.input, keys, b.stage(keys), "route", joins=False)
+    else:
+        x = b.spread(_lower(node.input, b, keys), keys, "route", "changes of a table are found by its key")
     return b.step(Retract(), [x], node, x.keys, x.columns)
 
 

@@ -28,6 +28,7 @@ class Leaf:
     `awaits`: rows carry the rank of their partition, by which they may be found late, and the clock begins when so many
     partitions have shown something.
     `clocked`: the clock steps of the source travel to the stage's buckets.
+    `silent`: only its clock is read, no row of it travels.
     `ahead`: what the source holds at the start comes one epoch before what the others hold (`Query.snapshot`).
     """
 
@@ -41,6 +42,7 @@ class Leaf:
     clocked: bool
     awaits: int = 0
     ahead: bool = False
+    silent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from braid.plan import sliding
 from braid.plan.epochs import (
     AsOfJoin,
     Changes,
+    Clocked,
     Coalesce,
     EmitOnClose,
     InEpochs,
@@ -99,6 +100,6 @@ def _without_pseudo(node: Node, read: frozenset[str]) -> Node:
             return replace(node, left=_without_pseudo(node.left, read), right=_without_pseudo(node.right, read))
         case SlidingJoin():
             return sliding.with_inputs(node, lambda x: _without_pseudo(x, read))
-        case Changes(input=x) | Windows(input=x) | EmitOnClose(input=x) | Coalesce(input=x):
+        case Changes(input=x) | Windows(input=x) | Clocked(input=x) | EmitOnClose(input=x) | Coalesce(input=x):
             return replace(node, input=_without_pseudo(x, read))
     assert_never(node)

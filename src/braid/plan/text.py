@@ -98,6 +98,8 @@ def _line(node: Node) -> str:
             return f"sliding join {_tree(node.tree)}, {node.emission}, rowtime {node.rowtime.name}"
         case epochs.Changes():
             return "changes"
+        case epochs.Clocked(known=known):
+            return "clocked " + ", ".join(f"{name}: {_bounds(bounds)}" for name, bounds in known)
         case epochs.Windows():
             bounds = f"{node.start.name} .. {node.end.name}"
             sizes = f"size {node.size}, slide {node.slide}, offset {node.offset}"

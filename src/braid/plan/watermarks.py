@@ -7,13 +7,13 @@ it only for columns by which it is cleaned, since it may meet any row that it ke
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.plan import epochs
 from braid.plan.epochs import Bound, Clean, RegularJoin
-from braid.plan.logical import Aggregate, Filter, Node, Project, Source, mode
+from braid.plan.logical import Aggregate, Filter, Node, Output, Project, Source, mode, sources
 
 Bounds = tuple[Bound, ...]
 Progress = Mapping[str, Bounds]
@@ -34,6 +34,8 @@ def progress(node: Node) -> Progress:
             return {name: bounds for name, bounds in made.items() if bounds}
         case epochs.Windows():
             return _of_windows(node)
+        case epochs.Clocked(known=known):
+            return dict(known)
         case RegularJoin(clean=clean):
             return {c.value.name: c.bounds for c in clean if isinstance(c.value, Col)}
         case epochs.TemporalJoin(left=left):
@@ -43,6 +45,46 @@ def progress(node: Node) -> Progress:
             return {c.name: bounds for c, e in keys if (bounds := watermark(e, below))}
         case _:
             return {}
+
+
+@dataclass(frozen=True, slots=True)
+class Inherited:
+    """The watermarks of a view's columns, by name, and the sources on whose clocks they hang."""
+
+    columns: tuple[tuple[str, Bounds], ...] = ()
+    clocks: tuple[Source, ...] = ()
+
+
+def inherited(root: Node, outputs: Iterable[Output]) -> Inherited:
+    """What readers of a query's result know of its watermarks."""
+    known = progress(root)
+    columns_ = tuple((o.name, known[o.expr.name]) for o in outputs if isinstance(o.expr, Col) and o.expr.name in known)
+    read = {b.alias for _, bounds in columns_ for b in bounds}
+    return Inherited(columns_, tuple(s for s in sources(root) if s.alias in read))
+
+
+def clocked(node: Node, alias: str, passed: Inherited) -> Node:
+    """`node`, the reading of a view under `alias`, with the watermarks that the view passes on."""
+    if not passed.columns:
+        return node
+    clocks = tuple(_under(s, f"{alias}~{s.alias}") for s in passed.clocks)
+    known = tuple((f"{alias}.{name}", tuple(_moved(b, alias) for b in bounds)) for name, bounds in passed.columns)
+    return epochs.Clocked(node, clocks, known)
+
+
+def _under(source: Source, alias: str) -> Source:
+    """The source read under another alias."""
+    columns_ = tuple(replace(c, name=f"{alias}.{c.name}") for c in source.columns)
+    names: dict[str, Expr] = {old.name: new.col for old, new in zip(source.columns, columns_, strict=True)}
+    mark = None if source.watermark is None else substituted(source.watermark, names)
+    return replace(source, alias=alias, columns=columns_, watermark=mark)
+
+
+def _moved(b: Bound, alias: str) -> Bound:
+    """The bound on a clock that is read again for the view `alias`."""
+    made = f"{alias}~{b.alias}"
+    column = Col(f"{made}.{b.column.name}", b.column.type)
+    return replace(b, alias=made, column=column, value=substituted(b.value, {b.column.name: column}))
 
 
 def _of_source(source: Source) -> Progress:

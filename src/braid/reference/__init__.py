@@ -188,6 +188,11 @@ class Reference:
                 return TableTableStep(node, self._number(), self._run, left, right)
             case epochs.Changes():
                 return ChangesStep(node, *self._numbered(node.input))
+            case epochs.Clocked():
+                x = self._build(node.input)
+                for clock in node.clocks:
+                    self._build(clock)
+                return x
             case epochs.Windows():
                 return WindowsStep(node, *self._numbered(node.input))
             case epochs.Coalesce():

@@ -287,7 +287,7 @@ def describe(node: logical.Node) -> str:
             return f"temporal {how} join"
         case sliding.SlidingJoin():
             return "sliding join" if len(node.operands) > 1 else "release"
-        case epochs.Changes():
+        case epochs.Changes() | epochs.Clocked():
             return "changes"
         case epochs.Windows():
             return "windows"

@@ -117,6 +117,8 @@ def ingest(
         good = good.filter(pl.col(HASH).is_not_null())
     if leaf.awaits:
         good = good.with_columns(pl.lit(rank, pl.Int32).alias(PART))
+    if leaf.silent:
+        good = good.clear()
     names = list(leaf_schema(leaf))
     if good[HEADERS].null_count() < good.height:
         names.append(HEADERS)

@@ -18,6 +18,7 @@ from braid.plan.logical import Node, Source, SourceColumn
 from braid.plan.risingwave.context import Context
 from braid.plan.risingwave.expressions import condition, conjuncts
 from braid.plan.risingwave.scope import Column, Scope, Table, both, merged, of_table, renamed
+from braid.plan.watermarks import clocked
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
 from braid.sql.parser import parse
@@ -187,6 +188,7 @@ def _read(declared: Declared, alias: str, t: rw.TableName, context: Context) -> 
     types = dict(relation.types)
     seen = tuple(Column(c.name, Col(f"{name}.{c.name}", c.type), types[c.name]) for c in declared.visible)
     node: Node = source if declared.kind == "stream" else Changes(source)
+    node = clocked(node, name, relation.inherited)
     return Leaf(node, of_table(Table(alias, seen)), t.span, declared, None, t.as_of)
 
 

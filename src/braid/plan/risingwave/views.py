@@ -17,6 +17,7 @@ from braid.plan.logical import Encoding, Kind, Node, Output, Query, Sink, mode, 
 from braid.plan.risingwave import batch, shapes
 from braid.plan.risingwave.context import Context
 from braid.plan.risingwave.queries import Result, bind_query
+from braid.plan.watermarks import inherited
 from braid.sql import ast_risingwave as rw
 
 
@@ -67,7 +68,8 @@ def materialized(s: rw.CreateView, result: Result, context: Context) -> QueryBou
     append = mode(root) == "append"
     types = (*((i.name, i.type) for i in result.items),
              *((o.name, result.types[o.expr]) for o in key if o.name not in names.values()))  # fmt: skip
-    relation = Relation(what, types, append, False, None, key_names)
+    passed = inherited(root, (*key, *values))
+    relation = Relation(what, types, append, False, None, key_names, passed)
     encoding = Encoding()
     kind: Kind = "stream" if append else "table"
     declared = Declared(s.name, kind, s.name, tuple(columns), encoding, partitions=1, created_by=s.name, sql=sql,
