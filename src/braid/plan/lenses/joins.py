@@ -69,7 +69,9 @@ def bind_join(j: LensesJoin, scope: Scope, settings: LensesSettings, text: str, 
     if isinstance(node, CombiningJoin) and not _on_primary_keys(on, left, right):
         notices.append(SHARED)
     key = _key(keys, on.equalities, text)
-    key_format = left.key_format if j.on is None else left.family if key is None else format_of(key.type, left.family)
+    key_format = (
+        left.key_format if j.on is None else left.key_family if key is None else format_of(key.type, left.key_family)
+    )
     equated = tuple((e.left, e.right, k) for e, k in zip(on.equalities, keys, strict=True))
     counts = [r.partitions for r in (left, right) if r.partitions is not None]
     return Joined(node, kind, key, key_format, equated, _nullable(left, right, how, keys), max(counts, default=None),

@@ -17,7 +17,7 @@ from braid.plan.bind_expr import located
 from braid.plan.lenses.expressions import Clause, value
 from braid.plan.lenses.facets import Facet, check_avro, check_holds, format_of
 from braid.plan.lenses.joins import default_name, merged, tidy
-from braid.plan.lenses.scope import FACETS, STRUCTURED, Relation, Scope, is_nullable
+from braid.plan.lenses.scope import FACETS, Relation, Scope, is_nullable
 from braid.plan.lenses.targets import Placed, Tree
 from braid.sql import ast
 from braid.sql.ast_lenses import Projection, StoreAs, Wildcard
@@ -29,8 +29,8 @@ REKEYED = "the key is projected: the result is partitioned by the new key"
 @dataclass(frozen=True, slots=True)
 class Given:
     """What FROM and GROUP BY give the projections. `key`: what the result's key is where nothing is projected on it.
-    `missing`: the plan columns that may be null. `equated`: as in `joins.Joined`. `lifted`: in a grouped query, what a
-    field is there (its key then stands for the group and cannot be projected)."""
+    `missing`: the plan columns that may be null, asked when all is bound. `equated`: as in `joins.Joined`. `lifted`: in
+    a grouped query, what a field is there (its key then stands for the group and cannot be projected)."""
 
     scope: Scope
     clause: Clause
@@ -38,7 +38,7 @@ class Given:
     key_format: str
     names: str
     text: str
-    missing: frozenset[str]
+    missing: Callable[[], frozenset[str]]
     equated: tuple[tuple[Expr, Expr, Expr], ...] = ()
     lifted: Callable[[Expr, str], Expr] | None = None
 
@@ -69,7 +69,7 @@ def bind_projections(
 
 
 def _key(tree: Tree, given: Given, stored: StoreAs | None, items: Sequence[Projection]) -> Facet:
-    family = given.first.key_format if given.first.key_format in STRUCTURED else given.first.family
+    family = given.first.key_family
     if tree.is_empty or _is_copy(tree, given.key):
         made = Facet(given.key_format, (), given.key)
     elif tree.whole is not None:
@@ -111,8 +111,9 @@ def _stored(facet: Facet, name: str, stored: StoreAs | None, given: Given, items
         if facet.whole is not None and isinstance(facet.whole.type, Struct):
             fields = tuple((f.name, typing.field(facet.whole, f.name)) for f in facet.whole.type.fields)
         check_avro(fields, name, span)
-    nullable = {n for n, e in facet.fields if is_nullable(e, given.missing)}
-    if facet.whole is not None and is_nullable(facet.whole, given.missing):
+    missing = given.missing()
+    nullable = {n for n, e in facet.fields if is_nullable(e, missing)}
+    if facet.whole is not None and is_nullable(facet.whole, missing):
         nullable.add("")
     return Facet(format, facet.fields, facet.whole, frozenset(nullable))
 

@@ -18,15 +18,15 @@ from braid.plan.catalog import Catalog
 from braid.plan.keyed import Lateral, Materialize
 from braid.plan.lenses import joins
 from braid.plan.lenses.expressions import Clause, condition, value
-from braid.plan.lenses.facets import Facet, format_of
+from braid.plan.lenses.facets import Facet, format_of, type_name
 from braid.plan.lenses.grouping import bind_grouping
 from braid.plan.lenses.projections import REKEYED, Given, bind_projections
 from braid.plan.lenses.scope import Relation, Scope
 from braid.plan.lenses.settings import LensesSettings
 from braid.plan.logical import Filter, Kind, Node, Project, Source, SourceColumn, Timestamp, mode, row_key
-from braid.sql import ast
+from braid.sql import ast, ast_lenses
 from braid.sql.ast_lenses import LensesJoin, LensesQuery, StoreAs
-from braid.types import Array, Column, Scalar
+from braid.types import Array, Column, Scalar, Type
 
 Stored = tuple[StoreAs | None, StoreAs | None]
 
@@ -54,31 +54,46 @@ class Result:
     notices: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class From:
+    """What stands below WHERE."""
+
+    given: Given
+    node: Node
+    kind: Kind
+    partitions: int | None
+
+
 def bind_query(q: LensesQuery, env: Env, stored: Stored = (None, None)) -> Result:
     notices = list(q.notices)
-    if isinstance(q.source, LensesJoin):
-        given, node, kind, partitions = _of_join(q, q.source, env, notices)
-    else:
-        given, node, kind, partitions = _of_source(q, q.source, env, notices)
+    below = _join(q, q.source, env, notices) if isinstance(q.source, LensesJoin) else _source(q, q.source, env, notices)
+    given, node = below.given, below.node
     if q.where is not None:
         node = Filter(node, condition(q.where, Clause("WHERE", given.scope.barring(None))))
     if q.group_by:
-        scope = given.scope.barring(None)
-        g = bind_grouping(q.group_by, scope, node, env.settings.bare, env.prefix, env.text)
-        first = given.first
-        family = first.key_format if first.key_format in ("JSON", "AVRO") else first.family
-        given = replace(
-            given, scope=g.scope, clause=g.clause, key=g.key, key_format=format_of(g.key.type, family), lifted=g.lifted
-        )
-        key, body = bind_projections(q.items, given, stored)
-        given = replace(given, missing=g.missing)
-        key, body = bind_projections(q.items, given, stored)  # again: what may be null is known now
-        return Result(g.node, "table", key, body, g.missing, partitions, (*notices, *g.notices))
+        return _grouped(q, replace(below, node=node), env, stored, notices)
     key, body = bind_projections(q.items, given, stored)
     if key.expr != given.key:
         notices.append(REKEYED)
         node = _rekeyed(node, key.expr)
-    return Result(node, kind, key, body, given.missing, partitions, tuple(notices))
+    return Result(node, below.kind, key, body, given.missing(), below.partitions, tuple(notices))
+
+
+def _grouped(q: LensesQuery, below: From, env: Env, stored: Stored, notices: list[str]) -> Result:
+    scope = below.given.scope.barring(None)
+    g = bind_grouping(q.group_by, scope, below.node, env.settings.bare, env.prefix, env.text)
+    key_format = format_of(g.key.type, below.given.first.key_family)
+    given = replace(
+        below.given,
+        scope=g.scope,
+        clause=g.clause,
+        key=g.key,
+        key_format=key_format,
+        missing=lambda: g.missing,
+        lifted=g.lifted,
+    )
+    key, body = bind_projections(q.items, given, stored)
+    return Result(g.node, "table", key, body, g.missing, below.partitions, (*notices, *g.notices))
 
 
 def _rekeyed(node: Node, key: Expr | None) -> Node:
@@ -93,7 +108,8 @@ def _rekeyed(node: Node, key: Expr | None) -> Node:
 # ----------------------------------------------------------------------- FROM
 
 
-def _of_source(q: LensesQuery, ref: ast.TableRef, env: Env, notices: list[str]) -> tuple[Given, Node, Kind, int | None]:
+def _source(q: LensesQuery, ref: ast.TableRef, env: Env, notices: list[str]) -> From:
+    """One source with its LATERALs."""
     r = _relation(ref, KIND[q.kind], env, notices)
     if r.is_query and r.kind != KIND[q.kind]:
         notices.append(f"{r.alias} is a {r.kind}; SELECT {q.kind} does not change that")
@@ -101,22 +117,26 @@ def _of_source(q: LensesQuery, ref: ast.TableRef, env: Env, notices: list[str]) 
         r = replace(r, node=_timed(r, q.event_time))
     scope, node = Scope((r,)), r.node
     for i, lateral in enumerate(q.laterals):
-        array = value(lateral.array, Clause("LATERAL", scope))
-        if not isinstance(array.type, Array):
-            hint = "name an array field, or write [a, b]"
-            raise SqlError(f"LATERAL takes an array, not {array.type}", lateral.array.span, hint)
-        if (
-            r.field(lateral.alias) is not None
-            or lateral.alias == r.alias
-            or any(n == lateral.alias for n, _ in scope.elements)
-        ):
-            message = f"{lateral.alias} is the name of something else already"
-            raise SqlError(message, lateral.span, "choose another name after AS")
-        element = Col(f"{env.prefix}.LATERAL{i + 1}.{lateral.alias}", array.type.element)
+        array, element_type = _array(lateral, scope)
+        element = Col(f"{env.prefix}.LATERAL{i + 1}.{lateral.alias}", element_type)
         node = Lateral(node, array, element)
         scope = replace(scope, elements=(*scope.elements, (lateral.alias, element)))
-    given = Given(scope, Clause("SELECT", scope), r.key, r.key_format, env.settings.names, env.text, r.nullable)
-    return given, node, r.kind, r.partitions
+    given = Given(scope, Clause("SELECT", scope), r.key, r.key_format, env.settings.names, env.text, lambda: r.nullable)
+    return From(given, node, r.kind, r.partitions)
+
+
+def _array(lateral: ast_lenses.Lateral, scope: Scope) -> tuple[Expr, Type]:
+    """The array of a LATERAL, whose alias must be new, and the type of its elements."""
+    array = value(lateral.array, Clause("LATERAL", scope))
+    if not isinstance(array.type, Array):
+        hint = "name an array field, or write [a, b]"
+        raise SqlError(f"LATERAL takes an array, not {type_name(array.type)}", lateral.array.span, hint)
+    (r,) = scope.relations
+    taken = {r.alias, *(n for n, _ in r.fields), *(n for n, _ in scope.elements)}
+    if lateral.alias in taken:
+        message = f"{lateral.alias} is the name of something else already"
+        raise SqlError(message, lateral.span, "choose another name after AS")
+    return array, array.type.element
 
 
 def _timed(r: Relation, name: ast.Name) -> Node:
@@ -131,7 +151,7 @@ def _timed(r: Relation, name: ast.Name) -> Node:
     return replace(r.node, timestamp=Timestamp(name.parts[-1]))
 
 
-def _of_join(q: LensesQuery, j: LensesJoin, env: Env, notices: list[str]) -> tuple[Given, Node, Kind, int | None]:
+def _join(q: LensesQuery, j: LensesJoin, env: Env, notices: list[str]) -> From:
     left, right = (_relation(x, KIND[q.kind], env, notices) for x in (j.left, j.right))
     if left.alias == right.alias:
         raise SqlError(f"{left.alias} names two sources", j.right.span, f"write {j.right.name} AS another name")
@@ -141,10 +161,9 @@ def _of_join(q: LensesQuery, j: LensesJoin, env: Env, notices: list[str]) -> tup
     if KIND[q.kind] != made.kind:
         notices.append(f"the join gives a {made.kind}: SELECT {q.kind} only says how topics are read")
     barred = scope.barring("in a join")
-    missing = made.nullable
-    given = Given(barred, Clause("SELECT", barred), made.key, made.key_format, env.settings.names, env.text, missing,
-                  made.equated)  # fmt: skip
-    return given, made.node, made.kind, made.partitions
+    given = Given(barred, Clause("SELECT", barred), made.key, made.key_format, env.settings.names, env.text,
+                  lambda: made.nullable, made.equated)  # fmt: skip
+    return From(given, made.node, made.kind, made.partitions)
 
 
 def _relation(ref: ast.TableRef, kind: Kind, env: Env, notices: list[str]) -> Relation:
@@ -166,12 +185,13 @@ def topic_relation(d: Declared, alias: str, kind: Kind, prefix: str) -> Relation
     name = f"{prefix}{alias}"
     read = tuple(SourceColumn(f"{name}.{c.name}", c.name, Column(c.name, c.type), c.place) for c in d.columns)
     source = Source(name, d.name, d.topic, kind, read, d.encoding, d.timestamp, None, d.partitions, end="lift")
-    cols = {c.name: s.col for c, s in zip(d.columns, read, strict=True)}
-    assert d.formats is not None
+    key = next((s.col for s in read if s.place == "key"), None)
+    values = {s.field: s.col for s in read if s.place == "value"}
+    formats = d.formats or ("JSON" if key is None else format_of(key.type, "JSON"), "JSON")  # a registered DataFrame
     missing = frozenset(s.name for c, s in zip(d.columns, read, strict=True) if c.nullable)
-    fields = tuple((n, c) for n, c in cols.items() if n not in ("_key", "_value"))
-    return Relation(alias, source, kind, cols.get("_key"), d.formats[0], fields, cols.get("_value"), d.formats[1],
-                    missing, d.partitions)  # fmt: skip
+    fields = tuple((n, c) for n, c in values.items() if n != "_value")
+    return Relation(alias, source, kind, key, formats[0], fields, values.get("_value"), formats[1], missing,
+                    d.partitions)  # fmt: skip
 
 
 def _of_named(named: Named, alias: str, env: Env, notices: list[str]) -> Relation:

@@ -56,6 +56,11 @@ class Relation:
         """The format of structures that are made from its fields."""
         return next((f for f in (self.value_format, self.key_format) if f in STRUCTURED), "JSON")
 
+    @property
+    def key_family(self) -> str:
+        """The same for structures in the key."""
+        return self.key_format if self.key_format in STRUCTURED else self.family
+
     def field(self, name: str) -> Expr | None:
         return next((e for n, e in self.fields if n == name), None)
 
