@@ -5,6 +5,9 @@ What it does with records is on the pages of `cases/lenses/`.
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import polars as pl
 import pytest
 
@@ -392,3 +395,27 @@ def test_every_function_of_lenses_has_a_case() -> None:
     from_each = typing.call("utf16_from", [text, typing.cast(number, Scalar.INT)])
     assert evaluated(from_each, s=["abc", "abc", "abc"], n=[0, 3, 7]) == ["abc", "", ""]
     assert evaluated(from_each, s=["abc", "abc"], n=[-1, None]) == [None, None]
+
+
+# ------------------------------------------------------------------- the page
+
+CASES = Path(__file__).parent / "cases" / "lenses"
+PAGE = Path(__file__).parent.parent / "docs" / "dialects" / "lenses.md"
+
+
+def ids(text: str) -> set[str]:
+    """The ids of fixtures (`F3`) and rules (`L-5`, `P-27 to P-31`) in a text."""
+    found = set(re.findall(r"\b(?:L|P|LE|PE)-\d+\b|\bF\d+\b", text))
+    for kind, first, last in re.findall(r"\b(L|P|LE|PE)-(\d+) to (?:L|P|LE|PE)-(\d+)\b", text):
+        found |= {f"{kind}-{n}" for n in range(int(first), int(last) + 1)}
+    return found
+
+
+def test_the_page_names_every_fixture_and_every_rule_that_a_case_names() -> None:
+    titles = [p.read_text(encoding="utf-8").splitlines()[0] for p in sorted(CASES.rglob("*.md"))]
+    page = ids(PAGE.read_text(encoding="utf-8"))
+    assert {f"F{n}" for n in range(1, 23)} <= page
+    rules = ids("\n".join(titles))
+    assert {f"F{n}" for n in range(1, 23)} <= rules
+    missing = {r for r in rules if r.startswith(("L-", "P-"))} - page
+    assert not missing

@@ -4,7 +4,7 @@ SET defaults.topic.autocreate=true;
 
 CREATE TABLE parcels(_key INT, parcel INT, depot STRING, contents STRING[], sent LONG) FORMAT (INT, JSON);
 CREATE TABLE scans(_key INT, parcel INT, place STRING, scanned LONG) FORMAT (INT, JSON);
-CREATE TABLE depots(_key STRING, city STRING, country STRING) FORMAT (STRING, JSON);
+CREATE TABLE depots(_key INT, code STRING, city STRING, country STRING) FORMAT (INT, JSON);
 
 WITH sentParcels AS (SELECT STREAM * FROM parcels EVENTTIME BY sent);
 WITH timedScans AS (SELECT STREAM * FROM scans EVENTTIME BY scanned);
@@ -23,3 +23,16 @@ INSERT INTO scanned
 SELECT STREAM sentParcels.parcel, timedScans.place
 FROM sentParcels LEFT JOIN timedScans ON sentParcels.parcel = timedScans.parcel
 WITHIN 1h;
+
+-- 3. A stream and a table: a parcel whose depot is not known goes out with null, and again when the depot comes.
+WITH knownDepots AS (SELECT TABLE * FROM depots);
+SET braid.lenses.retention=30d;
+INSERT INTO sent_from
+SELECT STREAM parcel, city, country
+FROM sentParcels LEFT JOIN knownDepots ON sentParcels.depot = knownDepots.code;
+
+-- 4. One record for each thing in a parcel.
+INSERT INTO contents
+SELECT STREAM parcel, thing
+FROM parcels LATERAL contents AS thing
+WHERE thing <> 'ink';
