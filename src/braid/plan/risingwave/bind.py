@@ -54,5 +54,5 @@ def bind_risingwave(s: ast.Statement, catalog: Catalog, settings: Settings, text
         case ast.Explain():
             return commands.explain(s, context, bind_risingwave)
         case ast.Unsupported(what=what):
-            raise SqlError(f"{what} is not supported", s.span, "leave it out")
+            raise SqlError(f"{what} is not supported yet", s.span, "leave it out")
     raise AssertionError(f"{type(s).__name__} is a statement of another dialect")

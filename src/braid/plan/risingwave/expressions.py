@@ -69,14 +69,14 @@ def whole(column: Column, clause: str, aggregate: Aggregate | None) -> Callable[
                 return Lit(None, Scalar.BOOLEAN)
             case ast.Call(name="NOW" | "CURRENT_TIMESTAMP" | "PROCTIME"):
                 hint = "compare with a column of the row; a batch query may call it"
-                raise SqlError(f"{e.name.lower()}() in a view is not supported", e.span, hint)
+                raise SqlError(f"{e.name.lower()}() in a view is not supported yet", e.span, hint)
             case ast.Call(name=name) if name in _FUNCTIONS:
                 return bind(ast.Call(_FUNCTIONS[name], e.args, e.span, e.distinct))
             case ast.Cast(arg=ast.Literal(value=str() as text), type=Scalar.TIMESTAMP):
                 return timestamp(text, e)
             case ast.Subquery():
                 hint = "join it: FROM a JOIN (SELECT …) b ON a.x = b.x"
-                raise SqlError(f"a sub-query in {clause} of a view is not supported", e.span, hint)
+                raise SqlError(f"a sub-query in {clause} of a view is not supported yet", e.span, hint)
         return None
 
     return ask
@@ -89,7 +89,7 @@ def _null(*sides: ast.Expr) -> bool:
 def _shifted(time: Expr, sign: int, interval: ast.Interval) -> Expr:
     if interval.months:
         hint = "write it in days: INTERVAL '30 days'"
-        raise SqlError("intervals of months and years are not supported in views", interval.span, hint)
+        raise SqlError("intervals of months and years are not supported yet in views", interval.span, hint)
     return typing.call("shift", [time, Lit(sign * interval.ms, Scalar.BIGINT)])
 
 
@@ -138,7 +138,7 @@ def usual_name(t: Type) -> str:
         return f"{usual_name(t.element)}[]"
     found = _NAMES.get(t)
     if found is None:
-        raise SqlError(f"a column of type {t} is not supported", hint="convert it: x::varchar")
+        raise SqlError(f"a column of type {t} is not supported yet", hint="convert it: x::varchar")
     return found
 
 

@@ -125,7 +125,7 @@ def bind_grouped(s: rw.Select, node: Node, scope: Scope, alias: str) -> Grouped:
     exprs = [_group_expr(e, s.items, scope) for e in s.group_by]
     if s.distinct is not None:
         if exprs or has_aggregates(s):
-            raise SqlError("DISTINCT with GROUP BY in a view is not supported", s.span, "leave DISTINCT out")
+            raise SqlError("DISTINCT with GROUP BY in a view is not supported yet", s.span, "leave DISTINCT out")
         exprs = [bound(i.expr, "SELECT", scope.expr) for i in _without_stars(s.items, scope)]
     never_null = {c.col for x in sources(node) for c in x.key}
     for e in exprs:

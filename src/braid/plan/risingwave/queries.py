@@ -64,13 +64,13 @@ def bind_inner(query: rw.Query, env: Env, alias: str) -> Result:
         env = Env(env.context, {**env.ctes, cte.name: (cte, env)}, env.in_place)
     if query.limit is not None or query.offset is not None:
         at = (query.limit or query.offset).span  # type: ignore[union-attr]
-        raise SqlError("LIMIT in a view is not supported", at, "write it in the query over the view")
+        raise SqlError("LIMIT in a view is not supported yet", at, "write it in the query over the view")
     body = query.body
     if isinstance(body, rw.SetOperation):
         hint = "make a view of each side, and query both"
-        raise SqlError(f"{body.op} in a view is not supported", body.span, hint)
+        raise SqlError(f"{body.op} in a view is not supported yet", body.span, hint)
     if isinstance(body, rw.Values):
-        raise SqlError("VALUES in a view is not supported", body.span, "CREATE TABLE, INSERT them, and read that")
+        raise SqlError("VALUES in a view is not supported yet", body.span, "CREATE TABLE, INSERT them, and read that")
     result = _select(body, env, alias)
     if query.emit is not None:
         return Result(emit_on_close(result.node, [i.col for i in result.items], query.emit), result.items, result.types)
@@ -81,7 +81,7 @@ def _select(s: rw.Select, env: Env, alias: str) -> Result:
     if s.source is None:
         raise SqlError("a view needs FROM", s.span, "select from a table, a source or a view")
     if s.distinct:
-        raise SqlError("DISTINCT ON in a view is not supported", s.distinct[0].span, "GROUP BY with an aggregate")
+        raise SqlError("DISTINCT ON in a view is not supported yet", s.distinct[0].span, "GROUP BY with an aggregate")
     tree = bind_from(s.source, env)
     scope = tree.scope
     pool = list(conjuncts(condition(s.where, "WHERE", scope.expr))) if s.where is not None else []

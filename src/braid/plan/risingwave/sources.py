@@ -75,7 +75,7 @@ def bind_from(relation: rw.Relation, env: Env) -> Tree:
             return _table(relation, env)
         case rw.Derived():
             if relation.lateral:
-                raise SqlError("LATERAL in a view is not supported", relation.span, "join on an equality")
+                raise SqlError("LATERAL in a view is not supported yet", relation.span, "join on an equality")
             alias = relation.alias or env.context.alias("subquery")
             return _query(relation.query, alias, relation.columns, relation.span, env)
         case rw.TableFunction():
@@ -231,7 +231,7 @@ def _window(f: rw.TableFunction, env: Env) -> Leaf:
     call, what = f.call, f.call.name
     if what not in ("TUMBLE", "HOP"):
         hint = "a view reads tables, sources, views, TUMBLE(…) and HOP(…)"
-        raise SqlError(f"table function {what.lower()} in a view is not supported", call.span, hint)
+        raise SqlError(f"table function {what.lower()} in a view is not supported yet", call.span, hint)
     usage = _USAGE[what]
     lengths = call.args[2:]
     wanted = 1 if what == "TUMBLE" else 2

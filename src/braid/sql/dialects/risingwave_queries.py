@@ -28,7 +28,7 @@ def query(c: Cursor) -> rw.Query:
     ctes: tuple[rw.With, ...] = ()
     if c.accept("WITH"):
         if c.at("RECURSIVE"):
-            raise c.error("WITH RECURSIVE is not supported", c.now, "write the steps as joins")
+            raise c.error("WITH RECURSIVE is not supported yet", c.now, "write the steps as joins")
         ctes = comma_list(c, _cte)
     body = _set_operations(c)
     order_by: tuple[rw.OrderItem, ...] = ()

@@ -108,7 +108,7 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
             append_only = c.span(first)
         elif c.at("ON", "CONFLICT"):
             hint = "rows of the same primary key replace each other"
-            raise c.error("ON CONFLICT is not supported", c.now, f"leave it out: {hint}")
+            raise c.error("ON CONFLICT is not supported yet", c.now, f"leave it out: {hint}")
         elif c.at("WITH"):
             properties = with_properties(c)
         elif c.at("FORMAT"):
@@ -142,7 +142,7 @@ def _column(c: Cursor) -> rw.ColumnDef:
         elif c.at("NULL"):
             c.advance()
         elif c.at("DEFAULT"):
-            raise c.error("DEFAULT is not supported", c.now, "leave it out, and insert the value")
+            raise c.error("DEFAULT is not supported yet", c.now, "leave it out, and insert the value")
         else:
             break
     if not (c.at_symbol(",") or c.at_symbol(")")):
@@ -166,11 +166,11 @@ def _format(c: Cursor) -> None:
     """FORMAT PLAIN | UPSERT ENCODE JSON [(…)]."""
     c.expect("FORMAT")
     if c.word() not in ("PLAIN", "UPSERT"):
-        raise c.error(f"FORMAT {c.now.text} is not supported", c.now, "write FORMAT PLAIN ENCODE JSON")
+        raise c.error(f"FORMAT {c.now.text} is not supported yet", c.now, "write FORMAT PLAIN ENCODE JSON")
     c.advance()
     c.expect("ENCODE")
     if not c.at("JSON"):
-        raise c.error(f"ENCODE {c.now.text} is not supported", c.now, "write ENCODE JSON")
+        raise c.error(f"ENCODE {c.now.text} is not supported yet", c.now, "write ENCODE JSON")
     c.advance()
     if c.at_symbol("("):
         in_parentheses(c, _property)
@@ -192,7 +192,7 @@ def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     columns = in_parentheses(c, lambda c: c.name("the name of a column")) if c.at_symbol("(") else ()
     properties = with_properties(c) if c.at("WITH") else ()
     if what == "sink" and c.at("FROM"):
-        raise c.error("CREATE SINK … FROM is not supported", c.now, f"write CREATE SINK {name} AS SELECT * FROM …")
+        raise c.error("CREATE SINK … FROM is not supported yet", c.now, f"write CREATE SINK {name} AS SELECT * FROM …")
     if not c.accept("AS"):
         raise c.unexpected("AS and a query", "AS")
     rows = batch_text(c, "WITH") if what == "sink" else batch_text(c)
@@ -224,7 +224,9 @@ def create_index(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
 def _index_column(c: Cursor) -> ast.Name:
     found = column_name(c)
     if c.at_symbol("("):
-        raise c.error("an index on an expression is not supported", c.now, "put the expression into a view, index that")
+        raise c.error(
+            "an index on an expression is not supported yet", c.now, "put the expression into a view, index that"
+        )
     if not c.accept("ASC"):
         c.accept("DESC")
     return found
@@ -232,7 +234,7 @@ def _index_column(c: Cursor) -> ast.Name:
 
 def _no_replace(c: Cursor, start: int, or_replace: bool) -> None:
     if or_replace:
-        raise c.error_from(start, "CREATE OR REPLACE is not supported", "DROP it first")
+        raise c.error_from(start, "CREATE OR REPLACE is not supported yet", "DROP it first")
 
 
 def _if_not_exists(c: Cursor) -> bool:
