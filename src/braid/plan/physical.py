@@ -85,3 +85,8 @@ class Plan:
     query: logical.Query
     leaves: tuple[Leaf, ...]
     stages: tuple[Stage, ...]
+
+    @property
+    def captured(self) -> tuple[int, ...]:
+        """The leaves that read a table as it stands when the query starts."""
+        return tuple(leaf.number for leaf in self.leaves if leaf.source.captured)

@@ -7,6 +7,7 @@ Rule: the same range gives the same records for ever.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from braid.runtime.decode import Decoded
@@ -41,3 +42,33 @@ class Input(Protocol):
         ...
 
     def read(self, partition: int, first: int, last: int) -> Decoded: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Until:
+    """An input that ends where it ended at a certain moment."""
+
+    input: Input
+    limits: list[int]
+
+    @property
+    def partitions(self) -> int:
+        return self.input.partitions
+
+    @property
+    def finite(self) -> bool:
+        return self.input.finite
+
+    def ends(self) -> list[int]:
+        return list(self.limits)
+
+    def cut(self, partition: int, first: int, time: int) -> int:
+        return min(self.input.cut(partition, first, time), max(first, self.limits[partition]))
+
+    def time_after(self, partition: int, first: int, count: int) -> int | None:
+        if first + count > self.limits[partition]:
+            return None
+        return self.input.time_after(partition, first, count)
+
+    def read(self, partition: int, first: int, last: int) -> Decoded:
+        return self.input.read(partition, first, last)

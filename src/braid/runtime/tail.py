@@ -17,6 +17,7 @@ from braid.plan.lower import lower
 from braid.runtime.batch import Chunk
 from braid.runtime.cut import LIMIT, Cut, beginning, part_name, plan_batch
 from braid.runtime.explicit import partition_ranks
+from braid.runtime.inputs import Input, Until
 from braid.runtime.local import LocalQuery
 from braid.runtime.topic_input import TopicInput
 from braid.topics.store import TopicStore
@@ -38,7 +39,10 @@ class Tail:
         plain = replace(query, sink=replace(query.sink, encoding=Encoding(), partitions=1))
         self._plan = lower(plain)
         self._sink = plain.sink
-        self._inputs = [(leaf.number, TopicInput(store, leaf.source)) for leaf in self._plan.leaves]
+        self._inputs: list[tuple[int, Input]] = []
+        for leaf in self._plan.leaves:
+            x = TopicInput(store, leaf.source)
+            self._inputs.append((leaf.number, Until(x, x.ends()) if leaf.source.captured else x))
         self._ranks = partition_ranks(self._plan, {leaf: x.partitions for leaf, x in self._inputs})
         self._query = LocalQuery(self._plan, 1, 1)
         self._at: Cut = beginning()
@@ -57,7 +61,7 @@ class Tail:
         """The rows of what is there now, a batch at a time."""
         named = {part_name(leaf, p): rank for (leaf, p), rank in self._ranks.items()}
         while not self.over:
-            end = plan_batch(self._inputs, self._at, LIMIT, (), named)
+            end = plan_batch(self._inputs, self._at, LIMIT, self._plan.captured, named)
             if end is None:
                 return
             records = self._query.run(self._chunks(end)).records
@@ -71,7 +75,8 @@ class Tail:
             for p in range(x.partitions):
                 first, last = self._at["next"].get(part_name(leaf, p), 0), end["next"][part_name(leaf, p)]
                 if last > first:
-                    yield Chunk(leaf, p, self._ranks[leaf, p], x.read(p, first, last))
+                    early = leaf in self._plan.captured
+                    yield Chunk(leaf, p, self._ranks[leaf, p], x.read(p, first, last), early=early)
 
     def _row(self, key: str | None, value: str | None, time: int) -> TailRow:
         """The record's columns, those of its key first put beside those of its value."""

@@ -6,7 +6,8 @@ Rule: the same pair of documents gives the same blobs for ever; nothing is writt
 all inputs, so a query has one scan of it in its plan.
 
 Document: {"batch": n, "next": {"leaf/partition": offset}, "ended": […], "idle": […], "plan": fingerprint}; `ended` are
-the partitions that have ended so far, `idle` those that were silent for their time-out when the batch was planned. In
+the partitions that have ended so far, `idle` those that were silent for their time-out when the batch was planned;
+"captured" (where there is a captured table): where each partition of its leaf ended when the query first started. In
 an explicit order (the test driver) also "seq" and "marks", see `order.py`.
 """
 
@@ -24,9 +25,8 @@ from braid.errors import BraidError
 from braid.runtime.batch import Chunk, clocked, ingested
 from braid.runtime.bucket import split
 from braid.runtime.cut import Cut, ended_now, plan_batch
-from braid.runtime.decode import Decoded
 from braid.runtime.ingest import Ingested
-from braid.runtime.inputs import Input
+from braid.runtime.inputs import Until
 from braid.spark import columns, order
 from braid.spark.columns import Blob
 from braid.spark.job import Job, inputs_of, loads
@@ -65,7 +65,10 @@ class Planner:
         self._watch = order.Watch()
 
     def beginning(self) -> Document:
-        return {"batch": -1, "next": {}, "ended": [], "idle": [], "plan": loads(self._text).fingerprint}
+        job, inputs = loads(self._text), inputs_of(self._text)
+        now = {str(leaf): inputs[leaf].ends() for leaf in job.plan.captured if leaf in inputs}
+        made: Document = {"batch": -1, "next": {}, "ended": [], "idle": [], "plan": job.fingerprint}
+        return made | {"captured": now} if now else made
 
     def freeze(self) -> None:
         """From now on nothing new is read."""
@@ -83,6 +86,8 @@ class Planner:
         inputs = inputs_of(self._text)
         if self._limits is not None:
             inputs = {leaf: Until(x, self._limits[leaf]) for leaf, x in inputs.items()}
+        for leaf, ends in start.get("captured", {}).items():
+            inputs = inputs | {int(leaf): Until(inputs[int(leaf)], ends)}
         begin: Cut = {"next": start["next"], "ended": start["ended"]}
         found = plan_batch(sorted(inputs.items()), begin, job.limit, early_leaves(job), job.ranks)
         return None if found is None else {**found}
@@ -103,8 +108,9 @@ def read(text: str, slice: Slice) -> Iterator[pa.RecordBatch]:
 
 
 def early_leaves(job: Job) -> list[int]:
-    """Tables in files: read whole, in the first batch, before any stream."""
-    return [leaf.number for leaf in job.plan.leaves if leaf.source.kind == "table" and leaf.number in job.files]
+    """Tables in files, and captured ones: read whole, in the first batch, before any stream."""
+    in_files = (leaf.number for leaf in job.plan.leaves if leaf.source.kind == "table" and leaf.number in job.files)
+    return [*job.plan.captured, *(leaf for leaf in in_files if leaf not in job.plan.captured)]
 
 
 def parts_of(start: Document, end: Document) -> list[Part]:
@@ -186,33 +192,3 @@ def _to_all_buckets(job: Job, steps: pl.DataFrame) -> list[Blob]:
         if clocked(stage)
         for key in (job.ids[stage.number][:1] if stage.single else job.ids[stage.number])
     ]
-
-
-@dataclass(frozen=True, slots=True)
-class Until:
-    """An input that ends where it ended at a certain moment."""
-
-    input: Input
-    limits: list[int]
-
-    @property
-    def partitions(self) -> int:
-        return self.input.partitions
-
-    @property
-    def finite(self) -> bool:
-        return self.input.finite
-
-    def ends(self) -> list[int]:
-        return list(self.limits)
-
-    def cut(self, partition: int, first: int, time: int) -> int:
-        return min(self.input.cut(partition, first, time), max(first, self.limits[partition]))
-
-    def time_after(self, partition: int, first: int, count: int) -> int | None:
-        if first + count > self.limits[partition]:
-            return None
-        return self.input.time_after(partition, first, count)
-
-    def read(self, partition: int, first: int, last: int) -> Decoded:
-        return self.input.read(partition, first, last)
