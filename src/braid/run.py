@@ -349,12 +349,12 @@ def _change(change: RowsChanged, line: int, count: dict[str, int], tables: Store
     text = f"{change.kind}\n{change.target.name}\n{change.columns}\n{change.query.sql}"
     number = count[text] = count.get(text, 0) + 1
     digest = hashlib.sha256(f"{text}\n{number}".encode()).hexdigest()
-    done, late = tables.change(change, once=f"{change.kind}-{digest[:24]}")
+    done, written = tables.change(change, once=f"{change.kind}-{digest[:24]}")
     if not done:
         err.print(f"note: {change.kind.upper()} of {change.target.name} (line {line}) was done before; skipped",
                   markup=False)  # fmt: skip
-    elif late:
-        err.print(f"note: {len(late)} rows for {change.target.name} (line {line}) were below its watermark",
+    elif written.late:
+        err.print(f"note: {len(written.late)} rows for {change.target.name} (line {line}) were below its watermark",
                   markup=False)  # fmt: skip
 
 

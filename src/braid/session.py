@@ -23,6 +23,7 @@ from braid.plan.bound import Declared, DeclaredColumn, SourceDeclared
 from braid.plan.logical import Encoding, Kind, Query, Timestamp, sources
 from braid.plan.lower import lower
 from braid.program import Program
+from braid.tables import StoreTables
 from braid.topics.drops import read_drops
 from braid.topics.store import TopicStore
 
@@ -136,6 +137,8 @@ class Session:
                     self._store.create(topic, partitions or 1)
             if effect.inserted is not None:
                 inserts.append(self._store, effect.inserted)
+            if effect.change is not None:
+                StoreTables(self._store).change(effect.change)
             for name in effect.stopped:
                 self._handles.pop(name).stop()
             if effect.query is not None:
@@ -144,6 +147,15 @@ class Session:
                 self._handles[running.name] = Handle(running)
                 handles.append(self._handles[running.name])
         return handles
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a batch query over the tables as they stand, for dialects with tables to query."""
+        found: list[tuple[Any, ...]] = []
+        for effect in self._program.checked(sql):
+            if effect.batch is None:
+                raise BraidError("this is no query over tables", "write a SELECT of a dialect with tables to query")
+            found = StoreTables(self._store).rows(effect.batch)[1]
+        return found
 
     def sql(self, sql: str) -> DataFrame:
         """The result of a SELECT as a streaming DataFrame: its columns, `_rowtime` (ms), `_op` ('+', '-') where it is

@@ -23,13 +23,14 @@ from braid import inserts
 from braid.cli_errors import QueryDied
 from braid.errors import BraidError
 from braid.explain import explain_query, render_text
-from braid.plan.bound import QueryBound
+from braid.plan.bound import Flushed, QueryBound
 from braid.plan.logical import Query
 from braid.plan.lower import lower
 from braid.program import Effect, Program
 from braid.runtime.tail import Tail
 from braid.sql.dialects import DIALECTS, dialect_named
 from braid.sql.tokens import Lexer, TokenKind
+from braid.tables import StoreTables
 from braid.topics.lock import StoreLock
 from braid.topics.names import check_name
 from braid.topics.store import TopicStore
@@ -127,6 +128,16 @@ class Shell:
             inserts.append(self._store, effect.inserted)
             count = len(effect.inserted.records)
             self._out.print(f"{count} row{'s' * (count != 1)} into {effect.inserted.topic}", markup=False)
+        if effect.change is not None:
+            _, written = StoreTables(self._store).change(effect.change)
+            count = len(written.records)
+            self._out.print(f"{count} row{'s' * (count != 1)} into {effect.change.target.name}", markup=False)
+            if written.late:
+                self._err.print(f"note: {len(written.late)} rows were below the watermark, and are left out")
+        if isinstance(effect.bound, Flushed) or effect.batch is not None:
+            self._settle()
+        if effect.batch is not None:
+            self._table(*StoreTables(self._store).rows(effect.batch))
         if effect.query is not None and passing:
             self.program.queries.pop(effect.query.name, None)
             self._tail(effect.query)

@@ -15,7 +15,7 @@ import polars as pl
 from braid.errors import BraidError
 from braid.plan.bound import BatchQuery, Read, RowsChanged
 from braid.runtime.explicit import Placed
-from braid.runtime.tables import Snapshots, row_id
+from braid.runtime.tables import Snapshots, Written, row_id
 from braid.topics.envelope import parse_envelope
 from braid.topics.store import TopicStore
 
@@ -31,9 +31,9 @@ class StoreTables:
         """The names of a query's columns, and its rows."""
         return self._snapshots.header(query), self._snapshots.answer(query, self._epoch)
 
-    def change(self, change: RowsChanged, once: str | None = None) -> tuple[bool, list[dict[str, Any]]]:
-        """Carries out INSERT, UPDATE or DELETE. False where the statement named `once` was done before; and late rows,
-        which are not written."""
+    def change(self, change: RowsChanged, once: str | None = None) -> tuple[bool, Written]:
+        """Carries out INSERT, UPDATE or DELETE, and what it wrote. False where the statement named `once` was done
+        before."""
         topic = change.target.topic
         if topic not in self._store.names():
             self._store.create(topic, change.target.partitions or 1)
@@ -49,7 +49,7 @@ class StoreTables:
             },
             schema={"_key": pl.String, "_value": pl.String, "_t": pl.Int64, "_partition": pl.Int64},
         )
-        return self._store.append(topic, frame, query=once), written.late
+        return self._store.append(topic, frame, query=once), written
 
     def _records(self, topic: str, start: int) -> list[Placed]:
         """The records of a topic from the `start`-th on, in the order of their epochs; `seq` is the epoch."""
@@ -65,7 +65,13 @@ class StoreTables:
 
     def _last(self) -> int:
         """The last epoch of the store."""
-        return max((r.seq for name in self._store.names() for r in self._records(name, 0)[-1:]), default=0)
+        last = 0
+        for name in self._store.names():
+            for partition, end in enumerate(self._store.end_offsets(name)):
+                if end:
+                    line = self._store.read(name, partition, end - 1, end)["_line"]
+                    last = max(last, parse_envelope(line)["_t"].max() or 0)  # type: ignore[assignment]
+        return last
 
     def _epoch(self, read: Read) -> int | None:
         if read.at is not None:

@@ -78,10 +78,11 @@ class Snapshots:
             tables.close()
 
     def header(self, query: BatchQuery) -> list[str]:
-        """The names of a query's columns."""
+        """The names of a query's columns; an expression without one is called by its function, as PostgreSQL does."""
         tables = Tables(query)
         try:
-            return [name for name, _ in tables.described(query.sql)]
+            names = [name for name, _ in tables.described(query.sql)]
+            return [n.removesuffix("_star()").split("(")[0] or n for n in names]
         finally:
             tables.close()
 
