@@ -58,10 +58,8 @@ def bind_query(query: rw.Query, context: Context, names: tuple[str, ...] = ()) -
 
 def bind_inner(query: rw.Query, env: Env, alias: str) -> Result:
     """A query anywhere in a plan; its columns get plan names under `alias`."""
-    if query.emit is not None:
-        env = Env(env.context, env.ctes, True)
     for cte in query.ctes:
-        env = Env(env.context, {**env.ctes, cte.name: (cte, env)}, env.in_place)
+        env = Env(env.context, {**env.ctes, cte.name: (cte, env)})
     if query.limit is not None or query.offset is not None:
         at = (query.limit or query.offset).span  # type: ignore[union-attr]
         raise SqlError("LIMIT in a view is not supported yet", at, "write it in the query over the view")

@@ -21,7 +21,6 @@ from braid.plan.risingwave.scope import Column, Scope, Table, both, merged, of_t
 from braid.plan.watermarks import clocked
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
-from braid.sql.parser import parse
 from braid.types import Column as TypedColumn
 from braid.types import Scalar, Type
 
@@ -66,7 +65,6 @@ class Env:
 
     context: Context
     ctes: Mapping[str, tuple[rw.With, Env]] = field(default_factory=dict)
-    in_place: bool = False  # materialized views are read by their queries: a watermark passes through
 
 
 def bind_from(relation: rw.Relation, env: Env) -> Tree:
@@ -140,22 +138,7 @@ def _table(t: rw.TableName, env: Env) -> Leaf:
             columns = tuple(c for n in found.all_columns for c in leaf.scope.columns if c.name == n)
             return _renamed(replace(leaf, scope=of_table(Table(alias, columns)), index=found), alias, t)
         case Declared():
-            query = _query_of(found) if env.in_place and t.as_of is None else None
-            if query is not None:
-                inner = Context(env.context.catalog, env.context.settings, found.sql, env.context.aliases, [])
-                return _renamed(_query(query, alias, (), t.span, Env(inner, {}, True)), alias, t)
             return _renamed(_read(found, alias, t, env.context), alias, t)
-
-
-def _query_of(declared: Declared) -> rw.Query | None:
-    """The query of a materialized view whose rows are those of its inputs as they stand."""
-    if declared.relation is None or declared.relation.what != "materialized view":
-        return None
-    statement = parse(declared.sql, "risingwave").statements[0]
-    assert isinstance(statement, rw.CreateView)
-    if statement.columns or "PROCTIME" in declared.sql.upper():
-        return None
-    return statement.query.query
 
 
 def _no_as_of(t: rw.TableName, what: str) -> None:
