@@ -3,28 +3,34 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from dataclasses import replace
 
 import pytest
 
-from histories import random_history, seq_cuts, time_cuts
-from keyed_queries import SHAPES, random_query
+from braid.expr.typing import call
+from braid.plan.keyed import TwoClockJoin
+from braid.plan.logical import Filter, How, Query
+from braid.plan.pushdown import pushed
+from histories import History, query, random_history, seq_cuts, source, time_cuts
+from keyed_queries import SHAPES, equalities, predicate, random_query
 from law import local_lines, reference_lines
 
 
 def check(shape: str, seed: int) -> None:
     rng = random.Random(f"{shape} {seed}")
-    query = random_query(rng, shape)
-    history = random_history(rng, query, explicit=rng.random() < 0.5)
-    want = reference_lines(query, history)
+    made = random_query(rng, shape)
+    history = random_history(rng, made, explicit=rng.random() < 0.5)
+    want = reference_lines(made, history)
     cuts = seq_cuts(rng, history) if history.explicit else time_cuts(rng, history)
     for i, cut in enumerate(cuts):
         buckets = rng.choice([1, 2, 4])
-        got = local_lines(query, history, cut, buckets, rng)
+        got = local_lines(made, history, cut, buckets, rng)
         if got != want:
             at = next((j for j, (g, w) in enumerate(zip(got, want, strict=False)) if g != w), min(len(got), len(want)))
             raise AssertionError(
                 f"{shape} {seed}: cut {i} of {len(cuts)}, {buckets} buckets, explicit {history.explicit}: row {at} of "
-                f"{len(want)} (got {len(got)})\n  want {want[at : at + 3]}\n  got  {got[at : at + 3]}\n  {query.root}"
+                f"{len(want)} (got {len(got)})\n  want {want[at : at + 3]}\n  got  {got[at : at + 3]}\n  {made.root}"
             )
 
 
@@ -39,3 +45,59 @@ def test_law(shape: str) -> None:
 def test_law_at_length(shape: str) -> None:
     for seed in range(1000, 1300):
         check(shape, seed)
+
+
+# ------------------------------------------------------------- properties
+
+
+def joined(seed: int, how: How) -> tuple[Query, History]:
+    """A join of two streams of a random kind with the same history for every `how`."""
+    rng = random.Random(f"kinds {seed}")
+    a, b = source("A", "za", partitions=1), source("B", "pb", partitions=1)
+    left_keys, right_keys, keys = equalities(rng, a, b, 1)
+    join = TwoClockJoin(a, b, how, left_keys, right_keys, keys, 5, 10, rng.choice([0, 3]))
+    made = query(join, key=[])
+    return made, random_history(rng, made, explicit=True)
+
+
+def values(query: Query, history: History) -> list[tuple[str | None, int]]:
+    return [(value, time) for _, value, time, _ in reference_lines(query, history)]
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_right_mirrors_left(seed: int) -> None:
+    left, history = joined(seed, "left")
+    assert isinstance(left.root, TwoClockJoin)
+    j = left.root
+    mirror = replace(
+        j, left=j.right, right=j.left, how="right", left_keys=j.right_keys, right_keys=j.left_keys,
+        before=j.after, after=j.before,
+    )  # fmt: skip
+    assert values(replace(left, root=mirror), history) == values(left, history)
+
+
+@pytest.mark.parametrize("seed", range(15))
+def test_outer_is_left_and_right(seed: int) -> None:
+    """The pairs of both once, and what either pads."""
+    rows = {how: Counter(values(*joined(seed, how))) for how in ("inner", "left", "right", "full")}
+    assert rows["full"] + rows["inner"] == rows["left"] + rows["right"]
+
+
+@pytest.mark.parametrize("shape", ["clocks", "remembers", "combines", "combines-combines"])
+def test_filters_may_run_below(shape: str) -> None:
+    """Rows, their order and their times are the same."""
+    moved = 0
+    for seed in range(10):
+        rng = random.Random(f"below {shape} {seed}")
+        made = random_query(rng, shape)
+        condition = call("and", [predicate(rng, made.root), predicate(rng, made.root)])
+        above = replace(made, root=Filter(made.root, condition))
+        below = pushed(above)
+        moved += below.root != above.root
+        history = random_history(rng, above, explicit=True)
+        want = reference_lines(above, history)
+        assert reference_lines(below, history) == want, (seed, above.root)
+        if seed < 2:
+            cuts = seq_cuts(rng, history)
+            assert local_lines(below, history, cuts[1], 2, rng) == want
+    assert moved > 2

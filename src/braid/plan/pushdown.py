@@ -1,0 +1,75 @@
+"""Pushdown: conditions over one source run below the join, where they leave less to join.
+
+In: a bound query. Out: the query with the parts of its filters that may move moved; rows, their order and their times
+stay the same.
+Rule: a filter is split at AND. A part that reads the left input only may go below a join that does not keep
+unmatched right rows, and the mirror of it: what it drops there would have been dropped above, and no row of the other
+side is padded for it. (specs/lenses.md 4.8)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from braid.expr.nodes import Call, Expr, columns
+from braid.expr.typing import call
+from braid.plan.keyed import CombiningJoin, KeyedJoin, Lateral, RememberingJoin, TwoClockJoin
+from braid.plan.logical import Aggregate, Filter, Node, Project, Query, schema
+
+
+def pushed(query: Query) -> Query:
+    return replace(query, root=_pushed(query.root))
+
+
+def _pushed(node: Node) -> Node:
+    match node:
+        case Filter(input=x, predicate=p):
+            return _filtered(x, list(_conjuncts(p)))
+        case Project(input=x) | Lateral(input=x) | Aggregate(input=x):
+            return replace(node, input=_pushed(x))
+        case TwoClockJoin() | RememberingJoin() | CombiningJoin():
+            return replace(node, left=_pushed(node.left), right=_pushed(node.right))
+        case _:
+            return node
+
+
+def _filtered(node: Node, parts: Sequence[Expr]) -> Node:
+    """The node with these conditions over it, as far down as they may go."""
+    match node:
+        case Filter(input=x, predicate=p):
+            return _filtered(x, [*_conjuncts(p), *parts])
+        case TwoClockJoin() | RememberingJoin() | CombiningJoin():
+            return _over_join(node, parts)
+        case _:
+            below = _pushed(node)
+            return Filter(below, _all(parts)) if parts else below
+
+
+def _over_join(node: KeyedJoin, parts: Sequence[Expr]) -> Node:
+    left = [p for p in parts if node.how in ("inner", "left") and _reads_only(p, node.left)]
+    right = [p for p in parts if node.how in ("inner", "right") and _reads_only(p, node.right)]
+    made = replace(node, left=_filtered(node.left, left), right=_filtered(node.right, right))
+    others = [p for p in parts if p not in left and p not in right]
+    return Filter(made, _all(others)) if others else made
+
+
+def _reads_only(e: Expr, node: Node) -> bool:
+    """Whether it reads columns, and all of them are of the node."""
+    read = set(columns(e))
+    return bool(read) and read <= {c.name for c in schema(node)}
+
+
+def _conjuncts(e: Expr) -> Iterator[Expr]:
+    if isinstance(e, Call) and e.function == "and":
+        for arg in e.args:
+            yield from _conjuncts(arg)
+    else:
+        yield e
+
+
+def _all(parts: Sequence[Expr]) -> Expr:
+    made = parts[0]
+    for part in parts[1:]:
+        made = call("and", [made, part])
+    return made
