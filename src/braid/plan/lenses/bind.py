@@ -33,6 +33,7 @@ from braid.plan.lenses.facets import Facet, type_name
 from braid.plan.lenses.query import Env, Result, bind_query
 from braid.plan.lenses.topics import bind_create, bind_values, check_topic, described
 from braid.plan.logical import Encoding, Output, Query, Sink
+from braid.plan.pushdown import pushed
 from braid.plan.rewrite import rewrite
 from braid.sql import ast
 from braid.sql.ast_lenses import CreateTopic, InsertQuery, SelectQuery, StoreAs, WithQuery
@@ -53,7 +54,7 @@ def bind_lenses(s: ast.Statement, known: BindEnv) -> Bound:
             return _insert(s, env, sql)
         case SelectQuery():
             made = bind_query(s.query, env)
-            return _query(PUSH, made, _sink(PUSH, made, None), sql, transient=True)
+            return _query(env, PUSH, made, _sink(PUSH, made, None), sql, transient=True)
         case ast.InsertValues():
             return bind_values(s, _declared(s.target, s.target_span, env))
         case ast.Set(name=name, value=value):
@@ -103,21 +104,24 @@ def _insert(s: InsertQuery, env: Env, sql: str) -> QueryBound:
     if target is not None:
         sink = _fitted(target, made, s)
         check_cycle(made.node, sink, env.catalog, s.target_span)
-        return _query(name, made, sink, sql)
+        return _query(env, name, made, sink, sql)
     if env.settings.autocreate != "true":
         hint = f"SET defaults.topic.autocreate=true; or CREATE TABLE {s.target} first"
         raise SqlError(f"topic {s.target} does not exist", s.target_span, hint)
     check_topic(s.target, env.catalog, s.target_span)
     partitions = env.settings.partitions_of(s.target) or made.partitions
     declared = _declares(s.target, made, partitions, name, sql)
-    return _query(name, made, _sink(s.target, made, partitions), sql, declared)
+    return _query(env, name, made, _sink(s.target, made, partitions), sql, declared)
 
 
 def _query(
-    name: str, made: Result, sink: Sink, sql: str, declared: Declared | None = None, transient: bool = False
+    env: Env, name: str, made: Result, sink: Sink, sql: str, declared: Declared | None = None, transient: bool = False
 ) -> QueryBound:
     notices = tuple(dict.fromkeys(made.notices))
-    return QueryBound(rewrite(Query(name, DIALECT, sql, made.node, sink, notices)), declared, transient)
+    query = Query(name, DIALECT, sql, made.node, sink, notices)
+    if env.settings.pushdown == "on":
+        query = pushed(query)
+    return QueryBound(rewrite(query), declared, transient)
 
 
 def _outputs(facet: Facet, name: str) -> tuple[Output, ...]:
