@@ -163,6 +163,42 @@ def test_colours_keep_the_text() -> None:
     }
 
 
+OTHERS = {
+    "risingwave": (
+        """CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR); CREATE TABLE u (id INT, w VARCHAR);
+           INSERT INTO t VALUES (1, 'a'), (2, 'b'); INSERT INTO u VALUES (1, 'x'); UPDATE t SET v = 'c' WHERE id = 2;
+           SELECT t.id, v, w FROM t LEFT JOIN u ON t.id = u.id ORDER BY 1; SELECT nope FROM t;""",
+        [
+            *(["2 rows into t"], ["1 row into u"], ["1 row into t"]),
+            *(["id", "v", "w"], ["1", "a", "x"], ["2", "c", "null"]),
+        ],
+    ),
+    "sqlstream": (
+        """CREATE STREAM s (ts TIMESTAMP NOT NULL, k INT); CREATE TABLE t (k INT PRIMARY KEY, name VARCHAR(5));
+           INSERT INTO t VALUES (1, 'one');
+           INSERT INTO s (ts, k) VALUES (TIMESTAMP '2020-01-01 00:00:00', 1);
+           SELECT STREAM s.k, name FROM s JOIN t ON s.k = t.k; SELECT STREAM nope FROM s;""",
+        [["1 row into T"], ["1 row into S"], ["K", "NAME"], ["1", "one"]],
+    ),
+    "lenses": (
+        """SET defaults.topic.autocreate=true;
+           CREATE TABLE readings(_key STRING, value INT) FORMAT (STRING, JSON);
+           INSERT INTO readings(_key, value) VALUES ("a", 1), ("b", 2);
+           SELECT STREAM * FROM readings WHERE value > 1; SELECT STREAM nope FROM readings;""",
+        [["2 rows into readings"], ["_key", "value"], ["b", "2"]],
+    ),
+}
+
+
+@pytest.mark.parametrize("dialect", OTHERS)
+def test_the_other_dialects(dialect: str) -> None:
+    script, told = OTHERS[dialect]
+    said = braid("sql", "--dialect", dialect, "--store", "s", stdin=script)
+    assert lines(said.out) == told, said.err
+    assert said.code == 1 and "nope" in said.err and "^" in said.err
+    assert {"SELECT", "FROM", "JOIN"} <= keywords(dialect)
+
+
 @pytest.mark.spark
 def test_a_query_of_the_prompt_runs_on_spark_and_goes_on_next_time() -> None:
     from braid.spark.driver import shared_session
