@@ -74,7 +74,7 @@ class Sliding:
     def _arrived(self, i: int, rows: pl.DataFrame, clocks: Clocks, drops: list[pl.DataFrame]) -> pl.DataFrame:
         """New rows of operand i as they are kept; late ones are dropped."""
         clock = self.clocks[i]
-        if isinstance(clock, LeafClock):
+        if isinstance(clock, LeafClock) and PART in rows.columns:  # rows of a sub-query were judged at its entry
             late = clocks.late(clock.leaf, rows[PART], rows[POS], rows[TIME].to_numpy())
             if late.any():
                 drops.append(dropped_rows(rows.filter(late).drop(PART), "late", None))
