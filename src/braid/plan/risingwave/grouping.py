@@ -7,7 +7,7 @@ there is one group, which stands once a row has come.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from datetime import time as time_of_day
@@ -18,8 +18,8 @@ from braid.expr import typing
 from braid.expr.aggregates import result_type
 from braid.expr.nodes import Col, Expr, Lit
 from braid.plan.bind_expr import Rules, aggregates, bind_expr
-from braid.plan.epochs import Changes
-from braid.plan.logical import Aggregate, Aggregation, Filter, Node, mode, sources
+from braid.plan.epochs import AsOfJoin, Changes, Equalities
+from braid.plan.logical import Aggregate, Aggregation, Filter, Node, Project, mode, row_key, schema, sources
 from braid.plan.risingwave.expressions import bound, type_name, usual_name, whole
 from braid.plan.risingwave.scope import Scope
 from braid.plan.risingwave.shapes import default_name
@@ -39,6 +39,7 @@ _ZEROS: dict[Type, object] = {
     Scalar.TIMESTAMP: datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None),
 }
 Named = tuple[str, Expr, str, Span]
+Read = Callable[[], tuple[Node, Scope]]  # FROM and WHERE, read anew under other plan names
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class _Groups:
     shown: dict[Expr, Expr] = field(default_factory=dict)
     keys: list[tuple[Col, Expr]] = field(default_factory=list)
     made: list[Aggregation] = field(default_factory=list)
+    extremes: list[tuple[Col, str, Expr, ast.Expr]] = field(default_factory=list)
 
     def add_key(self, e: Expr, nullable: bool) -> None:
         if e in self.shown:
@@ -97,15 +99,26 @@ class _Groups:
         args = [] if star else [bound(x, f"the aggregate {call.name}", self.scope.expr) for x in call.args]
         if call.name == "SUM" and args and args[0].type is Scalar.INT:
             args = [typing.cast(args[0], Scalar.BIGINT)]
-        if self.over_table and call.name in ("MIN", "MAX"):
-            hint = "use COUNT, SUM or AVG, or make the table APPEND ONLY"
-            raise SqlError(f"{call.name} over rows that change is not supported yet", call.span, hint)
+        if self.over_table and call.name in ("MIN", "MAX") and len(args) == 1:
+            return self._extreme(call.name, args[0], call)
         type_ = result_type(call.name, args, star, call.distinct, self.over_table)
         value = self.column_of(call.name, args[0] if args else None, type_)
         if call.name not in ("SUM", "AVG"):
             return value
         some = typing.call("gt", [self.column_of("COUNT", args[0], Scalar.BIGINT), Lit(0, Scalar.BIGINT)])
         return typing.case([(some, value)])
+
+    def _extreme(self, function: str, arg: Expr, call: ast.Call) -> Col:
+        """MIN or MAX of rows that change: found anew when the row that has it goes (`_nearest`)."""
+        result_type(function, [arg], False, call.distinct, False)
+        for col, known, value, _ in self.extremes:
+            if (known, value) == (function, arg):
+                return col
+        if _limit(function, arg.type) is None:
+            raise SqlError(f"{function} of {arg.type} over rows that change is not supported yet", call.span, "CAST it")
+        col = Col(f"{self.alias}.extreme_{len(self.extremes)}", arg.type)
+        self.extremes.append((col, function, arg, call.args[0]))
+        return col
 
     def column_of(self, function: str, arg: Expr | None, type_: Type) -> Col:
         for a in self.made:
@@ -120,7 +133,28 @@ def has_aggregates(s: rw.Select) -> bool:
     return any(next(aggregates(i.expr), None) is not None for i in s.items)
 
 
-def bind_grouped(s: rw.Select, node: Node, scope: Scope, alias: str) -> Grouped:
+def bind_grouped(s: rw.Select, read: Read, alias: str) -> Grouped:
+    node, scope = read()
+    groups = _keyed(s, node, scope, alias)
+    rules = Rules("SELECT", groups.column, groups.aggregate, groups.ask)
+    items: list[Named] = []
+    for item in _without_stars(s.items, scope):
+        e = bind_expr(item.expr, rules)
+        named = type_name(item.expr, e, scope.type)
+        items.append((item.alias or default_name(item.expr), e, named, item.span))
+    having = bind_expr(s.having, rules) if s.having is not None else None
+    rows = groups.column_of("COUNT", None, Scalar.BIGINT) if groups.shown and groups.over_table else None
+    made: Node = Aggregate(node, tuple(groups.keys), tuple(groups.made))
+    if rows is not None:
+        made = Filter(made, typing.call("gt", [rows, Lit(0, Scalar.BIGINT)]))
+    made = _nearest(Changes(made), s, read, groups)
+    if having is not None:
+        made = Filter(made, having)
+    return Grouped(made, items, {c: usual_name(c.type) for c, _ in groups.keys})
+
+
+def _keyed(s: rw.Select, node: Node, scope: Scope, alias: str) -> _Groups:
+    """The groups of a SELECT over one reading of its FROM."""
     groups = _Groups(scope, alias, mode(node) != "append")
     exprs = [_group_expr(e, s.items, scope) for e in s.group_by]
     if s.distinct is not None:
@@ -132,21 +166,49 @@ def bind_grouped(s: rw.Select, node: Node, scope: Scope, alias: str) -> Grouped:
         groups.add_key(e, e not in never_null)
     if not groups.keys:
         groups.keys.append((Col(f"{alias}.group", Scalar.INT), Lit(0, Scalar.INT)))
-    rules = Rules("SELECT", groups.column, groups.aggregate, groups.ask)
-    items: list[Named] = []
-    for item in _without_stars(s.items, scope):
-        e = bind_expr(item.expr, rules)
-        named = type_name(item.expr, e, scope.type)
-        items.append((item.alias or default_name(item.expr), e, named, item.span))
-    having = bind_expr(s.having, rules) if s.having is not None else None
-    rows = groups.column_of("COUNT", None, Scalar.BIGINT) if exprs and groups.over_table else None
-    made: Node = Aggregate(node, tuple(groups.keys), tuple(groups.made))
-    if rows is not None:
-        made = Filter(made, typing.call("gt", [rows, Lit(0, Scalar.BIGINT)]))
-    made = Changes(made)
-    if having is not None:
-        made = Filter(made, having)
-    return Grouped(made, items, {c: usual_name(c.type) for c, _ in groups.keys})
+    return groups
+
+
+def _nearest(made: Node, s: rw.Select, read: Read, groups: _Groups) -> Node:
+    """Each group with the row of the largest value below the end of its type (MAX), or the smallest above (MIN). The
+    rows are read once more for each."""
+    for i, (col, function, _, written) in enumerate(groups.extremes):
+        name = f"{groups.alias}.extreme_{i}"
+        rows, scope = read()
+        arg = bound(written, f"the aggregate {function}", scope.expr)
+        again = _keyed(s, rows, scope, name)
+        end = Col(f"{name}_end", arg.type)
+        kept: list[tuple[Col, Expr]] = [(c, c) for c in schema(made)]
+        left = Project(made, (*kept, (end, Lit(_limit(function, arg.type), arg.type))))
+        keys = [(Col(f"{name}_group_{j}", key.type), e) for j, (key, e) in enumerate(again.keys)]
+        ids = [(Col(f"{name}_row_{j}", key.type), key) for j, key in enumerate(row_key(rows))]
+        right = Project(rows, (*keys, (col, arg), *ids))
+        on = Equalities(tuple(k for k, _ in groups.keys), tuple(c for c, _ in keys), (False,) * len(keys))
+        order = tuple(c for c, _ in ids)
+        made = AsOfJoin(left, right, "left", on, end, "ge" if function == "MAX" else "le", col, order)
+    return made
+
+
+def _limit(function: str, t: Type) -> object:
+    """A value that none of the type is above (MAX) or below (MIN); None where there is none."""
+    top = function == "MAX"
+    match t:
+        case Decimal(precision, scale):
+            end = PyDecimal(10**precision - 1).scaleb(-scale)
+            return end if top else -end
+        case Scalar.INT | Scalar.BIGINT:
+            bits = 31 if t is Scalar.INT else 63
+            return 2**bits - 1 if top else -(2**bits)
+        case Scalar.DOUBLE:
+            return float("inf") if top else float("-inf")
+        case Scalar.VARCHAR:
+            return chr(0x10FFFF) if top else ""
+        case Scalar.DATE:
+            return date.max if top else date.min
+        case Scalar.TIMESTAMP:
+            return datetime.max if top else datetime.min
+        case _:
+            return None
 
 
 def _without_stars(items: Sequence[ast.SelectItem], scope: Scope) -> list[ast.SelectItem]:

@@ -80,15 +80,15 @@ def _select(s: rw.Select, env: Env, alias: str) -> Result:
         raise SqlError("a view needs FROM", s.span, "select from a table, a source or a view")
     if s.distinct:
         raise SqlError("DISTINCT ON in a view is not supported yet", s.distinct[0].span, "GROUP BY with an aggregate")
-    tree = bind_from(s.source, env)
-    scope = tree.scope
-    pool = list(conjuncts(condition(s.where, "WHERE", scope.expr))) if s.where is not None else []
-    node, left_over = place(tree, pool, env.context)
-    rest = all_of(left_over)
-    if rest is not None:
-        node = Filter(node, rest)
+    source = s.source
+
+    def read() -> tuple[Node, Scope]:
+        return _rows(source, s.where, env)
+
     if s.group_by or s.having is not None or grouping.has_aggregates(s) or s.distinct is not None:
-        return _grouped(s, node, scope, alias)
+        grouped = grouping.bind_grouped(s, read, alias)
+        return projected(grouped.node, grouped.items, alias, grouped.types)
+    node, scope = read()
     made: list[tuple[str, Expr, str, Span]] = []
     for item in s.items:
         if isinstance(item.expr, ast.Star):
@@ -103,9 +103,14 @@ def _select(s: rw.Select, env: Env, alias: str) -> Result:
     return projected(node, made, alias, key_types(scope))
 
 
-def _grouped(s: rw.Select, node: Node, scope: Scope, alias: str) -> Result:
-    made = grouping.bind_grouped(s, node, scope, alias)
-    return projected(made.node, made.items, alias, made.types)
+def _rows(source: rw.Relation, where: ast.Expr | None, env: Env) -> tuple[Node, Scope]:
+    """The rows of FROM that pass WHERE, and what names mean over them."""
+    tree = bind_from(source, env)
+    scope = tree.scope
+    pool = list(conjuncts(condition(where, "WHERE", scope.expr))) if where is not None else []
+    node, left_over = place(tree, pool, env.context)
+    rest = all_of(left_over)
+    return (node if rest is None else Filter(node, rest)), scope
 
 
 def projected(node: Node, made: list[tuple[str, Expr, str, Span]], alias: str, types: dict[Expr, str]) -> Result:

@@ -76,7 +76,7 @@ def materialized(s: rw.CreateView, result: Result, context: Context) -> QueryBou
                         relation=relation)  # fmt: skip
     sink = Sink(s.name, s.name, kind, key, values, encoding, (), 1, None, None,
                 tuple(i.name for i in result.items), True)  # fmt: skip
-    return QueryBound(Query(s.name, "risingwave", sql, root, sink, tuple(context.notices), True), declared)
+    return QueryBound(Query(s.name, "risingwave", sql, root, sink, tuple(dict.fromkeys(context.notices)), True), declared)
 
 
 def _hidden(key: Expr) -> str:
