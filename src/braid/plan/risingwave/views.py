@@ -76,7 +76,8 @@ def materialized(s: rw.CreateView, result: Result, context: Context) -> QueryBou
                         relation=relation)  # fmt: skip
     sink = Sink(s.name, s.name, kind, key, values, encoding, (), 1, None, None,
                 tuple(i.name for i in result.items), True)  # fmt: skip
-    return QueryBound(Query(s.name, "risingwave", sql, root, sink, tuple(dict.fromkeys(context.notices)), True), declared)
+    notices = tuple(dict.fromkeys(context.notices))
+    return QueryBound(Query(s.name, "risingwave", sql, root, sink, notices, True), declared)
 
 
 def _hidden(key: Expr) -> str:
