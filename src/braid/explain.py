@@ -17,6 +17,7 @@ from braid.explain_sliding import sliding_notes, sliding_state
 from braid.explain_words import duration
 from braid.expr.show import show
 from braid.operators.limit import Limit
+from braid.operators.retract import Retract
 from braid.operators.upserts import Upserts
 from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.bound import QueryBound
@@ -142,11 +143,9 @@ def _step(step: Step, stage: Stage, plan: Plan) -> Document:
     if isinstance(step.operator, Limit):  # its node is the one below it
         end = f"the query ends after {step.operator.count} rows"
         return document | {"op": "limit", "how": None, "keys": [], "state": [], "clock": None, "notes": [*moved, end]}
-    if isinstance(step.operator, Upserts):  # its node is the one below it, too
-        state = [{"side": "input", "keeps": "rows", "until": "replaced or deleted", "bounded": False}]
-        said = "under each key, the row that was written last"
-        document |= {"op": "upserts", "how": None, "keys": [], "state": state, "clock": None, "mode": "upsert"}
-        return document | {"kind": "table", "notes": [*moved, said]}
+    if isinstance(step.operator, Upserts | Retract) and not isinstance(node, epochs.Changes):  # as for a limit
+        made = _of_table(step.operator)
+        return document | made | {"notes": [*moved, *made["notes"]]}
     if isinstance(node, logical.Filter):
         document["predicate"] = show(node.predicate, _names(node))
     if isinstance(node, epochs.RegularJoin | epochs.TemporalJoin) and node.residual is not None:
@@ -155,6 +154,20 @@ def _step(step: Step, stage: Stage, plan: Plan) -> Document:
         names = _names(node.input)
         document["columns"] = {c.name: show(e, names) for c, e in node.outputs}
     return document
+
+
+def _of_table(operator: Upserts | Retract) -> Document:
+    """What turns a table into rows that come and go, or such rows into a table again."""
+    kept = [{"side": "input", "keeps": "rows", "until": "replaced or deleted", "bounded": False}]
+    made: Document = {"how": None, "kind": "table", "keys": [], "state": kept, "clock": None}
+    if isinstance(operator, Upserts):
+        said = "under each key stands the row that was written last"
+        return made | {"op": "upserts", "mode": "upsert", "notes": [said]}
+    return made | {
+        "op": "materialize",
+        "mode": "retract",
+        "notes": ["a change is the old row going, the new one coming"],
+    }
 
 
 def _op(node: logical.Node) -> str:
