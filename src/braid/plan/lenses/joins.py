@@ -14,7 +14,7 @@ from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Cast, Col, Expr
 from braid.plan.keyed import CombiningJoin, RememberingJoin, TwoClockJoin
-from braid.plan.lenses.facets import format_of, type_name
+from braid.plan.lenses.facets import PRIMITIVES, format_of, type_name
 from braid.plan.lenses.on import Equality, On, bind_on, equal
 from braid.plan.lenses.scope import Relation, Scope
 from braid.plan.lenses.settings import LensesSettings
@@ -112,8 +112,10 @@ def _check_formats(j: LensesJoin, left: Relation, right: Relation) -> None:
     if left.key_format == right.key_format:
         return
     message = f"the keys of {left.alias} ({left.key_format}) and {right.alias} ({right.key_format}) differ in format"
+    format, kind = left.key_format, right.kind.upper()
+    what = "*" if format not in PRIMITIVES else f"CAST(_key AS {format}) AS _key, ..."
     hint = (
-        f"INSERT INTO another-topic STORE KEY AS {left.key_format} SELECT ... FROM {right.alias} first, and join that"
+        f"INSERT INTO another-topic STORE KEY AS {format} SELECT {kind} {what} FROM {right.alias}; then join that topic"
     )
     raise SqlError(message, j.how_span, hint)
 
@@ -223,17 +225,17 @@ def _nullable(left: Relation, right: Relation, how: How, keys: tuple[Col, ...]) 
 
 def merged(
     fields: list[tuple[Relation, str, Expr]], equated: tuple[tuple[Expr, Expr, Expr], ...]
-) -> list[tuple[str, Expr]]:
+) -> list[tuple[Relation, str, Expr]]:
     """The fields of `*` over a join: two of one name that ON equates are one, with the key's value."""
-    made: list[tuple[str, Expr]] = []
+    made: list[tuple[Relation, str, Expr]] = []
     for r, name, e in fields:
         other = next((x for s, n, x in fields if n == name and s is not r), None)
         pair = {e, other}
         same = next((k for a, b, k in equated if {_bare(a), _bare(b)} == pair), None) if other is not None else None
         if same is None:
-            made.append((name, e))
-        elif (name, same) not in made:
-            made.append((name, same))
+            made.append((r, name, e))
+        elif all((n, x) != (name, same) for _, n, x in made):
+            made.append((r, name, same))
     return made
 
 

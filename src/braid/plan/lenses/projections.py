@@ -159,14 +159,15 @@ def _expanded(w: Wildcard, given: Given) -> Iterator[Placed]:
     if "_value" not in facets:
         return
     fields = [(r, name, e) for r in relations for name, e in r.fields]
-    for name, e in merged(fields, given.equated if not w.parts else ()):
-        yield Placed("_value", (name,), e, f"{name} of {shown}", w.span)
+    for r, name, e in merged(fields, given.equated if not w.parts else ()):
+        of = f"{r.alias}.{name}" if scope.is_join else name
+        yield Placed("_value", (name,), e, f"{of} in {shown}", w.span)
     for r in relations:
         if r.whole is not None:
             yield Placed("_value", (), r.whole, f"the value of {r.alias} in {shown}", w.span)
     if not w.parts:
         for name, element in scope.elements:
-            yield Placed("_value", (name,), element, f"{name} of {shown}", w.span)
+            yield Placed("_value", (name,), element, f"{name} in {shown}", w.span)
 
 
 def _meant(w: Wildcard, scope: Scope) -> tuple[tuple[Relation, ...], tuple[str, ...]]:
@@ -195,4 +196,4 @@ def _key_fields(r: Relation, shown: str, span: Span) -> Iterator[Placed]:
         yield Placed("_key", (), r.key, f"the key in {shown}", span)
         return
     for f in r.key.type.fields:
-        yield Placed("_key", (f.name,), typing.field(r.key, f.name), f"_key.{f.name} of {shown}", span)
+        yield Placed("_key", (f.name,), typing.field(r.key, f.name), f"_key.{f.name} in {shown}", span)

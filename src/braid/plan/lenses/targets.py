@@ -101,7 +101,7 @@ def _check_struct(there: Placed, p: Placed, name: str) -> None:
 
 
 def _taken(there: Placed, p: Placed) -> SqlError:
-    hint = "give one of them another name with AS"
+    hint = "give one of them another name with AS; of a wildcard, write the fields: a.x AS a_x"
     return SqlError(f"{p.written} and {there.written} have one target, {p.target}", p.span, hint)
 
 
