@@ -197,6 +197,13 @@ def test_views_say_what_their_sql_says() -> None:
     assert by_view.root == by_query.root
 
 
+def test_functions_have_their_names_in_sql() -> None:
+    query = bound("SELECT STREAM UPPER(LOWER('Ab')), CHAR_LENGTH('ab'), MOD(v, 2) FROM l")
+    assert [o.expr for o in query.sink.values] == [
+        o.expr for o in bound("SELECT STREAM UCASE(LCASE('Ab')), LEN('ab'), v % 2 FROM l").sink.values
+    ]
+
+
 def test_a_name_outside_its_schema() -> None:
     program = Program("sqlstream")
     list(program.statements("CREATE STREAM a.x (v INT); SET SCHEMA 'b'; CREATE STREAM y (v INT);"))

@@ -1,7 +1,8 @@
 """Expressions as SQLstream means them, where it differs.
 
 In: the name of a clause, and what column names mean there. Out: the `Rules` of `bind_expr`.
-Rule: SQL writes a timestamp with a blank: CAST('2019-03-30 05:03:30.000' AS TIMESTAMP).
+Rule: SQL writes a timestamp with a blank: CAST('2019-03-30 05:03:30.000' AS TIMESTAMP). Functions that Braid has under
+another name are found under SQL's.
 """
 
 from __future__ import annotations
@@ -14,6 +15,14 @@ from braid.plan.bind_expr import Rules, bind_expr
 from braid.sql import ast
 from braid.types import Scalar
 
+NAMES = {
+    "CHAR_LENGTH": "LEN",
+    "CHARACTER_LENGTH": "LEN",
+    "LOWER": "LCASE",
+    "MOD": "mod",
+    "UPPER": "UCASE",
+}
+
 
 def rules(clause: str, column: Callable[[ast.Name], Expr]) -> Rules:
     made = Rules(clause, column, whole=lambda e: _own(e, made))
@@ -21,8 +30,15 @@ def rules(clause: str, column: Callable[[ast.Name], Expr]) -> Rules:
 
 
 def _own(e: ast.Expr, r: Rules) -> Expr | None:
-    if not isinstance(e, ast.Cast) or e.type is not Scalar.TIMESTAMP:
-        return None
+    match e:
+        case ast.Cast(type=Scalar.TIMESTAMP):
+            return _timestamp(e, r)
+        case ast.Call(name=name, distinct=False) if name in NAMES:
+            return typing.call(NAMES[name], [bind_expr(x, r) for x in e.args])
+    return None
+
+
+def _timestamp(e: ast.Cast, r: Rules) -> Expr | None:
     arg = bind_expr(e.arg, r)
     if arg.type is not Scalar.VARCHAR:
         return None
