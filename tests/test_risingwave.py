@@ -1,0 +1,168 @@
+"""RisingWave's SQL below the case pages: how it is read, what DuckDB is asked, how a store keeps tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from braid.errors import SqlError
+from braid.plan.bound import BatchAsked, RowsChanged
+from braid.plan.epochs import AsOfJoin, RegularJoin, TemporalJoin
+from braid.plan.logical import Node, inputs
+from braid.program import Program
+from braid.sql import ast
+from braid.sql import ast_risingwave as rw
+from braid.sql.parser import parse
+from braid.tables import StoreTables
+from braid.topics.store import TopicStore
+
+TABLES = """CREATE TABLE t1 (a INT, b INT, p INT);
+CREATE TABLE t2 (b INT, a INT, q INT);
+CREATE TABLE products (id INT PRIMARY KEY, price INT);
+CREATE TABLE sales (id INT, product INT) APPEND ONLY;
+"""
+
+
+def selected(text: str) -> rw.Select:
+    """The SELECT of a batch query that Braid reads."""
+    (statement,) = parse(text, "risingwave").statements
+    assert isinstance(statement, rw.Batch)
+    query = statement.rows.query
+    assert query is not None, statement.rows.problem
+    assert isinstance(query.body, rw.Select)
+    return query.body
+
+
+@pytest.mark.parametrize(
+    ("text", "months", "ms"),
+    [
+        ("interval '1' MINUTE", 0, 60_000),
+        ("INTERVAL '20' SECOND", 0, 20_000),
+        ("INTERVAL '1 minute'", 0, 60_000),
+        ("INTERVAL '1 day 02:30:00'", 0, 95_400_000),
+        ("INTERVAL '1.5 hours'", 0, 5_400_000),
+        ("INTERVAL '-3 days'", 0, -259_200_000),
+        ("INTERVAL '1 year 2 months'", 14, 0),
+    ],
+)
+def test_intervals(text: str, months: int, ms: int) -> None:
+    expr = selected(f"SELECT {text}").items[0].expr
+    assert isinstance(expr, ast.Interval)
+    assert (expr.months, expr.ms) == (months, ms)
+
+
+def test_names_that_are_words_elsewhere() -> None:
+    source = selected(
+        "SELECT value, version.id FROM stream, version FOR SYSTEM_TIME AS OF PROCTIME() WHERE id = 1"
+    ).source
+    assert isinstance(source, rw.Join)
+    assert source.comma
+    assert isinstance(source.right, rw.TableName)
+    assert (source.right.name, source.right.as_of and source.right.as_of.kind) == ("version", "proctime")
+
+
+def test_parentheses_nest_joins() -> None:
+    source = selected("SELECT * FROM a JOIN (b LEFT JOIN c ON b.x = c.x) ON a.x = b.x").source
+    assert isinstance(source, rw.Join)
+    assert isinstance(source.right, rw.Join)
+    assert (source.how, source.right.how) == ("inner", "left")
+
+
+def test_what_braid_cannot_read_is_left_to_duckdb() -> None:
+    (statement,) = parse("SELECT sum(a) OVER (ORDER BY b) FROM t1", "risingwave").statements
+    assert isinstance(statement, rw.Batch)
+    assert statement.rows.query is None
+    assert isinstance(statement.rows.problem, SqlError)
+
+
+def asked(text: str) -> BatchAsked:
+    *_, last = Program("risingwave").statements(TABLES + text)
+    assert isinstance(last.bound, BatchAsked)
+    return last.bound
+
+
+def test_stars_over_merged_columns_are_written_out() -> None:
+    sql = asked("SELECT * FROM t1 NATURAL JOIN t2").query.sql
+    assert sql == 'SELECT "b", "a", "t1"."p", "t2"."q" FROM t1 NATURAL JOIN t2'
+    assert asked("SELECT * FROM t1 JOIN t2 ON t1.a = t2.a").query.sql == "SELECT * FROM t1 JOIN t2 ON t1.a = t2.a"
+
+
+def test_time_travel_reads_another_snapshot() -> None:
+    query = asked("SELECT count(*) FROM t1 FOR SYSTEM_TIME AS OF now() - '5' second JOIN t1 AS x ON true").query
+    assert sorted(r.back or 0 for r in query.reads) == [0, 5000]
+
+
+def joins(text: str) -> list[Node]:
+    """The joins of a view's plan."""
+    *_, last = Program("risingwave").statements(TABLES + text)
+    assert last.query is not None
+    found: list[Node] = []
+    todo: list[Node] = [last.query.root]
+    while todo:
+        node = todo.pop()
+        todo += inputs(node)
+        if isinstance(node, RegularJoin | AsOfJoin | TemporalJoin):
+            found.append(node)
+    return found
+
+
+def test_where_makes_a_comma_list_an_equality_join() -> None:
+    (join,) = joins("CREATE MATERIALIZED VIEW v AS SELECT t1.a FROM t1, t2 WHERE t1.a = t2.a AND t1.p < t2.q;")
+    assert isinstance(join, RegularJoin)
+    assert len(join.on.left) == 1
+    assert join.residual is not None
+
+
+def test_where_on_a_looked_up_table_decides_what_matches() -> None:
+    (join,) = joins(
+        "CREATE MATERIALIZED VIEW v AS SELECT s.id FROM sales s, products FOR SYSTEM_TIME AS OF PROCTIME() p "
+        "WHERE s.product = p.id AND p.price < 10;"
+    )
+    assert isinstance(join, TemporalJoin)
+    assert join.residual is not None
+
+
+# --------------------------------------------------------------------- stores
+
+
+def changes(text: str) -> list[RowsChanged]:
+    found = [e.change for e in Program("risingwave").statements(text)]
+    return [c for c in found if c is not None]
+
+
+def test_a_store_keeps_tables(tmp_path: Path) -> None:
+    store = TopicStore(tmp_path)
+    text = TABLES + "INSERT INTO products VALUES (1, 5), (2, 6); UPDATE products SET price = 9 WHERE id = 1;"
+    for change in changes(text):
+        StoreTables(store).change(change)
+    query = asked("SELECT * FROM products ORDER BY id").query
+    assert StoreTables(store).rows(query) == (["id", "price"], [(1, 9), (2, 6)])
+
+
+def test_a_named_statement_is_done_once(tmp_path: Path) -> None:
+    tables = StoreTables(TopicStore(tmp_path))
+    (change,) = changes(TABLES + "INSERT INTO t1 VALUES (1, 2, 3);")
+    assert [tables.change(change, once="insert-1")[0] for _ in range(2)] == [True, False]
+    assert tables.rows(asked("SELECT count(*) FROM t1").query)[1] == [(1,)]
+
+
+def test_epochs_grow_over_all_tables(tmp_path: Path) -> None:
+    store = TopicStore(tmp_path)
+    tables = StoreTables(store)
+    for change in changes(TABLES + "INSERT INTO t1 VALUES (1, 2, 3), (4, 5, 6); INSERT INTO t2 VALUES (1, 2, 3);"):
+        tables.change(change)
+    lines = [line for name in ("t1", "t2") for line in store.read(name, 0, 0, store.end_offsets(name)[0])["_line"]]
+    times = [int(line.split('"timestamp":')[1].split("}")[0].split(",")[0]) for line in lines]
+    assert times[0] == times[1] < times[2]
+
+
+def test_a_store_remembers_its_watermark(tmp_path: Path) -> None:
+    store = TopicStore(tmp_path)
+    declared = "CREATE TABLE w (ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '5' SECOND) APPEND ONLY;"
+    (first,) = changes(declared + "INSERT INTO w VALUES ('2024-01-01 00:01:00');")
+    StoreTables(store).change(first)
+    (second,) = changes(declared + "INSERT INTO w VALUES ('2024-01-01 00:00:54'), ('2024-01-01 00:00:55');")
+    done, written = StoreTables(store).change(second)
+    assert done
+    assert (len(written.records), len(written.late)) == (1, 1)
