@@ -38,6 +38,7 @@ OPERATORS = [
     "ksqldb/chains/padded_rows_match_later",
     "ksqldb/chains/another_key",  # an exchange between stages
     "ksqldb/statements/restart",
+    "sqlstream/windows/restart",  # sliding joins: a chain, ROWS, a report
 ]
 AT_A_TIME = 2  # pages at a time on Spark
 
