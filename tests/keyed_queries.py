@@ -22,7 +22,7 @@ from histories import aggregate, col, query, source
 SHAPES = (
     "clocks", "clocks-filtered", "clocks-clocks",
     "remembers", "remembers-clocks", "combines", "combines-filtered", "combines-combines", "remembers-combined",
-    "materialize", "combines-grouped", "remembers-grouped", "lateral",
+    "materialize", "combines-grouped", "remembers-grouped", "lateral", "lateral-table",
 )  # fmt: skip
 
 
@@ -68,6 +68,11 @@ def random_query(rng: random.Random, shape: str) -> Query:
             root = read("A")
             parts = call("SPLIT", [col(root, "A.V"), Lit("a", Scalar.VARCHAR)])
             root = Lateral(root, parts, Col(".E", Scalar.VARCHAR))
+        case "lateral-table":
+            root = Materialize(read("A", "table"))
+            parts = call("SPLIT", [col(root, "A.V"), Lit("a", Scalar.VARCHAR)])
+            root = Lateral(root, parts, Col(".E", Scalar.VARCHAR), Col(".I", Scalar.INT))
+            return query(root, "A.V", ".E", key=[rng.choice([col(root, c) for c in ("A.N", "A.K", ".E", ".I")])])
         case "materialize":
             root = Materialize(read("A", "table"))
             return query(root, "A.K", "A.V", key=[rng.choice([col(root, "A.N"), col(root, "A.K")])])

@@ -28,22 +28,25 @@ from braid.types import Type, polars_type
 
 @dataclass(frozen=True, slots=True)
 class Lateral:
-    """`element`: the plan column of an element; `mode`: what a row with -1 means."""
+    """`element`, `index`: the plan columns of an element and its number; `mode`: what a row with -1 means."""
 
     array: Expr
     element: str
     type: Type
     mode: logical.Mode
+    index: str | None = None
 
     @staticmethod
     def of(node: keyed.Lateral) -> Lateral:
-        return Lateral(node.array, node.element.name, node.element.type, logical.mode(node))
+        index = None if node.index is None else node.index.name
+        return Lateral(node.array, node.element.name, node.element.type, logical.mode(node), index)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs
         dtype = polars_type(self.type)
         if not rows.height:
-            return Result(rows.with_columns(pl.lit(None, dtype).alias(self.element)))
+            index = [] if self.index is None else [pl.lit(None, pl.Int32).alias(self.index)]
+            return Result(rows.with_columns(pl.lit(None, dtype).alias(self.element), *index))
         made, failed = compile.evaluate(rows, [("_array", self.array)])
         alive = rows[DIFF].to_numpy() == 1
         told = failed.to_numpy() & alive
@@ -57,6 +60,8 @@ class Lateral:
         arrays = values_at(made["_array"], which)
         element = arrays.list.get(pl.Series(number), null_on_oob=True).cast(dtype).alias(self.element)
         out = rows_at(rows, which).with_columns(element)
+        if self.index is not None:
+            out = out.with_columns(pl.Series(self.index, number, dtype=pl.Int32))
         if rows[SUB].null_count() < rows.height:
             out = out.with_columns(result_sub(values_at(rows[SUB], which), pl.Series(number)).alias(SUB))
         return Result(out, dropped)

@@ -88,11 +88,19 @@ class CombiningJoin:
 
 @dataclass(frozen=True, slots=True)
 class Lateral:
-    """Each row with each element of an array: `element` is the new column. No array, or an empty one: no row."""
+    """Each row with each element of an array: `element` is the new column. No array, or an empty one: no row.
+
+    `index`: a column with the number of the element, from 0; rows that come and go need it in their key.
+    """
 
     input: Node
     array: Expr
     element: Col
+    index: Col | None = None
+
+    @property
+    def columns(self) -> tuple[Col, ...]:
+        return (self.element,) if self.index is None else (self.element, self.index)
 
 
 @dataclass(frozen=True, slots=True)

@@ -315,8 +315,8 @@ def schema(node: Node) -> tuple[Col, ...]:
             return (*schema(node.left), *schema(node.right), *node.keys)
         case Materialize(input=x):
             return schema(x)
-        case Lateral(input=x, element=element):
-            return (*schema(x), element)
+        case Lateral(input=x):
+            return (*schema(x), *node.columns)
         case Aggregate(keys=keys, aggregations=aggregations):
             return (*(c for c, _ in keys), *(a.output for a in aggregations))
         case RegularJoin() | AsOfJoin() | TemporalJoin():
@@ -365,6 +365,8 @@ def row_key(node: Node) -> tuple[Expr, ...]:
             if node.message_key is not None:
                 return tuple(c.col for c in node.columns if c.field == node.message_key and c.place == "value")
             return tuple(c.col for c in node.key)
+        case Lateral(input=x, index=Col() as index):
+            return (*row_key(x), index)
         case Filter(input=x) | Lateral(input=x) | Materialize(input=x):
             return row_key(x)
         case TwoClockJoin(keys=keys) | RememberingJoin(keys=keys):

@@ -293,7 +293,7 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             return _signed(node, b, wanted, "route")
         case keyed.Lateral():
             x = _input(node.input, b, wanted, "route")
-            return b.step(Lateral.of(node), [x], node, x.keys, [*x.columns, node.element])
+            return b.step(Lateral.of(node), [x], node, x.keys, [*x.columns, *node.columns])
     assert_never(node)
 
 

@@ -327,7 +327,7 @@ class CombiningStep(_Sides):
 
 
 class LateralStep:
-    """Each row once for each element of an array. A tombstone passes on."""
+    """Each row once for each element of an array. A tombstone passes on; a row that goes takes its elements along."""
 
     def __init__(self, node: keyed.Lateral, number: int, run: Run, source: Step) -> None:
         self.number, self._node, self._run, self._source = number, node, run, source
@@ -346,11 +346,12 @@ class LateralStep:
         return [x for row in rows for x in self._each(row)]
 
     def _each(self, row: Row) -> list[Row]:
-        name = self._node.element.name
-        if row.gone:
-            return [Row(row.values | {name: None}, row.time, row.headers, gone=True)]
+        if row.gone and logical.mode(self._node) != "retract":
+            return [Row(row.values | dict.fromkeys(c.name for c in self._node.columns), row.time, row.headers, True)]
         elements = cast("list[Any] | None", self._run.value(self._node.array, self.number, row))
-        return [Row(row.values | {name: x}, row.time, row.headers) for x in elements or []]
+        names = [c.name for c in self._node.columns]
+        made = [dict(zip(names, (x, i), strict=False)) for i, x in enumerate(elements or [])]
+        return [Row(row.values | x, row.time, row.headers, row.gone) for x in made]
 
 
 class MaterializeStep:

@@ -119,7 +119,11 @@ def _source(q: LensesQuery, ref: ast.TableRef, env: Env, notices: list[str]) -> 
     for i, lateral in enumerate(q.laterals):
         array, element_type = _array(lateral, scope)
         element = Col(f"{env.prefix}.LATERAL{i + 1}.{lateral.alias}", element_type)
-        node = Lateral(node, array, element)
+        index = None
+        if mode(node) != "append":  # a row that changes takes its old elements back
+            index = Col(f"{env.prefix}.LATERAL{i + 1}.#", Scalar.INT)
+            node = Materialize(node) if mode(node) == "upsert" else node
+        node = Lateral(node, array, element, index)
         scope = replace(scope, elements=(*scope.elements, (lateral.alias, element)))
     given = Given(scope, Clause("SELECT", scope), r.key, r.key_format, env.settings.names, env.text, lambda: r.nullable)
     return From(given, node, r.kind, r.partitions)
