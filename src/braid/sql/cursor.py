@@ -132,7 +132,8 @@ class Cursor:
             return self.dialect.fold(token.text)
         hint = None
         if token.kind is TokenKind.WORD:
-            hint = f"{token.value} is a reserved word; as a name it must be quoted: `{self.dialect.fold(token.text)}`"
+            name = self.dialect.quoted(self.dialect.fold(token.text))
+            hint = f"{token.value} is a reserved word; as a name it must be quoted: {name}"
         elif token.kind is TokenKind.STRING:
             quotes = "single" if token.text[0] == "'" else "double"
             hint = f"{quotes} quotes make a string; quote a name with {' or '.join(self.dialect.name_quotes)}"
@@ -227,7 +228,7 @@ class Cursor:
         if token.text == "-" and before.kind is TokenKind.WORD and before.end == token.start:
             after = self.ahead(1)
             if after.start == token.end and after.kind is TokenKind.WORD:
-                hint = f"a name that holds - must be quoted: `{before.text}-{after.text}`"
+                hint = f"a name that holds - must be quoted: {self.dialect.quoted(f'{before.text}-{after.text}')}"
         if before.kind is TokenKind.STRING and token.kind is TokenKind.WORD and before.end == token.start:
             hint = f"a {before.text[0]} inside a string is doubled: {before.text}{before.text[0]}{token.text} ..."
         if hint is None and before.text == "," and self._cannot_start(token):

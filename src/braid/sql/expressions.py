@@ -277,7 +277,8 @@ def _reserved(c: Cursor) -> SqlError:
         return _subquery(c)
     hint = None
     if c.ahead(1).text.upper() in (",", ")", "=", ".", "AS", "FROM"):
-        hint = f"{token.value} is a reserved word; as a name it must be quoted: `{c.dialect.fold(token.text)}`"
+        name = c.dialect.quoted(c.dialect.fold(token.text))
+        hint = f"{token.value} is a reserved word; as a name it must be quoted: {name}"
     return c.unexpected("an expression", hint=hint)
 
 

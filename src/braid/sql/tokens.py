@@ -151,7 +151,7 @@ class Lexer:
             case "space":
                 return None, end
             case "word" if not written.isascii():
-                hint = "a name with characters beyond a-z must be quoted with `"
+                hint = f"a name with characters beyond a-z must be quoted with {self._name_quotes[0]}"
                 return Token(TokenKind.BAD, written, f"unexpected {_short(written)}", at, end, hint), end
             case "word":
                 return Token(TokenKind.WORD, written, written.upper(), at, end), end
@@ -159,7 +159,7 @@ class Lexer:
                 return Token(TokenKind.NUMBER, m["number"], m["number"], at, m.end("number")), m.end("number")
             case "glued" if m["glued"]:
                 message = f"a number runs into a word: {_short(written)}"
-                hint = "put a blank between them; a name that starts with a digit must be quoted with `"
+                hint = f"put a blank between them; a name that starts with a digit must be quoted with {self._name_quotes[0]}"
                 return Token(TokenKind.BAD, written, message, at, end, hint), end
             case "glued":
                 return Token(TokenKind.NUMBER, written, written, at, end), end

@@ -104,3 +104,7 @@ class Dialect:
     primaries: Mapping[str, PrimaryRule] = field(default_factory=dict)  # by first word
     suffix: Callable[[Cursor, ast.Expr, int], ast.Expr | None] | None = None  # behind a value: x::INT
     subquery: Callable[[Cursor], risingwave.Query] | None = None  # in parentheses where a value stands
+
+    def quoted(self, name: str) -> str:
+        """The name in the quotes that this dialect prefers."""
+        return f"{self.name_quotes[0]}{name}{self.name_quotes[0]}"
