@@ -159,7 +159,8 @@ class Lexer:
                 return Token(TokenKind.NUMBER, m["number"], m["number"], at, m.end("number")), m.end("number")
             case "glued" if m["glued"]:
                 message = f"a number runs into a word: {_short(written)}"
-                hint = f"put a blank between them; a name that starts with a digit must be quoted with {self._name_quotes[0]}"
+                quote = self._name_quotes[0]
+                hint = f"put a blank between them; a name that starts with a digit must be quoted with {quote}"
                 return Token(TokenKind.BAD, written, message, at, end, hint), end
             case "glued":
                 return Token(TokenKind.NUMBER, written, written, at, end), end
