@@ -57,7 +57,8 @@ def needs_time(source: Source) -> None:
     near = get_close_matches("TIMESTAMP", columns, n=1, cutoff=0.3) or ["column"]
     raise BraidError(
         f"{source.name} is read from files and has no times, but it stands in a join WITHIN a time",
-        f"name the column that holds them: WITH (…, timestamp = '{near[0]}')",
+        f"name the column that holds them, such as {near[0]}: WITH (…, timestamp = '…') in ksqldb, "
+        "OPTIONS (ROWTIME '…') in sqlstream, EVENTTIME BY … in lenses",
     )
 
 
