@@ -15,6 +15,7 @@ from braid.sql import ast
 from braid.sql import ast_risingwave as rw
 from braid.sql.parser import parse
 from braid.tables import StoreTables
+from braid.topics.drops import read_drops
 from braid.topics.store import TopicStore
 
 TABLES = """CREATE TABLE t1 (a INT, b INT, p INT);
@@ -166,3 +167,5 @@ def test_a_store_remembers_its_watermark(tmp_path: Path) -> None:
     done, written = StoreTables(store).change(second)
     assert done
     assert (len(written.records), len(written.late)) == (1, 1)
+    (dropped,) = read_drops(str(tmp_path), "w")
+    assert (dropped["reason"], dropped["value"]) == ("late", {"ts": "2024-01-01 00:00:54"})

@@ -350,12 +350,13 @@ def _change(change: RowsChanged, line: int, count: dict[str, int], tables: Store
     number = count[text] = count.get(text, 0) + 1
     digest = hashlib.sha256(f"{text}\n{number}".encode()).hexdigest()
     done, written = tables.change(change, once=f"{change.kind}-{digest[:24]}")
+    told = None
     if not done:
-        err.print(f"note: {change.kind.upper()} of {change.target.name} (line {line}) was done before; skipped",
-                  markup=False)  # fmt: skip
+        told = f"{change.kind.upper()} of {change.target.name} (line {line}) was done before; skipped"
     elif written.late:
-        err.print(f"note: {len(written.late)} rows for {change.target.name} (line {line}) were below its watermark",
-                  markup=False)  # fmt: skip
+        told = f"{len(written.late)} rows for {change.target.name} (line {line}) were late: see braid drops"
+    if told is not None:
+        err.print(f"note: {told}", markup=False)
 
 
 def _jvm_pid(spark: object) -> int | None:

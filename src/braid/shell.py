@@ -133,7 +133,7 @@ class Shell:
             count = len(written.records)
             self._out.print(f"{count} row{'s' * (count != 1)} into {effect.change.target.name}", markup=False)
             if written.late:
-                self._err.print(f"note: {len(written.late)} rows were below the watermark, and are left out")
+                self._err.print(f"note: {len(written.late)} rows were late: .drops {effect.change.target.name}")
         if isinstance(effect.bound, Flushed) or effect.batch is not None:
             self._settle()
         if effect.batch is not None:

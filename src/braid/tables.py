@@ -7,6 +7,7 @@ store. With a name a statement is done once for ever.
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -16,6 +17,7 @@ from braid.errors import BraidError
 from braid.plan.bound import BatchQuery, Read, RowsChanged
 from braid.runtime.explicit import Placed
 from braid.runtime.tables import Snapshots, Written, row_id
+from braid.topics.drops import publish_drops, stage_drops
 from braid.topics.envelope import parse_envelope
 from braid.topics.store import TopicStore
 
@@ -49,7 +51,19 @@ class StoreTables:
             },
             schema={"_key": pl.String, "_value": pl.String, "_t": pl.Int64, "_partition": pl.Int64},
         )
-        return self._store.append(topic, frame, query=once), written
+        done = self._store.append(topic, frame, query=once)
+        if done and written.late:
+            self._drop(change.target.name, epoch, written.late)
+        return done, written
+
+    def _drop(self, table: str, epoch: int, late: list[dict[str, Any]]) -> None:
+        """Late rows can be read with `braid drops TABLE`."""
+        values = [json.dumps(row["value"], default=str, ensure_ascii=False) for row in late]
+        frame = pl.DataFrame([{n: v for n, v in row.items() if n != "value"} for row in late])
+        frame = frame.with_columns(pl.Series("_value", values), pl.lit(epoch).alias("timestamp"))
+        staged = stage_drops(self._store.root, table, epoch, 0, frame)
+        assert staged is not None
+        publish_drops(self._store.root, table, epoch, [staged])
 
     def _records(self, topic: str, start: int) -> list[Placed]:
         """The records of a topic from the `start`-th on, in the order of their epochs; `seq` is the epoch."""
