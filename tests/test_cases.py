@@ -20,8 +20,9 @@ PAGES = {
     if folder.is_dir()
     for p in case_files([str(folder)])
 }
-# What only binds needs no second look; what is fed records is cut and spread in all ways.
-FED = [name for name, p in PAGES.items() if any(b.kind == "input" for b in blocks(p.read_text(encoding="utf-8")))]
+# What only binds needs no second look; what shows rows is cut and spread in all ways.
+SHOWN = {"output", "standing", "query"}
+FED = [name for name, p in PAGES.items() if any(b.kind in SHOWN for b in blocks(p.read_text(encoding="utf-8")))]
 # One page an operator, for what costs much: one record a micro-batch on Spark, or in four buckets. A dialect adds a
 # page for an operator that has none yet, and no other: the run on Spark must stay short.
 OPERATORS = [
