@@ -22,7 +22,11 @@ PAGES = {
 }
 # What only binds needs no second look; what shows rows is cut and spread in all ways.
 SHOWN = {"output", "standing", "query"}
-FED = [name for name, p in PAGES.items() if any(b.kind in SHOWN for b in blocks(p.read_text(encoding="utf-8")))]
+KINDS = {name: {b.kind for b in blocks(p.read_text(encoding="utf-8"))} for name, p in PAGES.items()}
+FED = [name for name in PAGES if KINDS[name] & SHOWN]
+ON_SPARK = [
+    name for name in FED if "input" in KINDS[name]
+]  # what is fed by INSERT alone: the local runtimes are enough
 # One page an operator, for what costs much: one record a micro-batch on Spark, or in four buckets. A dialect adds a
 # page for an operator that has none yet, and no other: the run on Spark must stay short.
 OPERATORS = [
@@ -158,7 +162,7 @@ def on_spark(request: pytest.FixtureRequest) -> Iterator[dict[Case, Future[Outco
 
 @pytest.mark.spark
 @pytest.mark.parametrize("batch", [None])
-@pytest.mark.parametrize("page", FED)
+@pytest.mark.parametrize("page", ON_SPARK)
 def test_spark(page: str, batch: int | None, on_spark: dict[Case, Future[Outcome]]) -> None:
     check(on_spark[page, batch].result())
 

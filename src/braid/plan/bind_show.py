@@ -81,12 +81,27 @@ def bind_explain(s: ast.Explain, env: Env, bind: Callable[[ast.Statement], Bound
 
 
 def instead(what: str) -> str:
-    match what.split(maxsplit=1)[0]:
-        case "PRINT":
+    """What to write in place of a statement that is not supported."""
+    match what.split():
+        case ["CREATE", "TYPE"] | ["DROP", "TYPE"]:
+            return "write the type where it is used: CREATE STREAM s (k INT KEY, a STRUCT<x INT, y INT>) WITH (…)"
+        case ["CREATE", *_, "CONNECTOR"] | ["DROP", "CONNECTOR"]:
+            return "bring records in with: braid put TOPIC FILE, or braid run FILE --source NAME=PATH"
+        case ["CREATE", "SOURCE", kind]:
+            return f"CREATE {kind} declares what a query can read"
+        case ["ALTER", *_]:
+            return "declare it anew: CREATE OR REPLACE STREAM s (k INT KEY, …) WITH (…)"
+        case ["PAUSE" | "RESUME"]:
+            return "DROP STREAM name stops a query; the same CREATE … AS goes on from its checkpoint"
+        case ["ASSERT", *_]:
+            return "say what must come in a case page, and run it with: braid test PAGE"
+        case ["RUN", *_]:
+            return "braid run FILE, or .read FILE at the prompt"
+        case ["PRINT"]:
             return "look into a topic with: braid cat TOPIC"
-        case "TERMINATE":
+        case ["TERMINATE"]:
             return "stop a query by dropping what it writes: DROP STREAM name"
-        case "SHOW":
+        case ["SHOW", *_]:
             return "SHOW STREAMS, TABLES, QUERIES, TOPICS or PROPERTIES"
         case _:
-            return "leave it out"
+            return "DESCRIBE name, SHOW QUERIES and EXPLAIN name tell what there is"
