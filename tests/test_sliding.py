@@ -19,6 +19,7 @@ from braid.expr.nodes import Col
 from braid.operators.frames import SIZES, with_lives
 from braid.plan import logical
 from braid.plan.logical import Query
+from braid.plan.lower import lower
 from braid.plan.sliding import (
     Bound,
     Emission,
@@ -35,6 +36,9 @@ from braid.program import Program
 from braid.reference import End, Event, Record, Reference
 from braid.reference.frames import life
 from braid.runtime.tail import Tail
+from braid.spark.job import dumps
+from braid.spark.setup import loose
+from braid.spark.source import Planner
 from braid.topics import TopicStore
 from braid.types import Scalar
 from histories import query, source
@@ -184,13 +188,14 @@ def test_lives_in_columns_are_those_of_the_definition() -> None:
         (Bound(1, 3_600_000), Bound(ms=9)),
     ]
     for order in orders:
-        for lower, upper in bounds:
-            range_ = RangeFrame(lower, upper, order)
+        for first, last in bounds:
+            range_ = RangeFrame(first, last, order)
             made = with_lives(frame, range_, "_t", "_p")
             assert [life(range_, t) for t in times] == list(made.select("_e", "_l").iter_rows()), range_
 
 
-def test_a_captured_table_is_read_once(tmp_path: Path) -> None:
+def looked_up(tmp_path: Path) -> tuple[TopicStore, Query]:
+    """A stream that looks into a table of one row."""
     store = TopicStore(str(tmp_path))
     for topic in ("E", "A"):
         store.create(topic, 1)
@@ -199,7 +204,25 @@ def test_a_captured_table_is_read_once(tmp_path: Path) -> None:
     program = Program("sqlstream")
     (*_, last) = program.statements(sql + "SELECT STREAM e.id, a.name FROM e LEFT JOIN a ON e.id = a.id;")
     assert last.query is not None
-    tail = Tail(last.query, store)
+    return store, last.query
+
+
+def test_a_captured_table_ends_where_it_ended_when_its_query_first_started(tmp_path: Path) -> None:
+    store, q = looked_up(tmp_path)
+    text = dumps(loose(lower(q), str(tmp_path), 1, frozenset()))
+    first = Planner(text).beginning()
+    write(store, "A", '{"ID": 2, "NAME": "puffer"}')
+    write(store, "E", '{"ID": 1}')
+    second = Planner(text).latest(first)
+    assert second["next"] == {"0/0": 1, "1/0": 1}
+    write(store, "A", '{"ID": 3, "NAME": "toad"}')
+    write(store, "E", '{"ID": 2}')
+    assert Planner(text).latest(second)["next"] == {"0/0": 2, "1/0": 1}  # also after a restart
+
+
+def test_a_captured_table_is_read_once(tmp_path: Path) -> None:
+    store, q = looked_up(tmp_path)
+    tail = Tail(q, store)
     write(store, "A", '{"ID": 2, "NAME": "puffer"}')
     write(store, "E", '{"ID": 1}', '{"ID": 2}')
     write(store, "A", '{"ID": 3, "NAME": "toad"}')
