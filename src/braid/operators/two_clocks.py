@@ -136,9 +136,9 @@ class TwoClocks:
         padded = {True: NONE, False: NONE}
         released: list[_Released] = []
         for x, waiting, lone in zip(both, agendas[::2], agendas[1::2], strict=True):
-            self._judge(x, pairs, padded, drops)
+            self._judge(x, padded, drops)
             if x.side.outer and self.pad == "deferred":
-                released += self._wait(x, pairs, padded, (waiting, lone), base, batch)
+                released += self._wait(x, pairs, (waiting, lone), base, batch)
         out = results(left, right, pairs, padded)
         freed = _freed(left, right, released) if released else None
         changes = changes_of(left, right, out, freed, self._keys, self.names)
@@ -219,7 +219,7 @@ class TwoClocks:
 
     # ---------------------------------------------------------------- rows without a match
 
-    def _judge(self, x: _Rows, pairs: Pairs, padded: dict[bool, Ints], drops: list[pl.DataFrame]) -> None:
+    def _judge(self, x: _Rows, padded: dict[bool, Ints], drops: list[pl.DataFrame]) -> None:
         """Who is padded at once, who is dropped."""
         side = x.side
         alone = ~side.matched
@@ -234,7 +234,6 @@ class TwoClocks:
         self,
         x: _Rows,
         pairs: Pairs,
-        padded: dict[bool, Ints],
         agendas: tuple[Agenda, Agenda],
         base: int,
         batch: int,
@@ -263,16 +262,8 @@ class TwoClocks:
             lone.append(_whole(side, left_alone, close, base, batch))
 
         met = mine[stored & (mine >= new)] - new  # the stored rows that were met are the part after the new ones
-        unparked = NONE
-        if len(met):
-            found = rows_at(side.parts[1], np.unique(met))
-            found = found.filter(pl.col(WAITS))
-            unparked, t = found[ARRIVAL].to_numpy(), found[TIME].to_numpy()
-            back = t + side.ahead + self.grace
-            open_ = back >= x.end
-            if open_.any():
-                entries.append(_entries(back[open_], unparked[open_], hashes_of(found)[open_], t[open_], -1))
-        for entry in entries:
+        unparked, taken_back = self._unparked(x, met) if len(met) else (NONE, [])
+        for entry in [*entries, *taken_back]:
             waiting.append(entry)
         due_now = waiting.prefix(x.end)
         if due_now is not None:
@@ -287,6 +278,18 @@ class TwoClocks:
             close, t, n = (alone_now[c].to_numpy() for c in (CLOSE, TIME, ARRIVAL))
             released.append(self._released(x, at, close, t, n, alone_now[ORIGIN]))
         return released
+
+    def _unparked(self, x: _Rows, met: Ints) -> tuple[Ints, list[pl.DataFrame]]:
+        """Of the stored rows that were met, those that waited: their arrival numbers, and what takes their agenda
+        entries back."""
+        found = rows_at(x.side.parts[1], np.unique(met))
+        found = found.filter(pl.col(WAITS))
+        n, t = found[ARRIVAL].to_numpy(), found[TIME].to_numpy()
+        close = t + x.side.ahead + self.grace
+        open_ = close >= x.end
+        if not open_.any():
+            return n, []
+        return n, [_entries(close[open_], n[open_], hashes_of(found)[open_], t[open_], -1)]
 
     def _fetched(self, x: _Rows, due: pl.DataFrame) -> _Released:
         """The stored rows of agenda entries."""
