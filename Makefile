@@ -48,7 +48,7 @@ test-spark43: java
 	.venv43/bin/python -m pytest -m spark
 
 law: $(STAMP) java
-	$(BIN)/python -m pytest -m "not kafka" --law
+	$(BIN)/python -m pytest -m "not kafka" --law -n 2
 
 bench: $(STAMP) java
 	$(BIN)/python -m benchmarks.run

@@ -24,9 +24,6 @@ PAGES = {
 SHOWN = {"output", "standing", "query"}
 KINDS = {name: {b.kind for b in blocks(p.read_text(encoding="utf-8"))} for name, p in PAGES.items()}
 FED = [name for name in PAGES if KINDS[name] & SHOWN]
-ON_SPARK = [
-    name for name in FED if "input" in KINDS[name]
-]  # what is fed by INSERT alone: the local runtimes are enough
 # One page an operator, for what costs much: one record a micro-batch on Spark, or in four buckets. A dialect adds a
 # page for an operator that has none yet, and no other: the run on Spark must stay short.
 OPERATORS = [
@@ -44,6 +41,15 @@ OPERATORS = [
     "ksqldb/chains/another_key",  # an exchange between stages
     "ksqldb/statements/restart",
     "sqlstream/windows/restart",  # sliding joins: a chain, ROWS, a report
+    "lenses/stream_stream/left",  # two clocks
+    "lenses/stream_table/value_field",  # remembered records, a table's changes by another key
+    "lenses/table_table/combinations",
+    "lenses/lateral/single",
+    "lenses/stream_table/grouped",  # latest values
+    "risingwave/joins/full",  # regular join, coalescing
+    "risingwave/asof/changes",
+    "risingwave/temporal/remembered",  # temporal join with its memo
+    "risingwave/windows/window_join",  # cleaning, EMIT ON WINDOW CLOSE
 ]
 AT_A_TIME = 2  # pages at a time on Spark
 
@@ -162,7 +168,7 @@ def on_spark(request: pytest.FixtureRequest) -> Iterator[dict[Case, Future[Outco
 
 @pytest.mark.spark
 @pytest.mark.parametrize("batch", [None])
-@pytest.mark.parametrize("page", ON_SPARK)
+@pytest.mark.parametrize("page", FED)
 def test_spark(page: str, batch: int | None, on_spark: dict[Case, Future[Outcome]]) -> None:
     check(on_spark[page, batch].result())
 
