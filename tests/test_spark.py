@@ -57,7 +57,7 @@ def spark() -> Any:
         ("ss", 1, 5, 1, 1, 1),
         ("ss", 9, 25, 8, 2, 2),
         ("ss-ss-other", 16, 30, 4, 1, 2),  # two stages, and buckets of one output in two tasks
-        ("st-ss", 21, 15, 4, 1, 1),
+        ("st-ss", 22, 15, 4, 1, 1),
         ("tt-aggregate", 0, 30, 4, 4, 2),
     ],
 )
