@@ -15,6 +15,7 @@ from braid.errors import BraidError, SqlError
 from braid.explain_epochs import epoch_notes, epoch_op, epoch_state
 from braid.explain_sliding import sliding_notes, sliding_state
 from braid.explain_words import duration
+from braid.expr.nodes import Expr, Lit
 from braid.expr.show import show
 from braid.operators.limit import Limit
 from braid.operators.retract import Retract
@@ -94,10 +95,11 @@ def committed_state(store: str, query: str) -> list[dict[str, Any]]:
 
 def _leaf(leaf: Leaf, plan: Plan) -> Document:
     source = leaf.source
-    rekey = leaf.keys != logical.row_key(source)
+    keys = _shown(leaf.keys)
+    rekey = keys != logical.row_key(source)
     notes = []
-    if rekey and leaf.keys:
-        notes.append(f"re-keyed by {_list(leaf.keys)}")
+    if rekey and keys:
+        notes.append(f"re-keyed by {_list(keys)}")
     if source.timestamp is not None:
         notes.append(f"time from column {source.timestamp.field}")
     if source.message_key is not None:
@@ -110,7 +112,7 @@ def _leaf(leaf: Leaf, plan: Plan) -> Document:
         "source": source.name,
         "topic": source.topic,
         "inputs": [],
-        "keys": [show(k) for k in leaf.keys],
+        "keys": [show(k) for k in keys],
         "columns": [c.name for c in leaf.columns],
         "residual": None,
         "mode": logical.mode(source),
@@ -399,7 +401,7 @@ def _stage(stage: Stage, plan: Plan) -> Document:
     fed = [s.number for s in plan.stages if s.exchange is not None and s.exchange.stage == stage.number]
     return {
         "nodes": [*reads, *(s.number for s in stage.steps)],
-        "exchange": {"by": [show(k) for k in stage.keys], "buckets": 1 if stage.single else "?", "from": fed},
+        "exchange": {"by": [show(k) for k in _shown(stage.keys)], "buckets": 1 if stage.single else "?", "from": fed},
     }
 
 
@@ -418,6 +420,11 @@ def _add_state(document: Document, state: Sequence[Mapping[str, Any]]) -> None:
                     total["runs"] += 1
     for node in document["nodes"]:
         node["live"] = totals.get(node["id"], {})
+
+
+def _shown(keys: Sequence[Expr]) -> tuple[Expr, ...]:
+    """The keys that a user knows: a constant stands beside keys whose NULLs are keys, too."""
+    return tuple(k for k in keys if not isinstance(k, Lit))
 
 
 def _list(exprs: Iterable[Any]) -> str:
