@@ -37,5 +37,5 @@ def test_law(shape: str) -> None:
 @pytest.mark.law
 @pytest.mark.parametrize("shape", SHAPES)
 def test_law_at_length(shape: str) -> None:
-    for seed in (*range(12), *range(1000, 1400)):
+    for seed in (*range(12), *range(1000, 1120)):
         check(shape, seed)
