@@ -100,3 +100,10 @@ def raw_of(rows: Sequence[Raw], first: int) -> pl.DataFrame:
         },
         schema=RAW,
     )
+
+
+def difference(got: Sequence[object], want: Sequence[object], of: str) -> str:
+    """Where two results part, for the message of a failed law; `of`: which query, and how it was cut."""
+    at = next((i for i, (g, w) in enumerate(zip(got, want, strict=False)) if g != w), min(len(got), len(want)))
+    head = f"{of}\n  row {at} of {len(want)} (got {len(got)})"
+    return f"{head}\n  want {want[at : at + 3]}\n  got  {got[at : at + 3]}"

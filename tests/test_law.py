@@ -7,7 +7,7 @@ import random
 import pytest
 
 from histories import SHAPES, random_history, random_query, seq_cuts, time_cuts
-from law import local_lines, reference_lines
+from law import difference, local_lines, reference_lines
 
 
 def check(shape: str, seed: int) -> None:
@@ -19,12 +19,7 @@ def check(shape: str, seed: int) -> None:
     for i, cut in enumerate(cuts):
         buckets = rng.choice([1, 2, 4, 8])
         got = local_lines(query, history, cut, buckets, rng)
-        if got != want:
-            at = next((j for j, (g, w) in enumerate(zip(got, want, strict=False)) if g != w), min(len(got), len(want)))
-            raise AssertionError(
-                f"{shape} {seed}: cut {i} of {len(cuts)}, {buckets} buckets, explicit {history.explicit}: row {at} of "
-                f"{len(want)} (got {len(got)})\n  want {want[at : at + 3]}\n  got  {got[at : at + 3]}\n  {query.root}"
-            )
+        assert got == want, difference(got, want, f"{shape} {seed}: cut {i}, {buckets} buckets, {query.root}")
 
 
 @pytest.mark.parametrize("shape", SHAPES)

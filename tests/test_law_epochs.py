@@ -29,7 +29,7 @@ from braid.plan.logical import Filter, Node, Output, Project, Query, Sink, Sourc
 from braid.plan.watermarks import cleaned, progress
 from braid.types import Column, Scalar
 from histories import History, Raw, col, integer, random_history, seq_cuts, source
-from law import local_lines, reference_lines
+from law import difference, local_lines, reference_lines
 
 DELAY = 10
 SHAPES = (
@@ -208,12 +208,7 @@ def check(shape: str, seed: int) -> None:
     for i, cut in enumerate(seq_cuts(rng, history)):
         buckets = rng.choice([1, 2, 4])
         got = local_lines(query, history, cut, buckets, rng)
-        if got != want:
-            at = next((j for j, (g, w) in enumerate(zip(got, want, strict=False)) if g != w), min(len(got), len(want)))
-            raise AssertionError(
-                f"{shape} {seed}: cut {i}, {buckets} buckets: row {at} of {len(want)} (got {len(got)})\n"
-                f"  want {want[at : at + 3]}\n  got  {got[at : at + 3]}\n  {query.root}"
-            )
+        assert got == want, difference(got, want, f"{shape} {seed}: cut {i}, {buckets} buckets, {query.root}")
 
 
 @pytest.mark.parametrize("shape", SHAPES)

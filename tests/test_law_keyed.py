@@ -14,7 +14,7 @@ from braid.plan.logical import Filter, How, Query
 from braid.plan.pushdown import pushed
 from histories import History, query, random_history, seq_cuts, source, time_cuts
 from keyed_queries import SHAPES, equalities, predicate, random_query
-from law import local_lines, reference_lines
+from law import difference, local_lines, reference_lines
 
 
 def check(shape: str, seed: int) -> None:
@@ -26,12 +26,7 @@ def check(shape: str, seed: int) -> None:
     for i, cut in enumerate(cuts):
         buckets = rng.choice([1, 2, 4])
         got = local_lines(made, history, cut, buckets, rng)
-        if got != want:
-            at = next((j for j, (g, w) in enumerate(zip(got, want, strict=False)) if g != w), min(len(got), len(want)))
-            raise AssertionError(
-                f"{shape} {seed}: cut {i} of {len(cuts)}, {buckets} buckets, explicit {history.explicit}: row {at} of "
-                f"{len(want)} (got {len(got)})\n  want {want[at : at + 3]}\n  got  {got[at : at + 3]}\n  {made.root}"
-            )
+        assert got == want, difference(got, want, f"{shape} {seed}: cut {i}, {buckets} buckets, {made.root}")
 
 
 @pytest.mark.parametrize("shape", SHAPES)
