@@ -36,7 +36,7 @@ test: $(STAMP) java
 	@$(MAKE) --no-print-directory test-spark
 
 test-fast: $(STAMP)
-	@$(BIN)/python -m pytest -m "not spark and not kafka and not law" -n 2
+	@$(BIN)/python -m pytest -m "not spark and not kafka and not law" -n 2 --dist worksteal
 
 test-spark: $(STAMP) java
 	@$(BIN)/python -m pytest -m "spark and not kafka and not law" -n 2 --dist loadfile -vv

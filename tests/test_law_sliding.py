@@ -25,7 +25,7 @@ def check(shape: str, seed: int) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_law(shape: str) -> None:
-    for seed in range(2):
+    for seed in range(3):
         check(shape, seed)
 
 

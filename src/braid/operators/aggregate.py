@@ -26,7 +26,7 @@ from braid.expr import compile
 from braid.expr.nodes import Col, Expr
 from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
-from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, key_column
+from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, key_column, no_rows
 from braid.operators.clocks import Clocks
 from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, payload_of, without_nulls
 from braid.operators.ranges import Flags, Ints, columns_of, rows_at, values_at
@@ -244,7 +244,7 @@ class GroupBy:
         """No rows, with the columns of the result."""
         schema = {c: rows.schema[c] for c in (POS, SUB, TIME, DIFF, HASH, *keys)}
         schema |= {name: rows.schema[k] for k, name in zip(keys, self.keys, strict=True)}
-        return pl.DataFrame(schema=schema | {a.output.name: polars_type(a.output.type) for a in self.aggregations})
+        return no_rows(schema | {a.output.name: polars_type(a.output.type) for a in self.aggregations})
 
     def _columns(self, i: int) -> dict[str, pl.DataType]:
         """Accumulator columns of aggregate i."""

@@ -24,6 +24,8 @@ Columns
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
@@ -148,4 +150,14 @@ def empty(payload: dict[str, pl.DataType], keys: tuple[pl.DataType, ...] = ()) -
     if keys:
         schema[HASH] = pl.UInt64()
         schema |= {key_column(i): t for i, t in enumerate(keys)}
-    return pl.DataFrame(schema=schema | payload)
+    return no_rows(schema | payload)
+
+
+def no_rows(schema: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """No rows, with these columns. A frame is made once for all who ask: making one costs as much as a small filter."""
+    return _without_rows(tuple(schema.items())).clone()
+
+
+@lru_cache(maxsize=4096)
+def _without_rows(columns: tuple[tuple[str, pl.DataType], ...]) -> pl.DataFrame:
+    return pl.DataFrame(schema=dict(columns))

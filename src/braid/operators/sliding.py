@@ -21,7 +21,7 @@ import polars as pl
 from braid.expr import compile
 from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
-from braid.operators.changes import DIFF, HASH, NEVER, PART, POS, POS_TYPE, SUB, TIME
+from braid.operators.changes import DIFF, HASH, NEVER, PART, POS, POS_TYPE, SUB, TIME, no_rows
 from braid.operators.clocks import FOREVER, Clock, Clocks, LeafClock
 from braid.operators.frames import ENTER, EXPIRES, LEAVE, OPEN, hop_end, with_lives
 from braid.operators.pairing import all_dropped, dropped_rows, payload_of
@@ -245,7 +245,7 @@ class Sliding:
         schema |= {HASH: pl.UInt64()}
         for rows in inputs:
             schema |= {c: rows.schema[c] for c in payload_of(rows)}
-        return pl.DataFrame(schema=schema | {self.node.rowtime.name: pl.Int64()})
+        return no_rows(schema | {self.node.rowtime.name: pl.Int64()})
 
 
 def _is_due(before: int, now: int) -> pl.Expr:

@@ -31,6 +31,7 @@ from braid.operators.changes import (
     explicit_sub,
     in_order,
     key_column,
+    no_rows,
 )
 from braid.operators.clocks import STEPS, Clocks
 from braid.plan import epochs, keyed, logical, sliding
@@ -92,9 +93,11 @@ def run_stage(
 ) -> Outcome:
     """Runs a stage's operators over one batch. `frames`: blobs by number of the leaf or exchanged frame; `prefix`
     begins the ids of the runs made in this batch."""
+    if not any(f.height for blobs in (steps, *frames.values()) for f in blobs):  # neither rows nor time
+        return Outcome(empty_frame(plan, stage.output), no_rows(DROPS), {})
     known = {n: in_order(_joined(blobs)) for n, blobs in frames.items() if blobs}
     awaits = {leaf.number: leaf.awaits for leaf in plan.leaves if leaf.awaits}
-    clocks = Clocks(pl.concat(steps) if steps else pl.DataFrame(schema=STEPS), state.clocks, awaits)
+    clocks = Clocks(pl.concat(steps) if steps else no_rows(STEPS), state.clocks, awaits)
     dropped: list[pl.DataFrame] = []
     counts: dict[str, int] = {}
     for step in stage.steps:
@@ -110,7 +113,7 @@ def run_stage(
             counts[name] = counts.get(name, 0) + n
     state.clocks = clocks.state()
     out = known[stage.output] if stage.output in known else empty_frame(plan, stage.output)
-    return Outcome(out, pl.concat(dropped) if dropped else pl.DataFrame(schema=DROPS), counts)
+    return Outcome(out, pl.concat(dropped) if dropped else no_rows(DROPS), counts)
 
 
 def _joined(blobs: list[pl.DataFrame]) -> pl.DataFrame:
@@ -122,7 +125,7 @@ def _joined(blobs: list[pl.DataFrame]) -> pl.DataFrame:
 def empty_frame(plan: Plan, number: int) -> pl.DataFrame:
     """No rows of the frame with this number, with its columns."""
     if number < len(plan.leaves):
-        return pl.DataFrame(schema=leaf_schema(plan.leaves[number]))
+        return no_rows(leaf_schema(plan.leaves[number]))
     step, stage = next((x, s) for s in plan.stages for x in s.steps if x.number == number)
     exchange = next((s.exchange for s in plan.stages if s.exchange is not None and s.exchange.source == number), None)
     keys = exchange.keys if exchange is not None else stage.keys
@@ -134,7 +137,7 @@ def empty_frame(plan: Plan, number: int) -> pl.DataFrame:
         HASH: pl.UInt64(),
     }
     schema |= {key_column(i): polars_type(e.type) for i, e in enumerate(keys)}
-    return pl.DataFrame(schema=schema | {c.name: polars_type(c.type) for c in step.columns})
+    return no_rows(schema | {c.name: polars_type(c.type) for c in step.columns})
 
 
 def exchanged(frame: pl.DataFrame, exchange: Exchange) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -184,7 +187,7 @@ def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFra
         names.append(HEADERS)
     out = written.select(names).hstack(values)
     live = failed & (frame[DIFF] == 1)
-    dropped = drops_of(frame.filter(live), "expression", "select") if live.any() else pl.DataFrame(schema=DROPS)
+    dropped = drops_of(frame.filter(live), "expression", "select") if live.any() else no_rows(DROPS)
     if sink.timestamp is not None:
         own = pl.when(pl.col(DIFF) == 1).then(_sink_time(sink, out)).otherwise(pl.col(TIME))
         out = out.with_columns(own.alias(TIME))

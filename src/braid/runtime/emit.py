@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from braid.expr import codec
-from braid.operators.changes import DIFF, HEADERS, POS, POS_TYPE, SUB, TIME, in_order, key_column
+from braid.operators.changes import DIFF, HEADERS, POS, POS_TYPE, SUB, TIME, in_order, key_column, no_rows
 from braid.plan.logical import Sink
 from braid.runtime.bucket import bucket_of
 from braid.types import Column, Scalar
@@ -40,7 +40,7 @@ def merged(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
 def written(sink: Sink, frame: pl.DataFrame, partitions: int) -> pl.DataFrame:
     """Records of a merged frame, in its order."""
     if not frame.height:
-        return pl.DataFrame(schema=WRITTEN)
+        return no_rows(WRITTEN)
     return frame.select(
         POS,
         SUB,

@@ -17,7 +17,7 @@ import polars as pl
 from braid.expr import compile
 from braid.expr.key import canonical_key, key_hash
 from braid.expr.nodes import Expr, columns
-from braid.operators.changes import BASE, DIFF, HASH, HEADERS, PART, POS, POS_TYPE, SUB, TIME, key_column
+from braid.operators.changes import BASE, DIFF, HASH, HEADERS, PART, POS, POS_TYPE, SUB, TIME, key_column, no_rows
 from braid.operators.clocks import CLOCK, FOREVER, IDLE, STEPS, STORED
 from braid.operators.watermarks import ABOVE_ALL, ticks_of
 from braid.plan.logical import Source
@@ -122,8 +122,8 @@ def ingest(
     names = list(leaf_schema(leaf))
     if good[HEADERS].null_count() < good.height:
         names.append(HEADERS)
-    steps = _steps(leaf, rows, storable, rank, marks) if leaf.clocked else pl.DataFrame(schema=STEPS)
-    return Ingested(good.select(names), steps, pl.concat(dropped) if dropped else pl.DataFrame(schema=DROPS))
+    steps = _steps(leaf, rows, storable, rank, marks) if leaf.clocked else no_rows(STEPS)
+    return Ingested(good.select(names), steps, pl.concat(dropped) if dropped else no_rows(DROPS))
 
 
 def _steps(leaf: Leaf, rows: pl.DataFrame, storable: pl.DataFrame, rank: int, marks: Sequence[Mark]) -> pl.DataFrame:
@@ -195,7 +195,7 @@ def _drops(leaf: Leaf, rows: pl.DataFrame, partition: int, reason: str, message:
 def drops_of(rows: pl.DataFrame, reason: str, operator: str) -> pl.DataFrame:
     """Rows lost (or failing) after the sources; where they come from follows from their position (`drops.located`)."""
     if not rows.height:
-        return pl.DataFrame(schema=DROPS)
+        return no_rows(DROPS)
     payload = [c for c in rows.columns if not c.startswith("_")]
     text = rows.select(pl.struct(payload).struct.json_encode().alias("v"))["v"] if payload else None
     return rows.select(

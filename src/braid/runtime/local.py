@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from braid.operators.arrangement import MemoryRuns
+from braid.operators.changes import no_rows
 from braid.plan.physical import Plan
 from braid.runtime.batch import Chunk, clocked, ingested
 from braid.runtime.bucket import BucketState, Outcome, exchanged, projected, run_stage, split
@@ -65,6 +66,8 @@ class LocalQuery:
                 dropped.append(outcome.dropped)
                 for name, n in outcome.counts.items():
                     counts[name] = counts.get(name, 0) + n
+                if not outcome.frame.height:
+                    continue
                 if stage.exchange is None:
                     out, lost = projected(self.plan, outcome.frame)
                     results.append(out)
@@ -73,7 +76,7 @@ class LocalQuery:
                     dropped.append(self._forward(outcome, stage.number, frames))
         self.batch += 1
         records = written(self.plan.query.sink, merged(results), self.partitions)
-        return Outputs(records, pl.concat([pl.DataFrame(schema=DROPS), *dropped]), counts)
+        return Outputs(records, pl.concat([no_rows(DROPS), *dropped]), counts)
 
     def _forward(
         self, outcome: Outcome, number: int, frames: list[list[dict[int, list[pl.DataFrame]]]]

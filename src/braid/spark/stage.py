@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Row
 
+from braid.operators.changes import no_rows
 from braid.plan.physical import Stage
 from braid.runtime.bucket import BucketState, exchanged, projected, run_stage, split
 from braid.runtime.ingest import DROPS, drops_of
@@ -105,7 +106,9 @@ def run(job: Job, stage: Stage, bucket: int, state: BucketState, blobs: Iterable
             steps.append(columns.loads(blob.blob))
     outcome = run_stage(job.plan, stage, state, frames, steps, prefix)
     dropped = [outcome.dropped]
-    if stage.exchange is None:
+    if not outcome.frame.height:
+        pass
+    elif stage.exchange is None:
         out, lost = projected(job.plan, outcome.frame)
         if out.height:
             yield Blob(job.last, 0, job.after(stage, bucket), columns.ROWS, columns.dumps(out))
@@ -118,7 +121,7 @@ def run(job: Job, stage: Stage, bucket: int, state: BucketState, blobs: Iterable
             yield Blob(target.number, stage.exchange.source, key, columns.ROWS, columns.dumps(part))
         dropped.append(drops_of(lost, "null key", "exchange"))
     own = job.after(stage, bucket)
-    drops = pl.concat([pl.DataFrame(schema=DROPS), *dropped])
+    drops = pl.concat([no_rows(DROPS), *dropped])
     if drops.height:
         yield Blob(job.last, 0, own, columns.DROPS, columns.dumps(drops))
     said: dict[str, Any] = {"counts": outcome.counts} if outcome.counts else {}
