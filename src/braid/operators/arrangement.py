@@ -41,6 +41,7 @@ from braid.operators.ranges import (
     rising,
     rows_at,
 )
+from braid.spent import spent, tally
 
 FAN = 4  # so many runs of like size become one
 LEVEL_0 = 1024  # runs below this size are alike
@@ -155,7 +156,10 @@ class Runs:
                 last = first + FAN
                 rows = sum(r.rows for r in self.runs[first:last])
             old = self.runs[first:last]
-            merged = self._merged(old, oldest=first == 0)
+            with spent("merge"):
+                merged = self._merged(old, oldest=first == 0)
+            tally("merges")
+            tally("merged_rows", rows)
             self._remove(old)
             self.runs[first:last] = [merged] if merged is not None else []
             self.merged += rows

@@ -10,6 +10,7 @@ from __future__ import annotations
 import polars as pl
 
 from braid.operators.base import State
+from braid.spent import spent, tally
 
 FEW = 64  # so many rows more than needed do not matter
 
@@ -35,9 +36,13 @@ class Whole:
             self._replace(0, needed)
         elif new.height:
             first = len(self._runs)
-            while first and self._runs[first - 1][1] <= 2 * new.height:
-                first -= 1
-                new = pl.concat([self._state.runs.get(self._runs[first][0]), new], how="diagonal")
+            with spent("merge"):
+                while first and self._runs[first - 1][1] <= 2 * new.height:
+                    first -= 1
+                    new = pl.concat([self._state.runs.get(self._runs[first][0]), new], how="diagonal")
+            if first < len(self._runs):
+                tally("merges")
+                tally("merged_rows", new.height)
             self._replace(first, new)
         else:
             return

@@ -38,6 +38,7 @@ from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.physical import Exchange, Leaf, Plan, Stage, Step
 from braid.runtime.decode import time_of
 from braid.runtime.ingest import DROPS, drops_of, leaf_schema, needing_a_value, with_key
+from braid.spent import MATCH, spent
 from braid.types import Column, polars_type
 
 FORMAT = 1  # of state manifests and blobs
@@ -76,11 +77,12 @@ class BucketState:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a stage gives in one bucket. `frame` is in processing order."""
+    """What a stage gives in one bucket. `frame` is in processing order; `rows`: into and out of each step."""
 
     frame: pl.DataFrame
     dropped: pl.DataFrame
     counts: dict[str, int]
+    rows: dict[int, tuple[int, int]] = field(default_factory=dict)
 
 
 def run_stage(
@@ -95,16 +97,20 @@ def run_stage(
     begins the ids of the runs made in this batch."""
     if not any(f.height for blobs in (steps, *frames.values()) for f in blobs):  # neither rows nor time
         return Outcome(empty_frame(plan, stage.output), no_rows(DROPS), {})
-    known = {n: in_order(_joined(blobs)) for n, blobs in frames.items() if blobs}
-    awaits = {leaf.number: leaf.awaits for leaf in plan.leaves if leaf.awaits}
-    clocks = Clocks(pl.concat(steps) if steps else no_rows(STEPS), state.clocks, awaits)
+    with spent("order"):
+        known = {n: in_order(_joined(blobs)) for n, blobs in frames.items() if blobs}
+        awaits = {leaf.number: leaf.awaits for leaf in plan.leaves if leaf.awaits}
+        clocks = Clocks(pl.concat(steps) if steps else no_rows(STEPS), state.clocks, awaits)
     dropped: list[pl.DataFrame] = []
     counts: dict[str, int] = {}
+    rows: dict[int, tuple[int, int]] = {}
     for step in stage.steps:
         ins = [known[n] if n in known else empty_frame(plan, n) for n in step.inputs]
         kept = State(state.runs, f"{prefix}-{step.number}", state.manifests.setdefault(step.number, {}))
-        result = step.operator.process(ins, clocks, kept)
+        with spent(f"{MATCH}{step.number}"):
+            result = step.operator.process(ins, clocks, kept)
         known[step.number] = result.changes
+        rows[step.number] = (sum(x.height for x in ins), result.changes.height)
         if result.dropped is not None and result.dropped.height:
             dropped.append(_operator_drops(plan, step, result.dropped))
             for reason, n in result.dropped["reason"].value_counts().rows():
@@ -113,7 +119,7 @@ def run_stage(
             counts[name] = counts.get(name, 0) + n
     state.clocks = clocks.state()
     out = known[stage.output] if stage.output in known else empty_frame(plan, stage.output)
-    return Outcome(out, pl.concat(dropped) if dropped else no_rows(DROPS), counts)
+    return Outcome(out, pl.concat(dropped) if dropped else no_rows(DROPS), counts, rows)
 
 
 def _joined(blobs: list[pl.DataFrame]) -> pl.DataFrame:
@@ -165,10 +171,11 @@ def split(frame: pl.DataFrame, buckets: int, single: bool = False) -> dict[int, 
         return {}
     if buckets == 1 or single:
         return {0: frame}
-    parts = frame.with_columns(bucket_of(frame, buckets).alias("_b")).partition_by(
-        "_b", as_dict=True, include_key=False
-    )
-    return {int(b[0]): part for b, part in parts.items()}
+    with spent("split"):
+        parts = frame.with_columns(bucket_of(frame, buckets).alias("_b")).partition_by(
+            "_b", as_dict=True, include_key=False
+        )
+        return {int(b[0]): part for b, part in parts.items()}
 
 
 def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -37,6 +37,7 @@ from braid.runtime.file_list import FileEntry, Found, check_continues, check_unc
 from braid.runtime.file_text import Options, Rows, csv_rows, header, json_rows
 from braid.runtime.file_values import a, fits, from_column, typed
 from braid.runtime.times import Ahead, Block, Times, filled
+from braid.spent import spent
 from braid.types import Column, polars_type
 
 FORMAT = 1  # of copies and times; part of their names
@@ -197,7 +198,8 @@ class FileInput:
     # -------------------------------------------------------------- rows
 
     def read(self, partition: int, first: int, last: int) -> Decoded:
-        parts = [self._part(f, max(first, f.first), min(last, f.end)) for f in self._from(first) if f.first < last]
+        with spent("read"):
+            parts = [self._part(f, max(first, f.first), min(last, f.end)) for f in self._from(first) if f.first < last]
         if not parts:
             parts = [self._finished(self._empty(), np.zeros(0, np.int64))]
         rows = filled(parts[0] if len(parts) == 1 else pl.concat(parts))

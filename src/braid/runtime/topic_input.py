@@ -19,6 +19,7 @@ from braid.operators.changes import HEADERS, NEVER, TIME
 from braid.plan.logical import Source
 from braid.runtime.decode import RAW, Decoded, decode
 from braid.runtime.times import Ahead, Block, Times, filled
+from braid.spent import spent
 from braid.topics.envelope import parse_envelope
 from braid.topics.segments import CHUNK
 from braid.topics.store import TopicStore
@@ -100,13 +101,15 @@ class TopicInput:
     # -------------------------------------------------------------- rows
 
     def read(self, partition: int, first: int, last: int) -> Decoded:
-        raw = self._raw(partition, first, last)
+        with spent("read"):
+            raw = self._raw(partition, first, last)
         if raw.height != last - first:
             raise BraidError(
                 f"the topic {self.source.topic!r} has no records {first} to {last - 1} in partition {partition}",
                 "it was deleted or replaced since they were planned to be read; delete the checkpoint to start anew",
             )
-        decoded = decode(self.source, raw, partition)
+        with spent("decode"):
+            decoded = decode(self.source, raw, partition)
         if not decoded.rows[TIME].null_count():
             return decoded
         return Decoded(filled(decoded.rows), decoded.error)

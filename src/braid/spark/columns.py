@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from braid.errors import BraidError
 from braid.runtime import bucket as ipc
+from braid.spent import spent
 
 ROWS, STEPS, DROPS, COUNTS = 0, 1, 2, 3  # COUNTS: a JSON object
 FORMAT = 1
@@ -43,13 +44,15 @@ class Blob:
 
 
 def dumps(frame: pl.DataFrame) -> bytes:
-    return b"B\x01\x00\x00" + frame.height.to_bytes(4, "little") + ipc.pack(frame)
+    with spent("pack"):
+        return b"B\x01\x00\x00" + frame.height.to_bytes(4, "little") + ipc.pack(frame)
 
 
 def loads(blob: bytes) -> pl.DataFrame:
     if blob[:2] != b"B\x01":
         raise BraidError(f"a blob of format {blob[1]} between two stages", "all nodes need the same version of braid")
-    return ipc.unpack(blob[_HEAD:])
+    with spent("unpack"):
+        return ipc.unpack(blob[_HEAD:])
 
 
 def height(blob: bytes) -> int:

@@ -22,6 +22,7 @@ import polars as pl
 import pyarrow as pa
 
 from braid.errors import BraidError
+from braid.spent import spent, tally
 
 CACHE_BYTES = 4 << 30  # of files on a node
 CACHE_AGE = 24 * 3600.0  # s without use
@@ -53,20 +54,31 @@ class SparkRuns:
         frame = _frames.get(run)
         if frame is not None:
             _frames.move_to_end(run)
+            tally("cache_memory")
             return frame
-        frame = _mapped(self._path(run))
-        if frame is None:
-            found = self._state.getValue((run,))
-            if found is None:
-                raise BraidError(
-                    f"run {run} of the state is missing", "the checkpoint is damaged; delete it to start the query anew"
-                )
-            frame = pl.read_ipc_stream(io.BytesIO(base64.b64decode(found[0])))
-            self._keep(run, frame)
+        with spent("state_read"):
+            frame = _mapped(self._path(run))
+            tally("cache_misses" if frame is None else "cache_files")
+            if frame is None:
+                frame = self._stored(run)
+                self._keep(run, frame)
         _remember(run, frame)
         return frame
 
+    def _stored(self, run: str) -> pl.DataFrame:
+        """The run as the state store has it."""
+        found = self._state.getValue((run,))
+        if found is None:
+            raise BraidError(
+                f"run {run} of the state is missing", "the checkpoint is damaged; delete it to start the query anew"
+            )
+        return pl.read_ipc_stream(io.BytesIO(base64.b64decode(found[0])))
+
     def put(self, run: str, frame: pl.DataFrame) -> int:
+        with spent("state_write"):
+            return self._put(run, frame)
+
+    def _put(self, run: str, frame: pl.DataFrame) -> int:
         out = io.BytesIO()
         frame.write_ipc_stream(out, compression="lz4")
         # text: PySpark pickles binary values of state eight times slower
@@ -76,7 +88,8 @@ class SparkRuns:
         return out.getbuffer().nbytes
 
     def remove(self, run: str) -> None:
-        self._state.removeKey((run,))
+        with spent("state_write"):
+            self._state.removeKey((run,))
         _frames.pop(run, None)
         with contextlib.suppress(OSError):
             os.unlink(self._path(run))

@@ -21,6 +21,7 @@ from braid.expr import codec
 from braid.operators.changes import DIFF, LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, TIME
 from braid.runtime.explicit import place_of, topic_ranks
 from braid.spark.job import Job, store_of
+from braid.spent import spent
 from braid.topics import Staged, StageWriter, format_envelope, publish
 from braid.topics.drops import publish_drops
 from braid.topics.drops import stage_drops as stage_drop_lines
@@ -53,7 +54,8 @@ class TopicOutputs:
         self._writers: dict[int, StageWriter] = {}
 
     def write(self, records: pl.DataFrame, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
-        lines = format_envelope(records["key"], records["value"], records["timestamp"], records["headers"])
+        with spent("encode"):
+            lines = format_envelope(records["key"], records["value"], records["timestamp"], records["headers"])
         made = pl.DataFrame({"partition": records["partition"], "line": lines, "timestamp": records["timestamp"]})
         if places is not None:
             made = made.hstack(places)

@@ -27,9 +27,11 @@ from braid.runtime.bucket import split
 from braid.runtime.cut import Cut, ended_now, plan_batch
 from braid.runtime.ingest import Ingested
 from braid.runtime.inputs import Until
+from braid.runtime.pieces import SOURCE, Piece
 from braid.spark import columns, order
 from braid.spark.columns import Blob
 from braid.spark.job import Job, inputs_of, loads
+from braid.spent import spent
 
 Document = dict[str, Any]
 
@@ -157,20 +159,31 @@ def _chunks(text: str, job: Job, slice: Slice) -> Iterator[Chunk]:
 
 def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
     """Chunks as blobs for the stages they are for."""
+    piece = Piece(SOURCE)
     steps: list[pl.DataFrame] = []
     read: dict[str, int] = {}
-    for chunk in chunks:
-        made = ingested(job.plan, chunk)
-        if made.steps.height:
-            steps.append(made.steps)
-        name = job.plan.leaves[chunk.leaf].source.name
-        read[name] = read.get(name, 0) + chunk.decoded.rows.height
-        out = list(_of_chunk(job, chunk.leaf, made))
+    while True:
+        with piece.watch:
+            chunk = next(chunks, None)
+            if chunk is None:
+                break
+            with spent("key"):
+                made = ingested(job.plan, chunk)
+            if made.steps.height:
+                steps.append(made.steps)
+            name = job.plan.leaves[chunk.leaf].source.name
+            read[name] = read.get(name, 0) + chunk.decoded.rows.height
+            out = list(_of_chunk(job, chunk.leaf, made))
+            piece.came(chunk.decoded.rows.height)
+            piece.went(made.rows.height, sum(len(b.blob) for b in out))
         if out:
             yield columns.batch(out)
-    last = [columns.counts(job.last, job.out_ids[0], {"read": read})] if read else []
+    last = []
     if steps:
-        last += _to_all_buckets(job, pl.concat(steps))
+        with piece.watch:
+            last = _to_all_buckets(job, pl.concat(steps))
+    if read:
+        last.append(columns.counts(job.last, job.out_ids[0], {"read": read, "spent": piece.told()}))
     if last:
         yield columns.batch(last)
 

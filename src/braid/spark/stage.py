@@ -6,7 +6,7 @@ Rule: nothing is computed here. State is a manifest (one text, rewritten only wh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import polars as pl
@@ -18,10 +18,12 @@ from braid.operators.changes import no_rows
 from braid.plan.physical import Stage
 from braid.runtime.bucket import BucketState, exchanged, projected, run_stage, split
 from braid.runtime.ingest import DROPS, drops_of
+from braid.runtime.pieces import Piece
 from braid.spark import columns
 from braid.spark.columns import Blob
 from braid.spark.job import Job, loads
 from braid.spark.runs import SparkRuns
+from braid.spent import spent
 
 BlobRow = Row(*columns.ARROW.names)
 
@@ -43,6 +45,7 @@ def checkpoint_id() -> str:
 def handle(text: str, number: int, key: int, rows: Iterable[Any], manifest: Any, runs: Any) -> Iterator[Row]:
     """One bucket's batch; `manifest` and `runs` are its state in Spark's state store."""
     job = loads(text)
+    piece = Piece(number, job.ids[number].index(key)) if key in job.ids[number] else None
     mine: list[Blob] = []
     for row in rows:
         if row.stage == number:
@@ -51,16 +54,20 @@ def handle(text: str, number: int, key: int, rows: Iterable[Any], manifest: Any,
             yield row
     if not mine:
         return
-    found = manifest.get()
-    before = found[0] if found else None
-    state = BucketState.loads(before, SparkRuns(runs, job.cache))
-    bucket = job.ids[number].index(key)
-    prefix = f"{checkpoint_id()}-{batch_id()}-{number}-{bucket}"
-    for blob in run(job, job.plan.stages[number], bucket, state, mine, prefix):
+    assert piece is not None
+    stage, bucket = job.plan.stages[number], job.ids[number].index(key)
+    with piece.watch:
+        with spent("state_read"):
+            found = manifest.get()
+            before = found[0] if found else None
+            state = BucketState.loads(before, SparkRuns(runs, job.cache))
+        out, said = run(job, stage, bucket, state, mine, f"{checkpoint_id()}-{batch_id()}-{number}-{bucket}", piece)
+        with spent("state_write"):
+            after = state.dumps()
+            if after != before:
+                manifest.update((after,))
+    for blob in (*out, columns.counts(job.last, job.after(stage, bucket), said | {"spent": piece.told()})):
         yield BlobRow(blob.stage, blob.frame, blob.bucket, blob.kind, blob.blob)
-    after = state.dumps()
-    if after != before:
-        manifest.update((after,))
 
 
 class _NoRuns:
@@ -92,11 +99,18 @@ def run_stateless(job: Job, number: int, blobs: Iterable[Blob]) -> Iterator[Blob
         else:
             yield blob
     if mine:
-        yield from run(job, job.plan.stages[number], 0, BucketState(_NoRuns()), mine, "")
+        stage, piece = job.plan.stages[number], Piece(number)
+        with piece.watch:
+            out, said = run(job, stage, 0, BucketState(_NoRuns()), mine, "", piece)
+        yield from out
+        yield columns.counts(job.last, job.after(stage, 0), said | {"spent": piece.told()})
 
 
-def run(job: Job, stage: Stage, bucket: int, state: BucketState, blobs: Iterable[Blob], prefix: str) -> Iterator[Blob]:
-    """The stage on its blobs."""
+def run(
+    job: Job, stage: Stage, bucket: int, state: BucketState, blobs: Sequence[Blob], prefix: str, piece: Piece
+) -> tuple[list[Blob], dict[str, Any]]:
+    """The stage on its blobs; what it has to say of the batch."""
+    out: list[Blob] = []
     frames: dict[int, list[pl.DataFrame]] = {}
     steps: list[pl.DataFrame] = []
     for blob in blobs:
@@ -105,27 +119,30 @@ def run(job: Job, stage: Stage, bucket: int, state: BucketState, blobs: Iterable
         else:
             steps.append(columns.loads(blob.blob))
     outcome = run_stage(job.plan, stage, state, frames, steps, prefix)
+    piece.came(sum(f.height for parts in frames.values() for f in parts), sum(len(b.blob) for b in blobs))
     dropped = [outcome.dropped]
     if not outcome.frame.height:
         pass
     elif stage.exchange is None:
-        out, lost = projected(job.plan, outcome.frame)
-        if out.height:
-            yield Blob(job.last, 0, job.after(stage, bucket), columns.ROWS, columns.dumps(out))
+        with spent("project"):
+            rows, lost = projected(job.plan, outcome.frame)
+        if rows.height:
+            out.append(Blob(job.last, 0, job.after(stage, bucket), columns.ROWS, columns.dumps(rows)))
         dropped.append(lost)
     else:
         target = job.plan.stages[stage.exchange.stage]
-        rows, lost = exchanged(outcome.frame, stage.exchange)
+        with spent("project"):
+            rows, lost = exchanged(outcome.frame, stage.exchange)
         for b, part in split(rows, job.buckets, target.single).items():
             key = job.ids[target.number][b]
-            yield Blob(target.number, stage.exchange.source, key, columns.ROWS, columns.dumps(part))
+            out.append(Blob(target.number, stage.exchange.source, key, columns.ROWS, columns.dumps(part)))
         dropped.append(drops_of(lost, "null key", "exchange"))
     own = job.after(stage, bucket)
     drops = pl.concat([no_rows(DROPS), *dropped])
     if drops.height:
-        yield Blob(job.last, 0, own, columns.DROPS, columns.dumps(drops))
+        out.append(Blob(job.last, 0, own, columns.DROPS, columns.dumps(drops)))
+    piece.went(outcome.frame.height, sum(len(b.blob) for b in out), outcome.rows)
     said: dict[str, Any] = {"counts": outcome.counts} if outcome.counts else {}
     if state.manifests:
         said["state"] = {f"{stage.number}/{bucket}": state.manifests}
-    if said:
-        yield columns.counts(job.last, own, said)
+    return out, said

@@ -24,10 +24,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 from braid.operators.changes import POS, POS_TYPE, sequence_of
 from braid.runtime.emit import merged, written
 from braid.runtime.explicit import BATCH_BITS
+from braid.runtime.pieces import WRITE, Piece
 from braid.spark import columns, sinks
 from braid.spark.columns import Blob
 from braid.spark.job import Job, loads
 from braid.spark.stage import batch_id, run_stateless
+from braid.spent import spent
 
 MANIFEST = StructType([StructField("kind", StringType()), StructField("doc", StringType())])
 ARROW = pa.schema([("kind", pa.string()), ("doc", pa.string())])
@@ -51,34 +53,45 @@ def write_batches(text: str, stateless: int | None, batches: Iterable[pa.RecordB
 def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, str]]:
     """Rows of the manifest: (staged | drops | counts, document)."""
     packed: list[bytes] = []
-    dropped: list[pl.DataFrame] = []
+    dropped: list[bytes] = []
     counts: list[dict[str, Any]] = []
     for blob in blobs:
         match blob.kind:
             case columns.ROWS:
                 packed.append(blob.blob)
             case columns.DROPS:
-                dropped.append(columns.loads(blob.blob))
+                dropped.append(blob.blob)
             case columns.COUNTS:
                 counts.append(json.loads(blob.blob))
-    if packed:
-        yield from (("staged", doc) for doc in _staged(job, batch, packed))
-    if dropped:
-        yield from (("drops", doc) for doc in sinks.stage_drops(job, batch, pl.concat(dropped)))
+    piece, made = Piece(WRITE), list[tuple[str, str]]()
+    piece.came(sum(map(columns.height, packed)), sum(map(len, packed)))
+    with piece.watch:
+        if packed:
+            made += (("staged", doc) for doc in _staged(job, batch, packed))
+        if dropped:
+            lost = pl.concat([columns.loads(blob) for blob in dropped])
+            with spent("write"):
+                made += (("drops", doc) for doc in sinks.stage_drops(job, batch, lost))
+    yield from made
+    if made:
+        counts.append({"spent": piece.told()})
     if counts:
         yield "counts", json.dumps(counts, separators=(",", ":"))
 
 
-def _staged(job: Job, batch: int, packed: Sequence[bytes]) -> Iterator[str]:
+def _staged(job: Job, batch: int, packed: Sequence[bytes]) -> list[str]:
     outputs = sinks.writer_of(job, batch)
     try:
         number = 0
         for frame in in_pieces(packed):
-            records = written(job.plan.query.sink, frame, job.output.partitions)
-            places = _places(job, batch, records, number) if job.order is not None else None
+            with spent("encode"):
+                records = written(job.plan.query.sink, frame, job.output.partitions)
+                places = _places(job, batch, records, number) if job.order is not None else None
             number += records.height
-            outputs.write(records, frame, places)
-        yield from outputs.close()
+            with spent("write"):
+                outputs.write(records, frame, places)
+        with spent("write"):
+            return list(outputs.close())
     except BaseException:
         outputs.abort()
         raise
@@ -98,12 +111,16 @@ def _places(job: Job, batch: int, records: pl.DataFrame, number: int) -> pl.Data
 def in_pieces(packed: Sequence[bytes]) -> Iterator[pl.DataFrame]:
     """The rows of several blobs, each in order, as frames that follow each other in order."""
     if sum(map(columns.height, packed)) <= PIECE:
-        yield merged([columns.loads(blob) for blob in packed])
+        with spent("sort"):
+            frame = merged([columns.loads(blob) for blob in packed])
+        yield frame
         return
     with contextlib.ExitStack() as stack:
         runs = [_Run(blob, stack) for blob in packed] if sum(map(len, packed)) > SPILL else [_Kept(b) for b in packed]
         for start, end in _bounds(runs):
-            yield merged([r.between(start, end) for r in runs])
+            with spent("sort"):
+                frame = merged([r.between(start, end) for r in runs])
+            yield frame
 
 
 def _bounds(runs: Sequence[_Kept | _Run]) -> Iterator[tuple[int | None, int | None]]:
