@@ -76,8 +76,32 @@ def test_clocks(history: list[Event], cuts: list[int], compact: bool) -> None:
         if len(positions):
             some = pl.concat([positions.reverse()] * 3)
             assert clocks.at(CLOCKS[3], some).tolist() == [w[3][0] for w in want[start:end]][::-1] * 3
+            assert (clocks.above(positions) >= clocks.at(clock, positions)).all()
+            assert (clocks.above(positions) >= clocks.stored(clock, positions)).all()
         kept = clocks.state()
         start = end
+
+
+@CASES
+@given(st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 1), st.integers(0, 60)), max_size=12), max_size=4))
+def test_no_clock_passes_the_time_of_its_position(batches: list[list[tuple[int, int, int]]]) -> None:
+    """Positions made of times, as sources make them: the bound is that time, or what earlier batches have shown."""
+    kept: dict[str, Any] = {}
+    before = NEVER
+    for rows in batches:
+        m: dict[tuple[int, int], int] = {}
+        places = []
+        for n, (leaf, part, t) in enumerate(rows):
+            m[leaf, part] = max(t, m.get((leaf, part), NEVER))
+            places.append((m[leaf, part] * LOW + part * 64 + n, leaf, part, CLOCK, t))
+        clocks = Clocks(pl.DataFrame(sorted(places), schema=STEPS, orient="row"), kept)
+        positions = pl.Series(sorted(p for p, *_ in places), dtype=POS_TYPE)
+        bound = clocks.above(positions)
+        assert bound.tolist() == [max(before, int(p) // LOW) for p in positions]
+        for clock in CLOCKS:
+            assert (bound >= clocks.at(clock, positions)).all()
+        before = max([before, *(t for _, _, t in rows)])
+        kept = clocks.state()
 
 
 def rises(steps: pl.DataFrame) -> pl.DataFrame:

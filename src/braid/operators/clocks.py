@@ -10,7 +10,8 @@ idle mark. Without live partitions: the highest time any has shown. Marks at one
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, assert_never
 
@@ -18,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from braid.operators.changes import NEVER, POS, POS_TYPE
+from braid.operators.changes import NEVER, POS, POS_TYPE, no_rows, sequence_of
+from braid.operators.ranges import begins
 
 Ints = npt.NDArray[np.int64]
 
@@ -85,6 +87,8 @@ class Clocks:
         self._idle: set[Source] = {(k, l, p) for k, l, p in kept.get("idle", [])}
         self._now: dict[tuple[int, int], int] = {(k, l): v for k, l, v in kept.get("now", [])}
         self._known: dict[tuple[int, Clock], tuple[Ints, int]] = {}
+        self._state: dict[str, Any] | None = None
+        self._highest: tuple[int, int | None] | None = None  # kept; of the batch, where positions do not bound it
 
     def _leaf_values(self, kind: int, leaf: int) -> Ints:
         """The clock's value from each place on."""
@@ -93,7 +97,8 @@ class Clocks:
         if not len(mine):
             return np.full(n, before, dtype=np.int64)
         place, part, value, idle = (x[mine] for x in (self._index, self._part, self._value, self._kind == IDLE))
-        at, local = np.unique(place, return_inverse=True)  # the places where this leaf has a step
+        first = begins(place)
+        at, local = place[first], np.cumsum(first) - 1  # the places where this leaf has a step
         low = np.full(len(at), 2**62, dtype=np.int64)
         high = np.full(len(at), NEVER, dtype=np.int64)
         any_live = np.zeros(len(at), dtype=np.bool_)
@@ -102,11 +107,13 @@ class Clocks:
         for p in sorted(kept | set(np.unique(part).tolist())):
             shown = np.full(len(at), self._high.get((kind, leaf, p), NEVER), dtype=np.int64)
             own = part == p
-            np.maximum.at(shown, local[own & ~idle], value[own & ~idle])
-            np.maximum.accumulate(shown, out=shown)
+            rows = np.flatnonzero(own & ~idle)
+            if len(rows):  # of several at one place the last assignment stands, which is the highest
+                shown[local[rows]] = np.maximum(np.maximum.accumulate(value[rows]), shown[0])
+                np.maximum.accumulate(shown, out=shown)
             # 1 woken, 0 fallen idle, -1 nothing; a mark and a record of a partition never share a place
             state = np.full(len(at), -1, dtype=np.int8)
-            state[local[own & ~idle]] = 1
+            state[local[rows]] = 1
             state[local[own & idle]] = 0
             was = (kind, leaf, p) in self._high and (kind, leaf, p) not in self._idle
             live = _filled(state, int(was)) & (shown > NEVER)
@@ -160,6 +167,22 @@ class Clocks:
         place = _places_in(self._places, positions, inclusive)
         return np.where(place > 0, values[place - 1], before)
 
+    def above(self, positions: pl.Series) -> Ints:
+        """A time that no clock has passed at each position: cheap, and often enough to know that nothing is late.
+
+        A record's step lies at `m`, its own time or a higher one, so where positions are made of times none that lie
+        before a position shows more than the position does.
+        """
+        if self._highest is None:
+            kept = [*self._high.values(), *self._now.values()]
+            shown = self._value[self._kind != IDLE]
+            timely = bool((shown <= _times_of(self._places)[self._index[self._kind != IDLE]]).all())
+            self._highest = max(kept, default=NEVER), None if timely else int(shown.max())
+        before, most = self._highest
+        if most is not None:
+            return np.full(len(positions), max(before, most), dtype=np.int64)
+        return np.maximum(_times_of(positions), before)
+
     def late(self, leaf: int, parts: pl.Series, positions: pl.Series, times: Ints) -> npt.NDArray[np.bool_]:
         """Which rows are below what their partition, or the whole leaf, had shown before them."""
         shown = self._look(LeafClock(leaf), CLOCK, positions, inclusive=False)
@@ -198,7 +221,12 @@ class Clocks:
         return self._places.gather(rises), values[rises]
 
     def state(self) -> dict[str, Any]:
-        """What the next batch needs, JSON-able."""
+        """What the next batch needs, JSON-able. (One document for all who ask: nobody changes it.)"""
+        if self._state is None:
+            self._state = self._kept()
+        return self._state
+
+    def _kept(self) -> dict[str, Any]:
         high, idle, now = dict(self._high), set(self._idle), dict(self._now)
         for leaf in np.unique(self._leaf).tolist():
             for kind in (CLOCK, STORED):
@@ -221,10 +249,30 @@ class Clocks:
         }
 
 
+_recent: deque[tuple[Sequence[pl.DataFrame], Mapping[str, Any], Mapping[int, int], Clocks]] = deque(maxlen=4)
+
+
+def shared_clocks(steps: Sequence[pl.DataFrame], kept: Mapping[str, Any], awaits: Mapping[int, int]) -> Clocks:
+    """The clocks of these very frames of steps: made once for all buckets that a process works for in a batch."""
+    for known, before, waits, clocks in tuple(_recent):
+        same = len(known) == len(steps) and all(a is b for a, b in zip(known, steps, strict=True))
+        if same and before == kept and waits == awaits:
+            return clocks
+    made = Clocks(pl.concat(steps) if steps else no_rows(STEPS), kept, awaits)
+    if steps:
+        _recent.appendleft((list(steps), kept, awaits, made))
+    return made
+
+
 def _places_in(rising: pl.Series, wanted: pl.Series, after_equal: bool) -> Ints:
     """Where each wanted position would go: before equal ones, or after them."""
     at = rising.search_sorted(wanted, side="right") if after_equal else rising.search_sorted(wanted, side="left")
     return at.to_numpy().astype(np.int64)
+
+
+def _times_of(positions: pl.Series) -> Ints:
+    """The high part of positions."""
+    return positions.to_frame("p").select(sequence_of(pl.col("p")).alias("p")).to_series().to_numpy()
 
 
 def _filled(state: npt.NDArray[np.int8], before: int) -> npt.NDArray[np.bool_]:

@@ -88,9 +88,17 @@ class _Moment:
     now: int
     base: int
 
-    def seen(self, side: Side, rows: Ints) -> Ints:
-        """The stream time that new rows see, their own step included."""
-        return self.clocks.at(self.stream, values_at(side.frame[POS], rows)) if len(rows) else NONE
+    def passed(self, side: Side, rows: Ints, limit: Ints) -> Flags:
+        """Whether the stream time that new rows see, their own step included, is above a limit."""
+        above = np.zeros(len(rows), dtype=np.bool_)
+        late = np.flatnonzero(limit < self.now)
+        if len(late):
+            positions = values_at(side.frame[POS], rows[late])
+            near = np.flatnonzero(limit[late] < self.clocks.above(positions))
+            if len(near):
+                late = late[near]
+                above[late] = self.clocks.at(self.stream, values_at(positions, near)) > limit[late]
+        return above
 
 
 @dataclass(slots=True)
@@ -211,13 +219,21 @@ class StreamStream:
             sides.append(side)
         for side, other in ((sides[0], sides[1]), (sides[1], sides[0])):
             side.lo, side.hi = side.t - side.back, side.t + side.ahead
-            open_ = np.flatnonzero(side.lo < other.visible)
+            open_ = self._below(clocks, side, np.flatnonzero(side.lo < other.visible), side.lo)
             if len(open_):
                 floor = self._clock_before(clocks, other.clock, side, open_) - self.retention + 1
                 if (floor > side.lo[open_]).any():
                     side.clipped = True
                     side.lo[open_] = np.maximum(side.lo[open_], floor)
         return sides[0], sides[1]
+
+    def _below(self, clocks: Clocks, side: Side, rows: Ints, times: Ints) -> Ints:
+        """Of some new rows those whose time may have been hidden by retention when they came."""
+        if not len(rows):
+            return rows
+        positions = side.frame[POS]
+        above = clocks.above(positions if len(rows) == len(positions) else values_at(positions, rows))
+        return rows[times[rows] < above - self.retention + 1]
 
     def _clock_before(self, clocks: Clocks, clock: Clock, side: Side, rows: Ints) -> Ints:
         """The stored clock before new rows of a side."""
@@ -234,7 +250,7 @@ class StreamStream:
                 side.lone = lone
             else:
                 drops.append(dropped_rows(rows_at(side.frame, lone), "null key", side.name))
-        late = np.flatnonzero((side.t < side.visible) & joins)
+        late = self._below(clocks, side, np.flatnonzero((side.t < side.visible) & joins), side.t)
         if len(late):
             clock = self._clock_before(clocks, side.clock, side, late)
             is_late = side.t[late] < clock - self.retention + 1
@@ -267,9 +283,7 @@ class StreamStream:
                 continue
             alone = alone_of(side)
             look = side.t[alone] + side.ahead
-            old = np.flatnonzero(look < now)
-            at_once = np.zeros(len(alone), dtype=np.bool_)
-            at_once[old] = look[old] < moment.seen(side, alone[old])
+            at_once = moment.passed(side, alone, look)
             padded[side.left] = alone[at_once]
             parked, close = alone[~at_once], look[~at_once] + self.grace
 
@@ -358,7 +372,7 @@ def _met_later(sides: tuple[Side, Side], parked: Ints, close: Ints, pairs: Pairs
     late = np.flatnonzero(met & (close < moment.now))
     if len(late):
         who = np.searchsorted(other.place, first[parked[late]])
-        met[late] = moment.seen(other, who) <= close[late]
+        met[late] = ~moment.passed(other, who, close[late])
     return met
 
 
@@ -372,11 +386,7 @@ def _met_stored(sides: tuple[Side, Side], grace: int, pairs: Pairs, moment: _Mom
         return NONE, []
     found = side.parts[-1]  # the stored rows that were met are the last part so far
     at = at[found[PARKED].to_numpy()[mine[at] - len(side.t)]]
-    close = pairs.stored_t[at] + side.ahead + grace
-    late = np.flatnonzero(close < moment.now)
-    if len(late):
-        seen = moment.seen(other, theirs[at[late]])
-        at = np.delete(at, late[seen > close[late]])
+    at = at[~moment.passed(other, theirs[at], pairs.stored_t[at] + side.ahead + grace)]
     n, first = np.unique(pairs.stored_n[at], return_index=True)
     at = at[first]
     close = pairs.stored_t[at] + side.ahead + grace

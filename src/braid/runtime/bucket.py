@@ -33,7 +33,7 @@ from braid.operators.changes import (
     key_column,
     no_rows,
 )
-from braid.operators.clocks import STEPS, Clocks
+from braid.operators.clocks import shared_clocks
 from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.physical import Exchange, Leaf, Plan, Stage, Step
 from braid.runtime.decode import time_of
@@ -100,7 +100,7 @@ def run_stage(
     with spent("order"):
         known = {n: in_order(_joined(blobs)) for n, blobs in frames.items() if blobs}
         awaits = {leaf.number: leaf.awaits for leaf in plan.leaves if leaf.awaits}
-        clocks = Clocks(pl.concat(steps) if steps else no_rows(STEPS), state.clocks, awaits)
+        clocks = shared_clocks(steps, state.clocks, awaits)
     dropped: list[pl.DataFrame] = []
     counts: dict[str, int] = {}
     rows: dict[int, tuple[int, int]] = {}

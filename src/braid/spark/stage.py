@@ -6,6 +6,7 @@ Rule: nothing is computed here. State is a manifest (one text, rewritten only wh
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -106,18 +107,22 @@ def run_stateless(job: Job, number: int, blobs: Iterable[Blob]) -> Iterator[Blob
         yield columns.counts(job.last, job.after(stage, 0), said | {"spent": piece.told()})
 
 
+@functools.lru_cache(maxsize=4)
+def _steps(blobs: tuple[bytes, ...]) -> list[pl.DataFrame]:
+    """Clock steps: the same for all buckets of a batch, so opened once, and one clock function is made of them."""
+    return [columns.loads(blob) for blob in blobs]
+
+
 def run(
     job: Job, stage: Stage, bucket: int, state: BucketState, blobs: Sequence[Blob], prefix: str, piece: Piece
 ) -> tuple[list[Blob], dict[str, Any]]:
     """The stage on its blobs; what it has to say of the batch."""
     out: list[Blob] = []
     frames: dict[int, list[pl.DataFrame]] = {}
-    steps: list[pl.DataFrame] = []
     for blob in blobs:
         if blob.kind == columns.ROWS:
             frames.setdefault(blob.frame, []).append(columns.loads(blob.blob))
-        else:
-            steps.append(columns.loads(blob.blob))
+    steps = _steps(tuple(sorted(blob.blob for blob in blobs if blob.kind == columns.STEPS)))
     outcome = run_stage(job.plan, stage, state, frames, steps, prefix)
     piece.came(sum(f.height for parts in frames.values() for f in parts), sum(len(b.blob) for b in blobs))
     dropped = [outcome.dropped]

@@ -1,0 +1,240 @@
+"""Where the time of a batch goes, without Spark: one process, one thread, the functions that Spark's tasks call.
+
+In: sizes, the joins to look at. Out: CPU seconds per million rows by phase, a table for each join.
+Rule: each phase's own time only (what it calls that is a phase of its own is taken off), in CPU seconds of the process.
+The first batch is left out. `--tasks` adds what lies between tasks on Spark: blobs, and runs as text and as files.
+
+    POLARS_MAX_THREADS=1 python -m benchmarks.profile [inner left lookup tables aggregate chain] [--tasks]
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from benchmarks.data import make
+from braid.plan.lower import lower
+from braid.plan.physical import Plan
+from braid.program import Program
+from braid.runtime.batch import Chunk
+from braid.runtime.bucket import pack, unpack
+from braid.runtime.cut import plan_batch
+from braid.runtime.files import FileInput, open_files
+from braid.runtime.local import LocalQuery
+
+STREAMS = """
+CREATE STREAM l (k BIGINT KEY, t BIGINT, v BIGINT)
+  WITH (kafka_topic='l', value_format='JSON', timestamp='t', partitions=1);
+CREATE STREAM r (k BIGINT KEY, t BIGINT, v BIGINT)
+  WITH (kafka_topic='r', value_format='JSON', timestamp='t', partitions=1);
+"""
+TABLE = "CREATE TABLE {0} (k BIGINT PRIMARY KEY, t BIGINT, v BIGINT) WITH (kafka_topic='{0}', value_format='JSON', timestamp='t', partitions=1);"
+WITHIN = "WITHIN 5 SECONDS GRACE PERIOD 5 SECONDS ON l.k = r.k"
+JOINS = {
+    "inner": f"{STREAMS} CREATE STREAM o AS SELECT l.k AS k, l.v AS v, r.v AS rv FROM l JOIN r {WITHIN};",
+    "left": f"{STREAMS} CREATE STREAM o AS SELECT l.k AS k, l.v AS v, r.v AS rv FROM l LEFT JOIN r {WITHIN};",
+    "lookup": f"{STREAMS.split(';')[0]}; {TABLE.format('r')}"
+    " CREATE STREAM o AS SELECT l.k AS k, l.v AS v, r.v AS rv FROM l LEFT JOIN r ON l.k = r.k;",
+    "tables": f"{TABLE.format('l')} {TABLE.format('r')}"
+    " CREATE TABLE o AS SELECT l.k AS k, l.v AS v, r.v AS rv FROM l LEFT JOIN r ON l.k = r.k;",
+    "aggregate": f"{STREAMS} CREATE TABLE o AS SELECT l.k AS k, COUNT(*) AS n, SUM(r.v) AS s"
+    f" FROM l JOIN r {WITHIN} GROUP BY l.k;",
+    "rekeyed": f"{STREAMS} CREATE STREAM o AS SELECT l.v AS v, l.k AS k, r.v AS rv FROM l JOIN r {WITHIN} PARTITION BY l.v;",
+}
+
+# phase: functions whose own time it is
+PHASES: dict[str, tuple[str, ...]] = {
+    "read, decode": ("braid.runtime.files.FileInput.read",),
+    "positions, rows": ("braid.runtime.local.ingested",),
+    "key text, hash": ("braid.runtime.ingest.with_key", "braid.runtime.bucket.with_key"),
+    "steps": ("braid.runtime.ingest._steps",),
+    "split": ("braid.runtime.local.split",),
+    "blobs out": ("benchmarks.profile.pack",),
+    "blobs in": ("benchmarks.profile.unpack",),
+    "order of blobs": ("braid.runtime.bucket._joined", "braid.runtime.bucket.in_order"),
+    "clocks": (
+        "braid.operators.clocks.Clocks.__init__",
+        "braid.operators.clocks.Clocks._values",
+        "braid.operators.clocks.Clocks._look",
+        "braid.operators.clocks.Clocks.moves",
+        "braid.operators.clocks.Clocks.state",
+    ),
+    "join: arrival order": ("braid.operators.stream_stream.in_arrival_order",),
+    "join: sort": ("braid.operators.stream_stream.StreamStream._sort",),
+    "join: probe state": ("braid.operators.arrangement.Arrangement.probe", "braid.operators.arrangement.Newest.probe"),
+    "join: meet": ("braid.operators.windowed.meet",),
+    "join: pairs": ("braid.operators.stream_stream.pairs_of",),
+    "join: order pairs": ("braid.operators.stream_stream.results",),
+    "join: waiting rows": ("braid.operators.stream_stream.StreamStream._deferred",),
+    "join: released rows": ("braid.operators.stream_stream.StreamStream._freed",),
+    "join: rows out": ("braid.operators.stream_stream.changes_of",),
+    "state: new rows": ("braid.operators.stream_stream.StreamStream._store",),
+    "state: merge": (
+        "braid.operators.arrangement.Runs._merge",
+        "braid.operators.arrangement.Arrangement.forget",
+    ),
+    "state: write": ("braid.operators.base.State.new_run",),
+    "state: read": ("braid.operators.arrangement.Runs._read",),
+    "stage, rest": ("braid.runtime.local.run_stage",),
+    "exchange": ("braid.runtime.local.exchanged",),
+    "project": ("braid.runtime.local.projected",),
+    "merge buckets": ("braid.runtime.local.merged",),
+    "records as text": ("braid.runtime.local.written",),
+}
+
+
+class Watch:
+    """Own CPU time of each phase: what runs inside another phase is taken off it."""
+
+    def __init__(self) -> None:
+        self.own: dict[str, float] = {}
+        self._open: list[list[Any]] = []  # phase, time of phases inside it
+
+    def timed(self, phase: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(call)
+        def run(*args: Any, **kwargs: Any) -> Any:
+            self._open.append([phase, 0.0])
+            began = time.process_time()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                took = time.process_time() - began
+                _, inside = self._open.pop()
+                self.own[phase] = self.own.get(phase, 0.0) + took - inside
+                if self._open:
+                    self._open[-1][1] += took
+
+        return run
+
+    def install(self) -> None:
+        for phase, spots in PHASES.items():
+            for spot in spots:
+                owner, name = _owner(spot)
+                setattr(owner, name, self.timed(phase, getattr(owner, name)))
+
+
+def _owner(spot: str) -> tuple[Any, str]:
+    """The module or class that holds what a dotted name names."""
+    parts = spot.split(".")
+    n = next(i for i, p in enumerate(parts) if p[0].isupper() or i == len(parts) - 1)
+    owner: Any = importlib.import_module(".".join(parts[:n]))
+    for p in parts[n:-1]:
+        owner = getattr(owner, p)
+    return owner, parts[-1]
+
+
+def batches(plan: Plan, inputs: dict[int, FileInput], limit: int) -> Iterator[list[Callable[[], Chunk]]]:
+    """What the batches of a query read, cut as the running query cuts them; reading is left to the caller."""
+    early = [leaf.number for leaf in plan.leaves if leaf.source.kind == "table"]
+    ranks = {f"{n}/0": rank for rank, n in enumerate(sorted(inputs, key=lambda n: (n not in early, n)))}
+    cut: dict[str, Any] = {"next": {}, "ended": []}
+    while True:
+        found = plan_batch(sorted(inputs.items()), cut, limit, [], ranks)  # type: ignore[arg-type]
+        if found is None:
+            return
+        made = []
+        for leaf, x in inputs.items():
+            first, last = cut["next"].get(f"{leaf}/0", 0), found["next"].get(f"{leaf}/0", 0)
+            if last > first:
+                made.append(functools.partial(_chunk, x, leaf, ranks[f"{leaf}/0"], first, last))
+        yield made
+        cut = dict(found)
+
+
+def _chunk(x: FileInput, leaf: int, rank: int, first: int, last: int) -> Chunk:
+    return Chunk(leaf, 0, rank, x.read(0, first, last))
+
+
+def run(sql: str, data: Path, cache: Path, limit: int, buckets: int, tasks: bool) -> tuple[dict[str, float], int, int]:
+    """(own CPU seconds by phase, rows in, rows out), the first batch left out."""
+    query = next(e.query for e in Program("ksqldb").statements(sql) if e.query is not None)
+    plan = lower(query)
+    inputs = {
+        leaf.number: open_files(leaf.source, str(data / leaf.source.name.lower() / "*.parquet"), str(cache))
+        for leaf in plan.leaves
+    }
+    local = LocalQuery(plan, 1, buckets)
+    if tasks:
+        _between_tasks(local, cache)
+    WATCH.own.clear()
+    rows_in = rows_out = 0
+    began = time.process_time()
+    for number, chunks in enumerate(batches(plan, inputs, limit)):
+        read = [c() for c in chunks]
+        out = local.run(read).records.height
+        if number:
+            rows_in, rows_out = rows_in + sum(c.decoded.rows.height for c in read), rows_out + out
+        else:
+            WATCH.own.clear()
+            began = time.process_time()
+    WATCH.own["all"] = time.process_time() - began
+    return dict(WATCH.own), rows_in, rows_out
+
+
+class _Texts(dict[tuple[str], tuple[str]]):
+    """Spark's map state, in memory."""
+
+    getValue, updateValue = dict.get, dict.__setitem__
+
+    def removeKey(self, key: tuple[str]) -> None:
+        del self[key]
+
+
+def _between_tasks(local: LocalQuery, cache: Path) -> None:
+    """Lets the local runtime do what stands between tasks on Spark: blobs for rows, text and files for runs."""
+    from braid.runtime import local as runtime
+    from braid.spark.runs import SparkRuns
+
+    folder = Path(tempfile.mkdtemp(dir=cache))
+    for stage in local._states:
+        for state in stage:
+            state.runs = SparkRuns(_Texts(), str(folder))
+    split = runtime.split
+
+    def through_blobs(*args: Any) -> dict[int, pl.DataFrame]:
+        return {b: unpack(pack(part)) for b, part in split(*args).items()}
+
+    runtime.split = through_blobs
+
+
+WATCH = Watch()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("joins", nargs="*", default=["inner"], metavar="join", help=", ".join(JOINS))
+    parser.add_argument("--rows", type=int, default=4_000_000, help="a side")
+    parser.add_argument("--files", type=int, default=8, help="a side; each spans a minute")
+    parser.add_argument("--keys", type=int, default=200_000)
+    parser.add_argument("--batch", type=int, default=1_000_000)
+    parser.add_argument("--buckets", type=int, default=8)
+    parser.add_argument("--tasks", action="store_true", help="with blobs, and runs as text and files")
+    args = parser.parse_args()
+    data = Path(tempfile.mkdtemp(prefix="braid-profile-"))
+    try:
+        make(args.rows, args.files, args.keys, data)
+        WATCH.install()
+        for name in args.joins:
+            own, rows, out = run(JOINS[name], data, data / "cache", args.batch, args.buckets, args.tasks)
+            total = own.pop("all")
+            print(f"\n{name}: {rows:,} rows in, {out:,} out, {total:.2f} CPU s, {rows / total:,.0f} rows/s")
+            print(f"{'phase':24} {'s per M rows':>12} {'share':>7}")
+            own["the rest"] = total - sum(own.values())
+            for phase, took in sorted(own.items(), key=lambda x: -x[1]):
+                if took / total >= 0.003:
+                    print(f"{phase:24} {took * 1e6 / rows:12.3f} {took / total:7.1%}")
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
