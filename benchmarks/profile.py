@@ -4,7 +4,7 @@ In: sizes, the joins to look at. Out: CPU seconds per million rows by phase, a t
 Rule: each phase's own time only (what it calls that is a phase of its own is taken off), in CPU seconds of the process.
 The first batch is left out. `--tasks` adds what lies between tasks on Spark: blobs, and runs as text and as files.
 
-    POLARS_MAX_THREADS=1 python -m benchmarks.profile [inner left lookup tables aggregate chain] [--tasks]
+    POLARS_MAX_THREADS=1 python -m benchmarks.profile [inner left lookup tables aggregate rekeyed] [--tasks]
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from benchmarks.data import make
 from braid.plan.lower import lower
 from braid.plan.physical import Plan
 from braid.program import Program
+from braid.runtime import bucket
+from braid.runtime import local as runtime
 from braid.runtime.batch import Chunk
-from braid.runtime.bucket import pack, unpack
 from braid.runtime.cut import plan_batch
 from braid.runtime.files import FileInput, open_files
 from braid.runtime.local import LocalQuery
 
-STREAMS = """
-CREATE STREAM l (k BIGINT KEY, t BIGINT, v BIGINT)
-  WITH (kafka_topic='l', value_format='JSON', timestamp='t', partitions=1);
-CREATE STREAM r (k BIGINT KEY, t BIGINT, v BIGINT)
-  WITH (kafka_topic='r', value_format='JSON', timestamp='t', partitions=1);
-"""
-TABLE = "CREATE TABLE {0} (k BIGINT PRIMARY KEY, t BIGINT, v BIGINT) WITH (kafka_topic='{0}', value_format='JSON', timestamp='t', partitions=1);"
-WITHIN = "WITHIN 5 SECONDS GRACE PERIOD 5 SECONDS ON l.k = r.k"
+SIDE = (
+    "CREATE {kind} {name} (k BIGINT {key}, t BIGINT, v BIGINT)"
+    " WITH (kafka_topic='{name}', value_format='JSON', timestamp='t', partitions=1);"
+)
+STREAM_L, STREAM_R = (SIDE.format(kind="STREAM", name=name, key="KEY") for name in "lr")
+TABLE_L, TABLE_R = (SIDE.format(kind="TABLE", name=name, key="PRIMARY KEY") for name in "lr")
+NEAR = "WITHIN 5 SECONDS GRACE PERIOD 5 SECONDS ON l.k = r.k"
+COLUMNS = "SELECT l.k AS k, l.v AS v, r.v AS rv FROM l"
 JOINS = {
-    "inner": f"{STREAMS} CREATE STREAM o AS SELECT l.k AS k, l.v AS v, r.v AS rv FROM l JOIN r {WITHIN};",
-    "left": f"{STREAMS} CREATE STREAM o AS SELECT l.k AS k, l.v AS v, r.v AS rv FROM l LEFT JOIN r {WITHIN};",
-    "lookup": f"{STREAMS.split(';')[0]}; {TABLE.format('r')}"
-    " CREATE STREAM o AS SELECT l.k AS k, l.v AS v, r.v AS rv FROM l LEFT JOIN r ON l.k = r.k;",
-    "tables": f"{TABLE.format('l')} {TABLE.format('r')}"
-    " CREATE TABLE o AS SELECT l.k AS k, l.v AS v, r.v AS rv FROM l LEFT JOIN r ON l.k = r.k;",
-    "aggregate": f"{STREAMS} CREATE TABLE o AS SELECT l.k AS k, COUNT(*) AS n, SUM(r.v) AS s"
-    f" FROM l JOIN r {WITHIN} GROUP BY l.k;",
-    "rekeyed": f"{STREAMS} CREATE STREAM o AS SELECT l.v AS v, l.k AS k, r.v AS rv FROM l JOIN r {WITHIN} PARTITION BY l.v;",
+    "inner": f"{STREAM_L} {STREAM_R} CREATE STREAM o AS {COLUMNS} JOIN r {NEAR};",
+    "left": f"{STREAM_L} {STREAM_R} CREATE STREAM o AS {COLUMNS} LEFT JOIN r {NEAR};",
+    "lookup": f"{STREAM_L} {TABLE_R} CREATE STREAM o AS {COLUMNS} LEFT JOIN r ON l.k = r.k;",
+    "tables": f"{TABLE_L} {TABLE_R} CREATE TABLE o AS {COLUMNS} LEFT JOIN r ON l.k = r.k;",
+    "aggregate": f"{STREAM_L} {STREAM_R} CREATE TABLE o AS"
+    f" SELECT l.k AS k, COUNT(*) AS n, SUM(r.v) AS s FROM l JOIN r {NEAR} GROUP BY l.k;",
+    "rekeyed": f"{STREAM_L} {STREAM_R} CREATE STREAM o AS"
+    f" SELECT l.v AS v, l.k AS k, r.v AS rv FROM l JOIN r {NEAR} PARTITION BY l.v;",
 }
 
 # phase: functions whose own time it is
@@ -58,8 +58,8 @@ PHASES: dict[str, tuple[str, ...]] = {
     "key text, hash": ("braid.runtime.ingest.with_key", "braid.runtime.bucket.with_key"),
     "steps": ("braid.runtime.ingest._steps",),
     "split": ("braid.runtime.local.split",),
-    "blobs out": ("benchmarks.profile.pack",),
-    "blobs in": ("benchmarks.profile.unpack",),
+    "blobs out": ("braid.runtime.bucket.pack",),
+    "blobs in": ("braid.runtime.bucket.unpack",),
     "order of blobs": ("braid.runtime.bucket._joined", "braid.runtime.bucket.in_order"),
     "clocks": (
         "braid.operators.clocks.Clocks.__init__",
@@ -86,6 +86,10 @@ PHASES: dict[str, tuple[str, ...]] = {
     "state: read": ("braid.operators.arrangement.Runs._read",),
     "stage, rest": ("braid.runtime.local.run_stage",),
     "exchange": ("braid.runtime.local.exchanged",),
+    "exchange: order in a position": ("braid.runtime.bucket.explicit_sub",),
+    "aggregate": ("braid.operators.aggregate.Aggregate.process",),
+    "stream-table": ("braid.operators.stream_table.StreamTable.process",),
+    "table-table": ("braid.operators.table_table.TableTable.process",),
     "project": ("braid.runtime.local.projected",),
     "merge buckets": ("braid.runtime.local.merged",),
     "records as text": ("braid.runtime.local.written",),
@@ -191,19 +195,18 @@ class _Texts(dict[tuple[str], tuple[str]]):
 
 def _between_tasks(local: LocalQuery, cache: Path) -> None:
     """Lets the local runtime do what stands between tasks on Spark: blobs for rows, text and files for runs."""
-    from braid.runtime import local as runtime
     from braid.spark.runs import SparkRuns
 
     folder = Path(tempfile.mkdtemp(dir=cache))
     for stage in local._states:
         for state in stage:
             state.runs = SparkRuns(_Texts(), str(folder))
-    split = runtime.split
+    split = runtime.split  # type: ignore[attr-defined]
 
     def through_blobs(*args: Any) -> dict[int, pl.DataFrame]:
-        return {b: unpack(pack(part)) for b, part in split(*args).items()}
+        return {b: bucket.unpack(bucket.pack(part)) for b, part in split(*args).items()}
 
-    runtime.split = through_blobs
+    setattr(runtime, "split", through_blobs)  # noqa: B010 - a name that the module imports
 
 
 WATCH = Watch()
