@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export POLARS_MAX_THREADS ?= 1
 
-.PHONY: install demo test test-fast test-spark test-spark43 lint law bench clean java
+.PHONY: install demo test test-fast test-spark test-spark43 lint law bench bench-small clean java
 
 install: $(STAMP)
 
@@ -51,7 +51,10 @@ law: $(STAMP) java
 	$(BIN)/python -m pytest -m "not kafka" --law -n 2
 
 bench: $(STAMP) java
-	$(BIN)/python -m benchmarks.run
+	$(BIN)/python -m benchmarks --write
+
+bench-small: $(STAMP) java
+	$(BIN)/python -m benchmarks --small
 
 clean:
 	rm -rf $(VENV) braid-data .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,11 +1,14 @@
-"""Data for the benchmarks: two sides of rows with keys and times, as Parquet files.
+"""Data for the benchmarks: sides of rows with keys and times, as Parquet files.
 
-In: rows a side, files a side, number of keys, a folder. Out: `l/NNNN.parquet`, `r/NNNN.parquet` with k, t (ms), v.
-Rule: the same arguments give the same rows; each file spans one minute of event time, rows in order of time.
+In: rows a side, files a side, number of keys, a folder. Out: `<side>/NNNN.parquet` with k, k2, t (ms), v, s and ts.
+Rule: the same arguments give the same rows. Each file spans one minute of event time, rows in order of time, and the
+files of all sides stand side by side. At last, the side `r` has two rows of their own key far in the future: clocks
+pass everything, and an outer join pads all that is unmatched.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -13,16 +16,41 @@ import polars as pl
 
 START = 1_700_000_000_000
 SPAN = 60_000  # ms of event time per file
+LATER = 3_600_000
+WRITTEN = 1_700_000_000  # Spark takes files in the order of the times they were written at
 
 
-def make(rows: int, files: int, keys: int, folder: Path) -> None:
+def make(rows: int, files: int, keys: int, folder: Path, sides: str = "lr") -> None:
     rng = np.random.default_rng(0)
-    for side in ("l", "r"):
+    names = np.array([f"name{i}" for i in range(1000)])
+    for side in sides:
         (folder / side).mkdir(parents=True, exist_ok=True)
         for f in range(files):
             n = rows // files
             t = np.sort(rng.integers(f * SPAN, (f + 1) * SPAN, n)) + START
-            frame = pl.DataFrame({"k": rng.integers(0, keys, n), "t": t, "v": rng.integers(0, 1000, n)})
-            frame.with_columns(ts=pl.from_epoch("t", time_unit="ms").dt.replace_time_zone("UTC")).write_parquet(
-                folder / side / f"{f:04d}.parquet"
-            )
+            columns = {
+                "k": rng.integers(0, keys, n),
+                "k2": rng.integers(0, keys, n),
+                "t": t,
+                "v": rng.integers(0, 1000, n),
+                "s": names[np.arange(n) % 1000],
+            }
+            _write(pl.DataFrame(columns), folder / side / f"{f:04d}.parquet", f)
+    if "r" in sides:
+        for i in range(2):
+            last = {"k": [-1], "k2": [-1], "t": [START + files * SPAN + (i + 1) * LATER], "v": [0], "s": [""]}
+            _write(pl.DataFrame(last), folder / "r" / f"9999-{i}.parquet", files + i)
+
+
+def _write(frame: pl.DataFrame, path: Path, number: int) -> None:
+    frame.with_columns(ts=pl.from_epoch("t", time_unit="ms").dt.replace_time_zone("UTC")).write_parquet(path)
+    os.utime(path, (WRITTEN + number, WRITTEN + number))
+
+
+def first_files(data: Path, count: int, folder: Path) -> None:
+    """The first files of each side, and the rows at the end."""
+    for side in sorted(p.name for p in data.iterdir() if p.is_dir()):
+        (folder / side).mkdir(parents=True, exist_ok=True)
+        for path in sorted((data / side).glob("*.parquet")):
+            if path.name.startswith("9999") or int(path.stem) < count:
+                os.link(path, folder / side / path.name)

@@ -263,6 +263,17 @@ def test_folders_of_files_as_output(spark: Any, tmp_path: Path, kind: str) -> No
     assert read(file).sort("_rowtime")["A.N"].to_list() == [0, 1, 2, 3, 4]
 
 
+def test_no_output_counts_its_rows(spark: Any, tmp_path: Path) -> None:
+    from braid.spark.job import Output
+
+    store = TopicStore(tmp_path)
+    store.create("a", 1)
+    store.append("a", [{"key": i, "value": {"V": "x", "N": i}, "timestamp": i} for i in range(5)])
+    done = run(str(tmp_path), query(source("A", "a")), spark, output=Output("none", "", 1))
+    assert done.progress().rows_out == 5
+    assert store.names() == ["a"]
+
+
 def test_why_a_query_died(spark: Any, tmp_path: Path) -> None:
     store = TopicStore(tmp_path)
     store.create("a", 1)

@@ -44,6 +44,11 @@ class LocalQuery:
 
     def run(self, chunks: Iterable[Chunk]) -> Outputs:
         """Processes one batch."""
+        frame, dropped, counts = self.results(chunks)
+        return Outputs(written(self.plan.query.sink, frame, self.partitions), dropped, counts)
+
+    def results(self, chunks: Iterable[Chunk]) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, int]]:
+        """The same with typed rows in place of records."""
         frames: list[list[dict[int, list[pl.DataFrame]]]] = [
             [{} for _ in range(self._width(i))] for i in range(len(self.plan.stages))
         ]
@@ -75,8 +80,7 @@ class LocalQuery:
                 else:
                     dropped.append(self._forward(outcome, stage.number, frames))
         self.batch += 1
-        records = written(self.plan.query.sink, merged(results), self.partitions)
-        return Outputs(records, pl.concat([no_rows(DROPS), *dropped]), counts)
+        return merged(results), pl.concat([no_rows(DROPS), *dropped]), counts
 
     def _forward(
         self, outcome: Outcome, number: int, frames: list[list[dict[int, list[pl.DataFrame]]]]

@@ -38,7 +38,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The sink: a topic of the store (`topic`), or a folder of files, or the console."""
+    """The sink: a topic of the store (`topic`), a folder of files, the console, or nothing (`none`)."""
 
     kind: str
     target: str

@@ -267,7 +267,7 @@ def start(
     def begin(running: RunningQuery) -> Any:
         if job.output.kind == "topic":
             clean_staging(jobs.store_of(job.store).topic(job.output.target), job.run)
-        elif job.output.kind != "console":
+        elif job.output.kind not in ("console", "none"):
             sinks.finish_files(job.output.target)
         clean_drops(job.store, job.name)
         with settings_of_a_query(spark, job.tasks):

@@ -1,4 +1,4 @@
-"""Where results go: topics of the store, folders of files, the console.
+"""Where results go: topics of the store, folders of files, the console, or nowhere.
 
 In: records of a batch, in order, from tasks; the manifest of what they staged, in the driver. Out: a published batch.
 Rule: a batch is seen whole or not at all, and once: publishing it again changes nothing (the console, which cannot
@@ -19,6 +19,8 @@ from pyspark import TaskContext
 from braid.errors import BraidError
 from braid.expr import codec
 from braid.operators.changes import DIFF, LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, TIME
+from braid.runtime.bucket import bucket_of
+from braid.runtime.emit import written
 from braid.runtime.explicit import place_of, topic_ranks
 from braid.spark.job import Job, store_of
 from braid.spent import spent
@@ -28,13 +30,13 @@ from braid.topics.drops import stage_drops as stage_drop_lines
 from braid.topics.drops import write_drops as write_drop_lines
 from braid.types import Column, Scalar
 
-KINDS = ("topic", "json", "csv", "parquet", "console")
+KINDS = ("topic", "json", "csv", "parquet", "console", "none")
 
 
 class Outputs(Protocol):
-    """What a task writes of a batch. `frame`: the typed rows that `records` were made of."""
+    """What a task writes of a batch: frames of typed rows, in order; `places`: those of an explicit order."""
 
-    def write(self, records: pl.DataFrame, frame: pl.DataFrame, places: pl.DataFrame | None) -> None: ...
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None: ...
 
     def close(self) -> Iterator[str]: ...
 
@@ -43,7 +45,13 @@ class Outputs(Protocol):
 
 def writer_of(job: Job, batch: int) -> Outputs:
     """For one task and batch."""
-    return TopicOutputs(job, batch) if job.output.kind == "topic" else FileOutputs(job, batch)
+    match job.output.kind:
+        case "topic":
+            return TopicOutputs(job, batch)
+        case "none":
+            return NoOutputs()
+        case _:
+            return FileOutputs(job, batch)
 
 
 class TopicOutputs:
@@ -53,8 +61,9 @@ class TopicOutputs:
         self._job, self._batch = job, batch
         self._writers: dict[int, StageWriter] = {}
 
-    def write(self, records: pl.DataFrame, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
         with spent("encode"):
+            records = written(self._job.plan.query.sink, frame, self._job.output.partitions)
             lines = format_envelope(records["key"], records["value"], records["timestamp"], records["headers"])
         made = pl.DataFrame({"partition": records["partition"], "line": lines, "timestamp": records["timestamp"]})
         if places is not None:
@@ -89,8 +98,9 @@ class FileOutputs:
         self._lines: list[str] = []
         self._part = -1
 
-    def write(self, records: pl.DataFrame, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
-        self._part = int(records["partition"][0]) if self._part < 0 and records.height else self._part
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
+        if self._part < 0 and frame.height:
+            self._part = int(bucket_of(frame.head(1), self._job.output.partitions)[0])
         self._frames.append(named(self._job, frame))
         if self._job.output.kind == "console":
             self._lines += console_lines(self._job, frame)
@@ -111,6 +121,22 @@ class FileOutputs:
 
     def abort(self) -> None:
         self._frames.clear()
+
+
+class NoOutputs:
+    """Rows are counted and go nowhere: for measuring what comes before."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
+        self._rows += frame.height
+
+    def close(self) -> Iterator[str]:
+        yield json.dumps({"rows": self._rows})
+
+    def abort(self) -> None:
+        self._rows = 0
 
 
 def named(job: Job, frame: pl.DataFrame) -> pl.DataFrame:
@@ -159,6 +185,8 @@ def publish_batch(job: Job, batch: int, manifest: Sequence[tuple[str, str]]) -> 
         case "console":
             for doc in staged:
                 print(json.loads(doc)["text"], flush=True)
+        case "none":
+            pass
         case _:
             _publish_files(job, batch, [json.loads(doc)["file"] for doc in staged])
     files = [json.loads(doc)["file"] for kind, doc in manifest if kind == "drops"]

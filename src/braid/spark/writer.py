@@ -22,7 +22,7 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
 from braid.operators.changes import POS, POS_TYPE, sequence_of
-from braid.runtime.emit import merged, written
+from braid.runtime.emit import merged
 from braid.runtime.explicit import BATCH_BITS
 from braid.runtime.pieces import WRITE, Piece
 from braid.spark import columns, sinks
@@ -84,12 +84,10 @@ def _staged(job: Job, batch: int, packed: Sequence[bytes]) -> list[str]:
     try:
         number = 0
         for frame in in_pieces(packed):
-            with spent("encode"):
-                records = written(job.plan.query.sink, frame, job.output.partitions)
-                places = _places(job, batch, records, number) if job.order is not None else None
-            number += records.height
+            places = _places(job, batch, frame, number) if job.order is not None else None
+            number += frame.height
             with spent("write"):
-                outputs.write(records, frame, places)
+                outputs.write(frame, places)
         with spent("write"):
             return list(outputs.close())
     except BaseException:
@@ -97,12 +95,12 @@ def _staged(job: Job, batch: int, packed: Sequence[bytes]) -> list[str]:
         raise
 
 
-def _places(job: Job, batch: int, records: pl.DataFrame, number: int) -> pl.DataFrame:
-    """The places of records in an explicit order; one task writes them all."""
+def _places(job: Job, batch: int, frame: pl.DataFrame, number: int) -> pl.DataFrame:
+    """The places of rows in an explicit order; one task writes them all."""
     assert job.order is not None and job.tasks == 1
     n = pl.int_range(pl.len(), dtype=pl.Int64) + (batch << BATCH_BITS) + number
     hops = pl.lit(job.order.hops, pl.Int16)
-    return records.select(sequence_of(pl.col(POS)).alias("seq"), hops.alias("hops"), n.alias("n"))
+    return frame.select(sequence_of(pl.col(POS)).alias("seq"), hops.alias("hops"), n.alias("n"))
 
 
 # -------------------------------------------------------------- merging

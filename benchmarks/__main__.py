@@ -1,0 +1,93 @@
+"""`python -m benchmarks [NAME …] [--rows N] …`: runs benchmarks, shows their tables, writes `docs/benchmarks.md`.
+
+In: names (none: all) and sizes. Out: tables on the terminal; with `--write` the page and its figures as JSON.
+Rule: each benchmark has a process of its own, so one that fails does not take the others with it; it is named at the
+end, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import subprocess
+import sys
+from dataclasses import fields, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks import machine
+from benchmarks.harness import Sizes
+from benchmarks.report import Report, of_goals, page, terminal
+
+NAMES = ("interval",)
+SMALL = Sizes(200_000, 20_000, 100_000, 1, 2, 20, (20_000, 200_000), "2g")
+ROOT = Path(__file__).parent.parent
+
+
+def main() -> int:
+    args = _arguments()
+    sizes = replace(SMALL if args.small else Sizes(), **_given(args))
+    if args.into:
+        (name,) = args.names
+        Path(args.into).write_text(importlib.import_module(f"benchmarks.{name}").run(sizes).dumps())
+        return 0
+    found, report, failed = machine.describe(), Report(), []
+    with TemporaryDirectory(prefix="braid-bench-") as folder:
+        for name in args.names or NAMES:
+            print(f"{name}", flush=True)
+            made = _apart(name, sizes, Path(folder) / f"{name}.json")
+            if made is None:
+                failed.append(name)
+                continue
+            for table in made.tables:
+                print(terminal(table), flush=True)
+            report.tables += made.tables
+            report.goals += made.goals
+    if report.goals:
+        print(terminal(of_goals(report.goals)))
+    if args.write:
+        shown = ", ".join(f"{f.name.replace('_', '-')} {getattr(sizes, f.name)}" for f in fields(sizes))
+        (ROOT / "docs" / "benchmarks.md").write_text(page(found, shown, report))
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _apart(name: str, sizes: Sizes, into: Path) -> Report | None:
+    """One benchmark, in a process of its own."""
+    options = [x for f in fields(sizes) for x in (f"--{f.name.replace('_', '-')}", _text(getattr(sizes, f.name)))]
+    env = os.environ | {"POLARS_MAX_THREADS": "1"}
+    command = [sys.executable, "-m", "benchmarks", name, "--into", str(into), *options]
+    done = subprocess.run(command, cwd=ROOT, env=env, check=False)
+    return Report.loads(into.read_text()) if done.returncode == 0 else None
+
+
+def _text(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def _given(args: argparse.Namespace) -> dict[str, object]:
+    return {f.name: getattr(args, f.name) for f in fields(Sizes) if getattr(args, f.name) is not None}
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", choices=[*NAMES, []], metavar="NAME", help=", ".join(NAMES))
+    parser.add_argument("--small", action="store_true", help="sizes for a look: under three minutes in all")
+    parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md")
+    parser.add_argument("--into", help=argparse.SUPPRESS)
+    parser.add_argument("--rows", type=int, help="of a side (4,000,000)")
+    parser.add_argument("--keys", type=int, help="different ones (200,000)")
+    parser.add_argument("--batch", type=int, help="rows of a micro-batch, all inputs together (1,000,000)")
+    parser.add_argument("--rounds", type=int, help="turns that variants take (2)")
+    parser.add_argument("--slow-batches", type=int, help="of Spark's join with RocksDB (3)")
+    parser.add_argument("--small-batches", type=int, help="of 1,000 rows (100)")
+    parser.add_argument("--state", type=lambda t: tuple(map(int, t.split(","))), help="rows of live state, with commas")
+    parser.add_argument("--memory", help="of the JVM (6g)")
+    parser.add_argument("--cores", type=int, help="that Spark uses (2)")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

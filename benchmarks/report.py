@@ -1,0 +1,140 @@
+"""Tables of figures, on the terminal and as `docs/benchmarks.md`.
+
+In: tables and goals of benchmarks. Out: text; the same as JSON, which is how they travel between processes.
+Rule: a figure is shown as it was taken. A goal that was missed says by how much, and what holds it back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from benchmarks.harness import Summary
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    title: str
+    text: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What was to be reached. `figure` is at least (`>=`) or at most (`<=`) the `target`, or it was missed."""
+
+    name: str
+    figure: float
+    sense: Literal[">=", "<="]
+    target: float
+    back: str = ""  # what holds it back
+
+    @property
+    def met(self) -> bool:
+        return self.figure >= self.target if self.sense == ">=" else self.figure <= self.target
+
+    @property
+    def short(self) -> str:
+        """By how much the figure misses: the factor that is wanting."""
+        if self.met:
+            return "reached"
+        factor = self.target / self.figure if self.sense == ">=" else self.figure / self.target
+        return f"{factor:.2f} x short"
+
+
+@dataclass(slots=True)
+class Report:
+    """What a benchmark gives."""
+
+    tables: list[Table] = field(default_factory=list)
+    goals: list[Goal] = field(default_factory=list)
+
+    def dumps(self) -> str:
+        return json.dumps({"tables": [asdict(t) for t in self.tables], "goals": [asdict(g) for g in self.goals]})
+
+    @staticmethod
+    def loads(text: str) -> Report:
+        found = json.loads(text)
+        return Report([_table(t) for t in found["tables"]], [Goal(**g) for g in found["goals"]])
+
+
+def _table(found: dict[str, Any]) -> Table:
+    return Table(found["title"], found["text"], tuple(found["columns"]), tuple(tuple(r) for r in found["rows"]))
+
+
+def of_rates(title: str, text: str, figures: dict[str, Summary], base: str | None) -> Table:
+    """The usual table: rates, ratios to the variant `base`, CPU."""
+    columns = (
+        "variant",
+        "rows/s",
+        *([f"ratio to {base}"] if base else []),
+        "trigger ms",
+        "CPU s per 1M rows",
+        "rows out",
+    )
+    rows = [
+        (
+            name,
+            f"{f.rate:,.0f}",
+            *([f"{f.ratio:.2f}"] if base else []),
+            f"{f.ms:,.0f}",
+            f"{f.cpu:.2f}",
+            f"{f.rows_out:,}",
+        )
+        for name, f in figures.items()
+    ]
+    return Table(title, text, columns, tuple(rows))
+
+
+def of_goals(goals: Sequence[Goal]) -> Table:
+    rows = [(g.name, f"{g.figure:.2f}", f"{g.sense} {g.target:g}", g.short, "" if g.met else g.back) for g in goals]
+    return Table("What was to be reached", "", ("goal", "figure", "target", "", "what holds it back"), tuple(rows))
+
+
+def terminal(table: Table) -> str:
+    widths = [max(len(row[i]) for row in (table.columns, *table.rows)) for i in range(len(table.columns))]
+    lines = [
+        "  ".join(
+            x.ljust(w) if i == 0 else x.rjust(w) for i, (x, w) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in (table.columns, *table.rows)
+    ]
+    return "\n".join([f"\n{table.title}", *([table.text] if table.text else []), "", *lines])
+
+
+def markdown(table: Table) -> str:
+    head = [f"### {table.title}", "", *([table.text, ""] if table.text else [])]
+    marks = ["---", *(["---:"] * (len(table.columns) - 1))]
+    lines = [
+        f"| {' | '.join(x.replace('|', chr(92) + '|') for x in row)} |" for row in (table.columns, marks, *table.rows)
+    ]
+    return "\n".join([*head, *lines, ""])
+
+
+INTRODUCTION = """# Benchmarks
+
+Made by `make bench`; `make bench-small` takes under three minutes and says less. Sizes are arguments:
+`python -m benchmarks --rows 1000000`; one benchmark alone: `python -m benchmarks interval`.
+Where the time of a batch goes: [performance](performance.md).
+
+How figures are taken. Each benchmark has a process and a Spark session of its own. After a warm-up its variants take
+turns. Both sides of a comparison read the same rows, in batches of the same size, and write to the same kind of sink;
+the number of rows that come out is asserted. Rows/s are steady: the rows of a batch by the median time of a trigger,
+the first batch left out. CPU seconds are those of the JVM, all Python workers (ended ones too) and the driver, summed
+over the process tree from /proc, for a whole run, first batch included. Spark's own joins run in the session that
+`braid` makes (unix sockets, cheap checkpoint files, two shuffle partitions), which speeds them up too. Braid runs
+with positions, clocks, checkpoints and ordered output, as users get it. Figures of one run can be compared; those of
+two machines, or of a busy one, cannot.
+"""
+
+
+def page(machine: Sequence[tuple[str, str]], sizes: str, report: Report) -> str:
+    """`docs/benchmarks.md`."""
+    head = "\n".join(f"- {name}: {value}" for name, value in machine)
+    parts = [INTRODUCTION, f"{head}\n- sizes: {sizes}\n"]
+    if report.goals:
+        parts.append(markdown(of_goals(report.goals)))
+    return "\n".join([*parts, *(markdown(t) for t in report.tables)])
