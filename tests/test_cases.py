@@ -40,16 +40,16 @@ OPERATORS = [
     "ksqldb/chains/padded_rows_match_later",
     "ksqldb/chains/another_key",  # an exchange between stages
     "ksqldb/statements/restart",
-    "sqlstream/windows/restart",  # sliding joins: a chain, ROWS, a report
+    "sqlstream/windows/outer_chain",  # sliding joins
     "lenses/stream_stream/left",  # two clocks
     "lenses/stream_table/value_field",  # remembered records, a table's changes by another key
-    "lenses/table_table/combinations",
+    "lenses/table_table/keys",
     "lenses/lateral/single",
     "lenses/stream_table/grouped",  # latest values
-    "risingwave/joins/full",  # regular join, coalescing
+    "risingwave/joins/diamond",  # regular join, coalescing
     "risingwave/asof/changes",
     "risingwave/temporal/remembered",  # temporal join with its memo
-    "risingwave/windows/window_join",  # cleaning, EMIT ON WINDOW CLOSE
+    "risingwave/windows/interval_join",  # cleaning, EMIT ON WINDOW CLOSE
 ]
 AT_A_TIME = 2  # pages at a time on Spark
 

@@ -25,12 +25,12 @@ def check(shape: str, seed: int) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_law(shape: str) -> None:
-    for seed in range(3):
+    for seed in range(2):
         check(shape, seed)
 
 
 @pytest.mark.law
 @pytest.mark.parametrize("shape", SHAPES)
 def test_law_at_length(shape: str) -> None:
-    for seed in (*range(12), *range(1000, 1120)):
+    for seed in (*range(12), *range(1000, 1050)):
         check(shape, seed)

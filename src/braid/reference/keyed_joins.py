@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from braid.expr.nodes import Expr
 from braid.plan import keyed, logical
 from braid.reference.rows import Key, Row, Run, Values
-from braid.reference.steps import Step
+from braid.reference.steps import OneInput, Step
 
 Side = Literal["left", "right"]
 OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
@@ -326,20 +326,12 @@ class CombiningStep(_Sides):
         return Row(row.values, row.time, row.headers, gone=True)
 
 
-class LateralStep:
+class LateralStep(OneInput):
     """Each row once for each element of an array. A tombstone passes on; a row that goes takes its elements along."""
 
     def __init__(self, node: keyed.Lateral, number: int, run: Run, source: Step) -> None:
-        self.number, self._node, self._run, self._source = number, node, run, source
-        self.inputs: tuple[Step, ...] = (source,)
-
-    @property
-    def clock(self) -> float:
-        return self._source.clock
-
-    @property
-    def stored(self) -> float:
-        return self._source.stored
+        super().__init__(number, run, source)
+        self._node = node
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
@@ -354,21 +346,13 @@ class LateralStep:
         return [Row(row.values | x, row.time, row.headers, row.gone) for x in made]
 
 
-class MaterializeStep:
+class MaterializeStep(OneInput):
     """A table as rows that come and go."""
 
     def __init__(self, node: keyed.Materialize, number: int, run: Run, source: Step) -> None:
-        self.number, self._node, self._run, self._source = number, node, run, source
-        self.inputs: tuple[Step, ...] = (source,)
+        super().__init__(number, run, source)
+        self._node = node
         self._stands: dict[str, Row] = {}
-
-    @property
-    def clock(self) -> float:
-        return self._source.clock
-
-    @property
-    def stored(self) -> float:
-        return self._source.stored
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs

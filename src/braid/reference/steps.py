@@ -225,25 +225,34 @@ class SourceStep:
         return self._given
 
 
-class FilterStep:
-    """Rows for which the predicate is true. In a table, a row that stops passing becomes a tombstone; a row of a
-    multiset is taken back by a row that is gone, which passes as it did."""
+class OneInput:
+    """What steps with one input share: a place in the plan, and clocks. They are the input's: rows that do not pass
+    have come, too."""
 
-    def __init__(self, node: logical.Filter, number: int, run: Run, source: Step) -> None:
-        self.number, self._node, self._run, self._source = number, node, run, source
+    def __init__(self, number: int, run: Run, source: Step) -> None:
+        self.number, self._run, self._source = number, run, source
         self.inputs: tuple[Step, ...] = (source,)
-        self._is_table = logical.mode(node) == "upsert"
-        self._is_multiset = logical.mode(node) == "retract"
-        self._key = logical.row_key(node.input)
-        self._passing: set[str] = set()
 
     @property
     def clock(self) -> float:
-        return self._source.clock  # rows that do not pass have come, too
+        return self._source.clock
 
     @property
     def stored(self) -> float:
         return self._source.stored
+
+
+class FilterStep(OneInput):
+    """Rows for which the predicate is true. In a table, a row that stops passing becomes a tombstone; a row of a
+    multiset is taken back by a row that is gone, which passes as it did."""
+
+    def __init__(self, node: logical.Filter, number: int, run: Run, source: Step) -> None:
+        super().__init__(number, run, source)
+        self._node = node
+        self._is_table = logical.mode(node) == "upsert"
+        self._is_multiset = logical.mode(node) == "retract"
+        self._key = logical.row_key(node.input)
+        self._passing: set[str] = set()
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
@@ -270,20 +279,12 @@ class FilterStep:
         return [_tombstone(row, self._key)]
 
 
-class ProjectStep:
+class ProjectStep(OneInput):
     """Computed columns. Of a tombstone, or a stream's null value, nothing can fail."""
 
     def __init__(self, node: logical.Project, number: int, run: Run, source: Step) -> None:
-        self.number, self.node, self._run, self._source = number, node, run, source
-        self.inputs: tuple[Step, ...] = (source,)
-
-    @property
-    def clock(self) -> float:
-        return self._source.clock
-
-    @property
-    def stored(self) -> float:
-        return self._source.stored
+        super().__init__(number, run, source)
+        self.node = node
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
@@ -319,7 +320,7 @@ class _Group:
     time: float = NEVER
 
 
-class AggregateStep:
+class AggregateStep(OneInput):
     """One row per group, emitted after every change, computed from all entries that stand.
 
     Over a table the old entry of a row leaves its group before the new one enters; a group that has lost all its
@@ -327,20 +328,12 @@ class AggregateStep:
     """
 
     def __init__(self, node: logical.Aggregate, number: int, run: Run, source: Step) -> None:
-        self.number, self._node, self._run, self._source = number, node, run, source
-        self.inputs: tuple[Step, ...] = (source,)
+        super().__init__(number, run, source)
+        self._node = node
         self._mode = logical.mode(node.input)
         self._row_key = logical.row_key(node.input)
         self._groups: dict[str, _Group] = {}
         self._counted: dict[str, tuple[_Group, _Entry]] = {}  # where each row of the table stands
-
-    @property
-    def clock(self) -> float:
-        return self._source.clock
-
-    @property
-    def stored(self) -> float:
-        return self._source.stored
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs

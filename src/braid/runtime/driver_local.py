@@ -6,7 +6,7 @@ In, out, rule: see `backend.Backend`.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import polars as pl
@@ -18,7 +18,6 @@ from braid.plan.physical import Plan
 from braid.runtime.drops import located
 from braid.runtime.explicit import (
     BATCH_BITS,
-    Moment,
     Placed,
     Reading,
     chunks,
@@ -29,21 +28,9 @@ from braid.runtime.explicit import (
     topic_ranks,
 )
 from braid.runtime.local import LocalQuery
+from braid.runtime.memory_topics import MemoryTopics
 
 T = TypeVar("T")
-
-
-@dataclass(slots=True)
-class Topic:
-    partitions: int
-    records: list[Placed] = field(default_factory=list)
-    moments: list[Moment] = field(default_factory=list)
-    ends: list[int] = field(default_factory=list)
-
-    def append(self, record: Placed) -> None:
-        self.ends = self.ends or [0] * self.partitions
-        self.records.append(replace(record, offset=self.ends[record.partition]))
-        self.ends[record.partition] += 1
 
 
 @dataclass(slots=True)
@@ -71,27 +58,11 @@ def in_topological_order(queries: Sequence[T], reads: Callable[[T], set[str]], w
     return done
 
 
-class LocalBackend:
+class LocalBackend(MemoryTopics):
     def __init__(self, batch: int | None, buckets: int | None) -> None:
+        super().__init__()
         self.batch, self.buckets = batch, buckets or 4
-        self.topics: dict[str, Topic] = {}
         self.queries: dict[str, Running] = {}
-
-    def create_topic(self, name: str, partitions: int) -> None:
-        self.topics.setdefault(name, Topic(partitions))
-
-    def partitions(self, topic: str) -> int | None:
-        return self.topics[topic].partitions if topic in self.topics else None
-
-    def delete_topic(self, name: str) -> None:
-        self.topics.pop(name, None)
-
-    def append(self, topic: str, records: Sequence[Placed]) -> None:
-        for record in records:
-            self.topics[topic].append(record)
-
-    def mark(self, topic: str, moment: Moment) -> None:
-        self.topics[topic].moments.append(moment)
 
     def start(self, query: Query, number: int) -> None:
         plan = lower(query)
@@ -154,9 +125,6 @@ class LocalBackend:
             return names.get(rank), None, None
 
         return find
-
-    def records(self, topic: str, start: int) -> list[Placed]:
-        return self.topics[topic].records[start:]
 
     def drops(self, query: str) -> list[dict[str, Any]]:
         return self.queries[query].drops

@@ -22,9 +22,10 @@ from braid.plan.physical import Plan
 from braid.reference import Bound, Drop, End, Event, OutRecord, Record, Reference
 from braid.runtime.bucket import describe
 from braid.runtime.decode import decode
-from braid.runtime.driver_local import Topic, in_topological_order
+from braid.runtime.driver_local import in_topological_order
 from braid.runtime.drops import FIELDS, as_json
-from braid.runtime.explicit import Moment, Placed, raw_frame, since_of, standing, topic_ranks
+from braid.runtime.explicit import Placed, raw_frame, since_of, standing, topic_ranks
+from braid.runtime.memory_topics import MemoryTopics
 from braid.types import Column, polars_type
 
 
@@ -40,26 +41,10 @@ class Judged:
     events: list[Event] = field(default_factory=list)
 
 
-class ReferenceBackend:
+class ReferenceBackend(MemoryTopics):
     def __init__(self) -> None:
-        self.topics: dict[str, Topic] = {}
+        super().__init__()
         self.queries: dict[str, Judged] = {}
-
-    def create_topic(self, name: str, partitions: int) -> None:
-        self.topics.setdefault(name, Topic(partitions))
-
-    def partitions(self, topic: str) -> int | None:
-        return self.topics[topic].partitions if topic in self.topics else None
-
-    def delete_topic(self, name: str) -> None:
-        self.topics.pop(name, None)
-
-    def append(self, topic: str, records: Sequence[Placed]) -> None:
-        for record in records:
-            self.topics[topic].append(record)
-
-    def mark(self, topic: str, moment: Moment) -> None:
-        self.topics[topic].moments.append(moment)
 
     def start(self, query: Query, number: int) -> None:
         plan = lower(query)
@@ -116,9 +101,6 @@ class ReferenceBackend:
             n = judged.written
             judged.written += 1
             topic.append(Placed(seq, judged.hops, n, target, 0, key, value_text(sink, row), row.time, headers))
-
-    def records(self, topic: str, start: int) -> list[Placed]:
-        return self.topics[topic].records[start:]
 
     def drops(self, query: str) -> list[dict[str, Any]]:
         """As the other runtimes tell them; the definitions know no clock of a drop, and show all columns of its row."""
