@@ -7,11 +7,13 @@ Rule: each reads the same files with its own reader and ends when they are read.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Any
+
+import polars as pl
 
 from benchmarks.harness import Batch, Run, Sizes
 from braid.plan.lower import lower
@@ -19,11 +21,14 @@ from braid.plan.physical import Plan
 from braid.program import Program
 from braid.runtime.batch import Chunk
 from braid.runtime.cut import Cut, beginning, ended_now, plan_batch
+from braid.runtime.explicit import partition_ranks
 from braid.runtime.files import open_files
 from braid.runtime.inputs import Input
 from braid.runtime.local import LocalQuery
+from braid.runtime.topic_input import TopicInput
+from braid.topics import TopicStore
 
-BUCKETS = 8
+BUCKETS = 4  # what Braid takes by itself
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 STORES = {
     "memory": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
@@ -49,26 +54,33 @@ def session(sizes: Sizes, master: str | None = None) -> Any:
 def on_spark(
     spark: Any,
     plan: Plan,
-    data: Path,
     folder: Path,
     sizes: Sizes,
     *,
+    data: Path | None = None,
+    store: Path | None = None,
+    output: str | None = None,
     limit: int | None = None,
-    cores: int | None = None,
-    sink: str = "none",
 ) -> Run:
-    """Over files: each source reads the folder of its name; results go nowhere."""
-    from braid.spark.job import Files, Output
+    """Braid until its input is read. Sources read the files of their name in `data`, or the topics of `store`; results
+    go to the topic `output`, or nowhere."""
+    from braid.spark.job import Output
     from braid.spark.query import start
 
-    cores = cores or sizes.cores
-    files = {leaf.source.name: Files(pattern(data, leaf.source.name)) for leaf in plan.leaves}
+    sink = Output("topic", output, sizes.cores) if output else Output("none", "", sizes.cores)
     running = start(
-        spark, plan, str(folder / "store"), files=files, output=Output(sink, str(folder / "rows"), cores),
-        buckets=BUCKETS, tasks=cores, limit=limit or sizes.batch, trigger={"availableNow": True},
+        spark, plan, str(store or folder / "store"), files=files_of(plan, data) if data else None, output=sink,
+        checkpoint=str(folder / "checkpoint"), tasks=sizes.cores, limit=limit or sizes.batch,
+        trigger={"availableNow": True},
     )  # fmt: skip
     running.await_termination()
     return run_of(running)
+
+
+def files_of(plan: Plan, data: Path) -> dict[str, Any]:
+    from braid.spark.job import Files
+
+    return {leaf.source.name: Files(pattern(data, leaf.source.name)) for leaf in plan.leaves}
 
 
 def pattern(data: Path, source: str) -> str:
@@ -94,20 +106,22 @@ def _records(offset: Any) -> int:
 # ---------------------------------------------------------------- no Spark
 
 
-def in_a_loop(plan: Plan, data: Path, folder: Path, limit: int, buckets: int = BUCKETS) -> Run:
-    """Braid's own operators over the same files, in this process and one thread, state in memory: what Braid on Spark
-    could reach if Spark cost nothing. Reading is part of a step, as it is on Spark."""
-    sources = {leaf.number: leaf.source for leaf in plan.leaves}
-    inputs: dict[int, Input] = {
-        n: open_files(source, pattern(data, source.name), folder / "times") for n, source in sources.items()
-    }
-    return loop_over(plan, inputs, [n for n, s in sources.items() if s.kind == "table"], limit, buckets)
-
-
-def loop_over(plan: Plan, inputs: Mapping[int, Input], early: list[int], limit: int, buckets: int = BUCKETS) -> Run:
-    names = [f"{leaf}/{p}" for leaf, x in sorted(inputs.items()) for p in range(x.partitions)]
-    ranks = {name: rank for rank, name in enumerate(sorted(names, key=lambda n: int(n.split("/")[0]) not in early))}
-    local, at, batches, out = LocalQuery(plan, 1, buckets), beginning(), [], 0
+def in_a_loop(plan: Plan, folder: Path, limit: int, *, data: Path | None = None, store: Path | None = None) -> Run:
+    """Braid's own operators over the same input, in this process and one thread, state in memory, results thrown away:
+    what Braid on Spark could reach if Spark cost nothing. Reading is part of a step, as it is on Spark."""
+    inputs: dict[int, Input] = {}
+    for leaf in plan.leaves:
+        if data is not None:
+            files = open_files(leaf.source, pattern(data, leaf.source.name), folder / "times")
+            inputs[leaf.number] = files
+        else:
+            assert store is not None
+            inputs[leaf.number] = TopicInput(TopicStore(store), leaf.source)
+    in_files = data is not None
+    early = [leaf.number for leaf in plan.leaves if in_files and leaf.source.kind == "table"]
+    parts = partition_ranks(plan, {leaf: x.partitions for leaf, x in inputs.items()})
+    ranks = {f"{leaf}/{p}": rank for (leaf, p), rank in parts.items()}
+    local, at, batches, out = LocalQuery(plan, 1, BUCKETS), beginning(), [], 0
     while True:
         began = perf_counter()
         end = plan_batch(sorted(inputs.items()), at, limit, early, ranks)
@@ -134,26 +148,33 @@ def _chunks(inputs: Mapping[int, Input], ranks: Mapping[str, int], at: Cut, end:
 
 # ------------------------------------------------------------- Spark's own
 
+SCHEMA = "k long, k2 long, t long, v long, s string, ts timestamp"
+
 
 def spark_files(spark: Any, data: Path, side: str, late: str = "5 seconds") -> Any:
     """A side as Spark reads it: one file a batch."""
-    schema = "k long, k2 long, t long, v long, s string, ts timestamp"
-    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(data / side))
+    stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(data / side))
     return stream.withWatermark("ts", late).alias(side)
 
 
-def spark_run(frame: Any, folder: Path, sink: str = "noop", **options: str) -> Run:
-    """Spark's query to its end."""
-    writer = frame.writeStream.format(sink).option("checkpointLocation", str(folder / "checkpoint")).options(**options)
-    query = writer.trigger(availableNow=True).start()
+def spark_run(frame: Any, folder: Path, store: str = "memory", json: bool = False) -> Run:
+    """Spark's query to its end; results go nowhere, or to files of JSON lines. `store`: where state lies."""
+    # the clock of Braid's ksqlDB dialect is the highest time of both sides, so it is here
+    with settings(frame.sparkSession, {PROVIDER: STORES[store], "spark.sql.streaming.multipleWatermarkPolicy": "max"}):
+        writer = frame.writeStream.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
+        query = writer.format("json").start(str(folder / "rows")) if json else writer.format("noop").start()
     query.awaitTermination()
     progress = query.recentProgress
     batches = [Batch(p["numInputRows"], p["durationMs"]["triggerExecution"]) for p in progress if p["numInputRows"]]
-    return Run(tuple(batches), sum(max(p["sink"]["numOutputRows"], 0) for p in progress))
+    if json:
+        out = sum(pl.scan_ndjson(f).select(pl.len()).collect().item() for f in (folder / "rows").glob("part-*.json"))
+    else:
+        out = sum(p["sink"]["numOutputRows"] for p in progress)
+    return Run(tuple(batches), out)
 
 
 @contextmanager
-def settings(spark: Any, wanted: Mapping[str, str]) -> Any:
+def settings(spark: Any, wanted: Mapping[str, str]) -> Iterator[None]:
     """The session's settings while the block runs; a query takes a copy when it starts."""
     before = {key: spark.conf.get(key, None) for key in wanted}
     try:

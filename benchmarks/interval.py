@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from benchmarks.data import first_files, make
-from benchmarks.engines import PROVIDER, STORES, in_a_loop, on_spark, plan_of, session, settings, spark_files, spark_run
+from benchmarks.engines import STORES, in_a_loop, on_spark, plan_of, session, spark_files, spark_run
 from benchmarks.harness import Batch, Run, Sizes, Variant, summaries, take_turns
 from benchmarks.report import Goal, Report, of_rates
 
@@ -37,14 +37,12 @@ BRAID, LOOP = "Braid on Spark", "Braid's operators in a loop, no Spark"
 BARE, DUCK = "a bare Polars join in a loop, no Spark", "DuckDB, one batch join"
 
 
-def spark_join(spark: Any, data: Path, folder: Path, kind: str, store: str) -> Run:
+def spark_join(spark: Any, data: Path, folder: Path, kind: str, store: str = "memory") -> Run:
     from pyspark.sql import functions as F
 
     near = "l.k = r.k and r.ts between l.ts - interval 5 seconds and l.ts + interval 5 seconds"
-    # the clock of Braid's ksqlDB dialect is the highest time of both sides too
-    with settings(spark, {PROVIDER: STORES[store], "spark.sql.streaming.multipleWatermarkPolicy": "max"}):
-        joined = spark_files(spark, data, "l").join(spark_files(spark, data, "r"), F.expr(near), kind)
-        return spark_run(joined.select("l.k", "l.v", F.col("r.v").alias("rv")), folder)
+    joined = spark_files(spark, data, "l").join(spark_files(spark, data, "r"), F.expr(near), kind)
+    return spark_run(joined.select("l.k", "l.v", F.col("r.v").alias("rv")), folder, store)
 
 
 def duck_join(data: Path, kind: str, cores: int, rows: int) -> Run:
@@ -102,7 +100,7 @@ def _kind(spark: Any, kind: str, data: Path, few: Path, tiny: Path, sizes: Sizes
     plan = plan_of(SQL.format(kind="" if kind == "inner" else kind.upper()))
 
     def braid(of: Path, limit: int, to: Path) -> Run:
-        return on_spark(spark, plan, of, to, sizes, limit=limit)
+        return on_spark(spark, plan, to, sizes, data=of, limit=limit)
 
     rows = 2 * sizes.rows
     duck = duck_join(data, kind, sizes.cores, rows)
@@ -110,7 +108,7 @@ def _kind(spark: Any, kind: str, data: Path, few: Path, tiny: Path, sizes: Sizes
     variants: dict[str, Variant] = {
         SPARK: lambda to: spark_join(spark, data, to, kind, "memory"),
         BRAID: partial(braid, data, sizes.batch),
-        LOOP: lambda to: in_a_loop(plan, data, to, sizes.batch),
+        LOOP: lambda to: in_a_loop(plan, to, sizes.batch, data=data),
         DUCK: lambda _: duck_join(data, kind, sizes.cores, rows),
     }
     if kind == "inner":

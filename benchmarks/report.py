@@ -118,7 +118,6 @@ INTRODUCTION = """# Benchmarks
 
 Made by `make bench`; `make bench-small` takes under three minutes and says less. Sizes are arguments:
 `python -m benchmarks --rows 1000000`; one benchmark alone: `python -m benchmarks interval`.
-Where the time of a batch goes: [performance](performance.md).
 
 How figures are taken. Each benchmark has a process and a Spark session of its own. After a warm-up its variants take
 turns. Both sides of a comparison read the same rows, in batches of the same size, and write to the same kind of sink;

@@ -1,0 +1,61 @@
+"""More cores, more workers: the interval join on one core and on two, and on `local-cluster` with one and two workers.
+
+In: Parquet files. Out: the steady rate of Braid on each.
+Rule: each has a session of its own, warmed up, one after the other, on the same files; Spark gets a task a core.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from benchmarks.data import make
+from benchmarks.engines import on_spark, plan_of, session
+from benchmarks.harness import Run, Sizes, measured, rate, summaries
+from benchmarks.interval import SQL, duck_join
+from benchmarks.report import Goal, Report, of_rates
+
+MASTERS = {
+    "one core": ("local[1]", 1),
+    "two cores": ("local[2]", 2),
+    "one worker process of one core": ("local-cluster[1,1,2048]", 1),
+    "two worker processes of one core": ("local-cluster[2,1,2048]", 2),
+}
+
+
+def run(sizes: Sizes) -> Report:
+    report, runs = Report(), {}
+    with TemporaryDirectory(prefix="braid-bench-") as folder:
+        data, tiny = Path(folder) / "data", Path(folder) / "tiny"
+        make(sizes.rows, sizes.files, sizes.keys, data)
+        make(20_000, 4, 1000, tiny)
+        expected = duck_join(data, "inner", sizes.cores, 0).rows_out
+        for name, (master, cores) in MASTERS.items():
+            runs[name] = _on(master, replace(sizes, cores=cores), data, tiny)
+            assert {r.rows_out for r in runs[name]} == {expected}, f"{name} gives other rows"
+            print(f"    {name}: {rate(runs[name][0]):,.0f} rows/s", flush=True)
+
+    figures = summaries(runs)
+    text = (
+        f"Interval join, inner, {sizes.rows:,} + {sizes.rows:,} rows, batches of {sizes.batch:,}, results go nowhere."
+    )
+    report.tables.append(of_rates("Cores and workers", text, figures, "one core"))
+    one, two = figures["one core"].rate, figures["two cores"].rate
+    report.goals.append(Goal("a second core: times one", two / one, ">=", 1.5))
+    first, second = (figures[f"{n} of one core"].rate for n in ("one worker process", "two worker processes"))
+    report.goals.append(Goal("a second worker of a local-cluster: times one", second / first, ">=", 1.5))
+    return report
+
+
+def _on(master: str, sizes: Sizes, data: Path, tiny: Path) -> list[Run]:
+    """Runs in a session of their own."""
+    from braid.spark.conf import end
+
+    plan, spark = plan_of(SQL.format(kind="")), session(sizes, master)
+    try:
+        with TemporaryDirectory() as folder:
+            on_spark(spark, plan, Path(folder), sizes, data=tiny, limit=10_000)
+        return [measured(lambda to: on_spark(spark, plan, to, sizes, data=data)) for _ in range(sizes.rounds)]
+    finally:
+        end(spark)

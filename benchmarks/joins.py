@@ -1,0 +1,145 @@
+"""Joins with tables, an aggregate over a join, chains of joins.
+
+In: Parquet files; for two tables, topics of JSON lines (tables in files are read whole before anything else). Out:
+Braid beside its own operators in a loop without Spark, and beside Spark's query where Spark has one that gives the same
+rows: the join with a table that never changes, and chains of interval joins.
+Rule: every variant gives the same number of rows. The others have no counterpart in Spark: it has no lookup into a
+table that changes, no join of two tables, and no aggregate over a join that tells each change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from benchmarks.data import make, make_table, write_topic
+from benchmarks.engines import in_a_loop, on_spark, plan_of, session, spark_files, spark_run
+from benchmarks.harness import Run, Sizes, Variant, summaries, take_turns
+from benchmarks.report import Report, of_rates
+
+BRAID, LOOP, SPARK = "Braid on Spark", "Braid's operators in a loop, no Spark", "Spark, state in memory"
+
+STREAM = """CREATE STREAM {name} (k BIGINT KEY, k2 BIGINT, t BIGINT, v BIGINT)
+  WITH (kafka_topic='{name}', value_format='JSON', timestamp='t', partitions=1);
+"""
+STREAMS = "".join(STREAM.format(name=name) for name in "lrm")
+
+LOOKUP = (
+    STREAMS
+    + """CREATE TABLE d (k BIGINT PRIMARY KEY, s VARCHAR) WITH (kafka_topic='d', value_format='JSON', partitions=1);
+CREATE STREAM o AS SELECT l.k AS k, l.v AS v, d.s AS s FROM l JOIN d ON l.k = d.k;
+"""
+)
+TABLES = """
+CREATE TABLE a (k BIGINT PRIMARY KEY, v BIGINT) WITH (kafka_topic='a', value_format='JSON', partitions=1);
+CREATE TABLE b (k BIGINT PRIMARY KEY, v BIGINT) WITH (kafka_topic='b', value_format='JSON', partitions=1);
+CREATE TABLE o AS SELECT a.k AS k, a.v AS v, b.v AS bv FROM a JOIN b ON a.k = b.k;
+"""
+WITHIN = "WITHIN 5 SECONDS GRACE PERIOD 5 SECONDS"
+AGGREGATE = (
+    STREAMS
+    + "CREATE TABLE o AS SELECT l.k AS k, COUNT(*) AS n, SUM(r.v) AS s "
+    + f"FROM l JOIN r {WITHIN} ON l.k = r.k GROUP BY l.k;"
+)
+CHAIN = (
+    STREAMS
+    + "CREATE STREAM o AS SELECT l.k AS k, l.v AS v, r.v AS rv, m.v AS mv FROM l "
+    + f"JOIN r {WITHIN} ON l.k = r.k JOIN m {WITHIN} ON l.{{key}} = m.k;"
+)
+
+
+def spark_lookup(spark: Any, data: Path, folder: Path) -> Run:
+    table = spark.read.parquet(str(data / "d")).select("k", "s")
+    return spark_run(spark_files(spark, data, "l").select("k", "v").join(table, "k"), folder)
+
+
+def spark_chain(spark: Any, data: Path, key: str, folder: Path) -> Run:
+    from pyspark.sql import functions as F
+
+    def near(time: str, early: int, late: int) -> str:
+        return f"between {time} - interval {early} seconds and {time} + interval {late} seconds"
+
+    first = spark_files(spark, data, "l").join(
+        spark_files(spark, data, "r"), F.expr(f"l.k = r.k and r.ts {near('l.ts', 5, 5)}")
+    )
+    # a result of the first join has the later of its two times; the range of l.ts alone lets Spark forget
+    met = f"m.ts {near('l.ts', 5, 10)} and m.ts {near('greatest(l.ts, r.ts)', 5, 5)}"
+    joined = first.join(spark_files(spark, data, "m"), F.expr(f"l.{key} = m.k and {met}"))
+    return spark_run(joined.select("l.k", "l.v", F.col("r.v").alias("rv"), F.col("m.v").alias("mv")), folder)
+
+
+def run(sizes: Sizes) -> Report:
+    report = Report()
+    half = replace(sizes, rows=sizes.rows // 2)
+    with TemporaryDirectory(prefix="braid-bench-") as folder:
+        data, tiny, topics = Path(folder) / "data", Path(folder) / "tiny", Path(folder) / "topics"
+        for where, rows, files, keys in ((data, half.rows, half.files, sizes.keys), (tiny, 20_000, 4, 1000)):
+            make(rows, files, keys, where, "lrm")
+            make_table(keys, where / "d")
+        tables = _tables(topics, sizes.rows // 4, sizes.keys)
+        spark = session(sizes)
+        shown = f"{half.rows:,} rows a stream, {sizes.keys:,} keys, batches of {sizes.batch:,}"
+        one = partial(_compared, spark, data, tiny, half, report)
+        one("Stream-table lookup", f"{shown}; the table's {sizes.keys:,} rows are read first.", LOOKUP, spark_lookup)
+        one("Aggregate over an interval join", f"{shown}; every change of a count goes out.", AGGREGATE, None)
+        for key, title in (("k", "on one key"), ("k2", "on two keys")):
+            chain = partial(_chain_of, key)
+            one(f"Chain of two interval joins {title}", f"Three streams: {shown}.", CHAIN.format(key=key), chain)
+        _table_table(spark, topics, tables, replace(sizes, batch=sizes.batch // 4), report)
+        spark.stop()
+    return report
+
+
+def _chain_of(key: str, spark: Any, data: Path, folder: Path) -> Run:
+    return spark_chain(spark, data, key, folder)
+
+
+def _compared(
+    spark: Any, data: Path, tiny: Path, sizes: Sizes, report: Report, title: str, text: str, sql: str,
+    other: Callable[[Any, Path, Path], Run] | None,
+) -> None:  # fmt: skip
+    print(f"  {title}", flush=True)
+    plan = plan_of(sql)
+    variants: dict[str, Variant] = {} if other is None else {SPARK: partial(other, spark, data)}
+    variants[BRAID] = lambda to: on_spark(spark, plan, to, sizes, data=data)
+    variants[LOOP] = lambda to: in_a_loop(plan, to, sizes.batch, data=data)
+    with TemporaryDirectory() as first:
+        expected = in_a_loop(plan, Path(first), sizes.batch, data=data).rows_out
+
+    def warm() -> None:
+        with TemporaryDirectory() as folder:
+            on_spark(spark, plan, Path(folder) / "braid", sizes, data=tiny, limit=20_000)
+            if other is not None:
+                other(spark, tiny, Path(folder) / "spark")
+
+    _add(report, title, text, take_turns(variants, sizes.rounds, expected, warm))
+
+
+def _add(report: Report, title: str, text: str, runs: Mapping[str, list[Run]]) -> None:
+    figures = summaries(runs)
+    report.tables.append(of_rates(title, text, figures, next(iter(figures))))
+
+
+def _tables(topics: Path, rows: int, keys: int) -> int:
+    """Two topics of changes of tables; the number of changes in each."""
+    for number, name in enumerate("ab"):
+        write_topic(topics, name, rows, 8, keys, seed=number)
+    return rows
+
+
+def _table_table(spark: Any, topics: Path, rows: int, sizes: Sizes, report: Report) -> None:
+    title = "Table-table join"
+    print(f"  {title}", flush=True)
+    plan = plan_of(TABLES)
+    variants: dict[str, Variant] = {
+        BRAID: lambda to: on_spark(spark, plan, to, sizes, store=topics),
+        LOOP: lambda to: in_a_loop(plan, to, sizes.batch, store=topics),
+    }
+    with TemporaryDirectory() as first:
+        expected = in_a_loop(plan, Path(first), sizes.batch, store=topics).rows_out
+    text = f"{rows:,} + {rows:,} changes of {sizes.keys:,} keys as JSON lines, batches of {sizes.batch:,}."
+    _add(report, title, text, take_turns(variants, sizes.rounds, expected, None))

@@ -1,0 +1,159 @@
+"""What state costs: batches of 11,000 rows beside little and much of it, and the memory of a worker.
+
+In: a number of rows that stay alive (a window of a week); then small batches. Out: time, CPU and memory of a batch for
+each size of state; the memory of a worker beside the Arrow size of what it touches.
+Rule: state is built by the query itself, on Spark, in large batches; then it is stopped and goes on from its checkpoint
+with small ones, and those are timed. So all state lies where it lies for a user: in Spark's state store, and as files.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from benchmarks.data import START, make
+from benchmarks.engines import BUCKETS, files_of, on_spark, pattern, plan_of, run_of, session
+from benchmarks.harness import Sizes, percentile
+from benchmarks.interval import SQL as INTERVAL
+from benchmarks.processes import MIB, Peak, cpu_seconds
+from benchmarks.report import Goal, Report, Table
+from braid.plan.physical import Plan
+from braid.runtime.batch import Chunk, ingested
+from braid.runtime.files import open_files
+from braid.runtime.local import LocalQuery
+
+ROWS = 11_000  # of a batch
+BATCHES = 40
+SPAN = 3 * 24 * 3600 * 1000  # ms over which all rows are spread: within the window
+
+SQL = """
+CREATE STREAM l (k BIGINT KEY, t BIGINT, v BIGINT)
+  WITH (kafka_topic='l', value_format='JSON', timestamp='t', partitions=1);
+CREATE STREAM r (k BIGINT KEY, t BIGINT, v BIGINT)
+  WITH (kafka_topic='r', value_format='JSON', timestamp='t', partitions=1);
+CREATE STREAM o AS SELECT l.k AS k, l.v AS v, r.v AS rv FROM l JOIN r
+  WITHIN 7 DAYS GRACE PERIOD 1 DAY ON l.k = r.k;
+"""
+
+
+def run(sizes: Sizes) -> Report:
+    report = Report()
+    spark = session(sizes)
+    plan = plan_of(SQL)
+    with TemporaryDirectory(prefix="braid-bench-") as folder:
+        _timed(spark, plan, 20_000, Path(folder) / "warm", sizes)
+    rows, p50 = [], {}
+    for size in sizes.state:
+        with TemporaryDirectory(prefix="braid-bench-") as folder:
+            cells, p50[size] = _timed(spark, plan, size, Path(folder), sizes)
+        print(f"    {size:,} rows of state: p50 {p50[size]:,.0f} ms", flush=True)
+        rows.append((f"{size:,}", *cells))
+    columns = (
+        "rows of state", "MiB of state", "built in s", "batch p50 ms", "p90 ms", "longest ms", "CPU ms a batch",
+        "largest worker MiB", "JVM MiB",
+    )  # fmt: skip
+    text = (
+        f"Interval join of a week, inner; batches of {ROWS:,} rows ({BATCHES} of them, the first quarter left out), "
+        "about one match a row. A worker's memory is what no file stands behind: state is mapped from files."
+    )
+    report.tables.append(Table("State", text, columns, tuple(rows)))
+    sized = [n for n in sizes.state if n <= 10_000_000]
+    if len(sized) > 1:
+        name = f"batch time with {sized[-1]:,} rows of state: times that with {sized[0]:,}"
+        report.goals.append(Goal(name, p50[sized[-1]] / p50[sized[0]], "<=", 1.2))
+    _worker(spark, sizes, report)
+    spark.stop()
+    return report
+
+
+def _write(folder: Path, name: str, number: int, rows: int, keys: int, begin: int, end: int) -> None:
+    rng = np.random.default_rng([number, ord(name)])
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    t = np.sort(rng.integers(begin, end, rows)) + START
+    made = pl.DataFrame({"k": rng.integers(0, keys, rows), "t": t, "v": rng.integers(0, 1000, rows)})
+    made.write_parquet(folder / name / f"{number:04d}.parquet")
+
+
+def _timed(spark: Any, plan: Plan, size: int, folder: Path, sizes: Sizes) -> tuple[tuple[str, ...], float]:
+    """Builds state of `size` rows, then runs the small batches."""
+    from braid.spark.job import Output
+    from braid.spark.query import start
+
+    def go(limit: int) -> Any:
+        running = start(
+            spark, plan, str(folder / "store"), files=files_of(plan, folder), output=Output("none", "", sizes.cores),
+            checkpoint=str(folder / "checkpoint"), tasks=sizes.cores, limit=limit, trigger={"availableNow": True},
+        )  # fmt: skip
+        running.await_termination()
+        return running
+
+    for name in "lr":
+        for f in range(10):
+            _write(folder, name, f, size // 20, size // 2, f * SPAN // 20, (f + 1) * SPAN // 20)
+    began = monotonic()
+    go(sizes.batch)
+    built = monotonic() - began
+    for name in "lr":
+        _write(folder, name, 10, ROWS * BATCHES // 2, size // 2, SPAN // 2, SPAN)
+    cpu = cpu_seconds()
+    with Peak() as peak:
+        running = go(ROWS)
+    batches = run_of(running).batches
+    done = running.progress()
+    wanted = size + sum(b.rows for b in batches)
+    if not wanted <= done.state_rows + ROWS:
+        raise AssertionError(f"state holds {done.state_rows:,} rows, not {wanted:,}")
+    ms = [b.ms for b in batches[len(batches) // 4 :] if b.rows > ROWS // 2]
+    p50 = percentile(ms, 0.5)
+    cells = (
+        f"{done.state_bytes / MIB:,.0f}", f"{built:,.1f}",
+        *(f"{x:,.0f}" for x in (p50, percentile(ms, 0.9), max(ms))),
+        f"{1000 * (cpu_seconds() - cpu) / len(batches):,.0f}", f"{peak.worker / MIB:,.0f}", f"{peak.jvm / MIB:,.0f}",
+    )  # fmt: skip
+    return cells, p50
+
+
+# ----------------------------------------------------------- memory of a worker
+
+
+def _worker(spark: Any, sizes: Sizes, report: Report) -> None:
+    """The interval join in large batches: a worker's anonymous memory above what it holds after tiny batches, beside
+    the Arrow size of a task's share of a batch: rows as they leave the source, and results."""
+    plan = plan_of(INTERVAL.format(kind=""))
+    with TemporaryDirectory(prefix="braid-bench-") as folder:
+        tiny, data = Path(folder) / "tiny", Path(folder) / "data"
+        make(2_000, 4, 1000, tiny)
+        make(sizes.batch * 2, 4, sizes.keys, data)
+        with Peak() as idle:
+            on_spark(spark, plan, Path(folder) / "a", sizes, data=tiny, limit=1_000)
+        with Peak() as peak:
+            on_spark(spark, plan, Path(folder) / "b", sizes, data=data)
+        touched = _arrow_size(plan, data, Path(folder) / "times") / sizes.cores
+    above = max(peak.worker - idle.worker, 0)
+    cells = (
+        f"{idle.worker / MIB:,.0f}",
+        f"{peak.worker / MIB:,.0f}",
+        f"{touched / MIB:,.0f}",
+        f"{above / touched:.2f}",
+    )
+    columns = ("worker", "idle MiB", "peak MiB", "Arrow MiB that a task touches", "(peak - idle) / Arrow")
+    text = f"Interval join, inner, batches of {sizes.batch:,} rows; memory that no file stands behind."
+    report.tables.append(Table("Memory of a worker", text, columns, (("largest", *cells),)))
+    report.goals.append(Goal("memory of a worker: times the Arrow size of what it touches", above / touched, "<=", 2))
+
+
+def _arrow_size(plan: Plan, data: Path, cache: Path) -> int:
+    """Bytes of one batch's rows as they leave the source, and of its results."""
+    local, size = LocalQuery(plan, 1, BUCKETS), 0
+    chunks = []
+    for leaf in plan.leaves:
+        files = open_files(leaf.source, pattern(data, leaf.source.name), cache)
+        count = files.files[0].end
+        chunks.append(Chunk(leaf.number, 0, leaf.number, files.read(0, 0, count)))
+        size += ingested(plan, chunks[-1]).rows.estimated_size()
+    return int(size + local.results(chunks)[0].estimated_size())
