@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -396,9 +397,9 @@ class _State(dict[tuple[str], tuple[str]]):
         del self[key]
 
 
-@pytest.mark.parametrize("damage", ["gone", "torn", "empty"])
+@pytest.mark.parametrize("damage", ["gone", "torn", "empty", "garbled"])
 def test_a_lost_cache_file_is_made_again(tmp_path: Path, damage: str) -> None:
-    frame = pl.DataFrame({"_h": [1, 2, 3], "S": ["a", None, "c"], "L": [[1], [], None]})
+    frame = pl.DataFrame({"_h": [1, 2, 3], "S": ["longer than a string view", None, "c"], "L": [[1], [], None]})
     store = runs.SparkRuns(_State(), str(tmp_path))
     assert store.put("q-0-0-0-0", frame) > 0
     (file,) = tmp_path.iterdir()
@@ -411,6 +412,8 @@ def test_a_lost_cache_file_is_made_again(tmp_path: Path, damage: str) -> None:
             file.write_bytes(whole[: len(whole) // 2])
         case "empty":
             file.write_bytes(b"")
+        case "garbled":
+            file.write_bytes(whole.replace(b"longer than", b"LONGER THAN"))  # Arrow itself would not notice
     assert store.get("q-0-0-0-0").equals(frame)
     runs._frames.clear()
     assert file.read_bytes() == whole and store.get("q-0-0-0-0").equals(frame)
@@ -418,6 +421,27 @@ def test_a_lost_cache_file_is_made_again(tmp_path: Path, damage: str) -> None:
     assert not file.exists()
     with pytest.raises(BraidError, match="missing"):
         store.get("q-0-0-0-0")
+
+
+def test_the_cache_folder_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Deleted under a running query; or never there, on a node without a driver."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    folder = Path(conf.own_folder("state/run"))
+    store = runs.SparkRuns(_State(), str(folder))
+    shutil.rmtree(folder.parent.parent)
+    store.put("q-0-0-0-0", pl.DataFrame({"a": [1]}))
+    assert [f.name for f in folder.iterdir()] == ["q-0-0-0-0.arrow"]
+    assert folder.parent.parent.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("text", ["", "abc", "QQ==", "é"])
+def test_a_damaged_copy_of_state_is_named(tmp_path: Path, text: str) -> None:
+    state = _State()
+    store = runs.SparkRuns(state, str(tmp_path))
+    state[("q-1-2-3-4",)] = (text,)
+    with pytest.raises(BraidError, match="run q-1-2-3-4 of the state cannot be read") as e:
+        store.get("q-1-2-3-4")
+    assert e.value.hint and "delete it to start the query anew" in e.value.hint
 
 
 @pytest.mark.parametrize("spill", [1, 1 << 40])

@@ -32,7 +32,7 @@ from braid.plan.canonical import canonical
 from braid.plan.logical import Query, Source, StreamStreamJoin, inputs, sources
 from braid.plan.lower import lower
 from braid.program import Effect, NewRecords, Program, first_match
-from braid.runtime import checkpoint
+from braid.runtime import checkpoint, resume
 from braid.runtime.driver_local import in_topological_order
 from braid.runtime.file_list import look
 from braid.runtime.files import needs_time, open_files
@@ -240,7 +240,7 @@ def _check_checkpoints(prepared: Prepared, request: Request, store: TopicStore) 
         found = checkpoint.check_plan(folder, query.name, canonical(query), query.dialect)
         if found is not None:
             known[query.name] = found
-            last = _last_batch(folder)
+            last = resume.last_batch(folder, found.fingerprint)
             if last is not None:
                 resumed[query.name] = last
     for query in prepared.queries:
@@ -253,15 +253,6 @@ def _check_checkpoints(prepared: Prepared, request: Request, store: TopicStore) 
                 before = known[query.name].files.get(source.name, ()) if query.name in known else ()
                 open_files(source, request.sources[bound], f"{folder}.files", _options(source, prepared), before)
     return resumed
-
-
-def _last_batch(folder: str) -> int | None:
-    """The last batch that Spark has committed."""
-    try:
-        names = os.listdir(os.path.join(folder, "spark", "commits"))
-    except OSError:
-        return None
-    return max((int(n) for n in names if n.isdigit()), default=None)
 
 
 def _show(effect: Effect) -> None:

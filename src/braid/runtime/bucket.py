@@ -15,6 +15,7 @@ from typing import Any, assert_never
 
 import polars as pl
 
+from braid.errors import BraidError
 from braid.expr import codec, compile
 from braid.expr.nodes import Col
 from braid.operators.base import RunStore, State
@@ -42,6 +43,7 @@ from braid.spent import MATCH, spent
 from braid.types import Column, polars_type
 
 FORMAT = 1  # of state manifests and blobs
+_ANEW = "use the version of braid that wrote it, or delete the checkpoint to start anew"
 
 
 def pack(frame: pl.DataFrame) -> bytes:
@@ -71,7 +73,13 @@ class BucketState:
     def loads(text: str | None, runs: RunStore) -> BucketState:
         if not text:
             return BucketState(runs)
-        doc = json.loads(text)
+        try:
+            doc = json.loads(text)
+            version = doc["format"]
+        except (ValueError, KeyError, TypeError) as e:
+            raise BraidError(f"the state of a bucket cannot be read: {e}", _ANEW) from e
+        if version != FORMAT:
+            raise BraidError(f"the state is of format {version}; this version of braid reads {FORMAT}", _ANEW)
         return BucketState(runs, doc["clocks"], {int(n): m for n, m in doc["steps"].items()})
 
 

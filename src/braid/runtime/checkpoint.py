@@ -53,6 +53,11 @@ class Document:
     def hash(self) -> str:
         return hashlib.sha256(self.plan.encode()).hexdigest()
 
+    @property
+    def fingerprint(self) -> str:
+        """Of the plan, for offset documents."""
+        return self.hash[:16]
+
 
 def open_or_create(
     directory: str | Path, document: Document, asked: Collection[str] = (), end_lifts: Collection[str] = ()

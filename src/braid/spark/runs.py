@@ -1,9 +1,9 @@
 """State runs on Spark: the state store holds them for good, files of this node hold them ready to use.
 
 In: frames, by the id of their run. Out: the frames again, mapped from a file where possible.
-Rule: the state store alone is the truth. A file is made by rename and never changes; one that is missing or torn is
-made again from the state store. Which process made it does not matter: a bucket meets the same Python worker only
-now and then, but always the same node.
+Rule: the state store alone is the truth. A file is made by rename and never changes; one that is missing, torn or not
+what its checksum says is made again from the state store. Which process made it does not matter: a bucket meets the
+same Python worker only now and then, but always the same node.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import io
 import itertools
 import os
 import time
+import zlib
 from collections import OrderedDict
 from typing import Any, Protocol
 from uuid import uuid4
@@ -22,12 +23,15 @@ import polars as pl
 import pyarrow as pa
 
 from braid.errors import BraidError
+from braid.spark.conf import own_folder
 from braid.spent import spent, tally
 
 CACHE_BYTES = 4 << 30  # of files on a node
 CACHE_AGE = 24 * 3600.0  # s without use
 KEPT_FRAMES = 256  # mapped frames that a process holds
 _SWEEP_EVERY = 512  # files made
+_SUM = 4  # bytes of checksum behind the Arrow file
+_DAMAGED = "the checkpoint is damaged; delete it to start the query anew"
 
 
 class MapState(Protocol):
@@ -69,10 +73,11 @@ class SparkRuns:
         """The run as the state store has it."""
         found = self._state.getValue((run,))
         if found is None:
-            raise BraidError(
-                f"run {run} of the state is missing", "the checkpoint is damaged; delete it to start the query anew"
-            )
-        return pl.read_ipc_stream(io.BytesIO(base64.b64decode(found[0])))
+            raise BraidError(f"run {run} of the state is missing", _DAMAGED)
+        try:
+            return pl.read_ipc_stream(io.BytesIO(base64.b64decode(found[0], validate=True)))
+        except (ValueError, OSError, pl.exceptions.PolarsError) as e:
+            raise BraidError(f"run {run} of the state cannot be read: {e}", _DAMAGED) from e
 
     def put(self, run: str, frame: pl.DataFrame) -> int:
         with spent("state_write"):
@@ -102,9 +107,13 @@ class SparkRuns:
         path = self._path(run)
         temporary = f"{path}~{uuid4().hex[:8]}"
         try:
+            if not os.path.isdir(self._folder):  # a node that no driver runs on, or somebody tidied up
+                own_folder(os.path.join("state", os.path.basename(self._folder)))
             frame.write_ipc(temporary, compression="uncompressed", record_batch_size=max(frame.height, 1))
+            with open(temporary, "ab") as f:
+                f.write(_checksum(temporary, os.path.getsize(temporary)))
             os.replace(temporary, path)
-        except (OSError, pl.exceptions.ComputeError):
+        except (BraidError, OSError, pl.exceptions.PolarsError):
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
         if next(_made) % _SWEEP_EVERY == 0:
@@ -118,9 +127,13 @@ def _remember(run: str, frame: pl.DataFrame) -> None:
 
 
 def _mapped(path: str) -> pl.DataFrame | None:
-    """The file's frame; None where there is no file, or not a whole one (the footer at its end is missing then)."""
+    """The file's frame; None where there is no file, or not what was written: then it goes."""
     try:
-        table = pa.ipc.open_file(pa.memory_map(path)).read_all()
+        size = os.path.getsize(path) - _SUM
+        whole = pa.memory_map(path).read_buffer()
+        if size < 0 or _checksum(path, size) != whole[size:].to_pybytes():
+            raise pa.ArrowInvalid("torn")
+        table = pa.ipc.open_file(whole[:size]).read_all()
     except FileNotFoundError:
         return None
     except (OSError, pa.ArrowInvalid):
@@ -128,16 +141,19 @@ def _mapped(path: str) -> pl.DataFrame | None:
             os.unlink(path)
         return None
     except pa.ArrowNotImplementedError:  # 128-bit numbers
-        return _read(path)
+        return pl.read_ipc(io.BytesIO(whole[:size].to_pybytes()))
     made: Any = pl.from_arrow(table, rechunk=False)
     return made if isinstance(made, pl.DataFrame) else None
 
 
-def _read(path: str) -> pl.DataFrame | None:
-    try:
-        return pl.read_ipc(path)
-    except (OSError, pl.exceptions.ComputeError):
-        return None
+def _checksum(path: str, size: int) -> bytes:
+    """Of the first `size` bytes. They are read and not mapped: mapped pages would count as memory of this process."""
+    crc = 0
+    with open(path, "rb") as f:
+        while size > 0 and (block := f.read(min(size, 1 << 20))):
+            crc = zlib.crc32(block, crc)
+            size -= len(block)
+    return crc.to_bytes(_SUM, "big")
 
 
 def sweep(root: str) -> None:

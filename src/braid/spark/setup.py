@@ -19,7 +19,7 @@ import pyspark
 from braid.errors import BraidError
 from braid.plan.canonical import canonical
 from braid.plan.physical import Plan
-from braid.runtime import checkpoint
+from braid.runtime import checkpoint, resume
 from braid.runtime.checkpoint import Document
 from braid.runtime.cut import LIMIT
 from braid.runtime.files import FileInput, needs_time, open_files
@@ -55,7 +55,9 @@ def prepared(plan: Plan, store: str, cores: int, wishes: Wishes) -> tuple[Job, s
     topics = TopicStore(store)
     name = check_name(plan.query.name, "query")
     folder = wishes.checkpoint or checkpoint_of(topics.root, name)
-    known = checkpoint.load(folder)
+    known = checkpoint.check_plan(folder, name, canonical(plan.query), plan.query.dialect)
+    if known is not None:
+        resume.last_batch(folder, known.fingerprint)
     files = _opened(plan, wishes.files, folder, known)
     frames = _frames(plan, wishes.frames)
     partitions = [
@@ -66,7 +68,7 @@ def prepared(plan: Plan, store: str, cores: int, wishes: Wishes) -> tuple[Job, s
         else topics.partitions(x.source.topic)
         for x in plan.leaves
     ]
-    output = wishes.output or _topic(plan, topics, wishes.partitions, partitions[0] or 1)
+    output = wishes.output or _topic(plan, topics, wishes.partitions, known.outputs if known else partitions[0] or 1)
     run = str(known.settings.get("run")) if known else f"{name}-{int(time.time()):08x}{uuid4().hex[:6]}"
     buckets = wishes.buckets or _buckets(plan, output.partitions)
     tasks = wishes.tasks or min(cores, output.partitions)
@@ -85,6 +87,8 @@ def prepared(plan: Plan, store: str, cores: int, wishes: Wishes) -> tuple[Job, s
     kept = checkpoint.open_or_create(folder, document, wishes.named())
     if kept.bucket_ids != _flat(plan, kept.outputs, kept.buckets, kept.shuffle) or kept.outputs != output.partitions:
         raise BraidError(f"{folder} spreads its state otherwise than this version of braid", "use the older one again")
+    if output.kind == "topic" and output.target not in topics.names():
+        topics.create(output.target, output.partitions)
     ids, out_ids, gathered = spread(plan, kept.outputs, kept.buckets, kept.shuffle)
     return Job(
         plan=plan,
@@ -98,7 +102,7 @@ def prepared(plan: Plan, store: str, cores: int, wishes: Wishes) -> tuple[Job, s
         out_ids=out_ids,
         gathered=gathered,
         ranks=ranks_of(plan, partitions, kept.sources),
-        fingerprint=kept.hash[:16],
+        fingerprint=kept.fingerprint,
         cache=own_folder(os.path.join("state", run)),
         limit=wishes.limit or LIMIT,
         files=files,
@@ -158,11 +162,10 @@ def _opened(plan: Plan, wanted: Mapping[str, Files], folder: str, known: Documen
 
 
 def _topic(plan: Plan, topics: TopicStore, wanted: int | None, source: int) -> Output:
-    """The sink's topic, made where it is missing: with the partitions asked for, declared, or of the left source."""
+    """The sink's topic as it is, or will be: with the partitions asked for, declared, or of the left source."""
     sink = plan.query.sink
-    if sink.topic not in topics.names():
-        topics.create(sink.topic, wanted or sink.partitions or source)
-    have = topics.partitions(sink.topic)
+    there = sink.topic in topics.names()
+    have = topics.partitions(sink.topic) if there else wanted or sink.partitions or source
     if wanted is not None and have != wanted:
         raise BraidError(f"the topic {sink.topic} has {have} partitions, not {wanted}", "partitions are for ever")
     return Output("topic", sink.topic, have)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
+from uuid import uuid4
 
 import polars as pl
 import pyarrow as pa
@@ -62,7 +63,9 @@ def handle(text: str, number: int, key: int, rows: Iterable[Any], manifest: Any,
             found = manifest.get()
             before = found[0] if found else None
             state = BucketState.loads(before, SparkRuns(runs, job.cache))
-        out, said = run(job, stage, bucket, state, mine, f"{checkpoint_id()}-{batch_id()}-{number}-{bucket}", piece)
+        # An attempt that was given up may have kept other runs: each has names of its own.
+        prefix = f"{checkpoint_id()}-{batch_id()}-{uuid4().hex[:8]}-{number}-{bucket}"
+        out, said = run(job, stage, bucket, state, mine, prefix, piece)
         with spent("state_write"):
             after = state.dumps()
             if after != before:

@@ -1,8 +1,8 @@
 """The writer: the rows of a task's buckets, in order, as staged files of the output; the driver publishes the batch.
 
 In: blobs of the last stage, drops and counts of all stages. Out: a manifest of what was staged, a row a file.
-Rule: an output partition is written by one task, in position order. Names and contents of staged files follow from the
-batch alone, so a retried task or an orphan writes the same again; nothing is visible before the driver's commit.
+Rule: an output partition is written by one task, in position order. Staged files are named by attempt, and
+the manifest names those that count: what a retried task or an orphan leaves behind is never visible.
 
 A task holds its rows packed; beyond `SPILL` bytes they are unpacked to files of the node and read back piece by piece.
 """

@@ -71,8 +71,9 @@ class Staged:
 
 
 def stage_path(root: str, topic: str, query: str, batch: int, partition: int, *, piece: int = 0) -> str:
-    """Where a task stages its lines: the same name each time the batch is run, so that a retry replaces."""
-    name = f"{query}~{batch:020d}~{partition:06d}~{piece:04d}.jsonl"  # `~` is in no query's name
+    """Where a task stages its lines: a name of its own for each attempt. One that was given up may still run, and may
+    have been cut off from half of its rows: only the files that the driver was told of are ever published."""
+    name = f"{query}~{batch:020d}~{partition:06d}~{piece:04d}~{uuid4().hex[:8]}.jsonl"  # `~` is in no query's name
     return os.path.join(root, "topics", topic, ".staging", name)
 
 
@@ -156,9 +157,10 @@ def publish(
         recover(topic, view)
         reach("recovered")
         if view.published(query, batch):
-            _remove_staged(topic, f"{query}~{batch:020d}~")
+            _remove_staged(topic, f"{query}~")
             return False
         _publish(topic, view, (query, batch), staged, extra)
+        _remove_staged(topic, f"{query}~")  # of attempts that were given up
         return True
 
 

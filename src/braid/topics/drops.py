@@ -11,6 +11,7 @@ import json
 import os
 from collections.abc import Sequence
 from typing import Any
+from uuid import uuid4
 
 import polars as pl
 
@@ -61,7 +62,7 @@ def stage_drops(root: str, query: str, batch: int, task: int, drops: pl.DataFram
     folder = _folder(root, query)
     staging = os.path.join(folder, ".staging")
     os.makedirs(staging, exist_ok=True)
-    name = f"{check_name(run, 'run')}~{batch:020d}~{task:06d}.jsonl"
+    name = f"{check_name(run, 'run')}~{batch:020d}~{task:06d}~{uuid4().hex[:8]}.jsonl"  # of this attempt only
     data: bytes = format_drops(drops).str.join("\n").cast(pl.Binary).item() + b"\n"
     write_atomic(os.path.join(staging, name), data, staging)
     return name
@@ -73,7 +74,8 @@ def write_drops(root: str, query: str, batch: int, task: int, drops: pl.DataFram
         name = stage_drops(root, query, batch, task, drops, run=run)
         assert name is not None
         folder = _folder(root, query)
-        os.replace(os.path.join(folder, ".staging", name), os.path.join(folder, name))
+        shown = f"{run}~{batch:020d}~{task:06d}.jsonl"  # the same for each attempt
+        os.replace(os.path.join(folder, ".staging", name), os.path.join(folder, shown))
 
 
 def publish_drops(root: str, query: str, batch: int, staged: Sequence[str], *, run: str = "run") -> None:

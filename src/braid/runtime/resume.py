@@ -1,0 +1,122 @@
+"""Spark's part of a checkpoint, looked at before Spark is started: where it goes on, and that its files are whole.
+
+In: the folder of a checkpoint, the fingerprint of its plan. Out: the last committed batch, or an error.
+Rule: nothing is written. Only what a restart reads is looked at: the newest offsets and commits, and of the state one
+snapshot and the changes since. A file that a kill left behind beyond these belongs to a batch that is done again.
+
+Spark writes a file beside each of its files, `.NAME.crc`: "crc\\0", the size of a block, and the CRC-32 of each block.
+Where there is none (on other file systems) only the content is looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterator
+
+from braid.errors import BraidError
+
+SPARK = "spark"  # folder in the checkpoint
+_STATE_FILE = re.compile(r"([0-9]+)\.(changelog|zip)")
+_MAGIC = b"crc\0"
+
+
+def last_batch(folder: str, fingerprint: str) -> int | None:
+    """The last batch that was committed; None where none was. A torn or missing file is refused."""
+    root = os.path.join(folder, SPARK)
+    offsets, commits = _numbers(os.path.join(root, "offsets")), _numbers(os.path.join(root, "commits"))
+    if not offsets and not commits:
+        return None
+    try:
+        _json(os.path.join(root, "metadata"), _whole(os.path.join(root, "metadata")))
+        last = commits[-1] if commits else -1
+        newest = offsets[-1] if offsets else -1
+        if newest not in (last, last + 1):
+            missing = os.path.join(root, "offsets", str(last)) if newest < last else _next(root, last)
+            raise _torn(missing, f"it is missing; batch {newest} was begun, batch {last} is committed")
+        for number in offsets[-2:]:
+            _check_offsets(os.path.join(root, "offsets", str(number)), fingerprint)
+        if last >= 0:
+            _check_lines(os.path.join(root, "commits", str(last)))
+            for path in _needed(os.path.join(root, "state"), last + 1):
+                _whole(path)
+    except BraidError as e:
+        hint = f"put it back from a copy, or delete the checkpoint {folder} and the topic it wrote to start anew"
+        raise BraidError(e.message, hint) from e
+    return last if last >= 0 else None
+
+
+def _next(root: str, last: int) -> str:
+    return os.path.join(root, "commits", str(last + 1))
+
+
+def _check_offsets(path: str, fingerprint: str) -> None:
+    for document in _check_lines(path)[1:]:
+        if isinstance(document, dict) and document.get("plan", fingerprint) != fingerprint:
+            raise _torn(path, "it is of another plan")
+
+
+def _check_lines(path: str) -> list[object]:
+    """The documents of a file of Spark's logs: a version, then JSON line by line (`-`: nothing)."""
+    version, *lines = _whole(path).split(b"\n")
+    if not re.fullmatch(rb"v[0-9]+", version) or not lines:
+        raise _torn(path, "it does not begin as Spark begins it")
+    return [_json(path, line) for line in lines if line != b"-"]
+
+
+def _json(path: str, data: bytes) -> object:
+    try:
+        return json.loads(data)
+    except ValueError as e:
+        raise _torn(path, f"it is not JSON ({e})") from e
+
+
+def _needed(root: str, version: int) -> Iterator[str]:
+    """The files that bring the state of each stage and task to `version`."""
+    for stage in _numbers(root):
+        for task in _numbers(os.path.join(root, str(stage))):
+            folder = os.path.join(root, str(stage), str(task))
+            found = {m[0] for name in os.listdir(folder) if (m := _STATE_FILE.fullmatch(name))}
+            snapshots = [n for n in range(version + 1) if f"{n}.zip" in found]
+            start = snapshots[-1] if snapshots else 0
+            if snapshots:
+                yield os.path.join(folder, f"{start}.zip")
+            yield from (os.path.join(folder, f"{n}.changelog") for n in range(start + 1, version + 1))
+
+
+def _whole(path: str) -> bytes:
+    """The file's bytes, which are those that were written."""
+    try:
+        with open(path, "rb") as f:
+            data = f.read()
+    except FileNotFoundError:
+        raise _torn(path, "it is missing") from None
+    except OSError as e:
+        raise _torn(path, str(e.strerror)) from e
+    try:
+        with open(os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.crc"), "rb") as f:
+            sums = f.read()
+    except FileNotFoundError:
+        sums = b""
+    if sums[:4] == _MAGIC and len(sums) >= 8:
+        size = int.from_bytes(sums[4:8], "big")
+        blocks = [data[i : i + size] for i in range(0, len(data), size)] if size else []
+        if b"".join(zlib.crc32(x).to_bytes(4, "big") for x in blocks) != sums[8:]:
+            raise _torn(path, "it is not what its checksum says")
+    if not data:
+        raise _torn(path, "it is empty")
+    return data
+
+
+def _numbers(folder: str) -> list[int]:
+    """The names in a folder that are numbers, in order."""
+    try:
+        return sorted(int(name) for name in os.listdir(folder) if name.isdecimal() and name.isascii())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _torn(path: str, why: str) -> BraidError:
+    return BraidError(f"{path} is damaged: {why}")

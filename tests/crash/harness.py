@@ -1,0 +1,303 @@
+"""Kills `braid run` by a plan, starts it again, and compares what its topics hold with the oracle's.
+
+In: a seed, a plan. Out: what happened, or an `AssertionError` with the seed and the plan.
+Rule: every line of every output partition is compared, byte for byte and offset by offset; nothing is lost, nothing is
+there twice. Whatever was killed, the same command goes on, and says nothing of Python's or the JVM's to the user.
+
+    python -m crash.harness N [SEED]      N kills, in rounds of some; `make crash N=200`
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from braid.topics import TopicStore
+from cli_help import Said, checked
+from crash import processes, world
+from crash.cluster import CONF, Cluster, cluster
+from crash.plan import KINDS, ON_CLUSTER, Kill, plan
+
+ROWS = 60  # records a partition
+BATCH_ROWS = 20
+PATIENCE = 120.0  # s without a batch
+SLOW = 400.0  # s for a run to end
+TINY = "64k"  # of a cache that is soon full
+CHOICES = (*((name,) for name in world.QUERIES), ("CHAINED", "TABLES"))  # queries of a round, by its seed
+
+
+@dataclass
+class Report:
+    """What a round was."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    inside: int = 0  # kills that fell into a batch
+    runs: int = 0
+    died: int = 0  # runs that ended with a reason, as a process of theirs was killed
+    records: int = 0
+
+    def add(self, other: Report) -> None:
+        self.kills.update(other.kills)
+        self.inside += other.inside
+        self.runs += other.runs
+        self.died += other.died
+        self.records += other.records
+
+
+def round_of(
+    seed: int, kills: Sequence[Kill], folder: Path, on: Cluster | None = None, names: Sequence[str] | None = None
+) -> Report:
+    """One input, read to its end in spite of all kills of the plan."""
+    names = CHOICES[seed % len(CHOICES)] if names is None else names
+    made = world.history(seed, ROWS)
+    want = world.expected(made, names)
+    (folder / "q.sql").write_text(world.sql(names), encoding="utf-8")
+    world.write(TopicStore(folder / "s"), made)
+    at = _Round(seed, folder, on, names, [sum(map(len, partitions)) for partitions in want.values()])
+    try:
+        for kill in kills:
+            at.carry_out(kill)
+        at.finish()
+        found = world.difference(world.written(folder / "s", names), want)
+        assert found is None, found
+        at.report.records = sum(at.want)
+        assert not list((folder / "s").glob("topics/*/.staging/*")), "staged files are left over"
+    except BaseException as e:
+        lines = [f"make crash N=1 SEED={seed} ({', '.join(names)})", *map(str, kills), *at.told, str(folder)]
+        e.add_note("\n  ".join(lines))
+        raise
+    finally:
+        at.close()
+    return at.report
+
+
+class _Round:
+    def __init__(self, seed: int, folder: Path, on: Cluster | None, names: Sequence[str], want: list[int]) -> None:
+        self.folder, self.store, self.on = folder, folder / "s", on
+        self.names, self.want = names, want
+        self.rng = random.Random(f"moments {seed}")
+        self.report = Report()
+        self.told: list[str] = []
+        self._process: subprocess.Popen[str] | None = None
+        self._in_turn = False
+        self._before: dict[str, int] = {}
+
+    # ---------------------------------------------------------------- runs
+
+    def _run(self, kill: Kill) -> subprocess.Popen[str]:
+        """The run that is there, or a new one."""
+        if self._process is None:
+            self._process = self._launch(kill.in_turn, kill.tiny and self.on is None, kill.retries)
+        return self._process
+
+    def _launch(self, in_turn: bool, tiny: bool, retries: bool) -> subprocess.Popen[str]:
+        temporary = self.folder / "tmp"
+        state = temporary / f"braid-{os.getuid()}" / "state"
+        state.mkdir(parents=True, exist_ok=True)
+        state.parent.chmod(0o700)
+        master = self.on.url if self.on is not None else "local[2,8]" if retries else "local[2]"
+        words = [sys.executable, "-m", "braid", "run", "q.sql", "--store", "s", "--batch-rows", str(BATCH_ROWS)]
+        words += ["--master", master, "--conf", "braid.jvm.tier=1", "--conf", "spark.driver.memory=1g"]
+        words += [*CONF] if self.on is not None else []
+        words += ["--until-idle"] * in_turn
+        if tiny:
+            mount = f'mount -t tmpfs -o size={TINY} none {state} && exec "$@"'
+            words = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh", *words]
+        self.report.runs += 1
+        self._in_turn = in_turn
+        self._before = {name: _last(self.store, name, "commits") for name in self.names}
+        return subprocess.Popen(
+            words,
+            cwd=self.folder,
+            env={**os.environ, **environment(self.folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def _ended(self) -> Said:
+        """The run is over: what it said is fit for users."""
+        assert self._process is not None
+        process, self._process = self._process, None
+        out, err = process.communicate(timeout=120)
+        self.told.append(f"exit {process.returncode}: {err.strip()}")
+        for name, last in self._before.items():
+            if last >= 0 and "starting Spark" in err:
+                assert f"{name} goes on after batch {last}" in err, err
+        return checked(process.returncode, out, err)
+
+    # --------------------------------------------------------------- kills
+
+    def carry_out(self, kill: Kill) -> None:
+        process = self._run(kill)
+        self._wait(process, kill)
+        if process.poll() is not None:  # nothing was left to do, or a worker's death has come through late
+            self._died_or_done()
+            process = self._run(kill)
+            self._wait(process, kill)
+        self.report.kills[kill.kind] += 1
+        self.report.inside += self._inside()
+        self.told.append(f"{kill.kind} at {self._committed()} batches")
+        match kill.kind:
+            case "driver" | "start":
+                below = processes.descendants(process.pid)
+                processes.signal_group(process, signal.SIGKILL)
+                said = self._ended()
+                assert said.code == -signal.SIGKILL
+                processes.wait_gone(below, 0 if self.rng.random() < 0.5 else 2)  # orphans may still write
+            case "jvm":
+                processes.kill_one(processes.jvms(process.pid)[:1], self.rng)
+                self._dies(process)
+            case "interrupt":
+                processes.signal_group(process, signal.SIGINT)
+                process.wait(SLOW)
+                said = self._ended()
+                assert said.code == (130 if self._in_turn else 0), said
+                assert "stopped after" in said.err and "goes on from here" in said.err
+            case "cache":
+                self._delete_cache()
+            case "worker":
+                pool = self.on.python_workers() if self.on is not None else processes.python_workers(process.pid)
+                processes.kill_one(pool, self.rng)
+                self._goes_on_or_dies(process)
+            case "executor":
+                assert self.on is not None
+                processes.kill_one(self.on.executors(), self.rng)
+                self._goes_on_or_dies(process)
+            case _:
+                raise AssertionError(kill.kind)
+
+    def _wait(self, process: subprocess.Popen[str], kill: Kill) -> None:
+        goal = self._committed() + kill.batches
+        deadline = time.monotonic() + PATIENCE
+        while process.poll() is None and self._committed() < goal and time.monotonic() < deadline:
+            if world.counts(self.store, self.names) == self.want:
+                break  # nothing is left to do
+            time.sleep(0.01)
+        time.sleep(kill.delay)
+
+    def _goes_on_or_dies(self, process: subprocess.Popen[str]) -> None:
+        """A task that lost its process is done again; where the query dies of it, it says so."""
+        goal = self._committed() + 1
+        deadline = time.monotonic() + 30
+        while process.poll() is None and self._committed() < goal and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if process.poll() is not None:
+            self._died_or_done()
+
+    def _dies(self, process: subprocess.Popen[str]) -> None:
+        process.wait(SLOW)
+        self._died_or_done()
+
+    def _died_or_done(self) -> None:
+        said = self._ended()
+        assert said.code in (0, 2), said
+        if said.code == 2:
+            self.report.died += 1
+            assert "error: " in said.err, said
+
+    def _delete_cache(self) -> None:
+        """All of it, or its files only."""
+        state = self.folder / "tmp" / f"braid-{os.getuid()}" / "state"
+        if self.rng.random() < 0.5:
+            shutil.rmtree(state, ignore_errors=True)
+        else:
+            for path in state.rglob("*.arrow"):
+                path.unlink(missing_ok=True)
+
+    def finish(self) -> None:
+        """What runs is stopped; then all that is left is done."""
+        if self._process is not None and not self._in_turn:
+            processes.signal_group(self._process, signal.SIGINT)
+        if self._process is not None:
+            self._process.wait(SLOW)
+            self._died_or_done() if self._in_turn else self._ended()
+        self._process = self._launch(True, False, True)
+        self._process.wait(SLOW)
+        said = self._ended()
+        assert said.code == 0, said
+
+    def close(self) -> None:
+        if self._process is not None:
+            processes.end(self._process)
+            self._process.communicate()
+
+    # ------------------------------------------------------------- looking
+
+    def _committed(self) -> int:
+        return sum(1 + _last(self.store, name, "commits") for name in self.names)
+
+    def _inside(self) -> bool:
+        """Whether some query has begun a batch and not committed it."""
+        return any(_last(self.store, name, "offsets") > _last(self.store, name, "commits") for name in self.names)
+
+
+def _last(store: Path, query: str, kind: str) -> int:
+    """The last batch in one of Spark's logs; -1 where there is none."""
+    with contextlib.suppress(FileNotFoundError):
+        names = os.listdir(store / "checkpoints" / query / "spark" / kind)
+        return max((int(n) for n in names if n.isdecimal()), default=-1)
+    return -1
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Of all processes of a round: Python's path, and a place of their own for what can be made again."""
+    (folder / "tmp").mkdir(exist_ok=True)
+    return {"TMPDIR": str(folder / "tmp"), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+
+
+def tiny_disks() -> bool:
+    """Whether this system lets us mount a small disk in a name space of our own."""
+    if shutil.which("unshare") is None:
+        return False
+    probe = ["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]
+    return subprocess.run(probe, capture_output=True, check=False).returncode == 0
+
+
+@contextlib.contextmanager
+def _place(on_cluster: bool, seed: int) -> Iterator[tuple[Path, Cluster | None]]:
+    with tempfile.TemporaryDirectory(prefix=f"braid-crash-{seed}-") as name, contextlib.ExitStack() as stack:
+        folder = Path(name)
+        on = stack.enter_context(cluster(folder / "cluster", environment(folder))) if on_cluster else None
+        yield folder, on
+
+
+def main(count: int, seed: int, each: int = 8) -> None:
+    """Rounds of up to `each` kills, every fourth on a cluster. A seed is one round: `make crash N=1 SEED=…`."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the processes end with us
+    total, began = Report(), time.monotonic()
+    done = 0
+    while done < count:
+        on_cluster = seed % 4 == 3
+        kills = plan(seed, each, ON_CLUSTER if on_cluster else KINDS)
+        with _place(on_cluster, seed) as (folder, on):
+            made = round_of(seed, kills, folder, on)
+        total.add(made)
+        done = sum(total.kills.values())
+        shown = ", ".join(f"{n} {kind}" for kind, n in sorted(total.kills.items()))
+        print(
+            f"seed {seed}: {done} of {count} kills ({shown}), {total.inside} inside a batch, {total.runs} runs of which"
+            f" {total.died} died, {total.records} records equal, {time.monotonic() - began:.0f} s",
+            flush=True,
+        )
+        seed += 1
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else int(time.time()) % 1_000_000)

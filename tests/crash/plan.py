@@ -1,0 +1,45 @@
+"""A plan of kills, drawn from a seed.
+
+In: a seed, how many, which kinds. Out: kills in turn, each with its moment.
+Rule: the seed says what is killed and after how many batches; at which instruction it falls is the machine's doing, so
+a plan that failed is run again some times.
+
+Kinds: `driver`, kill -9 of the driver and its JVM; `start`, the same before the first batch; `jvm`, of the JVM alone;
+`worker`, of one Python process; `executor`, of one executor of a cluster; `interrupt`, Ctrl-C; `cache`, the node-local
+cache is deleted under the running queries.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+KINDS = {"driver": 5, "worker": 5, "start": 2, "cache": 2, "jvm": 1, "interrupt": 1}
+ON_CLUSTER = {"executor": 6, "worker": 3, "driver": 1, "cache": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """`batches`: how many are to be committed after the kill before; `delay`: s after that. What follows matters only
+    where the kill is the first of a run. `tiny`: the cache is on a disk that is soon full; `retries`: a task may fail
+    and is done again (else the query dies); `in_turn`: queries run one after another (--until-idle)."""
+
+    kind: str
+    batches: int
+    delay: float
+    tiny: bool = False
+    retries: bool = True
+    in_turn: bool = False
+
+
+def plan(seed: int, count: int, kinds: dict[str, int] = KINDS) -> Sequence[Kill]:
+    rng = random.Random(f"kills {seed}")
+    names, weights = list(kinds), list(kinds.values())
+    made = []
+    for _ in range(count):
+        kind = rng.choices(names, weights)[0]
+        delay = rng.uniform(0, 8) if kind == "start" else rng.uniform(0, 0.8)
+        batches = 0 if kind == "start" else rng.choice([1, 1, 1, 2, 3])
+        made.append(Kill(kind, batches, round(delay, 2), rng.random() < 0.25, rng.random() < 0.6, rng.random() < 0.3))
+    return made

@@ -1,0 +1,315 @@
+"""Torn files and checkpoints of others: named in one error, and nothing is written.
+
+All through `braid run` as a user meets it, before Spark is started. The checkpoint is written here, in Spark's form;
+that real ones are read the same is seen by `test_crash.py`, where every new start looks through one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+pytest.importorskip("pyspark")
+
+from braid.errors import BraidError
+from braid.operators.arrangement import MemoryRuns
+from braid.plan.canonical import canonical
+from braid.plan.lower import lower
+from braid.program import Program
+from braid.runtime.bucket import BucketState
+from braid.runtime.checkpoint import Document, load
+from braid.runtime.resume import last_batch
+from braid.spark.setup import Wishes, prepared
+from braid.topics import TopicStore, publish, stage
+from cli_help import Said, braid
+from crash import world
+
+NAMES = ("WINDOWED",)
+SQL = world.sql(NAMES)
+QUERY = next(e.query for e in Program("ksqldb").statements(SQL) if e.query is not None)
+NO_WISHES = Wishes(None, None, None, None, None, None, {}, frozenset(), None)
+CHECKPOINT = Path("s/checkpoints/WINDOWED")
+
+
+def spark_file(path: Path, text: bytes) -> None:
+    """A file as Spark writes it: its checksum beside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text)
+    sums = [zlib.crc32(text[i : i + 512]).to_bytes(4, "big") for i in range(0, len(text), 512)]
+    path.with_name(f".{path.name}.crc").write_bytes(b"crc\0" + (512).to_bytes(4, "big") + b"".join(sums))
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A store with a query that has committed batches 0 to 4 and begun the next, in the folder that is the current."""
+    monkeypatch.chdir(tmp_path)
+    world.write(TopicStore("s"), world.history(1, 20))
+    Path("q.sql").write_text(SQL, encoding="utf-8")
+    Path("s/.run.lock").touch()
+    _, folder = prepared(lower(QUERY), "s", 2, NO_WISHES)
+    known = load(folder)
+    assert known is not None and Path(folder) == tmp_path / CHECKPOINT
+    spark = Path(folder) / "spark"
+    spark_file(spark / "metadata", b'{"id":"65e21db9"}')
+    for batch in range(6):
+        document = {"batch": batch, "next": {"0/0": 3 * batch}, "ended": [], "idle": [], "plan": known.fingerprint}
+        log = ["v1", json.dumps({"batchWatermarkMs": 0, "conf": {"a" * 300: "b" * 300}}), json.dumps(document)]
+        spark_file(spark / "offsets" / str(batch), "\n".join(log).encode())
+        if batch < 5:
+            spark_file(spark / "commits" / str(batch), b'v1\n{"nextBatchWatermarkMs":0}')
+        for task in range(2):
+            spark_file(spark / f"state/0/{task}/{batch + 1}.changelog", bytes(range(256)) * 5)
+    for task in range(2):
+        spark_file(spark / f"state/0/{task}/3.zip", b"PK" + bytes(600))
+    return tmp_path
+
+
+def run(*words: object) -> Said:
+    return braid("run", "q.sql", "--store", "s", "--until-idle", *words)
+
+
+def refused(store: Path, *words: object) -> str:
+    """What a run says that ends before it has written anything (but who holds the lock)."""
+    before = snapshot(store)
+    said = run(*words)
+    assert said.code == 1 and not said.out, said
+    assert snapshot(store) == before
+    return said.err
+
+
+def snapshot(folder: Path) -> dict[str, tuple[int, bytes]]:
+    """Every file with its bytes and the time of its last change; folders with theirs."""
+    return {
+        str(p.relative_to(folder)): (p.stat().st_mtime_ns, p.read_bytes() if p.is_file() else b"")
+        for p in sorted(folder.rglob("*"))
+        if p.name != ".run.lock"
+    }
+
+
+# ------------------------------------------------------------ torn files
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def garble(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+NEEDED = [
+    *("metadata", "offsets/5", "offsets/4", "commits/4"),
+    *("state/0/0/3.zip", "state/0/0/4.changelog", "state/0/1/5.changelog"),
+]
+
+
+@pytest.mark.parametrize("name", NEEDED)
+@pytest.mark.parametrize("damage", [truncate, garble, empty])
+def test_a_torn_file_of_sparks_is_named(store: Path, name: str, damage: Callable[[Path], None]) -> None:
+    path = store / CHECKPOINT / "spark" / name
+    damage(path)
+    told = refused(store)
+    assert f"error: {path} is damaged: it is " in told, told
+    assert "put it back from a copy, or delete the checkpoint" in told
+
+
+@pytest.mark.parametrize(
+    ("gone", "named"),
+    [
+        (["metadata"], "metadata"),
+        (["offsets/4", "offsets/5"], "offsets/4"),
+        (["commits/4"], "commits/4"),
+        (["state/0/0/5.changelog"], "state/0/0/5.changelog"),
+        (["state/0/1/3.zip", "state/0/1/1.changelog"], "state/0/1/1.changelog"),
+    ],
+)
+def test_a_missing_file_of_sparks_is_named(store: Path, gone: list[str], named: str) -> None:
+    spark = store / CHECKPOINT / "spark"
+    for name in gone:
+        (spark / name).unlink()
+    assert f"error: {spark / named} is damaged: it is missing" in refused(store)
+
+
+def test_without_checksums_the_content_tells(store: Path) -> None:
+    spark = store / CHECKPOINT / "spark"
+    for path in spark.rglob(".*.crc"):
+        path.unlink()
+    known = load(CHECKPOINT)
+    assert known is not None and last_batch(str(CHECKPOINT), known.fingerprint) == 4
+    for name, text, why in [
+        ("offsets/5", "v1\n{}\n{", "it is not JSON"),
+        ("offsets/5", "", "it is empty"),
+        ("offsets/5", "5", "it does not begin as Spark begins it"),
+        ("commits/4", "v1\n", "it is not JSON"),
+        ("offsets/5", 'v1\n{}\n{"plan": "another", "next": {}}', "it is of another plan"),
+    ]:
+        path = spark / name
+        whole = path.read_bytes()
+        path.write_text(text)
+        assert f"{CHECKPOINT.name}/spark/{name} is damaged: {why}" in refused(store)
+        path.write_bytes(whole)
+
+
+def test_what_no_restart_reads_may_be_torn(store: Path) -> None:
+    """Files of the batch that was under way, and of batches long past."""
+    spark = store / CHECKPOINT / "spark"
+    for name in ("state/0/0/6.changelog", "state/0/0/2.changelog", "offsets/1", "commits/2"):
+        truncate(spark / name)
+    (spark / "offsets" / ".6.0a1b.tmp").write_bytes(b"v1\n{")
+    known = load(CHECKPOINT)
+    assert known is not None and last_batch(str(CHECKPOINT), known.fingerprint) == 4
+
+
+def test_a_torn_record_of_the_checkpoint(store: Path) -> None:
+    truncate(store / CHECKPOINT / "braid.json")
+    told = refused(store)
+    assert "WINDOWED/braid.json cannot be read" in told and "delete the checkpoint" in told
+
+
+@pytest.mark.parametrize("damage", [truncate, garble, empty])
+def test_a_torn_commit_of_a_topic(store: Path, damage: Callable[[Path], None]) -> None:
+    path = max((store / "s/topics/l/.commits").iterdir())
+    damage(path)
+    if damage is garble:  # somewhere in JSON: still JSON, perhaps
+        path.write_text(path.read_text().replace('"first"', '"frist"'))
+    before = snapshot(store / "s/topics")
+    with pytest.raises(BraidError, match="damaged") as e:
+        TopicStore("s").end_offsets("l")
+    assert e.value.hint or "commit" in e.value.message
+    assert snapshot(store / "s/topics") == before
+
+
+@pytest.mark.parametrize("damage", [truncate, garble, os.unlink])
+def test_a_torn_segment(store: Path, damage: Callable[[Path], None]) -> None:
+    path = max((store / "s/topics/l/0").glob("*.jsonl"))
+    damage(path)
+    before = snapshot(store / "s/topics")
+    with pytest.raises(BraidError, match="is not the segment that was committed") as e:
+        TopicStore("s").read("l", 0, 0, 99)
+    assert path.name in e.value.message and e.value.hint and "put the file back" in e.value.hint
+    assert snapshot(store / "s/topics") == before
+
+
+def test_a_state_that_cannot_be_read() -> None:
+    whole = BucketState(MemoryRuns()).dumps()
+    assert BucketState.loads(whole, MemoryRuns()).dumps() == whole
+    with pytest.raises(BraidError, match="the state of a bucket cannot be read"):
+        BucketState.loads(whole[:-3], MemoryRuns())
+    with pytest.raises(BraidError, match="the state is of format 2; this version of braid reads 1") as e:
+        BucketState.loads(whole.replace('"format":1', '"format":2'), MemoryRuns())
+    assert e.value.hint and "the version of braid that wrote it" in e.value.hint
+
+
+# ---------------------------------------------- what is staged and no more
+
+
+def test_what_was_staged_and_never_published_goes_without_a_word(store: Path) -> None:
+    """A torn file in `.staging` is of an attempt that nobody counts on."""
+    topic = TopicStore("s").topic("WINDOWED")
+    lines = pl.Series(['{"key":1,"value":null,"timestamp":1}'] * 4)
+    whole = stage(topic, "q", 0, 0, lines)
+    torn = stage(topic, "q", 0, 0, lines[:1])  # the same task, done again by a process that was cut off
+    truncate(Path(topic.staging) / torn.file)
+    assert publish(topic, "q", 0, [whole])
+    assert topic.ends() == [4, 0] and TopicStore("s").read("WINDOWED", 0, 0, 4)["_line"].equals(
+        lines, check_names=False
+    )
+    assert not os.listdir(topic.staging)
+
+
+# ------------------------------------------------- checkpoints of others
+
+
+@pytest.mark.parametrize(
+    ("sql", "told"),
+    [
+        (SQL.replace("FULL JOIN", "LEFT JOIN").replace("ROWKEY AS", "l.k AS"), '-    how: "full"'),
+        (SQL.replace("3 SECONDS", "4 SECONDS"), "4000"),
+        ("SET 'braid.late' = 'discard';" + SQL, "discard"),
+        (SQL.replace("v VARCHAR, n INT) WITH (kafka_topic = 'l'", "v INT, n INT) WITH (kafka_topic = 'l'"), "VARCHAR"),
+    ],
+)
+def test_another_query(store: Path, sql: str, told: str) -> None:
+    Path("q.sql").write_text(sql, encoding="utf-8")
+    shown = refused(store)
+    assert "was made by another query" in shown and told in shown, shown
+    assert "delete the checkpoint" in shown
+
+
+def test_the_same_query_in_other_words(store: Path) -> None:
+    sql = "-- again\n" + SQL.replace("SELECT", "select").replace("3 SECONDS", "3000 MILLISECONDS")
+    (again,) = (e.query for e in Program("ksqldb").statements(sql) if e.query is not None)
+    before = snapshot(store)
+    _, folder = prepared(lower(again), "s", 2, NO_WISHES)
+    assert Path(folder) == store / CHECKPOINT and snapshot(store) == before
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("format", 2, "has format 2; this version of braid knows up to 1"),
+        ("spark", "9.9.9", "Spark: 9.9 in the checkpoint"),
+        ("hash", "0" * 64, "its plan and its hash do not agree"),
+        ("settings", {"dialect": "lenses", "run": "r", "order": False}, "setting dialect: lenses in the checkpoint"),
+    ],
+)
+def test_other_versions_and_settings(store: Path, field: str, value: object, told: str) -> None:
+    path = CHECKPOINT / "braid.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), field: value}))
+    before = snapshot(store)
+    if field == "spark":  # compared where Spark's version is known
+        with pytest.raises(BraidError) as e:
+            prepared(lower(QUERY), "s", 2, NO_WISHES)
+        shown = e.value.message
+    else:
+        shown = refused(store)
+    assert told in shown
+    assert snapshot(store) == before
+
+
+@pytest.mark.parametrize(
+    ("wishes", "told"),
+    [
+        (replace(NO_WISHES, buckets=8), "buckets: 4 in the checkpoint, 8 now"),
+        (replace(NO_WISHES, tasks=1), "shuffle partitions of Spark: 2 in the checkpoint, 1 now"),
+        (replace(NO_WISHES, partitions=3), "the topic WINDOWED has 2 partitions, not 3"),
+    ],
+)
+def test_another_spread(store: Path, wishes: Wishes, told: str) -> None:
+    before = snapshot(store)
+    with pytest.raises(BraidError) as e:
+        prepared(lower(QUERY), "s", 2, wishes)
+    assert told in e.value.message
+    assert snapshot(store) == before
+
+
+def test_no_topic_is_made_for_a_query_that_is_refused(store: Path) -> None:
+    other = replace(QUERY, sink=replace(QUERY.sink, topic="elsewhere"))
+    assert canonical(other) != canonical(QUERY)
+    before = snapshot(store)
+    with pytest.raises(BraidError, match="was made by another query"):
+        prepared(lower(other), "s", 2, NO_WISHES)
+    assert snapshot(store) == before
+
+
+def test_the_numbers_of_the_first_start_stay(store: Path) -> None:
+    """More cores, and the topic gone: the recorded numbers hold, and state is where it was."""
+    TopicStore("s").delete("WINDOWED")
+    job, _ = prepared(lower(QUERY), "s", 16, NO_WISHES)
+    known = load(CHECKPOINT)
+    assert isinstance(known, Document)
+    assert (job.buckets, job.tasks, job.output.partitions) == (known.buckets, known.shuffle, known.outputs) == (4, 2, 2)
+    assert TopicStore("s").partitions("WINDOWED") == 2
