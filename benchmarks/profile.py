@@ -57,7 +57,7 @@ PHASES: dict[str, tuple[str, ...]] = {
     "positions, rows": ("braid.runtime.local.ingested",),
     "key text, hash": ("braid.runtime.ingest.with_key", "braid.runtime.bucket.with_key"),
     "steps": ("braid.runtime.ingest._steps",),
-    "split": ("braid.runtime.local.split",),
+    "split": ("braid.runtime.local.split", "braid.runtime.bucket.split"),
     "blobs out": ("braid.runtime.bucket.pack",),
     "blobs in": ("braid.runtime.bucket.unpack",),
     "order of blobs": ("braid.runtime.bucket._joined", "braid.runtime.bucket.in_order"),
@@ -87,7 +87,7 @@ PHASES: dict[str, tuple[str, ...]] = {
     "stage, rest": ("braid.runtime.local.run_stage",),
     "exchange": ("braid.runtime.local.exchanged",),
     "exchange: order in a position": ("braid.runtime.bucket.explicit_sub",),
-    "aggregate": ("braid.operators.aggregate.Aggregate.process",),
+    "aggregate": ("braid.operators.aggregate.GroupBy.process",),
     "stream-table": ("braid.operators.stream_table.StreamTable.process",),
     "table-table": ("braid.operators.table_table.TableTable.process",),
     "project": ("braid.runtime.local.projected",),
@@ -201,12 +201,11 @@ def _between_tasks(local: LocalQuery, cache: Path) -> None:
     for stage in local._states:
         for state in stage:
             state.runs = SparkRuns(_Texts(), str(folder))
-    split = runtime.split  # type: ignore[attr-defined]
+    setattr(runtime, "split", _split_through_blobs)  # noqa: B010 - a name that the module imports
 
-    def through_blobs(*args: Any) -> dict[int, pl.DataFrame]:
-        return {b: bucket.unpack(bucket.pack(part)) for b, part in split(*args).items()}
 
-    setattr(runtime, "split", through_blobs)  # noqa: B010 - a name that the module imports
+def _split_through_blobs(*args: Any) -> dict[int, pl.DataFrame]:
+    return {b: bucket.unpack(bucket.pack(part)) for b, part in bucket.split(*args).items()}
 
 
 WATCH = Watch()
