@@ -25,7 +25,8 @@ from braid.operators.ranges import begins
 Ints = npt.NDArray[np.int64]
 
 FOREVER = 2**61  # the time of a source that has ended and lifts its clock
-CLOCK, STORED, IDLE = 0, 1, 2  # kinds of steps: a record's time; a storable record's time; the partition falls idle
+# kinds of steps: a record's time; a storable record's time; the partition falls idle; the first two in one
+CLOCK, STORED, IDLE, BOTH = 0, 1, 2, 3
 STEPS: dict[str, pl.DataType] = {
     POS: POS_TYPE,
     "leaf": pl.Int16(),
@@ -90,10 +91,14 @@ class Clocks:
         self._state: dict[str, Any] | None = None
         self._highest: tuple[int, int | None] | None = None  # kept; of the batch, where positions do not bound it
 
+    def _says(self, kind: int, other: int = BOTH) -> npt.NDArray[np.bool_]:
+        """Which steps are of this kind, `BOTH` or the other one."""
+        return np.isin(self._kind, (kind, BOTH, other))
+
     def _leaf_values(self, kind: int, leaf: int) -> Ints:
         """The clock's value from each place on."""
         n, before = len(self._places), self._now.get((kind, leaf), NEVER)
-        mine = np.flatnonzero((self._leaf == leaf) & ((self._kind == kind) | (self._kind == IDLE)))
+        mine = np.flatnonzero((self._leaf == leaf) & self._says(kind, IDLE))
         if not len(mine):
             return np.full(n, before, dtype=np.int64)
         place, part, value, idle = (x[mine] for x in (self._index, self._part, self._value, self._kind == IDLE))
@@ -187,7 +192,7 @@ class Clocks:
         """Which rows are below what their partition, or the whole leaf, had shown before them."""
         shown = self._look(LeafClock(leaf), CLOCK, positions, inclusive=False)
         for p in parts.unique().to_list():
-            own = np.flatnonzero((self._leaf == leaf) & (self._kind == CLOCK) & (self._part == p))
+            own = np.flatnonzero((self._leaf == leaf) & self._says(CLOCK) & (self._part == p))
             mine = np.flatnonzero((parts == p).to_numpy())
             highest = np.maximum.accumulate(
                 np.append(self._high.get((CLOCK, leaf, p), NEVER), self._value[own]).astype(np.int64)
@@ -198,7 +203,7 @@ class Clocks:
 
     def shown(self, leaf: int) -> tuple[dict[int, int], int]:
         """What the leaf shows in this batch: the first time of each partition, and the highest, ends aside."""
-        own = (self._leaf == leaf) & (self._kind == CLOCK) & (self._value < FOREVER)
+        own = (self._leaf == leaf) & self._says(CLOCK) & (self._value < FOREVER)
         parts, first = np.unique(self._part[own], return_index=True)
         values = self._value[own]
         firsts = dict(zip(parts.tolist(), values[first].tolist(), strict=True))
@@ -230,7 +235,7 @@ class Clocks:
         high, idle, now = dict(self._high), set(self._idle), dict(self._now)
         for leaf in np.unique(self._leaf).tolist():
             for kind in (CLOCK, STORED):
-                mine = (self._leaf == leaf) & ((self._kind == kind) | (self._kind == IDLE))
+                mine = (self._leaf == leaf) & self._says(kind, IDLE)
                 part, value, mark = self._part[mine], self._value[mine], self._kind[mine] == IDLE
                 for p in np.unique(part).tolist():
                     own = part == p

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, assert_never
 
+import numpy as np
 import polars as pl
 
 from braid.errors import BraidError
@@ -35,6 +36,7 @@ from braid.operators.changes import (
     no_rows,
 )
 from braid.operators.clocks import shared_clocks
+from braid.operators.ranges import rows_at
 from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.physical import Exchange, Leaf, Plan, Stage, Step
 from braid.runtime.decode import time_of
@@ -167,23 +169,28 @@ def exchanged(frame: pl.DataFrame, exchange: Exchange) -> tuple[pl.DataFrame, pl
 
 def bucket_of(frame: pl.DataFrame, buckets: int) -> pl.Series:
     """The bucket of each row: by hash; a row without a key goes by the partition of its cause."""
-    low = pl.col(POS) % pl.lit(LOW, pl.Int128)
-    rank = (low // (1 << (OFFSET_BITS + LEAF_BITS))).cast(pl.Int64) % buckets
     by_hash = (pl.col(HASH) % buckets).cast(pl.Int64)
-    return frame.select(pl.coalesce(by_hash, rank).alias("b"))["b"]
+    if frame[HASH].null_count():
+        low = pl.col(POS) % pl.lit(LOW, pl.Int128)
+        by_hash = pl.coalesce(by_hash, (low // (1 << (OFFSET_BITS + LEAF_BITS))).cast(pl.Int64) % buckets)
+    return frame.select(by_hash.alias("b"))["b"]
 
 
-def split(frame: pl.DataFrame, buckets: int, single: bool = False) -> dict[int, pl.DataFrame]:
-    """The frame's rows by bucket, each part in the frame's order."""
+def split(
+    frame: pl.DataFrame, buckets: int, single: bool = False, without: Sequence[str] = ()
+) -> dict[int, pl.DataFrame]:
+    """The frame's rows by bucket, each part in the frame's order, `without` some columns."""
     if not frame.height:
         return {}
+    rows = frame.drop(without)
     if buckets == 1 or single:
-        return {0: frame}
+        return {0: rows}
     with spent("split"):
-        parts = frame.with_columns(bucket_of(frame, buckets).alias("_b")).partition_by(
-            "_b", as_dict=True, include_key=False
-        )
-        return {int(b[0]): part for b, part in parts.items()}
+        bucket = bucket_of(frame, buckets).to_numpy()
+        order = np.argsort(bucket.astype(np.uint16) if buckets <= 1 << 16 else bucket, kind="stable")  # a counting sort
+        bounds = np.append(0, np.cumsum(np.bincount(bucket, minlength=buckets))).tolist()
+        places = {b: order[bounds[b] : bounds[b + 1]] for b in range(buckets)}
+        return {b: rows_at(rows, at) for b, at in places.items() if len(at)}
 
 
 def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

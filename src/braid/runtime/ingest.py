@@ -18,7 +18,7 @@ from braid.expr import compile
 from braid.expr.key import canonical_key, key_hash
 from braid.expr.nodes import Expr, columns
 from braid.operators.changes import BASE, DIFF, HASH, HEADERS, PART, POS, POS_TYPE, SUB, TIME, key_column, no_rows
-from braid.operators.clocks import CLOCK, FOREVER, IDLE, STEPS, STORED
+from braid.operators.clocks import BOTH, CLOCK, FOREVER, IDLE, STEPS, STORED
 from braid.operators.watermarks import ABOVE_ALL, ticks_of
 from braid.plan.logical import Source
 from braid.plan.physical import Leaf
@@ -80,12 +80,24 @@ def with_key(
         made = made.with_columns(pl.when(there).then(pl.col(key_column(i))).alias(key_column(i)) for i in gone)
         failed = failed & there
     frame = frame.drop([c for c in frame.columns if c.startswith("_k") and c[2:].isdigit()] + [HASH], strict=False)
+    return frame.with_columns(hash_of_key(made, keys, whole), *made.get_columns()), failed
+
+
+def hash_of_key(made: pl.DataFrame, keys: Sequence[Expr], whole: bool) -> pl.Series:
+    """`_h` of rows that have the exchange key columns."""
     if not keys:
-        return frame.with_columns(pl.lit(None, pl.UInt64).alias(HASH)), failed
-    text = canonical_key(made, [Column(key_column(i), e.type) for i, e in enumerate(keys)])
+        return pl.repeat(None, made.height, dtype=pl.UInt64, eager=True).alias(HASH)
+    columns = [Column(key_column(i), e.type) for i, e in enumerate(keys)]
+    text = canonical_key(made, columns)
     if whole and len(keys) > 1:
-        text = made.select(pl.when(pl.all_horizontal(pl.all().is_not_null())).then(text).alias("k"))["k"]
-    return frame.with_columns(key_hash(text).alias(HASH), *made.get_columns()), failed
+        there = pl.all_horizontal(pl.col(c.name).is_not_null() for c in columns)
+        text = made.select(pl.when(there).then(text).alias("k"))["k"]
+    return key_hash(text).alias(HASH)
+
+
+def keys_of_values(leaf: Leaf) -> frozenset[int]:
+    """The numbers of a leaf's keys that are null where a record's value is."""
+    return needing_a_value(leaf.keys, [leaf.source]) if leaf.source.kind == "stream" else frozenset()
 
 
 def needing_a_value(keys: Sequence[Expr], sources: Iterable[Source]) -> frozenset[int]:
@@ -103,8 +115,7 @@ def ingest(
     bad = decoded.error.is_not_null()
     dropped = [_drops(leaf, rows.filter(bad), partition, "malformed", decoded.error.filter(bad))] if bad.any() else []
     good = rows.filter(~bad) if bad.any() else rows
-    gone = needing_a_value(leaf.keys, [leaf.source]) if leaf.source.kind == "stream" else ()
-    good, failed = with_key(good, leaf.keys, leaf.null_key != "route", gone)
+    good, failed = with_key(good, leaf.keys, leaf.null_key != "route", keys_of_values(leaf))
     if failed.any():
         dropped.append(_drops(leaf, good.filter(failed), partition, "expression", None))
     good = good.with_columns(pl.lit(None, pl.Binary).alias(SUB))
@@ -132,7 +143,8 @@ def _steps(leaf: Leaf, rows: pl.DataFrame, storable: pl.DataFrame, rank: int, ma
     if leaf.source.watermark is not None:
         made = [_rises(_progress(rows, leaf.source.watermark), CLOCK, marks)]
     else:
-        made = [_rises(rows, CLOCK, marks), _rises(storable, STORED, marks)]
+        alike = storable.height == rows.height
+        made = [_rises(rows, BOTH, marks)] if alike else [_rises(rows, CLOCK, marks), _rises(storable, STORED, marks)]
     if marks:
         kinds = [IDLE if m.kind == "idle" else CLOCK for m in marks]
         made.append(

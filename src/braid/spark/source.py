@@ -28,6 +28,7 @@ from braid.runtime.cut import Cut, ended_now, plan_batch
 from braid.runtime.ingest import Ingested
 from braid.runtime.inputs import Until
 from braid.runtime.pieces import SOURCE, Piece
+from braid.runtime.wire import derived, slim_steps
 from braid.spark import columns, order
 from braid.spark.columns import Blob
 from braid.spark.job import Job, inputs_of, loads
@@ -190,7 +191,8 @@ def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
 
 def _of_chunk(job: Job, leaf: int, made: Ingested) -> Iterator[Blob]:
     stage = job.plan.stages[job.plan.leaves[leaf].stage]
-    for b, part in split(made.rows, job.buckets, stage.single).items():
+    left_out = derived(job.plan.leaves[leaf])
+    for b, part in split(made.rows, job.buckets, stage.single, left_out).items():
         yield Blob(stage.number, leaf, job.ids[stage.number][b], columns.ROWS, columns.dumps(part))
     if made.dropped.height:
         yield Blob(job.last, 0, job.out_ids[0], columns.DROPS, columns.dumps(made.dropped))
@@ -198,7 +200,7 @@ def _of_chunk(job: Job, leaf: int, made: Ingested) -> Iterator[Blob]:
 
 def _to_all_buckets(job: Job, steps: pl.DataFrame) -> list[Blob]:
     """Every bucket of a stage with clocks gets every step."""
-    text = columns.dumps(steps)
+    text = columns.dumps(slim_steps(steps))
     return [
         Blob(stage.number, 0, key, columns.STEPS, text)
         for stage in job.plan.stages

@@ -21,6 +21,7 @@ from braid.plan.physical import Stage
 from braid.runtime.bucket import BucketState, exchanged, projected, run_stage, split
 from braid.runtime.ingest import DROPS, drops_of
 from braid.runtime.pieces import Piece
+from braid.runtime.wire import full, full_steps
 from braid.spark import columns
 from braid.spark.columns import Blob
 from braid.spark.job import Job, loads
@@ -113,7 +114,12 @@ def run_stateless(job: Job, number: int, blobs: Iterable[Blob]) -> Iterator[Blob
 @functools.lru_cache(maxsize=4)
 def _steps(blobs: tuple[bytes, ...]) -> list[pl.DataFrame]:
     """Clock steps: the same for all buckets of a batch, so opened once, and one clock function is made of them."""
-    return [columns.loads(blob) for blob in blobs]
+    return [full_steps(columns.loads(blob)) for blob in blobs]
+
+
+def _rows(job: Job, blob: Blob) -> pl.DataFrame:
+    rows = columns.loads(blob.blob)
+    return full(job.plan.leaves[blob.frame], rows) if blob.frame < len(job.plan.leaves) else rows
 
 
 def run(
@@ -124,7 +130,7 @@ def run(
     frames: dict[int, list[pl.DataFrame]] = {}
     for blob in blobs:
         if blob.kind == columns.ROWS:
-            frames.setdefault(blob.frame, []).append(columns.loads(blob.blob))
+            frames.setdefault(blob.frame, []).append(_rows(job, blob))
     steps = _steps(tuple(sorted(blob.blob for blob in blobs if blob.kind == columns.STEPS)))
     outcome = run_stage(job.plan, stage, state, frames, steps, prefix)
     piece.came(sum(f.height for parts in frames.values() for f in parts), sum(len(b.blob) for b in blobs))
