@@ -137,6 +137,8 @@ def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[s
     help="Write a result to a folder of files (its name ends in .csv, .parquet or .jsonl), or print it here.",
 )
 @click.option("--batch-rows", type=click.IntRange(min=1), help="At most so many records a batch. [default: 1000000]")
+@click.option("--metrics", metavar="FILE|-", help="Append a JSON line a batch: where time goes (docs/metrics.md).")
+@click.option("--metrics-port", metavar="[HOST:]PORT", help="Serve them to Prometheus. [default host: 127.0.0.1]")
 @click.option("--quiet", is_flag=True, help="No progress line.")
 def run(
     file: str | None,
@@ -150,6 +152,8 @@ def run(
     conf: tuple[str, ...],
     sinks: tuple[str, ...],
     batch_rows: int | None,
+    metrics: str | None,
+    metrics_port: str | None,
     quiet: bool,
 ) -> None:
     """Run the statements of a file.
@@ -176,6 +180,8 @@ def run(
         conf=_pairs(conf, "--conf"),
         quiet=quiet,
         batch_rows=batch_rows,
+        metrics=metrics,
+        metrics_port=metrics_port,
     )
     outcome = run_program(request, err)
     if outcome.interrupted and until_idle:

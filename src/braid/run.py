@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from braid import inserts
+from braid import inserts, progress
 from braid.cli_errors import QueryDied
 from braid.errors import BraidError
+from braid.metrics import Metrics
 from braid.plan.bound import BatchQuery, QueryBound, RowsChanged
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query, Source, StreamStreamJoin, inputs, sources
@@ -67,6 +68,8 @@ class Request:
     quiet: bool = False
     batch_rows: int | None = None
     tell: bool = True  # what the statements announce, and the summary
+    metrics: str | None = None  # a file of JSON lines, `-` for stdout
+    metrics_port: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,11 +182,17 @@ def run_program(request: Request, err: Console) -> Outcome:
             err.print(f"note: {name} goes on after batch {batch} of its checkpoint", markup=False)
         if not request.quiet:
             err.print("starting Spark …")
-        with _session(request) as spark, tempfile.TemporaryDirectory(prefix="braid-push-") as scratch:
+        with (
+            Metrics(request.metrics, request.metrics_port) as metrics,
+            _session(request) as spark,
+            tempfile.TemporaryDirectory(prefix="braid-push-") as scratch,
+        ):
+            if metrics.address is not None and not request.quiet:
+                err.print(f"metrics: {metrics.address}", markup=False)
             jvm = _jvm_pid(spark)
             if jvm is not None:
                 lock.add_pid(jvm)
-            outcome = _Run(request, prepared, store, spark, err, scratch).go()
+            outcome = _Run(request, prepared, store, spark, err, scratch, metrics).go()
         for query in asked:
             _show_rows(*tables.rows(query))
         return outcome
@@ -360,11 +369,19 @@ class _Run:
     """The queries of one run while they run."""
 
     def __init__(
-        self, request: Request, prepared: Prepared, store: TopicStore, spark: SparkSession, err: Console, scratch: str
+        self,
+        request: Request,
+        prepared: Prepared,
+        store: TopicStore,
+        spark: SparkSession,
+        err: Console,
+        scratch: str,
+        metrics: Metrics,
     ) -> None:
         self.request, self.prepared, self.store = request, prepared, store
-        self.spark, self.err, self.scratch = spark, err, scratch
+        self.spark, self.err, self.scratch, self.metrics = spark, err, scratch, metrics
         self.running: dict[str, RunningQuery] = {}
+        metrics.queries = self.running
         self._stop = threading.Event()
         self._over = threading.Event()
         self._began = time.monotonic()
@@ -388,6 +405,10 @@ class _Run:
                 done = {name: q.progress() for name, q in self.running.items()}
                 for query in self.running.values():
                     query.stop()
+                self.metrics.tell(over=True)
+                self.metrics.queries = {}
+                if self.metrics.fault is not None:
+                    self.err.print(f"warning: {self.metrics.fault}", style="yellow", markup=False)
                 self._summary(done, interrupted)
         return Outcome(done, interrupted)
 
@@ -470,13 +491,14 @@ class _Run:
     # ------------------------------------------------------------ telling
 
     def _watch(self) -> None:
-        """The progress line, once a second, on a terminal only."""
-        if self.request.quiet or not self.err.is_terminal:
-            return
-        with self.err.status("") as status:
+        """Metrics, and on a terminal the progress line, twice a second."""
+        shown = self.err.is_terminal and not self.request.quiet
+        with self.err.status("") if shown else contextlib.nullcontext() as status:
             while not self._over.wait(0.5):
-                lines = [_line(name, q.progress()) for name, q in list(self.running.items()) if q.status() == "running"]
-                status.update("\n".join(lines) or "starting …")
+                self.metrics.tell()
+                if status is not None:
+                    going = [(name, q) for name, q in list(self.running.items()) if q.status() == "running"]
+                    status.update("\n".join(progress.line(name, q.progress()) for name, q in going) or "starting …")
 
     def _summary(self, done: Mapping[str, Progress], interrupted: bool) -> None:
         if self.request.quiet or not self.request.tell:
@@ -485,7 +507,11 @@ class _Run:
         again = "; the same command goes on from here" if interrupted else ""
         self.err.print(f"{'stopped' if interrupted else 'done'} after {took:.1f} s{again}")
         for name, p in done.items():
-            self.err.print(f"  {_summed(name, p)}", markup=False)
+            self.err.print(f"  {progress.summed(name, p)}", markup=False)
+            for told in progress.hot(p):
+                self.err.print(
+                    f"  warning: {name}: hot keys: {told}; see docs/metrics.md", style="yellow", markup=False
+                )
 
 
 @contextlib.contextmanager
@@ -511,27 +537,3 @@ def _interrupts(stop: threading.Event) -> Iterator[None]:
 def _kind_of(target: str) -> str:
     """The files' format, by the end of the folder's name."""
     return {".csv": "csv", ".parquet": "parquet"}.get(Path(target).suffix, "json")
-
-
-def _line(name: str, p: Progress) -> str:
-    if p.batch < 0:
-        return f"{name}  first batch …"
-    dropped = sum(p.drops.values())
-    return (
-        f"{name}  in {p.rows_in_per_second:,.0f}/s  out {p.rows_out_per_second:,.0f}/s  batch {p.batch}"
-        f" {p.batch_ms:.0f} ms  state {p.state_rows:,} rows {p.state_bytes / 2**20:.1f} MiB"
-        f"  drops {dropped:,}  lag {p.lag:,}"
-    )
-
-
-def _summed(name: str, p: Progress) -> str:
-    if not p.rows_in:
-        return f"{name}: nothing new, state {p.state_rows:,} rows"
-    drops = ", ".join(f"{n:,} {reason}" for reason, n in sorted(p.drops.items()))
-    text = f"{name}: {p.rows_in:,} records in, {p.rows_out:,} out, state {p.state_rows:,} rows"
-    return text + (f"; dropped {drops} (braid drops {name})" if drops else "")
-
-
-def summary_lines(done: Mapping[str, Progress]) -> Sequence[str]:
-    """The summary's lines, for the demo."""
-    return [_summed(name, p) for name, p in done.items()]

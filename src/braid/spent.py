@@ -27,7 +27,6 @@ PARTS = {
     "sort": "rows of several buckets are merged by position",
     "encode": "rows become text",
     "write": "staged files are written",
-    "publish": "the driver makes a batch visible",
 }
 MATCH = "match/"  # begins the name of a step
 

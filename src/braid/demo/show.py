@@ -22,7 +22,8 @@ from rich.table import Table
 from braid.errors import BraidError
 from braid.explain import explain_query, render_text
 from braid.program import Program
-from braid.run import Request, run_program, summary_lines
+from braid.progress import summary_lines
+from braid.run import Request, run_program
 from braid.topics import read_records
 from braid.topics.store import TopicStore
 

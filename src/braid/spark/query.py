@@ -8,6 +8,7 @@ query that died only because a Python process was not up in time, on a busy mach
 
 from __future__ import annotations
 
+import copy
 import functools
 import json
 import os
@@ -23,6 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from braid.errors import BraidError
 from braid.plan.physical import Plan
+from braid.runtime.measured import Hot, Measured, Shape, Totals, measured, sizes, summed
 from braid.spark import job as jobs
 from braid.spark import sinks
 from braid.spark.conf import keep_state, settings_of_a_query
@@ -38,6 +40,7 @@ from braid.topics.drops import clean_drops, read_drops
 Status = Literal["running", "stopped", "failed"]
 
 RATE_WINDOW = 10.0  # s over which rates are taken
+REMEMBERED = 1000  # batches that wait to be taken
 STATE_FILE = "state.json"
 LAST_WORDS = 10.0  # s that a query whose batch has failed may take to end
 HINT = "Spark's log has more"
@@ -47,7 +50,8 @@ TOO_SLOW = "Python worker failed to connect back"  # Spark gives it ten seconds
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Where a query stands. Rates are of the last seconds; `lag` counts records that are there and not yet read."""
+    """Where a query stands. Rates are of the last seconds; `lag` counts records that are there and not yet read;
+    `last`: the last batch; `totals`: all since the query was started here; `hot`: by stage."""
 
     batch: int
     rows_in: int
@@ -60,21 +64,22 @@ class Progress:
     drops: Mapping[str, int]
     counts: Mapping[str, int]
     lag: int
+    state_runs: int
+    last: Measured | None
+    totals: Totals
+    hot: Mapping[int, Hot]
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What the manifests of the batches so far have said."""
+    """What the manifests of the batches so far have said. `done`: batches that nobody has taken yet."""
 
-    batch: int = -1
-    rows_in: int = 0
-    rows_out: int = 0
-    batch_ms: float = 0.0
     began: float = field(default_factory=time.monotonic)
-    drops: dict[str, int] = field(default_factory=dict)
-    counts: dict[str, int] = field(default_factory=dict)
+    last: Measured | None = None
+    totals: Totals = field(default_factory=Totals)
     state: dict[str, dict[str, Any]] = field(default_factory=dict)
     recent: deque[tuple[float, int, int]] = field(default_factory=deque)
+    done: deque[Measured] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
 
 class RunningQuery:
@@ -88,6 +93,8 @@ class RunningQuery:
         self._starting = threading.Lock()
         self._failed: BraidError | None = None
         self._seen = _Seen(state=_load_state(folder))
+        self._told = False  # whether somebody takes batches
+        self._shape = Shape.of(job.plan, job.name, job.buckets)
         self._checked = False
         self._guard = threading.Lock()
 
@@ -172,20 +179,41 @@ class RunningQuery:
             now = time.monotonic()
             recent = [r for r in seen.recent if r[0] > now - RATE_WINDOW]
             span = min(RATE_WINDOW, max(now - seen.began, 0.001))
-            sizes = [size for manifests in seen.state.values() for size in _sizes(manifests)]
+            held = [size for manifests in seen.state.values() for size in sizes(manifests)]
+            totals = copy.deepcopy(seen.totals)
             return Progress(
-                seen.batch,
-                seen.rows_in,
-                seen.rows_out,
+                seen.last.batch if seen.last is not None else -1,
+                totals.rows_in,
+                totals.rows_out,
                 sum(r[1] for r in recent) / span,
                 sum(r[2] for r in recent) / span,
-                seen.batch_ms,
-                sum(rows for rows, _ in sizes),
-                sum(size for _, size in sizes),
-                dict(seen.drops),
-                dict(seen.counts),
+                seen.last.batch_ms if seen.last is not None else 0.0,
+                sum(rows for rows, _ in held),
+                sum(size for _, size in held),
+                totals.drops,
+                totals.counts,
                 self._lag(),
+                len(held),
+                seen.last,
+                totals,
+                totals.hot(self._shape),
             )
+
+    def take_batches(self, over: bool = False) -> list[Measured]:
+        """The batches since this was last called. One is held back until Spark has told its trigger's times, or the
+        next batch is there, or all is `over`."""
+        with self._guard:
+            done, self._told = self._seen.done, True
+            self._timed()
+            held_back = done and done[-1].spark_ms is None and not over
+            taken = [done.popleft() for _ in range(len(done) - bool(held_back))]
+            return taken
+
+    def _timed(self) -> None:
+        """Spark's times of the last batch, if it has told them."""
+        last, seen = self._handle.lastProgress if self._handle is not None else None, self._seen.last
+        if last is not None and seen is not None and last["batchId"] == seen.batch and "addBatch" in last["durationMs"]:
+            seen.spark_ms = dict(last["durationMs"])
 
     def _lag(self) -> int:
         last = self._handle.lastProgress if self._handle is not None else None
@@ -199,34 +227,38 @@ class RunningQuery:
 
     def publish(self, manifest: DataFrame, batch: int) -> None:
         """Spark's foreachBatch: runs the batch and makes it visible."""
-        began = time.monotonic()
+        if self._told:
+            with self._guard:
+                self._timed()  # of the batch before
+        began = time.time()
         table = manifest.toArrow()
         rows = list(zip(table.column("kind").to_pylist(), table.column("doc").to_pylist(), strict=True))
+        ran = time.time()
         sinks.publish_batch(self.job, batch, rows)
-        self._note(batch, rows, (time.monotonic() - began) * 1000)
+        self._note(batch, rows, (began * 1000, ran * 1000, time.time() * 1000))
         if not self._checked and self._handle is not None:
             self._check()
 
-    def _note(self, batch: int, rows: list[tuple[str, str]], ms: float) -> None:
-        read, out = 0, 0
+    def _note(self, batch: int, rows: list[tuple[str, str]], span: tuple[float, float, float]) -> None:
+        out, drops, said = 0, dict[str, int](), list[dict[str, Any]]()
+        for kind, doc in rows:
+            found = json.loads(doc)
+            if kind == "staged":
+                out += found["extent"]["count"] if "extent" in found else found["rows"]
+            elif kind == "drops":
+                summed(drops, found["reasons"])
+            else:
+                said += found
         with self._guard:
             seen = self._seen
-            for kind, doc in rows:
-                found = json.loads(doc)
-                if kind == "staged":
-                    out += found["extent"]["count"] if "extent" in found else found["rows"]
-                elif kind == "drops":
-                    _add(seen.drops, found["reasons"])
-                else:
-                    for said in found:
-                        read += sum(said.get("read", {}).values())
-                        _add(seen.counts, said.get("counts", {}))
-                        seen.state.update(said.get("state", {}))
-            seen.batch, seen.batch_ms = batch, ms
+            for x in said:
+                seen.state.update(x.get("state", {}))
+            seen.last = measured(self._shape, batch, span, said, out, drops, seen.state)
+            seen.totals.add(seen.last)
+            seen.done.append(seen.last)
             self._starts = 1
-            seen.rows_in, seen.rows_out = seen.rows_in + read, seen.rows_out + out
             now = time.monotonic()
-            seen.recent.append((now, read, out))
+            seen.recent.append((now, seen.last.rows_in, out))
             while seen.recent and seen.recent[0][0] < now - RATE_WINDOW:
                 seen.recent.popleft()
             if seen.state:
@@ -353,19 +385,6 @@ def _await(handle: Any, timeout: float | None) -> bool:
 def _came_too_late(handle: Any) -> bool:
     """Whether the query died of a Python process that was not up in time."""
     return not handle.isActive and TOO_SLOW in str(handle.exception() or "")
-
-
-def _add(to: dict[str, int], more: Mapping[str, int]) -> None:
-    for name, n in more.items():
-        to[name] = to.get(name, 0) + n
-
-
-def _sizes(manifests: Any) -> list[tuple[int, int]]:
-    """(rows, bytes) of every run that manifests name."""
-    if not isinstance(manifests, dict):
-        return []
-    found = [(run[1], run[2]) for run in manifests.get("runs", ())]
-    return found + [size for part in manifests.values() for size in _sizes(part)]
 
 
 def state_of(state: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:

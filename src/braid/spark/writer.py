@@ -72,6 +72,7 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
             lost = pl.concat([columns.loads(blob) for blob in dropped])
             with spent("write"):
                 made += (("drops", doc) for doc in sinks.stage_drops(job, batch, lost))
+    piece.went(sum(map(columns.height, packed)))
     yield from made
     if made:
         counts.append({"spent": piece.told()})
