@@ -22,7 +22,7 @@ from benchmarks.harness import Sizes
 from benchmarks.report import Report, of_goals, page, terminal
 
 NAMES = ("interval", "joins", "topics", "small", "state", "cores")
-SMALL = Sizes(90_000, 10_000, 60_000, 1, 2, 15, (10_000, 100_000), "2g")
+SMALL = Sizes(90_000, 10_000, 60_000, 1, 2, 15, (10_000, 100_000), 8, "2g")
 ROOT = Path(__file__).parent.parent
 
 
@@ -93,6 +93,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--slow-batches", type=int, help="of Spark's join with RocksDB (3)")
     parser.add_argument("--small-batches", type=int, help="of 1,000 rows (100)")
     parser.add_argument("--state", type=lambda t: tuple(map(int, t.split(","))), help="rows of live state, with commas")
+    parser.add_argument("--state-batches", type=int, help="of 11,000 rows on each (40)")
     parser.add_argument("--memory", help="of the JVM (6g)")
     parser.add_argument("--cores", type=int, help="that Spark uses (2)")
     return parser.parse_args()

@@ -7,15 +7,17 @@ Rule: each reads the same files with its own reader and ends when they are read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import fmean
 from time import perf_counter
 from typing import Any
 
 import polars as pl
+from braid.runtime.measured import Measured
 
-from benchmarks.harness import Batch, Run, Sizes
+from benchmarks.harness import Batch, Run, Sizes, steady
 from braid.plan.lower import lower
 from braid.plan.physical import Plan
 from braid.program import Program
@@ -95,7 +97,18 @@ def run_of(running: Any) -> Run:
         rows = _records(source["endOffset"]) - _records(source["startOffset"])
         if rows:
             batches.append(Batch(rows, p["durationMs"]["triggerExecution"]))
-    return Run(tuple(batches), running.progress().rows_out)
+    return Run(tuple(batches), running.progress().rows_out, parts_of(running.take_batches(over=True), batches))
+
+
+def parts_of(told: Sequence[Measured], batches: Sequence[Batch]) -> dict[str, float]:
+    """What a batch's time was spent on, in ms, on average over the steady ones. `around`: Spark's work before and after
+    the batch itself: planning, its logs of offsets and commits."""
+    kept = [m for m in told if any(b.rows == m.rows_in for b in steady(batches))]
+    made: dict[str, float] = {}
+    for m in kept:
+        for name, share in m.shares().items():
+            made[name] = made.get(name, 0.0) + share * m.batch_ms / len(kept)
+    return made | {"around": max(0.0, fmean(b.ms for b in steady(batches)) - sum(made.values()))} if kept else {}
 
 
 def _records(offset: Any) -> int:

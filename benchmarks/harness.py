@@ -9,7 +9,7 @@ changes between rounds; the median over the rounds is given.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -29,6 +29,7 @@ class Sizes:
     slow_batches: int = 3  # of Spark's join with RocksDB
     small_batches: int = 100
     state: tuple[int, ...] = (100_000, 1_000_000, 10_000_000)
+    state_batches: int = 40
     memory: str = "6g"
     cores: int = 2
 
@@ -46,10 +47,12 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a variant. `cpu`: seconds, set by `measured`."""
+    """One run of a variant. `parts`: milliseconds of a steady batch by what they were spent on, where that is known.
+    `seconds` and `cpu` are set by `measured`."""
 
     batches: tuple[Batch, ...]
     rows_out: int
+    parts: Mapping[str, float] = field(default_factory=dict)
     seconds: float = 0.0
     cpu: float = 0.0
 
@@ -64,13 +67,14 @@ Variant = Callable[[Path], Run]  # in: a folder of its own
 @dataclass(frozen=True, slots=True)
 class Summary:
     """`rate`: rows a second, steady; `ratio`: to the first variant that was measured with it; `cpu`: seconds for a
-    million rows, first batch included; `ms`: the median trigger."""
+    million rows, first batch included; `ms`: the median trigger; `parts`: see `Run`, of the last round."""
 
     rate: float
     ratio: float
     cpu: float
     ms: float
     rows_out: int
+    parts: Mapping[str, float]
 
 
 def steady(batches: Sequence[Batch]) -> list[Batch]:
@@ -95,7 +99,7 @@ def measured(variant: Variant) -> Run:
     with TemporaryDirectory(prefix="braid-bench-run-") as folder:
         began, cpu = monotonic(), cpu_seconds()
         run = variant(Path(folder))
-        return Run(run.batches, run.rows_out, monotonic() - began, cpu_seconds() - cpu)
+        return replace(run, seconds=monotonic() - began, cpu=cpu_seconds() - cpu)
 
 
 def take_turns(
@@ -126,5 +130,6 @@ def summaries(runs: Mapping[str, Sequence[Run]]) -> dict[str, Summary]:
             median(1e6 * r.cpu / r.rows for r in own),
             median(median(b.ms for b in steady(r.batches)) for r in own),
             own[0].rows_out,
+            own[-1].parts,
         )
     return made

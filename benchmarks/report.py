@@ -7,11 +7,18 @@ Rule: a figure is shown as it was taken. A goal that was missed says by how much
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from benchmarks.harness import Summary
+from braid.spent import PARTS
+
+OTHERS = {
+    "jvm": "Spark: no task of Braid runs",
+    "wait": "tasks of Braid wait for rows, or for Spark to take some",
+    "around": "Spark before and after the batch: planning, logs of offsets and commits",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +94,23 @@ def of_rates(title: str, text: str, figures: dict[str, Summary], base: str | Non
         for name, f in figures.items()
     ]
     return Table(title, text, columns, tuple(rows))
+
+
+def of_parts(title: str, parts: Mapping[str, float]) -> Table:
+    """Where the time of a batch goes, largest parts first."""
+    whole = sum(parts.values())
+    ordered = sorted(parts.items(), key=lambda x: -x[1])
+    rows = [
+        (name, f"{ms:,.0f}", f"{ms / whole:.0%}", PARTS.get(name) or OTHERS[name]) for name, ms in ordered if ms >= 0.5
+    ]
+    return Table(title, "", ("part", "ms", "share", "what it is"), tuple(rows))
+
+
+def held_back(parts: Mapping[str, float], shown: int = 5) -> str:
+    """The largest parts, in words."""
+    whole = sum(parts.values())
+    ordered = sorted(parts.items(), key=lambda x: -x[1])[:shown]
+    return ", ".join(f"{name} {ms / whole:.0%}" for name, ms in ordered)
 
 
 def of_goals(goals: Sequence[Goal]) -> Table:

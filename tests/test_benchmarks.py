@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -17,7 +18,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks import data, processes, report
-from benchmarks.engines import in_a_loop, plan_of
+from benchmarks.engines import in_a_loop, parts_of, plan_of
 from benchmarks.harness import Batch, Run, percentile, rate, steady, summaries, take_turns
 from benchmarks.interval import SQL, bare_loop, duck_join
 from benchmarks.report import Goal, Report, Table
@@ -84,6 +85,32 @@ def test_tables_on_the_terminal_and_in_the_page() -> None:
     assert "- date: today\n- sizes: rows 1" in page
     assert "| speed | 4.00 | >= 10 | 2.50 x short | the source |" in page
     assert "| variant | rows/s |\n| --- | ---: |\n| one\\|two | 1,000 |\n| three | 20 |" in page
+
+
+def test_where_a_batch_spends_its_time() -> None:
+    table = report.of_parts("Where", {"jvm": 600.0, "match": 300.0, "pack": 100.0, "sort": 0.2})
+    assert [row[:3] for row in table.rows] == [("jvm", "600", "60%"), ("match", "300", "30%"), ("pack", "100", "10%")]
+    assert report.held_back({"match": 300.0, "jvm": 600.0, "pack": 100.0}, 2) == "jvm 60%, match 30%"
+    assert report.held_back({}) == ""
+
+
+class Told:
+    """What a query says of a batch, as far as it is read here."""
+
+    def __init__(self, rows: int, ms: float, **shares: float) -> None:
+        self.rows_in, self.batch_ms, self._shares = rows, ms, shares
+
+    def shares(self) -> dict[str, float]:
+        return self._shares
+
+
+def test_parts_are_of_the_steady_batches_and_add_up_to_the_trigger() -> None:
+    batches = [Batch(900, 5000.0), Batch(1000, 300.0), Batch(1001, 500.0), Batch(3, 50.0)]
+    told: Any = [
+        Told(900, 4000.0, jvm=1.0), Told(1000, 200.0, jvm=0.5, match=0.5), Told(1001, 400.0, jvm=1.0), Told(3, 9.0, jvm=1.0)
+    ]  # fmt: skip
+    assert parts_of(told, batches) == {"jvm": 250, "match": 50, "around": 100}
+    assert parts_of([], batches) == {}
 
 
 def test_a_line_of_proc() -> None:
