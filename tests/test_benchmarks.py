@@ -106,9 +106,8 @@ class Told:
 
 def test_parts_are_of_the_steady_batches_and_add_up_to_the_trigger() -> None:
     batches = [Batch(900, 5000.0), Batch(1000, 300.0), Batch(1001, 500.0), Batch(3, 50.0)]
-    told: Any = [
-        Told(900, 4000.0, jvm=1.0), Told(1000, 200.0, jvm=0.5, match=0.5), Told(1001, 400.0, jvm=1.0), Told(3, 9.0, jvm=1.0)
-    ]  # fmt: skip
+    half = Told(1000, 200.0, jvm=0.5, match=0.5)
+    told: Any = [Told(900, 4000.0, jvm=1.0), half, Told(1001, 400.0, jvm=1.0), Told(3, 9.0, jvm=1.0)]
     assert parts_of(told, batches) == {"jvm": 250, "match": 50, "around": 100}
     assert parts_of([], batches) == {}
 
