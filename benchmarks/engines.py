@@ -15,7 +15,6 @@ from time import perf_counter
 from typing import Any
 
 import polars as pl
-from braid.runtime.measured import Measured
 
 from benchmarks.harness import Batch, Run, Sizes, steady
 from braid.plan.lower import lower
@@ -27,6 +26,7 @@ from braid.runtime.explicit import partition_ranks
 from braid.runtime.files import open_files
 from braid.runtime.inputs import Input
 from braid.runtime.local import LocalQuery
+from braid.runtime.measured import Measured
 from braid.runtime.topic_input import TopicInput
 from braid.topics import TopicStore
 
