@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export POLARS_MAX_THREADS ?= 1
 
-.PHONY: install demo test test-fast test-spark test-spark43 lint law bench bench-small clean java
+.PHONY: install demo test test-fast test-spark test-spark43 lint law bench crash bench-small clean java
 
 install: $(STAMP)
 
@@ -49,6 +49,10 @@ test-spark43: java
 
 law: $(STAMP) java
 	$(BIN)/python -m pytest -m "not kafka" --law -n 2
+
+# Kills `braid run` N times in all ways (tests/crash), on a cluster too. A failure names its seed: make crash N=1 SEED=…
+crash: $(STAMP) java
+	PYTHONPATH=src:tests $(BIN)/python -m crash.harness $(or $(N),200) $(SEED)
 
 bench: $(STAMP) java
 	$(BIN)/python -m benchmarks --write

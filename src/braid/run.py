@@ -249,7 +249,7 @@ def _check_checkpoints(prepared: Prepared, request: Request, store: TopicStore) 
         found = checkpoint.check_plan(folder, query.name, canonical(query), query.dialect)
         if found is not None:
             known[query.name] = found
-            last = resume.last_batch(folder, found.fingerprint)
+            last = resume.last_batch(folder, found)
             if last is not None:
                 resumed[query.name] = last
     for query in prepared.queries:

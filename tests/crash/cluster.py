@@ -18,7 +18,13 @@ from pathlib import Path
 
 from crash import processes
 
-CONF = ("--conf", "spark.executor.memory=512m", "--conf", "spark.cores.max=2", "--conf", "spark.executor.cores=1")
+SETTINGS = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.executor.memory": "512m",
+    "spark.executor.cores": "1",
+    "spark.cores.max": "2",
+}
+CONF = [word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")]
 MASTER = "org.apache.spark.deploy.master.Master"
 WORKER = "org.apache.spark.deploy.worker.Worker"
 

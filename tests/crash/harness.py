@@ -278,7 +278,7 @@ def _place(on_cluster: bool, seed: int) -> Iterator[tuple[Path, Cluster | None]]
         yield folder, on
 
 
-def main(count: int, seed: int, each: int = 8) -> None:
+def main(count: int, seed: int, each: int = 6) -> None:
     """Rounds of up to `each` kills, every fourth on a cluster. A seed is one round: `make crash N=1 SEED=…`."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the processes end with us
     total, began = Report(), time.monotonic()

@@ -1,6 +1,6 @@
 """Spark's part of a checkpoint, looked at before Spark is started: where it goes on, and that its files are whole.
 
-In: the folder of a checkpoint, the fingerprint of its plan. Out: the last committed batch, or an error.
+In: the folder of a checkpoint, its document. Out: the last committed batch, or an error.
 Rule: nothing is written. Only what a restart reads is looked at: the newest offsets and commits, and of the state one
 snapshot and the changes since. A file that a kill left behind beyond these belongs to a batch that is done again.
 
@@ -17,13 +17,14 @@ import zlib
 from collections.abc import Iterator
 
 from braid.errors import BraidError
+from braid.runtime.checkpoint import Document
 
 SPARK = "spark"  # folder in the checkpoint
 _STATE_FILE = re.compile(r"([0-9]+)\.(changelog|zip)")
 _MAGIC = b"crc\0"
 
 
-def last_batch(folder: str, fingerprint: str) -> int | None:
+def last_batch(folder: str, known: Document) -> int | None:
     """The last batch that was committed; None where none was. A torn or missing file is refused."""
     root = os.path.join(folder, SPARK)
     offsets, commits = _numbers(os.path.join(root, "offsets")), _numbers(os.path.join(root, "commits"))
@@ -37,10 +38,10 @@ def last_batch(folder: str, fingerprint: str) -> int | None:
             missing = os.path.join(root, "offsets", str(last)) if newest < last else _next(root, last)
             raise _torn(missing, f"it is missing; batch {newest} was begun, batch {last} is committed")
         for number in offsets[-2:]:
-            _check_offsets(os.path.join(root, "offsets", str(number)), fingerprint)
+            _check_offsets(os.path.join(root, "offsets", str(number)), known.fingerprint)
         if last >= 0:
             _check_lines(os.path.join(root, "commits", str(last)))
-            for path in _needed(os.path.join(root, "state"), last + 1):
+            for path in _needed(os.path.join(root, "state"), known.shuffle, last + 1):
                 _whole(path)
     except BraidError as e:
         hint = f"put it back from a copy, or delete the checkpoint {folder} and the topic it wrote to start anew"
@@ -73,12 +74,12 @@ def _json(path: str, data: bytes) -> object:
         raise _torn(path, f"it is not JSON ({e})") from e
 
 
-def _needed(root: str, version: int) -> Iterator[str]:
+def _needed(root: str, tasks: int, version: int) -> Iterator[str]:
     """The files that bring the state of each stage and task to `version`."""
     for stage in _numbers(root):
-        for task in _numbers(os.path.join(root, str(stage))):
+        for task in range(tasks):
             folder = os.path.join(root, str(stage), str(task))
-            found = {m[0] for name in os.listdir(folder) if (m := _STATE_FILE.fullmatch(name))}
+            found = {m[0] for name in _listed(folder) if (m := _STATE_FILE.fullmatch(name))}
             snapshots = [n for n in range(version + 1) if f"{n}.zip" in found]
             start = snapshots[-1] if snapshots else 0
             if snapshots:
@@ -112,8 +113,12 @@ def _whole(path: str) -> bytes:
 
 def _numbers(folder: str) -> list[int]:
     """The names in a folder that are numbers, in order."""
+    return sorted(int(name) for name in _listed(folder) if name.isdecimal() and name.isascii())
+
+
+def _listed(folder: str) -> list[str]:
     try:
-        return sorted(int(name) for name in os.listdir(folder) if name.isdecimal() and name.isascii())
+        return os.listdir(folder)
     except (FileNotFoundError, NotADirectoryError):
         return []
 

@@ -57,7 +57,7 @@ def prepared(plan: Plan, store: str, cores: int, wishes: Wishes) -> tuple[Job, s
     folder = wishes.checkpoint or checkpoint_of(topics.root, name)
     known = checkpoint.check_plan(folder, name, canonical(plan.query), plan.query.dialect)
     if known is not None:
-        resume.last_batch(folder, known.fingerprint)
+        resume.last_batch(folder, known)
     files = _opened(plan, wishes.files, folder, known)
     frames = _frames(plan, wishes.frames)
     partitions = [
