@@ -1,13 +1,11 @@
-"""Queries on real Spark give, record for record and in order, what the definitions say: any cut, buckets, tasks,
-restarts and kills."""
+"""Queries on real Spark give, record for record and in order, what the definitions say: any cut, buckets, tasks and
+restarts. Kills: `crash/`."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -22,7 +20,6 @@ import pytest
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
-import effort  # noqa: E402
 from braid.errors import BraidError  # noqa: E402
 from braid.operators.changes import POS, SUB  # noqa: E402
 from braid.plan.logical import sources  # noqa: E402
@@ -186,42 +183,6 @@ def test_a_stopped_query_goes_on_where_it_was(spark: Any, tmp_path: Path) -> Non
 def _launch(store: Path, log: Any, *options: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, str(HELP), "ss-ss", "3", str(store), "limit=8", "length=120", *options]
     return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
-
-
-def test_kill_at_any_moment(tmp_path: Path) -> None:
-    """`kill -9` of everything, each time a moment after some commit."""
-    asked, history = case("ss-ss", 3, 120)
-    want = in_one_batch(asked, history, 2, 4)
-    store = TopicStore(tmp_path / "store")
-    write_topics(store, asked, history)
-    rng = random.Random(7)
-    with open(tmp_path / "log", "wb") as log:
-        for goal in (2, 5, 7, 9) if effort.LAW else (3,):
-            process = _launch(tmp_path / "store", log, "partitions=2", "buckets=4")
-            deadline = time.monotonic() + 240
-            while process.poll() is None and _committed(tmp_path / "store") < goal and time.monotonic() < deadline:
-                time.sleep(0.01)
-            time.sleep(rng.random() * 0.6)
-            assert process.poll() is None, (tmp_path / "log").read_text()[-3000:]
-            _kill_group(process)
-            time.sleep(1.0)  # Python workers are in a group of their own; they end when they see the JVM gone
-        process = _launch(tmp_path / "store", log, "partitions=2", "buckets=4")
-        assert process.wait(300) == 0, (tmp_path / "log").read_text()[-3000:]
-    assert output(TopicStore(tmp_path / "store")) == want
-    assert _committed(tmp_path / "store") >= 8
-
-
-def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Ends the driver and its JVM, and nothing else: only a group that this test itself started is signalled. (Never
-    by the command `kill -9 -PID`: procps reads that as "every process".)"""
-    group = os.getpgid(process.pid)
-    assert group == process.pid and group not in (0, 1, os.getpgrp())
-    os.killpg(group, signal.SIGKILL)
-    assert process.wait(30) == -signal.SIGKILL
-
-
-def _committed(store: Path) -> int:
-    return len(list(store.glob("checkpoints/OUT/spark/commits/[0-9]*")))
 
 
 def test_on_a_cluster_of_two(tmp_path: Path) -> None:

@@ -113,10 +113,8 @@ class FileOutputs:
         folder = os.path.join(self._job.output.target, ".staging")
         os.makedirs(folder, exist_ok=True)
         ending = {"json": "jsonl"}.get(self._job.output.kind, self._job.output.kind)
-        name = f"part-{self._batch:010d}-{self._part:05d}.{ending}"
-        temporary = os.path.join(folder, f"{name}~{uuid4().hex[:8]}")
-        _write_file(frame, self._job.output.kind, temporary)
-        os.replace(temporary, os.path.join(folder, name))
+        name = f"part-{self._batch:010d}-{self._part:05d}.{ending}~{uuid4().hex[:8]}"  # of this attempt only
+        _write_file(frame, self._job.output.kind, os.path.join(folder, name))
         yield json.dumps({"rows": frame.height, "file": name})
 
     def abort(self) -> None:
@@ -204,10 +202,15 @@ def _publish_files(job: Job, batch: int, names: Sequence[str]) -> None:
         with open(temporary, "w", encoding="utf-8") as f:
             json.dump({"query": job.run, "batch": batch, "files": sorted(names)}, f)
         os.replace(temporary, commit)
+    _finish(folder, names)
+
+
+def _finish(folder: str, names: Sequence[str]) -> None:
+    """Staged files get their names, which are the same for each attempt."""
     for name in names:
         staged = os.path.join(folder, ".staging", name)
         if os.path.exists(staged):
-            os.replace(staged, os.path.join(folder, name))
+            os.replace(staged, os.path.join(folder, name.partition("~")[0]))
 
 
 def finish_files(folder: str) -> None:
@@ -217,10 +220,7 @@ def finish_files(folder: str) -> None:
         return
     for name in sorted(os.listdir(commits))[-1:]:
         with open(os.path.join(commits, name), encoding="utf-8") as f:
-            for file in json.load(f)["files"]:
-                staged = os.path.join(folder, ".staging", file)
-                if os.path.exists(staged):
-                    os.replace(staged, os.path.join(folder, file))
+            _finish(folder, json.load(f)["files"])
 
 
 # ----------------------------------------------------------------- drops
