@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
 import os
 import subprocess
 import sys
 import traceback
+from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -31,12 +33,13 @@ def main() -> int:
     sizes = replace(SMALL if args.small else Sizes(), **_given(args))
     if args.into:
         (name,) = args.names
-        Path(args.into).write_text(_here(name, sizes).dumps())
+        Path(args.into).write_text(json.dumps(_here(name, sizes).document()))
         return 0
-    found, report, failed = machine.describe(), Report(), []
+    reports, failed = {}, []
     with TemporaryDirectory(prefix="braid-bench-") as folder:
         for name in args.names or NAMES:
             print(f"{name}", flush=True)
+            taken = [*machine.describe(), ("sizes", _shown(sizes))]
             try:
                 made = _here(name, sizes) if args.small else _apart(name, sizes, Path(folder) / f"{name}.json")
             except Exception:
@@ -45,16 +48,29 @@ def main() -> int:
                 continue
             for table in made.tables:
                 print(terminal(table), flush=True)
-            report.tables += made.tables
-            report.goals += made.goals
-    if report.goals:
-        print(terminal(of_goals(report.goals)))
-    if args.write:
-        shown = ", ".join(f"{f.name.replace('_', '-')} {getattr(sizes, f.name)}" for f in fields(sizes))
-        (ROOT / "docs" / "benchmarks.md").write_text(page(found, shown, report))
+            reports[name] = replace(made, taken=taken)
+            if args.write:
+                _keep(reports)
+    goals = [g for r in reports.values() for g in r.goals]
+    if goals:
+        print(terminal(of_goals(goals)))
     if failed:
         print(f"failed: {', '.join(failed)}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def _keep(reports: Mapping[str, Report]) -> None:
+    """Writes the page and its figures; what was not measured this time stays as it was."""
+    figures = ROOT / "docs" / "benchmarks.json"
+    known = json.loads(figures.read_text()) if figures.exists() else {}
+    known |= {name: report.document() for name, report in reports.items()}
+    known = {name: known[name] for name in NAMES if name in known}
+    figures.write_text(json.dumps(known, indent=1) + "\n")
+    (ROOT / "docs" / "benchmarks.md").write_text(page({name: Report.of(x) for name, x in known.items()}))
+
+
+def _shown(sizes: Sizes) -> str:
+    return ", ".join(f"{f.name.replace('_', ' ')} {_text(getattr(sizes, f.name))}" for f in fields(sizes))
 
 
 def _here(name: str, sizes: Sizes) -> Report:
@@ -69,7 +85,7 @@ def _apart(name: str, sizes: Sizes, into: Path) -> Report:
     env = os.environ | {"POLARS_MAX_THREADS": "1"}
     command = [sys.executable, "-m", "benchmarks", name, "--into", str(into), *options]
     subprocess.run(command, cwd=ROOT, env=env, check=True)
-    return Report.loads(into.read_text())
+    return Report.of(json.loads(into.read_text()))
 
 
 def _text(value: object) -> str:
@@ -84,7 +100,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--small", action="store_true", help="sizes for a look: under three minutes in all")
-    parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md")
+    parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md and .json")
     parser.add_argument("--into", help=argparse.SUPPRESS)
     parser.add_argument("--rows", type=int, help="of a side (4,000,000)")
     parser.add_argument("--keys", type=int, help="different ones (200,000)")

@@ -1,12 +1,11 @@
 """Tables of figures, on the terminal and as `docs/benchmarks.md`.
 
-In: tables and goals of benchmarks. Out: text; the same as JSON, which is how they travel between processes.
+In: tables and goals of benchmarks. Out: text; the same as documents for JSON, to travel and to be kept.
 Rule: a figure is shown as it was taken. A goal that was missed says by how much, and what holds it back.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -54,22 +53,26 @@ class Goal:
 
 @dataclass(slots=True)
 class Report:
-    """What a benchmark gives."""
+    """What a benchmark gives. `taken`: when, on what, with which sizes."""
 
     tables: list[Table] = field(default_factory=list)
     goals: list[Goal] = field(default_factory=list)
+    taken: list[tuple[str, str]] = field(default_factory=list)
 
-    def dumps(self) -> str:
-        return json.dumps({"tables": [asdict(t) for t in self.tables], "goals": [asdict(g) for g in self.goals]})
+    def document(self) -> dict[str, Any]:
+        return {
+            "taken": [list(x) for x in self.taken],
+            "tables": [asdict(t) for t in self.tables],
+            "goals": [asdict(g) for g in self.goals],
+        }
 
     @staticmethod
-    def loads(text: str) -> Report:
-        found = json.loads(text)
-        return Report([_table(t) for t in found["tables"]], [Goal(**g) for g in found["goals"]])
-
-
-def _table(found: dict[str, Any]) -> Table:
-    return Table(found["title"], found["text"], tuple(found["columns"]), tuple(tuple(r) for r in found["rows"]))
+    def of(found: Mapping[str, Any]) -> Report:
+        tables = [
+            Table(t["title"], t["text"], tuple(t["columns"]), tuple(tuple(row) for row in t["rows"]))
+            for t in found["tables"]
+        ]
+        return Report(tables, [Goal(**g) for g in found["goals"]], [(name, value) for name, value in found["taken"]])
 
 
 def of_rates(title: str, text: str, figures: dict[str, Summary], base: str | None) -> Table:
@@ -115,7 +118,8 @@ def held_back(parts: Mapping[str, float], shown: int = 5) -> str:
 
 def of_goals(goals: Sequence[Goal]) -> Table:
     rows = [(g.name, f"{g.figure:.2f}", f"{g.sense} {g.target:g}", g.short, "" if g.met else g.back) for g in goals]
-    return Table("What was to be reached", "", ("goal", "figure", "target", "", "what holds it back"), tuple(rows))
+    text = "Where a goal is missed, the last column shows what a batch spends its time on; tables below explain the words."
+    return Table("What was to be reached", text, ("goal", "figure", "target", "", "what holds it back"), tuple(rows))
 
 
 def terminal(table: Table) -> str:
@@ -141,7 +145,8 @@ def markdown(table: Table) -> str:
 INTRODUCTION = """# Benchmarks
 
 Made by `make bench`; `make bench-small` takes under three minutes and says less. Sizes are arguments:
-`python -m benchmarks --rows 1000000`; one benchmark alone: `python -m benchmarks interval`.
+`python -m benchmarks --rows 1000000`; one benchmark alone: `python -m benchmarks interval`; with `--write` its part of
+this page is replaced. The figures are kept in `benchmarks.json` beside it.
 
 How figures are taken. Each benchmark has a process and a Spark session of its own. After a warm-up its variants take
 turns. Both sides of a comparison read the same rows, in batches of the same size, and write to the same kind of sink;
@@ -154,10 +159,13 @@ two machines, or of a busy one, cannot.
 """
 
 
-def page(machine: Sequence[tuple[str, str]], sizes: str, report: Report) -> str:
-    """`docs/benchmarks.md`."""
-    head = "\n".join(f"- {name}: {value}" for name, value in machine)
-    parts = [INTRODUCTION, f"{head}\n- sizes: {sizes}\n"]
-    if report.goals:
-        parts.append(markdown(of_goals(report.goals)))
-    return "\n".join([*parts, *(markdown(t) for t in report.tables)])
+def page(reports: Mapping[str, Report]) -> str:
+    """`docs/benchmarks.md`, of the reports by the names of their benchmarks."""
+    parts = [INTRODUCTION]
+    goals = [g for r in reports.values() for g in r.goals]
+    if goals:
+        parts.append(markdown(of_goals(goals)))
+    for name, report in reports.items():
+        taken = "".join(f"- {what}: {value}\n" for what, value in report.taken)
+        parts += [f"## {name}\n", taken, *(markdown(t) for t in report.tables)]
+    return "\n".join(parts)

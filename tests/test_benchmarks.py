@@ -6,6 +6,7 @@ Rule: none.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -79,10 +80,10 @@ def test_tables_on_the_terminal_and_in_the_page() -> None:
     assert report.terminal(table).splitlines() == [
         "", "A title", "A text.", "", "variant  rows/s", "one|two   1,000", "three        20",
     ]  # fmt: skip
-    made = Report([table], [Goal("speed", 4, ">=", 10, "the source")])
-    assert Report.loads(made.dumps()) == made
-    page = report.page([("date", "today")], "rows 1", made)
-    assert "- date: today\n- sizes: rows 1" in page
+    made = Report([table], [Goal("speed", 4, ">=", 10, "the source")], [("date", "today"), ("sizes", "rows 1")])
+    assert Report.of(json.loads(json.dumps(made.document()))) == made
+    page = report.page({"interval": made})
+    assert "## interval\n\n- date: today\n- sizes: rows 1\n" in page
     assert "| speed | 4.00 | >= 10 | 2.50 x short | the source |" in page
     assert "| variant | rows/s |\n| --- | ---: |\n| one\\|two | 1,000 |\n| three | 20 |" in page
 
