@@ -118,7 +118,7 @@ def held_back(parts: Mapping[str, float], shown: int = 5) -> str:
 
 def of_goals(goals: Sequence[Goal]) -> Table:
     rows = [(g.name, f"{g.figure:.2f}", f"{g.sense} {g.target:g}", g.short, "" if g.met else g.back) for g in goals]
-    text = "Where a goal is missed, the last column shows what a batch spends its time on; tables below explain the words."
+    text = "Where a goal is missed, the last column shows what a batch spends its time on; see the tables below."
     return Table("What was to be reached", text, ("goal", "figure", "target", "", "what holds it back"), tuple(rows))
 
 
