@@ -134,6 +134,29 @@ def test_unwrapped() -> None:
     assert encode_values(frame.head(2), [("K", Column("K", S.INT))], unwrapped=True).to_list() == ["1", "null"]
 
 
+BARE = st.one_of(
+    st.none(),
+    st.sampled_from(["null", "true", "", '"', '""', '"a', 'a"', '"a"b"', " 1", "01", "-0", "+1", "1.0", "1e2", "NaN"]),
+    st.integers(-(2**70), 2**70).map(str),
+    st.integers(-9, 9).map(str),
+    st.text(max_size=4).map(json.dumps),
+    st.text(max_size=4).map(lambda t: json.dumps(t, ensure_ascii=False)),
+    st.text(alphabet='"\\\n\x00\x1fé9- n', max_size=5),
+    st.text(alphabet='"\\\n\x00\x1fé9- n', max_size=5).map(lambda t: f'"{t}"'),
+)
+
+
+@pytest.mark.parametrize("type_", [S.INT, S.BIGINT, S.VARCHAR, S.DOUBLE])
+@QUICK
+@given(texts=st.lists(BARE, max_size=30))
+def test_bare_values_in_columns_are_those_line_by_line(type_: Scalar, texts: list[str | None]) -> None:
+    columns, good = [Column("K", type_)], ["1", '"a"', None]
+    series = pl.Series([*texts, *good * 30], dtype=pl.String)
+    fast, slow = decode_values(series, columns, unwrapped=True), codec._decode_slow(series, columns, True)
+    assert fast[0].equals(slow[0]) and fast[0].schema == slow[0].schema
+    assert fast[1].to_list() == slow[1].to_list() and fast[2].to_list() == slow[2].to_list()
+
+
 # ------------------------------------------------------- fast path == meaning
 
 COLUMNS = [

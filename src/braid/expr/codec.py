@@ -57,7 +57,7 @@ def decode_values(texts: pl.Series, columns: Sequence[Column], *, unwrapped: boo
         raise ValueError("an unwrapped value has exactly one column")
     if not unwrapped and columns and all(isinstance(c.type, Scalar) and c.type in _FAST_TYPES for c in columns):
         return _decode_blocks(texts, columns)
-    return _decode_slow(texts, columns, unwrapped)
+    return _decode_bare(texts, columns[0]) if unwrapped else _decode_slow(texts, columns, False)
 
 
 # ------------------------------------------------------------- line by line
@@ -145,6 +145,43 @@ def _decode_blocks(texts: pl.Series, columns: Sequence[Column]) -> Decoded:
             _decode_slow(texts.gather(at), columns, False),
         )
     return _clean(frame)
+
+
+def _decode_bare(texts: pl.Series, column: Column) -> Decoded:
+    """Bare values: those in the form that everybody writes at once, the others line by line."""
+    found = _bare(texts, column) if len(texts) >= _FEW else None
+    if found is None:
+        return _decode_slow(texts, [column], True)
+    values, proven = found
+    nothing = texts.is_null() | (texts == "null").fill_null(True)
+    known = proven | nothing
+    frame = values.set(~proven, None).alias(column.name).to_frame()
+    if known.all():
+        _, _, error = _clean(frame)
+        return frame, nothing.alias("is_null_value"), error
+    at, other = known.arg_true(), (~known).arg_true()
+    _, _, error = _clean(frame[at])
+    slow = _decode_slow(texts.gather(other), [column], True)
+    return _merge(len(texts), at, (frame[at], nothing.gather(at).alias("is_null_value"), error), other, slow)
+
+
+def _bare(texts: pl.Series, column: Column) -> tuple[pl.Series, pl.Series] | None:
+    """Values of bare JSON texts, and where they are proven right; None for a type that is not read so.
+
+    An integer is proven by its text being the one that would be written; a string by its quotes with nothing between
+    them that an escape or another quote could be.
+    """
+    match column.type:
+        case S.INT | S.BIGINT:
+            values = texts.cast(_FAST_TYPES[column.type], strict=False)
+            proven = values.cast(pl.String) == texts
+        case S.VARCHAR:
+            inner = texts.str.strip_prefix('"').str.strip_suffix('"')
+            values = inner
+            proven = (texts.str.len_bytes() == inner.str.len_bytes() + 2) & ~inner.str.contains(r'["\\\x00-\x1f]')
+        case _:
+            return None
+    return values, proven.fill_null(False)
 
 
 def _split_by(texts: pl.Series, columns: Sequence[Column], good: pl.Series) -> Decoded:
