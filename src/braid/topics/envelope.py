@@ -41,7 +41,6 @@ _ONE_VALUE = (
     rf"^(?:null|true|false|-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|{_STRING}"
     rf"|{_OBJECT}|{_ARRAY})$"
 )
-_TIME = r"^(?:0|-?[1-9][0-9]{0,17})$"  # 18 digits always fit; longer ones are judged one by one
 _HEADERS = rf"^\[\s*(?:\[\s*{_STRING}\s*,\s*(?:{_STRING}|null)\s*\]\s*,?\s*)*\]$"
 _WINDOW = r"^\[\s*-?[0-9]{1,18}\s*,\s*(?:-?[0-9]{1,18}|null)\s*\]$"
 _SHORT = 36  # bytes that hold `, "timestamp": ` with any 64-bit number and the last bracket
@@ -88,16 +87,18 @@ def parse_envelope(lines: pl.Series) -> pl.DataFrame:
 
 def _short_tail(frame: pl.DataFrame, style: _Style) -> pl.DataFrame:
     """`,"timestamp":N}`, searched in the last bytes of the line only."""
-    end = pl.col("line").str.tail(_SHORT)  # in characters: a cut inside one would not be text
-    at = end.str.find(style.time, literal=True).cast(pl.Int64)
-    size = end.str.len_bytes().cast(pl.Int64)
-    digits = (at + len(style.time), (size - at - len(style.time) - 1).clip(0))
-    time = end.cast(pl.Binary).bin.slice(*digits).cast(pl.String)
-    return frame.with_columns(
-        time.alias("time"),
-        (size - at).alias("tail"),
-        pl.lit(None, pl.String).alias("headers"),
-        pl.lit(None, WINDOW).alias("window"),
+    ends = frame["line"].str.tail(_SHORT)  # in characters: a cut inside one would not be text
+    at = ends.str.find(style.time, literal=True).cast(pl.Int64)
+    size = ends.str.len_bytes().cast(pl.Int64)
+    found = pl.DataFrame({"end": ends.cast(pl.Binary), "at": at + len(style.time), "tail": size - at})
+    digits = (pl.col("at"), (pl.col("tail") - len(style.time) - 1).clip(0))
+    return frame.hstack(
+        found.select(
+            pl.col("end").bin.slice(*digits).cast(pl.String).alias("time"),
+            "tail",
+            pl.lit(None, pl.String).alias("headers"),
+            pl.lit(None, WINDOW).alias("window"),
+        )
     )
 
 
@@ -156,8 +157,11 @@ def _cut(
     if not shaped.all():
         frame, rest = frame.filter(shaped), frame.filter(~shaped)
     with_tail = tail(frame, style)
-    if not with_tail["time"].str.contains(_TIME).any():
+    times = with_tail["time"].cast(pl.Int64, strict=False)
+    written = (times.cast(pl.String) == with_tail["time"]).fill_null(False)  # as a number is written, not 007
+    if not written.any():
         return frame.clear(), pl.concat([frame, rest])
+    with_tail = with_tail.with_columns(times.set(~written, None).alias("t"))
     line = pl.col("line").cast(pl.Binary)
     middle = pl.col("at") + len(style.value)
     cut = (
@@ -168,7 +172,6 @@ def _cut(
             line.bin.slice(middle, (line.bin.size().cast(pl.Int64) - middle - pl.col("tail")).clip(0))
             .cast(pl.String)
             .alias("value"),
-            pl.when(pl.col("time").str.contains(_TIME)).then(pl.col("time")).cast(pl.Int64, strict=False).alias("t"),
         )
         .with_columns(
             (
