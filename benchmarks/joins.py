@@ -63,13 +63,15 @@ def spark_chain(spark: Any, data: Path, key: str, folder: Path) -> Run:
     def near(time: str, early: int, late: int) -> str:
         return f"between {time} - interval {early} seconds and {time} + interval {late} seconds"
 
-    first = spark_files(spark, data, "l").join(
-        spark_files(spark, data, "r"), F.expr(f"l.k = r.k and r.ts {near('l.ts', 5, 5)}")
-    )
-    # a result of the first join has the later of its two times; the range of l.ts alone lets Spark forget
-    met = f"m.ts {near('l.ts', 5, 10)} and m.ts {near('greatest(l.ts, r.ts)', 5, 5)}"
-    joined = first.join(spark_files(spark, data, "m"), F.expr(f"l.{key} = m.k and {met}"))
-    return spark_run(joined.select("l.k", "l.v", F.col("r.v").alias("rv"), F.col("m.v").alias("mv")), folder)
+    left, right, third = (spark_files(spark, data, side) for side in "lrm")
+    first = left.join(right, F.expr(f"l.k = r.k and r.ts {near('l.ts', 5, 5)}"))
+    # a result of the first join has the later of its two times; Spark goes on with one column of times, that of l,
+    # and its range lets it forget
+    time = F.expr("greatest(l.t, r.t)").alias("time")
+    met = first.select("l.k", "l.k2", "l.v", F.col("r.v").alias("rv"), "l.ts", time).alias("f")
+    exact = "m.t between f.time - 5000 and f.time + 5000"
+    joined = met.join(third, F.expr(f"f.{key} = m.k and m.ts {near('f.ts', 5, 10)} and {exact}"))
+    return spark_run(joined.select("f.k", "f.v", "f.rv", F.col("m.v").alias("mv")), folder)
 
 
 def run(sizes: Sizes) -> Report:
