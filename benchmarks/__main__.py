@@ -25,6 +25,7 @@ from benchmarks.report import Report, of_goals, page, terminal
 
 NAMES = ("interval", "joins", "topics", "small", "state", "cores")
 SMALL = Sizes(90_000, 10_000, 60_000, 1, 2, 15, (10_000, 100_000), 8, "2g")
+LONGEST = 3600  # s of one benchmark
 ROOT = Path(__file__).parent.parent
 
 
@@ -84,7 +85,7 @@ def _apart(name: str, sizes: Sizes, into: Path) -> Report:
     options = [x for f in fields(sizes) for x in (f"--{f.name.replace('_', '-')}", _text(getattr(sizes, f.name)))]
     env = os.environ | {"POLARS_MAX_THREADS": "1"}
     command = [sys.executable, "-m", "benchmarks", name, "--into", str(into), *options]
-    subprocess.run(command, cwd=ROOT, env=env, check=True)
+    subprocess.run(command, cwd=ROOT, env=env, check=True, timeout=LONGEST)
     return Report.of(json.loads(into.read_text()))
 
 

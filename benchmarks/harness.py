@@ -102,19 +102,14 @@ def measured(variant: Variant) -> Run:
         return replace(run, seconds=monotonic() - began, cpu=cpu_seconds() - cpu)
 
 
-def take_turns(
-    variants: Mapping[str, Variant], rounds: int, expected: Mapping[str, int] | int, warm: Callable[[], object] | None
-) -> dict[str, list[Run]]:
+def take_turns(variants: Mapping[str, Variant], rounds: int, expected: int) -> dict[str, list[Run]]:
     """The runs of each variant, round by round. `expected`: the rows that each must give."""
-    if warm is not None:
-        warm()
     runs: dict[str, list[Run]] = {name: [] for name in variants}
     for _ in range(rounds):
         for name, variant in variants.items():
             run = measured(variant)
-            wanted = expected if isinstance(expected, int) else expected[name]
-            if run.rows_out != wanted:
-                raise AssertionError(f"{name} gives {run.rows_out:,} rows, not {wanted:,}")
+            if run.rows_out != expected:
+                raise AssertionError(f"{name} gives {run.rows_out:,} rows, not {expected:,}")
             runs[name].append(run)
             print(f"    {name}: {rate(run):,.0f} rows/s, {run.seconds:.1f} s", flush=True)
     return runs

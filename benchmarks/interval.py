@@ -7,7 +7,6 @@ Rule: all give the rows that DuckDB gives. Spark's join with RocksDB is so slow 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +19,7 @@ from benchmarks.data import first_files, make
 from benchmarks.engines import STORES, in_a_loop, on_spark, plan_of, session, spark_files, spark_run
 from benchmarks.harness import Batch, Run, Sizes, Variant, summaries, take_turns
 from benchmarks.report import Goal, Report, held_back, of_parts, of_rates
+from braid.plan.physical import Plan
 
 W = 5_000  # ms
 
@@ -91,36 +91,41 @@ def run(sizes: Sizes) -> Report:
         first_files(data, sizes.slow_batches, few)
         make(20_000, 4, 1000, tiny)
         spark = session(sizes)
+        _warm(spark, tiny, sizes)
         for kind in ("inner", "left"):
-            _kind(spark, kind, data, few, tiny, sizes, report)
+            _kind(spark, kind, data, few, sizes, report)
         spark.stop()
     return report
 
 
-def _kind(spark: Any, kind: str, data: Path, few: Path, tiny: Path, sizes: Sizes, report: Report) -> None:
-    plan = plan_of(SQL.format(kind="" if kind == "inner" else kind.upper()))
+def plan_for(kind: str) -> Plan:
+    return plan_of(SQL.format(kind="" if kind == "inner" else kind.upper()))
 
-    def braid(of: Path, limit: int, to: Path) -> Run:
-        return on_spark(spark, plan, to, sizes, data=of, limit=limit)
+
+def _kind(spark: Any, kind: str, data: Path, few: Path, sizes: Sizes, report: Report) -> None:
+    plan = plan_for(kind)
+
+    def braid(of: Path, to: Path) -> Run:
+        return on_spark(spark, plan, to, sizes, data=of)
 
     rows = 2 * sizes.rows
     duck = duck_join(data, kind, sizes.cores, rows)
     count, few_count = duck.rows_out, duck_join(few, kind, sizes.cores, 0).rows_out
     variants: dict[str, Variant] = {
         SPARK: lambda to: spark_join(spark, data, to, kind, "memory"),
-        BRAID: partial(braid, data, sizes.batch),
+        BRAID: partial(braid, data),
         LOOP: lambda to: in_a_loop(plan, to, sizes.batch, data=data),
         DUCK: lambda _: duck_join(data, kind, sizes.cores, rows),
     }
     if kind == "inner":
         variants[BARE] = lambda _: bare_loop(data)
     print(f"  {kind} join", flush=True)
-    runs = take_turns(variants, sizes.rounds, count, partial(_warm, spark, kind, braid, tiny))
+    runs = take_turns(variants, sizes.rounds, count)
     slow: dict[str, Variant] = {
         ROCKS: lambda to: spark_join(spark, few, to, kind, "RocksDB"),
-        SAME: partial(braid, few, sizes.batch),
+        SAME: partial(braid, few),
     }
-    slow_runs = take_turns(slow, 1, few_count, None)
+    slow_runs = take_turns(slow, 1, few_count)
     figures, slow_figures = summaries(runs), summaries(slow_runs)
     text = f"{sizes.rows:,} + {sizes.rows:,} rows, {sizes.keys:,} keys, batches of {sizes.batch:,}, results go nowhere."
     report.tables.append(of_rates(f"Interval join, {kind}", text, figures, "Spark in memory"))
@@ -136,8 +141,9 @@ def _kind(spark: Any, kind: str, data: Path, few: Path, tiny: Path, sizes: Sizes
     ]
 
 
-def _warm(spark: Any, kind: str, braid: Callable[[Path, int, Path], Run], tiny: Path) -> None:
+def _warm(spark: Any, tiny: Path, sizes: Sizes) -> None:
     with TemporaryDirectory() as folder:
-        braid(tiny, 10_000, Path(folder) / "braid")
+        for kind in ("inner", "left"):
+            on_spark(spark, plan_for(kind), Path(folder) / kind, sizes, data=tiny, limit=10_000)
         for store in STORES:
-            spark_join(spark, tiny, Path(folder) / store, kind, store)
+            spark_join(spark, tiny, Path(folder) / store, "inner", store)

@@ -84,8 +84,9 @@ def run(sizes: Sizes) -> Report:
             make_table(keys, where / "d")
         tables = _tables(topics, sizes.rows // 4, sizes.keys)
         spark = session(sizes)
+        _warm(spark, tiny, sizes)
         shown = f"{half.rows:,} rows a stream, {sizes.keys:,} keys, batches of {sizes.batch:,}"
-        one = partial(_compared, spark, data, tiny, half, report)
+        one = partial(_compared, spark, data, half, report)
         one("Stream-table lookup", f"{shown}; the table's {sizes.keys:,} rows are read first.", LOOKUP, spark_lookup)
         one("Aggregate over an interval join", f"{shown}; every change of a count goes out.", AGGREGATE, None)
         for key, title in (("k", "on one key"), ("k2", "on two keys")):
@@ -101,7 +102,7 @@ def _chain_of(key: str, spark: Any, data: Path, folder: Path) -> Run:
 
 
 def _compared(
-    spark: Any, data: Path, tiny: Path, sizes: Sizes, report: Report, title: str, text: str, sql: str,
+    spark: Any, data: Path, sizes: Sizes, report: Report, title: str, text: str, sql: str,
     other: Callable[[Any, Path, Path], Run] | None,
 ) -> None:  # fmt: skip
     print(f"  {title}", flush=True)
@@ -111,14 +112,14 @@ def _compared(
     variants[LOOP] = lambda to: in_a_loop(plan, to, sizes.batch, data=data)
     with TemporaryDirectory() as first:
         expected = in_a_loop(plan, Path(first), sizes.batch, data=data).rows_out
+    _add(report, title, text, take_turns(variants, sizes.rounds, expected))
 
-    def warm() -> None:
-        with TemporaryDirectory() as folder:
-            on_spark(spark, plan, Path(folder) / "braid", sizes, data=tiny, limit=20_000)
-            if other is not None:
-                other(spark, tiny, Path(folder) / "spark")
 
-    _add(report, title, text, take_turns(variants, sizes.rounds, expected, warm))
+def _warm(spark: Any, tiny: Path, sizes: Sizes) -> None:
+    with TemporaryDirectory() as folder:
+        on_spark(spark, plan_of(LOOKUP), Path(folder) / "a", sizes, data=tiny, limit=20_000)
+        on_spark(spark, plan_of(CHAIN.format(key="k2")), Path(folder) / "b", sizes, data=tiny, limit=20_000)
+        spark_chain(spark, tiny, "k2", Path(folder) / "c")
 
 
 def _add(report: Report, title: str, text: str, runs: Mapping[str, list[Run]]) -> None:
@@ -144,4 +145,4 @@ def _table_table(spark: Any, topics: Path, rows: int, sizes: Sizes, report: Repo
     with TemporaryDirectory() as first:
         expected = in_a_loop(plan, Path(first), sizes.batch, store=topics).rows_out
     text = f"{rows:,} + {rows:,} changes of {sizes.keys:,} keys as JSON lines, batches of {sizes.batch:,}."
-    _add(report, title, text, take_turns(variants, sizes.rounds, expected, None))
+    _add(report, title, text, take_turns(variants, sizes.rounds, expected))

@@ -73,11 +73,9 @@ def run(sizes: Sizes) -> Report:
         write(tiny, 20_000, 4, 1000)
         spark = session(sizes)
         plan = plan_of(SQL)
-
-        def warm() -> None:
-            with TemporaryDirectory() as to:
-                spark_join(spark, tiny / "lines", Path(to) / "spark")
-                braid_join(spark, tiny / "store", Path(to) / "braid", sizes, 10_000)
+        with TemporaryDirectory() as to:  # warms up
+            spark_join(spark, tiny / "lines", Path(to) / "spark")
+            braid_join(spark, tiny / "store", Path(to) / "braid", sizes, 10_000)
 
         variants: dict[str, Variant] = {
             SPARK: lambda to: spark_join(spark, data / "lines", to),
@@ -86,7 +84,7 @@ def run(sizes: Sizes) -> Report:
         }
         with TemporaryDirectory() as first:
             expected = in_a_loop(plan, Path(first), sizes.batch, store=data / "store").rows_out
-        figures = summaries(take_turns(variants, sizes.rounds, expected, warm))
+        figures = summaries(take_turns(variants, sizes.rounds, expected))
         spark.stop()
     text = f"{sizes.rows:,} + {sizes.rows:,} records, {sizes.keys:,} keys, batches of {sizes.batch:,}."
     report.tables.append(of_rates("JSON lines in and out, interval join", text, figures, "Spark"))

@@ -56,11 +56,11 @@ def test_variants_take_turns_and_must_agree(capsys: pytest.CaptureFixture[str]) 
         return run((10, 1.0), (10, 1.0), out=out)
 
     two = {"a": lambda _: variant("a", 5), "b": lambda _: variant("b", 5)}
-    runs = take_turns(two, 2, 5, lambda: order.append("warm"))
-    assert order == ["warm", "a", "b", "a", "b"]
+    runs = take_turns(two, 2, 5)
+    assert order == ["a", "b", "a", "b"]
     assert all(r.seconds > 0 for own in runs.values() for r in own)
     with pytest.raises(AssertionError, match="b gives 6 rows, not 5"):
-        take_turns({"a": two["a"], "b": lambda _: variant("b", 6)}, 1, 5, None)
+        take_turns({"a": two["a"], "b": lambda _: variant("b", 6)}, 1, 5)
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 5), (0.9, 9), (0.99, 10), (0.0, 1)])
