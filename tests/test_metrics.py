@@ -100,6 +100,12 @@ def test_a_hot_bucket_is_told_of_after_some_batches() -> None:
     assert told == ["bucket 1 of stage 0 has 90% of its rows (spread by L.K)"]
 
 
+def test_the_line() -> None:
+    assert progress.line("Q", running().progress()) == (
+        "Q  in 10/s  out 5/s  batch 7 125 ms (jvm 28%, match 23%, wait 20%)  state 16 rows 0.0 MiB  drops 10  lag 12"
+    )
+
+
 # ------------------------------------------------------------------ telling
 
 

@@ -40,7 +40,7 @@ from braid.topics.drops import clean_drops, read_drops
 Status = Literal["running", "stopped", "failed"]
 
 RATE_WINDOW = 10.0  # s over which rates are taken
-REMEMBERED = 1000  # batches that wait to be taken
+REMEMBERED = 100  # batches that wait to be taken
 STATE_FILE = "state.json"
 LAST_WORDS = 10.0  # s that a query whose batch has failed may take to end
 HINT = "Spark's log has more"

@@ -177,8 +177,10 @@ def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
             out = list(_of_chunk(job, chunk.leaf, made))
             piece.came(chunk.decoded.rows.height)
             piece.went(made.rows.height, sum(len(b.blob) for b in out))
+            with spent("pack"):
+                packed = columns.batch(out)
         if out:
-            yield columns.batch(out)
+            yield packed
     last = []
     if steps:
         with piece.watch:

@@ -114,12 +114,14 @@ def run_stateless(job: Job, number: int, blobs: Iterable[Blob]) -> Iterator[Blob
 @functools.lru_cache(maxsize=4)
 def _steps(blobs: tuple[bytes, ...]) -> list[pl.DataFrame]:
     """Clock steps: the same for all buckets of a batch, so opened once, and one clock function is made of them."""
-    return [full_steps(columns.loads(blob)) for blob in blobs]
+    with spent("unpack"):
+        return [full_steps(columns.loads(blob)) for blob in blobs]
 
 
 def _rows(job: Job, blob: Blob) -> pl.DataFrame:
-    rows = columns.loads(blob.blob)
-    return full(job.plan.leaves[blob.frame], rows) if blob.frame < len(job.plan.leaves) else rows
+    with spent("unpack"):
+        rows = columns.loads(blob.blob)
+        return full(job.plan.leaves[blob.frame], rows) if blob.frame < len(job.plan.leaves) else rows
 
 
 def run(
