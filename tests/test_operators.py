@@ -259,7 +259,7 @@ class Rekey:
     """The exchange before a grouping: by column A.G."""
 
     def process(self, inputs: list[pl.DataFrame], clocks: Clocks, state: State) -> Result:
-        frame = explicit_sub(inputs[0]).filter(pl.col("A.G").is_not_null()).with_columns(pl.col("A.G").alias("_k0"))
+        frame = explicit_sub(inputs[0])[0].filter(pl.col("A.G").is_not_null()).with_columns(pl.col("A.G").alias("_k0"))
         h = key_hash(canonical_key(frame, [Column("_k0", Scalar.VARCHAR)])).alias("_h")
         return Result(frame.with_columns(h))
 

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
 from braid.errors import BraidError  # noqa: E402
-from braid.operators.changes import POS, SUB  # noqa: E402
+from braid.operators.changes import POS, SUB, in_order  # noqa: E402
 from braid.plan.logical import sources  # noqa: E402
 from braid.plan.lower import lower  # noqa: E402
 from braid.runtime.emit import merged  # noqa: E402
@@ -415,9 +415,19 @@ def test_large_outputs_are_merged_piece_by_piece(monkeypatch: pytest.MonkeyPatch
         parts[rng.randrange(4)].append((rng.choice([i, 500]), bytes([1, rng.randrange(9)]), i))
     schema = {POS: pl.Int128, SUB: pl.Binary, "x": pl.Int64}
     frames = [pl.DataFrame(sorted(p, key=lambda r: r[:2]), schema=schema, orient="row") for p in parts]
-    pieces = list(writer.in_pieces([columns.dumps(f) for f in frames]))
-    assert len(pieces) > 5
-    assert pl.concat(pieces).equals(merged(frames))
+    with writer.Shelf() as shelf:
+        blobs = [
+            columns.Blob(1, bucket, 0, columns.ROWS, columns.dumps(frame.slice(start, 40), start // 40))
+            for bucket, frame in enumerate(frames)
+            for start in range(0, frame.height, 40)
+        ]
+        rng.shuffle(blobs)  # the exchange promises no order
+        for blob in blobs:
+            shelf.put(blob)
+        pieces = list(writer.in_pieces(shelf))
+    assert len(pieces) > 5 and max(p.height for p in pieces) <= 50
+    got = pl.concat(pieces)
+    assert got.equals(in_order(got)) and got.sort("x").equals(merged(frames).sort("x"))
 
 
 def test_the_reason_is_what_the_user_can_act_on() -> None:

@@ -16,7 +16,8 @@ counts any more}. `plain` says that no two keys of the run share a hash.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -202,8 +203,15 @@ class Arrangement(Runs):
                 live.append(run)
         self.runs = live
 
-    def probe(self, looking: Keyed, lo: Ints | None = None, hi: Ints | None = None) -> Found:
-        """The rows with the keys of the looking ones, time within [lo, hi] (None: any), oldest run first."""
+    def as_it_stands(self) -> Arrangement:
+        """The same rows, whatever becomes of these; to be looked at only."""
+        made = copy(self)
+        made.runs = [replace(run, frame=self._read(run)) for run in self.runs]
+        return made
+
+    def probe(self, looking: Keyed, lo: Ints | None = None, hi: Ints | None = None, most: int | None = None) -> Found:
+        """The rows with the keys of the looking ones, time within [lo, hi] (None: any), oldest run first. `Crowded`
+        where a run has more than `most` of them."""
         pairs, rows = [], []
         lowest, highest = (int(lo.min()), int(hi.max())) if lo is not None and hi is not None and len(lo) else (0, -1)
         for run in self.runs:
@@ -211,7 +219,7 @@ class Arrangement(Runs):
                 continue
             stored = self._read(run)
             window = None if lo is None or hi is None else Window(stored[self.time].to_numpy(), lo, hi)
-            q, s = probe(looking, Stored(stored, run.plain, self.keys), window)
+            q, s = probe(looking, Stored(stored, run.plain, self.keys), window, most)
             if len(q):
                 pairs.append(q)
                 rows.append(rows_at(stored, s))

@@ -9,7 +9,7 @@ position of the clock step that released it and stands before that position's re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -61,11 +61,23 @@ DROPPED: dict[str, pl.DataType] = {
 @dataclass(slots=True)
 class Result:
     """Changes in processing order; dropped rows (columns of `DROPPED`, then `_k0…` and payload as JSON is made of
-    them by the caller); counters such as expired state rows."""
+    them by the caller); counters such as expired state rows.
+
+    Where the changes are many, `changes` are the first of them and `more` gives the others, piece by piece, each made
+    when it is asked for. The state is as after the batch by then; what pieces are made of does not lie in it.
+    """
 
     changes: pl.DataFrame
     dropped: pl.DataFrame | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    more: Iterator[pl.DataFrame] | None = None
+
+    @staticmethod
+    def of(
+        pieces: Iterator[pl.DataFrame], dropped: pl.DataFrame | None = None, counts: dict[str, int] | None = None
+    ) -> Result:
+        """Of changes in pieces, of which there is one at least."""
+        return Result(next(pieces), dropped, counts or {}, pieces)
 
 
 class Operator(Protocol):

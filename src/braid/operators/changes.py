@@ -112,14 +112,25 @@ def result_sub(parent: pl.Series, numbers: pl.Series) -> pl.Series:
     return _joined(_fixed(head), parent.to_arrow(), _fixed(numbers.to_numpy().astype(">u4")))
 
 
-def explicit_sub(frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with every null `_sub` made explicit, for rows that leave their bucket."""
-    if not frame.height or frame[SUB].null_count() == 0:
-        return frame
-    number = frame.select(pl.int_range(pl.len()).over(POS).alias("n"))["n"]
+def explicit_sub(
+    frame: pl.DataFrame, last: tuple[int, int] | None = None
+) -> tuple[pl.DataFrame, tuple[int, int] | None]:
+    """The frame with every null `_sub` made explicit, for rows that leave their bucket. `last`: the last position of
+    the rows that left before, and how many of them had it; the same is given back for what leaves next."""
+    if not frame.height:
+        return frame, last
+    pos = frame[POS]
+    end, here = pos[-1], int(frame.height - pos.search_sorted(pl.Series([pos[-1]], dtype=POS_TYPE), side="left")[0])
+    before = last[1] if last is not None and last[0] == pos[0] else 0
+    after = (end, here + (before if pos[0] == end else 0))
+    if frame[SUB].null_count() == 0:
+        return frame, after
+    number = frame.select(pl.int_range(pl.len()).over(POS).alias("n"))["n"].to_numpy()
+    if before:
+        number = np.where((pos == pos[0]).to_numpy(), number + before, number)
     head = np.full(frame.height, 2, dtype=np.uint8)
-    made = _joined(_fixed(head), _fixed(number.to_numpy().astype(">u4")))
-    return frame.with_columns(pl.coalesce(pl.col(SUB), made.alias(SUB)).alias(SUB))
+    made = _joined(_fixed(head), _fixed(number.astype(">u4")))
+    return frame.with_columns(pl.coalesce(pl.col(SUB), made.alias(SUB)).alias(SUB)), after
 
 
 def _fixed(values: npt.NDArray[Any]) -> pa.Array:

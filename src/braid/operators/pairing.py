@@ -6,7 +6,7 @@ Rule: payload moves by gather only, once; the number -1 stands for a missing row
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polars as pl
@@ -16,6 +16,8 @@ from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME
 from braid.operators.ranges import Flags, Ints, begins, columns_of, order_of, rows_at, values_at
 
 MISSING = -1
+PIECE_BYTES = 32 << 20  # of results that leave an operator at once
+PIECE_ROWS = 250_000
 
 
 def payload_of(frame: pl.DataFrame) -> list[str]:
@@ -64,6 +66,20 @@ def gathered(parts: Sequence[pl.DataFrame], columns: Sequence[str], at: Ints) ->
         at = np.where(missing, sum(f.height for f in frames), at)
         frames.append(nulls_like(frames[0]))
     return rows_at(stacked(frames), at)
+
+
+def piece_rows(*sides: Sequence[pl.DataFrame]) -> int:
+    """How many results make a piece: rows put together from rows of both sides."""
+    width = 0.0
+    for parts in sides:
+        rows = sum(p.height for p in parts)
+        width += sum(p.estimated_size() for p in parts) / rows if rows else 0.0
+    return max(1, min(PIECE_ROWS, int(PIECE_BYTES / max(width, 1.0))))
+
+
+def pieces(count: int, size: int) -> Iterator[slice]:
+    """`count` rows in pieces; one at least."""
+    yield from (slice(start, min(start + size, count)) for start in range(0, max(count, 1), size))
 
 
 def nulls_like(frame: pl.DataFrame) -> pl.DataFrame:

@@ -186,9 +186,19 @@ def expand(start: Ints, stop: Ints) -> tuple[Ints, Ints]:
     return which, np.arange(total, dtype=np.int64) + np.repeat(start - before, size)
 
 
-def meetings(looking: Keyed, left: Ints, right: Ints, window: Window | None) -> tuple[Ints, Ints]:
+class Crowded(Exception):
+    """More pairs than are to be made at once: `pairs` of them."""
+
+    def __init__(self, pairs: int) -> None:
+        super().__init__(f"{pairs} pairs")
+        self.pairs = pairs
+
+
+def meetings(
+    looking: Keyed, left: Ints, right: Ints, window: Window | None, most: int | None = None
+) -> tuple[Ints, Ints]:
     """Pairs (looking row, stored row). `left:right` is where each distinct looking hash stands among the stored rows;
-    no window: all of them."""
+    no window: all of them. `Crowded` where they are more than `most`."""
     found = right > left
     if not found.any():
         none = np.empty(0, dtype=np.int64)
@@ -200,18 +210,25 @@ def meetings(looking: Keyed, left: Ints, right: Ints, window: Window | None) -> 
         rows = np.flatnonzero(np.repeat(found, counts))
         start, stop = np.repeat(left[found], counts[found]), np.repeat(right[found], counts[found])
     if window is None:
+        _refuse_crowds(start, stop, most)
         which, stored = expand(start, stop)
         return rows[which], stored
     times, low, high = window.times, window.lo[rows], window.hi[rows]
     if int((stop - start).sum()) > 4 * len(rows) + SMALL:  # large groups are searched, small ones tried row by row
         start = narrow(times, start, stop, low, right=False)
         stop = narrow(times, start, stop, high, right=True)
+        _refuse_crowds(start, stop, most)
         which, stored = expand(start, stop)
         return rows[which], stored
     which, stored = expand(start, stop)
     t = times[stored]
     ok = (t >= low[which]) & (t <= high[which])
     return rows[which[ok]], stored[ok]
+
+
+def _refuse_crowds(start: Ints, stop: Ints, most: int | None) -> None:
+    if most is not None and (count := int((stop - start).sum())) > most:
+        raise Crowded(count)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +240,9 @@ class Stored:
     keys: Sequence[str]
 
 
-def verified(looking: Keyed, stored: Stored, left: Ints, right: Ints, window: Window | None) -> tuple[Ints, Ints]:
+def verified(
+    looking: Keyed, stored: Stored, left: Ints, right: Ints, window: Window | None, most: int | None
+) -> tuple[Ints, Ints]:
     """`meetings` without those whose hashes agree and whose keys do not."""
     if stored.plain and looking.plain:  # one row of each side speaks for its hash
         at = np.flatnonzero(right > left)
@@ -231,25 +250,28 @@ def verified(looking: Keyed, stored: Stored, left: Ints, right: Ints, window: Wi
         if not ok.all():
             right = right.copy()
             right[at[~ok]] = left[at[~ok]]
-        return meetings(looking, left, right, window)
-    q, s = meetings(looking, left, right, window)
+        return meetings(looking, left, right, window, most)
+    q, s = meetings(looking, left, right, window, most)
     ok = same_keys(looking.keys, q, stored.rows, s, stored.keys)
     return q[ok], s[ok]
 
 
-def meet(looking: Keyed, stored: Keyed, keys: Sequence[str], window: Window | None) -> tuple[Ints, Ints]:
-    """Pairs of rows of two sorted frames with equal keys and a stored time in the window."""
+def meet(
+    looking: Keyed, stored: Keyed, keys: Sequence[str], window: Window | None, most: int | None = None
+) -> tuple[Ints, Ints]:
+    """Pairs of rows of two sorted frames with equal keys and a stored time in the window. `Crowded` where those with
+    equal hashes are more than `most`."""
     if not len(stored.hashes) or not len(looking.hashes):
         none = np.empty(0, dtype=np.int64)
         return none, none
     at = np.minimum(np.searchsorted(stored.hashes, looking.hashes), len(stored.hashes) - 1)
     left = stored.starts[at]
     right = np.where(stored.hashes[at] == looking.hashes, stored.starts[at + 1], left)
-    return verified(looking, Stored(stored.keys, stored.plain, keys), left, right, window)
+    return verified(looking, Stored(stored.keys, stored.plain, keys), left, right, window, most)
 
 
-def probe(looking: Keyed, stored: Stored, window: Window | None) -> tuple[Ints, Ints]:
+def probe(looking: Keyed, stored: Stored, window: Window | None, most: int | None = None) -> tuple[Ints, Ints]:
     """The same for rows of which only the hash column is at hand, such as a run mapped from a file."""
     h = hashes_of(stored.rows)
     left, right = np.searchsorted(h, looking.hashes, side="left"), np.searchsorted(h, looking.hashes, side="right")
-    return verified(looking, stored, left, right, window)
+    return verified(looking, stored, left, right, window, most)

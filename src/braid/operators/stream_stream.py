@@ -64,13 +64,12 @@ from braid.operators.ranges import (
 from braid.operators.windowed import (
     NONE,
     Freed,
+    Matches,
     Out,
     Pairs,
     Side,
     alone_of,
     changes_of,
-    pairs_of,
-    results,
 )
 from braid.plan.logical import How, StreamStreamJoin
 from braid.types import Column, Type
@@ -152,22 +151,23 @@ class StreamStream:
             return self._quiet(inputs, state, moment)
         drops: list[pl.DataFrame] = []
         left, right = self._sides(inputs, clocks, state, drops)
-        pairs = pairs_of(left, right, self._key_columns, moment.base)
+        matches = Matches(left, right, self._key_columns, moment.base)
 
         padded = {True: NONE, False: NONE}
         released: list[_Released] = []
         if self.grace is None:
+            if left.outer or right.outer:
+                matches.settle()
             padded = {side.left: alone_of(side) for side in (left, right)}
         elif left.outer or right.outer:
-            padded, released = self._deferred((left, right), pairs, agenda, moment)
+            padded, released = self._deferred((left, right), matches, agenda, moment)
 
-        out = results(left, right, pairs, padded)
         freed = self._freed(left, right, released, moment) if released else None
-        changes = changes_of(left, right, out, freed, self._key_columns, [self.key])
+        changes = changes_of(matches, padded, freed, self._key_columns, [self.key])
         expired = sum(self._store(side, moment) for side in (left, right))
         agenda.close()
         state.manifest["arrivals"] = moment.base + sum(frame.height for frame in inputs)
-        return Result(changes, all_dropped(drops), {"expired": expired} if expired else {})
+        return Result.of(changes, all_dropped(drops), {"expired": expired} if expired else {})
 
     def _quiet(self, inputs: Sequence[pl.DataFrame], state: State, moment: _Moment) -> Result:
         """A batch without rows here, in which nothing falls due: what has expired is forgotten."""
@@ -271,13 +271,21 @@ class StreamStream:
     # ---------------------------------------------------------------- rows that wait
 
     def _deferred(
-        self, sides: tuple[Side, Side], pairs: Pairs, agenda: Agenda, moment: _Moment
+        self, sides: tuple[Side, Side], matches: Matches, agenda: Agenda, moment: _Moment
     ) -> tuple[dict[bool, Ints], list[_Released]]:
         """Who is padded at once, who is released; parks the others and unparks those that met."""
         assert self.grace is not None
         now, base = moment.now, moment.base
         padded, released = {True: NONE, False: NONE}, []
         entries, unparked = [], []
+        first = {side.left: np.full(len(side.t), LATER, dtype=np.int64) for side in sides if side.outer}
+        for left, right, pairs, _ in matches:
+            for side, other in ((left, right), (right, left)):
+                if side.outer:
+                    _note_first(first[side.left], side, pairs)
+                    back, taken_back = _met_stored((side, other), self.grace, pairs, moment)
+                    unparked.append(back)
+                    entries += taken_back
         for side, other in (sides, sides[::-1]):
             if not side.outer:
                 continue
@@ -287,7 +295,7 @@ class StreamStream:
             padded[side.left] = alone[at_once]
             parked, close = alone[~at_once], look[~at_once] + self.grace
 
-            met = _met_later((side, other), parked, close, pairs, moment)
+            met = _met_later(first[side.left][parked], other, close, moment)
             due = ~met & (close < now)
             at = parked[due]
             released.append(_Released(side.left, at, close[due], side.t[at], base + side.place[at]))
@@ -297,10 +305,6 @@ class StreamStream:
                 h = hashes_of(side.frame)[side.still]
                 n = base + side.place[side.still]
                 entries.append(_entries(side.left, close[waiting], n, h, side.t[side.still]))
-
-            back, taken_back = _met_stored((side, other), self.grace, pairs, moment)
-            unparked.append(back)
-            entries += taken_back
         gone = np.concatenate(unparked)
         due_now = agenda.prefix(now)
         if due_now is not None and due_now.height:
@@ -361,17 +365,19 @@ class StreamStream:
         return expired + held.expired
 
 
-def _met_later(sides: tuple[Side, Side], parked: Ints, close: Ints, pairs: Pairs, moment: _Moment) -> Flags:
-    """Which parked new rows of the first side a later row of the batch met before their release."""
-    side, other = sides
+def _note_first(first: Ints, side: Side, pairs: Pairs) -> None:
+    """For each new row of a side the place of the first later row that met it."""
     mine = pairs.left if side.left else pairs.right
     stored = np.flatnonzero((pairs.by_left != side.left) & (mine < len(side.t)))
-    first = np.full(len(side.t), LATER, dtype=np.int64)
     np.minimum.at(first, mine[stored], pairs.place[stored])
-    met = first[parked] < LATER
+
+
+def _met_later(first: Ints, other: Side, close: Ints, moment: _Moment) -> Flags:
+    """Which parked new rows a later row of the batch met before their release. `first`: the place of that row."""
+    met = first < LATER
     late = np.flatnonzero(met & (close < moment.now))
     if len(late):
-        who = np.searchsorted(other.place, first[parked[late]])
+        who = np.searchsorted(other.place, first[late])
         met[late] = ~moment.passed(other, who, close[late])
     return met
 

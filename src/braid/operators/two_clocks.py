@@ -51,7 +51,7 @@ from braid.operators.ranges import (
     rows_at,
     values_at,
 )
-from braid.operators.windowed import NONE, Freed, Out, Pairs, Side, changes_of, pairs_of, results
+from braid.operators.windowed import NONE, Freed, Matches, Out, Side, changes_of
 from braid.plan.keyed import TwoClockJoin
 from braid.plan.logical import How
 
@@ -132,22 +132,22 @@ class TwoClocks:
         if not any(frame.height for frame in inputs) and not self._is_due(both, agendas):
             return self._quiet(inputs, both)
         left, right = (x.side for x in both)
-        pairs = pairs_of(left, right, self._keys, base)
+        matches = Matches(left, right, self._keys, base)
+        matches.settle()
         padded = {True: NONE, False: NONE}
         released: list[_Released] = []
         for x, waiting, lone in zip(both, agendas[::2], agendas[1::2], strict=True):
             self._judge(x, padded, drops)
             if x.side.outer and self.pad == "deferred":
-                released += self._wait(x, pairs, (waiting, lone), base, batch)
-        out = results(left, right, pairs, padded)
+                released += self._wait(x, matches, (waiting, lone), base, batch)
         freed = _freed(left, right, released) if released else None
-        changes = changes_of(left, right, out, freed, self._keys, self.names)
+        changes = changes_of(matches, padded, freed, self._keys, self.names)
         expired = sum(self._store(x, base, batch) for x in both)
         for agenda in agendas:
             if agenda.runs or agenda.name in state.manifest:
                 agenda.close()
         state.manifest["arrivals"] = base + sum(frame.height for frame in inputs)
-        return Result(changes, all_dropped(drops), {"expired": expired} if expired else {})
+        return Result.of(changes, all_dropped(drops), {"expired": expired} if expired else {})
 
     def _is_due(self, both: Sequence[_Rows], agendas: Sequence[Agenda]) -> bool:
         ends = [x.end for x in both for _ in range(2)]
@@ -233,18 +233,24 @@ class TwoClocks:
     def _wait(
         self,
         x: _Rows,
-        pairs: Pairs,
+        matches: Matches,
         agendas: tuple[Agenda, Agenda],
         base: int,
         batch: int,
     ) -> list[_Released]:
         """Parks the new rows that have met nothing, unparks those that have, gives those whose life has ended."""
         side, (waiting, lone) = x.side, agendas
-        mine = pairs.left if side.left else pairs.right
-        stored = pairs.by_left != side.left  # pairs in which the row of this side was the earlier one
         waits = ~side.matched & ~x.over
-        new = len(side.t)
-        waits[mine[stored & (mine < new)]] = False
+        unparked, taken_back, new = [NONE], [], len(side.t)
+        for left, right, pairs, _ in matches:
+            mine = pairs.left if side.left else pairs.right
+            stored = pairs.by_left != side.left  # pairs in which the row of this side was the earlier one
+            waits[mine[stored & (mine < new)]] = False
+            met = mine[stored & (mine >= new)] - new
+            if len(met):  # these stored rows are the part after the new ones
+                gone, back = self._unparked(x, rows_at((left if side.left else right).parts[1], np.unique(met)))
+                unparked.append(gone)
+                taken_back += back
         close = side.t + side.ahead + self.grace
         due = np.flatnonzero(waits & (close < x.end))
         released = []
@@ -261,13 +267,11 @@ class TwoClocks:
         if len(left_alone):
             lone.append(_whole(side, left_alone, close, base, batch))
 
-        met = mine[stored & (mine >= new)] - new  # the stored rows that were met are the part after the new ones
-        unparked, taken_back = self._unparked(x, met) if len(met) else (NONE, [])
         for entry in [*entries, *taken_back]:
             waiting.append(entry)
         due_now = waiting.prefix(x.end)
         if due_now is not None:
-            due_now = due_now.filter(~pl.Series(np.isin(due_now[ARRIVAL].to_numpy(), unparked)))
+            due_now = due_now.filter(~pl.Series(np.isin(due_now[ARRIVAL].to_numpy(), np.concatenate(unparked))))
             if due_now.height:
                 released.append(self._fetched(x, due_now))
         alone_now = lone.prefix(x.end)
@@ -279,11 +283,10 @@ class TwoClocks:
             released.append(self._released(x, at, close, t, n, alone_now[ORIGIN]))
         return released
 
-    def _unparked(self, x: _Rows, met: Ints) -> tuple[Ints, list[pl.DataFrame]]:
+    def _unparked(self, x: _Rows, met: pl.DataFrame) -> tuple[Ints, list[pl.DataFrame]]:
         """Of the stored rows that were met, those that waited: their arrival numbers, and what takes their agenda
         entries back."""
-        found = rows_at(x.side.parts[1], np.unique(met))
-        found = found.filter(pl.col(WAITS))
+        found = met.filter(pl.col(WAITS))
         n, t = found[ARRIVAL].to_numpy(), found[TIME].to_numpy()
         close = t + x.side.ahead + self.grace
         open_ = close >= x.end

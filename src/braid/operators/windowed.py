@@ -3,12 +3,13 @@
 In: both sides' new rows (`Side`) and the arrangements of their stored ones. Out: pairs and padded rows (`Out`), as
 numbers of rows of either side, then as rows with their columns.
 Rule: a looking row sees of the other side the times from `lo` to `hi`; the later of two new rows is the looking one.
-What may be seen, and who is padded when, is the operator's to say.
+What may be seen, and who is padded when, is the operator's to say. Pairs and rows are made some millions at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,10 +18,23 @@ import polars as pl
 from braid.operators.arrangement import ARRIVAL, Arrangement, Found
 from braid.operators.changes import DIFF, HASH, HEADERS, NEVER, POS, SUB, TIME, result_sub
 from braid.operators.clocks import Clock
-from braid.operators.pairing import MISSING, gathered, joined_on, with_headers
-from braid.operators.ranges import Flags, Ints, Keyed, Window, begins, meet, order_of, values_at
+from braid.operators.pairing import MISSING, gathered, joined_on, piece_rows, pieces, with_headers
+from braid.operators.ranges import (
+    Crowded,
+    Flags,
+    Ints,
+    Keyed,
+    Window,
+    begins,
+    keyed,
+    meet,
+    order_of,
+    rows_at,
+    values_at,
+)
 
 NONE = np.empty(0, dtype=np.int64)
+MOST = 2_000_000  # pairs made at once, where more than one row looks
 
 
 @dataclass(slots=True)
@@ -87,6 +101,9 @@ class Out:
     def ordered(self, order: Ints) -> Out:
         return Out(self.left[order], self.right[order], self.by_left[order], self.place[order])
 
+    def part(self, at: slice) -> Out:
+        return Out(self.left[at], self.right[at], self.by_left[at], self.place[at])
+
     def and_then(self, other: Out) -> Out:
         pairs = ((self.left, other.left), (self.right, other.right), (self.place, other.place))
         left, right, place = (np.concatenate(x) for x in pairs)
@@ -98,13 +115,22 @@ def alone_of(side: Side) -> Ints:
     return np.flatnonzero(~side.matched) if side.outer else NONE
 
 
-def pairs_of(left: Side, right: Side, keys: Sequence[str], base: int) -> Pairs:
-    """All matches, in no particular order: new rows with stored ones of the other side, and new ones with new ones."""
-    l, r = left.order, right.order
-    old_right = right.held.probe(left.keyed, left.lo[l], left.hi[l])
-    old_left = left.held.probe(right.keyed, right.lo[r], right.hi[r])
-    nl, nr = meet(left.keyed, right.keyed, keys, Window(right.t[r], left.t[l] - left.back, left.hi[l]))
-    nl, nr = l[nl], r[nr]
+def pairs_of(
+    left: Side, right: Side, keys: Sequence[str], base: int, most: int | None = None, among: range | None = None
+) -> Pairs:
+    """All matches, in no particular order: new rows with stored ones of the other side, and new ones with new ones.
+    `among`: those whose looking row has such a place. `Crowded` where they are more than `most`; nothing is changed
+    then."""
+    l, left_looks = _looking(left, among)
+    r, right_looks = _looking(right, among)
+    old_right = right.held.probe(left_looks, left.lo[l], left.hi[l], most)
+    old_left = left.held.probe(right_looks, right.lo[r], right.hi[r], most)
+    nl, nr = _new_pairs(left, right, l, left_looks, keys, most)
+    if among is not None:
+        ahead = left.place[nl] > right.place[nr]
+        more_r, more_l = _new_pairs(right, left, r, right_looks, keys, most)
+        behind = left.place[more_l] < right.place[more_r]
+        nl, nr = np.concatenate([nl[ahead], more_l[behind]]), np.concatenate([nr[ahead], more_r[behind]])
     by_left = left.place[nl] > right.place[nr]
     if left.clipped or right.clipped:
         seen = np.where(by_left, right.t[nr] >= left.lo[nl], left.t[nl] >= right.lo[nr])
@@ -131,15 +157,78 @@ def pairs_of(left: Side, right: Side, keys: Sequence[str], base: int) -> Pairs:
     return pairs
 
 
+def _looking(side: Side, among: range | None) -> tuple[Ints, Keyed]:
+    """The new rows that look, by (hash, time, arrival)."""
+    if among is None:
+        return side.order, side.keyed
+    place = side.place[side.order]
+    at = np.flatnonzero((place >= among.start) & (place < among.stop))
+    return side.order[at], keyed(side.keyed.h[at], rows_at(side.keyed.keys, at))
+
+
+def _new_pairs(
+    side: Side, other: Side, rows: Ints, looking: Keyed, keys: Sequence[str], most: int | None
+) -> tuple[Ints, Ints]:
+    """New rows of a side, and the new rows of the other side in their windows, whichever came first."""
+    window = Window(other.t[other.order], side.t[rows] - side.back, side.hi[rows])
+    mine, theirs = meet(looking, other.keyed, keys, window, most)
+    return rows[mine], other.order[theirs]
+
+
+class Matches:
+    """All matches of a batch, in rounds: for each the sides, whose parts have the stored rows that were met, the
+    pairs, and the places of the looking rows. There is one round, unless a few keys are so crowded that the pairs would
+    fill the memory: then each round is made when it is asked for, and again when it is asked for again."""
+
+    def __init__(self, left: Side, right: Side, keys: Sequence[str], base: int) -> None:
+        self._sides, self._keys, self._base = (left, right), keys, base
+        self._whole: Pairs | None = None
+        self._found: tuple[Arrangement, Arrangement] | None = None
+        try:
+            self._whole = pairs_of(left, right, keys, base, MOST)
+        except Crowded:
+            self._found = (left.held.as_it_stands(), right.held.as_it_stands())
+
+    def settle(self) -> None:
+        """Marks the new rows that have matches, of all rounds."""
+        if self._whole is None:
+            for _ in self:
+                pass
+
+    def __iter__(self) -> Iterator[tuple[Side, Side, Pairs, range]]:
+        left, right = self._sides
+        count = left.frame.height + right.frame.height
+        if self._whole is not None:
+            yield left, right, self._whole, range(0, count + 1)
+        else:
+            yield from self._rounds(range(0, count + 1))
+
+    def _rounds(self, among: range) -> Iterator[tuple[Side, Side, Pairs, range]]:
+        """As few rounds as come out with at most `MOST` pairs in a look; one row is never cut."""
+        assert self._found is not None
+        left, right = (copy(side) for side in self._sides)
+        left.held, right.held = self._found
+        left.parts, right.parts = list(left.parts), list(right.parts)
+        try:
+            pairs = pairs_of(left, right, self._keys, self._base, MOST if len(among) > 1 else None, among)
+        except Crowded as crowd:
+            step = max(1, len(among) // (1 + 2 * crowd.pairs // MOST))
+            for start in range(among.start, among.stop, step):
+                yield from self._rounds(range(start, min(start + step, among.stop)))
+            return
+        yield left, right, pairs, among
+
+
 def _numbers(found: Found, column: str) -> Ints:
     return NONE if found.rows is None else found.rows[column].to_numpy()
 
 
-def results(left: Side, right: Side, pairs: Pairs, padded: dict[bool, Ints]) -> Out:
+def results(left: Side, right: Side, pairs: Pairs, padded: dict[bool, Ints], among: range) -> Out:
     """Pairs and rows padded at once, by the place of the looking row, its pairs by the stored row's (time, arrival)."""
     lefts, rights, by_left, place = [pairs.left], [pairs.right], [pairs.by_left], [pairs.place]
     for side in (left, right):
-        at = np.concatenate([padded[side.left], side.lone]) if len(side.lone) else padded[side.left]
+        lone = _within(side.place, side.lone, among)
+        at = np.concatenate([padded[side.left], lone]) if len(lone) else padded[side.left]
         missing = np.full(len(at), MISSING, dtype=np.int64)
         lefts.append(at if side.left else missing)
         rights.append(missing if side.left else at)
@@ -177,37 +266,72 @@ class Freed:
     pos: pl.Series
     sub: pl.Series
 
+    def within(self, among: range) -> Freed:
+        """Those whose place is in the range; they stand in the order of their places."""
+        start, stop = np.searchsorted(self.out.place, [among.start, among.stop])
+        at = slice(int(start), int(stop))
+        return Freed(self.out.part(at), self.pos[at], self.sub[at])
+
 
 def changes_of(
+    matches: Matches,
+    padded: dict[bool, Ints],
+    freed: Freed | None,
+    key_columns: Sequence[str],
+    names: Sequence[str],
+) -> Iterator[pl.DataFrame]:
+    """All output rows, in processing order, in pieces: pairs, rows padded at once, and released ones, which stand
+    before the results of the step that releases them. `names`: plan columns of the join key."""
+    for left, right, pairs, among in matches:
+        mine = {s.left: _within(s.place, padded[s.left], among) for s in (left, right)}
+        out = results(left, right, pairs, mine, among)
+        yield from _pieces_of(left, right, out, freed.within(among) if freed else None, key_columns, names)
+
+
+def _within(place: Ints, at: Ints, among: range) -> Ints:
+    """Those of the rows whose place is in the range."""
+    return at[(place[at] >= among.start) & (place[at] < among.stop)]
+
+
+def _pieces_of(
     left: Side, right: Side, out: Out, freed: Freed | None, key_columns: Sequence[str], names: Sequence[str]
-) -> pl.DataFrame:
-    """All output rows, in processing order: `out` are the results; released rows stand before the results of the step
-    that releases them. `names`: plan columns of the join key."""
+) -> Iterator[pl.DataFrame]:
     number = numbers_within(out.place)
     own = np.where(out.by_left, out.left, left.frame.height + out.right)
-    pos = values_at(left.frame[POS].clone().append(right.frame[POS]), own)
+    pos = left.frame[POS].clone().append(right.frame[POS])
     sub = left.frame[SUB].clone().append(right.frame[SUB])
-    if sub.null_count() == len(sub):
-        sub = pl.Series(SUB, [None], dtype=pl.Binary).new_from_index(0, len(own))
-    else:
-        sub = result_sub(values_at(sub, own), pl.Series(number))
+    bare = sub.null_count() == len(sub)
+
+    def places(at: slice) -> tuple[pl.Series, pl.Series]:
+        """Position and `_sub` of results."""
+        if bare:
+            subs = pl.Series(SUB, [None], dtype=pl.Binary).new_from_index(0, len(own[at]))
+        else:
+            subs = result_sub(values_at(sub, own[at]), pl.Series(number[at]))
+        return values_at(pos, own[at]), subs
+
     if freed is not None:
         order = order_of(np.concatenate([2 * freed.out.place, 2 * out.place + 1]))
+        all_pos, all_sub = (
+            values_at(a.append(b), order)
+            for a, b in zip((freed.pos.clone(), freed.sub.clone()), places(slice(None)), strict=True)
+        )
         out = freed.out.and_then(out).ordered(order)
-        pos, sub = values_at(freed.pos.append(pos), order), values_at(freed.sub.append(sub), order)
-
     times = [np.append(np.concatenate([p[TIME].to_numpy() for p in s.parts]), NEVER) for s in (left, right)]
-    t = np.maximum(times[0][out.left], times[1][out.right])
-    l, r = (gathered(s.parts, s.columns, at) for s, at in ((left, out.left), (right, out.right)))
-    rows = _keys(left, right, out, key_columns).hstack(
-        [
-            pos.alias(POS),
-            sub.alias(SUB),
-            pl.Series(TIME, t),
-            pl.repeat(1, len(t), dtype=pl.Int8, eager=True).alias(DIFF),
-        ]
-    )
-    return joined_on(rows, l, r, key_columns, names)
+    for at in pieces(len(out.place), piece_rows(left.parts, right.parts)):
+        part = out.part(at)
+        t = np.maximum(times[0][part.left], times[1][part.right])
+        l, r = (gathered(s.parts, s.columns, rows) for s, rows in ((left, part.left), (right, part.right)))
+        here = places(at) if freed is None else (all_pos[at], all_sub[at])
+        rows = _keys(left, right, part, key_columns).hstack(
+            [
+                here[0].alias(POS),
+                here[1].alias(SUB),
+                pl.Series(TIME, t),
+                pl.repeat(1, len(t), dtype=pl.Int8, eager=True).alias(DIFF),
+            ]
+        )
+        yield joined_on(rows, l, r, key_columns, names)
 
 
 def _keys(left: Side, right: Side, out: Out, key_columns: Sequence[str]) -> pl.DataFrame:

@@ -1,16 +1,18 @@
 """One stage in one bucket for one batch: the function that Spark and the local runtime both call.
 
-In: the stage, the bucket's state, the batch's blobs (rows by frame number, clock steps). Out: the stage's output frame,
+In: the stage, the bucket's state, the batch's blobs (rows by frame number, clock steps). Out: the stage's output rows,
 dropped rows, counters; the state is changed in place.
-Rule: the same inputs and state give the same output and state, in every runtime.
+Rule: the same inputs and state give the same output and state, in every runtime. Many rows leave in pieces, each made
+when it is asked for, so that what a few rows fan out to is never in memory as a whole.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, assert_never
 
 import numpy as np
@@ -19,7 +21,7 @@ import polars as pl
 from braid.errors import BraidError
 from braid.expr import codec, compile
 from braid.expr.nodes import Col
-from braid.operators.base import RunStore, State
+from braid.operators.base import Result, RunStore, State
 from braid.operators.changes import (
     DIFF,
     HASH,
@@ -35,7 +37,9 @@ from braid.operators.changes import (
     key_column,
     no_rows,
 )
-from braid.operators.clocks import shared_clocks
+from braid.operators.clocks import Clocks, shared_clocks
+from braid.operators.filter import Filter
+from braid.operators.project import Project
 from braid.operators.ranges import rows_at
 from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.physical import Exchange, Leaf, Plan, Stage, Step
@@ -85,14 +89,57 @@ class BucketState:
         return BucketState(runs, doc["clocks"], {int(n): m for n, m in doc["steps"].items()})
 
 
+class Keepless:
+    """The runs of operators that keep nothing."""
+
+    def get(self, run: str) -> pl.DataFrame:
+        raise AssertionError("what keeps nothing reads none")
+
+    def put(self, run: str, frame: pl.DataFrame) -> int:
+        raise AssertionError("what keeps nothing writes none")
+
+    def remove(self, run: str) -> None:
+        raise AssertionError("what keeps nothing removes none")
+
+
 @dataclass(slots=True)
 class Outcome:
-    """What a stage gives in one bucket. `frame` is in processing order; `rows`: into and out of each step."""
+    """What a stage gives in one bucket. `frames`: its rows in processing order, piece by piece, to be read once; what
+    was dropped and counted is known after the last. `rows`: how many went into and out of each step."""
 
-    frame: pl.DataFrame
-    dropped: pl.DataFrame
-    counts: dict[str, int]
+    frames: Iterator[pl.DataFrame] = field(default_factory=lambda: iter(()))
+    lost: list[pl.DataFrame] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
     rows: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def dropped(self) -> pl.DataFrame:
+        """Columns of `DROPS`."""
+        return pl.concat(self.lost) if self.lost else no_rows(DROPS)
+
+    def note(self, plan: Plan, step: Step, came: int, result: Result) -> None:
+        """What an operator made of so many rows, dropped and counted."""
+        before = self.rows.get(step.number, (0, 0))
+        self.rows[step.number] = (before[0] + came, before[1] + result.changes.height)
+        if result.dropped is not None and result.dropped.height:
+            self.lost.append(_operator_drops(plan, step, result.dropped))
+            self.add(dict(result.dropped["reason"].value_counts().rows()))
+        self.add(result.counts)
+
+    def more(self, step: Step, pieces: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+        """Further pieces of what an operator gives."""
+        while True:
+            with spent(f"{MATCH}{step.number}"):
+                piece = next(pieces, None)
+            if piece is None:
+                return
+            came, went = self.rows[step.number]
+            self.rows[step.number] = (came, went + piece.height)
+            yield piece
+
+    def add(self, counts: Mapping[str, int]) -> None:
+        for name, n in counts.items():
+            self.counts[name] = self.counts.get(name, 0) + n
 
 
 def run_stage(
@@ -105,31 +152,53 @@ def run_stage(
 ) -> Outcome:
     """Runs a stage's operators over one batch. `frames`: blobs by number of the leaf or exchanged frame; `prefix`
     begins the ids of the runs made in this batch."""
+    outcome = Outcome()
     if not any(f.height for blobs in (steps, *frames.values()) for f in blobs):  # neither rows nor time
-        return Outcome(empty_frame(plan, stage.output), no_rows(DROPS), {})
+        return outcome
     with spent("order"):
         known = {n: in_order(_joined(blobs)) for n, blobs in frames.items() if blobs}
         awaits = {leaf.number: leaf.awaits for leaf in plan.leaves if leaf.awaits}
         clocks = shared_clocks(steps, state.clocks, awaits)
-    dropped: list[pl.DataFrame] = []
-    counts: dict[str, int] = {}
-    rows: dict[int, tuple[int, int]] = {}
-    for step in stage.steps:
+    for at, step in enumerate(stage.steps):
         ins = [known[n] if n in known else empty_frame(plan, n) for n in step.inputs]
         kept = State(state.runs, f"{prefix}-{step.number}", state.manifests.setdefault(step.number, {}))
         with spent(f"{MATCH}{step.number}"):
             result = step.operator.process(ins, clocks, kept)
+        outcome.note(plan, step, sum(x.height for x in ins), result)
+        rest = stage.steps[at + 1 :]
+        if result.more is not None and _one_line(step, rest):
+            state.clocks = clocks.state()
+            more = outcome.more(step, result.more)
+            outcome.frames = _through(plan, rest, chain([result.changes], more), clocks, outcome)
+            return outcome
         known[step.number] = result.changes
-        rows[step.number] = (sum(x.height for x in ins), result.changes.height)
-        if result.dropped is not None and result.dropped.height:
-            dropped.append(_operator_drops(plan, step, result.dropped))
-            for reason, n in result.dropped["reason"].value_counts().rows():
-                counts[reason] = counts.get(reason, 0) + n
-        for name, n in result.counts.items():
-            counts[name] = counts.get(name, 0) + n
+        if result.more is not None and (others := list(outcome.more(step, result.more))):
+            known[step.number] = pl.concat([result.changes, *others], how="diagonal")
     state.clocks = clocks.state()
-    out = known[stage.output] if stage.output in known else empty_frame(plan, stage.output)
-    return Outcome(out, pl.concat(dropped) if dropped else no_rows(DROPS), counts, rows)
+    if stage.output in known and known[stage.output].height:
+        outcome.frames = iter([known[stage.output]])
+    return outcome
+
+
+def _one_line(step: Step, rest: Sequence[Step]) -> bool:
+    """Whether the rows of a step only pass through the later ones, each row by itself."""
+    fed = [step.number, *(x.number for x in rest)]
+    return all(x.inputs == (n,) and isinstance(x.operator, Filter | Project) for n, x in zip(fed, rest, strict=False))
+
+
+def _through(
+    plan: Plan, steps: Sequence[Step], pieces: Iterable[pl.DataFrame], clocks: Clocks, outcome: Outcome
+) -> Iterator[pl.DataFrame]:
+    """Pieces of rows through operators that look at one row at a time and keep nothing."""
+    for piece in pieces:
+        rows = piece
+        for step in steps:
+            with spent(f"{MATCH}{step.number}"):
+                result = step.operator.process([rows], clocks, State(Keepless(), ""))
+            outcome.note(plan, step, rows.height, result)
+            rows = result.changes
+        if rows.height:
+            yield rows
 
 
 def _joined(blobs: list[pl.DataFrame]) -> pl.DataFrame:
@@ -156,15 +225,23 @@ def empty_frame(plan: Plan, number: int) -> pl.DataFrame:
     return no_rows(schema | {c.name: polars_type(c.type) for c in step.columns})
 
 
-def exchanged(frame: pl.DataFrame, exchange: Exchange) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Rows ready to leave for another stage, and those dropped for want of a key."""
-    if exchange.keys:
-        frame, _ = with_key(frame, exchange.keys, whole=exchange.null_key != "route")
-    frame = explicit_sub(frame)
-    if exchange.null_key == "drop" and frame[HASH].null_count():
-        lost = frame.filter(pl.col(HASH).is_null())
-        return frame.filter(pl.col(HASH).is_not_null()), lost
-    return frame, frame.clear()
+class Exchanging:
+    """Rows on their way to another stage, piece by piece. A position that goes on in the next piece is numbered on."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._last: tuple[int, int] | None = None  # the last position, and how many rows it has had
+
+    def piece(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Rows ready to leave, and drops (columns of `DROPS`) for want of a key."""
+        exchange = self._exchange
+        if exchange.keys:
+            frame, _ = with_key(frame, exchange.keys, whole=exchange.null_key != "route")
+        frame, self._last = explicit_sub(frame, self._last)
+        if exchange.null_key == "drop" and frame[HASH].null_count():
+            lost = frame.filter(pl.col(HASH).is_null())
+            return frame.filter(pl.col(HASH).is_not_null()), drops_of(lost, "null key", "exchange")
+        return frame, no_rows(DROPS)
 
 
 def bucket_of(frame: pl.DataFrame, buckets: int) -> pl.Series:

@@ -15,11 +15,11 @@ import polars as pl
 
 from braid.operators.arrangement import MemoryRuns
 from braid.operators.changes import no_rows
-from braid.plan.physical import Plan
+from braid.plan.physical import Plan, Stage
 from braid.runtime.batch import Chunk, clocked, ingested
-from braid.runtime.bucket import BucketState, Outcome, exchanged, projected, run_stage, split
+from braid.runtime.bucket import BucketState, Exchanging, projected, run_stage, split
 from braid.runtime.emit import merged, written
-from braid.runtime.ingest import DROPS, drops_of
+from braid.runtime.ingest import DROPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,29 +68,26 @@ class LocalQuery:
                 prefix = f"{self.batch}-{stage.number}-{b}"
                 seen = steps if clocked(stage) else []
                 outcome = run_stage(self.plan, stage, state, frames[stage.number][b], seen, prefix)
+                exchanging = None if stage.exchange is None else Exchanging(stage.exchange)
+                for frame in outcome.frames:
+                    if exchanging is None:
+                        out, lost = projected(self.plan, frame)
+                        results.append(out)
+                    else:
+                        out, lost = exchanging.piece(frame)
+                        self._forward(out, stage, frames)
+                    dropped.append(lost)
                 dropped.append(outcome.dropped)
                 for name, n in outcome.counts.items():
                     counts[name] = counts.get(name, 0) + n
-                if not outcome.frame.height:
-                    continue
-                if stage.exchange is None:
-                    out, lost = projected(self.plan, outcome.frame)
-                    results.append(out)
-                    dropped.append(lost)
-                else:
-                    dropped.append(self._forward(outcome, stage.number, frames))
         self.batch += 1
         return merged(results), pl.concat([no_rows(DROPS), *dropped]), counts
 
-    def _forward(
-        self, outcome: Outcome, number: int, frames: list[list[dict[int, list[pl.DataFrame]]]]
-    ) -> pl.DataFrame:
-        exchange = self.plan.stages[number].exchange
+    def _forward(self, rows: pl.DataFrame, stage: Stage, frames: list[list[dict[int, list[pl.DataFrame]]]]) -> None:
+        exchange = stage.exchange
         assert exchange is not None
-        rows, lost = exchanged(outcome.frame, exchange)
         for b, part in split(rows, self.buckets, self.plan.stages[exchange.stage].single).items():
             frames[exchange.stage][b].setdefault(exchange.source, []).append(part)
-        return drops_of(lost, "null key", "exchange")
 
     # ------------------------------------------------------------ restarts
 

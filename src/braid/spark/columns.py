@@ -1,10 +1,11 @@
 """Blobs: what flows between Spark's operators, a row for a piece of a frame.
 
 In: frames, the stage and bucket they are for. Out: record batches of one schema, and the frames again.
-Rule: one schema everywhere; a blob begins with its format and its number of rows; Spark looks at `bucket` alone.
+Rule: one schema everywhere; a blob begins with its format, its number among the pieces of a frame and its number of
+rows; Spark looks at `bucket` alone.
 
   stage   the stage that opens the row; the number of stages: the writer. Others pass it on unopened
-  frame   number of the leaf or exchanged frame (rows)
+  frame   number of the leaf or exchanged frame (rows); for the writer: the bucket that the rows come from
   bucket  Spark's key of the bucket (`bucket_ids`), not its number
   kind    what the blob is
 """
@@ -25,7 +26,7 @@ from braid.spent import spent
 
 ROWS, STEPS, DROPS, COUNTS = 0, 1, 2, 3  # COUNTS: a JSON object
 FORMAT = 1
-_HEAD = 8  # bytes: "B", format, 0, 0, number of rows
+_HEAD = 8  # bytes: "B", format, number of the piece (2), number of rows (4)
 
 ARROW = pa.schema(
     [("stage", pa.int32()), ("frame", pa.int32()), ("bucket", pa.int32()), ("kind", pa.int32()), ("blob", pa.binary())]
@@ -43,9 +44,9 @@ class Blob:
     blob: bytes
 
 
-def dumps(frame: pl.DataFrame) -> bytes:
+def dumps(frame: pl.DataFrame, piece: int = 0) -> bytes:
     with spent("pack"):
-        return b"B\x01\x00\x00" + frame.height.to_bytes(4, "little") + ipc.pack(frame)
+        return b"B\x01" + piece.to_bytes(2, "little") + frame.height.to_bytes(4, "little") + ipc.pack(frame)
 
 
 def loads(blob: bytes) -> pl.DataFrame:
@@ -58,6 +59,11 @@ def loads(blob: bytes) -> pl.DataFrame:
 def height(blob: bytes) -> int:
     """The number of rows, without opening the blob."""
     return int.from_bytes(blob[4:_HEAD], "little")
+
+
+def piece(blob: bytes) -> int:
+    """Its number among the pieces of a frame."""
+    return int.from_bytes(blob[2:4], "little")
 
 
 def counts(stage: int, bucket: int, values: dict[str, Any]) -> Blob:

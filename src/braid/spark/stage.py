@@ -16,10 +16,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Row
 
-from braid.operators.changes import no_rows
 from braid.plan.physical import Stage
-from braid.runtime.bucket import BucketState, exchanged, projected, run_stage, split
-from braid.runtime.ingest import DROPS, drops_of
+from braid.runtime.bucket import BucketState, Exchanging, Keepless, Outcome, projected, run_stage, split
 from braid.runtime.pieces import Piece
 from braid.runtime.wire import full, full_steps
 from braid.spark import columns
@@ -75,19 +73,6 @@ def handle(text: str, number: int, key: int, rows: Iterable[Any], manifest: Any,
         yield BlobRow(blob.stage, blob.frame, blob.bucket, blob.kind, blob.blob)
 
 
-class _NoRuns:
-    """The runs of a stage that keeps nothing."""
-
-    def get(self, run: str) -> pl.DataFrame:
-        raise AssertionError("a stage without state reads none")
-
-    def put(self, run: str, frame: pl.DataFrame) -> int:
-        raise AssertionError("a stage without state writes none")
-
-    def remove(self, run: str) -> None:
-        raise AssertionError("a stage without state removes none")
-
-
 def pass_through(text: str, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """A stateless stage, for mapInArrow."""
     out = list(run_stateless(loads(text), number, columns.blobs_of(batches)))
@@ -106,7 +91,7 @@ def run_stateless(job: Job, number: int, blobs: Iterable[Blob]) -> Iterator[Blob
     if mine:
         stage, piece = job.plan.stages[number], Piece(number)
         with piece.watch:
-            out, said = run(job, stage, 0, BucketState(_NoRuns()), mine, "", piece)
+            out, said = run(job, stage, 0, BucketState(Keepless()), mine, "", piece)
         yield from out
         yield columns.counts(job.last, job.after(stage, 0), said | {"spent": piece.told()})
 
@@ -128,7 +113,6 @@ def run(
     job: Job, stage: Stage, bucket: int, state: BucketState, blobs: Sequence[Blob], prefix: str, piece: Piece
 ) -> tuple[list[Blob], dict[str, Any]]:
     """The stage on its blobs; what it has to say of the batch."""
-    out: list[Blob] = []
     frames: dict[int, list[pl.DataFrame]] = {}
     for blob in blobs:
         if blob.kind == columns.ROWS:
@@ -136,29 +120,37 @@ def run(
     steps = _steps(tuple(sorted(blob.blob for blob in blobs if blob.kind == columns.STEPS)))
     outcome = run_stage(job.plan, stage, state, frames, steps, prefix)
     piece.came(sum(f.height for parts in frames.values() for f in parts), sum(len(b.blob) for b in blobs))
-    dropped = [outcome.dropped]
-    if not outcome.frame.height:
-        pass
-    elif stage.exchange is None:
-        with spent("project"):
-            rows, lost = projected(job.plan, outcome.frame)
-        if rows.height:
-            out.append(Blob(job.last, 0, job.after(stage, bucket), columns.ROWS, columns.dumps(rows)))
-        dropped.append(lost)
-    else:
-        target = job.plan.stages[stage.exchange.stage]
-        with spent("project"):
-            rows, lost = exchanged(outcome.frame, stage.exchange)
-        for b, part in split(rows, job.buckets, target.single).items():
-            key = job.ids[target.number][b]
-            out.append(Blob(target.number, stage.exchange.source, key, columns.ROWS, columns.dumps(part)))
-        dropped.append(drops_of(lost, "null key", "exchange"))
+    out = list(_rows_out(job, stage, bucket, outcome))
+    made = sum(columns.height(b.blob) for b in out)
     own = job.after(stage, bucket)
-    drops = pl.concat([no_rows(DROPS), *dropped])
+    drops = outcome.dropped
     if drops.height:
         out.append(Blob(job.last, 0, own, columns.DROPS, columns.dumps(drops)))
-    piece.went(outcome.frame.height, sum(len(b.blob) for b in out), outcome.rows)
+    piece.went(made, sum(len(b.blob) for b in out), outcome.rows)
     said: dict[str, Any] = {"counts": outcome.counts} if outcome.counts else {}
     if state.manifests:
         said["state"] = {f"{stage.number}/{bucket}": state.manifests}
     return out, said
+
+
+def _rows_out(job: Job, stage: Stage, bucket: int, outcome: Outcome) -> Iterator[Blob]:
+    """The stage's rows as blobs, piece by piece; what is lost on the way is told to `outcome`."""
+    if stage.exchange is None:
+        key, number = job.after(stage, bucket), 0
+        for frame in outcome.frames:
+            with spent("project"):
+                out, lost = projected(job.plan, frame)
+            outcome.lost.append(lost)
+            if out.height:
+                yield Blob(job.last, bucket, key, columns.ROWS, columns.dumps(out, number))
+                number += 1
+        return
+    target, exchanging = job.plan.stages[stage.exchange.stage], Exchanging(stage.exchange)
+    for frame in outcome.frames:
+        with spent("project"):
+            rows, lost = exchanging.piece(frame)
+        outcome.lost.append(lost)
+        for b, part in split(rows, job.buckets, target.single).items():
+            yield Blob(
+                target.number, stage.exchange.source, job.ids[target.number][b], columns.ROWS, columns.dumps(part)
+            )

@@ -4,24 +4,22 @@ In: blobs of the last stage, drops and counts of all stages. Out: a manifest of 
 Rule: an output partition is written by one task, in position order. Staged files are named by attempt, and
 the manifest names those that count: what a retried task or an orphan leaves behind is never visible.
 
-A task holds its rows packed; beyond `SPILL` bytes they are unpacked to files of the node and read back piece by piece.
+A task holds its rows packed, beyond `SPILL` bytes in a file of the node, and opens one piece of each bucket at a time.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
 import json
 import os
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
 
 import polars as pl
 import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
-from braid.operators.changes import POS, POS_TYPE, sequence_of
+from braid.operators.changes import POS, POS_TYPE, SUB, sequence_of
 from braid.runtime.emit import merged
 from braid.runtime.explicit import BATCH_BITS
 from braid.runtime.pieces import WRITE, Piece
@@ -52,27 +50,28 @@ def write_batches(text: str, stateless: int | None, batches: Iterable[pa.RecordB
 
 def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, str]]:
     """Rows of the manifest: (staged | drops | counts, document)."""
-    packed: list[bytes] = []
     dropped: list[bytes] = []
     counts: list[dict[str, Any]] = []
-    for blob in blobs:
-        match blob.kind:
-            case columns.ROWS:
-                packed.append(blob.blob)
-            case columns.DROPS:
-                dropped.append(blob.blob)
-            case columns.COUNTS:
-                counts.append(json.loads(blob.blob))
-    piece, made = Piece(WRITE), list[tuple[str, str]]()
-    piece.came(sum(map(columns.height, packed)), sum(map(len, packed)))
-    with piece.watch:
-        if packed:
-            made += (("staged", doc) for doc in _staged(job, batch, packed))
-        if dropped:
-            lost = pl.concat([columns.loads(blob) for blob in dropped])
-            with spent("write"):
-                made += (("drops", doc) for doc in sinks.stage_drops(job, batch, lost))
-    piece.went(sum(map(columns.height, packed)))
+    made: list[tuple[str, str]] = []
+    with Shelf() as shelf:
+        for blob in blobs:
+            match blob.kind:
+                case columns.ROWS:
+                    shelf.put(blob)
+                case columns.DROPS:
+                    dropped.append(blob.blob)
+                case columns.COUNTS:
+                    counts.append(json.loads(blob.blob))
+        piece = Piece(WRITE)
+        piece.came(shelf.rows, shelf.size)
+        with piece.watch:
+            if shelf.rows:
+                made += (("staged", doc) for doc in _staged(job, batch, shelf))
+            if dropped:
+                lost = pl.concat([columns.loads(blob) for blob in dropped])
+                with spent("write"):
+                    made += (("drops", doc) for doc in sinks.stage_drops(job, batch, lost))
+        piece.went(shelf.rows)
     yield from made
     if made:
         counts.append({"spent": piece.told()})
@@ -80,11 +79,11 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
         yield "counts", json.dumps(counts, separators=(",", ":"))
 
 
-def _staged(job: Job, batch: int, packed: Sequence[bytes]) -> list[str]:
+def _staged(job: Job, batch: int, shelf: Shelf) -> list[str]:
     outputs = sinks.writer_of(job, batch)
     try:
         number = 0
-        for frame in in_pieces(packed):
+        for frame in in_pieces(shelf):
             places = _places(job, batch, frame, number) if job.order is not None else None
             number += frame.height
             with spent("write"):
@@ -107,66 +106,94 @@ def _places(job: Job, batch: int, frame: pl.DataFrame, number: int) -> pl.DataFr
 # -------------------------------------------------------------- merging
 
 
-def in_pieces(packed: Sequence[bytes]) -> Iterator[pl.DataFrame]:
-    """The rows of several blobs, each in order, as frames that follow each other in order."""
-    if sum(map(columns.height, packed)) <= PIECE:
+class Shelf:
+    """Packed rows by bucket; those beyond `SPILL` bytes lie in a file of the node that has no name."""
+
+    def __init__(self) -> None:
+        self.rows = self.size = 0
+        self._piles: dict[int, list[tuple[int, bytes | tuple[int, int]]]] = {}
+        self._file: IO[bytes] | None = None
+
+    def __enter__(self) -> Shelf:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def put(self, blob: Blob) -> None:
+        self.rows += columns.height(blob.blob)
+        self.size += len(blob.blob)
+        where: bytes | tuple[int, int] = blob.blob
+        if self.size > SPILL:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="braid-spill-")  # noqa: SIM115 (closed by `__exit__`)
+            where = (self._file.seek(0, os.SEEK_END), self._file.write(blob.blob))
+        self._piles.setdefault(blob.frame, []).append((columns.piece(blob.blob), where))
+
+    def piles(self) -> list[Iterator[pl.DataFrame]]:
+        """The rows of each bucket, piece by piece in their order, each opened when it is asked for."""
+        return [map(self._open, [x for _, x in sorted(pile, key=lambda p: p[0])]) for pile in self._piles.values()]
+
+    def _open(self, where: bytes | tuple[int, int]) -> pl.DataFrame:
+        if isinstance(where, bytes):
+            return columns.loads(where)
+        assert self._file is not None
+        start, size = where
+        self._file.seek(start)
+        return columns.loads(self._file.read(size))
+
+
+def in_pieces(shelf: Shelf) -> Iterator[pl.DataFrame]:
+    """The rows of all buckets, each in order, as frames that follow each other in order."""
+    if shelf.rows <= PIECE:
         with spent("sort"):
-            frame = merged([columns.loads(blob) for blob in packed])
-        yield frame
+            whole = merged([frame for pile in shelf.piles() for frame in pile])
+        yield whole
         return
-    with contextlib.ExitStack() as stack:
-        runs = [_Run(blob, stack) for blob in packed] if sum(map(len, packed)) > SPILL else [_Kept(b) for b in packed]
-        for start, end in _bounds(runs):
-            with spent("sort"):
-                frame = merged([r.between(start, end) for r in runs])
-            yield frame
+    heads = [_Head(pile) for pile in shelf.piles()]
+    while heads := [head for head in heads if head.there()]:
+        with spent("sort"):
+            end = min((head.end() for head in heads), key=_in_order)
+            piece = merged([head.upto(end) for head in heads])
+        for start in range(0, piece.height, PIECE):
+            yield piece.slice(start, PIECE)
 
 
-def _bounds(runs: Sequence[_Kept | _Run]) -> Iterator[tuple[int | None, int | None]]:
-    """Positions that cut all runs into pieces of about `PIECE` rows."""
-    largest = max(runs, key=lambda r: len(r.positions)).positions
-    pieces = 1 + sum(len(r.positions) for r in runs) // PIECE
-    step = max(1, len(largest) // pieces)
-    cuts = largest.gather_every(step, step).unique(maintain_order=True).to_list() if len(largest) > step else []
-    yield from zip([None, *cuts], [*cuts, None], strict=True)
+Place = tuple[int, bytes | None]  # `_pos` and `_sub`; no `_sub` stands last at its position
 
 
-def _range(positions: pl.Series, start: int | None, end: int | None) -> tuple[int, int]:
-    return (0 if start is None else _at(positions, start), len(positions) if end is None else _at(positions, end))
+def _in_order(place: Place) -> tuple[int, bool, bytes]:
+    pos, sub = place
+    return pos, sub is None, sub or b""
 
 
-def _at(positions: pl.Series, place: int) -> int:
-    return int(positions.search_sorted(pl.Series([place], dtype=POS_TYPE), side="left")[0])
+class _Head:
+    """The open piece of a bucket's rows: what is left of it."""
 
+    def __init__(self, pile: Iterator[pl.DataFrame]) -> None:
+        self._pile = pile
+        self._frame = pl.DataFrame()
 
-class _Kept:
-    """A blob's rows, in memory."""
+    def there(self) -> bool:
+        """Whether rows are left; opens the next piece where the last is used up."""
+        while not self._frame.height:
+            found = next(self._pile, None)
+            if found is None:
+                return False
+            self._frame = found
+        return True
 
-    def __init__(self, blob: bytes) -> None:
-        self._frame = columns.loads(blob)
-        self.positions = self._frame[POS]
+    def end(self) -> Place:
+        return self._frame[POS][-1], self._frame[SUB][-1]
 
-    def between(self, start: int | None, end: int | None) -> pl.DataFrame:
-        low, high = _range(self.positions, start, end)
-        return self._frame.slice(low, high - low)
-
-
-class _Run:
-    """A blob's rows, in a file that goes when the task is done."""
-
-    def __init__(self, blob: bytes, stack: contextlib.ExitStack) -> None:
-        frame = columns.loads(blob)
-        fd, self._path = tempfile.mkstemp(suffix=".arrow", prefix="braid-spill-")
-        os.close(fd)
-        stack.callback(functools.partial(_gone, self._path))
-        frame.write_ipc(self._path, compression="uncompressed", record_batch_size=65_536)
-        self.positions = frame[POS].clone()
-
-    def between(self, start: int | None, end: int | None) -> pl.DataFrame:
-        low, high = _range(self.positions, start, end)
-        return pl.scan_ipc(self._path).slice(low, high - low).collect()
-
-
-def _gone(path: str) -> None:
-    with contextlib.suppress(OSError):
-        os.unlink(path)
+    def upto(self, end: Place) -> pl.DataFrame:
+        """Takes the rows up to a place."""
+        pos, sub = end
+        place = pl.Series([pos], dtype=POS_TYPE)
+        count = int(self._frame[POS].search_sorted(place, side="right")[0])
+        if sub is not None:
+            first = int(self._frame[POS].search_sorted(place, side="left")[0])
+            count = first + int((self._frame[SUB].slice(first, count - first) <= sub).sum() or 0)
+        taken, self._frame = self._frame.head(count), self._frame.slice(count)
+        return taken
