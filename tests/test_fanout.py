@@ -3,21 +3,24 @@ order."""
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
-from braid.operators import pairing, windowed
-from test_law import check
+import keyed_queries
+import test_law
+import test_law_keyed
+from braid.operators import entries, pairing, windowed
 
-JOINS = ["stream_stream", "stream_stream stream_stream", "stream_stream stream_table"]
+STREAMS = ["ss", "ss-ss", "ss-ss-other", "ss-st", "ss-ss-right", "ss-aggregate"]
 
 
-@pytest.mark.parametrize("most", [1, 3, 1_000_000])
-@pytest.mark.parametrize("piece", [1, 2])
+@pytest.mark.parametrize(("most", "piece"), [(1, 1), (3, 2), (1_000_000, 1)])
 def test_pieces_and_rounds_change_nothing(monkeypatch: pytest.MonkeyPatch, most: int, piece: int) -> None:
     monkeypatch.setattr(windowed, "MOST", most)
+    monkeypatch.setattr(entries, "MOST", most)
     monkeypatch.setattr(pairing, "PIECE_ROWS", piece)
-    rng = random.Random(f"{most} {piece}")
-    for shape in [s for s in SHAPES if "stream_stream" in s or "two_clocks" in s]:
-        check(shape, rng.randrange(10_000))
+    for shape in STREAMS:
+        test_law.check(shape, 50 + most + piece)
+    for shape in keyed_queries.SHAPES:
+        test_law_keyed.check(shape, 60 + most + piece)
+    for shape in ("regular", "regular-regular", "bounded"):
+        test_law_epochs.check(shape, 70 + most + piece)

@@ -99,7 +99,7 @@ class Combining:
         for side in (0, 1):
             changes = self._changes(tables, side, stood[side], groups.count)
             parts += self._combined(tables, side, changes, stood[1 - side])
-        return Result(
+        return Result.of(
             put_together(tables[0], tables[1], stacked_results(parts), keys, self.names, own_headers=False),
             all_dropped(drops),
         )

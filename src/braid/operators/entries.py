@@ -16,6 +16,8 @@ from braid.operators.epochs import EPOCH, TICK, Bag, at_first, by_hash, netted, 
 from braid.operators.pairing import payload_of
 from braid.operators.ranges import Ints, columns_of, hashes_of, keyed, meet
 
+MOST = 2_000_000  # pairs made at once, where more than one row looks
+
 
 def entries_of(rows: pl.DataFrame, keys: Sequence[str], tick: pl.Expr | None = None) -> pl.DataFrame:
     """The net entries of a batch: epoch, weight, hash, keys, tick and payload."""
@@ -45,6 +47,23 @@ def meetings(looking: pl.DataFrame, stored: pl.DataFrame, keys: Sequence[str]) -
     l = keyed(hashes_of(looking), columns_of(looking, keys))
     s = keyed(hashes_of(stored), columns_of(stored, keys))
     return meet(l, s, keys, None)
+
+
+def in_rounds(looking: pl.DataFrame, bag: Bag | None, stored: pl.DataFrame | None, keys: Sequence[str]) -> list[Ints]:
+    """The looking rows (by hash) in rounds, so that those of one meet at most about `MOST` others; one row is never
+    cut."""
+    if not looking.height:
+        return []
+    h = hashes_of(looking)
+    sizes = zeros(looking.height)
+    theirs = [hashes_of(stored)] if stored is not None else []
+    theirs += bag.hashes() if bag is not None else []
+    for others in theirs:
+        sizes += np.searchsorted(others, h, side="right") - np.searchsorted(others, h, side="left")
+    total = np.cumsum(sizes)
+    if total[-1] <= MOST:
+        return [np.arange(looking.height, dtype=np.int64)]
+    return np.split(np.arange(looking.height, dtype=np.int64), np.flatnonzero(np.diff((total - sizes) // MOST)) + 1)
 
 
 def known(bag: Bag, looking: pl.DataFrame, keys: Sequence[str]) -> tuple[Ints, pl.DataFrame] | None:

@@ -16,7 +16,7 @@ import polars as pl
 from braid.operators.arrangement import Arrangement, Run
 from braid.operators.base import State
 from braid.operators.changes import DIFF, HASH, LOW, NEVER, POS, POS_TYPE, SUB, TIME, sequence_of
-from braid.operators.ranges import Ints, columns_of, hashes_of, key_order, rows_at
+from braid.operators.ranges import Hashes, Ints, columns_of, hashes_of, key_order, rows_at
 
 EPOCH = "_e"
 TICK = "_c"  # what cleaning goes by
@@ -81,6 +81,10 @@ class Bag(Arrangement):
         """Adds entries: rows with weights and ticks; `keep`: the columns that tell rows apart."""
         names = [HASH, *self.keys, TICK, DIFF, *keep]
         self.append(netted(columns_of(rows, names), [n for n in names if n != DIFF]))
+
+    def hashes(self) -> list[Hashes]:
+        """Those of each run, rising."""
+        return [hashes_of(self._read(r)) for r in self.runs]
 
     def below(self, limit: int) -> pl.DataFrame:
         """The entries below `limit` that are not forgotten, netted."""

@@ -25,7 +25,7 @@ from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, NEVER
 from braid.operators.clocks import Clocks
-from braid.operators.entries import entries_of, known, meetings, null_in, parted, zeros
+from braid.operators.entries import entries_of, in_rounds, known, meetings, null_in, parted, zeros
 from braid.operators.epochs import EPOCH, Bag, by_hash, changes_of, distinct_keys, sums_of
 from braid.operators.pairing import keys_of, payload_of
 from braid.operators.ranges import Ints, begins, columns_of, hashes_of, keyed, rows_at
@@ -86,16 +86,20 @@ class Regular:
     # ---------------------------------------------------------------- pairs
 
     def _pairs(self, sides: Sequence[_Side], keys: list[str]) -> list[pl.DataFrame]:
-        """New with new, new with old, old with new."""
+        """New with new, new with old, old with new; only those that the residual lets through outlive their round."""
         left, right = sides
         parts = []
-        if left.new.height and right.new.height:
-            l, r = meetings(left.new, right.new, keys)
-            parts.append(self._joined(rows_at(left.new, l), rows_at(right.new, r), sides, keys))
-        if left.new.height and (met := known(right.old, left.new, keys)) is not None:
-            parts.append(self._joined(rows_at(left.new, met[0]), met[1], sides, keys))
-        if right.new.height and (met := known(left.old, right.new, keys)) is not None:
-            parts.append(self._joined(met[1], rows_at(right.new, met[0]), sides, keys))
+        for at in in_rounds(left.new, right.old, right.new, keys):
+            looking = rows_at(left.new, at)
+            if right.new.height:
+                l, r = meetings(looking, right.new, keys)
+                parts.append(self._joined(rows_at(looking, l), rows_at(right.new, r), sides, keys))
+            if (met := known(right.old, looking, keys)) is not None:
+                parts.append(self._joined(rows_at(looking, met[0]), met[1], sides, keys))
+        for at in in_rounds(right.new, left.old, None, keys):
+            looking = rows_at(right.new, at)
+            if (met := known(left.old, looking, keys)) is not None:
+                parts.append(self._joined(met[1], rows_at(looking, met[0]), sides, keys))
         return parts
 
     def _joined(self, left: pl.DataFrame, right: pl.DataFrame, sides: Sequence[_Side], keys: list[str]) -> pl.DataFrame:

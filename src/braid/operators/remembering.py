@@ -92,7 +92,7 @@ class Remembering:
             parts.append(self._completed(stream, table, alone, (groups, waiting, clocks, base)))
         self._close(waiting, clocks)
         changes = put_together(stream, table, stacked_results(parts), keys, self.names, own_headers=True)
-        return Result(changes, all_dropped(drops), {"expired": waiting.expired} if waiting.expired else {})
+        return Result.of(changes, all_dropped(drops), {"expired": waiting.expired} if waiting.expired else {})
 
     def _close(self, waiting: Standing, clocks: Clocks) -> None:
         """What the stream's clock has left behind by now is forgotten."""

@@ -8,7 +8,7 @@ all batches, so that "last written" is a matter of numbers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +17,7 @@ import polars as pl
 from braid.operators.arrangement import ARRIVAL, Found, Run, Runs, cancelled
 from braid.operators.base import State
 from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, result_sub
-from braid.operators.pairing import MISSING, gathered, joined_on, with_headers
+from braid.operators.pairing import MISSING, gathered, joined_on, piece_rows, pieces, with_headers
 from braid.operators.ranges import (
     Flags,
     Ints,
@@ -242,33 +242,36 @@ def stacked_results(parts: Sequence[Results]) -> Results:
 
 def put_together(
     left: Table, right: Table, results: Results, keys: Sequence[str], names: Sequence[str], own_headers: bool
-) -> pl.DataFrame:
-    """The results as rows, in processing order. `own_headers`: those of the left row, not of the cause."""
+) -> Iterator[pl.DataFrame]:
+    """The results as rows, in processing order, in pieces. `own_headers`: those of the left row, not of the cause."""
     place = np.concatenate([left.place, right.place])[results.cause]
     order = np.lexsort((*reversed(results.order), place))
-    place, cause = place[order], results.cause[order]
-    l_at, r_at = results.left[order], results.right[order]
+    place = place[order]
     first = np.flatnonzero(np.append(True, place[1:] != place[:-1])) if len(place) else np.empty(0, dtype=np.int64)
     number = np.arange(len(place)) - np.repeat(first, np.diff(np.append(first, len(place))))
-    pos = values_at(left.frame[POS].clone().append(right.frame[POS]), cause)
-    sub = left.frame[SUB].clone().append(right.frame[SUB])
-    if sub.null_count() == len(sub):
-        sub = pl.Series(SUB, [None], dtype=pl.Binary).new_from_index(0, len(cause))
-    else:
-        sub = result_sub(values_at(sub, cause), pl.Series(number))
-
+    positions = left.frame[POS].clone().append(right.frame[POS])
+    subs = left.frame[SUB].clone().append(right.frame[SUB])
+    bare = subs.null_count() == len(subs)
     both = [*left.parts, *right.parts]
     offset = sum(p.height for p in left.parts)
-    there = np.where(l_at == MISSING, offset + r_at, l_at)
-    made = gathered(both, [HASH, *keys], there).with_columns(
-        pos.alias(POS),
-        sub.alias(SUB),
-        pl.Series(TIME, results.time[order]),
-        pl.Series(DIFF, results.diff[order].astype(np.int8)),
-    )
     headed = left.parts if own_headers else [left.frame, right.frame]
-    if any(HEADERS in p.columns for p in headed):
-        made = made.with_columns(gathered([with_headers(p) for p in headed], [HEADERS], l_at if own_headers else cause))
-    return joined_on(
-        made, gathered(left.parts, left.columns, l_at), gathered(right.parts, right.columns, r_at), keys, names
-    )
+    has_headers = any(HEADERS in p.columns for p in headed)
+    for piece in pieces(len(order), piece_rows(left.parts, right.parts)):
+        at = order[piece]
+        cause, l_at, r_at = results.cause[at], results.left[at], results.right[at]
+        if bare:
+            sub = pl.Series(SUB, [None], dtype=pl.Binary).new_from_index(0, len(at))
+        else:
+            sub = result_sub(values_at(subs, cause), pl.Series(number[piece]))
+        made = gathered(both, [HASH, *keys], np.where(l_at == MISSING, offset + r_at, l_at)).with_columns(
+            values_at(positions, cause).alias(POS),
+            sub.alias(SUB),
+            pl.Series(TIME, results.time[at]),
+            pl.Series(DIFF, results.diff[at].astype(np.int8)),
+        )
+        if has_headers:
+            theirs = gathered([with_headers(p) for p in headed], [HEADERS], l_at if own_headers else cause)
+            made = made.with_columns(theirs)
+        yield joined_on(
+            made, gathered(left.parts, left.columns, l_at), gathered(right.parts, right.columns, r_at), keys, names
+        )
