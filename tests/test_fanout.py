@@ -3,10 +3,16 @@ order."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 import keyed_queries
 import test_law
+import test_law_epochs
 import test_law_keyed
 from braid.operators import entries, pairing, windowed
 
@@ -24,3 +30,31 @@ def test_pieces_and_rounds_change_nothing(monkeypatch: pytest.MonkeyPatch, most:
         test_law_keyed.check(shape, 60 + most + piece)
     for shape in ("regular", "regular-regular", "bounded"):
         test_law_epochs.check(shape, 70 + most + piece)
+
+
+def measured(*words: object) -> dict[str, int]:
+    """What `fanout.py` says."""
+    command = [sys.executable, Path(__file__).with_name("fanout.py"), *map(str, words)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    return {name: int(x) for name, x in json.loads(done.stdout).items()}
+
+
+needs_proc = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="memory is read from /proc")
+
+
+@needs_proc
+def test_a_crowd_is_made_in_rounds() -> None:
+    """3,000 rows of one key meet 3,000, and 3,000 of the 9 million pairs pass: all at once they take 2 GB."""
+    said = measured("crowd", 3000)
+    assert said["results"] == 3000
+    assert said["more"] < 600, said
+
+
+@needs_proc
+@pytest.mark.law
+def test_one_row_meets_a_million() -> None:
+    """In pieces the results leave the stage as they leave it whole, and take a fraction of the memory."""
+    said, whole = measured("one", 1_000_000), measured("one", 1_000_000, 10**9, 10**9)
+    assert said["results"] == 1_000_000 and said["digest"] == whole["digest"]
+    assert said["largest"] < 4 << 20
+    assert said["more"] < whole["more"] / 2, (said, whole)

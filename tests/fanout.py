@@ -1,0 +1,125 @@
+"""A join that fans out in one bucket, run as tasks on Spark run it, in a process that measures its memory.
+
+In: a shape and how many rows meet. Out: a line of JSON: results, bytes of the largest packed piece, a digest of the
+topic, MB in use before the row (or rows) that meet so many, and MB more than that at the highest.
+Rule: what is measured is source, stages and writer, whole; only Spark's carrying of blobs between them is left out.
+
+    python fanout.py one|crowd|table ROWS [PIECE_ROWS MOST]     the last two: what is made at once
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from braid.expr.typing import call
+from braid.operators import pairing, windowed
+from braid.operators.arrangement import MemoryRuns
+from braid.plan.keyed import CombiningJoin
+from braid.plan.logical import Filter, Node, Query
+from braid.plan.lower import lower
+from braid.runtime.batch import Chunk
+from braid.runtime.bucket import BucketState
+from braid.runtime.decode import RAW, decode
+from braid.runtime.pieces import Piece
+from braid.spark import columns, source, stage, writer
+from braid.spark.job import Job, Output, ranks_of, sources_of, spread
+from braid.topics import Staged, TopicStore, publish
+from braid.types import Scalar
+from histories import Col, col, query, stream_stream, table
+from histories import source as stream
+
+HOUR = 3_600_000
+
+
+def shape_of(name: str) -> Query:
+    if name == "table":  # one row of B meets all rows of A
+        a, b = table("A", partitions=1), table("B", partitions=1)
+        key = (Col(".KEY10", Scalar.INT),)
+        return query(CombiningJoin(a, b, "inner", (col(a, "A.N"),), (col(b, "B.K"),), key), key=key)
+    root: Node = stream_stream(stream("A", partitions=1), stream("B", partitions=1), before=HOUR, after=HOUR)
+    if name == "crowd":  # all meet all, and few pairs pass
+        root = Filter(root, call("eq", [col(root, "A.V"), col(root, "B.V")]))
+    return query(root)
+
+
+def rows(count: int, key: str | None, n: str | None, time: int) -> pl.DataFrame:
+    """So many records; `key` and `n`: None for the number of the record."""
+    number = pl.int_range(count, eager=True).alias("_offset")
+    text = number.cast(pl.String)
+    value = '{"V":"value ' + text + '","N":' + (text if n is None else pl.repeat(n, count, eager=True)) + "}"
+    made = pl.DataFrame([number, value.alias("_value")]).with_columns(
+        pl.lit(time).alias("_t"),
+        (text if key is None else pl.repeat(key, count, eager=True)).alias("_key"),
+        pl.lit(None).alias("_headers"),
+        pl.lit(None).alias("_error"),
+    )
+    return made.select(pl.col(c).cast(t) for c, t in RAW.items())
+
+
+def job_of(made: Query, store: TopicStore) -> Job:
+    plan, topics = lower(made), (1, 1)
+    store.create("out")
+    ids, out_ids, gathered = spread(plan, 1, 1, 1)
+    ranks = ranks_of(plan, topics, sources_of(plan, topics))
+    out = Output("topic", "out", 1)
+    return Job(plan, "OUT", "run", store.root, out, 1, 1, ids, out_ids, gathered, ranks, "", "")
+
+
+def batch(job: Job, states: list[BucketState], number: int, records: dict[int, pl.DataFrame]) -> Iterator[columns.Blob]:
+    """What leaves the last stage; `records` by leaf."""
+    chunks = (Chunk(n, 0, job.ranks[f"{n}/0"], decode(job.plan.leaves[n].source, raw, 0)) for n, raw in records.items())
+    blobs = list(columns.blobs_of(source.blobs(job, chunks)))
+    for each, state in zip(job.plan.stages, states, strict=True):
+        mine = [b for b in blobs if b.stage == each.number]
+        blobs = [b for b in blobs if b.stage != each.number]
+        blobs += stage.run(job, each, 0, state, mine, f"{number}-{each.number}", Piece(each.number))[0]
+    yield from (b for b in blobs if b.stage == job.last)
+
+
+def memory(what: str) -> int:
+    """MB of this process: VmRSS now, VmHWM at the highest."""
+    found = re.search(rf"{what}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert found is not None
+    return int(found[1]) >> 10
+
+
+def main(shape: str, count: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        store = TopicStore(folder)
+        job = job_of(shape_of(shape), store)
+        states = [BucketState(MemoryRuns()) for _ in job.plan.stages]
+        stored = rows(count, None if shape == "table" else "7", "7", HOUR)
+        list(batch(job, states, 0, {0: stored}))
+        del stored
+        before = memory("VmRSS")
+        Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew
+        looking = rows(count if shape == "crowd" else 1, "7", "7", HOUR + 1)
+        sizes = []
+
+        def seen() -> Iterator[columns.Blob]:
+            for blob in batch(job, states, 1, {1: looking}):
+                sizes.append(len(blob.blob))
+                yield blob
+
+        staged = [Staged.from_json(doc) for kind, doc in writer.write(job, 1, seen()) if kind == "staged"]
+        more = memory("VmHWM") - before
+        publish(store.topic("out"), job.run, 1, staged)
+        (path,) = Path(folder).glob("topics/out/0/*.jsonl")
+        said = {"results": store.end_offsets("out")[0], "largest": max(sizes), "digest": zlib.crc32(path.read_bytes())}
+        print(json.dumps(said | {"before": before, "more": more}))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 3:
+        pairing.PIECE_ROWS = writer.PIECE = int(sys.argv[3])
+        pairing.PIECE_BYTES = 1 << 40
+        windowed.MOST = int(sys.argv[4])
+    main(sys.argv[1], int(sys.argv[2]))
