@@ -38,6 +38,7 @@ from braid.topics import (
     parse_envelope,
     publish,
     read_records,
+    rolling,
     segments,
     stage,
 )
@@ -511,8 +512,58 @@ def test_every_point_is_reached(store: TopicStore, monkeypatch: pytest.MonkeyPat
             one_batch(store, batch, [[batch], [batch]], True)
     assert {*seen} == {
         *("staged", "recovered", "committed", "positions renamed", "renamed", "published"),
-        *("rollup written", "folded", "commit removed", "rollups removed"),
+        *("rollup written", "folded", "commit removed"),
     }
+    store.create("small")
+    with crash_at(10_000) as seen:
+        for i in range(4):
+            store.append("small", [record(i)])
+    assert {*seen} >= {"rolled up", "roll renamed", "rolled away"}
+
+
+def test_small_segments_are_rolled_up(store: TopicStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "FOLD", 10)
+    monkeypatch.setattr(rolling, "LARGE", 4000)
+    store.create("t", 2)
+    early = TopicStore(store.root)
+    files = Path(store.root) / "topics/t"
+
+    def times(look: TopicStore) -> list[list[int]]:
+        return [parse_envelope(look.read("t", p, 0, 999)["_line"])["_t"].to_list() for p in range(2)]
+
+    for i in range(250):
+        store.append("t", [{**record(i), "partition": i % 2}, {**record(1000 + i), "partition": i % 2}])
+        if i == 95:
+            assert len(times(early)[0]) == 96  # it knows small segments that are gone later
+    assert len(list(files.glob("[01]/*.jsonl"))) < 60 and len(list(files.glob(".commits/*"))) < 30
+    assert sorted(int(f.stem) for f in files.glob("0/*.jsonl"))[0] == 0
+    want = [[n for i in range(p, 250, 2) for n in (i, 1000 + i)] for p in range(2)]
+    for look in (early, store, TopicStore(store.root)):
+        assert times(look) == want
+        found = look.topic("t").view()
+        assert found.last == 250
+        assert [s.extent for s in found.parts[0]] == [
+            segments.measure(str(files / f"0/{s.first:020d}.jsonl")) for s in found.parts[0]
+        ]
+    assert early.end_offsets("t") == [250, 250]
+
+    torn_one = sorted(files.glob("0/*.jsonl"))[0]
+    torn_one.write_bytes(torn_one.read_bytes()[:-5])
+    with pytest.raises(BraidError, match="not the segment that was committed"):
+        times(TopicStore(store.root))
+
+
+def test_a_segment_that_cannot_be_read_is_not_rolled_up(store: TopicStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(log, "FOLD", 3)
+    store.create("t")
+    store.append("t", [record(0)])
+    path = next((Path(store.root) / "topics/t/0").glob("*.jsonl"))
+    path.write_bytes(path.read_bytes()[:-3])
+    for i in range(1, 9):
+        store.append("t", [record(i)])
+    assert store.end_offsets("t") == [9] and store.read("t", 0, 3, 9).height == 6
+    with pytest.raises(BraidError, match="not the segment that was committed"):
+        store.read("t", 0, 0, 9)
 
 
 def test_staged_files_of_a_dead_query_are_removed(store: TopicStore) -> None:

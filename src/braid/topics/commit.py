@@ -232,6 +232,7 @@ def append(
 def recover(topic: Topic, view: View) -> None:
     """What a dead publisher left undone, and what a hand dropped in. Under the lock."""
     _finish(topic, view)
+    topic.finish_fold()
     adopt_locked(topic, view)
 
 
@@ -281,6 +282,7 @@ def adopt(topic: Topic) -> int:
         return 0
     with topic.locked() as view:
         _finish(topic, view)
+        topic.finish_fold()
         found = adopt_locked(topic, view, patient=False)
         _sweep(topic, view, refuse=True)
         return found

@@ -6,6 +6,7 @@ Rule: a topic holds what its commits list, in the order of their numbers, and no
 A commit is `<20-digit number>.json`. When there are `FOLD` of them, they are folded into `<from>-<to>.rollup.json`,
 which stands for the commits after `from` up to `to`; rollups are folded again in the same way. A file is removed only
 after the one that stands for it is in place, so whoever lists the directory finds a chain from 0 to the last commit.
+With the commits their small segments are rolled up into larger ones (`rolling.py`).
 """
 
 from __future__ import annotations
@@ -16,15 +17,17 @@ import os
 import re
 import threading
 import time
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
 from typing import Any
 from uuid import uuid4
 
 from braid.errors import BraidError
 from braid.topics.files import locked, reach, refuse_link, remove, write_atomic
-from braid.topics.segments import Segment, segment_name
+from braid.topics.rolling import rolled, settle
+from braid.topics.segments import ROLLED, Segment, segment_name
 
 FOLD = 100
 FORMAT = 1
@@ -47,12 +50,14 @@ class Extra:
 
 @dataclass(slots=True)
 class View:
-    """What the commits so far say. It only grows; a reader in another thread sees a prefix."""
+    """What the commits so far say. It only grows; a reader in another thread sees a prefix. Where segments were rolled
+    up there is a new view. `folded`: the end of the rollups that are known."""
 
     identity: str
     parts: list[list[Segment]]
     firsts: list[list[int]]
     last: int = 0
+    folded: int = 0
     queries: dict[str, int] = field(default_factory=dict)
     extras: list[Extra] = field(default_factory=list)
     newest: list[Segment] = field(default_factory=list)  # of the last commit: their renames may be undone
@@ -75,6 +80,18 @@ class View:
             if segments[at].end > first:
                 yield segments[at]
             at += 1
+
+    def with_segments(self, segments: list[Segment]) -> View:
+        """Another view, in which these segments stand for those of the same offsets, and come after the others."""
+        made = replace(self, parts=[list(x) for x in self.parts], firsts=[list(x) for x in self.firsts])
+        for p, mine in groupby(sorted(segments, key=lambda s: (s.partition, s.first)), lambda s: s.partition):
+            new = list(mine)
+            at, after = bisect_left(self.firsts[p], new[0].first), bisect_left(self.firsts[p], new[-1].end)
+            made.parts[p], made.firsts[p] = self.parts[p][:at], self.firsts[p][:at]
+            for segment in (*new, *self.parts[p][after:]):
+                made.add(segment)
+        made.queries, made.extras = dict(self.queries), list(self.extras)
+        return made
 
     def add(self, segment: Segment) -> None:
         if segment.first != self.end(segment.partition):
@@ -158,8 +175,9 @@ class Topic:
                 for folder in (self.path, self.commits, self.staging, *map(self.partition_path, range(partitions))):
                     refuse_link(folder)
             try:
-                if self._catch_up(view):
-                    return view
+                caught_up = self._catch_up(view)
+                if caught_up is not None:
+                    return caught_up
             except FileNotFoundError:
                 pass
             time.sleep(0.002)
@@ -180,20 +198,23 @@ class Topic:
         except (ValueError, KeyError, TypeError) as e:
             raise BraidError(f"{self.path}/topic.json is damaged: {e}") from e
 
-    def _catch_up(self, view: View) -> bool:
-        """Applies what is new; False where a commit is missing between those that are there."""
+    def _catch_up(self, view: View) -> View | None:
+        """What is new applied; None where a commit is missing between those that are there."""
         numbers, rollups = self.list_commits()
         top = max([*numbers, *(to for _, to in rollups)], default=0)
+        for start, to in _chain(rollups):
+            if view.folded < to <= view.last:
+                view = self._apply_rollup(view, start, to)
         while view.last < top:
             usable = [(to, start) for start, to in rollups if start <= view.last < to]
             if usable:
                 to, start = max(usable)
-                self._apply_rollup(view, start, to)
+                view = self._apply_rollup(view, start, to)
             elif view.last + 1 in numbers:
                 self._apply(view, self._load(f"{view.last + 1:020d}.json"))
             else:
-                return False
-        return True
+                return None
+        return view
 
     def list_commits(self) -> tuple[set[int], list[tuple[int, int]]]:
         try:
@@ -236,21 +257,30 @@ class Topic:
         view.newest = segments
         view.last = number
 
-    def _apply_rollup(self, view: View, start: int, to: int) -> None:
+    def _apply_rollup(self, view: View, start: int, to: int) -> View:
+        """A view in which the rollup's segments stand for those of its commits."""
         x = self._load(f"{start:020d}-{to:020d}.rollup.json")
         try:
-            for s in x["segments"]:
-                if s["first"] >= view.end(s["partition"]):  # else known from a single commit
-                    view.add(Segment.from_json(s))
-            for query, batch in x["queries"].items():
-                view.queries[query] = max(batch, view.queries.get(query, -1))
-            for e in x["extras"]:
-                if e["number"] > view.last:
-                    view.extras.append(Extra(e["number"], e["query"], e["batch"], tuple(e["ends"]), e["extra"]))
+            made = view.with_segments([Segment.from_json(s) for s in x["segments"]])
+            made.folded = to
+            self.verified -= {(s["partition"], s["first"]) for s in x["segments"]}
+            if to > view.last:
+                for query, batch in x["queries"].items():
+                    made.queries[query] = max(batch, made.queries.get(query, -1))
+                for e in x["extras"]:
+                    if e["number"] > view.last:
+                        made.extras.append(Extra(e["number"], e["query"], e["batch"], tuple(e["ends"]), e["extra"]))
+                made.newest = []  # commits are folded after their renames
+                made.last = to
+            return made
         except (ValueError, KeyError, TypeError, IndexError) as e:
             raise BraidError(f"the commits {start + 1} to {to} of the topic {self.name!r} are damaged: {e}") from e
-        view.newest = []  # commits are folded after their renames
-        view.last = to
+
+    def anew(self) -> View:
+        """The view after another look, whether or not there seems to be news."""
+        with self._guard:
+            self._settled = False
+            return self.view()
 
     def ends(self) -> list[int]:
         """The end of each partition, all after one and the same commit."""
@@ -282,11 +312,14 @@ class Topic:
         alone = sorted(n for n in numbers if n > done)
         if len(alone) < FOLD:
             return
+        for name in os.listdir(self.staging):
+            if name.startswith(ROLLED):  # of a fold that came to nothing
+                remove(os.path.join(self.staging, name))
         found = [self._load(f"{n:020d}.json") for n in alone]
         chain.append((done, alone[-1]))
         self._write_rollup(
             *chain[-1],
-            segments=[s for x in found for s in x["segments"]],
+            segments=rolled(self, [s for x in found for s in x["segments"]], alone[-1]),
             queries=[{x["query"]: x["batch"]} for x in found if x["query"]],
             extras=[asdict(e) for e in view.extras if e.number > done],
         )
@@ -300,18 +333,28 @@ class Topic:
             chain = [*(r for r in chain if r not in tail), (tail[0][0], tail[-1][1])]
             self._write_rollup(
                 *chain[-1],
-                segments=[s for x in found for s in x["segments"]],
+                segments=rolled(self, [s for x in found for s in x["segments"]], tail[-1][1]),
                 queries=[x["queries"] for x in found],
                 extras=[e for x in found for e in x["extras"]],
             )
         reach("folded")
-        for n in sorted(numbers):
-            if n <= chain[-1][1]:
-                remove(os.path.join(self.commits, f"{n:020d}.json"))
-                reach("commit removed")
-        for start, to in {*rollups} - {*chain}:
-            remove(os.path.join(self.commits, f"{start:020d}-{to:020d}.rollup.json"))
-        reach("rollups removed")
+        self.finish_fold()
+
+    def finish_fold(self) -> None:
+        """What a fold leaves to do after its rollup is written, be it of a process that died. Under the lock."""
+        numbers, rollups = self.list_commits()
+        chain = _chain(rollups)
+        done = chain[-1][1] if chain else 0
+        old, left = sorted(n for n in numbers if n <= done), sorted({*rollups} - {*chain})
+        if not old and not left:
+            return
+        names = [*(f"{n:020d}.json" for n in old), *(f"{a:020d}-{b:020d}.rollup.json" for a, b in left)]
+        before = [s for name in names for s in self._load(name)["segments"]]
+        start, to = chain[-1]
+        settle(self, self._load(f"{start:020d}-{to:020d}.rollup.json")["segments"], before)
+        for name in names:
+            remove(os.path.join(self.commits, name))
+            reach("commit removed")
 
     def _write_rollup(
         self,

@@ -17,8 +17,8 @@ import polars as pl
 from braid.topics.commit import POSITIONS, adopt
 from braid.topics.envelope import parse_envelope
 from braid.topics.files import open_regular
-from braid.topics.log import Topic
-from braid.topics.segments import Segment, positions_name, read_bytes, split_lines, torn
+from braid.topics.log import Topic, View
+from braid.topics.segments import ROLLED, Segment, TornError, positions_name, read_bytes, split_lines, torn
 
 T = TypeVar("T")
 
@@ -30,9 +30,22 @@ def read(topic: Topic, partition: int, first: int, last: int) -> pl.DataFrame:
     """
     view = topic.view()
     first, last = max(first, 0), min(last, view.end(partition))
-    data = b"".join([_lines(topic, s, first, last) for s in view.overlapping(partition, first, last)])
+    data = _data(topic, view, partition, first, last)
     offsets = pl.int_range(first, max(first, last), eager=True).alias("_offset")
     return pl.DataFrame([offsets]).hstack(split_lines(data))
+
+
+def _data(topic: Topic, view: View, partition: int, first: int, last: int) -> bytes:
+    """The lines of a range. Where small segments were rolled up meanwhile, the same lines from the larger ones."""
+    segments = list(view.overlapping(partition, first, last))
+    while True:
+        try:
+            return b"".join([_lines(topic, s, first, last) for s in segments])
+        except TornError:
+            now = list(topic.anew().overlapping(partition, first, last))
+            if now == segments:
+                raise
+            segments = now
 
 
 def _lines(topic: Topic, segment: Segment, first: int, last: int) -> bytes:
@@ -55,6 +68,8 @@ def _lines(topic: Topic, segment: Segment, first: int, last: int) -> bytes:
 def _either(topic: Topic, path: str, staged: str | None, read: Callable[[str], T]) -> T:
     """What `read` makes of the file, under its final name or, while the publisher has not got there, its staged one."""
     names = [path] if staged is None else [path, os.path.join(topic.staging, staged), path]
+    if staged is not None and staged.startswith(ROLLED):
+        names = names[1:]  # until it is renamed, one of its parts has its name
     for name in names:
         try:
             return read(name)

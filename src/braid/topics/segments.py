@@ -1,7 +1,8 @@
 """Segment files: lines of records in offset order, and what a commit knows of them.
 
 In: lines and times to write; a committed segment and a range of offsets to read. Out: files; bytes of whole lines.
-Rule: a segment never changes. One that is not what its commit says is a named error, never fewer rows.
+Rule: a segment never changes, but small ones may be rolled up into one. One that is not what its commit says is a named
+error, never fewer rows.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from braid.topics.files import open_regular
 CHUNK = 8192  # lines between two entries of a segment's index
 BLOCK = 64 << 20  # bytes read at once where a whole file must be seen
 
+ROLLED = "~roll~"  # begins the staged name of a segment that is made of smaller ones (see `rolling.py`)
+
 Times = tuple[int | None, ...]
+
+
+class TornError(BraidError):
+    """A file is not the segment that its commit says."""
 
 
 def segment_name(first: int) -> str:
@@ -222,8 +229,8 @@ def read_bytes(path: str, extent: Extent, first: int, last: int, check: bool) ->
     return data if ends is None else data[int(ends[skip - 1]) if skip else 0 : int(ends[skip + take - 1])]
 
 
-def torn(path: str, why: str) -> BraidError:
-    return BraidError(
+def torn(path: str, why: str) -> TornError:
+    return TornError(
         f"{path} is not the segment that was committed: {why}",
         "segments never change; put the file back from a copy, or delete the topic and write it again",
     )
