@@ -375,11 +375,14 @@ class Topic:
 
 def _chain(rollups: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """The rollups that are in use: from 0 on, the widest at each step. Others are left over from a crash."""
+    widest: dict[int, int] = {}
+    for start, to in rollups:
+        widest[start] = max(to, widest.get(start, 0))
     chain: list[tuple[int, int]] = []
     at = 0
-    while usable := [(to, start) for start, to in rollups if start == at]:
-        at = max(usable)[0]
-        chain.append((max(usable)[1], at))
+    while at in widest:
+        chain.append((at, widest[at]))
+        at = widest[at]
     return chain
 
 
