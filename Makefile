@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export POLARS_MAX_THREADS ?= 1
 
-.PHONY: install demo test test-fast test-spark test-spark43 lint law bench crash bench-small clean java
+.PHONY: install demo test test-fast test-spark test-spark43 lint law bench crash bench-small soak clean java
 
 install: $(STAMP)
 
@@ -53,6 +53,10 @@ law: $(STAMP) java
 # Kills `braid run` N times in all ways (tests/crash), on a cluster too. A failure names its seed: make crash N=1 SEED=…
 crash: $(STAMP) java
 	PYTHONPATH=src:tests $(BIN)/python -m crash.harness $(or $(N),200) $(SEED)
+
+# Two joins fed for half an hour: make soak MINUTES=30. Exit 1 if memory, state or files grow. Runs niced.
+soak: $(STAMP) java
+	nice -n 5 $(BIN)/python -m benchmarks.soak $(or $(MINUTES),30) soak
 
 bench: $(STAMP) java
 	$(BIN)/python -m benchmarks --write
