@@ -27,6 +27,7 @@ from braid.topics.drops import read_drops
 from braid.topics.reading import follow as follow_records
 from braid.topics.reading import read_records
 from braid.topics.store import TopicStore
+from braid.types import MAX_TIME
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 DROPPED = ("reason", "operator", "topic", "partition", "offset", "timestamp", "clock", "key", "value", "message")
@@ -173,7 +174,7 @@ def _record(line: str, number: int) -> dict[str, Any]:
 
 
 def _whole(x: Any) -> bool:
-    return isinstance(x, int) and not isinstance(x, bool) and -(1 << 63) <= x < 1 << 63
+    return isinstance(x, int) and not isinstance(x, bool) and -MAX_TIME <= x < MAX_TIME
 
 
 def _pair(x: Any) -> bool:

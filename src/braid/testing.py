@@ -25,7 +25,7 @@ from braid.program import Program, first_match
 from braid.runtime.backend import Backend
 from braid.runtime.explicit import Moment, Placed
 from braid.runtime.tables import Snapshots, keys_of, row_id, row_of, values_of
-from braid.types import Column, Map, Struct
+from braid.types import MAX_TIME, Column, Map, Struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +135,8 @@ class Driver:
         """One record. `key` and `value` are logical: a scalar, a dict of columns (names without case), or None."""
         if self._finished:
             raise BraidError("the input has ended", "write before finish()")
+        if not _is_time(timestamp):
+            raise BraidError(f"{timestamp!r} is no timestamp", "give whole milliseconds since 1970")
         name, declared = self._resolve(topic)
         if declared is not None and declared.relation is not None:
             self._write_row(declared, key, value, timestamp)
@@ -204,6 +206,8 @@ class Driver:
 
     def clock(self, topic: str, time: int) -> None:
         """No record of the source below `time` (ms) will follow."""
+        if not _is_time(time):
+            raise BraidError(f"{time!r} is no time", "give whole milliseconds since 1970")
         self._next()
         self._backend.mark(self._resolve(topic)[0], Moment(self._seq, "bound", time))
 
@@ -334,6 +338,11 @@ def _names_column(value: Mapping[str, Any], column: Column) -> bool:
     name, inner = next(iter(value.items()), ("", None))
     named = len(value) == 1 and name.upper() == column.name.upper()
     return named and (inner is None or isinstance(inner, Mapping))
+
+
+def _is_time(x: object) -> bool:
+    """Whether `x` can be the time of a record."""
+    return type(x) is int and -MAX_TIME <= x < MAX_TIME
 
 
 def _transient(query: Query) -> Declared:

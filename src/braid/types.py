@@ -68,6 +68,8 @@ class Struct:
 
 Type = Scalar | Decimal | Array | Map | Struct
 
+MAX_TIME = 2**63 // 1000  # ms: a time is before it, and not before its negative; as microseconds it has 64 bits
+
 
 @dataclass(frozen=True, slots=True)
 class Column:

@@ -17,7 +17,7 @@ import polars as pl
 from braid.expr.codec_delimited import decode_delimited, encode_delimited
 from braid.expr.codec_values import Malformed, find, json_value, physical_type, python_value, reader
 from braid.expr.json_text import MAX_DEPTH, dumps, json_object, json_text, loads
-from braid.types import Column, Scalar, polars_type
+from braid.types import MAX_TIME, Column, Scalar, polars_type
 
 __all__ = [
     "decode_delimited",
@@ -44,7 +44,6 @@ _FAST_TYPES: dict[Scalar, pl.DataType] = {
 _FEW = 64  # so few lines are read line by line
 _SPLIT = 16  # a block that read_ndjson refuses is read in this many parts
 _SMALLEST = 1024  # but in no smaller ones: they are read line by line
-_MAX_MS = 2**63 // 1000
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.$-]+")
 
 
@@ -256,7 +255,7 @@ def _fast(texts: pl.Series, columns: Sequence[Column]) -> tuple[pl.DataFrame, pl
     for c in columns:
         if c.type is S.TIMESTAMP:
             ms = frame.get_column(c.name)
-            fits = ((ms >= -_MAX_MS) & (ms < _MAX_MS)).fill_null(True)
+            fits = ((ms >= -MAX_TIME) & (ms < MAX_TIME)).fill_null(True)
             proven = fits if proven is None else proven & fits
             casts.append(pl.col(c.name).cast(pl.Datetime("ms")).cast(pl.Datetime("us")))
         elif c.type is S.DATE:

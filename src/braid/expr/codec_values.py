@@ -17,12 +17,11 @@ from typing import Any
 import polars as pl
 
 from braid.expr.json_text import RawNumber, compact, dumps, loads, map_key, plain_double
-from braid.types import Array, Decimal, Map, Scalar, Struct, Type, polars_type
+from braid.types import MAX_TIME, Array, Decimal, Map, Scalar, Struct, Type, polars_type
 
 S = Scalar
 Reader = Callable[[Any], Any]
 _RANGES = {S.INT: (-(2**31), 2**31), S.BIGINT: (-(2**63), 2**63), S.DATE: (-(2**31), 2**31), S.TIME: (0, 86_400_000)}
-_MAX_MS = 2**63 // 1000
 _SPECIAL = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _EXACT = decimal.Context(prec=2000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 _EXACT.traps[decimal.Inexact] = True
@@ -123,7 +122,7 @@ def _boolean(value: Any) -> Any:
 
 
 def _integer(t: Scalar) -> Reader:
-    low, high = _RANGES.get(t, (-_MAX_MS, _MAX_MS))
+    low, high = _RANGES.get(t, (-MAX_TIME, MAX_TIME))
     factor = {S.TIME: 1_000_000, S.TIMESTAMP: 1000}.get(t, 1)
 
     def read(value: Any) -> Any:

@@ -15,7 +15,7 @@ import polars as pl
 from braid.expr import casts
 from braid.expr.functions import FUNCTIONS
 from braid.expr.nodes import Call, Case, Cast, Col, Expr, Field, Lit, MakeStruct, columns
-from braid.types import Array, Map, Struct, Type, polars_type
+from braid.types import Array, Map, Scalar, Struct, Type, polars_type
 
 
 def to_polars(e: Expr) -> pl.Expr:
@@ -95,6 +95,8 @@ def evaluate(frame: pl.DataFrame, items: list[tuple[str, Expr]]) -> tuple[pl.Dat
 
 def value_of(e: Expr) -> object:
     """The Python value of an expression without columns (INSERT … VALUES, properties)."""
+    if isinstance(e, Lit) and isinstance(e.type, Scalar):
+        return e.value
     out, _ = evaluate(pl.DataFrame(height=1), [("v", e)])
     return _python(out.get_column("v").to_list()[0], e.type)
 

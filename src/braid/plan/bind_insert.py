@@ -16,7 +16,7 @@ from braid.plan.bind_expr import Rules, bind_expr, located
 from braid.plan.bound import Declared, DeclaredColumn, Inserted, InsertedRow
 from braid.plan.insert_schema import widens
 from braid.sql import ast
-from braid.types import Array, Decimal, Map, Scalar, Struct, Type, is_numeric
+from braid.types import MAX_TIME, Array, Decimal, Map, Scalar, Struct, Type, is_numeric
 
 ROWTIME = DeclaredColumn("ROWTIME", Scalar.BIGINT, "rowtime")
 TIMES = (Scalar.DATE, Scalar.TIME, Scalar.TIMESTAMP)
@@ -62,6 +62,8 @@ def _row(row: tuple[ast.Expr, ...], columns: list[DeclaredColumn], target: Decla
     body = {c.name: values.get(c.name) for c in target.columns if c.place == "value"}
     if "ROWTIME" in values and values["ROWTIME"] is None:
         raise SqlError("ROWTIME cannot be null", span, "leave ROWTIME out for the present time")
+    if "ROWTIME" in values and not -MAX_TIME <= values["ROWTIME"] < MAX_TIME:
+        raise SqlError(f"ROWTIME {values['ROWTIME']} is out of range", span, "ROWTIME takes milliseconds since 1970")
     empty = all(v is None for v in key.values())
     return InsertedRow(None if empty else key, body, values.get("ROWTIME"))
 

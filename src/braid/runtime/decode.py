@@ -8,6 +8,8 @@ counts for the clock. All declared columns are checked, so that what is malforme
 
 from __future__ import annotations
 
+import base64
+import json
 from dataclasses import dataclass
 
 import polars as pl
@@ -16,7 +18,7 @@ from braid.expr import codec, compile, typing
 from braid.expr.nodes import Col
 from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.plan.logical import Source, SourceColumn
-from braid.types import Column, Scalar, polars_type
+from braid.types import MAX_TIME, Column, Scalar, polars_type
 
 # Raw records: what every source delivers. `_error`: why the envelope could not be read.
 RAW: dict[str, pl.DataType] = {
@@ -45,8 +47,10 @@ def decode(source: Source, raw: pl.DataFrame, partition: int) -> Decoded:
     values = [c for c in source.columns if c.place == "value"]
     key_frame, _, key_error = _decode_key(source, keys, raw["_key"])
     value_frame, is_null, value_error = _decode_value(source, values, raw["_value"])
-    error = pl.DataFrame({"a": raw["_error"], "b": key_error, "c": value_error}).select(pl.coalesce("a", "b", "c"))["a"]
-    rows = raw.select("_offset", TIME, HEADERS, "_key", "_value").with_columns(
+    headers, headers_error = _checked_headers(source, raw[HEADERS])
+    errors = {"a": raw["_error"], "b": key_error, "c": value_error, "d": headers_error}
+    error = pl.DataFrame(errors).select(pl.coalesce("a", "b", "c", "d"))["a"]
+    rows = raw.select("_offset", TIME, headers.alias(HEADERS), "_key", "_value").with_columns(
         pl.when(is_null).then(-1).otherwise(1).cast(pl.Int8).alias(DIFF),
         *(key_frame[c.name] for c in keys),
         *(value_frame[c.name] for c in values),
@@ -93,11 +97,24 @@ def _decode_value(
 
 def _unquoted(texts: pl.Series) -> pl.Series:
     """A delimited line stands in its topic as a JSON string; anything else stays as it is."""
-    quoted = texts.str.starts_with('"') & texts.str.ends_with('"')
+    quoted = (texts.str.starts_with('"') & texts.str.ends_with('"')).fill_null(False)
     if not quoted.any():
         return texts
-    lines = texts.set(~quoted.fill_null(False), None).str.json_decode(pl.String)
+    plain = texts.str.contains(_PLAIN_STRING).fill_null(False)
+    lines = texts.set(~plain, None).str.json_decode(pl.String)
+    odd = (quoted & ~plain).arg_true()
+    if len(odd):
+        lines = lines.scatter(odd, [_line_of(text) for text in texts.gather(odd).to_list()])
     return pl.DataFrame({"a": lines, "b": texts}).select(pl.coalesce("a", "b"))["a"]
+
+
+_PLAIN_STRING = r'^"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])*"$'  # JSON that every reader reads alike
+
+
+def _line_of(text: str) -> str | None:
+    """The line that a JSON string holds; None where `text` is no JSON string."""
+    line, _, _ = codec.decode_values(pl.Series([text]), [Column("line", Scalar.VARCHAR)], unwrapped=True)
+    return line["line"][0]
 
 
 def _prefixed(prefix: str, error: pl.Series) -> pl.Series:
@@ -112,14 +129,20 @@ def _with_time(source: Source, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Ser
         return rows, nothing
     column = next(c for c in source.columns if c.field == source.timestamp.field)
     time = time_of(rows, column.col, source.timestamp.format)
-    bad = (time.is_null() | (time < 0)) & (rows[DIFF] == 1)
+    bad = time.is_null() & (rows[DIFF] == 1)
     text = f"timestamp column {column.field} holds no time"
     error = pl.select(pl.when(bad).then(pl.lit(text)).alias("e"))["e"] if rows.height else nothing
     return rows.with_columns(pl.coalesce(time, TIME).alias(TIME)), error
 
 
 def time_of(rows: pl.DataFrame, column: Col, format: str | None) -> pl.Series:
-    """The times (ms) that a column holds: BIGINT in ms, TIMESTAMP, or VARCHAR with a Java date pattern."""
+    """The times (ms) that a column holds: BIGINT in ms, TIMESTAMP, or VARCHAR with a Java date pattern. What is before
+    1970 or beyond all TIMESTAMPs is no time: null."""
+    times = _read_times(rows, column, format)
+    return times.set(~times.is_between(0, MAX_TIME - 1), None)
+
+
+def _read_times(rows: pl.DataFrame, column: Col, format: str | None) -> pl.Series:
     if column.type == Scalar.VARCHAR:
         pattern = typing.literal(format or "yyyy-MM-dd'T'HH:mm:ss", Scalar.VARCHAR)
         made, _ = compile.evaluate(rows, [("_time", typing.call("STRINGTOTIMESTAMP", [column, pattern]))])
@@ -132,11 +155,11 @@ def time_of(rows: pl.DataFrame, column: Col, format: str | None) -> pl.Series:
 def _checked_message_key(source: Source, rows: pl.DataFrame, error: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
     """KEY='c': the message key must be c's text; a null value is not checked, its message key stands for c."""
     column = next(c for c in source.columns if c.field == source.message_key and c.place == "value")
-    message_key, _, _ = codec.decode_values(rows["_key"], [Column("c", Scalar.VARCHAR)], unwrapped=True)
+    message_key, _, unreadable = codec.decode_values(rows["_key"], [Column("c", Scalar.VARCHAR)], unwrapped=True)
     rows = rows.with_columns(
         pl.when(pl.col(DIFF) == -1).then(message_key["c"]).otherwise(pl.col(column.name)).alias(column.name)
     )
-    wrong = (rows[DIFF] == 1) & rows[column.name].ne_missing(message_key["c"])
+    wrong = (rows[DIFF] == 1) & (rows[column.name].ne_missing(message_key["c"]) | unreadable.is_not_null())
     text = f"message key is not column {source.message_key}"
     checked = pl.DataFrame({"e": error, "w": wrong}).select(
         pl.when(pl.col("e").is_null() & pl.col("w")).then(pl.lit(text)).otherwise(pl.col("e")).alias("e")
@@ -160,6 +183,38 @@ def with_pseudo(source: Source, rows: pl.DataFrame, partition: int) -> pl.DataFr
             case "key" | "value":
                 pass
     return rows.with_columns(made)
+
+
+_PLAIN_PAIR = r'\["[^"\\\x00-\x1f]*", ?(?:null|"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")\]'
+_PLAIN_HEADERS = rf"^\[(?:{_PLAIN_PAIR}(?:, ?{_PLAIN_PAIR})*)?\]$"
+
+
+def _checked_headers(source: Source, texts: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """The headers of a source that has columns of them, null where they are no list of [name, base64]; and why."""
+    nothing = pl.Series("e", [None] * len(texts), dtype=pl.String)
+    if texts.null_count() == len(texts) or all(c.place not in ("header", "headers") for c in source.columns):
+        return texts, nothing
+    odd = (~texts.str.contains(_PLAIN_HEADERS)).fill_null(False).arg_true()
+    bad = [i for i, text in zip(odd.to_list(), texts.gather(odd).to_list(), strict=True) if not _are_headers(text)]
+    return texts.scatter(bad, None), nothing.scatter(bad, "headers are a list of [name, base64]")
+
+
+def _are_headers(text: str) -> bool:
+    try:
+        found = json.loads(text)
+        return isinstance(found, list) and all(_is_header(x) for x in found)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_header(x: object) -> bool:
+    match x:
+        case [str(name), None]:
+            return name == name.encode("utf-8", "replace").decode()
+        case [str(name), str(value)]:
+            base64.b64decode(value, validate=True)
+            return name == name.encode("utf-8", "replace").decode()
+    return False
 
 
 def _headers(column: SourceColumn) -> pl.Expr:

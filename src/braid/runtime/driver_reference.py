@@ -156,7 +156,7 @@ def _records(source: logical.Source, leaf: int, partition: int, placed: Sequence
     made = []
     for i, row in enumerate(decoded.rows.iter_rows(named=True)):
         values = {n: row[n] for n in names}
-        key = json.loads(row["_key"]) if row["_key"] is not None else None
+        key = as_json(row["_key"])
         made.append(
             Record(
                 leaf, partition, row["_offset"], row[TIME], values, row[DIFF] == -1, row[HEADERS],

@@ -15,14 +15,13 @@ import polars as pl
 from braid.expr import casts, codec, dates
 from braid.expr.codec_values import Malformed, json_value, physical_type, reader
 from braid.expr.json_text import dumps, loads
-from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
+from braid.types import MAX_TIME, Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 
 S = Scalar
 Fitted = tuple[pl.Series, pl.Series]  # values, null where they do not fit; where they do not
 Typed = tuple[list[pl.Series], pl.Series]  # columns; why a row is malformed
 
 _WHOLE = r"^[+-]?[0-9]+(?:\.0*)?$"
-_MAX_MS = 2**63 // 1000
 _DAY_MS = 86_400_000
 
 
@@ -85,7 +84,7 @@ def _ms_of_day(x: pl.Expr) -> pl.Expr:
 
 
 def _ms(x: pl.Expr) -> pl.Expr:
-    return pl.when(x.is_between(-_MAX_MS, _MAX_MS - 1)).then(x * 1000).cast(pl.Datetime("us"))
+    return pl.when(x.is_between(-MAX_TIME, MAX_TIME - 1)).then(x * 1000).cast(pl.Datetime("us"))
 
 
 def _decimals(texts: pl.Series, t: Decimal) -> pl.Series:

@@ -28,6 +28,7 @@ _SYMBOL_LEVELS = {
 _WORD_LEVELS = {"OR": OR, "AND": AND, **dict.fromkeys(("IS", "BETWEEN", "IN", "LIKE"), COMPARE)}
 
 INT_MAX, BIGINT_MAX, MAX_PRECISION = 2**31 - 1, 2**63 - 1, 38
+LONGEST = 10**9 * 86_400_000  # ms of a duration: a billion days; a time and some of them make no 64 bits full
 
 T = TypeVar("T")
 

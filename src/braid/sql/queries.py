@@ -14,7 +14,7 @@ from typing import Literal as OneOf
 from braid.errors import Span, SqlError
 from braid.sql import ast
 from braid.sql.cursor import Cursor, closest
-from braid.sql.expressions import BIGINT_MAX, comma_list, expression
+from braid.sql.expressions import LONGEST, comma_list, expression
 from braid.sql.tokens import TokenKind
 
 JOIN_WORDS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS")
@@ -217,9 +217,9 @@ def duration(c: Cursor) -> ast.Duration:
     unit = c.word()
     if number.isdigit() and unit in units:
         c.advance()
-        ms = int(number) * units[unit] if len(number) <= 19 else BIGINT_MAX + 1
-        if ms > BIGINT_MAX:
-            raise c.error_from(start, "the duration is too long")
+        ms = int(number) * units[unit] if len(number) <= 19 else LONGEST + 1
+        if ms > LONGEST:
+            raise c.error_from(start, "the duration is too long", "the longest has a billion days")
         return ast.Duration(ms, c.span(start))
     if unit in units:
         c.advance()

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 import polars as pl
 
+from braid.types import MAX_TIME
+
 WINDOW = pl.Struct({"start": pl.Int64, "end": pl.Int64})
 ENVELOPE: dict[str, pl.DataType | type[pl.DataType]] = {
     "_t": pl.Int64,
@@ -158,7 +160,8 @@ def _cut(
         frame, rest = frame.filter(shaped), frame.filter(~shaped)
     with_tail = tail(frame, style)
     times = with_tail["time"].cast(pl.Int64, strict=False)
-    written = (times.cast(pl.String) == with_tail["time"]).fill_null(False)  # as a number is written, not 007
+    written = times.cast(pl.String) == with_tail["time"]  # as a number is written, not 007
+    written = (written & times.is_between(-MAX_TIME, MAX_TIME - 1)).fill_null(False)
     if not written.any():
         return frame.clear(), pl.concat([frame, rest])
     with_tail = with_tail.with_columns(times.set(~written, None).alias("t"))
@@ -281,6 +284,8 @@ def _row(members: dict[str, str]) -> _Row:
     t = _int64(time)
     if t is None:
         return _Row(error=f"the timestamp {time[:40]} is not a whole number of milliseconds")
+    if not -MAX_TIME <= t < MAX_TIME:
+        return _Row(error=out_of_range(t))
     key = members.get("key", "null")
     key_text = None if key == "null" else key
     if "value" not in members:
@@ -294,6 +299,11 @@ def _row(members: dict[str, str]) -> _Row:
     elif members.get("window", "null") != "null" and window is None:
         error = "a window is [start, end], in milliseconds"
     return _Row(t, key_text, None if value == "null" else value, None if headers == "null" else headers, window, error)
+
+
+def out_of_range(time: int) -> str:
+    """What is wrong with a time that no TIMESTAMP can hold."""
+    return f"the timestamp {time} is out of range"
 
 
 def _int64(text: str) -> int | None:

@@ -7,13 +7,18 @@ another name are found under SQL's.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import datetime
 
 from braid.expr import typing
-from braid.expr.nodes import Expr
+from braid.expr.nodes import Expr, Lit
 from braid.plan.bind_expr import Rules, bind_expr
 from braid.sql import ast
 from braid.types import Scalar
+
+PLAIN = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,3})?")
 
 NAMES = {
     "CHAR_LENGTH": "LEN",
@@ -42,5 +47,8 @@ def _timestamp(e: ast.Cast, r: Rules) -> Expr | None:
     arg = bind_expr(e.arg, r)
     if arg.type is not Scalar.VARCHAR:
         return None
+    if isinstance(arg, Lit) and PLAIN.fullmatch(str(arg.value)):  # at once: an INSERT may have thousands of them
+        with suppress(ValueError):  # 31 June is left to the function
+            return Lit(datetime.fromisoformat(str(arg.value)), Scalar.TIMESTAMP)
     blank, t = (typing.literal(text, Scalar.VARCHAR) for text in (" ", "T"))
     return typing.cast(typing.call("REPLACE", [typing.call("TRIM", [arg]), blank, t]), Scalar.TIMESTAMP)

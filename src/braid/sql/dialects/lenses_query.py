@@ -13,7 +13,7 @@ from braid.errors import SqlError
 from braid.sql import ast
 from braid.sql.ast_lenses import Lateral, LensesJoin, LensesQuery, Projection, Target, Wildcard
 from braid.sql.cursor import Cursor
-from braid.sql.expressions import BIGINT_MAX, comma_list, expression
+from braid.sql.expressions import LONGEST, comma_list, expression
 from braid.sql.tokens import TokenKind
 
 CLAUSES = ("WHERE", "GROUP BY")
@@ -220,9 +220,9 @@ def duration(c: Cursor) -> ast.Duration:
     if unit not in units or not number.isdigit():
         raise _no_duration(c, start, number, hint)
     c.advance()
-    ms = int(number) * units[unit] if len(number) <= 19 else BIGINT_MAX + 1
-    if ms > BIGINT_MAX:
-        raise c.error_from(start, "the duration is too long")
+    ms = int(number) * units[unit] if len(number) <= 19 else LONGEST + 1
+    if ms > LONGEST:
+        raise c.error_from(start, "the duration is too long", "the longest has a billion days")
     return ast.Duration(ms, c.span(start))
 
 
