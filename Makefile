@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 export POLARS_MAX_THREADS ?= 1
 
-.PHONY: install demo test test-fast test-spark test-spark43 lint law bench crash bench-small soak clean java
+.PHONY: install demo test test-fast test-spark test-spark43 lint law fuzz bench crash bench-small soak clean java
 
 install: $(STAMP)
 
@@ -57,6 +57,10 @@ crash: $(STAMP) java
 # Two joins fed for half an hour: make soak MINUTES=30. Exit 1 if memory, state or files grow. Runs niced.
 soak: $(STAMP) java
 	nice -n 5 $(BIN)/python -m benchmarks.soak $(or $(MINUTES),30) soak
+
+# So many random statements, batches of records, names and command lines: make fuzz N=10000
+fuzz: $(STAMP)
+	$(BIN)/python -m pytest tests/test_fuzz_*.py --law --fuzz $(or $(N),10000) -n 2 --dist worksteal
 
 bench: $(STAMP) java
 	$(BIN)/python -m benchmarks --write

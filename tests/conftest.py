@@ -19,6 +19,7 @@ import warm_python
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--law", action="store_true", help="run thousands of random histories")
+    parser.addoption("--fuzz", type=int, default=effort.FUZZ, help="with --law: how many inputs of each kind")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -35,6 +36,7 @@ def quick_starts(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     effort.LAW = bool(config.getoption("--law"))
+    effort.FUZZ = int(config.getoption("--fuzz"))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,14 +1,21 @@
 """How much a test with random inputs does: a share of its examples in `make test`, all of them with `--law`.
 
-In: the option `--law`, told by `conftest.py` before any test is read. Out: numbers.
+In: the options `--law` and `--fuzz`, told by `conftest.py` before any test is read. Out: numbers.
 Rule: only how many inputs are tried differs, never what must hold for each.
 """
 
 from __future__ import annotations
 
 LAW = False
+FUZZ = 10_000
 
 
 def examples(whole: int) -> int:
     """How many of `whole` examples to try."""
     return whole if LAW else max(whole // 4, 8)
+
+
+def fuzzed(share: int, each: int = 1) -> int:
+    """How many random examples of one kind to try: `share`, or with `--law` enough for `--fuzz` inputs, `each` of which
+    make an example."""
+    return -(-FUZZ // each) if LAW else share

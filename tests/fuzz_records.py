@@ -16,7 +16,8 @@ from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 S = Scalar
 
 NUMBERS = (
-    *("0", "1", "-1", "7", "-0", "-0.0", "0.0", "1.0", "1.5", "1e2", "1E+2", "1e400", "-1e400", "1e-400", "1" + "0" * 400),
+    *("0", "1", "-1", "7", "-0", "-0.0", "0.0", "1.0", "1.5", "1e2", "1E+2", "1e400", "-1e400", "1e-400"),
+    *("1" + "0" * 400,),
     *("2147483647", "2147483648", "-2147483648", "-2147483649", "9223372036854775807", "9223372036854775808"),
     *("-9223372036854775808", "9223372036854775", "9223372036854776", "-9223372036854776", "253402300800000", "1e15"),
     *("86399999", "86400000", "0.1", "99999999999999999999.99", "12345678.905", "01", "+1", ".5", "5.", "1e", "0x10"),
@@ -29,8 +30,10 @@ TEXTS = (
     *('"' + "s" * 100_000 + '"', '"a,b"', '"{}"', r'"{\"A\":1}"', '"\u2028"', '"\ufeff"', '"e\u0301"', r'"\/"', '" "'),
 )  # fmt: skip
 OTHERS = (
-    *("null", "true", "false", "Null", "TRUE", "nul", "", " ", "{}", "[]", "[1]", '{"a":1}', "{", "[", "]", "}", ",", ":"),
-    *("[" * 300 + "]" * 300, "[" * 100_000, '{"a":' * 300 + "1" + "}" * 300, '{"a":' * 5000, "[1,]", '{"a"}', "{'a':1}"),
+    *("null", "true", "false", "Null", "TRUE", "nul", "", " ", "{}", "[]", "[1]", '{"a":1}'),
+    *("{", "[", "]", "}", ",", ":"),
+    *("[" * 300 + "]" * 300, "[" * 100_000, '{"a":' * 300 + "1" + "}" * 300, '{"a":' * 5000, "[1,]", '{"a"}'),
+    *("{'a':1}",),
     *("undefined", "\ufeff1", "1 1", "null null", "\0", "\x1f", "/* c */ 1", "[null]", '{"":null}', "[[],[]]", "\\"),
 )  # fmt: skip
 
@@ -112,9 +115,13 @@ def spoilt(r: random.Random, text: str) -> str:
     return text[:at] + chr(r.choice((0, 10, 13, 34, 92, 127, 0x85, 0x2028, 0xFFFF))) + text[at + 1 :]
 
 
-def parts(r: random.Random, keys: Sequence[Column], values: Sequence[Column], encoding: Any) -> tuple[str | None, str | None]:
+def parts(
+    r: random.Random, keys: Sequence[Column], values: Sequence[Column], encoding: Any
+) -> tuple[str | None, str | None]:
     """The texts of a key and a value as these columns want them, or nearly."""
-    return _part(r, keys, encoding.key, True, encoding), _part(r, values, encoding.value, not encoding.wrapped, encoding)
+    return _part(r, keys, encoding.key, True, encoding), _part(
+        r, values, encoding.value, not encoding.wrapped, encoding
+    )
 
 
 def _part(r: random.Random, columns: Sequence[Column], form: str, bare: bool, encoding: Any) -> str | None:

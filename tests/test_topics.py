@@ -42,6 +42,7 @@ from braid.topics import (
     segments,
     stage,
 )
+from braid.types import MAX_TIME
 from effort import examples
 
 QUICK = settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
@@ -122,11 +123,12 @@ any_json = json_text(
 )
 header_texts = st.lists(st.tuples(texts, st.sampled_from(["YQ==", ""])), max_size=2).map(json.dumps)
 ints64 = st.integers(-(2**63), 2**63 - 1)
+times = st.integers(-MAX_TIME, MAX_TIME - 1)
 
 
 @st.composite
 def envelopes(draw: st.DrawFn) -> tuple[dict[str, str], str]:
-    members = {"key": draw(any_json), "value": draw(any_json), "timestamp": str(draw(ints64))}
+    members = {"key": draw(any_json), "value": draw(any_json), "timestamp": str(draw(times))}
     if draw(st.booleans()):
         members["headers"] = draw(header_texts)
     if draw(st.booleans()):

@@ -26,7 +26,7 @@ from braid.program import first_match
 from braid.topics.drops import read_drops
 from braid.topics.reading import follow as follow_records
 from braid.topics.reading import read_records
-from braid.topics.store import TopicStore
+from braid.topics.store import TopicStore, json_of
 from braid.types import MAX_TIME
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
@@ -137,8 +137,7 @@ def put_records(store: str, topic: str, lines: Iterable[str], partitions: int) -
         raise BraidError("the input is not UTF-8 text", f"a record is a line: {EXAMPLE}") from None
     opened = TopicStore(store)
     have = opened.partitions(topic) if topic in opened.names() else partitions
-    keys = [None if r.get("key") is None else json.dumps(r["key"], ensure_ascii=False, separators=(",", ":"))
-            for r in records]  # fmt: skip
+    keys = [json_of(r.get("key")) for r in records]
     placed = key_partition(pl.Series(keys, dtype=pl.String), have).to_list()
     for record, partition in zip(records, placed, strict=True):
         record.setdefault("partition", partition)
@@ -157,6 +156,8 @@ def _record(line: str, number: int) -> dict[str, Any]:
         record = json.loads(line)
     except ValueError as e:
         raise BraidError(f"line {number} is not JSON: {e}", EXAMPLE) from None
+    except RecursionError:
+        raise BraidError(f"line {number} is nested too deeply", EXAMPLE) from None
     if not isinstance(record, dict):
         raise BraidError(f"line {number} is no record: it is not an object", EXAMPLE)
     if not _whole(record.get("timestamp")):

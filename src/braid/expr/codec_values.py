@@ -26,6 +26,7 @@ _SPECIAL = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-
 _EXACT = decimal.Context(prec=2000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 _EXACT.traps[decimal.Inexact] = True
 _EPOCH = dt.datetime(1970, 1, 1)
+_FIRST_DAY, _LAST_DAY = ((d - _EPOCH.date()).days for d in (dt.date.min, dt.date.max))
 _SHOWN = 60
 
 
@@ -317,7 +318,8 @@ def _scaled(value: decimal.Decimal, t: Decimal) -> str:
 
 
 def python_value(value: Any, t: Type, time_as_int: bool) -> object:
-    """A JSON value in the Python form of `t`; with `time_as_int` DATE, TIME and TIMESTAMP stay numbers."""
+    """A JSON value in the Python form of `t`; with `time_as_int` DATE, TIME and TIMESTAMP stay numbers, as do
+    those that Python has no date for (years before 1 and after 9999)."""
     if value is None:
         return None
     match t:
@@ -328,11 +330,12 @@ def python_value(value: Any, t: Type, time_as_int: bool) -> object:
         case S.BYTES:
             return base64.b64decode(value)
         case S.DATE if not time_as_int:
-            return _EPOCH.date() + dt.timedelta(days=value)
+            return _EPOCH.date() + dt.timedelta(days=value) if _FIRST_DAY <= value <= _LAST_DAY else value
         case S.TIME if not time_as_int:
             return (_EPOCH + dt.timedelta(milliseconds=value)).time()
         case S.TIMESTAMP if not time_as_int:
-            return _EPOCH + dt.timedelta(milliseconds=value)
+            dated = _FIRST_DAY <= value // 86_400_000 <= _LAST_DAY
+            return _EPOCH + dt.timedelta(milliseconds=value) if dated else value
         case Array(element):
             return [python_value(v, element, time_as_int) for v in value]
         case Map(k, v):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -97,6 +98,17 @@ _ISO = (
     r"(?:T(?:(?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<fraction>\d{1,9}))?)?)?)?"
     r"(?P<zone>Z|[+-]\d{2}(?::?\d{2})?)?)?$"
 )
+
+
+_PLAIN = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,3})?")
+
+
+def plain_timestamp(text: str) -> datetime | None:
+    """One text as `parse_timestamp` reads it; None for all but the common form of a time that exists."""
+    try:
+        return datetime.fromisoformat(text) if _PLAIN.fullmatch(text) else None
+    except ValueError:
+        return None
 
 
 def parse_timestamp(s: pl.Expr) -> pl.Expr:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from braid.errors import SqlError
-from braid.expr import casts
+from braid.expr import casts, dates
 from braid.expr.compile import to_polars
 from braid.expr.functions import FUNCTIONS, NOT_DETERMINISTIC
 from braid.expr.nodes import Call, Case, Cast, Expr, Field, Lit, MakeStruct
@@ -135,6 +135,10 @@ def _widen(expr: Expr, type_: Type) -> Expr:
 
 
 def _convert(expr: Lit, type_: Type) -> object:
+    if type_ is S.TIMESTAMP and isinstance(expr.value, str):  # at once: an INSERT may have thousands of them
+        at = dates.plain_timestamp(expr.value)
+        if at is not None:
+            return at
     return pl.select(casts.cast(to_polars(expr), expr.type, type_).alias("v")).to_series().to_list()[0]
 
 

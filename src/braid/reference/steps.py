@@ -434,9 +434,11 @@ def aggregated(function: str, values: Sequence[Any], result: Type) -> object:
 
 
 def _sum(values: Sequence[Any], result: Type) -> Any:
-    """Integers wrap as Java's do; nothing adds up to zero."""
+    """Integers wrap as Java's do, a DECIMAL that does not fit is null; nothing adds up to zero."""
     total: Any = Number(0) if isinstance(result, Decimal) else 0.0 if result == Scalar.DOUBLE else 0
     for value in values:
         total += float(value) if result == Scalar.DOUBLE else value
+    if isinstance(result, Decimal) and abs(total) >= Number(10) ** (result.precision - result.scale):
+        return None
     bits = 32 if result == Scalar.INT else 64 if result == Scalar.BIGINT else 0
     return (total + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1) if bits else total

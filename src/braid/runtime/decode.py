@@ -129,17 +129,18 @@ def _with_time(source: Source, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Ser
         return rows, nothing
     column = next(c for c in source.columns if c.field == source.timestamp.field)
     time = time_of(rows, column.col, source.timestamp.format)
-    bad = time.is_null() & (rows[DIFF] == 1)
+    bad = (time.is_null() | (time < 0)) & (rows[DIFF] == 1)
     text = f"timestamp column {column.field} holds no time"
     error = pl.select(pl.when(bad).then(pl.lit(text)).alias("e"))["e"] if rows.height else nothing
     return rows.with_columns(pl.coalesce(time, TIME).alias(TIME)), error
 
 
 def time_of(rows: pl.DataFrame, column: Col, format: str | None) -> pl.Series:
-    """The times (ms) that a column holds: BIGINT in ms, TIMESTAMP, or VARCHAR with a Java date pattern. What is before
-    1970 or beyond all TIMESTAMPs is no time: null."""
+    """The times (ms) that a column holds: BIGINT in ms, TIMESTAMP, or VARCHAR with a Java date pattern. What is
+    beyond all TIMESTAMPs is no time: null."""
     times = _read_times(rows, column, format)
-    return times.set(~times.is_between(0, MAX_TIME - 1), None)
+    beyond = ~times.is_between(-MAX_TIME, MAX_TIME - 1)
+    return times.set(beyond, None) if beyond.any() else times
 
 
 def _read_times(rows: pl.DataFrame, column: Col, format: str | None) -> pl.Series:

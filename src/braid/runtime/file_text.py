@@ -100,6 +100,8 @@ def _split_header(data: bytes, options: Options) -> tuple[list[str], bytes]:
     ends = _outside(data, 10)
     cut = int(ends[0]) + 1 if len(ends) else len(data)
     line = data[:cut].decode(errors="replace").rstrip("\r\n")
+    if "\r" in line:
+        raise BraidError("the header of a CSV file has a carriage return in it", "end lines with \\n or \\r\\n")
     rows = list(csv.reader([line], delimiter=options.delimiter))
     return [name.strip() for name in rows[0]] if rows else [], data[cut:]
 

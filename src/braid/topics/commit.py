@@ -73,8 +73,9 @@ class Staged:
 def stage_path(root: str, topic: str, query: str, batch: int, partition: int, *, piece: int = 0) -> str:
     """Where a task stages its lines: a name of its own for each attempt. One that was given up may still run, and may
     have been cut off from half of its rows: only the files that the driver was told of are ever published."""
-    name = f"{query}~{batch:020d}~{partition:06d}~{piece:04d}~{uuid4().hex[:8]}.jsonl"  # `~` is in no query's name
-    return os.path.join(root, "topics", topic, ".staging", name)
+    check_name(query, "query")  # so no `~` is in it
+    name = f"{query}~{batch:020d}~{partition:06d}~{piece:04d}~{uuid4().hex[:8]}.jsonl"
+    return os.path.join(root, "topics", check_name(topic), ".staging", name)
 
 
 class StageWriter:

@@ -24,6 +24,7 @@ from braid.topics.envelope import ENVELOPE, format_envelope
 from braid.topics.files import locked, reach, refuse_link, store_root
 from braid.topics.log import Topic, folders, write_description
 from braid.topics.names import check_name, check_new_name
+from braid.types import MAX_TIME
 
 MAX_PARTITIONS = 10_000
 
@@ -74,6 +75,7 @@ class TopicStore:
         with locked(os.path.join(self.root, ".topics.lock")):
             existing = self.names()
             if name not in existing:
+                refuse_link(os.path.join(self._folder, name))
                 check_new_name(name, existing)
                 self._create(name, partitions)
                 return
@@ -198,15 +200,27 @@ def _column(frame: pl.DataFrame, name: str) -> pl.Series | None:
 def _frame(records: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     rows = []
     for r in records:
-        if not isinstance(r.get("timestamp"), int):
-            raise BraidError("a record needs a timestamp, in whole milliseconds", f"of {dict(r)!r}")
+        time = r.get("timestamp")
+        if not isinstance(time, int) or not -MAX_TIME <= time < MAX_TIME:
+            raise BraidError("a record needs a timestamp, in whole milliseconds", f"of {dict(r)!r:.200}")
         window = r.get("window")
         bounds = None if window is None else {"start": window[0], "end": window[1]}
-        texts = (_text(r.get("key")), _text(r.get("value")), _text(r.get("headers")))
+        texts = (json_of(r.get("key")), json_of(r.get("value")), json_of(r.get("headers")))
         rows.append((r["timestamp"], *texts, bounds, r.get("partition", 0)))
     columns = {c: ENVELOPE[c] for c in ("_t", "_key", "_value", "_headers", "_window")} | {"_partition": pl.Int64}
     return pl.DataFrame(rows, schema=columns, orient="row")
 
 
-def _text(x: Any) -> str | None:
-    return None if x is None else json.dumps(x, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+def json_of(x: Any) -> str | None:
+    """The JSON text of a value. Half a surrogate pair has no UTF-8: it stays an escape."""
+    if x is None:
+        return None
+    try:
+        text = json.dumps(x, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    except (ValueError, RecursionError) as e:
+        raise BraidError(f"a record that has no JSON form: {e}") from None
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(x, separators=(",", ":"), allow_nan=False)
+    return text

@@ -7,18 +7,13 @@ another name are found under SQL's.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from contextlib import suppress
-from datetime import datetime
 
-from braid.expr import typing
+from braid.expr import dates, typing
 from braid.expr.nodes import Expr, Lit
 from braid.plan.bind_expr import Rules, bind_expr
 from braid.sql import ast
 from braid.types import Scalar
-
-PLAIN = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,3})?")
 
 NAMES = {
     "CHAR_LENGTH": "LEN",
@@ -47,8 +42,7 @@ def _timestamp(e: ast.Cast, r: Rules) -> Expr | None:
     arg = bind_expr(e.arg, r)
     if arg.type is not Scalar.VARCHAR:
         return None
-    if isinstance(arg, Lit) and PLAIN.fullmatch(str(arg.value)):  # at once: an INSERT may have thousands of them
-        with suppress(ValueError):  # 31 June is left to the function
-            return Lit(datetime.fromisoformat(str(arg.value)), Scalar.TIMESTAMP)
+    if isinstance(arg, Lit) and (at := dates.plain_timestamp(str(arg.value).replace(" ", "T"))) is not None:
+        return Lit(at, Scalar.TIMESTAMP)  # at once: an INSERT may have thousands of them
     blank, t = (typing.literal(text, Scalar.VARCHAR) for text in (" ", "T"))
     return typing.cast(typing.call("REPLACE", [typing.call("TRIM", [arg]), blank, t]), Scalar.TIMESTAMP)

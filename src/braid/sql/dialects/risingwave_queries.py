@@ -64,14 +64,19 @@ def _cte(c: Cursor) -> rw.With:
 
 
 def _set_operations(c: Cursor) -> rw.Body:
-    start = c.index
+    start, levels = c.index, 1
+    c.enter()
     left = _body(c)
     while c.word() in _SET_OPERATIONS:
+        c.enter()  # each stands above what is before it
+        levels += 1
         op = c.advance().value
         all_ = c.accept("ALL")
         if not all_:
             c.accept("DISTINCT")
         left = rw.SetOperation(op, all_, left, _body(c), c.span(start))
+    for _ in range(levels):
+        c.leave()
     return left
 
 
