@@ -114,7 +114,8 @@ _PLAIN_STRING = r'^"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])*"$'  # JSON that every rea
 def _line_of(text: str) -> str | None:
     """The line that a JSON string holds; None where `text` is no JSON string."""
     line, _, _ = codec.decode_values(pl.Series([text]), [Column("line", Scalar.VARCHAR)], unwrapped=True)
-    return line["line"][0]
+    found: str | None = line["line"][0]
+    return found
 
 
 def _prefixed(prefix: str, error: pl.Series) -> pl.Series:
