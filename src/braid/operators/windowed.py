@@ -328,7 +328,7 @@ def _pieces_of(
                 here[0].alias(POS),
                 here[1].alias(SUB),
                 pl.Series(TIME, t),
-                pl.repeat(1, len(t), dtype=pl.Int8, eager=True).alias(DIFF),
+                pl.Series(DIFF, [1], dtype=pl.Int8).new_from_index(0, len(t)),
             ]
         )
         yield joined_on(rows, l, r, key_columns, names)

@@ -40,7 +40,7 @@ from braid.operators.changes import (
 from braid.operators.clocks import Clocks, shared_clocks
 from braid.operators.filter import Filter
 from braid.operators.project import Project
-from braid.operators.ranges import rows_at
+from braid.operators.ranges import columns_of, rows_at
 from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.physical import Exchange, Leaf, Plan, Stage, Step
 from braid.runtime.decode import time_of
@@ -284,7 +284,7 @@ def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFra
     names = [POS, SUB, TIME, DIFF, HASH, *(key_column(i) for i in range(len(sink.written_key)))]
     if HEADERS in frame.columns:
         names.append(HEADERS)
-    out = written.select(names).hstack(values)
+    out = columns_of(written, names).hstack(values)
     live = failed & (frame[DIFF] == 1)
     dropped = drops_of(frame.filter(live), "expression", "select") if live.any() else no_rows(DROPS)
     if sink.timestamp is not None:

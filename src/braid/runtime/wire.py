@@ -3,7 +3,7 @@
 In: a leaf, its rows or its steps. Out: fewer columns, and the same frame again.
 Rule: bytes are the cost of an exchange. A row's hash follows from its key, a payload column may be a key column once
 more, a source's rows have no order within a position, and a step's value is mostly the time in its position. A frame
-that still has such a column (it comes from another stage) is left as it is.
+that still has such a column (it is small, or comes from another stage) is left as it is.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from braid.operators.changes import HASH, HEADERS, POS, SUB, key_column, sequenc
 from braid.operators.clocks import STEPS
 from braid.plan.physical import Leaf
 from braid.runtime.ingest import hash_of_key, keys_of_values, leaf_schema
+
+ENOUGH = 10_000  # rows: fewer travel as they are, the bytes are not worth the work
 
 
 def _again(leaf: Leaf) -> dict[str, str]:
@@ -28,21 +30,21 @@ def _again(leaf: Leaf) -> dict[str, str]:
     return found
 
 
-def derived(leaf: Leaf) -> tuple[str, ...]:
-    """The columns of a leaf's rows that stay behind."""
-    return (HASH, SUB, *_again(leaf))
+def derived(leaf: Leaf, rows: int = ENOUGH) -> tuple[str, ...]:
+    """The columns of so many rows of a leaf that stay behind."""
+    return (HASH, SUB, *_again(leaf)) if rows >= ENOUGH else ()
 
 
 def full(leaf: Leaf, rows: pl.DataFrame) -> pl.DataFrame:
     """A leaf's rows with the columns that have stayed behind."""
     if HASH in rows.columns:
         return rows
-    made = rows.with_columns(
-        hash_of_key(rows, leaf.keys, leaf.null_key != "route").alias(HASH),
-        pl.lit(None, pl.Binary).alias(SUB),
-        *(pl.col(key).alias(name) for name, key in _again(leaf).items()),
-    )
-    return made.select([*leaf_schema(leaf), *([HEADERS] if HEADERS in rows.columns else [])])
+    again = _again(leaf)
+    made = {c.name: c for c in rows.get_columns()}
+    made[HASH] = hash_of_key(rows, leaf.keys, leaf.null_key != "route")
+    made[SUB] = pl.Series(SUB, [None], dtype=pl.Binary).new_from_index(0, rows.height)
+    made |= {name: rows.get_column(key).alias(name) for name, key in again.items()}
+    return pl.DataFrame([made[c] for c in (*leaf_schema(leaf), HEADERS) if c in made])
 
 
 def slim_steps(steps: pl.DataFrame) -> pl.DataFrame:

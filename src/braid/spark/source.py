@@ -193,7 +193,7 @@ def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
 
 def _of_chunk(job: Job, leaf: int, made: Ingested) -> Iterator[Blob]:
     stage = job.plan.stages[job.plan.leaves[leaf].stage]
-    left_out = derived(job.plan.leaves[leaf])
+    left_out = derived(job.plan.leaves[leaf], made.rows.height)
     for b, part in split(made.rows, job.buckets, stage.single, left_out).items():
         yield Blob(stage.number, leaf, job.ids[stage.number][b], columns.ROWS, columns.dumps(part))
     if made.dropped.height:
