@@ -186,13 +186,17 @@ def test_files_that_changed(runs: tuple[Path, Said, Said]) -> None:
 
 
 def test_a_query_that_dies_says_why(runs: tuple[Path, Said, Said]) -> None:
-    """Spark's own part of a checkpoint is torn: exit 2, one reason."""
+    """A file lies where the sink stages its rows: exit 2, one reason."""
     folder = runs[0]
-    for path in (folder / "before" / "checkpoints" / "SEEN" / "spark" / "offsets").glob("[0-9]*"):
-        path.write_bytes(path.read_bytes()[:5])
-    said = on_shared_spark("run", "q.sql", "--store", "before", *WORDS[4:], cwd=folder)
+    staging = folder / "seen.csv" / ".staging"
+    shutil.rmtree(staging, ignore_errors=True)
+    staging.write_text("")
+    try:
+        said = on_shared_spark("run", "q.sql", "--store", "before", *WORDS[4:], cwd=folder)
+    finally:
+        staging.unlink()
     assert said.code == 2, said.err
-    assert "error: query SEEN failed: " in said.err and "note: Spark's log is " in said.err
+    assert "error: query SEEN failed: FileExistsError" in said.err and "note: Spark's log is " in said.err
 
 
 def test_it_stays_up_until_ctrl_c(tmp_path: Path) -> None:
