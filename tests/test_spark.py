@@ -4,8 +4,10 @@ restarts. Kills: `crash/`."""
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -185,14 +187,27 @@ def _launch(store: Path, log: Any, *options: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
 
 
-def test_on_a_cluster_of_two(tmp_path: Path) -> None:
-    """Executors in processes of their own."""
+def output_ends(store: TopicStore) -> list[int]:
+    return store.end_offsets("out") if store.exists("out") else []
+
+
+def test_one_core_then_a_cluster_of_two(tmp_path: Path) -> None:
+    """A query goes on where there is more to run it: one core, then two executors in processes of their own."""
     asked, history = case("ss-ss", 3, 120)
     store = TopicStore(tmp_path)
     write_topics(store, asked, history)
+    spread = ("partitions=2", "buckets=4", "tasks=2")
     with open(tmp_path / "log", "wb") as log:
-        process = _launch(tmp_path, log, "partitions=2", "buckets=4", "master=local-cluster[2,1,1024]", "limit=60")
+        process = _launch(tmp_path, log, *spread, "master=local[1]")
+        deadline = time.monotonic() + 300
+        while process.poll() is None and not any(output_ends(store)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        early = sum(output_ends(store))
+        process = _launch(tmp_path, log, *spread, "master=local-cluster[2,1,1024]", "limit=60")
         assert process.wait(300) == 0, (tmp_path / "log").read_text()[-3000:]
+    assert 0 < early < sum(output_ends(store)), "the first run was to do a part"
     assert output(store) == in_one_batch(asked, history, 2, 4)
 
 
