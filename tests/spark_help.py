@@ -1,4 +1,4 @@
-"""Queries and histories on real Spark, for tests; run as a program it is the process that the crash test kills.
+"""Queries and histories on real Spark, for tests; run as a program it is a driver of its own, for a cluster.
 
 In: a query and a history of `histories.py`. Out: the records of its output, partition by partition.
 Rule: what is written and read lies in a topic store, as in a real run.

@@ -292,8 +292,9 @@ def main(count: int, seed: int, each: int = 6) -> None:
         done = sum(total.kills.values())
         shown = ", ".join(f"{n} {kind}" for kind, n in sorted(total.kills.items()))
         print(
-            f"seed {seed}: {done} of {count} kills ({shown}), {total.inside} inside a batch, {total.runs} runs of which"
-            f" {total.died} died, {total.records} records equal, {time.monotonic() - began:.0f} s",
+            f"seed {seed}: {done} kills of at least {count} ({shown}), {total.inside} inside a batch,"
+            f" {total.runs} runs of which {total.died} died, {total.records} records equal,"
+            f" {time.monotonic() - began:.0f} s",
             flush=True,
         )
         seed += 1
