@@ -9,6 +9,7 @@ is that of the live end: from the record's own time, the moment it is written, t
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 import time
@@ -29,6 +30,7 @@ from braid.topics import TopicStore
 
 ROWS = 1000  # of a batch
 EVERY = 0.1  # s between two writes of records
+PATIENCE = 300.0  # s until the first result
 EACH = 50  # records of a side each time
 
 
@@ -78,7 +80,7 @@ def _triggers(spark: Any, data: Path, tiny: Path, sizes: Sizes, report: Report) 
 
 
 def _latency(spark: Any, folder: Path, sizes: Sizes, report: Report) -> None:
-    seconds = sizes.small_batches / 5
+    seconds = max(4.0, sizes.small_batches / 5)
     rows = []
     for name, live in ((BRAID, _braid), ("Spark, JSON files to JSON files, state in memory", _spark)):
         found = live(spark, folder / name.split()[0], seconds, sizes)
@@ -151,7 +153,8 @@ def _spark(spark: Any, folder: Path, seconds: float, sizes: Sizes) -> list[float
 def _watched(
     write: Callable[[str, list[str]], None], results: Callable[[], Iterator[str]], seconds: float
 ) -> list[float]:
-    """Milliseconds from the times of records to the moment their results were seen; the first third is left out."""
+    """Milliseconds from the times of records to the moment their results were seen, from half of `seconds` after the
+    first result on."""
     stop = threading.Event()
 
     def feed() -> None:
@@ -165,10 +168,12 @@ def _watched(
 
     feeder = threading.Thread(target=feed, daemon=True)
     feeder.start()
-    began, found = time.monotonic(), []
-    while time.monotonic() - began < 1.5 * seconds:
-        lines, now = list(results()), time.time() * 1000
-        if lines and time.monotonic() - began > seconds / 2:
+    first, end, found = math.inf, time.monotonic() + PATIENCE, []
+    while time.monotonic() < end:
+        lines, now, clock = list(results()), time.time() * 1000, time.monotonic()
+        if lines and first == math.inf:
+            first, end = clock, clock + 1.5 * seconds
+        if lines and clock > first + seconds / 2:
             found += [now - json.loads(line)["timestamp"] for line in lines]
         time.sleep(0.005)
     stop.set()
