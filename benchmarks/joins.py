@@ -47,7 +47,7 @@ AGGREGATE = (
 )
 CHAIN = (
     STREAMS
-    + "CREATE STREAM o AS SELECT l.k AS k, l.v AS v, r.v AS rv, m.v AS mv FROM l "
+    + "CREATE STREAM o AS SELECT l.{key} AS k, l.v AS v, r.v AS rv, m.v AS mv FROM l "
     + f"JOIN r {WITHIN} ON l.k = r.k JOIN m {WITHIN} ON l.{{key}} = m.k;"
 )
 
@@ -71,7 +71,7 @@ def spark_chain(spark: Any, data: Path, key: str, folder: Path) -> Run:
     met = first.select("l.k", "l.k2", "l.v", F.col("r.v").alias("rv"), "l.ts", time).alias("f")
     exact = "m.t between f.time - 5000 and f.time + 5000"
     joined = met.join(third, F.expr(f"f.{key} = m.k and m.ts {near('f.ts', 5, 10)} and {exact}"))
-    return spark_run(joined.select("f.k", "f.v", "f.rv", F.col("m.v").alias("mv")), folder)
+    return spark_run(joined.select(f"f.{key}", "f.v", "f.rv", F.col("m.v").alias("mv")), folder)
 
 
 def run(sizes: Sizes) -> Report:

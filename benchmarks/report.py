@@ -124,18 +124,22 @@ def of_goals(goals: Sequence[Goal]) -> Table:
 
 def terminal(table: Table) -> str:
     widths = [max(len(row[i]) for row in (table.columns, *table.rows)) for i in range(len(table.columns))]
+    right = [_numbers(table, i) for i in range(len(widths))]
     lines = [
-        "  ".join(
-            x.ljust(w) if i == 0 else x.rjust(w) for i, (x, w) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
+        "  ".join(x.rjust(w) if r else x.ljust(w) for x, w, r in zip(row, widths, right, strict=True)).rstrip()
         for row in (table.columns, *table.rows)
     ]
     return "\n".join([f"\n{table.title}", *([table.text] if table.text else []), "", *lines])
 
 
+def _numbers(table: Table, column: int) -> bool:
+    """Whether a column holds numbers, which stand to the right. The first names the rows."""
+    return column > 0 and all(row[column][:1].isdigit() for row in table.rows)
+
+
 def markdown(table: Table) -> str:
     head = [f"### {table.title}", "", *([table.text, ""] if table.text else [])]
-    marks = ["---", *(["---:"] * (len(table.columns) - 1))]
+    marks = ["---:" if _numbers(table, i) else "---" for i in range(len(table.columns))]
     lines = [
         f"| {' | '.join(x.replace('|', chr(92) + '|') for x in row)} |" for row in (table.columns, marks, *table.rows)
     ]
