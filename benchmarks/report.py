@@ -14,6 +14,7 @@ from benchmarks.harness import Summary
 from braid.spent import PARTS
 
 OTHERS = {
+    "publish": "the driver makes the batch visible",
     "jvm": "Spark: no task of Braid runs",
     "wait": "tasks of Braid wait for rows, or for Spark to take some",
     "around": "Spark before and after the batch: planning, logs of offsets and commits",
@@ -104,7 +105,9 @@ def of_parts(title: str, parts: Mapping[str, float]) -> Table:
     whole = sum(parts.values())
     ordered = sorted(parts.items(), key=lambda x: -x[1])
     rows = [
-        (name, f"{ms:,.0f}", f"{ms / whole:.0%}", PARTS.get(name) or OTHERS[name]) for name, ms in ordered if ms >= 0.5
+        (name, f"{ms:,.0f}", f"{ms / whole:.0%}", PARTS.get(name) or OTHERS.get(name, ""))
+        for name, ms in ordered
+        if ms >= 0.5
     ]
     return Table(title, "", ("part", "ms", "share", "what it is"), tuple(rows))
 
