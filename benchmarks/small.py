@@ -83,7 +83,7 @@ def _latency(spark: Any, folder: Path, sizes: Sizes, report: Report) -> None:
     seconds = max(4.0, sizes.small_batches / 5)
     rows = []
     for name, live in ((BRAID, _braid), ("Spark, JSON files to JSON files, state in memory", _spark)):
-        found = live(spark, folder / name.split()[0], seconds, sizes)
+        found = live(spark, folder / live.__name__, seconds, sizes)
         cells = (f"{percentile(found, share):,.0f}" for share in (0.5, 0.99))
         rows.append((name, *cells, f"{len(found):,}"))
         print(f"    {name}: {percentile(found, 0.5):,.0f} ms from record to result", flush=True)
@@ -139,10 +139,14 @@ def _spark(spark: Any, folder: Path, seconds: float, sizes: Sizes) -> list[float
         os.rename(hidden, path)
 
     def results() -> Iterator[str]:
-        for path in (folder / "out").glob("part-*.json"):
-            if path.name not in seen:
-                seen.add(path.name)
-                yield from path.read_text().splitlines()
+        """What Spark's log of finished files names; a file that is not in it may still be written."""
+        for log in (folder / "out" / "_spark_metadata").glob("[0-9]*"):
+            if log.name not in seen:
+                seen.add(log.name)
+                paths = {json.loads(entry)["path"] for entry in log.read_text().splitlines()[1:]}
+                for path in paths - seen:
+                    seen.add(path)
+                    yield from Path(path.removeprefix("file://")).read_text().splitlines()
 
     try:
         return _watched(write, results, seconds)
