@@ -500,3 +500,47 @@ def test_names_are_taken_as_they_are_where_they_exist(tmp_path: Path) -> None:
     (tmp_path / "deep" / "er" / "b.csv").write_text("k,v\n2,b\n")
     assert [f.name for f in opened(tmp_path, "a[1].csv", PLAIN).files] == ["a[1].csv"]
     assert [f.name for f in opened(tmp_path, "deep/**/*.csv", PLAIN).files] == ["er/b.csv"]
+
+
+# ------------------------------------------------------- what fuzzing has found
+
+
+def test_a_time_that_no_timestamp_holds_is_malformed(tmp_path: Path) -> None:
+    store = TopicStore(tmp_path)
+    store.create("t")
+    line = '{"key":1,"value":{"V":"a"},"timestamp":%d}'
+    times = [10, 2**63 - 1, -(2**63), 2**63 // 1000, 2**63 // 1000 - 1]
+    store.append_lines("t", [line % t for t in times])
+    d = TopicInput(store, PLAIN).read(0, 0, 5)
+    assert values(d, "_t") == [10, 10, 10, 10, times[-1]]  # the others move no clock
+    assert d.error.to_list() == [None, *(f"the timestamp {t} is out of range" for t in times[1:4]), None]
+    with pytest.raises(BraidError, match="whole milliseconds"):
+        store.append("t", [{"key": 1, "value": None, "timestamp": 2**63}])
+
+
+def test_headers_that_are_no_pairs_cost_only_their_record(tmp_path: Path) -> None:
+    columns: list[tuple[str, Type, Place]] = [("K", S.BIGINT, "key"), ("h", S.BYTES, "header")]
+    store = TopicStore(tmp_path)
+    store.create("t")
+    headers = ['[["h","YQ=="]]', '[["h","x"]]', '[["h"]]', "[1]", '[["h",null],]', '[ ["h" , null] ]']
+    store.append_lines("t", [f'{{"key":1,"value":{{}},"timestamp":1,"headers":{h}}}' for h in headers])
+    d = TopicInput(store, source(columns)).read(0, 0, 6)
+    assert [e is None for e in d.error.to_list()] == [True, False, False, False, False, True]
+    assert values(d, "h") == [b"a", None, None, None, None, None]
+
+
+def test_a_delimited_line_in_quotes_that_is_no_json_string(tmp_path: Path) -> None:
+    store = TopicStore(tmp_path)
+    store.create("t")
+    store.append_lines("t", [f'{{"key":1,"value":{v},"timestamp":1}}' for v in (r'"a,1"', r'"a\x,1"', r'"\ud800,2"')])
+    plain = source([("V", S.VARCHAR, "value"), ("N", S.BIGINT, "value")])
+    lines = Source(plain.name, plain.alias, "t", "stream", plain.columns, Encoding(key="NONE", value="DELIMITED"))
+    d = TopicInput(store, lines).read(0, 0, 3)
+    assert [e is None for e in d.error.to_list()] == [True, False, True]
+    assert values(d, "N") == [1, None, 2]
+
+
+def test_a_header_with_a_carriage_return_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "f.csv").write_bytes(b"K,V\r1,a\r")
+    with pytest.raises(BraidError, match="carriage return"):
+        open_files(PLAIN, str(tmp_path / "f.csv"), tmp_path / "c")

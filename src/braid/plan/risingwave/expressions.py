@@ -75,7 +75,7 @@ def whole(column: Column, clause: str, aggregate: Aggregate | None) -> Callable[
             case ast.Cast(arg=ast.Literal(value=str() as text), type=Scalar.TIMESTAMP):
                 return timestamp(text, e)
             case ast.Subquery():
-                hint = "join it: FROM a JOIN (SELECT …) b ON a.x = b.x"
+                hint = "join it: FROM a JOIN (SELECT DISTINCT …) b ON a.x = b.x; for NOT: LEFT JOIN … WHERE b.x IS NULL"
                 raise SqlError(f"a sub-query in {clause} of a view is not supported yet", e.span, hint)
         return None
 

@@ -61,8 +61,10 @@ def bind_inner(query: rw.Query, env: Env, alias: str) -> Result:
     for cte in query.ctes:
         env = Env(env.context, {**env.ctes, cte.name: (cte, env)})
     if query.limit is not None or query.offset is not None:
-        at = (query.limit or query.offset).span  # type: ignore[union-attr]
-        raise SqlError("LIMIT in a view is not supported yet", at, "write it in the query over the view")
+        what, at = ("LIMIT", query.limit) if query.limit is not None else ("OFFSET", query.offset)
+        assert at is not None
+        hint = f"leave it out, and write SELECT … FROM the view ORDER BY … {what} …"
+        raise SqlError(f"{what} in a view is not supported yet", at.span, hint)
     body = query.body
     if isinstance(body, rw.SetOperation):
         hint = "make a view of each side, and query both"
@@ -79,7 +81,8 @@ def _select(s: rw.Select, env: Env, alias: str) -> Result:
     if s.source is None:
         raise SqlError("a view needs FROM", s.span, "select from a table, a source or a view")
     if s.distinct:
-        raise SqlError("DISTINCT ON in a view is not supported yet", s.distinct[0].span, "GROUP BY with an aggregate")
+        hint = "write GROUP BY these columns, with MIN or MAX of the others; a batch query may have it"
+        raise SqlError("DISTINCT ON in a view is not supported yet", s.distinct[0].span, hint)
     source = s.source
 
     def read() -> tuple[Node, Scope]:
