@@ -14,7 +14,7 @@ import polars as pl
 from braid.operators.changes import HASH
 from braid.operators.epochs import EPOCH, TICK, Bag, at_first, by_hash, netted, weighted
 from braid.operators.pairing import payload_of
-from braid.operators.ranges import Ints, columns_of, hashes_of, keyed, meet
+from braid.operators.ranges import Hashes, Ints, columns_of, hashes_of, keyed, meet
 
 MOST = 2_000_000  # pairs made at once, where more than one row looks
 
@@ -49,21 +49,20 @@ def meetings(looking: pl.DataFrame, stored: pl.DataFrame, keys: Sequence[str]) -
     return meet(l, s, keys, None)
 
 
-def in_rounds(looking: pl.DataFrame, bag: Bag | None, stored: pl.DataFrame | None, keys: Sequence[str]) -> list[Ints]:
-    """The looking rows (by hash) in rounds, so that those of one meet at most about `MOST` others; one row is never
-    cut."""
+def in_rounds(looking: pl.DataFrame, others: Sequence[Hashes]) -> list[pl.DataFrame]:
+    """The looking rows (by hash) in rounds, so that those of one meet at most about `MOST` of the others, of whom the
+    hashes are given; one row is never cut."""
     if not looking.height:
         return []
     h = hashes_of(looking)
     sizes = zeros(looking.height)
-    theirs = [hashes_of(stored)] if stored is not None else []
-    theirs += bag.hashes() if bag is not None else []
-    for others in theirs:
-        sizes += np.searchsorted(others, h, side="right") - np.searchsorted(others, h, side="left")
+    for theirs in others:
+        sizes += np.searchsorted(theirs, h, side="right") - np.searchsorted(theirs, h, side="left")
     total = np.cumsum(sizes)
     if total[-1] <= MOST:
-        return [np.arange(looking.height, dtype=np.int64)]
-    return np.split(np.arange(looking.height, dtype=np.int64), np.flatnonzero(np.diff((total - sizes) // MOST)) + 1)
+        return [looking]
+    cuts = np.flatnonzero(np.diff((total - sizes) // MOST)) + 1
+    return [looking.slice(at[0], len(at)) for at in np.split(np.arange(looking.height), cuts)]
 
 
 def known(bag: Bag, looking: pl.DataFrame, keys: Sequence[str]) -> tuple[Ints, pl.DataFrame] | None:

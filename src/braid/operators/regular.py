@@ -89,15 +89,13 @@ class Regular:
         """New with new, new with old, old with new; only those that the residual lets through outlive their round."""
         left, right = sides
         parts = []
-        for at in in_rounds(left.new, right.old, right.new, keys):
-            looking = rows_at(left.new, at)
+        for looking in in_rounds(left.new, [hashes_of(right.new), *right.old.hashes()]):
             if right.new.height:
                 l, r = meetings(looking, right.new, keys)
                 parts.append(self._joined(rows_at(looking, l), rows_at(right.new, r), sides, keys))
             if (met := known(right.old, looking, keys)) is not None:
                 parts.append(self._joined(rows_at(looking, met[0]), met[1], sides, keys))
-        for at in in_rounds(right.new, left.old, None, keys):
-            looking = rows_at(right.new, at)
+        for looking in in_rounds(right.new, left.old.hashes()):
             if (met := known(left.old, looking, keys)) is not None:
                 parts.append(self._joined(met[1], rows_at(looking, met[0]), sides, keys))
         return parts
