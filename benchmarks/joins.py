@@ -75,26 +75,47 @@ def spark_chain(spark: Any, data: Path, key: str, folder: Path) -> Run:
 
 
 def run(sizes: Sizes) -> Report:
-    report = Report()
-    half = replace(sizes, rows=sizes.rows // 2)
+    """Joins with tables and the aggregate; chains are `chains.py`."""
+    report, half = Report(), replace(sizes, rows=sizes.rows // 2)
     with TemporaryDirectory(prefix="braid-bench-") as folder:
-        data, tiny, topics = Path(folder) / "data", Path(folder) / "tiny", Path(folder) / "topics"
-        for where, rows, files, keys in ((data, half.rows, half.files, sizes.keys), (tiny, 20_000, 4, 1000)):
-            make(rows, files, keys, where, "lrm")
-            make_table(keys, where / "d")
+        data, tiny, topics = _written(Path(folder), half)
         tables = _tables(topics, sizes.rows // 4, sizes.keys)
         spark = session(sizes)
-        _warm(spark, tiny, sizes)
-        shown = f"{half.rows:,} rows a stream, {sizes.keys:,} keys, batches of {sizes.batch:,}"
+        _warm(spark, tiny, LOOKUP, sizes)
         one = partial(_compared, spark, data, half, report)
-        one("Stream-table lookup", f"{shown}; the table's {sizes.keys:,} rows are read first.", LOOKUP, spark_lookup)
-        one("Aggregate over an interval join", f"{shown}; every change of a count goes out.", AGGREGATE, None)
-        for key, title in (("k", "on one key"), ("k2", "on two keys")):
-            chain = partial(_chain_of, key)
-            one(f"Chain of two interval joins {title}", f"Three streams: {shown}.", CHAIN.format(key=key), chain)
+        text = f"{_shown(half)}; the table's {sizes.keys:,} rows are read first."
+        one("Stream-table lookup", text, LOOKUP, spark_lookup)
+        one("Aggregate over an interval join", f"{_shown(half)}; every change of a count goes out.", AGGREGATE, None)
         _table_table(spark, topics, tables, replace(sizes, batch=sizes.batch // 4), report)
         spark.stop()
     return report
+
+
+def chains(sizes: Sizes) -> Report:
+    report, half = Report(), replace(sizes, rows=sizes.rows // 2)
+    with TemporaryDirectory(prefix="braid-bench-") as folder:
+        data, tiny, _ = _written(Path(folder), half)
+        spark = session(sizes)
+        _warm(spark, tiny, CHAIN.format(key="k2"), sizes)
+        spark_chain(spark, tiny, "k2", Path(folder) / "warm")
+        for key, title in (("k", "on one key"), ("k2", "on two keys")):
+            name, text = f"Chain of two interval joins {title}", f"Three streams: {_shown(half)}."
+            _compared(spark, data, half, report, name, text, CHAIN.format(key=key), partial(_chain_of, key))
+        spark.stop()
+    return report
+
+
+def _written(folder: Path, sizes: Sizes) -> tuple[Path, Path, Path]:
+    """The data, little data to warm up with, and a place for topics."""
+    data, tiny = folder / "data", folder / "tiny"
+    for where, rows, files, keys in ((data, sizes.rows, sizes.files, sizes.keys), (tiny, 20_000, 4, 1000)):
+        make(rows, files, keys, where, "lrm")
+        make_table(keys, where / "d")
+    return data, tiny, folder / "topics"
+
+
+def _shown(sizes: Sizes) -> str:
+    return f"{sizes.rows:,} rows a stream, {sizes.keys:,} keys, batches of {sizes.batch:,}"
 
 
 def _chain_of(key: str, spark: Any, data: Path, folder: Path) -> Run:
@@ -115,11 +136,9 @@ def _compared(
     _add(report, title, text, take_turns(variants, sizes.rounds, expected))
 
 
-def _warm(spark: Any, tiny: Path, sizes: Sizes) -> None:
+def _warm(spark: Any, tiny: Path, sql: str, sizes: Sizes) -> None:
     with TemporaryDirectory() as folder:
-        on_spark(spark, plan_of(LOOKUP), Path(folder) / "a", sizes, data=tiny, limit=20_000)
-        on_spark(spark, plan_of(CHAIN.format(key="k2")), Path(folder) / "b", sizes, data=tiny, limit=20_000)
-        spark_chain(spark, tiny, "k2", Path(folder) / "c")
+        on_spark(spark, plan_of(sql), Path(folder), sizes, data=tiny, limit=20_000)
 
 
 def _add(report: Report, title: str, text: str, runs: Mapping[str, list[Run]]) -> None:
