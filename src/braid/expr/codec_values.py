@@ -48,7 +48,7 @@ class Malformed(ValueError):
 
 
 def _shown(value: Any) -> str:
-    text = repr(str(value)) if type(value) is str else compact(value)
+    text = repr(str(value)) if type(value) is str else _text(compact(value))
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 

@@ -102,7 +102,10 @@ def _split_header(data: bytes, options: Options) -> tuple[list[str], bytes]:
     line = data[:cut].decode(errors="replace").rstrip("\r\n")
     if "\r" in line:
         raise BraidError("the header of a CSV file has a carriage return in it", "end lines with \\n or \\r\\n")
-    rows = list(csv.reader([line], delimiter=options.delimiter))
+    try:
+        rows = list(csv.reader([line], delimiter=options.delimiter))
+    except csv.Error as e:
+        raise BraidError(f"the header of a CSV file cannot be read: {e}", "quote names whole, or not at all") from None
     return [name.strip() for name in rows[0]] if rows else [], data[cut:]
 
 

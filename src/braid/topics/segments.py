@@ -145,9 +145,10 @@ def split_lines(data: bytes) -> pl.DataFrame:
     try:
         lines = pl.read_lines(data, name="_line").to_series() if data else pl.Series("_line", [], pl.String)
     except pl.exceptions.ComputeError:
-        pieces = data.removesuffix(b"\n").split(b"\n")  # one bad byte refuses a whole cast
+        # one bad byte refuses a whole cast
+        pieces = [x.removesuffix(b"\r") for x in data.removesuffix(b"\n").split(b"\n")]
         raw = pl.Series("_raw", pieces, pl.Binary)
-        lines = pl.Series("_line", [_text(x.removesuffix(b"\r")) for x in pieces], pl.String)
+        lines = pl.Series("_line", [_text(x) for x in pieces], pl.String)
         blank = (lines.str.strip_chars() == "").fill_null(True)
         frame = pl.DataFrame([lines, raw])
         return frame.with_columns(pl.when(~blank).then("_line"), pl.when(blank).then("_raw"))
