@@ -125,12 +125,15 @@ def explicit_sub(
     after = (end, here + (before if pos[0] == end else 0))
     if frame[SUB].null_count() == 0:
         return frame, after
-    number = frame.select(pl.int_range(pl.len()).over(POS).alias("n"))["n"].to_numpy()
+    place = np.arange(frame.height)
+    first = np.diff(pos.rle_id().to_numpy().astype(np.int64), prepend=-1) > 0  # rows of one position stand together
+    number = place - np.maximum.accumulate(np.where(first, place, 0))
     if before:
         number = np.where((pos == pos[0]).to_numpy(), number + before, number)
-    head = np.full(frame.height, 2, dtype=np.uint8)
-    made = _joined(_fixed(head), _fixed(number.astype(">u4")))
-    return frame.with_columns(pl.coalesce(pl.col(SUB), made.alias(SUB)).alias(SUB)), after
+    made = np.empty(frame.height, dtype=[("head", "u1"), ("number", ">u4")])
+    made["head"], made["number"] = 2, number
+    explicit = cast(pl.Series, pl.from_arrow(_fixed(made).cast(pa.large_binary()))).alias(SUB)
+    return frame.with_columns(pl.coalesce(pl.col(SUB), explicit).alias(SUB)), after
 
 
 def _fixed(values: npt.NDArray[Any]) -> pa.Array:
