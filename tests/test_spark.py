@@ -338,10 +338,11 @@ class _Handle:
 @pytest.mark.parametrize("wait", ["await_idle", "await_termination", "status"])
 def test_a_query_that_started_too_slowly_starts_again(tmp_path: Path, wait: str) -> None:
     late = f"SparkException: {queries.TOO_SLOW}"
+    job: Any = SimpleNamespace(name="Q", plan=lower(case("ss", 1)[0]), buckets=1)
 
     def running(*reasons: str | None) -> queries.RunningQuery:
         left = [_Handle(r) for r in reasons]
-        made = queries.RunningQuery(SimpleNamespace(name="Q"), "", str(tmp_path), lambda _: left.pop(0))
+        made = queries.RunningQuery(job, "", str(tmp_path), lambda _: left.pop(0))
         made.launch()
         return made
 

@@ -194,6 +194,7 @@ class _Head:
         count = int(self._frame[POS].search_sorted(place, side="right")[0])
         if sub is not None:
             first = int(self._frame[POS].search_sorted(place, side="left")[0])
-            count = first + int((self._frame[SUB].slice(first, count - first) <= sub).sum() or 0)
+            up_to_it = self._frame[SUB].slice(first, count - first) <= pl.Series([sub], dtype=pl.Binary)
+            count = first + int(up_to_it.sum() or 0)
         taken, self._frame = self._frame.head(count), self._frame.slice(count)
         return taken
