@@ -69,6 +69,11 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "spark.sql.streaming.noDataMicroBatches.enabled", "false", "clocks are Braid's own; no batch without input"
     ),
+    Setting(
+        "spark.sql.streaming.pollingDelay",
+        "50ms",
+        "a query without input asks for some 20 times a second, not 100: each time costs its Python process a call",
+    ),
     Setting("spark.sql.streaming.minBatchesToRetain", "20", "fewer files to list; enough to restart"),
     Setting("spark.sql.session.timeZone", "UTC", "times are milliseconds since 1970"),
     Setting("spark.ui.enabled", "false", "no web server for a local run", early=True),
