@@ -151,7 +151,7 @@ def markdown(table: Table) -> str:
 
 INTRODUCTION = """# Benchmarks
 
-Made by `make bench`; `make bench-small` takes under three minutes and says less. Sizes are arguments:
+Made by `make bench`; `make bench-small` takes a few minutes and says less. Sizes are arguments:
 `python -m benchmarks --rows 1000000`; one benchmark alone: `python -m benchmarks interval`; with `--write` its part of
 this page is replaced. The figures are kept in `benchmarks.json` beside it.
 
