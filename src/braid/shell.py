@@ -273,8 +273,8 @@ class _Rows:
             self._widths = [min(w, WIDEST) for w in self._widths]
             self._say(self._line(self._head))
         for x in cells:
+            self.count += 1  # first: Ctrl-C may come at any moment, and a row that was seen is counted
             self._say(self._line(x))
-        self.count += len(rows)
 
     def _line(self, cells: Sequence[str]) -> str:
         return "  ".join(c.ljust(w) for c, w in zip(cells, self._widths, strict=True)).rstrip()
