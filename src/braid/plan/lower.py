@@ -392,13 +392,19 @@ def _join(node: logical.Join, b: _Builder) -> _Frame:
 def _remembering(node: keyed.RememberingJoin, b: _Builder) -> _Frame:
     left, right = _keyed_sides(node, b)
     operator = Remembering.of(node, _names(logical.row_key(node.right)), clock(node.left, b.leaves))
-    return b.step(operator, [left, right], node, node.keys or None, [*left.columns, *right.columns, *node.keys])
+    return b.step(operator, [left, right], node, _spread_by(node), [*left.columns, *right.columns, *node.keys])
 
 
 def _combining(node: keyed.CombiningJoin, b: _Builder) -> _Frame:
     left, right = _keyed_sides(node, b)
     operator = Combining.of(node, (_names(logical.row_key(node.left)), _names(logical.row_key(node.right))))
-    return b.step(operator, [left, right], node, node.keys or None, [*left.columns, *right.columns, *node.keys])
+    return b.step(operator, [left, right], node, _spread_by(node), [*left.columns, *right.columns, *node.keys])
+
+
+def _spread_by(node: keyed.KeyedJoin) -> Keys | None:
+    """What the results are spread by. To a join a key of which a part is null is none, to whoever writes it it is one:
+    rows of an outer side may have such a key."""
+    return node.keys if len(node.keys) == 1 or (node.keys and node.how == "inner") else None
 
 
 def _names(keys: Keys) -> tuple[str, ...]:
@@ -442,7 +448,7 @@ def _placed(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int) 
 def _two_clocks(node: keyed.TwoClockJoin, b: _Builder) -> _Frame:
     left, right = _keyed_sides(node, b)
     operator = TwoClocks.of(node, clock(node.left, b.leaves), clock(node.right, b.leaves))
-    return b.step(operator, [left, right], node, node.keys or None, [*left.columns, *right.columns, *node.keys])
+    return b.step(operator, [left, right], node, _spread_by(node), [*left.columns, *right.columns, *node.keys])
 
 
 def _sides(
