@@ -7,8 +7,7 @@ Rule: each reads the same files with its own reader and ends when they are read.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from time import perf_counter
@@ -172,8 +171,10 @@ def spark_files(spark: Any, data: Path, side: str, late: str = "5 seconds") -> A
 
 def spark_run(frame: Any, folder: Path, store: str = "memory", json: bool = False) -> Run:
     """Spark's query to its end; results go nowhere, or to files of JSON lines. `store`: where state lies."""
+    from braid.spark.conf import changed
+
     # the clock of Braid's ksqlDB dialect is the highest time of both sides, so it is here
-    with settings(frame.sparkSession, {PROVIDER: STORES[store], "spark.sql.streaming.multipleWatermarkPolicy": "max"}):
+    with changed(frame.sparkSession, {PROVIDER: STORES[store], "spark.sql.streaming.multipleWatermarkPolicy": "max"}):
         writer = frame.writeStream.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
         query = writer.format("json").start(str(folder / "rows")) if json else writer.format("noop").start()
     query.awaitTermination()
@@ -184,16 +185,3 @@ def spark_run(frame: Any, folder: Path, store: str = "memory", json: bool = Fals
     else:
         out = sum(p["sink"]["numOutputRows"] for p in progress)
     return Run(tuple(batches), out)
-
-
-@contextmanager
-def settings(spark: Any, wanted: Mapping[str, str]) -> Iterator[None]:
-    """The session's settings while the block runs; a query takes a copy when it starts."""
-    before = {key: spark.conf.get(key, None) for key in wanted}
-    try:
-        for key, value in wanted.items():
-            spark.conf.set(key, value)
-        yield
-    finally:
-        for key, value in before.items():
-            spark.conf.unset(key) if value is None else spark.conf.set(key, value)

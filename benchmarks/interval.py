@@ -23,12 +23,14 @@ from braid.plan.physical import Plan
 
 W = 5_000  # ms
 
-SQL = """
+SIDES = """
 CREATE STREAM l (k BIGINT KEY, t BIGINT, v BIGINT)
   WITH (kafka_topic='l', value_format='JSON', timestamp='t', partitions=1);
 CREATE STREAM r (k BIGINT KEY, t BIGINT, v BIGINT)
   WITH (kafka_topic='r', value_format='JSON', timestamp='t', partitions=1);
-CREATE STREAM o AS SELECT l.k AS k, l.v AS v, r.v AS rv FROM l {kind} JOIN r
+"""
+SQL = f"""{SIDES}
+CREATE STREAM o AS SELECT l.k AS k, l.v AS v, r.v AS rv FROM l {{kind}} JOIN r
   WITHIN 5 SECONDS GRACE PERIOD 5 SECONDS ON l.k = r.k;
 """
 

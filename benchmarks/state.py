@@ -20,6 +20,7 @@ import polars as pl
 from benchmarks.data import START, make
 from benchmarks.engines import BUCKETS, files_of, on_spark, pattern, plan_of, run_of, session
 from benchmarks.harness import Sizes, percentile
+from benchmarks.interval import SIDES
 from benchmarks.interval import SQL as INTERVAL
 from benchmarks.processes import MIB, Peak, cpu_seconds
 from benchmarks.report import Goal, Report, Table
@@ -31,11 +32,7 @@ from braid.runtime.local import LocalQuery
 ROWS = 11_000  # of a batch
 SPAN = 3 * 24 * 3600 * 1000  # ms over which all rows are spread: within the window
 
-SQL = """
-CREATE STREAM l (k BIGINT KEY, t BIGINT, v BIGINT)
-  WITH (kafka_topic='l', value_format='JSON', timestamp='t', partitions=1);
-CREATE STREAM r (k BIGINT KEY, t BIGINT, v BIGINT)
-  WITH (kafka_topic='r', value_format='JSON', timestamp='t', partitions=1);
+SQL = f"""{SIDES}
 CREATE STREAM o AS SELECT l.k AS k, l.v AS v, r.v AS rv FROM l JOIN r
   WITHIN 7 DAYS GRACE PERIOD 1 DAY ON l.k = r.k;
 """

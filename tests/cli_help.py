@@ -76,10 +76,15 @@ def _main(words: Sequence[object], stdin: str, out: io.StringIO, err: io.StringI
 
 def launch(*words: object, cwd: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
     """A command as a process, the first of a group of its own."""
+    return started([sys.executable, "-m", "braid", *map(str, words)], cwd, env or {})
+
+
+def started(words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subprocess.Popen[str]:
+    """A program, the first of a group of its own; `env`: what its environment has besides."""
     return subprocess.Popen(
-        [sys.executable, "-m", "braid", *map(str, words)],
+        words,
         cwd=cwd,
-        env={**os.environ, **(env or {})},
+        env={**os.environ, **env},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -27,7 +27,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from braid.topics import TopicStore
-from cli_help import Said, checked
+from cli_help import QUICK, Said, checked, started
 from crash import processes, world
 from crash.cluster import CONF, Cluster, cluster
 from crash.plan import KINDS, ON_CLUSTER, Kill, plan
@@ -111,7 +111,7 @@ class _Round:
         state.parent.chmod(0o700)
         master = self.on.url if self.on is not None else "local[2,8]" if retries else "local[2]"
         words = [sys.executable, "-m", "braid", "run", "q.sql", "--store", "s", "--batch-rows", str(BATCH_ROWS)]
-        words += ["--master", master, "--conf", "braid.jvm.tier=1", "--conf", "spark.driver.memory=1g"]
+        words += ["--master", master, *QUICK[2:]]
         words += [*CONF] if self.on is not None else []
         words += ["--until-idle"] * in_turn
         if tiny:
@@ -120,16 +120,7 @@ class _Round:
         self.report.runs += 1
         self._in_turn = in_turn
         self._before = {name: _last(self.store, name, "commits") for name in self.names}
-        return subprocess.Popen(
-            words,
-            cwd=self.folder,
-            env={**os.environ, **environment(self.folder)},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
+        return started(words, self.folder, environment(self.folder))
 
     def _ended(self) -> Said:
         """The run is over: what it said is fit for users."""

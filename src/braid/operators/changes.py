@@ -106,10 +106,24 @@ def released_from(times: pl.Series, places: pl.Series, numbers: pl.Series) -> pl
     return _joined(_fixed(head), places.to_arrow(), _fixed(numbers.to_numpy().astype(">u4")))
 
 
+def numbers_within(ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The number of each row among those with its id; they stand together."""
+    place = np.arange(len(ids))
+    first = np.diff(ids, prepend=ids[:1] - 1) != 0
+    return place - np.maximum.accumulate(np.where(first, place, 0))
+
+
 def result_sub(parent: pl.Series, numbers: pl.Series) -> pl.Series:
     """`_sub` of results of rows whose own is `parent`; null stays null. `numbers`: order among one row's results."""
     head = np.ones(len(parent), dtype=np.uint8)
     return _joined(_fixed(head), parent.to_arrow(), _fixed(numbers.to_numpy().astype(">u4")))
+
+
+def result_subs(parents: pl.Series, at: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) -> pl.Series:
+    """The same for results of the rows `at` among the parents."""
+    if parents.null_count() == len(parents):
+        return pl.Series(SUB, [None], dtype=pl.Binary).new_from_index(0, len(at))
+    return result_sub(parents.gather(at), pl.Series(numbers)).alias(SUB)
 
 
 def explicit_sub(
@@ -125,9 +139,7 @@ def explicit_sub(
     after = (end, here + (before if pos[0] == end else 0))
     if frame[SUB].null_count() == 0:
         return frame, after
-    place = np.arange(frame.height)
-    first = np.diff(pos.rle_id().to_numpy().astype(np.int64), prepend=-1) > 0  # rows of one position stand together
-    number = place - np.maximum.accumulate(np.where(first, place, 0))
+    number = numbers_within(pos.rle_id().to_numpy().astype(np.int64))
     if before:
         number = np.where((pos == pos[0]).to_numpy(), number + before, number)
     made = np.empty(frame.height, dtype=[("head", "u1"), ("number", ">u4")])

@@ -13,10 +13,8 @@ import polars as pl
 
 from braid.operators.changes import HASH
 from braid.operators.epochs import EPOCH, TICK, Bag, at_first, by_hash, netted, weighted
-from braid.operators.pairing import payload_of
+from braid.operators.pairing import MOST, payload_of
 from braid.operators.ranges import Hashes, Ints, columns_of, hashes_of, keyed, meet
-
-MOST = 2_000_000  # pairs made at once, where more than one row looks
 
 
 def entries_of(rows: pl.DataFrame, keys: Sequence[str], tick: pl.Expr | None = None) -> pl.DataFrame:

@@ -18,6 +18,7 @@ from braid.operators.ranges import Flags, Ints, begins, columns_of, order_of, ro
 MISSING = -1
 PIECE_BYTES = 32 << 20  # of results that leave an operator at once
 PIECE_ROWS = 250_000
+MOST = 2_000_000  # pairs made at once, where more than one row looks
 
 
 def payload_of(frame: pl.DataFrame) -> list[str]:

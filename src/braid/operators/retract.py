@@ -20,10 +20,10 @@ import polars as pl
 
 from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
-from braid.operators.changes import DIFF, SUB, result_sub
+from braid.operators.changes import DIFF, SUB, result_subs
 from braid.operators.clocks import Clocks
 from braid.operators.pairing import MISSING, all_dropped, gathered, keys_of, payload_of, without_nulls
-from braid.operators.ranges import Ints, order_of, rows_at
+from braid.operators.ranges import order_of, rows_at
 from braid.operators.versions import timeline
 
 
@@ -51,11 +51,6 @@ class Retract:
         old = ~second
         number = (second & np.append(False, old[:-1])).astype(np.int64)  # 1: a new row after its old one
         own = rows_at(rows.drop(payload), cause).with_columns(
-            pl.Series(DIFF, np.where(old, -1, 1).astype(np.int8)), _sub(rows[SUB], cause, number)
+            pl.Series(DIFF, np.where(old, -1, 1).astype(np.int8)), result_subs(rows[SUB], cause, number)
         )
         return Result(own.hstack(gathered(seen.parts, payload, which)), all_dropped(drops))
-
-
-def _sub(parents: pl.Series, cause: Ints, number: Ints) -> pl.Series:
-    parents = parents[pl.Series("", cause.astype(np.uint32))]
-    return parents if parents.null_count() == len(parents) else result_sub(parents, pl.Series(number)).alias(SUB)

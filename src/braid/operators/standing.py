@@ -16,7 +16,7 @@ import polars as pl
 
 from braid.operators.arrangement import ARRIVAL, Found, Run, Runs, cancelled
 from braid.operators.base import State
-from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, result_sub
+from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, numbers_within, result_subs
 from braid.operators.pairing import MISSING, gathered, joined_on, piece_rows, pieces, with_headers
 from braid.operators.ranges import (
     Flags,
@@ -246,12 +246,9 @@ def put_together(
     """The results as rows, in processing order, in pieces. `own_headers`: those of the left row, not of the cause."""
     place = np.concatenate([left.place, right.place])[results.cause]
     order = np.lexsort((*reversed(results.order), place))
-    place = place[order]
-    first = np.flatnonzero(np.append(True, place[1:] != place[:-1])) if len(place) else np.empty(0, dtype=np.int64)
-    number = np.arange(len(place)) - np.repeat(first, np.diff(np.append(first, len(place))))
+    number = numbers_within(place[order])
     positions = left.frame[POS].clone().append(right.frame[POS])
     subs = left.frame[SUB].clone().append(right.frame[SUB])
-    bare = subs.null_count() == len(subs)
     both = [*left.parts, *right.parts]
     offset = sum(p.height for p in left.parts)
     headed = left.parts if own_headers else [left.frame, right.frame]
@@ -259,13 +256,9 @@ def put_together(
     for piece in pieces(len(order), piece_rows(left.parts, right.parts)):
         at = order[piece]
         cause, l_at, r_at = results.cause[at], results.left[at], results.right[at]
-        if bare:
-            sub = pl.Series(SUB, [None], dtype=pl.Binary).new_from_index(0, len(at))
-        else:
-            sub = result_sub(values_at(subs, cause), pl.Series(number[piece]))
         made = gathered(both, [HASH, *keys], np.where(l_at == MISSING, offset + r_at, l_at)).with_columns(
             values_at(positions, cause).alias(POS),
-            sub.alias(SUB),
+            result_subs(subs, cause, number[piece]).alias(SUB),
             pl.Series(TIME, results.time[at]),
             pl.Series(DIFF, results.diff[at].astype(np.int8)),
         )

@@ -16,16 +16,15 @@ import numpy as np
 import polars as pl
 
 from braid.operators.arrangement import ARRIVAL, Arrangement, Found
-from braid.operators.changes import DIFF, HASH, HEADERS, NEVER, POS, SUB, TIME, result_sub
+from braid.operators.changes import DIFF, HASH, HEADERS, NEVER, POS, SUB, TIME, numbers_within, result_subs
 from braid.operators.clocks import Clock
-from braid.operators.pairing import MISSING, gathered, joined_on, piece_rows, pieces, with_headers
+from braid.operators.pairing import MISSING, MOST, gathered, joined_on, piece_rows, pieces, with_headers
 from braid.operators.ranges import (
     Crowded,
     Flags,
     Ints,
     Keyed,
     Window,
-    begins,
     keyed,
     meet,
     order_of,
@@ -34,7 +33,6 @@ from braid.operators.ranges import (
 )
 
 NONE = np.empty(0, dtype=np.int64)
-MOST = 2_000_000  # pairs made at once, where more than one row looks
 
 
 @dataclass(slots=True)
@@ -252,12 +250,6 @@ def _sort_within(order: Ints, where: Ints, pairs: Pairs) -> None:
     order[at[some]] = p[some][np.lexsort((n[some], t[some], place[some]))]
 
 
-def numbers_within(place: Ints) -> Ints:
-    """The number of each row among those of its place (they stand together)."""
-    first = np.flatnonzero(begins(place))
-    return np.arange(len(place)) - np.repeat(first, np.diff(np.append(first, len(place))))
-
-
 @dataclass(frozen=True, slots=True)
 class Freed:
     """Released rows in their order, with their positions and `_sub`."""
@@ -300,15 +292,10 @@ def _pieces_of(
     own = np.where(out.by_left, out.left, left.frame.height + out.right)
     pos = left.frame[POS].clone().append(right.frame[POS])
     sub = left.frame[SUB].clone().append(right.frame[SUB])
-    bare = sub.null_count() == len(sub)
 
     def places(at: slice) -> tuple[pl.Series, pl.Series]:
         """Position and `_sub` of results."""
-        if bare:
-            subs = pl.Series(SUB, [None], dtype=pl.Binary).new_from_index(0, len(own[at]))
-        else:
-            subs = result_sub(values_at(sub, own[at]), pl.Series(number[at]))
-        return values_at(pos, own[at]), subs
+        return values_at(pos, own[at]), result_subs(sub, own[at], number[at])
 
     if freed is not None:
         order = order_of(np.concatenate([2 * freed.out.place, 2 * out.place + 1]))

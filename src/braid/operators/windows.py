@@ -17,10 +17,10 @@ import polars as pl
 from braid.expr import compile
 from braid.expr.nodes import Col, Expr
 from braid.operators.base import Result, State
-from braid.operators.changes import SUB, result_sub
+from braid.operators.changes import SUB, numbers_within, result_sub
 from braid.operators.clocks import Clocks
 from braid.operators.pairing import dropped_rows
-from braid.operators.ranges import Ints, begins, rows_at
+from braid.operators.ranges import rows_at
 from braid.plan import epochs
 from braid.types import polars_type
 
@@ -58,14 +58,8 @@ class Windows:
             which, starts = which[once], starts.filter(pl.Series(once))
         out = rows_at(rows, which).with_columns(_moment(starts, self.start), _moment(starts + self.size, self.end))
         if many > 1 and rows.height and rows[SUB].null_count() < rows.height:
-            out = out.with_columns(result_sub(out[SUB], pl.Series(_numbers(which))).alias(SUB))
+            out = out.with_columns(result_sub(out[SUB], pl.Series(numbers_within(which))).alias(SUB))
         return Result(out, dropped)
-
-
-def _numbers(which: Ints) -> Ints:
-    """The number of each among those of its row."""
-    first = np.flatnonzero(begins(which))
-    return np.arange(len(which), dtype=np.int64) - np.repeat(first, np.diff(np.append(first, len(which))))
 
 
 def _moment(microseconds: pl.Series, column: Col) -> pl.Series:

@@ -180,18 +180,24 @@ _starting = threading.Lock()
 def settings_of_a_query(spark: SparkSession, tasks: int) -> Iterator[None]:
     """A query takes a copy of the session's settings when it starts; within this block they are Braid's."""
     wanted = {s.key: s.value for s in SETTINGS if not s.early} | {"spark.sql.shuffle.partitions": str(tasks)}
-    with _starting:
-        before = {key: spark.conf.get(key, None) for key in wanted}
-        try:
-            for key, value in wanted.items():
-                spark.conf.set(key, value)
-            yield
-        finally:
-            for key, old in before.items():
-                if old is None:
-                    spark.conf.unset(key)
-                else:
-                    spark.conf.set(key, old)
+    with _starting, changed(spark, wanted):
+        yield
+
+
+@contextlib.contextmanager
+def changed(spark: SparkSession, wanted: Mapping[str, str]) -> Iterator[None]:
+    """The session with these settings; afterwards as it was."""
+    before = {key: spark.conf.get(key, None) for key in wanted}
+    try:
+        for key, value in wanted.items():
+            spark.conf.set(key, value)
+        yield
+    finally:
+        for key, old in before.items():
+            if old is None:
+                spark.conf.unset(key)
+            else:
+                spark.conf.set(key, old)
 
 
 def default_log() -> str:

@@ -46,7 +46,9 @@ def checkpoint_id() -> str:
 def handle(text: str, number: int, key: int, rows: Iterable[Any], manifest: Any, runs: Any) -> Iterator[Row]:
     """One bucket's batch; `manifest` and `runs` are its state in Spark's state store."""
     job = loads(text)
-    piece = Piece(number, job.ids[number].index(key)) if key in job.ids[number] else None
+    stage, ids = job.plan.stages[number], job.ids[number]
+    bucket = ids.index(key) if key in ids else -1  # -1: a key of another stage, whose rows only pass
+    piece = Piece(number, bucket)
     mine: list[Blob] = []
     for row in rows:
         if row.stage == number:
@@ -55,8 +57,6 @@ def handle(text: str, number: int, key: int, rows: Iterable[Any], manifest: Any,
             yield row
     if not mine:
         return
-    assert piece is not None
-    stage, bucket = job.plan.stages[number], job.ids[number].index(key)
     with piece.watch:
         with spent("state_read"):
             found = manifest.get()

@@ -26,8 +26,8 @@ from uuid import uuid4
 
 from braid.errors import BraidError
 from braid.topics.files import locked, reach, refuse_link, remove, write_atomic
-from braid.topics.rolling import rolled, settle
-from braid.topics.segments import ROLLED, Segment, segment_name
+from braid.topics.rolling import clear, rolled, settle
+from braid.topics.segments import Segment, segment_name
 
 FOLD = 100
 FORMAT = 1
@@ -312,9 +312,7 @@ class Topic:
         alone = sorted(n for n in numbers if n > done)
         if len(alone) < FOLD:
             return
-        for name in os.listdir(self.staging):
-            if name.startswith(ROLLED):  # of a fold that came to nothing
-                remove(os.path.join(self.staging, name))
+        clear(self)
         found = [self._load(f"{n:020d}.json") for n in alone]
         chain.append((done, alone[-1]))
         self._write_rollup(

@@ -96,6 +96,11 @@ def settle(topic: Topic, segments: list[dict[str, Any]], before: list[dict[str, 
     for place in sorted({(s["partition"], s["first"]) for s in before} - {*now}):
         remove(topic.segment_path(*place))
         reach("rolled away")
+    clear(topic)
+
+
+def clear(topic: Topic) -> None:
+    """Takes away larger segments that nothing refers to: they got their names, or their fold came to nothing."""
     for name in os.listdir(topic.staging):
-        if name.startswith(ROLLED):  # nothing refers to it any more
+        if name.startswith(ROLLED):
             remove(os.path.join(topic.staging, name))
