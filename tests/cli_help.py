@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-QUICK = ("--master", "local[2]", "--conf", "braid.jvm.tier=1", "--conf", "spark.driver.memory=1g")
+QUICK = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
 NOISE = ("Traceback", "java.lang", "\tat ", "WARN", "ERROR ", "py4j", "internal error", "NoneType")
 
 

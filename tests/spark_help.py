@@ -92,7 +92,7 @@ def main(shape: str, seed: str, store: str, *more: str) -> None:
     options = dict(x.split("=", 1) for x in more)
     from braid.spark import conf
 
-    spark = conf.session(options.pop("master", "local[2]"), {"braid.jvm.tier": "1", "spark.driver.memory": "1g"})
+    spark = conf.session(options.pop("master", "local[2]"), conf.CARRIER | {"spark.driver.memory": "1g"})
     query, _ = case(shape, int(seed), int(options.pop("length", "0")) or None)
     run(store, query, spark, **{name: int(value) for name, value in options.items()})
     print("done", flush=True)

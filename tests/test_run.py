@@ -223,4 +223,6 @@ def test_it_stays_up_until_ctrl_c(tmp_path: Path) -> None:
 
 
 def _left(group: int) -> str:
-    return subprocess.run(["pgrep", "-g", str(group)], capture_output=True, text=True, check=False).stdout
+    """Who still lives; the dead wait for the first process of the system, which takes its time."""
+    words = ["pgrep", "-a", "-r", "R,S,D", "-g", str(group)]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout

@@ -446,6 +446,36 @@ def test_large_outputs_are_merged_piece_by_piece(monkeypatch: pytest.MonkeyPatch
     assert got.equals(in_order(got)) and got.sort("x").equals(merged(frames).sort("x"))
 
 
+def test_large_frames_travel_in_files(tmp_path: Path) -> None:
+    """Small ones never; large ones too where there is no room for a file. A batch's files go with it."""
+    rows = 20_000
+    frame = pl.DataFrame({POS: pl.Series([i << 70 for i in range(rows)], dtype=pl.Int128), "x": range(rows)})
+    frame = frame.with_columns(pl.lit(None, pl.Binary).alias(SUB))
+    folder = tmp_path / "wire"
+    folder.mkdir()
+    assert columns.loads(columns.dumps(frame.head(9), 3, str(folder))).equals(frame.head(9)) and not os.listdir(folder)
+    blob = columns.dumps(frame, 3, str(folder))
+    assert (columns.height(blob), columns.piece(blob)) == (rows, 3) and len(blob) < 300 < columns.size(blob)
+    assert columns.loads(blob).equals(frame)
+    columns.clear(str(folder))
+    assert not os.listdir(folder)
+    with pytest.raises(BraidError, match="a part of the batch is missing"):
+        columns.loads(blob)
+    folder.rmdir()
+    folder.touch()  # no place for files
+    blob = columns.dumps(frame, 0, str(folder))
+    assert columns.size(blob) == len(blob) and columns.loads(blob).equals(frame)
+
+
+def test_what_was_left_long_ago_is_cleared(tmp_path: Path) -> None:
+    for name in ("mine", "killed", "runs"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "frame").touch()
+    os.utime(tmp_path / "killed", (1, 1))
+    columns.clear_abandoned(str(tmp_path / "mine"))
+    assert sorted(os.listdir(tmp_path)) == ["mine", "runs"] and not os.listdir(tmp_path / "mine")
+
+
 def test_the_reason_is_what_the_user_can_act_on() -> None:
     text = """[STREAM_FAILED] Query terminated with exception: [PYTHON_DATA_SOURCE_ERROR] Failed:
 Traceback (most recent call last):

@@ -224,7 +224,7 @@ def _session(request: Request) -> Iterator[SparkSession]:
 
     own = not conf.running()
     try:
-        spark = conf.session(request.master, request.conf)
+        spark = conf.session(request.master, conf.CARRIER | dict(request.conf))
     except BraidError:
         raise
     except Exception as e:

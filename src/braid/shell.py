@@ -238,7 +238,7 @@ class Shell:
         self._closing.enter_context(StoreLock(self._store.root, note=lambda x: self._err.print(x, markup=False)))
         self._err.print("starting Spark …")
         own = not conf.running()
-        self._spark = conf.session(self._master)
+        self._spark = conf.session(self._master, conf.CARRIER)
         if own:
             self._closing.callback(conf.end, self._spark)
 

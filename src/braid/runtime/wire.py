@@ -30,18 +30,19 @@ def _again(leaf: Leaf) -> dict[str, str]:
     return found
 
 
-def derived(leaf: Leaf, rows: int = ENOUGH) -> tuple[str, ...]:
-    """The columns of so many rows of a leaf that stay behind."""
-    return (HASH, SUB, *_again(leaf)) if rows >= ENOUGH else ()
+def derived(leaf: Leaf, rows: int = ENOUGH, hashed: bool = False) -> tuple[str, ...]:
+    """The columns of so many rows of a leaf that stay behind. `hashed`: bytes cost less than hashes, which go along."""
+    return (*(() if hashed else (HASH,)), SUB, *_again(leaf)) if rows >= ENOUGH else ()
 
 
 def full(leaf: Leaf, rows: pl.DataFrame) -> pl.DataFrame:
     """A leaf's rows with the columns that have stayed behind."""
-    if HASH in rows.columns:
+    if SUB in rows.columns:
         return rows
     again = _again(leaf)
     made = {c.name: c for c in rows.get_columns()}
-    made[HASH] = hash_of_key(rows, leaf.keys, leaf.null_key != "route")
+    if HASH not in made:
+        made[HASH] = hash_of_key(rows, leaf.keys, leaf.null_key != "route")
     made[SUB] = pl.Series(SUB, [None], dtype=pl.Binary).new_from_index(0, rows.height)
     made |= {name: rows.get_column(key).alias(name) for name, key in again.items()}
     return pl.DataFrame([made[c] for c in (*leaf_schema(leaf), HEADERS) if c in made])

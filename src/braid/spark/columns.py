@@ -2,7 +2,8 @@
 
 In: frames, the stage and bucket they are for. Out: record batches of one schema, and the frames again.
 Rule: one schema everywhere; a blob begins with its format, its number among the pieces of a frame and its number of
-rows; Spark looks at `bucket` alone.
+rows; Spark looks at `bucket` alone. Where all tasks run on one node, a large frame lies in a file and the blob says
+where: Spark would copy it six times. Such files live as long as their batch; a retried task writes new ones.
 
   stage   the stage that opens the row; the number of stages: the writer. Others pass it on unopened
   frame   number of the leaf or exchanged frame (rows); for the writer: the bucket that the rows come from
@@ -12,21 +13,30 @@ rows; Spark looks at `bucket` alone.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import shutil
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
 import polars as pl
 import pyarrow as pa
 
 from braid.errors import BraidError
 from braid.runtime import bucket as ipc
+from braid.spark.conf import own_folder
 from braid.spent import spent
 
 ROWS, STEPS, DROPS, COUNTS = 0, 1, 2, 3  # COUNTS: a JSON object
-FORMAT = 1
+_BYTES, _FILE = b"B\x01", b"B\x02"  # the first two bytes: the frame follows, or the size and path of its file
 _HEAD = 8  # bytes: "B", format, number of the piece (2), number of rows (4)
+_SIZE = 8  # bytes of a file's size
+LARGE = 128 << 10  # bytes of a frame from which on it goes into a file
+ABANDONED = 24 * 3600.0  # s after which files of a batch that was never finished may go
 
 ARROW = pa.schema(
     [("stage", pa.int32()), ("frame", pa.int32()), ("bucket", pa.int32()), ("kind", pa.int32()), ("blob", pa.binary())]
@@ -44,16 +54,32 @@ class Blob:
     blob: bytes
 
 
-def dumps(frame: pl.DataFrame, piece: int = 0) -> bytes:
+def dumps(frame: pl.DataFrame, piece: int = 0, folder: str | None = None) -> bytes:
+    """`folder`: where files of this batch may be written, if all tasks see them."""
     with spent("pack"):
-        return b"B\x01" + piece.to_bytes(2, "little") + frame.height.to_bytes(4, "little") + ipc.pack(frame)
+        head = piece.to_bytes(2, "little") + frame.height.to_bytes(4, "little")
+        if folder is not None and frame.estimated_size() >= LARGE:
+            path = _file(frame, folder)
+            if path is not None:
+                return _FILE + head + os.path.getsize(path).to_bytes(_SIZE, "little") + path.encode()
+        return _BYTES + head + ipc.pack(frame)
 
 
 def loads(blob: bytes) -> pl.DataFrame:
-    if blob[:2] != b"B\x01":
-        raise BraidError(f"a blob of format {blob[1]} between two stages", "all nodes need the same version of braid")
     with spent("unpack"):
-        return ipc.unpack(blob[_HEAD:])
+        match blob[:2]:
+            case b"B\x01":
+                return ipc.unpack(blob[_HEAD:])
+            case b"B\x02":
+                return _read(blob[_HEAD + _SIZE :].decode())
+            case _:
+                hint = "all nodes need the same version of braid"
+                raise BraidError(f"a blob of format {blob[1]} between two stages", hint)
+
+
+def size(blob: bytes) -> int:
+    """Bytes of the frame, wherever it lies."""
+    return int.from_bytes(blob[_HEAD : _HEAD + _SIZE], "little") if blob[:2] == _FILE else len(blob)
 
 
 def height(blob: bytes) -> int:
@@ -88,6 +114,53 @@ def blobs_of(batches: Iterable[pa.RecordBatch]) -> Iterable[Blob]:
         columns = [b.column(name).to_pylist() for name in ARROW.names]
         for values in zip(*columns, strict=True):
             yield Blob(*values)
+
+
+# --------------------------------------------------------------------- files
+
+
+def _file(frame: pl.DataFrame, folder: str) -> str | None:
+    """The frame in a file of its own; None where there is no room for one."""
+    path = os.path.join(folder, uuid4().hex)
+    try:
+        if not os.path.isdir(folder):  # somebody tidied up
+            own_folder(os.path.join("wire", os.path.basename(folder)))
+        frame.write_ipc(path, compression="uncompressed", record_batch_size=frame.height)
+    except (BraidError, OSError, pl.exceptions.PolarsError):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        return None
+    return path
+
+
+def _read(path: str) -> pl.DataFrame:
+    try:
+        return pl.read_ipc(path)
+    except FileNotFoundError:
+        hint = "the folder for temporary files was emptied; start the query again, nothing is lost"
+        raise BraidError(f"a part of the batch is missing: {path}", hint) from None
+
+
+def clear(folder: str | None) -> None:
+    """Forgets the files of a finished batch."""
+    if folder is None:
+        return
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        with contextlib.suppress(OSError):
+            os.unlink(os.path.join(folder, name))
+
+
+def clear_abandoned(folder: str | None) -> None:
+    """The same, and the folders of queries that were killed long ago."""
+    if folder is None:
+        return
+    clear(folder)
+    root = os.path.dirname(folder)
+    for name in os.listdir(root) if os.path.isdir(root) else ():
+        path = os.path.join(root, name)
+        with contextlib.suppress(OSError):
+            if os.stat(path).st_mtime < time.time() - ABANDONED:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 # ------------------------------------------------------------------- buckets

@@ -85,6 +85,11 @@ SETTINGS: tuple[Setting, ...] = (
 _JAVA_OPTIONS = "-Dlog4j2.configurationFile={config} -Dbraid.log={log} -XX:+UseSerialGC -XX:TieredStopAtLevel={tier}"
 
 
+TIER = "braid.jvm.tier"  # 4: Java's own choice; 1: its quick compiler alone
+# For a JVM that only carries blobs: the thorough compiler would take a core for minutes and bring next to nothing.
+CARRIER = {TIER: "1"}
+
+
 def java_command() -> str:
     """The `java` that Spark would start."""
     home = os.environ.get("JAVA_HOME")
@@ -126,7 +131,7 @@ def session(
     wanted = {s.key: s.value for s in SETTINGS} | dict(conf or {})
     key = "spark.driver.extraJavaOptions"
     config = Path(__file__).with_name("log4j2.properties")
-    tier = wanted.pop("braid.jvm.tier", "4")  # 1: quick to start, for tests
+    tier = wanted.pop(TIER, "4")
     wanted[key] = f"{_JAVA_OPTIONS.format(config=config, log=log, tier=tier)} {wanted.get(key, '')}".strip()
     for name, value in wanted.items():
         builder = builder.config(name, value)

@@ -226,4 +226,4 @@ class SparkBackend:
 @functools.cache
 def shared_session() -> SparkSession:
     """One small session for all drivers of this process."""
-    return conf.session("local[2]", {"spark.driver.memory": "1g", "braid.jvm.tier": "1"}, "braid-driver")
+    return conf.session("local[2]", conf.CARRIER | {"spark.driver.memory": "1g"}, "braid-driver")

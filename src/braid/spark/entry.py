@@ -30,7 +30,7 @@ SCHEMA = StructType(
     ]
 )
 TEXT = StructType([StructField("text", StringType())])
-RUN = StructType([StructField("run", StringType())])
+NAME = StructType([StructField("name", StringType())])
 
 
 class BraidSource(DataSource):  # type: ignore[misc]
@@ -99,13 +99,12 @@ class StageProcessor(StatefulProcessor):  # type: ignore[misc]
         self._text, self._stage = text, stage
 
     def init(self, handle: Any) -> None:
-        self._manifest = handle.getValueState("manifest", TEXT)
-        self._runs = handle.getMapState("runs", RUN, TEXT)
+        self._state = handle.getMapState("state", NAME, TEXT)  # one: each costs a task some 15 ms
 
     def handleInputRows(self, key: tuple[int], rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:
         from braid.spark.stage import handle
 
-        return handle(self._text, self._stage, key[0], rows, self._manifest, self._runs)
+        return handle(self._text, self._stage, key[0], rows, self._state)
 
     def close(self) -> None:
         pass

@@ -58,7 +58,8 @@ class Job:
     """`name`: the query. `run`: one life of its checkpoint; names of staged files and of state runs begin with it.
 
     `ids`: Spark's key of each bucket, a row a stage; `out_ids`: of each output partition. `gathered`: the rows of an
-    output partition come from several tasks, so there is one more exchange before the writer.
+    output partition come from several tasks, so there is one more exchange before the writer. `wire`: a folder that all
+    tasks see, for large frames on their way from one to the next.
     """
 
     plan: Plan
@@ -74,6 +75,7 @@ class Job:
     ranks: Mapping[str, int]
     fingerprint: str
     cache: str
+    wire: str | None = None
     limit: int = 1_000_000
     files: Mapping[int, FileInput] = field(default_factory=dict)
     frames: frozenset[int] = frozenset()

@@ -25,8 +25,8 @@ from pyspark.sql import DataFrame, SparkSession
 from braid.errors import BraidError
 from braid.plan.physical import Plan
 from braid.runtime.measured import Hot, Measured, Shape, Totals, measured, sizes, summed
+from braid.spark import columns, sinks
 from braid.spark import job as jobs
-from braid.spark import sinks
 from braid.spark.conf import keep_state, settings_of_a_query
 from braid.spark.dataframes import Registered, packed, result_schema, unpack
 from braid.spark.entry import FORMAT, SCHEMA, BraidSource, StageProcessor
@@ -232,6 +232,7 @@ class RunningQuery:
                 self._timed()  # of the batch before
         began = time.time()
         table = manifest.toArrow()
+        columns.clear(self.job.wire)
         rows = list(zip(table.column("kind").to_pylist(), table.column("doc").to_pylist(), strict=True))
         ran = time.time()
         sinks.publish_batch(self.job, batch, rows)
@@ -293,7 +294,9 @@ def start(
     """Starts a query, or goes on from its checkpoint. `partitions`, `buckets`, `tasks`: see `Job`; by default the
     output's partitions are those of its topic, the declared ones, or those of the left source."""
     wishes = Wishes(checkpoint, output, partitions, buckets, tasks, limit, files or {}, frozenset(frames or ()), order)
-    job, folder = prepared(plan, store, spark.sparkContext.defaultParallelism, wishes)
+    context = spark.sparkContext
+    one_node = re.match(r"local(\[|$)", context.master) is not None
+    job, folder = prepared(plan, store, context.defaultParallelism, wishes, one_node)
     text = jobs.dumps(job)
 
     def begin(running: RunningQuery) -> Any:
@@ -302,6 +305,7 @@ def start(
         elif job.output.kind not in ("console", "none"):
             sinks.finish_files(job.output.target)
         clean_drops(job.store, job.name)
+        columns.clear_abandoned(job.wire)
         with settings_of_a_query(spark, job.tasks):
             frame = written(through(read(spark, job, text, frames or {}), job, text), job, text)
             stream = frame.writeStream.foreachBatch(running.publish)

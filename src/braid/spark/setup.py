@@ -50,8 +50,9 @@ class Wishes:
         return [name for name, wish in wishes.items() if wish is not None]
 
 
-def prepared(plan: Plan, store: str, cores: int, wishes: Wishes) -> tuple[Job, str]:
-    """The job, its checkpoint recorded or compared; the sink's topic is there afterwards."""
+def prepared(plan: Plan, store: str, cores: int, wishes: Wishes, one_node: bool = False) -> tuple[Job, str]:
+    """The job, its checkpoint recorded or compared; the sink's topic is there afterwards. `one_node`: all tasks run on
+    the driver's."""
     topics = TopicStore(store)
     name = check_name(plan.query.name, "query")
     folder = wishes.checkpoint or checkpoint_of(topics.root, name)
@@ -104,6 +105,7 @@ def prepared(plan: Plan, store: str, cores: int, wishes: Wishes) -> tuple[Job, s
         ranks=ranks_of(plan, partitions, kept.sources),
         fingerprint=kept.fingerprint,
         cache=own_folder(os.path.join("state", run)),
+        wire=own_folder(os.path.join("wire", run)) if one_node else None,
         limit=wishes.limit or LIMIT,
         files=files,
         frames=frames,

@@ -176,7 +176,7 @@ def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
             read[name] = read.get(name, 0) + chunk.decoded.rows.height
             out = list(_of_chunk(job, chunk.leaf, made))
             piece.came(chunk.decoded.rows.height)
-            piece.went(made.rows.height, sum(len(b.blob) for b in out))
+            piece.went(made.rows.height, sum(columns.size(b.blob) for b in out))
             with spent("pack"):
                 packed = columns.batch(out)
         if out:
@@ -193,16 +193,16 @@ def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
 
 def _of_chunk(job: Job, leaf: int, made: Ingested) -> Iterator[Blob]:
     stage = job.plan.stages[job.plan.leaves[leaf].stage]
-    left_out = derived(job.plan.leaves[leaf], made.rows.height)
+    left_out = derived(job.plan.leaves[leaf], made.rows.height, hashed=job.wire is not None)
     for b, part in split(made.rows, job.buckets, stage.single, left_out).items():
-        yield Blob(stage.number, leaf, job.ids[stage.number][b], columns.ROWS, columns.dumps(part))
+        yield Blob(stage.number, leaf, job.ids[stage.number][b], columns.ROWS, columns.dumps(part, 0, job.wire))
     if made.dropped.height:
         yield Blob(job.last, 0, job.out_ids[0], columns.DROPS, columns.dumps(made.dropped))
 
 
 def _to_all_buckets(job: Job, steps: pl.DataFrame) -> list[Blob]:
     """Every bucket of a stage with clocks gets every step."""
-    text = columns.dumps(slim_steps(steps))
+    text = columns.dumps(slim_steps(steps), 0, job.wire)
     return [
         Blob(stage.number, 0, key, columns.STEPS, text)
         for stage in job.plan.stages

@@ -1,7 +1,8 @@
 """A stage on Spark: `runtime.bucket.run_stage` for one bucket and batch, with its state in Spark's state store.
 
 In: the blobs of one bucket. Out: blobs for the next stage or the writer; what later stages are meant to open passes.
-Rule: nothing is computed here. State is a manifest (one text, rewritten only where it changed) and the runs it names.
+Rule: nothing is computed here. State is a manifest (one text, rewritten only where it changed) and the runs it names,
+all in one map.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from braid.runtime.wire import full, full_steps
 from braid.spark import columns
 from braid.spark.columns import Blob
 from braid.spark.job import Job, loads
-from braid.spark.runs import SparkRuns
+from braid.spark.runs import MapState, SparkRuns
 from braid.spent import spent
 
 BlobRow = Row(*columns.ARROW.names)
+MANIFEST = ("manifest",)  # its name in the state; runs have longer ones
 
 
 def batch_id() -> int:
@@ -43,8 +45,8 @@ def checkpoint_id() -> str:
     return str(context.getLocalProperty("sql.streaming.queryId")).replace("-", "")
 
 
-def handle(text: str, number: int, key: int, rows: Iterable[Any], manifest: Any, runs: Any) -> Iterator[Row]:
-    """One bucket's batch; `manifest` and `runs` are its state in Spark's state store."""
+def handle(text: str, number: int, key: int, rows: Iterable[Any], kept: MapState) -> Iterator[Row]:
+    """One bucket's batch; `kept` is its state in Spark's state store."""
     job = loads(text)
     stage, ids = job.plan.stages[number], job.ids[number]
     bucket = ids.index(key) if key in ids else -1  # -1: a key of another stage, whose rows only pass
@@ -59,16 +61,16 @@ def handle(text: str, number: int, key: int, rows: Iterable[Any], manifest: Any,
         return
     with piece.watch:
         with spent("state_read"):
-            found = manifest.get()
+            found = kept.getValue(MANIFEST)
             before = found[0] if found else None
-            state = BucketState.loads(before, SparkRuns(runs, job.cache))
+            state = BucketState.loads(before, SparkRuns(kept, job.cache))
         # An attempt that was given up may have kept other runs: each has names of its own.
         prefix = f"{checkpoint_id()}-{batch_id()}-{uuid4().hex[:8]}-{number}-{bucket}"
         out, said = run(job, stage, bucket, state, mine, prefix, piece)
         with spent("state_write"):
             after = state.dumps()
             if after != before:
-                manifest.update((after,))
+                kept.updateValue(MANIFEST, (after,))
     for blob in (*out, columns.counts(job.last, job.after(stage, bucket), said | {"spent": piece.told()})):
         yield BlobRow(blob.stage, blob.frame, blob.bucket, blob.kind, blob.blob)
 
@@ -119,14 +121,14 @@ def run(
             frames.setdefault(blob.frame, []).append(_rows(job, blob))
     steps = _steps(tuple(sorted(blob.blob for blob in blobs if blob.kind == columns.STEPS)))
     outcome = run_stage(job.plan, stage, state, frames, steps, prefix)
-    piece.came(sum(f.height for parts in frames.values() for f in parts), sum(len(b.blob) for b in blobs))
+    piece.came(sum(f.height for parts in frames.values() for f in parts), sum(columns.size(b.blob) for b in blobs))
     out = list(_rows_out(job, stage, bucket, outcome))
     made = sum(columns.height(b.blob) for b in out)
     own = job.after(stage, bucket)
     drops = outcome.dropped
     if drops.height:
         out.append(Blob(job.last, 0, own, columns.DROPS, columns.dumps(drops)))
-    piece.went(made, sum(len(b.blob) for b in out), outcome.rows)
+    piece.went(made, sum(columns.size(b.blob) for b in out), outcome.rows)
     said: dict[str, Any] = {"counts": outcome.counts} if outcome.counts else {}
     if state.manifests:
         said["state"] = {f"{stage.number}/{bucket}": state.manifests}
@@ -142,7 +144,7 @@ def _rows_out(job: Job, stage: Stage, bucket: int, outcome: Outcome) -> Iterator
                 out, lost = projected(job.plan, frame)
             outcome.lost.append(lost)
             if out.height:
-                yield Blob(job.last, bucket, key, columns.ROWS, columns.dumps(out, number))
+                yield Blob(job.last, bucket, key, columns.ROWS, columns.dumps(out, number, job.wire))
                 number += 1
         return
     target, exchanging = job.plan.stages[stage.exchange.stage], Exchanging(stage.exchange)
@@ -151,6 +153,5 @@ def _rows_out(job: Job, stage: Stage, bucket: int, outcome: Outcome) -> Iterator
             rows, lost = exchanging.piece(frame)
         outcome.lost.append(lost)
         for b, part in split(rows, job.buckets, target.single).items():
-            yield Blob(
-                target.number, stage.exchange.source, job.ids[target.number][b], columns.ROWS, columns.dumps(part)
-            )
+            text = columns.dumps(part, 0, job.wire)
+            yield Blob(target.number, stage.exchange.source, job.ids[target.number][b], columns.ROWS, text)

@@ -110,7 +110,7 @@ class Shelf:
     """Packed rows by bucket; those beyond `SPILL` bytes lie in a file of the node that has no name."""
 
     def __init__(self) -> None:
-        self.rows = self.size = 0
+        self.rows = self.size = self._held = 0
         self._piles: dict[int, list[tuple[int, bytes | tuple[int, int]]]] = {}
         self._file: IO[bytes] | None = None
 
@@ -123,9 +123,10 @@ class Shelf:
 
     def put(self, blob: Blob) -> None:
         self.rows += columns.height(blob.blob)
-        self.size += len(blob.blob)
+        self.size += columns.size(blob.blob)
+        self._held += len(blob.blob)
         where: bytes | tuple[int, int] = blob.blob
-        if self.size > SPILL:
+        if self._held > SPILL:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(prefix="braid-spill-")  # noqa: SIM115 (closed by `__exit__`)
             where = (self._file.seek(0, os.SEEK_END), self._file.write(blob.blob))
