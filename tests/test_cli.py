@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -315,6 +316,19 @@ def test_state_of_a_key_is_gone_after_retention(batch: int | None) -> None:
         assert rows(d) == {"left": 1, "right": 1}
         d.write("l", key=1, value={"V": "back"}, timestamp=60_001)
         assert len(d.read("o")) == 2  # key 1 met at the beginning, key 3; nothing of key 1 is left for the last
+
+
+@pytest.mark.spark
+def test_the_archive_of_a_quick_start_is_taken() -> None:
+    """`make test` makes it; a JVM that did not take it says so in its log."""
+    from braid.spark import conf
+    from braid.spark.driver import shared_session
+
+    if not Path(conf.archive()).exists():
+        pytest.skip("no archive: braid doctor --quick-start")
+    options = shared_session().conf.get(conf.JAVA_OPTIONS)
+    assert f"-XX:SharedArchiveFile={conf.archive()}" in options
+    assert "[cds" not in Path(re.search(r"-Dbraid.log=(\S+)", options)[1]).read_text()
 
 
 def test_doctor(folder: Path) -> None:

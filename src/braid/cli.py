@@ -364,9 +364,17 @@ def demo(data: str | None, store: str | None) -> None:
 
 @main.command()
 @click.option("--java", is_flag=True, help="Only check Java; say nothing if it is fine.")
-def doctor(java: bool) -> None:
+@click.option("--quick-start", is_flag=True, help="Make a file (170 MB) with which Spark starts a third faster.")
+def doctor(java: bool, quick_start: bool) -> None:
     """Say what this machine has and what is missing."""
     from braid.doctor import examine
+
+    if quick_start:
+        from braid.spark import quick
+
+        with err.status("Spark learns its classes, about a minute …"):
+            out.print(f"Spark starts quickly from now on: {quick.make()}", markup=False)
+        return
 
     if not examine(java, out):
         raise click.exceptions.Exit(1)

@@ -20,6 +20,7 @@ LIBRARIES = ("pyspark", "polars", "polars-hash", "pyarrow", "pandas", "protobuf"
 
 def examine(java_only: bool, out: Console) -> bool:
     """Prints the examination. `java_only`: nothing but an error about Java."""
+    from braid.spark import quick
     from braid.spark.conf import SETTINGS, java_version, own_folder
 
     fine = True
@@ -41,6 +42,7 @@ def examine(java_only: bool, out: Console) -> bool:
             out.print(f"miss  {name}: pip install {name}")
     out.print(f"ok    {_memory_gib():.0f} GiB of memory, {os.cpu_count()} cores")
     out.print("ok    connectors: topic store, CSV, JSON lines, Parquet (Kafka is not there yet)")
+    out.print(quick.described(), markup=False)
     out.print(f"ok    logs of Spark go to {own_folder('log')}", markup=False)
     out.print("\nSettings that Braid makes in every session:")
     table = Table("setting", "value", "because", box=None, header_style="bold")

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyspark
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -88,6 +89,7 @@ _JAVA_OPTIONS = "-Dlog4j2.configurationFile={config} -Dbraid.log={log} -XX:+UseS
 TIER = "braid.jvm.tier"  # 4: Java's own choice; 1: its quick compiler alone
 # For a JVM that only carries blobs: the thorough compiler would take a core for minutes and bring next to nothing.
 CARRIER = {TIER: "1"}
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 def java_command() -> str:
@@ -129,10 +131,12 @@ def session(
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = PYTHON
     builder = SparkSession.builder.master(master).appName(app)
     wanted = {s.key: s.value for s in SETTINGS} | dict(conf or {})
-    key = "spark.driver.extraJavaOptions"
     config = Path(__file__).with_name("log4j2.properties")
     tier = wanted.pop(TIER, "4")
-    wanted[key] = f"{_JAVA_OPTIONS.format(config=config, log=log, tier=tier)} {wanted.get(key, '')}".strip()
+    own = _JAVA_OPTIONS.format(config=config, log=log, tier=tier)
+    if os.path.exists(archive()):
+        own += f" -XX:SharedArchiveFile={archive()}"
+    wanted[JAVA_OPTIONS] = f"{own} {wanted.get(JAVA_OPTIONS, '')}".strip()
     for name, value in wanted.items():
         builder = builder.config(name, value)
     with _told_to(log):
@@ -141,13 +145,18 @@ def session(
     return spark
 
 
+def archive() -> str:
+    """Where the classes of a quick start lie, if they were made (`quick.make`): beside the code that they are of."""
+    return os.path.join(sys.prefix, f"braid-spark-{pyspark.__version__}.jsa")
+
+
 def running() -> bool:
     """Whether this process has a session."""
     return SparkSession.getActiveSession() is not None
 
 
-def end(spark: SparkSession) -> None:
-    """Ends the session and the JVM that this process started for it."""
+def end(spark: SparkSession, patience: float = 20.0) -> None:
+    """Ends the session and the JVM that this process started for it, which may take some seconds."""
     gateway = SparkContext._gateway
     process = getattr(gateway, "proc", None)
     with contextlib.suppress(Exception):
@@ -159,7 +168,7 @@ def end(spark: SparkSession) -> None:
     with contextlib.suppress(OSError):
         process.stdin.close()  # it ends when its input does
     try:
-        process.wait(20)
+        process.wait(patience)
     except subprocess.TimeoutExpired:
         process.kill()
 
