@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from braid.errors import BraidError
-from braid.runtime.checkpoint import NAME, Document, load, open_or_create
+from braid.runtime.checkpoint import FORMAT, NAME, Document, load, open_or_create
 from braid.runtime.file_list import FileEntry
 
 PLAN = "join l r\n  how left\n  within 10 s\n  retention 20 s\nsink o"
@@ -39,7 +39,7 @@ def test_first_start_records(tmp_path: Path) -> None:
     found = load(folder)
     assert found is not None and found == document(settings={**document().settings, "list": [1, 2]})
     x = json.loads((folder / NAME).read_text())
-    assert x["format"] == 1 and x["hash"] == document().hash and x["spark"] == "4.2.1"
+    assert x["format"] == FORMAT and x["hash"] == document().hash and x["spark"] == "4.2.1"
     assert [p.name for p in folder.iterdir()] == [NAME]
 
 
@@ -149,9 +149,10 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         with pytest.raises(BraidError, match="cannot be read") as e:
             open_or_create(tmp_path, document())
         assert str(path) in e.value.message and path.read_bytes() == bad
-    path.write_text(json.dumps({**x, "format": 2}))
-    with pytest.raises(BraidError, match="has format 2"):
-        open_or_create(tmp_path, document())
+    for other in (FORMAT - 1, FORMAT + 1):
+        path.write_text(json.dumps({**x, "format": other}))
+        with pytest.raises(BraidError, match=f"has format {other}"):
+            open_or_create(tmp_path, document())
 
 
 def test_a_folder_of_sparks_own_is_refused(tmp_path: Path) -> None:

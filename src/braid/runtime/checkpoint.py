@@ -116,10 +116,13 @@ def load(directory: str | Path) -> Document | None:
     try:
         x = json.loads(data)
         version = x["format"]
-        if isinstance(version, int) and version > FORMAT:
-            raise BraidError(
-                f"{path} has format {version}; this version of braid knows up to {FORMAT}", "use the newer braid again"
+        if isinstance(version, int) and version != FORMAT:
+            hint = (
+                "use the newer braid again"
+                if version > FORMAT
+                else "use the older braid again, or delete the checkpoint"
             )
+            raise BraidError(f"{path} has format {version}; this version of braid has format {FORMAT}", hint)
         found = _from_json(x)
         if version != FORMAT or x["hash"] != found.hash:
             raise ValueError("its plan and its hash do not agree" if version == FORMAT else f"format {version!r}")
