@@ -73,12 +73,13 @@ def test_reference(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_local(page: str) -> None:
-    check(run_case(PAGES[page], "local", batch=None, buckets=1))
-
-
-@pytest.mark.parametrize("page", FED)
-def test_local_in_four_buckets(page: str) -> None:
     check(run_case(PAGES[page], "local", batch=None, buckets=4))
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("page", FED)
+def test_local_in_one_bucket(page: str) -> None:
+    check(run_case(PAGES[page], "local", batch=None, buckets=1))
 
 
 @pytest.mark.parametrize("page", FED)
