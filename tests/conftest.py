@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,24 +13,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 import effort
-import warm_python
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--law", action="store_true", help="run thousands of random histories")
     parser.addoption("--fuzz", type=int, default=effort.FUZZ, help="with --law: how many inputs of each kind")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def quick_starts(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The session that Spark tests share starts its queries quickly."""
-    if not any("spark" in item.keywords for item in request.session.items):
-        yield
-        return
-    from braid.spark import conf
-
-    with warm_python.start() as conf.PYTHON:
-        yield
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -196,12 +196,14 @@ class _Round:
         process.wait(SLOW)
         self._died_or_done()
 
-    def _died_or_done(self) -> None:
+    def _died_or_done(self) -> bool:
+        """Whether it has done all there was."""
         said = self._ended()
         assert said.code in (0, 2), said
         if said.code == 2:
             self.report.died += 1
             assert "error: " in said.err, said
+        return said.code == 0
 
     def _delete_cache(self) -> None:
         """All of it, or its files only."""
@@ -214,11 +216,14 @@ class _Round:
 
     def finish(self) -> None:
         """What runs is stopped; then all that is left is done."""
-        if self._process is not None and not self._in_turn:
-            processes.signal_group(self._process, signal.SIGINT)
         if self._process is not None:
+            if not self._in_turn:
+                processes.signal_group(self._process, signal.SIGINT)
             self._process.wait(SLOW)
-            self._died_or_done() if self._in_turn else self._ended()
+            if not self._in_turn:
+                self._ended()
+            elif self._died_or_done():
+                return
         self._process = self._launch(True, False, True)
         self._process.wait(SLOW)
         said = self._ended()

@@ -43,8 +43,8 @@ def jvms(pid: int) -> list[int]:
 
 
 def python_workers(pid: int) -> list[int]:
-    """Python below a JVM: workers, the daemon that forks them, the process that plans batches."""
-    return [p for jvm in jvms(pid) for p in descendants(jvm) if "python" in command(p).split(" ")[0]]
+    """Python below a driver: workers, daemons, what forks them, what plans batches."""
+    return [p for p in descendants(pid) if "python" in command(p).split(" ")[0]]
 
 
 def executors(pid: int) -> list[int]:

@@ -25,9 +25,10 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from braid.errors import BraidError
+from braid.spark import warm
 
 OLDEST_JAVA = 17
-PYTHON = sys.executable  # what Spark starts its Python processes with
+_helpers = contextlib.ExitStack()  # what lives as long as the session
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +129,8 @@ def session(
     java_version()
     log = log or default_log()
     os.makedirs(os.path.dirname(log), exist_ok=True)
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = PYTHON
+    python = _helpers.enter_context(warm.start()) if on_one_node(master) else sys.executable
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
     builder = SparkSession.builder.master(master).appName(app)
     wanted = {s.key: s.value for s in SETTINGS} | dict(conf or {})
     config = Path(__file__).with_name("log4j2.properties")
@@ -143,6 +145,11 @@ def session(
         spark = builder.getOrCreate()
     prepare(spark)
     return spark
+
+
+def on_one_node(master: str) -> bool:
+    """Whether all tasks run on the driver's node."""
+    return re.match(r"local(\[|$)", master) is not None
 
 
 def archive() -> str:
@@ -163,6 +170,7 @@ def end(spark: SparkSession, patience: float = 20.0) -> None:
         spark.stop()
         gateway.shutdown()
     if process is None:
+        _helpers.close()
         return
     SparkContext._gateway = SparkContext._jvm = None
     with contextlib.suppress(OSError):
@@ -171,6 +179,7 @@ def end(spark: SparkSession, patience: float = 20.0) -> None:
         process.wait(patience)
     except subprocess.TimeoutExpired:
         process.kill()
+    _helpers.close()
 
 
 def prepare(spark: SparkSession) -> None:

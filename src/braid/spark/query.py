@@ -27,7 +27,7 @@ from braid.plan.physical import Plan
 from braid.runtime.measured import Hot, Measured, Shape, Totals, measured, sizes, summed
 from braid.spark import columns, sinks
 from braid.spark import job as jobs
-from braid.spark.conf import keep_state, settings_of_a_query
+from braid.spark.conf import keep_state, on_one_node, settings_of_a_query
 from braid.spark.dataframes import Registered, packed, result_schema, unpack
 from braid.spark.entry import FORMAT, SCHEMA, BraidSource, StageProcessor
 from braid.spark.job import Files, Job, Order, Output, exchanges, inputs_of, stateless
@@ -295,8 +295,7 @@ def start(
     output's partitions are those of its topic, the declared ones, or those of the left source."""
     wishes = Wishes(checkpoint, output, partitions, buckets, tasks, limit, files or {}, frozenset(frames or ()), order)
     context = spark.sparkContext
-    one_node = re.match(r"local(\[|$)", context.master) is not None
-    job, folder = prepared(plan, store, context.defaultParallelism, wishes, one_node)
+    job, folder = prepared(plan, store, context.defaultParallelism, wishes, on_one_node(context.master))
     text = jobs.dumps(job)
 
     def begin(running: RunningQuery) -> Any:

@@ -1,0 +1,142 @@
+"""Quick starts for the Python processes of a local session: a process that has imported all forks the others.
+
+In: `start()`. Out: a program that Spark takes for its Python.
+Rule: what runs is the same, module for module; only the seconds that each process would import for are spent once,
+while the JVM starts. A query has eight such processes, one after the other. Where nobody answers, the program is Python
+itself. No thread pool may start before a fork: see `daemon.py`, whose imports these are.
+
+    python -m braid.spark.warm NUMBER      the process that forks for who comes to this listening socket; it ends when
+                                           its standard input does
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+DAEMONS = ("pyspark.daemon", "braid.spark.daemon")
+PLANNERS = (
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.streaming.transform_with_state_driver_worker",
+)
+LOOKED_UP = ("lookup_data_sources", "create_data_source", "plan_data_source_read")  # below pyspark.sql.worker
+# A program that asks for a fork, hands over its standard streams and waits; or is Python itself.
+LAUNCHER = """\
+#!{python} -ISs
+import os, sys
+words = sys.argv[1:]
+if words[:1] == ["-m"] and words[1] in {forked}:
+    import json, socket
+    try:
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect({path!r})
+            text = json.dumps([words[1:], dict(os.environ), os.getcwd()]).encode()
+            socket.send_fds(s, [len(text).to_bytes(4, "big")], [0, 1, 2])
+            s.sendall(text)
+            done = s.recv(1)
+        sys.exit(done[0] if done else 1)
+    except (FileNotFoundError, ConnectionRefusedError):
+        pass
+os.execv({python!r}, [{python!r}, *words])
+"""
+
+
+@contextlib.contextmanager
+def start() -> Iterator[str]:
+    """The path of the program, for as long as the block lasts."""
+    with tempfile.TemporaryDirectory(prefix="braid-warm-") as folder:
+        path = os.path.join(folder, "socket")
+        launcher = Path(folder) / "python"
+        launcher.write_text(LAUNCHER.format(python=sys.executable, path=path, forked=DAEMONS + PLANNERS))
+        launcher.chmod(0o700)
+        at_import = {"PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1", "POLARS_MAX_THREADS": "1"}
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(path)
+            listening.listen(64)  # who asks now is served after the imports
+            words = [sys.executable, "-m", __name__, str(listening.fileno())]
+            fds, env = [listening.fileno()], os.environ | at_import
+            process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=env, pass_fds=fds)
+        assert process.stdin is not None
+        try:
+            yield str(launcher)
+        finally:
+            process.stdin.close()
+            process.wait()
+
+
+def serve(number: int) -> None:
+    """Forks until standard input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver
+    with socket.socket(fileno=number) as listening:
+        from braid.spark import daemon
+
+        looked_up = [f"pyspark.sql.worker.{name}" for name in LOOKED_UP]
+        for module in (*daemon.NEEDED, "pyspark.worker", *PLANNERS, *looked_up):
+            importlib.import_module(module)
+        gc.freeze()
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+        while True:
+            ready, _, _ = select.select([listening, sys.stdin], [], [])
+            if sys.stdin in ready:
+                return
+            caller, _ = listening.accept()
+            if os.fork() == 0:
+                listening.close()
+                _run(caller)
+            caller.close()
+
+
+def _run(caller: socket.socket) -> None:
+    """In the fork: the module that was asked for, as if it had been started."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    code = 1
+    try:
+        size, streams, _, _ = socket.recv_fds(caller, 4, 3)
+        words, environment, folder = json.loads(_read(caller, int.from_bytes(size, "big")))
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(environment)
+        sys.path += [p for p in environment.get("PYTHONPATH", "").split(os.pathsep) if p and p not in sys.path]
+        sys.argv = words
+        warnings.simplefilter("ignore", RuntimeWarning)  # the module is imported already
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+        code = 0
+    except SystemExit as e:
+        code = e.code if isinstance(e.code, int) else int(e.code is not None)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        with contextlib.suppress(OSError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+            caller.sendall(bytes([code & 255]))
+        os._exit(code)
+
+
+def _read(caller: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        piece = caller.recv(size - len(data))
+        assert piece, "the caller has gone"
+        data += piece
+    return data
+
+
+if __name__ == "__main__":
+    serve(int(sys.argv[1]))
