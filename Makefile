@@ -34,11 +34,11 @@ lint: $(STAMP)
 	$(BIN)/lint-imports
 
 test: $(STAMP) java
-	@echo "1 of 3: lint and types"
-	@$(MAKE) --no-print-directory lint
-	@echo "2 of 3: tests without Spark (about 2 minutes)"
+	@echo "1 of 3: lint and types, and a quick start for Spark"
+	@$(MAKE) --no-print-directory -j2 lint $(QUICK)
+	@echo "2 of 3: tests without Spark (about 3 minutes)"
 	@$(MAKE) --no-print-directory test-fast
-	@echo "3 of 3: tests on Spark (about 10 minutes)"
+	@echo "3 of 3: tests on Spark (about 11 minutes)"
 	@$(MAKE) --no-print-directory test-spark
 
 test-fast: $(STAMP)

@@ -53,7 +53,7 @@ OPERATORS = [
 ]
 AT_A_TIME = 2  # pages at a time on Spark
 # Scalars, names and refusals are the same code in every runtime: Spark sees all of their pages in `make law` only.
-ANYWHERE = ("ksqldb/values/", "ksqldb/keys_and_names/", "ksqldb/refused/")
+ANYWHERE = ("ksqldb/values/", "ksqldb/keys_and_names/", "ksqldb/refused/", "risingwave/names/", "sqlstream/names/")
 A_SHARE = {"ksqldb/values/types", "ksqldb/values/delimited", "ksqldb/keys_and_names/key_property"}
 ON_SPARK = [
     pytest.param(page, marks=pytest.mark.law) if page.startswith(ANYWHERE) and page not in A_SHARE else page
