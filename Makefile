@@ -21,7 +21,7 @@ java: $(STAMP)
 
 # A Spark that starts a third faster: worth its minute where it starts often.
 $(QUICK): $(STAMP)
-	@$(BIN)/python -m braid doctor --quick-start
+	@$(BIN)/python -m braid doctor --quick-start || echo "Spark starts as ever"
 	@touch $(QUICK)
 
 demo: $(STAMP) java
