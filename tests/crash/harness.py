@@ -216,14 +216,14 @@ class _Round:
 
     def finish(self) -> None:
         """What runs is stopped; then all that is left is done."""
-        if self._process is not None:
-            if not self._in_turn:
-                processes.signal_group(self._process, signal.SIGINT)
+        if self._process is not None and self._in_turn:
             self._process.wait(SLOW)
-            if not self._in_turn:
-                self._ended()
-            elif self._died_or_done():
+            if self._died_or_done():
                 return
+        elif self._process is not None:
+            processes.signal_group(self._process, signal.SIGINT)
+            self._process.wait(SLOW)
+            self._ended()
         self._process = self._launch(True, False, True)
         self._process.wait(SLOW)
         said = self._ended()

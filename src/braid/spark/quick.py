@@ -35,10 +35,10 @@ CREATE TABLE counts AS SELECT r.v AS v, COUNT(*) AS n FROM l JOIN r ON l.k = r.k
 def make() -> str:
     """Makes the archive, from a JVM that runs two small queries. About a minute."""
     path = conf.archive()
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)  # a JVM that starts with one cannot write one
     if not os.access(os.path.dirname(path), os.W_OK):
         raise BraidError(f"{os.path.dirname(path)} cannot be written to", "install braid in an environment of your own")
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)  # a JVM that starts with one cannot write one
     new = f"{path}~{os.getpid()}"
     spark = conf.session("local[2]", conf.CARRIER | {conf.JAVA_OPTIONS: f"-XX:ArchiveClassesAtExit={new}"})
     try:

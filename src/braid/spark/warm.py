@@ -32,7 +32,7 @@ PLANNERS = (
     "pyspark.sql.streaming.python_streaming_source_runner",
     "pyspark.sql.streaming.transform_with_state_driver_worker",
 )
-LOOKED_UP = ("lookup_data_sources", "create_data_source", "plan_data_source_read")  # below pyspark.sql.worker
+WORKERS = ("pyspark.worker", "pyspark.sql.worker.lookup_data_sources", "pyspark.sql.worker.create_data_source")
 # A program that asks for a fork, hands over its standard streams and waits; or is Python itself.
 LAUNCHER = """\
 #!{python} -ISs
@@ -83,8 +83,7 @@ def serve(number: int) -> None:
     with socket.socket(fileno=number) as listening:
         from braid.spark import daemon
 
-        looked_up = [f"pyspark.sql.worker.{name}" for name in LOOKED_UP]
-        for module in (*daemon.NEEDED, "pyspark.worker", *PLANNERS, *looked_up):
+        for module in (*daemon.NEEDED, *WORKERS, *PLANNERS):
             importlib.import_module(module)
         gc.freeze()
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)
