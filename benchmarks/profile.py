@@ -189,23 +189,14 @@ def run(sql: str, data: Path, cache: Path, limit: int, buckets: int, tasks: bool
     return dict(WATCH.own), rows_in, rows_out
 
 
-class _Texts(dict[tuple[str], tuple[str]]):
-    """Spark's map state, in memory."""
-
-    getValue, updateValue = dict.get, dict.__setitem__
-
-    def removeKey(self, key: tuple[str]) -> None:
-        del self[key]
-
-
 def _between_tasks(local: LocalQuery, cache: Path) -> None:
-    """Lets the local runtime do what stands between tasks on Spark: blobs for rows, text and files for runs."""
-    from braid.spark.runs import SparkRuns
+    """Lets the local runtime do what stands between tasks on Spark: blobs for rows, files for runs."""
+    from braid.spark.runs import FileRuns
 
     folder = Path(tempfile.mkdtemp(dir=cache))
     for stage in local._states:
         for state in stage:
-            state.runs = SparkRuns(_Texts(), str(folder))
+            state.runs = FileRuns(str(folder))
     setattr(runtime, "split", _split_through_blobs)  # noqa: B010 - a name that the module imports
 
 
@@ -224,7 +215,7 @@ def main() -> None:
     parser.add_argument("--keys", type=int, default=200_000)
     parser.add_argument("--batch", type=int, default=1_000_000)
     parser.add_argument("--buckets", type=int, default=8)
-    parser.add_argument("--tasks", action="store_true", help="with blobs, and runs as text and files")
+    parser.add_argument("--tasks", action="store_true", help="with blobs, and runs as files")
     args = parser.parse_args()
     data = Path(tempfile.mkdtemp(prefix="braid-profile-"))
     try:

@@ -175,6 +175,9 @@ def test_a_stopped_query_goes_on_where_it_was(spark: Any, tmp_path: Path) -> Non
     assert second.status() == "running"
     assert len([p for p in queries.saved_state(str(tmp_path / "checkpoints" / "OUT")) if p["steps"]]) == 2
     second.stop()
+    kept = list((tmp_path / "checkpoints" / "OUT" / "runs").rglob("*.arrow"))
+    named = json.dumps(queries.saved_state(str(tmp_path / "checkpoints" / "OUT")))
+    assert len([f for f in kept if f'"{f.stem}"' in named]) > 2
     with pytest.raises(BraidError, match="buckets"):
         queries.start(spark, plan, str(tmp_path), buckets=4)
     other = lower(query(next(iter(sources(asked.root)))))
@@ -374,14 +377,12 @@ class _State(dict[tuple[str], tuple[str]]):
         del self[key]
 
 
-@pytest.mark.parametrize("damage", ["gone", "torn", "empty", "garbled"])
-def test_a_lost_cache_file_is_made_again(tmp_path: Path, damage: str) -> None:
-    frame = pl.DataFrame({"_h": [1, 2, 3], "S": ["longer than a string view", None, "c"], "L": [[1], [], None]})
-    store = runs.SparkRuns(_State(), str(tmp_path))
-    assert store.put("q-0-0-0-0", frame) > 0
-    (file,) = tmp_path.iterdir()
+FRAME = pl.DataFrame({"_h": [1, 2, 3], "S": ["longer than a string view", None, "c"], "L": [[1], [], None]})
+DAMAGES = ["gone", "torn", "empty", "garbled"]
+
+
+def _damaged(file: Path, damage: str) -> None:
     whole = file.read_bytes()
-    runs._frames.clear()
     match damage:
         case "gone":
             file.unlink()
@@ -391,6 +392,59 @@ def test_a_lost_cache_file_is_made_again(tmp_path: Path, damage: str) -> None:
             file.write_bytes(b"")
         case "garbled":
             file.write_bytes(whole.replace(b"longer than", b"LONGER THAN"))  # Arrow itself would not notice
+
+
+def test_a_removed_run_stays_until_its_batch_is_over(tmp_path: Path) -> None:
+    """The batch may be done again. What an attempt made that was given up goes as soon as the batch is over too."""
+    files = runs.FileRuns(str(tmp_path / "0-1"))
+    files.tidy(0, "")  # no folder yet
+    kept, gone, lost = (f"{runs.run_prefix('c', 4, 0, 1)}-1-{n}" for n in (1, 10, 2))
+    for name in (kept, gone, lost):
+        assert files.put(name, FRAME) == (tmp_path / "0-1" / f"{name}.arrow").stat().st_size
+    found = f'{{"runs": ["{kept}", "{gone}"]}}'  # the manifest after batch 4: it does not name what was lost
+    files.tidy(4, "")
+    assert len(os.listdir(tmp_path / "0-1")) == 3
+    files.tidy(5, found)
+    made = f"{runs.run_prefix('c', 5, 0, 1)}-1-0"
+    files.put(made, FRAME.head(1))
+    files.remove(gone)
+    runs._frames.clear()
+    files.tidy(5, found)  # the same batch again
+    assert files.get(gone).equals(FRAME) and files.get(made).equals(FRAME.head(1))
+    files.tidy(6, f'{{"runs": ["{kept}", "{made}"]}}')
+    assert sorted(os.listdir(tmp_path / "0-1")) == sorted(f"{name}.arrow" for name in (kept, made))
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_run_is_named(tmp_path: Path, damage: str) -> None:
+    files = runs.FileRuns(str(tmp_path))
+    files.put("q-0-0-0-0", FRAME)
+    runs._frames.clear()
+    assert files.get("q-0-0-0-0").equals(FRAME)
+    runs._frames.clear()
+    _damaged(tmp_path / "q-0-0-0-0.arrow", damage)
+    why = "missing" if damage == "gone" else "torn"
+    with pytest.raises(BraidError, match=rf"a run of the state is {why}: .*q-0-0-0-0\.arrow") as e:
+        files.get("q-0-0-0-0")
+    assert e.value.hint and "delete it to start the query anew" in e.value.hint
+
+
+def test_a_run_without_room_is_told(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(BraidError, match="cannot be written") as e:
+        runs.FileRuns(str(tmp_path / "file" / "0-0")).put("q-0-0-0-0", FRAME)
+    assert e.value.hint and "nothing is lost" in e.value.hint
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_lost_cache_file_is_made_again(tmp_path: Path, damage: str) -> None:
+    frame = FRAME
+    store = runs.StoreRuns(_State(), str(tmp_path))
+    assert store.put("q-0-0-0-0", frame) > 0
+    (file,) = tmp_path.iterdir()
+    whole = file.read_bytes()
+    runs._frames.clear()
+    _damaged(file, damage)
     assert store.get("q-0-0-0-0").equals(frame)
     runs._frames.clear()
     assert file.read_bytes() == whole and store.get("q-0-0-0-0").equals(frame)
@@ -404,7 +458,7 @@ def test_the_cache_folder_is_made_again(tmp_path: Path, monkeypatch: pytest.Monk
     """Deleted under a running query; or never there, on a node without a driver."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     folder = Path(conf.own_folder("state/run"))
-    store = runs.SparkRuns(_State(), str(folder))
+    store = runs.StoreRuns(_State(), str(folder))
     shutil.rmtree(folder.parent.parent)
     store.put("q-0-0-0-0", pl.DataFrame({"a": [1]}))
     assert [f.name for f in folder.iterdir()] == ["q-0-0-0-0.arrow"]
@@ -414,7 +468,7 @@ def test_the_cache_folder_is_made_again(tmp_path: Path, monkeypatch: pytest.Monk
 @pytest.mark.parametrize("text", ["", "abc", "QQ==", "é"])
 def test_a_damaged_copy_of_state_is_named(tmp_path: Path, text: str) -> None:
     state = _State()
-    store = runs.SparkRuns(state, str(tmp_path))
+    store = runs.StoreRuns(state, str(tmp_path))
     state[("q-1-2-3-4",)] = (text,)
     with pytest.raises(BraidError, match="run q-1-2-3-4 of the state cannot be read") as e:
         store.get("q-1-2-3-4")

@@ -36,7 +36,7 @@ ROWS = 60  # records a partition
 BATCH_ROWS = 20
 PATIENCE = 120.0  # s without a batch
 SLOW = 400.0  # s for a run to end
-TINY = "64k"  # of a cache that is soon full
+TINY = "64k"  # of a disk that is soon full
 CHOICES = (*((name,) for name in world.QUERIES), ("CHAINED", "TABLES"))  # queries of a round, by its seed
 
 
@@ -106,16 +106,16 @@ class _Round:
 
     def _launch(self, in_turn: bool, tiny: bool, retries: bool) -> subprocess.Popen[str]:
         temporary = self.folder / "tmp"
-        state = temporary / f"braid-{os.getuid()}" / "state"
-        state.mkdir(parents=True, exist_ok=True)
-        state.parent.chmod(0o700)
+        wire = temporary / f"braid-{os.getuid()}" / "wire"
+        wire.mkdir(parents=True, exist_ok=True)
+        wire.parent.chmod(0o700)
         master = self.on.url if self.on is not None else "local[2,8]" if retries else "local[2]"
         words = [sys.executable, "-m", "braid", "run", "q.sql", "--store", "s", "--batch-rows", str(BATCH_ROWS)]
         words += ["--master", master, *QUICK[2:]]
         words += [*CONF] if self.on is not None else []
         words += ["--until-idle"] * in_turn
         if tiny:
-            mount = f'mount -t tmpfs -o size={TINY} none {state} && exec "$@"'
+            mount = f'mount -t tmpfs -o size={TINY} none {wire} && exec "$@"'
             words = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh", *words]
         self.report.runs += 1
         self._in_turn = in_turn
@@ -161,8 +161,9 @@ class _Round:
                 said = self._ended()
                 assert said.code == (130 if self._in_turn else 0), said
                 assert "stopped after" in said.err and "goes on from here" in said.err
-            case "cache":
-                self._delete_cache()
+            case "files":
+                self._delete_files()
+                self._goes_on_or_dies(process)
             case "worker":
                 pool = self.on.python_workers() if self.on is not None else processes.python_workers(process.pid)
                 processes.kill_one(pool, self.rng)
@@ -205,13 +206,13 @@ class _Round:
             assert "error: " in said.err, said
         return said.code == 0
 
-    def _delete_cache(self) -> None:
-        """All of it, or its files only."""
-        state = self.folder / "tmp" / f"braid-{os.getuid()}" / "state"
+    def _delete_files(self) -> None:
+        """Frames on their way, with their folders or without."""
+        wire = self.folder / "tmp" / f"braid-{os.getuid()}" / "wire"
         if self.rng.random() < 0.5:
-            shutil.rmtree(state, ignore_errors=True)
+            shutil.rmtree(wire, ignore_errors=True)
         else:
-            for path in state.rglob("*.arrow"):
+            for path in wire.glob("*/*"):
                 path.unlink(missing_ok=True)
 
     def finish(self) -> None:
@@ -253,9 +254,10 @@ def _last(store: Path, query: str, kind: str) -> int:
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Of all processes of a round: Python's path, and a place of their own for what can be made again."""
+    """Of all processes of a round: Python's path, a place of their own for temporary files, and every frame is one."""
     (folder / "tmp").mkdir(exist_ok=True)
-    return {"TMPDIR": str(folder / "tmp"), "PYTHONPATH": os.pathsep.join(p for p in sys.path if p)}
+    path = os.pathsep.join(p for p in sys.path if p)
+    return {"TMPDIR": str(folder / "tmp"), "PYTHONPATH": path, "BRAID_LARGE_FRAME": "1"}
 
 
 def tiny_disks() -> bool:

@@ -5,8 +5,8 @@ Rule: the seed says what is killed and after how many batches; at which instruct
 a plan that failed is run again some times.
 
 Kinds: `driver`, kill -9 of the driver and its JVM; `start`, the same before the first batch; `jvm`, of the JVM alone;
-`worker`, of one Python process; `executor`, of one executor of a cluster; `interrupt`, Ctrl-C; `cache`, the node-local
-cache is deleted under the running queries.
+`worker`, of one Python process; `executor`, of one executor of a cluster; `interrupt`, Ctrl-C; `files`, the node's
+temporary files are deleted under the running queries.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-KINDS = {"driver": 5, "worker": 5, "start": 2, "cache": 2, "jvm": 1, "interrupt": 1}
-ON_CLUSTER = {"executor": 6, "worker": 3, "driver": 1, "cache": 1}
+KINDS = {"driver": 5, "worker": 5, "start": 2, "files": 2, "jvm": 1, "interrupt": 1}
+ON_CLUSTER = {"executor": 6, "worker": 3, "driver": 1}
 
 
 @dataclass(frozen=True, slots=True)
 class Kill:
     """`batches`: how many are to be committed after the kill before; `delay`: s after that. What follows matters only
-    where the kill is the first of a run. `tiny`: the cache is on a disk that is soon full; `retries`: a task may fail
-    and is done again (else the query dies); `in_turn`: queries run one after another (--until-idle)."""
+    where the kill is the first of a run. `tiny`: temporary files are on a disk that is soon full; `retries`: a task may
+    fail and is done again (else the query dies); `in_turn`: queries run one after another (--until-idle)."""
 
     kind: str
     batches: int

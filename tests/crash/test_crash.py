@@ -14,9 +14,9 @@ from crash.plan import Kill  # noqa: E402
 
 
 def test_five_kills(tmp_path: Path) -> None:
-    """Of a chain on two keys, in three runs; the first has hardly any room for its cache."""
+    """Of a chain on two keys, in three runs; the first has hardly any room for temporary files."""
     kills = [
-        Kill("cache", 1, 0.0, tiny=tiny_disks()),
+        Kill("files", 1, 0.0, tiny=tiny_disks()),
         Kill("worker", 1, 0.2),
         Kill("driver", 1, 0.3),
         Kill("interrupt", 1, 0.1),

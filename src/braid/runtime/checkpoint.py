@@ -22,7 +22,7 @@ from braid.errors import BraidError
 from braid.runtime.file_list import FileEntry, check_continues
 from braid.topics.files import write_atomic
 
-FORMAT = 2
+FORMAT = 3
 NAME = "braid.json"
 _SHOWN = 60  # lines of a difference
 _WIDEST = 100  # characters of a line of a plan

@@ -35,7 +35,7 @@ ROWS, STEPS, DROPS, COUNTS = 0, 1, 2, 3  # COUNTS: a JSON object
 _BYTES, _FILE = b"B\x01", b"B\x02"  # the first two bytes: the frame follows, or the size and path of its file
 _HEAD = 8  # bytes: "B", format, number of the piece (2), number of rows (4)
 _SIZE = 8  # bytes of a file's size
-LARGE = 128 << 10  # bytes of a frame from which on it goes into a file
+LARGE = int(os.environ.get("BRAID_LARGE_FRAME", "131072"))  # bytes of a frame from which on it goes into a file
 ABANDONED = 24 * 3600.0  # s after which files of a batch that was never finished may go
 
 ARROW = pa.schema(

@@ -55,11 +55,12 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """`name`: the query. `run`: one life of its checkpoint; names of staged files and of state runs begin with it.
+    """`name`: the query. `run`: one life of its checkpoint; names of staged files begin with it.
 
     `ids`: Spark's key of each bucket, a row a stage; `out_ids`: of each output partition. `gathered`: the rows of an
-    output partition come from several tasks, so there is one more exchange before the writer. `wire`: a folder that all
-    tasks see, for large frames on their way from one to the next.
+    output partition come from several tasks, so there is one more exchange before the writer. `runs`: the folder of the
+    state's runs; where None, they lie in Spark's state store, with copies in the folder `cache` of each node. `wire`: a
+    folder that all tasks see, for large frames on their way from one to the next.
     """
 
     plan: Plan
@@ -74,7 +75,8 @@ class Job:
     gathered: bool
     ranks: Mapping[str, int]
     fingerprint: str
-    cache: str
+    runs: str | None = None
+    cache: str = ""
     wire: str | None = None
     limit: int = 1_000_000
     files: Mapping[int, FileInput] = field(default_factory=dict)

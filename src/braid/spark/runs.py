@@ -1,9 +1,10 @@
-"""State runs on Spark: the state store holds them for good, files of this node hold them ready to use.
+"""State runs on Spark: files of the checkpoint, or values of Spark's state store.
 
 In: frames, by the id of their run. Out: the frames again, mapped from a file where possible.
-Rule: the state store alone is the truth. A file is made by rename and never changes; one that is missing, torn or not
-what its checksum says is made again from the state store. Which process made it does not matter: a bucket meets the
-same Python worker only now and then, but always the same node.
+Rule: a file never changes, and its checksum is looked at before it is used. In a checkpoint of ours (`FileRuns`) it is
+the truth: it lies there before Spark commits the manifest that names it, and goes when a later batch runs, so that any
+batch can be done again. In a checkpoint of the user's, which may lie where no Python can write (`StoreRuns`), the state
+store is the truth, and a file of the node a copy that is made again when need be.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ CACHE_AGE = 24 * 3600.0  # s without use
 KEPT_FRAMES = 256  # mapped frames that a process holds
 _SWEEP_EVERY = 512  # files made
 _SUM = 4  # bytes of checksum behind the Arrow file
+_SUFFIX = ".arrow"
 _DAMAGED = "the checkpoint is damaged; delete it to start the query anew"
 
 
@@ -48,20 +50,68 @@ _frames: OrderedDict[str, pl.DataFrame] = OrderedDict()
 _made = itertools.count()
 
 
-class SparkRuns:
-    """The runs of one bucket; a `RunStore`."""
+class FileRuns:
+    """The runs of one bucket, as files of a folder of its own; a `RunStore`."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def get(self, run: str) -> pl.DataFrame:
+        frame = _remembered(run)
+        if frame is not None:
+            return frame
+        path = _path(self._folder, run)
+        with spent("state_read"):
+            tally("cache_files")
+            frame = _mapped(path)
+            if frame is None:
+                why = "is torn" if os.path.exists(path) else "is missing"
+                raise BraidError(f"a run of the state {why}: {path}", _DAMAGED)
+        _remember(run, frame)
+        return frame
+
+    def put(self, run: str, frame: pl.DataFrame) -> int:
+        path = _path(self._folder, run)
+        with spent("state_write"):
+            try:
+                if not os.path.isdir(self._folder):
+                    os.makedirs(self._folder, exist_ok=True)
+                size = _write(path, frame)
+            except (OSError, pl.exceptions.PolarsError) as e:
+                hint = "nothing is lost: make room there, and start the query again"
+                raise BraidError(f"a run of the state cannot be written to {path}: {e}", hint) from e
+        _remember(run, frame)
+        return size
+
+    def remove(self, run: str) -> None:
+        """The file stays for the case that this batch is done again; see `tidy`."""
+        _frames.pop(run, None)
+
+    def tidy(self, batch: int, manifest: str) -> None:
+        """Removes what earlier batches made and the state that this batch has found does not name: it was removed, or
+        is of an attempt that was given up."""
+        with spent("state_write"), contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(self._folder):
+                run = name.removesuffix(_SUFFIX)
+                if batch_of(run) < batch and f'"{run}"' not in manifest:
+                    _frames.pop(run, None)
+                    with contextlib.suppress(OSError):
+                        os.unlink(os.path.join(self._folder, name))
+
+
+class StoreRuns:
+    """The runs of one bucket, in Spark's state store, with copies in a folder of the node; a `RunStore`. Which process
+    made a copy does not matter: a bucket meets the same Python worker only now and then, but always the same node."""
 
     def __init__(self, state: MapState, folder: str) -> None:
         self._state, self._folder = state, folder
 
     def get(self, run: str) -> pl.DataFrame:
-        frame = _frames.get(run)
+        frame = _remembered(run)
         if frame is not None:
-            _frames.move_to_end(run)
-            tally("cache_memory")
             return frame
         with spent("state_read"):
-            frame = _mapped(self._path(run))
+            frame = _mapped(_path(self._folder, run))
             tally("cache_misses" if frame is None else "cache_files")
             if frame is None:
                 frame = self._stored(run)
@@ -97,21 +147,16 @@ class SparkRuns:
             self._state.removeKey((run,))
         _frames.pop(run, None)
         with contextlib.suppress(OSError):
-            os.unlink(self._path(run))
-
-    def _path(self, run: str) -> str:
-        return os.path.join(self._folder, f"{run}.arrow")
+            os.unlink(_path(self._folder, run))
 
     def _keep(self, run: str, frame: pl.DataFrame) -> None:
         """A file of the run, if the node has room for one."""
-        path = self._path(run)
+        path = _path(self._folder, run)
         temporary = f"{path}~{uuid4().hex[:8]}"
         try:
             if not os.path.isdir(self._folder):  # a node that no driver runs on, or somebody tidied up
                 own_folder(os.path.join("state", os.path.basename(self._folder)))
-            frame.write_ipc(temporary, compression="uncompressed", record_batch_size=max(frame.height, 1))
-            with open(temporary, "ab") as f:
-                f.write(_checksum(temporary, os.path.getsize(temporary)))
+            _write(temporary, frame)
             os.replace(temporary, path)
         except (BraidError, OSError, pl.exceptions.PolarsError):
             with contextlib.suppress(OSError):
@@ -120,25 +165,52 @@ class SparkRuns:
             sweep(os.path.dirname(self._folder))
 
 
+def run_prefix(checkpoint: str, batch: int, stage: int, bucket: int) -> str:
+    """Begins the ids of the runs that an attempt at a batch makes; another attempt makes others."""
+    return f"{checkpoint}-{batch}-{uuid4().hex[:8]}-{stage}-{bucket}"
+
+
+def batch_of(run: str) -> int:
+    """The batch that made a run."""
+    return int(run.split("-")[1])
+
+
+def _path(folder: str, run: str) -> str:
+    return os.path.join(folder, run + _SUFFIX)
+
+
+def _remembered(run: str) -> pl.DataFrame | None:
+    frame = _frames.get(run)
+    if frame is not None:
+        _frames.move_to_end(run)
+        tally("cache_memory")
+    return frame
+
+
 def _remember(run: str, frame: pl.DataFrame) -> None:
     _frames[run] = frame
     while len(_frames) > KEPT_FRAMES:
         _frames.popitem(last=False)
 
 
+def _write(path: str, frame: pl.DataFrame) -> int:
+    """The frame and its checksum as a file; its bytes."""
+    frame.write_ipc(path, compression="uncompressed", record_batch_size=max(frame.height, 1))
+    size = os.path.getsize(path)
+    with open(path, "ab") as f:
+        f.write(_checksum(path, size))
+    return size + _SUM
+
+
 def _mapped(path: str) -> pl.DataFrame | None:
-    """The file's frame; None where there is no file, or not what was written: then it goes."""
+    """The file's frame; None where there is no file, or not what was written."""
     try:
         size = os.path.getsize(path) - _SUM
         whole = pa.memory_map(path).read_buffer()
         if size < 0 or _checksum(path, size) != whole[size:].to_pybytes():
             raise pa.ArrowInvalid("torn")
         table = pa.ipc.open_file(whole[:size]).read_all()
-    except FileNotFoundError:
-        return None
     except (OSError, pa.ArrowInvalid):
-        with contextlib.suppress(OSError):
-            os.unlink(path)
         return None
     except pa.ArrowNotImplementedError:  # 128-bit numbers
         return pl.read_ipc(io.BytesIO(whole[:size].to_pybytes()))

@@ -1,22 +1,23 @@
-"""A stage on Spark: `runtime.bucket.run_stage` for one bucket and batch, with its state in Spark's state store.
+"""A stage on Spark: `runtime.bucket.run_stage` for one bucket and batch, with the state that Spark has committed.
 
 In: the blobs of one bucket. Out: blobs for the next stage or the writer; what later stages are meant to open passes.
-Rule: nothing is computed here. State is a manifest (one text, rewritten only where it changed) and the runs it names,
-all in one map.
+Rule: nothing is computed here. State is a manifest (one text in Spark's state store, rewritten only where it changed)
+and the runs it names (`runs`).
 """
 
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
-from uuid import uuid4
 
 import polars as pl
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Row
 
+from braid.operators.base import RunStore
 from braid.plan.physical import Stage
 from braid.runtime.bucket import BucketState, Exchanging, Keepless, Outcome, projected, run_stage, split
 from braid.runtime.pieces import Piece
@@ -24,7 +25,7 @@ from braid.runtime.wire import full, full_steps
 from braid.spark import columns
 from braid.spark.columns import Blob
 from braid.spark.job import Job, loads
-from braid.spark.runs import MapState, SparkRuns
+from braid.spark.runs import FileRuns, MapState, StoreRuns, run_prefix
 from braid.spent import spent
 
 BlobRow = Row(*columns.ARROW.names)
@@ -63,9 +64,8 @@ def handle(text: str, number: int, key: int, rows: Iterable[Any], kept: MapState
         with spent("state_read"):
             found = kept.getValue(MANIFEST)
             before = found[0] if found else None
-            state = BucketState.loads(before, SparkRuns(kept, job.cache))
-        # An attempt that was given up may have kept other runs: each has names of its own.
-        prefix = f"{checkpoint_id()}-{batch_id()}-{uuid4().hex[:8]}-{number}-{bucket}"
+            state = BucketState.loads(before, _runs(job, number, bucket, kept, before or ""))
+        prefix = run_prefix(checkpoint_id(), batch_id(), number, bucket)
         out, said = run(job, stage, bucket, state, mine, prefix, piece)
         with spent("state_write"):
             after = state.dumps()
@@ -73,6 +73,14 @@ def handle(text: str, number: int, key: int, rows: Iterable[Any], kept: MapState
                 kept.updateValue(MANIFEST, (after,))
     for blob in (*out, columns.counts(job.last, job.after(stage, bucket), said | {"spent": piece.told()})):
         yield BlobRow(blob.stage, blob.frame, blob.bucket, blob.kind, blob.blob)
+
+
+def _runs(job: Job, number: int, bucket: int, kept: MapState, manifest: str) -> RunStore:
+    if job.runs is None:
+        return StoreRuns(kept, job.cache)
+    files = FileRuns(os.path.join(job.runs, f"{number}-{bucket}"))
+    files.tidy(batch_id(), manifest)
+    return files
 
 
 def pass_through(text: str, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
