@@ -70,7 +70,7 @@ def job_of(made: Query, store: TopicStore) -> Job:
     ids, out_ids, gathered = spread(plan, 1, 1, 1)
     ranks = ranks_of(plan, topics, sources_of(plan, topics))
     out = Output("topic", "out", 1)
-    return Job(plan, "OUT", "run", store.root, out, 1, 1, ids, out_ids, gathered, ranks, "", "")
+    return Job(plan, "OUT", "run", store.root, out, 1, 1, ids, out_ids, gathered, ranks, "")
 
 
 def batch(job: Job, states: list[BucketState], number: int, records: dict[int, pl.DataFrame]) -> Iterator[columns.Blob]:

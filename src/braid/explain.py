@@ -6,7 +6,6 @@ Rule: facts come from plan nodes only; what is not known before a run prints as 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, assert_never
@@ -25,6 +24,7 @@ from braid.plan.bound import QueryBound
 from braid.plan.lower import lower
 from braid.plan.physical import Leaf, Plan, Stage, Step
 from braid.program import Program
+from braid.runtime import state_file
 from braid.topology import topology
 
 Document = dict[str, Any]
@@ -84,13 +84,11 @@ def _refused(e: SqlError, dialect: str) -> Document:
 def committed_state(store: str, query: str) -> list[dict[str, Any]]:
     """The state manifests of a query's last committed batch, read without Spark."""
     folder = Path(store) / "checkpoints" / query
-    path = folder / "state.json"
-    if not path.is_file():
-        if folder.is_dir():
-            return []  # it keeps nothing
+    batches = state_file.batches(str(folder))
+    if not batches:
         raise BraidError(f"no committed state of {query} in {store}", "run it first")
-    manifests = json.loads(path.read_text(encoding="utf-8"))["state"]
-    return [{"place": place, "steps": steps} for place, steps in sorted(manifests.items())]
+    state = state_file.load(str(folder), batches[-1])
+    return [{"place": place, "steps": document["steps"]} for place, document in sorted(state.items())]
 
 
 def _leaf(leaf: Leaf, plan: Plan) -> Document:

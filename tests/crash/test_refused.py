@@ -23,6 +23,7 @@ from braid.operators.arrangement import MemoryRuns
 from braid.plan.canonical import canonical
 from braid.plan.lower import lower
 from braid.program import Program
+from braid.runtime import state_file
 from braid.runtime.bucket import BucketState
 from braid.runtime.checkpoint import Document, load
 from braid.runtime.resume import last_batch
@@ -64,10 +65,13 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         spark_file(spark / "offsets" / str(batch), "\n".join(log).encode())
         if batch < 5:
             spark_file(spark / "commits" / str(batch), b'v1\n{"nextBatchWatermarkMs":0}')
-        for task in range(2):
-            spark_file(spark / f"state/0/{task}/{batch + 1}.changelog", bytes(range(256)) * 5)
-    for task in range(2):
-        spark_file(spark / f"state/0/{task}/3.zip", b"PK" + bytes(600))
+        runs = {bucket: f"q-{batch}-0-0-{bucket}-2-0" for bucket in range(2)}
+        kept = {f"0/{b}": {"steps": {"2": {"left": {"runs": [[run, 3, 99]]}}}} for b, run in runs.items()}
+        state_file.save(str(tmp_path / CHECKPOINT), batch, kept)
+        for bucket, run in runs.items():
+            path = tmp_path / CHECKPOINT / "runs" / f"0-{bucket}" / f"{run}.arrow"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(b"run")
     return tmp_path
 
 
@@ -110,16 +114,13 @@ def empty(path: Path) -> None:
     path.write_bytes(b"")
 
 
-NEEDED = [
-    *("metadata", "offsets/5", "offsets/4", "commits/4"),
-    *("state/0/0/3.zip", "state/0/0/4.changelog", "state/0/1/5.changelog"),
-]
+NEEDED = ["spark/metadata", "spark/offsets/5", "spark/offsets/4", "spark/commits/4", "state/4.json"]
 
 
 @pytest.mark.parametrize("name", NEEDED)
 @pytest.mark.parametrize("damage", [truncate, garble, empty])
-def test_a_torn_file_of_sparks_is_named(store: Path, name: str, damage: Callable[[Path], None]) -> None:
-    path = store / CHECKPOINT / "spark" / name
+def test_a_torn_file_is_named(store: Path, name: str, damage: Callable[[Path], None]) -> None:
+    path = store / CHECKPOINT / name
     damage(path)
     told = refused(store)
     assert f"error: {path} is damaged: it is " in told, told
@@ -129,18 +130,18 @@ def test_a_torn_file_of_sparks_is_named(store: Path, name: str, damage: Callable
 @pytest.mark.parametrize(
     ("gone", "named"),
     [
-        (["metadata"], "metadata"),
-        (["offsets/4", "offsets/5"], "offsets/4"),
-        (["commits/4"], "commits/4"),
-        (["state/0/0/5.changelog"], "state/0/0/5.changelog"),
-        (["state/0/1/3.zip", "state/0/1/1.changelog"], "state/0/1/1.changelog"),
+        (["spark/metadata"], "spark/metadata"),
+        (["spark/offsets/4", "spark/offsets/5"], "spark/offsets/4"),
+        (["spark/commits/4"], "spark/commits/4"),
+        (["state/4.json"], "state/4.json"),
+        (["runs/0-1/q-4-0-0-1-2-0.arrow"], "runs/0-1/q-4-0-0-1-2-0.arrow"),
     ],
 )
-def test_a_missing_file_of_sparks_is_named(store: Path, gone: list[str], named: str) -> None:
-    spark = store / CHECKPOINT / "spark"
+def test_a_missing_file_is_named(store: Path, gone: list[str], named: str) -> None:
+    checkpoint = store / CHECKPOINT
     for name in gone:
-        (spark / name).unlink()
-    assert f"error: {spark / named} is damaged: it is missing" in refused(store)
+        (checkpoint / name).unlink()
+    assert f"error: {checkpoint / named} is damaged: it is missing" in refused(store)
 
 
 def test_without_checksums_the_content_tells(store: Path) -> None:
@@ -166,7 +167,7 @@ def test_without_checksums_the_content_tells(store: Path) -> None:
 def test_what_no_restart_reads_may_be_torn(store: Path) -> None:
     """Files of the batch that was under way, and of batches long past."""
     spark = store / CHECKPOINT / "spark"
-    for name in ("state/0/0/6.changelog", "state/0/0/2.changelog", "offsets/1", "commits/2"):
+    for name in ("../state/5.json", "../state/3.json", "../runs/0-0/q-5-0-0-0-2-0.arrow", "offsets/1", "commits/2"):
         truncate(spark / name)
     (spark / "offsets" / ".6.0a1b.tmp").write_bytes(b"v1\n{")
     known = load(CHECKPOINT)
@@ -260,7 +261,7 @@ def test_the_same_query_in_other_words(store: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "told"),
     [
-        ("format", 3, "has format 3; this version of braid has format 2"),
+        ("format", 4, "has format 4; this version of braid has format 3"),
         ("spark", "9.9.9", "Spark: 9.9 in the checkpoint"),
         ("hash", "0" * 64, "its plan and its hash do not agree"),
         ("settings", {"dialect": "lenses", "run": "r", "order": False}, "setting dialect: lenses in the checkpoint"),

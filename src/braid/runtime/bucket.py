@@ -71,9 +71,12 @@ class BucketState:
     clocks: dict[str, Any] = field(default_factory=dict)
     manifests: dict[int, dict[str, Any]] = field(default_factory=dict)
 
-    def dumps(self) -> str:
+    def document(self) -> dict[str, Any]:
         steps = {str(n): m for n, m in sorted(self.manifests.items())}
-        return json.dumps({"format": FORMAT, "clocks": self.clocks, "steps": steps}, separators=(",", ":"))
+        return {"format": FORMAT, "clocks": self.clocks, "steps": steps}
+
+    def dumps(self) -> str:
+        return json.dumps(self.document(), separators=(",", ":"))
 
     @staticmethod
     def loads(text: str | None, runs: RunStore) -> BucketState:

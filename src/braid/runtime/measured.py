@@ -17,6 +17,7 @@ from braid.expr.show import show
 from braid.plan.physical import Plan
 from braid.runtime.bucket import describe
 from braid.runtime.pieces import SOURCE, WRITE
+from braid.runtime.state_file import runs_in
 from braid.spent import MATCH
 
 HOT = 0.5  # a bucket with more of a stage's rows is hot, if that is also twice its fair share
@@ -245,7 +246,7 @@ def measured(
     state: Mapping[str, Mapping[str, Any]],
 ) -> Measured:
     """`span`: when the batch began, when its tasks were done, when it was published (ms since 1970); `said`: what tasks
-    say (`read`, `counts`, `spent`); `state`: manifests by stage/bucket."""
+    say (`read`, `counts`, `spent`); `state`: documents by stage/bucket."""
     pieces = [x["spent"] for x in said if "spent" in x]
     stages: dict[Place, StageSums] = {}
     reached: float | None = None
@@ -287,23 +288,15 @@ def covered(spans: Iterable[tuple[float, float]], low: float, high: float) -> fl
 
 
 def held_by_stage(state: Mapping[str, Mapping[str, Any]]) -> dict[Place, Held]:
-    """What the manifests of all buckets (by stage/bucket) hold."""
+    """What the documents of all buckets (by stage/bucket) hold."""
     made: dict[Place, Held] = {}
-    for place, manifests in state.items():
+    for place, document in state.items():
         held = made.setdefault(int(place.split("/")[0]), Held())
-        for rows, size in sizes(manifests):
+        for _, rows, size in runs_in(document):
             held.rows += rows
             held.bytes += size
             held.runs += 1
     return made
-
-
-def sizes(manifests: Any) -> list[tuple[int, int]]:
-    """(rows, bytes) of every run that manifests name."""
-    if not isinstance(manifests, dict):
-        return []
-    found = [(run[1], run[2]) for run in manifests.get("runs", ())]
-    return found + [size for part in manifests.values() for size in sizes(part)]
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
 """Spark's part of a checkpoint, looked at before Spark is started: where it goes on, and that its files are whole.
 
 In: the folder of a checkpoint, its document. Out: the last committed batch, or an error.
-Rule: nothing is written. Only what a restart reads is looked at: the newest offsets and commits, and of the state one
-snapshot and the changes since. A file that a kill left behind beyond these belongs to a batch that is done again.
+Rule: nothing is written. Only what a restart reads is looked at: the newest offsets and commits, the state after the
+last batch. A file that a kill left behind beyond these belongs to a batch that is done again.
 
 Spark writes a file beside each of its files, `.NAME.crc`: "crc\\0", the size of a block, and the CRC-32 of each block.
 Where there is none (on other file systems) only the content is looked at.
@@ -14,13 +14,12 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Iterator
 
 from braid.errors import BraidError
+from braid.runtime import state_file
 from braid.runtime.checkpoint import Document
 
 SPARK = "spark"  # folder in the checkpoint
-_STATE_FILE = re.compile(r"([0-9]+)\.(changelog|zip)")
 _MAGIC = b"crc\0"
 
 
@@ -41,8 +40,7 @@ def last_batch(folder: str, known: Document) -> int | None:
             _check_offsets(os.path.join(root, "offsets", str(number)), known.fingerprint)
         if last >= 0:
             _check_lines(os.path.join(root, "commits", str(last)))
-            for path in _needed(os.path.join(root, "state"), known.shuffle, last + 1):
-                _whole(path)
+            state_file.check(folder, last)
     except BraidError as e:
         hint = f"put it back from a copy, or delete the checkpoint {folder} and the topic it wrote to start anew"
         raise BraidError(e.message, hint) from e
@@ -72,19 +70,6 @@ def _json(path: str, data: bytes) -> object:
         return json.loads(data)
     except ValueError as e:
         raise _torn(path, f"it is not JSON ({e})") from e
-
-
-def _needed(root: str, tasks: int, version: int) -> Iterator[str]:
-    """The files that bring the state of each stage and task to `version`."""
-    for stage in _numbers(root):
-        for task in range(tasks):
-            folder = os.path.join(root, str(stage), str(task))
-            found = {m[0] for name in _listed(folder) if (m := _STATE_FILE.fullmatch(name))}
-            snapshots = [n for n in range(version + 1) if f"{n}.zip" in found]
-            start = snapshots[-1] if snapshots else 0
-            if snapshots:
-                yield os.path.join(folder, f"{start}.zip")
-            yield from (os.path.join(folder, f"{n}.changelog") for n in range(start + 1, version + 1))
 
 
 def _whole(path: str) -> bytes:

@@ -248,15 +248,16 @@ def _outputs(query: logical.Query) -> list[tuple[str, str, Type]]:
     return [made[name] for name in sink.columns or made]
 
 
-def unpack(text: str, stateless: int | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For mapInArrow: blobs of the last stage as rows of the result; what was dropped goes to the store."""
+def unpack(text: str, last: int | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For mapInArrow: blobs of the last stage as rows of the result; what was dropped goes to the store.
+    `last`: the stage is run here too."""
     from braid.spark.sinks import write_drops
-    from braid.spark.stage import batch_id, checkpoint_id, run_stateless
+    from braid.spark.stage import batch_id, checkpoint_id, through
 
     job = jobs.loads(text)
     found = columns.blobs_of(batches)
-    if stateless is not None:
-        found = run_stateless(job, stateless, found)
+    if last is not None:
+        found = through(job, last, found)
     mine = [b for b in found if b.stage == job.last]
     dropped = [columns.loads(b.blob) for b in mine if b.kind == columns.DROPS]
     if dropped:

@@ -58,9 +58,9 @@ class Job:
     """`name`: the query. `run`: one life of its checkpoint; names of staged files begin with it.
 
     `ids`: Spark's key of each bucket, a row a stage; `out_ids`: of each output partition. `gathered`: the rows of an
-    output partition come from several tasks, so there is one more exchange before the writer. `runs`: the folder of the
-    state's runs; where None, they lie in Spark's state store, with copies in the folder `cache` of each node. `wire`: a
-    folder that all tasks see, for large frames on their way from one to the next.
+    output partition come from several tasks, so there is one more exchange before the writer. `checkpoint`: where
+    the state lies; where None, Spark's state store keeps it, with copies of runs in the folder `cache` of each node.
+    `wire`: a folder that all tasks see, for large frames on their way from one to the next.
     """
 
     plan: Plan
@@ -75,7 +75,7 @@ class Job:
     gathered: bool
     ranks: Mapping[str, int]
     fingerprint: str
-    runs: str | None = None
+    checkpoint: str | None = None
     cache: str = ""
     wire: str | None = None
     limit: int = 1_000_000
@@ -96,6 +96,13 @@ class Job:
 def stateless(stage: Stage) -> bool:
     """Whether a stage keeps nothing, so that it needs no state store and not even its rows by bucket."""
     return all(isinstance(step.operator, Filter) for step in stage.steps)
+
+
+def fused(job: Job) -> int | None:
+    """The last stage, if it runs in the writer's task, in the same process: then each output partition's rows come from
+    one task's buckets, and state asks for no task of Spark's own making."""
+    last = job.plan.stages[-1]
+    return last.number if stateless(last) or (job.checkpoint is not None and not job.gathered) else None
 
 
 def spread(

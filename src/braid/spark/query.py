@@ -24,15 +24,16 @@ from pyspark.sql import DataFrame, SparkSession
 
 from braid.errors import BraidError
 from braid.plan.physical import Plan
-from braid.runtime.measured import Hot, Measured, Shape, Totals, measured, sizes, summed
+from braid.runtime import state_file
+from braid.runtime.measured import Hot, Measured, Shape, Totals, measured, summed
 from braid.spark import columns, sinks
 from braid.spark import job as jobs
 from braid.spark.conf import keep_state, on_one_node, settings_of_a_query
 from braid.spark.dataframes import Registered, packed, result_schema, unpack
 from braid.spark.entry import FORMAT, SCHEMA, BraidSource, StageProcessor
-from braid.spark.job import Files, Job, Order, Output, exchanges, inputs_of, stateless
+from braid.spark.job import Files, Job, Order, Output, exchanges, fused, inputs_of, stateless
 from braid.spark.setup import Wishes, loose, prepared
-from braid.spark.stage import pass_through
+from braid.spark.stage import in_task
 from braid.spark.writer import MANIFEST, write_batches
 from braid.topics import clean_staging
 from braid.topics.drops import clean_drops, read_drops
@@ -41,7 +42,6 @@ Status = Literal["running", "stopped", "failed"]
 
 RATE_WINDOW = 10.0  # s over which rates are taken
 REMEMBERED = 100  # batches that wait to be taken
-STATE_FILE = "state.json"
 LAST_WORDS = 10.0  # s that a query whose batch has failed may take to end
 HINT = "Spark's log has more"
 STARTS = 4  # how often a query is started between two batches
@@ -72,12 +72,14 @@ class Progress:
 
 @dataclass(slots=True)
 class _Seen:
-    """What the manifests of the batches so far have said. `done`: batches that nobody has taken yet."""
+    """What tasks have said of the batches so far. `state`: the documents of all buckets after batch `upto`; `done`:
+    batches that nobody has taken yet."""
 
     began: float = field(default_factory=time.monotonic)
     last: Measured | None = None
     totals: Totals = field(default_factory=Totals)
-    state: dict[str, dict[str, Any]] = field(default_factory=dict)
+    upto: int = -1
+    state: state_file.Documents = field(default_factory=dict)
     recent: deque[tuple[float, int, int]] = field(default_factory=deque)
     done: deque[Measured] = field(default_factory=lambda: deque(maxlen=REMEMBERED))
 
@@ -92,7 +94,7 @@ class RunningQuery:
         self._starts, self._stopped = 0, False
         self._starting = threading.Lock()
         self._failed: BraidError | None = None
-        self._seen = _Seen(state=_load_state(folder))
+        self._seen = _Seen()
         self._told = False  # whether somebody takes batches
         self._shape = Shape.of(job.plan, job.name, job.buckets)
         self._checked = False
@@ -171,7 +173,7 @@ class RunningQuery:
 
     def state(self) -> list[dict[str, Any]]:
         """Manifests of every step and bucket as of the last batch, for EXPLAIN --state."""
-        return state_of(self._seen.state)
+        return saved_state(self._folder)
 
     def progress(self) -> Progress:
         with self._guard:
@@ -179,7 +181,7 @@ class RunningQuery:
             now = time.monotonic()
             recent = [r for r in seen.recent if r[0] > now - RATE_WINDOW]
             span = min(RATE_WINDOW, max(now - seen.began, 0.001))
-            held = [size for manifests in seen.state.values() for size in sizes(manifests)]
+            held = [run for document in seen.state.values() for run in state_file.runs_in(document)]
             totals = copy.deepcopy(seen.totals)
             return Progress(
                 seen.last.batch if seen.last is not None else -1,
@@ -188,8 +190,8 @@ class RunningQuery:
                 sum(r[1] for r in recent) / span,
                 sum(r[2] for r in recent) / span,
                 seen.last.batch_ms if seen.last is not None else 0.0,
-                sum(rows for rows, _ in held),
-                sum(size for _, size in held),
+                sum(rows for _, rows, _ in held),
+                sum(size for *_, size in held),
                 totals.drops,
                 totals.counts,
                 self._lag(),
@@ -235,25 +237,35 @@ class RunningQuery:
         columns.clear(self.job.wire)
         rows = list(zip(table.column("kind").to_pylist(), table.column("doc").to_pylist(), strict=True))
         ran = time.time()
+        said = [x for kind, doc in rows if kind == "counts" for x in json.loads(doc)]
+        self._keep(batch, said)
         sinks.publish_batch(self.job, batch, rows)
-        self._note(batch, rows, (began * 1000, ran * 1000, time.time() * 1000))
+        state_file.forget(self._folder, batch - 1)
+        self._note(batch, rows, said, (began * 1000, ran * 1000, time.time() * 1000))
         if not self._checked and self._handle is not None:
             self._check()
 
-    def _note(self, batch: int, rows: list[tuple[str, str]], span: tuple[float, float, float]) -> None:
-        out, drops, said = 0, dict[str, int](), list[dict[str, Any]]()
+    def _keep(self, batch: int, said: list[dict[str, Any]]) -> None:
+        """The state after the batch, for the next one."""
+        seen = self._seen
+        state = seen.state if seen.upto == batch - 1 else state_file.load(self._folder, batch - 1)
+        changed = {place: document for x in said for place, document in x.get("state", {}).items()}
+        state_file.save(self._folder, batch, state | changed)
+        with self._guard:
+            seen.upto, seen.state = batch, state | changed
+
+    def _note(
+        self, batch: int, rows: list[tuple[str, str]], said: list[dict[str, Any]], span: tuple[float, float, float]
+    ) -> None:
+        out, drops = 0, dict[str, int]()
         for kind, doc in rows:
             found = json.loads(doc)
             if kind == "staged":
                 out += found["extent"]["count"] if "extent" in found else found["rows"]
             elif kind == "drops":
                 summed(drops, found["reasons"])
-            else:
-                said += found
         with self._guard:
             seen = self._seen
-            for x in said:
-                seen.state.update(x.get("state", {}))
             seen.last = measured(self._shape, batch, span, said, out, drops, seen.state)
             seen.totals.add(seen.last)
             seen.done.append(seen.last)
@@ -262,8 +274,6 @@ class RunningQuery:
             seen.recent.append((now, seen.last.rows_in, out))
             while seen.recent and seen.recent[0][0] < now - RATE_WINDOW:
                 seen.recent.popleft()
-            if seen.state:
-                _save_state(self._folder, batch, seen.state)
 
     def _check(self) -> None:
         """One scan, and no exchange that was not planned: Spark's optimizer must not have got in between."""
@@ -322,10 +332,8 @@ def result_frame(spark: SparkSession, plan: Plan, store: str, frames: Mapping[st
     job = loose(plan, store, int(str(spark.conf.get("spark.sql.shuffle.partitions"))), frozenset(frames))
     text = jobs.dumps(job)
     keep_state(spark)
-    last = plan.stages[-1]
-    alone = last.number if stateless(last) else None
     frame = through(read(spark, job, text, frames), job, text)
-    return frame.mapInArrow(functools.partial(unpack, text, alone), result_schema(plan.query))
+    return frame.mapInArrow(functools.partial(unpack, text, fused(job)), result_schema(plan.query))
 
 
 def read(spark: SparkSession, job: Job, text: str, frames: Mapping[str, Registered]) -> DataFrame:
@@ -340,23 +348,26 @@ def read(spark: SparkSession, job: Job, text: str, frames: Mapping[str, Register
 
 
 def through(frame: DataFrame, job: Job, text: str) -> DataFrame:
-    """Blobs of the source through all stages; a last stage without state is left to the writer."""
+    """Blobs of the source through all stages but one that the writer runs."""
     for stage in job.plan.stages:
-        if not stateless(stage):
+        if stage.number == fused(job):
+            break
+        if job.checkpoint is None and not stateless(stage):
             processor = StageProcessor(text, stage.number)
             frame = frame.groupBy("bucket").transformWithState(processor, SCHEMA, "Append", "None")
-        elif stage.exchange is not None:
-            frame = frame.mapInArrow(functools.partial(pass_through, text, stage.number), SCHEMA)
+            continue
+        if not stateless(stage):
+            frame = frame.repartition(job.tasks, "bucket")
+        frame = frame.mapInArrow(functools.partial(in_task, text, stage.number), SCHEMA)
     return frame
 
 
 def written(frame: DataFrame, job: Job, text: str) -> DataFrame:
     """The writer, in the task of the last stage where output partitions line up with buckets."""
-    last = job.plan.stages[-1]
-    alone = last.number if stateless(last) else None
-    if alone is not None or job.gathered:
+    last = fused(job)
+    if last is not None or job.gathered:
         frame = frame.repartition(job.tasks, "bucket")
-    return frame.mapInArrow(functools.partial(write_batches, text, alone), MANIFEST)
+    return frame.mapInArrow(functools.partial(write_batches, text, last), MANIFEST)
 
 
 # ---------------------------------------------------------------- details
@@ -390,30 +401,12 @@ def _came_too_late(handle: Any) -> bool:
     return not handle.isActive and TOO_SLOW in str(handle.exception() or "")
 
 
-def state_of(state: Mapping[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    made = []
-    for place, steps in sorted(state.items(), key=lambda x: [int(n) for n in x[0].split("/")]):
-        stage, bucket = place.split("/")
-        made.append({"stage": int(stage), "bucket": int(bucket), "steps": {int(n): m for n, m in steps.items()}})
-    return made
-
-
 def saved_state(folder: str) -> list[dict[str, Any]]:
-    """`RunningQuery.state` of a query that is not running, from its checkpoint folder."""
-    return state_of(_load_state(folder))
-
-
-def _load_state(folder: str) -> dict[str, dict[str, Any]]:
-    try:
-        with open(os.path.join(folder, STATE_FILE), encoding="utf-8") as f:
-            found = json.load(f)["state"]
-            return dict(found)
-    except (FileNotFoundError, ValueError, KeyError):
-        return {}
-
-
-def _save_state(folder: str, batch: int, state: Mapping[str, Any]) -> None:
-    path = os.path.join(folder, STATE_FILE)
-    with open(path + "~", "w", encoding="utf-8") as f:
-        json.dump({"batch": batch, "state": state}, f, separators=(",", ":"))
-    os.replace(path + "~", path)
+    """Manifests of every step and bucket after the last batch of a checkpoint."""
+    made = []
+    state = state_file.load(folder, (state_file.batches(folder) or [-1])[-1])
+    for place, document in sorted(state.items(), key=lambda x: [int(n) for n in x[0].split("/")]):
+        stage, bucket = place.split("/")
+        steps = {int(n): m for n, m in document["steps"].items()}
+        made.append({"stage": int(stage), "bucket": int(bucket), "steps": steps})
+    return made

@@ -2,7 +2,7 @@
 
 In: frames, by the id of their run. Out: the frames again, mapped from a file where possible.
 Rule: a file never changes, and its checksum is looked at before it is used. In a checkpoint of ours (`FileRuns`) it is
-the truth: it lies there before Spark commits the manifest that names it, and goes when a later batch runs, so that any
+the truth: it is there before the batch is published whose state names it, and goes when a later batch runs, so that a
 batch can be done again. In a checkpoint of the user's, which may lie where no Python can write (`StoreRuns`), the state
 store is the truth, and a file of the node a copy that is made again when need be.
 """
@@ -17,6 +17,7 @@ import os
 import time
 import zlib
 from collections import OrderedDict
+from collections.abc import Collection
 from typing import Any, Protocol
 from uuid import uuid4
 
@@ -87,13 +88,13 @@ class FileRuns:
         """The file stays for the case that this batch is done again; see `tidy`."""
         _frames.pop(run, None)
 
-    def tidy(self, batch: int, manifest: str) -> None:
+    def tidy(self, batch: int, named: Collection[str]) -> None:
         """Removes what earlier batches made and the state that this batch has found does not name: it was removed, or
         is of an attempt that was given up."""
         with spent("state_write"), contextlib.suppress(FileNotFoundError):
             for name in os.listdir(self._folder):
                 run = name.removesuffix(_SUFFIX)
-                if batch_of(run) < batch and f'"{run}"' not in manifest:
+                if batch_of(run) < batch and run not in named:
                     _frames.pop(run, None)
                     with contextlib.suppress(OSError):
                         os.unlink(os.path.join(self._folder, name))

@@ -28,7 +28,6 @@ from braid.spark.job import Files, Job, Order, Output, ranks_of, sources_of, spr
 from braid.topics import TopicStore, check_name
 
 BUCKETS = 4  # of a stage with state, at least
-RUNS = "runs"  # the folder of the state's runs in a checkpoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ def prepared(plan: Plan, store: str, cores: int, wishes: Wishes, one_node: bool 
         gathered=gathered,
         ranks=ranks_of(plan, partitions, kept.sources),
         fingerprint=kept.fingerprint,
-        runs=os.path.join(os.path.abspath(folder), RUNS),
+        checkpoint=os.path.abspath(folder),
         wire=own_folder(os.path.join("wire", run)) if one_node else None,
         limit=wishes.limit or LIMIT,
         files=files,

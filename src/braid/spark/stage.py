@@ -1,14 +1,14 @@
-"""A stage on Spark: `runtime.bucket.run_stage` for one bucket and batch, with the state that Spark has committed.
+"""A stage on Spark: `runtime.bucket.run_stage` for one bucket and batch, with what the batch before has kept.
 
-In: the blobs of one bucket. Out: blobs for the next stage or the writer; what later stages are meant to open passes.
-Rule: nothing is computed here. State is a manifest (one text in Spark's state store, rewritten only where it changed)
-and the runs it names (`runs`).
+In: the blobs of a task's buckets. Out: blobs for the next stage or the writer; what later stages open passes.
+Rule: nothing is computed here. A bucket's state is a small document and the runs that it names (`runs`). Where the
+checkpoint is ours, documents travel to the driver beside the counts and are read from its file (`state_file`); where it
+is the user's, Spark calls `handle` bucket by bucket and keeps the document.
 """
 
 from __future__ import annotations
 
 import functools
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -17,19 +17,20 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Row
 
-from braid.operators.base import RunStore
 from braid.plan.physical import Stage
+from braid.runtime import state_file
 from braid.runtime.bucket import BucketState, Exchanging, Keepless, Outcome, projected, run_stage, split
 from braid.runtime.pieces import Piece
 from braid.runtime.wire import full, full_steps
 from braid.spark import columns
 from braid.spark.columns import Blob
-from braid.spark.job import Job, loads
+from braid.spark.job import Job, loads, stateless
 from braid.spark.runs import FileRuns, MapState, StoreRuns, run_prefix
 from braid.spent import spent
 
 BlobRow = Row(*columns.ARROW.names)
-MANIFEST = ("manifest",)  # its name in the state; runs have longer ones
+MANIFEST = ("manifest",)  # its name in Spark's state store; runs have longer ones
+TOGETHER = 64  # blobs that leave at once
 
 
 def batch_id() -> int:
@@ -44,6 +45,54 @@ def checkpoint_id() -> str:
     context = TaskContext.get()
     assert context is not None
     return str(context.getLocalProperty("sql.streaming.queryId")).replace("-", "")
+
+
+def in_task(text: str, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """A stage on a task's blobs, for mapInArrow."""
+    out: list[Blob] = []
+    for blob in through(loads(text), number, columns.blobs_of(batches)):
+        out.append(blob)
+        if len(out) == TOGETHER:
+            yield columns.batch(out)
+            out = []
+    if out:
+        yield columns.batch(out)
+
+
+def through(job: Job, number: int, blobs: Iterable[Blob]) -> Iterator[Blob]:
+    """A stage on a task's blobs, bucket by bucket; one without state on all at once, whatever their buckets."""
+    stage, mine = job.plan.stages[number], dict[int, list[Blob]]()
+    passing = stateless(stage)
+    for blob in blobs:
+        if blob.stage == number:
+            mine.setdefault(0 if passing else job.ids[number].index(blob.bucket), []).append(blob)
+        else:
+            yield blob
+    for bucket in sorted(mine):
+        piece = Piece(number, None if passing else bucket)
+        with piece.watch:
+            if passing:
+                out, said = run(job, stage, 0, BucketState(Keepless()), mine.pop(0), "", piece)
+            else:
+                out, said = _with_files(job, stage, bucket, mine.pop(bucket), piece)
+        yield from out
+        yield columns.counts(job.last, job.after(stage, bucket), said | {"spent": piece.told()})
+
+
+def _with_files(
+    job: Job, stage: Stage, bucket: int, blobs: Sequence[Blob], piece: Piece
+) -> tuple[list[Blob], dict[str, Any]]:
+    """One bucket's batch, with its state in files of the checkpoint."""
+    assert job.checkpoint is not None
+    batch, place = batch_id(), state_file.place(stage.number, bucket)
+    with spent("state_read"):
+        text = state_file.texts(job.checkpoint, batch - 1).get(place)
+        runs = FileRuns(state_file.runs_of(job.checkpoint, place))
+        state = BucketState.loads(text, runs)
+        runs.tidy(batch, {run for run, *_ in state_file.runs_in(state.document())})
+    prefix = run_prefix(checkpoint_id(), batch, stage.number, bucket)
+    out, said = run(job, stage, bucket, state, blobs, prefix, piece)
+    return out, said | {"state": {place: state.document()}}
 
 
 def handle(text: str, number: int, key: int, rows: Iterable[Any], kept: MapState) -> Iterator[Row]:
@@ -64,7 +113,7 @@ def handle(text: str, number: int, key: int, rows: Iterable[Any], kept: MapState
         with spent("state_read"):
             found = kept.getValue(MANIFEST)
             before = found[0] if found else None
-            state = BucketState.loads(before, _runs(job, number, bucket, kept, before or ""))
+            state = BucketState.loads(before, StoreRuns(kept, job.cache))
         prefix = run_prefix(checkpoint_id(), batch_id(), number, bucket)
         out, said = run(job, stage, bucket, state, mine, prefix, piece)
         with spent("state_write"):
@@ -73,37 +122,6 @@ def handle(text: str, number: int, key: int, rows: Iterable[Any], kept: MapState
                 kept.updateValue(MANIFEST, (after,))
     for blob in (*out, columns.counts(job.last, job.after(stage, bucket), said | {"spent": piece.told()})):
         yield BlobRow(blob.stage, blob.frame, blob.bucket, blob.kind, blob.blob)
-
-
-def _runs(job: Job, number: int, bucket: int, kept: MapState, manifest: str) -> RunStore:
-    if job.runs is None:
-        return StoreRuns(kept, job.cache)
-    files = FileRuns(os.path.join(job.runs, f"{number}-{bucket}"))
-    files.tidy(batch_id(), manifest)
-    return files
-
-
-def pass_through(text: str, number: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """A stateless stage, for mapInArrow."""
-    out = list(run_stateless(loads(text), number, columns.blobs_of(batches)))
-    if out:
-        yield columns.batch(out)
-
-
-def run_stateless(job: Job, number: int, blobs: Iterable[Blob]) -> Iterator[Blob]:
-    """A stage without state runs on a task's rows at once, whatever their buckets."""
-    mine: list[Blob] = []
-    for blob in blobs:
-        if blob.stage == number:
-            mine.append(blob)
-        else:
-            yield blob
-    if mine:
-        stage, piece = job.plan.stages[number], Piece(number)
-        with piece.watch:
-            out, said = run(job, stage, 0, BucketState(Keepless()), mine, "", piece)
-        yield from out
-        yield columns.counts(job.last, job.after(stage, 0), said | {"spent": piece.told()})
 
 
 @functools.lru_cache(maxsize=4)
@@ -137,10 +155,7 @@ def run(
     if drops.height:
         out.append(Blob(job.last, 0, own, columns.DROPS, columns.dumps(drops)))
     piece.went(made, sum(columns.size(b.blob) for b in out), outcome.rows)
-    said: dict[str, Any] = {"counts": outcome.counts} if outcome.counts else {}
-    if state.manifests:
-        said["state"] = {f"{stage.number}/{bucket}": state.manifests}
-    return out, said
+    return out, {"counts": outcome.counts} if outcome.counts else {}
 
 
 def _rows_out(job: Job, stage: Stage, bucket: int, outcome: Outcome) -> Iterator[Blob]:

@@ -26,7 +26,7 @@ from braid.runtime.pieces import WRITE, Piece
 from braid.spark import columns, sinks
 from braid.spark.columns import Blob
 from braid.spark.job import Job, loads
-from braid.spark.stage import batch_id, run_stateless
+from braid.spark.stage import batch_id, through
 from braid.spent import spent
 
 MANIFEST = StructType([StructField("kind", StringType()), StructField("doc", StringType())])
@@ -36,12 +36,12 @@ SPILL = 64 << 20  # packed bytes
 PIECE = 250_000  # rows made to text at once
 
 
-def write_batches(text: str, stateless: int | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For mapInArrow, in the same task as the last stage; `stateless`: a last stage without state, run here."""
+def write_batches(text: str, last: int | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """For mapInArrow, in the same task as the last stage; `last`: it is run here too."""
     job = loads(text)
     blobs = columns.blobs_of(batches)
-    if stateless is not None:
-        blobs = run_stateless(job, stateless, blobs)
+    if last is not None:
+        blobs = through(job, last, blobs)
     rows = list(write(job, batch_id(), blobs))
     if rows:
         kinds, docs = zip(*rows, strict=True)

@@ -1,0 +1,119 @@
+"""What a query keeps after a batch: one file of its checkpoint, and a folder of runs for each bucket.
+
+In: the document of each bucket's state, by "stage/bucket" (`BucketState.document`). Out: the same, for the next batch.
+Rule: the file of a batch is there, whole, before the batch is published, and names all that the next batch may read. It
+goes, with the runs that only it names, when the batch after that is published: any batch that Spark does again finds
+what it found the first time.
+
+  state/BATCH.json          a line of JSON, and a line with its CRC-32
+  runs/STAGE-BUCKET/*.arrow
+
+Tasks read these files too: a checkpoint lies where all of them see it, like the topic store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import json
+import os
+import zlib
+from collections.abc import Mapping
+from typing import Any
+
+from braid.errors import BraidError
+from braid.topics.files import write_atomic
+
+FORMAT = 1
+FOLDER, RUNS = "state", "runs"
+_DAMAGED = "put it back from a copy, or delete the checkpoint and the topic it wrote to start anew"
+
+Documents = dict[str, dict[str, Any]]
+
+
+def place(stage: int, bucket: int) -> str:
+    return f"{stage}/{bucket}"
+
+
+def runs_of(checkpoint: str, where: str) -> str:
+    """The folder of a bucket's runs."""
+    return os.path.join(checkpoint, RUNS, where.replace("/", "-"))
+
+
+def path_of(checkpoint: str, batch: int) -> str:
+    return os.path.join(checkpoint, FOLDER, f"{batch}.json")
+
+
+def batches(checkpoint: str) -> list[int]:
+    """Of which batches there is a file, in order."""
+    with contextlib.suppress(FileNotFoundError):
+        names = (name.removesuffix(".json") for name in os.listdir(os.path.join(checkpoint, FOLDER)))
+        return sorted(int(name) for name in names if name.isdecimal() and name.isascii())
+    return []
+
+
+def save(checkpoint: str, batch: int, documents: Mapping[str, Mapping[str, Any]]) -> None:
+    folder = os.path.join(checkpoint, FOLDER)
+    os.makedirs(folder, exist_ok=True)
+    line = json.dumps({"format": FORMAT, "batch": batch, "state": documents}, separators=(",", ":")).encode()
+    write_atomic(path_of(checkpoint, batch), b"%s\n%08x\n" % (line, zlib.crc32(line)), folder)
+
+
+def forget(checkpoint: str, batch: int) -> None:
+    """Removes the files of earlier batches than this one."""
+    for number in batches(checkpoint):
+        if number < batch:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path_of(checkpoint, number))
+
+
+def load(checkpoint: str, batch: int) -> Documents:
+    """The documents after a batch; those after -1, before the first, are none."""
+    return {where: json.loads(text) for where, text in texts(checkpoint, batch).items()}
+
+
+def texts(checkpoint: str, batch: int) -> Mapping[str, str]:
+    """The same, each as JSON; read once a process."""
+    if batch < 0:
+        return {}
+    path = path_of(checkpoint, batch)
+    try:
+        found = os.stat(path)
+    except OSError:
+        raise _damaged(path, "it is missing") from None
+    return _read(path, (found.st_ino, found.st_mtime_ns, found.st_size))
+
+
+@functools.lru_cache(maxsize=16)
+def _read(path: str, version: tuple[int, int, int]) -> Mapping[str, str]:
+    with open(path, "rb") as f:
+        line, _, crc = f.read().partition(b"\n")
+    if crc != b"%08x\n" % zlib.crc32(line):
+        raise _damaged(path, "it is not what its checksum says")
+    x = json.loads(line)
+    if x["format"] != FORMAT:
+        hint = "use the version of braid that wrote it, or delete the checkpoint to start anew"
+        raise BraidError(f"{path} is of format {x['format']}; this version of braid reads {FORMAT}", hint)
+    return {where: json.dumps(document, separators=(",", ":")) for where, document in x["state"].items()}
+
+
+def check(checkpoint: str, batch: int) -> None:
+    """Refuses a state that is not whole: the file of the batch, and that the runs are there which it names."""
+    for where, text in texts(checkpoint, batch).items():
+        folder = runs_of(checkpoint, where)
+        there = set(os.listdir(folder)) if os.path.isdir(folder) else set()
+        for run, *_ in runs_in(json.loads(text)):
+            if f"{run}.arrow" not in there:
+                raise _damaged(os.path.join(folder, f"{run}.arrow"), "it is missing")
+
+
+def runs_in(manifests: Any) -> list[tuple[str, int, int]]:
+    """(id, rows, bytes) of all runs that manifests name, or documents of buckets."""
+    if not isinstance(manifests, dict):
+        return []
+    found = [(run[0], run[1], run[2]) for run in manifests.get("runs", ())]
+    return found + [run for part in manifests.values() for run in runs_in(part)]
+
+
+def _damaged(path: str, why: str) -> BraidError:
+    return BraidError(f"{path} is damaged: {why}", _DAMAGED)
