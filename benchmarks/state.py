@@ -3,7 +3,7 @@
 In: a number of rows that stay alive (a window of a week); then small batches. Out: time, CPU and memory of a batch for
 each size of state; the memory of a worker beside the Arrow size of what it touches.
 Rule: state is built by the query itself, on Spark, in large batches; then it is stopped and goes on from its checkpoint
-with small ones, and those are timed. So all state lies where it lies for a user: in Spark's state store, and as files.
+with small ones, and those are timed. So all state lies where it lies for a user.
 """
 
 from __future__ import annotations

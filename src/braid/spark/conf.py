@@ -49,12 +49,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         _STATE + "providerClass",
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-        "the only state store that keeps what Python stages write",
+        "of `session.sql`: the only state store that keeps what Python stages write",
     ),
     Setting(
         _STATE + "rocksdb.changelogCheckpointing.enabled",
         "true",
-        "a batch commits its changes, not a copy of the state",
+        "the same: a batch commits its changes, not a copy of the state",
     ),
     Setting(_STATE + "rocksdb.trackTotalNumberOfRows", "false", "saves one read per write of state"),
     Setting(
@@ -79,7 +79,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("spark.sql.streaming.minBatchesToRetain", "20", "fewer files to list; enough to restart"),
     Setting("spark.sql.session.timeZone", "UTC", "times are milliseconds since 1970"),
     Setting("spark.ui.enabled", "false", "no web server for a local run", early=True),
-    Setting("spark.driver.memory", "2g", "a batch of a million rows, and the state store's caches", early=True),
+    Setting("spark.driver.memory", "2g", "a batch of a million rows", early=True),
     Setting("spark.executorEnv.POLARS_MAX_THREADS", "1", "Spark's tasks are the parallelism", early=True),
 )
 
