@@ -52,13 +52,6 @@ OPERATORS = [
     "risingwave/windows/interval_join",  # cleaning, EMIT ON WINDOW CLOSE
 ]
 AT_A_TIME = 2  # pages at a time on Spark
-# Scalars, names and refusals are the same code in every runtime: Spark sees all of their pages in `make law` only.
-ANYWHERE = ("ksqldb/values/", "ksqldb/keys_and_names/", "ksqldb/refused/", "risingwave/names/", "sqlstream/names/")
-A_SHARE = {"ksqldb/values/types", "ksqldb/values/delimited", "ksqldb/keys_and_names/key_property"}
-ON_SPARK = [
-    pytest.param(page, marks=pytest.mark.law) if page.startswith(ANYWHERE) and page not in A_SHARE else page
-    for page in FED
-]
 
 
 def check(outcome: Outcome) -> None:
@@ -177,7 +170,7 @@ def on_spark(request: pytest.FixtureRequest) -> Iterator[dict[Case, Future[Outco
 
 @pytest.mark.spark
 @pytest.mark.parametrize("batch", [None])
-@pytest.mark.parametrize("page", ON_SPARK)
+@pytest.mark.parametrize("page", FED)
 def test_spark(page: str, batch: int | None, on_spark: dict[Case, Future[Outcome]]) -> None:
     check(on_spark[page, batch].result())
 
