@@ -133,6 +133,7 @@ def test_a_torn_file_is_named(store: Path, name: str, damage: Callable[[Path], N
         (["spark/metadata"], "spark/metadata"),
         (["spark/offsets/4", "spark/offsets/5"], "spark/offsets/4"),
         (["spark/commits/4"], "spark/commits/4"),
+        ([*(f"spark/offsets/{n}" for n in range(6)), *(f"spark/commits/{n}" for n in range(5))], "spark/offsets"),
         (["state/4.json"], "state/4.json"),
         (["runs/0-1/q-4-0-0-1-2-0.arrow"], "runs/0-1/q-4-0-0-1-2-0.arrow"),
     ],

@@ -27,9 +27,12 @@ def last_batch(folder: str, known: Document) -> int | None:
     """The last batch that was committed; None where none was. A torn or missing file is refused."""
     root = os.path.join(folder, SPARK)
     offsets, commits = _numbers(os.path.join(root, "offsets")), _numbers(os.path.join(root, "commits"))
-    if not offsets and not commits:
+    states = state_file.batches(folder)
+    if not (offsets or commits or states):
         return None
     try:
+        if not offsets and not commits:
+            raise _torn(os.path.join(root, "offsets"), f"it is missing; there is the state of batch {states[-1]}")
         _json(os.path.join(root, "metadata"), _whole(os.path.join(root, "metadata")))
         last = commits[-1] if commits else -1
         newest = offsets[-1] if offsets else -1
