@@ -75,6 +75,7 @@ def test_local_in_one_bucket(page: str) -> None:
     check(run_case(PAGES[page], "local", batch=None, buckets=1))
 
 
+@pytest.mark.law
 @pytest.mark.parametrize("page", FED)
 def test_local_record_by_record(page: str) -> None:
     check(run_case(PAGES[page], "local", batch=1, buckets=1))
