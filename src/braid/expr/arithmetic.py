@@ -1,8 +1,8 @@
 """The operators: arithmetic, comparison, logic, LIKE, IN, subscripts and constructors.
 
 In: typed calls and the Polars expressions of their arguments. Out: rows of `FUNCTIONS` with lower-case names.
-Rule: Java's arithmetic (ksqlDB): INT and BIGINT wrap, division truncates, `%` has the dividend's sign, an integer or
-DECIMAL division by zero is a null that counts as failed; AND, OR, NOT and comparisons are three-valued; NaN = NaN is
+Rule: Java's arithmetic (ksqlDB): INT and BIGINT wrap, division truncates, `%` has the dividend's sign, a division by
+zero is a null that counts as failed, of DOUBLE too; AND, OR, NOT and comparisons are three-valued; NaN = NaN is
 false.
 """
 
@@ -133,13 +133,13 @@ def _remainder(call: Call, args: list[pl.Expr]) -> pl.Expr:
 
 
 def _of_doubles(op: Callable[[Any, Any], Any], a: pl.Expr, b: pl.Expr) -> pl.Expr:
-    """An IEEE operation as NumPy has it, null where an operand is."""
+    """An IEEE division as NumPy has it, null where an operand is or the divisor is zero."""
 
     def apply(s: pl.Series) -> pl.Series:
         x, y = s.struct.field("a"), s.struct.field("b")
         with np.errstate(all="ignore"):
             out = pl.Series(s.name, op(x.fill_null(1.0).to_numpy(), y.fill_null(1.0).to_numpy()))
-        return out.set(x.is_null() | y.is_null(), None)
+        return out.set(x.is_null() | y.is_null() | (y == 0).fill_null(True), None)
 
     packed = pl.struct([a.alias("a"), b.alias("b")])
     return packed.map_batches(apply, return_dtype=pl.Float64, is_elementwise=True)
@@ -179,7 +179,7 @@ def _division_failed(build: Builder) -> Builder:
         a, b = args
         if isinstance(call.type, Decimal):
             return null_failed(build)(call, args)
-        return a.is_not_null() & (b == 0) if call.type is not S.DOUBLE else pl.lit(False)
+        return a.is_not_null() & (b == 0)
 
     return failed
 
