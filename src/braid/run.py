@@ -231,7 +231,13 @@ def _session(request: Request) -> Iterator[SparkSession]:
         hint = f"look at --master and --conf; the log is {conf.default_log()}"
         raise BraidError(f"Spark does not start: {reason(str(e))}", hint) from e
     try:
+        if own:
+            conf.quiet(spark)
         yield spark
+    except Exception as e:
+        if own and conf.jvm_gone():
+            raise QueryDied(f"Spark's JVM has ended, killed or out of memory; its log is {conf.default_log()}") from e
+        raise
     finally:
         if own:
             conf.end(spark)

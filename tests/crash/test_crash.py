@@ -20,7 +20,7 @@ def test_five_kills(tmp_path: Path) -> None:
         Kill("worker", 1, 0.2),
         Kill("driver", 1, 0.3),
         Kill("interrupt", 1, 0.1),
-        Kill("worker", 1, 0.0, in_turn=True),
+        Kill("jvm", 1, 0.0, in_turn=True),
     ]
     report = round_of(3, kills, tmp_path, names=("CHAINED",))
     assert report.kills.total() == 5 and report.runs >= 3 and report.records > 100

@@ -8,6 +8,7 @@ win. The terminal stays clean: what the JVM and its workers say goes to a file.
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import shutil
@@ -160,6 +161,25 @@ def archive() -> str:
 def running() -> bool:
     """Whether this process has a session."""
     return SparkSession.getActiveSession() is not None
+
+
+def quiet(spark: SparkSession) -> None:
+    """What PySpark and Py4J would print of a JVM that dies goes to the log, for all of this process's life."""
+    if not logging.getLogger().handlers:
+        logging.getLogger().addHandler(logging.FileHandler(default_log(), delay=True))
+    server = getattr(spark.sparkContext, "_accumulatorServer", None)
+    if server is not None:
+        server.handle_error = lambda *_: logging.exception("the JVM no longer answers")
+
+
+def jvm_gone(patience: float = 2.0) -> bool:
+    """Whether the JVM that this process started has ended."""
+    process = getattr(SparkContext._gateway, "proc", None)
+    if process is None:
+        return False
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(patience)
+    return process.poll() is not None
 
 
 def end(spark: SparkSession, patience: float = 20.0) -> None:
