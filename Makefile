@@ -38,7 +38,7 @@ test: $(STAMP) java
 	@$(MAKE) --no-print-directory -j2 lint $(QUICK)
 	@echo "2 of 3: tests without Spark (about 3 minutes)"
 	@$(MAKE) --no-print-directory test-fast
-	@echo "3 of 3: tests on Spark (about 11 minutes)"
+	@echo "3 of 3: tests on Spark (about 7 minutes)"
 	@$(MAKE) --no-print-directory test-spark
 
 test-fast: $(STAMP)

@@ -83,11 +83,9 @@ def _refused(e: SqlError, dialect: str) -> Document:
 
 def committed_state(store: str, query: str) -> list[dict[str, Any]]:
     """The state manifests of a query's last committed batch, read without Spark."""
-    folder = Path(store) / "checkpoints" / query
-    batches = state_file.batches(str(folder))
-    if not batches:
+    batch, state = state_file.latest(str(Path(store) / "checkpoints" / query))
+    if batch < 0:
         raise BraidError(f"no committed state of {query} in {store}", "run it first")
-    state = state_file.load(str(folder), batches[-1])
     return [{"place": place, "steps": document["steps"]} for place, document in sorted(state.items())]
 
 

@@ -234,6 +234,8 @@ def _session(request: Request) -> Iterator[SparkSession]:
         if own:
             conf.quiet(spark)
         yield spark
+    except (BraidError, QueryDied):
+        raise
     except Exception as e:
         if own and conf.jvm_gone():
             raise QueryDied(f"Spark's JVM has ended, killed or out of memory; its log is {conf.default_log()}") from e

@@ -25,7 +25,7 @@ from braid.errors import BraidError
 from braid.topics.files import write_atomic
 
 FORMAT = 1
-FOLDER, RUNS = "state", "runs"
+FOLDER, RUNS, SUFFIX = "state", "runs", ".arrow"
 _DAMAGED = "put it back from a copy, or delete the checkpoint and the topic it wrote to start anew"
 
 Documents = dict[str, dict[str, Any]]
@@ -72,6 +72,19 @@ def load(checkpoint: str, batch: int) -> Documents:
     return {where: json.loads(text) for where, text in texts(checkpoint, batch).items()}
 
 
+def latest(checkpoint: str) -> tuple[int, Documents]:
+    """The newest batch whose file is whole, and its documents; -1 where there is none. (A loss of power may tear the
+    file of a batch that is done again.)"""
+    found = batches(checkpoint)
+    for batch in reversed(found):
+        try:
+            return batch, load(checkpoint, batch)
+        except BraidError:
+            if batch == found[0]:
+                raise
+    return -1, {}
+
+
 def texts(checkpoint: str, batch: int) -> Mapping[str, str]:
     """The same, each as JSON; read once a process."""
     if batch < 0:
@@ -103,8 +116,8 @@ def check(checkpoint: str, batch: int) -> None:
         folder = runs_of(checkpoint, where)
         there = set(os.listdir(folder)) if os.path.isdir(folder) else set()
         for run, *_ in runs_in(json.loads(text)):
-            if f"{run}.arrow" not in there:
-                raise _damaged(os.path.join(folder, f"{run}.arrow"), "it is missing")
+            if run + SUFFIX not in there:
+                raise _damaged(os.path.join(folder, run + SUFFIX), "it is missing")
 
 
 def runs_in(manifests: Any) -> list[tuple[str, int, int]]:

@@ -94,7 +94,8 @@ class RunningQuery:
         self._starts, self._stopped = 0, False
         self._starting = threading.Lock()
         self._failed: BraidError | None = None
-        self._seen = _Seen()
+        upto, state = state_file.latest(folder)
+        self._seen = _Seen(upto=upto, state=state)
         self._told = False  # whether somebody takes batches
         self._shape = Shape.of(job.plan, job.name, job.buckets)
         self._checked = False
@@ -173,7 +174,7 @@ class RunningQuery:
 
     def state(self) -> list[dict[str, Any]]:
         """Manifests of every step and bucket as of the last batch, for EXPLAIN --state."""
-        return saved_state(self._folder)
+        return _state_of(self._seen.state)
 
     def progress(self) -> Progress:
         with self._guard:
@@ -237,11 +238,12 @@ class RunningQuery:
         columns.clear(self.job.wire)
         rows = list(zip(table.column("kind").to_pylist(), table.column("doc").to_pylist(), strict=True))
         ran = time.time()
-        said = [x for kind, doc in rows if kind == "counts" for x in json.loads(doc)]
+        told = [(kind, json.loads(doc)) for kind, doc in rows]
+        said = [x for kind, found in told if kind == "counts" for x in found]
         self._keep(batch, said)
         sinks.publish_batch(self.job, batch, rows)
         state_file.forget(self._folder, batch - 1)
-        self._note(batch, rows, said, (began * 1000, ran * 1000, time.time() * 1000))
+        self._note(batch, told, said, (began * 1000, ran * 1000, time.time() * 1000))
         if not self._checked and self._handle is not None:
             self._check()
 
@@ -255,11 +257,10 @@ class RunningQuery:
             seen.upto, seen.state = batch, state | changed
 
     def _note(
-        self, batch: int, rows: list[tuple[str, str]], said: list[dict[str, Any]], span: tuple[float, float, float]
+        self, batch: int, told: list[tuple[str, Any]], said: list[dict[str, Any]], span: tuple[float, float, float]
     ) -> None:
         out, drops = 0, dict[str, int]()
-        for kind, doc in rows:
-            found = json.loads(doc)
+        for kind, found in told:
             if kind == "staged":
                 out += found["extent"]["count"] if "extent" in found else found["rows"]
             elif kind == "drops":
@@ -349,8 +350,9 @@ def read(spark: SparkSession, job: Job, text: str, frames: Mapping[str, Register
 
 def through(frame: DataFrame, job: Job, text: str) -> DataFrame:
     """Blobs of the source through all stages but one that the writer runs."""
+    last = fused(job)
     for stage in job.plan.stages:
-        if stage.number == fused(job):
+        if stage.number == last:
             break
         if job.checkpoint is None and not stateless(stage):
             processor = StageProcessor(text, stage.number)
@@ -402,9 +404,12 @@ def _came_too_late(handle: Any) -> bool:
 
 
 def saved_state(folder: str) -> list[dict[str, Any]]:
-    """Manifests of every step and bucket after the last batch of a checkpoint."""
+    """`RunningQuery.state` of a query that is not running, from its checkpoint folder."""
+    return _state_of(state_file.latest(folder)[1])
+
+
+def _state_of(state: state_file.Documents) -> list[dict[str, Any]]:
     made = []
-    state = state_file.load(folder, (state_file.batches(folder) or [-1])[-1])
     for place, document in sorted(state.items(), key=lambda x: [int(n) for n in x[0].split("/")]):
         stage, bucket = place.split("/")
         steps = {int(n): m for n, m in document["steps"].items()}

@@ -25,6 +25,7 @@ import polars as pl
 import pyarrow as pa
 
 from braid.errors import BraidError
+from braid.runtime.state_file import SUFFIX
 from braid.spark.conf import own_folder
 from braid.spent import spent, tally
 
@@ -33,7 +34,6 @@ CACHE_AGE = 24 * 3600.0  # s without use
 KEPT_FRAMES = 256  # mapped frames that a process holds
 _SWEEP_EVERY = 512  # files made
 _SUM = 4  # bytes of checksum behind the Arrow file
-_SUFFIX = ".arrow"
 _DAMAGED = "the checkpoint is damaged; delete it to start the query anew"
 
 
@@ -93,8 +93,8 @@ class FileRuns:
         is of an attempt that was given up."""
         with spent("state_write"), contextlib.suppress(FileNotFoundError):
             for name in os.listdir(self._folder):
-                run = name.removesuffix(_SUFFIX)
-                if batch_of(run) < batch and run not in named:
+                run, suffix = os.path.splitext(name)
+                if suffix == SUFFIX and batch_of(run) < batch and run not in named:
                     _frames.pop(run, None)
                     with contextlib.suppress(OSError):
                         os.unlink(os.path.join(self._folder, name))
@@ -177,7 +177,7 @@ def batch_of(run: str) -> int:
 
 
 def _path(folder: str, run: str) -> str:
-    return os.path.join(folder, run + _SUFFIX)
+    return os.path.join(folder, run + SUFFIX)
 
 
 def _remembered(run: str) -> pl.DataFrame | None:

@@ -89,7 +89,7 @@ def _with_files(
         text = state_file.texts(job.checkpoint, batch - 1).get(place)
         runs = FileRuns(state_file.runs_of(job.checkpoint, place))
         state = BucketState.loads(text, runs)
-        runs.tidy(batch, {run for run, *_ in state_file.runs_in(state.document())})
+        runs.tidy(batch, {run for run, *_ in state_file.runs_in(state.manifests)})
     prefix = run_prefix(checkpoint_id(), batch, stage.number, bucket)
     out, said = run(job, stage, bucket, state, blobs, prefix, piece)
     return out, said | {"state": {place: state.document()}}
