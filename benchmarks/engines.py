@@ -163,9 +163,9 @@ def _chunks(inputs: Mapping[int, Input], ranks: Mapping[str, int], at: Cut, end:
 SCHEMA = "k long, k2 long, t long, v long, s string, ts timestamp"
 
 
-def spark_files(spark: Any, data: Path, side: str, late: str = "5 seconds") -> Any:
+def spark_files(spark: Any, data: Path, side: str, late: str = "5 seconds", schema: Any = SCHEMA) -> Any:
     """A side as Spark reads it: one file a batch."""
-    stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(data / side))
+    stream = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(data / side))
     return stream.withWatermark("ts", late).alias(side)
 
 

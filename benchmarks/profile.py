@@ -2,7 +2,7 @@
 
 In: sizes, the joins to look at. Out: CPU seconds per million rows by phase, a table for each join.
 Rule: each phase's own time only (what it calls that is a phase of its own is taken off), in CPU seconds of the process.
-The first batch is left out. `--tasks` adds what lies between tasks on Spark: blobs, and runs as text and as files.
+The first batch is left out. `--tasks` adds what lies between tasks on Spark: blobs, large ones and runs in files.
 
     POLARS_MAX_THREADS=1 python -m benchmarks.profile [inner left lookup tables aggregate rekeyed] [--tasks]
 """
@@ -58,8 +58,8 @@ PHASES: dict[str, tuple[str, ...]] = {
     "key text, hash": ("braid.runtime.ingest.with_key", "braid.runtime.bucket.with_key"),
     "steps": ("braid.runtime.ingest._steps",),
     "split": ("braid.runtime.local.split", "braid.runtime.bucket.split"),
-    "blobs out": ("braid.runtime.bucket.pack",),
-    "blobs in": ("braid.runtime.bucket.unpack",),
+    "blobs out": ("braid.spark.columns.dumps",),
+    "blobs in": ("braid.spark.columns.loads",),
     "order of blobs": ("braid.runtime.bucket._joined", "braid.runtime.bucket.in_order"),
     "clocks": (
         "braid.operators.clocks.Clocks.__init__",
@@ -80,7 +80,7 @@ PHASES: dict[str, tuple[str, ...]] = {
         "braid.operators.windowed.gathered",
         "braid.operators.windowed._keys",
         "braid.operators.windowed.joined_on",
-        "braid.operators.windowed.result_sub",
+        "braid.operators.windowed.result_subs",
     ),
     "state: new rows": ("braid.operators.stream_stream.StreamStream._store",),
     "state: merge": (
@@ -190,18 +190,21 @@ def run(sql: str, data: Path, cache: Path, limit: int, buckets: int, tasks: bool
 
 
 def _between_tasks(local: LocalQuery, cache: Path) -> None:
-    """Lets the local runtime do what stands between tasks on Spark: blobs for rows, files for runs."""
+    """Lets the local runtime do what stands between tasks on Spark: blobs and files for rows, files for runs."""
+    from braid.spark import columns
     from braid.spark.runs import FileRuns
 
     folder = Path(tempfile.mkdtemp(dir=cache))
     for stage in local._states:
         for state in stage:
             state.runs = FileRuns(str(folder))
-    setattr(runtime, "split", _split_through_blobs)  # noqa: B010 - a name that the module imports
+    wire = str(cache / "wire")
+    (cache / "wire").mkdir(exist_ok=True)
 
+    def split(*args: Any) -> dict[int, pl.DataFrame]:
+        return {b: columns.loads(columns.dumps(part, 0, wire)) for b, part in bucket.split(*args).items()}
 
-def _split_through_blobs(*args: Any) -> dict[int, pl.DataFrame]:
-    return {b: bucket.unpack(bucket.pack(part)) for b, part in bucket.split(*args).items()}
+    setattr(runtime, "split", split)  # noqa: B010 - a name that the module imports
 
 
 WATCH = Watch()

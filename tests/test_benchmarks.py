@@ -18,7 +18,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks import data, processes, report
+from benchmarks import data, processes, profile, report
 from benchmarks.engines import in_a_loop, parts_of, plan_of
 from benchmarks.harness import Batch, Run, percentile, rate, steady, summaries, take_turns
 from benchmarks.interval import SQL, bare_loop, duck_join
@@ -66,6 +66,14 @@ def test_variants_take_turns_and_must_agree(capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(("share", "expected"), [(0.5, 5), (0.9, 9), (0.99, 10), (0.0, 1)])
 def test_percentiles(share: float, expected: float) -> None:
     assert percentile([10, 9, 8, 7, 6, 5, 4, 3, 2, 1], share) == expected
+
+
+def test_the_profile_knows_the_functions_that_it_times() -> None:
+    pytest.importorskip("pyspark")
+    for spots in profile.PHASES.values():
+        for spot in spots:
+            owner, name = profile._owner(spot)
+            assert callable(getattr(owner, name)), spot
 
 
 def test_a_goal_says_by_how_much_it_was_missed() -> None:

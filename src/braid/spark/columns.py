@@ -17,6 +17,7 @@ import contextlib
 import json
 import os
 import shutil
+import threading
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ import pyarrow as pa
 
 from braid.errors import BraidError
 from braid.runtime import bucket as ipc
+from braid.spark import arrow_file
 from braid.spark.conf import own_folder
 from braid.spent import spent
 
@@ -125,7 +127,7 @@ def _file(frame: pl.DataFrame, folder: str) -> str | None:
     try:
         if not os.path.isdir(folder):  # somebody tidied up
             own_folder(os.path.join("wire", os.path.basename(folder)))
-        frame.write_ipc(path, compression="uncompressed", record_batch_size=frame.height)
+        arrow_file.write(path, frame)
     except (BraidError, OSError, pl.exceptions.PolarsError):
         with contextlib.suppress(OSError):
             os.unlink(path)
@@ -135,17 +137,20 @@ def _file(frame: pl.DataFrame, folder: str) -> str | None:
 
 def _read(path: str) -> pl.DataFrame:
     try:
-        return pl.read_ipc(path)
+        return arrow_file.mapped(path)
     except FileNotFoundError:
         hint = "the folder for temporary files was emptied; start the query again, nothing is lost"
         raise BraidError(f"a part of the batch is missing: {path}", hint) from None
 
 
 def clear(folder: str | None) -> None:
-    """Forgets the files of a finished batch."""
-    if folder is None:
-        return
-    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+    """Forgets the files of a finished batch, while the next one begins: the system needs time to free so many pages."""
+    if folder is not None and os.path.isdir(folder) and (names := os.listdir(folder)):
+        threading.Thread(target=_unlink, args=(folder, names), name="braid-clear").start()
+
+
+def _unlink(folder: str, names: Sequence[str]) -> None:
+    for name in names:
         with contextlib.suppress(OSError):
             os.unlink(os.path.join(folder, name))
 

@@ -18,7 +18,7 @@ import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Collection
-from typing import Any, Protocol
+from typing import Protocol
 from uuid import uuid4
 
 import polars as pl
@@ -26,12 +26,14 @@ import pyarrow as pa
 
 from braid.errors import BraidError
 from braid.runtime.state_file import SUFFIX
+from braid.spark import arrow_file
 from braid.spark.conf import own_folder
 from braid.spent import spent, tally
 
 CACHE_BYTES = 4 << 30  # of files on a node
 CACHE_AGE = 24 * 3600.0  # s without use
 KEPT_FRAMES = 256  # mapped frames that a process holds
+LARGE = 1 << 18  # bytes of a run from which on what was written is mapped, not kept in memory
 _SWEEP_EVERY = 512  # files made
 _SUM = 4  # bytes of checksum behind the Arrow file
 _DAMAGED = "the checkpoint is damaged; delete it to start the query anew"
@@ -81,7 +83,7 @@ class FileRuns:
             except (OSError, pl.exceptions.PolarsError) as e:
                 hint = "nothing is lost: make room there, and start the query again"
                 raise BraidError(f"a run of the state cannot be written to {path}: {e}", hint) from e
-        _remember(run, frame)
+        _remember(run, arrow_file.mapped(path, size - _SUM) if size >= LARGE else frame)
         return size
 
     def remove(self, run: str) -> None:
@@ -196,8 +198,7 @@ def _remember(run: str, frame: pl.DataFrame) -> None:
 
 def _write(path: str, frame: pl.DataFrame) -> int:
     """The frame and its checksum as a file; its bytes."""
-    frame.write_ipc(path, compression="uncompressed", record_batch_size=max(frame.height, 1))
-    size = os.path.getsize(path)
+    size = arrow_file.write(path, frame)
     with open(path, "ab") as f:
         f.write(_checksum(path, size))
     return size + _SUM
@@ -207,16 +208,13 @@ def _mapped(path: str) -> pl.DataFrame | None:
     """The file's frame; None where there is no file, or not what was written."""
     try:
         size = os.path.getsize(path) - _SUM
-        whole = pa.memory_map(path).read_buffer()
-        if size < 0 or _checksum(path, size) != whole[size:].to_pybytes():
-            raise pa.ArrowInvalid("torn")
-        table = pa.ipc.open_file(whole[:size]).read_all()
+        with open(path, "rb") as f:
+            f.seek(max(size, 0))
+            if size < 0 or f.read() != _checksum(path, size):
+                return None
+        return arrow_file.mapped(path, size)
     except (OSError, pa.ArrowInvalid):
         return None
-    except pa.ArrowNotImplementedError:  # 128-bit numbers
-        return pl.read_ipc(io.BytesIO(whole[:size].to_pybytes()))
-    made: Any = pl.from_arrow(table, rechunk=False)
-    return made if isinstance(made, pl.DataFrame) else None
 
 
 def _checksum(path: str, size: int) -> bytes:
