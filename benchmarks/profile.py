@@ -114,7 +114,8 @@ class Watch:
             self._open.append([phase, 0.0])
             began = time.process_time()
             try:
-                return call(*args, **kwargs)
+                made = call(*args, **kwargs)
+                return list(made) if isinstance(made, Iterator) else made
             finally:
                 took = time.process_time() - began
                 _, inside = self._open.pop()
@@ -201,8 +202,8 @@ def _between_tasks(local: LocalQuery, cache: Path) -> None:
     wire = str(cache / "wire")
     (cache / "wire").mkdir(exist_ok=True)
 
-    def split(*args: Any) -> dict[int, pl.DataFrame]:
-        return {b: columns.loads(columns.dumps(part, 0, wire)) for b, part in bucket.split(*args).items()}
+    def split(*args: Any) -> Iterator[tuple[int, pl.DataFrame]]:
+        return ((b, columns.loads(columns.dumps(part, 0, wire))) for b, part in bucket.split(*args))
 
     setattr(runtime, "split", split)  # noqa: B010 - a name that the module imports
 

@@ -42,6 +42,7 @@ from braid.topics import (
     segments,
     stage,
 )
+from braid.topics.reading import read
 from braid.types import MAX_TIME
 from effort import examples
 
@@ -464,6 +465,8 @@ batches = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=2), min_size
 @given(batches, st.lists(st.integers(0, 40), max_size=4), st.booleans())
 @example([[1, 2]] * 9, [3, 5, 9, 4], True)
 @example([[1, 1]] * 9, [30, 8, 2, 7], False)
+@example([[0, 1], [0, 0], [1, 0], [0, 0], [0, 1], [0, 0], [0, 1], [0, 0], [0, 1]], [21, 24, 7], False)
+@example([[0, 3], [3, 3], [1, 1], [0, 2], [0, 1], [0, 3], [3, 0], [0, 2], [0, 1]], [21, 40, 18, 11], False)
 def test_a_crash_between_any_two_steps(sizes: list[list[int]], crashes: list[int], beside: bool) -> None:
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as m:
         m.setattr(log, "FOLD", 3)
@@ -504,6 +507,28 @@ def test_a_crash_between_any_two_steps(sizes: list[list[int]], crashes: list[int
         clean_staging(last.topic("t"), "q")
         assert values(last, "t") == prefixes[-1]
         assert not any((Path(folder) / "topics/t/.staging").iterdir())
+
+
+@pytest.mark.parametrize("every", [1, 2, 3, 7])
+def test_a_reader_beside_a_writer_at_every_step(store: TopicStore, monkeypatch: pytest.MonkeyPatch, every: int) -> None:
+    """Commits are folded, and rollups of them, while it looks: it reads all that was committed, or all but the last."""
+    monkeypatch.setattr(log, "FOLD", 2)
+    store.create("t", 2)
+    topic, steps = TopicStore(store.root).topic("t"), iter(range(10_000))
+    rows = [[[2 * batch], [2 * batch + 1] * (batch % 3)] for batch in range(17)]
+    batch = 0
+
+    def hook(point: str) -> None:
+        if next(steps) % every:
+            return
+        for p in range(2):
+            seen = parse_envelope(read(topic, p, 0, 999)["_line"])["_t"].to_list()
+            done = [n for b in rows[:batch] for n in b[p]]
+            assert seen in (done, done + rows[batch][p]), (point, batch)
+
+    monkeypatch.setattr(files, "crash_hook", hook)
+    for batch in range(len(rows)):
+        one_batch(store, batch, rows[batch], False)
 
 
 def test_every_point_is_reached(store: TopicStore, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,7 @@ def test_rows_and_steps_come_back(select: str, headers: bool) -> None:
     plan = _plan(select)
     for leaf in plan.leaves:
         made = ingested(plan, _chunk(plan, leaf.number, headers))
-        parts, whole = split(made.rows, 3, False, derived(leaf)), split(made.rows, 3)
+        parts, whole = dict(split(made.rows, 3, False, derived(leaf))), dict(split(made.rows, 3))
         assert parts.keys() == whole.keys()
         for b, part in parts.items():
             assert set(part.columns).isdisjoint(derived(leaf))

@@ -258,19 +258,23 @@ def bucket_of(frame: pl.DataFrame, buckets: int) -> pl.Series:
 
 def split(
     frame: pl.DataFrame, buckets: int, single: bool = False, without: Sequence[str] = ()
-) -> dict[int, pl.DataFrame]:
-    """The frame's rows by bucket, each part in the frame's order, `without` some columns."""
+) -> Iterator[tuple[int, pl.DataFrame]]:
+    """The frame's rows by bucket, one after the other, each part in the frame's order, `without` some columns."""
     if not frame.height:
-        return {}
+        return
     rows = frame.drop(without)
     if buckets == 1 or single:
-        return {0: rows}
+        yield 0, rows
+        return
     with spent("split"):
         bucket = bucket_of(frame, buckets).to_numpy()
         order = np.argsort(bucket.astype(np.uint16) if buckets <= 1 << 16 else bucket, kind="stable")  # a counting sort
         bounds = np.append(0, np.cumsum(np.bincount(bucket, minlength=buckets))).tolist()
-        places = {b: order[bounds[b] : bounds[b + 1]] for b in range(buckets)}
-        return {b: rows_at(rows, at) for b, at in places.items() if len(at)}
+    for b in range(buckets):
+        if bounds[b] < bounds[b + 1]:
+            with spent("split"):
+                part = rows_at(rows, order[bounds[b] : bounds[b + 1]])
+            yield b, part
 
 
 def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

@@ -60,7 +60,7 @@ class LocalQuery:
             steps.append(made.steps)
             dropped.append(made.dropped)
             first = self.plan.leaves[chunk.leaf].stage
-            for b, part in split(made.rows, self.buckets, self.plan.stages[first].single).items():
+            for b, part in split(made.rows, self.buckets, self.plan.stages[first].single):
                 frames[first][b].setdefault(chunk.leaf, []).append(part)
         results: list[pl.DataFrame] = []
         for stage in self.plan.stages:
@@ -86,7 +86,7 @@ class LocalQuery:
     def _forward(self, rows: pl.DataFrame, stage: Stage, frames: list[list[dict[int, list[pl.DataFrame]]]]) -> None:
         exchange = stage.exchange
         assert exchange is not None
-        for b, part in split(rows, self.buckets, self.plan.stages[exchange.stage].single).items():
+        for b, part in split(rows, self.buckets, self.plan.stages[exchange.stage].single):
             frames[exchange.stage][b].setdefault(exchange.source, []).append(part)
 
     # ------------------------------------------------------------ restarts

@@ -10,6 +10,7 @@ a marked name. Those that have too many digits make the file one that is read, n
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import Any
 
@@ -22,12 +23,10 @@ _MARK = "\0"  # ends the name of a column that was a number of 128 bits
 
 def write(path: str, frame: pl.DataFrame) -> int:
     """The bytes of the file. (Polars writes it: Arrow would write all of a text that the frame has a part of.)"""
-    try:
+    with contextlib.suppress(pl.exceptions.InvalidOperationError):  # of more than 38 digits
         frame = pl.DataFrame(
             [c.cast(_DECIMAL).alias(c.name + _MARK) if c.dtype == pl.Int128 else c for c in frame.get_columns()]
         )
-    except pl.exceptions.InvalidOperationError:  # more than 38 digits
-        pass
     frame.write_ipc(path, compression="uncompressed", record_batch_size=max(frame.height, 1))
     return os.path.getsize(path)
 

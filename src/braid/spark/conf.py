@@ -84,8 +84,12 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("spark.executorEnv.POLARS_MAX_THREADS", "1", "Spark's tasks are the parallelism", early=True),
 )
 
-# What the JVM is told beside; log4j2.properties names the file that its log goes to.
-_JAVA_OPTIONS = "-Dlog4j2.configurationFile={config} -Dbraid.log={log} -XX:+UseSerialGC -XX:TieredStopAtLevel={tier}"
+# What the JVM is told beside; log4j2.properties names the file that its log goes to. Its heap begins small and grows
+# with need: what lives there are some 60 MB, and the heap it would take by itself is a share of the machine's memory.
+_JAVA_OPTIONS = (
+    "-Dlog4j2.configurationFile={config} -Dbraid.log={log} -XX:+UseSerialGC -XX:TieredStopAtLevel={tier} "
+    "-Xms192m -XX:NewSize=96m"
+)
 
 
 TIER = "braid.jvm.tier"  # 4: Java's own choice; 1: its quick compiler alone

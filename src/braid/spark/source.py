@@ -173,9 +173,11 @@ def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
             if made.steps.height:
                 steps.append(made.steps)
             name = job.plan.leaves[chunk.leaf].source.name
-            read[name] = read.get(name, 0) + chunk.decoded.rows.height
-            out = list(_of_chunk(job, chunk.leaf, made))
-            piece.came(chunk.decoded.rows.height)
+            leaf, came = chunk.leaf, chunk.decoded.rows.height
+            del chunk  # a row of it is needed no more
+            read[name] = read.get(name, 0) + came
+            out = list(_of_chunk(job, leaf, made))
+            piece.came(came)
             piece.went(made.rows.height, sum(columns.size(b.blob) for b in out))
             with spent("pack"):
                 packed = columns.batch(out)
@@ -194,7 +196,7 @@ def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
 def _of_chunk(job: Job, leaf: int, made: Ingested) -> Iterator[Blob]:
     stage = job.plan.stages[job.plan.leaves[leaf].stage]
     left_out = derived(job.plan.leaves[leaf], made.rows.height, hashed=job.wire is not None)
-    for b, part in split(made.rows, job.buckets, stage.single, left_out).items():
+    for b, part in split(made.rows, job.buckets, stage.single, left_out):
         yield Blob(stage.number, leaf, job.ids[stage.number][b], columns.ROWS, columns.dumps(part, 0, job.wire))
     if made.dropped.height:
         yield Blob(job.last, 0, job.out_ids[0], columns.DROPS, columns.dumps(made.dropped))

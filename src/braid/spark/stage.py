@@ -175,6 +175,6 @@ def _rows_out(job: Job, stage: Stage, bucket: int, outcome: Outcome) -> Iterator
         with spent("project"):
             rows, lost = exchanging.piece(frame)
         outcome.lost.append(lost)
-        for b, part in split(rows, job.buckets, target.single).items():
+        for b, part in split(rows, job.buckets, target.single):
             text = columns.dumps(part, 0, job.wire)
             yield Blob(target.number, stage.exchange.source, job.ids[target.number][b], columns.ROWS, text)

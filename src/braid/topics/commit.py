@@ -30,6 +30,7 @@ from braid.topics.envelope import parse_envelope
 from braid.topics.files import open_for_writing, reach, refuse_link, remove, scratch_name, sync_directory
 from braid.topics.log import Topic, View, folders
 from braid.topics.names import check_name
+from braid.topics.rolling import clear
 from braid.topics.segments import Extent, Meter, Segment, measure, positions_name, segment_name
 
 POSITIONS = {"seq": pl.Int64, "hops": pl.Int16, "n": pl.Int64}
@@ -363,6 +364,7 @@ def clean_staging(topic: Topic, query: str) -> int:
     """Removes what `query` staged and never published; how many files. Call it when the query starts."""
     with topic.locked() as view:
         recover(topic, view)
+        clear(topic)
         removed = _remove_staged(topic, f"{query}~")
         for name in os.listdir(topic.staging):
             path = os.path.join(topic.staging, name)

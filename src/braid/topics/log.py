@@ -51,13 +51,13 @@ class Extra:
 @dataclass(slots=True)
 class View:
     """What the commits so far say. It only grows; a reader in another thread sees a prefix. Where segments were rolled
-    up there is a new view. `folded`: the end of the rollups that are known."""
+    up there is a new view. `rollups`: those that it knows, as (from, to)."""
 
     identity: str
     parts: list[list[Segment]]
     firsts: list[list[int]]
     last: int = 0
-    folded: int = 0
+    rollups: tuple[tuple[int, int], ...] = ()
     queries: dict[str, int] = field(default_factory=dict)
     extras: list[Extra] = field(default_factory=list)
     newest: list[Segment] = field(default_factory=list)  # of the last commit: their renames may be undone
@@ -203,13 +203,12 @@ class Topic:
         numbers, rollups = self.list_commits()
         top = max([*numbers, *(to for _, to in rollups)], default=0)
         for start, to in _chain(rollups):
-            if view.folded < to <= view.last:
+            if to <= view.last and (start, to) not in view.rollups:
                 view = self._apply_rollup(view, start, to)
         while view.last < top:
-            usable = [(to, start) for start, to in rollups if start <= view.last < to]
-            if usable:
-                to, start = max(usable)
-                view = self._apply_rollup(view, start, to)
+            usable = [r for r in rollups if r[0] <= view.last < r[1]]
+            if usable:  # the widest of those that lead farthest: what it stands for may be about to go
+                view = self._apply_rollup(view, *max(usable, key=lambda r: (r[1], -r[0])))
             elif view.last + 1 in numbers:
                 self._apply(view, self._load(f"{view.last + 1:020d}.json"))
             else:
@@ -262,7 +261,7 @@ class Topic:
         x = self._load(f"{start:020d}-{to:020d}.rollup.json")
         try:
             made = view.with_segments([Segment.from_json(s) for s in x["segments"]])
-            made.folded = to
+            made.rollups = (*(r for r in view.rollups if not start <= r[0] < to), (start, to))
             self.verified -= {(s["partition"], s["first"]) for s in x["segments"]}
             if to > view.last:
                 for query, batch in x["queries"].items():
