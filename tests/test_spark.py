@@ -542,6 +542,20 @@ braid.errors.BraidError: the topic 'a' has no records 3 to 4
   hint: delete the checkpoint
  SQLSTATE: 38000"""
     assert queries.reason(text) == "the topic 'a' has no records 3 to 4"
+    proxy = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
+    jsocket_auth_server.getResult()
+py4j.protocol.Py4JJavaError: An error occurred while calling o137.getResult.
+: org.apache.spark.SparkException: Exception thrown in awaitResult: 
+\tat org.apache.spark.util.SparkThreadUtils$.awaitResult(SparkThreadUtils.scala:70)
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 5.0 failed 1 times
+Caused by: org.apache.spark.SparkException: {cause}
+Caused by: java.io.EOFException
+\t... 27 more"""
+    died = "Python worker exited unexpectedly (crashed). Consider setting 'spark.sql…'"
+    assert queries.reason(proxy.format(cause=died)) == "a Python process of Spark has ended, killed or out of memory"
+    full = "no space left"
+    assert queries.reason(proxy.format(cause=full)) == f"org.apache.spark.SparkException: {full}"
+    assert queries.reason("") == "no reason given" and queries.reason("odd\nmore") == "odd"
 
 
 def test_java_is_missed_in_one_line(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

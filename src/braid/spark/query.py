@@ -46,6 +46,7 @@ LAST_WORDS = 10.0  # s that a query whose batch has failed may take to end
 HINT = "Spark's log has more"
 STARTS = 4  # how often a query is started between two batches
 TOO_SLOW = "Python worker failed to connect back"  # Spark gives it ten seconds
+WORKER_GONE = "Python worker exited unexpectedly"
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,11 +377,14 @@ def written(frame: DataFrame, job: Job, text: str) -> DataFrame:
 
 
 def reason(text: str) -> str:
-    """The cause in Spark's account of a failure: the last line of the Python error, or the first of the JVM's."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    """The cause in Spark's account of a failure: the last line of the Python error, or the JVM's innermost message."""
+    if WORKER_GONE in text:
+        return "a Python process of Spark has ended, killed or out of memory"
+    lines = [re.sub(r"^(: |Caused by: )", "", line.strip()) for line in text.splitlines() if line.strip()]
     errors = [x for x in lines if re.match(r"^([\w.]+\.)?\w*(Error|Exception|Interrupt)(: |$)", x)]
     python = [x for x in errors if not x.startswith(("org.", "java.", "py4j.", "pyspark.errors"))]
-    chosen = (python or errors or lines or ["no reason given"])[-1 if python else 0]
+    jvm = [x for x in errors if x.startswith(("org.", "java.")) and ": " in x]
+    chosen = (python or jvm or lines[:1] or ["no reason given"])[-1]
     return re.sub(r"^braid\.errors\.\w+: ", "", chosen)
 
 
