@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ from braid.prompt import Names, coloured, keywords
 from braid.shell import Shell, complete, pieces
 from braid.topics import TopicStore
 from cli_help import braid
+from crash import processes
 
 L = "CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON', partitions=1);\n"
 ROW = "INSERT INTO l (rowtime, k, v) VALUES ({time}, {k}, '{v}');\n"
@@ -294,3 +296,28 @@ def test_the_prompt(terminal: Terminal, folder: Path) -> None:
     assert terminal.process.wait(60) == 0
     assert TopicStore(folder / "s").end_offsets("l") == [3]
     assert "EMIT CHANGES" in (folder / "state" / "braid" / "history").read_text()
+
+
+@pytest.mark.spark
+def test_a_jvm_that_dies_is_told_in_a_line_and_begun_anew(terminal: Terminal, folder: Path) -> None:
+    query = "CREATE STREAM o AS SELECT k, v FROM l;\r"
+    terminal.until("ksqldb>")
+    terminal.type(L.strip() + "\r")
+    terminal.until("ksqldb>")
+    terminal.type(query)
+    terminal.until("O is running", 120)
+    terminal.until("ksqldb>")
+    (jvm,) = processes.jvms(terminal.process.pid)
+    os.kill(jvm, signal.SIGKILL)
+    terminal.type(".queries\r")
+    said = terminal.until("hint: DROP a query", 60)
+    assert "error: Spark's JVM has ended, killed or out of memory" in said and "Traceback" not in said
+    terminal.until("ksqldb>")
+    terminal.type("INSERT INTO l (rowtime, k, v) VALUES (9, 9, 'x');\rDROP STREAM o;\r" + query)
+    terminal.until("O is running", 120)
+    deadline = time.monotonic() + 60
+    while TopicStore(folder / "s").end_offsets("O") != [1]:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    terminal.type("\x04")
+    assert terminal.process.wait(60) == 0

@@ -238,7 +238,7 @@ def _session(request: Request) -> Iterator[SparkSession]:
         raise
     except Exception as e:
         if own and conf.jvm_gone():
-            raise QueryDied(f"Spark's JVM has ended, killed or out of memory; its log is {conf.default_log()}") from e
+            raise QueryDied(conf.jvm_lost()) from e
         raise
     finally:
         if own:

@@ -99,6 +99,21 @@ class Shell:
             self._refused(f"error: {e}")
         except KeyboardInterrupt:
             self._err.print("interrupted")
+        except Exception:
+            if not self._lost_jvm():
+                raise
+        return True
+
+    def _lost_jvm(self) -> bool:
+        """Whether an error means that Spark is gone, and says so. The next query begins it anew."""
+        from braid.spark import conf
+
+        if self._spark is None or not conf.jvm_gone():
+            return False
+        self._refused(f"error: {conf.jvm_lost()}\n  hint: DROP a query and create it again: it goes on")
+        self._running.clear()
+        self._closing.close()
+        self._spark = None
         return True
 
     def _refused(self, text: str) -> None:
@@ -240,14 +255,19 @@ class Shell:
         own = not conf.running()
         self._spark = conf.session(self._master, conf.CARRIER)
         if own:
+            conf.quiet(self._spark)
             self._closing.callback(conf.end, self._spark)
 
     def deaths(self) -> None:
         """Says which queries have died since the last look."""
-        for name, running in self._running.items():
-            if name not in self._told and running.status() == "failed":
-                self._told.add(name)
-                self._refused(f"error: {running.exception()}")
+        try:
+            for name, running in self._running.items():
+                if name not in self._told and running.status() == "failed":
+                    self._told.add(name)
+                    self._refused(f"error: {running.exception()}")
+        except Exception:
+            if not self._lost_jvm():
+                raise
 
     def _table(self, header: Sequence[str], rows: Iterable[Any]) -> None:
         table = Table(*header, box=None, header_style="bold", pad_edge=False)

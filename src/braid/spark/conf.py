@@ -186,6 +186,11 @@ def jvm_gone(patience: float = 2.0) -> bool:
     return process.poll() is not None
 
 
+def jvm_lost() -> str:
+    """What the user is told of that."""
+    return f"Spark's JVM has ended, killed or out of memory; its log is {default_log()}"
+
+
 def end(spark: SparkSession, patience: float = 20.0) -> None:
     """Ends the session and the JVM that this process started for it, which may take some seconds."""
     gateway = SparkContext._gateway
@@ -197,6 +202,8 @@ def end(spark: SparkSession, patience: float = 20.0) -> None:
         _helpers.close()
         return
     SparkContext._gateway = SparkContext._jvm = None
+    SparkContext._active_spark_context = None  # a JVM that has died leaves these
+    SparkSession._instantiatedSession = SparkSession._activeSession = None
     with contextlib.suppress(OSError):
         process.stdin.close()  # it ends when its input does
     try:
