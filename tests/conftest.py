@@ -7,12 +7,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("POLARS_MAX_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parent))
 
 
 import effort
+
+# A busy machine makes a generator of inputs slow, and a slow one is no fault of what is tested.
+settings.register_profile("braid", deadline=None, suppress_health_check=list(HealthCheck))
+settings.load_profile("braid")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
