@@ -150,5 +150,5 @@ def test_a_command_line_is_carried_out_or_refused_in_one_message(home: Path) -> 
         assert said.code in (0, 1), (words, said)
         if said.code:
             assert said.err.strip(), words
-        written = {n for n in files(home) - before if not n.startswith(("work/store/", "work/braid-data/"))}
+        written = {n for n in files(home) - before if not f"{n}/".startswith(("work/store/", "work/braid-data/"))}
         assert not written, words

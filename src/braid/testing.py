@@ -363,8 +363,15 @@ def _record(topic: str, placed: Placed, declared: Declared | None, ints: bool) -
         if isinstance(value, dict):
             bare = len(values) == 1 and not declared.encoding.wrapped
             value = codec.python_value(value, values[0].type, ints) if bare else _typed(value, values, ints)
-    headers = [(h[0], h[1]) for h in json.loads(placed.headers)] if placed.headers else []
-    return Record(topic, placed.partition, key, value, placed.timestamp, headers)
+    return Record(topic, placed.partition, key, value, placed.timestamp, _headers(placed.headers))
+
+
+def _headers(text: str | None) -> list[tuple[str, str]]:
+    """The pairs in a record's headers; none where they are no list of pairs."""
+    try:
+        return [(name, value) for name, value in json.loads(text or "[]")]
+    except (ValueError, TypeError):
+        return []
 
 
 def _typed(doc: dict[str, Any], columns: Sequence[Column], ints: bool) -> dict[str, Any]:
