@@ -18,7 +18,7 @@ from braid.operators.changes import NEVER
 from braid.operators.ranges import Window, columns_of, expand, grouped, hashes_of, key_order, keyed, meet, narrow
 from effort import examples
 
-CASES = settings(deadline=None, max_examples=examples(60))
+CASES = settings(max_examples=examples(60))
 KEYS = ["a", "b", "c", "d", None]
 
 

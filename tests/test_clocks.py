@@ -15,7 +15,7 @@ from braid.operators.clocks import CLOCK, IDLE, STEPS, Clock, Clocks, JoinClock,
 from effort import examples
 from operator_models import Event, Idle, NaiveClocks, Row, steps_of
 
-CASES = settings(deadline=None, max_examples=examples(120))
+CASES = settings(max_examples=examples(120))
 CLOCKS: list[Clock] = [
     LeafClock(0),
     LeafClock(1),

@@ -9,7 +9,7 @@ from decimal import Decimal as D
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from braid.errors import SqlError
@@ -19,7 +19,7 @@ from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polar
 from effort import examples
 
 S = Scalar
-QUICK = settings(max_examples=examples(70), deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=examples(70))
 
 
 def one(text: str | None, t: Type) -> tuple[object, bool, str | None]:

@@ -62,7 +62,7 @@ def test_several_columns() -> None:
     assert canonical_key(frame.clear(), columns).to_list() == []
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(60))
 @given(
     st.lists(st.text(st.characters(exclude_categories=["Cs"]))),
     st.lists(st.floats(allow_nan=False, allow_infinity=False)),

@@ -42,7 +42,7 @@ from operator_models import (
     model_drops,
 )
 
-CASES = settings(deadline=None, max_examples=examples(60))
+CASES = settings(max_examples=examples(60))
 KEYS = ["a", "b", "c", "é"]
 
 

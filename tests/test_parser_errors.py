@@ -263,19 +263,19 @@ def only_sql_errors(text: str) -> None:
         assert first.render() == errors[0].render()
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(100))
 @given(st.text(max_size=60))
 def test_fuzz_any_text(text: str) -> None:
     only_sql_errors(text)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(st.lists(st.sampled_from(PIECES), max_size=30).map(" ".join))
 def test_fuzz_words(text: str) -> None:
     only_sql_errors(text)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(150))
 @given(st.sampled_from(SAMPLES), st.integers(0, 120), st.sampled_from([*PIECES, ""]), st.booleans())
 def test_fuzz_changed_statements(sample: str, at: int, piece: str, replace: bool) -> None:
     """A statement with one word left out, changed or added."""

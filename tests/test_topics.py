@@ -17,7 +17,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from braid.errors import BraidError
@@ -46,7 +46,7 @@ from braid.topics.reading import read
 from braid.types import MAX_TIME
 from effort import examples
 
-QUICK = settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
+QUICK = settings(max_examples=examples(40))
 
 
 @pytest.fixture

@@ -122,8 +122,7 @@ def ingest(
     if leaf.drop_null_value and (good[DIFF] == -1).any():
         dropped.append(_drops(leaf, good.filter(pl.col(DIFF) == -1), partition, "null value", None))
         good = good.filter(pl.col(DIFF) == 1)
-    times = good.select(POS, TIME)
-    stored = good.select((pl.col(DIFF) == 1) & pl.col(HASH).is_not_null()).to_series()
+    steps = _steps(leaf, rows, _storable(good), rank, marks) if leaf.clocked else no_rows(STEPS)
     if leaf.null_key == "drop" and good[HASH].null_count():
         dropped.append(_drops(leaf, good.filter(pl.col(HASH).is_null()), partition, "null key", None))
         good = good.filter(pl.col(HASH).is_not_null())
@@ -134,9 +133,14 @@ def ingest(
     names = list(leaf_schema(leaf))
     if good[HEADERS].null_count() < good.height:
         names.append(HEADERS)
-    storable = times if stored.all() else times.filter(stored)
-    steps = _steps(leaf, rows, storable, rank, marks) if leaf.clocked else no_rows(STEPS)
     return Ingested(good.select(names), steps, pl.concat(dropped) if dropped else no_rows(DROPS))
+
+
+def _storable(rows: pl.DataFrame) -> pl.DataFrame:
+    """Positions and times of the records that a join could keep: with a value and a key."""
+    stored = rows.select((pl.col(DIFF) == 1) & pl.col(HASH).is_not_null()).to_series()
+    times = rows.select(POS, TIME)
+    return times if stored.all() else times.filter(stored)
 
 
 def _steps(leaf: Leaf, rows: pl.DataFrame, storable: pl.DataFrame, rank: int, marks: Sequence[Mark]) -> pl.DataFrame:

@@ -18,7 +18,7 @@ import time
 import zlib
 from collections import OrderedDict
 from collections.abc import Collection
-from typing import Protocol
+from typing import BinaryIO, Protocol
 from uuid import uuid4
 
 import polars as pl
@@ -199,8 +199,8 @@ def _remember(run: str, frame: pl.DataFrame) -> None:
 def _write(path: str, frame: pl.DataFrame) -> int:
     """The frame and its checksum as a file; its bytes."""
     size = arrow_file.write(path, frame)
-    with open(path, "ab") as f:
-        f.write(_checksum(path, size))
+    with open(path, "r+b") as f:
+        f.write(_checksum(f, size))
     return size + _SUM
 
 
@@ -208,22 +208,22 @@ def _mapped(path: str) -> pl.DataFrame | None:
     """The file's frame; None where there is no file, or not what was written."""
     try:
         size = os.path.getsize(path) - _SUM
+        if size < 0:
+            return None
         with open(path, "rb") as f:
-            f.seek(max(size, 0))
-            if size < 0 or f.read() != _checksum(path, size):
+            if _checksum(f, size) != f.read():
                 return None
         return arrow_file.mapped(path, size)
     except (OSError, pa.ArrowInvalid):
         return None
 
 
-def _checksum(path: str, size: int) -> bytes:
-    """Of the first `size` bytes. They are read and not mapped: mapped pages would count as memory of this process."""
+def _checksum(file: BinaryIO, size: int) -> bytes:
+    """Of the next `size` bytes. They are read and not mapped: mapped pages would count as memory of this process."""
     crc = 0
-    with open(path, "rb") as f:
-        while size > 0 and (block := f.read(min(size, 1 << 20))):
-            crc = zlib.crc32(block, crc)
-            size -= len(block)
+    while size > 0 and (block := file.read(min(size, 1 << 20))):
+        crc = zlib.crc32(block, crc)
+        size -= len(block)
     return crc.to_bytes(_SUM, "big")
 
 

@@ -174,7 +174,7 @@ def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
                 steps.append(made.steps)
             name = job.plan.leaves[chunk.leaf].source.name
             leaf, came = chunk.leaf, chunk.decoded.rows.height
-            del chunk  # a row of it is needed no more
+            del chunk  # so that its rows are not held beside those made of them
             read[name] = read.get(name, 0) + came
             out = list(_of_chunk(job, leaf, made))
             piece.came(came)
