@@ -125,6 +125,16 @@ def test_queries_give_what_the_oracle_says(chunk: int) -> None:
         assert got == want, (page.name, records)
 
 
+def test_a_message_key_that_is_no_json_is_malformed() -> None:
+    """KEY='c': a tombstone too, of which nothing else is read. (A case page holds no such key.)"""
+    page = next(p for p in pages() if "key_property" in p.name)
+    records: list[Written] = [("users", 0, key, None, time, None) for time, key in enumerate(('"a"', " ", "a", "7"))]
+    want = outcome(page, records, "reference")
+    assert outcome(page, records, "local") == want
+    assert [key for key, *_ in want["COPY"]] == ['"a"', '"7"']
+    assert want["drops of COPY"] == [("malformed", "users", 0, 1), ("malformed", "users", 0, 2)]
+
+
 # ------------------------------------------------------------- lines of a topic
 
 ALL = (

@@ -155,21 +155,16 @@ def _read_times(rows: pl.DataFrame, column: Col, format: str | None) -> pl.Serie
 
 
 def _checked_message_key(source: Source, rows: pl.DataFrame, error: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
-    """KEY='c': the message key must be there and be c's text; a null value is not checked, its message key stands for
-    c."""
+    """KEY='c': the message key must be there and be c's text; that of a null value only be a text: it stands for c."""
     column = next(c for c in source.columns if c.field == source.message_key and c.place == "value")
     message_key, _, unreadable = codec.decode_values(rows["_key"], [Column("c", Scalar.VARCHAR)], unwrapped=True)
-    rows = rows.with_columns(
-        pl.when(pl.col(DIFF) == -1).then(message_key["c"]).otherwise(pl.col(column.name)).alias(column.name)
-    )
     key = message_key["c"]
-    differs = rows[column.name].ne_missing(key) | key.is_null() | unreadable.is_not_null()
-    wrong = (rows[DIFF] == 1) & differs
-    text = f"message key is not column {source.message_key}"
-    checked = pl.DataFrame({"e": error, "w": wrong}).select(
-        pl.when(pl.col("e").is_null() & pl.col("w")).then(pl.lit(text)).otherwise(pl.col("e")).alias("e")
-    )
-    return rows, checked["e"]
+    wrong = (rows[DIFF] == 1) & (rows[column.name].ne_missing(key) | key.is_null())
+    differs = pl.when(pl.col("w")).then(pl.lit(f"message key is not column {source.message_key}"))
+    errors = {"e": error, "k": _prefixed("key: ", unreadable), "w": wrong}
+    checked = pl.DataFrame(errors).select(pl.coalesce("e", "k", differs).alias("e"))["e"]
+    stands_in = pl.when(pl.col(DIFF) == -1).then(key).otherwise(pl.col(column.name))
+    return rows.with_columns(stands_in.alias(column.name)), checked
 
 
 def with_pseudo(source: Source, rows: pl.DataFrame, partition: int) -> pl.DataFrame:

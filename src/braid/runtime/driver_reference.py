@@ -26,7 +26,7 @@ from braid.runtime.driver_local import in_topological_order
 from braid.runtime.drops import FIELDS, as_json
 from braid.runtime.explicit import Placed, raw_frame, since_of, standing, topic_ranks
 from braid.runtime.memory_topics import MemoryTopics
-from braid.types import Column, polars_type
+from braid.types import Column, Scalar, polars_type
 
 
 @dataclass(slots=True)
@@ -153,14 +153,14 @@ def _records(source: logical.Source, leaf: int, partition: int, placed: Sequence
         return []
     decoded = decode(source, raw_frame(placed), partition)
     names = [c.name for c in source.columns]
+    message_keys = codec.decode_values(decoded.rows["_key"], [Column("c", Scalar.VARCHAR)], unwrapped=True)[0]["c"]
     made = []
     for i, row in enumerate(decoded.rows.iter_rows(named=True)):
         values = {n: row[n] for n in names}
-        key = as_json(row["_key"])
         made.append(
             Record(
                 leaf, partition, row["_offset"], row[TIME], values, row[DIFF] == -1, row[HEADERS],
-                (placed[i].seq, partition), key, decoded.error[i],
+                (placed[i].seq, partition), message_keys[i], decoded.error[i],
             )
         )  # fmt: skip
     return made
