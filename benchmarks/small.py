@@ -8,6 +8,7 @@ is that of the live end: from the record's own time, the moment it is written, t
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -162,10 +163,11 @@ def _watched(
     stop = threading.Event()
 
     def feed() -> None:
-        number = 0
-        while not stop.wait(EVERY):
-            keys = range(number, number + EACH)
-            number += EACH
+        began = time.monotonic()
+        for turn in itertools.count(1):
+            if stop.wait(max(began + turn * EVERY - time.monotonic(), 0)):
+                return
+            keys = range(turn * EACH, (turn + 1) * EACH)
             for name in "lr":
                 now = time.time_ns() // 1_000_000
                 write(name, [json.dumps({"key": k, "value": {"V": k, "S": "x"}, "timestamp": now}) for k in keys])
