@@ -328,7 +328,7 @@ def test_the_archive_of_a_quick_start_is_taken() -> None:
         pytest.skip("no archive: braid doctor --quick-start")
     options = shared_session().conf.get(conf.JAVA_OPTIONS)
     assert f"-XX:SharedArchiveFile={conf.archive()}" in options
-    assert "[cds" not in Path(re.search(r"-Dbraid.log=(\S+)", options)[1]).read_text()
+    assert "[cds" not in Path(re.search(r'"-Dbraid.log=([^"]+)"', options)[1]).read_text()
 
 
 def test_doctor(folder: Path) -> None:

@@ -115,8 +115,8 @@ class _Round:
         words += [*CONF] if self.on is not None else []
         words += ["--until-idle"] * in_turn
         if tiny:
-            mount = f'mount -t tmpfs -o size={TINY} none {wire} && exec "$@"'
-            words = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, "sh", *words]
+            mount = f'mount -t tmpfs -o size={TINY} none "$0" && exec "$@"'
+            words = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, str(wire), *words]
         self.report.runs += 1
         self._in_turn = in_turn
         self._before = {name: _last(self.store, name, "commits") for name in self.names}

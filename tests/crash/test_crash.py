@@ -14,7 +14,9 @@ from crash.plan import Kill  # noqa: E402
 
 
 def test_five_kills(tmp_path: Path) -> None:
-    """Of a chain on two keys, in three runs; the first has hardly any room for temporary files."""
+    """Of a chain on two keys, in three runs; the first has hardly any room for temporary files. Paths have blanks."""
+    folder = tmp_path / "in a folder"
+    folder.mkdir()
     kills = [
         Kill("files", 1, 0.0, tiny=tiny_disks()),
         Kill("worker", 1, 0.2),
@@ -22,5 +24,5 @@ def test_five_kills(tmp_path: Path) -> None:
         Kill("interrupt", 1, 0.1),
         Kill("jvm", 1, 0.0, in_turn=True),
     ]
-    report = round_of(3, kills, tmp_path, names=("CHAINED",))
+    report = round_of(3, kills, folder, names=("CHAINED",))
     assert report.kills.total() == 5 and report.runs >= 3 and report.records > 100

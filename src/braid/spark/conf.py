@@ -86,10 +86,7 @@ SETTINGS: tuple[Setting, ...] = (
 
 # What the JVM is told beside; log4j2.properties names the file that its log goes to. Its heap begins small and grows
 # with need: what lives there are some 60 MB, and the heap it would take by itself is a share of the machine's memory.
-_JAVA_OPTIONS = (
-    "-Dlog4j2.configurationFile={config} -Dbraid.log={log} -XX:+UseSerialGC -XX:TieredStopAtLevel={tier} "
-    "-Xms192m -XX:NewSize=96m"
-)
+_JAVA_OPTIONS = ("-XX:+UseSerialGC", "-Xms192m", "-XX:NewSize=96m")
 
 
 TIER = "braid.jvm.tier"  # 4: Java's own choice; 1: its quick compiler alone
@@ -140,16 +137,26 @@ def session(
     wanted = {s.key: s.value for s in SETTINGS} | dict(conf or {})
     config = Path(__file__).with_name("log4j2.properties")
     tier = wanted.pop(TIER, "4")
-    own = _JAVA_OPTIONS.format(config=config, log=log, tier=tier)
+    own = [
+        f"-Dlog4j2.configurationFile={config}",
+        f"-Dbraid.log={log}",
+        f"-XX:TieredStopAtLevel={tier}",
+        *_JAVA_OPTIONS,
+    ]
     if os.path.exists(archive()):
-        own += f" -XX:SharedArchiveFile={archive()}"
-    wanted[JAVA_OPTIONS] = f"{own} {wanted.get(JAVA_OPTIONS, '')}".strip()
+        own.append(f"-XX:SharedArchiveFile={archive()}")
+    wanted[JAVA_OPTIONS] = " ".join([*map(quoted, own), wanted.get(JAVA_OPTIONS, "")]).strip()
     for name, value in wanted.items():
         builder = builder.config(name, value)
     with _told_to(log):
         spark = builder.getOrCreate()
     prepare(spark)
     return spark
+
+
+def quoted(option: str) -> str:
+    """An option as Spark's launcher reads it: a path may have blanks."""
+    return '"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def on_one_node(master: str) -> bool:

@@ -40,7 +40,7 @@ def make() -> str:
     with contextlib.suppress(FileNotFoundError):
         os.unlink(path)  # a JVM that starts with one cannot write one
     new = f"{path}~{os.getpid()}"
-    spark = conf.session("local[2]", conf.CARRIER | {conf.JAVA_OPTIONS: f"-XX:ArchiveClassesAtExit={new}"})
+    spark = conf.session("local[2]", conf.CARRIER | {conf.JAVA_OPTIONS: conf.quoted(f"-XX:ArchiveClassesAtExit={new}")})
     try:
         with tempfile.TemporaryDirectory() as folder:
             store, program = TopicStore(folder), Program("ksqldb")
