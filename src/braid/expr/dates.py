@@ -7,6 +7,7 @@ Rule: all columnar; what a pattern cannot do here is refused when the query is b
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -18,6 +19,7 @@ from braid.errors import SqlError
 
 DATETIME = pl.Datetime("us")
 DAY_US = 86_400_000_000
+_TEXT = "_text"  # the column that is read
 
 _MONTHS = [
     "January",
@@ -39,38 +41,45 @@ _DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 _Part = tuple[str, int, str]
 
 
-# ------------------------------------------------------------------ calendar
+def _read(s: pl.Expr, regex: str, steps: Iterable[Mapping[str, pl.Expr]], dtype: pl.DataType) -> pl.Expr:
+    """The last column of `steps`. Their columns are made of those before them, the first of the groups of `regex` in
+    `s`: step by step, since what an expression names twice is computed twice."""
+    named = "(?P<" in regex
+
+    def read(texts: pl.Series) -> pl.Series:
+        frame = texts.to_frame(_TEXT)
+        if named:
+            frame = frame.with_columns(pl.col(_TEXT).str.extract_groups(regex).alias("_groups")).unnest("_groups")
+        for step in steps:
+            frame = frame.with_columns(**step)
+        return frame.to_series(-1)
+
+    return s.map_batches(read, return_dtype=dtype, is_elementwise=True)
 
 
-def days_from_civil(y: pl.Expr, m: pl.Expr, d: pl.Expr) -> pl.Expr:
-    """Days since 1970 of a date of the proleptic Gregorian calendar; never fails (month 13 is the next January)."""
-    year = y + (m - 1).floordiv(12)
-    month = (m - 1) % 12 + 1
-    shifted = year - (month <= 2).cast(pl.Int64)
-    era = shifted.floordiv(400)
-    yoe = shifted - era * 400
-    doy = (153 * ((month + 9) % 12) + 2).floordiv(5) + d - 1
-    doe = yoe * 365 + yoe.floordiv(4) - yoe.floordiv(100) + doy
-    return era * 146097 + doe - 719468
-
-
-def _micros(g: dict[str, pl.Expr], *, clamp: bool) -> pl.Expr:
-    """Microseconds since 1970 of the fields in `g` (null where a field is out of its range).
+def _micros(*, clamp: bool) -> list[dict[str, pl.Expr]]:
+    """Steps to `us`, microseconds since 1970 of the columns `year`, `month` … `micro`; null where one is out of its
+    range.
 
     With `clamp` day 29 to 31 of a shorter month is its last day, as Java's SMART resolver has it.
     """
-    year, month, day = g["year"], g["month"], g["day"]
-    first = days_from_civil(year, month, pl.lit(1, pl.Int64))
-    length = days_from_civil(year, month + 1, pl.lit(1, pl.Int64)) - first
-    ok = month.is_between(1, 12) & day.is_between(1, 31)
-    if clamp:
-        day = pl.min_horizontal(day, length)
-    else:
-        ok = ok & (day <= length)
-    ok = ok & g["hour"].is_between(0, 23) & g["minute"].is_between(0, 59) & g["second"].is_between(0, 59)
-    ok = ok & year.is_between(-9999, 99999)
-    seconds = (first + day - 1) * 86400 + g["hour"] * 3600 + g["minute"] * 60 + g["second"]
-    return pl.when(ok).then(seconds * 1_000_000 + g["micro"])
+    year, month, day = pl.col("year"), pl.col("month"), pl.col("day")
+    hour, minute, second = pl.col("hour"), pl.col("minute"), pl.col("second")
+    first = pl.date(year.clip(-9999, 99999), month.clip(1, 12), 1)
+    length = pl.col("length").cast(pl.Int64)
+    ok = year.is_between(-9999, 99999) & month.is_between(1, 12) & day.is_between(1, 31 if clamp else length)
+    ok = ok & hour.is_between(0, 23) & minute.is_between(0, 59) & second.is_between(0, 59)
+    days = pl.col("first").cast(pl.Int32).cast(pl.Int64) + (pl.min_horizontal(day, length) if clamp else day) - 1
+    seconds = days * 86400 + hour * 3600 + minute * 60 + second
+    return [
+        {"first": first},
+        {"length": pl.col("first").dt.month_end().dt.day()},
+        {"us": pl.when(ok).then(seconds * 1_000_000 + pl.col("micro"))},
+    ]
+
+
+def _whole(name: str) -> pl.Expr:
+    return pl.col(name).cast(pl.Int64, strict=False)
 
 
 def _int(x: pl.Expr, default: int) -> pl.Expr:
@@ -94,12 +103,14 @@ def _offset_us(x: pl.Expr) -> pl.Expr:
 # ------------------------------------------------------------------ ISO text
 
 _ISO = (
-    r"^(?P<year>\d{4})(?:-(?P<month>\d{1,2})(?:-(?P<day>\d{1,2}))?)?"
-    r"(?:T(?:(?P<hour>\d{1,2})(?::(?P<minute>\d{1,2})(?::(?P<second>\d{1,2})(?:\.(?P<fraction>\d{1,9}))?)?)?)?"
-    r"(?P<zone>Z|[+-]\d{2}(?::?\d{2})?)?)?$"
+    r"^(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{1,2})(?:-(?P<day>[0-9]{1,2}))?)?"
+    r"(?:T(?:(?P<hour>[0-9]{1,2})(?::(?P<minute>[0-9]{1,2})(?::(?P<second>[0-9]{1,2})(?:\.(?P<fraction>[0-9]{1,9}))?)?)?)?"
+    r"(?P<zone>Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?$"
 )
 
 
+_ISO_DATE = r"^(?P<year>[0-9]{4})(?:-(?P<month>[0-9]{2})(?:-(?P<day>[0-9]{2}))?)?$"
+_ISO_TIME = r"^(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:\.(?P<fraction>[0-9]{1,9}))?)?$"
 _PLAIN = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,3})?")
 
 
@@ -113,41 +124,38 @@ def plain_timestamp(text: str) -> datetime | None:
 
 def parse_timestamp(s: pl.Expr) -> pl.Expr:
     """`2020`, `2020-05`, `2020-05-26T23:59:58.000+0200` …: what is left out is zero (or 1), the zone is UTC."""
-    g = s.str.extract_groups(_ISO)
-    f = g.struct.field
     fields = {
-        "year": f("year").cast(pl.Int64, strict=False),
-        "month": _int(f("month"), 1),
-        "day": _int(f("day"), 1),
-        "hour": _int(f("hour"), 0),
-        "minute": _int(f("minute"), 0),
-        "second": _int(f("second"), 0),
-        "micro": _fraction(f("fraction")),
+        "year": _whole("year"),
+        "month": _int(pl.col("month"), 1),
+        "day": _int(pl.col("day"), 1),
+        "hour": _int(pl.col("hour"), 0),
+        "minute": _int(pl.col("minute"), 0),
+        "second": _int(pl.col("second"), 0),
+        "micro": _fraction(pl.col("fraction")),
     }
-    return (_micros(fields, clamp=True) - _offset_us(f("zone"))).cast(DATETIME)
+    made = {"made": (pl.col("us") - _offset_us(pl.col("zone"))).cast(DATETIME)}
+    return _read(s, _ISO, [fields, *_micros(clamp=True), made], DATETIME)
 
 
 def parse_date(s: pl.Expr) -> pl.Expr:
     """`2020-05-26` (also `2020-05` and `2020`); a day that the month lacks is an error."""
-    g = s.str.extract_groups(r"^(?P<year>\d{4})(?:-(?P<month>\d{2})(?:-(?P<day>\d{2}))?)?$")
-    f = g.struct.field
     zero = pl.lit(0, pl.Int64)
     fields = {
-        "year": f("year").cast(pl.Int64, strict=False),
-        "month": _int(f("month"), 1),
-        "day": _int(f("day"), 1),
+        "year": _whole("year"),
+        "month": _int(pl.col("month"), 1),
+        "day": _int(pl.col("day"), 1),
     } | dict.fromkeys(("hour", "minute", "second", "micro"), zero)
-    return _micros(fields, clamp=False).cast(DATETIME).dt.date()
+    made = {"made": pl.col("us").cast(DATETIME).dt.date()}
+    return _read(s, _ISO_DATE, [fields, *_micros(clamp=False), made], pl.Date())
 
 
 def parse_time(s: pl.Expr) -> pl.Expr:
     """`23:59`, `23:59:58`, `23:59:58.123`."""
-    g = s.str.extract_groups(r"^(?P<hour>\d{2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:\.(?P<fraction>\d{1,9}))?)?$")
-    f = g.struct.field
-    hour, minute, second = f("hour").cast(pl.Int64, strict=False), _int(f("minute"), 0), _int(f("second"), 0)
+    hour, minute, second = pl.col("hour"), pl.col("minute"), pl.col("second")
+    fields = {"hour": _whole("hour"), "minute": _int(minute, 0), "second": _int(second, 0)}
     ok = (hour <= 23) & (minute <= 59) & (second <= 59)
-    us = (hour * 3600 + minute * 60 + second) * 1_000_000 + _fraction(f("fraction"))
-    return pl.when(ok).then(us * 1000).cast(pl.Time)
+    us = (hour * 3600 + minute * 60 + second) * 1_000_000 + _fraction(pl.col("fraction"))
+    return _read(s, _ISO_TIME, [fields, {"made": pl.when(ok).then(us * 1000).cast(pl.Time)}], pl.Time())
 
 
 def format_time(x: pl.Expr) -> pl.Expr:
@@ -223,7 +231,7 @@ def zone(text: str) -> Zone:
     """A java.util.TimeZone id: `UTC`, `Europe/London`, `+02:00`, `GMT+2`."""
     if text in ("UTC", "GMT", "Z", "UT", "Etc/UTC", "Etc/GMT"):
         return Zone(None, 0)
-    m = re.fullmatch(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?", text)
+    m = re.fullmatch(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?", text)
     if m:
         seconds = int(m[2]) * 3600 + int(m[3] or 0) * 60
         return Zone(None, (-seconds if m[1] == "-" else seconds) * 1_000_000)
@@ -371,27 +379,24 @@ def _print_offset(minutes: pl.Expr, letter: str, count: int) -> pl.Expr:
 def parse_pattern(s: pl.Expr, pattern: str, z: Zone) -> pl.Expr:
     """The text `s` as a Datetime (UTC); null where it does not match. Fields left out are those of 1970-01-01."""
     found = parts(pattern)
-    g = s.str.extract_groups("(?i)^" + "".join(_regex(p) for p in found) + "$")
     have = {letter: count for letter, count, _ in found if letter}
 
     def number(letter: str, default: int) -> pl.Expr:
-        return _int(g.struct.field(letter), default) if letter in have else pl.lit(default, pl.Int64)
+        return _int(pl.col(letter), default) if letter in have else pl.lit(default, pl.Int64)
 
-    year = number("y", 1970) if "y" in have else number("u", 1970)
-    if have.get("y" if "y" in have else "u") == 2:
+    y = "y" if "y" in have else "u"
+    year = number(y, 1970)
+    if have.get(y) == 2:
         year = pl.when(year < 100).then(year + 2000).otherwise(year)
-    month = _month(g, "M", have) if "M" in have else _month(g, "L", have) if "L" in have else pl.lit(1, pl.Int64)
+    month = _month("M", have) if "M" in have else _month("L", have) if "L" in have else pl.lit(1, pl.Int64)
+    day, extra = number("d", 1), pl.lit(0, pl.Int64)
     if "D" in have:
         dayofyear = number("D", 1)
         month = pl.when(dayofyear.is_between(1, 366)).then(1).cast(pl.Int64)
-        day = pl.lit(1, pl.Int64)
-        extra = (dayofyear - 1) * DAY_US
-    else:
-        day = number("d", 1)
-        extra = pl.lit(0, pl.Int64)
+        day, extra = pl.lit(1, pl.Int64), (dayofyear - 1) * DAY_US
     half = pl.lit(0, pl.Int64)
     if "a" in have:
-        half = pl.when(g.struct.field("a").str.to_uppercase() == "PM").then(12).otherwise(0).cast(pl.Int64)
+        half = pl.when(pl.col("a").str.to_uppercase() == "PM").then(12).otherwise(0).cast(pl.Int64)
     if "H" in have:
         hour = number("H", 0)
     elif "k" in have:
@@ -403,7 +408,7 @@ def parse_pattern(s: pl.Expr, pattern: str, z: Zone) -> pl.Expr:
         hour = number("K", 0) + half
     else:
         hour = half
-    micro = _fraction(g.struct.field("S")) if "S" in have else number("n", 0).floordiv(1_000_000) * 1000
+    micro = _fraction(pl.col("S")) if "S" in have else number("n", 0).floordiv(1_000_000) * 1000
     fields = {
         "year": year,
         "month": month,
@@ -412,24 +417,32 @@ def parse_pattern(s: pl.Expr, pattern: str, z: Zone) -> pl.Expr:
         "minute": number("m", 0),
         "second": number("s", 0),
         "micro": micro,
+        "extra": extra,
     }
-    us = _micros(fields, clamp=True) + extra
     # extract_groups gives a struct of nulls where the text does not match
-    matches = s.str.contains("(?i)^" + "".join(_regex(p, named=False) for p in found) + "$")
-    us = pl.when(matches).then(us)
+    matches = pl.col(_TEXT).str.contains("(?i)^" + "".join(_regex(p, named=False) for p in found) + "$")
+    us = {"us": pl.when(matches).then(pl.col("us") + pl.col("extra"))}
+    named = "(?i)^" + "".join(_regex(p) for p in found) + "$"
+    made = {"made": _in_zone(have, z)}
+    return _read(s, named, [fields, *_micros(clamp=True), us, made], DATETIME)
+
+
+def _in_zone(have: Mapping[str, int], z: Zone) -> pl.Expr:
+    """The Datetime of `us` in the zone that the text names, or in `z`."""
+    us = pl.col("us")
     for letter in "XxZ":
         if letter in have:
-            return (us - _offset_us(g.struct.field(letter))).cast(DATETIME)
-    if "z" in have:
-        name, made = g.struct.field("z").str.to_uppercase(), us.cast(DATETIME)
-        for short, long in _ZONE_NAMES.items():
-            made = pl.when(name == short).then(_from_local(us.cast(DATETIME), zone(long))).otherwise(made)
-        return made
-    return _from_local(us.cast(DATETIME), z)
+            return (us - _offset_us(pl.col(letter))).cast(DATETIME)
+    if "z" not in have:
+        return _from_local(us.cast(DATETIME), z)
+    name, made = pl.col("z").str.to_uppercase(), us.cast(DATETIME)
+    for short, long in _ZONE_NAMES.items():
+        made = pl.when(name == short).then(_from_local(us.cast(DATETIME), zone(long))).otherwise(made)
+    return made
 
 
-def _month(g: pl.Expr, letter: str, have: dict[str, int]) -> pl.Expr:
-    text = g.struct.field(letter)
+def _month(letter: str, have: Mapping[str, int]) -> pl.Expr:
+    text = pl.col(letter)
     if have[letter] <= 2:
         return _int(text, 1)
     names = {name.lower(): i + 1 for i, name in enumerate(_MONTHS)}
@@ -447,7 +460,7 @@ def _regex(part: _Part, *, named: bool = True) -> str:
         case "]":
             return ")?"
         case "y" | "u":
-            body = r"\d{2}" if count == 2 else rf"\d{{{count}}}" if count > 2 else r"\d{1,5}"
+            body = r"[0-9]{2}" if count == 2 else rf"[0-9]{{{count}}}" if count > 2 else r"[0-9]{1,5}"
         case "M" | "L" if count >= 3:
             body = "|".join(m if count >= 4 else m[:3] for m in _MONTHS)
         case "E":
@@ -455,19 +468,19 @@ def _regex(part: _Part, *, named: bool = True) -> str:
         case "a":
             body = "AM|PM"
         case "S":
-            body = rf"\d{{{count}}}"
+            body = rf"[0-9]{{{count}}}"
         case "n":
-            body = r"\d{1,9}"
+            body = r"[0-9]{1,9}"
         case "D":
-            body = r"\d{3}" if count == 3 else r"\d{1,3}"
+            body = r"[0-9]{3}" if count == 3 else r"[0-9]{1,3}"
         case "X":
-            body = {1: r"Z|[+-]\d{2}(?:\d{2})?", 2: r"Z|[+-]\d{4}"}.get(count, r"Z|[+-]\d{2}:\d{2}")
+            body = {1: r"Z|[+-][0-9]{2}(?:[0-9]{2})?", 2: r"Z|[+-][0-9]{4}"}.get(count, r"Z|[+-][0-9]{2}:[0-9]{2}")
         case "x":
-            body = {1: r"[+-]\d{2}(?:\d{2})?", 2: r"[+-]\d{4}"}.get(count, r"[+-]\d{2}:\d{2}")
+            body = {1: r"[+-][0-9]{2}(?:[0-9]{2})?", 2: r"[+-][0-9]{4}"}.get(count, r"[+-][0-9]{2}:[0-9]{2}")
         case "Z":
-            body = r"Z|[+-]\d{2}:\d{2}" if count == 5 else r"[+-]\d{4}"
+            body = r"Z|[+-][0-9]{2}:[0-9]{2}" if count == 5 else r"[+-][0-9]{4}"
         case "z" | "V":
             body = "|".join(("UTC", "GMT", "Z", *_ZONE_NAMES))
         case _:
-            body = r"\d{1,2}" if count == 1 else rf"\d{{{count}}}"
+            body = r"[0-9]{1,2}" if count == 1 else rf"[0-9]{{{count}}}"
     return f"(?P<{letter}>{body})" if named else f"(?:{body})"
