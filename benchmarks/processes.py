@@ -77,6 +77,19 @@ def memory(pid: int) -> tuple[int, int]:
     return found["VmRSS:"], found["RssAnon:"]
 
 
+def command(pid: int) -> list[str]:
+    """The words that a process was started with; those of its parent until it is another program."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return []
+
+
+def is_worker(words: list[str], own: list[str]) -> bool:
+    """Another Python. A fork of the JVM, or of this process, has for a moment all memory of its parent."""
+    return words != own and words[:1] != [] and Path(words[0]).name.startswith("python")
+
+
 @dataclass(slots=True)
 class Peak:
     """The highest memory of each kind of process while the block runs, looked at every 50 ms.
@@ -107,9 +120,8 @@ class Peak:
 
     def look(self) -> None:
         sizes = {p.pid: (p.name, *memory(p.pid)) for p in tree()}
-        workers = [anonymous for name, _, anonymous in sizes.values() if name != "java"]
-        own = sizes[os.getpid()][2]
-        workers.remove(own)
+        own = command(os.getpid())
+        workers = [anonymous for pid, (_, _, anonymous) in sizes.items() if is_worker(command(pid), own)]
         self.jvm = max(self.jvm, sum(resident for name, resident, _ in sizes.values() if name == "java"))
         self.worker = max(self.worker, max(workers, default=0))
         self.all = max(self.all, sum(resident for _, resident, _ in sizes.values()))

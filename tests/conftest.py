@@ -34,5 +34,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--law"):
         skip = pytest.mark.skip(reason="long; make law")
         for item in items:
-            if "law" in item.keywords:
+            if item.get_closest_marker("law"):
                 item.add_marker(skip)

@@ -146,6 +146,15 @@ def test_the_time_of_a_child_counts_while_it_lives_and_after_it_has_ended() -> N
     assert processes.tree(os.getpid())[0].pid == os.getpid()
 
 
+def test_a_fork_is_no_worker() -> None:
+    own = ["/a/python3", "-m", "benchmarks", ""]
+    assert processes.is_worker(["/a/python3", "-m", "braid.spark.daemon", "pyspark.worker"], own)
+    for words in (own, ["/usr/bin/java", "-Xmx1g"], ["chmod", "644"], []):
+        assert not processes.is_worker(words, own)
+    assert "python" in processes.command(os.getpid())[0]
+    assert processes.command(2**30) == []
+
+
 @pytest.mark.parametrize("kind", ["inner", "left"])
 def test_the_joins_without_spark_agree(kind: str, tmp_path: Path) -> None:
     data.make(2000, 4, 100, tmp_path / "data")

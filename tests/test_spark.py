@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -503,6 +504,13 @@ def test_large_outputs_are_merged_piece_by_piece(monkeypatch: pytest.MonkeyPatch
     assert got.equals(in_order(got)) and got.sort("x").equals(merged(frames).sort("x"))
 
 
+def cleared() -> None:
+    """Files go while the next batch begins: waits for it."""
+    for thread in threading.enumerate():
+        if thread.name == "braid-clear":
+            thread.join()
+
+
 def test_large_frames_travel_in_files(tmp_path: Path) -> None:
     """Small ones never; large ones too where there is no room for a file. A batch's files go with it."""
     rows = 20_000
@@ -515,6 +523,7 @@ def test_large_frames_travel_in_files(tmp_path: Path) -> None:
     assert (columns.height(blob), columns.piece(blob)) == (rows, 3) and len(blob) < 300 < columns.size(blob)
     assert columns.loads(blob).equals(frame)
     columns.clear(str(folder))
+    cleared()
     assert not os.listdir(folder)
     with pytest.raises(BraidError, match="a part of the batch is missing"):
         columns.loads(blob)
@@ -530,6 +539,7 @@ def test_what_was_left_long_ago_is_cleared(tmp_path: Path) -> None:
         (tmp_path / name / "frame").touch()
     os.utime(tmp_path / "killed", (1, 1))
     columns.clear_abandoned(str(tmp_path / "mine"))
+    cleared()
     assert sorted(os.listdir(tmp_path)) == ["mine", "runs"] and not os.listdir(tmp_path / "mine")
 
 
