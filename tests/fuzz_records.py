@@ -11,7 +11,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
+from braid.types import MAX_DAY, MAX_TIME, Array, Column, Decimal, Map, Scalar, Struct, Type
 
 S = Scalar
 
@@ -19,7 +19,7 @@ NUMBERS = (
     *("0", "1", "-1", "7", "-0", "-0.0", "0.0", "1.0", "1.5", "1e2", "1E+2", "1e400", "-1e400", "1e-400"),
     *("1" + "0" * 400,),
     *("2147483647", "2147483648", "-2147483648", "-2147483649", "9223372036854775807", "9223372036854775808"),
-    *("-9223372036854775808", "9223372036854775", "9223372036854776", "-9223372036854776", "253402300800000", "1e15"),
+    *("-9223372036854775808", *map(str, (MAX_TIME - 1, MAX_TIME, -MAX_TIME - 1, MAX_DAY)), "253402300800000", "1e15"),
     *("86399999", "86400000", "0.1", "99999999999999999999.99", "12345678.905", "01", "+1", ".5", "5.", "1e", "0x10"),
     *("NaN", "Infinity", "-Infinity", "nan", "--1", "1_000", "١", "1 2", "1e5000", "-", "1" * 5000),
 )  # fmt: skip

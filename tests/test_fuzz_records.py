@@ -27,7 +27,7 @@ from braid.runtime.topic_input import TopicInput
 from braid.testing import Driver
 from braid.topics.segments import segment_name
 from braid.topics.store import TopicStore
-from braid.types import Column
+from braid.types import MAX_TIME, Column
 from effort import fuzzed
 from fuzz_records import parts, spoilt
 from fuzz_sql import Page, pages
@@ -37,7 +37,7 @@ CHUNKS = 10
 # ------------------------------------------------- the queries of all case pages
 
 Written = tuple[str, int, str | None, str | None, int, str | None]  # topic, partition, key, value, time, headers
-TIMES = (-1, 0, 2**53, 253_402_300_800_000, 2**63 // 1000 - 1, -(2**63) // 1000)
+TIMES = (-1, 0, 2**53, 253_402_300_800_000, MAX_TIME - 1, -MAX_TIME)
 HEADERS = (
     "[]",
     '[["h","YQ=="]]',

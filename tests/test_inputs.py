@@ -26,7 +26,7 @@ from braid.runtime.files import FileInput, clean, needs_time, open_files
 from braid.runtime.inputs import Input
 from braid.runtime.topic_input import TopicInput
 from braid.topics.store import TopicStore
-from braid.types import Array, Column, Decimal, Scalar, Type
+from braid.types import MAX_DAY, MAX_TIME, Array, Column, Decimal, Scalar, Type
 
 S = Scalar
 
@@ -346,6 +346,21 @@ def test_parquet(tmp_path: Path) -> None:
     refused("is not a Parquet file", tmp_path, "c.parquet", TYPED)
 
 
+@pytest.mark.parametrize("unit", ["ms", "us"])
+def test_dates_of_a_parquet_file_beyond_all_calendars(tmp_path: Path, unit: Any) -> None:
+    """Such files are written; Polars ends with a panic where it must name such a day."""
+    per_ms = 1 if unit == "ms" else 1000
+    day = pl.Series([0, MAX_DAY - 1, MAX_DAY, 0, None], dtype=pl.Int32).cast(pl.Date)
+    at = pl.Series([0, (MAX_TIME - 1) * per_ms, 0, -MAX_TIME * per_ms - 1, None], dtype=pl.Int64).cast(
+        pl.Datetime(unit)
+    )
+    pl.DataFrame({"k": [1] * 5, "day": day, "at": at}).write_parquet(tmp_path / "a.parquet")
+    for types in ((S.DATE, S.TIMESTAMP), (S.VARCHAR, S.VARCHAR)):
+        declared = source([("K", S.INT, "key"), ("DAY", types[0], "value"), ("AT", types[1], "value")])
+        d = opened(tmp_path, "a.parquet", declared).read(0, 0, 5)
+        assert [e is not None for e in d.error] == [False, False, True, True, False]
+
+
 def test_a_parquet_file_that_changes_while_it_is_read(tmp_path: Path) -> None:
     pl.DataFrame({"k": [1], "v": ["a"]}).write_parquet(tmp_path / "a.parquet")
     x = opened(tmp_path, "a.parquet", PLAIN)
@@ -509,7 +524,7 @@ def test_a_time_that_no_timestamp_holds_is_malformed(tmp_path: Path) -> None:
     store = TopicStore(tmp_path)
     store.create("t")
     line = '{"key":1,"value":{"V":"a"},"timestamp":%d}'
-    times = [10, 2**63 - 1, -(2**63), 2**63 // 1000, 2**63 // 1000 - 1]
+    times = [10, 2**63 - 1, -(2**63), MAX_TIME, MAX_TIME - 1]
     store.append_lines("t", [line % t for t in times])
     d = TopicInput(store, PLAIN).read(0, 0, 5)
     assert values(d, "_t") == [10, 10, 10, 10, times[-1]]  # the others move no clock

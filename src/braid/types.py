@@ -68,7 +68,10 @@ class Struct:
 
 Type = Scalar | Decimal | Array | Map | Struct
 
-MAX_TIME = 2**63 // 1000  # ms: a time is before it, and not before its negative; as microseconds it has 64 bits
+# A DATE is before MAX_DAY and not before its negative, a time before MAX_TIME (ms): 260,000 years, as calendars
+# have them. As microseconds such a time has 64 bits.
+MAX_DAY = 95_000_000
+MAX_TIME = MAX_DAY * 86_400_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,10 +29,11 @@ from braid.expr.signatures import (
     common_type,
     constant,
     decimal,
+    decimal_failed,
     fits,
     null_failed,
 )
-from braid.types import Array, Decimal, Map, Scalar, Type, is_numeric, polars_type
+from braid.types import MAX_TIME, Array, Decimal, Map, Scalar, Type, is_numeric, polars_type
 
 S = Scalar
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
@@ -180,13 +181,6 @@ def _division_failed(build: Builder) -> Builder:
         if isinstance(call.type, Decimal):
             return null_failed(build)(call, args)
         return a.is_not_null() & (b == 0)
-
-    return failed
-
-
-def _decimal_failed(build: Builder) -> Builder:
-    def failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
-        return null_failed(build)(call, args) if isinstance(call.type, Decimal) else pl.lit(False)
 
     return failed
 
@@ -463,19 +457,22 @@ def _resolve_shift(args: Sequence[Expr]) -> Signature | Refused:
 
 
 def _shift(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    """A time, so many milliseconds later."""
-    return args[0] + (args[1] * 1000).cast(pl.Duration("us"))
+    """A time, so many milliseconds later; null where no TIMESTAMP is so late, or so early."""
+    by = pl.when(args[1].is_between(-2 * MAX_TIME, 2 * MAX_TIME)).then(args[1])
+    later = args[0].dt.epoch("ms") + by
+    us = args[0].cast(pl.Int64) + by * 1000
+    return pl.when(later.is_between(-MAX_TIME, MAX_TIME - 1)).then(us).cast(pl.Datetime("us"))
 
 
 OPERATORS: dict[str, Function] = {
     f.name: f
     for f in (
-        Function("add", _arithmetic("add"), _sum, _decimal_failed(_sum)),
-        Function("sub", _arithmetic("sub"), _difference, _decimal_failed(_difference)),
-        Function("mul", _arithmetic("mul"), _product, _decimal_failed(_product)),
+        Function("add", _arithmetic("add"), _sum, decimal_failed(_sum)),
+        Function("sub", _arithmetic("sub"), _difference, decimal_failed(_difference)),
+        Function("mul", _arithmetic("mul"), _product, decimal_failed(_product)),
         Function("div", _arithmetic("div"), _quotient, _division_failed(_quotient)),
         Function("mod", _arithmetic("mod"), _remainder, _division_failed(_remainder)),
-        Function("shift", _resolve_shift, _shift),
+        Function("shift", _resolve_shift, _shift, null_failed(_shift)),
         Function("neg", _resolve_neg, lambda call, args: -args[0]),
         Function("eq", _comparison("eq"), _compare(lambda a, b: a == b, False)),
         Function("ne", _comparison("ne"), _compare(lambda a, b: a != b, True)),

@@ -17,7 +17,7 @@ import polars as pl
 from braid.expr.codec_delimited import decode_delimited, encode_delimited
 from braid.expr.codec_values import Malformed, find, json_value, physical_type, python_value, reader
 from braid.expr.json_text import MAX_DEPTH, dumps, json_object, json_text, loads
-from braid.types import MAX_TIME, Column, Scalar, polars_type
+from braid.types import MAX_DAY, MAX_TIME, Column, Scalar, polars_type
 
 __all__ = [
     "decode_delimited",
@@ -259,6 +259,9 @@ def _fast(texts: pl.Series, columns: Sequence[Column]) -> tuple[pl.DataFrame, pl
             proven = fits if proven is None else proven & fits
             casts.append(pl.col(c.name).cast(pl.Datetime("ms")).cast(pl.Datetime("us")))
         elif c.type is S.DATE:
+            days = frame.get_column(c.name)
+            fits = days.is_between(-MAX_DAY, MAX_DAY - 1).fill_null(True)
+            proven = fits if proven is None else proven & fits
             casts.append(pl.col(c.name).cast(pl.Date))
     if proven is None:
         proven = pl.repeat(True, n, dtype=pl.Boolean, eager=True)

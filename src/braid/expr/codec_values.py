@@ -17,11 +17,11 @@ from typing import Any
 import polars as pl
 
 from braid.expr.json_text import RawNumber, compact, dumps, loads, map_key, plain_double
-from braid.types import MAX_TIME, Array, Decimal, Map, Scalar, Struct, Type, polars_type
+from braid.types import MAX_DAY, MAX_TIME, Array, Decimal, Map, Scalar, Struct, Type, polars_type
 
 S = Scalar
 Reader = Callable[[Any], Any]
-_RANGES = {S.INT: (-(2**31), 2**31), S.BIGINT: (-(2**63), 2**63), S.DATE: (-(2**31), 2**31), S.TIME: (0, 86_400_000)}
+_RANGES = {S.INT: (-(2**31), 2**31), S.BIGINT: (-(2**63), 2**63), S.DATE: (-MAX_DAY, MAX_DAY), S.TIME: (0, 86_400_000)}
 _SPECIAL = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _EXACT = decimal.Context(prec=2000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 _EXACT.traps[decimal.Inexact] = True
@@ -292,7 +292,7 @@ def json_value(value: object, t: Type) -> Any:
         case (list() | tuple(), Array(element)):
             return [json_value(v, element) for v in value]
         case (dict(), Map(k, v)):
-            return {map_key(key, k): json_value(item, v) for key, item in value.items()}
+            return {map_key(json_value(key, k)): json_value(item, v) for key, item in value.items()}
         case (dict(), Struct(fields)):
             types = {f.name.lower(): f.type for f in fields}
             return {name: json_value(item, types.get(str(name).lower(), S.NULL)) for name, item in value.items()}

@@ -33,10 +33,11 @@ from braid.expr.signatures import (
     common_type,
     constant,
     decimal,
+    decimal_failed,
     forms,
     null_failed,
 )
-from braid.types import Array, Decimal, Map, Scalar, Type, polars_type
+from braid.types import MAX_TIME, Array, Decimal, Map, Scalar, Type, polars_type
 
 S = Scalar
 
@@ -101,7 +102,7 @@ def _replace(call: Call, args: list[pl.Expr]) -> pl.Expr:
 def _split(call: Call, args: list[pl.Expr]) -> pl.Expr:
     """An empty delimiter splits every character; an empty text is one empty part."""
     text, by = args
-    parts = text.str.split(by)
+    parts = pl.when(by == "").then(text.str.split("")).otherwise(text.str.split(by))  # "" in a column splits otherwise
     return pl.when((text == "") & by.is_not_null()).then(pl.lit(pl.Series([[""]])).first()).otherwise(parts)
 
 
@@ -138,11 +139,14 @@ def _position(text: str | None, part: str | None, position: int | None, occurren
     return at + 1
 
 
+LONGEST = 1 << 20  # characters that a padding fills up to; a length can come from data, and records are not longer
+
+
 def _pad(left: bool) -> Any:
     def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
-        """Too long a text is cut; an empty padding or a negative length gives null."""
+        """Too long a text is cut; an empty padding or a negative length gives null, and so does one above `LONGEST`."""
         text, length, padding = args[0], args[1].cast(pl.Int64), args[2]
-        ok = (length >= 0) & (padding != "") & text.is_not_null()
+        ok = length.is_between(0, LONGEST) & (padding != "") & text.is_not_null()
         missing = pl.max_horizontal(length - text.str.len_chars().cast(pl.Int64), pl.lit(0, pl.Int64))
         fill_char = constant(call.args[2])
         if isinstance(fill_char, str) and len(fill_char) == 1:
@@ -158,6 +162,10 @@ def _pad(left: bool) -> Any:
     return build
 
 
+def _pad_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    return (args[1] > LONGEST).fill_null(False)
+
+
 # ------------------------------------------------------------------- numbers
 
 
@@ -169,6 +177,14 @@ def _same_number(usage: str) -> Resolver:
         return Signature((S.DOUBLE,), S.DOUBLE) if t is S.NULL else Refused(f"it takes {usage}")
 
     return resolve
+
+
+def _ceiling(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    return args[0].ceil().cast(polars_type(call.type), strict=False)
+
+
+def _floor(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    return args[0].floor().cast(polars_type(call.type), strict=False)
 
 
 def _resolve_round(args: Sequence[Expr]) -> Signature | Refused:
@@ -211,6 +227,10 @@ def _round(call: Call, args: list[pl.Expr]) -> pl.Expr:
 
 
 def _round_decimal(value: py.Decimal, places: int) -> py.Decimal:
+    if -places <= value.as_tuple().exponent:  # type: ignore[operator]  # finite
+        return value
+    if -places > value.adjusted() + 1:
+        return py.Decimal(0)
     with py.localcontext(prec=400):
         unit = py.Decimal(1).scaleb(-places)
         mode = py.ROUND_HALF_UP if value > 0 else py.ROUND_HALF_DOWN
@@ -318,7 +338,8 @@ def _with_pattern(call: Call) -> tuple[str, dates.Zone]:
 
 
 def _instant(ms: pl.Expr) -> pl.Expr:
-    return (ms * 1000).cast(dates.DATETIME)
+    """A TIMESTAMP; null where none is so late, or so early."""
+    return pl.when(ms.is_between(-MAX_TIME, MAX_TIME - 1)).then(ms * 1000).cast(dates.DATETIME)
 
 
 def _format_timestamp(call: Call, args: list[pl.Expr]) -> pl.Expr:
@@ -525,12 +546,12 @@ _SCALARS = (
         ),
         _instr,
     ),
-    Function("LPAD", _pads, _pad(True)),
-    Function("RPAD", _pads, _pad(False)),
+    Function("LPAD", _pads, _pad(True), _pad_failed),
+    Function("RPAD", _pads, _pad(False), _pad_failed),
     Function("ABS", _number, _absolute),
-    Function("CEIL", _number, lambda call, args: args[0].ceil()),
-    Function("FLOOR", _number, lambda call, args: args[0].floor()),
-    Function("ROUND", _resolve_round, _round),
+    Function("CEIL", _number, _ceiling, decimal_failed(_ceiling)),
+    Function("FLOOR", _number, _floor, decimal_failed(_floor)),
+    Function("ROUND", _resolve_round, _round, decimal_failed(_round)),
     Function(
         "SIGN",
         lambda args: Signature(s.args, S.INT) if isinstance(s := _number(args), Signature) else s,
@@ -548,11 +569,13 @@ _SCALARS = (
         "FROM_UNIXTIME",
         forms("a BIGINT of milliseconds", ((S.BIGINT,), S.TIMESTAMP)),
         lambda call, args: _instant(args[0]),
+        null_failed(lambda call, args: _instant(args[0])),
     ),
     Function(
         "TIMESTAMPTOSTRING",
         _pattern(f"a BIGINT of milliseconds, {_zoned}", S.BIGINT, _TEXT, reads=False),
         _format_timestamp,
+        null_failed(lambda call, args: _instant(args[0])),
     ),
     Function(
         "FORMAT_TIMESTAMP", _pattern(f"a TIMESTAMP, {_zoned}", S.TIMESTAMP, _TEXT, reads=False), _format_timestamp

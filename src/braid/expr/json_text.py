@@ -8,7 +8,6 @@ the form of `interface.md` section 5. Numbers with a point or an exponent are re
 from __future__ import annotations
 
 import base64
-import datetime as dt
 import json
 import math
 import re
@@ -16,10 +15,9 @@ from typing import Any
 
 import polars as pl
 
-from braid.types import Array, Decimal, Map, Scalar, Struct, Type
+from braid.types import Array, Decimal, Map, Scalar, Struct, Type, polars_type
 
 S = Scalar
-_EPOCH = dt.datetime(1970, 1, 1)
 
 
 class RawNumber(str):
@@ -113,9 +111,25 @@ def json_text(s: pl.Series, t: Type, *, key: bool = False) -> pl.Series:
             text = json_object([f.name for f in fields], parts, len(s))
             return text.set(s.is_null(), None) if s.null_count() else text
         case Array() | Map():  # slow path: Python rows
-            return pl.Series(
-                s.name, [None if v is None else dumps(plain(v, t, key=key)) for v in s.to_list()], pl.String
-            )
+            values = s.cast(_counted(t)).to_list()
+            return pl.Series(s.name, [None if v is None else dumps(plain(v, t, key=key)) for v in values], pl.String)
+
+
+def _counted(t: Type) -> pl.DataType:
+    """The dtype of `t` with dates and times as numbers: Python has none after the year 9999."""
+    match t:
+        case S.DATE:
+            return pl.Int32()
+        case S.TIME | S.TIMESTAMP:
+            return pl.Int64()
+        case Array(element):
+            return pl.List(_counted(element))
+        case Map(k, v):
+            return pl.List(pl.Struct({"key": _counted(k), "value": _counted(v)}))
+        case Struct(fields):
+            return pl.Struct({f.name: _counted(f.type) for f in fields})
+        case _:
+            return polars_type(t)
 
 
 def json_object(names: list[str], texts: list[pl.Series], height: int) -> pl.Series:
@@ -154,7 +168,7 @@ def plain_double(value: float) -> float | str:
 
 
 def plain(value: Any, t: Type, *, key: bool = False) -> Any:
-    """A value as Polars gives it to Python, in its JSON form."""
+    """A value as Polars gives it to Python, dates and times as their numbers, in its JSON form."""
     if value is None:
         return None
     match t:
@@ -165,22 +179,21 @@ def plain(value: Any, t: Type, *, key: bool = False) -> Any:
         case S.BYTES:
             return base64.b64encode(value).decode()
         case S.DATE:
-            return (value - _EPOCH.date()).days
+            return value
         case S.TIME:
-            return ((value.hour * 60 + value.minute) * 60 + value.second) * 1000 + value.microsecond // 1000
+            return value // 1_000_000
         case S.TIMESTAMP:
-            return (value - _EPOCH) // dt.timedelta(milliseconds=1)
+            return value // 1000
         case Array(element):
             return [plain(v, element, key=key) for v in value]
         case Map(k, v):
-            return {map_key(e["key"], k): plain(e["value"], v, key=key) for e in value}
+            return {map_key(plain(e["key"], k)): plain(e["value"], v, key=key) for e in value}
         case Struct(fields):
             return {f.name: plain(value[f.name], f.type, key=key) for f in fields}
         case _:
             return value
 
 
-def map_key(value: Any, t: Type) -> str:
-    """The name that a map key gets in a JSON object."""
-    simple = plain(value, t)
+def map_key(simple: Any) -> str:
+    """The name that a map key, in its JSON form, gets in a JSON object."""
     return simple if isinstance(simple, str) else dumps(simple)

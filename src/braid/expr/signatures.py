@@ -58,6 +58,15 @@ def null_failed(build: Builder) -> Builder:
     return failed
 
 
+def decimal_failed(build: Builder) -> Builder:
+    """The same, where only a DECIMAL can fail: its digits are limited."""
+
+    def failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
+        return null_failed(build)(call, args) if isinstance(call.type, Decimal) else pl.lit(False)
+
+    return failed
+
+
 def constant(e: Expr) -> object:
     """The value of a literal; None for anything else."""
     return e.value if isinstance(e, Lit) else None

@@ -15,7 +15,7 @@ import polars as pl
 from braid.expr.compile import evaluate
 from braid.expr.key import canonical_key
 from braid.expr.nodes import Col, Expr, children, columns
-from braid.types import Column, Type, polars_type
+from braid.types import Column, Scalar, Type, polars_type
 
 Place = Any  # of the processing order: opaque, ordered, given by the caller
 Values = dict[str, object]
@@ -167,7 +167,7 @@ class Run:
         known = (" ".join(map(str, types)), repr(values))
         if known not in self._texts:
             names = [f"c{i}" for i in range(len(types))]
-            data = [pl.Series(n, [v], dtype=polars_type(t)) for n, v, t in zip(names, values, types, strict=True)]
+            data = [series_of(n, [v], t) for n, v, t in zip(names, values, types, strict=True)]
             fields = [Column(n, t) for n, t in zip(names, types, strict=True)]
             self._texts[known] = canonical_key(pl.DataFrame(data), fields)[0]
         return self._texts[known]
@@ -188,7 +188,30 @@ def evaluated(
 ) -> tuple[dict[str, list[object]], list[bool]]:
     """The expressions' values for all rows, and for which rows one of them failed."""
     types = {name: t for _, e in outputs for name, t in _types(e).items()}
-    data = [pl.Series(name, [x[name] for x in rows], dtype=polars_type(t)) for name, t in types.items()]
+    data = [series_of(name, [x[name] for x in rows], t) for name, t in types.items()]
     frame = pl.DataFrame([pl.Series("_row", range(len(rows)), dtype=pl.Int64), *data])
     result, failed = evaluate(frame, list(outputs))
-    return {name: result[name].to_list() for name, _ in outputs}, failed.to_list()
+    return {name: values_of(result[name]) for name, _ in outputs}, failed.to_list()
+
+
+def values_of(s: pl.Series) -> list[Any]:
+    """A column's values; a date or time after the year 9999, for which Python has none, as its number."""
+    try:
+        return s.to_list()
+    except ValueError:
+        return [_value(s.slice(i, 1)) for i in range(len(s))]
+
+
+def _value(s: pl.Series) -> Any:
+    try:
+        return s.item()
+    except ValueError:
+        return s.to_physical().item()
+
+
+def series_of(name: str, values: Sequence[object], t: Type) -> pl.Series:
+    """The column of such values."""
+    dtype = polars_type(t)
+    if t in (Scalar.DATE, Scalar.TIMESTAMP) and any(type(v) is int for v in values):
+        return pl.concat([pl.Series(name, [v], dtype=dtype) for v in values])
+    return pl.Series(name, values, dtype=dtype)

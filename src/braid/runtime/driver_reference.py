@@ -20,13 +20,14 @@ from braid.plan.logical import Query, Sink
 from braid.plan.lower import lower
 from braid.plan.physical import Plan
 from braid.reference import Bound, Drop, End, Event, OutRecord, Record, Reference
+from braid.reference.rows import series_of, values_of
 from braid.runtime.bucket import describe
 from braid.runtime.decode import decode
 from braid.runtime.driver_local import in_topological_order
 from braid.runtime.drops import FIELDS, as_json
 from braid.runtime.explicit import Placed, raw_frame, since_of, standing, topic_ranks
 from braid.runtime.memory_topics import MemoryTopics
-from braid.types import Column, Scalar, polars_type
+from braid.types import Column, Scalar
 
 
 @dataclass(slots=True)
@@ -152,14 +153,14 @@ def _records(source: logical.Source, leaf: int, partition: int, placed: Sequence
     if not placed:
         return []
     decoded = decode(source, raw_frame(placed), partition)
-    names = [c.name for c in source.columns]
+    values = {c.name: values_of(decoded.rows[c.name]) for c in source.columns}
     message_keys = codec.decode_values(decoded.rows["_key"], [Column("c", Scalar.VARCHAR)], unwrapped=True)[0]["c"]
     made = []
-    for i, row in enumerate(decoded.rows.iter_rows(named=True)):
-        values = {n: row[n] for n in names}
+    for i, row in enumerate(decoded.rows.select("_offset", TIME, DIFF, HEADERS).iter_rows(named=True)):
+        mine = {n: x[i] for n, x in values.items()}
         made.append(
             Record(
-                leaf, partition, row["_offset"], row[TIME], values, row[DIFF] == -1, row[HEADERS],
+                leaf, partition, row["_offset"], row[TIME], mine, row[DIFF] == -1, row[HEADERS],
                 (placed[i].seq, partition), message_keys[i], decoded.error[i],
             )
         )  # fmt: skip
@@ -206,9 +207,7 @@ def value_text(sink: Sink, row: OutRecord) -> str | None:
 
 
 def _frame(columns: Sequence[Column], rows: Sequence[tuple[object, ...]]) -> pl.DataFrame:
-    return pl.DataFrame(
-        [pl.Series(c.name, [r[i] for r in rows], dtype=polars_type(c.type)) for i, c in enumerate(columns)]
-    )
+    return pl.DataFrame([series_of(c.name, [r[i] for r in rows], c.type) for i, c in enumerate(columns)])
 
 
 def _partition(key: str | None, sink: Sink, row: OutRecord, partitions: int, cause: int) -> int:

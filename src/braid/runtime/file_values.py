@@ -15,7 +15,7 @@ import polars as pl
 from braid.expr import casts, codec, dates
 from braid.expr.codec_values import Malformed, json_value, physical_type, reader
 from braid.expr.json_text import dumps, loads
-from braid.types import MAX_TIME, Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
+from braid.types import MAX_DAY, MAX_TIME, Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 
 S = Scalar
 Fitted = tuple[pl.Series, pl.Series]  # values, null where they do not fit; where they do not
@@ -62,7 +62,7 @@ def _scalar(x: pl.Expr, t: Scalar) -> pl.Expr:
         case S.TIME:
             return pl.coalesce(_ms_of_day(_whole(x).cast(pl.Int64, strict=False)), dates.parse_time(x))
         case S.TIMESTAMP:
-            iso = x.str.replace(r"^(\d{4}-\d{2}-\d{2}) ", "${1}T")
+            iso = x.str.replace(r"^([0-9]{4}-[0-9]{2}-[0-9]{2}) ", "${1}T")
             number = pl.when(x.str.len_bytes() > 4).then(_whole(x))  # four digits are a year
             return pl.coalesce(_ms(number.cast(pl.Int64, strict=False)), dates.parse_timestamp(iso))
         case S.VARCHAR | S.NULL:
@@ -76,7 +76,7 @@ def _whole(x: pl.Expr) -> pl.Expr:
 
 
 def _days(x: pl.Expr) -> pl.Expr:
-    return x.cast(pl.Int32, strict=False).cast(pl.Date)
+    return pl.when(x.is_between(-MAX_DAY, MAX_DAY - 1)).then(x).cast(pl.Int32).cast(pl.Date)
 
 
 def _ms_of_day(x: pl.Expr) -> pl.Expr:
@@ -136,9 +136,12 @@ def fits(dtype: pl.DataType, t: Type) -> bool:
 
 def from_column(s: pl.Series, t: Type) -> Fitted:
     """Values of a column that `fits`. A NaN where a whole number is declared is null."""
-    dtype, wanted = s.dtype, polars_type(t)
+    dtype, wanted, beyond = s.dtype, polars_type(t), _none(s)
+    if dtype == pl.Date or isinstance(dtype, pl.Datetime):
+        beyond = _beyond_the_calendar(s)
+        s = s.set(beyond, None) if beyond.any() else s
     if dtype == wanted:
-        return s, _none(s)
+        return s, beyond
     if dtype == pl.Null:
         return s.cast(wanted), _none(s)
     if isinstance(dtype, pl.Categorical | pl.Enum):
@@ -152,7 +155,15 @@ def from_column(s: pl.Series, t: Type) -> Fitted:
     if dtype.is_float() and t is not S.DOUBLE and t is not S.VARCHAR:
         s = s.fill_nan(None)
     values = s.to_frame("v").select(_converted(pl.col("v"), dtype, t)).to_series().rename(s.name)
-    return values, s.is_not_null() & values.is_null()
+    return values, beyond | (s.is_not_null() & values.is_null())
+
+
+def _beyond_the_calendar(s: pl.Series) -> pl.Series:
+    """Which dates or times are none of ours."""
+    unit = {"ms": 1, "us": 1000, "ns": 1_000_000}
+    limit = MAX_TIME * unit[s.dtype.time_unit] if isinstance(s.dtype, pl.Datetime) else MAX_DAY
+    limit = min(limit, 2**63 - 1)
+    return (~s.to_physical().is_between(-limit, limit - 1)).fill_null(False)
 
 
 def _converted(x: pl.Expr, dtype: pl.DataType, t: Scalar | Decimal) -> pl.Expr:
@@ -232,8 +243,20 @@ def typed(columns: Sequence[pl.Series], declared: Sequence[Column], fit: Callabl
         made.append(values)
         if bad.any():
             at = (bad & error.is_null()).arg_true()
-            error = error.scatter(at, [_why(column, v) for v in s.gather(at).to_list()])
+            error = error.scatter(at, [_why(column, v) for v in for_people(s.gather(at))])
     return made, error
+
+
+def for_people(s: pl.Series) -> list[Any]:
+    """A column's values; numbers, where it has dates or times that Python has none for."""
+    if s.dtype == pl.Date or isinstance(s.dtype, pl.Datetime):
+        if _beyond_the_calendar(s).any():
+            return s.to_physical().to_list()
+        try:
+            return s.to_list()
+        except ValueError:  # after the year 9999
+            return s.to_physical().to_list()
+    return s.to_list()
 
 
 def _why(column: Column, value: object) -> str:
