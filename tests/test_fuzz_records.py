@@ -201,7 +201,7 @@ def rows_of(decoded: Decoded) -> list[tuple[Any, ...]]:
     names = [
         c for c in decoded.rows.columns if c not in ("_offset", "_t") and not c.endswith((".ROWTIME", ".ROWOFFSET"))
     ]
-    rows = decoded.rows.select(names).iter_rows()
+    rows = decoded.rows.select(pl.col(names).to_physical()).iter_rows()  # Python has no year 10000
     return [(*map(repr, row), error) for row, error in zip(rows, decoded.error, strict=True)]
 
 
