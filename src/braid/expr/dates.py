@@ -7,7 +7,7 @@ Rule: all columnar; what a pattern cannot do here is refused when the query is b
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -41,7 +41,7 @@ _DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 _Part = tuple[str, int, str]
 
 
-def _read(s: pl.Expr, regex: str, steps: Iterable[Mapping[str, pl.Expr]], dtype: pl.DataType) -> pl.Expr:
+def _read(s: pl.Expr, regex: str, steps: Sequence[Mapping[str, pl.Expr]], dtype: pl.DataType) -> pl.Expr:
     """The last column of `steps`. Their columns are made of those before them, the first of the groups of `regex` in
     `s`: step by step, since what an expression names twice is computed twice."""
     named = "(?P<" in regex
