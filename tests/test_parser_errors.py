@@ -138,6 +138,12 @@ def test_errors(marked: str, message: str, hint: str) -> None:
     assert "^" in error.render()
 
 
+def test_a_message_is_one_line() -> None:
+    with pytest.raises(SqlError) as e:
+        parse("'a,\n b' SELECT;")
+    assert e.value.message == "expected a statement, found 'a, b'"
+
+
 def test_every_problem_is_collected() -> None:
     text = (
         "SELCT 1;\nSHOW TABLES;\nSELECT a FROM b WHERE;\nSELECT ' ; ', ? FROM b;\n"
@@ -255,7 +261,7 @@ def only_sql_errors(text: str) -> None:
         assert 0 <= error.span.start <= error.span.end <= len(text)
         assert error.line is not None
         assert 1 <= error.line <= text.count("\n") + 1 + sum(c in "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029" for c in text)
-        assert error.message in error.render()
+        assert error.message in error.render() and "\n" not in error.message
     try:
         assert parse(text) == script
         assert not errors

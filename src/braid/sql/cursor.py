@@ -246,5 +246,6 @@ class Cursor:
     def _shown(self, token: Token) -> str:
         if token.kind is TokenKind.END:
             return "the end of the statement"
-        text = token.text if len(token.text) <= 40 else token.text[:37] + "..."
+        text = " ".join(token.text.split())  # a message is one line
+        text = text if len(text) <= 40 else text[:37] + "..."
         return f"'{text}'" if token.kind is TokenKind.SYMBOL else text
