@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from braid.errors import SqlError
 from braid.expr import codec
 from braid.expr.codec import decode_delimited, decode_values, encode_delimited, encode_values, json_value, python_value
-from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
+from braid.expr.codec_values import python_values
+from braid.types import MAX_DAY, Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 from effort import examples
 
 S = Scalar
@@ -365,3 +366,12 @@ def test_delimited() -> None:
     ]
     with pytest.raises(SqlError):
         decode_delimited(pl.Series(["x"]), columns, "ab")
+
+
+def test_a_time_that_python_has_none_for_is_its_number_whatever_is_beside_it() -> None:
+    days = pl.Series([0, MAX_DAY - 1, None, -MAX_DAY], dtype=pl.Int32).cast(pl.Date)
+    assert python_values(days) == [dt.date(1970, 1, 1), MAX_DAY - 1, None, -MAX_DAY]
+    for unit in ("ms", "us", "ns"):
+        times = pl.Series([0, 2**62, None], dtype=pl.Int64).cast(pl.Datetime(unit))
+        assert python_values(times)[::2] == [dt.datetime(1970, 1, 1), None]
+        assert python_values(times)[1] == (2**62 if unit != "ns" else times[1])

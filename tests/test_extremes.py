@@ -22,7 +22,7 @@ from braid.expr.codec import encode_values
 from braid.expr.compile import evaluate
 from braid.expr.functions import FUNCTIONS
 from braid.expr.nodes import Cast, Col, Expr, Lit
-from braid.types import MAX_DAY, MAX_TIME, Array, Column, Decimal, Scalar, Type, polars_type
+from braid.types import MAX_DAY, MAX_TIME, Array, Column, Decimal, Scalar, Type, physical_type, polars_type
 from effort import examples
 
 S = Scalar
@@ -53,8 +53,7 @@ ROWS = 40
 
 
 def column(name: str, t: Type, values: Sequence[Any]) -> pl.Series:
-    physical = {S.DATE: pl.Int32(), S.TIME: pl.Int64(), S.TIMESTAMP: pl.Int64()}.get(t, polars_type(t))  # type: ignore[call-overload]
-    return pl.Series(name, values, dtype=physical).cast(polars_type(t))
+    return pl.Series(name, values, dtype=physical_type(t)).cast(polars_type(t))
 
 
 def calls(name: str, arity: int) -> Iterator[tuple[Expr, list[Type]]]:

@@ -6,7 +6,7 @@ Rule: a type says what a value is (`interface.md` section 5), never how a dialec
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import assert_never
@@ -91,17 +91,26 @@ def is_numeric(t: Type) -> bool:
 
 def polars_type(t: Type) -> pl.DataType:
     """The Polars dtype that holds values of `t` (`interface.md` section 5)."""
+    return _dtype(t, _SCALAR_DTYPES)
+
+
+def physical_type(t: Type) -> pl.DataType:
+    """The same with dates and times as numbers, which Python and JSON always have. It casts to `polars_type`."""
+    return _dtype(t, _PHYSICAL_DTYPES)
+
+
+def _dtype(t: Type, scalars: Mapping[Scalar, Callable[[], pl.DataType]]) -> pl.DataType:
     match t:
         case Scalar():
-            return _SCALAR_DTYPES[t]()
+            return scalars[t]()
         case Decimal(precision, scale):
             return pl.Decimal(precision, scale)
         case Array(element):
-            return pl.List(polars_type(element))
+            return pl.List(_dtype(element, scalars))
         case Map(key, value):
-            return pl.List(pl.Struct({"key": polars_type(key), "value": polars_type(value)}))
+            return pl.List(pl.Struct({"key": _dtype(key, scalars), "value": _dtype(value, scalars)}))
         case Struct(fields):
-            return pl.Struct({f.name: polars_type(f.type) for f in fields})
+            return pl.Struct({f.name: _dtype(f.type, scalars) for f in fields})
     assert_never(t)
 
 
@@ -117,3 +126,4 @@ _SCALAR_DTYPES: dict[Scalar, Callable[[], pl.DataType]] = {
     Scalar.TIMESTAMP: lambda: pl.Datetime("us"),
     Scalar.NULL: pl.Null,
 }
+_PHYSICAL_DTYPES = _SCALAR_DTYPES | {Scalar.DATE: pl.Int32, Scalar.TIME: pl.Int64, Scalar.TIMESTAMP: pl.Int64}

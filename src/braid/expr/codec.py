@@ -14,10 +14,11 @@ from typing import Any
 
 import polars as pl
 
+from braid.expr import dates
 from braid.expr.codec_delimited import decode_delimited, encode_delimited
-from braid.expr.codec_values import Malformed, find, json_value, physical_type, python_value, reader
+from braid.expr.codec_values import Malformed, find, json_value, python_value, reader
 from braid.expr.json_text import MAX_DEPTH, dumps, json_object, json_text, loads
-from braid.types import MAX_DAY, MAX_TIME, Column, Scalar, polars_type
+from braid.types import MAX_DAY, MAX_TIME, Column, Scalar, physical_type, polars_type
 
 __all__ = [
     "decode_delimited",
@@ -253,16 +254,11 @@ def _fast(texts: pl.Series, columns: Sequence[Column]) -> tuple[pl.DataFrame, pl
         proven = here if proven is None else proven & here
     casts = []
     for c in columns:
-        if c.type is S.TIMESTAMP:
-            ms = frame.get_column(c.name)
-            fits = ((ms >= -MAX_TIME) & (ms < MAX_TIME)).fill_null(True)
+        if c.type is S.TIMESTAMP or c.type is S.DATE:
+            limit, of = (MAX_TIME, dates.instant) if c.type is S.TIMESTAMP else (MAX_DAY, dates.day)
+            fits = frame.get_column(c.name).is_between(-limit, limit - 1).fill_null(True)
             proven = fits if proven is None else proven & fits
-            casts.append(pl.col(c.name).cast(pl.Datetime("ms")).cast(pl.Datetime("us")))
-        elif c.type is S.DATE:
-            days = frame.get_column(c.name)
-            fits = days.is_between(-MAX_DAY, MAX_DAY - 1).fill_null(True)
-            proven = fits if proven is None else proven & fits
-            casts.append(pl.col(c.name).cast(pl.Date))
+            casts.append(of(pl.col(c.name)))
     if proven is None:
         proven = pl.repeat(True, n, dtype=pl.Boolean, eager=True)
     return (frame.with_columns(casts) if casts else frame), proven

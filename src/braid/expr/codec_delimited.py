@@ -14,8 +14,8 @@ from collections.abc import Sequence
 import polars as pl
 
 from braid.errors import SqlError
-from braid.expr import casts
-from braid.types import MAX_DAY, MAX_TIME, Column, Decimal, Scalar, Type, polars_type
+from braid.expr import casts, dates
+from braid.types import Column, Decimal, Scalar, Type, polars_type
 
 S = Scalar
 _BLANK_EDGE = r"\A[\x00-#]|[\x00- ]\z"  # what a reader might trim, or take for a comment, is quoted
@@ -94,14 +94,12 @@ def _read(x: pl.Expr, t: Type) -> pl.Expr:
         case S.BYTES:
             return text.str.decode("base64", strict=False)
         case S.DATE:
-            days = text.cast(pl.Int32, strict=False)
-            return pl.when(days.is_between(-MAX_DAY, MAX_DAY - 1)).then(days).cast(pl.Date)
+            return dates.day(text.cast(pl.Int32, strict=False))
         case S.TIME:
             ms = text.cast(pl.Int64, strict=False)
             return pl.when((ms >= 0) & (ms < 86_400_000)).then(ms * 1_000_000).cast(pl.Time)
         case S.TIMESTAMP:
-            ms = text.cast(pl.Int64, strict=False)
-            return pl.when(ms.is_between(-MAX_TIME, MAX_TIME - 1)).then(ms * 1000).cast(pl.Datetime("us"))
+            return dates.instant(text.cast(pl.Int64, strict=False))
         case _:
             raise SqlError(f"DELIMITED has no form for {t}", hint="use format='JSON'")
 

@@ -1,6 +1,6 @@
 """Single values: JSON values into the physical values of a type, and the test driver's Python values.
 
-In: what `json_text.loads` gives, types. Out: values Polars builds a series of (`physical_type`); Python values.
+In: what `json_text.loads` gives, types. Out: values Polars builds a series of (`types.physical_type`); Python values.
 Rule: `interface.md` section 5, strictly: a numeric string is no number, 1.0 is no INTEGER, no digit is lost or rounded.
 """
 
@@ -17,7 +17,7 @@ from typing import Any
 import polars as pl
 
 from braid.expr.json_text import RawNumber, compact, dumps, loads, map_key, plain_double
-from braid.types import MAX_DAY, MAX_TIME, Array, Decimal, Map, Scalar, Struct, Type, polars_type
+from braid.types import MAX_DAY, MAX_TIME, Array, Decimal, Map, Scalar, Struct, Type
 
 S = Scalar
 Reader = Callable[[Any], Any]
@@ -27,6 +27,7 @@ _EXACT = decimal.Context(prec=2000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN
 _EXACT.traps[decimal.Inexact] = True
 _EPOCH = dt.datetime(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = ((d - _EPOCH.date()).days for d in (dt.date.min, dt.date.max))
+_PER_DAY = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _SHOWN = 60
 
 
@@ -97,23 +98,6 @@ def reader(t: Type) -> Reader:
             return _map(t, k, reader(k), reader(v))
         case Struct(fields):
             return _struct(t, [(f.name, reader(f.type)) for f in fields])
-
-
-def physical_type(t: Type) -> pl.DataType:
-    """The dtype of what `reader` gives; it casts to `polars_type`."""
-    match t:
-        case S.DATE:
-            return pl.Int32()
-        case S.TIME | S.TIMESTAMP:
-            return pl.Int64()
-        case Array(element):
-            return pl.List(physical_type(element))
-        case Map(k, v):
-            return pl.List(pl.Struct({"key": physical_type(k), "value": physical_type(v)}))
-        case Struct(fields):
-            return pl.Struct({f.name: physical_type(f.type) for f in fields})
-        case _:
-            return polars_type(t)
 
 
 def _boolean(value: Any) -> Any:
@@ -352,4 +336,21 @@ def python_value(value: Any, t: Type, time_as_int: bool) -> object:
             return value
 
 
-__all__ = ["Malformed", "dumps", "find", "json_value", "physical_type", "python_value", "reader"]
+def python_values(s: pl.Series) -> list[Any]:
+    """A column's values; a date or time that Python has none for is its number."""
+    if s.dtype != pl.Date and not isinstance(s.dtype, pl.Datetime):
+        return s.to_list()
+    odd = ~in_days(s, _FIRST_DAY, _LAST_DAY + 1)
+    if not odd.any():
+        return s.to_list()
+    both = zip(s.set(odd, None).to_list(), s.to_physical().to_list(), odd.to_list(), strict=True)
+    return [number if no_date else value for value, number, no_date in both]
+
+
+def in_days(s: pl.Series, first: int, end: int) -> pl.Series:
+    """Which dates or times lie on days since 1970 from `first` to before `end`; null for null."""
+    per_day = _PER_DAY[s.dtype.time_unit] if isinstance(s.dtype, pl.Datetime) else 1
+    return s.to_physical().is_between(max(first * per_day, -(2**63)), min(end * per_day, 2**63) - 1)
+
+
+__all__ = ["Malformed", "dumps", "find", "in_days", "json_value", "python_value", "python_values", "reader"]

@@ -16,6 +16,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from braid.errors import SqlError
+from braid.types import MAX_DAY, MAX_TIME
 
 DATETIME = pl.Datetime("us")
 DAY_US = 86_400_000_000
@@ -39,6 +40,16 @@ _DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Su
 
 # One part of a compiled pattern: a letter with its count, or literal text (letter '').
 _Part = tuple[str, int, str]
+
+
+def day(days: pl.Expr) -> pl.Expr:
+    """A DATE of days since 1970; null where there is none so late, or so early."""
+    return pl.when(days.is_between(-MAX_DAY, MAX_DAY - 1)).then(days).cast(pl.Int32).cast(pl.Date)
+
+
+def instant(ms: pl.Expr) -> pl.Expr:
+    """The same, a TIMESTAMP of milliseconds since 1970."""
+    return pl.when(ms.is_between(-MAX_TIME, MAX_TIME - 1)).then(ms * 1000).cast(DATETIME)
 
 
 def _read(s: pl.Expr, regex: str, steps: Sequence[Mapping[str, pl.Expr]], dtype: pl.DataType) -> pl.Expr:

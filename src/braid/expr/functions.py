@@ -37,7 +37,7 @@ from braid.expr.signatures import (
     forms,
     null_failed,
 )
-from braid.types import MAX_TIME, Array, Decimal, Map, Scalar, Type, polars_type
+from braid.types import Array, Decimal, Map, Scalar, Type, polars_type
 
 S = Scalar
 
@@ -337,16 +337,15 @@ def _with_pattern(call: Call) -> tuple[str, dates.Zone]:
     return pattern, dates.zone(zone)
 
 
-def _instant(ms: pl.Expr) -> pl.Expr:
-    """A TIMESTAMP; null where none is so late, or so early."""
-    return pl.when(ms.is_between(-MAX_TIME, MAX_TIME - 1)).then(ms * 1000).cast(dates.DATETIME)
+def _from_unixtime(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    return dates.instant(args[0])
 
 
 def _format_timestamp(call: Call, args: list[pl.Expr]) -> pl.Expr:
     x = args[0]
     match call.args[0].type:
         case S.BIGINT:
-            x = _instant(x)
+            x = dates.instant(x)
         case S.DATE:
             x = x.cast(dates.DATETIME)
         case S.TIME:
@@ -568,14 +567,14 @@ _SCALARS = (
     Function(
         "FROM_UNIXTIME",
         forms("a BIGINT of milliseconds", ((S.BIGINT,), S.TIMESTAMP)),
-        lambda call, args: _instant(args[0]),
-        null_failed(lambda call, args: _instant(args[0])),
+        _from_unixtime,
+        null_failed(_from_unixtime),
     ),
     Function(
         "TIMESTAMPTOSTRING",
         _pattern(f"a BIGINT of milliseconds, {_zoned}", S.BIGINT, _TEXT, reads=False),
         _format_timestamp,
-        null_failed(lambda call, args: _instant(args[0])),
+        null_failed(_from_unixtime),
     ),
     Function(
         "FORMAT_TIMESTAMP", _pattern(f"a TIMESTAMP, {_zoned}", S.TIMESTAMP, _TEXT, reads=False), _format_timestamp

@@ -15,7 +15,7 @@ from typing import Any
 
 import polars as pl
 
-from braid.types import Array, Decimal, Map, Scalar, Struct, Type, polars_type
+from braid.types import Array, Decimal, Map, Scalar, Struct, Type, physical_type
 
 S = Scalar
 
@@ -111,25 +111,8 @@ def json_text(s: pl.Series, t: Type, *, key: bool = False) -> pl.Series:
             text = json_object([f.name for f in fields], parts, len(s))
             return text.set(s.is_null(), None) if s.null_count() else text
         case Array() | Map():  # slow path: Python rows
-            values = s.cast(_counted(t)).to_list()
+            values = s.cast(physical_type(t)).to_list()  # Python has no dates after the year 9999
             return pl.Series(s.name, [None if v is None else dumps(plain(v, t, key=key)) for v in values], pl.String)
-
-
-def _counted(t: Type) -> pl.DataType:
-    """The dtype of `t` with dates and times as numbers: Python has none after the year 9999."""
-    match t:
-        case S.DATE:
-            return pl.Int32()
-        case S.TIME | S.TIMESTAMP:
-            return pl.Int64()
-        case Array(element):
-            return pl.List(_counted(element))
-        case Map(k, v):
-            return pl.List(pl.Struct({"key": _counted(k), "value": _counted(v)}))
-        case Struct(fields):
-            return pl.Struct({f.name: _counted(f.type) for f in fields})
-        case _:
-            return polars_type(t)
 
 
 def json_object(names: list[str], texts: list[pl.Series], height: int) -> pl.Series:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import polars as pl
 
+from braid.expr.codec_values import python_values
 from braid.expr.compile import evaluate
 from braid.expr.key import canonical_key
 from braid.expr.nodes import Col, Expr, children, columns
@@ -191,26 +192,11 @@ def evaluated(
     data = [series_of(name, [x[name] for x in rows], t) for name, t in types.items()]
     frame = pl.DataFrame([pl.Series("_row", range(len(rows)), dtype=pl.Int64), *data])
     result, failed = evaluate(frame, list(outputs))
-    return {name: values_of(result[name]) for name, _ in outputs}, failed.to_list()
-
-
-def values_of(s: pl.Series) -> list[Any]:
-    """A column's values; a date or time after the year 9999, for which Python has none, as its number."""
-    try:
-        return s.to_list()
-    except ValueError:
-        return [_value(s.slice(i, 1)) for i in range(len(s))]
-
-
-def _value(s: pl.Series) -> Any:
-    try:
-        return s.item()
-    except ValueError:
-        return s.to_physical().item()
+    return {name: python_values(result[name]) for name, _ in outputs}, failed.to_list()
 
 
 def series_of(name: str, values: Sequence[object], t: Type) -> pl.Series:
-    """The column of such values."""
+    """The column of such values, among them dates and times that Python has none for (`python_values`)."""
     dtype = polars_type(t)
     if t in (Scalar.DATE, Scalar.TIMESTAMP) and any(type(v) is int for v in values):
         return pl.concat([pl.Series(name, [v], dtype=dtype) for v in values])

@@ -13,6 +13,7 @@ from typing import Any
 import polars as pl
 
 from braid.expr import codec
+from braid.expr.codec_values import python_values
 from braid.expr.key import canonical_key, key_hash
 from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.plan import logical
@@ -20,7 +21,7 @@ from braid.plan.logical import Query, Sink
 from braid.plan.lower import lower
 from braid.plan.physical import Plan
 from braid.reference import Bound, Drop, End, Event, OutRecord, Record, Reference
-from braid.reference.rows import series_of, values_of
+from braid.reference.rows import series_of
 from braid.runtime.bucket import describe
 from braid.runtime.decode import decode
 from braid.runtime.driver_local import in_topological_order
@@ -153,8 +154,10 @@ def _records(source: logical.Source, leaf: int, partition: int, placed: Sequence
     if not placed:
         return []
     decoded = decode(source, raw_frame(placed), partition)
-    values = {c.name: values_of(decoded.rows[c.name]) for c in source.columns}
-    message_keys = codec.decode_values(decoded.rows["_key"], [Column("c", Scalar.VARCHAR)], unwrapped=True)[0]["c"]
+    values = {c.name: python_values(decoded.rows[c.name]) for c in source.columns}
+    message_keys = pl.repeat(None, len(placed), dtype=pl.String, eager=True)
+    if source.message_key is not None:
+        message_keys = codec.decode_values(decoded.rows["_key"], [Column("c", Scalar.VARCHAR)], unwrapped=True)[0]["c"]
     made = []
     for i, row in enumerate(decoded.rows.select("_offset", TIME, DIFF, HEADERS).iter_rows(named=True)):
         mine = {n: x[i] for n, x in values.items()}

@@ -13,9 +13,9 @@ from typing import Any, assert_never
 import polars as pl
 
 from braid.expr import casts, codec, dates
-from braid.expr.codec_values import Malformed, json_value, physical_type, reader
+from braid.expr.codec_values import Malformed, in_days, json_value, python_values, reader
 from braid.expr.json_text import dumps, loads
-from braid.types import MAX_DAY, MAX_TIME, Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
+from braid.types import MAX_DAY, Array, Column, Decimal, Map, Scalar, Struct, Type, physical_type, polars_type
 
 S = Scalar
 Fitted = tuple[pl.Series, pl.Series]  # values, null where they do not fit; where they do not
@@ -58,13 +58,13 @@ def _scalar(x: pl.Expr, t: Scalar) -> pl.Expr:
         case S.BYTES:
             return x.str.decode("base64", strict=False)
         case S.DATE:
-            return pl.coalesce(_days(_whole(x).cast(pl.Int64, strict=False)), dates.parse_date(x))
+            return pl.coalesce(dates.day(_whole(x).cast(pl.Int64, strict=False)), dates.parse_date(x))
         case S.TIME:
             return pl.coalesce(_ms_of_day(_whole(x).cast(pl.Int64, strict=False)), dates.parse_time(x))
         case S.TIMESTAMP:
             iso = x.str.replace(r"^([0-9]{4}-[0-9]{2}-[0-9]{2}) ", "${1}T")
             number = pl.when(x.str.len_bytes() > 4).then(_whole(x))  # four digits are a year
-            return pl.coalesce(_ms(number.cast(pl.Int64, strict=False)), dates.parse_timestamp(iso))
+            return pl.coalesce(dates.instant(number.cast(pl.Int64, strict=False)), dates.parse_timestamp(iso))
         case S.VARCHAR | S.NULL:
             return x.cast(polars_type(t), strict=False)
     assert_never(t)
@@ -75,16 +75,8 @@ def _whole(x: pl.Expr) -> pl.Expr:
     return pl.when(x.str.contains(_WHOLE)).then(x.str.replace(r"\.0*$", "").str.replace(r"^\+", ""))
 
 
-def _days(x: pl.Expr) -> pl.Expr:
-    return pl.when(x.is_between(-MAX_DAY, MAX_DAY - 1)).then(x).cast(pl.Int32).cast(pl.Date)
-
-
 def _ms_of_day(x: pl.Expr) -> pl.Expr:
     return pl.when(x.is_between(0, _DAY_MS - 1)).then(x * 1_000_000).cast(pl.Time)
-
-
-def _ms(x: pl.Expr) -> pl.Expr:
-    return pl.when(x.is_between(-MAX_TIME, MAX_TIME - 1)).then(x * 1000).cast(pl.Datetime("us"))
 
 
 def _decimals(texts: pl.Series, t: Decimal) -> pl.Series:
@@ -138,7 +130,7 @@ def from_column(s: pl.Series, t: Type) -> Fitted:
     """Values of a column that `fits`. A NaN where a whole number is declared is null."""
     dtype, wanted, beyond = s.dtype, polars_type(t), _none(s)
     if dtype == pl.Date or isinstance(dtype, pl.Datetime):
-        beyond = _beyond_the_calendar(s)
+        beyond = (~in_days(s, -MAX_DAY, MAX_DAY)).fill_null(False)
         s = s.set(beyond, None) if beyond.any() else s
     if dtype == wanted:
         return s, beyond
@@ -156,14 +148,6 @@ def from_column(s: pl.Series, t: Type) -> Fitted:
         s = s.fill_nan(None)
     values = s.to_frame("v").select(_converted(pl.col("v"), dtype, t)).to_series().rename(s.name)
     return values, beyond | (s.is_not_null() & values.is_null())
-
-
-def _beyond_the_calendar(s: pl.Series) -> pl.Series:
-    """Which dates or times are none of ours."""
-    unit = {"ms": 1, "us": 1000, "ns": 1_000_000}
-    limit = MAX_TIME * unit[s.dtype.time_unit] if isinstance(s.dtype, pl.Datetime) else MAX_DAY
-    limit = min(limit, 2**63 - 1)
-    return (~s.to_physical().is_between(-limit, limit - 1)).fill_null(False)
 
 
 def _converted(x: pl.Expr, dtype: pl.DataType, t: Scalar | Decimal) -> pl.Expr:
@@ -187,13 +171,13 @@ def _converted(x: pl.Expr, dtype: pl.DataType, t: Scalar | Decimal) -> pl.Expr:
         case S.VARCHAR if isinstance(dtype, pl.Datetime):
             return casts.to_text(x, S.TIMESTAMP)
         case S.DATE if dtype.is_integer():
-            return _days(x.cast(pl.Int64, strict=False))
+            return dates.day(x.cast(pl.Int64, strict=False))
         case S.DATE if isinstance(dtype, pl.Datetime):
             return pl.when(x.dt.time() == pl.time(0)).then(x.dt.date())
         case S.TIME if dtype.is_integer():
             return _ms_of_day(x.cast(pl.Int64, strict=False))
         case S.TIMESTAMP if dtype.is_integer():
-            return _ms(x.cast(pl.Int64, strict=False))
+            return dates.instant(x.cast(pl.Int64, strict=False))
     return x.cast(wanted, strict=False)
 
 
@@ -243,20 +227,8 @@ def typed(columns: Sequence[pl.Series], declared: Sequence[Column], fit: Callabl
         made.append(values)
         if bad.any():
             at = (bad & error.is_null()).arg_true()
-            error = error.scatter(at, [_why(column, v) for v in for_people(s.gather(at))])
+            error = error.scatter(at, [_why(column, v) for v in python_values(s.gather(at))])
     return made, error
-
-
-def for_people(s: pl.Series) -> list[Any]:
-    """A column's values; numbers, where it has dates or times that Python has none for."""
-    if s.dtype == pl.Date or isinstance(s.dtype, pl.Datetime):
-        if _beyond_the_calendar(s).any():
-            return s.to_physical().to_list()
-        try:
-            return s.to_list()
-        except ValueError:  # after the year 9999
-            return s.to_physical().to_list()
-    return s.to_list()
 
 
 def _why(column: Column, value: object) -> str:

@@ -29,13 +29,14 @@ import pyarrow.parquet as pq
 from braid.errors import BraidError
 from braid.expr import codec
 from braid.expr.codec_delimited import delimiter_of
+from braid.expr.codec_values import python_values
 from braid.expr.nodes import Col
 from braid.operators.changes import DIFF, HEADERS, NEVER, TIME
 from braid.plan.logical import Source, SourceColumn
 from braid.runtime.decode import Decoded, time_of, with_pseudo
 from braid.runtime.file_list import FileEntry, Found, check_continues, check_unchanged, look
 from braid.runtime.file_text import Options, Rows, csv_rows, header, json_rows
-from braid.runtime.file_values import a, fits, for_people, from_column, typed
+from braid.runtime.file_values import a, fits, from_column, typed
 from braid.runtime.times import Ahead, Block, Times, filled
 from braid.spent import spent
 from braid.types import Column, polars_type
@@ -398,7 +399,7 @@ def _texts(frame: pl.DataFrame, columns: Sequence[SourceColumn], unwrapped: bool
 
 def _as_json(frame: pl.DataFrame) -> pl.Series:
     """Rows of any types as JSON, for people."""
-    rows = zip(*(for_people(s) for s in frame.get_columns()), strict=True)
+    rows = zip(*(python_values(s) for s in frame.get_columns()), strict=True)
     named = (dict(zip(frame.columns, row, strict=True)) for row in rows)
     texts = [json.dumps(row, ensure_ascii=False, default=str, separators=(",", ":")) for row in named]
     return pl.Series("raw", texts, dtype=pl.String)
