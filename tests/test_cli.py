@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import os
 import re
 import signal
 import subprocess
+import time
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from braid.testing import Driver
 from braid.topics import TopicStore
+from braid.topics.drops import write_drops
 from braid.topics.lock import StoreLock
 from cli_help import braid, launch, spawned
 
@@ -158,6 +162,15 @@ def test_explain(form: str, folder: Path) -> None:
     assert "unknown column X" in refused.err + refused.out
 
 
+@pytest.mark.parametrize(("form", "head"), [("mermaid", "flowchart"), ("dot", "digraph")])
+def test_a_picture_of_two_queries_is_one(form: str, head: str, folder: Path) -> None:
+    again = JOIN.replace("STREAM o ", "STREAM p ")
+    said = braid("explain", "-e", L + R + JOIN + again, "--format", form)
+    assert said.code == 0 and said.out.count(head) == 1 and said.out.count("subgraph") == 2
+    ids = re.findall(r"^ +(\w+) ?\[", said.out, re.MULTILINE)
+    assert len(ids) == len(set(ids)) == 8
+
+
 def test_explain_of_a_limit(folder: Path) -> None:
     said = braid("explain", "-e", L + "SELECT * FROM l WHERE k > 1 EMIT CHANGES LIMIT 2;")
     assert said.code == 0 and "[2] limit" in said.out and "the query ends after 2 rows" in said.out
@@ -188,7 +201,7 @@ def test_put_and_cat(folder: Path) -> None:
     table = braid("cat", "l", "--store", "s", "--limit", "1").out.splitlines()
     assert table[0].split() == ["partition", "offset", "timestamp", "key", "value"] and len(table) == 2
     rows = braid("cat", "l", "--store", "s", "--format", "csv").out.splitlines()
-    assert rows[0] == "partition,offset,timestamp,key,value" and len(rows) == 4
+    assert rows[0] == "partition,offset,timestamp,key,V" and len(rows) == 4
     copied = braid("cat", "l", "--store", "s", "--format", "jsonl").out
     assert braid("put", "m", "--partitions", "3", "--store", "s", stdin=copied).code == 0
     again = braid("cat", "m", "--store", "s", "--format", "jsonl").out
@@ -198,9 +211,9 @@ def test_put_and_cat(folder: Path) -> None:
 BAD = [
     ("xx", "line 2 is not JSON"),
     ("[1]", "line 2 is no record: it is not an object"),
-    ('{"key": 1, "value": {}}', "needs a timestamp"),
-    ('{"key": 1, "value": {}, "timestamp": "0"}', "needs a timestamp"),
-    ('{"key": 1, "value": {}, "timestamp": true}', "needs a timestamp"),
+    ('{"key": 1, "value": {}, "timestamp": null}', "its timestamp is no time"),
+    ('{"key": 1, "value": {}, "timestamp": "noon"}', "its timestamp is no time"),
+    ('{"key": 1, "value": {}, "timestamp": true}', "its timestamp is no time"),
     ('{"key": 1, "timestamp": 0}', "has no value"),
     ('{"value": 1, "timestamp": 0, "partition": 9}', "no partition 9"),
     ('{"value": 1, "timestamp": 0, "headers": {"a": 1}}', "headers are not pairs"),
@@ -213,6 +226,67 @@ def test_put_refuses_what_is_no_record(line: str, message: str, folder: Path) ->
     said = braid("put", "l", "--store", "s", stdin='{"key": 1, "value": {}, "timestamp": 0}\n' + line + "\n")
     assert said.code == 1 and message in said.err
     assert not (folder / "s").exists()
+
+
+KEYED = [
+    {"key": 1, "value": {"V": "a", "N": [1]}, "timestamp": "2024-03-01T08:00:00Z"},
+    {"key": 2, "value": {"V": ""}, "timestamp": "2024-03-01T09:00:00+01:00"},
+    {"key": 1, "value": {"V": 'b, "c"'}, "timestamp": 1709280001000},
+    {"key": 2, "value": None, "timestamp": "2024-03-01 08:00:02"},
+    {"key": "1", "value": {"V": None, "N": None}, "timestamp": 1709280003000},
+    {"key": {"A": 1, "B": "x"}, "value": {"V": "s"}, "timestamp": 1709280004000},
+]
+
+
+def test_cat_finds(folder: Path) -> None:
+    assert braid("put", "l", "--store", "s", stdin="\n".join(map(json.dumps, KEYED))).code == 0
+
+    def found(*words: str) -> list[int]:
+        said = braid("cat", "l", "--store", "s", "--format", "jsonl", *words)
+        assert said.code == 0, said.err
+        return [json.loads(x)["offset"] for x in said.out.splitlines()]
+
+    assert found() == [0, 1, 2, 3, 4, 5]
+    assert found("--tail", "2") == [4, 5] and found("--tail", "0") == [] and found("--tail", "9", "--limit", "1") == [0]
+    assert found("--key", "1") == [0, 2, 4] and found("--key", '"1"') == [4] and found("--key", "x") == []
+    assert found("--key", '{"A": 1, "B": "x"}') == [5]
+    assert found("--latest") == [2, 4, 5] and found("--latest", "--tail", "1") == [5]
+    assert found("--key", "2", "--latest") == []
+    assert found("--from", "2024-03-01T08:00:02Z") == [3, 4, 5] == found("--from", "1709280002000")
+    assert found("--from", "2024-03-01T17:00:03+09:00", "--tail", "1") == [5]
+    said = braid("cat", "l", "--store", "s", "--from", "noon")
+    assert said.code == 1 and "--from noon: it is no time" in said.err
+    assert "--latest with --follow" in braid("cat", "l", "--store", "s", "--latest", "--follow").err
+
+
+def test_cat_shows_times_and_columns(folder: Path) -> None:
+    assert braid("put", "l", "--store", "s", stdin="\n".join(map(json.dumps, KEYED))).code == 0
+    table = braid("cat", "l", "--store", "s").out.splitlines()
+    assert table[1].split()[:4] == ["0", "0", "2024-03-01T08:00:00.000Z", "1"]
+    rows = list(csv.reader(braid("cat", "l", "--store", "s", "--format", "csv").out.splitlines()))
+    assert rows[0] == ["partition", "offset", "timestamp", "key", "V", "N", "key.A", "key.B"]
+    assert rows[1] == ["0", "0", "1709280000000", "1", "a", "[1]", "", ""] and rows[3][4] == 'b, "c"'
+    assert rows[6] == ["0", "5", "1709280004000", "", "s", "", "1", "x"]
+    assert '2,"",' in braid("cat", "l", "--store", "s", "--format", "csv").out.splitlines()[2]
+
+
+def test_put_without_a_time_is_now(folder: Path) -> None:
+    before = time.time_ns() // 1_000_000
+    assert braid("put", "l", "--store", "s", stdin='{"value": {"V": "a"}}').code == 0
+    record = json.loads(braid("cat", "l", "--store", "s", "--format", "jsonl").out)
+    assert before <= record["timestamp"] <= time.time_ns() // 1_000_000
+
+
+def test_drops_say_why_first(folder: Path) -> None:
+    reasons = ["late"] * 30 + ["malformed"]
+    frame = pl.DataFrame({"reason": reasons, "timestamp": [1709280000000] * 31, "offset": range(31)})
+    write_drops(str(folder / "s"), "O", 0, 0, frame, run="run")
+    said = braid("drops", "o", "--store", "s").out.splitlines()
+    assert said[0].split() == ["rows", "reason", "operator", "first"]
+    assert said[1].split()[:2] == ["30", "late"] and said[2].split()[:2] == ["1", "malformed"]
+    assert sum("2024-03-01T08:00:00.000Z" in x for x in said) == 20 and "11 more" in said[-1]
+    assert len(braid("drops", "o", "--store", "s", "--limit", "3").out.splitlines()) == 3 + 1 + 1 + 3 + 1
+    assert len(braid("drops", "o", "--store", "s", "--format", "jsonl").out.splitlines()) == 31
 
 
 def test_names_that_are_not_there(folder: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 import effort
 from braid.errors import SqlError
-from braid.explain import explain_query, render_dot, render_mermaid, render_text
+from braid.explain import explain_query, render_dot, render_mermaid, render_texts
 from braid.plan.catalog import Catalog
 from braid.plan.logical import Query
 from braid.plan.settings import Settings
@@ -50,8 +50,8 @@ def carried_out(program: Program, text: str) -> SqlError | None:
             if query is not None:
                 plan = explain_query(query, lambda _: None, None)
                 json.dumps(plan, default=str)
-                for render in (render_text, render_mermaid, render_dot):
-                    assert render(plan)
+                for render in (render_texts, render_mermaid, render_dot):
+                    assert render([plan])
     except SqlError as e:
         assert e.message and "\n" not in e.message, e.message
         assert e.hint is None or e.hint.strip()

@@ -844,7 +844,7 @@ def test_drops(tmp_path: Path) -> None:
     drops.stage_drops(root, "q", 2, 0, frame)
     drops.clean_drops(root, "q")
     late, malformed = drops.read_drops(root, "q")
-    assert '"value":{"D":1.10}' in drops.drop_lines(root, "q")[0]
+    assert '"value":{"D":1.10}' in next(drops.drop_lines(root, "q"))
     assert late["key"] == {"K": 1} and late["clock"] == 20 and "raw" not in late
     assert malformed["raw"] == "/w==" and malformed["message"] == 'not "UTF-8"' and "value" not in malformed
     with pytest.raises(BraidError):

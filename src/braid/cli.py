@@ -219,21 +219,18 @@ def explain(file: str | None, text: str | None, dialect: str | None, form: str, 
 
     Which join it is, its keys, what state is kept and until when, the changelog mode, exchanges, what was refused.
     """
-    from braid.explain import explain_program, render_dot, render_mermaid, render_text
+    from braid.explain import explain_program, render_dot, render_mermaid, render_texts
 
     sql, dialect = read_sql(file, text, dialect)
     documents = explain_program(sql, dialect, store if state else None)
     if form == "json":
         out.print_json(json.dumps(documents[0] if len(documents) == 1 else documents, default=str))
         return
-    render = {"text": render_text, "mermaid": render_mermaid, "dot": render_dot}[form]
-    for i, document in enumerate(documents):
-        if i:
-            click.echo()
-        for refusal in document["refusals"]:
-            err.print(refusal["text"], style="red", markup=False)
-        if document["nodes"]:
-            click.echo(render(document))
+    for refusal in (r for d in documents for r in d["refusals"]):
+        err.print(refusal["text"], style="red", markup=False)
+    planned = [d for d in documents if d["nodes"]]
+    if planned:
+        click.echo({"text": render_texts, "mermaid": render_mermaid, "dot": render_dot}[form](planned))
     if not documents:
         err.print("no query in it: EXPLAIN shows CREATE … AS SELECT, INSERT INTO … SELECT and SELECT")
     if any(d["refusals"] for d in documents):
@@ -304,13 +301,29 @@ def topics(store: str) -> None:
 @click.option("--follow", is_flag=True, help="Then wait for more, until Ctrl-C.")
 @click.option("--format", "form", type=click.Choice(["table", "jsonl", "csv"]), default="table", show_default=True)
 @click.option("--limit", type=click.IntRange(min=0), default=None, help="At most so many.")
+@click.option("--tail", type=click.IntRange(min=0), default=None, help="The last ones of each partition.")
+@click.option("--key", metavar="KEY", help="Those with this key: JSON, or a text.")
+@click.option("--from", "since", metavar="TIME", help="Those from this time on: ISO 8601, or ms since 1970.")
+@click.option("--latest", is_flag=True, help="The last record of each key: the table as it stands.")
 @store_option
-def cat(topic: str, follow: bool, form: str, limit: int | None, store: str) -> None:
+def cat(
+    topic: str,
+    follow: bool,
+    form: str,
+    limit: int | None,
+    tail: int | None,
+    key: str | None,
+    since: str | None,
+    latest: bool,
+    store: str,
+) -> None:
     """Print the records of a topic."""
-    from braid.show import print_topic
+    from braid import iso
+    from braid.cat import Wanted, print_topic
 
+    begin = None if since is None else iso.option("--from", since)
     try:
-        print_topic(store, topic, form, follow, limit)
+        print_topic(store, topic, Wanted(key, begin, latest, tail, limit, follow), form)
     except KeyboardInterrupt:
         if not follow:
             raise
@@ -326,7 +339,8 @@ def cat(topic: str, follow: bool, form: str, limit: int | None, store: str) -> N
 def put(topic: str, file: str | None, partitions: int, store: str) -> None:
     """Append JSON lines to a topic (from FILE or stdin).
 
-    A line is a record with key, value and timestamp (ms): {"key": 1, "value": {"V": "a"}, "timestamp": 0}
+    A line is a record with key, value and timestamp (ms, or ISO 8601; without one it is now):
+    {"key": 1, "value": {"V": "a"}, "timestamp": 0}
     """
     from braid.show import put_records
 
@@ -342,12 +356,13 @@ def put(topic: str, file: str | None, partitions: int, store: str) -> None:
 @main.command()
 @click.argument("query")
 @click.option("--format", "form", type=click.Choice(["table", "jsonl"]), default="table", show_default=True)
+@click.option("--limit", type=click.IntRange(min=0), default=None, help="At most so many. [default: 20, jsonl: all]")
 @store_option
-def drops(query: str, form: str, store: str) -> None:
+def drops(query: str, form: str, limit: int | None, store: str) -> None:
     """Show the rows that a query dropped, and why."""
     from braid.show import print_drops
 
-    print_drops(store, query, form)
+    print_drops(store, query, form, limit)
 
 
 @main.command()

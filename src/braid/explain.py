@@ -496,27 +496,40 @@ def _until(state: Document) -> str:
     return f"each until {state['until']}" if state["keeps"].endswith("rows") else f"until {state['until']}"
 
 
-def render_mermaid(document: Document) -> str:
-    """The plan as a Mermaid flowchart."""
+def render_texts(documents: Sequence[Document]) -> str:
+    """Several plans, one below the other."""
+    return "\n\n".join(map(render_text, documents))
+
+
+def render_mermaid(documents: Sequence[Document]) -> str:
+    """The plans as one Mermaid flowchart, a box for each query."""
     lines = ["flowchart BT"]
-    for node in document["nodes"]:
-        text = "<br/>".join(_escaped(t) for t in [title(node), *details(node)])
-        lines.append(f'  n{node["id"]}["{text}"]')
-        lines += [
-            f"  n{x} -->{'|re-key|' if node['rekey'] and len(node['inputs']) == 1 else ''} n{node['id']}"
-            for x in node["inputs"]
-        ]
+    for i, document in enumerate(documents):
+        lines.append(f'  subgraph q{i}["{_escaped(document["query"])}"]')
+        for node in document["nodes"]:
+            text = "<br/>".join(_escaped(t) for t in [title(node), *details(node)])
+            rekey = "|re-key|" if node["rekey"] and len(node["inputs"]) == 1 else ""
+            lines.append(f'    q{i}n{node["id"]}["{text}"]')
+            lines += [f"    q{i}n{x} -->{rekey} q{i}n{node['id']}" for x in node["inputs"]]
+        lines.append("  end")
     return "\n".join(lines)
 
 
-def render_dot(document: Document) -> str:
-    """The plan as a Graphviz digraph."""
+def render_dot(documents: Sequence[Document]) -> str:
+    """The plans as one Graphviz digraph, a cluster for each query."""
     lines = ["digraph braid {", "  rankdir=BT; node [shape=box, fontname=sans];"]
-    for node in document["nodes"]:
-        text = "\\n".join(t.replace("\\", "\\\\").replace('"', '\\"') for t in [title(node), *details(node)])
-        lines.append(f'  n{node["id"]} [label="{text}"];')
-        lines += [f"  n{x} -> n{node['id']};" for x in node["inputs"]]
+    for i, document in enumerate(documents):
+        lines.append(f'  subgraph cluster{i} {{ label="{_quoted(document["query"])}";')
+        for node in document["nodes"]:
+            text = "\\n".join(_quoted(t) for t in [title(node), *details(node)])
+            lines.append(f'    q{i}n{node["id"]} [label="{text}"];')
+            lines += [f"    q{i}n{x} -> q{i}n{node['id']};" for x in node["inputs"]]
+        lines.append("  }")
     return "\n".join([*lines, "}"])
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _escaped(text: str) -> str:

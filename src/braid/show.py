@@ -5,34 +5,29 @@ In: a store and a name. Out: printed rows. Rule: nothing here changes what a que
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
-import sys
+import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
 import click
 import polars as pl
-from rich.console import Console
-from rich.table import Table
 
+from braid import iso
 from braid.errors import BraidError
 from braid.expr.key import key_partition
 from braid.program import first_match
-from braid.topics.drops import read_drops
-from braid.topics.reading import follow as follow_records
-from braid.topics.reading import read_records
+from braid.tabular import print_table
+from braid.topics.drops import drop_lines
 from braid.topics.store import TopicStore, json_of
 from braid.types import MAX_TIME
 
-COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 DROPPED = ("reason", "operator", "topic", "partition", "offset", "timestamp", "clock", "key", "value", "message")
+DROPS_SHOWN = 20
 EXAMPLE = '{"key": 1, "value": {"V": "a"}, "timestamp": 0}'
-PAGE = 10_000  # records read at a time
 
 
 def open_store(store: str) -> TopicStore:
@@ -49,74 +44,50 @@ def print_topics(store: str) -> None:
     rows = []
     for name in opened.names():
         ends = opened.end_offsets(name)
-        rows.append({"topic": name, "partitions": len(ends), "records": sum(ends)})
+        rows.append((name, len(ends), sum(ends)))
     if rows:
-        _table(("topic", "partitions", "records"), rows)
+        print_table(("topic", "partitions", "records"), rows)
     else:
         click.echo(f"{store} has no topics", err=True)
 
 
-def print_topic(store: str, topic: str, form: str, follow: bool, limit: int | None) -> None:
-    """The records of a topic as a table, JSON lines or CSV; with `follow` those to come too."""
-    opened = open_store(store)
-    found = first_match(topic, opened.names())
-    if found is None:
-        raise BraidError(f"no topic {topic} in {store}", f"topics: {', '.join(opened.names()) or 'none'}")
-    topic = found
-    records = islice(_records(opened, topic, follow), limit)
-    if form == "table" and not follow:
-        _table(COLUMNS, records)
-        return
-    if form != "jsonl":
-        click.echo(",".join(COLUMNS) if form == "csv" else "  ".join(COLUMNS))
-    for r in records:
-        click.echo(_line(r, form))
-
-
-def _records(store: TopicStore, topic: str, follow: bool) -> Iterator[dict[str, Any]]:
-    """Partition by partition, a page at a time; then, with `follow`, as they come."""
-    ends = store.end_offsets(topic)
-    for p, end in enumerate(ends):
-        for at in range(0, end, PAGE):
-            first, last = list(ends), list(ends)
-            first[p], last[p] = at, min(at + PAGE, end)
-            yield from read_records(store.topic(topic), first, last)
-    if follow:
-        for some in follow_records(store.topic(topic), ends):
-            yield from some
-
-
-def _line(record: dict[str, Any], form: str) -> str:
-    match form:
-        case "jsonl":
-            return json.dumps(record, ensure_ascii=False)
-        case "csv":
-            out = io.StringIO()
-            csv.writer(out, lineterminator="").writerow([_text(record.get(c)) for c in COLUMNS])
-            return out.getvalue()
-        case _:
-            return "  ".join(_text(record.get(c)) for c in COLUMNS)
-
-
-def print_drops(store: str, query: str, form: str) -> None:
-    """A query's dropped rows."""
+def print_drops(store: str, query: str, form: str, limit: int | None = None) -> None:
+    """A query's dropped rows: how many for which reason, with the first of each; then the rows, at most `limit` (as a
+    table `DROPS_SHOWN`, as JSON lines all)."""
     root = open_store(store).root
     known = sorted({n for f in ("drops", "checkpoints") for n in _folders(os.path.join(root, f))})
     found = first_match(query, known)
     if found is None:
         raise BraidError(f"no query {query} has run in {store}", f"queries: {', '.join(known) or 'none'}")
-    rows = read_drops(root, found)
     if form == "jsonl":
-        for r in rows:
-            click.echo(json.dumps(r, ensure_ascii=False))
+        for line in islice(drop_lines(root, found), limit):
+            click.echo(json.dumps(json.loads(line), ensure_ascii=False))
         return
-    if not rows:
+    limit = DROPS_SHOWN if limit is None else limit
+    counts: Counter[tuple[str, str]] = Counter()
+    first: dict[tuple[str, str], str] = {}
+    rows: list[dict[str, Any]] = []
+    for row in map(json.loads, drop_lines(root, found)):
+        kind = (row["reason"], row["operator"] or "")
+        counts[kind] += 1
+        first.setdefault(kind, row["message"] or "")
+        if len(rows) < limit:
+            rows.append(row)
+    if not counts:
         click.echo(f"{found} dropped nothing")
         return
-    shown = [c for c in (*DROPPED, "raw") if any(r.get(c) is not None for r in rows)]
-    _table(shown, rows)
-    counts = Counter(r["reason"] for r in rows)
-    click.echo(", ".join(f"{n} {reason}" for reason, n in sorted(counts.items())))
+    print_table(("rows", "reason", "operator", "first"), [(n, *kind, first[kind]) for kind, n in counts.most_common()])
+    if rows:
+        click.echo()
+        shown = [c for c in (*DROPPED, "raw") if any(r.get(c) is not None for r in rows)]
+        print_table(shown, [[_shown(c, r.get(c)) for c in shown] for r in rows])
+    if len(rows) < counts.total():
+        click.echo(f"… {counts.total() - len(rows):,} more: --limit {counts.total()}, or --format jsonl")
+
+
+def _shown(column: str, value: Any) -> Any:
+    """Times as people read them."""
+    return iso.text(value) if column in ("timestamp", "clock") and isinstance(value, int) else value
 
 
 def _folders(path: str) -> list[str]:
@@ -127,12 +98,14 @@ def _folders(path: str) -> list[str]:
 
 
 def put_records(store: str, topic: str, lines: Iterable[str], partitions: int) -> int:
-    """Appends records given as JSON lines; a line that is no record is refused with its number, nothing is written."""
+    """Appends records given as JSON lines, without a timestamp as of now. A line that is no record is refused with its
+    number, and nothing is written."""
     records = []
+    now = time.time_ns() // 1_000_000
     try:
         for number, line in enumerate(lines, 1):
             if line.strip():
-                records.append(_record(line, number))
+                records.append(_record(line, number, now))
     except UnicodeDecodeError:
         raise BraidError("the input is not UTF-8 text", f"a record is a line: {EXAMPLE}") from None
     opened = TopicStore(store)
@@ -150,7 +123,7 @@ def put_records(store: str, topic: str, lines: Iterable[str], partitions: int) -
     return len(records)
 
 
-def _record(line: str, number: int) -> dict[str, Any]:
+def _record(line: str, number: int, now: int) -> dict[str, Any]:
     """One line as a record."""
     try:
         record = json.loads(line)
@@ -160,8 +133,15 @@ def _record(line: str, number: int) -> dict[str, Any]:
         raise BraidError(f"line {number} is nested too deeply", EXAMPLE) from None
     if not isinstance(record, dict):
         raise BraidError(f"line {number} is no record: it is not an object", EXAMPLE)
-    if not _whole(record.get("timestamp")):
-        raise BraidError(f"line {number} is no record: it needs a timestamp in whole milliseconds", EXAMPLE)
+    at = record.setdefault("timestamp", now)
+    if isinstance(at, str):
+        try:
+            at = record["timestamp"] = iso.milliseconds(at)
+        except (ValueError, OverflowError):
+            at = None
+    if not _whole(at):
+        hint = f"{EXAMPLE}, or {iso.SHOWN}; without one it is now"
+        raise BraidError(f"line {number} is no record: its timestamp is no time in whole milliseconds", hint)
     if "value" not in record:
         raise BraidError(f"line {number} is no record: it has no value", 'write "value": null for a tombstone')
     if "partition" in record and not _whole(record["partition"]):
@@ -180,18 +160,3 @@ def _whole(x: Any) -> bool:
 
 def _pair(x: Any) -> bool:
     return isinstance(x, list) and len(x) == 2 and isinstance(x[0], str) and (x[1] is None or isinstance(x[1], str))
-
-
-def _table(columns: Iterable[str], rows: Iterable[dict[str, Any]]) -> None:
-    columns = list(columns)
-    table = Table(*columns, box=None, header_style="bold", pad_edge=False)
-    for r in rows:
-        table.add_row(*(_text(r.get(c)) for c in columns))
-    width = None if sys.stdout.isatty() else 4000
-    Console(highlight=False, markup=False, width=width).print(table)
-
-
-def _text(value: Any) -> str:
-    if value is None:
-        return "null"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

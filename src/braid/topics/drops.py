@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 from uuid import uuid4
 
@@ -106,16 +106,14 @@ def clean_drops(root: str, query: str) -> None:
             remove(os.path.join(staging, name))
 
 
-def drop_lines(root: str, query: str) -> list[str]:
+def drop_lines(root: str, query: str) -> Iterator[str]:
     """The lines of all drops of a query, batch by batch."""
     folder = _folder(root, query)
     if not os.path.isdir(folder):
-        return []
-    found: list[str] = []
+        return
     for name in sorted(n for n in os.listdir(folder) if n.endswith(".jsonl")):
         with open(os.path.join(folder, name), encoding="utf-8") as f:
-            found += f.read().splitlines()
-    return found
+            yield from (line.rstrip("\n") for line in f)
 
 
 def read_drops(root: str, query: str) -> list[dict[str, Any]]:

@@ -102,17 +102,31 @@ def _read_ipc(path: str) -> pl.DataFrame:
         return pl.read_ipc(f.read())
 
 
-def read_records(topic: Topic, first: list[int] | None = None, last: list[int] | None = None) -> list[dict[str, Any]]:
-    """Records for people, partition by partition: what their JSON means, and `error` and `raw` where it means nothing.
+def read_parsed(topic: Topic, partition: int, first: int, last: int) -> pl.DataFrame:
+    """`_offset`, `_line`, `_raw` and the columns of `ENVELOPE` of [first, last)."""
+    lines = read(topic, partition, first, last)
+    return lines.hstack(parse_envelope(lines["_line"]))
 
-    Numbers with a fraction are floats here; who needs their digits takes `read` and `parse_envelope`.
+
+def records_of(name: str, partition: int, rows: pl.DataFrame) -> list[dict[str, Any]]:
+    """Rows of `read_parsed` for people: what their JSON means, and `error` and `raw` where it means nothing.
+
+    Numbers with a fraction are floats here; who needs their digits takes `read_parsed`.
     """
+    return [_record(name, partition, row) for row in rows.iter_rows(named=True)]
+
+
+def read_records(
+    topic: Topic,
+    first: list[int] | None = None,
+    last: list[int] | None = None,
+    keep: Callable[[pl.DataFrame], pl.DataFrame] = lambda rows: rows,
+) -> list[dict[str, Any]]:
+    """Records for people, partition by partition; of rows that `keep` keeps."""
     ends = topic.ends() if last is None else last
     found: list[dict[str, Any]] = []
     for p, end in enumerate(ends):
-        lines = read(topic, p, first[p] if first else 0, end)
-        rows = lines.hstack(parse_envelope(lines["_line"])).iter_rows(named=True)
-        found.extend(_record(topic.name, p, row) for row in rows)
+        found += records_of(topic.name, p, keep(read_parsed(topic, p, first[p] if first else 0, end)))
     return found
 
 
@@ -139,7 +153,11 @@ def _loads(text: str | None) -> Any:
 
 
 def follow(
-    topic: Topic, start: list[int] | None = None, every: float = 0.1, stop: Callable[[], bool] = lambda: False
+    topic: Topic,
+    start: list[int] | None = None,
+    every: float = 0.1,
+    stop: Callable[[], bool] = lambda: False,
+    keep: Callable[[pl.DataFrame], pl.DataFrame] = lambda rows: rows,
 ) -> Iterator[list[dict[str, Any]]]:
     """Records as they come, from the offsets `start` (default: those after now), until `stop` says so."""
     adopt(topic)
@@ -150,5 +168,5 @@ def follow(
         if ends == at:
             time.sleep(every)
             continue
-        yield read_records(topic, at, ends)
+        yield read_records(topic, at, ends, keep)
         at = ends
