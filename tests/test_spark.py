@@ -34,6 +34,7 @@ from braid.spark import query as queries  # noqa: E402
 from braid.spark.columns import bucket_ids, spark_partition  # noqa: E402
 from braid.spark.driver import SparkBackend, shared_session  # noqa: E402
 from braid.spark.job import Files  # noqa: E402
+from braid.spark.private import own_folder  # noqa: E402
 from braid.testing import Driver  # noqa: E402
 from braid.topics import TopicStore  # noqa: E402
 from histories import Raw, explicit_events, query, random_history, random_query, source  # noqa: E402
@@ -461,7 +462,7 @@ def test_a_lost_cache_file_is_made_again(tmp_path: Path, damage: str) -> None:
 def test_the_cache_folder_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Deleted under a running query; or never there, on a node without a driver."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    folder = Path(conf.own_folder("state/run"))
+    folder = Path(own_folder("state/run"))
     store = runs.StoreRuns(_State(), str(folder))
     shutil.rmtree(folder.parent.parent)
     store.put("q-0-0-0-0", pl.DataFrame({"a": [1]}))
@@ -521,12 +522,12 @@ def test_large_frames_travel_in_files(tmp_path: Path) -> None:
     assert columns.loads(columns.dumps(frame.head(9), 3, str(folder))).equals(frame.head(9)) and not os.listdir(folder)
     blob = columns.dumps(frame, 3, str(folder))
     assert (columns.height(blob), columns.piece(blob)) == (rows, 3) and len(blob) < 300 < columns.size(blob)
-    assert columns.loads(blob).equals(frame)
+    assert columns.loads(blob, str(folder)).equals(frame)
     columns.clear(str(folder))
     cleared()
     assert not os.listdir(folder)
     with pytest.raises(BraidError, match="a part of the batch is missing"):
-        columns.loads(blob)
+        columns.loads(blob, str(folder))
     folder.rmdir()
     folder.touch()  # no place for files
     blob = columns.dumps(frame, 0, str(folder))

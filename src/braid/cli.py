@@ -380,7 +380,11 @@ def demo(data: str | None, store: str | None) -> None:
 @main.command()
 @click.option("--java", is_flag=True, help="Only check Java; say nothing if it is fine.")
 @click.option("--quick-start", is_flag=True, help="Make a file (170 MB) with which Spark starts a third faster.")
-def doctor(java: bool, quick_start: bool) -> None:
+@click.option(
+    "--master", default="local[*]", show_default=True, help="Spark master URL: are a cluster's channels safe?"
+)
+@click.option("--conf", "conf", multiple=True, metavar="K=V", help="Spark setting, as `braid run` will be given it.")
+def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...]) -> None:
     """Say what this machine has and what is missing."""
     from braid.doctor import examine
 
@@ -391,7 +395,7 @@ def doctor(java: bool, quick_start: bool) -> None:
             out.print(f"Spark starts quickly from now on: {quick.make()}", markup=False)
         return
 
-    if not examine(java, out):
+    if not examine(java, out, master, _pairs(conf, "--conf")):
         raise click.exceptions.Exit(1)
 
 

@@ -9,6 +9,8 @@ import importlib.metadata
 import os
 import platform
 import sys
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from rich.console import Console
 from rich.table import Table
@@ -18,10 +20,13 @@ from braid.errors import BraidError
 LIBRARIES = ("pyspark", "polars", "polars-hash", "pyarrow", "pandas", "protobuf")
 
 
-def examine(java_only: bool, out: Console) -> bool:
+def examine(
+    java_only: bool, out: Console, master: str = "local[*]", conf: Mapping[str, str] = MappingProxyType({})
+) -> bool:
     """Prints the examination. `java_only`: nothing but an error about Java."""
-    from braid.spark import quick
-    from braid.spark.conf import SETTINGS, java_version, own_folder
+    from braid.spark import channels, quick
+    from braid.spark.conf import LOCAL_SETTINGS, SETTINGS, java_version, on_one_node
+    from braid.spark.private import own_folder
 
     fine = True
     try:
@@ -44,9 +49,12 @@ def examine(java_only: bool, out: Console) -> bool:
     out.print("ok    connectors: topic store, CSV, JSON lines, Parquet (Kafka is not there yet)")
     out.print(quick.described(), markup=False)
     out.print(f"ok    logs of Spark go to {own_folder('log')}", markup=False)
+    for told, safe in channels.examined(master, conf):
+        fine = fine and safe
+        out.print(told, markup=False)
     out.print("\nSettings that Braid makes in every session:")
     table = Table("setting", "value", "because", box=None, header_style="bold")
-    for s in SETTINGS:
+    for s in (*SETTINGS, *(LOCAL_SETTINGS if on_one_node(master) else ())):
         table.add_row(s.key, s.value, s.reason)
     width = None if out.is_terminal else 240
     Console(file=out.file, highlight=False, markup=False, width=width).print(table)

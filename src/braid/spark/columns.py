@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import threading
 import time
@@ -30,13 +31,14 @@ import pyarrow as pa
 from braid.errors import BraidError
 from braid.runtime import bucket as ipc
 from braid.spark import arrow_file
-from braid.spark.conf import own_folder
+from braid.spark.private import own_folder
 from braid.spent import spent
 
 ROWS, STEPS, DROPS, COUNTS = 0, 1, 2, 3  # COUNTS: a JSON object
-_BYTES, _FILE = b"B\x01", b"B\x02"  # the first two bytes: the frame follows, or the size and path of its file
+_BYTES, _FILE = b"B\x01", b"B\x02"  # the first two bytes: the frame follows, or the size and name of its file
 _HEAD = 8  # bytes: "B", format, number of the piece (2), number of rows (4)
 _SIZE = 8  # bytes of a file's size
+_NAME = re.compile(rb"[0-9a-f]{32}")  # of a file
 LARGE = int(os.environ.get("BRAID_LARGE_FRAME", "131072"))  # bytes of a frame from which on it goes into a file
 ABANDONED = 24 * 3600.0  # s after which files of a batch that was never finished may go
 
@@ -63,17 +65,19 @@ def dumps(frame: pl.DataFrame, piece: int = 0, folder: str | None = None) -> byt
         if folder is not None and frame.estimated_size() >= LARGE:
             path = _file(frame, folder)
             if path is not None:
-                return _FILE + head + os.path.getsize(path).to_bytes(_SIZE, "little") + path.encode()
+                name = os.path.basename(path)
+                return _FILE + head + os.path.getsize(path).to_bytes(_SIZE, "little") + name.encode()
         return _BYTES + head + ipc.pack(frame)
 
 
-def loads(blob: bytes) -> pl.DataFrame:
+def loads(blob: bytes, folder: str | None = None) -> pl.DataFrame:
+    """`folder`: as for `dumps`. No other file is ever opened."""
     with spent("unpack"):
         match blob[:2]:
             case b"B\x01":
                 return ipc.unpack(blob[_HEAD:])
             case b"B\x02":
-                return _read(blob[_HEAD + _SIZE :].decode())
+                return _read(folder, blob[_HEAD + _SIZE :])
             case _:
                 hint = "all nodes need the same version of braid"
                 raise BraidError(f"a blob of format {blob[1]} between two stages", hint)
@@ -135,7 +139,10 @@ def _file(frame: pl.DataFrame, folder: str) -> str | None:
     return path
 
 
-def _read(path: str) -> pl.DataFrame:
+def _read(folder: str | None, name: bytes) -> pl.DataFrame:
+    if folder is None or not _NAME.fullmatch(name):
+        raise BraidError(f"a blob between two stages names a file that is none of its query: {name!r:.200}")
+    path = os.path.join(folder, name.decode())
     try:
         return arrow_file.mapped(path)
     except FileNotFoundError:

@@ -12,10 +12,8 @@ import logging
 import os
 import re
 import shutil
-import stat
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,6 +25,7 @@ from pyspark.sql import SparkSession
 
 from braid.errors import BraidError
 from braid.spark import warm
+from braid.spark.private import own_folder, socket_folder
 
 OLDEST_JAVA = 17
 _helpers = contextlib.ExitStack()  # what lives as long as the session
@@ -84,6 +83,14 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("spark.executorEnv.POLARS_MAX_THREADS", "1", "Spark's tasks are the parallelism", early=True),
 )
 
+# Beside these, where all tasks run on one node: nothing of Spark's is to be reached from another machine.
+LOOPBACK = "127.0.0.1"
+LOCAL_SETTINGS: tuple[Setting, ...] = (
+    Setting("spark.driver.bindAddress", LOOPBACK, "no port is open to other machines", early=True),
+    Setting("spark.driver.host", LOOPBACK, "the same: the address that this process tells its own parts", early=True),
+)
+_LOCAL_IP = "SPARK_LOCAL_IP"  # the address of Spark's web page, if a user asks for it: no setting names it
+
 # What the JVM is told beside; log4j2.properties names the file that its log goes to. Its heap begins small and grows
 # with need: what lives there are some 60 MB, and the heap it would take by itself is a share of the machine's memory.
 _JAVA_OPTIONS = ("-XX:+UseSerialGC", "-Xms192m", "-XX:NewSize=96m")
@@ -131,10 +138,14 @@ def session(
     java_version()
     log = log or default_log()
     os.makedirs(os.path.dirname(log), exist_ok=True)
-    python = _helpers.enter_context(warm.start()) if on_one_node(master) else sys.executable
+    local = on_one_node(master)
+    python = _helpers.enter_context(warm.start()) if local else sys.executable
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
     builder = SparkSession.builder.master(master).appName(app)
-    wanted = {s.key: s.value for s in SETTINGS} | dict(conf or {})
+    wanted = {s.key: s.value for s in (*SETTINGS, *(LOCAL_SETTINGS if local else ()))}
+    if local:
+        wanted["spark.python.unix.domain.socket.dir"] = _helpers.enter_context(socket_folder())
+    wanted |= conf or {}
     config = Path(__file__).with_name("log4j2.properties")
     tier = wanted.pop(TIER, "4")
     own = [
@@ -148,7 +159,7 @@ def session(
     wanted[JAVA_OPTIONS] = " ".join([*map(quoted, own), wanted.get(JAVA_OPTIONS, "")]).strip()
     for name, value in wanted.items():
         builder = builder.config(name, value)
-    with _told_to(log):
+    with _told_to(log), _environment(_LOCAL_IP, LOOPBACK if local else None):
         spark = builder.getOrCreate()
     prepare(spark)
     return spark
@@ -266,16 +277,17 @@ def default_log() -> str:
     return os.path.join(own_folder("log"), f"spark-{os.getpid()}.log")
 
 
-def own_folder(name: str) -> str:
-    """A folder for what can be made again, of this user on this machine, that nobody else can write to."""
-    root = os.path.join(tempfile.gettempdir(), f"braid-{os.getuid()}")
-    os.makedirs(root, mode=0o700, exist_ok=True)
-    found = os.lstat(root)
-    if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode) or found.st_mode & 0o022:
-        raise BraidError(f"{root} belongs to somebody else", "set TMPDIR to a folder of your own")
-    path = os.path.join(root, name)
-    os.makedirs(path, exist_ok=True)
-    return path
+@contextlib.contextmanager
+def _environment(name: str, value: str | None) -> Iterator[None]:
+    """A variable for what is started meanwhile, where there is a value and the user has given none."""
+    if value is None or name in os.environ:
+        yield
+        return
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        del os.environ[name]
 
 
 @contextlib.contextmanager

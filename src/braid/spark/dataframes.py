@@ -259,10 +259,10 @@ def unpack(text: str, last: int | None, batches: Iterable[pa.RecordBatch]) -> It
     if last is not None:
         found = through(job, last, found)
     mine = [b for b in found if b.stage == job.last]
-    dropped = [columns.loads(b.blob) for b in mine if b.kind == columns.DROPS]
+    dropped = [columns.loads(b.blob, job.wire) for b in mine if b.kind == columns.DROPS]
     if dropped:
         write_drops(job, batch_id(), pl.concat(dropped), checkpoint_id())
-    frame = merged([columns.loads(b.blob) for b in mine if b.kind == columns.ROWS])
+    frame = merged([columns.loads(b.blob, job.wire) for b in mine if b.kind == columns.ROWS])
     if not frame.height:
         return
     query = job.plan.query

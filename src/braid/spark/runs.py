@@ -27,7 +27,7 @@ import pyarrow as pa
 from braid.errors import BraidError
 from braid.runtime.state_file import SUFFIX
 from braid.spark import arrow_file
-from braid.spark.conf import own_folder
+from braid.spark.private import own_folder
 from braid.spent import spent, tally
 
 CACHE_BYTES = 4 << 30  # of files on a node

@@ -23,8 +23,8 @@ from braid.runtime import checkpoint, resume
 from braid.runtime.checkpoint import Document
 from braid.runtime.cut import LIMIT
 from braid.runtime.files import FileInput, needs_time, open_files
-from braid.spark.conf import own_folder
 from braid.spark.job import Files, Job, Order, Output, ranks_of, sources_of, spread, stateless
+from braid.spark.private import own_folder
 from braid.topics import TopicStore, check_name
 
 BUCKETS = 4  # of a stage with state, at least

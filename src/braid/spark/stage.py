@@ -125,15 +125,15 @@ def handle(text: str, number: int, key: int, rows: Iterable[Any], kept: MapState
 
 
 @functools.lru_cache(maxsize=4)
-def _steps(blobs: tuple[bytes, ...]) -> list[pl.DataFrame]:
+def _steps(blobs: tuple[bytes, ...], folder: str | None) -> list[pl.DataFrame]:
     """Clock steps: the same for all buckets of a batch, so opened once, and one clock function is made of them."""
     with spent("unpack"):
-        return [full_steps(columns.loads(blob)) for blob in blobs]
+        return [full_steps(columns.loads(blob, folder)) for blob in blobs]
 
 
 def _rows(job: Job, blob: Blob) -> pl.DataFrame:
     with spent("unpack"):
-        rows = columns.loads(blob.blob)
+        rows = columns.loads(blob.blob, job.wire)
         return full(job.plan.leaves[blob.frame], rows) if blob.frame < len(job.plan.leaves) else rows
 
 
@@ -145,7 +145,7 @@ def run(
     for blob in blobs:
         if blob.kind == columns.ROWS:
             frames.setdefault(blob.frame, []).append(_rows(job, blob))
-    steps = _steps(tuple(sorted(blob.blob for blob in blobs if blob.kind == columns.STEPS)))
+    steps = _steps(tuple(sorted(blob.blob for blob in blobs if blob.kind == columns.STEPS)), job.wire)
     outcome = run_stage(job.plan, stage, state, frames, steps, prefix)
     piece.came(sum(f.height for parts in frames.values() for f in parts), sum(columns.size(b.blob) for b in blobs))
     out = list(_rows_out(job, stage, bucket, outcome))

@@ -22,10 +22,11 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+
+from braid.spark.private import socket_folder
 
 DAEMONS = ("pyspark.daemon", "braid.spark.daemon")
 PLANNERS = (
@@ -57,7 +58,7 @@ os.execv({python!r}, [{python!r}, *words])
 @contextlib.contextmanager
 def start() -> Iterator[str]:
     """The path of the program, for as long as the block lasts."""
-    with tempfile.TemporaryDirectory(prefix="braid-warm-") as folder:
+    with socket_folder() as folder:
         path = os.path.join(folder, "socket")
         launcher = Path(folder) / "python"
         launcher.write_text(LAUNCHER.format(python=sys.executable, path=path, forked=DAEMONS + PLANNERS))

@@ -53,7 +53,7 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
     dropped: list[bytes] = []
     counts: list[dict[str, Any]] = []
     made: list[tuple[str, str]] = []
-    with Shelf() as shelf:
+    with Shelf(job.wire) as shelf:
         for blob in blobs:
             match blob.kind:
                 case columns.ROWS:
@@ -68,7 +68,7 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
             if shelf.rows:
                 made += (("staged", doc) for doc in _staged(job, batch, shelf))
             if dropped:
-                lost = pl.concat([columns.loads(blob) for blob in dropped])
+                lost = pl.concat([columns.loads(blob, job.wire) for blob in dropped])
                 with spent("write"):
                     made += (("drops", doc) for doc in sinks.stage_drops(job, batch, lost))
         piece.went(shelf.rows)
@@ -107,9 +107,11 @@ def _places(job: Job, batch: int, frame: pl.DataFrame, number: int) -> pl.DataFr
 
 
 class Shelf:
-    """Packed rows by bucket; those beyond `SPILL` bytes lie in a file of the node that has no name."""
+    """Packed rows by bucket; those beyond `SPILL` bytes lie in a file of the node that has no name.
+    `folder`: that of large frames."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str | None = None) -> None:
+        self._folder = folder
         self.rows = self.size = self._held = 0
         self._piles: dict[int, list[tuple[int, bytes | tuple[int, int]]]] = {}
         self._file: IO[bytes] | None = None
@@ -138,11 +140,11 @@ class Shelf:
 
     def _open(self, where: bytes | tuple[int, int]) -> pl.DataFrame:
         if isinstance(where, bytes):
-            return columns.loads(where)
+            return columns.loads(where, self._folder)
         assert self._file is not None
         start, size = where
         self._file.seek(start)
-        return columns.loads(self._file.read(size))
+        return columns.loads(self._file.read(size), self._folder)
 
 
 def in_pieces(shelf: Shelf) -> Iterator[pl.DataFrame]:
