@@ -46,7 +46,7 @@ def carried_out(program: Program, text: str) -> SqlError | None:
     """Binds a text, explains its queries; gives the refusal, which must be in order."""
     try:
         for effect in program.statements(text):
-            query = effect.query or effect.explained
+            query = effect.query
             if query is not None:
                 plan = explain_query(query, lambda _: None, None)
                 json.dumps(plan, default=str)

@@ -15,7 +15,7 @@ from braid.errors import SqlError
 from braid.expr import compile, typing
 from braid.expr.functions_lenses import LENSES
 from braid.expr.nodes import Col, Expr, columns
-from braid.plan.bound import QueryBound, SettingChanged
+from braid.plan.bound import Described, QueryBound, SettingChanged
 from braid.plan.keyed import CombiningJoin, KeyedJoin, RememberingJoin, TwoClockJoin
 from braid.plan.lenses.settings import SETTINGS
 from braid.plan.logical import Filter, Node, Query, inputs
@@ -251,8 +251,9 @@ def declared(sql: str, name: str = "o", p: Program | None = None) -> dict[str, s
     list(p.statements(sql))
     d = p.catalog.sources[name]
     assert d.formats is not None
-    rows = p.statements(f"DESCRIBE {name}")
-    return {"": "/".join(d.formats), **{row[0]: row[1] for row in next(iter(rows)).rows or []}}
+    (effect,) = p.statements(f"DESCRIBE {name}")
+    assert isinstance(effect.bound, Described)
+    return {"": "/".join(d.formats), **{row[0]: row[1] for row in effect.bound.rows}}
 
 
 def test_formats_of_results() -> None:

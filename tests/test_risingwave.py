@@ -128,8 +128,7 @@ def test_where_on_a_looked_up_table_decides_what_matches() -> None:
 
 
 def changes(text: str) -> list[RowsChanged]:
-    found = [e.change for e in Program("risingwave").statements(text)]
-    return [c for c in found if c is not None]
+    return [e.bound for e in Program("risingwave").statements(text) if isinstance(e.bound, RowsChanged)]
 
 
 def test_a_store_keeps_tables(tmp_path: Path) -> None:

@@ -65,7 +65,7 @@ def explain_program(sql: str, dialect: str, store: str | None) -> list[Document]
     documents: list[Document] = []
     try:
         for effect in program.statements(sql):
-            query = effect.query or effect.explained
+            query = effect.query
             if query is not None:
                 passing = isinstance(effect.bound, QueryBound) and effect.bound.transient  # it keeps nothing
                 state = None if store is None or passing else committed_state(store, query.name)

@@ -2,7 +2,7 @@
 
 In: SQL text. Out: effects, one a statement: topics to create, a query to start or stop, records to insert, rows to
 show.
-Rule: binding changes nothing outside; whoever takes an effect (the test driver, `braid run`, a session) carries it out.
+Rule: binding changes nothing outside; effects are carried out by `effects.py`.
 """
 
 from __future__ import annotations
@@ -10,32 +10,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, assert_never
+from typing import Any
 
 from braid.errors import BraidError, SqlError
 from braid.expr import codec
-from braid.plan import logical
 from braid.plan.bind import bind
 from braid.plan.bound import (
-    BatchAsked,
-    BatchQuery,
     Bound,
     Declared,
-    Described,
     Dropped,
     Explained,
-    Flushed,
-    IndexDefined,
     Inserted,
-    Named,
-    Nothing,
     QueryBound,
     Removed,
-    RowsChanged,
     SettingChanged,
-    Shown,
-    SourceDeclared,
-    ViewDefined,
 )
 from braid.plan.catalog import Catalog
 from braid.plan.logical import Query
@@ -62,23 +50,23 @@ class NewRecords:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What one statement asks for. `topics`: (name, declared partitions or None) to create where missing; `rows` with
-    `header`: what it shows; `explained`: a query whose plan it asks for; `batch`: a query over the tables as they
-    stand; `change`: rows to write, which the tables decide."""
+    """What one statement asks for. EXPLAIN of a running query holds that query."""
 
     statement: ast.Statement
     bound: Bound
-    topics: tuple[tuple[str, int | None], ...] = ()
-    inserted: NewRecords | None = None
-    query: Query | None = None
-    stopped: tuple[str, ...] = ()
-    deleted_topics: tuple[str, ...] = ()
-    header: tuple[str, ...] = ()
-    rows: list[Any] | None = None
-    explained: Query | None = None
-    notices: tuple[str, ...] = ()
-    batch: BatchQuery | None = None
-    change: RowsChanged | None = None
+
+    @property
+    def query(self) -> Query | None:
+        """The query that it starts, or that is explained."""
+        return self.bound.query if isinstance(self.bound, QueryBound | Explained) else None
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        match self.bound:
+            case QueryBound(query=query):
+                return query.notices
+            case _:
+                return getattr(self.bound, "notices", ())
 
 
 @dataclass(slots=True)
@@ -92,67 +80,35 @@ class Program:
     variables: dict[str, str] = field(default_factory=dict)  # DEFINE
 
     def statements(self, sql: str) -> Iterator[Effect]:
-        """Binds one statement after the other. The first that is refused raises `SqlError`; what came before stands."""
+        """Binds one statement after the other. The first that is refused raises `SqlError`; what came before stands. A
+        statement counts when the next one is asked for: one that cannot be carried out does not."""
         script = parse(sql, self.dialect, self.variables)
         for statement in script.statements:
             try:
                 bound = bind(statement, self.catalog, self.settings, script.text, self.dialect)
             except SqlError as e:
                 raise e.with_text(script.text) from None
-            effect = self._effect(statement, bound)
-            self.catalog = self.catalog.apply(bound)
-            yield effect
+            if isinstance(bound, Explained) and bound.query is None:
+                bound = Explained(bound.name, self.queries[bound.name])
+            yield Effect(statement, bound)
+            self.apply(bound)
 
-    def checked(self, sql: str) -> tuple[Effect, ...]:
-        """The effects of all statements; if one is refused, none of them counts."""
-        trial = Program(self.dialect, self.catalog, self.settings, dict(self.queries))
-        effects = tuple(trial.statements(sql))
-        self.catalog, self.settings, self.queries = trial.catalog, trial.settings, trial.queries
-        return effects
-
-    def _effect(self, statement: ast.Statement, bound: Bound) -> Effect:
+    def apply(self, bound: Bound) -> None:
+        """The statement has taken effect."""
+        self.catalog = self.catalog.apply(bound)
         match bound:
-            case SourceDeclared(declared=d):
-                return Effect(statement, bound, ((d.topic, d.partitions),), notices=bound.notices)
-            case QueryBound(query=query, declared=d):
+            case QueryBound(query=query):
                 self.queries[query.name] = query
-                partitions = d.partitions if d is not None else None
-                topics = ((query.sink.topic, query.sink.partitions or partitions),)
-                return Effect(statement, bound, topics, query=query, notices=query.notices)
-            case Inserted(topic=topic, target=target):
-                return Effect(statement, bound, inserted=NewRecords(topic, _records(bound, target)))
-            case Shown(header=header, rows=rows):
-                return Effect(statement, bound, header=header, rows=list(rows))
-            case Described(header=header, rows=rows):
-                return Effect(statement, bound, header=header, rows=list(rows))
-            case Explained(name=name, query=query):
-                found = query if query is not None else self.queries[name]
-                return Effect(statement, bound, explained=found)
-            case Dropped():
-                for name in bound.queries:
-                    self.queries.pop(name, None)
-                gone = (bound.topic,) if bound.delete_topic and bound.topic is not None else ()
-                return Effect(statement, bound, stopped=bound.queries, deleted_topics=gone, notices=bound.notices)
-            case BatchAsked(query=batch):
-                return Effect(statement, bound, batch=batch)
-            case RowsChanged(target=target, creates=creates):
-                new = ((target.topic, target.partitions),) if creates else ()
-                return Effect(statement, bound, new, change=bound)
-            case ViewDefined(notices=notices):
-                return Effect(statement, bound, notices=notices)
-            case Removed():
-                for name in bound.queries:
-                    self.queries.pop(name, None)
-                return Effect(statement, bound, stopped=bound.queries, deleted_topics=bound.topics,
-                              notices=bound.notices)  # fmt: skip
-            case IndexDefined() | Flushed():
-                return Effect(statement, bound)
+            case Dropped(queries=stopped) | Removed(queries=stopped):
+                self.queries = {name: q for name, q in self.queries.items() if name not in stopped}
             case SettingChanged(settings=settings):
                 self.settings = settings
-                return Effect(statement, bound, notices=bound.notices)
-            case Nothing(notices=notices) | Named(notices=notices):
-                return Effect(statement, bound, notices=notices)
-        assert_never(bound)
+            case _:
+                pass
+
+    def copy(self) -> Program:
+        """A program of the same standing that goes its own way."""
+        return Program(self.dialect, self.catalog, self.settings, dict(self.queries), dict(self.variables))
 
     # ------------------------------------------------------------- look-ups
 
@@ -169,9 +125,6 @@ class Program:
     def topics(self) -> list[str]:
         return [*(t for t, _ in self.catalog.topics()), *(q.sink.topic for q in self.queries.values())]
 
-    def sources(self, query: Query) -> Sequence[logical.Source]:
-        return tuple(logical.sources(query.root))
-
     def query_name(self, name: str) -> str:
         """The name of a running query; also that of a stream or table for the query that writes it."""
         found = first_match(name, self.queries)
@@ -184,10 +137,9 @@ class Program:
         """A running query by name, or the query of a statement (bound, not started)."""
         if len(sql_or_name.split()) == 1:
             return self.queries[self.query_name(sql_or_name.strip().rstrip(";"))]
-        trial = Program(self.dialect, self.catalog, self.settings, dict(self.queries))
         found: Query | None = None
-        for effect in trial.statements(sql_or_name):
-            found = effect.query or effect.explained or found
+        for effect in self.copy().statements(sql_or_name):
+            found = effect.query or found
         if found is None:
             raise BraidError("there is no query in this statement", "explain a SELECT, CREATE … AS or INSERT INTO")
         return found
@@ -214,20 +166,21 @@ def check_program(sql: str, dialect: str) -> tuple[list[SqlError], int]:
         except SqlError as e:
             problems.append(e.with_text(script.text))
             continue
-        program._effect(statement, bound)
-        program.catalog = program.catalog.apply(bound)
+        program.apply(bound)
     problems.sort(key=lambda e: (e.line or 0, e.column or 0))
     return problems, len(script.statements)
 
 
-def _records(bound: Inserted, target: Declared) -> tuple[NewRecord, ...]:
+def new_records(bound: Inserted) -> NewRecords:
+    """The records of INSERT … VALUES as texts."""
+    target = bound.target
     keys = [Column(c.name, c.type) for c in target.columns if c.place == "key"]
     values = {c.name: Column(c.name, c.type) for c in target.columns if c.place == "value"}
     made = []
     for row in bound.rows:
         doc = {n: codec.json_value(v, values[n].type) for n, v in row.value.items()}
         made.append(NewRecord(_key_text(row.key, keys, target, doc), _value_text(doc, values, target), row.timestamp))
-    return tuple(made)
+    return NewRecords(bound.topic, tuple(made))
 
 
 def _key_text(

@@ -17,6 +17,7 @@ import signal
 import tempfile
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -26,9 +27,10 @@ from rich.console import Console
 
 from braid import inserts, progress
 from braid.cli_errors import QueryDied
+from braid.effects import Rows, StoreWorld, carry_out
 from braid.errors import BraidError
 from braid.metrics import Metrics
-from braid.plan.bound import BatchQuery, QueryBound, RowsChanged
+from braid.plan.bound import BatchAsked, BatchQuery, QueryBound, RowsChanged
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query, Source, StreamStreamJoin, inputs, sources
 from braid.plan.lower import lower
@@ -37,7 +39,6 @@ from braid.runtime import checkpoint, resume
 from braid.runtime.driver_local import in_topological_order
 from braid.runtime.file_list import look
 from braid.runtime.files import needs_time, open_files
-from braid.tables import StoreTables
 from braid.topics.lock import StoreLock
 from braid.topics.names import check_name
 from braid.topics.store import TopicStore
@@ -99,9 +100,8 @@ def prepare(request: Request) -> Prepared:
             if first_match(name, program.catalog.sources) is None:
                 known = ", ".join(program.catalog.sources) or "none"
                 raise BraidError(f"{option} {name}: no such stream or table is declared", f"declared: {known}")
-    for effect in effects:
-        for topic, _ in effect.topics:
-            check_name(topic)
+    for topic in program.topics():
+        check_name(topic)
     queries, push = _queries(effects, program)
     for pattern in request.sources.values():
         look(pattern)
@@ -117,13 +117,14 @@ def _queries(effects: Sequence[Effect], program: Program) -> tuple[list[Query], 
     found: list[Query] = []
     push: list[str] = []
     for effect in effects:
-        if effect.query is None:
-            continue
-        if isinstance(effect.bound, QueryBound) and effect.bound.transient:
-            push.append(effect.query.name if not push else f"{effect.query.name}.{len(push) + 1}")
-            found.append(replace(effect.query, name=push[-1]))
-        elif program.queries.get(effect.query.name) is effect.query:
-            found.append(effect.query)
+        match effect.bound:
+            case QueryBound(query=query, transient=True):
+                push.append(query.name if not push else f"{query.name}.{len(push) + 1}")
+                found.append(replace(query, name=push[-1]))
+            case QueryBound(query=query) if program.queries.get(query.name) is query:
+                found.append(query)
+            case _:
+                pass
     return found, frozenset(push)
 
 
@@ -158,11 +159,7 @@ def _check_times(node: object, bound: Mapping[str, str]) -> None:
 def run_program(request: Request, err: Console) -> Outcome:
     """Runs a program; returns what each query did."""
     prepared = prepare(request)
-    for effect in prepared.effects:
-        if request.tell:
-            _note_all(effect.notices, effect.query, err)
-        _show(effect)
-    asked = _asked_of_views(prepared, request)
+    _check_asked(prepared, request)
     if prepared.queries:
         from braid.spark.conf import java_version
 
@@ -172,8 +169,9 @@ def run_program(request: Request, err: Console) -> Outcome:
         raise BraidError(f"{request.store} is a file", "--store takes a folder")
     with StoreLock(store.root, note=lambda text: err.print(text, markup=False)) as lock:
         resumed = _check_checkpoints(prepared, request, store)
-        tables = StoreTables(store)
-        _carry_out(prepared, request, store, tables, err)
+        world = _World(store, prepared, request, err)
+        for effect in prepared.effects:
+            carry_out(effect, world)
         if not prepared.queries:
             if not request.quiet:
                 err.print("done; the file has no query to run")
@@ -193,27 +191,21 @@ def run_program(request: Request, err: Console) -> Outcome:
             if jvm is not None:
                 lock.add_pid(jvm)
             outcome = _Run(request, prepared, store, spark, err, scratch, metrics).go()
-        for query in asked:
-            _show_rows(*tables.rows(query))
+        for query in world.waiting:
+            world.show(*world.tables.rows(query))
         return outcome
 
 
-def _asked_of_views(prepared: Prepared, request: Request) -> list[BatchQuery]:
-    """The batch queries that wait for the queries of this file: those over what these write."""
+def _check_asked(prepared: Prepared, request: Request) -> None:
+    """What queries of this file write is there when they are done, and not before."""
     made = {q.sink.name for q in prepared.queries}
     for effect in prepared.effects:
-        if effect.change is not None and any(r.name in made for r in effect.change.query.reads):
-            hint = "write it into a file of its own, and run that behind this one"
-            raise BraidError(f"a statement that changes {effect.change.target.name} reads a view of this file", hint)
-    waiting = [e.batch for e in prepared.effects if e.batch is not None and any(r.name in made for r in e.batch.reads)]
-    if waiting and not request.until_idle:
-        raise BraidError("a query over a view of this file waits for it to be done", "write --until-idle")
-    return waiting
-
-
-def _note_all(notices: Sequence[str], query: Query | None, err: Console) -> None:
-    for notice in notices:
-        err.print(f"note: {query.name + ': ' if query is not None else ''}{notice}", markup=False)
+        match effect.bound:
+            case RowsChanged(target=target, query=query) if any(r.name in made for r in query.reads):
+                hint = "write it into a file of its own, and run that behind this one"
+                raise BraidError(f"a statement that changes {target.name} reads a view of this file", hint)
+            case BatchAsked(query=query) if any(r.name in made for r in query.reads) and not request.until_idle:
+                raise BraidError("a query over a view of this file waits for it to be done", "write --until-idle")
 
 
 @contextlib.contextmanager
@@ -272,25 +264,6 @@ def _check_checkpoints(prepared: Prepared, request: Request, store: TopicStore) 
     return resumed
 
 
-def _show(effect: Effect) -> None:
-    if effect.rows is not None:
-        _show_rows(effect.header, effect.rows)
-    if effect.explained is not None:
-        import click
-
-        from braid.explain import explain_query, render_text
-
-        click.echo(render_text(explain_query(effect.explained, lambda _: None)))
-
-
-def _show_rows(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    import click
-
-    click.echo("\t".join(header))
-    for row in rows:
-        click.echo("\t".join("" if v is None else str(v) for v in row))
-
-
 def _files(query: Query, prepared: Prepared, request: Request) -> dict[str, Files]:
     """The files that stand for the topics of a query's sources."""
     from braid.spark.job import Files
@@ -316,55 +289,76 @@ def _checkpoint(query: Query, request: Request, store: TopicStore) -> str:
     return os.path.join(parent, query.name)
 
 
-def _carry_out(prepared: Prepared, request: Request, store: TopicStore, tables: StoreTables, err: Console) -> None:
-    """Statement by statement: topics of declared sources (unless they are read from files), rows of INSERT … VALUES,
-    changes of tables and queries over them, topics that DROP … DELETE TOPIC takes away. A query's topic is made when it
-    starts."""
-    made_by_query = {q.sink.topic for q in prepared.queries}
-    declared = prepared.program.catalog.sources
-    bound = [first_match(name, declared) for name in request.sources]
-    from_files = {declared[n].topic for n in bound if n is not None}
-    count: dict[str, int] = {}
-    for effect in prepared.effects:
-        if effect.query is None:
-            for topic, partitions in effect.topics:
-                if topic in from_files or (topic in made_by_query and topic not in store.names()):
-                    continue
-                if partitions is not None or topic not in store.names():
-                    store.create(topic, partitions or 1)
-        if effect.inserted is not None:
-            _insert(effect.inserted, effect.statement.span.line, count, store, err)
-        if effect.change is not None:
-            _change(effect.change, effect.statement.span.line, count, tables, err)
-        if effect.batch is not None and not any(r.declared.topic in made_by_query for r in effect.batch.reads):
-            _show_rows(*tables.rows(effect.batch))
-        for topic in effect.deleted_topics:
-            if topic in store.names():
-                store.delete(topic)
+class _World(StoreWorld):
+    """What the statements of a file do before its queries start. A source that is read from files has no topic; that of
+    a query is made when it starts. INSERT, UPDATE and DELETE are done once per store: their commits bear names that
+    follow from their texts and places."""
 
+    def __init__(self, store: TopicStore, prepared: Prepared, request: Request, err: Console) -> None:
+        super().__init__(store)
+        declared = prepared.program.catalog.sources
+        bound = [first_match(name, declared) for name in request.sources]
+        self._from_files = {declared[n].topic for n in bound if n is not None}
+        self._made = {q.sink.topic for q in prepared.queries}
+        self._count: Counter[str] = Counter()
+        self._tell, self._err = request.tell, err
+        self.waiting: list[BatchQuery] = []
 
-def _insert(inserted: NewRecords, line: int, count: dict[str, int], store: TopicStore, err: Console) -> None:
-    """INSERT … VALUES, once per store: its commit bears a name that follows from its text and place."""
-    text = f"{inserted.topic}\n{inserted.records!r}"
-    number = count[text] = count.get(text, 0) + 1
-    digest = hashlib.sha256(f"{text}\n{number}".encode()).hexdigest()
-    if not inserts.append(store, inserted, once=f"insert-{digest[:24]}"):
-        err.print(f"note: INSERT INTO {inserted.topic} (line {line}) was done before; skipped", markup=False)
+    def note(self, text: str) -> None:
+        if self._tell:
+            self._err.print(f"note: {text}", markup=False)
 
+    def create_topic(self, name: str, partitions: int | None) -> None:
+        if name not in self._from_files and (name not in self._made or self.store.exists(name)):
+            super().create_topic(name, partitions)
 
-def _change(change: RowsChanged, line: int, count: dict[str, int], tables: StoreTables, err: Console) -> None:
-    """INSERT, UPDATE or DELETE of a table, once per store as well."""
-    text = f"{change.kind}\n{change.target.name}\n{change.columns}\n{change.query.sql}"
-    number = count[text] = count.get(text, 0) + 1
-    digest = hashlib.sha256(f"{text}\n{number}".encode()).hexdigest()
-    done, written = tables.change(change, once=f"{change.kind}-{digest[:24]}")
-    told = None
-    if not done:
-        told = f"{change.kind.upper()} of {change.target.name} (line {line}) was done before; skipped"
-    elif written.late:
-        told = f"{len(written.late)} rows for {change.target.name} (line {line}) were late: see braid drops"
-    if told is not None:
-        err.print(f"note: {told}", markup=False)
+    def insert(self, records: NewRecords, line: int) -> None:
+        once = self._once("insert", f"{records.topic}\n{records.records!r}")
+        if not inserts.append(self.store, records, once):
+            self.note(f"INSERT INTO {records.topic} (line {line}) was done before; skipped")
+
+    def change(self, change: RowsChanged, line: int) -> None:
+        text = f"{change.kind}\n{change.target.name}\n{change.columns}\n{change.query.sql}"
+        done, written = self.tables.change(change, self._once(change.kind, text))
+        name = change.target.name
+        if not done:
+            self.note(f"{change.kind.upper()} of {name} (line {line}) was done before; skipped")
+        elif written.late:
+            self.note(f"{len(written.late)} rows for {name} (line {line}) were late: see braid drops")
+
+    def _once(self, kind: str, text: str) -> str:
+        self._count[text] += 1
+        digest = hashlib.sha256(f"{text}\n{self._count[text]}".encode()).hexdigest()
+        return f"{kind}-{digest[:24]}"
+
+    def answer(self, query: BatchQuery) -> None:
+        if any(r.declared.topic in self._made for r in query.reads):
+            self.waiting.append(query)
+        else:
+            self.show(*self.tables.rows(query))
+
+    def flush(self) -> None:
+        pass  # no query has started, and one over what they write waits for them
+
+    def start(self, bound: QueryBound) -> None:
+        pass  # all of the file's queries start together
+
+    def stop(self, query: str) -> None:
+        pass  # `prepare` leaves it out
+
+    def explain(self, query: Query) -> None:
+        import click
+
+        from braid.explain import explain_query, render_text
+
+        click.echo(render_text(explain_query(query, self.partitions)))
+
+    def show(self, header: Sequence[str], rows: Rows) -> None:
+        import click
+
+        click.echo("\t".join(header))
+        for row in rows:
+            click.echo("\t".join("" if v is None else str(v) for v in row))
 
 
 def _jvm_pid(spark: object) -> int | None:

@@ -13,17 +13,26 @@ Rule: the same statements mean the same as in `braid run`; nothing starts before
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from braid import inserts
+from braid.effects import Rows, StoreWorld, carry_out_all
 from braid.errors import BraidError
 from braid.explain import explain_query, render_text
-from braid.plan.bound import Declared, DeclaredColumn, SourceDeclared
+from braid.plan.bound import (
+    BatchAsked,
+    BatchQuery,
+    Declared,
+    DeclaredColumn,
+    QueryBound,
+    RowsChanged,
+    SourceDeclared,
+)
 from braid.plan.logical import Encoding, Kind, Query, Timestamp, sources
 from braid.plan.lower import lower
-from braid.program import Program
-from braid.tables import StoreTables
+from braid.program import NewRecords, Program
 from braid.topics.drops import read_drops
 from braid.topics.store import TopicStore
 
@@ -128,34 +137,18 @@ class Session:
 
     def execute(self, sql: str) -> list[Handle]:
         """Runs statements; handles of the queries they start."""
-        from braid.spark.query import start
-
-        handles = []
-        for effect in self._program.checked(sql):
-            for topic, partitions in effect.topics:
-                if effect.query is None and not self._store.exists(topic):
-                    self._store.create(topic, partitions or 1)
-            if effect.inserted is not None:
-                inserts.append(self._store, effect.inserted)
-            if effect.change is not None:
-                StoreTables(self._store).change(effect.change)
-            for name in effect.stopped:
-                self._handles.pop(name).stop()
-            if effect.query is not None:
-                frames = self._frames(effect.query)
-                running = start(self.spark, lower(effect.query), self.store, frames=frames)
-                self._handles[running.name] = Handle(running)
-                handles.append(self._handles[running.name])
-        return handles
+        world = _World(self._store, self)
+        carry_out_all(self._program, sql, world, whole=True)
+        return world.started
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a batch query over the tables as they stand, for dialects with tables to query."""
-        found: list[tuple[Any, ...]] = []
-        for effect in self._program.checked(sql):
-            if effect.batch is None:
+        for effect in self._program.copy().statements(sql):
+            if not isinstance(effect.bound, BatchAsked):
                 raise BraidError("this is no query over tables", "write a SELECT of a dialect with tables to query")
-            found = StoreTables(self._store).rows(effect.batch)[1]
-        return found
+        world = _World(self._store, self)
+        carry_out_all(self._program, sql, world, whole=True)
+        return world.rows
 
     def sql(self, sql: str) -> DataFrame:
         """The result of a SELECT as a streaming DataFrame: its columns, `_rowtime` (ms), `_op` ('+', '-') where it is
@@ -172,7 +165,7 @@ class Session:
     def explain(self, sql_or_name: str) -> str:
         """The plan as text."""
         query = self._program.query_of(_pushed(sql_or_name) if " " in sql_or_name.strip() else sql_or_name)
-        return render_text(explain_query(query, self._partitions))
+        return render_text(explain_query(query, StoreWorld(self._store).partitions))
 
     def stop(self) -> None:
         """Stops the queries; Spark stays up."""
@@ -184,12 +177,54 @@ class Session:
     def _select(self, sql: str) -> Query:
         return self._program.query_of(_pushed(sql))
 
-    def _partitions(self, topic: str) -> int | None:
-        return self._store.partitions(topic) if self._store.exists(topic) else None
-
     def _frames(self, query: Query) -> Mapping[str, Registered]:
         """The registered DataFrames that a query reads, by source name."""
         return {s.name: self._registered[s.name] for s in sources(query.root) if s.name in self._registered}
+
+
+class _World(StoreWorld):
+    """What the statements of one call do. `rows`: those of the last statement that shows some."""
+
+    def __init__(self, store: TopicStore, session: Session) -> None:
+        super().__init__(store)
+        self._session = session
+        self.started: list[Handle] = []
+        self.rows: list[Any] = []
+
+    def note(self, text: str) -> None:
+        warnings.warn(text, stacklevel=5)
+
+    def insert(self, records: NewRecords, line: int) -> None:
+        inserts.append(self.store, records)
+
+    def change(self, change: RowsChanged, line: int) -> None:
+        self.rows = self.tables.change(change)[1].returned or []
+
+    def answer(self, query: BatchQuery) -> None:
+        self.rows = self.tables.rows(query)[1]
+
+    def flush(self) -> None:
+        for handle in self._session._handles.values():
+            handle.await_idle()
+
+    def start(self, bound: QueryBound) -> None:
+        from braid.spark.query import start
+
+        frames = self._session._frames(bound.query)
+        handle = Handle(start(self._session.spark, lower(bound.query), self.store.root, frames=frames))
+        self._session._handles[handle.name] = handle
+        self.started.append(handle)
+
+    def stop(self, query: str) -> None:
+        handle = self._session._handles.pop(query, None)
+        if handle is not None:
+            handle.stop()
+
+    def explain(self, query: Query) -> None:
+        self.rows = [explain_query(query, self.partitions)]
+
+    def show(self, header: Sequence[str], rows: Rows) -> None:
+        self.rows = list(rows)
 
 
 def _pushed(sql: str) -> str:

@@ -21,18 +21,17 @@ from rich.table import Table
 
 from braid import inserts
 from braid.cli_errors import QueryDied
+from braid.effects import Rows, StoreWorld, carry_out_all
 from braid.errors import BraidError
 from braid.explain import explain_query, render_text
-from braid.plan.bound import Flushed, QueryBound
+from braid.plan.bound import BatchQuery, QueryBound, RowsChanged
 from braid.plan.logical import Query
 from braid.plan.lower import lower
-from braid.program import Effect, Program
+from braid.program import NewRecords, Program
 from braid.runtime.tail import Tail
 from braid.sql.dialects import DIALECTS, dialect_named
 from braid.sql.tokens import Lexer, TokenKind
-from braid.tables import StoreTables
 from braid.topics.lock import StoreLock
-from braid.topics.names import check_name
 from braid.topics.store import TopicStore
 
 if TYPE_CHECKING:
@@ -121,57 +120,7 @@ class Shell:
         self._err.print(text, style="red", markup=False)
 
     def _statements(self, text: str) -> None:
-        program = self.program
-        before = (program.catalog, program.settings, dict(program.queries))
-        try:
-            for effect in program.statements(text):
-                self._carry_out(effect)
-                before = (program.catalog, program.settings, dict(program.queries))
-        except BaseException:
-            program.catalog, program.settings, program.queries = before
-            raise
-
-    def _carry_out(self, effect: Effect) -> None:
-        for notice in effect.notices:
-            self._err.print(f"note: {notice}", markup=False)
-        passing = isinstance(effect.bound, QueryBound) and effect.bound.transient
-        if effect.query is None:
-            for topic, partitions in effect.topics:
-                if partitions is not None or not self._store.exists(check_name(topic)):
-                    self._store.create(topic, partitions or 1)
-        if effect.inserted is not None:
-            inserts.append(self._store, effect.inserted)
-            count = len(effect.inserted.records)
-            self._out.print(f"{count} row{'s' * (count != 1)} into {effect.inserted.topic}", markup=False)
-        if effect.change is not None:
-            _, written = StoreTables(self._store).change(effect.change)
-            count = len(written.records)
-            self._out.print(f"{count} row{'s' * (count != 1)} into {effect.change.target.name}", markup=False)
-            if written.late:
-                self._err.print(f"note: {len(written.late)} rows were late: .drops {effect.change.target.name}")
-        if isinstance(effect.bound, Flushed) or effect.batch is not None:
-            self._settle()
-        if effect.batch is not None:
-            self._table(*StoreTables(self._store).rows(effect.batch))
-        if effect.query is not None and passing:
-            self.program.queries.pop(effect.query.name, None)
-            self._tail(effect.query)
-        elif effect.query is not None:
-            self._start(effect.query)
-        for name in effect.stopped:
-            running = self._running.pop(name, None)
-            if running is not None:
-                running.stop()
-        for topic in effect.deleted_topics:
-            if self._store.exists(topic):
-                self._store.delete(topic)
-        if effect.explained is not None:
-            self._out.print(render_text(explain_query(effect.explained, self._partitions)), markup=False)
-        if effect.rows is not None:
-            self._table(effect.header, effect.rows)
-
-    def _partitions(self, topic: str) -> int | None:
-        return self._store.partitions(topic) if self._store.exists(topic) else None
+        carry_out_all(self.program, text, _World(self._store, self))
 
     # ------------------------------------------------------------ dot commands
 
@@ -275,6 +224,54 @@ class Shell:
             table.add_row(*map(_cell, row))
         width = None if self._out.is_terminal else 4000
         Console(file=self._out.file, highlight=False, markup=False, width=width).print(table)
+
+
+class _World(StoreWorld):
+    """What statements typed at the prompt do."""
+
+    def __init__(self, store: TopicStore, shell: Shell) -> None:
+        super().__init__(store)
+        self._shell = shell
+
+    def note(self, text: str) -> None:
+        self._shell._err.print(f"note: {text}", markup=False)
+
+    def insert(self, records: NewRecords, line: int) -> None:
+        inserts.append(self.store, records)
+        self._written(len(records.records), records.topic)
+
+    def change(self, change: RowsChanged, line: int) -> None:
+        _, written = self.tables.change(change)
+        self._written(len(written.records), change.target.name)
+        if written.late:
+            self.note(f"{len(written.late)} rows were late: .drops {change.target.name}")
+
+    def _written(self, count: int, name: str) -> None:
+        self._shell._out.print(f"{count} row{'s' * (count != 1)} into {name}", markup=False)
+
+    def answer(self, query: BatchQuery) -> None:
+        self._shell._settle()
+        self.show(*self.tables.rows(query))
+
+    def flush(self) -> None:
+        self._shell._settle()
+
+    def start(self, bound: QueryBound) -> None:
+        if bound.transient:
+            self._shell._tail(bound.query)
+        else:
+            self._shell._start(bound.query)
+
+    def stop(self, query: str) -> None:
+        running = self._shell._running.pop(query, None)
+        if running is not None:
+            running.stop()
+
+    def explain(self, query: Query) -> None:
+        self._shell._out.print(render_text(explain_query(query, self.partitions)), markup=False)
+
+    def show(self, header: Sequence[str], rows: Rows) -> None:
+        self._shell._table(header, rows)
 
 
 class _Rows:

@@ -16,12 +16,14 @@ from time import time as clock
 from types import TracebackType
 from typing import Any, Literal
 
+from braid.effects import Rows, carry_out_all
 from braid.errors import BraidError
 from braid.explain import explain_query
 from braid.expr import codec
-from braid.plan.bound import BatchQuery, Declared, DeclaredColumn, Read, RowsChanged
+from braid.plan import logical
+from braid.plan.bound import BatchAsked, BatchQuery, Declared, DeclaredColumn, QueryBound, Read, RowsChanged
 from braid.plan.logical import Query
-from braid.program import Program, first_match
+from braid.program import NewRecords, Program, first_match
 from braid.runtime.backend import Backend
 from braid.runtime.explicit import Moment, Placed
 from braid.runtime.tables import Snapshots, keys_of, row_id, row_of, values_of
@@ -82,43 +84,9 @@ class Driver:
     def execute(self, sql: str) -> list[Any] | None:
         """Runs statements; the rows of the last one that has some. A rejected one raises `SqlError`; those before it
         stand."""
-        rows: list[Any] | None = None
-        for effect in self._program.statements(sql):
-            for topic, partitions in effect.topics:
-                self._backend.create_topic(topic, self._partitions_for(effect.query, partitions))
-            if effect.inserted is not None:
-                for record in effect.inserted.records:
-                    time = record.timestamp if record.timestamp is not None else int(clock() * 1000)
-                    self._append(effect.inserted.topic, record.key, record.value, time, 0, None)
-            if effect.query is not None:
-                self._backend.pump()
-                if effect.query.snapshot:
-                    self._next()
-                self._backend.start(effect.query, self._seq)
-            for name in effect.stopped:
-                self._backend.stop(name)
-            for topic in effect.deleted_topics:
-                self._backend.delete_topic(topic)
-                self._tables.forget(topic)
-                self._read.pop(topic, None)
-            if effect.change is not None:
-                rows = self._change(effect.change)
-            if effect.batch is not None:
-                rows = self._answer(effect.batch)
-            if effect.explained is not None:
-                rows = [explain_query(effect.explained, self._backend.partitions, None)]
-            rows = effect.rows if effect.rows is not None else rows
-        return rows
-
-    def _partitions_for(self, query: Query | None, asked: int | None) -> int:
-        """The partitions of a new topic: as declared, else those of the query's left source, else 1."""
-        if asked is not None:
-            return asked
-        if query is not None:
-            left = next(iter(self._program.sources(query)), None)
-            if left is not None:
-                return self._backend.partitions(left.topic) or 1
-        return 1
+        world = _World(self)
+        carry_out_all(self._program, sql, world)
+        return world.rows
 
     # -------------------------------------------------------------- records
 
@@ -221,24 +189,10 @@ class Driver:
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """Rows of a batch query, for dialects with tables to query."""
-        rows: list[tuple[Any, ...]] | None = None
-        for effect in self._program.statements(sql):
-            if effect.batch is None:
+        for effect in self._program.copy().statements(sql):
+            if not isinstance(effect.bound, BatchAsked):
                 raise BraidError("this is no query over tables", "read the topic of a table with read()")
-            rows = self._answer(effect.batch)
-        return rows or []
-
-    def _answer(self, batch: BatchQuery) -> list[tuple[Any, ...]]:
-        self._backend.pump()
-        return self._tables.answer(batch, self._epoch)
-
-    def _change(self, change: RowsChanged) -> list[Any] | None:
-        """One statement, one epoch."""
-        self._backend.pump()
-        written = self._tables.change(change, self._epoch)
-        self._late.setdefault(change.target.name, []).extend(written.late)
-        self._place(change.target.topic, self._next(), written.records, int(clock() * 1000))
-        return written.returned
+        return self.execute(sql) or []
 
     def _epoch(self, read: Read) -> int | None:
         """The last epoch at the time that a read asks for; None: now."""
@@ -282,6 +236,66 @@ class Driver:
         if topic is not None:
             return topic, self._program.by_topic(topic)
         raise BraidError(f"no stream, table or topic {name}", f"known: {', '.join(sorted(known)) or 'none'}")
+
+
+class _World:
+    """What statements do under the driver. `rows`: those of the last one that has some."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver, self._backend = driver, driver._backend
+        self.rows: list[Any] | None = None
+
+    def note(self, text: str) -> None:
+        pass  # EXPLAIN has them
+
+    def create_topic(self, name: str, partitions: int | None) -> None:
+        self._backend.create_topic(name, partitions or 1)
+
+    def delete_topic(self, name: str) -> None:
+        self._backend.delete_topic(name)
+        self._driver._tables.forget(name)
+        self._driver._read.pop(name, None)
+
+    def insert(self, records: NewRecords, line: int) -> None:
+        for record in records.records:
+            time = record.timestamp if record.timestamp is not None else int(clock() * 1000)
+            self._driver._append(records.topic, record.key, record.value, time, 0, None)
+
+    def change(self, change: RowsChanged, line: int) -> None:
+        """One statement, one epoch."""
+        driver, target = self._driver, change.target
+        self._backend.pump()
+        written = driver._tables.change(change, driver._epoch)
+        driver._late.setdefault(target.name, []).extend(written.late)
+        driver._place(target.topic, driver._next(), written.records, int(clock() * 1000))
+        self.rows = written.returned
+
+    def answer(self, query: BatchQuery) -> None:
+        self._backend.pump()
+        self.rows = self._driver._tables.answer(query, self._driver._epoch)
+
+    def flush(self) -> None:
+        self._backend.pump()
+
+    def start(self, bound: QueryBound) -> None:
+        query, declared = bound.query, bound.declared
+        left = next(logical.sources(query.root), None)
+        asked = query.sink.partitions or (declared.partitions if declared is not None else None)
+        of_left = self._backend.partitions(left.topic) if left is not None else None
+        self._backend.create_topic(query.sink.topic, asked or of_left or 1)
+        self._backend.pump()
+        if query.snapshot:
+            self._driver._next()
+        self._backend.start(query, self._driver._seq)
+
+    def stop(self, query: str) -> None:
+        self._backend.stop(query)
+
+    def explain(self, query: Query) -> None:
+        self.rows = [explain_query(query, self._backend.partitions, None)]
+
+    def show(self, header: Sequence[str], rows: Rows) -> None:
+        self.rows = list(rows)
 
 
 def _backend(runtime: str, batch: int | None, buckets: int | None, store: str | None) -> Backend:
