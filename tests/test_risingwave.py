@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from braid.duck import Tables
 from braid.errors import SqlError
 from braid.plan.bound import BatchAsked, RowsChanged
 from braid.plan.epochs import AsOfJoin, RegularJoin, TemporalJoin
@@ -168,3 +170,37 @@ def test_a_store_remembers_its_watermark(tmp_path: Path) -> None:
     assert (len(written.records), len(written.late)) == (1, 1)
     (dropped,) = read_drops(str(tmp_path), "w")
     assert (dropped["reason"], dropped["value"]) == ("late", {"ts": "2024-01-01 00:00:54"})
+
+
+# ------------------------------------------------------------------ what a query cannot reach
+
+
+def test_duckdb_is_shut(tmp_path: Path) -> None:
+    """Whatever text came through: no file, no extension, no variable of Python, no setting."""
+    tables = Tables(asked("SELECT 1").query)
+    outside = pl.DataFrame({"a": [1]})
+    for sql in (
+        "SELECT * FROM read_csv('/etc/hostname', header = false)",
+        "SELECT * FROM '/etc/hostname'",
+        "SELECT * FROM duckdb_extensions()",
+        f"COPY (SELECT 1) TO '{tmp_path}/written'",
+        f"ATTACH '{tmp_path}/attached'",
+        "INSTALL httpfs",
+        "SET threads = 2",
+        "SELECT * FROM outside",
+    ):
+        with pytest.raises(SqlError):
+            tables.rows(sql)
+    assert outside.height == 1
+    assert not list(tmp_path.iterdir())
+    tables.close()
+
+
+def test_a_query_has_so_much_memory() -> None:
+    tables = Tables(asked("SELECT 1").query)
+    with pytest.raises(SqlError):
+        tables.rows(
+            "SELECT count(*) FROM (SELECT DISTINCT repeat('x', 1000) || i FROM generate_series(1, 4000000) g(i))"
+        )
+    tables.close()
+    assert not Path(".tmp").exists()

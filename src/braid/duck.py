@@ -18,12 +18,22 @@ from braid.errors import SqlError
 from braid.plan.bound import BatchQuery, Declared, Read
 from braid.types import polars_type
 
+MEMORY = "2GB"  # that one query may take; nothing is spilt to disk
+CLOSED: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "memory_limit": MEMORY,
+    "temp_directory": "",
+}
 SETTINGS = (
+    "SET python_enable_replacements = false",
     "SET threads = 1",
     "SET TimeZone = 'UTC'",
     "SET integer_division = true",
     "SET default_null_order = 'nulls_last_on_asc_first_on_desc'",
     "CREATE MACRO proctime() AS now()",
+    "SET lock_configuration = true",
 )
 _TYPES = {"numeric": "DECIMAL(38, 10)", "bytea": "BLOB"}
 _OURS = {
@@ -76,7 +86,7 @@ class Tables:
     """A connection that holds the relations a query reads."""
 
     def __init__(self, query: BatchQuery, frames: dict[Read, pl.DataFrame] | None = None) -> None:
-        self._connection = duckdb.connect()
+        self._connection = duckdb.connect(config=CLOSED)
         for setting in SETTINGS:
             self._connection.execute(setting)
         self.query = query
