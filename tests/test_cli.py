@@ -64,6 +64,26 @@ WRONG = {
         ("--sink", "o=out.csv"),
         ["P reads it"],
     ),
+    "a sink of an unknown kind": (
+        "CREATE STREAM o AS SELECT k, v FROM l;",
+        ("--sink", "o=out.xml"),
+        ["out.xml: .xml cannot be written", ".csv, .jsonl, .ndjson, .parquet"],
+    ),
+    "a sink among other files": (
+        "CREATE STREAM o AS SELECT k, v FROM l;",
+        ("--sink", "o=."),
+        ["no result of braid", "name a folder"],
+    ),
+    "one folder for two sinks": (
+        "CREATE STREAM o AS SELECT k, v FROM l; CREATE STREAM p AS SELECT k, v FROM l;",
+        ("--sink", "o=out.csv", "--sink", "p=./out.csv"),
+        ["name one folder"],
+    ),
+    "one sink for two queries": (
+        "CREATE STREAM o AS SELECT k, v FROM l; INSERT INTO o SELECT k, v FROM l;",
+        ("--sink", "o=out.csv"),
+        ["O and O.1 write it"],
+    ),
     "a store that is a file": ("CREATE STREAM o AS SELECT k, v FROM l;", ("--store", "l.csv"), ["l.csv is a file"]),
     "batch rows": ("", ("--batch-rows", "0"), ["--batch-rows"]),
 }

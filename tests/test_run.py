@@ -138,12 +138,13 @@ def test_state_after_a_run_without_spark(runs: tuple[Path, Said, Said]) -> None:
     assert "state" in braid("explain", folder / "q.sql", "--state", "--store", folder / "s").out
 
 
-def _refused(folder: Path, store: str, *parts: str, sql: str | None = None) -> None:
+def _refused(folder: Path, store: str, *parts: str, sql: str | None = None, sink: str = "seen.csv") -> None:
     """Refused without Spark, and nothing in the store is different afterwards."""
     (folder / "other.sql").write_text(sql or (folder / "q.sql").read_text())
     before = _bytes(folder / store)
     with contextlib.chdir(folder):
-        said = braid("run", "other.sql", "--store", store, *WORDS[4:])
+        words = [f"seen={sink}" if w == "seen=seen.csv" else w for w in WORDS[4:]]
+        said = braid("run", "other.sql", "--store", store, *words)
     assert said.code == 1 and not said.out and "starting Spark" not in said.err
     for part in parts:
         assert part in said.err
@@ -158,6 +159,16 @@ def test_a_checkpoint_of_another_query(runs: tuple[Path, Said, Said]) -> None:
     _refused(
         runs[0], "s", "checkpoints/NAMED was made by another query", '"!"', "\n  -", "\n  +", "delete the", sql=CHANGED
     )
+
+
+def test_another_sink_than_before(runs: tuple[Path, Said, Said]) -> None:
+    folder = runs[0]
+    shown = f"setting sink: csv files in {folder}/seen.csv in the checkpoint, "
+    _refused(
+        folder, "s", "checkpoints/SEEN", shown + f"parquet files in {folder}/seen.parquet now", sink="seen.parquet"
+    )
+    _refused(folder, "s", shown + "console now", sink="console")
+    _refused(folder, "new", "seen.csv holds the results of another run (SEEN-", "--overwrite")
 
 
 def test_a_checkpoint_that_cannot_be_read(runs: tuple[Path, Said, Said]) -> None:

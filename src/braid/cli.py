@@ -136,6 +136,7 @@ def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[s
     metavar="NAME=PATH|console",
     help="Write a result to a folder of files (its name ends in .csv, .parquet or .jsonl), or print it here.",
 )
+@click.option("--overwrite", is_flag=True, help="Replace what another run has left in the folder of a --sink.")
 @click.option("--batch-rows", type=click.IntRange(min=1), help="At most so many records a batch. [default: 1000000]")
 @click.option("--metrics", metavar="FILE|-", help="Append a JSON line a batch: where time goes (docs/metrics.md).")
 @click.option("--metrics-port", metavar="[HOST:]PORT", help="Serve them to Prometheus. [default host: 127.0.0.1]")
@@ -151,6 +152,7 @@ def run(
     until_idle: bool,
     conf: tuple[str, ...],
     sinks: tuple[str, ...],
+    overwrite: bool,
     batch_rows: int | None,
     metrics: str | None,
     metrics_port: str | None,
@@ -180,6 +182,7 @@ def run(
         conf=_pairs(conf, "--conf"),
         quiet=quiet,
         batch_rows=batch_rows,
+        overwrite=overwrite,
         metrics=metrics,
         metrics_port=metrics_port,
     )

@@ -20,7 +20,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -35,7 +34,7 @@ from braid.plan.canonical import canonical
 from braid.plan.logical import Query, Source, StreamStreamJoin, inputs, sources
 from braid.plan.lower import lower
 from braid.program import Effect, NewRecords, Program, first_match
-from braid.runtime import checkpoint, resume
+from braid.runtime import checkpoint, result_files, resume
 from braid.runtime.driver_local import in_topological_order
 from braid.runtime.file_list import look
 from braid.runtime.files import needs_time, open_files
@@ -69,6 +68,7 @@ class Request:
     quiet: bool = False
     batch_rows: int | None = None
     tell: bool = True  # what the statements announce, and the summary
+    overwrite: bool = False  # folders of --sink that hold results of other runs are replaced
     metrics: str | None = None  # a file of JSON lines, `-` for stdout
     metrics_port: str | None = None
 
@@ -130,18 +130,31 @@ def _queries(effects: Sequence[Effect], program: Program) -> tuple[list[Query], 
 
 def _check_sinks(queries: Sequence[Query], sinks: Mapping[str, str]) -> None:
     """What goes to files or the console cannot be read by the next query."""
+    folders: dict[str, str] = {}
     for name, target in sinks.items():
         writers = [q for q in queries if q.sink.name.lower() == name.lower()]
         if not writers:
             raise BraidError(f"--sink {name}: no query of this file writes it", "name what a CREATE … AS makes")
+        if len(writers) > 1 and target != "console":
+            both = " and ".join(q.name for q in writers)
+            raise BraidError(f"--sink {name}: {both} write it, so it must go to a topic", f"leave --sink {name}=… out")
         topics = {q.sink.topic for q in writers}
         reader = next((q for q in queries if any(s.topic in topics for s in sources(q.root))), None)
         if reader is not None:
             raise BraidError(
                 f"--sink {name}: {reader.name} reads it, so it must go to a topic", f"leave --sink {name}=… out"
             )
-        if target != "console" and os.path.isfile(target):
-            raise BraidError(f"--sink {name}: {target} is a file", "a sink is a folder that braid fills with files")
+        if target != "console":
+            folder = os.path.abspath(target)
+            if folder in folders:
+                raise BraidError(f"--sink {name} and --sink {folders[folder]} name one folder", "give each its own")
+            folders[folder] = name
+            result_files.kind_of(target)
+
+
+def _target(sink: str) -> tuple[str, str]:
+    """What a --sink names: the kind of output, and its folder."""
+    return ("console", "") if sink == "console" else (result_files.kind_of(sink), os.path.abspath(sink))
 
 
 def _check_times(node: object, bound: Mapping[str, str]) -> None:
@@ -246,12 +259,19 @@ def _check_checkpoints(prepared: Prepared, request: Request, store: TopicStore) 
         if query.name in prepared.push:
             continue
         folder = _checkpoint(query, request, store)
-        found = checkpoint.check_plan(folder, query.name, canonical(query), query.dialect)
+        sink = first_match(query.sink.name, request.sinks)
+        kind, target = _target(request.sinks[sink]) if sink is not None else ("topic", "")
+        to = result_files.described(kind, target)
+        found = checkpoint.check_plan(folder, query.name, canonical(query), query.dialect, to)
+        last = None
         if found is not None:
             known[query.name] = found
             last = resume.last_batch(folder, found)
             if last is not None:
                 resumed[query.name] = last
+        if target:
+            run = str(found.settings.get("run")) if found is not None else None
+            result_files.check(target, run, last is not None, request.overwrite)
     for query in prepared.queries:
         if query.name in prepared.push:
             continue
@@ -428,6 +448,7 @@ class _Run:
             files=_files(query, self.prepared, self.request),
             output=self._output(query, push),
             limit=self.request.batch_rows,
+            overwrite=self.request.overwrite,
             trigger={"availableNow": True} if self.request.until_idle else None,
         )
         self.running[query.name] = running
@@ -444,8 +465,8 @@ class _Run:
         sink = first_match(query.sink.name, self.request.sinks)
         if sink is None:
             return None
-        target = self.request.sinks[sink]
-        return Output("console", "", 1) if target == "console" else Output(_kind_of(target), os.path.abspath(target), 1)
+        kind, target = _target(self.request.sinks[sink])
+        return Output(kind, target, 1)
 
     def _each_in_turn(self) -> None:
         for query in self.prepared.queries:
@@ -534,8 +555,3 @@ def _interrupts(stop: threading.Event) -> Iterator[None]:
     finally:
         for s, handler in before.items():
             signal.signal(s, handler)
-
-
-def _kind_of(target: str) -> str:
-    """The files' format, by the end of the folder's name."""
-    return {".csv": "csv", ".parquet": "parquet"}.get(Path(target).suffix, "json")

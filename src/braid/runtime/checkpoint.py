@@ -22,7 +22,7 @@ from braid.errors import BraidError
 from braid.runtime.file_list import FileEntry, check_continues
 from braid.topics.files import write_atomic
 
-FORMAT = 3
+FORMAT = 4
 NAME = "braid.json"
 _SHOWN = 60  # lines of a difference
 _WIDEST = 100  # characters of a line of a plan
@@ -86,13 +86,13 @@ def open_or_create(
     return merged
 
 
-def check_plan(directory: str | Path, query: str, plan: str, dialect: str) -> Document | None:
+def check_plan(directory: str | Path, query: str, plan: str, dialect: str, sink: str) -> Document | None:
     """The recorded document, if it was made by this query; for a look before anything is started."""
     known = load(directory)
     if known is None:
         _refuse_foreign(str(directory))
         return None
-    now = replace(known, query=query, plan=plan, settings={**known.settings, "dialect": dialect})
+    now = replace(known, query=query, plan=plan, settings={**known.settings, "dialect": dialect, "sink": sink})
     _refuse(str(directory), _differences(known, now, ()))
     return known
 

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from braid.errors import BraidError
 from braid.plan.physical import Plan
-from braid.runtime import state_file
+from braid.runtime import result_files, state_file
 from braid.runtime.measured import Hot, Measured, Shape, Totals, measured, summed
 from braid.spark import columns, sinks
 from braid.spark import job as jobs
@@ -302,10 +302,13 @@ def start(
     frames: Mapping[str, Registered] | None = None,
     order: Order | None = None,
     trigger: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
 ) -> RunningQuery:
     """Starts a query, or goes on from its checkpoint. `partitions`, `buckets`, `tasks`: see `Job`; by default the
-    output's partitions are those of its topic, the declared ones, or those of the left source."""
-    wishes = Wishes(checkpoint, output, partitions, buckets, tasks, limit, files or {}, frozenset(frames or ()), order)
+    output's partitions are those of its topic, the declared ones, or those of the left source. `overwrite`: a folder
+    of another run's results is replaced."""
+    named = frozenset(frames or ())
+    wishes = Wishes(checkpoint, output, partitions, buckets, tasks, limit, files or {}, named, order, overwrite)
     context = spark.sparkContext
     job, folder = prepared(plan, store, context.defaultParallelism, wishes, on_one_node(context.master))
     text = jobs.dumps(job)
@@ -314,7 +317,7 @@ def start(
         if job.output.kind == "topic":
             clean_staging(jobs.store_of(job.store).topic(job.output.target), job.run)
         elif job.output.kind not in ("console", "none"):
-            sinks.finish_files(job.output.target)
+            result_files.claim(job.output.target, job.run)
         clean_drops(job.store, job.name)
         columns.clear_abandoned(job.wire)
         with settings_of_a_query(spark, job.tasks):

@@ -19,7 +19,7 @@ import pyspark
 from braid.errors import BraidError
 from braid.plan.canonical import canonical
 from braid.plan.physical import Plan
-from braid.runtime import checkpoint, resume
+from braid.runtime import checkpoint, result_files, resume
 from braid.runtime.checkpoint import Document
 from braid.runtime.cut import LIMIT
 from braid.runtime.files import FileInput, needs_time, open_files
@@ -43,6 +43,7 @@ class Wishes:
     files: Mapping[str, Files]
     frames: frozenset[str]
     order: Order | None
+    overwrite: bool = False  # a folder of another run's results is replaced
 
     def named(self) -> list[str]:
         """The recorded numbers that were asked for, as the checkpoint names them."""
@@ -56,9 +57,9 @@ def prepared(plan: Plan, store: str, cores: int, wishes: Wishes, one_node: bool 
     topics = TopicStore(store)
     name = check_name(plan.query.name, "query")
     folder = wishes.checkpoint or checkpoint_of(topics.root, name)
-    known = checkpoint.check_plan(folder, name, canonical(plan.query), plan.query.dialect)
-    if known is not None:
-        resume.last_batch(folder, known)
+    sink = result_files.described(wishes.output.kind, wishes.output.target) if wishes.output else "topic"
+    known = checkpoint.check_plan(folder, name, canonical(plan.query), plan.query.dialect, sink)
+    goes_on = known is not None and resume.last_batch(folder, known) is not None
     files = _opened(plan, wishes.files, folder, known)
     frames = _frames(plan, wishes.frames)
     partitions = [
@@ -71,12 +72,14 @@ def prepared(plan: Plan, store: str, cores: int, wishes: Wishes, one_node: bool 
     ]
     output = wishes.output or _topic(plan, topics, wishes.partitions, known.outputs if known else partitions[0] or 1)
     run = str(known.settings.get("run")) if known else f"{name}-{int(time.time()):08x}{uuid4().hex[:6]}"
+    if output.kind in result_files.KINDS.values():
+        result_files.check(output.target, run, goes_on, wishes.overwrite)
     buckets = wishes.buckets or _buckets(plan, output.partitions)
     tasks = wishes.tasks or min(cores, output.partitions)
     document = Document(
         query=name,
         plan=canonical(plan.query),
-        settings={"dialect": plan.query.dialect, "run": run, "order": wishes.order is not None},
+        settings={"dialect": plan.query.dialect, "run": run, "order": wishes.order is not None, "sink": sink},
         buckets=buckets,
         outputs=output.partitions,
         shuffle=tasks,

@@ -19,6 +19,7 @@ from pyspark import TaskContext
 from braid.errors import BraidError
 from braid.expr import codec
 from braid.operators.changes import DIFF, LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, TIME
+from braid.runtime import result_files
 from braid.runtime.bucket import bucket_of
 from braid.runtime.emit import written
 from braid.runtime.explicit import place_of, topic_ranks
@@ -110,7 +111,7 @@ class FileOutputs:
         if self._job.output.kind == "console":
             yield json.dumps({"rows": frame.height, "text": "\n".join(self._lines)})
             return
-        folder = os.path.join(self._job.output.target, ".staging")
+        folder = os.path.join(self._job.output.target, result_files.STAGING)
         os.makedirs(folder, exist_ok=True)
         ending = {"json": "jsonl"}.get(self._job.output.kind, self._job.output.kind)
         name = f"part-{self._batch:010d}-{self._part:05d}.{ending}~{uuid4().hex[:8]}"  # of this attempt only
@@ -186,41 +187,10 @@ def publish_batch(job: Job, batch: int, manifest: Sequence[tuple[str, str]]) -> 
         case "none":
             pass
         case _:
-            _publish_files(job, batch, [json.loads(doc)["file"] for doc in staged])
+            names = [json.loads(doc)["file"] for doc in staged]
+            result_files.publish(job.output.target, job.run, batch, names)
     files = [json.loads(doc)["file"] for kind, doc in manifest if kind == "drops"]
     publish_drops(job.store, job.name, batch, files, run=job.run)
-
-
-def _publish_files(job: Job, batch: int, names: Sequence[str]) -> None:
-    """One commit file lists the batch's files; they get their names after it, or when the next batch finds them."""
-    folder = job.output.target
-    commits = os.path.join(folder, ".commits")
-    os.makedirs(commits, exist_ok=True)
-    commit = os.path.join(commits, f"{job.run}-{batch:020d}.json")
-    if not os.path.exists(commit) and names:
-        temporary = f"{commit}~{uuid4().hex[:8]}"
-        with open(temporary, "w", encoding="utf-8") as f:
-            json.dump({"query": job.run, "batch": batch, "files": sorted(names)}, f)
-        os.replace(temporary, commit)
-    _finish(folder, names)
-
-
-def _finish(folder: str, names: Sequence[str]) -> None:
-    """Staged files get their names, which are the same for each attempt."""
-    for name in names:
-        staged = os.path.join(folder, ".staging", name)
-        if os.path.exists(staged):
-            os.replace(staged, os.path.join(folder, name.partition("~")[0]))
-
-
-def finish_files(folder: str) -> None:
-    """Names that a dead driver did not give after its last commit."""
-    commits = os.path.join(folder, ".commits")
-    if not os.path.isdir(commits):
-        return
-    for name in sorted(os.listdir(commits))[-1:]:
-        with open(os.path.join(commits, name), encoding="utf-8") as f:
-            _finish(folder, json.load(f)["files"])
 
 
 # ----------------------------------------------------------------- drops

@@ -1,0 +1,110 @@
+"""A folder of result files (`--sink`): whose it is, and which files of it are published.
+
+In: a folder, the run (one life of a checkpoint) that writes it, staged files of a batch. Out: `part-BATCH-PART.*`.
+Rule: a folder belongs to one run for ever; another is refused, or replaces all of it knowingly. A batch's files are
+listed in one commit and get their names after it, or when the next start finds them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Sequence
+
+from braid.errors import BraidError
+from braid.topics.files import write_atomic
+
+KINDS = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}  # by the end of the folder's name
+OWNER, COMMITS, STAGING = ".owner.json", ".commits", ".staging"
+_PART = re.compile(r"part-\d{10}-\d{5}\.(csv|jsonl|parquet)")
+
+
+def kind_of(target: str) -> str:
+    """The files' format; JSON lines where the folder's name has no ending."""
+    ending = os.path.splitext(os.path.basename(os.path.normpath(target)))[1].lower()
+    if ending and ending not in KINDS:
+        raise BraidError(
+            f"{target}: {ending} cannot be written", f"end the folder's name in {', '.join(KINDS)}; or write console"
+        )
+    return KINDS.get(ending, "json")
+
+
+def described(kind: str, target: str) -> str:
+    """Where results go, as a checkpoint records it."""
+    return f"{kind} files in {target}" if kind in KINDS.values() else kind
+
+
+def check(folder: str, run: str | None, goes_on: bool, overwrite: bool) -> None:
+    """Refuses a folder that is not this run's (None: one that begins now). `goes_on`: it has written before."""
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise BraidError(f"{folder} is a file", "a sink is a folder that braid fills with files")
+    owner = _owner(folder)
+    if owner is None:
+        there = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+        if there:
+            hint = "name a folder that is empty or not there yet"
+            raise BraidError(f"{folder} holds {there[0]}, which is no result of braid", hint)
+    elif owner != run and (goes_on or not overwrite):
+        hint = "name another folder, or write --overwrite to replace what is in it"
+        if goes_on:
+            hint = "this query goes on from its checkpoint; to write all its rows, delete that and start anew"
+        raise BraidError(f"{folder} holds the results of another run ({owner})", hint)
+
+
+def claim(folder: str, run: str) -> None:
+    """Makes the folder this run's: what another run has left in it goes; what a dead driver did not name gets its
+    name."""
+    owner = _owner(folder)
+    if owner == run:
+        _finish_last(folder)
+        return
+    os.makedirs(folder, exist_ok=True)
+    if owner is not None:
+        for name in os.listdir(folder):
+            if _PART.fullmatch(name):
+                os.unlink(os.path.join(folder, name))
+        for name in (COMMITS, STAGING):
+            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+    write_atomic(os.path.join(folder, OWNER), json.dumps({"run": run}).encode(), folder)
+
+
+def _owner(folder: str) -> str | None:
+    """The run that writes into a folder; None where it is nobody's."""
+    path = os.path.join(folder, OWNER)
+    try:
+        with open(path, encoding="utf-8") as f:
+            return str(json.load(f)["run"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise BraidError(f"{path} cannot be read: {e}", "name another folder") from None
+
+
+def publish(folder: str, run: str, batch: int, names: Sequence[str]) -> None:
+    """Makes a batch's staged files visible; publishing it again changes nothing."""
+    commits = os.path.join(folder, COMMITS)
+    os.makedirs(commits, exist_ok=True)
+    commit = os.path.join(commits, f"{run}-{batch:020d}.json")
+    if not os.path.exists(commit) and names:
+        write_atomic(commit, json.dumps({"query": run, "batch": batch, "files": sorted(names)}).encode(), commits)
+    _finish(folder, names)
+
+
+def _finish(folder: str, names: Sequence[str]) -> None:
+    """Staged files get their names, which are the same for each attempt."""
+    for name in names:
+        staged = os.path.join(folder, STAGING, name)
+        if os.path.exists(staged):
+            os.replace(staged, os.path.join(folder, name.partition("~")[0]))
+
+
+def _finish_last(folder: str) -> None:
+    """Names that a dead driver did not give after its last commit."""
+    commits = os.path.join(folder, COMMITS)
+    if not os.path.isdir(commits):
+        return
+    for name in sorted(n for n in os.listdir(commits) if n.endswith(".json"))[-1:]:
+        with open(os.path.join(commits, name), encoding="utf-8") as f:
+            _finish(folder, json.load(f)["files"])
