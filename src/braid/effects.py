@@ -7,7 +7,7 @@ starts, who is shown rows. A statement that fails half-way is not in the program
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, assert_never
 
 from braid.plan.bound import (
@@ -29,8 +29,9 @@ from braid.plan.bound import (
     SourceDeclared,
     ViewDefined,
 )
-from braid.plan.logical import Query
+from braid.plan.logical import Query, Source
 from braid.program import Effect, NewRecords, Program, new_records
+from braid.runtime.inputs import Input
 from braid.tables import StoreTables
 from braid.topics.names import check_name
 from braid.topics.store import TopicStore
@@ -133,8 +134,9 @@ def _remove(world: World, queries: Sequence[str], topics: Sequence[str]) -> None
 class StoreWorld:
     """What is the same wherever topics lie in a store."""
 
-    def __init__(self, store: TopicStore) -> None:
-        self.store, self.tables = store, StoreTables(store)
+    def __init__(self, store: TopicStore, files: Mapping[str, Callable[[Source], Input]] | None = None) -> None:
+        """`files`: as `StoreTables` takes them."""
+        self.store, self.tables = store, StoreTables(store, files)
 
     def create_topic(self, name: str, partitions: int | None) -> None:
         if partitions is not None or not self.store.exists(check_name(name)):

@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -27,9 +27,9 @@ from rich.console import Console
 from braid import inserts, progress
 from braid.cli_errors import QueryDied
 from braid.effects import Rows, StoreWorld, carry_out
-from braid.errors import BraidError
+from braid.errors import BraidError, SqlError
 from braid.metrics import Metrics
-from braid.plan.bound import BatchAsked, BatchQuery, QueryBound, RowsChanged
+from braid.plan.bound import BatchAsked, BatchQuery, Inserted, QueryBound, RowsChanged
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query, Source, StreamStreamJoin, inputs, sources
 from braid.plan.lower import lower
@@ -38,6 +38,7 @@ from braid.runtime import checkpoint, result_files, resume
 from braid.runtime.driver_local import in_topological_order
 from braid.runtime.file_list import look
 from braid.runtime.files import needs_time, open_files
+from braid.runtime.inputs import Input
 from braid.topics.lock import StoreLock
 from braid.topics.names import check_name
 from braid.topics.store import TopicStore
@@ -102,6 +103,7 @@ def prepare(request: Request) -> Prepared:
                 raise BraidError(f"{option} {name}: no such stream or table is declared", f"declared: {known}")
     for topic in program.topics():
         check_name(topic)
+    _check_written(effects, program, request)
     queries, push = _queries(effects, program)
     for pattern in request.sources.values():
         look(pattern)
@@ -110,6 +112,21 @@ def prepare(request: Request) -> Prepared:
     _check_sinks(queries, request.sinks)
     order = in_topological_order(queries, lambda q: {s.topic for s in sources(q.root)}, lambda q: q.sink.topic)
     return Prepared(program, effects, tuple(order), push)
+
+
+def _check_written(effects: Sequence[Effect], program: Program, request: Request) -> None:
+    """What is read from files is not written: nobody would read it."""
+    declared = program.catalog.sources
+    in_files = [declared[n] for n in (first_match(x, declared) for x in request.sources) if n is not None]
+    names = {d.topic: d.name for d in in_files}
+    for effect in effects:
+        match effect.bound:
+            case Inserted(target=target) | RowsChanged(target=target) if target.topic in names:
+                name, span = names[target.topic], effect.statement.span
+                hint = f"add a file, or leave --source {name}=… out"
+                raise SqlError(f"{name} is read from files, and cannot be written", span, hint, request.sql)
+            case _:
+                pass
 
 
 def _queries(effects: Sequence[Effect], program: Program) -> tuple[list[Query], frozenset[str]]:
@@ -180,9 +197,12 @@ def run_program(request: Request, err: Console) -> Outcome:
     store = TopicStore(request.store)
     if os.path.exists(store.root) and not os.path.isdir(store.root):
         raise BraidError(f"{request.store} is a file", "--store takes a folder")
-    with StoreLock(store.root, note=lambda text: err.print(text, markup=False)) as lock:
+    with (
+        StoreLock(store.root, note=lambda text: err.print(text, markup=False)) as lock,
+        tempfile.TemporaryDirectory(prefix="braid-files-") as parsed,
+    ):
         resumed = _check_checkpoints(prepared, request, store)
-        world = _World(store, prepared, request, err)
+        world = _World(store, prepared, request, err, parsed)
         for effect in prepared.effects:
             carry_out(effect, world)
         if not prepared.queries:
@@ -207,6 +227,18 @@ def run_program(request: Request, err: Console) -> Outcome:
         for query in world.waiting:
             world.show(*world.tables.rows(query))
         return outcome
+
+
+def _tables_in_files(prepared: Prepared, request: Request, cache: str) -> dict[str, Callable[[Source], Input]]:
+    """What opens the files of each source that is bound to some, for queries over tables."""
+
+    def opened(source: Source) -> Input:
+        bound = first_match(source.name, request.sources)
+        assert bound is not None
+        return open_files(source, request.sources[bound], cache, _options(source, prepared))
+
+    bound = [first_match(name, prepared.program.catalog.sources) for name in request.sources]
+    return {name: opened for name in bound if name is not None}
 
 
 def _check_asked(prepared: Prepared, request: Request) -> None:
@@ -314,8 +346,8 @@ class _World(StoreWorld):
     a query is made when it starts. INSERT, UPDATE and DELETE are done once per store: their commits bear names that
     follow from their texts and places."""
 
-    def __init__(self, store: TopicStore, prepared: Prepared, request: Request, err: Console) -> None:
-        super().__init__(store)
+    def __init__(self, store: TopicStore, prepared: Prepared, request: Request, err: Console, parsed: str) -> None:
+        super().__init__(store, _tables_in_files(prepared, request, parsed))
         declared = prepared.program.catalog.sources
         bound = [first_match(name, declared) for name in request.sources]
         self._from_files = {declared[n].topic for n in bound if n is not None}

@@ -9,14 +9,18 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import polars as pl
 
 from braid.errors import BraidError
-from braid.plan.bound import BatchQuery, Read, RowsChanged
+from braid.plan.bound import BatchQuery, Declared, Read, RowsChanged
+from braid.plan.logical import Source
 from braid.runtime.explicit import Placed
-from braid.runtime.tables import Snapshots, Written, row_id
+from braid.runtime.inputs import Input
+from braid.runtime.row_ids import key_of
+from braid.runtime.tables import Snapshots, Written
 from braid.topics.drops import publish_drops, stage_drops
 from braid.topics.envelope import parse_envelope
 from braid.topics.store import TopicStore
@@ -25,9 +29,11 @@ from braid.topics.store import TopicStore
 class StoreTables:
     """The tables of one store, read as they stand at each call."""
 
-    def __init__(self, store: TopicStore) -> None:
+    def __init__(self, store: TopicStore, files: Mapping[str, Callable[[Source], Input]] | None = None) -> None:
+        """`files`: what opens the files of a table that is read from some, by its name."""
         self._store = store
-        self._snapshots = Snapshots(self._records)
+        self._files, self._read = files or {}, dict[str, pl.DataFrame]()
+        self._snapshots = Snapshots(self._records, self._rows_of_files)
 
     def rows(self, query: BatchQuery) -> tuple[list[str], list[tuple[Any, ...]]]:
         """The names of a query's columns, and its rows."""
@@ -41,7 +47,7 @@ class StoreTables:
             self._store.create(topic, change.target.partitions or 1)
         written = self._snapshots.change(change, self._epoch)
         epoch = max(int(time.time() * 1000), self._last() + 1)
-        keys = [row_id(epoch, n) if key is None else key for n, (key, _) in enumerate(written.records)]
+        keys = [key_of(epoch, n) if key is None else key for n, (key, _) in enumerate(written.records)]
         frame = pl.DataFrame(
             {
                 "_key": keys,
@@ -64,6 +70,18 @@ class StoreTables:
         staged = stage_drops(self._store.root, table, epoch, 0, frame)
         assert staged is not None
         publish_drops(self._store.root, table, epoch, [staged])
+
+    def _rows_of_files(self, declared: Declared) -> pl.DataFrame | None:
+        """The rows that are well formed."""
+        if declared.name not in self._files:
+            return None
+        if declared.name not in self._read:
+            source = declared.read_as(declared.name)
+            opened = self._files[declared.name](source)
+            found = [opened.read(p, 0, end) for p, end in enumerate(opened.ends())]
+            columns = [pl.col(c.name).alias(c.field) for c in source.columns if c.place in ("key", "value")]
+            self._read[declared.name] = pl.concat(x.rows.filter(x.error.is_null()).select(columns) for x in found)
+        return self._read[declared.name]
 
     def _records(self, topic: str, start: int) -> list[Placed]:
         """The records of a topic from the `start`-th on, in the order of their epochs; `seq` is the epoch."""

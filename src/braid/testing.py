@@ -26,7 +26,8 @@ from braid.plan.logical import Query
 from braid.program import NewRecords, Program, first_match
 from braid.runtime.backend import Backend
 from braid.runtime.explicit import Moment, Placed
-from braid.runtime.tables import Snapshots, keys_of, row_id, row_of, values_of
+from braid.runtime.row_ids import key_of
+from braid.runtime.tables import Snapshots, keys_of, row_of, values_of
 from braid.types import MAX_TIME, Column, Map, Struct
 
 
@@ -143,7 +144,7 @@ class Driver:
     def _place(self, topic: str, epoch: int, records: Sequence[tuple[str | None, str | None]], time: int) -> None:
         """Records of one epoch, in their order; a key that is None is made of the epoch and the place."""
         placed = [
-            Placed(epoch, 0, n, 0, 0, row_id(epoch, n) if key is None else key, value, time, None)
+            Placed(epoch, 0, n, 0, 0, key_of(epoch, n) if key is None else key, value, time, None)
             for n, (key, value) in enumerate(records)
         ]
         self._backend.append(topic, placed)

@@ -41,6 +41,7 @@ BASE: dict[str, pl.DataType] = {POS: POS_TYPE, SUB: pl.Binary(), TIME: pl.Int64(
 
 NEVER = -(2**62)  # the clock that has shown nothing
 LOW = 2**64  # a position is high * LOW + low
+EARLY = 2**61  # taken from the time in the position of an early row: one that stands before all streams
 END_OF_BATCH = (2**62) * LOW  # the place of idle marks: after every record of a batch
 
 OFFSET_BITS, LEAF_BITS, RANK_BITS = 44, 4, 15
@@ -73,6 +74,11 @@ def explicit_position(seq: pl.Expr, hops: pl.Expr, rank: pl.Expr, n: pl.Expr, le
 def sequence_of(pos: pl.Expr) -> pl.Expr:
     """The high part of a position: the time m, or the sequence number of an explicit order."""
     return (pos // pl.lit(LOW, POS_TYPE)).cast(pl.Int64)
+
+
+def time_of(sequence: pl.Expr) -> pl.Expr:
+    """The time in the high part of a position, that of an early row too."""
+    return pl.when(sequence < -(EARLY // 2)).then(sequence + EARLY).otherwise(sequence)
 
 
 def released_sub(times: pl.Series, is_left: pl.Series, keys: pl.Series, numbers: pl.Series) -> pl.Series:

@@ -15,7 +15,7 @@ import polars as pl
 
 from braid.operators.arrangement import Arrangement, Run
 from braid.operators.base import State
-from braid.operators.changes import DIFF, HASH, LOW, NEVER, POS, POS_TYPE, SUB, TIME, sequence_of
+from braid.operators.changes import DIFF, HASH, LOW, NEVER, POS, POS_TYPE, SUB, TIME, sequence_of, time_of
 from braid.operators.ranges import Hashes, Ints, columns_of, hashes_of, key_order, rows_at
 
 EPOCH = "_e"
@@ -51,7 +51,7 @@ def changes_of(rows: pl.DataFrame, keys: Sequence[str], payload: Sequence[str]) 
     return rows.select(
         end_of(pl.col(EPOCH)).alias(POS),
         pl.lit(None, pl.Binary).alias(SUB),
-        pl.col(EPOCH).alias(TIME),
+        time_of(pl.col(EPOCH)).alias(TIME),
         pl.col(DIFF).sign().cast(pl.Int8),
         HASH,
         *keys,

@@ -33,7 +33,7 @@ from braid.types import Column, Scalar
 Kind = Literal["stream", "table"]
 How = Literal["inner", "left", "right", "full"]
 Mode = Literal["append", "upsert", "retract"]
-Format = Literal["JSON", "DELIMITED", "KAFKA", "NONE"]
+Format = Literal["JSON", "DELIMITED", "KAFKA", "NONE", "ROW_ID"]
 Place = Literal["key", "value", "header", "headers", "rowtime", "rowpartition", "rowoffset"]
 
 
@@ -53,12 +53,17 @@ class SourceColumn:
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
-    """How the records of a topic are written."""
+    """How the records of a topic are written.
+
+    `key` ROW_ID: the only key column numbers the rows; where the key does not give it (`row_ids.key_of`), it is made of
+    partition and offset. `iso`: dates and times may be ISO text, besides numbers.
+    """
 
     key: Format = "JSON"
     value: Format = "JSON"
     delimiter: str = ","
     wrapped: bool = True  # False: a single value column is the bare value
+    iso: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
-from braid.operators.changes import END_OF_BATCH, TIME, explicit_position, partitioned_position
+from braid.operators.changes import EARLY, END_OF_BATCH, TIME, explicit_position, partitioned_position
 from braid.plan.epochs import bounds_of
 from braid.plan.logical import clocks_read_by
 from braid.plan.physical import Leaf, Plan, Stage
@@ -39,9 +39,6 @@ class Chunk:
     ended: bool = False
     idle: bool = False
     early: bool = False
-
-
-EARLY = 2**61  # taken from the time in the position of an early row
 
 
 def ingested(plan: Plan, chunk: Chunk) -> Ingested:

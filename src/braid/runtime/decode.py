@@ -18,6 +18,7 @@ from braid.expr import codec, compile, typing
 from braid.expr.nodes import Col
 from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.plan.logical import Source, SourceColumn
+from braid.runtime.row_ids import row_ids
 from braid.types import MAX_TIME, Column, Scalar, polars_type
 
 # Raw records: what every source delivers. `_error`: why the envelope could not be read.
@@ -73,7 +74,7 @@ def _renamed(frame: pl.DataFrame, columns: list[SourceColumn]) -> pl.DataFrame:
 def _decode_key(
     source: Source, keys: list[SourceColumn], texts: pl.Series
 ) -> tuple[pl.DataFrame, pl.Series, pl.Series]:
-    if not keys or source.encoding.key == "NONE":
+    if not keys or source.encoding.key in ("NONE", "ROW_ID"):
         nothing = pl.Series("e", [None] * len(texts), dtype=pl.String)
         frame = pl.DataFrame([pl.Series(c.name, [None] * len(texts), dtype=polars_type(c.column.type)) for c in keys])
         return frame, texts.is_null(), nothing
@@ -168,7 +169,7 @@ def _checked_message_key(source: Source, rows: pl.DataFrame, error: pl.Series) -
 
 
 def with_pseudo(source: Source, rows: pl.DataFrame, partition: int) -> pl.DataFrame:
-    """The rows with the pseudo and headers columns that the source has."""
+    """The rows with the columns that neither key nor value holds: pseudo and headers columns, numbers of rows."""
     made: list[pl.Expr] = []
     for c in source.columns:
         match c.place:
@@ -180,6 +181,8 @@ def with_pseudo(source: Source, rows: pl.DataFrame, partition: int) -> pl.DataFr
                 made.append(pl.col("_offset").alias(c.name))
             case "header" | "headers":
                 made.append(_headers(c))
+            case "key" if source.encoding.key == "ROW_ID":
+                made.append(row_ids(partition).alias(c.name))
             case "key" | "value":
                 pass
     return rows.with_columns(made)

@@ -51,11 +51,17 @@ _JSON = tuple(f"{e}{z}" for e in (".jsonl", ".ndjson") for z in _ZIPS)
 _PARQUET = (".parquet",)
 
 
+def columns_of(source: Source) -> tuple[SourceColumn, ...]:
+    """The columns that a file must have: those of the key and the value. Numbers of rows are made."""
+    places = ("value",) if source.encoding.key == "ROW_ID" else ("key", "value")
+    return tuple(c for c in source.columns if c.place in places)
+
+
 def needs_time(source: Source) -> None:
     """Refuses files without times under a windowed join."""
     if source.timestamp is not None:
         return
-    columns = [c.field for c in source.columns if c.place in ("key", "value")]
+    columns = [c.field for c in columns_of(source)]
     near = get_close_matches("TIMESTAMP", columns, n=1, cutoff=0.3) or ["column"]
     raise BraidError(
         f"{source.name} is read from files and has no times, but it stands in a join WITHIN a time",
@@ -134,7 +140,7 @@ class FileInput:
 
     def __init__(self, source: Source, root: str, files: tuple[FileEntry, ...], options: Options, cache: str) -> None:
         self.source, self.root, self.files, self.options, self.cache = source, root, files, options, cache
-        self._columns = tuple(c for c in source.columns if c.place in ("key", "value"))
+        self._columns = columns_of(source)
         self._declared = tuple(Column(c.field, c.column.type) for c in self._columns)
         self._firsts = [f.first for f in files]
         self._ahead: Ahead | None = None
@@ -380,7 +386,7 @@ def _with_time_errors(source: Source, rows: Rows, times: Times) -> Rows:
     if not len(at):
         return rows
     error = rows.error.clone().scatter(at, f"timestamp column {source.timestamp.field} holds no time")
-    names = [c.field for c in source.columns if c.place in ("key", "value")]
+    names = [c.field for c in columns_of(source)]
     shown = pl.DataFrame([s.alias(name) for s, name in zip(rows.columns, names, strict=True)])[at]
     return Rows(rows.columns, error, rows.raw.clone().scatter(at, _as_json(shown)))
 

@@ -17,10 +17,9 @@ from braid.duck import Tables, quoted, sql_types
 from braid.errors import BraidError, SqlError
 from braid.expr import codec, compile
 from braid.plan.bound import BatchQuery, Bounded, Declared, Read, RowsChanged
+from braid.runtime import row_ids
 from braid.runtime.explicit import Placed
 from braid.types import Column, Scalar, polars_type
-
-ROW_BITS = 22  # of a _row_id: the row within its epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +38,26 @@ class _Standing:
     count: int = 0
     rows: dict[str | None, str] = field(default_factory=dict)
 
-    def add(self, records: Sequence[Placed]) -> None:
+    def add(self, records: Sequence[Placed], numbered: bool) -> None:
+        """`numbered`: a record whose key does not name its row is a row of its own."""
         for r in records:
-            self.rows.pop(r.key, None)
+            key = r.key if not numbered or row_ids.given(r.key) else row_ids.key_at(r.partition, r.offset)
+            self.rows.pop(key, None)
             if r.value is not None:
-                self.rows[r.key] = r.value
+                self.rows[key] = r.value
         self.count += len(records)
 
 
 class Snapshots:
-    """The tables of a store. `records(topic, start)`: the topic's records from the `start`-th on."""
+    """The tables of a store. `records(topic, start)`: the topic's records from the `start`-th on; `files`: the rows of
+    a table that is read from files, in their order (columns of `declared`); None for others."""
 
-    def __init__(self, records: Callable[[str, int], list[Placed]]) -> None:
-        self._records = records
+    def __init__(
+        self,
+        records: Callable[[str, int], list[Placed]],
+        files: Callable[[Declared], pl.DataFrame | None] = lambda declared: None,
+    ) -> None:
+        self._records, self._files = records, files
         self._standing: dict[str, _Standing] = {}
         self._watermarks: dict[str, int] = {}
 
@@ -61,12 +67,16 @@ class Snapshots:
 
     def frame(self, declared: Declared, until: int | None = None) -> pl.DataFrame:
         """The rows that stand; `until`: after that epoch."""
+        rows = self._files(declared)
+        if rows is not None:
+            return rows if declared.kind == "stream" else rows.unique(_key(declared), keep="last", maintain_order=True)
+        numbered = declared.encoding.key == "ROW_ID"
         if until is None:
             standing = self._standing.setdefault(declared.topic, _Standing())
-            standing.add(self._records(declared.topic, standing.count))
+            standing.add(self._records(declared.topic, standing.count), numbered)
         else:
             standing = _Standing()
-            standing.add([r for r in self._records(declared.topic, 0) if r.seq <= until])
+            standing.add([r for r in self._records(declared.topic, 0) if r.seq <= until], numbered)
         return _decoded(declared, list(standing.rows), list(standing.rows.values()))
 
     def answer(self, query: BatchQuery, past: Callable[[Read], int | None]) -> list[tuple[Any, ...]]:
@@ -204,7 +214,8 @@ def keys_of(declared: Declared, rows: pl.DataFrame, stored: bool = False) -> lis
     if relation is not None and relation.row_id and not stored:
         return [None] * rows.height
     columns = [(c.name, Column(c.name, c.type)) for c in declared.columns if c.place == "key"]
-    return codec.encode_values(rows, columns, unwrapped=len(columns) == 1).to_list()
+    bare = len(columns) == 1 and declared.encoding.key != "ROW_ID"
+    return codec.encode_values(rows, columns, unwrapped=bare).to_list()
 
 
 def values_of(declared: Declared, rows: pl.DataFrame) -> list[str]:
@@ -220,7 +231,7 @@ def _decoded(declared: Declared, keys: list[str | None], values: list[str]) -> p
         columns = [Column(c.name, c.type) for c in declared.columns if c.place == place]
         if columns:
             series = pl.Series("t", texts, dtype=pl.String)
-            single = place == "key" and len(columns) == 1
+            single = place == "key" and len(columns) == 1 and declared.encoding.key != "ROW_ID"
             parts.append(codec.decode_values(series, columns, unwrapped=single)[0])
     made = pl.concat(parts, how="horizontal") if parts else pl.DataFrame()
     return made.select(c.name for c in declared.columns)
@@ -233,8 +244,3 @@ def row_of(declared: Declared, row: Mapping[str, Any]) -> pl.DataFrame:
         for c in declared.columns
     }
     return pl.DataFrame(data)
-
-
-def row_id(epoch: int, n: int) -> str:
-    """The key of the n-th row of an epoch: keys rise with epochs and places."""
-    return str((epoch << ROW_BITS) + n)

@@ -36,6 +36,7 @@ from braid.types import Scalar
 
 ROW_ID = "_row_id"
 _NO_GENERATOR = "connector 'datagen' generates nothing yet: write rows into the topic, or bind a file with --source"
+_UNCHECKED = "the PRIMARY KEY of a source is not checked: every row is kept; CREATE TABLE keeps the last of each key"
 
 
 def create_table(s: rw.CreateTable, context: Context) -> Bound:
@@ -54,16 +55,21 @@ def create_table(s: rw.CreateTable, context: Context) -> Bound:
     append_only = s.append_only is not None or s.what == "source"
     if s.append_only is not None and s.what == "source":
         raise SqlError("a source takes no APPEND ONLY", s.append_only, "it is append-only by nature: leave it out")
+    notices: list[str] = []
+    if s.what == "source" and keys:
+        notices.append(_UNCHECKED)
+        keys = ()
     if append_only and keys:
         hint = "leave PRIMARY KEY out, or make it a table without APPEND ONLY"
-        raise SqlError(f"an append-only {s.what} takes no PRIMARY KEY", s.primary_key[0].span, hint)
+        raise SqlError("an append-only table takes no PRIMARY KEY", s.primary_key[0].span, hint)
     declared = declare(s.what, s.name, [(d.name, d.type) for d in columns], keys, append_only, context.quote(s.span))
     watermark = _watermark(s, declared, append_only)
     if watermark is not None:
         assert declared.relation is not None
         declared = _with(declared, watermark)
-    generated = any(p.name == "connector" and p.value.value == "datagen" for p in s.properties)
-    return SourceDeclared(declared, notices=(_NO_GENERATOR,) if generated else ())
+    if any(p.name == "connector" and p.value.value == "datagen" for p in s.properties):
+        notices.append(_NO_GENERATOR)
+    return SourceDeclared(declared, notices=tuple(notices))
 
 
 def declare(
@@ -80,7 +86,8 @@ def declare(
         not keys,
         key=keys or (ROW_ID,),
     )
-    return Declared(name, "stream" if append_only else "table", name, tuple(made), Encoding(), partitions=1, sql=sql,
+    encoding = Encoding(key="JSON" if keys else "ROW_ID")
+    return Declared(name, "stream" if append_only else "table", name, tuple(made), encoding, sql=sql,
                     relation=relation)  # fmt: skip
 
 

@@ -1,0 +1,128 @@
+"""Rows come in by every door: files of each kind, topics of other queries, `braid put`, INSERT. Each gives what DuckDB
+says of the same rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from braid.errors import BraidError
+from braid.program import Program
+from braid.run import Request, prepare
+from braid.show import put_records
+from braid.topics.store import TopicStore
+from doors import records, run
+
+# ------------------------------------------------------------ rows without a key (risingwave)
+
+ALARMS = ["id,sensor,level", "1,s0,crit", "2,s1,crit", "2,s1,crit", "4,s0,", "5,,low"]
+SENSORS = """SELECT count(*) FROM a; SELECT id, sensor, level FROM a ORDER BY id, sensor, level;
+CREATE MATERIALIZED VIEW v AS SELECT id, sensor, level FROM a;
+CREATE MATERIALIZED VIEW n AS SELECT sensor, count(*) AS n FROM v GROUP BY sensor;
+SELECT count(*) FROM v; SELECT sensor, n FROM n ORDER BY sensor NULLS LAST;"""
+WANTED = [
+    [(5,)],
+    [(1, "s0", "crit"), (2, "s1", "crit"), (2, "s1", "crit"), (4, "s0", None), (5, None, "low")],
+    [(5,)],
+    [("s0", 2), ("s1", 2), (None, 1)],
+]
+KINDS = {"source": "CREATE SOURCE a ({});", "table": "CREATE TABLE a ({});", "log": "CREATE TABLE a ({}) APPEND ONLY;"}
+
+
+@pytest.fixture(params=KINDS)
+def declared(request: pytest.FixtureRequest) -> str:
+    return KINDS[request.param].format("id INT, sensor VARCHAR, level VARCHAR") + SENSORS
+
+
+def write(folder: Path, name: str) -> str:
+    """The alarms as a file."""
+    path = folder / name
+    path.write_text("\n".join(ALARMS) + "\n")
+    frame = pl.read_csv(path)
+    if name.endswith(".jsonl"):
+        frame.write_ndjson(path)
+    elif name.endswith(".parquet"):
+        frame.write_parquet(path)
+    return str(path)
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+@pytest.mark.parametrize("limit", [1, 1000])
+def test_every_row_of_a_file_is_a_row(tmp_path: Path, declared: str, name: str, limit: int) -> None:
+    store = TopicStore(tmp_path / "store")
+    assert run(declared, "risingwave", store, {"a": write(tmp_path, name)}, limit)[0] == WANTED
+
+
+def put(store: TopicStore, topic: str, keys: list[str], partitions: int = 1) -> None:
+    """The alarms as records of a topic, at times that do not rise."""
+    rows = pl.read_csv("\n".join(ALARMS).encode()).select(pl.struct(pl.all()).struct.json_encode()).to_series()
+    lines = [
+        f'{{"key": {k}, "value": {v}, "timestamp": {i % 2}}}' for i, (k, v) in enumerate(zip(keys, rows, strict=True))
+    ]
+    put_records(store.root, topic, lines, partitions)
+
+
+@pytest.mark.parametrize("keys", [["null"] * 5, ["7"] * 5, ['"a"', '"a"', "1", "null", "[2]"]])
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_every_record_that_is_put_is_a_row(tmp_path: Path, declared: str, keys: list[str], partitions: int) -> None:
+    store = TopicStore(tmp_path)
+    put(store, "a", keys, partitions)
+    found, lost = run(declared, "risingwave", store, {})
+    assert (found, lost) == (WANTED, {"v": [], "n": []})
+
+
+def test_numbers_of_rows_follow_from_partition_and_offset(tmp_path: Path) -> None:
+    """Also where rows of statements stand beside them, and where the same records are read once more."""
+    table = "CREATE TABLE a (id INT, sensor VARCHAR, level VARCHAR);"
+    sql = f"{table} CREATE MATERIALIZED VIEW v AS SELECT id FROM a;"
+    seen = []
+    for limit in (1, 1000):
+        store = TopicStore(tmp_path / str(limit))
+        put(store, "a", ["null"] * 5, 2)
+        run(f"{table} INSERT INTO a VALUES (9, 'x', 'y'), (9, 'x', 'y');", "risingwave", store, {})
+        run(sql, "risingwave", store, {}, limit)
+        keys = [key for key, _, _ in records(store, "v")]
+        assert len(keys) == len({str(k) for k in keys}) == 7
+        seen.append(sorted(k for k in keys if k < 2**60))
+    assert seen[0] == seen[1]
+
+
+def test_rows_that_were_put_can_be_changed(tmp_path: Path) -> None:
+    store = TopicStore(tmp_path)
+    put(store, "a", ["null", "1", "1", "null", "1"], 2)
+    table = "CREATE TABLE a (id INT, sensor VARCHAR, level VARCHAR);"
+    run(
+        f"{table} DELETE FROM a WHERE id = 2; UPDATE a SET level = 'none' WHERE level IS NULL;", "risingwave", store, {}
+    )
+    view = "CREATE MATERIALIZED VIEW v AS SELECT * FROM a;"
+    sql = f"{table} {view} SELECT * FROM a ORDER BY 1; SELECT * FROM v ORDER BY 1;"
+    rows = [(1, "s0", "crit"), (4, "s0", "none"), (5, None, "low")]
+    assert run(sql, "risingwave", store, {})[0] == [rows, rows]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])
+def test_a_table_with_a_primary_key_in_a_file(tmp_path: Path, name: str) -> None:
+    """The last row of a key stands; what is made of it has the file's time, 0."""
+    store = TopicStore(tmp_path / "store")
+    sql = """CREATE TABLE a (id INT PRIMARY KEY, sensor VARCHAR, level VARCHAR); SELECT count(*) FROM a;
+    CREATE MATERIALIZED VIEW v AS SELECT sensor, count(*) AS n FROM a GROUP BY sensor;
+    CREATE MATERIALIZED VIEW w AS SELECT a.id, n FROM a LEFT JOIN v ON a.sensor = v.sensor;
+    SELECT sensor, n FROM v ORDER BY 1; SELECT * FROM w ORDER BY 1;"""
+    found, _ = run(sql, "risingwave", store, {"a": write(tmp_path, name)})
+    assert found == [[(4,)], [("s0", 2), ("s1", 1), (None, 1)], [(1, 2), (2, 1), (4, 2), (5, None)]]
+    assert {t for topic in ("v", "w") for _, _, t in records(store, topic)} == {0}
+
+
+def test_the_primary_key_of_a_source_is_not_checked() -> None:
+    *_, last = Program("risingwave").statements("CREATE SOURCE a (id INT PRIMARY KEY, sensor VARCHAR);")
+    assert any("not checked" in n for n in last.notices)
+
+
+def test_what_is_read_from_a_file_is_not_written(tmp_path: Path) -> None:
+    sql = "CREATE TABLE a (id INT);\nINSERT INTO a VALUES (1);"
+    (tmp_path / "a.csv").write_text("id\n1\n")
+    with pytest.raises(BraidError, match="a is read from files, and cannot be written") as e:
+        prepare(Request(sql, "risingwave", str(tmp_path), {"a": str(tmp_path / "a.csv")}))
+    assert e.value.hint and "INSERT" in e.value.render()
