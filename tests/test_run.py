@@ -122,8 +122,30 @@ def test_drops(runs: tuple[Path, Said, Said]) -> None:
     ]
     assert "'x' is not a BIGINT" in next(r["message"] for r in found if r["reason"] == "malformed")
     assert {r["clock"] for r in found if r["reason"] == "late"} == {100000, 100500}
-    assert "2 late, 1 malformed, 1 null key" in braid("drops", "SEEN", "--store", folder / "s").out
+    counted = [x.split()[:2] for x in braid("drops", "SEEN", "--store", folder / "s").out.splitlines()[1:4]]
+    assert sorted(counted) == [["1", "malformed"], ["1", "null"], ["2", "late"]]
     assert "NAMED_TOO dropped nothing" in braid("drops", "named_too", "--store", folder / "s").out
+
+
+def test_the_summary_is_loud_about_loss(runs: tuple[Path, Said, Said]) -> None:
+    _, first, _ = runs
+    assert "warning: SEEN: first malformed: clicks partition 0 offset 3: column T: 'x' is not a BIGINT" in first.err
+    assert (
+        "warning: SEEN: 2 of 9 records were late; the furthest that one moved the clock: clicks partition 0 offset 4,"
+        " from 1970-01-01T00:00:02.500Z to 1970-01-01T00:01:40.000Z (1."
+    ) in first.err
+    assert "look like" not in first.err
+
+
+@pytest.mark.parametrize(("most", "code"), [("0", 3), ("10%", 3), ("1", 0), ("50%", 0)])
+def test_too_many_drops_end_a_run(most: str, code: int, runs: tuple[Path, Said, Said], tmp_path: Path) -> None:
+    folder, _, _ = runs
+    sql = SQL[: SQL.index("CREATE STREAM views")] + "CREATE STREAM kept AS SELECT k, page FROM clicks WHERE k > 0;"
+    (tmp_path / "q.sql").write_text(sql + "CREATE STREAM keyed AS SELECT page, t FROM clicks PARTITION BY page;")
+    words = ("run", "q.sql", "--store", "s", "--until-idle", "--source", f"clicks={folder}/in/clicks1.csv", *QUICK)
+    said = on_shared_spark(*words, "--max-drops", most, cwd=tmp_path)
+    assert said.code == code, said.err
+    assert (f"--max-drops allows {most}" in said.err) == (code == 3)
 
 
 def test_state_after_a_run_without_spark(runs: tuple[Path, Said, Said]) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from braid.cli_errors import QueryDied
+from braid.cli_errors import QueryDied, TooManyDrops
 from braid.errors import BraidError
 
 out = Console(highlight=False, soft_wrap=True)
@@ -64,6 +64,9 @@ def _told(e: Exception) -> int:
         case QueryDied():
             err.print(f"error: {e}", style="red", markup=False)
             return 2
+        case TooManyDrops():
+            err.print(f"error: {e}", style="red", markup=False)
+            return 3
         case OSError():
             where = f"{e.filename}: " if e.filename else ""
             err.print(f"error: {where}{e.strerror or e}", style="red", markup=False)
@@ -140,6 +143,7 @@ def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[s
 @click.option("--batch-rows", type=click.IntRange(min=1), help="At most so many records a batch. [default: 1000000]")
 @click.option("--metrics", metavar="FILE|-", help="Append a JSON line a batch: where time goes (docs/metrics.md).")
 @click.option("--metrics-port", metavar="[HOST:]PORT", help="Serve them to Prometheus. [default host: 127.0.0.1]")
+@click.option("--max-drops", metavar="N|N%", help="End with exit code 3 when a query drops more rows than that.")
 @click.option("--quiet", is_flag=True, help="No progress line.")
 def run(
     file: str | None,
@@ -156,6 +160,7 @@ def run(
     batch_rows: int | None,
     metrics: str | None,
     metrics_port: str | None,
+    max_drops: str | None,
     quiet: bool,
 ) -> None:
     """Run the statements of a file.
@@ -165,8 +170,9 @@ def run(
 
     Exit code: 0 done, or stopped by Ctrl-C
     where there was no other end; 130 stopped by Ctrl-C before --until-idle came to its end; 1 something to mend in the
-    SQL, the options or the files; 2 a query died.
+    SQL, the options or the files; 2 a query died; 3 more rows were dropped than --max-drops allows.
     """
+    from braid.progress import MaxDrops
     from braid.run import Request, run_program
 
     sql, dialect = read_sql(file, text, dialect)
@@ -185,6 +191,7 @@ def run(
         overwrite=overwrite,
         metrics=metrics,
         metrics_port=metrics_port,
+        max_drops=None if max_drops is None else MaxDrops.of(max_drops),
     )
     outcome = run_program(request, err)
     if outcome.interrupted and until_idle:

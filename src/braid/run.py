@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from braid import inserts, progress
-from braid.cli_errors import QueryDied
+from braid.cli_errors import QueryDied, TooManyDrops
 from braid.effects import Rows, StoreWorld, carry_out
 from braid.errors import BraidError, SqlError
 from braid.metrics import Metrics
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from braid.spark.job import Files, Output
     from braid.spark.query import Progress, RunningQuery
 
+TELL = 10.0  # s between two lines of progress where no terminal is
 LAST_BATCH = 60.0  # s that queries have to finish a batch when another one has failed
 
 
@@ -72,6 +73,7 @@ class Request:
     overwrite: bool = False  # folders of --sink that hold results of other runs are replaced
     metrics: str | None = None  # a file of JSON lines, `-` for stdout
     metrics_port: str | None = None
+    max_drops: progress.MaxDrops | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,7 @@ def run_program(request: Request, err: Console) -> Outcome:
     if os.path.exists(store.root) and not os.path.isdir(store.root):
         raise BraidError(f"{request.store} is a file", "--store takes a folder")
     with (
+        Metrics(request.metrics, request.metrics_port) as metrics,
         StoreLock(store.root, note=lambda text: err.print(text, markup=False)) as lock,
         tempfile.TemporaryDirectory(prefix="braid-files-") as parsed,
     ):
@@ -214,7 +217,6 @@ def run_program(request: Request, err: Console) -> Outcome:
         if not request.quiet:
             err.print("starting Spark …")
         with (
-            Metrics(request.metrics, request.metrics_port) as metrics,
             _session(request) as spark,
             tempfile.TemporaryDirectory(prefix="braid-push-") as scratch,
         ):
@@ -271,7 +273,7 @@ def _session(request: Request) -> Iterator[SparkSession]:
         if own:
             conf.quiet(spark)
         yield spark
-    except (BraidError, QueryDied):
+    except (BraidError, QueryDied, TooManyDrops):
         raise
     except Exception as e:
         if own and conf.jvm_gone():
@@ -449,7 +451,8 @@ class _Run:
                     self._each_in_turn()
                 else:
                     self._all_at_once()
-            except (QueryDied, BraidError):
+                self._check_drops(over=not self._stop.is_set())
+            except (QueryDied, TooManyDrops, BraidError):
                 self._finish_batches()
                 raise
             finally:
@@ -533,6 +536,16 @@ class _Run:
             if running.status() == "failed":
                 self.err.print(f"note: Spark's log is {default_log()}", markup=False)
                 raise QueryDied(str(running.exception()))
+        self._check_drops()
+
+    def _check_drops(self, over: bool = False) -> None:
+        most = self.request.max_drops
+        if most is None:
+            return
+        for name, p in ((name, q.progress()) for name, q in self.running.items()):
+            dropped = sum(p.drops.values())
+            if most.exceeded(dropped, p.rows_in, over):
+                raise TooManyDrops(f"{name} dropped {dropped:,} of {p.rows_in:,} records; --max-drops allows {most}")
 
     def _finish_batches(self) -> None:
         """Some query has failed; the others come to the end of the batch they are at."""
@@ -546,14 +559,22 @@ class _Run:
     # ------------------------------------------------------------ telling
 
     def _watch(self) -> None:
-        """Metrics, and on a terminal the progress line, twice a second."""
-        shown = self.err.is_terminal and not self.request.quiet
-        with self.err.status("") if shown else contextlib.nullcontext() as status:
+        """Metrics; on a terminal the progress line, twice a second, elsewhere a line now and then."""
+        on_terminal = self.err.is_terminal and not self.request.quiet
+        told = time.monotonic()
+        with self.err.status("") if on_terminal else contextlib.nullcontext() as status:
             while not self._over.wait(0.5):
                 self.metrics.tell()
                 if status is not None:
-                    going = [(name, q) for name, q in list(self.running.items()) if q.status() == "running"]
-                    status.update("\n".join(progress.line(name, q.progress()) for name, q in going) or "starting …")
+                    status.update("\n".join(self._lines()) or "starting …")
+                elif not self.request.quiet and time.monotonic() - told >= TELL:
+                    told = time.monotonic()
+                    for line in self._lines():
+                        self.err.print(line, markup=False)
+
+    def _lines(self) -> list[str]:
+        going = [(name, q) for name, q in list(self.running.items()) if q.status() == "running"]
+        return [progress.line(name, q.progress()) for name, q in going]
 
     def _summary(self, done: Mapping[str, Progress], interrupted: bool) -> None:
         if self.request.quiet or not self.request.tell:
@@ -563,10 +584,12 @@ class _Run:
         self.err.print(f"{'stopped' if interrupted else 'done'} after {took:.1f} s{again}")
         for name, p in done.items():
             self.err.print(f"  {progress.summed(name, p)}", markup=False)
-            for told in progress.hot(p):
-                self.err.print(
-                    f"  warning: {name}: hot keys: {told}; see docs/metrics.md", style="yellow", markup=False
-                )
+            told = [
+                *progress.warnings(name, p),
+                *(f"{name}: hot keys: {x}; see docs/metrics.md" for x in progress.hot(p)),
+            ]
+            for text in told:
+                self.err.print(f"  warning: {text}", style="yellow", markup=False)
 
 
 @contextlib.contextmanager

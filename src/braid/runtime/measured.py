@@ -16,6 +16,7 @@ from braid.expr.nodes import Lit
 from braid.expr.show import show
 from braid.plan.physical import Plan
 from braid.runtime.bucket import describe
+from braid.runtime.leaps import Leaps
 from braid.runtime.pieces import SOURCE, WRITE
 from braid.runtime.state_file import runs_in
 from braid.spent import MATCH
@@ -41,6 +42,16 @@ class Hot:
     bucket: int
     share: float  # of the stage's rows
     hot: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The first row that was dropped for a reason: where its record lies, and what was wrong with it."""
+
+    topic: str | None
+    partition: int | None
+    offset: int | None
+    message: str | None
 
 
 @dataclass(slots=True)
@@ -166,6 +177,8 @@ class Measured:
     counts: Mapping[str, int]
     stages: dict[Place, StageSums]
     state: dict[Place, Held]
+    moved: Mapping[str, list[Mapping[str, Any]]]  # by topic, `leaps.told`
+    first: Mapping[str, Dropped]  # by reason
     spark_ms: Mapping[str, float] | None = None
 
     @property
@@ -243,6 +256,7 @@ def measured(
     said: Sequence[Mapping[str, Any]],
     rows_out: int,
     drops: Mapping[str, int],
+    dropped_first: Mapping[str, Dropped],
     state: Mapping[str, Mapping[str, Any]],
 ) -> Measured:
     """`span`: when the batch began, when its tasks were done, when it was published (ms since 1970); `said`: what tasks
@@ -260,8 +274,11 @@ def measured(
         sums.gap_ms = max(0.0, first - reached) if reached is not None else max(0.0, first - span[0])
         reached = max(last, reached or last)
     counts: dict[str, int] = {}
+    moved: dict[str, list[Mapping[str, Any]]] = {}
     for x in said:
         summed(counts, x.get("counts", {}))
+        for source, parts in x.get("moved", {}).items():
+            moved.setdefault(source, []).extend(parts)
     return Measured(
         shape=shape,
         batch=batch,
@@ -275,6 +292,8 @@ def measured(
         counts=counts,
         stages=stages,
         state=held_by_stage(state),
+        moved=moved,
+        first=dropped_first,
     )
 
 
@@ -313,9 +332,13 @@ class Totals:
     drops: dict[str, int] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     stages: dict[Place, StageSums] = field(default_factory=dict)
+    leaps: Leaps = field(default_factory=Leaps)
+    first: dict[str, Dropped] = field(default_factory=dict)
 
     def add(self, m: Measured) -> None:
         self.batches += 1
+        self.leaps.add(m.moved)
+        self.first = {**m.first, **self.first}
         self.batch_ms += m.batch_ms
         self.jvm_ms += m.jvm_ms
         self.tasks_ms += m.tasks_ms

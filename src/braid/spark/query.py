@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 from braid.errors import BraidError
 from braid.plan.physical import Plan
 from braid.runtime import result_files, state_file
-from braid.runtime.measured import Hot, Measured, Shape, Totals, measured, summed
+from braid.runtime.measured import Dropped, Hot, Measured, Shape, Totals, measured, summed
 from braid.spark import columns, sinks
 from braid.spark import job as jobs
 from braid.spark.conf import keep_state, on_one_node, settings_of_a_query
@@ -260,15 +260,17 @@ class RunningQuery:
     def _note(
         self, batch: int, told: list[tuple[str, Any]], said: list[dict[str, Any]], span: tuple[float, float, float]
     ) -> None:
-        out, drops = 0, dict[str, int]()
+        out, drops, first = 0, dict[str, int](), dict[str, Dropped]()
         for kind, found in told:
             if kind == "staged":
                 out += found["extent"]["count"] if "extent" in found else found["rows"]
             elif kind == "drops":
                 summed(drops, found["reasons"])
+                for reason, *place in found["first"]:
+                    first.setdefault(reason, Dropped(*place))
         with self._guard:
             seen = self._seen
-            seen.last = measured(self._shape, batch, span, said, out, drops, seen.state)
+            seen.last = measured(self._shape, batch, span, said, out, drops, first, seen.state)
             seen.totals.add(seen.last)
             seen.done.append(seen.last)
             self._starts = 1

@@ -198,8 +198,11 @@ def publish_batch(job: Job, batch: int, manifest: Sequence[tuple[str, str]]) -> 
 
 def stage_drops(job: Job, batch: int, dropped: pl.DataFrame) -> Iterator[str]:
     """A task's drops, as a staged file."""
-    name = stage_drop_lines(job.store, job.name, batch, _task(), _told(job, dropped), run=job.run)
-    yield json.dumps({"file": name, "reasons": dict(dropped["reason"].value_counts().rows())})
+    told = _told(job, dropped)
+    name = stage_drop_lines(job.store, job.name, batch, _task(), told, run=job.run)
+    first = told.unique("reason", keep="first", maintain_order=True)
+    places = first.select("reason", "topic", "partition", "offset", "message").rows()
+    yield json.dumps({"file": name, "reasons": dict(dropped["reason"].value_counts().rows()), "first": places})
 
 
 def write_drops(job: Job, batch: int, dropped: pl.DataFrame, run: str) -> None:

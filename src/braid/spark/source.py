@@ -22,6 +22,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from braid.errors import BraidError
+from braid.runtime import leaps
 from braid.runtime.batch import Chunk, clocked, ingested
 from braid.runtime.bucket import split
 from braid.runtime.cut import Cut, ended_now, plan_batch
@@ -163,6 +164,7 @@ def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
     piece = Piece(SOURCE)
     steps: list[pl.DataFrame] = []
     read: dict[str, int] = {}
+    moved: dict[str, list[dict[str, Any]]] = {}
     while True:
         with piece.watch:
             chunk = next(chunks, None)
@@ -170,9 +172,13 @@ def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
                 break
             with spent("key"):
                 made = ingested(job.plan, chunk)
+            source = job.plan.leaves[chunk.leaf].source
+            name = source.name
             if made.steps.height:
                 steps.append(made.steps)
-            name = job.plan.leaves[chunk.leaf].source.name
+                if source.watermark is None and job.order is None:
+                    leap = leaps.told(made.steps, chunk.partition)
+                    moved.setdefault(source.topic, []).extend([leap] if leap is not None else [])
             leaf, came = chunk.leaf, chunk.decoded.rows.height
             del chunk  # so that its rows are not held beside those made of them
             read[name] = read.get(name, 0) + came
@@ -188,7 +194,7 @@ def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
         with piece.watch:
             last = _to_all_buckets(job, pl.concat(steps))
     if read:
-        last.append(columns.counts(job.last, job.out_ids[0], {"read": read, "spent": piece.told()}))
+        last.append(columns.counts(job.last, job.out_ids[0], {"read": read, "moved": moved, "spent": piece.told()}))
     if last:
         yield columns.batch(last)
 
