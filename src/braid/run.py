@@ -39,6 +39,7 @@ from braid.runtime.driver_local import in_topological_order
 from braid.runtime.file_list import look
 from braid.runtime.files import needs_time, open_files
 from braid.runtime.inputs import Input
+from braid.tabular import print_table
 from braid.topics.lock import StoreLock
 from braid.topics.names import check_name
 from braid.topics.store import TopicStore
@@ -408,11 +409,7 @@ class _World(StoreWorld):
         click.echo(render_text(explain_query(query, self.partitions)))
 
     def show(self, header: Sequence[str], rows: Rows) -> None:
-        import click
-
-        click.echo("\t".join(header))
-        for row in rows:
-            click.echo("\t".join("" if v is None else str(v) for v in row))
+        print_table(header, rows)
 
 
 def _jvm_pid(spark: object) -> int | None:
