@@ -258,10 +258,12 @@ class _World(StoreWorld):
         else:
             self._shell._start(bound.query)
 
-    def stop(self, query: str) -> None:
+    def stop(self, query: str, anew: bool) -> None:
         running = self._shell._running.pop(query, None)
         if running is not None:
             running.stop()
+        if anew:
+            self.forget(query)
 
     def explain(self, query: Query) -> None:
         self._shell._out.print(render_text(explain_query(query, self.partitions)), markup=False)
