@@ -16,10 +16,12 @@ from braid.errors import SqlError
 from braid.expr import codec
 from braid.expr.codec import decode_delimited, decode_values, encode_delimited, encode_values, json_value, python_value
 from braid.expr.codec_values import python_values
+from braid.runtime.file_values import from_text
 from braid.types import MAX_DAY, Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 from effort import examples
 
 S = Scalar
+EIGHT = dt.datetime(2024, 3, 1, 8)
 QUICK = settings(max_examples=examples(70))
 
 
@@ -158,6 +160,45 @@ def test_bare_values_in_columns_are_those_line_by_line(type_: Scalar, texts: lis
     assert fast[1].to_list() == slow[1].to_list() and fast[2].to_list() == slow[2].to_list()
 
 
+ISO = [
+    ("2024-03-01", S.DATE, dt.date(2024, 3, 1)),
+    ("08:00:00.250", S.TIME, dt.time(8, 0, 0, 250000)),
+    ("2024-03-01T08:00:00", S.TIMESTAMP, EIGHT),
+    ("2024-03-01 08:00:00.5", S.TIMESTAMP, dt.datetime(2024, 3, 1, 8, 0, 0, 500000)),
+    ("2024-03-01T08:00:00Z", S.TIMESTAMP, EIGHT),
+    ("2024-03-01 08:00:00+02:00", S.TIMESTAMP, dt.datetime(2024, 3, 1, 6)),
+    ("2024-03-01T08:00:00.123456789", S.TIMESTAMP, dt.datetime(2024, 3, 1, 8, 0, 0, 123000)),
+    ("2024-13-01", S.DATE, None),
+    ("24:00", S.TIME, None),
+    ("soon", S.TIMESTAMP, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "type_", "value"), ISO)
+@pytest.mark.parametrize("rows", [1, 200])
+def test_iso_text(text: str, type_: Scalar, value: object, rows: int) -> None:
+    """Where a source may have it: alone, in a column, within a structure; and as a file's texts are read."""
+    lines = pl.Series([json.dumps({"V": text})] * rows)
+    frame, _, errors = decode_values(lines, [Column("V", type_)], iso=True)
+    assert frame["V"].to_list() == [value] * rows
+    assert errors.is_null().all() == (value is not None)
+    nested, _, _ = decode_values(pl.Series([json.dumps({"V": [text]})]), [Column("V", Array(type_))], iso=True)
+    assert nested["V"].to_list() == [None if value is None else [value]]
+    assert from_text(pl.Series([text]), type_)[0].to_list() == [value]
+    assert bad(json.dumps(text), type_)  # elsewhere it is malformed
+
+
+def test_a_number_in_quotes_is_no_time() -> None:
+    _, _, errors = decode_values(pl.Series(['{"V":"1709280000000"}'] * 200), [Column("V", S.TIMESTAMP)], iso=True)
+    assert set(errors) == {"field V: '1709280000000' is not a TIMESTAMP"}
+
+
+def test_iso_text_is_shown_as_the_time_it_is() -> None:
+    assert python_value("2024-03-01 08:00:00", S.TIMESTAMP, False) == EIGHT
+    assert python_value("2024-03-01", S.DATE, True) == 19783
+    assert python_value("soon", S.TIMESTAMP, False) == "soon"
+
+
 # ------------------------------------------------------- fast path == meaning
 
 COLUMNS = [
@@ -165,12 +206,18 @@ COLUMNS = [
     Column("T", S.TIMESTAMP), Column("Y", S.DATE),
 ]  # fmt: skip
 NAMES = ["A", "a", "b", "B", "C.c", "c.C", "D", "É", "é", "T", "Y", "Z", 'x"A', "\\u0041"]
+DATED = st.sampled_from(
+    ["2024-03-01", "2024-02-30", "2024-03", "2024-03-01T08:00:00Z", "2024-03-01 08:00:00.5", "2024", "8:00", "", " ",
+     "2024-03-01T10:00:00.123456+02:00", "2024-03-01T24:00:00", "0000-01-01T00:00:00", "1709280000000",
+     "9999-12-31T23:59:59.999-18:00", "٢024-03-01T08:00:00"]
+).map(json.dumps)  # fmt: skip
 SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(-(2**64), 2**64), st.integers(-5, 5), st.floats(), st.text(max_size=6),
     st.sampled_from(['"A":', '"A"', "\\", '\\"A', "null", "1", "{", "[", "é"]),
 ).map(json.dumps)  # fmt: skip
 RAW = st.one_of(
     SCALARS,
+    DATED,
     st.text("0123456789-+.eE", min_size=1, max_size=25),
     st.sampled_from(["-0", "-0.0", "1.10", "01", "1e400", '"\t"', '"\\/"',
                       '"\\ud83d"', '"\\u0041"', "nul", '{"A":1}', '["A"]',
@@ -190,7 +237,8 @@ def a_line(draw: st.DrawFn) -> str | None:
         )
     colon = draw(st.sampled_from([":", ":", ": ", " :"]))
     if kind < 6:  # well-formed, all columns
-        values = ["1", '"t"', "1.5", "true", "7", "1000", "3"]
+        values = ["1", '"t"', "1.5", "true", "7", draw(st.sampled_from(["1000", '"2024-03-01 08:00"'])), "3"]
+        values[6] = draw(st.one_of(st.just("3"), DATED))
         pairs = list(zip([c.name for c in COLUMNS], values, strict=True))
         for _ in range(draw(st.integers(0, 2))):
             i = draw(st.integers(0, len(pairs) - 1))
@@ -202,16 +250,16 @@ def a_line(draw: st.DrawFn) -> str | None:
 
 
 @QUICK
-@given(st.lists(a_line(), min_size=1, max_size=8), st.integers(1, 3))
-def test_fast_is_slow(lines: list[str | None], columns: int) -> None:
+@given(st.lists(a_line(), min_size=1, max_size=8), st.integers(1, 3), st.booleans())
+def test_fast_is_slow(lines: list[str | None], columns: int, iso: bool) -> None:
     texts = pl.Series(lines * 1, dtype=pl.String)
     chosen = COLUMNS if columns == 3 else COLUMNS[:columns]
     few, codec._FEW, smallest, codec._SMALLEST = codec._FEW, 0, codec._SMALLEST, 1
     try:
-        fast = decode_values(texts, chosen)
+        fast = decode_values(texts, chosen, iso=iso)
     finally:
         codec._FEW, codec._SMALLEST = few, smallest
-    slow = codec._decode_slow(texts, chosen, False)
+    slow = codec._decode_slow(texts, chosen, False, iso)
     assert fast[0].equals(slow[0]) and fast[0].schema == slow[0].schema
     assert fast[1].equals(slow[1]) and fast[2].equals(slow[2])
 

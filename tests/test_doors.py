@@ -3,6 +3,8 @@ says of the same rows."""
 
 from __future__ import annotations
 
+import json
+from datetime import date, datetime
 from pathlib import Path
 
 import polars as pl
@@ -100,6 +102,34 @@ def test_rows_that_were_put_can_be_changed(tmp_path: Path) -> None:
     sql = f"{table} {view} SELECT * FROM a ORDER BY 1; SELECT * FROM v ORDER BY 1;"
     rows = [(1, "s0", "crit"), (4, "s0", "none"), (5, None, "low")]
     assert run(sql, "risingwave", store, {})[0] == [rows, rows]
+
+
+def test_iso_text_in_a_topic(tmp_path: Path) -> None:
+    """Beside numbers; what is neither is left out of all that reads the topic."""
+    store = TopicStore(tmp_path)
+    rows = [
+        {"id": 1, "day": "2024-03-01", "at": "2024-03-01T10:00:00+02:00"},
+        {"id": 2, "day": 19783, "at": 1709280000000},
+        {"id": 3, "day": "soon", "at": "1709280000000"},
+        {"id": 4, "day": None, "at": "2024-03-01 08:00:00"},
+    ]
+    put_records(store.root, "a", [json.dumps({"key": None, "value": r, "timestamp": 1}) for r in rows], 1)
+    sql = "CREATE TABLE a (id INT, day DATE, at TIMESTAMP); CREATE MATERIALIZED VIEW v AS SELECT * FROM a;"
+    found, lost = run(f"{sql} SELECT * FROM a ORDER BY 1; SELECT * FROM v ORDER BY 1;", "risingwave", store, {})
+    day, at = date(2024, 3, 1), datetime(2024, 3, 1, 8)
+    assert found == [[(1, day, at), (2, day, at), (4, None, at)]] * 2
+    assert lost == {"v": ["malformed"]}
+
+
+def test_a_record_that_cannot_be_read_replaces_nothing(tmp_path: Path) -> None:
+    store = TopicStore(tmp_path)
+    records = [(1, {"n": 1}), (2, {"n": 2}), (1, {"n": "x"}), ("y", {"n": 3}), (2, None), (3, {"n": 3})]
+    put_records(store.root, "a", [json.dumps({"key": k, "value": v, "timestamp": 1}) for k, v in records], 1)
+    store.append_lines("a", ["no record"], 0)
+    sql = "CREATE TABLE a (id INT PRIMARY KEY, n INT); CREATE MATERIALIZED VIEW v AS SELECT * FROM a;"
+    found, lost = run(f"{sql} SELECT * FROM a ORDER BY 1; SELECT * FROM v ORDER BY 1;", "risingwave", store, {})
+    assert found == [[(1, 1), (3, 3)]] * 2
+    assert lost == {"v": ["malformed"] * 3}
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.parquet"])

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import gzip
 import json
+import math
 import os
 import pickle
 import random
@@ -14,6 +16,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from braid.errors import BraidError
@@ -22,11 +25,12 @@ from braid.plan.logical import Encoding, Place, Source, SourceColumn, Timestamp
 from braid.runtime import file_text, files
 from braid.runtime.cut import beginning, plan_batch
 from braid.runtime.decode import Decoded
+from braid.runtime.file_values import csv_field, json_lines
 from braid.runtime.files import FileInput, clean, needs_time, open_files
 from braid.runtime.inputs import Input
 from braid.runtime.topic_input import TopicInput
 from braid.topics.store import TopicStore
-from braid.types import MAX_DAY, MAX_TIME, Array, Column, Decimal, Scalar, Type
+from braid.types import MAX_DAY, MAX_TIME, Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 
 S = Scalar
 
@@ -344,6 +348,89 @@ def test_parquet(tmp_path: Path) -> None:
     refused(r"column k is List\(Int64\), but S.K is an INTEGER", tmp_path, "b.parquet", TYPED)
     (tmp_path / "c.parquet").write_text("k,v\n")
     refused("is not a Parquet file", tmp_path, "c.parquet", TYPED)
+
+
+MAPS = [
+    (pa.map_(pa.string(), pa.int32()), Map(S.VARCHAR, S.INT), [("a", 1), ("b", None)]),
+    (pa.map_(pa.string(), pa.int64()), Map(S.VARCHAR, S.INT), [("a", 1), ("b", None)]),
+    (pa.list_(pa.map_(pa.string(), pa.int64())), Array(Map(S.VARCHAR, S.INT)), [[("a", 1)], None]),
+    (pa.map_(pa.string(), pa.map_(pa.string(), pa.int32())), Map(S.VARCHAR, Map(S.VARCHAR, S.INT)),
+     [("a", [("x", 1)])]),
+    (pa.struct([("M", pa.map_(pa.string(), pa.timestamp("us")))]), Struct((Column("M", Map(S.VARCHAR, S.TIMESTAMP)),)),
+     {"M": [("a", dt.datetime(2024, 3, 1))]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("dtype", "declared", "value"), MAPS)
+def test_maps_of_a_parquet_file(tmp_path: Path, dtype: pa.DataType, declared: Type, value: Any) -> None:
+    table = pa.table({"K": pa.array([1, 2, 3], pa.int32()), "M": pa.array([value, None, value], dtype)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    d = opened(tmp_path, "a.parquet", source([("K", S.INT, "key"), ("M", declared, "value")])).read(0, 0, 3)
+    assert d.error.is_null().all()
+    assert d.rows["X.M"].dtype == polars_type(declared)
+    assert d.rows["X.M"].to_list() == [as_entries(value), None, as_entries(value)]
+
+
+def as_entries(x: Any) -> Any:
+    """A value of Arrow as Polars has it."""
+    if isinstance(x, dict):
+        return {k: as_entries(v) for k, v in x.items()}
+    if isinstance(x, list):
+        return [{"key": e[0], "value": as_entries(e[1])} if isinstance(e, tuple) else as_entries(e) for e in x]
+    return x
+
+
+def test_what_is_not_a_number_is_no_decimal(tmp_path: Path) -> None:
+    pl.DataFrame({"K": [1, 2], "P": [1.5, math.nan]}).write_parquet(tmp_path / "a.parquet")
+    s = source([("K", S.INT, "key"), ("P", Decimal(10, 2), "value")])
+    d = opened(tmp_path, "a.parquet", s).read(0, 0, 2)
+    assert d.error.to_list() == [None, "column P: 'nan' is not a DECIMAL(10, 2)"]
+
+
+FIRST = dt.datetime(2024, 3, 1, 8)
+WRITTEN: dict[str, tuple[Type, list[Any]]] = {
+    "I": (S.INT, [1, None, 3]),
+    "D": (S.DOUBLE, [1.5, math.inf, -math.inf]),
+    "N": (Decimal(10, 2), [D("1.50"), None, D(3)]),
+    "B": (S.BYTES, [b"\x00\xff", None, b"x"]),
+    "T": (S.VARCHAR, ['a,"b"\n', None, "é"]),
+    "O": (S.BOOLEAN, [True, None, False]),
+    "Y": (S.DATE, [dt.date(2024, 3, 1), None, dt.date(1, 1, 1)]),
+    "C": (S.TIME, [dt.time(8), None, dt.time(23, 59, 59, 999000)]),
+    "AT": (S.TIMESTAMP, [FIRST, None, dt.datetime(1969, 12, 31, 23, 59, 59, 999000)]),
+    "A": (Array(S.DATE), [[dt.date(2024, 3, 1), None], None, []]),
+    "M": (Map(S.VARCHAR, S.INT), [[{"key": 'q"', "value": 1}], None, []]),
+    "S": (
+        Struct((Column("X", S.TIMESTAMP), Column("Y", Array(S.VARCHAR)))),
+        [{"X": FIRST, "Y": ["a,b", None]}, None, {"X": None, "Y": None}],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_text_files_that_were_written_are_read_as_they_were(tmp_path: Path, kind: str) -> None:
+    columns = [Column(n, t) for n, (t, _) in WRITTEN.items()]
+    frame = pl.DataFrame([pl.Series(c.name, WRITTEN[c.name][1], dtype=polars_type(c.type)) for c in columns])
+    path = tmp_path / f"a.{kind}"
+    if kind == "csv":
+        pl.DataFrame([csv_field(frame[c.name], c.type).alias(c.name) for c in columns]).write_csv(path)
+    else:
+        path.write_text("\n".join(json_lines(frame, columns)))
+    d = opened(tmp_path, path.name, source([(c.name, c.type, "value") for c in columns])).read(0, 0, 3)
+    assert d.error.to_list() == [None] * 3
+    for c in columns:
+        assert d.rows[f"X.{c.name}"].equals(frame[c.name]), c.name
+
+
+def test_iso_text_in_json_lines(tmp_path: Path) -> None:
+    """As in CSV, under the same declaration; the time of the row too."""
+    rows = [(i, f"2024-03-01T08:{i % 60:02}:00Z", "2024-03-01") for i in range(300)]
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({"k": k, "at": at, "day": day}) for k, at, day in rows))
+    (tmp_path / "a.csv").write_text("k,at,day\n" + "".join(f"{k},{at},{day}\n" for k, at, day in rows))
+    s = source([("K", S.INT, "key"), ("AT", S.TIMESTAMP, "value"), ("DAY", S.DATE, "value")], "AT")
+    seen = [opened(tmp_path, name, s).read(0, 0, 300) for name in ("a.jsonl", "a.csv")]
+    assert all(d.error.is_null().all() for d in seen)
+    assert seen[0].rows.equals(seen[1].rows)
 
 
 @pytest.mark.parametrize("unit", ["ms", "us"])

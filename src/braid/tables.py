@@ -90,8 +90,9 @@ class StoreTables:
         found: list[Placed] = []
         for partition, end in enumerate(self._store.end_offsets(topic)):
             read = parse_envelope(self._store.read(topic, partition, 0, end)["_line"])
-            columns = read.select("_t", "_key", "_value").iter_rows()
-            found += [Placed(t, 0, 0, partition, n, key, value, t, None) for n, (t, key, value) in enumerate(columns)]
+            good = read.with_row_index("n").filter(pl.col("error").is_null())
+            columns = good.select("n", "_t", "_key", "_value").iter_rows()
+            found += [Placed(t, 0, 0, partition, n, key, value, t, None) for n, t, key, value in columns]
         found.sort(key=lambda r: (r.seq, r.partition, r.offset))
         return found[start:]
 

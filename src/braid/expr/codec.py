@@ -48,24 +48,27 @@ _SMALLEST = 1024  # but in no smaller ones: they are read line by line
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.$-]+")
 
 
-def decode_values(texts: pl.Series, columns: Sequence[Column], *, unwrapped: bool = False) -> Decoded:
+def decode_values(
+    texts: pl.Series, columns: Sequence[Column], *, unwrapped: bool = False, iso: bool = False
+) -> Decoded:
     """Columns of JSON values, `is_null_value`, and `error` (null where the record is well formed).
 
-    `unwrapped`: the text is the bare value of the only column, not an object.
+    `unwrapped`: the text is the bare value of the only column, not an object. `iso`: dates and times may be ISO text,
+    besides numbers.
     """
     if unwrapped and len(columns) != 1:
         raise ValueError("an unwrapped value has exactly one column")
     if not unwrapped and columns and all(isinstance(c.type, Scalar) and c.type in _FAST_TYPES for c in columns):
-        return _decode_blocks(texts, columns)
-    return _decode_bare(texts, columns[0]) if unwrapped else _decode_slow(texts, columns, False)
+        return _decode_blocks(texts, columns, iso)
+    return _decode_bare(texts, columns[0], iso) if unwrapped else _decode_slow(texts, columns, False, iso)
 
 
 # ------------------------------------------------------------- line by line
 
 
-def _decode_slow(texts: pl.Series, columns: Sequence[Column], unwrapped: bool) -> Decoded:
+def _decode_slow(texts: pl.Series, columns: Sequence[Column], unwrapped: bool, iso: bool = False) -> Decoded:
     names = [c.name for c in columns]
-    readers = [reader(c.type) for c in columns]
+    readers = [reader(c.type, iso) for c in columns]
     values: list[list[Any]] = [[] for _ in columns]
     nulls: list[bool] = []
     errors: list[str | None] = []
@@ -120,20 +123,20 @@ def _cut(text: str) -> str:
 # ------------------------------------------------------------------ columnar
 
 
-def _decode_blocks(texts: pl.Series, columns: Sequence[Column]) -> Decoded:
+def _decode_blocks(texts: pl.Series, columns: Sequence[Column], iso: bool) -> Decoded:
     """Blocks that can be read at once; what cannot is halved down to lines."""
     plain = texts.is_not_null() & (texts != "null")
     rest = (plain & ~texts.str.contains_any(["\\u", "\n"])).fill_null(False)
     if len(texts) < _FEW or not rest.any():
-        return _decode_slow(texts, columns, False)
+        return _decode_slow(texts, columns, False, iso)
     if not rest.all():  # nulls, and lines with \u escapes or line breaks
-        return _split_by(texts, columns, rest)
-    found = _fast(texts, columns)
+        return _split_by(texts, columns, rest, iso)
+    found = _fast(texts, columns, iso)
     if found is None:
         size = max(_SMALLEST, -(-len(texts) // _SPLIT))
         if size >= len(texts):
-            return _decode_slow(texts, columns, False)
-        return _stack([_decode_blocks(texts.slice(i, size), columns) for i in range(0, len(texts), size)])
+            return _decode_slow(texts, columns, False, iso)
+        return _stack([_decode_blocks(texts.slice(i, size), columns, iso) for i in range(0, len(texts), size)])
     frame, proven = found
     if not proven.all():
         at = (~proven).arg_true()
@@ -142,16 +145,16 @@ def _decode_blocks(texts: pl.Series, columns: Sequence[Column]) -> Decoded:
             proven.arg_true(),
             _clean(frame.filter(proven)),
             at,
-            _decode_slow(texts.gather(at), columns, False),
+            _decode_slow(texts.gather(at), columns, False, iso),
         )
     return _clean(frame)
 
 
-def _decode_bare(texts: pl.Series, column: Column) -> Decoded:
+def _decode_bare(texts: pl.Series, column: Column, iso: bool) -> Decoded:
     """Bare values: those in the form that everybody writes at once, the others line by line."""
     found = _bare(texts, column) if len(texts) >= _FEW else None
     if found is None:
-        return _decode_slow(texts, [column], True)
+        return _decode_slow(texts, [column], True, iso)
     values, proven = found
     nothing = texts.is_null() | (texts == "null").fill_null(True)
     known = proven | nothing
@@ -161,7 +164,7 @@ def _decode_bare(texts: pl.Series, column: Column) -> Decoded:
         return frame, nothing.alias("is_null_value"), error
     at, other = known.arg_true(), (~known).arg_true()
     _, _, error = _clean(frame[at])
-    slow = _decode_slow(texts.gather(other), [column], True)
+    slow = _decode_slow(texts.gather(other), [column], True, iso)
     return _merge(len(texts), at, (frame[at], nothing.gather(at).alias("is_null_value"), error), other, slow)
 
 
@@ -184,10 +187,10 @@ def _bare(texts: pl.Series, column: Column) -> tuple[pl.Series, pl.Series] | Non
     return values, proven.fill_null(False)
 
 
-def _split_by(texts: pl.Series, columns: Sequence[Column], good: pl.Series) -> Decoded:
+def _split_by(texts: pl.Series, columns: Sequence[Column], good: pl.Series, iso: bool) -> Decoded:
     at, other = good.arg_true(), (~good).arg_true()
-    slow = texts.gather(other)
-    return _merge(len(texts), at, _decode_blocks(texts.gather(at), columns), other, _decode_slow(slow, columns, False))
+    slow = _decode_slow(texts.gather(other), columns, False, iso)
+    return _merge(len(texts), at, _decode_blocks(texts.gather(at), columns, iso), other, slow)
 
 
 def _merge(height: int, at: pl.Series, a: Decoded, other: pl.Series, b: Decoded) -> Decoded:
@@ -211,7 +214,7 @@ def _clean(frame: pl.DataFrame) -> Decoded:
     return frame, no, pl.repeat(None, frame.height, dtype=pl.String, eager=True).rename("error")
 
 
-def _fast(texts: pl.Series, columns: Sequence[Column]) -> tuple[pl.DataFrame, pl.Series] | None:
+def _fast(texts: pl.Series, columns: Sequence[Column], iso: bool = False) -> tuple[pl.DataFrame, pl.Series] | None:
     """The columns as `read_ndjson` reads them, and on which lines that is proven right; None if it refuses the block.
 
     Lines hold no escape of a code point (so names of plain letters are not hidden) and no line break. `read_ndjson` is
@@ -220,10 +223,13 @@ def _fast(texts: pl.Series, columns: Sequence[Column]) -> tuple[pl.DataFrame, pl
     - its quoted name stands once in the line, and the value is not null (then that name is the field's), or
     - the value is null, the name stands once, followed by null, in a line without nested objects and backslashes; or it
       does not stand there in any case, and is missing;
-    and for VARCHAR if the name is followed by a quote.
+    and for VARCHAR if the name is followed by a quote. With `iso`, dates and times are read as VARCHAR is in a block
+    where one is text; the line is proven if all of them can be read.
     """
     schema = {c.name: _FAST_TYPES[c.type] for c in columns if isinstance(c.type, Scalar)}
     data = texts.str.join("\n").item().encode()
+    dated = {c.name: c.type for c in columns if iso and c.type in (S.DATE, S.TIMESTAMP) and _quoted_in(data, c.name)}
+    schema |= {name: pl.String() for name in dated}
     try:
         frame = pl.read_ndjson(data, schema=schema)
     except (pl.exceptions.PolarsError, ValueError):
@@ -242,19 +248,25 @@ def _fast(texts: pl.Series, columns: Sequence[Column]) -> tuple[pl.DataFrame, pl
         if not _PLAIN_NAME.fullmatch(c.name) and (escaped or "\\" in name):
             return None
         quoted = name.encode()
+        is_text = c.type is S.VARCHAR or c.name in dated
         once = data.count(quoted) == n  # with no nulls below: at least one in each line, so exactly one
-        if once and c.type is S.VARCHAR:
-            once = data.count(quoted + b':"') + data.count(quoted + b': "') == n
+        if once and is_text:
+            once = _quoted_in(data, c.name) == n
         if once and not column.null_count():
             continue
         missing = column.null_count() == n and name.isascii() and data.isascii()
         if missing and quoted.lower() not in data.lower():
             continue
-        here = _proven(texts, column, name, c.type is S.VARCHAR, flat and not escaped)
+        here = _proven(texts, column, name, is_text, flat and not escaped)
         proven = here if proven is None else proven & here
-    casts = []
+    casts: list[pl.Expr | pl.Series] = []
     for c in columns:
-        if c.type is S.TIMESTAMP or c.type is S.DATE:
+        if c.name in dated and isinstance(c.type, Scalar):
+            made = frame.select(dates.parse_iso(pl.col(c.name), c.type)).to_series()
+            read = made.is_not_null() | frame.get_column(c.name).is_null()
+            proven = read if proven is None else proven & read
+            casts.append(made)
+        elif c.type is S.TIMESTAMP or c.type is S.DATE:
             limit, of = (MAX_TIME, dates.instant) if c.type is S.TIMESTAMP else (MAX_DAY, dates.day)
             fits = frame.get_column(c.name).is_between(-limit, limit - 1).fill_null(True)
             proven = fits if proven is None else proven & fits
@@ -262,6 +274,12 @@ def _fast(texts: pl.Series, columns: Sequence[Column]) -> tuple[pl.DataFrame, pl
     if proven is None:
         proven = pl.repeat(True, n, dtype=pl.Boolean, eager=True)
     return (frame.with_columns(casts) if casts else frame), proven
+
+
+def _quoted_in(data: bytes, name: str) -> int:
+    """How often a name stands before a text."""
+    quoted = dumps(name).encode()
+    return data.count(quoted + b':"') + data.count(quoted + b': "')
 
 
 def _proven(texts: pl.Series, column: pl.Series, name: str, is_text: bool, flat: bool) -> pl.Series:

@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import datetime as dt
 import decimal
 import re
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import polars as pl
 
+from braid.expr import dates
 from braid.expr.json_text import RawNumber, compact, dumps, loads, map_key, plain_double
 from braid.types import MAX_DAY, MAX_TIME, Array, Decimal, Map, Scalar, Struct, Type
 
@@ -26,6 +29,7 @@ _SPECIAL = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-
 _EXACT = decimal.Context(prec=2000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 _EXACT.traps[decimal.Inexact] = True
 _EPOCH = dt.datetime(1970, 1, 1)
+_UNITS = {S.DATE: 1, S.TIME: 1_000_000, S.TIMESTAMP: 1000}  # physical units in a number of JSON
 _FIRST_DAY, _LAST_DAY = ((d - _EPOCH.date()).days for d in (dt.date.min, dt.date.max))
 _PER_DAY = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
 _SHOWN = 60
@@ -75,11 +79,16 @@ def find(fields: Mapping[str, Any], name: str, folded: dict[str, str]) -> Any:
 # ------------------------------------------------------------------- reading
 
 
-def reader(t: Type) -> Reader:
-    """A function from a JSON value to the physical value of `t`; it raises `Malformed`. Null stays null."""
+def reader(t: Type, iso: bool = False) -> Reader:
+    """A function from a JSON value to the physical value of `t`; it raises `Malformed`. Null stays null.
+
+    `iso`: dates and times may be ISO text, besides numbers.
+    """
     match t:
         case S.BOOLEAN:
             return _boolean
+        case S.DATE | S.TIME | S.TIMESTAMP if iso:
+            return _dated(t, _integer(t))
         case S.INT | S.BIGINT | S.DATE | S.TIME | S.TIMESTAMP:
             return _integer(t)
         case S.DOUBLE:
@@ -93,11 +102,11 @@ def reader(t: Type) -> Reader:
         case Decimal():
             return _decimal(t)
         case Array(element):
-            return _array(t, reader(element))
+            return _array(t, reader(element, iso))
         case Map(k, v):
-            return _map(t, k, reader(k), reader(v))
+            return _map(t, k, reader(k, iso), reader(v, iso))
         case Struct(fields):
-            return _struct(t, [(f.name, reader(f.type)) for f in fields])
+            return _struct(t, [(f.name, reader(f.type, iso)) for f in fields])
 
 
 def _boolean(value: Any) -> Any:
@@ -108,7 +117,7 @@ def _boolean(value: Any) -> Any:
 
 def _integer(t: Scalar) -> Reader:
     low, high = _RANGES.get(t, (-MAX_TIME, MAX_TIME))
-    factor = {S.TIME: 1_000_000, S.TIMESTAMP: 1000}.get(t, 1)
+    factor = _UNITS.get(t, 1)
 
     def read(value: Any) -> Any:
         if value is None:
@@ -120,6 +129,36 @@ def _integer(t: Scalar) -> Reader:
         return value * factor
 
     return read
+
+
+def _dated(t: Scalar, number: Reader) -> Reader:
+    def read(value: Any) -> Any:
+        if type(value) is not str:
+            return number(value)
+        found = iso_value(value, t)
+        if found is None:
+            raise _not(value, t)
+        return found
+
+    return read
+
+
+_COMMON = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,3})?)Z?")
+
+
+def iso_value(text: str, t: Scalar) -> int | None:
+    """The physical value of one text as `dates.parse_iso` reads it."""
+    common = _COMMON.fullmatch(text) if t is S.TIMESTAMP else None
+    if common is not None:
+        with contextlib.suppress(ValueError):
+            return (dt.datetime.fromisoformat(f"{common[1]}T{common[2]}") - _EPOCH) // dt.timedelta(microseconds=1)
+    return _iso_value(text, t)
+
+
+@lru_cache(maxsize=4096)
+def _iso_value(text: str, t: Scalar) -> int | None:
+    found = pl.DataFrame({"x": [text]}).select(dates.parse_iso(pl.col("x"), t)).to_series().to_physical()[0]
+    return None if found is None else int(found)
 
 
 def _double(value: Any) -> Any:
@@ -306,6 +345,9 @@ def python_value(value: Any, t: Type, time_as_int: bool) -> object:
     those that Python has no date for (years before 1 and after 9999)."""
     if value is None:
         return None
+    if type(value) is str and t in _UNITS:  # ISO text
+        number = iso_value(value, t)
+        return value if number is None else python_value(number // _UNITS[t], t, time_as_int)
     match t:
         case S.DOUBLE:
             return float(value)

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from braid.errors import SqlError
-from braid.types import MAX_DAY, MAX_TIME
+from braid.types import MAX_DAY, MAX_TIME, Scalar
 
 DATETIME = pl.Datetime("us")
 DAY_US = 86_400_000_000
@@ -167,6 +167,17 @@ def parse_time(s: pl.Expr) -> pl.Expr:
     ok = (hour <= 23) & (minute <= 59) & (second <= 59)
     us = (hour * 3600 + minute * 60 + second) * 1_000_000 + _fraction(pl.col("fraction"))
     return _read(s, _ISO_TIME, [fields, {"made": pl.when(ok).then(us * 1000).cast(pl.Time)}], pl.Time())
+
+
+def parse_iso(x: pl.Expr, t: Scalar) -> pl.Expr:
+    """A DATE, TIME or TIMESTAMP from text; between date and time of day may stand a blank."""
+    match t:
+        case Scalar.DATE:
+            return parse_date(x)
+        case Scalar.TIME:
+            return parse_time(x)
+        case _:
+            return parse_timestamp(x.str.replace(r"^([0-9]{4}-[0-9]{2}-[0-9]{2}) ", "${1}T"))
 
 
 def format_time(x: pl.Expr) -> pl.Expr:

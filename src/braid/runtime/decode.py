@@ -81,7 +81,9 @@ def _decode_key(
     if source.encoding.key == "DELIMITED":
         frame, null, error = codec.decode_delimited(_unquoted(texts), _columns(keys), source.encoding.delimiter)
     else:
-        frame, null, error = codec.decode_values(texts, _columns(keys), unwrapped=len(keys) == 1)
+        frame, null, error = codec.decode_values(
+            texts, _columns(keys), unwrapped=len(keys) == 1, iso=source.encoding.iso
+        )
     return _renamed(frame, keys), null, _prefixed("key: ", error)
 
 
@@ -92,7 +94,7 @@ def _decode_value(
         frame, null, error = codec.decode_delimited(_unquoted(texts), _columns(values), source.encoding.delimiter)
     else:
         unwrapped = len(values) == 1 and (not source.encoding.wrapped or source.encoding.value == "KAFKA")
-        frame, null, error = codec.decode_values(texts, _columns(values), unwrapped=unwrapped)
+        frame, null, error = codec.decode_values(texts, _columns(values), unwrapped=unwrapped, iso=source.encoding.iso)
     return _renamed(frame, values), null, error
 
 
@@ -182,7 +184,7 @@ def with_pseudo(source: Source, rows: pl.DataFrame, partition: int) -> pl.DataFr
             case "header" | "headers":
                 made.append(_headers(c))
             case "key" if source.encoding.key == "ROW_ID":
-                made.append(row_ids(partition).alias(c.name))
+                made.append(row_ids(pl.lit(partition)).alias(c.name))
             case "key" | "value":
                 pass
     return rows.with_columns(made)

@@ -205,7 +205,7 @@ def json_rows(path: str, declared: Sequence[Column]) -> Iterator[Rows]:
             blank = [x is not None and not x.strip() for x in lines["_raw"].to_list()]
             lines = lines.filter(~pl.Series(blank, dtype=pl.Boolean))
         texts = lines["_line"]
-        frame, nothing, error = codec.decode_values(texts, declared)
+        frame, nothing, error = codec.decode_values(texts, declared, iso=True)
         why = (
             pl.when(pl.lit(texts.is_null()))
             .then(pl.lit("the line is not UTF-8"))

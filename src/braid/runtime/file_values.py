@@ -1,6 +1,6 @@
-"""Values of files: texts of CSV fields and columns of Parquet files as the declared types.
+"""Values of files: texts of CSV fields and columns of Parquet files as the declared types, and back.
 
-In: a column as the file has it, and a type. Out: the typed column, and which values do not fit.
+In: a column as the file has it, and a type. Out: the typed column, and where it does not fit; or texts of a typed one.
 Rule: nothing is rounded, cut or guessed. A whole number may be written with a point (`517.0`: what a data frame makes
 of an integer column with gaps); dates and times are ISO text, or the numbers of `interface.md` section 5.
 """
@@ -14,7 +14,7 @@ import polars as pl
 
 from braid.expr import casts, codec, dates
 from braid.expr.codec_values import Malformed, in_days, json_value, python_values, reader
-from braid.expr.json_text import dumps, loads
+from braid.expr.json_text import dumps, json_object, json_text, loads
 from braid.types import MAX_DAY, Array, Column, Decimal, Map, Scalar, Struct, Type, physical_type, polars_type
 
 S = Scalar
@@ -35,7 +35,7 @@ def from_text(texts: pl.Series, t: Type) -> Fitted:
     if t is S.VARCHAR:
         return texts, _none(texts)
     if isinstance(t, Array | Map | Struct):
-        frame, _, error = codec.decode_values(texts, [Column(texts.name, t)], unwrapped=True)
+        frame, _, error = codec.decode_values(texts, [Column(texts.name, t)], unwrapped=True, iso=True)
         return frame.get_column(texts.name), error.is_not_null()
     if isinstance(t, Decimal):
         values = _decimals(texts, t)
@@ -58,13 +58,12 @@ def _scalar(x: pl.Expr, t: Scalar) -> pl.Expr:
         case S.BYTES:
             return x.str.decode("base64", strict=False)
         case S.DATE:
-            return pl.coalesce(dates.day(_whole(x).cast(pl.Int64, strict=False)), dates.parse_date(x))
+            return pl.coalesce(dates.day(_whole(x).cast(pl.Int64, strict=False)), dates.parse_iso(x, t))
         case S.TIME:
-            return pl.coalesce(_ms_of_day(_whole(x).cast(pl.Int64, strict=False)), dates.parse_time(x))
+            return pl.coalesce(_ms_of_day(_whole(x).cast(pl.Int64, strict=False)), dates.parse_iso(x, t))
         case S.TIMESTAMP:
-            iso = x.str.replace(r"^([0-9]{4}-[0-9]{2}-[0-9]{2}) ", "${1}T")
             number = pl.when(x.str.len_bytes() > 4).then(_whole(x))  # four digits are a year
-            return pl.coalesce(dates.instant(number.cast(pl.Int64, strict=False)), dates.parse_timestamp(iso))
+            return pl.coalesce(dates.instant(number.cast(pl.Int64, strict=False)), dates.parse_iso(x, t))
         case S.VARCHAR | S.NULL:
             return x.cast(polars_type(t), strict=False)
     assert_never(t)
@@ -120,20 +119,22 @@ def fits(dtype: pl.DataType, t: Type) -> bool:
         case Array():
             return text or isinstance(dtype, pl.List | pl.Array)
         case Map():
-            return text or isinstance(dtype, pl.List | pl.Struct)
+            return text or isinstance(dtype, pl.List | pl.Struct | pl.Map)
         case Struct():
             return text or isinstance(dtype, pl.Struct)
     assert_never(t)
 
 
 def from_column(s: pl.Series, t: Type) -> Fitted:
-    """Values of a column that `fits`. A NaN where a whole number is declared is null."""
+    """Values of a column that `fits`. A NaN where a whole number is declared is null: a gap of a data frame."""
     dtype, wanted, beyond = s.dtype, polars_type(t), _none(s)
     if dtype == pl.Date or isinstance(dtype, pl.Datetime):
         beyond = (~in_days(s, -MAX_DAY, MAX_DAY)).fill_null(False)
         s = s.set(beyond, None) if beyond.any() else s
     if dtype == wanted:
         return s, beyond
+    if _entries(dtype) == wanted:
+        return s.cast(wanted), beyond
     if dtype == pl.Null:
         return s.cast(wanted), _none(s)
     if isinstance(dtype, pl.Categorical | pl.Enum):
@@ -144,10 +145,26 @@ def from_column(s: pl.Series, t: Type) -> Fitted:
         return _by_row(s, t)
     if dtype == pl.Binary and t is S.VARCHAR:
         return _utf8(s)
-    if dtype.is_float() and t is not S.DOUBLE and t is not S.VARCHAR:
+    if dtype.is_float() and t in (S.INT, S.BIGINT):
         s = s.fill_nan(None)
     values = s.to_frame("v").select(_converted(pl.col("v"), dtype, t)).to_series().rename(s.name)
     return values, beyond | (s.is_not_null() & values.is_null())
+
+
+def _entries(dtype: pl.DataType) -> pl.DataType:
+    """The dtype with lists of entries in place of maps."""
+    match dtype:
+        case pl.Map(key=key, value=value):
+            return pl.List(pl.Struct({"key": _entries(_made(key)), "value": _entries(_made(value))}))
+        case pl.List(inner=inner):
+            return pl.List(_entries(_made(inner)))
+        case pl.Struct(fields=fields):
+            return pl.Struct({f.name: _entries(_made(f.dtype)) for f in fields})
+    return dtype
+
+
+def _made(dtype: pl.DataType | pl.datatypes.DataTypeClass) -> pl.DataType:
+    return dtype if isinstance(dtype, pl.DataType) else dtype()
 
 
 def _converted(x: pl.Expr, dtype: pl.DataType, t: Scalar | Decimal) -> pl.Expr:
@@ -193,7 +210,7 @@ def _utf8(s: pl.Series) -> Fitted:
 
 def _by_row(s: pl.Series, t: Type) -> Fitted:
     """Slow path (Python rows): nested values, read as JSON is."""
-    read, out, bad = reader(t), [], []
+    read, out, bad = reader(t, iso=True), [], []
     entries = isinstance(t, Map) and isinstance(s.dtype, pl.List)
     for value in s.to_list():
         found: Any = None
@@ -235,3 +252,45 @@ def _why(column: Column, value: object) -> str:
     text = value if isinstance(value, str) else value.hex() if isinstance(value, bytes) else str(value)
     shown = text if len(text) <= 60 else text[:59] + "…"
     return f"column {column.name}: {shown!r} is not {a(column.type)}"
+
+
+# ------------------------------------------------------------------- writing
+
+
+def csv_field(s: pl.Series, t: Type) -> pl.Series:
+    """A column as CSV fields that `from_text` reads: nested values as JSON, bytes in base64."""
+    match t:
+        case S.DOUBLE if s.is_infinite().any():
+            return json_text(s, t).str.strip_chars('"')
+        case S.BYTES:
+            return s.bin.encode("base64")
+        case Array() | Map() | Struct():
+            return json_text(*_dated(s, t))
+    return s
+
+
+def json_lines(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.Series:
+    """Rows as JSON objects that `json_rows` reads: dates and times as ISO text."""
+    made = [_dated(frame.get_column(c.name), c.type) for c in columns]
+    return json_object([c.name for c in columns], [json_text(s, t) for s, t in made], frame.height)
+
+
+def _dated(s: pl.Series, t: Type) -> tuple[pl.Series, Type]:
+    """The column with dates and times as text; a TIME within a structure stays a number."""
+    if t is S.TIME:
+        return s.to_frame("t").select(dates.format_time(pl.col("t"))).to_series(), S.VARCHAR
+    text = _as_text(t)
+    return (s, t) if text == t else (s.cast(polars_type(text)), text)
+
+
+def _as_text(t: Type) -> Type:
+    match t:
+        case S.DATE | S.TIMESTAMP:
+            return S.VARCHAR
+        case Array(element):
+            return Array(_as_text(element))
+        case Map(key, value):
+            return Map(_as_text(key), _as_text(value))
+        case Struct(fields):
+            return Struct(tuple(Column(f.name, _as_text(f.type)) for f in fields))
+    return t

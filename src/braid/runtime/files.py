@@ -41,7 +41,7 @@ from braid.runtime.times import Ahead, Block, Times, filled
 from braid.spent import spent
 from braid.types import Column, polars_type
 
-FORMAT = 1  # of copies and times; part of their names
+FORMAT = 2  # of copies and times; part of their names
 GROUP = 1 << 17  # rows of a copy's row group
 CHUNK = 8192  # rows between two entries of an index of times
 

@@ -8,7 +8,7 @@ the topic. The last record of a key stands.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
@@ -16,9 +16,11 @@ import polars as pl
 from braid.duck import Tables, quoted, sql_types
 from braid.errors import BraidError, SqlError
 from braid.expr import codec, compile
+from braid.operators.changes import DIFF
 from braid.plan.bound import BatchQuery, Bounded, Declared, Read, RowsChanged
-from braid.runtime import row_ids
-from braid.runtime.explicit import Placed
+from braid.runtime.decode import decode
+from braid.runtime.explicit import Placed, raw_frame
+from braid.runtime.row_ids import row_ids
 from braid.types import Column, Scalar, polars_type
 
 
@@ -33,19 +35,21 @@ class Written:
 
 @dataclass(slots=True)
 class _Standing:
-    """The rows of a topic by key, and how many records they are made of."""
+    """The rows of a topic that stand, and how many records they are made of."""
 
+    declared: Declared
+    rows: pl.DataFrame
     count: int = 0
-    rows: dict[str | None, str] = field(default_factory=dict)
 
-    def add(self, records: Sequence[Placed], numbered: bool) -> None:
-        """`numbered`: a record whose key does not name its row is a row of its own."""
-        for r in records:
-            key = r.key if not numbered or row_ids.given(r.key) else row_ids.key_at(r.partition, r.offset)
-            self.rows.pop(key, None)
-            if r.value is not None:
-                self.rows[key] = r.value
+    @staticmethod
+    def empty(declared: Declared) -> _Standing:
+        return _Standing(declared, _decoded(declared, []))
+
+    def add(self, records: Sequence[Placed]) -> None:
         self.count += len(records)
+        if records:
+            rows = pl.concat([self.rows, _decoded(self.declared, records)])
+            self.rows = _last(self.declared, rows).filter(pl.col(DIFF) == 1)
 
 
 class Snapshots:
@@ -69,15 +73,16 @@ class Snapshots:
         """The rows that stand; `until`: after that epoch."""
         rows = self._files(declared)
         if rows is not None:
-            return rows if declared.kind == "stream" else rows.unique(_key(declared), keep="last", maintain_order=True)
-        numbered = declared.encoding.key == "ROW_ID"
+            return _last(declared, rows)
         if until is None:
-            standing = self._standing.setdefault(declared.topic, _Standing())
-            standing.add(self._records(declared.topic, standing.count), numbered)
+            known = self._standing.get(declared.topic)
+            standing = known if known is not None and known.declared == declared else _Standing.empty(declared)
+            self._standing[declared.topic] = standing
+            standing.add(self._records(declared.topic, standing.count))
         else:
-            standing = _Standing()
-            standing.add([r for r in self._records(declared.topic, 0) if r.seq <= until], numbered)
-        return _decoded(declared, list(standing.rows), list(standing.rows.values()))
+            standing = _Standing.empty(declared)
+            standing.add([r for r in self._records(declared.topic, 0) if r.seq <= until])
+        return standing.rows.select(c.name for c in declared.columns)
 
     def answer(self, query: BatchQuery, past: Callable[[Read], int | None]) -> list[tuple[Any, ...]]:
         """The rows of a query. `past`: the epoch that a read wants, None for the last."""
@@ -225,16 +230,24 @@ def values_of(declared: Declared, rows: pl.DataFrame) -> list[str]:
     return codec.encode_values(rows, columns).to_list()
 
 
-def _decoded(declared: Declared, keys: list[str | None], values: list[str]) -> pl.DataFrame:
-    parts: list[pl.DataFrame] = []
-    for place, texts in (("key", keys), ("value", values)):
-        columns = [Column(c.name, c.type) for c in declared.columns if c.place == place]
-        if columns:
-            series = pl.Series("t", texts, dtype=pl.String)
-            single = place == "key" and len(columns) == 1 and declared.encoding.key != "ROW_ID"
-            parts.append(codec.decode_values(series, columns, unwrapped=single)[0])
-    made = pl.concat(parts, how="horizontal") if parts else pl.DataFrame()
-    return made.select(c.name for c in declared.columns)
+def _decoded(declared: Declared, records: Sequence[Placed]) -> pl.DataFrame:
+    """Columns of the table and `_diff`, of the records that are well formed."""
+    source = declared.read_as(declared.name)
+    found = decode(source, raw_frame(records), 0)
+    rows = found.rows
+    if declared.encoding.key == "ROW_ID":
+        partitions = rows.with_columns(pl.Series("_partition", [r.partition for r in records], dtype=pl.Int64))
+        rows = rows.with_columns(partitions.select(row_ids(pl.col("_partition")).alias(c.name) for c in source.key))
+    columns = [pl.col(c.name).alias(c.field) for c in source.columns if c.place in ("key", "value")]
+    return rows.filter(found.error.is_null()).select(*columns, DIFF)
+
+
+def _last(declared: Declared, rows: pl.DataFrame) -> pl.DataFrame:
+    """The last row of each key of a table; all rows of an append-only one."""
+    if declared.kind == "stream":
+        return rows
+    key = [c.name for c in declared.key]
+    return rows.unique(key, keep="last", maintain_order=True) if key else rows.tail(1)
 
 
 def row_of(declared: Declared, row: Mapping[str, Any]) -> pl.DataFrame:

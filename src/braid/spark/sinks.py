@@ -23,6 +23,7 @@ from braid.runtime import result_files
 from braid.runtime.bucket import bucket_of
 from braid.runtime.emit import written
 from braid.runtime.explicit import place_of, topic_ranks
+from braid.runtime.file_values import csv_field, json_lines
 from braid.spark.job import Job, store_of
 from braid.spent import spent
 from braid.topics import Staged, StageWriter, format_envelope, publish
@@ -107,7 +108,7 @@ class FileOutputs:
             self._lines += console_lines(self._job, frame)
 
     def close(self) -> Iterator[str]:
-        frame = pl.concat(self._frames)
+        frame, sink = pl.concat(self._frames), self._job.plan.query.sink
         if self._job.output.kind == "console":
             yield json.dumps({"rows": frame.height, "text": "\n".join(self._lines)})
             return
@@ -115,7 +116,10 @@ class FileOutputs:
         os.makedirs(folder, exist_ok=True)
         ending = {"json": "jsonl"}.get(self._job.output.kind, self._job.output.kind)
         name = f"part-{self._batch:010d}-{self._part:05d}.{ending}~{uuid4().hex[:8]}"  # of this attempt only
-        _write_file(frame, self._job.output.kind, os.path.join(folder, name))
+        types = {o.name: o.expr.type for o in (*sink.key, *sink.values)}
+        types |= {"_rowtime": Scalar.BIGINT, "_op": Scalar.VARCHAR}
+        columns = [Column(n, types[n]) for n in frame.columns]
+        _write_file(frame, columns, self._job.output.kind, os.path.join(folder, name))
         yield json.dumps({"rows": frame.height, "file": name})
 
     def abort(self) -> None:
@@ -159,12 +163,13 @@ def console_lines(job: Job, frame: pl.DataFrame) -> Iterator[str]:
     yield from codec.encode_values(frame, made)
 
 
-def _write_file(frame: pl.DataFrame, kind: str, path: str) -> None:
+def _write_file(frame: pl.DataFrame, columns: Sequence[Column], kind: str, path: str) -> None:
     match kind:
         case "json":
-            frame.write_ndjson(path)
+            with open(path, "w", encoding="utf-8") as f:
+                f.writelines(f"{line}\n" for line in json_lines(frame, columns).to_list())
         case "csv":
-            frame.write_csv(path)
+            pl.DataFrame([csv_field(frame[c.name], c.type).alias(c.name) for c in columns]).write_csv(path)
         case "parquet":
             frame.write_parquet(path)
         case _:
