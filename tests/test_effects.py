@@ -40,7 +40,7 @@ def at_run(sql: str, dialect: str, folder: Path) -> Seen:
     (folder / "q.sql").write_text(sql)
     said = braid("run", folder / "q.sql", "--dialect", dialect, "--store", folder / "s", "--quiet")
     assert said.code == 0, said.err
-    return Seen(TopicStore(folder / "s").names(), [line.split("\t") for line in said.out.splitlines()][1:])
+    return Seen(TopicStore(folder / "s").names(), [line.split() for line in said.out.splitlines()][1:])
 
 
 def at_session(sql: str, dialect: str, folder: Path) -> Seen:
@@ -59,7 +59,7 @@ def at_prompt(sql: str, dialect: str, folder: Path) -> Seen:
     shell.close()
     assert not shell.failed, err.getvalue()
     lines = [line.split() for line in out.getvalue().splitlines()]
-    return Seen(TopicStore(folder / "s").names(), [x for x in lines if "into" not in x][1:])
+    return Seen(TopicStore(folder / "s").names(), [x for x in lines if x[1:2] not in (["row"], ["rows"])][1:])
 
 
 DOORS = pytest.mark.parametrize("door", [at_driver, at_run, at_session, at_prompt])

@@ -171,7 +171,7 @@ OTHERS = {
            INSERT INTO t VALUES (1, 'a'), (2, 'b'); INSERT INTO u VALUES (1, 'x'); UPDATE t SET v = 'c' WHERE id = 2;
            SELECT t.id, v, w FROM t LEFT JOIN u ON t.id = u.id ORDER BY 1; SELECT nope FROM t;""",
         [
-            *(["2 rows into t"], ["1 row into u"], ["1 row into t"]),
+            *(["2 rows into t"], ["1 row into u"], ["1 row updated in t"]),
             *(["id", "v", "w"], ["1", "a", "x"], ["2", "c", "null"]),
         ],
     ),

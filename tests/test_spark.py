@@ -300,6 +300,30 @@ def test_dataframes_in_and_out(spark: Any, tmp_path: Path) -> None:
         assert [(d["reason"], d["topic"], d["offset"]) for d in session.drops()] == [("null key", "r", 5)] * (n + 1)
 
 
+def test_what_is_dropped_with_its_topic_or_replaced_begins_anew(spark: Any, tmp_path: Path) -> None:
+    import braid
+
+    store = TopicStore(tmp_path / "store")
+    session = braid.connect(store=store.root, spark=spark)
+    session.execute("""
+        CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);
+        INSERT INTO s (rowtime, k, v) VALUES (1, 1, 1); INSERT INTO s (rowtime, k, v) VALUES (2, 2, 2);
+    """)
+    for _ in range(2):
+        (handle,) = session.execute("CREATE STREAM o AS SELECT * FROM s;")
+        handle.await_idle()
+        assert store.end_offsets("O") == [2]
+        session.execute("DROP STREAM o DELETE TOPIC;")
+        assert handle.status() == "stopped" and "O" not in store.names()
+    views = braid.connect(dialect="sqlstream", store=store.root, spark=spark)
+    views.execute("CREATE STREAM s (k INT, v INT) OPTIONS (TOPIC 's');")
+    for condition, count in (("v > 0", 2), ("v > 1", 1)):
+        (handle,) = views.execute(f"CREATE OR REPLACE VIEW w AS SELECT STREAM v FROM s WHERE {condition};")
+        handle.await_idle()
+        assert store.end_offsets("W") == [count]
+    views.stop()
+
+
 def test_buckets_of_one_output_meet_in_one_task(spark: Any) -> None:
     from pyspark.sql import functions as F
 

@@ -7,6 +7,8 @@ starts, who is shown rows. A statement that fails half-way is not in the program
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, assert_never
 
@@ -66,8 +68,8 @@ class World(Protocol):
     def start(self, bound: QueryBound) -> None:
         """A query, and the topic it writes."""
 
-    def stop(self, query: str) -> None:
-        """The query is not wanted any more."""
+    def stop(self, query: str, anew: bool) -> None:
+        """The query is not wanted any more. `anew`: what it wrote goes, so one of its name begins at the beginning."""
 
     def explain(self, query: Query) -> None: ...
 
@@ -82,7 +84,9 @@ def carry_out(effect: Effect, world: World) -> None:
     match bound:
         case SourceDeclared(declared=made):
             world.create_topic(made.topic, made.partitions)
-        case QueryBound():
+        case QueryBound(query=query):
+            if bound.replaces:
+                _remove(world, (query.name,), (query.sink.topic,))
             world.start(bound)
         case Inserted():
             world.insert(new_records(bound), line)
@@ -126,7 +130,7 @@ def carry_out_all(program: Program, sql: str, world: World, whole: bool = False)
 
 def _remove(world: World, queries: Sequence[str], topics: Sequence[str]) -> None:
     for name in queries:
-        world.stop(name)
+        world.stop(name, anew=bool(topics))
     for topic in topics:
         world.delete_topic(topic)
 
@@ -137,6 +141,7 @@ class StoreWorld:
     def __init__(self, store: TopicStore, files: Mapping[str, Callable[[Source], Input]] | None = None) -> None:
         """`files`: as `StoreTables` takes them."""
         self.store, self.tables = store, StoreTables(store, files)
+        self.checkpoints = os.path.join(store.root, "checkpoints")
 
     def create_topic(self, name: str, partitions: int | None) -> None:
         if partitions is not None or not self.store.exists(check_name(name)):
@@ -145,6 +150,13 @@ class StoreWorld:
     def delete_topic(self, name: str) -> None:
         if self.store.exists(name):
             self.store.delete(name)
+
+    def forget(self, query: str) -> None:
+        """A query's checkpoint and drops go."""
+        name = check_name(query)
+        checkpoint = os.path.join(self.checkpoints, name)
+        for folder in (checkpoint, f"{checkpoint}.files", os.path.join(self.store.root, "drops", name)):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def partitions(self, topic: str) -> int | None:
         return self.store.partitions(topic) if self.store.exists(topic) else None

@@ -39,6 +39,7 @@ from braid.runtime.driver_local import in_topological_order
 from braid.runtime.file_list import look
 from braid.runtime.files import needs_time, open_files
 from braid.runtime.inputs import Input
+from braid.tabular import print_table
 from braid.topics.lock import StoreLock
 from braid.topics.names import check_name
 from braid.topics.store import TopicStore
@@ -354,9 +355,15 @@ class _World(StoreWorld):
         bound = [first_match(name, declared) for name in request.sources]
         self._from_files = {declared[n].topic for n in bound if n is not None}
         self._made = {q.sink.topic for q in prepared.queries}
+        self._queries = {q.name for q in prepared.queries}
         self._count: Counter[str] = Counter()
         self._tell, self._err = request.tell, err
         self.waiting: list[BatchQuery] = []
+        self.checkpoints = os.path.abspath(request.checkpoint) if request.checkpoint else self.checkpoints
+
+    def delete_topic(self, name: str) -> None:
+        if name not in self._made:
+            super().delete_topic(name)
 
     def note(self, text: str) -> None:
         if self._tell:
@@ -397,8 +404,9 @@ class _World(StoreWorld):
     def start(self, bound: QueryBound) -> None:
         pass  # all of the file's queries start together
 
-    def stop(self, query: str) -> None:
-        pass  # `prepare` leaves it out
+    def stop(self, query: str, anew: bool) -> None:
+        if anew and query not in self._queries:  # of an earlier run
+            self.forget(query)
 
     def explain(self, query: Query) -> None:
         import click
@@ -408,11 +416,7 @@ class _World(StoreWorld):
         click.echo(render_text(explain_query(query, self.partitions)))
 
     def show(self, header: Sequence[str], rows: Rows) -> None:
-        import click
-
-        click.echo("\t".join(header))
-        for row in rows:
-            click.echo("\t".join("" if v is None else str(v) for v in row))
+        print_table(header, rows)
 
 
 def _jvm_pid(spark: object) -> int | None:

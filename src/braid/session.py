@@ -215,10 +215,12 @@ class _World(StoreWorld):
         self._session._handles[handle.name] = handle
         self.started.append(handle)
 
-    def stop(self, query: str) -> None:
+    def stop(self, query: str, anew: bool) -> None:
         handle = self._session._handles.pop(query, None)
         if handle is not None:
             handle.stop()
+        if anew:
+            self.forget(query)
 
     def explain(self, query: Query) -> None:
         self.rows = [explain_query(query, self.partitions)]

@@ -10,14 +10,12 @@ store's lock, as `braid run` does. Names are declared for as long as the prompt 
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
 
 from braid import inserts
 from braid.cli_errors import QueryDied
@@ -31,6 +29,7 @@ from braid.program import NewRecords, Program
 from braid.runtime.tail import Tail
 from braid.sql.dialects import DIALECTS, dialect_named
 from braid.sql.tokens import Lexer, TokenKind
+from braid.tabular import cell, print_table
 from braid.topics.lock import StoreLock
 from braid.topics.store import TopicStore
 
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from braid.spark.query import RunningQuery
 
 POLL = 0.1  # s between two looks for new records
+DONE = {"insert": "into", "update": "updated in", "delete": "deleted from"}
 WIDEST = 40  # characters of a column of a live tail, at most
 
 COMMANDS = {
@@ -219,11 +219,7 @@ class Shell:
                 raise
 
     def _table(self, header: Sequence[str], rows: Iterable[Any]) -> None:
-        table = Table(*header, box=None, header_style="bold", pad_edge=False)
-        for row in rows:
-            table.add_row(*map(_cell, row))
-        width = None if self._out.is_terminal else 4000
-        Console(file=self._out.file, highlight=False, markup=False, width=width).print(table)
+        print_table(header, rows, self._out.file)
 
 
 class _World(StoreWorld):
@@ -242,12 +238,12 @@ class _World(StoreWorld):
 
     def change(self, change: RowsChanged, line: int) -> None:
         _, written = self.tables.change(change)
-        self._written(len(written.records), change.target.name)
+        self._written(len(written.records), change.target.name, DONE[change.kind])
         if written.late:
             self.note(f"{len(written.late)} rows were late: .drops {change.target.name}")
 
-    def _written(self, count: int, name: str) -> None:
-        self._shell._out.print(f"{count} row{'s' * (count != 1)} into {name}", markup=False)
+    def _written(self, count: int, name: str, done: str = "into") -> None:
+        self._shell._out.print(f"{count} row{'s' * (count != 1)} {done} {name}", markup=False)
 
     def answer(self, query: BatchQuery) -> None:
         self._shell._settle()
@@ -262,10 +258,12 @@ class _World(StoreWorld):
         else:
             self._shell._start(bound.query)
 
-    def stop(self, query: str) -> None:
+    def stop(self, query: str, anew: bool) -> None:
         running = self._shell._running.pop(query, None)
         if running is not None:
             running.stop()
+        if anew:
+            self.forget(query)
 
     def explain(self, query: Query) -> None:
         self._shell._out.print(render_text(explain_query(query, self.partitions)), markup=False)
@@ -284,7 +282,7 @@ class _Rows:
         self._say = say
 
     def show(self, rows: Sequence[Sequence[Any]]) -> None:
-        cells = [[_cell(v) for v in row] for row in rows]
+        cells = [[cell(v) for v in row] for row in rows]
         if not self._widths:
             self._widths = [max(len(x[i]) for x in [self._head, *cells]) for i in range(len(self._head))]
             self._widths = [min(w, WIDEST) for w in self._widths]
@@ -295,12 +293,6 @@ class _Rows:
 
     def _line(self, cells: Sequence[str]) -> str:
         return "  ".join(c.ljust(w) for c, w in zip(cells, self._widths, strict=True)).rstrip()
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "null"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
 def _text_of(path: str) -> str:

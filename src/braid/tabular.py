@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any, TextIO
+from typing import IO, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -18,17 +18,24 @@ WIDE = 4000  # columns of a pipe
 
 
 def cell(value: Any) -> str:
-    """A value as text: what is no text itself as JSON."""
+    """A value as text: objects, lists and booleans as JSON, all others plainly."""
     if value is None:
         return "null"
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    if isinstance(value, (bool, int, float, list, dict)):
+        return json.dumps(value, ensure_ascii=False, default=str)
+    return str(value)
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], file: TextIO | None = None) -> None:
+def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], file: IO[str] | None = None) -> None:
     """Prints a table to a file, stdout by default."""
     file = sys.stdout if file is None else file
     table = Table(*header, box=None, header_style="bold", pad_edge=False)
     for row in rows:
         table.add_row(*map(cell, row))
-    console = Console(file=file, highlight=False, markup=False, width=None if file.isatty() else WIDE)
-    console.print(table)
+    if file.isatty():
+        Console(file=file, highlight=False, markup=False).print(table)
+        return
+    console = Console(file=file, highlight=False, markup=False, width=WIDE)
+    with console.capture() as made:
+        console.print(table)
+    file.writelines(f"{line.rstrip()}\n" for line in made.get().splitlines())

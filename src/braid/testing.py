@@ -289,7 +289,7 @@ class _World:
             self._driver._next()
         self._backend.start(query, self._driver._seq)
 
-    def stop(self, query: str) -> None:
+    def stop(self, query: str, anew: bool) -> None:
         self._backend.stop(query)
 
     def explain(self, query: Query) -> None:

@@ -76,7 +76,7 @@ class Declared:
 
     `null_value`: the text that stands for null in a CSV file bound to it. `view`: readers put its `sql` in its place.
     `formats`: of key and value, where the dialect has formats that are all JSON in the topic store.
-    `relation`: in dialects with tables to query.
+    `relation`: in dialects with tables to query. `over`: the views whose SQL was put into a view's.
     """
 
     name: str
@@ -93,6 +93,7 @@ class Declared:
     view: bool = False
     formats: tuple[str, str] | None = None
     relation: Relation | None = None
+    over: tuple[str, ...] = ()
 
     @property
     def visible(self) -> tuple[DeclaredColumn, ...]:
@@ -129,11 +130,14 @@ class SourceDeclared:
 
 @dataclass(frozen=True, slots=True)
 class QueryBound:
-    """A query to run. `declared`: what CREATE … AS makes; None for INSERT INTO and push queries (`transient`)."""
+    """A query to run. `declared`: what CREATE … AS makes; None for INSERT INTO and push queries (`transient`).
+    `replaces`: one of this name goes first, with all that it wrote. `over`: the views whose SQL was put into it."""
 
     query: Query
     declared: Declared | None = None
     transient: bool = False
+    replaces: bool = False
+    over: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from braid.plan.bound import (
     View,
     ViewDefined,
 )
-from braid.plan.logical import Query, sources
+from braid.plan.logical import sources
 
 __all__ = ["Catalog", "Declared", "DeclaredColumn", "RunningQuery"]
 
@@ -73,8 +73,9 @@ class Catalog:
         return folded[close[0]] if close else None
 
     def readers(self, name: str) -> tuple[str, ...]:
-        """The running queries that read `name`."""
-        return tuple(q.name for q in self.queries.values() if name in q.reads)
+        """The running queries, and the views without one, that read `name`."""
+        queries = [q.name for q in self.queries.values() if name in q.reads]
+        return (*queries, *(d.name for d in self.sources.values() if name in d.over and d.created_by is None))
 
     def writers(self, name: str) -> tuple[str, ...]:
         """The running queries that write `name`."""
@@ -147,10 +148,7 @@ class Catalog:
         else:
             count = made.inserts.get(query.sink.name, 0) + 1
             made = replace(made, inserts={**made.inserts, query.sink.name: count})
-        return replace(made, queries={**made.queries, query.name: running(query)})
-
-
-def running(query: Query) -> RunningQuery:
-    read = tuple(sources(query.root))
-    return RunningQuery(query.name, query.sink.name, query.sink.topic, tuple(s.name for s in read),
-                        tuple(s.topic for s in read), query.sql)  # fmt: skip
+        read = tuple(sources(query.root))
+        names, topics = (*(s.name for s in read), *bound.over), tuple(s.topic for s in read)
+        run = RunningQuery(query.name, query.sink.name, query.sink.topic, names, topics, query.sql)
+        return replace(made, queries={**made.queries, query.name: run})

@@ -7,7 +7,7 @@ Rule: in the topic store every facet is a JSON value; the format stands in the c
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from braid.errors import Span, SqlError
 from braid.expr import typing
@@ -15,6 +15,10 @@ from braid.expr.nodes import Expr
 from braid.types import Array, Decimal, Map, Scalar, Struct, Type
 
 PRIMITIVES = {"INT": Scalar.INT, "LONG": Scalar.BIGINT, "STRING": Scalar.VARCHAR, "BYTES": Scalar.BYTES}
+CONVERTS = {  # what STORE … AS converts, by format: nothing is lost
+    "LONG": (Scalar.INT,),
+    "STRING": (Scalar.INT, Scalar.BIGINT, Scalar.BOOLEAN, Scalar.DOUBLE),
+}
 AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -55,6 +59,13 @@ def check_holds(format: str, facet: Facet, name: str, span: Span) -> None:
     if t != PRIMITIVES[format] and (t, format) != (Scalar.INT, "LONG"):
         fits = format_of(t, "JSON")
         raise SqlError(f"format {format} cannot hold {name}, which is {type_name(t)}", span, f"write {fits}")
+
+
+def converted(facet: Facet, format: str) -> Facet:
+    """The facet as STORE's format has it."""
+    if facet.whole is None or facet.whole.type not in CONVERTS.get(format, ()):
+        return facet
+    return replace(facet, format=format, whole=typing.cast(facet.whole, PRIMITIVES[format]))
 
 
 def check_avro(fields: tuple[tuple[str, Expr], ...], name: str, span: Span) -> None:

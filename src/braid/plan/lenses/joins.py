@@ -14,7 +14,7 @@ from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Cast, Col, Expr
 from braid.plan.keyed import CombiningJoin, RememberingJoin, TwoClockJoin
-from braid.plan.lenses.facets import PRIMITIVES, format_of, type_name
+from braid.plan.lenses.facets import CONVERTS, PRIMITIVES, format_of, type_name
 from braid.plan.lenses.on import Equality, On, bind_on, equal
 from braid.plan.lenses.scope import Relation, Scope
 from braid.plan.lenses.settings import LensesSettings
@@ -112,11 +112,13 @@ def _check_formats(j: LensesJoin, left: Relation, right: Relation) -> None:
     if left.key_format == right.key_format:
         return
     message = f"the keys of {left.alias} ({left.key_format}) and {right.alias} ({right.key_format}) differ in format"
-    format, kind = left.key_format, right.kind.upper()
-    what = "*" if format not in PRIMITIVES else f"CAST(_key AS {format}) AS _key, ..."
-    hint = (
-        f"INSERT INTO another-topic STORE KEY AS {format} SELECT {kind} {what} FROM {right.alias}; then join that topic"
-    )
+    one, format = right, left.key_format
+    if PRIMITIVES.get(left.key_format) in CONVERTS.get(right.key_format, ()):
+        one, format = left, right.key_format
+    free = format not in PRIMITIVES or PRIMITIVES.get(one.key_format) in CONVERTS.get(format, ())
+    what = "*" if free else f"CAST(_key AS {format}) AS _key, ..."
+    select = f"SELECT {one.kind.upper()} {what} FROM {one.alias}"
+    hint = f"INSERT INTO another-topic STORE KEY AS {format} {select}; then join that topic"
     raise SqlError(message, j.how_span, hint)
 
 

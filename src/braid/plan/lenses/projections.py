@@ -15,7 +15,7 @@ from braid.expr import typing
 from braid.expr.nodes import Expr
 from braid.plan.bind_expr import located
 from braid.plan.lenses.expressions import Clause, value
-from braid.plan.lenses.facets import Facet, check_avro, check_holds, format_of
+from braid.plan.lenses.facets import Facet, check_avro, check_holds, converted, format_of
 from braid.plan.lenses.joins import default_name, merged, tidy
 from braid.plan.lenses.scope import FACETS, Relation, Scope, is_nullable
 from braid.plan.lenses.targets import Placed, Tree
@@ -105,6 +105,7 @@ def _is_copy(tree: Tree, key: Expr | None) -> bool:
 def _stored(facet: Facet, name: str, stored: StoreAs | None, given: Given, items: Sequence[Projection]) -> Facet:
     """The facet in the format that STORE asks for, if it does."""
     format, span = (stored.format, stored.span) if stored is not None else (facet.format, items[0].span)
+    facet = converted(facet, format)
     check_holds(format, facet, name, span)
     if format == "AVRO":
         fields = facet.fields

@@ -13,7 +13,7 @@ from braid.plan.bind_joins import Env
 from braid.plan.bind_show import bind_describe, bind_explain, bind_show, instead
 from braid.plan.bound import Bound, Dropped, Nothing, QueryBound, SettingChanged
 from braid.plan.rewrite import rewrite
-from braid.plan.sqlstream.objects import declared, full_name
+from braid.plan.sqlstream.objects import declared, drop_first, full_name
 from braid.plan.sqlstream.query import bind_insert_query, bind_pump, bind_select, bind_view
 from braid.plan.sqlstream.settings import changed, listed
 from braid.plan.sqlstream.sources import bind_relation, bind_rows
@@ -90,8 +90,7 @@ def _drop(s: sql.DropObject, env: Env) -> Dropped:
         raise SqlError(f"{d.name} is a {is_a}", s.name.span, f"write DROP {is_a.upper()} {d.name}")
     readers = [q for q in env.catalog.readers(d.name) if q != d.name]
     if readers:
-        sinks = dict.fromkeys(env.catalog.queries[q].sink for q in readers)
-        raise SqlError(f"{d.name} is read by query {', '.join(readers)}", s.name.span, f"DROP {', '.join(sinks)} first")
+        raise SqlError(f"{d.name} is read by {', '.join(readers)}", s.name.span, drop_first(readers, env))
     return Dropped(d.name, d.kind, d.topic, False, env.catalog.writers(d.name))
 
 

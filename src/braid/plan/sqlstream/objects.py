@@ -7,6 +7,7 @@ then the one outside any schema, then the only one of that name.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 
 from braid.errors import SqlError
@@ -42,6 +43,20 @@ def declared(name: ObjectName, env: Env) -> Declared:
     else:
         hint = f"CREATE STREAM {name} (…) first; declared: {', '.join(env.catalog.sources) or 'nothing yet'}"
     raise SqlError(f"unknown stream or table {name}", name.span, hint)
+
+
+def drop_first(users: Iterable[str], env: Env) -> str:
+    """The hint where views, pumps and INSERTs use what is to go."""
+    found = []
+    for user in dict.fromkeys(users):
+        query = env.catalog.queries.get(user)
+        if user in env.catalog.sources:
+            found.append(f"DROP VIEW {user}")
+        elif query is not None and user.startswith(f"{query.sink}."):
+            found.append(f"DROP STREAM {query.sink}")
+        else:
+            found.append(f"DROP PUMP {user}")
+    return f"{'; '.join(dict.fromkeys(found))} first"
 
 
 def _found(name: ObjectName, env: Env) -> list[Declared]:

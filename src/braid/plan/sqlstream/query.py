@@ -53,7 +53,7 @@ class Result:
     kind: Kind
     items: tuple[Item, ...]
     rowtime: Col | None
-    notices: tuple[str, ...] = ()
+    over: frozenset[str] = frozenset()
 
     @property
     def columns(self) -> tuple[Item, ...]:
@@ -76,16 +76,23 @@ def bind_select(s: sql.SelectStream, env: Env) -> QueryBound:
 def bind_view(s: sql.CreateView, env: Env) -> QueryBound | SourceDeclared:
     """A stream view runs, so that its rows can be read; a query that reads it puts its SQL in its place."""
     name = full_name(s.name, env)
-    check_free(name, "view", s.or_replace, s.name.span, env)
+    replaced = check_free(name, "view", s.or_replace, s.name.span, env)
     check_topic(name, env.catalog, s.name.span)
     result = _named(_result(s.query, _within(name, env), ""), s.columns, s.query.span)
     columns = tuple(DeclaredColumn(i.name, i.expr.type, "value") for i in result.columns)
     written = env.text[s.span.start : s.span.end]
+    if name in result.over:
+        raise SqlError(f"the view {name} reads itself", s.query.span, "give it another name")
+    over = tuple(sorted(result.over))
+    made = Declared(name, result.kind, name, columns, JSON, sql=written, view=True, over=over)
+    if replaced and env.catalog.sources[name].kind != result.kind:
+        hint = f"DROP VIEW {name} first"
+        raise SqlError("a view of streams and one of tables cannot replace each other", s.name.span, hint)
     if result.kind == "table":
-        return SourceDeclared(Declared(name, "table", name, columns, JSON, sql=written, view=True), s.or_replace)
-    made = Declared(name, "stream", name, columns, JSON, created_by=name, sql=written, view=True)
+        return SourceDeclared(made, replaced)
     outputs = tuple(Output(i.name, i.expr) for i in result.columns)
-    return QueryBound(_query(name, s.span, result, _sink(name, name, outputs), env), made)
+    query = _query(name, s.span, result, _sink(name, name, outputs), env)
+    return QueryBound(query, replace(made, created_by=name), replaces=replaced, over=over)
 
 
 def bind_pump(s: sql.CreatePump, env: Env) -> QueryBound:
@@ -112,11 +119,12 @@ def bind_insert_query(s: sql.InsertQuery, env: Env, name: str | None = None, who
         raise SqlError("a query over tables alone is not supported yet", s.query.span, "read a stream")
     sink = _sink(target.name, target.topic, _fitted(result, target, s), target.partitions)
     check_cycle(result.node, sink, env.catalog, s.target.span)
-    return QueryBound(_query(name or env.catalog.next_insert(target.name), whole or s.span, result, sink, env))
+    query = _query(name or env.catalog.next_insert(target.name), whole or s.span, result, sink, env)
+    return QueryBound(query, over=tuple(sorted(result.over)))
 
 
 def _query(name: str, span: Span, result: Result, sink: Sink, env: Env) -> Query:
-    return Query(name, DIALECT, env.text[span.start : span.end], result.node, sink, result.notices)
+    return Query(name, DIALECT, env.text[span.start : span.end], result.node, sink)
 
 
 def _sink(name: str, topic: str, outputs: tuple[Output, ...], partitions: int | None = None) -> Sink:
@@ -192,7 +200,7 @@ def _result(q: sql.StreamQuery, env: Env, prefix: str) -> Result:
     node = built(tree, env.settings.sqlstream, where_scope.rowtime)
     for condition in where:
         node = Filter(node, condition)
-    return Result(node, tree.kind, _items(q, where_scope), where_scope.rowtime)
+    return Result(node, tree.kind, _items(q, where_scope), where_scope.rowtime, frozenset(context.over))
 
 
 def _timed(scope: Scope, tree: Tree, prefix: str) -> Scope:
@@ -215,7 +223,8 @@ def _check_stream(q: sql.StreamQuery, tree: Tree, nested: bool) -> None:
 
 def _sub(q: sql.StreamQuery, env: Env, prefix: str) -> SubResult:
     result = _named(_result(q, env, prefix), (), q.span)
-    return SubResult(result.node, result.kind, tuple((i.name, i.expr) for i in result.columns), result.rowtime)
+    columns = tuple((i.name, i.expr) for i in result.columns)
+    return SubResult(result.node, result.kind, columns, result.rowtime, result.over)
 
 
 def _view(name: str, env: Env, prefix: str) -> SubResult:
@@ -225,7 +234,8 @@ def _view(name: str, env: Env, prefix: str) -> SubResult:
     assert isinstance(statement, sql.CreateView)
     result = _result(statement.query, replace(_within(name, env), text=d.sql), prefix)
     named = zip(d.visible, result.columns, strict=True)
-    return SubResult(result.node, result.kind, tuple((c.name, i.expr) for c, i in named), result.rowtime)
+    columns = tuple((c.name, i.expr) for c, i in named)
+    return SubResult(result.node, result.kind, columns, result.rowtime, frozenset((name,)))
 
 
 def _items(q: sql.StreamQuery, scope: Scope) -> tuple[Item, ...]:

@@ -68,12 +68,14 @@ Tree = Operand | Pair
 
 @dataclass(frozen=True, slots=True)
 class SubResult:
-    """A sub-query or a view, bound: rows of `node`, columns by name, and the plan column of its rowtime."""
+    """A sub-query or a view, bound: rows of `node`, columns by name, the plan column of its rowtime, and the views that
+    it puts in their places."""
 
     node: Node
     kind: Kind
     columns: tuple[tuple[str, Expr], ...]
     rowtime: Col | None
+    over: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class Context:
     query: Callable[[sql.StreamQuery, str], SubResult]
     view: Callable[[str, str], SubResult]
     used: set[str] = field(default_factory=set)  # windows that some operand names
+    over: set[str] = field(default_factory=set)  # views that were put in their places
 
 
 def bind_relation(r: sql.StreamRelation, c: Context) -> tuple[Tree, Scope]:
@@ -199,6 +202,7 @@ def _operand(r: sql.Operand, c: Context) -> tuple[Operand, Scope]:
 
 def _derived(r: sql.Operand, alias: str, inner: SubResult, c: Context) -> tuple[Operand, Scope]:
     """A sub-query or view: its columns under the alias, its rowtime as ROWTIME."""
+    c.over.update(inner.over)
     plan_alias = f"{c.prefix}{alias}"
     named = tuple((n, Col(f"{plan_alias}.{n}", e.type)) for n, e in inner.columns)
     outputs: list[tuple[Col, Expr]] = [(col, e) for (_, col), (_, e) in zip(named, inner.columns, strict=True)]

@@ -15,7 +15,7 @@ from braid.plan.bind_joins import Env
 from braid.plan.bind_source import KIND, check_topic
 from braid.plan.bound import Declared, DeclaredColumn, Inserted, InsertedRow, SourceDeclared
 from braid.plan.logical import PSEUDO, Encoding, Timestamp
-from braid.plan.sqlstream.objects import declared, full_name
+from braid.plan.sqlstream.objects import declared, drop_first, full_name
 from braid.plan.sqlstream.values import rules
 from braid.sql import ast
 from braid.sql import ast_sqlstream as sql
@@ -52,10 +52,14 @@ def check_free(name: str, kind: str, or_replace: bool, span: Span, env: Env) -> 
     if not or_replace:
         hint = f"write CREATE OR REPLACE {kind.upper()}, or DROP it first"
         raise SqlError(f"{found.kind} {name} exists already", span, hint)
-    busy = (*env.catalog.readers(name), *env.catalog.writers(name))
+    is_a = "view" if found.view else found.kind
+    if is_a != kind:
+        hint = f"DROP {is_a.upper()} {name} first"
+        raise SqlError(f"{name} is a {is_a}; it cannot be replaced by a {kind}", span, hint)
+    busy = [q for q in (*env.catalog.readers(name), *env.catalog.writers(name)) if q != found.created_by]
     if busy:
         used = ", ".join(dict.fromkeys(busy))
-        raise SqlError(f"{name} cannot be replaced while query {used} uses it", span, "drop that first")
+        raise SqlError(f"{name} cannot be replaced while {used} uses it", span, drop_first(busy, env))
     return True
 
 
