@@ -5,6 +5,7 @@ topic, MB in use before the row (or rows) that meet so many, and MB more than th
 Rule: what is measured is source, stages and writer, whole; only Spark's carrying of blobs between them is left out.
 
     python fanout.py one|crowd|table ROWS [PIECE_ROWS MOST]     the last two: what is made at once
+    python fanout.py sliding|… ROWS     a name of `HOT`: so many rows a side of five keys, each meets ten others or less
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from braid.operators.arrangement import MemoryRuns
 from braid.plan.keyed import CombiningJoin
 from braid.plan.logical import Filter, Node, Query
 from braid.plan.lower import lower
+from braid.program import Program
 from braid.runtime.batch import Chunk
 from braid.runtime.bucket import BucketState
 from braid.runtime.decode import RAW, decode
@@ -37,6 +39,15 @@ from histories import Col, col, query, stream_stream, table
 from histories import source as stream
 
 HOUR = 3_600_000
+STREAM = "CREATE STREAM {0} (k INTEGER, v VARCHAR(20), n INTEGER); "
+SECOND = "OVER (RANGE INTERVAL '1' SECOND PRECEDING)"
+HOT = {
+    "sliding": (
+        "sqlstream",
+        STREAM.format("a") + STREAM.format("b") + "CREATE VIEW o AS SELECT STREAM a.v, b.v AS w "
+        f"FROM a {SECOND} AS a JOIN b {SECOND} AS b ON a.k = b.k;",
+    ),
+}
 
 
 def shape_of(name: str) -> Query:
@@ -91,30 +102,53 @@ def memory(what: str) -> int:
     return int(found[1]) >> 10
 
 
+def in_reach(count: int) -> pl.DataFrame:
+    """So many records of five keys, ten of each in two seconds."""
+    number = pl.int_range(count, eager=True)
+    key = (number % 5).cast(pl.String)
+    value = '{"k":' + key + ',"v":"value ' + number.cast(pl.String) + '","n":7}'
+    made = rows(count, "7", "7", HOUR)
+    return made.with_columns(key.alias("_key"), value.alias("_value"), (HOUR + number * 40).alias("_t"))
+
+
+def hot(name: str, count: int) -> None:
+    dialect, sql = HOT[name]
+    (query,) = (x.query for x in Program(dialect).statements(sql) if x.query is not None)
+    with tempfile.TemporaryDirectory() as folder:
+        store = TopicStore(folder)
+        job = job_of(query, store)
+        states = [BucketState(MemoryRuns()) for _ in job.plan.stages]
+        list(batch(job, states, 0, {leaf.number: in_reach(10) for leaf in job.plan.leaves}))  # warms up
+        states = [BucketState(MemoryRuns()) for _ in job.plan.stages]
+        measured(store, job, states, {leaf.number: in_reach(count) for leaf in job.plan.leaves})
+
+
 def main(shape: str, count: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = TopicStore(folder)
         job = job_of(shape_of(shape), store)
         states = [BucketState(MemoryRuns()) for _ in job.plan.stages]
-        stored = rows(count, None if shape == "table" else "7", "7", HOUR)
-        list(batch(job, states, 0, {0: stored}))
-        del stored
-        before = memory("VmRSS")
-        Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew
-        looking = rows(count if shape == "crowd" else 1, "7", "7", HOUR + 1)
-        sizes = []
+        list(batch(job, states, 0, {0: rows(count, None if shape == "table" else "7", "7", HOUR)}))
+        measured(store, job, states, {1: rows(count if shape == "crowd" else 1, "7", "7", HOUR + 1)})
 
-        def seen() -> Iterator[columns.Blob]:
-            for blob in batch(job, states, 1, {1: looking}):
-                sizes.append(len(blob.blob))
-                yield blob
 
-        staged = [Staged.from_json(doc) for kind, doc in writer.write(job, 1, seen()) if kind == "staged"]
-        more = memory("VmHWM") - before
-        publish(store.topic("out"), job.run, 1, staged)
-        (path,) = Path(folder).glob("topics/out/0/*.jsonl")
-        said = {"results": store.end_offsets("out")[0], "largest": max(sizes), "digest": zlib.crc32(path.read_bytes())}
-        print(json.dumps(said | {"before": before, "more": more}))
+def measured(store: TopicStore, job: Job, states: list[BucketState], records: dict[int, pl.DataFrame]) -> None:
+    """Runs a batch to its commit and says what it took."""
+    before = memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew
+    sizes = []
+
+    def seen() -> Iterator[columns.Blob]:
+        for blob in batch(job, states, 1, records):
+            sizes.append(len(blob.blob))
+            yield blob
+
+    staged = [Staged.from_json(doc) for kind, doc in writer.write(job, 1, seen()) if kind == "staged"]
+    more = memory("VmHWM") - before
+    publish(store.topic("out"), job.run, 1, staged)
+    (path,) = Path(store.root).glob("topics/out/0/*.jsonl")
+    said = {"results": store.end_offsets("out")[0], "largest": max(sizes), "digest": zlib.crc32(path.read_bytes())}
+    print(json.dumps(said | {"before": before, "more": more}))
 
 
 if __name__ == "__main__":
@@ -122,4 +156,4 @@ if __name__ == "__main__":
         pairing.PIECE_ROWS = writer.PIECE = int(sys.argv[3])
         pairing.PIECE_BYTES = 1 << 40
         windowed.MOST = int(sys.argv[4])
-    main(sys.argv[1], int(sys.argv[2]))
+    (hot if sys.argv[1] in HOT else main)(sys.argv[1], int(sys.argv[2]))

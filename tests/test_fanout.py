@@ -14,6 +14,7 @@ import keyed_queries
 import test_law
 import test_law_epochs
 import test_law_keyed
+import test_law_sliding
 from braid.operators import entries, pairing, windowed
 
 STREAMS = ["ss", "ss-ss", "ss-ss-other", "ss-st", "ss-ss-right", "ss-aggregate"]
@@ -30,6 +31,8 @@ def changes_nothing(monkeypatch: pytest.MonkeyPatch, most: int, piece: int, few:
         test_law_keyed.check(shape, 60 + most + piece)
     for shape in ["regular"] if few else ["regular", "regular-regular", "bounded"]:
         test_law_epochs.check(shape, 70 + most + piece)
+    for shape in ["sliding", "sliding-rows"] if few else test_law_sliding.SHAPES:
+        test_law_sliding.check(shape, 90 + most + piece)
 
 
 def test_pieces_and_rounds_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +61,14 @@ def test_a_crowd_is_made_in_rounds() -> None:
     said = measured("crowd", 3000)
     assert said["results"] == 3000
     assert said["more"] < 600, said
+
+
+@needs_proc
+def test_hot_keys_take_what_they_meet() -> None:
+    """10,000 rows a side of five keys, each of which meets some ten others: all pairs of a key would be 20 million."""
+    said = measured("sliding", 10_000)
+    assert said["results"] == 109_850
+    assert said["more"] < 400, said
 
 
 @needs_proc

@@ -44,6 +44,8 @@ def places_of(rows: pl.DataFrame, table: bool) -> pl.Series:
     made = np.empty((rows.height, 2), dtype=">u8")  # one bit less, for a first one that tells streams from tables
     made[:, 0], made[:, 1] = (hi >> np.uint64(1)) | (np.uint64(0) if table else TOP), lo
     fixed = _series(made.view(np.uint8).reshape(rows.height, WIDTH))
+    if rows[SUB].null_count() == rows.height:
+        return fixed.alias("p")
     return pl.select(pl.concat_str([_text(fixed), _text(rows[SUB].fill_null(b""))]).str.decode("hex").alias("p"))["p"]
 
 

@@ -2,7 +2,8 @@
 
 In: changes of all operands. Out: results in the order of their times.
 Rule: nothing is decided before the clock says that it is certain, so no result is ever changed. What goes out between
-two values of the clock is worked out when the second is reached, from the rows that are alive in between.
+two values of the clock is worked out when the second is reached, from the rows that are alive in between. Where that is
+much, it is worked out as if the clock had gone there in several steps, each when it is asked for.
 
 *Matches* rows that are alive together (`frames`) and have equal keys.
 *Keeps* the rows of every operand; all of a captured table.
@@ -12,20 +13,22 @@ two values of the clock is worked out when the second is reached, from the rows 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from braid.expr import compile
-from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, NEVER, PART, POS, POS_TYPE, SUB, TIME, no_rows
 from braid.operators.clocks import FOREVER, Clock, Clocks, LeafClock
 from braid.operators.frames import ENTER, EXPIRES, LEAVE, OPEN, hop_end, with_lives
-from braid.operators.pairing import all_dropped, dropped_rows, payload_of
+from braid.operators.pairing import all_dropped, dropped_rows, payload_of, piece_rows
 from braid.operators.places import order_of_results, places_of, same_leaf
+from braid.operators.ranges import Crowded, rows_at
+from braid.operators.together import Together
 from braid.operators.whole import Whole
 from braid.plan import sliding
 from braid.plan.sliding import Meeting, Operand, RangeFrame, RowsFrame, SlidingJoin, Tree
@@ -33,6 +36,7 @@ from braid.plan.sliding import Meeting, Operand, RangeFrame, RowsFrame, SlidingJ
 DUE, NEW = "_due", "_new"  # when the clock lets a result out; position of the newest record of this batch in it
 HOP, REACHED, PASSED = 0, 1, 2
 AT = "_at"  # the time of a row
+ROWS = ("_i", "_j")  # numbers of the left and of the right rows of a meeting
 
 
 def place(i: int) -> str:
@@ -59,15 +63,16 @@ class Sliding:
         if now == before and not any(rows.height for rows in arrived):
             return Result(self._empty(inputs), all_dropped(drops))
         held = [whole.with_new(rows) for whole, rows in zip(kept, arrived, strict=True)]
-        lives = [self._lives(i, rows, now, state) for i, rows in enumerate(held)]
-        results = self._results([x.filter(pl.col(ENTER) <= now) for x in lives], before, now)
-        results = pl.concat([results, *self._reports(lives, before, now, state)], how="diagonal")
-        out = self._released(results.filter(_is_due(before, now)), before, clocks, payload)
+        lives = [_by_enter(self._lives(i, rows, now, state)) for i, rows in enumerate(held)]
+        del arrived, held
         if now >= FOREVER:
             drops += self._unreached(lives)
-        self._forget(kept, lives, now)
+        for whole, rows in zip(kept, self._needed(lives, now), strict=True):
+            left = rows.drop(ENTER, LEAVE, EXPIRES, DUE)
+            whole.close(left.drop(NEW), left.filter(pl.col(NEW).is_not_null()).drop(NEW))
         state.manifest["clock"] = now
-        return Result(out, all_dropped(drops))
+        changes = self._changes(lives, before, now, clocks, dict(state.manifest), payload)
+        return Result.of(changes, all_dropped(drops))
 
     # ---------------------------------------------------------------- rows
 
@@ -122,8 +127,8 @@ class Sliding:
                 lost = lost.with_columns(pl.col(NEW).fill_null(0).alias(POS), pl.col(AT).alias(TIME))
                 yield dropped_rows(lost.select(POS, TIME, *payload_of(lost)), "unreached", None)
 
-    def _forget(self, kept: Sequence[Whole], lives: Sequence[pl.DataFrame], now: int) -> None:
-        """Keeps the rows that something still open depends on: a row that may be alive later, a row that met it, …"""
+    def _needed(self, lives: Sequence[pl.DataFrame], now: int) -> list[pl.DataFrame]:
+        """The rows that something still open depends on: a row that may be alive later, a row that met it, …"""
         until = pl.max_horizontal(LEAVE, EXPIRES, ENTER)
         bound = now - 1
         needed = pl.col(ENTER).is_null() | (until >= bound)
@@ -133,83 +138,119 @@ class Sliding:
                 starts = np.concatenate([x.filter(needed)[AT].to_numpy() for x in streams])
                 bound = int(starts.min(initial=bound)) - 1
                 needed = pl.col(ENTER).is_null() | (until >= bound)
-        for whole, rows in zip(kept, lives, strict=True):
-            left = rows.filter(needed).drop(ENTER, LEAVE, EXPIRES, DUE)
-            whole.close(left.drop(NEW), left.filter(pl.col(NEW).is_not_null()).drop(NEW))
+        return [x.filter(needed) for x in lives]
+
+    # ---------------------------------------------------------------- steps of the clock
+
+    def _changes(
+        self,
+        lives: Sequence[pl.DataFrame],
+        before: int,
+        now: int,
+        clocks: Clocks,
+        noted: Mapping[str, Any],
+        payload: Sequence[str],
+    ) -> Iterator[pl.DataFrame]:
+        """What goes out while the clock goes from `before` to `now`, in as few steps as have no more than a piece of
+        pairs each; one instant is never cut. `lives`: by their enters. `noted`: see `_note`."""
+        most = piece_rows(*([x] for x in lives))
+        enters = [x[ENTER].drop_nulls().to_numpy() for x in lives]
+        alive, ends, fresh = [x.clear() for x in lives], [now], True
+        done = [0] * len(lives)
+        while ends:
+            upto = [int(np.searchsorted(e, ends[-1], side="right")) for e in enters]
+            new = [x.slice(a, b - a) for x, a, b in zip(lives, done, upto, strict=True)]
+            rows = [pl.concat(x) for x in zip(alive, new, strict=True)]
+            times = np.sort(np.concatenate([e[a:b] for e, a, b in zip(enters, done, upto, strict=True)]))
+            times = times[(times > max(before - fresh, -OPEN)) & (times < ends[-1])]
+            try:
+                results = self._results(rows, before, ends[-1], most if len(times) else None)
+            except Crowded as crowd:
+                share = len(times) * most // (2 * crowd.pairs) + 1
+                ends += np.unique(times[::share])[::-1].tolist()
+                continue
+            end = ends.pop()
+            results = pl.concat([results, *self._reports(rows, before, end, noted)], how="diagonal")
+            yield self._released(
+                results.filter(_is_due(before, end, fresh)), before if fresh else NEVER, clocks, payload
+            )
+            alive, done, before, fresh = self._needed(rows, end), upto, end, False
 
     # ---------------------------------------------------------------- meeting
 
-    def _results(self, lives: Sequence[pl.DataFrame], before: int, now: int) -> pl.DataFrame:
-        """Rows of the whole tree: all that the clock lets out on its way from `before` to `now`, and others."""
+    def _results(self, lives: Sequence[pl.DataFrame], before: int, now: int, most: int | None) -> pl.DataFrame:
+        """Rows of the whole tree: all that the clock lets out on its way from `before` to `now`, and others. `Crowded`
+        where somewhere more than `most` pairs come together on that way."""
         tree = self.node.tree
         if isinstance(tree, Operand) or self.node.emission == "istream":
-            return self._evaluated(tree, lives)
+            return self._evaluated(tree, lives, before, most)
         # each result has a row that enters in between, or goes out alone in between
         n = len(tuple(sliding.operands(tree.left)))
-        sides = self._evaluated(tree.left, lives[:n]), self._evaluated(tree.right, lives[n:])
-        return self._met(tree, *sides, (pl.col(ENTER) >= before) | pl.col(EXPIRES).is_between(before, now))
+        left = self._evaluated(tree.left, lives[:n], before, most)
+        right = self._evaluated(tree.right, lives[n:], before, most)
+        left, right = left.with_row_index(ROWS[0]), right.with_row_index(ROWS[1])
+        pairs = _pairs(tree, left, right, before, None if most is None else (before, most))
+        found = [pairs.drop(ROWS)]
+        for number, rows, other in _preserving(tree, left, right):
+            if self.node.emission == "arrival" or _is_table(other):
+                own, mine = rows.filter(pl.col(ENTER) >= before), pairs
+            else:
+                gone = pl.col(EXPIRES).is_between(before, now) | (
+                    (pl.col(ENTER) > pl.col(LEAVE)) & (pl.col(ENTER) >= before)
+                )
+                own = rows.filter(gone)
+                mine = _pairs(tree, own, right) if number == ROWS[0] else _pairs(tree, left, own)
+            found.append(self._alone(own, mine, number, other))
+        return pl.concat(found, how="diagonal")
 
-    def _evaluated(self, tree: Tree, lives: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    def _evaluated(self, tree: Tree, lives: Sequence[pl.DataFrame], before: int, most: int | None) -> pl.DataFrame:
         """The rows of a tree. `lives`: of its operands, from left to right."""
         if isinstance(tree, Operand):
             (rows,) = lives
             return rows.drop(AT)
         n = len(tuple(sliding.operands(tree.left)))
-        return self._met(tree, self._evaluated(tree.left, lives[:n]), self._evaluated(tree.right, lives[n:]))
+        left = self._evaluated(tree.left, lives[:n], before, most)
+        right = self._evaluated(tree.right, lives[n:], before, most)
+        left, right = left.with_row_index(ROWS[0]), right.with_row_index(ROWS[1])
+        pairs = _pairs(tree, left, right, NEVER, None if most is None else (before, most))
+        alone = [self._alone(rows, pairs, number, other) for number, rows, other in _preserving(tree, left, right)]
+        return pl.concat([pairs.drop(ROWS), *alone], how="diagonal")
 
-    def _met(
-        self, meeting: Meeting, left: pl.DataFrame, right: pl.DataFrame, wanted: pl.Expr | None = None
-    ) -> pl.DataFrame:
-        """The rows of a meeting; `wanted`: at least those that have a row with this in them."""
-        left, right = left.with_row_index("_i"), right.with_row_index("_j")
-        if wanted is None:
-            pairs = _pairs(meeting, left, right)
-        else:
-            others = _pairs(meeting, left.filter(~wanted), right.filter(wanted))
-            left = left.filter(wanted)
-            pairs = pl.concat([_pairs(meeting, left, right), others])
-            right = right.filter(wanted)
-        found = [pairs.drop("_i", "_j")]
-        for side, rows, number, other in (("left", left, "_i", meeting.right), ("right", right, "_j", meeting.left)):
-            if meeting.how in (side, "full"):
-                streams = rows.rename({number: "_n"}).filter(pl.col(ENTER) > -OPEN)  # a table: see `_reports`
-                mine = pairs.select(pl.col(number).alias("_n"), ENTER, LEAVE)
-                other_is_table = isinstance(other, Operand) and other.frame is None
-                found.append(self._alone(streams, mine, other_is_table).drop("_n"))
-        return pl.concat(found, how="diagonal")
-
-    def _alone(self, rows: pl.DataFrame, pairs: pl.DataFrame, other_is_table: bool) -> pl.DataFrame:
-        """What rows of a preserved side give without a partner. `pairs`: the lives of those that they are in."""
-        if other_is_table:  # a table never changes: what it lacks now it lacks for ever
-            return rows.join(pairs, on="_n", how="anti")
+    def _alone(self, rows: pl.DataFrame, pairs: pl.DataFrame, number: str, other: Tree) -> pl.DataFrame:
+        """What rows of a preserved side give without a partner. `pairs`: those that they are in, by `number`."""
+        pairs = pairs.select(number, ENTER, LEAVE)
+        if _is_table(other):  # a table never changes: what it lacks now it lacks for ever
+            return rows.join(pairs, on=number, how="anti").drop(number)
         dead = rows.filter(pl.col(ENTER) > pl.col(LEAVE)).with_columns(
             pl.col(ENTER).alias(LEAVE), pl.col(ENTER).alias(EXPIRES), pl.lit(PASSED, pl.Int8).alias(DUE)
         )
         rows = rows.filter(pl.col(ENTER) <= pl.col(LEAVE))
         match self.node.emission:
             case "arrival":
-                alone = _until_met(rows, pairs)
+                alone = _until_met(rows, pairs, number)
             case "expiry":
-                alone = _never_met(rows, pairs, hops=len(self.node.operands) == 2)
+                alone = _never_met(rows, pairs, number, hops=len(self.node.operands) == 2)
             case "istream":
-                alone = _between(rows, pairs)
-        return pl.concat([dead, alone], how="diagonal")
+                alone = _between(rows, pairs, number)
+        return pl.concat([dead, alone], how="diagonal").drop(number)
 
     # ---------------------------------------------------------------- a preserved table
 
-    def _reports(self, lives: Sequence[pl.DataFrame], before: int, now: int, state: State) -> Iterator[pl.DataFrame]:
+    def _reports(
+        self, lives: Sequence[pl.DataFrame], before: int, now: int, noted: Mapping[str, Any]
+    ) -> Iterator[pl.DataFrame]:
         """Rows of a preserved table that nothing met in a hop, at the end of each hop that ends in between."""
         if sliding.preserved_table(self.node) is None or now == NEVER:
             return
         table = next(i for i, c in enumerate(self.clocks) if c is None)
         frame, tree = self.node.operands[1 - table].frame, self.node.tree
         assert isinstance(frame, RangeFrame) and isinstance(tree, Meeting)
-        first = max(min(state.manifest["first"].values()), before)
-        ends = _hops(frame, first, min(now - 1, state.manifest["last"]), now - 1)
+        first = max(min(noted["first"].values()), before)
+        ends = _hops(frame, first, min(now - 1, noted["last"]), now - 1)
         if not self.node.empty_buckets:
             ends = ends.join(lives[1 - table].select(pl.col(LEAVE).alias("_end")), on="_end", how="semi")
         left, right = lives
-        pairs = _pairs(tree, left.with_row_index("_i"), right.with_row_index("_j"))
+        pairs = _pairs(tree, left, right)
         met = pairs.select(pl.col(LEAVE).alias("_end"), place(table))
         alone = lives[table].join(ends, how="cross").join(met, on=["_end", place(table)], how="anti")
         made = alone.with_columns((pl.col("_end") + 1).alias(ENTER), pl.lit(HOP, pl.Int8).alias(DUE))
@@ -248,75 +289,96 @@ class Sliding:
         return no_rows(schema | {self.node.rowtime.name: pl.Int64()})
 
 
-def _is_due(before: int, now: int) -> pl.Expr:
-    """Results that the clock lets out on its way from `before` to `now`; and, of the time that it had reached before,
-    those of new records."""
+def _by_enter(rows: pl.DataFrame) -> pl.DataFrame:
+    """By the enters, rows without one last."""
+    if rows[ENTER].is_sorted(nulls_last=True):
+        return rows
+    return rows.sort(ENTER, nulls_last=True, maintain_order=True)
+
+
+def _is_due(before: int, now: int, fresh: bool) -> pl.Expr:
+    """Results that the clock lets out on its way from `before` to `now`; `fresh`: and, of the time that it had reached
+    before, those of new records."""
     time, due = pl.col(ENTER), pl.col(DUE)
     passed = (due == PASSED) & (time >= before) & (time < now)
-    fresh = (time > before) | ((time == before) & (due == REACHED) & pl.col(NEW).is_not_null())
-    return passed | ((due != PASSED) & fresh & (time <= now) & (time < FOREVER))
+    later = time > before
+    if fresh:
+        later |= (time == before) & (due == REACHED) & pl.col(NEW).is_not_null()
+    return passed | ((due != PASSED) & later & (time <= now) & (time < FOREVER))
 
 
-def _pairs(meeting: Meeting, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
-    """Pairs alive together with equal keys, with the numbers of their rows (`_i`, `_j`)."""
-    life = (ENTER, LEAVE, EXPIRES, DUE, NEW)
-    left, right = left.drop(AT, strict=False), right.drop(AT, strict=False)
-    left = left.rename({c: f"_l{c}" for c in life})
-    right = right.rename({c: f"_r{c}" for c in life})
+def _preserving(meeting: Meeting, left: pl.DataFrame, right: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame, Tree]]:
+    """Of each preserved side the name of its rows' numbers, its rows without those of a table (see `_reports`), and the
+    other side."""
+    sides = (("left", ROWS[0], left, meeting.right), ("right", ROWS[1], right, meeting.left))
+    for side, number, rows, other in sides:
+        if meeting.how in (side, "full"):
+            yield number, rows.filter(pl.col(ENTER) > -OPEN), other
+
+
+def _is_table(tree: Tree) -> bool:
+    return isinstance(tree, Operand) and tree.frame is None
+
+
+def _pairs(
+    meeting: Meeting,
+    left: pl.DataFrame,
+    right: pl.DataFrame,
+    since: int = NEVER,
+    crowd: tuple[int, int] | None = None,
+) -> pl.DataFrame:
+    """Pairs alive together with equal keys; `since`, `crowd`: see `Together.pairs`."""
+    keys = None
     if meeting.keys:
         names = [f"_q{n}" for n in range(len(meeting.keys))]
-        left = _with(left, [(n, l) for n, (l, _) in zip(names, meeting.keys, strict=True)])
-        right = _with(right, [(n, r) for n, (_, r) in zip(names, meeting.keys, strict=True)])
-        pairs = left.join(right, on=names, how="inner").drop(names)
-    else:
-        pairs = left.join(right, how="cross")
-    both = pairs.with_columns(
+        sides = zip((left, right), zip(*meeting.keys, strict=True), strict=True)
+        l, r = (compile.evaluate(x, list(zip(names, exprs, strict=True)))[0] for x, exprs in sides)
+        keys = l, r
+    i, j = Together(left, right, keys).pairs(since, crowd)
+    life = (ENTER, LEAVE, EXPIRES, DUE, NEW)
+    l, r = rows_at(left, i), rows_at(right, j)
+    own = pl.DataFrame([*(l[c].alias(f"_l{c}") for c in life), *(r[c].alias(f"_r{c}") for c in life)]).select(
         pl.max_horizontal("_l_e", "_r_e").alias(ENTER),
         *(pl.min_horizontal(f"_l{c}", f"_r{c}").alias(c) for c in (LEAVE, EXPIRES)),
         *(pl.max_horizontal(f"_l{c}", f"_r{c}").alias(c) for c in (DUE, NEW)),
-    ).filter(pl.col(ENTER) <= pl.col(LEAVE))
-    both = both.drop([f"_{side}{c}" for side in "lr" for c in life])
+    )
+    both = pl.DataFrame([*own, *(x for side in (l, r) for x in side if x.name not in (AT, *life))])
     if meeting.residual is not None:
         fits, _ = compile.evaluate(both, [("_fits", meeting.residual)])
         both = both.filter(fits["_fits"].fill_null(False))
     return both
 
 
-def _with(rows: pl.DataFrame, items: list[tuple[str, Expr]]) -> pl.DataFrame:
-    made, _ = compile.evaluate(rows, items)
-    return rows.hstack(made)
-
-
-def _until_met(rows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+def _until_met(rows: pl.DataFrame, pairs: pl.DataFrame, number: str) -> pl.DataFrame:
     """Each row alone from its enter on, unless it meets another at that instant; until the first that it meets."""
-    first = pairs.group_by("_n").agg(pl.col(ENTER).min().alias("_first"))
-    alone = rows.join(first, on="_n", how="left").filter((pl.col("_first") > pl.col(ENTER)).fill_null(True))
+    first = pairs.group_by(number).agg(pl.col(ENTER).min().alias("_first"))
+    alone = rows.join(first, on=number, how="left").filter((pl.col("_first") > pl.col(ENTER)).fill_null(True))
     until = pl.min_horizontal(LEAVE, pl.col("_first") - 1)
     return alone.with_columns(until.alias(LEAVE), pl.lit(PASSED, pl.Int8).alias(DUE)).drop("_first")
 
 
-def _never_met(rows: pl.DataFrame, pairs: pl.DataFrame, hops: bool) -> pl.DataFrame:
+def _never_met(rows: pl.DataFrame, pairs: pl.DataFrame, number: str, hops: bool) -> pl.DataFrame:
     """Each row that met nothing, for the instant at which it leaves."""
-    alone = rows.join(pairs, on="_n", how="anti")
+    alone = rows.join(pairs, on=number, how="anti")
     hop = (pl.col(EXPIRES) == pl.col(LEAVE) + 1) & (pl.col(DUE) == REACHED) & hops
     due = pl.when(hop).then(HOP).otherwise(PASSED).cast(pl.Int8)
     return alone.with_columns(due.alias(DUE), pl.col(EXPIRES).alias(ENTER), pl.col(EXPIRES).alias(LEAVE))
 
 
-def _between(rows: pl.DataFrame, pairs: pl.DataFrame) -> pl.DataFrame:
+def _between(rows: pl.DataFrame, pairs: pl.DataFrame, number: str) -> pl.DataFrame:
     """Each row for every stretch of its life in which it meets nothing."""
-    taken = pairs.join(rows.select("_n"), on="_n", how="semi").select("_n", ENTER, LEAVE)
+    taken = pairs.join(rows.select(number), on=number, how="semi").select(number, ENTER, LEAVE)
     borders = [  # an instant before its life and one after it stand as pairs
-        rows.select("_n", (pl.col(ENTER) - 1).alias(ENTER), (pl.col(ENTER) - 1).alias(LEAVE)),
-        rows.select("_n", (pl.col(LEAVE) + 1).alias(ENTER), (pl.col(LEAVE) + 1).alias(LEAVE)),
+        rows.select(number, (pl.col(ENTER) - 1).alias(ENTER), (pl.col(ENTER) - 1).alias(LEAVE)),
+        rows.select(number, (pl.col(LEAVE) + 1).alias(ENTER), (pl.col(LEAVE) + 1).alias(LEAVE)),
     ]
-    line = pl.concat([taken, *borders]).sort("_n", ENTER, LEAVE)
+    line = pl.concat([taken, *borders]).sort(number, ENTER, LEAVE)
     gaps = line.select(
-        "_n",
-        (pl.col(LEAVE).cum_max().shift(1).over("_n") + 1).alias("_from"),
+        number,
+        (pl.col(LEAVE).cum_max().shift(1).over(number) + 1).alias("_from"),
         (pl.col(ENTER) - 1).alias("_to"),
     ).filter(pl.col("_from") <= pl.col("_to"))
-    alone = rows.join(gaps, on="_n", how="inner")
+    alone = rows.join(gaps, on=number, how="inner")
     made = alone.with_columns(
         pl.col("_from").alias(ENTER), pl.col("_to").alias(LEAVE), pl.lit(PASSED, pl.Int8).alias(DUE)
     )
