@@ -117,11 +117,6 @@ class Program:
         found = first_match(name, self.catalog.sources)
         return self.catalog.sources[found] if found is not None else None
 
-    def by_topic(self, topic: str) -> Declared | None:
-        """The source declared over a topic: the one a query writes before the others."""
-        over = [d for d in self.catalog.sources.values() if d.topic == topic]
-        return next((d for d in over if d.created_by is not None), over[0] if over else None)
-
     def topics(self) -> list[str]:
         return [*(t for t, _ in self.catalog.topics()), *(q.sink.topic for q in self.queries.values())]
 

@@ -235,7 +235,7 @@ class Driver:
         known = [t for t in self._program.topics() if self._backend.partitions(t) is not None]
         topic = first_match(name, known)
         if topic is not None:
-            return topic, self._program.by_topic(topic)
+            return topic, self._program.catalog.by_topic(topic)
         raise BraidError(f"no stream, table or topic {name}", f"known: {', '.join(sorted(known)) or 'none'}")
 
 

@@ -16,6 +16,7 @@ from braid.plan.bound import Declared, DeclaredColumn, Nothing, SourceDeclared
 from braid.plan.catalog import Catalog
 from braid.plan.logical import Encoding, Kind, Place
 from braid.plan.names import RESERVED
+from braid.plan.over_topic import check_topic_types
 from braid.plan.settings import Settings
 from braid.sql import ast
 from braid.types import Array, Map, Scalar, Struct, Type
@@ -49,6 +50,7 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
         message_key, p.count("PARTITIONS"), None, sql, p.text("NULL_VALUE"),
     )  # fmt: skip
     check_topic(declared.topic, catalog, p.span("KAFKA_TOPIC"))
+    check_topic_types(declared, catalog, {c.name: c.span for c in s.columns}, s.name_span)
     return SourceDeclared(declared, exists is not None, p.notices())
 
 

@@ -66,6 +66,11 @@ class Catalog:
     def get(self, name: str) -> Declared | None:
         return self.sources.get(name)
 
+    def by_topic(self, topic: str) -> Declared | None:
+        """The source declared over a topic: the one a query writes before the others."""
+        over = [d for d in self.sources.values() if d.topic == topic]
+        return next((d for d in over if d.created_by is not None), over[0] if over else None)
+
     def near(self, name: str) -> str | None:
         """A declared name that looks like `name`."""
         folded = {s.upper(): s for s in self.sources}

@@ -15,6 +15,7 @@ from braid.plan.bind_joins import Env
 from braid.plan.bind_source import KIND, check_topic
 from braid.plan.bound import Declared, DeclaredColumn, Inserted, InsertedRow, SourceDeclared
 from braid.plan.logical import PSEUDO, Encoding, Timestamp
+from braid.plan.over_topic import check_topic_types
 from braid.plan.sqlstream.objects import declared, drop_first, full_name
 from braid.plan.sqlstream.values import rules
 from braid.sql import ast
@@ -41,6 +42,7 @@ def bind_relation(s: sql.CreateRelation, env: Env) -> SourceDeclared:
         name, kind, topic, tuple(columns), JSON, _rowtime(options.get("ROWTIME"), columns),
         partitions=_partitions(options.get("PARTITIONS")), sql=env.text[s.span.start : s.span.end],
     )  # fmt: skip
+    check_topic_types(made, env.catalog, {c.name: c.span for c in s.columns}, s.name.span)
     return SourceDeclared(made, replaced)
 
 
