@@ -47,7 +47,7 @@ from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.logical import Node, Query
 from braid.plan.physical import Exchange, Leaf, Plan, Stage, Step
 from braid.plan.spread import common_keys, one_bucket
-from braid.types import Scalar
+from braid.types import Array, Scalar
 
 Keys = tuple[Expr, ...]
 ALONE = Lit(0, Scalar.INT)
@@ -292,7 +292,7 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
         case keyed.Materialize():
             return _signed(node, b, wanted, "route")
         case keyed.Lateral():
-            x = _input(node.input, b, wanted, "route")
+            x = _input(node.input, b, _before(wanted, node), "route")
             return b.step(Lateral.of(node), [x], node, x.keys, [*x.columns, *node.columns])
     assert_never(node)
 
@@ -369,6 +369,15 @@ def _below(keys: Keys, node: logical.Project) -> Keys:
     """Keys over the columns of a projection, in terms of its input."""
     values = {c.name: e for c, e in node.outputs}
     return tuple(substituted(k, values) for k in keys)
+
+
+def _before(keys: Keys, node: keyed.Lateral) -> Keys:
+    """Keys that rows have before they meet their elements: where elements are wanted, what their arrays are made of."""
+    if not any(c.name in columns(k) for k in keys for c in node.columns):
+        return keys
+    read = set(columns(node.array))
+    plain = (c for c in logical.schema(node.input) if c.name in read)
+    return tuple(c for c in plain if isinstance(c.type.element if isinstance(c.type, Array) else c.type, Scalar))
 
 
 def _aggregate(node: logical.Aggregate, b: _Builder) -> _Frame:
