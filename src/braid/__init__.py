@@ -24,3 +24,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(session, name)
     raise AttributeError(f"module 'braid' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

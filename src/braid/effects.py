@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, assert_never
 
 from braid.plan.bound import (
+    Again,
     BatchAsked,
     BatchQuery,
     Described,
@@ -68,6 +69,9 @@ class World(Protocol):
     def start(self, bound: QueryBound) -> None:
         """A query, and the topic it writes."""
 
+    def again(self, name: str) -> None:
+        """The very statement that made this name: what it made is there."""
+
     def stop(self, query: str, anew: bool) -> None:
         """The query is not wanted any more. `anew`: what it wrote goes, so one of its name begins at the beginning."""
 
@@ -107,6 +111,8 @@ def carry_out(effect: Effect, world: World) -> None:
             world.show(header, rows)
         case Flushed():
             world.flush()
+        case Again(name=name):
+            world.again(name)
         case ViewDefined() | IndexDefined() | Named() | SettingChanged() | Nothing():
             pass  # the program keeps them
         case _:
@@ -125,7 +131,7 @@ def carry_out_all(program: Program, sql: str, world: World, whole: bool = False)
     program.variables.update(trial.variables)
     for effect in effects:
         carry_out(effect, world)
-        program.apply(effect.bound)
+        program.apply(effect.bound, effect.text)
 
 
 def _remove(world: World, queries: Sequence[str], topics: Sequence[str]) -> None:
@@ -157,6 +163,9 @@ class StoreWorld:
         checkpoint = os.path.join(self.checkpoints, name)
         for folder in (checkpoint, f"{checkpoint}.files", os.path.join(self.store.root, "drops", name)):
             shutil.rmtree(folder, ignore_errors=True)
+
+    def again(self, name: str) -> None:
+        pass
 
     def partitions(self, topic: str) -> int | None:
         return self.store.partitions(topic) if self.store.exists(topic) else None

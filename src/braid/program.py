@@ -9,27 +9,34 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from braid.errors import BraidError, SqlError
 from braid.expr import codec
 from braid.plan.bind import bind
 from braid.plan.bound import (
+    Again,
     Bound,
     Declared,
     Dropped,
     Explained,
+    Index,
+    IndexDefined,
     Inserted,
+    Named,
     QueryBound,
     Removed,
     SettingChanged,
+    SourceDeclared,
+    View,
+    ViewDefined,
 )
 from braid.plan.catalog import Catalog
 from braid.plan.logical import Query
 from braid.plan.settings import Settings
 from braid.sql import ast
-from braid.sql.parser import parse, parse_all
+from braid.sql.parser import parse, parse_all, plain
 from braid.types import Column
 
 
@@ -54,6 +61,7 @@ class Effect:
 
     statement: ast.Statement
     bound: Bound
+    text: str | None  # of the statement, as `plain` has it
 
     @property
     def query(self) -> Query | None:
@@ -71,31 +79,55 @@ class Effect:
 
 @dataclass(slots=True)
 class Program:
-    """A catalog and settings that grow statement by statement."""
+    """A catalog and settings that grow statement by statement.
+
+    `again`: a CREATE or INSERT INTO … SELECT that stands word for word is no mistake, but asks for what is there.
+    """
 
     dialect: str
     catalog: Catalog = field(default_factory=Catalog)
     settings: Settings = field(default_factory=Settings)
     queries: dict[str, Query] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)  # DEFINE
+    again: bool = False
+    texts: dict[str, str | None] = field(default_factory=dict)  # of the statements that made what stands, by name
 
     def statements(self, sql: str) -> Iterator[Effect]:
         """Binds one statement after the other. The first that is refused raises `SqlError`; what came before stands. A
         statement counts when the next one is asked for: one that cannot be carried out does not."""
         script = parse(sql, self.dialect, self.variables)
         for statement in script.statements:
-            try:
-                bound = bind(statement, self.catalog, self.settings, script.text, self.dialect)
-            except SqlError as e:
-                raise e.with_text(script.text) from None
-            if isinstance(bound, Explained) and bound.query is None:
-                bound = Explained(bound.name, self.queries[bound.name])
-            yield Effect(statement, bound)
-            self.apply(bound)
+            text = plain(script.text[statement.span.start : statement.span.end], self.dialect)
+            standing = next((n for n, t in self.texts.items() if t == text is not None), None) if self.again else None
+            bound: Bound = self._bound(statement, script.text) if standing is None else Again(standing)
+            yield Effect(statement, bound, text)
+            self.apply(bound, text)
 
-    def apply(self, bound: Bound) -> None:
+    def _bound(self, statement: ast.Statement, text: str) -> Bound:
+        try:
+            bound = bind(statement, self.catalog, self.settings, text, self.dialect)
+        except SqlError as e:
+            raise e.with_text(text) from None
+        if isinstance(bound, Explained) and bound.query is None:
+            return Explained(bound.name, self.queries[bound.name])
+        return bound
+
+    def apply(self, bound: Bound, text: str | None) -> None:
         """The statement has taken effect."""
         self.catalog = self.catalog.apply(bound)
+        match bound:
+            case SourceDeclared(declared=declared):
+                self.texts[declared.name] = text
+            case QueryBound(query=query, transient=False):
+                self.texts[query.name] = text
+            case Named(name=name) | ViewDefined(view=View(name=name)) | IndexDefined(index=Index(name=name)):
+                self.texts[name] = text
+            case Dropped(name=name, queries=stopped):
+                self.texts = {n: t for n, t in self.texts.items() if n != name and n not in stopped}
+            case Removed(names=names, queries=stopped):
+                self.texts = {n: t for n, t in self.texts.items() if n not in names and n not in stopped}
+            case _:
+                pass
         match bound:
             case QueryBound(query=query):
                 self.queries[query.name] = query
@@ -108,7 +140,7 @@ class Program:
 
     def copy(self) -> Program:
         """A program of the same standing that goes its own way."""
-        return Program(self.dialect, self.catalog, self.settings, dict(self.queries), dict(self.variables))
+        return replace(self, queries=dict(self.queries), variables=dict(self.variables), texts=dict(self.texts))
 
     # ------------------------------------------------------------- look-ups
 
@@ -161,7 +193,7 @@ def check_program(sql: str, dialect: str) -> tuple[list[SqlError], int]:
         except SqlError as e:
             problems.append(e.with_text(script.text))
             continue
-        program.apply(bound)
+        program.apply(bound, None)
     problems.sort(key=lambda e: (e.line or 0, e.column or 0))
     return problems, len(script.statements)
 

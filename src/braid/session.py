@@ -6,35 +6,44 @@ Rule: the same statements mean the same as in `braid run`; nothing starts before
 
     session = braid.connect(dialect="ksqldb", store="data")
     session.register("flights", df, kind="stream", key="tailnum", time="departed")
-    handles = session.execute("CREATE STREAM late AS SELECT * FROM flights WHERE delay > 60;")
+    (late,) = session.execute("CREATE STREAM late AS SELECT * FROM flights WHERE delay > 60;")
     df = session.sql("SELECT * FROM flights f JOIN …")
 """
 
 from __future__ import annotations
 
+import contextlib
+import os
 import tempfile
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from braid import inserts
+from braid.declare import declaration
 from braid.effects import Rows, StoreWorld, carry_out_all
-from braid.errors import BraidError
+from braid.errors import BraidError, Span, SqlError
 from braid.explain import explain_query, render_text
 from braid.plan.bound import (
     BatchAsked,
     BatchQuery,
     Declared,
-    DeclaredColumn,
+    Dropped,
     QueryBound,
     RowsChanged,
     SourceDeclared,
 )
-from braid.plan.logical import Encoding, Kind, Query, Timestamp, sources
+from braid.plan.logical import Kind, Query, Timestamp, sources
 from braid.plan.lower import lower
-from braid.program import NewRecords, Program
+from braid.program import NewRecords, Program, first_match
+from braid.show import folders
+from braid.sql.dialects import dialect_named
 from braid.topics.drops import read_drops
+from braid.topics.lock import shared_lock
+from braid.topics.names import check_name
 from braid.topics.store import TopicStore
+from braid.types import Column, Scalar
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -43,11 +52,22 @@ if TYPE_CHECKING:
     from braid.spark.query import RunningQuery
 
 
-class Handle:
+class Public:
+    """What a person sees of an object: its public names."""
+
+    def __dir__(self) -> list[str]:
+        return sorted(n for n in {*vars(type(self)), *getattr(self, "__slots__", ())} if not n.startswith("_"))
+
+
+class Handle(Public):
     """A started query."""
 
     def __init__(self, running: RunningQuery) -> None:
         self._running = running
+
+    def __repr__(self) -> str:
+        p = self._running.progress()
+        return f"<{self.name}: {self.status()}, {p.rows_in:,} records in, {p.rows_out:,} out>"
 
     @property
     def name(self) -> str:
@@ -57,6 +77,7 @@ class Handle:
         return self._running.status()
 
     def stop(self) -> None:
+        """Ends the query; executed again, its statement goes on from here."""
         self._running.stop()
 
     def await_termination(self, timeout: float | None = None) -> bool:
@@ -72,25 +93,69 @@ class Handle:
         return self._running.drops()
 
 
-class Session:
-    """Made by `connect`. `spark` is the SparkSession; `store` the folder of topics and checkpoints."""
+@dataclass(frozen=True, slots=True)
+class Result(Sequence[Handle]):
+    """What statements gave: the handles of their queries, of which it is a sequence; and the rows of the last statement
+    that shows some (SHOW, DESCRIBE, a query over tables), with the names of their columns."""
+
+    handles: tuple[Handle, ...] = ()
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[Any, ...], ...] = ()
+
+    @overload
+    def __getitem__(self, at: int) -> Handle: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Handle, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> Handle | tuple[Handle, ...]:
+        return self.handles[at]
+
+    def __len__(self) -> int:
+        return len(self.handles)
+
+
+class Session(Public):
+    """Made by `connect`. `spark` is the SparkSession; `store` the folder of topics and checkpoints. In a `with` its
+    queries end with the block. A statement that is executed again, word for word, gives the query that it started."""
 
     def __init__(self, dialect: str, store: str | None, spark: SparkSession) -> None:
-        self._program = Program(dialect)
+        self._dialect = dialect_named(dialect)
+        self._program = Program(self._dialect.name, again=True)
         self._temporary = tempfile.TemporaryDirectory(prefix="braid-") if store is None else None
         self._store = TopicStore(store if store is not None else self._temporary.name)  # type: ignore[union-attr]
         self._registered: dict[str, Registered] = {}
         self._handles: dict[str, Handle] = {}
-        self.spark = spark
+        self._open = contextlib.ExitStack()
+        self._locked = False
+        self._spark = spark
+
+    def __repr__(self) -> str:
+        queries = ", ".join(f"{n} ({h.status()})" for n, h in self._handles.items()) or "no queries"
+        return f"<braid session: {self._dialect.name}, {self.store}, {queries}>"
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._spark
 
     @property
     def store(self) -> str:
         return self._store.root
 
+    @property
+    def dialect(self) -> str:
+        return self._dialect.name
+
     def register(
         self,
         name: str,
-        df: DataFrame,
+        df: Any,
         kind: Kind = "stream",
         key: str | None = None,
         time: str | None = None,
@@ -98,48 +163,74 @@ class Session:
         offset: str | None = None,
         deleted: str | None = None,
     ) -> None:
-        """A streaming DataFrame as a source. `time`: the column of event times (TIMESTAMP, or BIGINT in ms); without
-        `partition` and `offset` a batch is one partition ordered by (time, row). `deleted`: a BOOLEAN column that marks
-        deleted rows of a table. Kafka's columns are taken as they are if `name` is declared."""
-        from braid.spark.dataframes import Registered, columns_of, is_kafka
+        """A DataFrame as a source; registered again, it takes the place of the one before.
 
-        if not df.isStreaming:
-            raise BraidError(f"{name} is not a streaming DataFrame", "read it with spark.readStream")
+        `df`: a streaming DataFrame; or a static one, of Spark, pandas, Polars or Arrow, whose rows are read once, as
+        one batch. `time`: the column of event times (TIMESTAMP, DATE, or BIGINT in ms); without `partition` and
+        `offset` a batch is one partition ordered by (time, row). `deleted`: a BOOLEAN column that marks deleted rows
+        of a table. Names are read as the dialect reads them unquoted. In lenses the column `key` is `_key` too.
+        Kafka's columns are taken as they are if `name` is declared.
+        """
+        from braid.spark.dataframes import Registered, columns_of, is_kafka, streaming, with_key
+
+        if kind not in ("stream", "table"):
+            raise BraidError(f"kind={kind!r} is neither a stream nor a table", "write kind='stream' or kind='table'")
+        frame = streaming(self._spark, df, os.path.join(self.store, "frames", check_name(name)))
         declared = self._program.find(name)
-        if declared is not None:
-            if not is_kafka(df):
-                raise BraidError(
-                    f"{name} is declared already", "register it under another name, or give Kafka's columns"
-                )
-            self._registered[declared.name] = Registered(df, raw=True)
+        if declared is not None and declared.name not in self._registered and is_kafka(frame):
+            self._registered[declared.name] = Registered(frame, raw=True)
             return
+        if declared is not None and declared.name not in self._registered:
+            hint = "register it under another name, or give Kafka's columns"
+            raise BraidError(f"{name} is declared already", hint)
         for column in (key, time, partition, offset, deleted):
-            if column is not None and column not in df.columns:
-                raise BraidError(f"{name} has no column {column}", f"it has {', '.join(df.columns)}")
-        if kind == "table" and key is None:
-            raise BraidError(f"table {name} needs a key", "register(…, key='column')")
-        folded = {c.upper(): c for c in df.columns}
-        if len(folded) < len(df.columns):
+            if column is not None and column not in frame.columns:
+                raise BraidError(f"{name} has no column {column}", f"it has {', '.join(frame.columns)}")
+        fold = self._dialect.fold
+        folded = {fold(c): c for c in frame.columns}
+        if len(folded) < len(frame.columns):
             raise BraidError(f"{name} has columns that differ only by case", "rename one of them")
-        renamed = df.select(*(df[c].alias(upper) for upper, c in folded.items()))
-        hidden = [c.upper() for c in (partition, offset, deleted) if c is not None]
-        columns = tuple(
-            DeclaredColumn(c.name, c.type, "key" if key is not None and c.name == key.upper() else "value")
-            for c in columns_of(renamed, hidden)
+        renamed = frame.select(*(frame[f"`{c}`"].alias(f) for f, c in folded.items()))
+        hidden = [fold(c) for c in (partition, offset, deleted) if c is not None]
+        columns = columns_of(renamed, hidden)
+        moment = None if time is None else next((c for c in columns if c.name == fold(time)), None)
+        if moment is not None and moment.type not in (Scalar.TIMESTAMP, Scalar.BIGINT, Scalar.DATE):
+            raise BraidError(f"time={time!r} is a column of {moment.type}", "cast it to TIMESTAMP, or to BIGINT in ms")
+        made = self._declared(fold(name), kind, columns, None if key is None else fold(key))
+        if self._dialect.name == "lenses":
+            renamed = with_key(renamed, key)
+        made = replace(
+            made,
+            topic=f"registered.{name}",
+            timestamp=None if time is None else Timestamp(fold(time)),
+            sql=f"register({name!r})",
         )
-        made = Declared(
-            name.upper(), kind, f"registered.{name}", columns, Encoding(),
-            timestamp=Timestamp(time.upper()) if time is not None else None, sql=f"register({name!r})",
-        )  # fmt: skip
         self._program.catalog = self._program.catalog.apply(SourceDeclared(made))
-        up = (None if c is None else c.upper() for c in (partition, offset, deleted))
+        up = (None if c is None else fold(c) for c in (partition, offset, deleted))
         self._registered[made.name] = Registered(renamed, False, *up)
 
-    def execute(self, sql: str) -> list[Handle]:
-        """Runs statements; handles of the queries they start."""
+    def _declared(self, name: str, kind: Kind, columns: Sequence[Column], key: str | None) -> Declared:
+        """The columns as the dialect would declare them."""
+        options = {"kafka_topic": name, "key_format": "JSON"} if self._dialect.name == "ksqldb" else None
+        sql = declaration(self._dialect.name, name, kind, columns, key, options)
+        (effect,) = Program(self._dialect.name).statements(sql)
+        assert isinstance(effect.bound, SourceDeclared)
+        return effect.bound.declared
+
+    def unregister(self, name: str) -> None:
+        """The DataFrame is no source any more; queries that run keep it."""
+        declared = self._program.find(name)
+        if declared is None or declared.name not in self._registered:
+            raise BraidError(f"{name} is not registered", f"registered: {', '.join(self._registered) or 'nothing'}")
+        if declared.sql.startswith("register("):
+            self._program.catalog = self._program.catalog.apply(Dropped(declared.name, declared.kind, None, False))
+        del self._registered[declared.name]
+
+    def execute(self, sql: str) -> Result:
+        """Runs statements; nothing happens before all of them are bound."""
         world = _World(self._store, self)
         carry_out_all(self._program, sql, world, whole=True)
-        return world.started
+        return Result(tuple(world.started), tuple(world.header), tuple(map(tuple, world.rows)))
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a batch query over the tables as they stand, for dialects with tables to query."""
@@ -155,27 +246,57 @@ class Session:
         not append-only. It has no order; where it goes, and its checkpoint, are the caller's."""
         from braid.spark.query import result_frame
 
-        return result_frame(self.spark, lower(self._select(sql)), self.store, self._frames(self._select(sql)))
+        query = self._select(sql)
+        return result_frame(self._spark, lower(query), self.store, self._frames(query))
 
     def drops(self, query: str = "query") -> list[dict[str, Any]]:
         """Rows that a query dropped; without a name, the SELECTs of `sql`. Those of `sql` are told when a task is done,
         as the commit is not ours."""
-        return read_drops(self.store, query)
+        found = first_match(query, self.queries())
+        if found is None:
+            raise BraidError(f"no query {query} has run", f"queries: {', '.join(self.queries())}")
+        return read_drops(self.store, found)
+
+    def queries(self) -> list[str]:
+        """The names of the queries that have run on this store, and `query`, by which the SELECTs of `sql` go."""
+        kept = [n for f in ("checkpoints", "drops") for n in folders(os.path.join(self.store, f))]
+        return sorted({*kept, *self._handles, "query"})
 
     def explain(self, sql_or_name: str) -> str:
         """The plan as text."""
-        query = self._program.query_of(_pushed(sql_or_name) if " " in sql_or_name.strip() else sql_or_name)
+        whole = len(sql_or_name.split()) > 1
+        query = self._select(sql_or_name) if whole else self._program.query_of(sql_or_name)
         return render_text(explain_query(query, StoreWorld(self._store).partitions))
 
     def stop(self) -> None:
         """Stops the queries; Spark stays up."""
         for handle in self._handles.values():
             handle.stop()
+        self._handles.clear()
+        self._open.close()
+        self._locked = False
         if self._temporary is not None:
             self._temporary.cleanup()
 
     def _select(self, sql: str) -> Query:
-        return self._program.query_of(_pushed(sql))
+        """The query of a SELECT, or of a statement that has one. A SELECT over RisingWave's tables is read as that of a
+        view, which is kept up to date."""
+        text = sql.strip().rstrip(";")
+        first = text.split(None, 1)[0].upper() if text else ""
+        if first == "SELECT" and self._dialect.name == "ksqldb" and "EMIT" not in text.upper().split():
+            return self._program.query_of(f"{text} EMIT CHANGES;")
+        if first not in ("SELECT", "WITH") or self._dialect.name != "risingwave":
+            return self._program.query_of(f"{text};")
+        try:
+            return self._program.query_of(f"{_VIEW}{text};")
+        except SqlError as e:
+            raise _moved(e, text) from None
+
+    def _lock(self) -> None:
+        """The store is this process's, as long as one of its sessions has queries on it."""
+        if not self._locked:
+            self._open.enter_context(shared_lock(self.store))
+            self._locked = True
 
     def _frames(self, query: Query) -> Mapping[str, Registered]:
         """The registered DataFrames that a query reads, by source name."""
@@ -190,6 +311,7 @@ class _World(StoreWorld):
         self._session = session
         self.started: list[Handle] = []
         self.rows: list[Any] = []
+        self.header: Sequence[str] = ()
 
     def note(self, text: str) -> None:
         warnings.warn(text, stacklevel=5)
@@ -201,7 +323,7 @@ class _World(StoreWorld):
         self.rows = self.tables.change(change)[1].returned or []
 
     def answer(self, query: BatchQuery) -> None:
-        self.rows = self.tables.rows(query)[1]
+        self.header, self.rows = self.tables.rows(query)
 
     def flush(self) -> None:
         for handle in self._session._handles.values():
@@ -210,10 +332,24 @@ class _World(StoreWorld):
     def start(self, bound: QueryBound) -> None:
         from braid.spark.query import start
 
-        frames = self._session._frames(bound.query)
-        handle = Handle(start(self._session.spark, lower(bound.query), self.store.root, frames=frames))
-        self._session._handles[handle.name] = handle
+        session, name = self._session, bound.query.name
+        frames = session._frames(bound.query)
+        before = _started.get((self.store.root, name))
+        if before is not None and before is not session._handles.get(name) and before.status() == "running":
+            hint = "stop that session first, or give this one another store"
+            raise BraidError(f"{name} runs in another session of this process", hint)
+        session._lock()
+        handle = Handle(start(session.spark, lower(bound.query), self.store.root, frames=frames))
+        session._handles[name] = handle
+        _started[self.store.root, name] = handle
         self.started.append(handle)
+
+    def again(self, name: str) -> None:
+        handle = self._session._handles.get(name)
+        if handle is not None and handle.status() == "running":
+            self.started.append(handle)
+        elif name in self._session._program.queries:
+            self.start(QueryBound(self._session._program.queries[name]))
 
     def stop(self, query: str, anew: bool) -> None:
         handle = self._session._handles.pop(query, None)
@@ -223,17 +359,24 @@ class _World(StoreWorld):
             self.forget(query)
 
     def explain(self, query: Query) -> None:
-        self.rows = [explain_query(query, self.partitions)]
+        self.header, self.rows = ("plan",), [(render_text(explain_query(query, self.partitions)),)]
 
     def show(self, header: Sequence[str], rows: Rows) -> None:
-        self.rows = list(rows)
+        self.header, self.rows = header, list(rows)
 
 
-def _pushed(sql: str) -> str:
-    """A SELECT without EMIT CHANGES is meant as a push query here."""
-    text = sql.strip().rstrip(";")
-    plain = text.upper().startswith("SELECT") and "EMIT" not in text.upper().split()
-    return f"{text} EMIT CHANGES;" if plain else f"{text};"
+_VIEW = "CREATE MATERIALIZED VIEW query AS\n"
+
+
+def _moved(e: SqlError, text: str) -> SqlError:
+    """An error in what stands behind `_VIEW`, at its place in what was given."""
+    span = e.span
+    if span is not None and span.line > 1:
+        span = Span(span.start - len(_VIEW), span.end - len(_VIEW), span.line - 1, span.column)
+    return SqlError(e.message, span, e.hint, text)
+
+
+_started: dict[tuple[str, str], Handle] = {}  # by store and query, of all sessions of this process
 
 
 def connect(
@@ -243,11 +386,13 @@ def connect(
     master: str = "local[*]",
     conf: Mapping[str, str] | None = None,
 ) -> Session:
-    """A session; starts Spark with the settings that suit Braid, or takes yours. `store` None: a temporary folder."""
-    from braid.spark.conf import prepare, session
+    """A session; starts Spark with the settings that suit Braid, or takes yours, or the one that runs in this process:
+    then a line on stderr says so, and `master` and `conf` are its own. `store` None: a temporary folder."""
+    from braid.spark.conf import joined, running, session
 
-    if spark is None:
-        spark = session(master, conf)
-    else:
-        prepare(spark)
-    return Session(dialect, store, spark)
+    dialect_named(dialect)
+    if store is not None and os.path.exists(store) and not os.path.isdir(store):
+        raise BraidError(f"{store} is a file", "a store is a folder")
+    if spark is None and not running():
+        return Session(dialect, store, session(master, conf))
+    return Session(dialect, store, joined(spark, conf))

@@ -55,7 +55,7 @@ def print_drops(store: str, query: str, form: str, limit: int | None = None) -> 
     """A query's dropped rows: how many for which reason, with the first of each; then the rows, at most `limit` (as a
     table `DROPS_SHOWN`, as JSON lines all)."""
     root = open_store(store).root
-    known = sorted({n for f in ("drops", "checkpoints") for n in _folders(os.path.join(root, f))})
+    known = sorted({n for f in ("drops", "checkpoints") for n in folders(os.path.join(root, f))})
     found = first_match(query, known)
     if found is None:
         raise BraidError(f"no query {query} has run in {store}", f"queries: {', '.join(known) or 'none'}")
@@ -90,7 +90,8 @@ def _shown(column: str, value: Any) -> Any:
     return iso.text(value) if column in ("timestamp", "clock") and isinstance(value, int) else value
 
 
-def _folders(path: str) -> list[str]:
+def folders(path: str) -> list[str]:
+    """The names of the folders in a folder; nothing where it is missing."""
     try:
         return [e.name for e in os.scandir(path) if e.is_dir() and not e.name.endswith(".files")]
     except FileNotFoundError:

@@ -208,6 +208,13 @@ class SettingChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Again:
+    """The very statement that made what bears this name: it stands, and nothing is made."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Nothing:
     """A statement without effect: CREATE … IF NOT EXISTS of what exists."""
 
@@ -329,5 +336,5 @@ class Flushed:
 
 Bound = (
     SourceDeclared | QueryBound | Inserted | Shown | Described | Explained | Dropped | SettingChanged | Nothing
-    | BatchAsked | RowsChanged | ViewDefined | IndexDefined | Removed | Flushed | Named
+    | BatchAsked | RowsChanged | ViewDefined | IndexDefined | Removed | Flushed | Named | Again
 )  # fmt: skip

@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import assert_never
 
 from braid.plan.bound import (
+    Again,
     BatchAsked,
     Bound,
     Declared,
@@ -140,7 +141,7 @@ class Catalog:
                 )
             case Inserted() | Shown() | Described() | Explained() | SettingChanged() | Nothing():
                 return self
-            case BatchAsked() | RowsChanged() | Flushed():
+            case BatchAsked() | RowsChanged() | Flushed() | Again():
                 return self
         assert_never(bound)
 

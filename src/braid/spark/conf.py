@@ -231,6 +231,18 @@ def end(spark: SparkSession, patience: float = 20.0) -> None:
     _helpers.close()
 
 
+def joined(spark: SparkSession | None, conf: Mapping[str, str] | None) -> SparkSession:
+    """A session that is not ours, with the least change; what that is stands in one line on stderr."""
+    taken = spark if spark is not None else SparkSession.getActiveSession()
+    assert taken is not None
+    if taken.sparkContext.environment.get("POLARS_MAX_THREADS") != "1":
+        text = f"braid: runs in the Spark session {taken.sparkContext.appName} ({taken.sparkContext.master})"
+        text += ", whose Python workers get POLARS_MAX_THREADS=1"
+        print(f"{text}; conf is not applied" if conf else text, file=sys.stderr)
+    prepare(taken)
+    return taken
+
+
 def prepare(spark: SparkSession) -> None:
     """What a session that the user gave us still takes for good. The rest is set around each start of a query."""
     context = spark.sparkContext

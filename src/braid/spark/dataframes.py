@@ -9,19 +9,23 @@ ordered in each batch by (time, row); it never ends and never falls idle.
 from __future__ import annotations
 
 import functools
+import hashlib
+import io
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as S
 
 from braid.errors import BraidError
 from braid.operators.changes import DIFF, HEADERS, TIME, key_column
 from braid.plan import logical
-from braid.plan.logical import Source
+from braid.plan.logical import Source, SourceColumn
 from braid.runtime.batch import Chunk
 from braid.runtime.decode import RAW, Decoded, decode, time_of, with_pseudo
 from braid.runtime.emit import merged
@@ -29,8 +33,11 @@ from braid.spark import columns
 from braid.spark import job as jobs
 from braid.spark.entry import SCHEMA
 from braid.spark.source import blobs
+from braid.spark.stage import batch_id
+from braid.topics.files import write_atomic
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 
+ROWS_BITS = 32  # of the number of a row without an offset: the row within its batch
 PARTITIONS = 1 << 10  # of one registered DataFrame, at most: part of a position
 KAFKA = ("key", "value", "topic", "partition", "offset", "timestamp")
 
@@ -50,6 +57,47 @@ class Registered:
 def is_kafka(frame: DataFrame) -> bool:
     """Whether the DataFrame has the columns that Spark's Kafka source gives."""
     return set(KAFKA) <= set(frame.columns) and isinstance(frame.schema["value"].dataType, S.BinaryType)
+
+
+def streaming(spark: SparkSession, frame: Any, folder: str) -> DataFrame:
+    """A streaming DataFrame: as it is, or of the rows of a static one (of Spark, pandas, Polars, Arrow). These are
+    written below `folder`, once for the same rows, so that a query that has read them does not read them again."""
+    if isinstance(frame, DataFrame) and frame.isStreaming:
+        return frame
+    rows = pl.from_arrow(frame.toArrow()) if isinstance(frame, DataFrame) else _rows_of(frame)
+    if isinstance(rows, pl.DataFrame) and len({c.lower() for c in rows.columns}) < rows.width:
+        raise BraidError(
+            "columns of the DataFrame differ only by case", "rename one of them"
+        )  # Spark has no names for it
+    if not isinstance(rows, pl.DataFrame):
+        what = type(frame).__name__
+        raise BraidError(f"{what} is no DataFrame", "give one of Spark, pandas, Polars, or a table of Arrow")
+    if len({c.lower() for c in rows.columns}) < rows.width:  # Spark would refuse to read it
+        raise BraidError("columns of the DataFrame differ only by case", "rename one of them")
+    rows = rows.with_columns(pl.selectors.datetime().dt.cast_time_unit("us"))
+    data = io.BytesIO()
+    rows.write_parquet(data)
+    name = f"{hashlib.sha256(data.getvalue()).hexdigest()[:24]}.parquet"
+    os.makedirs(folder, exist_ok=True)
+    if not os.path.exists(os.path.join(folder, name)):
+        write_atomic(os.path.join(folder, name), data.getvalue(), folder)
+    # One folder for all that this name ever stood for: Spark's checkpoints know its path.
+    schema = spark.read.parquet(os.path.join(folder, name)).schema
+    return spark.readStream.schema(schema).option("pathGlobFilter", name).parquet(folder)
+
+
+def _rows_of(frame: Any) -> Any:
+    """The rows of a DataFrame that is not Spark's; None where it is none."""
+    if isinstance(frame, pl.DataFrame):
+        return frame
+    if isinstance(frame, pa.Table):
+        return pl.from_arrow(frame)
+    return pl.from_pandas(frame) if type(frame).__module__.split(".")[0] == "pandas" else None
+
+
+def with_key(frame: DataFrame, key: str | None) -> DataFrame:
+    """The DataFrame with the column `_key`: of that column, or of nothing."""
+    return frame.withColumn("_key", F.lit(None).cast("string") if key is None else F.col(f"`{key}`"))
 
 
 def packed(registered: Registered, leaf: int, text: str) -> DataFrame:
@@ -107,7 +155,7 @@ def _chunks(
         if number >= PARTITIONS:
             raise BraidError(f"{source.name} has a partition {number}; at most {PARTITIONS} are possible")
         if whole:
-            decoded = _decoded(source, part.with_row_index("_offset"), raw, deleted, number)
+            decoded = _decoded(source, part.with_row_index("_offset"), raw, deleted, number, False)
             order = decoded.rows.select(pl.arg_sort_by([TIME], maintain_order=True).alias("i"))["i"]
             decoded = Decoded(
                 decoded.rows[order].with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("_offset")),
@@ -116,7 +164,7 @@ def _chunks(
         else:
             assert offset is not None
             placed = part.sort(offset).with_columns(pl.col(offset).cast(pl.Int64).alias("_offset"))
-            decoded = _decoded(source, placed, raw, deleted, number)
+            decoded = _decoded(source, placed, raw, deleted, number, True)
         yield Chunk(leaf, number, _rank(job, leaf, number), decoded)
 
 
@@ -132,7 +180,10 @@ def _rank(job: jobs.Job, leaf: int, partition: int) -> int:
     return len(job.ranks) + order.index(leaf) * PARTITIONS + partition
 
 
-def _decoded(source: Source, rows: pl.DataFrame, raw: bool, deleted: str | None, partition: int) -> Decoded:
+def _decoded(
+    source: Source, rows: pl.DataFrame, raw: bool, deleted: str | None, partition: int, placed: bool
+) -> Decoded:
+    """`placed`: offsets are the user's; else they begin anew with each batch, whose number then tells rows apart."""
     if raw:
         nothing = pl.lit(None, pl.String)
         made = rows.select(
@@ -152,7 +203,7 @@ def _decoded(source: Source, rows: pl.DataFrame, raw: bool, deleted: str | None,
         pl.lit(None, pl.String).alias("_key"),
         pl.lit(None, pl.String).alias("_value"),
         pl.when(gone).then(-1).otherwise(1).cast(pl.Int8).alias(DIFF),
-        *(_cast(pl.col(c.field), c.column.type).alias(c.name) for c in source.columns if c.place in ("key", "value")),
+        *(_cast(pl.col(c.field), c.column.type).alias(c.name) for c in source.columns if _is_given(source, c)),
     )
     error = pl.Series("e", [None] * typed.height, dtype=pl.String)
     if source.timestamp is not None:
@@ -162,12 +213,21 @@ def _decoded(source: Source, rows: pl.DataFrame, raw: bool, deleted: str | None,
         error = pl.DataFrame({"n": time.is_null()}).select(
             pl.when("n").then(pl.lit(f"column {column.field} holds no time")).alias("e")
         )["e"]
-    return Decoded(with_pseudo(source, typed, partition), error)
+    if source.encoding.key != "ROW_ID" or placed:
+        return Decoded(with_pseudo(source, typed, partition), error)
+    place = pl.col("_offset")
+    numbered = with_pseudo(source, typed.with_columns(place + (batch_id() << ROWS_BITS)), partition)
+    return Decoded(numbered.with_columns(typed["_offset"]), error)
+
+
+def _is_given(source: Source, c: SourceColumn) -> bool:
+    """Whether the DataFrame has the column."""
+    return c.place == "value" or (c.place == "key" and source.encoding.key != "ROW_ID")
 
 
 def _cast(e: pl.Expr, t: Type) -> pl.Expr:
-    """Spark's Arrow form of a value in ours: times without a zone."""
-    return e.dt.replace_time_zone(None) if t == Scalar.TIMESTAMP else e.cast(polars_type(t))
+    """Spark's Arrow form of a value in ours: an instant, which has the session's zone, as UTC without a zone."""
+    return e.cast(polars_type(t))
 
 
 # ------------------------------------------------------------------- schemas

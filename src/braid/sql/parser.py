@@ -13,6 +13,7 @@ from braid.errors import SqlError
 from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.dialects import dialect_named
+from braid.sql.dialects.base import Dialect
 from braid.sql.statements import left_over, statement
 from braid.sql.tokens import Lexer, SourceText
 
@@ -49,13 +50,25 @@ def dialect_of(text: str) -> str | None:
     return m[1].lower() if m else None
 
 
+def plain(text: str, dialect: str) -> str | None:
+    """A statement's words with one blank between them and without comments; None where it names a variable, which may
+    hold something else next time."""
+    if "${" in text:
+        return None
+    tokens = _lexer(text, dialect_named(dialect), None).statement()
+    return " ".join(t.text for t in tokens or ())
+
+
+def _lexer(text: str, known: Dialect, variables: dict[str, str] | None) -> Lexer:
+    glued = known.units if known.glued_units else ()
+    return Lexer(text, known.name_quotes, variables, known.hyphens, glued, known.ends_inside, known.symbols)
+
+
 def _each(text: str, dialect: str, variables: dict[str, str] | None) -> Iterator[ast.Statement | SqlError]:
     known = dialect_named(dialect)
     defined = variables if variables is not None else {}
     source = SourceText(text)
-    variable = defined if known.has_variables else None
-    glued = known.units if known.glued_units else ()
-    lexer = Lexer(text, known.name_quotes, variable, known.hyphens, glued, known.ends_inside, known.symbols)
+    lexer = _lexer(text, known, defined if known.has_variables else None)
     while (tokens := lexer.statement()) is not None:
         c = Cursor(source, tokens, known, defined)
         while not c.at_end():

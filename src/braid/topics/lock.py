@@ -13,8 +13,9 @@ import json
 import os
 import socket
 import subprocess
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -155,6 +156,31 @@ def _read(fd: int) -> list[Process]:
         if x["host"] == socket.gethostname():
             return [Process(**p) for p in x["processes"]]
     return []
+
+
+_shared: dict[str, tuple[StoreLock, int]] = {}  # of this process, by store: the lock, and how many hold it
+_sharing = threading.Lock()
+
+
+@contextlib.contextmanager
+def shared_lock(path: str | Path) -> Iterator[None]:
+    """The store's lock, which several users in this process may hold together."""
+    root = store_root(path)
+    with _sharing:
+        lock, holders = _shared.get(root, (None, 0))
+        if lock is None:
+            lock = StoreLock(root)
+            lock.acquire()
+        _shared[root] = (lock, holders + 1)
+    try:
+        yield
+    finally:
+        with _sharing:
+            lock, holders = _shared.pop(root)
+            if holders > 1:
+                _shared[root] = (lock, holders - 1)
+            else:
+                lock.release()
 
 
 def holder(path: str | Path) -> int | None:

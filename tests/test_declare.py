@@ -1,0 +1,61 @@
+"""Declarations that Braid writes bind in their dialect, to just the columns they are of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from braid.declare import declaration
+from braid.errors import BraidError
+from braid.plan.bound import SourceDeclared
+from braid.program import Program
+from braid.sql.dialects import DIALECTS, dialect_named
+from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
+
+TYPES: list[Type] = [
+    *(s for s in Scalar if s is not Scalar.NULL),
+    Decimal(10, 2),
+    Array(Scalar.INT),
+    Array(Array(Scalar.VARCHAR)),
+    Map(Scalar.VARCHAR, Decimal(5, 1)),
+    Struct((Column("x", Scalar.INT), Column("a {b}", Array(Scalar.DOUBLE)))),
+    Array(Struct((Column("x", Scalar.INT),))),
+]
+MISSING = {  # what a dialect has no word for
+    "ksqldb": [],
+    "risingwave": ["MAP", "STRUCT", "ARRAY<STRUCT"],
+    "sqlstream": ["ARRAY<INTEGER", "ARRAY<ARRAY", "MAP", "STRUCT", "ARRAY<STRUCT"],
+    "lenses": ["TIME", "MAP", "ARRAY<STRUCT"],
+}
+NAMES = ["v", "Order", "select", "value", "a b", '"q"', "`t`", "key", "user", "timestamp", "é", "1st"]
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+@pytest.mark.parametrize("kind", ["stream", "table"])
+def test_what_is_written_binds_to_the_same_columns(dialect: str, kind: Any) -> None:
+    id_ = Column(dialect_named(dialect).fold("id"), Scalar.BIGINT)
+    name = dialect_named(dialect).fold("t_1")
+    options = {"kafka_topic": "t"} if dialect == "ksqldb" else {}
+    refused = []
+    for c in [*(Column("v", t) for t in TYPES), *(Column(n, Scalar.INT) for n in NAMES)]:
+        try:
+            sql = declaration(dialect, name, kind, [id_, c], id_.name, options)
+        except BraidError as e:
+            assert "has no type for" in e.message
+            refused.append(c.type)
+            continue
+        (effect,) = Program(dialect).statements(sql)
+        assert isinstance(effect.bound, SourceDeclared)
+        made = effect.bound.declared
+        assert [Column(x.name, x.type) for x in made.columns if not x.hidden and x.name != "_key"] == [id_, c], sql
+        assert made.name == name
+    assert len(refused) == len(MISSING[dialect])
+    assert all(str(t).startswith(word) for t, word in zip(refused, MISSING[dialect], strict=True)), refused
+
+
+def test_what_cannot_be_declared() -> None:
+    with pytest.raises(BraidError, match="needs a key"):
+        declaration("ksqldb", "t", "table", [Column("A", Scalar.INT)])
+    with pytest.raises(BraidError, match="has no column B"):
+        declaration("ksqldb", "t", "stream", [Column("A", Scalar.INT)], "B")

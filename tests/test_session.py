@@ -1,0 +1,191 @@
+"""The Python face: DataFrames of every kind in every dialect, cells that run twice, and what is refused.
+
+Rule: the Spark session of the tests is somebody else's, in another time zone.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pytest
+
+pytestmark = pytest.mark.spark
+pytest.importorskip("pyspark")
+
+import braid  # noqa: E402
+from braid.errors import BraidError, SqlError  # noqa: E402
+from braid.spark.driver import shared_session  # noqa: E402
+
+ZONE = "spark.sql.session.timeZone"
+BEGAN = datetime(2024, 3, 1, 8, tzinfo=UTC)
+MS = 1709280000000
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[Any]:
+    spark = shared_session()
+    before = spark.conf.get(ZONE)
+    spark.conf.set(ZONE, "Asia/Tokyo")
+    yield spark
+    spark.conf.set(ZONE, before)
+
+
+@pytest.fixture
+def session(spark: Any, tmp_path: Path) -> Iterator[braid.Session]:
+    with braid.connect(store=str(tmp_path / "store"), spark=spark) as s:
+        yield s
+
+
+def rows_of(frame: Any, name: str) -> list[Any]:
+    """What a streaming DataFrame gives, once."""
+    frame.writeStream.format("memory").queryName(name).trigger(availableNow=True).start().awaitTermination()
+    return sorted(tuple(r) for r in frame.sparkSession.table(name).collect())
+
+
+ROWS = pl.DataFrame(
+    {
+        "userId": [1, 2, 3, 4],
+        "Text": ["a", "b, c", "", None],
+        "at": [BEGAN + timedelta(seconds=n) for n in range(4)],
+        "paid": [Decimal("1.10"), None, Decimal("-2.00"), Decimal("0.01")],
+    },
+    schema_overrides={"paid": pl.Decimal(10, 2)},
+)
+SELECTS = {
+    "ksqldb": ("SELECT userid, text, paid FROM t WHERE userid <> 2", ["USERID", "TEXT", "PAID"]),
+    "risingwave": ("SELECT userid, text, paid FROM t WHERE userid <> 2", ["userid", "text", "paid"]),
+    "sqlstream": ("SELECT STREAM userid, text, paid FROM t WHERE userid <> 2", ["USERID", "TEXT", "PAID"]),
+    "lenses": ("SELECT STREAM userId, Text, paid FROM t WHERE userId <> 2", ["userId", "Text", "paid"]),
+}
+
+
+@pytest.mark.parametrize("dialect", SELECTS)
+def test_a_dataframe_in_every_dialect(dialect: str, spark: Any, tmp_path: Path) -> None:
+    sql, names = SELECTS[dialect]
+    with braid.connect(dialect, str(tmp_path / "s"), spark) as s:
+        s.register("t", ROWS, key="userId", time="at")
+        frame = s.sql(sql)
+        shown = [c for c in frame.columns if c not in ("_rowtime", "_op", "_key")]
+        assert shown == names
+        found = rows_of(frame.select(*names, "_rowtime"), f"every_{dialect}")
+    times = [0, 0, 0] if dialect == "risingwave" else [MS, MS + 2000, MS + 3000]  # views have no times
+    texts, paid = ["a", "", None], [Decimal("1.10"), Decimal("-2.00"), Decimal("0.01")]
+    assert found == list(zip([1, 3, 4], texts, paid, times, strict=True))
+
+
+def kinds(spark: Any) -> dict[str, Any]:
+    instants = ROWS.select("userId", "at")
+    return {
+        "polars": instants,
+        "pandas": instants.to_pandas(),
+        "arrow": instants.to_arrow(),
+        "naive": pd.DataFrame({"userId": range(1, 5), "at": [t.replace(tzinfo=None) for t in instants["at"]]}),
+        "spark": spark.createDataFrame(
+            [(n + 1, BEGAN + timedelta(seconds=n)) for n in range(4)], "userId long, at timestamp"
+        ),
+    }
+
+
+@pytest.mark.parametrize("kind", ["polars", "pandas", "arrow", "naive", "spark"])
+def test_every_kind_of_dataframe(kind: str, spark: Any, session: braid.Session) -> None:
+    session.register("t", kinds(spark)[kind], key="userId", time="at")
+    (handle,) = session.execute("CREATE STREAM o AS SELECT userid, UNIX_TIMESTAMP(at) AS ms FROM t;")
+    handle.await_idle()
+    assert "4 records in, 4 out" in repr(handle)
+    back = braid.connect(store=session.store, spark=spark)
+    back.execute("CREATE STREAM o (userid BIGINT KEY, ms BIGINT) WITH (kafka_topic='O', value_format='JSON');")
+    assert rows_of(back.sql("SELECT userid, ms FROM o"), f"kind_{kind}") == [
+        (n + 1, MS + 1000 * n, MS + 1000 * n) for n in range(4)
+    ]
+
+
+def test_rows_that_were_read_are_not_read_again(spark: Any, session: braid.Session) -> None:
+    sql = "CREATE STREAM o AS SELECT userid, text FROM t;"
+    for count in (4, 4, 5):
+        session.register("t", ROWS if count == 4 else ROWS.head(1), key="userId")
+        with warnings.catch_warnings(action="ignore"):
+            (handle,) = session.execute(sql)
+        handle.await_idle()
+        handle.stop()
+        assert session._store.end_offsets("O") == [count]
+
+
+def test_a_cell_runs_twice(spark: Any, session: braid.Session) -> None:
+    declared = "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+    made = "CREATE STREAM o AS -- all of it\n SELECT * FROM s;"
+    (first,) = session.execute(declared + made)
+    (again,) = session.execute(declared + "create".upper() + " STREAM  o AS SELECT * FROM s;")
+    assert again is first and session.execute(declared) == session.execute(declared)
+    first.stop()
+    (anew,) = session.execute(made)
+    assert anew is not first and anew.status() == "running"
+    with pytest.raises(SqlError, match="O exists already"):
+        session.execute("CREATE STREAM o AS SELECT k FROM s;")
+    shown = session.execute("SHOW STREAMS;")
+    assert not shown and shown.columns[0] == "name" and {r[0] for r in shown.rows} == {"S", "O"}
+    session.execute("DROP STREAM o DELETE TOPIC;")
+    (last,) = session.execute(made)
+    assert last.status() == "running"
+
+
+def test_two_sessions_on_one_store(spark: Any, session: braid.Session) -> None:
+    text = "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+    made = text + "CREATE STREAM o AS SELECT * FROM s;"
+    session.execute(made)
+    with braid.connect(store=session.store, spark=spark) as other:
+        with pytest.raises(BraidError, match="O runs in another session of this process"):
+            other.execute(made)
+        assert other.execute(text + "CREATE STREAM p AS SELECT * FROM s;")[0].status() == "running"
+    session.stop()
+    with braid.connect(store=session.store, spark=spark) as later:
+        assert later.execute(made)[0].status() == "running"
+
+
+def test_what_is_refused(spark: Any, session: braid.Session, tmp_path: Path) -> None:
+    def refused(message: str, *args: Any, **more: Any) -> None:
+        with pytest.raises(BraidError, match=message):
+            session.register(*args, **more)
+
+    refused("kind='tabel' is neither", "t", ROWS, kind="tabel")
+    refused("column of VARCHAR", "t", ROWS, time="Text")
+    refused("no column when", "t", ROWS, time="when")
+    refused("needs a key", "t", ROWS, kind="table")
+    refused("list is no DataFrame", "t", [1])
+    refused("differ only by case", "t", ROWS.rename({"paid": "text"}))
+    refused("path parts", "../t", ROWS)
+    with pytest.raises(BraidError, match="unknown dialect 'flink'"):
+        braid.connect("flink", spark=spark)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BraidError, match="is a file"):
+        braid.connect(store=str(tmp_path / "file"), spark=spark)
+    with pytest.raises(BraidError, match="no query unknown has run"):
+        session.drops("unknown")
+    assert session.drops() == []
+    with pytest.raises(BraidError, match="t is not registered"):
+        session.unregister("t")
+    session.register("t", ROWS)
+    session.unregister("t")
+    with pytest.raises(SqlError, match="T"):
+        session.sql("SELECT userid FROM t")
+    with braid.connect("risingwave", spark=spark) as rising, pytest.raises(SqlError) as e:
+        rising.execute("CREATE TABLE s (a INT PRIMARY KEY);")
+        rising.sql("SELECT\n  nope FROM s")
+    assert e.value.line == 2 and "    nope FROM s\n      ^^^^" in e.value.render().replace("  nope", "nope", 0)
+
+
+def test_what_a_person_sees(session: braid.Session, capsys: pytest.CaptureFixture[str]) -> None:
+    assert dir(braid) == ["BraidError", "Session", "SqlError", "connect"]
+    assert all(not n.startswith("_") for n in dir(session)) and {"execute", "sql", "register"} <= set(dir(session))
+    assert repr(session) == f"<braid session: ksqldb, {session.store}, no queries>"
+    session.execute("CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);")
+    (handle,) = session.execute("CREATE STREAM o AS SELECT * FROM s;")
+    assert "O (running)" in repr(session) and set(dir(handle)) == {
+        *("await_idle", "await_termination", "drops", "name", "status", "stop"),
+    }
