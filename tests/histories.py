@@ -17,6 +17,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Literal
 
 from braid.expr.nodes import Call, Cast, Col, Expr, Lit
@@ -163,7 +164,8 @@ SHAPES = (
     "project", "filter",
     "ss", "st", "tt",
     "ss-ss", "ss-ss-other", "ss-st", "st-ss", "ss-ss-right", "ss-st-right", "st-st", "tt-tt",
-    "aggregate", "ss-aggregate", "st-aggregate", "tt-aggregate",
+    "ss-ss-ss", "ss-ss-ss-other", "ss-ss-ss-bushy", "ss-ss-st",
+    "aggregate", "ss-aggregate", "ss-ss-aggregate", "st-aggregate", "tt-aggregate",
 )  # fmt: skip
 CHAINS = {"ss": ("stream", "stream"), "st": ("stream", "table"), "tt": ("table", "table")}
 WINDOWS = [(5, 5), (0, 10), (10, 0), (3, 12), (20, 4), (1, 1), (0, 0)]
@@ -173,7 +175,8 @@ def random_query(rng: random.Random, shape: str | None = None, *, limit: bool = 
     """A query of a shape: its joins, then WHERE, GROUP BY and HAVING where the shape has them or chance adds them."""
     shape = shape or rng.choice(SHAPES)
     joins = [part for part in shape.split("-") if part in CHAINS]
-    root = _random_chain(rng, joins, other="other" in shape, nested="right" in shape) if joins else _random_source(rng)
+    nested: Literal["", "right", "bushy"] = "right" if "right" in shape else "bushy" if "bushy" in shape else ""
+    root = _random_chain(rng, joins, other="other" in shape, nested=nested) if joins else _random_source(rng)
     if shape == "filter" or (shape != "project" and rng.random() < 0.3):
         root = Filter(root, _random_predicate(rng, root))
     if "aggregate" in shape:
@@ -187,8 +190,9 @@ def _random_source(rng: random.Random) -> Node:
     return source("A", kind=rng.choice(["stream", "table"]), partitions=rng.randint(1, 3))
 
 
-def _random_chain(rng: random.Random, joins: Sequence[str], other: bool, nested: bool) -> Node:
-    """A left-deep chain, its right sides sources or projections of one; or `nested`: A JOIN (B JOIN C)."""
+def _random_chain(rng: random.Random, joins: Sequence[str], other: bool, nested: Literal["", "right", "bushy"]) -> Node:
+    """A left-deep chain, its right sides sources or projections of one; or A JOIN (B JOIN C), or `bushy`:
+    (A JOIN B) JOIN (C JOIN D)."""
     kinds = [CHAINS[joins[0]][0], *(CHAINS[j][1] for j in joins)]
     partitions = rng.randint(1, 3)
     one_topic = joins[0] == "ss" and rng.random() < 0.15
@@ -199,6 +203,10 @@ def _random_chain(rng: random.Random, joins: Sequence[str], other: bool, nested:
         topic = topic or rng.choice(["a", "p", "z"]) + str(i)
         leaves.append(source("ABCD"[i], topic, "table" if kind == "table" else "stream", partitions))
     first, *rest = [_renamed(x) if rng.random() < 0.2 else x for x in leaves]
+    if nested == "bushy":
+        left = _random_join(rng, first, rest[0], last=False, other=False)
+        right = _renamed(_random_join(rng, *rest[1:], last=False, other=False))  # each has a .KEY1
+        return _random_join(rng, left, right, last=True, other=other)
     if nested:
         inner = _random_join(rng, rest[0], rest[1], last=False, other=False)
         return _random_join(rng, first, _renamed(inner) if rng.random() < 0.3 else inner, last=True, other=other)
@@ -315,10 +323,11 @@ class Raw:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """At `seq` these partitions of the topic fall idle, or get a bound (`time`)."""
+    """At `seq` these partitions of the topic fall idle, end, or get a bound (`time`). What stands at one `seq` happens
+    at once."""
 
     seq: int
-    kind: Literal["idle", "bound"]
+    kind: Literal["idle", "end", "bound"]
     topic: str
     partitions: tuple[int, ...]
     time: int = 0
@@ -357,7 +366,7 @@ def random_history(
     keys = rng.sample([1, 2, 3, 10, -1, 21], rng.choice([1, 2, 4]))
     null_keys = all(_is_join(x) for x in _readers(query.root))  # a table with null primary keys only below a join
     by_key, headers = rng.random() < 0.5, rng.random() < 0.15
-    late, speed, jumps = rng.choice([0, 3, 10, 40]), rng.choice([0.3, 1.0, 3.0]), rng.random() < 0.2
+    late, speed, jumps = rng.choice([0, 3, 10, 40]), rng.choice([0.3, 1.0, 3.0]), rng.random() < 0.35
     if calm:
         late, speed = rng.choice([0, 0, 0, 3]), rng.choice([0.3, 1.0])
     lag = {place: rng.choice([0, 0, 0, 15]) for place in places}
@@ -370,7 +379,11 @@ def random_history(
         if explicit and rng.random() < 0.08:
             which = (partition,) if rng.random() < 0.6 else tuple(range(counts[topic]))
             kind: Literal["idle", "bound"] = rng.choice(["idle", "bound"])
-            moments.append(Moment(seq, kind, topic, which, int(now[topic, partition]) + rng.choice([-5, 0, 5])))
+            bound = int(now[topic, partition]) + rng.choice([-5, 0, 5, 100])
+            if rng.random() < 0.4:  # of all topics at once
+                moments += [Moment(seq, kind, name, tuple(range(n)), bound) for name, n in counts.items()]
+            else:
+                moments.append(Moment(seq, kind, topic, which, bound))
             continue
         is_table = kinds[topic] == "table"
         key = None if rng.random() < 0.07 and (null_keys or not is_table) else rng.choice(keys)
@@ -384,6 +397,8 @@ def random_history(
         gone = rng.random() < (0.2 if is_table else 0.07)
         text = f'[["h","{rng.choice(["MQ==", "Mg=="])}"]]' if headers and rng.random() < 0.5 else None
         topics[topic][partition].append(Raw(seq, key, None if gone else dict(value), max(time, 0), text))
+    if explicit and rng.random() < 0.4:
+        moments += [Moment(length, "end", name, tuple(range(n))) for name, n in counts.items()]
     return History(topics, explicit, tuple(moments), ends=rng.random() < 0.8)
 
 
@@ -408,9 +423,15 @@ def explicit_events(query: Query, history: History) -> list[Event]:
     out: list[Event] = []
     for topic, partition, offset, raw in history.records():
         out += [_record(i, s, (partition, offset), raw, (raw.seq, i)) for i, s in _readers_of(query, topic)]
-    for m in history.moments:
-        at = tuple((i, p) for i, _ in _readers_of(query, m.topic) for p in m.partitions)
-        out.append(Idle(at, (m.seq, 0)) if m.kind == "idle" else Bound(at, m.time, (m.seq, 0)))
+    for (seq, kind, time), some in groupby(history.moments, key=lambda m: (m.seq, m.kind, m.time)):
+        at = tuple((i, p) for m in some for i, _ in _readers_of(query, m.topic) for p in m.partitions)
+        match kind:
+            case "idle":
+                out.append(Idle(at, (seq, 0)))
+            case "end":
+                out.append(End(at, (seq, 0)))
+            case "bound":
+                out.append(Bound(at, time, (seq, 0)))
     return sorted(out, key=lambda e: e.place)
 
 

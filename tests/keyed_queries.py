@@ -15,12 +15,13 @@ from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.typing import call
 from braid.plan import logical
 from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin
-from braid.plan.logical import Filter, Kind, Node, Query
+from braid.plan.logical import Aggregate, Aggregation, Filter, Kind, Node, Query
 from braid.types import Scalar
 from histories import aggregate, col, query, source
 
 SHAPES = (
-    "clocks", "clocks-filtered", "clocks-clocks",
+    "clocks", "clocks-filtered", "clocks-clocks", "clocks-clocks-clocks", "clocks-bushy",
+    "clocks-remembers", "clocks-grouped", "clocks-grouped-combined",
     "remembers", "remembers-clocks", "combines", "combines-filtered", "combines-combines", "remembers-combined",
     "materialize", "combines-grouped", "remembers-grouped", "lateral", "lateral-table",
 )  # fmt: skip
@@ -42,6 +43,26 @@ def random_query(rng: random.Random, shape: str) -> Query:
         case "clocks-clocks":
             root = two_clocks(rng, read("A"), read("B"), 1)
             root = two_clocks(rng, *rng.choice([(root, read("C")), (read("C"), root)]), 2)
+        case "clocks-clocks-clocks":
+            root = read("A")
+            for n, alias in enumerate("BCD", 1):
+                root = two_clocks(rng, *rng.choice([(root, read(alias)), (root, read(alias)), (read(alias), root)]), n)
+        case "clocks-bushy":
+            left, right = two_clocks(rng, read("A"), read("B"), 1), two_clocks(rng, read("C"), read("D"), 2)
+            root = two_clocks(rng, left, right, 3)
+        case "clocks-remembers":
+            root = remembers(rng, two_clocks(rng, read("A"), read("B"), 1), read("C", "table"), 2)
+            if rng.random() < 0.5:
+                root = two_clocks(rng, root, read("D"), 3)
+        case "clocks-grouped":
+            return query(counted(rng, two_clocks(rng, two_clocks(rng, read("A"), read("B"), 1), read("C"), 2), 1))
+        case "clocks-grouped-combined":
+            left, right = (two_clocks(rng, read(a), read(b), n) for n, (a, b) in enumerate(("AB", "CD"), 1))
+            tables = [counted(rng, x, n) for n, x in enumerate((left, right), 1)]
+            how: logical.How = rng.choice(["inner", "left", "right", "full"])
+            keys = [logical.row_key(x)[0] for x in tables]
+            root = CombiningJoin(*tables, how, (keys[0],), (keys[1],), (Col(".KEY3", Scalar.INT),))
+            return query(root, key=[Col(".KEY3", Scalar.INT)])
         case "remembers":
             root = remembers(rng, read("A"), read("B", "table"), 1)
         case "remembers-clocks":
@@ -82,6 +103,12 @@ def random_query(rng: random.Random, shape: str) -> Query:
         keys = [c for c in logical.schema(root) if c.type == Scalar.INT]
         return query(root, key=rng.choice([list(_join_keys(root)), [rng.choice(keys)], rng.sample(keys, 2), []]))
     return query(root, key=rng.choice([None, [], [col(root, "A.K")]]))
+
+
+def counted(rng: random.Random, node: Node, n: int) -> Aggregate:
+    group = rng.choice([c for c in logical.schema(node) if c.type == Scalar.INT])
+    key, count = Col(f".GROUP{n}", Scalar.INT), Aggregation(Col(f".COUNT{n}", Scalar.BIGINT), "COUNT", None)
+    return Aggregate(node, ((key, group),), (count,))
 
 
 def two_clocks(rng: random.Random, left: Node, right: Node, n: int) -> TwoClockJoin:

@@ -70,21 +70,27 @@ class NaiveClocks:
         self.all: dict[int, NaiveClock] = {}
         self.storable: dict[int, NaiveClock] = {}
         self.before: dict[int, int] = {}
+        self.early: dict[int, int] | None = None  # the clocks before the event, while its releases are handled
 
-    def move(self, event: Event) -> None:
+    def move(self, event: Event) -> dict[int, int]:
+        """Gives the clocks as they were."""
+        then = {leaf: c.value for leaf, c in self.all.items()}
         self.before = {leaf: c.value for leaf, c in self.storable.items()}
         if isinstance(event, Row):
             self.all.setdefault(event.leaf, NaiveClock()).see(event.part, event.t)
             if event.key is not None:
                 self.storable.setdefault(event.leaf, NaiveClock()).see(event.part, event.t)
-            return
+            return then
         for clocks in (self.all, self.storable):
             for leaf in {leaf for leaf, _ in event.parts}:
                 clocks.setdefault(leaf, NaiveClock()).idle(p for l, p in event.parts if l == leaf)
+        return then
 
     def at(self, clock: Clock) -> int:
         match clock:
             case LeafClock(leaf):
+                if self.early is not None:
+                    return self.early.get(leaf, NEVER)
                 return self.all[leaf].value if leaf in self.all else NEVER
             case JoinClock(left, right, hold, _):
                 now = max(self.at(left), self.at(right))
@@ -99,9 +105,12 @@ class NaiveClocks:
 
 
 class Model:
-    """`at` gives the rows of one place: `inputs` are the rows that arrive there."""
+    """`at` gives the rows of one place: `inputs` are the rows that arrive there; `release` those that fall due."""
 
     dropped: list[tuple[str, Row]]
+
+    def release(self, clocks: NaiveClocks) -> list[Row]:
+        return []
 
     def at(self, clocks: NaiveClocks, inputs: Sequence[Sequence[Row]]) -> list[Row]:
         raise NotImplementedError
@@ -136,14 +145,16 @@ class StreamStreamModel(Model):
     def outer(self, left: bool) -> bool:
         return self.op.how in ("left" if left else "right", "full")
 
+    def release(self, clocks: NaiveClocks) -> list[Row]:
+        op, now = self.op, clocks.at(JoinClock(self.op.left_clock, self.op.right_clock, 0))
+        due = [x for x in self.parked if x.row.t + self.look(x.left) + op.grace < now]
+        self.parked = [x for x in self.parked if x not in due]
+        due.sort(key=lambda x: (x.row.t, x.left, text(x.row.key), x.n))
+        return [self.padded(x.left, x.row) for x in due]
+
     def at(self, clocks: NaiveClocks, inputs: Sequence[Sequence[Row]]) -> list[Row]:
         op, out = self.op, []
         now = clocks.at(JoinClock(op.left_clock, op.right_clock, 0))
-        if op.grace is not None:
-            due = [x for x in self.parked if x.row.t + self.look(x.left) + op.grace < now]
-            self.parked = [x for x in self.parked if x not in due]
-            due.sort(key=lambda x: (x.row.t, x.left, text(x.row.key), x.n))
-            out = [self.padded(x.left, x.row) for x in due]
         for left, rows in zip((True, False), inputs, strict=True):
             own, other = (op.left_clock, op.right_clock) if left else (op.right_clock, op.left_clock)
             for row in rows:
@@ -419,12 +430,19 @@ def expected(chain: Chain, history: Sequence[Event]) -> list[Out]:
     """The model's rows: (place, time, diff, key, values, headers)."""
     clocks, out = NaiveClocks(), []
     for i, event in enumerate(history):
-        clocks.move(event)
+        then = clocks.move(event)
+        known: dict[int, list[Row]] = {leaf: [] for leaf in chain.leaves}
+        for n, step in enumerate(chain.steps):
+            clocks.early = then
+            early = step.model.at(clocks, [known[x] for x in step.inputs])
+            clocks.early = None
+            known[100 + n] = early + step.model.release(clocks)
+        released = known[100 + len(chain.steps) - 1]
         known = {leaf: [event] if isinstance(event, Row) and event.leaf == leaf else [] for leaf in chain.leaves}
         for n, step in enumerate(chain.steps):
             known[100 + n] = step.model.at(clocks, [known[x] for x in step.inputs])
         last = known[100 + len(chain.steps) - 1]
-        out += [(i, r.t, r.diff, r.key, r.values, r.headers) for r in last]
+        out += [(i, r.t, r.diff, r.key, r.values, r.headers) for r in (*released, *last)]
     return out
 
 

@@ -29,7 +29,7 @@ def test_a_drop_shows_its_own_side(runtime: Literal["local", "reference"]) -> No
     late = "stream-stream left join"
     found = [(x["reason"], x["operator"], x["topic"], x["offset"], x["timestamp"]) for x in drops]
     assert sorted(found) == [
-        ("expression", "select", "r", 0, 104),  # released by a record of r
+        ("expression", "select", "l", 1, 104),  # released by a record of r
         ("late", late, "l", 2, 50),
         ("late", late, "r", 1, 20),
         ("null key", "read L", "l", 0, 100),
@@ -39,3 +39,36 @@ def test_a_drop_shows_its_own_side(runtime: Literal["local", "reference"]) -> No
     assert values["late", 20] == (9, {"R.K": 9, "R.C": 1})
     assert values["null key", 100] == (None, {"A": 6, "B": 3})
     assert len({tuple(x) for x in drops}) == 1
+
+
+CHAIN = """
+SET defaults.topic.autocreate=true;
+CREATE TABLE lhs(_key INT, id INT, a string) FORMAT (INT, JSON);
+CREATE TABLE rhs(_key INT, id INT, b string) FORMAT (INT, JSON);
+CREATE TABLE third(_key INT, id INT, c string) FORMAT (INT, JSON);
+WITH both AS (SELECT STREAM lhs.id AS id, a, b FROM lhs {how} JOIN rhs ON lhs.id = rhs.id WITHIN 10ms);
+INSERT INTO o SELECT STREAM both.a, both.b, third.c FROM both JOIN third ON both.id = third.id WITHIN 10ms;
+"""
+
+
+@pytest.mark.parametrize("runtime", ["local", "reference", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.mark.parametrize("how", ["LEFT", "INNER"])
+def test_a_dropped_joined_row_names_its_record(runtime: Literal["local", "reference", "spark"], how: str) -> None:
+    """The record that completed it, or (of a padded row) its own; and the join key."""
+    with Driver(runtime=runtime, dialect="lenses") as d:
+        d.execute(CHAIN.format(how=how))
+        d.write("third", key=77, value={"id": 9, "c": "z"}, timestamp=150)
+        d.write("lhs", key=70, value={"id": 9, "a": "x"}, timestamp=100)
+        d.write("rhs", key=71, value={"id": 8, "b": "y"}, timestamp=100)
+        d.write("lhs", key=72, value={"id": 1, "a": "p"}, timestamp=89)  # nobody can meet it any more
+        d.write("lhs", key=73, value={"id": 2, "a": "q"}, timestamp=95)  # late, but it lives
+        d.write("rhs", key=74, value={"id": 2, "b": "r"}, timestamp=94)
+        drops = d.drops("o.1")
+        assert d.read("o") == []
+    told = [(x["reason"], x["operator"], x["topic"], x["offset"], x["timestamp"], x["key"]) for x in drops]
+    last = "stream-stream inner join"
+    late = {
+        "LEFT": [("late", last, "lhs", 1, 89, 1)],
+        "INNER": [("late", last, "lhs", 1, 89, 1), ("late", last, "rhs", 1, 95, 2)],
+    }
+    assert sorted(told) == late[how]

@@ -210,8 +210,8 @@ def test_a_state_that_cannot_be_read() -> None:
     assert BucketState.loads(whole, MemoryRuns()).dumps() == whole
     with pytest.raises(BraidError, match="the state of a bucket cannot be read"):
         BucketState.loads(whole[:-3], MemoryRuns())
-    with pytest.raises(BraidError, match="the state is of format 2; this version of braid reads 1") as e:
-        BucketState.loads(whole.replace('"format":1', '"format":2'), MemoryRuns())
+    with pytest.raises(BraidError, match="the state is of format 1; this version of braid reads 2") as e:
+        BucketState.loads(whole.replace('"format":2', '"format":1'), MemoryRuns())
     assert e.value.hint and "the version of braid that wrote it" in e.value.hint
 
 

@@ -26,7 +26,7 @@ from braid.expr import compile
 from braid.expr.nodes import Col, Expr
 from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
-from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, key_column, no_rows
+from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, at_one_moment, key_column, no_rows, one_change
 from braid.operators.clocks import Clocks
 from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, payload_of, without_nulls
 from braid.operators.ranges import Flags, Ints, columns_of, rows_at, values_at
@@ -287,18 +287,15 @@ class GroupBy:
 
 def _tells(line: Timeline, rows: pl.DataFrame, by_place: bool) -> Flags:
     """All rows but the old ones whose new row follows in the same group: one change gives one result. `by_place`: all
-    that stands at one position is one change."""
+    that stands at one position, on the same side of its step, is one change."""
     tells = np.ones(rows.height, dtype=np.bool_)
     diff = rows[DIFF].to_numpy()[line.number]
     pair = np.flatnonzero((diff[:-1] == -1) & (diff[1:] == 1) & (line.group[1:] == line.group[:-1]))
     if len(pair):
         old, new = line.number[pair], line.number[pair + 1]
-        same = values_at(rows[POS], old) == values_at(rows[POS], new)
-        if by_place:
-            tells[old[same.to_numpy()]] = False
-            return tells
-        # `_sub` without the number within one change
-        parents = rows.select(pl.col(SUB).bin.slice(0, pl.col(SUB).bin.size() - 4))[SUB]
-        same &= values_at(parents, old).eq_missing(values_at(parents, new))
-        tells[old[same.to_numpy()]] = False
+        same = at_one_moment(rows, old, new)
+        if not by_place:
+            parents = one_change(rows)
+            same &= values_at(parents, old).eq_missing(values_at(parents, new)).to_numpy()
+        tells[old[same]] = False
     return tells

@@ -60,8 +60,8 @@ DROPPED: dict[str, pl.DataType] = {
 
 @dataclass(slots=True)
 class Result:
-    """Changes in processing order; dropped rows (columns of `DROPPED`, then `_k0…` and payload as JSON is made of
-    them by the caller); counters such as expired state rows.
+    """Changes in processing order; dropped rows (columns of `DROPPED`, `_pos` that of the record that completed the
+    row; then `_k0…` and payload as JSON is made of them by the caller); counters such as expired state rows.
 
     Where the changes are many, `changes` are the first of them and `more` gives the others, piece by piece, each made
     when it is asked for. The state is as after the batch by then; what pieces are made of does not lie in it.

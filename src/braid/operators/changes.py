@@ -15,11 +15,15 @@ Columns
   _headers  String   JSON array of the record's headers; only in frames where some row has any
   others    typed    payload, by plan name (`L.V`)
 
-`_sub` is a byte string that sorts as its parts do:
-  released rows   00 | time (8 bytes, order-preserving) | 00 right, 01 left | key bytes, escaped | number (4 bytes)
-                  or 00 | time | place of the record (`origins`) | number
-  results         01 | `_sub` of the row they come from | number (4 bytes)
-  null            made explicit when rows leave for another stage: 02 | number (4 bytes)
+`_sub` is a byte string that sorts as its parts do. Rows that a clock releases, and what comes of them, are *prior*: they stand
+before the step of their place; what comes of the record stands after it. So, at one place, in this order:
+  00 | 00 left, 01 right | `_sub` of a prior row, less its record | number (4 bytes) | record: what comes of the row
+  01 | order of the release | record: a row that the step itself releases. The order is
+       time (8 bytes, order-preserving) | 00 right, 01 left | key bytes, escaped | number, or
+       time | where the row came (`origins`) | number
+  02 | 00 left, 01 right | `_sub` of another row | number: what comes of that row
+  03 | number: null made explicit, when rows leave for another stage
+The record (16 bytes) is the position of the record that completed a prior row: what is told of a row that is dropped.
 """
 
 from __future__ import annotations
@@ -43,6 +47,11 @@ NEVER = -(2**62)  # the clock that has shown nothing
 LOW = 2**64  # a position is high * LOW + low
 EARLY = 2**61  # taken from the time in the position of an early row: one that stands before all streams
 END_OF_BATCH = (2**62) * LOW  # the place of idle marks: after every record of a batch
+
+Flags = npt.NDArray[np.bool_]
+RECORD = 16  # bytes of a position in `_sub`
+_POSITION = [("high", ">u8"), ("low", ">u8")]
+_AT_THE_STEP = b"\2"  # what is prior sorts below
 
 OFFSET_BITS, LEAF_BITS, RANK_BITS = 44, 4, 15
 MAX_LEAVES, MAX_RANKS = 1 << LEAF_BITS, 1 << RANK_BITS
@@ -81,35 +90,99 @@ def time_of(sequence: pl.Expr) -> pl.Expr:
     return pl.when(sequence < -(EARLY // 2)).then(sequence + EARLY).otherwise(sequence)
 
 
-def released_sub(times: pl.Series, is_left: pl.Series, keys: pl.Series, numbers: pl.Series) -> pl.Series:
-    """`_sub` of rows that a clock releases. `keys` is the canonical key text (String), `numbers` the arrival order."""
+def prior(frame: pl.DataFrame) -> Flags | None:
+    """Which rows stand before the step of their place; None: none of them."""
+    subs = frame[SUB]
+    if subs.null_count() == len(subs):
+        return None
+    flags = frame.select((pl.col(SUB) < pl.lit(_AT_THE_STEP)).fill_null(False))[SUB].to_numpy()
+    return flags if flags.any() else None
+
+
+def causes(frame: pl.DataFrame) -> pl.Series:
+    """The positions of the records that completed the rows: of a prior row it stands in its `_sub`."""
+    pos, those = frame[POS], prior(frame) if SUB in frame.columns else None
+    if those is None:
+        return pos
+    at, which = np.flatnonzero(those), np.arange(len(pos))
+    which[at] = len(pos) + np.arange(len(at))
+    return pl.concat([pos, _positions(frame[SUB].gather(at).bin.tail(RECORD))]).gather(which)
+
+
+def at_one_moment(frame: pl.DataFrame, old: npt.NDArray[np.int64], new: npt.NDArray[np.int64]) -> Flags:
+    """Whether rows have the position of others and stand on the same side of its step."""
+    same = (frame[POS].gather(old) == frame[POS].gather(new)).to_numpy()
+    those = prior(frame)
+    return same if those is None else same & (those[old] == those[new])
+
+
+def recorded(frame: pl.DataFrame) -> pl.Series:
+    """The same as bytes (`RECORD` of them), as they are kept and stand in `_sub`."""
+    return _records(causes(frame))
+
+
+def released_sub(
+    times: pl.Series, is_left: pl.Series, keys: pl.Series, numbers: pl.Series, records: pl.Series | None
+) -> pl.Series:
+    """`_sub` of rows that a clock releases. `keys` is the canonical key text (String), `numbers` the arrival order,
+    `records` as `recorded`; None: the same order for rows that stand at their place."""
     head = np.zeros(len(times), dtype=[("kind", "u1"), ("time", ">u8"), ("side", "u1")])
+    head["kind"] = 2 if records is None else 1
     head["time"] = times.cast(pl.Int64).to_numpy().view(np.uint64) ^ np.uint64(1 << 63)
     head["side"] = is_left.to_numpy()
     # Canonical key bytes are JSON: no byte below 0x20 stands in them, so 00 ends a key and no key is another's prefix.
     tail = np.zeros(len(times), dtype=[("end", "u1"), ("number", ">u4")])
     tail["number"] = numbers.to_numpy()
-    return _joined(_fixed(head), keys.fill_null("").to_arrow(), _fixed(tail))
+    ends = [] if records is None else [records.to_arrow()]
+    return _joined(_fixed(head), keys.fill_null("").to_arrow(), _fixed(tail), *ends)
 
 
-def origins(batch: int, positions: pl.Series, subs: pl.Series) -> pl.Series:
-    """Places of records as bytes that sort as they do, over all batches and buckets."""
-    head = np.zeros(len(positions), dtype=[("batch", ">u8"), ("high", ">u8"), ("low", ">u8")])
-    head["batch"] = batch
+def origins(batch: int, frame: pl.DataFrame, is_left: bool) -> pl.Series:
+    """Where rows came to a join, and their records, as bytes that sort as they came, over all batches and buckets:
+    batch | position | 00 prior, 01 not | 00 left, 01 right | `_sub` (ends with the record if prior)."""
+    those = prior(frame)
+    head = np.zeros(frame.height, dtype=[("batch", ">u8"), *_POSITION, ("step", "u1"), ("side", "u1")])
+    head["batch"], head["side"] = batch, not is_left
+    head["step"] = 1 if those is None else ~those
+    _fill(head, frame[POS])
+    return _joined(_fixed(head), frame[SUB].fill_null(b"").to_arrow())
+
+
+def released_from(times: pl.Series, places: pl.Series, numbers: pl.Series) -> pl.Series:
+    """`_sub` of rows that a clock releases by (time, `origins`). `numbers`: order within one bucket."""
+    head = np.zeros(len(times), dtype=[("kind", "u1"), ("time", ">u8")])
+    head["kind"] = 1
+    head["time"] = times.cast(pl.Int64).to_numpy().view(np.uint64) ^ np.uint64(1 << 63)
+    place = pl.col("p")
+    is_prior = place.bin.slice(8 + RECORD, 1) == pl.lit(b"\0")
+    record = pl.when(is_prior).then(place.bin.tail(RECORD)).otherwise(place.bin.slice(8, RECORD))
+    records = places.to_frame("p").select(record.alias("r"))["r"]
+    return _joined(_fixed(head), places.to_arrow(), _fixed(numbers.to_numpy().astype(">u4")), records.to_arrow())
+
+
+def _records(positions: pl.Series) -> pl.Series:
+    made = np.zeros(len(positions), dtype=_POSITION)
+    _fill(made, positions)
+    return cast(pl.Series, pl.from_arrow(_fixed(made).cast(pa.large_binary())))
+
+
+def _fill(made: npt.NDArray[Any], positions: pl.Series) -> None:
+    """Positions as bytes that sort as they do."""
     parts = positions.to_frame("p").select(
         high=(pl.col("p") // pl.lit(LOW, POS_TYPE)).cast(pl.Int64),
         low=(pl.col("p") % pl.lit(LOW, POS_TYPE)).cast(pl.UInt64),
     )
-    head["high"] = parts["high"].to_numpy().view(np.uint64) ^ np.uint64(1 << 63)
-    head["low"] = parts["low"].to_numpy()
-    return _joined(_fixed(head), subs.fill_null(b"").to_arrow())
+    made["high"] = parts["high"].to_numpy().view(np.uint64) ^ np.uint64(1 << 63)
+    made["low"] = parts["low"].to_numpy()
 
 
-def released_from(times: pl.Series, places: pl.Series, numbers: pl.Series) -> pl.Series:
-    """`_sub` of rows that a clock releases by (time, place of their record). `numbers`: order within one bucket."""
-    head = np.zeros(len(times), dtype=[("kind", "u1"), ("time", ">u8")])
-    head["time"] = times.cast(pl.Int64).to_numpy().view(np.uint64) ^ np.uint64(1 << 63)
-    return _joined(_fixed(head), places.to_arrow(), _fixed(numbers.to_numpy().astype(">u4")))
+def _positions(records: pl.Series) -> pl.Series:
+    """The positions that such bytes tell."""
+    told = np.frombuffer(b"".join(records.to_list()), dtype=_POSITION)
+    high = (told["high"].astype(np.uint64) ^ np.uint64(1 << 63)).view(np.int64)
+    parts = pl.DataFrame({"high": high, "low": told["low"].astype(np.uint64)})
+    high_part = pl.col("high").cast(POS_TYPE) * pl.lit(LOW, POS_TYPE)
+    return parts.select((high_part + pl.col("low").cast(POS_TYPE)).alias(POS))[POS]
 
 
 def numbers_within(ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -119,17 +192,40 @@ def numbers_within(ids: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return place - np.maximum.accumulate(np.where(first, place, 0))
 
 
-def result_sub(parent: pl.Series, numbers: pl.Series) -> pl.Series:
-    """`_sub` of results of rows whose own is `parent`; null stays null. `numbers`: order among one row's results."""
-    head = np.ones(len(parent), dtype=np.uint8)
-    return _joined(_fixed(head), parent.to_arrow(), _fixed(numbers.to_numpy().astype(">u4")))
+def result_sub(parent: pl.Series, numbers: pl.Series, is_right: Flags | None = None) -> pl.Series:
+    """`_sub` of results of rows whose own is `parent`; null stays null. `numbers`: order among one row's results;
+    `is_right`: of a join, which of them came by its right side."""
+    those = prior(parent.to_frame(SUB))
+    head = np.zeros(len(parent), dtype=[("kind", "u1"), ("side", "u1")])
+    head["kind"] = 2 if those is None else np.where(those, 0, 2)
+    head["side"] = 0 if is_right is None else is_right
+    number = _fixed(numbers.to_numpy().astype(">u4"))
+    if those is None:
+        return _joined(_fixed(head), parent.to_arrow(), number)
+    cut = pl.col("p").bin.size() - pl.Series(np.where(those, RECORD, 0), dtype=pl.UInt32)
+    parts = parent.to_frame("p").select(body=pl.col("p").bin.slice(0, cut), record=pl.col("p").bin.slice(cut))
+    return _joined(_fixed(head), parts["body"].to_arrow(), number, parts["record"].to_arrow())
 
 
-def result_subs(parents: pl.Series, at: npt.NDArray[np.int64], numbers: npt.NDArray[np.int64]) -> pl.Series:
+def result_subs(
+    parents: pl.Series,
+    at: npt.NDArray[np.int64],
+    numbers: npt.NDArray[np.int64],
+    is_right: Flags | None = None,
+) -> pl.Series:
     """The same for results of the rows `at` among the parents."""
     if parents.null_count() == len(parents):
         return pl.Series(SUB, [None], dtype=pl.Binary).new_from_index(0, len(at))
-    return result_sub(parents.gather(at), pl.Series(numbers)).alias(SUB)
+    return result_sub(parents.gather(at), pl.Series(numbers), is_right).alias(SUB)
+
+
+def one_change(frame: pl.DataFrame) -> pl.Series:
+    """The `_sub` of results without their number: equal for the results of one row."""
+    if frame[SUB].null_count() == frame.height:
+        return frame[SUB]
+    those = prior(frame)
+    tail = pl.Series(np.where(those, 4 + RECORD, 4), dtype=pl.UInt32) if those is not None else 4
+    return frame.select(pl.col(SUB).bin.slice(0, pl.col(SUB).bin.size() - tail))[SUB]
 
 
 def explicit_sub(
@@ -149,7 +245,7 @@ def explicit_sub(
     if before:
         number = np.where((pos == pos[0]).to_numpy(), number + before, number)
     made = np.empty(frame.height, dtype=[("head", "u1"), ("number", ">u4")])
-    made["head"], made["number"] = 2, number
+    made["head"], made["number"] = 3, number
     explicit = cast(pl.Series, pl.from_arrow(_fixed(made).cast(pa.large_binary()))).alias(SUB)
     return frame.with_columns(pl.coalesce(pl.col(SUB), explicit).alias(SUB)), after
 

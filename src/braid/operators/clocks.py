@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from braid.operators.changes import NEVER, POS, POS_TYPE, no_rows, sequence_of
+from braid.operators.changes import NEVER, POS, POS_TYPE, Flags, no_rows, sequence_of
 from braid.operators.ranges import begins
 
 Ints = npt.NDArray[np.int64]
@@ -151,15 +151,19 @@ class Clocks:
                 return np.where(values > NEVER, values - hold, NEVER), before - hold if before > NEVER else NEVER
         assert_never(clock)
 
-    def at(self, clock: Clock, positions: pl.Series) -> Ints:
-        """The clock at each position, its own step included."""
-        return self._look(clock, CLOCK, positions, inclusive=True)
+    def at(self, clock: Clock, positions: pl.Series, prior: Flags | None = None) -> Ints:
+        """The clock at each position, its own step included; not for rows that stand before it (`changes.prior`)."""
+        return self._look(clock, CLOCK, positions, inclusive=True, prior=prior)
 
-    def stored(self, clock: Clock, positions: pl.Series) -> Ints:
-        """The stored clock before each position; of a join's output, its clock at the position."""
-        return self._look(clock, STORED, positions, inclusive=isinstance(clock, JoinClock))
+    def stored(self, clock: Clock, positions: pl.Series, prior: Flags | None = None) -> Ints:
+        """The stored clock before each position; of a join's output, its clock as `at` has it."""
+        return self._look(clock, STORED, positions, inclusive=isinstance(clock, JoinClock), prior=prior)
 
-    def _look(self, clock: Clock, kind: int, positions: pl.Series, inclusive: bool) -> Ints:
+    def _look(self, clock: Clock, kind: int, positions: pl.Series, inclusive: bool, prior: Flags | None = None) -> Ints:
+        if inclusive and prior is not None and prior.any():
+            values = self._look(clock, kind, positions, inclusive=True)
+            values[prior] = self._look(clock, kind, positions.filter(pl.Series(prior)), inclusive=False)
+            return values
         if not len(positions):
             return np.empty(0, dtype=np.int64)
         values, before = self._values(clock, kind)

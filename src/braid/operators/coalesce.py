@@ -52,5 +52,5 @@ class Coalesce:
         changes = changes.sort(POS, DIFF, "_text", maintain_order=True)
         number = changes.select(pl.int_range(pl.len()).over(POS, DIFF, "_text").alias("n"))["n"]
         zeros = pl.Series("t", np.zeros(changes.height, dtype=np.int64))
-        sub = released_sub(zeros, changes[DIFF] == 1, changes["_text"], number)
+        sub = released_sub(zeros, changes[DIFF] == 1, changes["_text"], number, None)
         return Result(changes.with_columns(sub.alias(SUB)).drop("_text"))

@@ -24,10 +24,10 @@ import polars as pl
 from braid.expr import compile
 from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
-from braid.operators.changes import HASH, POS, TIME, key_column
+from braid.operators.changes import HASH, TIME, at_one_moment, key_column
 from braid.operators.clocks import Clocks
 from braid.operators.pairing import MISSING, all_dropped, dropped_rows, in_arrival_order, nothing_joined, payload_of
-from braid.operators.ranges import Flags, Ints, columns_of, values_at
+from braid.operators.ranges import Flags, Ints, columns_of
 from braid.operators.standing import (
     BEFORE,
     Results,
@@ -159,7 +159,7 @@ class Combining:
         old, new = number[at], number[at + 1]
         code = codes(table.group, columns_of(table.frame, self.own[side]))
         same = (table.sign[old] == -1) & (table.sign[new] == 1) & (code[old] == code[new])
-        same &= (values_at(table.frame[POS], old) == values_at(table.frame[POS], new)).to_numpy()
+        same &= at_one_moment(table.frame, old, new)
         heads: Ints = at[same]
         return heads
 

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from braid.operators.base import DROPPED
-from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME
+from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, causes, prior
 from braid.operators.ranges import Flags, Ints, begins, columns_of, order_of, rows_at, values_at
 
 MISSING = -1
@@ -32,26 +32,30 @@ def keys_of(frame: pl.DataFrame) -> list[str]:
 
 
 def in_arrival_order(left: pl.DataFrame, right: pl.DataFrame) -> tuple[Ints, Ints]:
-    """The place of each row of both inputs in their common processing order.
+    """The place of each row of both inputs in their common processing order: at one position the prior rows first,
+    those of the left input before those of the right one.
 
-    A position belongs to one input; only rows with a `_sub` (released or derived ones, of a chain) may share it.
+    What is not prior belongs to one input, the one that the record of that position came by.
     """
     l, r = left[POS], right[POS]
     own_l, own_r = np.arange(len(l), dtype=np.int64), np.arange(len(r), dtype=np.int64)
     if not len(l) or not len(r):
         return own_l, own_r
-    if left[SUB].null_count() == len(l) or right[SUB].null_count() == len(r):
+    prior_l, prior_r = prior(left), prior(right)
+    if prior_l is None or prior_r is None:
+        before = prior_r is None  # the left rows of a position stand before the right ones
         few_left = len(l) < len(r)
         if few_left:
-            place = own_l + r.search_sorted(l, side="left").to_numpy()
+            place = own_l + r.search_sorted(l, side="left" if before else "right").to_numpy()
         else:
-            place = own_r + l.search_sorted(r, side="right").to_numpy()
+            place = own_r + l.search_sorted(r, side="right" if before else "left").to_numpy()
         others = np.ones(len(l) + len(r), dtype=np.bool_)
         others[place] = False
         rest = np.flatnonzero(others)
         return (place, rest) if few_left else (rest, place)
-    both = pl.concat([left.select(POS, SUB), right.select(POS, SUB)]).with_row_index("_i")
-    order = both.sort(POS, SUB, nulls_last=True, maintain_order=True)["_i"].to_numpy()
+    late = np.concatenate([~prior_l, ~prior_r])
+    both = pl.concat([left.select(POS), right.select(POS)]).with_columns(pl.Series("_late", late)).with_row_index("_i")
+    order = both.sort(POS, "_late", maintain_order=True)["_i"].to_numpy()
     place = np.empty(len(order), dtype=np.int64)
     place[order] = np.arange(len(order))
     return place[: len(l)], place[len(l) :]
@@ -135,7 +139,7 @@ def dropped_rows(rows: pl.DataFrame, reason: str, side: str | None, clock: Ints 
     """Rows in the form of `Result.dropped`."""
     kept = [c for c in rows.columns if c not in (SUB, DIFF, HASH, HEADERS, POS, TIME)]
     clocks = pl.lit(None, pl.Int64) if clock is None else pl.Series(clock, dtype=pl.Int64)
-    made = {"reason": pl.lit(reason), "clock": clocks, "side": pl.lit(side, pl.String)}
+    made = {"reason": pl.lit(reason), "clock": clocks, "side": pl.lit(side, pl.String), POS: causes(rows)}
     return rows.with_columns(**made).select(*DROPPED, *kept)
 
 

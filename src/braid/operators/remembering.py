@@ -26,7 +26,7 @@ from braid.expr import compile
 from braid.expr.nodes import Expr
 from braid.operators.arrangement import ARRIVAL
 from braid.operators.base import Result, State
-from braid.operators.changes import DIFF, HASH, POS, SUB, TIME, key_column
+from braid.operators.changes import DIFF, HASH, POS, SUB, TIME, prior, key_column
 from braid.operators.clocks import Clock, Clocks
 from braid.operators.pairing import (
     MISSING,
@@ -133,7 +133,7 @@ class Remembering:
         ranks = table.group[came] * span + table.place[came] + 1
 
         alone = alone[stream.group[alone] >= 0]
-        waits = ~self._expired(stream.frame[TIME].to_numpy()[alone], stream.frame[POS], alone, clocks)
+        waits = ~self._expired(stream.frame[TIME].to_numpy()[alone], stream.frame, alone, clocks)
         alone = alone[waits]
         left, group, place = alone, stream.group[alone], stream.place[alone]
         t, n = stream.frame[TIME].to_numpy()[alone], base + stream.place[alone]
@@ -152,18 +152,21 @@ class Remembering:
         has[has] = table.group[came[at[has]]] == group[has]
         by = came[at[has]]
         done = np.flatnonzero(has)
-        in_time = ~self._expired(t[done], table.frame[POS], by, clocks)
+        in_time = ~self._expired(t[done], table.frame, by, clocks)
         self._keep(stream, found.rows, (alone, has, n, new), waiting)
         done, by = done[in_time], by[in_time]
         time = np.maximum(t[done], table.frame[TIME].to_numpy()[by])
         ones = np.ones(len(done), dtype=np.int64)
         return Results(left[done], by, stream.frame.height + by, (n[done],), time, ones)
 
-    def _expired(self, t: Ints, positions: pl.Series, at: Ints, clocks: Clocks) -> Flags:
-        """Whether the stream's clock, at these places, has left rows of these times behind."""
+    def _expired(self, t: Ints, frame: pl.DataFrame, at: Ints, clocks: Clocks) -> Flags:
+        """Whether the stream's clock, at the places of rows of a frame, has left rows of these times behind."""
         if self.retention is None:
             return np.zeros(len(t), dtype=np.bool_)
-        return clocks.at(self.clock, values_at(positions, at)) > t + self.retention
+        those = prior(frame)
+        return (
+            clocks.at(self.clock, values_at(frame[POS], at), those if those is None else those[at]) > t + self.retention
+        )
 
     def _keep(
         self, stream: Table, stored: pl.DataFrame | None, state: tuple[Ints, Flags, Ints, int], waiting: Standing

@@ -258,7 +258,7 @@ def put_together(
         cause, l_at, r_at = results.cause[at], results.left[at], results.right[at]
         made = gathered(both, [HASH, *keys], np.where(l_at == MISSING, offset + r_at, l_at)).with_columns(
             values_at(positions, cause).alias(POS),
-            result_subs(subs, cause, number[piece]).alias(SUB),
+            result_subs(subs, cause, number[piece], cause >= left.frame.height).alias(SUB),
             pl.Series(TIME, results.time[at]),
             pl.Series(DIFF, results.diff[at].astype(np.int8)),
         )

@@ -35,7 +35,9 @@ from braid.operators.changes import (
     POS,
     SUB,
     TIME,
+    prior,
     key_column,
+    recorded,
     released_sub,
 )
 from braid.operators.clocks import Clock, Clocks, JoinClock
@@ -70,11 +72,13 @@ from braid.operators.windowed import (
     Side,
     alone_of,
     changes_of,
+    places_of_releases,
 )
 from braid.plan.logical import How, StreamStreamJoin
 from braid.types import Column, Type
 
 PARKED = "_p"  # of a stored row: it was parked at the end of its batch
+RECORDED = "_from"  # the record that completed it
 LATER = np.iinfo(np.int64).max
 
 
@@ -88,7 +92,8 @@ class _Moment:
     base: int
 
     def passed(self, side: Side, rows: Ints, limit: Ints) -> Flags:
-        """Whether the stream time that new rows see, their own step included, is above a limit."""
+        """Whether the stream time that new rows see is above a limit: their own step included, unless they stand
+        before it."""
         above = np.zeros(len(rows), dtype=np.bool_)
         late = np.flatnonzero(limit < self.now)
         if len(late):
@@ -96,7 +101,8 @@ class _Moment:
             near = np.flatnonzero(limit[late] < self.clocks.above(positions))
             if len(near):
                 late = late[near]
-                above[late] = self.clocks.at(self.stream, values_at(positions, near)) > limit[late]
+                seen = self.clocks.at(self.stream, values_at(positions, near), side.prior_of(rows[late]))
+                above[late] = seen > limit[late]
         return above
 
 
@@ -109,6 +115,7 @@ class _Released:
     close: Ints
     t: Ints
     n: Ints
+    record: pl.Series  # as `changes.recorded`
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +221,7 @@ class StreamStream:
                 place=place,
                 t=frame[TIME].to_numpy(),
                 parts=[frame],
+                prior=prior(frame),
             )
             self._sort(side, clocks, drops)
             sides.append(side)
@@ -238,7 +246,8 @@ class StreamStream:
     def _clock_before(self, clocks: Clocks, clock: Clock, side: Side, rows: Ints) -> Ints:
         """The stored clock before new rows of a side."""
         positions = side.frame[POS]
-        return clocks.stored(clock, positions if len(rows) == len(positions) else values_at(positions, rows))
+        positions = positions if len(rows) == len(positions) else values_at(positions, rows)
+        return clocks.stored(clock, positions, side.prior_of(rows))
 
     def _sort(self, side: Side, clocks: Clocks, drops: list[pl.DataFrame]) -> None:
         """Sets apart the rows without a key, and the late ones; sorts the others."""
@@ -298,7 +307,8 @@ class StreamStream:
             met = _met_later(first[side.left][parked], other, close, moment)
             due = ~met & (close < now)
             at = parked[due]
-            released.append(_Released(side.left, at, close[due], side.t[at], base + side.place[at]))
+            record = recorded(rows_at(side.frame.select(POS, SUB), at))
+            released.append(_Released(side.left, at, close[due], side.t[at], base + side.place[at], record))
             waiting = ~met & (close >= now)
             side.still = parked[waiting]
             if len(side.still):
@@ -333,11 +343,11 @@ class StreamStream:
         at, by_left, step = at[order], by_left[order], step[order]
         first = np.flatnonzero(begins(step))  # rows of one step share its position
         distinct = values_at(places, step[first])
-        before = [side.frame[POS].search_sorted(distinct, side="left").to_numpy() for side in (left, right)]
         size = np.diff(np.append(first, len(step)))
-        place = np.repeat(before[0].astype(np.int64) + before[1], size)
+        place = np.repeat(places_of_releases((left, right), distinct), size)
         numbers = pl.Series(np.arange(len(at)))
-        sub = released_sub(pl.Series(t[order]), pl.Series(by_left), values_at(text, order), numbers)
+        records = values_at(pl.concat([r.record for r in released]), order)
+        sub = released_sub(pl.Series(t[order]), pl.Series(by_left), values_at(text, order), numbers, records)
         out = Out(np.where(by_left, at, MISSING), np.where(by_left, MISSING, at), by_left, place)
         return Freed(out, values_at(places, step), sub)
 
@@ -360,6 +370,7 @@ class StreamStream:
                 parked = np.zeros(len(keep), dtype=np.bool_)
                 parked[side.still] = True
                 made.append(pl.Series(PARKED, parked[at]))
+                made.append(recorded(rows_at(side.frame.select(POS, SUB), at)).alias(RECORDED))
             held.append(rows_at(columns_of(side.frame, names), at).hstack(made), ordered=True)
         held.close()
         return expired + held.expired
@@ -417,4 +428,5 @@ def _fetched(side: Side, due: pl.DataFrame) -> _Released:
     if len(found.looking) != len(h):
         raise AssertionError(f"{len(h) - len(found.looking)} parked rows are not in the state")
     at = found.looking
-    return _Released(side.left, side.add(found), close[at], t[at], n[at])
+    record = pl.Series(dtype=pl.Binary) if found.rows is None else found.rows[RECORDED]
+    return _Released(side.left, side.add(found), close[at], t[at], n[at], record)

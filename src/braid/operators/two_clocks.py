@@ -28,7 +28,7 @@ from braid.expr import compile
 from braid.expr.nodes import Expr
 from braid.operators.arrangement import ARRIVAL, CLOSE, Agenda, Arrangement
 from braid.operators.base import Result, State
-from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, key_column, origins, released_from
+from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, prior, key_column, origins, released_from
 from braid.operators.clocks import Clock, Clocks
 from braid.operators.pairing import (
     MISSING,
@@ -51,7 +51,7 @@ from braid.operators.ranges import (
     rows_at,
     values_at,
 )
-from braid.operators.windowed import NONE, Freed, Matches, Out, Side, changes_of
+from braid.operators.windowed import NONE, Freed, Matches, Out, Side, changes_of, places_of_releases
 from braid.plan.keyed import TwoClockJoin
 from braid.plan.logical import How
 
@@ -137,7 +137,7 @@ class TwoClocks:
         padded = {True: NONE, False: NONE}
         released: list[_Released] = []
         for x, waiting, lone in zip(both, agendas[::2], agendas[1::2], strict=True):
-            self._judge(x, padded, drops)
+            self._judge(x, padded, clocks, drops)
             if x.side.outer and self.pad == "deferred":
                 released += self._wait(x, matches, (waiting, lone), base, batch)
         freed = _freed(left, right, released) if released else None
@@ -188,17 +188,19 @@ class TwoClocks:
             place=place,
             t=t,
             parts=[frame],
+            prior=prior(frame),
         )
         side.lo, side.hi = t - back, t + ahead
         behind = np.flatnonzero(t < clocks.end(own) - self.grace)
         if len(behind):
-            floor = clocks.at(own, values_at(frame[POS], behind)) - self.grace - back
+            floor = clocks.at(own, values_at(frame[POS], behind), side.prior_of(behind)) - self.grace - back
             side.clipped = bool((floor > side.lo[behind]).any())
             side.lo[behind] = np.maximum(side.lo[behind], floor)
         over = np.zeros(len(t), dtype=np.bool_)
         old = np.flatnonzero(t < side.visible)
         if len(old):
-            over[old] = clocks.at(other, values_at(frame[POS], old)) > t[old] + ahead + self.grace
+            seen = clocks.at(other, values_at(frame[POS], old), side.prior_of(old))
+            over[old] = seen > t[old] + ahead + self.grace
         lone = self._lone(side, drops)
         at = np.flatnonzero(~lone)
         side.order = at[key_order(hashes_of(frame)[at], t[at])]
@@ -219,16 +221,21 @@ class TwoClocks:
 
     # ---------------------------------------------------------------- rows without a match
 
-    def _judge(self, x: _Rows, padded: dict[bool, Ints], drops: list[pl.DataFrame]) -> None:
-        """Who is padded at once, who is dropped."""
+    def _judge(self, x: _Rows, padded: dict[bool, Ints], clocks: Clocks, drops: list[pl.DataFrame]) -> None:
+        """Who is padded at once, who is dropped: late are those that their own side's clock has left behind."""
         side = x.side
         alone = ~side.matched
         if side.outer:
             padded[side.left] = np.flatnonzero(alone if self.pad == "eager" else alone & x.over)
             return
-        for reason, which in (("null key", x.lone), ("late", alone & x.over & ~x.lone)):
-            if which.any():
-                drops.append(dropped_rows(side.frame.filter(pl.Series(which)), reason, side.name))
+        if x.lone.any():
+            drops.append(dropped_rows(side.frame.filter(pl.Series(x.lone)), "null key", side.name))
+        over = np.flatnonzero(alone & x.over & ~x.lone)
+        if len(over):
+            clock = clocks.at(side.clock, values_at(side.frame[POS], over), side.prior_of(over))
+            behind = side.t[over] < clock
+            if behind.any():
+                drops.append(dropped_rows(rows_at(side.frame, over[behind]), "late", side.name, clock[behind]))
 
     def _wait(
         self,
@@ -255,7 +262,7 @@ class TwoClocks:
         due = np.flatnonzero(waits & (close < x.end))
         released = []
         if len(due):
-            origin = values_at(_origins(side.frame, batch), due)
+            origin = values_at(origins(batch, side.frame, side.left), due)
             released.append(self._released(x, due, close[due], side.t[due], base + side.place[due], origin))
         still = waits & (close >= x.end)
         side.still = np.flatnonzero(still & ~x.lone)
@@ -323,15 +330,12 @@ class TwoClocks:
                     names.append(HEADERS)  # a released row goes out with its own
                 waits = np.zeros(len(side.t), dtype=np.bool_)
                 waits[side.still] = True
-                made += [pl.Series(WAITS, waits[at]), values_at(_origins(side.frame, batch), at).alias(ORIGIN)]
+                origin = values_at(origins(batch, side.frame, side.left), at)
+                made += [pl.Series(WAITS, waits[at]), origin.alias(ORIGIN)]
             side.held.append(rows_at(columns_of(side.frame, names), at).hstack(made), ordered=True)
         if side.held.runs or side.held.name in side.held.state.manifest:
             side.held.close()
         return expired + side.held.expired
-
-
-def _origins(frame: pl.DataFrame, batch: int) -> pl.Series:
-    return origins(batch, frame[POS], frame[SUB])
 
 
 def _entries(close: Ints, n: Ints, h: Hashes, t: Ints, diff: int) -> pl.DataFrame:
@@ -345,7 +349,7 @@ def _whole(side: Side, at: Ints, close: Ints, base: int, batch: int) -> pl.DataF
     made = [
         pl.Series(CLOSE, close[at]),
         pl.Series(ARRIVAL, base + side.place[at]),
-        values_at(_origins(side.frame, batch), at).alias(ORIGIN),
+        values_at(origins(batch, side.frame, side.left), at).alias(ORIGIN),
     ]
     return rows.drop(POS, SUB, HEADERS).hstack([*made, rows[HEADERS]])
 
@@ -358,10 +362,10 @@ def _freed(left: Side, right: Side, released: Sequence[_Released]) -> Freed:
     places = pl.DataFrame([pos.alias("pos"), pl.Series("t", t), pl.Series("n", n)])
     order = places.select(pl.arg_sort_by("pos", "t", "n").alias("i"))["i"].to_numpy()
     at, by_left, t, pos = at[order], by_left[order], t[order], values_at(pos, order)
-    before = [side.frame[POS].search_sorted(pos, side="left").to_numpy().astype(np.int64) for side in (left, right)]
+    place = places_of_releases((left, right), pos)
     step = pos.rle_id().to_numpy()
     first = np.flatnonzero(begins(step))
     numbers = np.arange(len(at)) - np.repeat(first, np.diff(np.append(first, len(step))))
     sub = released_from(pl.Series(t), values_at(origin, order), pl.Series(numbers))
-    out = Out(np.where(by_left, at, MISSING), np.where(by_left, MISSING, at), by_left, before[0] + before[1])
+    out = Out(np.where(by_left, at, MISSING), np.where(by_left, MISSING, at), by_left, place)
     return Freed(out, pos, sub)

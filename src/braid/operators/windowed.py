@@ -56,6 +56,7 @@ class Side:
     keyed: Keyed = field(init=False)  # the rows that join
     lo: Ints = field(default_factory=lambda: NONE)  # the times that a row may see of the other side
     hi: Ints = field(default_factory=lambda: NONE)
+    prior: Flags | None = None  # which stand before the step of their place; None: none
     clipped: bool = False  # some row's `lo` comes from retention
     matched: Flags = field(init=False)
     still: Ints = field(default_factory=lambda: NONE)  # numbers of the rows that are parked at the end of the batch
@@ -64,6 +65,10 @@ class Side:
     @property
     def name(self) -> str:
         return "left" if self.left else "right"
+
+    def prior_of(self, rows: Ints) -> Flags | None:
+        """Which of some rows stand before the step of their place."""
+        return None if self.prior is None else self.prior[rows]
 
     def add(self, found: Found) -> Ints:
         """Takes stored rows among those that results are made of; gives their numbers."""
@@ -265,6 +270,19 @@ class Freed:
         return Freed(self.out.part(at), self.pos[at], self.sub[at])
 
 
+def places_of_releases(sides: Sequence[Side], positions: pl.Series) -> Ints:
+    """The place of the first new row behind a release: of those at its position the prior ones stand before it."""
+    place = np.zeros(len(positions), dtype=np.int64)
+    for side in sides:
+        pos = side.frame[POS]
+        first = pos.search_sorted(positions, side="left").to_numpy().astype(np.int64)
+        place += first
+        if side.prior is not None:
+            count = np.append(0, np.cumsum(side.prior))
+            place += count[pos.search_sorted(positions, side="right").to_numpy()] - count[first]
+    return place
+
+
 def changes_of(
     matches: Matches,
     padded: dict[bool, Ints],
@@ -295,7 +313,7 @@ def _pieces_of(
 
     def places(at: slice) -> tuple[pl.Series, pl.Series]:
         """Position and `_sub` of results."""
-        return values_at(pos, own[at]), result_subs(sub, own[at], number[at])
+        return values_at(pos, own[at]), result_subs(sub, own[at], number[at], ~out.by_left[at])
 
     if freed is not None:
         order = order_of(np.concatenate([2 * freed.out.place, 2 * out.place + 1]))

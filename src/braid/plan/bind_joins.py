@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from braid.errors import SqlError
+from braid.explain_words import duration
 from braid.expr import casts, typing
 from braid.expr.nodes import Col, Expr
 from braid.plan import joins
@@ -349,7 +350,8 @@ def _joined(on: On, s: Step) -> From:
     node: Node = _node(left_key, on.right, key, s)
     for other in on.others:
         node = Filter(node, bind_predicate(other, _rules(scope)))
-    return From(node, scope, left.kind, step, key, synonyms, viable, named, (*left.notices, *_notices(s)))
+    notices = (*left.notices, *_notices(s), *_forgotten(s.left.node, node))
+    return From(node, scope, left.kind, step, key, synonyms, viable, named, notices)
 
 
 def _node(left_key: Expr, right_key: Expr, key: Col, s: Step) -> Node:
@@ -382,6 +384,15 @@ def _notices(s: Step) -> list[str]:
             "in the other joins"
         )
     return found
+
+
+def _forgotten(left: Node, node: Node) -> Iterator[str]:
+    """A warning where rows come so late from earlier steps that their partners may be forgotten."""
+    if isinstance(node, StreamStreamJoin) and (held := joins.held_back(left)) > node.retention - node.before:
+        yield (
+            f"an earlier step holds rows back for up to {duration(held)}; the next one keeps rows for "
+            f"{duration(node.retention)}, so their matches may be forgotten by then: give it a longer GRACE PERIOD"
+        )
 
 
 def _kept_whole(side: From) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from braid.plan.logical import How, Kind
+from braid.plan.logical import How, Kind, Node, StreamStreamJoin, inputs
 
 DAY = 86_400_000
 
@@ -39,6 +39,12 @@ def refusal(left: Kind, right: Kind, how: How, left_names: list[str], right_name
         made = f"CREATE TABLE … AS SELECT the join of {', '.join(left_names)}"
         return message, f"two statements: {made}, then FROM {right_name} {SWAPPED[how]} its result"
     return message, f"make {right_name} a table first (CREATE TABLE … AS SELECT … GROUP BY), then join two tables"
+
+
+def held_back(node: Node) -> int:
+    """How long the joins of a stream may hold a row back (ms of stream time)."""
+    own = node.hold if isinstance(node, StreamStreamJoin) else 0
+    return own + max(map(held_back, inputs(node)), default=0)
 
 
 def retention(before: int, after: int, grace: int | None) -> int:

@@ -4,11 +4,12 @@ In: a logical query, and events in processing order. Out: the rows of its result
 Rule: it is the judge of the operators, so it shares nothing with them but expressions, and it forgets no row: what a
 join may still see is a matter of its rule (retention), not of what happens to be evicted.
 
-One event is one place in the processing order. At a place
-  1. all clocks move: a record moves the clock of its source, even a record that is dropped;
-  2. then every step, inputs first, releases its parked rows that have become due, and after them handles the rows
-     that its inputs gave at this place, in their order, one after the other.
-The results of a record are complete before the next one is looked at. (specs/ksqldb.md, section 3)
+One event is one place in the processing order. At a place every step, inputs first,
+  1. handles the rows that were released below it, one after the other, and
+  2. releases its own rows that fall due at this place; both with the clocks as they stand before the place.
+  3. Then all clocks move: a record moves the clock of its source, even a record that is dropped;
+  4. and every step, inputs first, handles what comes of the record.
+The results of a record are complete before the next one is looked at. (specs/lenses.md 4.2; specs/ksqldb.md, section 3)
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Reference:
         self.query = query
         self._run = Run()
         self._sources: list[SourceStep] = []
+        self.nodes: dict[int, logical.Node] = {}  # by the number of the step
         self._next = sum(1 for _ in logical.sources(query.root))  # steps are numbered after the leaves, inputs first
         self._root = self._build(query.root)
         self._in_epochs = epochs.in_epochs(query.root)
@@ -95,14 +97,17 @@ class Reference:
         return out
 
     def _caused_by(self, event: Event) -> list[Row]:
-        """The rows of one place: first every clock moves, then the steps work, inputs first."""
+        """The rows of one place: what is released there, then what comes of the record."""
         self._run.place = event.place
         read = self._record(event)
         self._run.number += read is None or read != self._last
         self._last = read
         for source in self._sources:
             source.move(event)
-        rows = _given_by(self._root)
+        rows = _released_by(self._root)
+        for source in self._sources:
+            source.arrive()
+        rows += _given_by(self._root)
         return rows if self._upserts is None else self._upserts.process(rows)
 
     def _of_epoch(self, epoch: int, events: Iterable[Event]) -> list[Row]:
@@ -112,6 +117,7 @@ class Reference:
             self._run.place = event.place
             for source, rows in zip(self._sources, given, strict=True):
                 source.move(event)
+                source.arrive()
                 rows.extend(source.process())
         for source, rows in zip(self._sources, given, strict=True):
             source.give(rows)
@@ -163,6 +169,11 @@ class Reference:
 
     def _build(self, node: logical.Node) -> Step:
         """The step of a node; its inputs are built, and numbered, before it."""
+        step = self._made(node)
+        self.nodes.setdefault(step.number, node)
+        return step
+
+    def _made(self, node: logical.Node) -> Step:
         match node:
             case logical.Source():
                 source = SourceStep(node, len(self._sources), self._run, bare=node is self.query.root)
@@ -254,6 +265,13 @@ class Reference:
     def _number(self) -> int:
         self._next += 1
         return self._next - 1
+
+
+def _released_by(step: Step) -> list[Row]:
+    """What comes of the rows that steps release at the present place."""
+    below = [_released_by(x) for x in step.inputs]
+    rows = step.process(*below) if any(below) else []
+    return [*rows, *step.release()] if isinstance(step, StreamStreamStep | TwoClockStep) else rows
 
 
 def _given_by(step: Step) -> list[Row]:

@@ -67,6 +67,10 @@ class EpochStep:
         raise AssertionError("watermarks are those of sources")
 
     @property
+    def after(self) -> float:
+        return self.clock
+
+    @property
     def stored(self) -> float:
         return self.clock
 

@@ -1,6 +1,6 @@
 """What each join means.
 
-In: the rows that both sides gave at the current place. Out: released rows first, then the results row by row.
+In: the rows that both sides gave at the current place. Out: the results, row by row; `release`: rows that fall due.
 Rule: a join says which rows meet and what is emitted when; the dialect's choices stand in its plan node.
 """
 
@@ -67,6 +67,10 @@ class StreamStreamStep:
         return self.stream_time - self._node.hold
 
     @property
+    def after(self) -> float:
+        return max(x.after for x in self.inputs) - self._node.hold
+
+    @property
     def stored(self) -> float:
         return self.clock
 
@@ -85,16 +89,13 @@ class StreamStreamStep:
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         left, right = inputs
-        out = self._release()
-        for row in left:
-            out += self._arrive("left", row)
-        for row in right:
-            out += self._arrive("right", row)
-        return out
+        out = [x for row in left for x in self._arrive("left", row)]
+        return out + [x for row in right for x in self._arrive("right", row)]
 
-    def _release(self) -> list[Row]:
-        """The parked rows that are due: stream time has passed their close."""
-        due = [x for x in self._parked.values() if self.stream_time >= self._close(x) + 1]
+    def release(self) -> list[Row]:
+        """The parked rows that are due: at this place stream time passes their close."""
+        stream_time = max(x.after for x in self.inputs)
+        due = [x for x in self._parked.values() if stream_time >= self._close(x) + 1]
         due.sort(key=lambda x: (x.time, x.side == "left", x.key.text, x.arrival))
         for x in due:
             del self._parked[x.arrival]
@@ -105,7 +106,7 @@ class StreamStreamStep:
         return x.time + self._lookback(x.side) + self._node.grace
 
     def _arrive(self, side: Side, row: Row) -> list[Row]:
-        node, own = self._node, self._from[side]
+        node, own, row = self._node, self._from[side], self._run.placed(row)
         key = self._run.key([node.left_key if side == "left" else node.right_key], self.number, row)
         if key is None:
             if node.null_key == "pad" and self._is_outer(side):
@@ -115,7 +116,7 @@ class StreamStreamStep:
 
         late = row.time < own.stored - node.retention + 1  # too late to be stored
         if late:
-            self._run.drop("late", own.number, row)
+            self._run.drop("late", own.number, row, key)
             if node.late == "discard":
                 return []
 
@@ -145,11 +146,11 @@ class StreamStreamStep:
 
     def _joined(self, me: _Stored, x: _Stored) -> Row:
         left, right = (me.row, x.row) if me.side == "left" else (x.row, me.row)
-        return Row(_pair(self._node, left, right, me.key), max(me.time, x.time), me.row.headers)
+        return Row(_pair(self._node, left, right, me.key), max(me.time, x.time), me.row.headers, cause=me.row.cause)
 
     def _padded(self, side: Side, row: Row, key: Key | None) -> Row:
         left, right = (row, None) if side == "left" else (None, row)
-        return Row(_pair(self._node, left, right, key), row.time, row.headers)
+        return Row(_pair(self._node, left, right, key), row.time, row.headers, cause=row.cause)
 
 
 class StreamTableStep:
@@ -163,6 +164,10 @@ class StreamTableStep:
     @property
     def clock(self) -> float:
         return self._stream.clock
+
+    @property
+    def after(self) -> float:
+        return self._stream.after
 
     @property
     def stored(self) -> float:
@@ -184,7 +189,7 @@ class StreamTableStep:
         match = None if key is None else self._table.get(key.text)
         if match is None and not outer:
             return []
-        return [Row(_pair(node, row, match, key), row.time, row.headers)]
+        return [Row(_pair(node, row, match, key), row.time, row.headers, cause=row.cause)]
 
     def _update(self, row: Row) -> None:
         key = self._run.key([self._node.right_key], self.number, row)
@@ -209,6 +214,10 @@ class TableTableStep:
     @property
     def clock(self) -> float:
         return max(x.clock for x in self.inputs)
+
+    @property
+    def after(self) -> float:
+        return max(x.after for x in self.inputs)
 
     @property
     def stored(self) -> float:
@@ -240,7 +249,7 @@ class TableTableStep:
         other = right if side == "left" else left
         time = row.time if other is None else max(row.time, other.time)
         if self._exists(key):
-            return [Row(_pair(node, left, right, key), time, row.headers)]
+            return [Row(_pair(node, left, right, key), time, row.headers, cause=row.cause)]
         if existed:
-            return [Row(_pair(node, None, None, key), time, row.headers, gone=True)]
+            return [Row(_pair(node, None, None, key), time, row.headers, gone=True, cause=row.cause)]
         return []

@@ -1,6 +1,7 @@
 """What the joins over any number of equalities mean, and LATERAL.
 
-In: the rows that a step's inputs gave at the current place. Out: released rows first, then the results row by row.
+In: the rows that a step's inputs gave at the current place. Out: the results, row by row; `release`: rows that fall
+due.
 Rule: a row that lacks a part of its key, or that fails the condition of its side, meets nothing. Rows of tables are
 known by their own key, so several may share a join key. (specs/lenses.md, section 4)
 """
@@ -8,7 +9,7 @@ known by their own key, so several may share a join key. (specs/lenses.md, secti
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from braid.expr.nodes import Expr
@@ -73,7 +74,9 @@ class _Living:
 
 class TwoClockStep(_Sides):
     """Each row looks at the living rows of the other side, then lives itself until the other side's clock is past its
-    close. At the end of its life a row of an outer side that met none goes out padded."""
+    close. At the end of its life a row of an outer side that met none goes out padded.
+
+    Late is a row that its own side's clock has left behind and that met nothing for it."""
 
     def __init__(self, node: keyed.TwoClockJoin, number: int, run: Run, left: Step, right: Step) -> None:
         super().__init__(node, number, run, left, right)
@@ -87,46 +90,46 @@ class TwoClockStep(_Sides):
         return min(x.clock for x in self.inputs) - self._node.hold
 
     @property
+    def after(self) -> float:
+        return min(x.after for x in self.inputs) - self._node.hold
+
+    @property
     def stored(self) -> float:
         return self.clock
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         left, right = inputs
-        out = self._release()
-        for row in left:
-            out += self._arrive("left", row)
-        for row in right:
-            out += self._arrive("right", row)
-        return out
+        out = [x for row in left for x in self._arrive("left", row)]
+        return out + [x for row in right for x in self._arrive("right", row)]
 
-    def _is_over(self, side: Side, row: Row) -> bool:
+    def _close(self, side: Side, row: Row) -> int:
         look = self._node.after if side == "left" else self._node.before
-        return self._from[OTHER[side]].clock > row.time + look + self._node.grace
+        return row.time + look + self._node.grace
 
-    def _release(self) -> list[Row]:
-        """The lives that are over end; who met nobody goes out."""
-        ended = [x for x in self._living if self._is_over(x.side, x.row)]
-        self._living = [x for x in self._living if not self._is_over(x.side, x.row)]
+    def release(self) -> list[Row]:
+        """The lives that this place ends; who met nobody goes out."""
+        ended = [x for x in self._living if self._from[OTHER[x.side]].after > self._close(x.side, x.row)]
+        self._living = [x for x in self._living if x not in ended]
         alone = [x for x in ended if self._is_outer(x.side) and not x.matched]
         alone.sort(key=lambda x: (x.row.time, x.arrival))
         return [self._padded(x.side, x.row) for x in alone]
 
     def _arrive(self, side: Side, row: Row) -> list[Row]:
-        key = self._key(side, row)
+        row, key = self._run.placed(row), self._key(side, row)
         if key is None and not self._is_outer(side):
             self._run.drop("null key", self._from[side].number, row)
             return []
         self._arrivals += 1
         me = _Living(row, side, key, self._arrivals)
         out = self._matches(me)
-        is_over = self._is_over(side, row)
+        is_over = self._from[OTHER[side]].clock > self._close(side, row)
         if not out and self._is_outer(side) and (is_over or self._node.pad == "eager"):
             me.matched = True  # nothing is left to be padded
             out = [self._padded(side, row)]
         if not is_over:
             self._living.append(me)
-        elif not out:
-            self._run.drop("late", self._from[side].number, row)
+        elif not out and row.time < self._from[side].clock:
+            self._run.drop("late", self._from[side].number, row, key)
         return out
 
     def _matches(self, me: _Living) -> list[Row]:
@@ -137,14 +140,15 @@ class TwoClockStep(_Sides):
         for x in (me, *found):
             x.matched = bool(found)
         pairs = [self._of(me.side, me.row, x.row) for x in found]
-        return [Row(v, max(me.row.time, x.row.time), me.row.headers) for v, x in zip(pairs, found, strict=True)]
+        times = [max(me.row.time, x.row.time) for x in found]
+        return [Row(v, t, me.row.headers, cause=me.row.cause) for v, t in zip(pairs, times, strict=True)]
 
     def _within(self, x: _Living, y: _Living) -> bool:
         left, right = (x.row.time, y.row.time) if x.side == "left" else (y.row.time, x.row.time)
         return left - self._node.before <= right <= left + self._node.after
 
     def _padded(self, side: Side, row: Row) -> Row:
-        return Row(self._of(side, row, None), row.time, row.headers)
+        return Row(self._of(side, row, None), row.time, row.headers, cause=row.cause)
 
 
 def signed(rows: Sequence[Row], run: Run, node: logical.Node, stands: dict[str, Row]) -> Iterator[tuple[str, Row]]:
@@ -156,7 +160,7 @@ def signed(rows: Sequence[Row], run: Run, node: logical.Node, stands: dict[str, 
         text = "" if key is None else key.text
         if upserts and text in stands:
             old = stands.pop(text)
-            yield text, Row(old.values, row.time, row.headers, gone=True)
+            yield text, Row(old.values, row.time, row.headers, gone=True, cause=row.cause)
         if not row.gone:
             stands[text] = row
             yield text, row
@@ -189,6 +193,10 @@ class RememberingStep(_Sides):
         return self._from["left"].clock
 
     @property
+    def after(self) -> float:
+        return self._from["left"].after
+
+    @property
     def stored(self) -> float:
         return self.clock
 
@@ -209,7 +217,7 @@ class RememberingStep(_Sides):
         key = self._key("left", row)
         found = [] if key is None else list(self._by_key.get(key.text, {}).values())
         if found:
-            return [Row(self._pair(row, x), row.time, row.headers) for x in found]
+            return [Row(self._pair(row, x), row.time, row.headers, cause=row.cause) for x in found]
         if not self._is_outer("left"):
             if key is None:
                 self._run.drop("null key", self._from["left"].number, row)
@@ -217,7 +225,7 @@ class RememberingStep(_Sides):
         if key is not None:
             self._waiting.append(_Waiting(row, key))
             self._forget()
-        return [Row(self._pair(row, None), row.time, row.headers)]
+        return [Row(self._pair(row, None), row.time, row.headers, cause=row.cause)]
 
     def _change(self, text: str, row: Row) -> list[Row]:
         key = self._key("right", row)
@@ -230,7 +238,9 @@ class RememberingStep(_Sides):
         group[text] = row
         complete = [x for x in self._waiting if x.key == key]
         self._waiting = [x for x in self._waiting if x.key != key]
-        return [Row(self._pair(x.row, row), max(x.row.time, row.time), x.row.headers) for x in complete]
+        times = [max(x.row.time, row.time) for x in complete]
+        pairs = [self._pair(x.row, row) for x in complete]
+        return [Row(v, t, x.row.headers, cause=row.cause) for v, t, x in zip(pairs, times, complete, strict=True)]
 
 
 @dataclass(slots=True, eq=False)
@@ -259,6 +269,10 @@ class CombiningStep(_Sides):
     @property
     def clock(self) -> float:
         return min(x.clock for x in self.inputs)
+
+    @property
+    def after(self) -> float:
+        return min(x.after for x in self.inputs)
 
     @property
     def stored(self) -> float:
@@ -320,10 +334,10 @@ class CombiningStep(_Sides):
 
     def _row(self, side: Side, change: _Change, own: Row | None, other: Row | None, gone: bool) -> Row:
         time = change.cause.time if other is None else max(change.cause.time, other.time)
-        return Row(self._of(side, own, other), time, change.cause.headers, gone)
+        return Row(self._of(side, own, other), time, change.cause.headers, gone, change.cause.cause)
 
     def _gone(self, row: Row) -> Row:
-        return Row(row.values, row.time, row.headers, gone=True)
+        return replace(row, gone=True)
 
 
 class LateralStep(OneInput):
@@ -339,11 +353,11 @@ class LateralStep(OneInput):
 
     def _each(self, row: Row) -> list[Row]:
         if row.gone and logical.mode(self._node) != "retract":
-            return [Row(row.values | dict.fromkeys(c.name for c in self._node.columns), row.time, row.headers, True)]
+            return [replace(row, values=row.values | dict.fromkeys(c.name for c in self._node.columns))]
         elements = cast("list[Any] | None", self._run.value(self._node.array, self.number, row))
         names = [c.name for c in self._node.columns]
         made = [dict(zip(names, (x, i), strict=False)) for i, x in enumerate(elements or [])]
-        return [Row(row.values | x, row.time, row.headers, row.gone) for x in made]
+        return [replace(row, values=row.values | x) for x in made]
 
 
 class MaterializeStep(OneInput):
@@ -394,7 +408,7 @@ class UpsertStep:
                 out[i] = rows[i]
             elif text not in came and speaks[text] == i:
                 rest = list(stands.values())
-                out[i] = Row(rest[-1].values, rows[i].time, rows[i].headers) if rest else rows[i]
+                out[i] = replace(rows[i], values=rest[-1].values, gone=False) if rest else rows[i]
         return [out[i] for i in sorted(out)]
 
     def _of(self, text: str) -> dict[str, Row]:

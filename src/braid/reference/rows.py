@@ -7,7 +7,7 @@ Rule: a value is computed from a row's columns alone, by the one implementation 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import polars as pl
@@ -91,7 +91,8 @@ class OutRecord:
 class Drop:
     """A row that `step` gave (a leaf, or a step numbered after the leaves, inputs first) and that its reader dropped.
 
-    `expression`: something that `step` computed failed and became null; the row itself lives.
+    `expression`: something that `step` computed failed and became null; the row itself lives. `place`: of the record
+    that completed the row; of a padded row, of that row's own record. `key`: what a join matched it by.
     """
 
     reason: Reason
@@ -99,6 +100,7 @@ class Drop:
     time: int
     values: Values
     place: Place
+    key: Key | None = None
 
 
 # ---------------------------------------------------------------- between
@@ -106,12 +108,14 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row on its way. `gone`: a tombstone of a table (only its key columns are set), or a stream's null value."""
+    """A row on its way. `gone`: a tombstone of a table (only its key columns are set), or a stream's null value.
+    `cause`: the place of the record that completed it, if that is not the present one."""
 
     values: Values
     time: int
     headers: object
     gone: bool = False
+    cause: Place = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +136,12 @@ class Run:
     _known: dict[tuple[int, str], tuple[object, bool]] = field(default_factory=dict)
     _texts: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def drop(self, reason: Reason, step: int, row: Row) -> None:
-        self.drops.append(Drop(reason, step, row.time, row.values, self.place))
+    def drop(self, reason: Reason, step: int, row: Row, key: Key | None = None) -> None:
+        self.drops.append(Drop(reason, step, row.time, row.values, self.placed(row).cause, key))
+
+    def placed(self, row: Row) -> Row:
+        """The row as it is kept: with its cause, wherever it goes on."""
+        return row if row.cause is not None else replace(row, cause=self.place)
 
     def value(self, e: Expr, step: int, row: Row) -> object:
         """The value of `e` for a row that is in `step`."""

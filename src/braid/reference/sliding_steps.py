@@ -72,6 +72,10 @@ class SlidingStep:
         return min(x.clock for x, o in zip(self.inputs, self.node.operands, strict=True) if o.frame is not None)
 
     @property
+    def after(self) -> float:
+        return self.clock
+
+    @property
     def stored(self) -> float:
         return self.clock
 

@@ -7,7 +7,7 @@ Rule: a step handles one row after the other and remembers all it has seen.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal as Number
 from typing import Any, Protocol, assert_never
@@ -37,8 +37,9 @@ def ticks(value: object) -> int | None:
 class Step(Protocol):
     """A node of the plan at work.
 
-    `clock`: how far the times of its rows have come. `stored`: the same for rows that a join can store, as a look-up at
-    the current place sees it.
+    `clock`: how far the times of its rows have come: before the place while rows are released there, then with the
+    place's own step. `after`: with that step, whatever is going on. `stored`: the clock of the rows that a join can
+    store, as a look-up sees it now.
     """
 
     number: int
@@ -48,6 +49,9 @@ class Step(Protocol):
 
     @property
     def clock(self) -> float: ...
+
+    @property
+    def after(self) -> float: ...
 
     @property
     def stored(self) -> float: ...
@@ -116,12 +120,12 @@ class SourceStep:
         self._is_keyed = node.kind == "table" and not node.captured
         self._is_late = False
         self._judges = False
-        self.stored = NEVER
+        self.clock = self.stored = NEVER
         self._all, self._storable = Clock(), Clock()
         self._given: list[Row] = []
 
     @property
-    def clock(self) -> float:
+    def after(self) -> float:
         return self._all.now
 
     @property
@@ -135,7 +139,8 @@ class SourceStep:
         self._all.expected = self.node.partitions or 1
 
     def move(self, event: Event) -> None:
-        """Moves the clocks. The stored clock that look-ups see is the one before the event."""
+        """Reads the event; the clock that others see moves when it arrives. The stored clock that look-ups see is the
+        one before the event all the time."""
         self._given = []
         self.stored = self._storable.now
         match event:
@@ -157,6 +162,10 @@ class SourceStep:
                     self._storable.idle(self._mine(event.partitions))
             case _:
                 assert_never(event)
+
+    def arrive(self) -> None:
+        """What is due at this place has been released: now the event's step counts."""
+        self.clock = self._all.now
 
     def _show(self, record: Record) -> None:
         """Moves the clock to the record's time, or to its watermark."""
@@ -238,6 +247,10 @@ class OneInput:
         return self._source.clock
 
     @property
+    def after(self) -> float:
+        return self._source.after
+
+    @property
     def stored(self) -> float:
         return self._source.stored
 
@@ -288,7 +301,7 @@ class ProjectStep(OneInput):
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
-        return [Row(self._values(row), row.time, row.headers, row.gone) for row in rows]
+        return [replace(row, values=self._values(row)) for row in rows]
 
     def _values(self, row: Row) -> Values:
         if row.gone:
@@ -299,7 +312,7 @@ class ProjectStep(OneInput):
 def _tombstone(row: Row, key: Sequence[Expr]) -> Row:
     kept = {e.name for e in key if isinstance(e, Col)}
     values = {name: value if name in kept else None for name, value in row.values.items()}
-    return Row(values, row.time, row.headers, gone=True)
+    return replace(row, values=values, gone=True)
 
 
 @dataclass(slots=True, eq=False)
@@ -410,7 +423,7 @@ class AggregateStep(OneInput):
             arguments = [e.arguments[i] for e in group.entries]
             known = arguments[-1:] if a.function == "LATEST" else [x for x in arguments if x is not None]
             values[a.output.name] = aggregated(a.function, known, a.output.type)
-        return Row(values, int(group.time), cause.headers)
+        return Row(values, int(group.time), cause.headers, cause=cause.cause)
 
 
 def aggregated(function: str, values: Sequence[Any], result: Type) -> object:

@@ -44,11 +44,11 @@ from braid.operators.ranges import columns_of, rows_at
 from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.physical import Exchange, Leaf, Plan, Stage, Step
 from braid.runtime.decode import time_of
-from braid.runtime.ingest import DROPS, drops_of, leaf_schema, needing_a_value, with_key
+from braid.runtime.ingest import DROPS, drops_of, key_shown, leaf_schema, needing_a_value, with_key
 from braid.spent import MATCH, spent
 from braid.types import Column, polars_type
 
-FORMAT = 1  # of state manifests and blobs
+FORMAT = 2  # of state manifests and blobs
 _ANEW = "use the version of braid that wrote it, or delete the checkpoint to start anew"
 
 
@@ -293,12 +293,13 @@ def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFra
         names.append(HEADERS)
     out = columns_of(written, names).hstack(values)
     live = failed & (frame[DIFF] == 1)
-    dropped = drops_of(frame.filter(live), "expression", "select") if live.any() else no_rows(DROPS)
+    key = [e.name for e in logical.row_key(plan.query.root) if isinstance(e, Col)]
+    dropped = drops_of(frame.filter(live), "expression", "select", key) if live.any() else no_rows(DROPS)
     if sink.timestamp is not None:
         own = pl.when(pl.col(DIFF) == 1).then(_sink_time(sink, out)).otherwise(pl.col(TIME))
         out = out.with_columns(own.alias(TIME))
         if out[TIME].null_count():
-            dropped = pl.concat([dropped, drops_of(frame.filter(out[TIME].is_null()), "timestamp", "select")])
+            dropped = pl.concat([dropped, drops_of(frame.filter(out[TIME].is_null()), "timestamp", "select", key)])
             out = out.filter(pl.col(TIME).is_not_null())
     return out, dropped
 
@@ -322,15 +323,16 @@ def _sink_time(sink: logical.Sink, out: pl.DataFrame) -> pl.Series:
 
 
 def _operator_drops(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFrame:
-    """Rows that an operator dropped, in the columns of `DROPS`; topic, partition and offset follow from the position
-    (`drops.located`)."""
+    """Rows that an operator dropped, in the columns of `DROPS`; topic, partition and offset follow from the position of
+    the record that completed them (`drops.located`)."""
     keys = [c for c in dropped.columns if c.startswith("_k") and c[2:].isdigit()]
     if len(step.inputs) == 1:
         text = _shown(dropped, step.columns)
     else:  # a row of one side shows that side's columns
         leaf, sides = pl.col(POS) % (1 << LEAF_BITS), pl.lit(None, pl.String)
-        for number in step.inputs:
-            mine = leaf.is_in([x.number for x in _leaves_below(plan, number)])
+        for name, number in zip(("left", "right", *("" for _ in step.inputs)), step.inputs, strict=False):
+            below = leaf.is_in([x.number for x in _leaves_below(plan, number)])
+            mine = pl.when(pl.col("side").is_null()).then(below).otherwise(pl.col("side") == name)
             sides = pl.when(mine).then(_shown(dropped, _columns_of(plan, number))).otherwise(sides)
         text = dropped.select(text=sides)["text"]
     return dropped.select(
@@ -341,9 +343,7 @@ def _operator_drops(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFra
         pl.lit(None, pl.Int64).alias("offset"),
         pl.col(TIME).alias("timestamp"),
         pl.col("clock").cast(pl.Int64),
-        pl.concat_str([pl.col(k).cast(pl.String) for k in keys], separator=",").alias("key")
-        if keys
-        else pl.lit(None, pl.String).alias("key"),
+        key_shown(keys),
         text.alias("value"),
         pl.lit(None, pl.String).alias("message"),
         POS,

@@ -15,6 +15,7 @@ import polars as pl
 from braid.expr import codec
 from braid.expr.codec_values import python_values
 from braid.expr.key import canonical_key, key_hash
+from braid.expr.nodes import Col
 from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.plan import logical
 from braid.plan.logical import Query, Sink
@@ -126,13 +127,13 @@ class ReferenceBackend(MemoryTopics):
         shown_values = reading and drop.reason != "late"
         shown = {
             "reason": drop.reason,
-            "operator": _operator(judged.plan, drop),
+            "operator": _operator(judged, drop),
             "topic": topic,
             "partition": partition,
             "offset": record.offset if record is not None else None,
             "timestamp": drop.time,
             "clock": None,
-            "key": record.key if record is not None else None,
+            "key": _key(judged, drop, record),
             "value": record.value if record is not None and shown_values else None,
             "message": None,
         }
@@ -170,14 +171,30 @@ def _records(source: logical.Source, leaf: int, partition: int, placed: Sequence
     return made
 
 
-def _operator(plan: Plan, drop: Drop) -> str:
+def _operator(judged: Judged, drop: Drop) -> str:
     """Who dropped a row that a step gave: whoever reads it, if it came too late; else the step, or the SELECT."""
-    steps = [x for s in plan.stages for x in s.steps]
+    nodes, mine = judged.reference.nodes.values(), judged.reference.nodes[drop.step]
     if drop.reason == "late":
-        return next((describe(x.node) for x in steps if drop.step in x.inputs), "select")
-    if drop.step < len(plan.leaves):
-        return f"read {plan.leaves[drop.step].source.name}"
-    return next((describe(x.node) for x in steps if x.number == drop.step and x is not steps[-1]), "select")
+        return next((describe(x) for x in nodes if any(y is mine for y in logical.inputs(x))), "select")
+    if isinstance(mine, logical.Source):
+        return f"read {mine.name}"
+    return "select" if mine is judged.query.root else describe(mine)
+
+
+def _key(judged: Judged, drop: Drop, record: Placed | None) -> str | None:
+    """What a join matched the row by, or the key that the row has; of a record that was only read, its own."""
+    node = judged.reference.nodes[drop.step]
+    if drop.key is not None:
+        return _key_shown(drop.key.values)
+    names = [e.name for e in logical.row_key(node) if isinstance(e, Col)]
+    if isinstance(node, logical.Source) or not names or not drop.values.keys() >= set(names):
+        return None if record is None else record.key
+    return _key_shown([drop.values[name] for name in names])
+
+
+def _key_shown(values: Sequence[object]) -> str | None:
+    parts = [pl.Series([v]).cast(pl.String)[0] for v in values]
+    return None if None in parts else ",".join(parts)
 
 
 def key_text(sink: Sink, key: tuple[object, ...] | None) -> str | None:

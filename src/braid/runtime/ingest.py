@@ -17,7 +17,20 @@ import polars as pl
 from braid.expr import compile
 from braid.expr.key import canonical_key, key_hash
 from braid.expr.nodes import Expr, columns
-from braid.operators.changes import BASE, DIFF, HASH, HEADERS, PART, POS, POS_TYPE, SUB, TIME, key_column, no_rows
+from braid.operators.changes import (
+    BASE,
+    DIFF,
+    HASH,
+    HEADERS,
+    PART,
+    POS,
+    POS_TYPE,
+    SUB,
+    TIME,
+    causes,
+    key_column,
+    no_rows,
+)
 from braid.operators.clocks import BOTH, CLOCK, FOREVER, IDLE, STEPS, STORED
 from braid.operators.watermarks import ABOVE_ALL, ticks_of
 from braid.plan.logical import Source
@@ -210,10 +223,19 @@ def _drops(leaf: Leaf, rows: pl.DataFrame, partition: int, reason: str, message:
     )
 
 
-def drops_of(rows: pl.DataFrame, reason: str, operator: str) -> pl.DataFrame:
-    """Rows lost (or failing) after the sources; where they come from follows from their position (`drops.located`)."""
+def key_shown(columns: Sequence[str]) -> pl.Expr:
+    """The key of a dropped row as text."""
+    parts = [pl.col(c).cast(pl.String) for c in columns]
+    return (pl.concat_str(parts, separator=",") if parts else pl.lit(None, pl.String)).alias("key")
+
+
+def drops_of(rows: pl.DataFrame, reason: str, operator: str, key: Sequence[str] = ()) -> pl.DataFrame:
+    """Rows lost (or failing) after the sources; where they come from follows from the position of the record that
+    completed them (`drops.located`). `key`: the columns that the rows are known by."""
     if not rows.height:
         return no_rows(DROPS)
+    key = key if set(key) <= set(rows.columns) else ()
+    rows = rows.with_columns(causes(rows).alias(POS))
     payload = [c for c in rows.columns if not c.startswith("_")]
     text = rows.select(pl.struct(payload).struct.json_encode().alias("v"))["v"] if payload else None
     return rows.select(
@@ -224,7 +246,7 @@ def drops_of(rows: pl.DataFrame, reason: str, operator: str) -> pl.DataFrame:
         pl.lit(None, pl.Int64).alias("offset"),
         pl.col(TIME).alias("timestamp"),
         pl.lit(None, pl.Int64).alias("clock"),
-        pl.lit(None, pl.String).alias("key"),
+        key_shown(key),
         text.alias("value") if text is not None else pl.lit(None, pl.String).alias("value"),
         pl.lit(None, pl.String).alias("message"),
         POS,
