@@ -15,8 +15,8 @@ Columns
   _headers  String   JSON array of the record's headers; only in frames where some row has any
   others    typed    payload, by plan name (`L.V`)
 
-`_sub` is a byte string that sorts as its parts do. Rows that a clock releases, and what comes of them, are *prior*: they stand
-before the step of their place; what comes of the record stands after it. So, at one place, in this order:
+`_sub` is a byte string that sorts as its parts do. Rows that a clock releases, and what comes of them, are *prior*:
+they stand before the step of their place; what comes of the record stands after it. At one place, in this order:
   00 | 00 left, 01 right | `_sub` of a prior row, less its record | number (4 bytes) | record: what comes of the row
   01 | order of the release | record: a row that the step itself releases. The order is
        time (8 bytes, order-preserving) | 00 right, 01 left | key bytes, escaped | number, or

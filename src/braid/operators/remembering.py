@@ -26,7 +26,7 @@ from braid.expr import compile
 from braid.expr.nodes import Expr
 from braid.operators.arrangement import ARRIVAL
 from braid.operators.base import Result, State
-from braid.operators.changes import DIFF, HASH, POS, SUB, TIME, prior, key_column
+from braid.operators.changes import DIFF, HASH, POS, SUB, TIME, key_column, prior
 from braid.operators.clocks import Clock, Clocks
 from braid.operators.pairing import (
     MISSING,

@@ -35,8 +35,8 @@ from braid.operators.changes import (
     POS,
     SUB,
     TIME,
-    prior,
     key_column,
+    prior,
     recorded,
     released_sub,
 )

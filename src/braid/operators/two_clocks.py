@@ -28,7 +28,7 @@ from braid.expr import compile
 from braid.expr.nodes import Expr
 from braid.operators.arrangement import ARRIVAL, CLOSE, Agenda, Arrangement
 from braid.operators.base import Result, State
-from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, prior, key_column, origins, released_from
+from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, key_column, origins, prior, released_from
 from braid.operators.clocks import Clock, Clocks
 from braid.operators.pairing import (
     MISSING,
