@@ -262,7 +262,7 @@ def test_the_same_query_in_other_words(store: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "told"),
     [
-        ("format", 4, "has format 4; this version of braid has format 3"),
+        ("format", 5, "has format 5; this version of braid has format 4"),
         ("spark", "9.9.9", "Spark: 9.9 in the checkpoint"),
         ("hash", "0" * 64, "its plan and its hash do not agree"),
         ("settings", {"dialect": "lenses", "run": "r", "order": False}, "setting dialect: lenses in the checkpoint"),
