@@ -19,7 +19,7 @@ from braid.expr.aggregates import result_type
 from braid.expr.nodes import Col, Expr, Lit
 from braid.plan.bind_expr import Rules, aggregates, bind_expr
 from braid.plan.epochs import AsOfJoin, Changes, Equalities
-from braid.plan.logical import Aggregate, Aggregation, Filter, Node, Project, mode, row_key, schema, sources
+from braid.plan.logical import Aggregate, Aggregation, Filter, Node, Project, mode, row_key, schema
 from braid.plan.risingwave.expressions import bound, type_name, usual_name, whole
 from braid.plan.risingwave.scope import Scope
 from braid.plan.risingwave.shapes import default_name
@@ -63,15 +63,12 @@ class _Groups:
     made: list[Aggregation] = field(default_factory=list)
     extremes: list[tuple[Col, str, Expr, ast.Expr]] = field(default_factory=list)
 
-    def add_key(self, e: Expr, nullable: bool) -> None:
+    def add_key(self, e: Expr) -> None:
+        """Each is nullable: a table's key behind an outer join, too, and a view's key columns."""
         if e in self.shown:
             return
         n = len(self.shown)
         key = Col(f"{self.alias}.group_{n}", e.type)
-        if not nullable:
-            self.keys.append((key, e))
-            self.shown[e] = key
-            return
         missing = Col(f"{self.alias}.group_{n}_is_null", Scalar.BOOLEAN)
         self.keys.append((missing, typing.call("is_null", [e])))
         self.keys.append((key, typing.call("COALESCE", [e, Lit(_zero(e.type), e.type)])))
@@ -161,9 +158,8 @@ def _keyed(s: rw.Select, node: Node, scope: Scope, alias: str) -> _Groups:
         if exprs or has_aggregates(s):
             raise SqlError("DISTINCT with GROUP BY in a view is not supported yet", s.span, "leave DISTINCT out")
         exprs = [bound(i.expr, "SELECT", scope.expr) for i in _without_stars(s.items, scope)]
-    never_null = {c.col for x in sources(node) for c in x.key}
     for e in exprs:
-        groups.add_key(e, e not in never_null)
+        groups.add_key(e)
     if not groups.keys:
         groups.keys.append((Col(f"{alias}.group", Scalar.INT), Lit(0, Scalar.INT)))
     return groups
