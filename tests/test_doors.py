@@ -4,17 +4,19 @@ says of the same rows."""
 from __future__ import annotations
 
 import json
+from collections import Counter
 from datetime import date, datetime
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-from braid.errors import BraidError
+from braid.errors import BraidError, SqlError
 from braid.program import Program
 from braid.run import Request, prepare
 from braid.show import put_records
 from braid.topics.store import TopicStore
+from door_matrix import DIALECTS, REFUSED, Matrix, build, found, oracle, wanted
 from doors import records, run
 
 # ------------------------------------------------------------ rows without a key (risingwave)
@@ -156,3 +158,48 @@ def test_what_is_read_from_a_file_is_not_written(tmp_path: Path) -> None:
     with pytest.raises(BraidError, match="a is read from files, and cannot be written") as e:
         prepare(Request(sql, "risingwave", str(tmp_path), {"a": str(tmp_path / "a.csv")}))
     assert e.value.hint and "INSERT" in e.value.render()
+
+
+# ------------------------------------------------------------------- every door, every dialect
+
+
+def checked(m: Matrix, store: TopicStore, lost: dict[str, Counter[str]]) -> None:
+    """Every cell holds what DuckDB says, and nothing was lost but what the cell says."""
+    wrong = {}
+    for (door, shape), cell in m.cells.items():
+        want, have = wanted(oracle(m, door), cell), found(store, cell)
+        if want != have:
+            wrong[door, shape] = [list(x.items())[:3] for x in (want - have, have - want)]
+        assert sum(want.values()) > 5 or cell.lost, "the cell would show nothing"
+        dropped = next(c for name, c in lost.items() if name.split(".")[0] == cell.topic)
+        assert set(dropped) <= {"null key", "late"} and (not cell.lost or dropped[cell.lost]), (door, shape, dropped)
+    assert not wrong
+
+
+def locally(folder: Path, dialect: str, seed: int, count: int, limit: int) -> None:
+    """All cells in this process, in batches of `limit` records."""
+    store = TopicStore(folder / "store")
+    m = build(dialect, folder, store, seed, count)
+    _, lost = run("\n".join(m.sql), dialect, store, m.files, limit)
+    checked(m, store, {name: Counter(reasons) for name, reasons in lost.items()})
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_door(tmp_path: Path, dialect: str) -> None:
+    locally(tmp_path, dialect, seed=1, count=240, limit=97)
+
+
+@pytest.mark.law
+@pytest.mark.parametrize(("seed", "count", "limit"), [(2, 240, 7), (3, 240, 1_000_000), (4, 5000, 3000)])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_door_at_length(tmp_path: Path, dialect: str, seed: int, count: int, limit: int) -> None:
+    locally(tmp_path, dialect, seed, count, limit)
+
+
+@pytest.mark.parametrize(("dialect", "sql", "hint"), REFUSED)
+@pytest.mark.parametrize("door", ["csv", "bare"])
+def test_what_cannot_be_is_refused_with_a_hint(tmp_path: Path, dialect: str, sql: str, hint: str, door: str) -> None:
+    m = build(dialect, tmp_path, TopicStore(tmp_path / "store"), seed=1, count=20)
+    with pytest.raises(SqlError) as e:
+        list(Program(dialect).statements("\n".join([*m.sql, sql.format(door)])))
+    assert e.value.hint and hint.lower() in f"{e.value} {e.value.hint}".lower()

@@ -56,13 +56,15 @@ class Encoding:
     """How the records of a topic are written.
 
     `key` ROW_ID: the only key column numbers the rows; where the key does not give it (`row_ids.key_of`), it is made of
-    partition and offset. `iso`: dates and times may be ISO text, besides numbers.
+    partition and offset. `key_in_value`: a record without a key has its key columns in its value. `iso`: dates and
+    times may be ISO text, besides numbers.
     """
 
     key: Format = "JSON"
     value: Format = "JSON"
     delimiter: str = ","
     wrapped: bool = True  # False: a single value column is the bare value
+    key_in_value: bool = False
     iso: bool = False
 
 

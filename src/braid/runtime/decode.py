@@ -46,8 +46,10 @@ def decode(source: Source, raw: pl.DataFrame, partition: int) -> Decoded:
     """Typed columns of raw records (columns of `RAW`) of one partition."""
     keys = [c for c in source.columns if c.place == "key"]
     values = [c for c in source.columns if c.place == "value"]
-    key_frame, _, key_error = _decode_key(source, keys, raw["_key"])
+    key_frame, no_key, key_error = _decode_key(source, keys, raw["_key"])
     value_frame, is_null, value_error = _decode_value(source, values, raw["_value"])
+    if source.encoding.key_in_value and (no_key & ~is_null).any():
+        key_frame, value_error = _with_keys_of_values(source, keys, raw["_value"], key_frame, no_key, value_error)
     headers, headers_error = _checked_headers(source, raw[HEADERS])
     errors = {"a": raw["_error"], "b": key_error, "c": value_error, "d": headers_error}
     error = pl.DataFrame(errors).select(pl.coalesce("a", "b", "c", "d"))["a"]
@@ -96,6 +98,21 @@ def _decode_value(
         unwrapped = len(values) == 1 and (not source.encoding.wrapped or source.encoding.value == "KAFKA")
         frame, null, error = codec.decode_values(texts, _columns(values), unwrapped=unwrapped, iso=source.encoding.iso)
     return _renamed(frame, values), null, error
+
+
+def _with_keys_of_values(
+    source: Source,
+    keys: list[SourceColumn],
+    texts: pl.Series,
+    key_frame: pl.DataFrame,
+    no_key: pl.Series,
+    error: pl.Series,
+) -> tuple[pl.DataFrame, pl.Series]:
+    """The key columns of records without a key, from their values; and why a record is malformed."""
+    found, _, why = codec.decode_values(texts.set(~no_key, None), _columns(keys), iso=source.encoding.iso)
+    named = _renamed(found, keys)
+    columns = [named[c].zip_with(no_key, key_frame[c]) for c in named.columns]
+    return pl.DataFrame(columns), pl.DataFrame({"a": error, "b": why}).select(pl.coalesce("a", "b"))["a"]
 
 
 def _unquoted(texts: pl.Series) -> pl.Series:

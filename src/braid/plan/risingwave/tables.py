@@ -86,7 +86,7 @@ def declare(
         not keys,
         key=keys or (ROW_ID,),
     )
-    encoding = Encoding(key="JSON" if keys else "ROW_ID", iso=True)
+    encoding = Encoding(key="JSON" if keys else "ROW_ID", key_in_value=bool(keys), iso=True)
     return Declared(name, "stream" if append_only else "table", name, tuple(made), encoding, sql=sql,
                     relation=relation)  # fmt: skip
 
