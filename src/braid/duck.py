@@ -2,11 +2,13 @@
 
 In: frames by name, a query in DuckDB's SQL. Out: rows, or a frame of the wanted columns; `SqlError` where it is
 refused.
-Rule: what DuckDB does in another way than PostgreSQL is set right here, or in `plan.risingwave.batch` where it is text.
+Rule: what DuckDB does in another way than PostgreSQL is set right here, or in `plan.risingwave.batch_*` where it is
+text. It is shut in: no files, no extensions, no variables of Python, so much memory.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +16,7 @@ from typing import Any
 import duckdb
 import polars as pl
 
+from braid.duck_text import duck_type, name, token, untoken
 from braid.errors import SqlError
 from braid.plan.bound import BatchQuery, Declared, Read
 from braid.types import polars_type
@@ -32,10 +35,8 @@ SETTINGS = (
     "SET TimeZone = 'UTC'",
     "SET integer_division = true",
     "SET default_null_order = 'nulls_last_on_asc_first_on_desc'",
-    "CREATE MACRO proctime() AS now()",
     "SET lock_configuration = true",
 )
-_TYPES = {"numeric": "DECIMAL(38, 10)", "bytea": "BLOB"}
 _OURS = {
     "TINYINT": "smallint",
     "SMALLINT": "smallint",
@@ -55,24 +56,14 @@ _OURS = {
 }
 
 
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def duck_type(name: str) -> str:
-    """DuckDB's name of a type."""
-    base = name.removesuffix("[]")
-    return _TYPES.get(base, base) + name[len(base) :]
-
-
-def our_type(name: str) -> str | None:
+def our_type(duck: str) -> str | None:
     """The name of DuckDB's type in the dialect; None where it has none."""
-    if name.startswith("DECIMAL"):
+    if duck.startswith("DECIMAL"):
         return "numeric"
-    return _OURS.get(name)
+    return _OURS.get(duck)
 
 
-_HINT = "the query is answered by DuckDB, which reads PostgreSQL's SQL"
+_HINT = "the types and the values do not fit; convert them: x::integer"
 
 
 class Row(dict[str, Any]):
@@ -91,22 +82,21 @@ class Tables:
             self._connection.execute(setting)
         self.query = query
         for read in query.reads:
-            self.add(read.name, read.declared, None if frames is None else frames[read])
+            self.add(read, None if frames is None else frames[read])
         with self._told():
-            for name, sql in query.views:
-                self._connection.execute(f"CREATE VIEW {quoted(name)} AS {sql}")
+            for made, sql in query.views:
+                self._connection.execute(f"CREATE VIEW {name(made)} AS {sql}")
 
-    def add(self, name: str, declared: Declared, frame: pl.DataFrame | None) -> None:
-        """Makes `frame` readable under `name`, hidden columns too; None: an empty table of its columns."""
+    def add(self, read: Read, frame: pl.DataFrame | None) -> None:
+        """Makes `frame` readable under the name of `read`, hidden columns too; None: an empty table of its columns."""
+        declared = read.declared
         made = frame if frame is not None else empty_frame(declared)
-        raw = f"_raw {name}"
-        self._connection.register(raw, made.to_arrow())
+        tokens = {c.name: token("c", c.name) for c in declared.columns}
+        raw = f"raw_{read.name}"
+        self._connection.register(raw, made.rename(tokens).to_arrow())
         types = sql_types(declared)
-        items = [_as(quoted(c.name), types[c.name]) for c in declared.visible]
-        self._connection.execute(f"CREATE VIEW {quoted(name)} AS SELECT {', '.join(items)} FROM {quoted(raw)}")
-        hidden = [quoted(c.name) for c in declared.columns if c.hidden]
-        whole = ", ".join([*items, *hidden])
-        self._connection.execute(f"CREATE VIEW {quoted(f'_whole {name}')} AS SELECT {whole} FROM {quoted(raw)}")
+        items = [_as(name(tokens[c.name]), "" if c.hidden else types[c.name]) for c in declared.columns]
+        self._connection.execute(f"CREATE VIEW {name(read.name)} AS SELECT {', '.join(items)} FROM {name(raw)}")
 
     def described(self, sql: str) -> list[tuple[str, str]]:
         """Names and DuckDB types of the columns of a query."""
@@ -129,7 +119,7 @@ class Tables:
         made = pl.from_arrow(table)
         assert isinstance(made, pl.DataFrame)
         return made.select(
-            pl.col(n).cast(dtype).alias(name) for n, (name, _, dtype) in zip(names, columns, strict=True)
+            pl.col(n).cast(dtype).alias(called) for n, (called, _, dtype) in zip(names, columns, strict=True)
         )
 
     def close(self) -> None:
@@ -140,13 +130,19 @@ class Tables:
         """DuckDB's refusals as ours."""
         try:
             yield
+        except duckdb.OutOfMemoryException:
+            message = f"the query needs more than {MEMORY} of memory"
+            raise SqlError(message, self.query.span, "read fewer rows, or group them first", self.query.text) from None
         except duckdb.Error as e:
-            if self.query.problem is not None:
-                raise self.query.problem from None
-            lines = str(e).split("\n\n", maxsplit=1)[0].strip().splitlines()
-            message = lines[0].split(": ", maxsplit=1)[-1].rstrip("!")
-            hint = " ".join(line.strip() for line in lines[1:] if not line.startswith("LINE")) or _HINT
+            lines = untoken(str(e)).split("\n\n", maxsplit=1)[0].strip().splitlines()
+            message = lines[0].split(": ", maxsplit=1)[-1].rstrip("!").split(". ")[0]
+            hint = " ".join(itertools.takewhile(_helps, lines[1:])) or _HINT
             raise SqlError(message[:1].lower() + message[1:], self.query.span, hint, self.query.text) from None
+
+
+def _helps(line: str) -> bool:
+    """A line of advice that can be followed here."""
+    return not line.lstrip().startswith(("LINE", "Candidate", "*", "Possible solutions"))
 
 
 def sql_types(declared: Declared) -> dict[str, str]:
@@ -158,23 +154,23 @@ def empty_frame(declared: Declared) -> pl.DataFrame:
     return pl.DataFrame(schema={c.name: polars_type(c.type) for c in declared.columns})
 
 
-def _as(column: str, name: str) -> str:
-    """A stored column as the type that the user sees."""
-    if name == "timestamptz":
+def _as(column: str, type_: str) -> str:
+    """A stored column as the type that the user sees; '' is that which it has."""
+    if type_ == "timestamptz":
         return f"CAST({column} AS TIMESTAMP) AT TIME ZONE 'UTC' AS {column}"
-    return f"CAST({column} AS {duck_type(name)}) AS {column}"
+    return f"CAST({column} AS {duck_type(type_)}) AS {column}" if type_ else column
 
 
-def _stored(column: str, name: str) -> str:
+def _stored(column: str, type_: str) -> str:
     """A value of the user's type as it is stored: times with a zone in UTC."""
-    if name == "timestamptz":
+    if type_ == "timestamptz":
         return f"CAST({column} AS TIMESTAMPTZ) AT TIME ZONE 'UTC' AS {column}"
-    return f"CAST({column} AS {duck_type(name)}) AS {column}"
+    return f"CAST({column} AS {duck_type(type_)}) AS {column}"
 
 
 def _value(value: Any) -> Any:
     if isinstance(value, dict):
-        return Row({k: _value(v) for k, v in value.items()})
+        return Row({untoken(k): _value(v) for k, v in value.items()})
     if isinstance(value, tuple):
         return Row({f"f{i + 1}": _value(v) for i, v in enumerate(value)})
     return value

@@ -249,10 +249,12 @@ def _check_asked(prepared: Prepared, request: Request) -> None:
     made = {q.sink.name for q in prepared.queries}
     for effect in prepared.effects:
         match effect.bound:
-            case RowsChanged(target=target, query=query) if any(r.name in made for r in query.reads):
+            case RowsChanged(target=target, query=query) if any(r.declared.name in made for r in query.reads):
                 hint = "write it into a file of its own, and run that behind this one"
                 raise BraidError(f"a statement that changes {target.name} reads a view of this file", hint)
-            case BatchAsked(query=query) if any(r.name in made for r in query.reads) and not request.until_idle:
+            case BatchAsked(query=query) if (
+                any(r.declared.name in made for r in query.reads) and not request.until_idle
+            ):
                 raise BraidError("a query over a view of this file waits for it to be done", "write --until-idle")
 
 

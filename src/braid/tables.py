@@ -37,7 +37,7 @@ class StoreTables:
 
     def rows(self, query: BatchQuery) -> tuple[list[str], list[tuple[Any, ...]]]:
         """The names of a query's columns, and its rows."""
-        return self._snapshots.header(query), self._snapshots.answer(query, self._epoch)
+        return [n for n, _ in query.columns], self._snapshots.answer(query, self._epoch)
 
     def change(self, change: RowsChanged, once: str | None = None) -> tuple[bool, Written]:
         """Carries out INSERT, UPDATE or DELETE, and what it wrote. False where the statement named `once` was done

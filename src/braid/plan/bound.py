@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from braid.errors import Span, SqlError
+from braid.errors import Span
 from braid.expr.nodes import Expr
 from braid.plan.lenses.settings import LensesSettings
 from braid.plan.logical import (
@@ -237,7 +237,7 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A relation that a batch query reads as `name`: as it stands, or as it stood `back` ms ago or `at` a time."""
+    """A table that a batch query reads as `name`: as it stands, or as it stood `back` ms ago or `at` a time."""
 
     name: str
     declared: Declared
@@ -247,16 +247,25 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class BatchQuery:
-    """A query over snapshots, in DuckDB's SQL. `views`: to be made first, in order, as (name, query).
+    """A query over snapshots, in DuckDB's SQL; it was made from what is bound, and holds no name of the user.
 
-    `problem`: what is wrong with it as Braid reads it, to be told if it is refused."""
+    `columns`: what each is called, and its name in `sql`. `views`: to be made first, in order, as (name, query)."""
 
     sql: str
+    columns: tuple[tuple[str, str], ...]
     reads: tuple[Read, ...]
     views: tuple[tuple[str, str], ...]
     span: Span
     text: str
-    problem: SqlError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Returning:
+    """What a statement shows of the rows that it wrote, which `written` names: a query, and its columns' names."""
+
+    sql: str
+    columns: tuple[str, ...]
+    written: Read
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,14 +306,14 @@ class RowsChanged:
     """INSERT, UPDATE or DELETE: one epoch of changes of `target`, computed from a snapshot.
 
     `query` gives for an insert the columns `columns`; for an update the rows as they were, then the new values of
-    `columns`; for a delete the rows. `creates`: the table is made by this statement. `returning`: items to show, over
-    the rows that were written (or deleted)."""
+    `columns`; for a delete the rows. `creates`: the table is made by this statement. `returning`: what to show of the
+    rows that were written (or deleted)."""
 
     kind: Literal["insert", "update", "delete"]
     target: Declared
     query: BatchQuery
     columns: tuple[str, ...] = ()
-    returning: str | None = None
+    returning: Returning | None = None
     creates: bool = False
 
 

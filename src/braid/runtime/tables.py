@@ -13,8 +13,8 @@ from typing import Any
 
 import polars as pl
 
-from braid.duck import Tables, quoted, sql_types
-from braid.errors import BraidError, SqlError
+from braid.duck import Tables, sql_types
+from braid.errors import SqlError
 from braid.expr import codec, compile
 from braid.operators.changes import DIFF
 from braid.plan.bound import BatchQuery, Bounded, Declared, Read, RowsChanged
@@ -92,15 +92,6 @@ class Snapshots:
         finally:
             tables.close()
 
-    def header(self, query: BatchQuery) -> list[str]:
-        """The names of a query's columns; an expression without one is called by its function, as PostgreSQL does."""
-        tables = Tables(query)
-        try:
-            names = [name for name, _ in tables.described(query.sql)]
-            return [n.removesuffix("_star()").split("(")[0] or n for n in names]
-        finally:
-            tables.close()
-
     def change(self, change: RowsChanged, past: Callable[[Read], int | None]) -> Written:
         """The records of a statement; the watermark of its table moves."""
         tables = Tables(change.query, self._frames(change.query, past))
@@ -148,9 +139,6 @@ class Snapshots:
         match change.kind:
             case "insert":
                 wanted = [(n, types[n], columns[n]) for n in change.columns]
-                given = len(tables.described(change.query.sql))
-                if given != len(wanted):
-                    raise _wrong_width(change, given, tables)
                 rows = tables.frame(change.query.sql, wanted)
                 rows = rows.with_columns(pl.lit(None, t).alias(n) for n, t in columns.items() if n not in rows.columns)
                 rows, late = self.judged(target, rows)
@@ -190,14 +178,8 @@ def _replaced(
 def _returned(change: RowsChanged, rows: pl.DataFrame, tables: Tables) -> list[tuple[Any, ...]] | None:
     if change.returning is None:
         return None
-    name = f"{change.target.name}@written"
-    tables.add(name, change.target, rows)
-    return tables.rows(f"SELECT {change.returning} FROM {quoted(name)} AS {quoted(change.target.name)}")
-
-
-def _wrong_width(change: RowsChanged, given: int, tables: Tables) -> BraidError:
-    hint = f"the columns are {', '.join(change.columns)}"
-    return SqlError(f"{given} values for {len(change.columns)} columns", tables.query.span, hint, tables.query.text)
+    tables.add(change.returning.written, rows)
+    return tables.rows(change.returning.sql)
 
 
 def _key(declared: Declared) -> tuple[str, ...]:

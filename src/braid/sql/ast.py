@@ -49,7 +49,7 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """op: + - * / %  = != < <= > >=  AND OR  || and IS DISTINCT FROM (as 'IS DISTINCT FROM')."""
+    """op: + - * / %  = != < <= > >=  AND OR  || and IS DISTINCT FROM (as 'IS DISTINCT FROM'); or a dialect's own."""
 
     op: str
     left: Expr
@@ -166,18 +166,19 @@ class Star:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """`INTERVAL '1' MINUTE`: months, and milliseconds besides."""
+    """`INTERVAL '1' MINUTE`: months, and milliseconds besides; `text`: both in words, days apart from hours."""
 
     months: int
     ms: int
     span: Span
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Subquery:
-    """`(SELECT …)`, `EXISTS (SELECT …)`, `arg [NOT] IN (SELECT …)`."""
+    """`(SELECT …)`, `EXISTS (SELECT …)`, `arg [NOT] IN (SELECT …)`, `ARRAY(SELECT …)`."""
 
-    kind: OneOf["scalar", "exists", "in"]
+    kind: OneOf["scalar", "exists", "in", "array"]
     query: risingwave.Query
     span: Span
     arg: Expr | None = None
@@ -187,6 +188,7 @@ class Subquery:
 Expr = (
     Name | Literal | Unary | Binary | Call | Case | Cast | IsNull | Between | InList | Like | Arrow | Subscript
     | ArrayLiteral | MapLiteral | StructLiteral | Star | Interval | Subquery
+    | risingwave.LongCall | risingwave.Quantified | risingwave.GroupingSets
 )  # fmt: skip
 
 # -------------------------------------------------------------------- queries

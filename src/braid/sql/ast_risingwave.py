@@ -1,7 +1,7 @@
 """The syntax tree of what only RisingWave's SQL has: PostgreSQL's queries, tables that are changed, views, indexes.
 
 In: nothing. Out: frozen nodes, each with the span of the text it came from; expressions are those of `ast`.
-Rule: as in `ast`: what the user wrote, nothing resolved. A batch query is kept as text too: DuckDB answers it.
+Rule: as in `ast`: what the user wrote, nothing resolved.
 """
 
 from __future__ import annotations
@@ -10,12 +10,66 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from typing import Literal as OneOf
 
-from braid.errors import Span, SqlError
+from braid.errors import Span
 from braid.types import Type
 
 if TYPE_CHECKING:
     from braid.sql import ast
-    from braid.sql.tokens import Token
+
+# ---------------------------------------------------------------- expressions
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """`ROWS BETWEEN start AND end [EXCLUDE what]`; a bound is an amount, or None, and words that follow it."""
+
+    unit: str
+    start: tuple[ast.Expr | None, str]
+    end: tuple[ast.Expr | None, str] | None
+    exclude: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """`OVER (base PARTITION BY … ORDER BY … frame)`; `OVER w` has a base and nothing else."""
+
+    base: str | None
+    partition_by: tuple[ast.Expr, ...]
+    order_by: tuple[OrderItem, ...]
+    frame: Frame | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class LongCall:
+    """A call with what may stand in or behind it: ORDER BY, WITHIN GROUP, FILTER, OVER."""
+
+    call: ast.Call
+    order_by: tuple[OrderItem, ...]
+    within_group: tuple[OrderItem, ...]
+    where: ast.Expr | None
+    over: Over | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Quantified:
+    """`ANY (…)`, `ALL (…)`: of an array or a query, at the right of a comparison."""
+
+    all: bool
+    of: ast.Expr | Query
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class GroupingSets:
+    """`ROLLUP (…)`, `CUBE (…)`, `GROUPING SETS (…)`: an item of GROUP BY."""
+
+    kind: str
+    sets: tuple[tuple[ast.Expr, ...], ...]
+    span: Span
+
 
 # -------------------------------------------------------------------- queries
 
@@ -94,6 +148,7 @@ class Select:
     where: ast.Expr | None
     group_by: tuple[ast.Expr, ...]
     having: ast.Expr | None
+    windows: tuple[tuple[str, Over], ...]
     span: Span
 
 
@@ -112,9 +167,6 @@ class SetOperation:
     left: Body
     right: Body
     span: Span
-
-
-Body = Select | Values | SetOperation
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +200,7 @@ class Query:
     span: Span
 
 
-@dataclass(frozen=True, slots=True)
-class BatchText:
-    """A query to be answered by DuckDB: its tokens, and what they are read as; `problem` where Braid cannot read it."""
-
-    tokens: tuple[Token, ...]
-    query: Query | None
-    problem: SqlError | None
-    span: Span
+Body = Select | Values | SetOperation | Query
 
 
 # ----------------------------------------------------------------- statements
@@ -199,7 +244,7 @@ class CreateTable:
     append_only: Span | None
     properties: tuple[ast.Property, ...]
     if_not_exists: bool
-    rows: BatchText | None
+    rows: Query | None
     span: Span
     name_span: Span
 
@@ -211,7 +256,7 @@ class CreateView:
     what: OneOf["view", "materialized view", "sink"]
     name: str
     columns: tuple[str, ...]
-    query: BatchText
+    query: Query
     properties: tuple[ast.Property, ...]
     if_not_exists: bool
     span: Span
@@ -237,20 +282,20 @@ class Insert:
 
     target: str
     columns: tuple[ast.Name, ...]
-    rows: BatchText
-    returning: tuple[Token, ...]
+    rows: Query
+    returning: tuple[ast.SelectItem, ...]
     span: Span
     target_span: Span
 
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """UPDATE target SET column = expr, … [WHERE …] [RETURNING items]; expressions as tokens, for DuckDB."""
+    """UPDATE target SET column = expr, … [WHERE …] [RETURNING items]."""
 
     target: str
-    sets: tuple[tuple[ast.Name, tuple[Token, ...]], ...]
-    where: tuple[Token, ...]
-    returning: tuple[Token, ...]
+    sets: tuple[tuple[ast.Name, ast.Expr], ...]
+    where: ast.Expr | None
+    returning: tuple[ast.SelectItem, ...]
     span: Span
     target_span: Span
 
@@ -258,8 +303,8 @@ class Update:
 @dataclass(frozen=True, slots=True)
 class Delete:
     target: str
-    where: tuple[Token, ...]
-    returning: tuple[Token, ...]
+    where: ast.Expr | None
+    returning: tuple[ast.SelectItem, ...]
     span: Span
     target_span: Span
 
@@ -268,7 +313,7 @@ class Delete:
 class Batch:
     """A query on its own: answered from a snapshot."""
 
-    rows: BatchText
+    rows: Query
     span: Span
 
 

@@ -139,6 +139,12 @@ class Cursor:
             hint = f"{quotes} quotes make a string; quote a name with {' or '.join(self.dialect.name_quotes)}"
         raise self.unexpected(expected, hint=hint)
 
+    def label(self, expected: str) -> str:
+        """A name where only a name can stand: any word."""
+        if self.now.kind is TokenKind.WORD:
+            return self.dialect.fold(self.advance().text)
+        return self.name(expected)
+
     def alias(self, expected: str) -> str | None:
         """`AS name`, a bare name that cannot be the start of what follows, or None."""
         if self.accept("AS"):

@@ -71,7 +71,7 @@ def expression(c: Cursor, floor: int = OR) -> ast.Expr:
             c.height = 1
         else:
             c.advance()
-            arg = expression(c, UNARY)
+            arg = expression(c, UNARY + 1)
             c.taller(c.height)
             left = ast.Unary(op, arg, c.span(start))
     else:
@@ -80,7 +80,7 @@ def expression(c: Cursor, floor: int = OR) -> ast.Expr:
     while (level := _level(c)) >= floor:
         height = c.height
         if level == COMPARE:
-            if compared:
+            if compared and not (c.at("IS") and c.dialect.postgres):
                 raise c.error("comparisons cannot be chained", c.now, "join them with AND, or use parentheses")
             compared = True
             left = _predicate(c, left, start)
@@ -97,11 +97,12 @@ def _level(c: Cursor) -> int:
     """How tightly the operator at the cursor binds; 0 where none stands."""
     token = c.now
     if token.kind is TokenKind.SYMBOL:
-        return _SYMBOL_LEVELS.get(token.text, 0)
+        return _SYMBOL_LEVELS.get(token.text, 0) or c.dialect.levels.get(token.text, 0)
     if token.kind is TokenKind.WORD:
-        if token.value == "NOT" and c.ahead(1).kind is TokenKind.WORD and c.ahead(1).value in ("BETWEEN", "IN", "LIKE"):
-            return COMPARE
-        return _WORD_LEVELS.get(token.value, 0)
+        if token.value == "NOT" and c.ahead(1).kind is TokenKind.WORD:
+            after = c.ahead(1).value
+            return COMPARE if after in ("BETWEEN", "IN", "LIKE") or after in c.dialect.predicates else 0
+        return _WORD_LEVELS.get(token.value, 0) or (COMPARE if token.value in c.dialect.predicates else 0)
     return 0
 
 
@@ -109,6 +110,10 @@ def _predicate(c: Cursor, left: ast.Expr, start: int) -> ast.Expr:
     """A comparison, IS, BETWEEN, IN or LIKE behind `left`."""
     height = c.height
     negated = c.accept("NOT")
+    own = c.dialect.predicates.get(c.word())
+    if own is not None and (made := own(c, left, negated, start)) is not None:
+        c.taller(height, c.height)
+        return made
     if c.accept("IS"):
         return _is(c, left, start, height)
     if c.accept("BETWEEN"):
@@ -185,7 +190,8 @@ def primary(c: Cursor) -> ast.Expr:
         case TokenKind.WORD if token.value in _TYPED_STRINGS and c.ahead(1).kind is TokenKind.STRING:
             expr = _typed_string(c)
         case TokenKind.WORD | TokenKind.NAME:
-            expr = _call(c) if c.ahead(1).text == "(" else _named(c)
+            called = c.ahead(1).text == "("
+            expr = (c.dialect.call or _call)(c) if called else _named(c)
         case TokenKind.SYMBOL if token.text == "(":
             if _is_lambda(c):
                 raise c.error("lambda functions are not supported yet", token)
@@ -196,6 +202,8 @@ def primary(c: Cursor) -> ast.Expr:
                 expr = ast.Subquery("scalar", inner, c.span(start))
             else:
                 expr = expression(c)
+                if c.dialect.postgres and c.at_symbol(","):
+                    expr = _row(c, expr, start)
                 c.close(token, ")", "an operator or ')'")
         case TokenKind.SYMBOL if token.text == "[" and c.dialect.paths:
             expr = _array(c)
@@ -228,6 +236,16 @@ def primary(c: Cursor) -> ast.Expr:
             return expr
 
 
+def _row(c: Cursor, first: ast.Expr, start: int) -> ast.Expr:
+    """The rest of `(a, b)`."""
+    items, height = [first], c.height
+    while c.accept_symbol(","):
+        items.append(expression(c))
+        height = max(height, c.height)
+    c.taller(height)
+    return ast.Call("ROW", tuple(items), c.span(start))
+
+
 def _all_fields(c: Cursor, base: ast.Expr, start: int) -> ast.Expr:
     """`base->*`, which is a SELECT item of its own."""
     if start != c.item_start:
@@ -249,7 +267,7 @@ def _named(c: Cursor) -> ast.Expr:
         return ast.Name((name,), c.span(start))
     if c.at_symbol("*"):
         raise c.error_from(start, f"{name}.* stands only as an item of SELECT")
-    column = c.name("a column name after '.'")
+    column = c.label("a column name after '.'") if c.dialect.postgres else c.name("a column name after '.'")
     if c.dialect.paths:
         return _path(c, start, [name, column])
     if c.at_symbol("."):

@@ -61,7 +61,8 @@ def plain(text: str, dialect: str) -> str | None:
 
 def _lexer(text: str, known: Dialect, variables: dict[str, str] | None) -> Lexer:
     glued = known.units if known.glued_units else ()
-    return Lexer(text, known.name_quotes, variables, known.hyphens, glued, known.ends_inside, known.symbols)
+    names, inside = known.name_quotes, known.ends_inside
+    return Lexer(text, names, variables, known.hyphens, glued, inside, known.symbols, known.postgres)
 
 
 def _each(text: str, dialect: str, variables: dict[str, str] | None) -> Iterator[ast.Statement | SqlError]:

@@ -65,6 +65,15 @@ _TOKEN_TEXT = r"""
     """
 _TOKEN = re.compile(_TOKEN_TEXT, re.VERBOSE)
 _TOKEN_WITH_HYPHENS = re.compile(_TOKEN_TEXT.replace(r"[^\W\d][\w@]*", r"[^\W\d][\w@]*(?:-[\w@]+)*"), re.VERBOSE)
+_POSTGRES_STRINGS = r"""
+    (?P<dollar> \$(?P<tag>(?:[A-Za-z_][A-Za-z0-9_]*)?)\$ (?P<inside>(?s:.*?)) \$(?P=tag)\$ )
+  | (?P<escaped> [eE]'(?>(?:[^'\\]|\\(?s:.)|'')*)' )
+  | (?P<operator> !~\* | !~ | ~\* | ~ | << | >> | \^ | &(?!&) | \|(?!\|) | \# )
+  |"""
+_TOKEN_OF_POSTGRES = re.compile(_POSTGRES_STRINGS + _TOKEN_TEXT, re.VERBOSE)
+_DOLLAR = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*)?\$")
+_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))|''", re.DOTALL)
+_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _DIGIT_NAME = re.compile(r"[0-9]+[A-Za-z_][A-Za-z0-9_]*")
 _LONGEST = 1_000_000  # characters of a string with its variables: DEFINE can double them line by line
 _IN_STRING = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -91,7 +100,7 @@ class Lexer:
     """`name_quotes`: the characters that quote names (the other quotes make strings). `variables` is None in a dialect
     without `${x}`; else the parser writes to it. `hyphens`: `a-b` is one word. `glued`: words that may follow a number
     without a blank (`5s`). `ends_inside`: a `;` before `)` does not end the statement, it is a symbol.
-    `symbols`: those that not every dialect has."""
+    `symbols`: those that not every dialect has. `postgres`: strings as $$text$$ and E'a\\n' too, and its operators."""
 
     def __init__(
         self,
@@ -102,12 +111,14 @@ class Lexer:
         glued: Collection[str] = (),
         ends_inside: bool = False,
         symbols: frozenset[str] = frozenset(),
+        postgres: bool = False,
     ) -> None:
         self._text = text
         self._symbols = symbols
         self._name_quotes = name_quotes
         self._variables = variables
-        self._pattern = _TOKEN_WITH_HYPHENS if hyphens else _TOKEN
+        self._pattern = _TOKEN_OF_POSTGRES if postgres else _TOKEN_WITH_HYPHENS if hyphens else _TOKEN
+        self._postgres = postgres
         self._glued = glued
         self._ends_inside = ends_inside
         self._at = 1 if text.startswith("\ufeff") else 0
@@ -145,6 +156,8 @@ class Lexer:
         """The token at `at` (None for blanks and comments) and where the next one starts."""
         m = self._pattern.match(text, at)
         if m is None:
+            if self._postgres and _DOLLAR.match(text, at):
+                return _unclosed(text, at, "a string is not closed", "write $$ at its end, or the tag it begins with")
             return _unreadable(text, at)
         written, end = m[0], m.end()
         match m.lastgroup:
@@ -166,6 +179,12 @@ class Lexer:
                 return Token(TokenKind.NUMBER, written, written, at, end), end
             case "quoted":
                 return self._quoted(written, at, end), end
+            case "dollar":
+                return Token(TokenKind.STRING, written, m["inside"], at, end), end
+            case "escaped":
+                return _escaped(written, at, end), end
+            case "operator":
+                return Token(TokenKind.SYMBOL, written, written, at, end), end
             case "variable" if self._variables is not None:
                 return Token(TokenKind.NAME, written, written, at, end), end
             case "symbol" if written not in _NOT_SYMBOLS or written in self._symbols:
@@ -228,13 +247,38 @@ def _unreadable(text: str, at: int) -> tuple[Token, int]:
         "/": ("a comment is not closed", "write */ at its end"),
     }
     if char in unclosed:
-        message, hint = unclosed[char]
-        line = text[at:].splitlines()[0]
-        return Token(TokenKind.BAD, line, message, at, at + len(line), hint), len(text)
+        return _unclosed(text, at, *unclosed[char])
     if text.startswith("${", at):
         return Token(TokenKind.BAD, "${", "a variable is not written ${name}", at, at + 2), at + 2
     shown = char if char.isprintable() else f"character U+{ord(char):04X}"
     return Token(TokenKind.BAD, char, f"unexpected {shown}", at, at + 1, _NOT_CHARACTERS.get(char)), at + 1
+
+
+def _unclosed(text: str, at: int, message: str, hint: str) -> tuple[Token, int]:
+    """What is not closed takes the rest of the text."""
+    line = text[at:].splitlines()[0]
+    return Token(TokenKind.BAD, line, message, at, at + len(line), hint), len(text)
+
+
+def _escaped(written: str, at: int, end: int) -> Token:
+    """E'…': a string with back-slashes."""
+    try:
+        value = _ESCAPE.sub(_character, written[2:-1])
+        value.encode()
+    except (ValueError, OverflowError):
+        return Token(TokenKind.BAD, written, "a back-slash stands before no character that there is", at, end,
+                     "write it as itself, or \\\\ for a back-slash")  # fmt: skip
+    return Token(TokenKind.STRING, written, value, at, end)
+
+
+def _character(m: re.Match[str]) -> str:
+    """What a back-slash and the characters behind it stand for."""
+    octal, short, code, long, plain = m.groups()
+    if octal:
+        return chr(int(octal, 8))
+    if short or code or long:
+        return chr(int(short or code or long, 16))
+    return "'" if plain is None else _ESCAPES.get(plain, plain)
 
 
 def _short(text: str) -> str:

@@ -1,137 +1,160 @@
 """Batch queries: from what is written to a text that DuckDB answers.
 
-In: the tokens of a query, and what Braid reads in them. Out: `BatchQuery`.
-Rule: DuckDB speaks PostgreSQL's SQL; what differs is set right here, by replacing pieces of the text: time travel,
-the order of merged columns, joins as of a time.
+In: a query as read. Out: `BatchQuery`.
+Rule: every name is bound here, and the text is made anew from what is bound: DuckDB sees names that `duck_text.token`
+makes, functions and types of our lists, and constants that it quotes; nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import assert_never
 
+from braid.duck_text import name, token
 from braid.errors import Span, SqlError
-from braid.plan.bound import BatchQuery, Declared, Index, Read, View
-from braid.plan.risingwave import batch_asof, shapes
+from braid.plan.bound import BatchQuery, Declared, Index, Read, Returning, View
 from braid.plan.risingwave.context import Context
+from braid.plan.risingwave.scope import Column, Scope, Table, of_table
+from braid.sql import ast
 from braid.sql import ast_risingwave as rw
-from braid.sql.tokens import Token, TokenKind
 
 
 @dataclass(slots=True)
-class _Text:
-    """A piece of the statement's text that is rewritten. `edits`: (start, end, replacement)."""
+class Made:
+    """What one statement reads so far; `count` makes its names differ."""
 
     context: Context
-    edits: list[tuple[int, int, str]] = field(default_factory=list)
     reads: dict[str, Read] = field(default_factory=dict)
     views: dict[str, str] = field(default_factory=dict)
+    count: int = 0
 
-    def need(self, name: str) -> None:
-        """Makes a relation readable under its name."""
-        found = self.context.found(name)
+    def token(self, kind: str, of: str) -> str:
+        """A name, quoted, that nothing else in the statement has."""
+        self.count += 1
+        return name(token(f"{kind}{self.count}", of))
+
+    def read(self, declared: Declared, as_of: rw.AsOf | None = None) -> str:
+        """The name of a table, as it stands or stood."""
+        back = as_of.back if as_of is not None and as_of.kind == "now" else None
+        at = as_of.at if as_of is not None and as_of.kind == "at" else None
+        when = "" if as_of is None else f"@{at or back}"
+        made = token("r", declared.name + when)
+        self.reads[made] = Read(made, declared, back, at)
+        return name(made)
+
+    def relation(self, table: rw.TableName) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """A relation of the catalog: its name, and its columns with theirs."""
+        found = self.context.relation(table.name, table.name_span)
+        if table.as_of is not None:
+            _check_as_of(table.as_of, found)
         match found:
             case Declared():
-                if found.relation is not None:
-                    self.reads[name] = Read(name, found)
+                return self.read(found, table.as_of), tuple((c.name, column_token(c.name)) for c in found.visible)
             case Index():
-                self.need(found.table)
-                columns = ", ".join(f'"{c}"' for c in found.all_columns)
-                self.views[name] = f'SELECT {columns} FROM "{found.table}"'
-            case View(query=query):
-                self.reads.update({r.name: r for r in query.reads})
-                for inner, sql in query.views:
-                    self.views[inner] = sql
-                self.views[name] = _named(query.sql, found.columns)
-            case None:
-                pass
+                base = self.context.catalog.sources[found.table]
+                made = token("v", found.name)
+                columns = tuple((n, column_token(n)) for n in found.all_columns)
+                self.views[made] = f"SELECT {', '.join(t for _, t in columns)} FROM {self.read(base)}"
+                return name(made), columns
+            case View():
+                self.reads.update({r.name: r for r in found.query.reads})
+                self.views.update(found.query.views)
+                made = token("v", found.name)
+                self.views[made] = found.query.sql
+                names = [t for _, t in found.query.columns]
+                return name(made), tuple(zip(found.columns, names, strict=True))
+        assert_never(found)
 
-    def travel(self, table: rw.TableName, as_of: rw.AsOf) -> None:
-        """`t FOR SYSTEM_TIME AS OF now() - '5' second`: another snapshot, under another name."""
-        found = self.context.relation(table.name, table.name_span)
-        if not isinstance(found, Declared):
-            raise SqlError("time travel reads tables and materialized views", as_of.span, "leave the clause out")
-        name = f"{table.name}@{len(self.reads)}"
-        at = as_of.at if as_of.kind == "at" else None
-        self.reads[name] = Read(name, found, as_of.back if as_of.kind == "now" else None, at)
-        alias = f' AS "{table.alias or table.name}"'
-        columns = f"({', '.join(table.columns)})" if table.columns else ""
-        self.edits.append((table.span.start, table.span.end, f'"{name}"{alias}{columns}'))
-
-    def made(self, start: int, end: int) -> str:
-        text, at, pieces = self.context.text, start, []
-        for first, last, new in sorted(self.edits):
-            if first < at:  # inside a piece that was replaced
-                continue
-            pieces += [text[at:first], new]
-            at = last
-        return "".join([*pieces, text[at:end]])
+    def query(self, sql: str, columns: tuple[tuple[str, str], ...], span: Span) -> BatchQuery:
+        reads, views = tuple(self.reads.values()), tuple(self.views.items())
+        return BatchQuery(sql, columns, reads, views, span, self.context.text)
 
 
-def batch_query(rows: rw.BatchText, context: Context) -> BatchQuery:
+@dataclass(frozen=True, slots=True)
+class Env:
+    """What names may mean besides those of FROM: WITH queries as (name, columns), and the scopes around."""
+
+    made: Made
+    ctes: Mapping[str, tuple[str, tuple[tuple[str, str], ...]]] = field(default_factory=dict)
+    outer: tuple[Scope[str], ...] = ()
+
+    def under(self, scope: Scope[str]) -> Env:
+        """For a query within this scope."""
+        return replace(self, outer=(scope, *self.outer))
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A query as text, and its columns as (name, name in the text)."""
+
+    sql: str
+    columns: tuple[tuple[str, str], ...]
+
+
+def column_token(column: str) -> str:
+    """A column of a table."""
+    return name(token("c", column))
+
+
+def batch_query(query: rw.Query, context: Context) -> BatchQuery:
     """A query as DuckDB reads it, with all it reads."""
-    made = _Text(context)
-    _names(rows.tokens, made)
-    if rows.query is not None:
-        _check(rows.query, made)
-        for q in shapes.selects(rows.query):
-            for start, end, new in shapes.star_edits(q, context):
-                made.edits.append((start, end, new))
-        made.edits += batch_asof.edits(rows.query, context)
-    sql = made.made(rows.span.start, rows.span.end)
-    return BatchQuery(sql, tuple(made.reads.values()), tuple(made.views.items()), rows.span, context.text, rows.problem)
+    from braid.plan.risingwave.batch_queries import rows_of
+
+    made = Made(context)
+    rows = rows_of(query, Env(made))
+    return made.query(rows.sql, rows.columns, query.span)
 
 
-def tokens_text(tokens: Sequence[Token], context: Context) -> tuple[str, _Text]:
-    """A condition or an expression as it stands, and what it reads."""
-    made = _Text(context)
-    _names(tokens, made)
-    return (made.made(tokens[0].start, tokens[-1].end) if tokens else ""), made
+# ------------------------------------------------------------ over the rows of one table
 
 
-def over(target: Declared, sql: str, pieces: Sequence[_Text], span: Span, context: Context) -> BatchQuery:
-    """A query that was put together over `target` and what `pieces` read."""
-    reads = {target.name: Read(target.name, target)}
-    views: dict[str, str] = {}
-    for piece in pieces:
-        reads.update(piece.reads)
-        views.update(piece.views)
-    return BatchQuery(sql, tuple(reads.values()), tuple(views.items()), span, context.text)
+def changed_rows(
+    target: Declared, sets: Sequence[ast.Expr], where: ast.Expr | None, span: Span, context: Context
+) -> BatchQuery:
+    """The rows of a table that meet a condition, hidden columns too, and behind them new values."""
+    from braid.plan.risingwave.batch_values import Values
+
+    made = Made(context)
+    alias = made.token("t", target.name)
+    values = Values(Env(made), _scope(target, alias), "WHERE")
+    items = [f"{alias}.{column_token(c.name)}" for c in target.columns]
+    news = [made.token("n", "new") for _ in sets]
+    items += [f"{values.sql(e)} AS {n}" for e, n in zip(sets, news, strict=True)]
+    sql = f"SELECT {', '.join(items)} FROM {made.read(target)} AS {alias}"
+    if where is not None:
+        sql += f" WHERE {values.sql(where)}"
+    columns = [(c.name, column_token(c.name)) for c in target.columns] + [("new", n) for n in news]
+    return made.query(sql, tuple(columns), span)
 
 
-def _names(tokens: Sequence[Token], made: _Text) -> None:
-    """Whatever word is the name of a relation is made readable; a name that means something else does no harm."""
-    for token in tokens:
-        if token.kind is TokenKind.WORD:
-            made.need(token.text.lower())
-        elif token.kind is TokenKind.NAME:
-            made.need(token.value)
+def returning(items: tuple[ast.SelectItem, ...], target: Declared, context: Context) -> Returning | None:
+    """RETURNING, over the rows that were written."""
+    from braid.plan.risingwave.batch_queries import outputs
+
+    if not items:
+        return None
+    made = Made(context)
+    alias = made.token("t", target.name)
+    written = Read(token("w", target.name), target)
+    made_items = outputs(items, _scope(target, alias), Env(made))
+    shown = ", ".join(f"{sql} AS {t}" for _, t, sql in made_items)
+    if made.reads:
+        hint = "leave the query out, and read the table afterwards"
+        raise SqlError("RETURNING reads the rows that were written, no others", items[0].span, hint)
+    return Returning(
+        f"SELECT {shown} FROM {name(written.name)} AS {alias}", tuple(n for n, _, _ in made_items), written
+    )
 
 
-def _named(sql: str, columns: tuple[str, ...]) -> str:
-    if not columns:
-        return sql
-    names = ", ".join(f'"{c}"' for c in columns)
-    return f"SELECT * FROM ({sql}) AS q({names})"
+def _scope(target: Declared, alias: str) -> Scope[str]:
+    columns = tuple(Column(c.name, f"{alias}.{column_token(c.name)}", "") for c in target.visible)
+    return of_table(Table(target.name, columns))
 
 
-def _check(query: rw.Query, made: _Text) -> None:
-    if query.emit is not None:
-        hint = "write it in a view: CREATE MATERIALIZED VIEW v AS … EMIT ON WINDOW CLOSE"
-        raise SqlError("EMIT ON WINDOW CLOSE waits for a clock; a batch query has none", query.emit, hint)
-    with_names = {cte.name for q in shapes.queries(query) for cte in q.ctes}
-    for table in _tables(query):
-        if table.name not in with_names:
-            made.context.relation(table.name, table.name_span)
-        if table.as_of is None:
-            continue
-        if table.as_of.kind == "proctime":
-            hint = "write CREATE MATERIALIZED VIEW v AS SELECT …, or leave FOR SYSTEM_TIME AS OF PROCTIME() out"
-            raise SqlError("a temporal join needs a view: a batch query has no processing time", table.as_of.span, hint)
-        made.travel(table, table.as_of)
-
-
-def _tables(query: rw.Query) -> Iterator[rw.TableName]:
-    for select in shapes.selects(query):
-        if select.source is not None:
-            yield from (x for x in shapes.leaves(select.source) if isinstance(x, rw.TableName))
+def _check_as_of(as_of: rw.AsOf, found: Declared | View | Index) -> None:
+    if as_of.kind == "proctime":
+        hint = "write CREATE MATERIALIZED VIEW v AS SELECT …, or leave FOR SYSTEM_TIME AS OF PROCTIME() out"
+        raise SqlError("a temporal join needs a view: a batch query has no processing time", as_of.span, hint)
+    if not isinstance(found, Declared):
+        raise SqlError("time travel reads tables and materialized views", as_of.span, "leave the clause out")

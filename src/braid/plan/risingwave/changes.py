@@ -26,19 +26,17 @@ def insert(s: rw.Insert, context: Context) -> Bound:
         hint = f"name it: INSERT INTO {target.name} ({', '.join((*missing, *columns))})"
         raise SqlError(f"the primary key {', '.join(missing)} gets no value", s.target_span, hint)
     query = batch.batch_query(s.rows, context)
-    if s.rows.query is not None and isinstance(s.rows.query.body, rw.Values):
-        columns = _check_values(s.rows.query.body, columns, bool(s.columns))
-    returning, _ = batch.tokens_text(s.returning, context)
-    return RowsChanged("insert", target, query, columns, returning or None)
+    if isinstance(s.rows.body, rw.Values):
+        columns = _check_values(s.rows.body, columns, bool(s.columns))
+    elif len(query.columns) != len(columns):
+        hint = f"the columns are {', '.join(columns)}"
+        raise SqlError(f"{len(query.columns)} values for {len(columns)} columns", s.rows.span, hint)
+    return RowsChanged("insert", target, query, columns, batch.returning(s.returning, target, context))
 
 
 def _check_values(values: rw.Values, columns: tuple[str, ...], named: bool) -> tuple[str, ...]:
     """Rows of VALUES have a value for each column; without a list of columns the last may be missing."""
     width = len(values.rows[0])
-    for row in values.rows:
-        if len(row) != width:
-            hint = "give each row of VALUES the same number of values"
-            raise SqlError(f"{len(row)} values, but {width} in the first row", row[-1].span, hint)
     if width > len(columns) or (named and width < len(columns)):
         at = values.rows[0][min(width, len(columns)) - 1].span
         hint = f"the columns are {', '.join(columns)}"
@@ -50,27 +48,18 @@ def update(s: rw.Update, context: Context) -> Bound:
     target = context.table(s.target, s.target_span, "update")
     _changeable(target, "UPDATE", s.target_span)
     columns = tuple(_column(n, target) for n, _ in s.sets)
-    where, piece = batch.tokens_text(s.where, context)
-    texts = [batch.tokens_text(tokens, context) for _, tokens in s.sets]
-    news = ", ".join(f'({text}) AS "_new {c}"' for (text, _), c in zip(texts, columns, strict=True))
-    sql = f'SELECT "{target.name}".*, {news} FROM {_rows_of(target)}' + (f" WHERE {where}" if where else "")
-    returning, _ = batch.tokens_text(s.returning, context)
-    query = batch.over(target, sql, [piece, *(p for _, p in texts)], s.span, context)
-    return RowsChanged("update", target, query, columns, returning or None)
+    twice = next((n for i, (n, _) in enumerate(s.sets) if n.parts[0] in columns[:i]), None)
+    if twice is not None:
+        raise SqlError(f"column {twice} is set twice", twice.span, "set it once")
+    query = batch.changed_rows(target, [e for _, e in s.sets], s.where, s.span, context)
+    return RowsChanged("update", target, query, columns, batch.returning(s.returning, target, context))
 
 
 def delete(s: rw.Delete, context: Context) -> Bound:
     target = context.table(s.target, s.target_span, "delete from")
     _changeable(target, "DELETE", s.target_span)
-    where, piece = batch.tokens_text(s.where, context)
-    sql = f'SELECT "{target.name}".* FROM {_rows_of(target)}' + (f" WHERE {where}" if where else "")
-    returning, _ = batch.tokens_text(s.returning, context)
-    return RowsChanged("delete", target, batch.over(target, sql, [piece], s.span, context), (), returning or None)
-
-
-def _rows_of(target: Declared) -> str:
-    """The rows with their hidden key."""
-    return f'"_whole {target.name}" AS "{target.name}"'
+    query = batch.changed_rows(target, (), s.where, s.span, context)
+    return RowsChanged("delete", target, query, (), batch.returning(s.returning, target, context))
 
 
 def _changeable(target: Declared, what: str, span: Span) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from braid.duck_text import token
 from braid.errors import SqlError
 from braid.plan.bound import (
     BatchAsked,
@@ -76,8 +77,8 @@ def _readers(name: str, catalog: Catalog) -> list[str]:
     while todo:
         at = todo.pop()
         direct = [q.sink for q in catalog.queries.values() if at in q.reads]
-        direct += [v.name for v in catalog.views.values() if any(r.name == at for r in v.query.reads)]
-        direct += [v.name for v in catalog.views.values() if any(n == at for n, _ in v.query.views)]
+        direct += [v.name for v in catalog.views.values() if any(r.declared.name == at for r in v.query.reads)]
+        direct += [v.name for v in catalog.views.values() if any(n == token("v", at) for n, _ in v.query.views)]
         new = [d for d in dict.fromkeys(direct) if d not in found]
         found += new
         todo += new
@@ -135,7 +136,8 @@ def explain(s: ast.Explain, context: Context, bind: Bind) -> Bound:
         case QueryBound(query=query):
             return Explained(query.name, query)
         case BatchAsked(query=batch):
-            text = "answered by DuckDB from a snapshot of " + (", ".join(r.name for r in batch.reads) or "nothing")
+            read = ", ".join(dict.fromkeys(r.declared.name for r in batch.reads)) or "nothing"
+            text = f"answered by DuckDB from a snapshot of {read}"
             return Shown("PLAN", ("plan",), ((text,),))
         case _:
             raise SqlError("EXPLAIN takes a query", target.span, "EXPLAIN SELECT …, or CREATE MATERIALIZED VIEW …")

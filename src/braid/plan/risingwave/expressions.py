@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Call, Expr, Lit
-from braid.plan.bind_expr import Rules, bind_expr, children
+from braid.plan.bind_expr import OPERATORS, Rules, bind_expr, children
 from braid.sql import ast
+from braid.sql import ast_risingwave as rw
 from braid.types import Array, Decimal, Scalar, Type
 
 Column = Callable[[ast.Name], Expr]
@@ -74,6 +75,14 @@ def whole(column: Column, clause: str, aggregate: Aggregate | None) -> Callable[
                 return bind(ast.Call(_FUNCTIONS[name], e.args, e.span, e.distinct))
             case ast.Cast(arg=ast.Literal(value=str() as text), type=Scalar.TIMESTAMP):
                 return timestamp(text, e)
+            case rw.LongCall(call=call):
+                hint = "leave it out; a batch query may have it"
+                raise SqlError(f"{call.name.lower()} with OVER, FILTER or ORDER BY in a view is not supported yet",
+                               e.span, hint)  # fmt: skip
+            case rw.Quantified() | rw.GroupingSets():
+                raise SqlError("this is not supported yet in views", e.span, "a batch query may have it")
+            case ast.Binary(op=op) if op not in OPERATORS:
+                raise SqlError(f"{op} in a view is not supported yet", e.span, "a batch query may have it")
             case ast.Subquery():
                 hint = "join it: FROM a JOIN (SELECT DISTINCT …) b ON a.x = b.x; for NOT: LEFT JOIN … WHERE b.x IS NULL"
                 raise SqlError(f"a sub-query in {clause} of a view is not supported yet", e.span, hint)

@@ -21,8 +21,7 @@ from braid.plan.bind_expr import Rules, aggregates, bind_expr
 from braid.plan.epochs import AsOfJoin, Changes, Equalities
 from braid.plan.logical import Aggregate, Aggregation, Filter, Node, Project, mode, row_key, schema
 from braid.plan.risingwave.expressions import bound, type_name, usual_name, whole
-from braid.plan.risingwave.scope import Scope
-from braid.plan.risingwave.shapes import default_name
+from braid.plan.risingwave.scope import Scope, default_name
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
 from braid.types import Decimal, Scalar, Type
@@ -39,7 +38,7 @@ _ZEROS: dict[Type, object] = {
     Scalar.TIMESTAMP: datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None),
 }
 Named = tuple[str, Expr, str, Span]
-Read = Callable[[], tuple[Node, Scope]]  # FROM and WHERE, read anew under other plan names
+Read = Callable[[], tuple[Node, Scope[Expr]]]  # FROM and WHERE, read anew under other plan names
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ class Grouped:
 class _Groups:
     """`shown`: what a grouping expression is worth above the groups. `keys`: the columns that tell groups apart."""
 
-    scope: Scope
+    scope: Scope[Expr]
     alias: str
     over_table: bool
     shown: dict[Expr, Expr] = field(default_factory=dict)
@@ -150,7 +149,7 @@ def bind_grouped(s: rw.Select, read: Read, alias: str) -> Grouped:
     return Grouped(made, items, {c: usual_name(c.type) for c, _ in groups.keys})
 
 
-def _keyed(s: rw.Select, node: Node, scope: Scope, alias: str) -> _Groups:
+def _keyed(s: rw.Select, node: Node, scope: Scope[Expr], alias: str) -> _Groups:
     """The groups of a SELECT over one reading of its FROM."""
     groups = _Groups(scope, alias, mode(node) != "append")
     exprs = [_group_expr(e, s.items, scope) for e in s.group_by]
@@ -207,7 +206,7 @@ def _limit(function: str, t: Type) -> object:
             return None
 
 
-def _without_stars(items: Sequence[ast.SelectItem], scope: Scope) -> list[ast.SelectItem]:
+def _without_stars(items: Sequence[ast.SelectItem], scope: Scope[Expr]) -> list[ast.SelectItem]:
     """`*` as the columns it stands for."""
     made: list[ast.SelectItem] = []
     for item in items:
@@ -220,7 +219,7 @@ def _without_stars(items: Sequence[ast.SelectItem], scope: Scope) -> list[ast.Se
     return made
 
 
-def _group_expr(e: ast.Expr, items: tuple[ast.SelectItem, ...], scope: Scope) -> Expr:
+def _group_expr(e: ast.Expr, items: tuple[ast.SelectItem, ...], scope: Scope[Expr]) -> Expr:
     """A grouping expression: also the number or the alias of an item."""
     if isinstance(e, ast.Literal) and isinstance(e.value, int):
         if not 1 <= e.value <= len(items):

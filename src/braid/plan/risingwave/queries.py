@@ -17,8 +17,7 @@ from braid.plan.risingwave.closing import emit_on_close
 from braid.plan.risingwave.context import Context
 from braid.plan.risingwave.expressions import all_of, bound, condition, conjuncts, type_name, usual_name
 from braid.plan.risingwave.placing import place
-from braid.plan.risingwave.scope import Scope
-from braid.plan.risingwave.shapes import default_name
+from braid.plan.risingwave.scope import Scope, default_name
 from braid.plan.risingwave.sources import Env, bind_from
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
@@ -46,9 +45,9 @@ class Result:
 def bind_query(query: rw.Query, context: Context, names: tuple[str, ...] = ()) -> Result:
     """The query of a view. `names`: of its columns, where they are listed."""
     result = bind_inner(query, Env(context), context.alias("result"))
-    if len(names) > len(result.items):
+    if names and len(names) != len(result.items):
         message = f"{len(names)} names for {len(result.items)} columns"
-        raise SqlError(message, query.span, f"the columns are {', '.join(i.name for i in result.items)}")
+        raise SqlError(message, query.span, f"name each column, or none: {', '.join(i.name for i in result.items)}")
     items = tuple(
         Item(names[i] if i < len(names) else item.name, item.col, item.type, item.span)
         for i, item in enumerate(result.items)
@@ -71,6 +70,8 @@ def bind_inner(query: rw.Query, env: Env, alias: str) -> Result:
         raise SqlError(f"{body.op} in a view is not supported yet", body.span, hint)
     if isinstance(body, rw.Values):
         raise SqlError("VALUES in a view is not supported yet", body.span, "CREATE TABLE, INSERT them, and read that")
+    if isinstance(body, rw.Query):
+        return bind_inner(body, env, alias)
     result = _select(body, env, alias)
     if query.emit is not None:
         return Result(emit_on_close(result.node, [i.col for i in result.items], query.emit), result.items, result.types)
@@ -83,9 +84,12 @@ def _select(s: rw.Select, env: Env, alias: str) -> Result:
     if s.distinct:
         hint = "write GROUP BY these columns, with MIN or MAX of the others; a batch query may have it"
         raise SqlError("DISTINCT ON in a view is not supported yet", s.distinct[0].span, hint)
+    if s.windows:
+        hint = "leave WINDOW out; a batch query may have it"
+        raise SqlError("windows over rows in a view are not supported yet", s.windows[0][1].span, hint)
     source = s.source
 
-    def read() -> tuple[Node, Scope]:
+    def read() -> tuple[Node, Scope[Expr]]:
         return _rows(source, s.where, env)
 
     if s.group_by or s.having is not None or grouping.has_aggregates(s) or s.distinct is not None:
@@ -106,7 +110,7 @@ def _select(s: rw.Select, env: Env, alias: str) -> Result:
     return projected(node, made, alias, key_types(scope))
 
 
-def _rows(source: rw.Relation, where: ast.Expr | None, env: Env) -> tuple[Node, Scope]:
+def _rows(source: rw.Relation, where: ast.Expr | None, env: Env) -> tuple[Node, Scope[Expr]]:
     """The rows of FROM that pass WHERE, and what names mean over them."""
     tree = bind_from(source, env)
     scope = tree.scope
@@ -140,6 +144,6 @@ def projected(node: Node, made: list[tuple[str, Expr, str, Span]], alias: str, t
     return Result(Project(node, tuple(outputs)), tuple(items), found)
 
 
-def key_types(scope: Scope) -> dict[Expr, str]:
+def key_types(scope: Scope[Expr]) -> dict[Expr, str]:
     """The SQL types of plan columns as far as the scope shows them."""
     return {c.expr: c.type for t in scope.tables for c in t.columns}

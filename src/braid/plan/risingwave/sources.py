@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from braid.errors import Span, SqlError
+from braid.expr import typing
 from braid.expr.nodes import Call, Case, Cast, Col, Expr, Field, MakeStruct
 from braid.plan.bound import Declared, Index, View
 from braid.plan.epochs import Changes, Windows
@@ -35,7 +36,7 @@ class Leaf:
     """A relation. `declared`: the table it reads, where it is one; `index`: through which index."""
 
     node: Node
-    scope: Scope
+    scope: Scope[Expr]
     span: Span
     declared: Declared | None = None
     index: Index | None = None
@@ -52,7 +53,7 @@ class Joined:
     how: rw.How
     kind: Kind
     terms: tuple[Expr, ...]
-    scope: Scope
+    scope: Scope[Expr]
     written: rw.Join
 
 
@@ -96,8 +97,9 @@ def _join(join: rw.Join, env: Env) -> Joined:
             hint = "write ON a.x = b.x AND a.t >= b.t"
             word = "NATURAL" if join.natural else "USING"
             raise SqlError(f"an ASOF JOIN takes no {word}", join.how_span, hint)
-        made = merged(join, left.scope, right.scope, context)
-        return Joined(left, right, join.how, kind, made.equalities, made.scope, join)
+        made = merged(join, left.scope, right.scope, context, lambda a, b: typing.call("COALESCE", [a, b]))
+        equal = tuple(typing.call("eq", [a, b]) for a, b in made.equal)
+        return Joined(left, right, join.how, kind, equal, made.scope, join)
     scope = both(left.scope, right.scope, join.span)
     if join.on is None:
         return Joined(left, right, join.how, kind, (), scope, join)
@@ -122,9 +124,6 @@ def _table(t: rw.TableName, env: Env) -> Leaf:
     match found:
         case View():
             _no_as_of(t, "a view")
-            if found.written is None:
-                hint = "write its query with what Braid reads in views"
-                raise SqlError(f"view {t.name} answers batch queries only", t.name_span, hint)
             inner = Context(env.context.catalog, env.context.settings, found.text, env.context.aliases,
                             env.context.notices)  # fmt: skip
             try:
@@ -169,7 +168,9 @@ def _read(declared: Declared, alias: str, t: rw.TableName, context: Context) -> 
     source = Source(name, declared.name, declared.topic, declared.kind, columns, declared.encoding, None, None,
                     declared.partitions, "lift", watermark)  # fmt: skip
     types = dict(relation.types)
-    seen = tuple(Column(c.name, Col(f"{name}.{c.name}", c.type), types[c.name]) for c in declared.visible)
+    seen: tuple[Column[Expr], ...] = tuple(
+        Column(c.name, Col(f"{name}.{c.name}", c.type), types[c.name]) for c in declared.visible
+    )
     node: Node = source if declared.kind == "stream" else Changes(source)
     node = clocked(node, name, relation.inherited)
     return Leaf(node, of_table(Table(alias, seen)), t.span, declared, None, t.as_of)
@@ -196,7 +197,8 @@ def _query(query: rw.Query, alias: str, names: tuple[str, ...], span: Span, env:
     from braid.plan.risingwave.queries import bind_inner
 
     result: Result = bind_inner(query, env, alias)
-    columns = renamed(tuple(Column(i.name, i.col, i.type) for i in result.items), names, span)
+    seen: tuple[Column[Expr], ...] = tuple(Column(i.name, i.col, i.type) for i in result.items)
+    columns = renamed(seen, names, span)
     return Leaf(result.node, of_table(Table(alias, columns)), span)
 
 
@@ -253,7 +255,7 @@ def _window(f: rw.TableFunction, env: Env) -> Leaf:
     node = Windows(leaf.node, time, size * 1000, slide * 1000, offset * 1000, start, end,
                    "keep" if what == "TUMBLE" else "drop")  # fmt: skip
     shown = "timestamptz" if column.type == "timestamptz" else "timestamp"
-    columns = (*leaf.scope.columns, Column("window_start", start, shown), Column("window_end", end, shown))
-    columns = renamed(columns, f.columns, f.span)
+    bounds: tuple[Column[Expr], ...] = (Column("window_start", start, shown), Column("window_end", end, shown))
+    columns = renamed((*leaf.scope.columns, *bounds), f.columns, f.span)
     made = f"{what} {slide} {size} {offset}"
     return replace(leaf, node=node, scope=of_table(Table(alias, columns)), span=f.span, window=made, declared=None)

@@ -136,7 +136,7 @@ def _own(n: ast.Name, columns: dict[str, Col]) -> Expr:
     return found
 
 
-def _table_of_rows(s: rw.CreateTable, rows: rw.BatchText, context: Context) -> Bound:
+def _table_of_rows(s: rw.CreateTable, rows: rw.Query, context: Context) -> Bound:
     """CREATE TABLE … AS: names and types are those of the query."""
     if s.what == "source":
         raise SqlError("CREATE SOURCE takes columns, not a query", s.span, "write CREATE TABLE or a VIEW")
@@ -150,13 +150,20 @@ def _table_of_rows(s: rw.CreateTable, rows: rw.BatchText, context: Context) -> B
     finally:
         tables.close()
     columns: list[tuple[str, rw.SqlType]] = []
-    for name, type_ in found:
+    for (name, _), (_, type_) in zip(query.columns, found, strict=True):
         named = our_type(type_)
         if named is None:
             raise SqlError(f"column {name} has the type {type_}", rows.span, "convert it: x::varchar")
-        columns.append((name.lower(), named_type(named)))
+        columns.append((name, named_type(named)))
+    _check_twice([n for n, _ in columns], rows)
     declared = declare("table", s.name, columns, (), s.append_only is not None, context.quote(s.span))
     return RowsChanged("insert", declared, query, tuple(n for n, _ in columns), creates=True)
+
+
+def _check_twice(names: list[str], rows: rw.Query) -> None:
+    twice = next((n for i, n in enumerate(names) if n in names[:i]), None)
+    if twice is not None:
+        raise SqlError(f"two columns are called {twice}", rows.span, "give one of them another name with AS")
 
 
 def create_index(s: rw.CreateIndex, context: Context) -> Bound:

@@ -14,7 +14,7 @@ from braid.expr.nodes import Col, Expr
 from braid.plan.bound import Bound, Declared, DeclaredColumn, Nothing, QueryBound, Relation, View, ViewDefined
 from braid.plan.epochs import Coalesce
 from braid.plan.logical import Encoding, Kind, Node, Output, Query, Sink, mode, row_key
-from braid.plan.risingwave import batch, shapes
+from braid.plan.risingwave import batch
 from braid.plan.risingwave.context import Context
 from braid.plan.risingwave.queries import Result, bind_query
 from braid.plan.watermarks import inherited
@@ -28,21 +28,19 @@ def create_view(s: rw.CreateView, context: Context) -> Bound:
         context.free(s.name, s.name_span)
     if s.what == "view":
         return _view(s, context)
-    if s.query.query is None:
-        assert s.query.problem is not None
-        raise s.query.problem
-    result = bind_query(s.query.query, context, s.columns)
+    result = bind_query(s.query, context, s.columns)
     return materialized(s, result, context)
 
 
 def _view(s: rw.CreateView, context: Context) -> ViewDefined:
     query = batch.batch_query(s.query, context)
-    columns = s.columns
-    if not columns and s.query.query is not None:
-        columns = shapes.output_names(s.query.query, context) or ()
+    columns = s.columns or tuple(n for n, _ in query.columns)
+    if len(columns) != len(query.columns):
+        message = f"{len(columns)} names for {len(query.columns)} columns"
+        raise SqlError(message, s.query.span, "name each column, or none")
     if len(set(columns)) < len(columns):
         raise SqlError("a view has each name once", s.query.span, "give the columns names with AS")
-    return ViewDefined(View(s.name, columns, query, s.query.query, context.text))
+    return ViewDefined(View(s.name, columns, query, s.query, context.text))
 
 
 def materialized(s: rw.CreateView, result: Result, context: Context) -> QueryBound:

@@ -26,6 +26,9 @@ CreateRule = Callable[["Cursor", int, bool], ast.Statement]
 # A rule for a value that starts with a word only this dialect has there; None where it is a name after all.
 PrimaryRule = Callable[["Cursor"], "ast.Expr | None"]
 
+# A rule for a predicate that starts with a word behind a value (and NOT); None where the shared grammar has it.
+PredicateRule = Callable[["Cursor", "ast.Expr", bool, int], "ast.Expr | None"]
+
 # What no dialect lets stand as a name unless quoted: without these words a statement could be read in two ways.
 RESERVED = frozenset(
     {
@@ -101,6 +104,10 @@ class Dialect:
     reserved: frozenset[str] = RESERVED
     never_alias: frozenset[str] = RESERVED | STARTERS
     symbols: frozenset[str] = frozenset()  # that only it has, such as ::
+    levels: Mapping[str, int] = field(default_factory=dict)  # how tightly its own operators bind
+    predicates: Mapping[str, PredicateRule] = field(default_factory=dict)  # by first word, behind NOT
+    call: Callable[[Cursor], ast.Expr] | None = None  # a function call, where it has more than arguments
+    postgres: bool = False  # $$text$$, E'a\n', rows as (a, b), x.end, x = 1 IS TRUE
     primaries: Mapping[str, PrimaryRule] = field(default_factory=dict)  # by first word
     suffix: Callable[[Cursor, ast.Expr, int], ast.Expr | None] | None = None  # behind a value: x::INT
     subquery: Callable[[Cursor], risingwave.Query] | None = None  # in parentheses where a value stands

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from braid.sql.dialects import risingwave_statements as statements
 from braid.sql.dialects.base import Dialect
+from braid.sql.dialects.risingwave_calls import LEVELS, PREDICATES, PRIMARIES, SYMBOLS, call
 from braid.sql.dialects.risingwave_queries import query
-from braid.sql.dialects.risingwave_values import PRIMARIES, suffix
+from braid.sql.dialects.risingwave_values import suffix
 from braid.sql.statements import create
 
 RESERVED = frozenset(
@@ -58,8 +59,12 @@ RISINGWAVE = Dialect(
     name_quotes='"',
     reserved=RESERVED,
     never_alias=RESERVED | {"ASOF", "EMIT", "WINDOW", "SET", "FETCH"},
-    symbols=frozenset({"::"}),
+    symbols=SYMBOLS,
+    levels=LEVELS,
+    predicates=PREDICATES,
     primaries=PRIMARIES,
+    call=call,
+    postgres=True,
     suffix=suffix,
     subquery=query,
 )

@@ -13,12 +13,11 @@ from braid.errors import Span
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
 from braid.sql.cursor import Cursor
+from braid.sql.dialects.risingwave_calls import QUERY_STARTS, grouping, order_items, window
 from braid.sql.dialects.risingwave_values import interval
 from braid.sql.expressions import comma_list, expression, in_parentheses
 from braid.sql.tokens import TokenKind
-
-QUERY_STARTS = ("SELECT", "WITH", "VALUES")
-_SET_OPERATIONS = ("UNION", "INTERSECT", "EXCEPT")
+from braid.types import Scalar
 
 
 def query(c: Cursor) -> rw.Query:
@@ -36,13 +35,16 @@ def query(c: Cursor) -> rw.Query:
     emit: Span | None = None
     while True:
         first = c.index
-        if c.accept("ORDER"):
-            c.expect("BY")
-            order_by = comma_list(c, _order_item)
+        if c.at("ORDER"):
+            order_by = order_items(c)
         elif c.accept("LIMIT"):
             limit = None if c.accept("ALL") else expression(c)
         elif c.accept("OFFSET"):
             offset = expression(c)
+            if c.word() in ("ROW", "ROWS"):
+                c.advance()
+        elif c.at("FETCH"):
+            limit = _fetch(c)
         elif c.accept("EMIT"):
             c.expect("ON", "WINDOW", "CLOSE")
             emit = c.span(first)
@@ -57,24 +59,28 @@ def _cte(c: Cursor) -> rw.With:
     name = c.name("the name of a query")
     columns = _column_names(c)
     c.expect("AS")
+    if not c.accept("MATERIALIZED"):
+        c.accept("NOT", "MATERIALIZED")
     opened = c.expect_symbol("(", "'(' and a query")
     inner = query(c)
     c.close(opened, ")")
     return rw.With(name, columns, inner, c.span(start))
 
 
-def _set_operations(c: Cursor) -> rw.Body:
+def _set_operations(c: Cursor, tight: bool = False) -> rw.Body:
+    """UNION and EXCEPT; `tight`: INTERSECT, which binds tighter."""
     start, levels = c.index, 1
     c.enter()
-    left = _body(c)
-    while c.word() in _SET_OPERATIONS:
+    left = _body(c) if tight else _set_operations(c, tight=True)
+    while c.word() in (("INTERSECT",) if tight else ("UNION", "EXCEPT")):
         c.enter()  # each stands above what is before it
         levels += 1
         op = c.advance().value
         all_ = c.accept("ALL")
         if not all_:
             c.accept("DISTINCT")
-        left = rw.SetOperation(op, all_, left, _body(c), c.span(start))
+        right = _body(c) if tight else _set_operations(c, tight=True)
+        left = rw.SetOperation(op, all_, left, right, c.span(start))
     for _ in range(levels):
         c.leave()
     return left
@@ -84,9 +90,10 @@ def _body(c: Cursor) -> rw.Body:
     start = c.index
     if c.at_symbol("("):
         opened = c.advance()
-        inner = _set_operations(c)
+        inner = query(c)
         c.close(opened, ")")
-        return inner
+        plain = not (inner.ctes or inner.order_by or inner.limit or inner.offset or inner.emit)
+        return inner.body if plain else inner
     if c.accept("VALUES"):
         rows = comma_list(c, lambda c: in_parentheses(c, expression))
         return rw.Values(rows, c.span(start))
@@ -103,18 +110,26 @@ def _select(c: Cursor) -> rw.Select:
         distinct = in_parentheses(c, expression) if c.accept("ON") else ()
     else:
         c.accept("ALL")
-    items = comma_list(c, _item)
+    items = comma_list(c, item)
     source = _from(c) if c.accept("FROM") else None
     where = expression(c) if c.accept("WHERE") else None
     group_by: tuple[ast.Expr, ...] = ()
     if c.accept("GROUP"):
         c.expect("BY")
-        group_by = comma_list(c, expression)
+        group_by = comma_list(c, grouping)
     having = expression(c) if c.accept("HAVING") else None
-    return rw.Select(distinct, items, source, where, group_by, having, c.span(start))
+    windows = comma_list(c, _window) if c.accept("WINDOW") else ()
+    return rw.Select(distinct, items, source, where, group_by, having, windows, c.span(start))
 
 
-def _item(c: Cursor) -> ast.SelectItem:
+def _window(c: Cursor) -> tuple[str, rw.Over]:
+    name = c.name("the name of a window")
+    c.expect("AS")
+    return name, window(c)
+
+
+def item(c: Cursor) -> ast.SelectItem:
+    """An item of SELECT or RETURNING."""
     start = c.index
     if c.accept_symbol("*"):
         return ast.SelectItem(ast.Star(None, c.span(start)), None, c.span(start))
@@ -125,15 +140,8 @@ def _item(c: Cursor) -> ast.SelectItem:
         return ast.SelectItem(ast.Star(qualifier, c.span(start)), None, c.span(start))
     expr = expression(c)
     if c.accept("AS"):
-        return ast.SelectItem(expr, label(c), c.span(start))
+        return ast.SelectItem(expr, c.label("a name"), c.span(start))
     return ast.SelectItem(expr, bare_alias(c), c.span(start))
-
-
-def label(c: Cursor) -> str:
-    """A name where only a name can stand: any word."""
-    if c.now.kind is TokenKind.WORD:
-        return c.dialect.fold(c.advance().text)
-    return c.name("a name")
 
 
 def bare_alias(c: Cursor) -> str | None:
@@ -143,18 +151,19 @@ def bare_alias(c: Cursor) -> str | None:
     return None
 
 
-def _order_item(c: Cursor) -> rw.OrderItem:
+def _fetch(c: Cursor) -> ast.Expr:
+    """FETCH FIRST | NEXT n ROWS ONLY."""
     start = c.index
-    expr = expression(c)
-    descending = c.accept("DESC")
-    if not descending:
-        c.accept("ASC")
-    nulls: bool | None = None
-    if c.accept("NULLS"):
-        if c.word() not in ("FIRST", "LAST"):
-            raise c.unexpected("FIRST or LAST", "FIRST", "LAST")
-        nulls = c.advance().value == "FIRST"
-    return rw.OrderItem(expr, descending, nulls, c.span(start))
+    c.expect("FETCH")
+    if not (c.accept("FIRST") or c.accept("NEXT")):
+        raise c.unexpected("FIRST or NEXT", "FIRST", "NEXT")
+    one = c.word() in ("ROW", "ROWS")
+    limit = ast.Literal(1, Scalar.INT, c.span(start)) if one else expression(c)
+    if c.word() not in ("ROW", "ROWS"):
+        raise c.unexpected("ROWS ONLY", "ROW", "ROWS")
+    c.advance()
+    c.expect("ONLY")
+    return limit
 
 
 # ----------------------------------------------------------------------- FROM
@@ -290,12 +299,12 @@ def _holds_query(c: Cursor) -> bool:
 
 
 def _alias(c: Cursor) -> tuple[str | None, tuple[str, ...]]:
-    alias = label(c) if c.accept("AS") else bare_alias(c)
+    alias = c.label("a name") if c.accept("AS") else bare_alias(c)
     return alias, _column_names(c) if alias is not None else ()
 
 
 def _column_names(c: Cursor) -> tuple[str, ...]:
-    return in_parentheses(c, label) if c.at_symbol("(") else ()
+    return in_parentheses(c, lambda c: c.label("a name")) if c.at_symbol("(") else ()
 
 
 def _as_of(c: Cursor) -> rw.AsOf | None:

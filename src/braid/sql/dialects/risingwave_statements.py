@@ -1,8 +1,7 @@
 """The grammar of RisingWave's statements: tables, views, indexes, rows that change, commands.
 
 In: a cursor at the first word of a statement. Out: the statement, with the cursor behind it.
-Rule: what streams is read in full here; what a snapshot answers (SELECT, the rows of INSERT, conditions of UPDATE and
-DELETE) is kept as text for DuckDB too, so that its SQL may be richer than Braid's.
+Rule: what streams and what a snapshot answers have one grammar.
 """
 
 from __future__ import annotations
@@ -10,67 +9,33 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal as OneOf
 
-from braid.errors import Span, SqlError
+from braid.errors import Span
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
 from braid.sql.cursor import Cursor
-from braid.sql.dialects.risingwave_queries import QUERY_STARTS, query
+from braid.sql.dialects.risingwave_calls import QUERY_STARTS
+from braid.sql.dialects.risingwave_queries import item, query
 from braid.sql.dialects.risingwave_values import sql_type
 from braid.sql.expressions import comma_list, expression, in_parentheses, literal
-from braid.sql.tokens import Token, TokenKind
+from braid.sql.tokens import TokenKind
 from braid.types import Scalar
-
-# ---------------------------------------------------------------- the rows of a query
-
-
-def batch_text(c: Cursor, *stops: str) -> rw.BatchText:
-    """A query up to the end of the statement, or to one of the words `stops` outside parentheses."""
-    start = c.index
-    if c.word() not in QUERY_STARTS and not c.at_symbol("("):
-        raise c.unexpected("SELECT, WITH or VALUES", *QUERY_STARTS)
-    found: rw.Query | None = None
-    problem: SqlError | None = None
-    try:
-        found = query(c)
-        if not c.at_end() and c.word() not in stops:
-            problem = c.unexpected("the end of the query", "WHERE", "JOIN", "ON", "ORDER", "GROUP", "LIMIT")
-    except SqlError as error:
-        problem = error
-    if problem is not None:
-        c.index, found = start, None
-        c.reset_depth()
-        _skip(c, stops)
-    return rw.BatchText(_taken(c, start), found, problem, c.span(start))
-
-
-def _skip(c: Cursor, stops: tuple[str, ...]) -> None:
-    """To the end, or to one of `stops` outside parentheses. An unreadable token is an error wherever it stands."""
-    depth = 0
-    while not c.at_end() and not (depth == 0 and c.word() in stops):
-        text = c.advance().text
-        depth += (text == "(") - (text == ")")
-
-
-def _taken(c: Cursor, start: int) -> tuple[Token, ...]:
-    return tuple(c.ahead(n - c.index) for n in range(start, c.index))
-
-
-def _tokens(c: Cursor, *stops: str, comma: bool = False) -> tuple[Token, ...]:
-    """The tokens of an expression up to one of `stops` (or a comma)."""
-    start, depth = c.index, 0
-    while not c.at_end() and not (depth == 0 and (c.word() in stops or (comma and c.at_symbol(",")))):
-        text = c.advance().text
-        depth += (text == "(") - (text == ")")
-    if start == c.index:
-        raise c.unexpected("an expression")
-    return _taken(c, start)
 
 
 def batch(c: Cursor) -> ast.Statement:
     """A query on its own."""
     start = c.index
-    rows = batch_text(c)
+    rows = _rows(c)
     return rw.Batch(rows, c.span(start))
+
+
+def _rows(c: Cursor, *stops: str) -> rw.Query:
+    """A query up to the end of the statement, or to one of the words `stops`."""
+    if c.word() not in QUERY_STARTS and not c.at_symbol("("):
+        raise c.unexpected("SELECT, WITH or VALUES", *QUERY_STARTS)
+    found = query(c)
+    if not c.at_end() and c.word() not in stops and not c.starts_statement():
+        raise c.unexpected("the end of the query", "WHERE", "JOIN", "ON", "ORDER", "GROUP", "LIMIT", *stops)
+    return found
 
 
 # --------------------------------------------------------------------- CREATE
@@ -100,7 +65,7 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         c.close(opened, ")", "',' or ')'")
     append_only: Span | None = None
     properties: tuple[ast.Property, ...] = ()
-    rows: rw.BatchText | None = None
+    rows: rw.Query | None = None
     while not c.at_end():
         first = c.index
         if c.accept("APPEND"):
@@ -114,7 +79,7 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         elif c.at("FORMAT"):
             _format(c)
         elif c.accept("AS"):
-            rows = batch_text(c)
+            rows = _rows(c)
         else:
             raise c.unexpected("APPEND ONLY, WITH, FORMAT or AS", "APPEND", "WITH", "FORMAT", "AS")
     if rows is None and not columns:
@@ -191,14 +156,27 @@ def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     name, name_span = _new_name(c, f"the name of the {what}")
     columns = in_parentheses(c, lambda c: c.name("the name of a column")) if c.at_symbol("(") else ()
     properties = with_properties(c) if c.at("WITH") else ()
+    for p in properties:
+        _check_property(c, p, what)
     if what == "sink" and c.at("FROM"):
         raise c.error("CREATE SINK … FROM is not supported yet", c.now, f"write CREATE SINK {name} AS SELECT * FROM …")
     if not c.accept("AS"):
         raise c.unexpected("AS and a query", "AS")
-    rows = batch_text(c, "WITH") if what == "sink" else batch_text(c)
+    rows = _rows(c, "WITH") if what == "sink" else _rows(c)
     if what == "sink" and c.at("WITH"):
         properties = with_properties(c)
     return rw.CreateView(what, name, columns, rows, properties, if_not_exists, c.span(start), name_span)
+
+
+# What a materialized view may say of how it is run; none of it changes a result.
+_OF_VIEWS = ("backfill_rate_limit", "source_rate_limit", "resource_group")
+
+
+def _check_property(c: Cursor, p: ast.Property, what: str) -> None:
+    if what == "view":
+        raise c.error("a view takes no WITH", p.span, "leave it out, or make it a MATERIALIZED VIEW")
+    if what == "materialized view" and p.name.lower() not in _OF_VIEWS:
+        raise c.error(f"a materialized view has no property {p.name}", p.span, f"there are {', '.join(_OF_VIEWS)}")
 
 
 def create_index(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
@@ -266,7 +244,7 @@ def _property(c: Cursor) -> ast.Property:
     start = c.index
     name = c.name("the name of a property")
     while c.accept_symbol("."):
-        name = f"{name}.{c.name('the name of a property')}"
+        name = f"{name}.{c.label('the name of a property')}"
     c.expect_symbol("=")
     if c.now.kind is TokenKind.WORD and c.word() not in ("NULL", "TRUE", "FALSE"):
         at = c.index
@@ -286,7 +264,7 @@ def insert(c: Cursor) -> ast.Statement:
     columns: tuple[ast.Name, ...] = ()
     if c.at_symbol("(") and c.ahead(1).value not in QUERY_STARTS:
         columns = in_parentheses(c, column_name)
-    rows = batch_text(c, "RETURNING")
+    rows = _rows(c, "RETURNING")
     returning = _returning(c)
     return rw.Insert(target, columns, rows, returning, c.span(start), target_span)
 
@@ -297,26 +275,26 @@ def update(c: Cursor) -> ast.Statement:
     target, target_span = _new_name(c, "the name of a table")
     c.expect("SET")
     sets = comma_list(c, _assignment)
-    where = _tokens(c, "RETURNING") if c.accept("WHERE") else ()
+    where = expression(c) if c.accept("WHERE") else None
     return rw.Update(target, sets, where, _returning(c), c.span(start), target_span)
 
 
-def _assignment(c: Cursor) -> tuple[ast.Name, tuple[Token, ...]]:
+def _assignment(c: Cursor) -> tuple[ast.Name, ast.Expr]:
     name = column_name(c)
     c.expect_symbol("=")
-    return name, _tokens(c, "WHERE", "RETURNING", comma=True)
+    return name, expression(c)
 
 
 def delete(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("DELETE", "FROM")
     target, target_span = _new_name(c, "the name of a table")
-    where = _tokens(c, "RETURNING") if c.accept("WHERE") else ()
+    where = expression(c) if c.accept("WHERE") else None
     return rw.Delete(target, where, _returning(c), c.span(start), target_span)
 
 
-def _returning(c: Cursor) -> tuple[Token, ...]:
-    return _tokens(c) if c.accept("RETURNING") else ()
+def _returning(c: Cursor) -> tuple[ast.SelectItem, ...]:
+    return comma_list(c, item) if c.accept("RETURNING") else ()
 
 
 # ------------------------------------------------------------------- commands
@@ -373,7 +351,8 @@ def set_(c: Cursor) -> ast.Statement:
     first = c.index
     while not c.at_end():
         c.advance()
-    value = " ".join(t.value if t.kind is TokenKind.STRING else t.text for t in _taken(c, first))
+    taken = [c.ahead(n - c.index) for n in range(first, c.index)]
+    value = " ".join(t.value if t.kind is TokenKind.STRING else t.text for t in taken)
     return ast.Set(name, value, c.span(start))
 
 

@@ -7,13 +7,14 @@ Rule: a type is one of Braid's, with the name under which PostgreSQL knows it be
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from decimal import Decimal as PyDecimal
 
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
 from braid.sql.cursor import Cursor, closest
-from braid.sql.expressions import expression
-from braid.sql.tokens import TokenKind
+from braid.sql.expressions import LONGEST, UNARY, expression
+from braid.sql.tokens import Token, TokenKind
 from braid.types import Array, Decimal, Scalar, Type
 
 S = Scalar
@@ -34,6 +35,7 @@ _NAMES: dict[str, tuple[Type, str]] = {
 }
 TYPE_WORDS = (*_NAMES, "NUMERIC", "DECIMAL")
 _MS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000, "WEEK": 604_800_000}
+_DAYS = {"DAY": 1, "WEEK": 7}
 _SHORT = {"MS": "MILLISECOND", "S": "SECOND", "SEC": "SECOND", "MIN": "MINUTE", "H": "HOUR", "HR": "HOUR", "D": "DAY"}
 _MONTHS = {"MONTH": 1, "YEAR": 12}
 _CLOCK = re.compile(r"([+-]?)(\d+):(\d{1,2})(?::(\d{1,2})(\.\d{1,3})?)?")
@@ -101,9 +103,23 @@ def _count(c: Cursor) -> int:
 
 
 def suffix(c: Cursor, left: ast.Expr, start: int) -> ast.Expr | None:
-    """`left::type`."""
+    """`left::type`, `left AT TIME ZONE zone`."""
+    if c.at("AT", "TIME", "ZONE"):
+        c.expect("AT", "TIME", "ZONE")
+        height = c.height
+        zone = expression(c, UNARY + 1)
+        c.height = max(height, c.height)
+        return ast.Binary("AT TIME ZONE", left, zone, c.span(start))
     if not c.accept_symbol("::"):
         return None
+    return _to_type(c, left, start)
+
+
+def _to_type(c: Cursor, left: ast.Expr, start: int) -> ast.Expr:
+    """The cast of `left` to the type at the cursor."""
+    if c.at("INTERVAL") and isinstance(left, ast.Literal) and isinstance(left.value, str):
+        token = c.advance()
+        return _interval(c, left.value, token, start)
     to = sql_type(c)
     return ast.Cast(left, to.type, c.span(start), to.name)
 
@@ -118,9 +134,9 @@ def cast(c: Cursor) -> ast.Expr | None:
     arg = expression(c)
     c.taller(c.height)
     c.expect("AS")
-    to = sql_type(c)
+    made = _to_type(c, arg, start)
     c.close(opened, ")")
-    return ast.Cast(arg, to.type, c.span(start), to.name)
+    return replace(made, span=c.span(start))
 
 
 def typed_string(c: Cursor) -> ast.Expr | None:
@@ -153,8 +169,13 @@ def interval(c: Cursor, bare: bool = False) -> ast.Interval:
     if unit is not None:
         c.advance()
         text = f"{text} {unit}"
-    months, ms, seen = 0, PyDecimal(0), False
-    rest = text
+    return _interval(c, text, token, start)
+
+
+def _interval(c: Cursor, text: str, token: Token, start: int) -> ast.Interval:
+    """The interval that `text` is; `token`: where an error shows."""
+    months, days, ms, seen = 0, PyDecimal(0), PyDecimal(0), False
+    rest = text.strip()
     while rest:
         if clock := _CLOCK.match(rest):
             sign, hours, minutes, seconds, part = clock.groups()
@@ -166,16 +187,27 @@ def interval(c: Cursor, bare: bool = False) -> ast.Interval:
         name = _unit((piece[2] or "SECOND").upper()) if piece else None
         if piece is None or name is None:
             hint = "write INTERVAL '1' MINUTE, or '1 day 2 hours'"
-            raise c.error(f"'{token.value}' is not an interval", token, hint)
+            raise c.error(f"'{text}' is not an interval", token, hint)
+        amount = PyDecimal(piece[1])
         if name in _MONTHS:
-            months += int(PyDecimal(piece[1])) * _MONTHS[name]
+            if amount != int(amount):
+                raise c.error(f"'{text}' has a part of a month", token, "write whole months and days")
+            months += int(amount) * _MONTHS[name]
+        elif name in _DAYS:
+            days += amount * _DAYS[name]
         else:
-            ms += PyDecimal(piece[1]) * _MS[name]
+            ms += amount * _MS[name]
         rest, seen = rest[piece.end() :].lstrip(), True
+    ms += (days - int(days)) * _MS["DAY"]
+    days = PyDecimal(int(days))
+    whole = days * _MS["DAY"] + ms
     if not seen or ms != int(ms):
-        raise c.error(f"'{token.value}' is not an interval", token, "the shortest one is 1 millisecond")
-    c.taller(0)
-    return ast.Interval(months, int(ms), c.span(start))
+        raise c.error(f"'{text}' is not an interval", token, "the shortest one is 1 millisecond")
+    if abs(whole) > LONGEST or abs(months) > 12 * 10_000:
+        raise c.error(f"'{text}' is too long an interval", token, "write less than 10,000 years")
+    c.height = 1
+    written = f"{months} months {int(days)} days {int(ms)} milliseconds"
+    return ast.Interval(months, int(whole), c.span(start), written)
 
 
 def _unit(word: str) -> str | None:

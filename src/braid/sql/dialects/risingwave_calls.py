@@ -1,0 +1,378 @@
+"""The grammar of PostgreSQL's calls and predicates: OVER, FILTER, ORDER BY in a call, EXTRACT, ILIKE, ANY.
+
+In: a cursor at the first token. Out: nodes of expressions.
+Rule: forms with words between their arguments become calls with commas: POSITION(a IN b) is STRPOS(b, a).
+"""
+
+from __future__ import annotations
+
+from braid.errors import Span
+from braid.sql import ast
+from braid.sql import ast_risingwave as rw
+from braid.sql.cursor import Cursor
+from braid.sql.dialects.risingwave_values import PRIMARIES as VALUES
+from braid.sql.expressions import ADD, COMPARE, CONCAT, MULTIPLY, UNARY, comma_list, expression, in_parentheses
+from braid.sql.tokens import TokenKind
+from braid.types import Scalar
+
+QUERY_STARTS = ("SELECT", "WITH", "VALUES")
+LEVELS = {"^": UNARY, **dict.fromkeys(("~", "~*", "!~", "!~*", "&", "|", "#", "<<", ">>"), CONCAT)}
+SYMBOLS = frozenset(("::", *LEVELS))
+assert COMPARE < CONCAT < ADD < MULTIPLY < UNARY
+
+
+# ---------------------------------------------------------------------- calls
+
+
+def call(c: Cursor) -> ast.Expr:
+    """`f([DISTINCT] args [ORDER BY …]) [WITHIN GROUP (…)] [FILTER (WHERE …)] [OVER …]`, and the forms with words."""
+    start, word = c.index, c.word()
+    if word == "EXISTS" and (c.ahead(2).value in QUERY_STARTS or c.ahead(2).text == "("):
+        c.advance()
+        return ast.Subquery("exists", _query(c), c.span(start))
+    special = _SPECIAL.get(word)
+    if special is not None:
+        c.advance()
+        opened = c.advance()
+        name, args = special(c)
+        c.close(opened, ")", "',' or ')'")
+        return ast.Call(name, args, c.span(start))
+    name = c.advance().value.upper()
+    opened = c.advance()
+    args, distinct, order_by = _arguments(c)
+    c.close(opened, ")", "',' or ')'")
+    c.taller(c.height)
+    made = ast.Call(name, args, c.span(start), distinct)
+    return _behind(c, made, order_by, start)
+
+
+def _arguments(c: Cursor) -> tuple[tuple[ast.Expr, ...], bool, tuple[rw.OrderItem, ...]]:
+    """The arguments of a call; leaves the height of the highest."""
+    distinct, height = False, 0
+    args: list[ast.Expr] = []
+    order_by: tuple[rw.OrderItem, ...] = ()
+    if c.at_symbol("*", ")"):
+        c.advance()
+        args.append(ast.Star(None, c.span(c.index - 1)))
+    elif not c.at_symbol(")"):
+        distinct = c.accept("DISTINCT")
+        if not distinct:
+            c.accept("ALL")
+        while not args or c.accept_symbol(","):
+            args.append(expression(c))
+            height = max(height, c.height)
+        if c.at("ORDER"):
+            order_by = order_items(c)
+            height = max(height, c.height)
+    c.height = height
+    return tuple(args), distinct, order_by
+
+
+def _behind(c: Cursor, made: ast.Call, order_by: tuple[rw.OrderItem, ...], start: int) -> ast.Expr:
+    """What stands behind the parentheses of a call."""
+    height = c.height
+    within: tuple[rw.OrderItem, ...] = ()
+    where: ast.Expr | None = None
+    over: rw.Over | None = None
+    if c.at("WITHIN", "GROUP"):
+        c.expect("WITHIN", "GROUP")
+        opened = c.expect_symbol("(")
+        within = order_items(c)
+        height = max(height, c.height)
+        c.close(opened, ")")
+    if c.at("FILTER") and c.ahead(1).text == "(":
+        c.advance()
+        opened = c.advance()
+        c.expect("WHERE")
+        where = expression(c)
+        height = max(height, c.height)
+        c.close(opened, ")")
+    if c.at("OVER"):
+        c.advance()
+        over = window(c) if c.at_symbol("(") else _named_window(c)
+        height = max(height, c.height)
+    if not (order_by or within or where or over):
+        c.height = height
+        return made
+    c.height = height
+    c.taller(height)
+    return rw.LongCall(made, order_by, within, where, over, c.span(start))
+
+
+def order_items(c: Cursor) -> tuple[rw.OrderItem, ...]:
+    """ORDER BY and its items; leaves the height of the highest."""
+    c.expect("ORDER", "BY")
+    height = 0
+
+    def item(c: Cursor) -> rw.OrderItem:
+        nonlocal height
+        found = _order_item(c)
+        height = max(height, c.height)
+        return found
+
+    items = comma_list(c, item)
+    c.height = height
+    return items
+
+
+def _order_item(c: Cursor) -> rw.OrderItem:
+    start = c.index
+    expr = expression(c)
+    descending = c.accept("DESC")
+    if not descending:
+        c.accept("ASC")
+    nulls: bool | None = None
+    if c.accept("NULLS"):
+        if c.word() not in ("FIRST", "LAST"):
+            raise c.unexpected("FIRST or LAST", "FIRST", "LAST")
+        nulls = c.advance().value == "FIRST"
+    return rw.OrderItem(expr, descending, nulls, c.span(start))
+
+
+# -------------------------------------------------------------------- windows
+
+
+def _named_window(c: Cursor) -> rw.Over:
+    start = c.index
+    name = c.name("'(' or the name of a window")
+    c.height = 0
+    return rw.Over(name, (), (), None, c.span(start))
+
+
+def window(c: Cursor) -> rw.Over:
+    """`(base PARTITION BY … ORDER BY … frame)`."""
+    start, height = c.index, 0
+    opened = c.expect_symbol("(")
+    base: str | None = None
+    partition: list[ast.Expr] = []
+    order_by: tuple[rw.OrderItem, ...] = ()
+    if c.word() not in ("PARTITION", "ORDER", *_UNITS) and not c.at_symbol(")"):
+        base = c.name("PARTITION BY, ORDER BY, ROWS, RANGE or ')'")
+    if c.at("PARTITION"):
+        c.expect("PARTITION", "BY")
+        while not partition or c.accept_symbol(","):
+            partition.append(expression(c))
+            height = max(height, c.height)
+    if c.at("ORDER"):
+        order_by = order_items(c)
+        height = max(height, c.height)
+    frame = _frame(c) if c.word() in _UNITS else None
+    c.close(opened, ")")
+    c.height = max(height, c.height)
+    return rw.Over(base, tuple(partition), order_by, frame, c.span(start))
+
+
+_UNITS = ("ROWS", "RANGE", "GROUPS")
+_BOUNDS = ("PRECEDING", "FOLLOWING")
+
+
+def _frame(c: Cursor) -> rw.Frame:
+    start = c.index
+    unit = c.advance().value
+    end: tuple[ast.Expr | None, str] | None = None
+    if c.accept("BETWEEN"):
+        first = _bound(c)
+        c.expect("AND")
+        end = _bound(c)
+    else:
+        first = _bound(c)
+    exclude = ""
+    if c.accept("EXCLUDE"):
+        words = next((w for w in ("CURRENT ROW", "NO OTHERS", "GROUP", "TIES") if c.accept(*w.split())), None)
+        if words is None:
+            raise c.unexpected("CURRENT ROW, GROUP, TIES or NO OTHERS", "CURRENT", "GROUP", "TIES", "NO")
+        exclude = words
+    return rw.Frame(unit, first, end, exclude, c.span(start))
+
+
+def _bound(c: Cursor) -> tuple[ast.Expr | None, str]:
+    if c.accept("CURRENT"):
+        c.expect("ROW")
+        return None, "CURRENT ROW"
+    amount: ast.Expr | None = None
+    words = ""
+    if c.accept("UNBOUNDED"):
+        words = "UNBOUNDED "
+    else:
+        amount = expression(c, ADD)
+    if c.word() not in _BOUNDS:
+        raise c.unexpected("PRECEDING or FOLLOWING", *_BOUNDS)
+    return amount, words + c.advance().value
+
+
+# ------------------------------------------------------- calls with words in them
+
+
+def _word(text: str, at: Span) -> ast.Literal:
+    return ast.Literal(text, Scalar.VARCHAR, at)
+
+
+def _extract(c: Cursor) -> tuple[str, tuple[ast.Expr, ...]]:
+    """EXTRACT(field FROM x)."""
+    start = c.index
+    if c.now.kind not in (TokenKind.WORD, TokenKind.STRING):
+        raise c.unexpected("a part of a time, such as HOUR")
+    field = c.advance().value.lower()
+    part = _word(field, c.span(start))
+    c.expect("FROM")
+    of = expression(c)
+    c.taller(c.height)
+    return "DATE_PART", (part, of)
+
+
+def _position(c: Cursor) -> tuple[str, tuple[ast.Expr, ...]]:
+    """POSITION(part IN text)."""
+    part, height = expression(c, CONCAT), c.height
+    c.expect("IN")
+    text = expression(c)
+    c.taller(height, c.height)
+    return "STRPOS", (text, part)
+
+
+def _substring(c: Cursor) -> tuple[str, tuple[ast.Expr, ...]]:
+    """SUBSTRING(x, from, for), SUBSTRING(x FROM a FOR b)."""
+    return "SUBSTRING", _mixed(c, ("FROM", "FOR"))
+
+
+def _overlay(c: Cursor) -> tuple[str, tuple[ast.Expr, ...]]:
+    """OVERLAY(x PLACING y FROM a FOR b)."""
+    return "OVERLAY", _mixed(c, ("PLACING", "FROM", "FOR"))
+
+
+def _mixed(c: Cursor, words: tuple[str, ...]) -> tuple[ast.Expr, ...]:
+    """Arguments with commas or one of these words between."""
+    args = [expression(c)]
+    height = c.height
+    while c.accept_symbol(",") or any(c.accept(w) for w in words):
+        args.append(expression(c))
+        height = max(height, c.height)
+    c.taller(height)
+    return tuple(args)
+
+
+def _trim(c: Cursor) -> tuple[str, tuple[ast.Expr, ...]]:
+    """TRIM([LEADING | TRAILING | BOTH] [characters] FROM x), TRIM(x [, characters])."""
+    side = next((s for s in _SIDES if c.accept(s)), None)
+    name = _SIDES[side] if side is not None else "TRIM"
+    if side is not None and c.accept("FROM"):
+        args = [expression(c)]
+        c.taller(c.height)
+        return name, tuple(args)
+    args = [expression(c)]
+    height = c.height
+    if c.accept("FROM"):
+        args.insert(0, expression(c))
+    elif c.accept_symbol(","):
+        args.append(expression(c))
+    elif side is not None:
+        raise c.unexpected("FROM", "FROM")
+    c.taller(height, c.height)
+    return name, tuple(args)
+
+
+_SIDES = {"LEADING": "LTRIM", "TRAILING": "RTRIM", "BOTH": "TRIM"}
+_SPECIAL = {"EXTRACT": _extract, "POSITION": _position, "SUBSTRING": _substring, "OVERLAY": _overlay, "TRIM": _trim}
+
+
+# ----------------------------------------------------------------- predicates
+
+
+def _query(c: Cursor) -> rw.Query:
+    """`(query)`."""
+    opened = c.expect_symbol("(", "'(' and a query")
+    assert c.dialect.subquery is not None
+    inner = c.dialect.subquery(c)
+    c.close(opened, ")")
+    c.height = 1
+    return inner
+
+
+def _quantified(c: Cursor) -> ast.Expr | None:
+    """ANY (array | query), ALL (array | query)."""
+    if c.ahead(1).text != "(":
+        return None
+    start = c.index
+    every = c.advance().value == "ALL"
+    of: ast.Expr | rw.Query
+    if c.ahead(1).value in QUERY_STARTS:
+        of = _query(c)
+    else:
+        opened = c.advance()
+        of = expression(c)
+        c.close(opened, ")")
+    c.taller(c.height)
+    return rw.Quantified(every, of, c.span(start))
+
+
+def _reserved(c: Cursor) -> ast.Expr | None:
+    """LEFT(x, n), RIGHT(x, n): reserved words that are functions too."""
+    return call(c) if c.ahead(1).text == "(" else None
+
+
+def _array(c: Cursor) -> ast.Expr | None:
+    """ARRAY(query)."""
+    if c.ahead(1).text != "(":
+        return None
+    start = c.index
+    c.advance()
+    return ast.Subquery("array", _query(c), c.span(start))
+
+
+def _ilike(c: Cursor, left: ast.Expr, negated: bool, start: int) -> ast.Expr | None:
+    c.expect("ILIKE")
+    return _negated(ast.Binary("ILIKE", left, expression(c, CONCAT), c.span(start)), negated)
+
+
+def _similar(c: Cursor, left: ast.Expr, negated: bool, start: int) -> ast.Expr | None:
+    c.expect("SIMILAR", "TO")
+    return _negated(ast.Binary("SIMILAR TO", left, expression(c, CONCAT), c.span(start)), negated)
+
+
+def _negated(e: ast.Expr, negated: bool) -> ast.Expr:
+    return ast.Unary("NOT", e, e.span) if negated else e
+
+
+def _is(c: Cursor, left: ast.Expr, negated: bool, start: int) -> ast.Expr | None:
+    """IS [NOT] TRUE | FALSE | UNKNOWN."""
+    word = c.ahead(2 if c.ahead(1).value == "NOT" else 1).value
+    if negated or word not in ("TRUE", "FALSE", "UNKNOWN"):
+        return None
+    c.expect("IS")
+    negated = c.accept("NOT")
+    at = c.index
+    c.advance()
+    c.height = 1
+    if word == "UNKNOWN":
+        return ast.IsNull(left, negated, c.span(start))
+    value = ast.Literal(word == "TRUE", Scalar.BOOLEAN, c.span(at))
+    differs = ast.Binary("IS DISTINCT FROM", left, value, c.span(start))
+    return _negated(differs, not negated)
+
+
+PREDICATES = {"ILIKE": _ilike, "SIMILAR": _similar, "IS": _is}
+PRIMARIES = {**VALUES, **dict.fromkeys(("ANY", "SOME", "ALL"), _quantified), "ARRAY": _array,
+             **dict.fromkeys(("LEFT", "RIGHT"), _reserved)}  # fmt: skip
+
+
+def grouping(c: Cursor) -> ast.Expr:
+    """An item of GROUP BY."""
+    start = c.index
+    kind = next((k for k in ("ROLLUP", "CUBE") if c.at(k) and c.ahead(1).text == "("), "")
+    if kind:
+        c.advance()
+    elif c.at("GROUPING", "SETS"):
+        c.expect("GROUPING", "SETS")
+        kind = "GROUPING SETS"
+    else:
+        return expression(c)
+    return rw.GroupingSets(kind, in_parentheses(c, _set), c.span(start))
+
+
+def _set(c: Cursor) -> tuple[ast.Expr, ...]:
+    if c.at_symbol("(", ")"):
+        c.advance()
+        c.advance()
+        return ()
+    if c.at_symbol("("):
+        return in_parentheses(c, expression)
+    return (expression(c),)
