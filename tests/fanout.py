@@ -41,11 +41,23 @@ from histories import source as stream
 HOUR = 3_600_000
 STREAM = "CREATE STREAM {0} (k INTEGER, v VARCHAR(20), n INTEGER); "
 SECOND = "OVER (RANGE INTERVAL '1' SECOND PRECEDING)"
+TABLE = "CREATE TABLE {0} (n INTEGER PRIMARY KEY, k INTEGER, v VARCHAR, t BIGINT); "
 HOT = {
     "sliding": (
         "sqlstream",
         STREAM.format("a") + STREAM.format("b") + "CREATE VIEW o AS SELECT STREAM a.v, b.v AS w "
         f"FROM a {SECOND} AS a JOIN b {SECOND} AS b ON a.k = b.k;",
+    ),
+    "interval": (
+        "risingwave",
+        TABLE.format("a") + TABLE.format("b") + "CREATE MATERIALIZED VIEW o AS SELECT a.n, b.n AS m, a.v, b.v AS w "
+        "FROM a JOIN b ON a.k = b.k AND a.t BETWEEN b.t - 1000 AND b.t + 1000;",
+    ),
+    "updates": (
+        "lenses",
+        "SET defaults.topic.autocreate=true; CREATE TABLE a(_key INT, v STRING) FORMAT (INT, JSON); "
+        "CREATE TABLE b(_key INT, v STRING) FORMAT (INT, JSON); WITH t AS (SELECT TABLE * FROM b); "
+        "INSERT INTO o SELECT STREAM a.v AS v, t.v AS w FROM a JOIN t;",
     ),
 }
 
@@ -102,25 +114,28 @@ def memory(what: str) -> int:
     return int(found[1]) >> 10
 
 
-def in_reach(count: int) -> pl.DataFrame:
-    """So many records of five keys, ten of each in two seconds."""
+def in_reach(count: int, numbered: bool) -> pl.DataFrame:
+    """So many records of five values of `k`, ten of each in two seconds; `numbered`: their keys are their numbers."""
     number = pl.int_range(count, eager=True)
-    key = (number % 5).cast(pl.String)
-    value = '{"k":' + key + ',"v":"value ' + number.cast(pl.String) + '","n":7}'
+    text, key = number.cast(pl.String), (number % 5).cast(pl.String)
+    value = '{"k":' + key + ',"v":"value ' + text + '","n":' + text + ',"t":' + (number * 40).cast(pl.String) + "}"
     made = rows(count, "7", "7", HOUR)
-    return made.with_columns(key.alias("_key"), value.alias("_value"), (HOUR + number * 40).alias("_t"))
+    return made.with_columns(
+        (text if numbered else key).alias("_key"), value.alias("_value"), (HOUR + number * 40).alias("_t")
+    )
 
 
 def hot(name: str, count: int) -> None:
     dialect, sql = HOT[name]
     (query,) = (x.query for x in Program(dialect).statements(sql) if x.query is not None)
+    numbered = dialect == "risingwave"
     with tempfile.TemporaryDirectory() as folder:
         store = TopicStore(folder)
         job = job_of(query, store)
         states = [BucketState(MemoryRuns()) for _ in job.plan.stages]
-        list(batch(job, states, 0, {leaf.number: in_reach(10) for leaf in job.plan.leaves}))  # warms up
+        list(batch(job, states, 0, {leaf.number: in_reach(10, numbered) for leaf in job.plan.leaves}))  # warms up
         states = [BucketState(MemoryRuns()) for _ in job.plan.stages]
-        measured(store, job, states, {leaf.number: in_reach(count) for leaf in job.plan.leaves})
+        measured(store, job, states, {leaf.number: in_reach(count, numbered) for leaf in job.plan.leaves})
 
 
 def main(shape: str, count: int) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
@@ -203,7 +203,7 @@ class Arrangement(Runs):
                 live.append(run)
         self.runs = live
 
-    def as_it_stands(self) -> Arrangement:
+    def as_it_stands(self) -> Self:
         """The same rows, whatever becomes of these; to be looked at only."""
         made = copy(self)
         made.runs = [replace(run, frame=self._read(run)) for run in self.runs]

@@ -6,15 +6,21 @@ Rule: rows that meet nothing are never kept.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import polars as pl
 
 from braid.operators.changes import HASH
-from braid.operators.epochs import EPOCH, TICK, Bag, at_first, by_hash, netted, weighted
-from braid.operators.pairing import MOST, payload_of
-from braid.operators.ranges import Hashes, Ints, columns_of, hashes_of, keyed, meet
+from braid.operators.epochs import EPOCH, TICK, Bag, at_first, netted, weighted
+from braid.operators.pairing import payload_of
+from braid.operators.ranges import Crowded, Ints, Window, columns_of, hashes_of, key_order, keyed, meet, rows_at
+
+T = TypeVar("T")
+FAR = 2**60  # ticks
+MOST = 500_000  # pairs made at once, with the rows of both
 
 
 def entries_of(rows: pl.DataFrame, keys: Sequence[str], tick: pl.Expr | None = None) -> pl.DataFrame:
@@ -26,10 +32,14 @@ def entries_of(rows: pl.DataFrame, keys: Sequence[str], tick: pl.Expr | None = N
 
 
 def parted(rows: pl.DataFrame, never: pl.Series | None) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """(rows that may meet others, by hash; rows for which `never` is true)."""
+    """(rows that may meet others, by hash and tick; rows for which `never` is true)."""
     if never is None or not never.any():
-        return by_hash(rows), rows.clear()
-    return by_hash(rows.filter(~never)), rows.filter(never)
+        return by_hash_and_tick(rows), rows.clear()
+    return by_hash_and_tick(rows.filter(~never)), rows.filter(never)
+
+
+def by_hash_and_tick(rows: pl.DataFrame) -> pl.DataFrame:
+    return rows_at(rows, key_order(hashes_of(rows), rows[TICK].to_numpy()))
 
 
 def null_in(rows: pl.DataFrame, keys: Sequence[str], null_safe: Sequence[bool]) -> pl.Series | None:
@@ -38,37 +48,80 @@ def null_in(rows: pl.DataFrame, keys: Sequence[str], null_safe: Sequence[bool]) 
     return rows.select(pl.any_horizontal(pl.col(k).is_null() for k in strict).alias("n"))["n"] if strict else None
 
 
-def meetings(looking: pl.DataFrame, stored: pl.DataFrame, keys: Sequence[str]) -> tuple[Ints, Ints]:
-    """Pairs of rows with equal keys; both by hash."""
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far the ticks of rows that meet can be apart: that of the right one less that of the left one is from `low`
+    to `high`."""
+
+    low: int
+    high: int
+
+    def of(self, looking: pl.DataFrame, left: bool) -> tuple[Ints, Ints]:
+        """The ticks at which rows of one side look, both ends included. Those of far numbers look everywhere."""
+        t = looking[TICK].to_numpy()
+        low, high = (self.low, self.high) if left else (-self.high, -self.low)
+        near = np.abs(t) < FAR
+        ends = np.iinfo(np.int64)
+        return (
+            np.where(near, t + low, ends.min) if low > -FAR else np.full(len(t), ends.min),
+            np.where(near, t + high, ends.max) if high < FAR else np.full(len(t), ends.max),
+        )
+
+
+def meetings(
+    looking: pl.DataFrame,
+    stored: pl.DataFrame,
+    keys: Sequence[str],
+    ticks: tuple[Ints, Ints] | None = None,
+    most: int | None = None,
+) -> tuple[Ints, Ints]:
+    """Pairs of rows with equal keys, both by hash; with `ticks` (then both by hash and tick) those at which the looking
+    rows look. `Crowded` where they are more than `most`."""
     if not looking.height or not stored.height:
         return zeros(0), zeros(0)
     l = keyed(hashes_of(looking), columns_of(looking, keys))
     s = keyed(hashes_of(stored), columns_of(stored, keys))
-    return meet(l, s, keys, None)
+    return meet(l, s, keys, None if ticks is None else Window(stored[TICK].to_numpy(), *ticks), most)
 
 
-def in_rounds(looking: pl.DataFrame, others: Sequence[Hashes]) -> list[pl.DataFrame]:
-    """The looking rows (by hash) in rounds, so that those of one meet at most about `MOST` of the others, of whom the
-    hashes are given; one row is never cut."""
-    if not looking.height:
-        return []
-    h = hashes_of(looking)
-    sizes = zeros(looking.height)
-    for theirs in others:
-        sizes += np.searchsorted(theirs, h, side="right") - np.searchsorted(theirs, h, side="left")
-    total = np.cumsum(sizes)
-    if total[-1] <= MOST:
-        return [looking]
-    cuts = np.flatnonzero(np.diff((total - sizes) // MOST)) + 1
-    return [looking.slice(at[0], len(at)) for at in np.split(np.arange(looking.height), cuts)]
+def in_rounds(
+    looking: pl.DataFrame, others: Callable[[pl.DataFrame, int | None], T]
+) -> Iterator[tuple[pl.DataFrame, T]]:
+    """The looking rows in rounds, with what `others` finds for them: at most about `MOST` pairs in a round. One row is
+    never cut."""
+    left = [looking] if looking.height else []
+    while left:
+        rows = left.pop()
+        try:
+            found = others(rows, MOST if rows.height > 1 else None)
+        except Crowded as crowd:
+            size = max(1, rows.height // (1 + 2 * crowd.pairs // MOST))
+            left += [rows.slice(start, size) for start in range(0, rows.height, size)][::-1]
+        else:
+            yield rows, found
 
 
-def known(bag: Bag, looking: pl.DataFrame, keys: Sequence[str]) -> tuple[Ints, pl.DataFrame] | None:
-    """The entries of earlier batches that rows (by hash) meet: (row, entry); None where there are none."""
+def known(
+    bag: Bag,
+    looking: pl.DataFrame,
+    keys: Sequence[str],
+    ticks: tuple[Ints, Ints] | None = None,
+    most: int | None = None,
+) -> tuple[Ints, pl.DataFrame] | None:
+    """The entries of earlier batches that rows (by hash) meet: (row, entry); None where there are none. `ticks`,
+    `most`: see `meetings`."""
     if not looking.height or not bag.runs:
         return None
-    found = bag.probe(keyed(hashes_of(looking), columns_of(looking, keys)))
+    found = bag.probe(keyed(hashes_of(looking), columns_of(looking, keys)), *(ticks or (None, None)), most)
     return None if found.rows is None else (found.looking, at_first(found.rows))
+
+
+def touched(bag: Bag, looking: pl.DataFrame, keys: Sequence[str], ticks: tuple[Ints, Ints]) -> pl.DataFrame | None:
+    """The entries of earlier batches that some of the rows meet, each once."""
+    if not looking.height or not bag.runs:
+        return None
+    rows = bag.touched(keyed(hashes_of(looking), columns_of(looking, keys)), *ticks)
+    return None if rows is None else at_first(rows)
 
 
 def zeros(n: int) -> Ints:

@@ -16,7 +16,7 @@ import polars as pl
 from braid.operators.arrangement import Arrangement, Run
 from braid.operators.base import State
 from braid.operators.changes import DIFF, HASH, LOW, NEVER, POS, POS_TYPE, SUB, TIME, sequence_of, time_of
-from braid.operators.ranges import Hashes, Ints, columns_of, hashes_of, key_order, rows_at
+from braid.operators.ranges import Ints, Keyed, Stored, Window, columns_of, hashes_of, key_order, probe, rows_at
 
 EPOCH = "_e"
 TICK = "_c"  # what cleaning goes by
@@ -82,9 +82,26 @@ class Bag(Arrangement):
         names = [HASH, *self.keys, TICK, DIFF, *keep]
         self.append(netted(columns_of(rows, names), [n for n in names if n != DIFF]))
 
-    def hashes(self) -> list[Hashes]:
-        """Those of each run, rising."""
-        return [hashes_of(self._read(r)) for r in self.runs]
+    def touched(self, looking: Keyed, lo: Ints, hi: Ints) -> pl.DataFrame | None:
+        """The entries that `probe` finds, each once."""
+        found = []
+        for run in self.runs:
+            if len(lo) and (run.high < int(lo.min()) or run.low > int(hi.max())):
+                continue
+            stored = self._read(run)
+            at = np.unique(
+                probe(looking, Stored(stored, run.plain, self.keys), Window(stored[TICK].to_numpy(), lo, hi))[1]
+            )
+            if len(at):
+                found.append(rows_at(stored, at))
+        return pl.concat(found) if found else None
+
+    def with_new(self, rows: pl.DataFrame) -> None:
+        """Adds rows (by hash and tick) to what is looked at only; see `as_it_stands`."""
+        if rows.height:
+            names = [HASH, *self.keys, TICK, DIFF]
+            others = [c for c in rows.columns if c not in names and c != EPOCH]
+            self.runs.append(self._run(columns_of(rows, [*names, *others])))
 
     def below(self, limit: int) -> pl.DataFrame:
         """The entries below `limit` that are not forgotten, netted."""

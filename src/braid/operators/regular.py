@@ -7,14 +7,14 @@ entries that cancel need not be found first. (specs/risingwave.md 2.1)
 
 *Matches* equal keys (NULL only where null-safe) for which the residual is true; one that is NULL or fails is not.
 *Keeps* the entries of both sides. Rows with a NULL key are never kept.
-*Emits* at the end of an epoch, one row a unit of weight.
+*Emits* at the end of an epoch, one row a unit of weight; some epochs at a time.
 *Forgets* entries that cancel, and those whose tick is below the watermark of their side, read after the batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -25,12 +25,24 @@ from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, NEVER
 from braid.operators.clocks import Clocks
-from braid.operators.entries import entries_of, in_rounds, known, meetings, null_in, parted, zeros
-from braid.operators.epochs import EPOCH, Bag, by_hash, changes_of, distinct_keys, sums_of
-from braid.operators.pairing import keys_of, payload_of
-from braid.operators.ranges import Ints, begins, columns_of, hashes_of, keyed, rows_at
+from braid.operators.entries import (
+    Reach,
+    by_hash_and_tick,
+    entries_of,
+    in_rounds,
+    known,
+    meetings,
+    null_in,
+    parted,
+    touched,
+    zeros,
+)
+from braid.operators.epochs import EPOCH, TICK, Bag, changes_of, distinct_keys, sums_of
+from braid.operators.pairing import keys_of, payload_of, piece_rows
+from braid.operators.ranges import Crowded, Ints, begins, columns_of, hashes_of, keyed, rows_at
 from braid.operators.watermarks import Cleaning, ticks_of
 from braid.plan import logical
+from braid.plan.bands import Band
 
 SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 
@@ -44,25 +56,27 @@ class _Side:
     old: Bag
     payload: list[str]
 
+    def within(self, epochs: Ints) -> _Side:
+        """Of the new rows only those of some epochs that follow each other."""
+        new, lone = (x.filter(pl.col(EPOCH).is_between(epochs[0], epochs[-1])) for x in (self.new, self.lone))
+        return replace(self, new=new, lone=lone)
+
 
 @dataclass(frozen=True, slots=True)
 class Regular:
-    """`null_safe`: for each key column whether NULL equals NULL; `clean`: per side what it forgets by, if it does."""
+    """`null_safe`: for each key column whether NULL equals NULL; `clean`: per side what it forgets by, if it does;
+    `band`: how far apart rows that meet are, of what they are forgotten by."""
 
     how: logical.How
     null_safe: tuple[bool, ...]
     residual: Expr | None = None
     clean: tuple[Cleaning | None, Cleaning | None] = (None, None)
+    band: Band | None = None
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         keys = keys_of(inputs[0])
         sides = [self._side(rows, i, state, keys) for i, rows in enumerate(inputs)]
-        payload = [*sides[0].payload, *sides[1].payload]
-        parts = self._pairs(sides, keys)
-        for side in (0, 1):
-            if self.how in (SIDES[side], "full"):
-                parts.append(sides[side].lone)
-                parts.append(self._padded(sides, side, keys))
+        before = [replace(side, old=side.old.as_it_stands()) for side in sides]
         counts: dict[str, int] = {}
         for own, clean in zip(sides, self.clean, strict=True):
             own.old.add(own.new, own.payload)
@@ -71,33 +85,93 @@ class Regular:
                 if own.old.expired:
                     counts["expired"] = counts.get("expired", 0) + own.old.expired
             own.old.close()
-        schema = pl.concat([x.new.clear() for x in sides], how="diagonal").select(EPOCH, DIFF, HASH, *keys, *payload)
-        made = pl.concat([schema, *(p for p in parts if p.height)], how="diagonal").select(schema.columns)
-        return Result(changes_of(made, keys, payload), counts=counts)
+        return Result.of(self._changes(before, keys), counts=counts)
 
     def _side(self, rows: pl.DataFrame, side: int, state: State, keys: list[str]) -> _Side:
         payload = payload_of(rows)
         clean = self.clean[side]
-        tick = None if clean is None else ticks_of(clean.value)
-        entries = entries_of(rows, keys, tick)
-        new, lone = parted(entries, null_in(entries, keys, self.null_safe))
+        entries = entries_of(rows, keys, None if clean is None else ticks_of(clean.value))
+        never = null_in(entries, keys, self.null_safe)
+        if self.band is not None:
+            at = (self.band.left, self.band.right)[side]
+            entries = entries.with_columns(ticks_of(at).alias(TICK))
+            without = entries.select(compile.to_polars(at).is_null().alias("n"))["n"]
+            never = without if never is None else never | without
+        new, lone = parted(entries, never)
         return _Side(new, lone, Bag(state, SIDES[side], keys), payload)
+
+    def _changes(self, sides: list[_Side], keys: list[str]) -> Iterator[pl.DataFrame]:
+        """The changes, some epochs at a time: as many as give no more than a piece. One epoch is never cut. `sides`:
+        with the entries before the batch, to which those of the epochs that are done are added."""
+        payload = [*sides[0].payload, *sides[1].payload]
+        nothing = pl.concat([x.new.clear() for x in sides], how="diagonal").select(EPOCH, DIFF, HASH, *keys, *payload)
+        epochs = np.unique(np.concatenate([x[EPOCH].to_numpy() for side in sides for x in (side.new, side.lone)]))
+        most = piece_rows(*([side.new] for side in sides))
+        done, ends = 0, [len(epochs)]
+        while ends:
+            some = [
+                side if ends == [len(epochs)] and not done else side.within(epochs[done : ends[-1]]) for side in sides
+            ]
+            try:
+                parts = self._parts(some, keys, most if ends[-1] - done > 1 else None)
+            except Crowded as crowd:
+                size = max(1, (ends[-1] - done) * most // (2 * crowd.pairs))
+                ends += range(done + size, ends[-1], size)[::-1]
+                continue
+            done = ends.pop()
+            if ends:
+                for side in some:
+                    side.old.with_new(side.new)
+            made = pl.concat([nothing, *(p for p in parts if p.height)], how="diagonal").select(nothing.columns)
+            yield changes_of(made, keys, payload)
+
+    def _parts(self, sides: Sequence[_Side], keys: list[str], most: int | None) -> list[pl.DataFrame]:
+        """What some epochs change. `Crowded` where it is more than `most` rows."""
+        parts = self._pairs(sides, keys, most)
+        for side in (0, 1):
+            if self.how in (SIDES[side], "full"):
+                parts.append(sides[side].lone)
+                parts.append(self._padded(sides, side, keys))
+        return parts
 
     # ---------------------------------------------------------------- pairs
 
-    def _pairs(self, sides: Sequence[_Side], keys: list[str]) -> list[pl.DataFrame]:
+    def _ticks(self, looking: pl.DataFrame, side: int) -> tuple[Ints, Ints] | None:
+        """Where rows of a side look."""
+        return None if self.band is None else Reach(self.band.low, self.band.high).of(looking, side == 0)
+
+    def _meetings(
+        self, looking: pl.DataFrame, stored: pl.DataFrame, side: int, keys: list[str], most: int | None
+    ) -> tuple[Ints, Ints]:
+        return meetings(looking, stored, keys, self._ticks(looking, side), most)
+
+    def _known(
+        self, looking: pl.DataFrame, bag: Bag, side: int, keys: list[str], most: int | None
+    ) -> tuple[Ints, pl.DataFrame] | None:
+        return known(bag, looking, keys, self._ticks(looking, side), most)
+
+    def _pairs(self, sides: Sequence[_Side], keys: list[str], most: int | None) -> list[pl.DataFrame]:
         """New with new, new with old, old with new; only those that the residual lets through outlive their round."""
         left, right = sides
-        parts = []
-        for looking in in_rounds(left.new, [hashes_of(right.new), *right.old.hashes()]):
-            if right.new.height:
-                l, r = meetings(looking, right.new, keys)
-                parts.append(self._joined(rows_at(looking, l), rows_at(right.new, r), sides, keys))
-            if (met := known(right.old, looking, keys)) is not None:
-                parts.append(self._joined(rows_at(looking, met[0]), met[1], sides, keys))
-        for looking in in_rounds(right.new, left.old.hashes()):
-            if (met := known(left.old, looking, keys)) is not None:
-                parts.append(self._joined(met[1], rows_at(looking, met[0]), sides, keys))
+        parts = [left.new.clear()]
+        looks = 2 * left.new.height + right.new.height
+        seen = made = 0
+
+        def note(looked: pl.DataFrame, found: pl.DataFrame) -> None:
+            nonlocal seen, made
+            parts.append(found)
+            seen, made = seen + looked.height, made + found.height
+            if most is not None and made > most:
+                raise Crowded(made * looks // seen)
+
+        for looking, (l, r) in in_rounds(left.new, lambda x, n: self._meetings(x, right.new, 0, keys, n)):
+            note(looking, self._joined(rows_at(looking, l), rows_at(right.new, r), sides, keys))
+        for looking, met in in_rounds(left.new, lambda x, n: self._known(x, right.old, 0, keys, n)):
+            if met is not None:
+                note(looking, self._joined(rows_at(looking, met[0]), met[1], sides, keys))
+        for looking, met in in_rounds(right.new, lambda x, n: self._known(x, left.old, 1, keys, n)):
+            if met is not None:
+                note(looking, self._joined(met[1], rows_at(looking, met[0]), sides, keys))
         return parts
 
     def _joined(self, left: pl.DataFrame, right: pl.DataFrame, sides: Sequence[_Side], keys: list[str]) -> pl.DataFrame:
@@ -121,9 +195,13 @@ class Regular:
         own, other = sides[side], sides[1 - side]
         entries = own.new
         if other.new.height:
-            looking = distinct_keys([other.new], keys)
-            if (old := known(own.old, looking, keys)) is not None:
-                entries = by_hash(pl.concat([entries, old[1].select(entries.columns)]))
+            if (reach := self._ticks(other.new, 1 - side)) is not None:
+                old = touched(own.old, other.new, keys, reach)
+            else:
+                met = known(own.old, distinct_keys([other.new], keys), keys)
+                old = None if met is None else met[1]
+            if old is not None:
+                entries = by_hash_and_tick(pl.concat([entries, old.select(entries.columns)]))
         if not entries.height:
             return entries
         degree = self._degrees(entries, sides, side, keys)
@@ -154,31 +232,37 @@ class Regular:
         """The degree of each entry before the batch. Without a residual it is one of the key."""
         other = sides[1 - side]
         if self.residual is not None:
-            met = known(other.old, entries, keys)
-            which, weights = self._matching(entries, met, sides, side, keys)
-            return sums_of(which, weights, entries.height)
-        looking = keyed(hashes_of(entries), columns_of(entries, keys))
-        if not looking.plain:
+            degrees = []
+            for looking, met in in_rounds(entries, lambda x, n: self._known(x, other.old, side, keys, n)):
+                which, weights = self._matching(looking, met, sides, side, keys)
+                degrees.append(sums_of(which, weights, looking.height))
+            return np.concatenate(degrees)
+        own = keyed(hashes_of(entries), columns_of(entries, keys))
+        if not own.plain:
             met = known(other.old, entries, keys)
             return sums_of(met[0], met[1][DIFF].to_numpy(), entries.height) if met else zeros(entries.height)
-        one_each = rows_at(entries, looking.starts[:-1])
+        one_each = rows_at(entries, own.starts[:-1])
         met = known(other.old, one_each, keys)
         by_key = sums_of(met[0], met[1][DIFF].to_numpy(), one_each.height) if met else zeros(one_each.height)
-        return np.repeat(by_key, looking.counts)
+        return np.repeat(by_key, own.counts)
 
     def _partners(
         self, entries: pl.DataFrame, sides: Sequence[_Side], side: int, keys: list[str]
     ) -> tuple[Ints, Ints, Ints]:
         """New partners of the entries: (entry, epoch of the partner, its weight)."""
         other = sides[1 - side]
-        if not other.new.height:
-            return zeros(0), zeros(0), zeros(0)
-        e, o = meetings(entries, other.new, keys)
-        theirs = rows_at(other.new, o)
-        if self.residual is not None:
-            ok = self._ok(rows_at(entries, e), theirs, sides, side, keys)
-            e, theirs = e[ok], rows_at(theirs, ok)
-        return e, theirs[EPOCH].to_numpy(), theirs[DIFF].to_numpy()
+        parts, first = [(zeros(0), zeros(0), zeros(0))], 0
+        for looking, (e, o) in in_rounds(entries, lambda x, n: self._meetings(x, other.new, side, keys, n)):
+            theirs = rows_at(other.new, o)
+            if self.residual is not None:
+                ok = self._ok(rows_at(looking, e), theirs, sides, side, keys)
+            else:
+                ok = np.arange(len(e))
+            theirs = rows_at(theirs, ok)
+            parts.append((e[ok] + first, theirs[EPOCH].to_numpy(), theirs[DIFF].to_numpy()))
+            first += looking.height
+        which, epochs, weights = (np.concatenate(x) for x in zip(*parts, strict=True))
+        return which, epochs, weights
 
     def _matching(
         self,

@@ -28,6 +28,8 @@ from braid.operators.ranges import (
     hashes_of,
     key_order,
     keyed,
+    narrow,
+    order_of,
     probe,
     rows_at,
     values_at,
@@ -123,12 +125,16 @@ class Versions:
 
     def at(self, group: Ints, place: Ints, after: bool = False) -> tuple[Ints, Ints]:
         """Which versions stood at each place (`after`: what came there counts): (number of the place, version), by
-        arrival within a place."""
-        known = np.flatnonzero(group >= 0)
-        which, version = expand(self.first[group[known]], self.first[group[known] + 1])
-        which = known[which]
-        stood = (self.start[version] < place[which] + int(after)) & (place[which] < self.stop[version])
-        return which[stood], version[stood]
+        arrival within a place. Each version looks for the places at which it stood: a key that is written often has
+        many versions, of which few stand at a place."""
+        looks = np.flatnonzero(group >= 0)
+        looks = looks[np.lexsort((place[looks], group[looks]))]
+        places, first = place[looks], np.searchsorted(group[looks], np.arange(len(self.first)))
+        begin, end = first[self.group], first[self.group + 1]
+        begin = narrow(places, begin, end, self.start - int(after), right=True)
+        version, look = expand(begin, narrow(places, begin, end, self.stop, right=False))
+        order = order_of(looks[look])
+        return looks[look][order], version[order]
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,7 @@ from braid.operators.upserts import Upserts
 from braid.operators.watermarks import Cleaning, Watermark
 from braid.operators.windows import Windows
 from braid.plan import epochs, keyed, logical, sliding
+from braid.plan.bands import bands
 from braid.plan.logical import Node, Query
 from braid.plan.physical import Exchange, Leaf, Plan, Stage, Step
 from braid.plan.spread import common_keys, one_bucket
@@ -325,7 +326,9 @@ def _epoch_operator(node: epochs.EpochJoin, b: _Builder) -> Operator:
     match node:
         case epochs.RegularJoin():
             clean = {c.side: Cleaning(c.value, tuple(b.watermark(x) for x in c.bounds)) for c in node.clean}
-            return Regular(node.how, node.on.null_safe, node.residual, (clean.get("left"), clean.get("right")))
+            ticks = [clean[side].value if side in clean else None for side in ("left", "right")]
+            band = next((x for b in bands(node) if (x := b.moved(*ticks)) is not None), None)
+            return Regular(node.how, node.on.null_safe, node.residual, (clean.get("left"), clean.get("right")), band)
         case epochs.AsOfJoin():
             return AsOf.of(node)
         case epochs.TemporalJoin():
