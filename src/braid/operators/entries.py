@@ -51,20 +51,22 @@ def null_in(rows: pl.DataFrame, keys: Sequence[str], null_safe: Sequence[bool]) 
 @dataclass(frozen=True, slots=True)
 class Reach:
     """How far the ticks of rows that meet can be apart: that of the right one less that of the left one is from `low`
-    to `high`."""
+    to `high` (None: any)."""
 
-    low: int
-    high: int
+    low: int | None
+    high: int | None
 
     def of(self, looking: pl.DataFrame, left: bool) -> tuple[Ints, Ints]:
         """The ticks at which rows of one side look, both ends included. Those of far numbers look everywhere."""
         t = looking[TICK].to_numpy()
-        low, high = (self.low, self.high) if left else (-self.high, -self.low)
-        near = np.abs(t) < FAR
+        low, high = self.low, self.high
+        if not left:
+            low, high = (None if x is None else -x for x in (high, low))
+        near = (t > -FAR) & (t < FAR)
         ends = np.iinfo(np.int64)
         return (
-            np.where(near, t + low, ends.min) if low > -FAR else np.full(len(t), ends.min),
-            np.where(near, t + high, ends.max) if high < FAR else np.full(len(t), ends.max),
+            np.full(len(t), ends.min) if low is None else np.where(near, t + low, ends.min),
+            np.full(len(t), ends.max) if high is None else np.where(near, t + high, ends.max),
         )
 
 
@@ -112,7 +114,8 @@ def known(
     `most`: see `meetings`."""
     if not looking.height or not bag.runs:
         return None
-    found = bag.probe(keyed(hashes_of(looking), columns_of(looking, keys)), *(ticks or (None, None)), most)
+    low, high = ticks or (None, None)
+    found = bag.probe(keyed(hashes_of(looking), columns_of(looking, keys)), low, high, most)
     return None if found.rows is None else (found.looking, at_first(found.rows))
 
 

@@ -17,19 +17,19 @@ from braid.plan.logical import schema
 from braid.plan.watermarks import conjuncts
 from braid.types import Scalar
 
-FAR = 2**60  # ticks; beyond, a bound is none
+FAR = 2**58  # ticks; constants beyond bound nothing
 MOMENTS = (Scalar.DATE, Scalar.TIMESTAMP)
 NUMBERS = (Scalar.INT, Scalar.BIGINT)
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """`low` <= the tick of `right` less that of `left` <= `high`; a NULL on either side meets nothing."""
+    """`low` <= the tick of `right` less that of `left` <= `high` (None: any); a NULL on either side meets nothing."""
 
     left: Expr
     right: Expr
-    low: int = -FAR
-    high: int = FAR
+    low: int | None = None
+    high: int | None = None
 
     def moved(self, left: Expr | None, right: Expr | None) -> Band | None:
         """The same, said of other expressions that differ from these by a constant; None where they do not."""
@@ -38,7 +38,10 @@ class Band:
         if l.base != mine.base or r.base != theirs.base:
             return None
         by = (r.by - theirs.by) - (l.by - mine.by)
-        return Band(left or self.left, right or self.right, self.low + by, self.high + by)
+        if abs(by) >= FAR:
+            return None
+        low, high = (None if x is None else x + by for x in (self.low, self.high))
+        return Band(left or self.left, right or self.right, low, high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +69,10 @@ def bands(join: RegularJoin) -> list[Band]:
     found: dict[tuple[Expr, Expr], Band] = {}
     for band in _of_terms(join):
         before = found.get((band.left, band.right), band)
-        low, high = max(before.low, band.low), min(before.high, band.high)
+        low = max((x for x in (before.low, band.low) if x is not None), default=None)
+        high = min((x for x in (before.high, band.high) if x is not None), default=None)
         found[band.left, band.right] = Band(band.left, band.right, low, high)
-    return sorted(found.values(), key=lambda b: (b.low == -FAR) + (b.high == FAR))
+    return sorted(found.values(), key=lambda b: (b.low is None) + (b.high is None))
 
 
 def _of_terms(join: RegularJoin) -> Iterator[Band]:
