@@ -157,8 +157,8 @@ TYPES = {
 ALL = ("id", "cust", "qty", "price", "ok", "ratio", "day", "ts")
 
 
-def build(dialect: str, folder: Path, store: TopicStore, seed: int, count: int) -> Matrix:
-    """Writes the rows into the folder and the store; a program over all doors."""
+def build(dialect: str, folder: Path, store: TopicStore, seed: int, count: int, doors: Sequence[str] = DOORS) -> Matrix:
+    """Writes the rows into the folder and the store; a program over the doors."""
     m = Matrix(dialect, folder)
     left, right = rows_of(seed, count)
     m.sql.append(f"-- dialect: {dialect}")
@@ -167,7 +167,7 @@ def build(dialect: str, folder: Path, store: TopicStore, seed: int, count: int) 
     for side, rows in (("l", left), ("r", right)):
         for kind in FILES:
             write_file(folder / f"{side}.{kind}", rows, numbers=dialect == "lenses")
-    for door in DOORS:
+    for door in doors:
         for side, rows in (("l", left), ("r", right), ("t", left)):
             name = f"{door}_{side}"
             if door in FILES:

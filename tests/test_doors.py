@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from datetime import date, datetime
 from pathlib import Path
 
@@ -15,8 +16,9 @@ from braid.errors import BraidError, SqlError
 from braid.program import Program
 from braid.run import Request, prepare
 from braid.show import put_records
+from braid.topics.drops import read_drops
 from braid.topics.store import TopicStore
-from door_matrix import DIALECTS, REFUSED, Matrix, build, found, oracle, wanted
+from door_matrix import DIALECTS, DOORS, REFUSED, Matrix, build, found, oracle, wanted
 from doors import records, run
 
 # ------------------------------------------------------------ rows without a key (risingwave)
@@ -194,6 +196,37 @@ def test_every_door(tmp_path: Path, dialect: str) -> None:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_door_at_length(tmp_path: Path, dialect: str, seed: int, count: int, limit: int) -> None:
     locally(tmp_path, dialect, seed, count, limit)
+
+
+def on_spark(folder: Path, dialect: str, doors: Sequence[str], count: int) -> None:
+    """The same by `braid run`."""
+    pytest.importorskip("pyspark")
+    from cli_help import on_shared_spark
+
+    store = TopicStore(folder / "store")
+    m = build(dialect, folder, store, seed=6, count=count, doors=doors)
+    (folder / "q.sql").write_text("\n".join(m.sql), encoding="utf-8")
+    sources = [word for name, path in m.files.items() for word in ("--source", f"{name}={path}")]
+    said = on_shared_spark("run", "q.sql", "--store", store.root, "--until-idle", *sources, cwd=folder)
+    assert said.code == 0, said.err
+    names = [p.name for p in (folder / "store" / "checkpoints").iterdir() if not p.name.endswith(".files")]
+    checked(m, store, {name: Counter(d["reason"] for d in read_drops(store.root, name)) for name in names})
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("dialect", "doors"),
+    [("ksqldb", ["parquet"]), ("risingwave", ["csv", "bare"]), ("sqlstream", ["jsonl"]), ("lenses", ["topic"])],
+)
+def test_some_doors_on_spark(tmp_path: Path, dialect: str, doors: list[str]) -> None:
+    on_spark(tmp_path, dialect, doors, 200)
+
+
+@pytest.mark.spark
+@pytest.mark.law
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_door_on_spark(tmp_path: Path, dialect: str) -> None:
+    on_spark(tmp_path, dialect, DOORS, 1000)
 
 
 @pytest.mark.parametrize(("dialect", "sql", "hint"), REFUSED)
