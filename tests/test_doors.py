@@ -236,3 +236,32 @@ def test_what_cannot_be_is_refused_with_a_hint(tmp_path: Path, dialect: str, sql
     with pytest.raises(SqlError) as e:
         list(Program(dialect).statements("\n".join([*m.sql, sql.format(door)])))
     assert e.value.hint and hint.lower() in f"{e.value} {e.value.hint}".lower()
+
+
+@pytest.mark.spark
+def test_results_in_files_are_read_again(tmp_path: Path) -> None:
+    """Nested values, bytes and times, written as CSV and JSON lines and read under the same declaration."""
+    pytest.importorskip("pyspark")
+    from cli_help import on_shared_spark
+
+    rows = [
+        {"id": 1, "b": "AP8=", "c": "08:00", "a": ['x,"y"', None], "m": {"k": 1}, "s": {"p": "2024-03-01", "q": [1.5]}},
+        {"id": 2, "b": None, "c": None, "a": None, "m": None, "s": None},
+        {"id": 3, "b": "eA==", "c": "23:59:59.999", "a": [], "m": {}, "s": {"p": None, "q": None}},
+    ]
+    (tmp_path / "in.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    made = "(id INT, b BYTES, c TIME, a ARRAY<STRING>, m MAP<STRING, INT>, s STRUCT<p DATE, q ARRAY<DOUBLE>>) "
+    sql = "".join(
+        f"CREATE STREAM {x} {made} WITH (kafka_topic='{x}', value_format='JSON', partitions=1);"
+        f"CREATE STREAM o_{x} AS SELECT * FROM {x};"
+        for x in "abc"
+    )
+    (tmp_path / "q.sql").write_text(sql)
+    first = ["--source", "a=in.jsonl", "--source", "b=in.jsonl", "--sink", "o_a=out.csv", "--sink", "o_b=out.jsonl"]
+    second = ["--source", "a=in.jsonl", "--source", "b=out.csv/*.csv", "--source", "c=out.jsonl/*.jsonl"]
+    for store, words in (("s1", first), ("s2", second)):
+        said = on_shared_spark("run", "q.sql", "--store", store, "--until-idle", *words, cwd=tmp_path)
+        assert said.code == 0, said.err
+    store = TopicStore(tmp_path / "s2")
+    values = {x: [value for _, value, _ in records(store, f"O_{x.upper()}")] for x in "abc"}
+    assert len(values["a"]) == 3 and values["a"] == values["b"] == values["c"]
