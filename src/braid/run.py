@@ -228,7 +228,7 @@ def run_program(request: Request, err: Console) -> Outcome:
                 lock.add_pid(jvm)
             outcome = _Run(request, prepared, store, spark, err, scratch, metrics).go()
         for query in world.waiting:
-            world.show(*world.tables.rows(query))
+            world.ask(query)
         return outcome
 
 
@@ -398,7 +398,12 @@ class _World(StoreWorld):
         if any(r.declared.topic in self._made for r in query.reads):
             self.waiting.append(query)
         else:
-            self.show(*self.tables.rows(query))
+            self.ask(query)
+
+    def ask(self, query: BatchQuery) -> None:
+        self.show(*self.tables.rows(query))
+        for text in self.tables.left_out(query):
+            self.note(text)
 
     def flush(self) -> None:
         pass  # no query has started, and one over what they write waits for them

@@ -248,6 +248,8 @@ class _World(StoreWorld):
     def answer(self, query: BatchQuery) -> None:
         self._shell._settle()
         self.show(*self.tables.rows(query))
+        for text in self.tables.left_out(query):
+            self.note(text)
 
     def flush(self) -> None:
         self._shell._settle()

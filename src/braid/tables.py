@@ -39,6 +39,15 @@ class StoreTables:
         """The names of a query's columns, and its rows."""
         return [n for n, _ in query.columns], self._snapshots.answer(query, self._epoch)
 
+    def left_out(self, query: BatchQuery) -> list[str]:
+        """What to tell of records that the last `rows` of this query could not read."""
+        counts = {r.declared.name: self._snapshots.unread.get(r.declared.name, 0) for r in query.reads}
+        return [
+            f"{n} record{'s' * (n != 1)} of {name} cannot be read as it is declared: left out"
+            for name, n in counts.items()
+            if n
+        ]
+
     def change(self, change: RowsChanged, once: str | None = None) -> tuple[bool, Written]:
         """Carries out INSERT, UPDATE or DELETE, and what it wrote. False where the statement named `once` was done
         before."""
@@ -79,6 +88,7 @@ class StoreTables:
             source = declared.read_as(declared.name)
             opened = self._files[declared.name](source)
             found = [opened.read(p, 0, end) for p, end in enumerate(opened.ends())]
+            self._snapshots.unread[declared.name] = sum(len(x.error) - x.error.null_count() for x in found)
             columns = [pl.col(c.name).alias(c.field) for c in source.columns if c.place in ("key", "value")]
             self._read[declared.name] = pl.concat(x.rows.filter(x.error.is_null()).select(columns) for x in found)
         return self._read[declared.name]

@@ -35,11 +35,12 @@ class Written:
 
 @dataclass(slots=True)
 class _Standing:
-    """The rows of a topic that stand, and how many records they are made of."""
+    """The rows of a topic that stand, how many records they are made of, and how many could not be read."""
 
     declared: Declared
     rows: pl.DataFrame
     count: int = 0
+    unread: int = 0
 
     @staticmethod
     def empty(declared: Declared) -> _Standing:
@@ -48,13 +49,16 @@ class _Standing:
     def add(self, records: Sequence[Placed]) -> None:
         self.count += len(records)
         if records:
-            rows = pl.concat([self.rows, _decoded(self.declared, records)])
+            new = _decoded(self.declared, records)
+            self.unread += len(records) - new.height
+            rows = pl.concat([self.rows, new])
             self.rows = _last(self.declared, rows).filter(pl.col(DIFF) == 1)
 
 
 class Snapshots:
     """The tables of a store. `records(topic, start)`: the topic's records from the `start`-th on; `files`: the rows of
-    a table that is read from files, in their order (columns of `declared`); None for others."""
+    a table that is read from files, in their order (columns of `declared`); None for others. `unread`: how many records
+    of a table could not be read as it is declared, the last time it was asked."""
 
     def __init__(
         self,
@@ -64,6 +68,7 @@ class Snapshots:
         self._records, self._files = records, files
         self._standing: dict[str, _Standing] = {}
         self._watermarks: dict[str, int] = {}
+        self.unread: dict[str, int] = {}
 
     def forget(self, topic: str) -> None:
         self._standing.pop(topic, None)
@@ -82,6 +87,7 @@ class Snapshots:
         else:
             standing = _Standing.empty(declared)
             standing.add([r for r in self._records(declared.topic, 0) if r.seq <= until])
+        self.unread[declared.name] = standing.unread
         return standing.rows.select(c.name for c in declared.columns)
 
     def answer(self, query: BatchQuery, past: Callable[[Read], int | None]) -> list[tuple[Any, ...]]:
