@@ -229,10 +229,13 @@ def explain(file: str | None, text: str | None, dialect: str | None, form: str, 
 
     Which join it is, its keys, what state is kept and until when, the changelog mode, exchanges, what was refused.
     """
+    from braid.catalogue import Catalogue
     from braid.explain import explain_program, render_dot, render_mermaid, render_texts
+    from braid.topics.store import TopicStore
 
     sql, dialect = read_sql(file, text, dialect)
-    documents = explain_program(sql, dialect, store if state else None)
+    program = Catalogue(TopicStore(store), dialect).program("file").copy()
+    documents = explain_program(sql, program, store if state else None)
     if form == "json":
         out.print_json(json.dumps(documents[0] if len(documents) == 1 else documents, default=str))
         return
@@ -249,12 +252,15 @@ def explain(file: str | None, text: str | None, dialect: str | None, form: str, 
 
 @main.command()
 @sql_options
-def check(file: str | None, text: str | None, dialect: str | None) -> None:
+@store_option
+def check(file: str | None, text: str | None, dialect: str | None, store: str) -> None:
     """List every problem of a file; run nothing."""
+    from braid.catalogue import Catalogue
     from braid.program import check_program
+    from braid.topics.store import TopicStore
 
     sql, dialect = read_sql(file, text, dialect)
-    problems, read = check_program(sql, dialect)
+    problems, read = check_program(sql, Catalogue(TopicStore(store), dialect).program("file").copy())
     for problem in problems:
         err.print(problem.render(), style="red", markup=False)
     if problems:

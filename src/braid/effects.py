@@ -131,7 +131,7 @@ def carry_out_all(program: Program, sql: str, world: World, whole: bool = False)
     program.variables.update(trial.variables)
     for effect in effects:
         carry_out(effect, world)
-        program.apply(effect.bound, effect.text)
+        program.apply(effect)
 
 
 def _remove(world: World, queries: Sequence[str], topics: Sequence[str]) -> None:

@@ -20,7 +20,7 @@ from braid.operators.limit import Limit
 from braid.operators.retract import Retract
 from braid.operators.upserts import Upserts
 from braid.plan import epochs, keyed, logical, sliding
-from braid.plan.bound import QueryBound
+from braid.plan.bound import Again, QueryBound
 from braid.plan.lower import lower
 from braid.plan.physical import Leaf, Plan, Stage, Step
 from braid.program import Program
@@ -59,13 +59,13 @@ def explain_query(
     return document
 
 
-def explain_program(sql: str, dialect: str, store: str | None) -> list[Document]:
+def explain_program(sql: str, program: Program, store: str | None) -> list[Document]:
     """The plans of all queries of a text, and what was refused. `store`: add the state of the last committed batch."""
-    program = Program(dialect)
+    dialect = program.dialect
     documents: list[Document] = []
     try:
         for effect in program.statements(sql):
-            query = effect.query
+            query = program.queries[effect.bound.name] if isinstance(effect.bound, Again) else effect.query
             if query is not None:
                 passing = isinstance(effect.bound, QueryBound) and effect.bound.transient  # it keeps nothing
                 state = None if store is None or passing else committed_state(store, query.name)

@@ -8,9 +8,9 @@ Rule: binding changes nothing outside; effects are carried out by `effects.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal, Protocol
 
 from braid.errors import BraidError, SqlError
 from braid.expr import codec
@@ -27,6 +27,7 @@ from braid.plan.bound import (
     Named,
     QueryBound,
     Removed,
+    RowsChanged,
     SettingChanged,
     SourceDeclared,
     View,
@@ -61,7 +62,8 @@ class Effect:
 
     statement: ast.Statement
     bound: Bound
-    text: str | None  # of the statement, as `plain` has it
+    text: str  # of the statement
+    variables: Mapping[str, str] = field(default_factory=dict)  # that held there
 
     @property
     def query(self) -> Query | None:
@@ -77,70 +79,144 @@ class Effect:
                 return getattr(self.bound, "notices", ())
 
 
+# What a name that stands means for a statement that makes it: a mistake; in a `cell`, or at a prompt, the statement
+# that made it may come again; in a `file`, a query may be another one too, which its checkpoint judges.
+Mode = Literal["once", "cell", "file"]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A statement that made what bears this name, with what it leaned on: SETs and variables."""
+
+    name: str
+    text: str
+    sets: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+class Keeper(Protocol):
+    """Who is told of what CREATE statements made, and of what is gone."""
+
+    def made(self, standing: Standing) -> None: ...
+
+    def gone(self, names: Sequence[str]) -> None: ...
+
+
 @dataclass(slots=True)
 class Program:
-    """A catalog and settings that grow statement by statement.
-
-    `again`: a CREATE or INSERT INTO … SELECT that stands word for word is no mistake, but asks for what is there.
-    """
+    """A catalog and settings that grow statement by statement. `standing`: by name; `sets`: texts of SETs so far."""
 
     dialect: str
     catalog: Catalog = field(default_factory=Catalog)
     settings: Settings = field(default_factory=Settings)
     queries: dict[str, Query] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)  # DEFINE
-    again: bool = False
-    texts: dict[str, str | None] = field(default_factory=dict)  # of the statements that made what stands, by name
+    mode: Mode = "once"
+    standing: dict[str, Standing] = field(default_factory=dict)
+    sets: tuple[str, ...] = ()
+    keeper: Keeper | None = None
 
     def statements(self, sql: str) -> Iterator[Effect]:
         """Binds one statement after the other. The first that is refused raises `SqlError`; what came before stands. A
         statement counts when the next one is asked for: one that cannot be carried out does not."""
         script = parse(sql, self.dialect, self.variables)
-        for statement in script.statements:
-            text = plain(script.text[statement.span.start : statement.span.end], self.dialect)
-            standing = next((n for n, t in self.texts.items() if t == text is not None), None) if self.again else None
-            bound: Bound = self._bound(statement, script.text) if standing is None else Again(standing)
-            yield Effect(statement, bound, text)
-            self.apply(bound, text)
+        fresh: set[str] = set()  # made by this text
+        for statement, variables in zip(script.statements, script.defined, strict=True):
+            effect = replace(self.effect_of(statement, script.text, fresh), variables=variables)
+            yield effect
+            made = self.apply(effect)
+            if made is not None and self.mode == "file":
+                fresh.add(made)
 
-    def _bound(self, statement: ast.Statement, text: str) -> Bound:
+    def effect_of(self, statement: ast.Statement, script: str, fresh: Collection[str] = ()) -> Effect:
+        """What a statement of a text asks for. `fresh`: names that this text has made before it."""
+        text = script[statement.span.start : statement.span.end]
+        known = None if self.mode == "once" else self._known(statement, text, fresh)
+        if known is None:
+            return Effect(statement, self._bound(statement, script, self.catalog), text)
+        return Effect(statement, self._again(statement, script, text, known), text)
+
+    def _known(self, statement: ast.Statement, text: str, fresh: Collection[str]) -> str | None:
+        """The name of what stands and is made again by this statement."""
+        words = plain(text, self.dialect)
+        same = (n for n, s in self.standing.items() if words is not None and plain(s.text, self.dialect) == words)
+        name = made_name(statement)
+        found = next(same, None) or (None if name is None else first_match(name, self.standing))
+        return found if found not in fresh else None
+
+    def _again(self, statement: ast.Statement, script: str, text: str, name: str) -> Bound:
+        """What a statement means that makes a name which stands."""
+        before = self.standing[name].text
+        same = plain(before, self.dialect) == plain(text, self.dialect) is not None
+        if same and name in self.queries:
+            return Again(name)
+        if not same and (getattr(statement, "or_replace", False) or getattr(statement, "if_not_exists", False)):
+            return self._bound(statement, script, self.catalog)
+        bound = self._bound(statement, script, self.catalog.without(name))
+        match bound:
+            case RowsChanged() if same:
+                return Again(name)
+            case SourceDeclared(declared=made) if replace(made, sql="") == replace(self.catalog.sources[name], sql=""):
+                return bound  # its topic may be missing
+            case QueryBound() if self.mode == "file":
+                return bound
+            case _ if same:
+                return bound
+        hint = f"DROP it first, or take another name; it was made by: {' '.join(before.split())}"
+        span = getattr(statement, "name_span", statement.span)
+        raise SqlError(f"{name} exists already, with another definition", span, hint, script)
+
+    def _bound(self, statement: ast.Statement, text: str, catalog: Catalog) -> Bound:
         try:
-            bound = bind(statement, self.catalog, self.settings, text, self.dialect)
+            bound = bind(statement, catalog, self.settings, text, self.dialect)
         except SqlError as e:
             raise e.with_text(text) from None
         if isinstance(bound, Explained) and bound.query is None:
             return Explained(bound.name, self.queries[bound.name])
         return bound
 
-    def apply(self, bound: Bound, text: str | None) -> None:
-        """The statement has taken effect."""
+    def apply(self, effect: Effect) -> str | None:
+        """The statement has taken effect; gives the name of what it made."""
+        bound = effect.bound
         self.catalog = self.catalog.apply(bound)
         match bound:
-            case SourceDeclared(declared=declared):
-                self.texts[declared.name] = text
             case QueryBound(query=query, transient=False):
-                self.texts[query.name] = text
-            case Named(name=name) | ViewDefined(view=View(name=name)) | IndexDefined(index=Index(name=name)):
-                self.texts[name] = text
-            case Dropped(name=name, queries=stopped):
-                self.texts = {n: t for n, t in self.texts.items() if n != name and n not in stopped}
-            case Removed(names=names, queries=stopped):
-                self.texts = {n: t for n, t in self.texts.items() if n not in names and n not in stopped}
-            case _:
-                pass
-        match bound:
-            case QueryBound(query=query):
                 self.queries[query.name] = query
-            case Dropped(queries=stopped) | Removed(queries=stopped):
-                self.queries = {name: q for name, q in self.queries.items() if name not in stopped}
+                return self._made(query.name, effect)
+            case SourceDeclared(declared=made) | RowsChanged(target=made, creates=True):
+                return self._made(made.name, effect)
+            case Named(name=name) | ViewDefined(view=View(name=name)) | IndexDefined(index=Index(name=name)):
+                return self._made(name, effect)
+            case Again(name=name):
+                return name
+            case Dropped(name=name, queries=stopped):
+                self._gone((name, *stopped), stopped)
+            case Removed(names=names, queries=stopped):
+                self._gone((*names, *stopped), stopped)
             case SettingChanged(settings=settings):
-                self.settings = settings
+                self.settings, self.sets = settings, (*self.sets, effect.text)
             case _:
                 pass
+        return None
+
+    def _made(self, name: str, effect: Effect) -> str:
+        variables = effect.variables if "${" in effect.text else {}
+        self.standing[name] = Standing(name, effect.text, self.sets, variables)
+        if self.keeper is not None and effect.text.lstrip()[:6].upper() == "CREATE":
+            self.keeper.made(self.standing[name])
+        return name
+
+    def _gone(self, names: Sequence[str | None], stopped: Sequence[str]) -> None:
+        if self.keeper is not None:
+            self.keeper.gone([n for n in names if n is not None])
+        self.standing = {n: s for n, s in self.standing.items() if n not in names}
+        self.queries = {n: q for n, q in self.queries.items() if n not in stopped}
 
     def copy(self) -> Program:
-        """A program of the same standing that goes its own way."""
-        return replace(self, queries=dict(self.queries), variables=dict(self.variables), texts=dict(self.texts))
+        """A program of the same standing that goes its own way; nobody is told of it."""
+        return replace(
+            self, keeper=None, queries=dict(self.queries), variables=dict(self.variables), standing=dict(self.standing)
+        )
 
     # ------------------------------------------------------------- look-ups
 
@@ -172,6 +248,12 @@ class Program:
         return found
 
 
+def made_name(statement: ast.Statement) -> str | None:
+    """The name that a CREATE statement makes."""
+    name = getattr(statement, "name", None)
+    return str(name) if name is not None and type(statement).__name__.startswith("Create") else None
+
+
 def first_match(name: str, known: Iterable[str]) -> str | None:
     """The known name that is `name`: an exact match first, then without case, then the only one in any schema."""
     known = list(known)
@@ -182,18 +264,18 @@ def first_match(name: str, known: Iterable[str]) -> str | None:
     return alike[0] if alike and (len(alike) == 1 or alike[0].lower() == name.lower()) else None
 
 
-def check_program(sql: str, dialect: str) -> tuple[list[SqlError], int]:
+def check_program(sql: str, program: Program) -> tuple[list[SqlError], int]:
     """Every problem of a text, in order, and how many statements it has. What a refused statement would have declared
     is unknown to those after it."""
-    script, problems = parse_all(sql, dialect)
-    program = Program(dialect)
+    script, problems = parse_all(sql, program.dialect)
+    fresh: set[str] = set()
     for statement in script.statements:
         try:
-            bound = bind(statement, program.catalog, program.settings, script.text, dialect)
+            effect = program.effect_of(statement, script.text, fresh)
         except SqlError as e:
-            problems.append(e.with_text(script.text))
+            problems.append(e)
             continue
-        program.apply(bound, None)
+        fresh.update({program.apply(effect) or ""})
     problems.sort(key=lambda e: (e.line or 0, e.column or 0))
     return problems, len(script.statements)
 

@@ -25,11 +25,12 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from braid import inserts, progress
+from braid.catalogue import Catalogue
 from braid.cli_errors import QueryDied, TooManyDrops
 from braid.effects import Rows, StoreWorld, carry_out
 from braid.errors import BraidError, SqlError
 from braid.metrics import Metrics
-from braid.plan.bound import BatchAsked, BatchQuery, Inserted, QueryBound, RowsChanged
+from braid.plan.bound import Again, BatchAsked, BatchQuery, Inserted, QueryBound, RowsChanged
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query, Source, StreamStreamJoin, inputs, sources
 from braid.plan.lower import lower
@@ -97,7 +98,7 @@ class Outcome:
 
 def prepare(request: Request) -> Prepared:
     """Parses, binds and checks all statements."""
-    program = Program(request.dialect)
+    program = Catalogue(TopicStore(request.store), request.dialect).program("file").copy()
     effects = tuple(program.statements(request.sql))
     for option, names in (("--source", request.sources), ("--sink", request.sinks)):
         for name in names:
@@ -143,6 +144,8 @@ def _queries(effects: Sequence[Effect], program: Program) -> tuple[list[Query], 
                 found.append(replace(query, name=push[-1]))
             case QueryBound(query=query) if program.queries.get(query.name) is query:
                 found.append(query)
+            case Again(name=name) if name in program.queries:
+                found.append(program.queries[name])
             case _:
                 pass
     return found, frozenset(push)
@@ -207,8 +210,10 @@ def run_program(request: Request, err: Console) -> Outcome:
     ):
         resumed = _check_checkpoints(prepared, request, store)
         world = _World(store, prepared, request, err, parsed)
+        program = Catalogue(store, request.dialect).program("file")
         for effect in prepared.effects:
             carry_out(effect, world)
+            program.apply(effect)
         if not prepared.queries:
             if not request.quiet:
                 err.print("done; the file has no query to run")

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from braid import inserts
+from braid.catalogue import Catalogue
 from braid.declare import declaration
 from braid.effects import Rows, StoreWorld, carry_out_all
 from braid.errors import BraidError, Span, SqlError
@@ -121,9 +122,9 @@ class Session(Public):
 
     def __init__(self, dialect: str, store: str | None, spark: SparkSession) -> None:
         self._dialect = dialect_named(dialect)
-        self._program = Program(self._dialect.name, again=True)
         self._temporary = tempfile.TemporaryDirectory(prefix="braid-") if store is None else None
         self._store = TopicStore(store if store is not None else self._temporary.name)  # type: ignore[union-attr]
+        self._program = Catalogue(self._store, self._dialect.name).program("cell")
         self._registered: dict[str, Registered] = {}
         self._handles: dict[str, Handle] = {}
         self._open = contextlib.ExitStack()

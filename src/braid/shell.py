@@ -4,7 +4,7 @@ In: a text that is whole (`complete`). Out: tables and notes on the terminal.
 Rule: nothing here needs a terminal, so that a script goes the same way as what is typed. A refused statement is told
 and changes nothing; those before it stand. INSERT, SHOW, EXPLAIN and push queries (SELECT … EMIT CHANGES, from the
 beginning of their topics) run in this process; the first CREATE … AS or INSERT INTO … SELECT starts Spark and takes the
-store's lock, as `braid run` does. Names are declared for as long as the prompt lives; topics and checkpoints stay.
+store's lock, as `braid run` does. What is declared stands in the store's catalogue, also for the next prompt.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from braid import inserts
+from braid.catalogue import Catalogue
 from braid.cli_errors import QueryDied
 from braid.effects import Rows, StoreWorld, carry_out_all
 from braid.errors import BraidError
@@ -72,7 +73,9 @@ class Shell:
     @property
     def program(self) -> Program:
         """The names of the present dialect; those of another one wait until it is chosen again."""
-        return self._programs.setdefault(self.dialect, Program(self.dialect))
+        if self.dialect not in self._programs:
+            self._programs[self.dialect] = Catalogue(self._store, self.dialect).program("cell")
+        return self._programs[self.dialect]
 
     def close(self) -> None:
         """Stops the queries and, if this prompt has started it, Spark."""

@@ -55,7 +55,7 @@ class RunningQuery:
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """Sources and running queries by name, in the order of their making. `inserts`: INSERT INTOs so far, per sink.
-    `named`: WITH queries."""
+    `named`: WITH queries. `stored`: topics that are there, with their partitions."""
 
     sources: Mapping[str, Declared] = field(default_factory=dict)
     queries: Mapping[str, RunningQuery] = field(default_factory=dict)
@@ -63,6 +63,7 @@ class Catalog:
     named: Mapping[str, Named] = field(default_factory=dict)
     views: Mapping[str, View] = field(default_factory=dict)
     indexes: Mapping[str, Index] = field(default_factory=dict)
+    stored: Mapping[str, int] = field(default_factory=dict)
 
     def get(self, name: str) -> Declared | None:
         return self.sources.get(name)
@@ -107,10 +108,20 @@ class Catalog:
 
     def topics(self) -> Iterator[tuple[str, int | None]]:
         """Every topic of a source, with its declared number of partitions."""
-        seen: dict[str, int | None] = {}
+        seen: dict[str, int | None] = dict(self.stored)
         for d in self.sources.values():
             seen[d.topic] = seen.get(d.topic) or d.partitions
         yield from sorted(seen.items())
+
+    def without(self, name: str) -> Catalog:
+        """The catalog as if nothing of this name had been made."""
+        return replace(
+            self,
+            sources={n: d for n, d in self.sources.items() if n != name},
+            queries={n: q for n, q in self.queries.items() if n != name},
+            views={n: v for n, v in self.views.items() if n != name},
+            indexes={n: i for n, i in self.indexes.items() if n != name},
+        )
 
     def apply(self, bound: Bound) -> Catalog:
         """The catalog after a statement took effect."""

@@ -6,6 +6,7 @@ Rule: a node holds what the user wrote (unquoted names already folded by the dia
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal as OneOf
 
@@ -410,7 +411,9 @@ Statement = (
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """All statements of a text, with the text itself so that errors can show their line."""
+    """All statements of a text, with the text itself so that errors can show their line, and the variables that held at
+    each (not where problems were passed over)."""
 
     text: str
     statements: tuple[Statement, ...] = field(default=())
+    defined: tuple[Mapping[str, str], ...] = field(default=())

@@ -15,7 +15,7 @@ from braid.sql.cursor import Cursor
 from braid.sql.dialects import dialect_named
 from braid.sql.dialects.base import Dialect
 from braid.sql.statements import left_over, statement
-from braid.sql.tokens import Lexer, SourceText
+from braid.sql.tokens import Lexer, SourceText, TokenKind
 
 _DIALECT_LINE = re.compile(r"\ufeff?[ \t]*--[ \t]*dialect[ \t]*:[ \t]*([^\s;]*)[ \t]*(?:\r|\n|$)", re.IGNORECASE)
 
@@ -23,11 +23,14 @@ _DIALECT_LINE = re.compile(r"\ufeff?[ \t]*--[ \t]*dialect[ \t]*:[ \t]*([^\s;]*)[
 def parse(text: str, dialect: str = "ksqldb", variables: dict[str, str] | None = None) -> ast.Script:
     """All statements; raises the first problem. `variables` (DEFINE) are read and written, to go on over many calls."""
     statements: list[ast.Statement] = []
-    for found in _each(text, dialect, variables):
+    defined: list[dict[str, str]] = []
+    known = variables if variables is not None else {}
+    for found in _each(text, dialect, known):
         if isinstance(found, SqlError):
             raise found
         statements.append(found)
-    return ast.Script(text, tuple(statements))
+        defined.append(dict(known))
+    return ast.Script(text, tuple(statements), tuple(defined))
 
 
 def parse_all(
@@ -55,8 +58,9 @@ def plain(text: str, dialect: str) -> str | None:
     hold something else next time."""
     if "${" in text:
         return None
-    tokens = _lexer(text, dialect_named(dialect), None).statement()
-    return " ".join(t.text for t in tokens or ())
+    known = dialect_named(dialect)
+    tokens = _lexer(text, known, None).statement()
+    return " ".join(known.fold(t.text) if t.kind is TokenKind.WORD else t.text for t in tokens or ())
 
 
 def _lexer(text: str, known: Dialect, variables: dict[str, str] | None) -> Lexer:

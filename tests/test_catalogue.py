@@ -1,0 +1,136 @@
+"""The store's catalogue: what was declared once need not be declared again, at whatever door one comes in."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from braid.catalogue import Catalogue
+from braid.errors import BraidError, SqlError
+from braid.program import Mode, Program
+from braid.shell import Shell
+from braid.topics import TopicStore
+from cli_help import braid
+
+S = "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+O = "CREATE STREAM o AS SELECT k, v + 1 AS w FROM s;"
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TopicStore:
+    monkeypatch.chdir(tmp_path)
+    return TopicStore(tmp_path / "s")
+
+
+def program(store: TopicStore, mode: Mode = "cell", dialect: str = "ksqldb") -> Program:
+    return Catalogue(store, dialect).program(mode)
+
+
+def made(p: Program, sql: str) -> list[str]:
+    return [type(e.bound).__name__ for e in p.statements(sql)]
+
+
+DIALECTS = {
+    "ksqldb": ([S, O, "CREATE TABLE n AS SELECT k, COUNT(*) AS c FROM o GROUP BY k;"], "DROP TABLE n;", ["S", "O"]),
+    "risingwave": (
+        [
+            "CREATE TABLE s (k INT PRIMARY KEY, v INT);",
+            "CREATE VIEW w AS SELECT v FROM s;",
+            "CREATE MATERIALIZED VIEW o AS SELECT v FROM w;",
+            "CREATE INDEX i ON s (v);",
+        ],
+        "DROP MATERIALIZED VIEW o;",
+        ["s", "w", "i"],
+    ),
+    "sqlstream": (
+        [
+            "CREATE SCHEMA a;",
+            "SET SCHEMA 'a';",
+            "CREATE STREAM s (k INTEGER, v INTEGER);",
+            "CREATE VIEW w AS SELECT STREAM k FROM s;",
+        ],
+        "DROP VIEW w;",
+        ["a.S"],
+    ),
+    "lenses": (["CREATE TABLE s(_key INT, v INT) FORMAT (INT, JSON);"], "DROP TABLE s;", []),
+}
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_declaration_stands_for_the_next_reader(dialect: str, store: TopicStore) -> None:
+    statements, dropped, left = DIALECTS[dialect]
+    first = program(store, dialect=dialect)
+    made(first, " ".join(statements))
+    again = program(store, dialect=dialect)
+    assert again.catalog.sources == first.catalog.sources
+    assert list(again.catalog.views) == list(first.catalog.views)
+    assert again.catalog.queries == first.catalog.queries and list(again.standing) == list(first.standing)
+    made(again, dropped)
+    assert [n.lower() for n in program(store, dialect=dialect).standing] == [n.lower() for n in left]
+
+
+def test_the_same_statement_again_and_another_one(store: TopicStore) -> None:
+    made(program(store), S + O)
+    p = program(store)
+    assert made(p, S.lower().replace("'json'", "'JSON'") + "-- again\n" + O) == ["SourceDeclared", "Again"]
+    assert made(p, S.replace("v INT", "v  INTEGER")) == ["SourceDeclared"]  # the same declaration in other words
+    with pytest.raises(SqlError, match="S exists already, with another definition") as e:
+        made(p, S.replace("v INT", "v BIGINT"))
+    assert "it was made by: CREATE STREAM s (k INT KEY, v INTEGER)" in str(e.value.hint) and e.value.column == 15
+    other = O.replace("+ 1", "+ 2")
+    with pytest.raises(SqlError, match="O exists already"):
+        made(p, other)
+    assert made(program(store, "file"), other) == ["QueryBound"]  # whether it may is for its checkpoint to say
+    with pytest.raises(SqlError, match="O exists"):
+        made(program(store, "file"), O + other)
+    assert made(program(store, "once"), "SHOW STREAMS;") == ["Shown"]
+
+
+def test_settings_and_variables_are_those_of_the_statement(store: TopicStore) -> None:
+    text = "SET 'braid.late' = 'discard'; DEFINE t = 'topic'; " + S.replace("'s'", "'${t}'") + O
+    made(program(store), text + "UNSET 'braid.late'; DEFINE t = 'other';")
+    again = program(store)
+    assert again.catalog.sources["S"].topic == "topic" and not again.variables
+    assert again.settings == Program("ksqldb").settings
+    assert again.standing["O"].sets == ("SET 'braid.late' = 'discard'",)
+
+
+def test_all_doors_share_it(store: TopicStore) -> None:
+    said = braid("run", "-e", S + "INSERT INTO s (k, v) VALUES (1, 2);", "--store", "s")
+    assert said.code == 0, said.err
+    assert braid("run", "-e", S, "--store", "s").code == 0
+    assert "1 statement, no problem" in braid("check", "-e", O, "--store", "s").out
+    assert "unknown" in braid("check", "-e", O, "--store", "elsewhere").err and not Path("elsewhere").exists()
+    assert "read stream S" in braid("explain", "-e", O, "--store", "s").out
+    shell = Shell("ksqldb", "s", Console(file=(out := io.StringIO())), Console(file=io.StringIO()), False, "local[1]")
+    shell.run("SELECT * FROM s EMIT CHANGES;")
+    assert out.getvalue().split() == ["K", "V", "1", "2"]
+    TopicStore("s").create("put", 3)
+    assert "put    3" in braid("run", "-e", "SHOW TOPICS;", "--store", "s").out
+    assert "with another definition" in braid("run", "-e", S.replace("v INT", "v BIGINT"), "--store", "s").err
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", '{"format": 2, "statements": []}', '{"format": 1, "statements": [{"name": 1}]}', "[" * 99999],
+)
+def test_a_spoilt_catalogue_is_named(text: str, store: TopicStore) -> None:
+    made(program(store), S)
+    path = Path(store.root) / "catalogue" / "ksqldb.json"
+    path.write_text(text)
+    with pytest.raises(BraidError, match="is no catalogue"):
+        program(store)
+
+
+def test_what_does_not_bind_any_more_is_left_out(store: TopicStore) -> None:
+    made(program(store), S + O)
+    path = Path(store.root) / "catalogue" / "ksqldb.json"
+    document = json.loads(path.read_text())
+    document["statements"].append({"name": "X", "text": "CREATE NONSENSE x", "sets": [], "variables": {}})
+    document["statements"].reverse()  # and the order does not matter
+    path.write_text(json.dumps(document))
+    assert list(program(store).standing) == ["S", "O"]
