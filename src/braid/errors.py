@@ -6,11 +6,10 @@ Rule: every error a user can cause is a `BraidError`; anything else is a bug of 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """A piece of SQL text: `start` and `end` are offsets into it, `line` and `column` (from 1) are those of `start`."""
 
     start: int

@@ -112,7 +112,7 @@ def watermark(e: Expr, known: Progress) -> Bounds:
             return known.get(name, ())
         case Call(function=f, args=(inner, Lit())) if f in RISING:
             read = watermark(inner, known)
-            if any(b.slide for b in read):
+            if not read or any(b.slide for b in read):
                 return ()
             (column,) = set(columns(inner))
             return tuple(replace(b, value=substituted(e, {column: b.value})) for b in read)

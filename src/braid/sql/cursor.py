@@ -17,6 +17,7 @@ from braid.sql.tokens import SourceText, Token, TokenKind
 if TYPE_CHECKING:
     from braid.sql.dialects.base import Dialect
 
+CONSTANTS = ("NULL", "TRUE", "FALSE")
 MAX_DEPTH = 200  # levels of the syntax tree: later stages walk it by recursion
 
 
@@ -56,6 +57,8 @@ class Cursor:
 
     def at(self, *words: str) -> bool:
         """Whether these keywords follow, in this order."""
+        if self._tokens[self.index].value != words[0]:
+            return False
         for n, word in enumerate(words):
             token = self.ahead(n)
             if token.kind is not TokenKind.WORD or token.value != word:
@@ -93,10 +96,26 @@ class Cursor:
         return False
 
     def accept_symbol(self, symbol: str) -> bool:
-        if self.at_symbol(symbol):
+        token = self._tokens[self.index]
+        if token.text == symbol and token.kind is TokenKind.SYMBOL:
             self.index += 1
             return True
         return False
+
+    def constant(self) -> Token | None:
+        """Takes a constant that is a value by itself, since `,` or `)` follows."""
+        token = self._tokens[self.index]
+        kind = token.kind
+        if kind is TokenKind.WORD:
+            if token.value not in CONSTANTS:
+                return None
+        elif kind is not TokenKind.NUMBER and kind is not TokenKind.STRING:
+            return None
+        after = self.ahead(1)
+        if after.kind is not TokenKind.SYMBOL or after.text not in (",", ")"):
+            return None
+        self.index += 1
+        return token
 
     def expect(self, *words: str) -> None:
         """Take these keywords; `unexpected` at the first that is not there."""

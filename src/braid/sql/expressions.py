@@ -8,11 +8,11 @@ Rule: one loop climbs the precedences; levels from loose to tight: OR, AND, NOT,
 from __future__ import annotations
 
 from collections.abc import Callable
-from decimal import Decimal as PyDecimal
 from typing import TypeVar
 
 from braid.errors import SqlError
 from braid.sql import ast
+from braid.sql.constants import MAX_PRECISION, constant, literal
 from braid.sql.cursor import Cursor, closest
 from braid.sql.tokens import TokenKind
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
@@ -27,7 +27,6 @@ _SYMBOL_LEVELS = {
 }
 _WORD_LEVELS = {"OR": OR, "AND": AND, **dict.fromkeys(("IS", "BETWEEN", "IN", "LIKE"), COMPARE)}
 
-INT_MAX, BIGINT_MAX, MAX_PRECISION = 2**31 - 1, 2**63 - 1, 38
 LONGEST = 10**9 * 86_400_000  # ms of a duration: a billion days; a time and some of them make no 64 bits full
 
 T = TypeVar("T")
@@ -54,8 +53,11 @@ def in_parentheses(c: Cursor, rule: Callable[[Cursor], T]) -> tuple[T, ...]:
 
 def expression(c: Cursor, floor: int = OR) -> ast.Expr:
     """An expression whose outer operators bind at least as tightly as `floor`."""
-    c.enter()
     start = c.index
+    if (token := c.constant()) is not None:
+        c.height = 1
+        return constant(c, token, start)
+    c.enter()
     left: ast.Expr
     if c.at("NOT"):
         if floor > NOT:
@@ -453,43 +455,6 @@ def _typed_string(c: Cursor) -> ast.Expr:
     arg = literal(c)
     c.taller(1)
     return ast.Cast(arg, to, c.span(start))
-
-
-def literal(c: Cursor) -> ast.Literal:
-    """A constant, a number with its sign."""
-    start = c.index
-    if c.word() in ("NULL", "TRUE", "FALSE"):
-        word = c.advance().value
-        if word == "NULL":
-            return ast.Literal(None, Scalar.NULL, c.span(start))
-        return ast.Literal(word == "TRUE", Scalar.BOOLEAN, c.span(start))
-    if c.now.kind is TokenKind.STRING:
-        return ast.Literal(c.advance().value, Scalar.VARCHAR, c.span(start))
-    negative = c.accept_symbol("-")
-    if c.now.kind is not TokenKind.NUMBER:
-        raise c.unexpected("a constant")
-    written = ("-" if negative else "") + c.advance().text
-    if "e" in written or "E" in written:
-        number = float(written)
-        if number in (float("inf"), float("-inf")):
-            raise c.error_from(start, "the number is too large for DOUBLE")
-        return ast.Literal(number, Scalar.DOUBLE, c.span(start))
-    digits = written.lstrip("-").lstrip("0")
-    if len(digits) > MAX_PRECISION + 1:
-        raise c.error_from(start, f"the number has more than {MAX_PRECISION} digits", "write it with an exponent: 1e40")
-    if "." in written:
-        exact = PyDecimal(written)
-        _, figures, exponent = exact.as_tuple()
-        scale = -int(exponent)
-        precision = max(len(figures), scale)
-        if precision > MAX_PRECISION:
-            raise c.error_from(start, f"the number has more than {MAX_PRECISION} digits")
-        return ast.Literal(exact, Decimal(precision, scale), c.span(start))
-    whole = int(written)
-    if not -BIGINT_MAX - 1 <= whole <= BIGINT_MAX:
-        hint = f"write it as DECIMAL ({written}.) or DOUBLE (with an exponent: 1e20)"
-        raise c.error_from(start, "the number is too large for BIGINT", hint)
-    return ast.Literal(whole, Scalar.INT if -INT_MAX - 1 <= whole <= INT_MAX else Scalar.BIGINT, c.span(start))
 
 
 _KEYWORDS: dict[tuple[str, str], Callable[[Cursor], ast.Expr]] = {

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from braid.errors import SqlError
 from braid.sql import ast
+from braid.sql.constants import literal
 from braid.sql.cursor import Cursor
-from braid.sql.expressions import comma_list, expression, in_parentheses, literal, sql_type
+from braid.sql.expressions import comma_list, expression, in_parentheses, sql_type
 from braid.sql.queries import query
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar

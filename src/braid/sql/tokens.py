@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Collection
-from dataclasses import dataclass
 from enum import Enum, auto
 from itertools import accumulate
+from typing import NamedTuple
 
 from braid.errors import Span
 
@@ -28,8 +28,7 @@ class TokenKind(Enum):
     END = auto()  # the `;` or the end of the text
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """`text` as written; `value` in upper case for a WORD, unquoted for NAME and STRING, the message for BAD."""
 
     kind: TokenKind
@@ -71,6 +70,10 @@ _POSTGRES_STRINGS = r"""
   | (?P<operator> !~\* | !~ | ~\* | ~ | << | >> | \^ | &(?!&) | \|(?!\|) | \# )
   |"""
 _TOKEN_OF_POSTGRES = re.compile(_POSTGRES_STRINGS + _TOKEN_TEXT, re.VERBOSE)
+# Most tokens of a long statement, read by one match: blanks, then one of these and nothing that would make it longer.
+_SHORT = re.compile(
+    r"""\s*(?:([(),])|([0-9]{1,9}(?:\.[0-9]{1,9})?)(?![\w@.])|'([^'$]*)'(?!')|([A-Za-z_][A-Za-z0-9_]*)(?![\w@'\-]))""",
+)
 _DOLLAR = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*)?\$")
 _ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|(.))|''", re.DOTALL)
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
@@ -126,8 +129,26 @@ class Lexer:
     def statement(self) -> list[Token] | None:
         """The tokens up to the next `;`, or None at the end of the text."""
         tokens: list[Token] = []
-        while self._at < len(self._text):
-            token, self._at = self._token(self._text, self._at)
+        add, short, text = tokens.append, _SHORT.match, self._text
+        symbol, number, string, word = TokenKind.SYMBOL, TokenKind.NUMBER, TokenKind.STRING, TokenKind.WORD
+        strings = "'" not in self._name_quotes
+        while self._at < len(text):
+            if (m := short(text, self._at)) is not None:
+                group = m.lastindex or 0
+                start, end = m.span(group)
+                found = m[group]
+                if group == 1:
+                    add(Token(symbol, found, found, start, end))
+                elif group == 2:
+                    add(Token(number, found, found, start, end))
+                elif group == 4:
+                    add(Token(word, found, found.upper(), start, end))
+                elif strings:
+                    add(Token(string, text[start - 1 : end + 1], found, start - 1, end + 1))
+                if group != 3 or strings:
+                    self._at = m.end()
+                    continue
+            token, self._at = self._token(text, self._at)
             if token is None:
                 continue
             if token.kind is TokenKind.SYMBOL and token.text == ";" and not (self._ends_inside and self._closes_next()):

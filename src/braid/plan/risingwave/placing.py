@@ -7,6 +7,7 @@ equality of both sides is a key, all else that reads both sides decides what mat
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from braid.errors import Span, SqlError
@@ -42,6 +43,7 @@ def place(tree: Tree, pool: list[Expr], context: Context) -> tuple[Node, list[Ex
 
 
 def _regular(j: Joined, pool: list[Expr], context: Context) -> tuple[Node, list[Expr]]:
+    j = _ordered(j, pool)
     how: How = "inner" if j.how in ("inner", "cross") else j.how  # type: ignore[assignment]
     terms = [t for t in j.terms if not _is_true(t)]
     left_pool: list[Expr] = []
@@ -73,6 +75,35 @@ def _regular(j: Joined, pool: list[Expr], context: Context) -> tuple[Node, list[
     node = cleaned(RegularJoin(left, right, how, on, all_of(residual)))
     _notice_state(node, j, context)
     return node, rest
+
+
+def _ordered(j: Joined, pool: list[Expr]) -> Joined:
+    """A list in FROM, in an order in which each relation has an equality with those before it, as far as there are any.
+    The first one stays first; where several may come next, the first of them as written. Columns have names, so their
+    order is that of the text."""
+    if not _in_list(j):
+        return j
+    found: list[Joined] = []
+    first: Tree = j
+    while isinstance(first, Joined) and _in_list(first):
+        found.insert(0, first)
+        first = first.left
+    if len(found) < 2:
+        return j
+    made, names = first, _tree_names(first)
+    while found:
+        linked = (x for x in found if any(_pair(t, names, _tree_names(x.right)) for t in pool))
+        then = next(linked, found[0])
+        found.remove(then)
+        made = replace(then, left=made)
+        names |= _tree_names(then.right)
+    assert isinstance(made, Joined)
+    return made
+
+
+def _in_list(j: Joined) -> bool:
+    """Whether a join is a comma of FROM."""
+    return j.written.comma and j.kind == "regular"
 
 
 def _notice_state(node: RegularJoin, j: Joined, context: Context) -> None:

@@ -12,11 +12,12 @@ from typing import Literal as OneOf
 from braid.errors import Span
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
+from braid.sql.constants import literal
 from braid.sql.cursor import Cursor
 from braid.sql.dialects.risingwave_calls import QUERY_STARTS
 from braid.sql.dialects.risingwave_queries import item, query
 from braid.sql.dialects.risingwave_values import sql_type
-from braid.sql.expressions import comma_list, expression, in_parentheses, literal
+from braid.sql.expressions import comma_list, expression, in_parentheses
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
