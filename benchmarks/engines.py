@@ -79,7 +79,7 @@ def on_spark(
 
 
 def files_of(plan: Plan, data: Path) -> dict[str, Any]:
-    from braid.spark.job import Files
+    from braid.runtime.file_watch import Files
 
     return {leaf.source.name: Files(pattern(data, leaf.source.name)) for leaf in plan.leaves}
 

@@ -17,6 +17,7 @@ from braid.operators.changes import NEVER
 from braid.plan.bind import bind
 from braid.plan.bound import QueryBound
 from braid.plan.catalog import Catalog
+from braid.plan.logical import Encoding, Source
 from braid.plan.lower import lower
 from braid.plan.physical import Plan
 from braid.plan.settings import Settings
@@ -36,9 +37,10 @@ from braid.topics.store import TopicStore
 class Listed:
     """An input whose times are given; None is a record without a readable time. `block` records a block."""
 
-    def __init__(self, *times: Sequence[int | None], finite: bool = True, block: int = 3) -> None:
+    source = Source("X", "S", "t", "stream", (), Encoding())
+
+    def __init__(self, *times: Sequence[int | None], block: int = 3) -> None:
         self.times = [[NEVER if t is None else t for t in part] for part in times]
-        self.finite = finite
         self.block = block
         self.loads = 0
 
@@ -76,7 +78,7 @@ Place = tuple[int, int, int, int]  # m, rank, offset, leaf
 
 def batches(inputs: Inputs, limit: int, early: Sequence[int] = (), ranks: Mapping[str, int] | None = None) -> list[Cut]:
     found = [beginning()]
-    while (end := plan_batch(inputs, found[-1], limit, early, ranks)) is not None:
+    while (end := plan_batch(inputs, found[-1], limit, early, ranks, close=True)) is not None:
         found.append(end)
         assert len(found) < 10_000, "no progress"
     return found
@@ -110,7 +112,7 @@ def history(r: random.Random) -> Inputs:
                 t += r.choice([0, 0, 1, 3])
                 times.append(r.choices([t, t - r.randrange(15), None, 500], [12, 4, 1, 0.4])[0])
             parts.append(times)
-        inputs.append((leaf, Listed(*parts, finite=r.random() < 0.7, block=r.choice([1, 3, 8]))))
+        inputs.append((leaf, Listed(*parts, block=r.choice([1, 3, 8]))))
     return inputs
 
 
@@ -123,7 +125,7 @@ def test_any_limit_gives_the_order_of_one_batch(seed: int) -> None:
         ranks = dict(zip(ranks, r.sample(range(len(ranks)), len(ranks)), strict=True))
     whole = batches(inputs, 10**6, (), ranks)
     total = sum(len(t) for _, x in inputs for t in x.times)
-    assert len(whole) <= 2
+    assert len(whole) <= 3
     want = [place[1:] for a, b in pairwise(whole) for place in order(inputs, a, b, ranks)]
     assert len(want) == total
     for limit in (1, 2, 3, 7, 20):
@@ -134,9 +136,7 @@ def test_any_limit_gives_the_order_of_one_batch(seed: int) -> None:
             assert 0 < len(places) <= HARD * limit or (not places and ended_now(a, b))
             got += [place[1:] for place in places]
         assert got == want, limit
-        ends = [name for a, b in pairwise(cuts) for name in ended_now(a, b)]
-        finite = [part_name(leaf, p) for leaf, x in inputs if x.finite for p in range(x.partitions)]
-        assert sorted(ends) == sorted(finite)
+        assert [ended_now(a, b) for a, b in pairwise(cuts)] == [[]] * len(cuts[2:]) + [list(ranks)]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -161,7 +161,7 @@ def test_the_batch_ends_at_the_largest_time_that_keeps_the_limit() -> None:
 
 
 def test_without_a_backlog_the_batch_is_endless() -> None:
-    inputs = [(0, Listed([5, 1000, 7], finite=False)), (1, Listed([], finite=False))]
+    inputs = [(0, Listed([5, 1000, 7])), (1, Listed([]))]
     end = plan_batch(inputs, beginning(), 3)
     assert end == {"next": {"0/0": 3, "1/0": 0}, "ended": []}
     assert plan_batch(inputs, end, 3) is None
@@ -192,29 +192,26 @@ def test_a_record_far_in_the_future_does_not_stop_the_rest() -> None:
 def test_tables_from_files_are_read_whole_first() -> None:
     inputs = [(0, Listed([3, 1, 2] * 100)), (1, Listed(range(100)))]
     end = plan_batch(inputs, beginning(), 10, early=[0])
-    assert end == {"next": {"0/0": 300, "1/0": 10}, "ended": ["0/0"]}
+    assert end == {"next": {"0/0": 300, "1/0": 10}, "ended": []}
 
 
-def test_an_end_is_told_once() -> None:
-    empty = Listed([])
-    inputs = [(0, empty), (1, Listed([1, 2], finite=False))]
+def test_nothing_ends_by_itself() -> None:
+    inputs = [(0, Listed([])), (1, Listed([1, 2]))]
     first = plan_batch(inputs, beginning(), 10)
-    assert first is not None and first["ended"] == ["0/0"] and ended_now(beginning(), first) == ["0/0"]
-    assert plan_batch(inputs, first, 10) is None
-    inputs[1][1].times[0].append(3)
-    second = plan_batch(inputs, first, 10)
-    assert second is not None and second["ended"] == ["0/0"] and ended_now(first, second) == []
-    empty.times[0] += [4, 5]  # a later file
-    third = plan_batch(inputs, second, 10)
-    assert third is not None and ended_now(second, third) == ["0/0"]
-    fourth = plan_batch([(0, empty)], {"next": {"0/0": 0}, "ended": ["0/0"]}, 1)
-    assert fourth == {"next": {"0/0": 1}, "ended": []}  # it goes on; it will end again
+    assert first == {"next": {"0/0": 0, "1/0": 2}, "ended": []} and plan_batch(inputs, first, 10) is None
 
 
-def test_only_ends_are_a_batch_too() -> None:
-    end = plan_batch([(0, Listed([]))], beginning())
-    assert end == {"next": {"0/0": 0}, "ended": ["0/0"]}
-    assert plan_batch([(0, Listed([]))], end) is None
+def test_all_are_closed_at_one_place_behind_everything() -> None:
+    inputs = [(0, Listed([])), (1, Listed([1, 2]))]
+    first = plan_batch(inputs, beginning(), 10, close=True)
+    assert first == {"next": {"0/0": 0, "1/0": 2}, "ended": []}
+    second = plan_batch(inputs, first, 10, close=True)
+    assert second is not None and second == {"next": {"0/0": 0, "1/0": 2}, "ended": ["0/0", "1/0"]}
+    assert ended_now(first, second) == ["0/0", "1/0"] and ended_now(second, second) == []
+    assert plan_batch(inputs, second, 10) is None and plan_batch(inputs, second, 10, close=True) is None
+    inputs[0][1].times[0].append(3)
+    with pytest.raises(BraidError, match="more records, but it was closed"):
+        plan_batch(inputs, second, 10)
 
 
 def test_a_shorter_input_is_refused() -> None:
@@ -282,7 +279,7 @@ def written(
     ranks = partition_ranks(plan, {leaf: x.partitions for leaf, x in inputs})
     named = {part_name(leaf, p): rank for (leaf, p), rank in ranks.items()}
     query, start, out = LocalQuery(plan, 2, buckets), beginning(), []
-    while (end := plan_batch(inputs, start, limit, early, named)) is not None:
+    while (end := plan_batch(inputs, start, limit, early, named, close=True)) is not None:
         ended, chunks = ended_now(start, end), []
         for leaf, x in inputs:
             for p in range(x.partitions):
@@ -290,7 +287,7 @@ def written(
                 over = part_name(leaf, p) in ended
                 if last > first or over:
                     rows = x.read(p, first, last)
-                    chunks.append(Chunk(leaf, p, ranks[leaf, p], rows, ended=over, early=leaf in early))
+                    chunks.append(Chunk(leaf, p, ranks[leaf, p], rows, closed=over, early=leaf in early))
         out.append(query.run(chunks).records)
         start = end
     records = pl.concat(out).select("partition", "key", "value", "timestamp")

@@ -14,7 +14,7 @@ import pytest
 
 from braid.errors import BraidError, SqlError
 from braid.program import Program
-from braid.run import Request, prepare
+from braid.request import Request, prepare
 from braid.show import put_records
 from braid.topics.drops import read_drops
 from braid.topics.store import TopicStore

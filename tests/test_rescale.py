@@ -38,13 +38,13 @@ def test_a_source_with_more_partitions_is_refused(store: TopicStore) -> None:
 
 
 def test_more_cores_change_nothing(store: TopicStore) -> None:
-    one, _ = prepared(PLAN, store.root, 1, NO_WISHES)
-    many, _ = prepared(PLAN, store.root, 64, NO_WISHES)
+    one, _, _ = prepared(PLAN, store.root, 1, NO_WISHES)
+    many, _, _ = prepared(PLAN, store.root, 64, NO_WISHES)
     assert (one.tasks, many.tasks) == (1, 1) and one.ids == many.ids and one.run == many.run
 
 
 def test_a_query_started_anew_takes_the_cores_that_there_are(store: TopicStore) -> None:
     prepared(PLAN, store.root, 1, NO_WISHES)
     anew = Wishes(str(Path(store.root) / "anew"), None, None, None, None, None, {}, frozenset(), None)
-    made, _ = prepared(PLAN, store.root, 2, anew)
+    made, _, _ = prepared(PLAN, store.root, 2, anew)
     assert made.tasks == 2 and made.buckets % made.output.partitions == 0

@@ -131,6 +131,7 @@ def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[s
 @click.option("--master", default=None, help="Spark master URL. [default: local[*]]")
 @click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
 @click.option("--until-idle", is_flag=True, help="End when all input present at the start has been processed.")
+@click.option("--end", is_flag=True, help="As --until-idle, and no more will come: what waits for a time goes out.")
 @click.option("--conf", "conf", multiple=True, metavar="K=V", help="Spark setting; may be given more than once.")
 @click.option(
     "--sink",
@@ -154,6 +155,7 @@ def run(
     master: str | None,
     checkpoint: str | None,
     until_idle: bool,
+    end: bool,
     conf: tuple[str, ...],
     sinks: tuple[str, ...],
     overwrite: bool,
@@ -165,15 +167,17 @@ def run(
 ) -> None:
     """Run the statements of a file.
 
-    Stays up until Ctrl-C, or with --until-idle until the input that was there at the start has been processed. The same
-    command again goes on where the last run ended, however it ended.
+    Stays up until Ctrl-C and reads what comes, or with --until-idle until the input that was there at the start has
+    been processed; with --end nothing will follow it, and what waits for a later time goes out. The same command again
+    goes on where the last run ended, however it ended.
 
     Exit code: 0 done, or stopped by Ctrl-C
     where there was no other end; 130 stopped by Ctrl-C before --until-idle came to its end; 1 something to mend in the
     SQL, the options or the files; 2 a query died; 3 more rows were dropped than --max-drops allows.
     """
     from braid.progress import MaxDrops
-    from braid.run import Request, run_program
+    from braid.request import Request
+    from braid.run import run_program
 
     sql, dialect = read_sql(file, text, dialect)
     request = Request(
@@ -184,7 +188,8 @@ def run(
         sinks=_pairs(sinks, "--sink"),
         master=master or "local[*]",
         checkpoint=checkpoint,
-        until_idle=until_idle,
+        until_idle=until_idle or end,
+        end=end,
         conf=_pairs(conf, "--conf"),
         quiet=quiet,
         batch_rows=batch_rows,
@@ -194,7 +199,7 @@ def run(
         max_drops=None if max_drops is None else MaxDrops.of(max_drops),
     )
     outcome = run_program(request, err)
-    if outcome.interrupted and until_idle:
+    if outcome.interrupted and request.until_idle:
         raise click.exceptions.Exit(130)
 
 

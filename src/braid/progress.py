@@ -79,7 +79,7 @@ def hot(p: Progress) -> list[str]:
 
 
 def summed(name: str, p: Progress) -> str:
-    if not p.rows_in:
+    if not p.rows_in and not p.rows_out:
         return f"{name}: nothing new, state {p.state_rows:,} rows"
     drops = ", ".join(f"{n:,} {reason}" for reason, n in sorted(p.drops.items()))
     text = f"{name}: {p.rows_in:,} records in, {p.rows_out:,} out, state {p.state_rows:,} rows"

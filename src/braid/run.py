@@ -18,8 +18,8 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -28,64 +28,35 @@ from braid import inserts, progress
 from braid.catalogue import Catalogue
 from braid.cli_errors import QueryDied, TooManyDrops
 from braid.effects import Rows, StoreWorld, carry_out
-from braid.errors import BraidError, SqlError
+from braid.errors import BraidError
 from braid.metrics import Metrics
-from braid.plan.bound import Again, BatchAsked, BatchQuery, Inserted, QueryBound, RowsChanged
-from braid.plan.canonical import canonical
-from braid.plan.logical import Query, Source, StreamStreamJoin, inputs, sources
+from braid.plan.bound import BatchQuery, QueryBound, RowsChanged
+from braid.plan.logical import Query
 from braid.plan.lower import lower
-from braid.program import Effect, NewRecords, Program, first_match
-from braid.runtime import checkpoint, result_files, resume
-from braid.runtime.driver_local import in_topological_order
-from braid.runtime.file_list import look
-from braid.runtime.files import needs_time, open_files
-from braid.runtime.inputs import Input
+from braid.program import NewRecords, first_match
+from braid.request import (
+    Prepared,
+    Request,
+    check_asked,
+    check_checkpoints,
+    checkpoint_of,
+    files_of,
+    prepare,
+    tables_in_files,
+    target_of,
+)
 from braid.tabular import print_table
 from braid.topics.lock import StoreLock
-from braid.topics.names import check_name
 from braid.topics.store import TopicStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from braid.spark.job import Files, Output
+    from braid.spark.job import Output
     from braid.spark.query import Progress, RunningQuery
 
 TELL = 10.0  # s between two lines of progress where no terminal is
 LAST_BATCH = 60.0  # s that queries have to finish a batch when another one has failed
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What `braid run` was asked for. `sources`, `sinks`: declared name -> path (or `console`). `batch_rows`: at most
-    so many records a batch."""
-
-    sql: str
-    dialect: str
-    store: str
-    sources: Mapping[str, str] = field(default_factory=dict)
-    sinks: Mapping[str, str] = field(default_factory=dict)
-    master: str = "local[*]"
-    checkpoint: str | None = None
-    until_idle: bool = False
-    conf: Mapping[str, str] = field(default_factory=dict)
-    quiet: bool = False
-    batch_rows: int | None = None
-    tell: bool = True  # what the statements announce, and the summary
-    overwrite: bool = False  # folders of --sink that hold results of other runs are replaced
-    metrics: str | None = None  # a file of JSON lines, `-` for stdout
-    metrics_port: str | None = None
-    max_drops: progress.MaxDrops | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Prepared:
-    """A program that has been checked whole: nothing has happened yet. `push`: names of queries that only print."""
-
-    program: Program
-    effects: tuple[Effect, ...]
-    queries: tuple[Query, ...]  # in topological order
-    push: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,106 +67,10 @@ class Outcome:
     interrupted: bool = False
 
 
-def prepare(request: Request) -> Prepared:
-    """Parses, binds and checks all statements."""
-    program = Catalogue(TopicStore(request.store), request.dialect).program("file").copy()
-    effects = tuple(program.statements(request.sql))
-    for option, names in (("--source", request.sources), ("--sink", request.sinks)):
-        for name in names:
-            if first_match(name, program.catalog.sources) is None:
-                known = ", ".join(program.catalog.sources) or "none"
-                raise BraidError(f"{option} {name}: no such stream or table is declared", f"declared: {known}")
-    for topic in program.topics():
-        check_name(topic)
-    _check_written(effects, program, request)
-    queries, push = _queries(effects, program)
-    for pattern in request.sources.values():
-        look(pattern)
-    for query in queries:
-        _check_times(query.root, request.sources)
-    _check_sinks(queries, request.sinks)
-    order = in_topological_order(queries, lambda q: {s.topic for s in sources(q.root)}, lambda q: q.sink.topic)
-    return Prepared(program, effects, tuple(order), push)
-
-
-def _check_written(effects: Sequence[Effect], program: Program, request: Request) -> None:
-    """What is read from files is not written: nobody would read it."""
-    declared = program.catalog.sources
-    in_files = [declared[n] for n in (first_match(x, declared) for x in request.sources) if n is not None]
-    names = {d.topic: d.name for d in in_files}
-    for effect in effects:
-        match effect.bound:
-            case Inserted(target=target) | RowsChanged(target=target) if target.topic in names:
-                name, span = names[target.topic], effect.statement.span
-                hint = f"add a file, or leave --source {name}=… out"
-                raise SqlError(f"{name} is read from files, and cannot be written", span, hint, request.sql)
-            case _:
-                pass
-
-
-def _queries(effects: Sequence[Effect], program: Program) -> tuple[list[Query], frozenset[str]]:
-    """The queries that are still wanted at the end of the file; push queries numbered from the second on."""
-    found: list[Query] = []
-    push: list[str] = []
-    for effect in effects:
-        match effect.bound:
-            case QueryBound(query=query, transient=True):
-                push.append(query.name if not push else f"{query.name}.{len(push) + 1}")
-                found.append(replace(query, name=push[-1]))
-            case QueryBound(query=query) if program.queries.get(query.name) is query:
-                found.append(query)
-            case Again(name=name) if name in program.queries:
-                found.append(program.queries[name])
-            case _:
-                pass
-    return found, frozenset(push)
-
-
-def _check_sinks(queries: Sequence[Query], sinks: Mapping[str, str]) -> None:
-    """What goes to files or the console cannot be read by the next query."""
-    folders: dict[str, str] = {}
-    for name, target in sinks.items():
-        writers = [q for q in queries if q.sink.name.lower() == name.lower()]
-        if not writers:
-            raise BraidError(f"--sink {name}: no query of this file writes it", "name what a CREATE … AS makes")
-        if len(writers) > 1 and target != "console":
-            both = " and ".join(q.name for q in writers)
-            raise BraidError(f"--sink {name}: {both} write it, so it must go to a topic", f"leave --sink {name}=… out")
-        topics = {q.sink.topic for q in writers}
-        reader = next((q for q in queries if any(s.topic in topics for s in sources(q.root))), None)
-        if reader is not None:
-            raise BraidError(
-                f"--sink {name}: {reader.name} reads it, so it must go to a topic", f"leave --sink {name}=… out"
-            )
-        if target != "console":
-            folder = os.path.abspath(target)
-            if folder in folders:
-                raise BraidError(f"--sink {name} and --sink {folders[folder]} name one folder", "give each its own")
-            folders[folder] = name
-            result_files.kind_of(target)
-
-
-def _target(sink: str) -> tuple[str, str]:
-    """What a --sink names: the kind of output, and its folder."""
-    return ("console", "") if sink == "console" else (result_files.kind_of(sink), os.path.abspath(sink))
-
-
-def _check_times(node: object, bound: Mapping[str, str]) -> None:
-    """A windowed join over files needs times."""
-    stack = [node]
-    while stack:
-        at = stack.pop()
-        if isinstance(at, StreamStreamJoin):
-            for source in sources(at):
-                if first_match(source.name, bound) is not None:
-                    needs_time(source)
-        stack += inputs(at)  # type: ignore[arg-type]
-
-
 def run_program(request: Request, err: Console) -> Outcome:
     """Runs a program; returns what each query did."""
     prepared = prepare(request)
-    _check_asked(prepared, request)
+    check_asked(prepared, request)
     if prepared.queries:
         from braid.spark.conf import java_version
 
@@ -208,7 +83,7 @@ def run_program(request: Request, err: Console) -> Outcome:
         StoreLock(store.root, note=lambda text: err.print(text, markup=False)) as lock,
         tempfile.TemporaryDirectory(prefix="braid-files-") as parsed,
     ):
-        resumed = _check_checkpoints(prepared, request, store)
+        resumed = check_checkpoints(prepared, request, store)
         world = _World(store, prepared, request, err, parsed)
         program = Catalogue(store, request.dialect).program("file")
         for effect in prepared.effects:
@@ -235,32 +110,6 @@ def run_program(request: Request, err: Console) -> Outcome:
         for query in world.waiting:
             world.ask(query)
         return outcome
-
-
-def _tables_in_files(prepared: Prepared, request: Request, cache: str) -> dict[str, Callable[[Source], Input]]:
-    """What opens the files of each source that is bound to some, for queries over tables."""
-
-    def opened(source: Source) -> Input:
-        bound = first_match(source.name, request.sources)
-        assert bound is not None
-        return open_files(source, request.sources[bound], cache, _options(source, prepared))
-
-    bound = [first_match(name, prepared.program.catalog.sources) for name in request.sources]
-    return {name: opened for name in bound if name is not None}
-
-
-def _check_asked(prepared: Prepared, request: Request) -> None:
-    """What queries of this file write is there when they are done, and not before."""
-    made = {q.sink.name for q in prepared.queries}
-    for effect in prepared.effects:
-        match effect.bound:
-            case RowsChanged(target=target, query=query) if any(r.declared.name in made for r in query.reads):
-                hint = "write it into a file of its own, and run that behind this one"
-                raise BraidError(f"a statement that changes {target.name} reads a view of this file", hint)
-            case BatchAsked(query=query) if (
-                any(r.declared.name in made for r in query.reads) and not request.until_idle
-            ):
-                raise BraidError("a query over a view of this file waits for it to be done", "write --until-idle")
 
 
 @contextlib.contextmanager
@@ -292,72 +141,13 @@ def _session(request: Request) -> Iterator[SparkSession]:
             conf.end(spark)
 
 
-def _check_checkpoints(prepared: Prepared, request: Request, store: TopicStore) -> dict[str, int]:
-    """Refuses checkpoints of other queries, and files that do not go on where the last run ended, before anything is
-    made. Gives the last batch of those that are resumed."""
-    resumed: dict[str, int] = {}
-    known: dict[str, checkpoint.Document] = {}
-    for query in prepared.queries:
-        if query.name in prepared.push:
-            continue
-        folder = _checkpoint(query, request, store)
-        sink = first_match(query.sink.name, request.sinks)
-        kind, target = _target(request.sinks[sink]) if sink is not None else ("topic", "")
-        to = result_files.described(kind, target)
-        found = checkpoint.check_plan(folder, query.name, canonical(query), query.dialect, to)
-        last = None
-        if found is not None:
-            known[query.name] = found
-            last = resume.last_batch(folder, found)
-            if last is not None:
-                resumed[query.name] = last
-        if target:
-            run = str(found.settings.get("run")) if found is not None else None
-            result_files.check(target, run, last is not None, request.overwrite)
-    for query in prepared.queries:
-        if query.name in prepared.push:
-            continue
-        folder = _checkpoint(query, request, store)
-        for source in sources(query.root):
-            bound = first_match(source.name, request.sources)
-            if bound is not None:
-                before = known[query.name].files.get(source.name, ()) if query.name in known else ()
-                open_files(source, request.sources[bound], f"{folder}.files", _options(source, prepared), before)
-    return resumed
-
-
-def _files(query: Query, prepared: Prepared, request: Request) -> dict[str, Files]:
-    """The files that stand for the topics of a query's sources."""
-    from braid.spark.job import Files
-
-    made: dict[str, Files] = {}
-    for source in sources(query.root):
-        bound = first_match(source.name, request.sources)
-        if bound is not None:
-            made[source.name] = Files(request.sources[bound], _options(source, prepared))
-    return made
-
-
-def _options(source: Source, prepared: Prepared) -> dict[str, str]:
-    declared = prepared.program.catalog.sources.get(source.name)
-    made = {"delimiter": source.encoding.delimiter}
-    if declared is None or declared.null_value is None:
-        return made
-    return made | {"null_value": declared.null_value}
-
-
-def _checkpoint(query: Query, request: Request, store: TopicStore) -> str:
-    parent = os.path.abspath(request.checkpoint) if request.checkpoint else os.path.join(store.root, "checkpoints")
-    return os.path.join(parent, query.name)
-
-
 class _World(StoreWorld):
     """What the statements of a file do before its queries start. A source that is read from files has no topic; that of
     a query is made when it starts. INSERT, UPDATE and DELETE are done once per store: their commits bear names that
     follow from their texts and places."""
 
     def __init__(self, store: TopicStore, prepared: Prepared, request: Request, err: Console, parsed: str) -> None:
-        super().__init__(store, _tables_in_files(prepared, request, parsed))
+        super().__init__(store, tables_in_files(prepared, request, parsed))
         declared = prepared.program.catalog.sources
         bound = [first_match(name, declared) for name in request.sources]
         self._from_files = {declared[n].topic for n in bound if n is not None}
@@ -496,17 +286,19 @@ class _Run:
             lower(query),
             self.store.root,
             checkpoint=os.path.join(self.scratch, query.name) if push else self._folder(query),
-            files=_files(query, self.prepared, self.request),
+            files=files_of(query, self.prepared, self.request),
             output=self._output(query, push),
             limit=self.request.batch_rows,
             overwrite=self.request.overwrite,
+            close=self.request.end,
+            note=lambda text: self.err.print(f"note: {text}", markup=False),
             trigger={"availableNow": True} if self.request.until_idle else None,
         )
         self.running[query.name] = running
         return running
 
     def _folder(self, query: Query) -> str:
-        return _checkpoint(query, self.request, self.store)
+        return checkpoint_of(query, self.request, self.store)
 
     def _output(self, query: Query, push: bool) -> Output | None:
         from braid.spark.job import Output
@@ -516,7 +308,7 @@ class _Run:
         sink = first_match(query.sink.name, self.request.sinks)
         if sink is None:
             return None
-        kind, target = _target(self.request.sinks[sink])
+        kind, target = target_of(self.request.sinks[sink])
         return Output(kind, target, 1)
 
     def _each_in_turn(self) -> None:

@@ -54,7 +54,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     world.write(TopicStore("s"), world.history(1, 20))
     Path("q.sql").write_text(SQL, encoding="utf-8")
     Path("s/.run.lock").touch()
-    _, folder = prepared(lower(QUERY), "s", 2, NO_WISHES)
+    _, folder, _ = prepared(lower(QUERY), "s", 2, NO_WISHES)
     known = load(folder)
     assert known is not None and Path(folder) == tmp_path / CHECKPOINT
     spark = Path(folder) / "spark"
@@ -255,7 +255,7 @@ def test_the_same_query_in_other_words(store: Path) -> None:
     sql = "-- again\n" + SQL.replace("SELECT", "select").replace("3 SECONDS", "3000 MILLISECONDS")
     (again,) = (e.query for e in Program("ksqldb").statements(sql) if e.query is not None)
     before = snapshot(store)
-    _, folder = prepared(lower(again), "s", 2, NO_WISHES)
+    _, folder, _ = prepared(lower(again), "s", 2, NO_WISHES)
     assert Path(folder) == store / CHECKPOINT and snapshot(store) == before
 
 
@@ -310,7 +310,7 @@ def test_no_topic_is_made_for_a_query_that_is_refused(store: Path) -> None:
 def test_the_numbers_of_the_first_start_stay(store: Path) -> None:
     """More cores, and the topic gone: the recorded numbers hold, and state is where it was."""
     TopicStore("s").delete("WINDOWED")
-    job, _ = prepared(lower(QUERY), "s", 16, NO_WISHES)
+    job, _, _ = prepared(lower(QUERY), "s", 16, NO_WISHES)
     known = load(CHECKPOINT)
     assert isinstance(known, Document)
     assert (job.buckets, job.tasks, job.output.partitions) == (known.buckets, known.shuffle, known.outputs) == (4, 2, 2)

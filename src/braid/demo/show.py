@@ -23,7 +23,8 @@ from braid.errors import BraidError
 from braid.explain import explain_query, render_text
 from braid.program import Program
 from braid.progress import summary_lines
-from braid.run import Request, run_program
+from braid.request import Request
+from braid.run import run_program
 from braid.topics import read_records
 from braid.topics.store import TopicStore
 

@@ -26,8 +26,9 @@ class Chunk:
 
     `order`: columns `seq hops rank n` (rank: of the topic), one row a record, where an order is given from outside;
     `marks`: bounds and ends at their places in it. Without: `ended`: the partition ends after its last record here;
-    `idle`: it has been silent for its declared time-out when the batch ends. `early`: rows of a table in files, read
-    whole before any stream: they stand before every stream row, among themselves by time.
+    `idle`: it has been silent for its declared time-out when the batch ends; `closed`: nothing follows in any source
+    when the batch ends. `early`: rows of a table in files, read whole before any stream: they stand before every stream
+    row, among themselves by time.
     """
 
     leaf: int
@@ -38,6 +39,7 @@ class Chunk:
     marks: tuple[Mark, ...] = field(default=())
     ended: bool = False
     idle: bool = False
+    closed: bool = False
     early: bool = False
 
 
@@ -65,6 +67,8 @@ def _ends(leaf: Leaf, chunk: Chunk, rows: pl.DataFrame) -> list[Mark]:
         marks.append(Mark(int(place[0]), "end"))
     elif chunk.ended:
         marks.append(Mark(END_OF_BATCH, "end"))
+    elif chunk.closed:
+        marks.append(Mark(END_OF_BATCH, "close"))
     elif chunk.idle:
         marks.append(Mark(END_OF_BATCH, "idle"))
     return marks

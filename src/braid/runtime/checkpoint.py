@@ -14,12 +14,11 @@ import hashlib
 import json
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from braid.errors import BraidError
-from braid.runtime.file_list import FileEntry, check_continues
 from braid.topics.files import write_atomic
 
 FORMAT = 4
@@ -33,7 +32,8 @@ _OF_SPARK = ("metadata", "offsets", "commits", "sources", "state")
 @dataclass(frozen=True, slots=True)
 class Document:
     """`plan`: the canonical text of the logical plan; `settings`: the dialect, its settings and whatever else gives the
-    query its meaning; `sources`: (topic, partition) by rank; `files`: the files of each source that is read from some.
+    query its meaning; `sources`: (topic, partition) by rank; `files`: the sources that are read from files
+    (`file_log` has their lists).
 
     `buckets`, `outputs` (partitions of the sink), `shuffle` (partitions of Spark) and `bucket_ids` belong together.
     """
@@ -47,7 +47,7 @@ class Document:
     bucket_ids: tuple[int, ...]
     sources: tuple[tuple[str, int], ...]
     spark: str
-    files: Mapping[str, tuple[FileEntry, ...]] = field(default_factory=dict)
+    files: tuple[str, ...] = ()
 
     @property
     def hash(self) -> str:
@@ -59,13 +59,10 @@ class Document:
         return self.hash[:16]
 
 
-def open_or_create(
-    directory: str | Path, document: Document, asked: Collection[str] = (), end_lifts: Collection[str] = ()
-) -> Document:
+def open_or_create(directory: str | Path, document: Document, asked: Collection[str] = ()) -> Document:
     """Records `document`, or compares it with what is recorded and gives that.
 
-    `asked`: which of `buckets`, `outputs`, `shuffle` the user gave; the others take the recorded number. `end_lifts`:
-    sources whose files' end was processed and lifted clocks. New files at the end of a list are recorded.
+    `asked`: which of `buckets`, `outputs`, `shuffle` the user gave; the others take the recorded number.
     """
     folder = str(directory)
     known = load(folder)
@@ -75,15 +72,7 @@ def open_or_create(
         _write(folder, document)
         return document
     _refuse(folder, _differences(known, document, asked))
-    for name, recorded in known.files.items():
-        present = document.files.get(name, ())
-        check_continues(name, [f.found for f in recorded], [f.found for f in present], name in end_lifts)
-        if present[: len(recorded)] != recorded:
-            raise BraidError(f"{name}: its files have other rows than {folder} says", _ANEW.format(folder))
-    merged = replace(known, files=document.files)
-    if merged != known:
-        _write(folder, merged)
-    return merged
+    return known
 
 
 def check_plan(directory: str | Path, query: str, plan: str, dialect: str, sink: str) -> Document | None:
@@ -254,7 +243,7 @@ def _to_json(d: Document) -> dict[str, Any]:
         "bucket_ids": list(d.bucket_ids),
         "sources": [list(s) for s in d.sources],
         "spark": d.spark,
-        "files": {name: [f.to_json() for f in files] for name, files in d.files.items()},
+        "files": list(d.files),
     }
 
 
@@ -269,5 +258,5 @@ def _from_json(x: dict[str, Any]) -> Document:
         bucket_ids=tuple(int(i) for i in x["bucket_ids"]),
         sources=tuple((str(topic), int(partition)) for topic, partition in x["sources"]),
         spark=str(x["spark"]),
-        files={str(name): tuple(FileEntry.from_json(f) for f in files) for name, files in x["files"].items()},
+        files=tuple(str(name) for name in x["files"]),
     )

@@ -1,7 +1,8 @@
 """A batch is cut at a time: how far each partition is read.
 
 In: the inputs of a query and the document of the last batch's end. Out: the document of the next one's, or None where
-nothing is new.
+nothing is new. An input never ends by itself; whoever runs the query may close all of them (`close`), at one place,
+behind everything that was read.
 Rule: every batch is a beginning of what is left, in the order (m, rank, offset, leaf), `m` being the running maximum of
 a partition's times. So the batches one after the other are in the order of one single batch (design, section 4).
 
@@ -29,7 +30,7 @@ HARD = 4  # limits that one time may hold before it is cut by rank and offset
 
 
 class Cut(TypedDict):
-    """Where a batch ends: the next offset of each `<leaf>/<partition>`, and which finite ones are read to their end."""
+    """Where a batch ends: the next offset of each `<leaf>/<partition>`, and which have been closed."""
 
     next: dict[str, int]
     ended: list[str]
@@ -70,31 +71,44 @@ def plan_batch(
     limit: int = LIMIT,
     early: Collection[int] = (),
     ranks: Mapping[str, int] | None = None,
+    close: bool = False,
 ) -> Cut | None:
     """Where the next batch ends. Leaves in `early` are read whole and do not count against `limit`. `ranks` numbers the
-    partitions (by default in the order given, tables should stand before streams)."""
+    partitions (by default in the order given, tables should stand before streams). `close`: a last batch without
+    records ends all of them when nothing is left."""
     if limit < 1:
         raise BraidError(f"a batch cannot have {limit} records", "ask for at least one")
-    parts = _parts(inputs, start["next"], early, ranks)
+    parts = _parts(inputs, start["next"], start["ended"], early, ranks)
     counted = [p for p in parts if not p.early and p.first < p.end]
     found = {p.name: p.end for p in parts}
     if sum(p.end - p.first for p in counted) > limit:
         found |= _within(counted, limit)
-    ended = [p.name for p in parts if p.input.finite and found[p.name] == p.end]
-    moved = any(found[p.name] > p.first for p in parts)
-    if not moved and set(ended) <= set(start["ended"]):
-        return None
-    return {"next": found, "ended": ended}
+    if any(found[p.name] > p.first for p in parts):
+        return {"next": found, "ended": start["ended"]}
+    closed = [p.name for p in parts]
+    if close and not set(closed) <= set(start["ended"]):
+        return {"next": found, "ended": closed}
+    return None
 
 
 def ended_now(start: Cut, end: Cut) -> list[str]:
-    """The partitions whose end falls into the batch from `start` to `end`; one that was continued ends again."""
-    return [n for n in end["ended"] if n not in start["ended"] or end["next"][n] > start["next"].get(n, 0)]
+    """The partitions that are closed by the batch from `start` to `end`, behind its last record."""
+    return [n for n in end["ended"] if n not in start["ended"]]
+
+
+def behind_an_end(source: str, file: str | None = None) -> BraidError:
+    """That a closed source has got more records."""
+    more = "records" if file is None else f"rows, in {file}"
+    return BraidError(
+        f"{source} has more {more}, but it was closed: a run with --end let everything go that waited for them",
+        "run without --end as long as more may come; delete the checkpoint to read all of it anew",
+    )
 
 
 def _parts(
     inputs: Sequence[tuple[int, Input]],
     start: Mapping[str, int],
+    ended: Collection[str],
     early: Collection[int],
     ranks: Mapping[str, int] | None,
 ) -> list[_Part]:
@@ -108,6 +122,8 @@ def _parts(
                     f"input {name} ends at offset {end}, but {first} of its records have been processed",
                     "what it is read from was replaced by something shorter: put it back, or delete the checkpoint",
                 )
+            if first < end and name in ended:
+                raise behind_an_end(input.source.name)
             rank = len(found) if ranks is None else ranks[name]
             found.append(_Part(name, input, partition, first, end, rank, leaf in early))
     return found

@@ -1,6 +1,6 @@
 """CSV and JSON lines, block by block: rows of text, and what is wrong with them.
 
-In: a file (plain, gzip or zstd) and the declared columns. Out: frames of typed columns, errors, raw texts.
+In: a range of a file (plain, gzip or zstd) and the declared columns. Out: typed columns, errors, raw texts; a digest.
 Rule: one row of the file is one row here, whatever is wrong with it; the memory needed does not grow with the file.
 A field that is empty is null. Blank lines are no rows (in a CSV file of one column they are nulls).
 """
@@ -8,6 +8,7 @@ A field that is empty is null. Blank lines are no rows (in a CSV file of one col
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -46,26 +47,75 @@ class Rows:
     raw: pl.Series
 
 
-def blocks(path: str, *, quotes: bool, size: int = BLOCK) -> Iterator[bytes]:
-    """The file in blocks of whole lines; with `quotes`, a line break between quotes does not end one."""
-    rest = b""
+class Text:
+    """One way through the content of a text file, from byte `start` to `limit` or to its present end.
+
+    `last`: a last line without an end is taken, too; else it is left, and `rest` tells so. Afterwards `stop` and
+    `digest` say what was taken, and `tail` how it ends (`file_log.Piece`).
+    """
+
+    def __init__(self, path: str, start: int = 0, limit: int | None = None, last: bool = True) -> None:
+        self.path, self.start, self.limit, self.last = path, start, limit, last
+        self.stop, self.tail, self.rest = start, "", False
+        self._hash = hashlib.blake2b(digest_size=16)
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def blocks(self, *, quotes: bool, size: int | None = None) -> Iterator[bytes]:
+        """Blocks of whole lines; with `quotes`, a line break between quotes does not end one."""
+        size = size or BLOCK
+        rest = b""
+        for part in content(self.path, self.start, self.limit, size):
+            data = rest + part
+            cut = _last_end(data, quotes)
+            if cut == 0 and len(data) > 4 * size:  # a quote that is never closed: do not read all the file for it
+                cut = data.rfind(b"\n") + 1
+            if cut:
+                yield self._taken(data[:cut])
+            rest = data[cut:]
+        self.rest = bool(rest) and not self.last
+        if rest and self.last:
+            self.tail = "quote" if quotes and rest.count(b'"') % 2 else "line"
+            yield self._taken(rest)
+
+    def _taken(self, data: bytes) -> bytes:
+        first, self.stop = self.stop == 0, self.stop + len(data)
+        self._hash.update(data)
+        return data.removeprefix(_BOM) if first else data
+
+
+def content(path: str, start: int = 0, limit: int | None = None, size: int | None = None) -> Iterator[bytes]:
+    """The content of a file from byte `start` to `limit`, in parts of at most `size` bytes."""
+    size = size or BLOCK
     try:
         with pa.input_stream(path, compression="detect") as stream:
-            first = True
-            while data := stream.read(size):
-                if first:
-                    data, first = data.removeprefix(_BOM), False
-                data = rest + data
-                cut = _last_end(data, quotes)
-                if cut == 0 and len(data) > 4 * size:  # a quote that is never closed: do not read all the file for it
-                    cut = data.rfind(b"\n") + 1
-                if cut:
-                    yield data[:cut]
-                rest = data[cut:]
+            if stream.seekable():
+                stream.seek(start)
+            else:
+                skipped = 0
+                while skipped < start and (data := stream.read(min(size, start - skipped))):
+                    skipped += len(data)
+            left = None if limit is None else limit - start
+            while data := stream.read(size if left is None else min(size, left)):
+                left = None if left is None else left - len(data)
+                yield data
+    except FileNotFoundError:
+        raise BraidError(f"{path} is gone", PUT_BACK) from None
     except OSError as e:
         raise BraidError(f"{path} cannot be read: {e}", "is it complete, and compressed as its name says?") from None
-    if rest:
-        yield rest
+
+
+PUT_BACK = "what has been read is not read again: put the file back as it was, or delete the checkpoint to start anew"
+
+
+def digest_of(path: str, start: int = 0, limit: int | None = None) -> str:
+    """What `Text.digest` says of these bytes."""
+    made = hashlib.blake2b(digest_size=16)
+    for data in content(path, start, limit):
+        made.update(data)
+    return made.hexdigest()
 
 
 def _last_end(data: bytes, quotes: bool) -> int:
@@ -89,7 +139,7 @@ def _outside(data: bytes, byte: int) -> npt.NDArray[np.int64]:
 
 def header(path: str, options: Options) -> list[str]:
     """The names in the first line."""
-    first = next(blocks(path, quotes=True, size=1 << 16), b"")
+    first = next(Text(path).blocks(quotes=True, size=1 << 16), b"")
     names = _split_header(first, options)[0]
     if not any(names):
         raise BraidError(f"{path} has no header", "the first line of a CSV file names its columns")
@@ -109,13 +159,14 @@ def _split_header(data: bytes, options: Options) -> tuple[list[str], bytes]:
     return [name.strip() for name in rows[0]] if rows else [], data[cut:]
 
 
-def csv_rows(path: str, at: Sequence[int], declared: Sequence[Column], options: Options) -> Iterator[Rows]:
-    """The rows of a CSV file; declared column i stands in field `at[i]`."""
-    names: list[str] = []
-    for block in blocks(path, quotes=True):
-        data = block
-        if not names:
-            names, data = _split_header(block, options)
+def csv_rows(
+    text: Text, names: Sequence[str], at: Sequence[int], declared: Sequence[Column], options: Options
+) -> Iterator[Rows]:
+    """The rows of a CSV file whose header has these names; declared column i stands in field `at[i]`."""
+    begins = text.start == 0
+    for block in text.blocks(quotes=True):
+        data = _split_header(block, options)[1] if begins else block
+        begins = False
         if not data:
             continue
         found = _parse(data, len(names), options)
@@ -197,9 +248,9 @@ def _shown(row: Sequence[str], names: Sequence[str] | None) -> str:
 # ---------------------------------------------------------------- JSON lines
 
 
-def json_rows(path: str, declared: Sequence[Column]) -> Iterator[Rows]:
+def json_rows(text: Text, declared: Sequence[Column]) -> Iterator[Rows]:
     """The rows of a file with one JSON object a line; a member that is missing is null."""
-    for data in blocks(path, quotes=False):
+    for data in text.blocks(quotes=False):
         lines = split_lines(data)
         if lines["_raw"].null_count() < lines.height:
             blank = [x is not None and not x.strip() for x in lines["_raw"].to_list()]

@@ -1,22 +1,24 @@
 """Files as an input: CSV, JSON lines and Parquet in place of a topic.
 
-In: a source, a path or glob. Out: its rows by offset, typed as declared, and where a batch that ends at a time ends.
-Rule: one partition; files in name order; a row's offset is its number over all files. The same offset gives the same
-row for ever: a file that changes is refused.
+In: a source, the log of what is read of its files. Out: its rows by offset, typed as declared, and where a batch that
+ends at a time ends.
+Rule: one partition; pieces of files in the order of the log (`file_watch` says which); a row's offset is its number
+over all pieces. The same offset gives the same row for ever: a piece is known by the digest of its bytes.
 
-A text file is parsed once, when the query starts, into a Parquet copy in a cache folder; Parquet files are read where
-they lie. Beside each stands a file of its rows' times (8 bytes a row), mapped into memory. Both are named by what they
-were made from, so that whoever misses one (another node, a folder that was cleaned) makes the same again.
+A piece of a text file is parsed once, when it is added to the log, into a Parquet copy in a cache folder; Parquet files
+are read where they lie. Beside each stands a file of its rows' times (8 bytes a row), mapped into memory. Both are
+named by what they were made from, so that whoever misses one (another node, a folder that was cleaned) makes the same
+again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
-from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
@@ -34,8 +36,9 @@ from braid.expr.nodes import Col
 from braid.operators.changes import DIFF, HEADERS, NEVER, TIME
 from braid.plan.logical import Source, SourceColumn
 from braid.runtime.decode import Decoded, time_of, with_pseudo
-from braid.runtime.file_list import FileEntry, Found, check_continues, check_unchanged, look
-from braid.runtime.file_text import Options, Rows, csv_rows, header, json_rows
+from braid.runtime.file_list import Found, kind_of, look, stat
+from braid.runtime.file_log import FileLog, Piece
+from braid.runtime.file_text import PUT_BACK, Options, Rows, Text, csv_rows, digest_of, header, json_rows
 from braid.runtime.file_values import a, fits, from_column, typed
 from braid.runtime.times import Ahead, Block, Times, filled
 from braid.spent import spent
@@ -44,11 +47,6 @@ from braid.types import Column, polars_type
 FORMAT = 2  # of copies and times; part of their names
 GROUP = 1 << 17  # rows of a copy's row group
 CHUNK = 8192  # rows between two entries of an index of times
-
-_ZIPS = ("", ".gz", ".zst")
-_CSV = tuple(f".csv{z}" for z in _ZIPS)
-_JSON = tuple(f"{e}{z}" for e in (".jsonl", ".ndjson") for z in _ZIPS)
-_PARQUET = (".parquet",)
 
 
 def columns_of(source: Source) -> tuple[SourceColumn, ...]:
@@ -70,39 +68,17 @@ def needs_time(source: Source) -> None:
     )
 
 
-def open_files(
-    source: Source,
-    pattern: str,
-    cache: str | Path,
-    options: Mapping[str, str] | None = None,
-    known: Sequence[FileEntry] = (),
-    end_lifts: bool = False,
-) -> FileInput:
-    """The files that `pattern` matches, checked against those `known` from the checkpoint and made ready to be read.
-
-    `end_lifts`: the end of the known files was processed and lifted clocks; then no file may come behind it.
-    """
-    read = _options(options or {})
+def open_files(source: Source, pattern: str, cache: str | Path, options: Mapping[str, str] | None = None) -> FileInput:
+    """The files that `pattern` matches now, whole, made ready to be read; nothing is logged."""
     root, present = look(pattern)
-    for f in present:
-        _format(f.name)
-    check_continues(source.name, [k.found for k in known], present, end_lifts)
-    entries: list[FileEntry] = []
-    made = FileInput(source, root, (), read, str(cache))
-    for f in present:
-        first = entries[-1].end if entries else 0
-        entries.append(FileEntry(f.name, f.size, f.mtime, first, made.prepare(f)))
-    if tuple(entries[: len(known)]) != tuple(known):
-        raise BraidError(
-            f"{source.name}: its files give other rows than the checkpoint says",
-            "the rows of a file were counted otherwise in the last run; delete the checkpoint to start anew",
-        )
-    return FileInput(source, root, tuple(entries), read, str(cache))
+    made = FileInput(source, FileLog(None, root), reading(options or {}), str(cache))
+    made.log.append([p for f in present if (p := made.piece(f)) is not None])
+    return made
 
 
 def clean(cache: str | Path, inputs: Iterable[FileInput]) -> None:
     """Removes from a cache folder what none of `inputs` needs."""
-    needed = {name for x in inputs for f in x.files for name in x.cached(f.found)}
+    needed = {name for x in inputs for p in x.log.pieces for name in x.cached(p)}
     with contextlib.suppress(FileNotFoundError):
         for entry in list(os.scandir(cache)):
             if entry.name not in needed and entry.is_file(follow_symlinks=False) and entry.name.endswith(_MADE):
@@ -113,7 +89,8 @@ def clean(cache: str | Path, inputs: Iterable[FileInput]) -> None:
 _MADE = (".rows", ".times", ".part")
 
 
-def _options(options: Mapping[str, str]) -> Options:
+def reading(options: Mapping[str, str]) -> Options:
+    """How files are to be read, from the words of a declaration."""
     known = ("null_value", "delimiter")
     for name in options:
         if name not in known:
@@ -124,40 +101,29 @@ def _options(options: Mapping[str, str]) -> Options:
     return Options(options.get("null_value"), delimiter)
 
 
-def _format(name: str) -> str:
-    lower = name.lower()
-    for ends, found in ((_CSV, "csv"), (_JSON, "json"), (_PARQUET, "parquet")):
-        if lower.endswith(ends):
-            return found
-    raise BraidError(
-        f"{name}: what kind of file is this?",
-        f"the name's end tells; braid reads {', '.join((*_CSV, *_JSON, *_PARQUET))}",
-    )
-
-
 class FileInput:
-    """Rows of files, one partition. Made by `open_files`; can be sent to other processes."""
+    """Rows of files, one partition. Can be sent to other processes, which see what is added to its log."""
 
-    def __init__(self, source: Source, root: str, files: tuple[FileEntry, ...], options: Options, cache: str) -> None:
-        self.source, self.root, self.files, self.options, self.cache = source, root, files, options, cache
+    def __init__(self, source: Source, log: FileLog, options: Options, cache: str) -> None:
+        self.source, self.log, self.options, self.cache = source, log, options, cache
         self._columns = columns_of(source)
         self._declared = tuple(Column(c.field, c.column.type) for c in self._columns)
-        self._firsts = [f.first for f in files]
         self._ahead: Ahead | None = None
 
-    def __reduce__(self) -> tuple[type[FileInput], tuple[Source, str, tuple[FileEntry, ...], Options, str]]:
-        return FileInput, (self.source, self.root, self.files, self.options, self.cache)
+    def __reduce__(self) -> tuple[type[FileInput], tuple[Source, FileLog, Options, str]]:
+        return FileInput, (self.source, self.log, self.options, self.cache)
 
     @property
     def partitions(self) -> int:
         return 1
 
     @property
-    def finite(self) -> bool:
-        return True
+    def files(self) -> list[Piece]:
+        return self.log.pieces
 
     def ends(self) -> list[int]:
-        return [self.files[-1].end if self.files else 0]
+        self.log.refresh()
+        return [self.log.end]
 
     # ------------------------------------------------------------- times
 
@@ -168,72 +134,83 @@ class FileInput:
         return self._ahead_of(first).highest(count)
 
     def _ahead_of(self, first: int) -> Ahead:
-        end = self.ends()[0]
-        if self._ahead is None or self._ahead.first != first:
+        end = self.log.end
+        if self._ahead is None or (self._ahead.first, self._ahead.end) != (first, end):
             if self.source.timestamp is None:  # all at 0
                 self._ahead = Ahead(first, end, iter([(first, end, 0)] if first < end else []), lambda x, y: _ZERO)
             else:
-                self._ahead = Ahead(first, end, self._blocks(first), self._times)
+                self._ahead = Ahead(first, end, self._blocks(first, end), self._times)
         return self._ahead
 
-    def _blocks(self, first: int) -> Iterator[Block]:
-        for f in self._from(first):
-            tops = _tops(self._times_path(f.found))
-            for k in range(max(first - f.first, 0) // CHUNK, len(tops)):
-                start, stop = f.first + k * CHUNK, min(f.first + (k + 1) * CHUNK, f.end)
+    def _blocks(self, first: int, end: int) -> Iterator[Block]:
+        for p in self.log.since(first):
+            if p.first >= end:
+                return
+            tops = _tops(self._times_path(p))
+            for k in range(max(first - p.first, 0) // CHUNK, len(tops)):
+                start, stop = p.first + k * CHUNK, min(p.first + (k + 1) * CHUNK, p.end)
                 if start < first:
                     yield first, stop, int(self._times(first, stop).max())
                 else:
                     yield start, stop, int(tops[k])
 
     def _times(self, start: int, stop: int) -> Times:
-        """Times of rows of one file."""
-        f = next(self._from(start))
-        return _mapped(self._times_path(f.found))[start - f.first : stop - f.first]
+        """Times of rows of one piece."""
+        p = next(self.log.since(start))
+        return _mapped(self._times_path(p))[start - p.first : stop - p.first]
 
-    def _from(self, first: int) -> Iterator[FileEntry]:
-        for f in self.files[max(bisect_right(self._firsts, first) - 1, 0) :]:
-            if f.end > first:
-                yield f
-
-    def _times_path(self, f: Found) -> str:
-        path = os.path.join(self.cache, f"{self._digest(f)}.times")
+    def _times_path(self, p: Piece) -> str:
+        path = f"{self._stem(p)}.times"
         if not os.path.exists(path):
-            self.prepare(f)
+            self._again(p)
         return path
 
     # -------------------------------------------------------------- rows
 
     def read(self, partition: int, first: int, last: int) -> Decoded:
+        self.log.refresh()
         with spent("read"):
-            parts = [self._part(f, max(first, f.first), min(last, f.end)) for f in self._from(first) if f.first < last]
+            pieces = itertools.takewhile(lambda p: p.first < last, self.log.since(first))
+            parts = [self._part(p, max(first, p.first), min(last, p.end)) for p in pieces]
         if not parts:
             parts = [self._finished(self._empty(), np.zeros(0, np.int64))]
         rows = filled(parts[0] if len(parts) == 1 else pl.concat(parts))
-        start = self.ends()[0] if not rows.height else max(first, 0)
+        start = self.log.end if not rows.height else max(first, 0)
         offsets = pl.int_range(start, start + rows.height, eager=True).alias("_offset")
         rows = rows.with_columns(offsets)
         error = rows.get_column("_error").rename("error")
         return Decoded(with_pseudo(self.source, rows.drop("_error"), 0), error)
 
-    def _part(self, f: FileEntry, first: int, last: int) -> pl.DataFrame:
-        start, count = first - f.first, last - first
-        path = os.path.join(self.root, f.name)
-        times = _mapped(self._times_path(f.found))[start : start + count] if self.source.timestamp else None
-        if _format(f.name) == "parquet":
-            check_unchanged(path, f.found)
+    def _part(self, p: Piece, first: int, last: int) -> pl.DataFrame:
+        start, count = first - p.first, last - first
+        path = self._path(p.name)
+        times = _mapped(self._times_path(p))[start : start + count] if self.source.timestamp else None
+        if kind_of(p.name) == "parquet":
+            self._check_same(p)
             rows = self._parquet_rows(path, start, count)
             if times is not None:
                 rows = _with_time_errors(self.source, rows, times)
         else:
-            copy = os.path.join(self.cache, f"{self._digest(f.found)}.rows")
+            copy = f"{self._stem(p)}.rows"
             if not os.path.exists(copy):
-                self.prepare(f.found)
+                self._again(p)
             frame = pl.scan_parquet(copy).slice(start, count).collect()
             rows = Rows([frame[str(i)] for i in range(len(self._columns))], frame["error"], frame["raw"])
         if len(rows.error) != count:
             raise BraidError(f"{path} has fewer rows than were counted", "delete the checkpoint to read it anew")
         return self._finished(rows, np.zeros(count, np.int64) if times is None else times)
+
+    def _path(self, name: str) -> str:
+        return os.path.join(self.log.root, name)
+
+    def _check_same(self, p: Piece) -> None:
+        """Refuses a Parquet file that is no longer the one that was logged; the time of its last change may differ."""
+        found = stat(self.log.root, p.name)
+        path = self._path(p.name)
+        if found is None:
+            raise BraidError(f"{path} is gone", PUT_BACK)
+        if (found.size, found.mtime) != (p.size, p.mtime) and _digest(path, found.size, found.mtime) != p.digest:
+            raise BraidError(f"{path} was changed since it was first seen", PUT_BACK)
 
     def _empty(self) -> Rows:
         columns = [pl.Series(str(i), [], dtype=polars_type(c.type)) for i, c in enumerate(self._declared)]
@@ -270,50 +247,86 @@ class FileInput:
 
     # --------------------------------------------------- copies and times
 
-    def prepare(self, f: Found) -> int:
-        """Makes the copy and the times of a file where they are missing; the number of its rows."""
-        path = os.path.join(self.root, f.name)
-        stem = os.path.join(self.cache, self._digest(f))
-        kind = _format(f.name)
-        original = path if kind == "parquet" else f"{stem}.rows"
-        wanted = [os.path.join(self.cache, name) for name in self.cached(f)]
+    def check(self, f: Found) -> None:
+        """Refuses a file that does not have the declared columns; its rows are not looked at."""
+        path = self._path(f.name)
+        match kind_of(f.name):
+            case "csv":
+                self._matched(path)
+            case "parquet":
+                _checked_parquet(self.source, self._columns, path)
+            case "json":
+                pass
+
+    def piece(self, f: Found, start: int = 0, last: bool = True) -> Piece | None:
+        """What a file has from byte `start` on, made ready to be read; None where there is nothing yet. `last`: a last
+        line without an end is taken, too."""
+        path, kind = self._path(f.name), kind_of(f.name)
         if kind == "parquet":
             _checked_parquet(self.source, self._columns, path)
-        if not all(map(os.path.exists, wanted)):
-            check_unchanged(path, f)
-            os.makedirs(self.cache, exist_ok=True)
-            if kind == "parquet":
-                self._write_times(f"{stem}.times", self._parquet_times(path))
-            else:
-                self._copy(path, kind, stem)
-            check_unchanged(path, f)
-        return int(pq.ParquetFile(original).metadata.num_rows)
+            rows = int(pq.ParquetFile(path).metadata.num_rows)
+            made = Piece(f.name, 0, f.size, _digest(path, f.size, f.mtime), f.size, f.mtime, rows)
+            if self.source.timestamp is not None:
+                self._write_times(f"{self._stem(made)}.times", self._parquet_times(path))
+            return made
+        if not last and next(Text(path, start, last=False).blocks(quotes=kind == "csv", size=1 << 16), b"") == b"":
+            return None
+        text = Text(path, start, last=last)
+        with self._copied(text, kind) as (rows, place):
+            made = Piece(
+                f.name, start, text.stop, text.digest, f.size, f.mtime, rows, text.tail, text.rest
+            )  # fmt: skip
+            place(made)
+        return made
 
-    def cached(self, f: Found) -> list[str]:
-        """The names of what is made for a file."""
-        ends = [".rows"] if _format(f.name) != "parquet" else []
-        return [self._digest(f) + end for end in (*ends, *([".times"] if self.source.timestamp else []))]
+    def _again(self, p: Piece) -> None:
+        """Makes again what is missing of a piece."""
+        path, kind = self._path(p.name), kind_of(p.name)
+        if kind == "parquet":
+            self._check_same(p)
+            self._write_times(f"{self._stem(p)}.times", self._parquet_times(path))
+            return
+        text = Text(path, p.start, p.stop)
+        with self._copied(text, kind) as (rows, place):
+            if (text.digest, rows) != (p.digest, p.rows):
+                raise BraidError(f"{path} was changed since it was first seen", PUT_BACK)
+            place(p)
 
-    def _digest(self, f: Found) -> str:
-        t = self.source.timestamp
+    def cached(self, p: Piece) -> list[str]:
+        """The names of what is made for a piece."""
+        ends = [".rows"] if kind_of(p.name) != "parquet" else []
+        stem = os.path.basename(self._stem(p))
+        return [stem + end for end in (*ends, *([".times"] if self.source.timestamp else []))]
+
+    def _stem(self, p: Piece) -> str:
+        """The path of what is made for a piece, without its ending. The first piece of a file has its header."""
+        t, known = self.source.timestamp, self.log.of(p.name)
         what = [
-            FORMAT, self.root, f.name, f.size, f.mtime, [[c.name, str(c.type)] for c in self._declared],
-            [self.options.null_value, self.options.delimiter], [t.field, t.format] if t else None,
+            FORMAT, p.name, p.start, p.stop, p.digest, known[0].digest if known else p.digest,
+            [[c.name, str(c.type)] for c in self._declared], [self.options.null_value, self.options.delimiter],
+            [t.field, t.format] if t else None,
         ]  # fmt: skip
-        return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
+        return os.path.join(self.cache, hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32])
 
-    def _copy(self, path: str, kind: str, stem: str) -> None:
-        """Parses a text file into its copy and its times. Both appear at once, or a later run makes them again."""
+    def _matched(self, path: str) -> tuple[list[str], list[int]]:
+        """The header of a CSV file, and where each declared column stands in it."""
+        names = header(path, self.options)
+        return names, _matched([c.field for c in self._columns], names, path)
+
+    @contextlib.contextmanager
+    def _copied(self, text: Text, kind: str) -> Iterator[tuple[int, Callable[[Piece], None]]]:
+        """Parses text into a copy and a file of times; gives the number of rows, and what puts both in their places:
+        the copy last, so that where it is, all is."""
+        os.makedirs(self.cache, exist_ok=True)
         if kind == "csv":
-            at = _matched([c.field for c in self._columns], header(path, self.options), path)
-            parsed = csv_rows(path, at, self._declared, self.options)
+            parsed = csv_rows(text, *self._matched(text.path), self._declared, self.options)
         else:
-            parsed = json_rows(path, self._declared)
+            parsed = json_rows(text, self._declared)
         times: list[Times] = []
-        part = _scratch(stem)
+        part = _scratch(os.path.join(self.cache, "copy"))
         with contextlib.ExitStack() as cleanup:
             cleanup.callback(_forget, part)
-            writer = None
+            writer, count = None, 0
             for some in parsed:
                 rows = some
                 if self.source.timestamp is not None:
@@ -323,13 +336,17 @@ class FileInput:
                 if writer is None:
                     writer = cleanup.enter_context(pq.ParquetWriter(part, table.schema, compression="lz4"))
                 writer.write_table(table, row_group_size=GROUP)
-            if writer is None:
-                _frame(self._empty()).write_parquet(part)
-            else:
+                count += table.num_rows
+            if writer is not None:
                 writer.close()
-            if self.source.timestamp is not None:
-                self._write_times(f"{stem}.times", iter(times))
-            os.replace(part, f"{stem}.rows")
+
+            def place(piece: Piece) -> None:
+                if piece.rows:
+                    if self.source.timestamp is not None:
+                        self._write_times(f"{self._stem(piece)}.times", iter(times))
+                    os.replace(part, f"{self._stem(piece)}.rows")
+
+            yield count, place
 
     def _times_of(self, rows: Rows) -> Times:
         """The times that rows hold, `NEVER` where a row holds none."""
@@ -341,6 +358,7 @@ class FileInput:
         return times.fill_null(NEVER).to_numpy()
 
     def _write_times(self, path: str, times: Iterator[Times]) -> None:
+        os.makedirs(self.cache, exist_ok=True)
         part = _scratch(path)
         try:
             with open(part, "wb") as f:
@@ -441,6 +459,12 @@ def _checked_parquet(source: Source, columns: Sequence[SourceColumn], path: str)
                 f"{path}: column {names[i]} is {schema[names[i]]}, but {source.name}.{c.field} is {a(c.column.type)}",
                 "declare the type that the file has",
             )
+
+
+@lru_cache(maxsize=256)
+def _digest(path: str, size: int, mtime: int) -> str:
+    """Of a whole file, as it lies there; read once for each time of change."""
+    return digest_of(path)
 
 
 def _scratch(path: str) -> str:

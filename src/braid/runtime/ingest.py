@@ -41,10 +41,11 @@ from braid.types import Column, Scalar, polars_type
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something besides a record that moves a clock: the partition falls idle, it ends, or a bound is declared."""
+    """Something besides a record that moves a clock: the partition falls idle, it ends, a bound is declared, or whoever
+    runs the query closes it, which lifts its clock above every time in any dialect."""
 
     position: int
-    kind: Literal["idle", "end", "bound"]
+    kind: Literal["idle", "end", "bound", "close"]
     value: int = 0
 
 
@@ -189,9 +190,10 @@ def _meant(mark: Mark, leaf: Leaf) -> Mark:
     if mark.kind == "bound" and leaf.source.watermark is not None:
         counts = leaf.source.watermark.type in (Scalar.INT, Scalar.BIGINT)
         return mark if counts else replace(mark, value=mark.value * 1000)
-    if mark.kind != "end":
+    if mark.kind not in ("end", "close"):
         return mark
-    return Mark(mark.position, "idle") if leaf.source.end == "hold" else Mark(mark.position, "bound", FOREVER)
+    holds = mark.kind == "end" and leaf.source.end == "hold"
+    return Mark(mark.position, "idle") if holds else Mark(mark.position, "bound", FOREVER)
 
 
 def _rises(rows: pl.DataFrame, kind: int, marks: Sequence[Mark]) -> pl.DataFrame:

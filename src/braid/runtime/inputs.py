@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from braid.plan.logical import Source
 from braid.runtime.decode import Decoded
 
 
@@ -21,12 +22,10 @@ class Input(Protocol):
     """
 
     @property
-    def partitions(self) -> int: ...
+    def source(self) -> Source: ...
 
     @property
-    def finite(self) -> bool:
-        """Whether the present end is the end of the input (files), not just of what has come so far (topics)."""
-        ...
+    def partitions(self) -> int: ...
 
     def ends(self) -> list[int]:
         """The present end offset of each partition."""
@@ -52,12 +51,12 @@ class Until:
     limits: list[int]
 
     @property
-    def partitions(self) -> int:
-        return self.input.partitions
+    def source(self) -> Source:
+        return self.input.source
 
     @property
-    def finite(self) -> bool:
-        return self.input.finite
+    def partitions(self) -> int:
+        return self.input.partitions
 
     def ends(self) -> list[int]:
         return list(self.limits)

@@ -14,6 +14,9 @@ import json
 import os
 import re
 import zlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from braid.errors import BraidError
 from braid.runtime import state_file
@@ -48,6 +51,42 @@ def last_batch(folder: str, known: Document) -> int | None:
         hint = f"put it back from a copy, or delete the checkpoint {folder} and the topic it wrote to start anew"
         raise BraidError(e.message, hint) from e
     return last if last >= 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far a query has come: what its source wrote for the last batch that was committed, and for the last that was
+    planned."""
+
+    committed: Mapping[str, Any]
+    planned: Mapping[str, Any]
+
+    def rows(self, leaves: Collection[int]) -> tuple[int, int]:
+        """Up to which row all of these leaves over one source of files have been read for good, and up to which any of
+        them has been given some to read."""
+        places = [f"{leaf}/0" for leaf in leaves]
+        return (
+            min(int(self.committed["next"].get(p, 0)) for p in places),
+            max(int(self.planned["next"].get(p, 0)) for p in places),
+        )
+
+    def closed(self, leaves: Collection[int]) -> bool:
+        """Whether an end of these was processed."""
+        return any(f"{leaf}/0" in self.planned["ended"] for leaf in leaves)
+
+
+def reached(folder: str) -> Reached:
+    """The same, of a checkpoint that `last_batch` has looked through."""
+    root = os.path.join(folder, SPARK)
+    offsets, commits = _numbers(os.path.join(root, "offsets")), _numbers(os.path.join(root, "commits"))
+    last = [_document(os.path.join(root, "offsets"), x[-1] if x else None) for x in (commits, offsets)]
+    return Reached(*last)
+
+
+def _document(root: str, batch: int | None) -> dict[str, Any]:
+    """What the source wrote for a batch; of none, the beginning."""
+    documents = [] if batch is None else _check_lines(os.path.join(root, str(batch)))[1:]
+    return next((d for d in documents if isinstance(d, dict) and "plan" in d), {"next": {}, "ended": []})
 
 
 def _next(root: str, last: int) -> str:

@@ -42,10 +42,6 @@ class TopicInput:
     def partitions(self) -> int:
         return self.store.partitions(self.source.topic)
 
-    @property
-    def finite(self) -> bool:
-        return False
-
     def ends(self) -> list[int]:
         return self.store.end_offsets(self.source.topic)
 

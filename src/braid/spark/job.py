@@ -46,21 +46,14 @@ class Output:
 
 
 @dataclass(frozen=True, slots=True)
-class Files:
-    """Files that stand for a topic: a path or glob, and how they are to be read."""
-
-    pattern: str
-    options: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
 class Job:
     """`name`: the query. `run`: one life of its checkpoint; names of staged files begin with it.
 
     `ids`: Spark's key of each bucket, a row a stage; `out_ids`: of each output partition. `gathered`: the rows of an
     output partition come from several tasks, so there is one more exchange before the writer. `checkpoint`: where
     the state lies; where None, Spark's state store keeps it, with copies of runs in the folder `cache` of each node.
-    `wire`: a folder that all tasks see, for large frames on their way from one to the next.
+    `wire`: a folder that all tasks see, for large frames on their way from one to the next. `close`: all sources are
+    closed when what they have has been read.
     """
 
     plan: Plan
@@ -79,6 +72,7 @@ class Job:
     cache: str = ""
     wire: str | None = None
     limit: int = 1_000_000
+    close: bool = False
     files: Mapping[int, FileInput] = field(default_factory=dict)
     frames: frozenset[int] = frozenset()
     order: Order | None = None

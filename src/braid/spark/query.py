@@ -16,7 +16,7 @@ import re
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -25,13 +25,14 @@ from pyspark.sql import DataFrame, SparkSession
 from braid.errors import BraidError
 from braid.plan.physical import Plan
 from braid.runtime import result_files, state_file
+from braid.runtime.file_watch import EVERY, Files, FileWatch, Note
 from braid.runtime.measured import Dropped, Hot, Measured, Shape, Totals, measured, summed
 from braid.spark import columns, sinks
 from braid.spark import job as jobs
 from braid.spark.conf import keep_state, on_one_node, settings_of_a_query
 from braid.spark.dataframes import Registered, packed, result_schema, unpack
 from braid.spark.entry import FORMAT, SCHEMA, BraidSource, StageProcessor
-from braid.spark.job import Files, Job, Order, Output, exchanges, fused, inputs_of, stateless
+from braid.spark.job import Job, Order, Output, exchanges, fused, inputs_of, stateless
 from braid.spark.setup import Wishes, loose, prepared
 from braid.spark.stage import in_task
 from braid.spark.writer import MANIFEST, write_batches
@@ -95,6 +96,8 @@ class RunningQuery:
         self._starts, self._stopped = 0, False
         self._starting = threading.Lock()
         self._failed: BraidError | None = None
+        self._over = threading.Event()
+        self._follower: threading.Thread | None = None
         upto, state = state_file.latest(folder)
         self._seen = _Seen(upto=upto, state=state)
         self._told = False  # whether somebody takes batches
@@ -127,9 +130,31 @@ class RunningQuery:
 
     def stop(self) -> None:
         """Ends the query; a batch that is under way is done again at the next start."""
+        self._end()
+        if self._follower is not None:
+            self._follower.join()
+
+    def _end(self) -> None:
         with self._starting:
             self._stopped = True
+        self._over.set()
         self._handle.stop()
+
+    def follow(self, watches: Sequence[FileWatch]) -> None:
+        """Looks for more files as long as the query runs. One that cannot be read on ends it."""
+
+        def go() -> None:
+            while not self._over.wait(EVERY):
+                try:
+                    for watch in watches:
+                        watch.look()
+                except Exception as e:
+                    error = e if isinstance(e, BraidError) else BraidError(f"{type(e).__name__}: {e}", HINT)
+                    self._failed = BraidError(f"query {self.name} failed: {error.message}", error.hint)
+                    self._end()
+
+        self._follower = threading.Thread(target=go, name=f"files of {self.name}", daemon=True)
+        self._follower.start()
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Waits for the end; raises the reason if the query failed."""
@@ -305,14 +330,19 @@ def start(
     order: Order | None = None,
     trigger: Mapping[str, Any] | None = None,
     overwrite: bool = False,
+    close: bool = False,
+    note: Note = print,
 ) -> RunningQuery:
     """Starts a query, or goes on from its checkpoint. `partitions`, `buckets`, `tasks`: see `Job`; by default the
     output's partitions are those of its topic, the declared ones, or those of the left source. `overwrite`: a folder
-    of another run's results is replaced."""
-    named = frozenset(frames or ())
-    wishes = Wishes(checkpoint, output, partitions, buckets, tasks, limit, files or {}, named, order, overwrite)
+    of another run's results is replaced. `close`: when all that is there has been read, nothing will follow. `note` is
+    told what a user should know of files. Without a `trigger` that ends by itself more files may come."""
+    named, up = frozenset(frames or ()), not trigger
+    wishes = Wishes(
+        checkpoint, output, partitions, buckets, tasks, limit, files or {}, named, order, overwrite, up, close, note
+    )
     context = spark.sparkContext
-    job, folder = prepared(plan, store, context.defaultParallelism, wishes, on_one_node(context.master))
+    job, folder, watches = prepared(plan, store, context.defaultParallelism, wishes, on_one_node(context.master))
     text = jobs.dumps(job)
 
     def begin(running: RunningQuery) -> Any:
@@ -330,6 +360,8 @@ def start(
 
     running = RunningQuery(job, text, folder, begin)
     running.launch()
+    if up and watches:
+        running.follow(watches)
     return running
 
 

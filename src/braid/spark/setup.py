@@ -22,8 +22,8 @@ from braid.plan.physical import Plan
 from braid.runtime import checkpoint, result_files, resume
 from braid.runtime.checkpoint import Document
 from braid.runtime.cut import LIMIT
-from braid.runtime.files import FileInput, needs_time, open_files
-from braid.spark.job import Files, Job, Order, Output, ranks_of, sources_of, spread, stateless
+from braid.runtime.file_watch import Files, FileWatch, Note, watched
+from braid.spark.job import Job, Order, Output, ranks_of, sources_of, spread, stateless
 from braid.spark.private import own_folder
 from braid.topics import TopicStore, check_name
 
@@ -44,6 +44,9 @@ class Wishes:
     frames: frozenset[str]
     order: Order | None
     overwrite: bool = False  # a folder of another run's results is replaced
+    up: bool = False  # the query stays up: files may still come
+    close: bool = False  # all sources are closed behind what they have
+    note: Note = print
 
     def named(self) -> list[str]:
         """The recorded numbers that were asked for, as the checkpoint names them."""
@@ -51,23 +54,23 @@ class Wishes:
         return [name for name, wish in wishes.items() if wish is not None]
 
 
-def prepared(plan: Plan, store: str, cores: int, wishes: Wishes, one_node: bool = False) -> tuple[Job, str]:
-    """The job, its checkpoint recorded or compared; the sink's topic is there afterwards. `one_node`: all tasks run on
-    the driver's."""
+def prepared(
+    plan: Plan, store: str, cores: int, wishes: Wishes, one_node: bool = False
+) -> tuple[Job, str, list[FileWatch]]:
+    """The job, its checkpoint recorded or compared, and whoever looks for more files; the sink's topic is there
+    afterwards. `one_node`: all tasks run on the driver's."""
     topics = TopicStore(store)
     name = check_name(plan.query.name, "query")
     folder = wishes.checkpoint or checkpoint_of(topics.root, name)
     sink = result_files.described(wishes.output.kind, wishes.output.target) if wishes.output else "topic"
     known = checkpoint.check_plan(folder, name, canonical(plan.query), plan.query.dialect, sink)
     goes_on = known is not None and resume.last_batch(folder, known) is not None
-    files = _opened(plan, wishes.files, folder, known)
+    watches = {x.source.name: x for x in watched(plan, wishes.files, folder, wishes.up, wishes.note)}
+    for watch in watches.values():
+        watch.check()
     frames = _frames(plan, wishes.frames)
     partitions = [
-        0
-        if x.number in frames
-        else files[x.number].partitions
-        if x.number in files
-        else topics.partitions(x.source.topic)
+        0 if x.number in frames else 1 if x.source.name in watches else topics.partitions(x.source.topic)
         for x in plan.leaves
     ]
     output = wishes.output or _topic(plan, topics, wishes.partitions, known.outputs if known else partitions[0] or 1)
@@ -86,15 +89,17 @@ def prepared(plan: Plan, store: str, cores: int, wishes: Wishes, one_node: bool 
         bucket_ids=_flat(plan, output.partitions, buckets, tasks),
         sources=sources_of(plan, partitions),
         spark=pyspark.__version__,
-        files={plan.leaves[leaf].source.name: x.files for leaf, x in files.items()},
+        files=tuple(sorted(watches)),
     )
     kept = checkpoint.open_or_create(folder, document, wishes.named())
     if kept.bucket_ids != _flat(plan, kept.outputs, kept.buckets, kept.shuffle) or kept.outputs != output.partitions:
         raise BraidError(f"{folder} spreads its state otherwise than this version of braid", "use the older one again")
     if output.kind == "topic" and output.target not in topics.names():
         topics.create(output.target, output.partitions)
+    for watch in watches.values():
+        watch.begin()
     ids, out_ids, gathered = spread(plan, kept.outputs, kept.buckets, kept.shuffle)
-    return Job(
+    job = Job(
         plan=plan,
         name=name,
         run=run,
@@ -110,10 +115,12 @@ def prepared(plan: Plan, store: str, cores: int, wishes: Wishes, one_node: bool 
         checkpoint=os.path.abspath(folder),
         wire=own_folder(os.path.join("wire", run)) if one_node else None,
         limit=wishes.limit or LIMIT,
-        files=files,
+        close=wishes.close,
+        files={x.number: watches[x.source.name].read_as(x.source) for x in plan.leaves if x.source.name in watches},
         frames=frames,
         order=wishes.order,
-    ), folder
+    )
+    return job, folder, list(watches.values())
 
 
 def loose(plan: Plan, store: str, tasks: int, names: frozenset[str]) -> Job:
@@ -150,20 +157,6 @@ def _frames(plan: Plan, names: frozenset[str]) -> frozenset[int]:
 def checkpoint_of(store: str, name: str) -> str:
     """The folder of a query's checkpoint."""
     return os.path.join(store, "checkpoints", name)
-
-
-def _opened(plan: Plan, wanted: Mapping[str, Files], folder: str, known: Document | None) -> dict[int, FileInput]:
-    """The files that leaves read, compared with those of the last start."""
-    made = {}
-    for leaf in plan.leaves:
-        files = wanted.get(leaf.source.name)
-        if files is None:
-            continue
-        if leaf.clocked:
-            needs_time(leaf.source)
-        before = known.files.get(leaf.source.name, ()) if known else ()
-        made[leaf.number] = open_files(leaf.source, files.pattern, f"{folder}.files", files.options, before)
-    return made
 
 
 def _topic(plan: Plan, topics: TopicStore, wanted: int | None, source: int) -> Output:

@@ -6,14 +6,14 @@ Rule: the same pair of documents gives the same blobs for ever; nothing is writt
 all inputs, so a query has one scan of it in its plan.
 
 Document: {"batch": n, "next": {"leaf/partition": offset}, "ended": […], "idle": […], "plan": fingerprint}; `ended` are
-the partitions that have ended so far, `idle` those that were silent for their time-out when the batch was planned;
-"captured" (where there is a captured table): where each partition of its leaf ended when the query first started. In
-an explicit order (the test driver) also "seq" and "marks", see `order.py`.
+the partitions that have been closed (`--end`), `idle` those that were silent for their time-out when the batch was
+planned; "captured" (where there is a captured table): where each partition of its leaf ended when the query first
+started. In an explicit order (the test driver) also "seq" and "marks", see `order.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +50,7 @@ class Part:
     last: int
     ended: bool
     idle: bool
+    early: bool
 
 
 @dataclass
@@ -93,13 +94,15 @@ class Planner:
         for leaf, ends in start.get("captured", {}).items():
             inputs = inputs | {int(leaf): Until(inputs[int(leaf)], ends)}
         begin: Cut = {"next": start["next"], "ended": start["ended"]}
-        found = plan_batch(sorted(inputs.items()), begin, job.limit, early_leaves(job), job.ranks)
+        early = early_leaves(job) if start["batch"] < 0 else ()
+        found = plan_batch(sorted(inputs.items()), begin, job.limit, early, job.ranks, job.close)
         return None if found is None else {**found}
 
     def slices(self, start: Document, end: Document) -> Sequence[Slice]:
         """What the tasks of the batch between two documents read."""
-        parts = parts_of(start, end)
-        if loads(self._text).order is not None:
+        job = loads(self._text)
+        parts = parts_of(start, end, early_leaves(job) if start["batch"] < 0 else ())
+        if job.order is not None:
             done = start.get("marks", 0)
             return [Slice(tuple(parts), (done, end.get("marks", done)))]  # the very first document has none
         return [Slice(tuple(x)) for x in shared_out(parts)]
@@ -112,13 +115,13 @@ def read(text: str, slice: Slice) -> Iterator[pa.RecordBatch]:
 
 
 def early_leaves(job: Job) -> list[int]:
-    """Tables in files, and captured ones: read whole, in the first batch, before any stream."""
+    """Tables in files, and captured ones: what is there is read whole, in the first batch, before any stream."""
     in_files = (leaf.number for leaf in job.plan.leaves if leaf.source.kind == "table" and leaf.number in job.files)
     return [*job.plan.captured, *(leaf for leaf in in_files if leaf not in job.plan.captured)]
 
 
-def parts_of(start: Document, end: Document) -> list[Part]:
-    """What happened in each partition between two documents."""
+def parts_of(start: Document, end: Document, early: Collection[int] = ()) -> list[Part]:
+    """What happened in each partition between two documents. `early`: leaves that stand before all others."""
     ended = set(
         ended_now({"next": start["next"], "ended": start["ended"]}, {"next": end["next"], "ended": end["ended"]})
     )
@@ -128,7 +131,9 @@ def parts_of(start: Document, end: Document) -> list[Part]:
         first = start["next"].get(place, 0)
         if last > first or place in ended or place in idle:
             leaf, partition = place.split("/")
-            parts.append(Part(int(leaf), int(partition), first, last, place in ended, place in idle))
+            parts.append(
+                Part(int(leaf), int(partition), first, last, place in ended, place in idle, int(leaf) in early)
+            )
     return parts
 
 
@@ -151,12 +156,10 @@ def _chunks(text: str, job: Job, slice: Slice) -> Iterator[Chunk]:
         assert slice.marks is not None
         yield from order.chunks(job, inputs, slice.parts, slice.marks)
         return
-    early = early_leaves(job)
     for part in slice.parts:
         rank = job.ranks[f"{part.leaf}/{part.partition}"]
         decoded = inputs[part.leaf].read(part.partition, part.first, part.last)
-        first = part.leaf in early and part.first == 0
-        yield Chunk(part.leaf, part.partition, rank, decoded, ended=part.ended, idle=part.idle, early=first)
+        yield Chunk(part.leaf, part.partition, rank, decoded, idle=part.idle, closed=part.ended, early=part.early)
 
 
 def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,197 @@
+"""What has been read of the files of an input, or will be: a log that only grows, in the checkpoint.
+
+In: pieces, in the order in which they are read. Out: the same, for whoever plans batches or reads rows.
+Rule: one process writes, any number read. A piece is on disk before an offset within it is given to anybody, so the
+same offset gives the same row for ever. What no batch has planned to read may be dropped again at a start.
+
+  LIFE ROOT       one line of JSON: {"format", "life", "root"}; another life is another list
+  PIECE           a line of JSON each
+Each line begins with the CRC-32 of what follows; a line without its end was left by a crash and does not count.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import os
+import zlib
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from uuid import uuid4
+
+from braid.errors import BraidError
+from braid.topics.files import write_atomic
+
+FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows `first` to `end - 1` of an input: bytes `start` to `stop - 1` of a file (of its content, where it is
+    compressed) with their `digest`. A piece without rows tells that the file was looked at again.
+
+    `size`, `mtime`: of the whole file at that time. `tail`: what the bytes end with, besides the end of a line: a
+    `line` that had no end, or one inside a `quote`. `rest`: an unfinished line was left behind them.
+    """
+
+    name: str
+    start: int
+    stop: int
+    digest: str
+    size: int
+    mtime: int
+    rows: int
+    tail: str = ""
+    rest: bool = False
+    first: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.first + self.rows
+
+
+class FileLog:
+    """`path`: None for a list in memory. `refresh` takes in what another process has appended."""
+
+    def __init__(self, path: str | None, root: str, life: str = "", pieces: Sequence[Piece] = ()) -> None:
+        self.path, self.root, self.life = path, root, life
+        self.pieces: list[Piece] = []
+        self._firsts: list[int] = []
+        self._of: dict[str, list[Piece]] = {}
+        self._at = 0  # bytes of the file that have been read
+        self._take(pieces)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FileLog, (self.path, self.root, self.life, () if self.path else tuple(self.pieces))
+
+    @property
+    def end(self) -> int:
+        return self.pieces[-1].end if self.pieces else 0
+
+    def of(self, name: str) -> list[Piece]:
+        """The pieces of a file, in order."""
+        return self._of.get(name, [])
+
+    def names(self) -> list[str]:
+        return list(self._of)
+
+    def since(self, first: int) -> Iterator[Piece]:
+        """The pieces with rows from `first` on."""
+        for piece in self.pieces[max(bisect_right(self._firsts, first) - 1, 0) :]:
+            if piece.rows and piece.end > first:
+                yield piece
+
+    def append(self, more: Sequence[Piece]) -> None:
+        """Adds pieces behind the last one; they get their places."""
+        placed: list[Piece] = []
+        for piece in more:
+            placed.append(replace(piece, first=placed[-1].end if placed else self.end))
+        if self.path is not None and placed:
+            data = b"".join(_line(asdict(p)) for p in placed)
+            with open(self.path, "r+b") as f:
+                f.truncate(self._at)  # half a line of a crash
+                f.seek(self._at)
+                f.write(data)
+                f.flush()
+                os.fsync(f.fileno())
+            self._at += len(data)
+        self._take(placed)
+
+    def _take(self, more: Sequence[Piece]) -> None:
+        for piece in more:
+            self.pieces.append(piece)
+            self._firsts.append(piece.first)
+            self._of.setdefault(piece.name, []).append(piece)
+
+    # ---------------------------------------------------------------- on disk
+
+    @classmethod
+    def open(cls, path: str, root: str) -> FileLog:
+        """The log as it stands on disk, or a new one."""
+        log = cls(path, root)
+        if os.path.exists(path):
+            log.refresh()
+        return log
+
+    def planned(self, rows: int) -> FileLog:
+        """The log without pieces of which no row lies below `rows`; written where it is `begun`."""
+        kept = [p for p in self.pieces if p.first < rows or (p.rows == 0 and p.first == rows)]
+        return self if len(kept) == len(self.pieces) else FileLog(self.path, self.root, "", kept)
+
+    def begun(self, root: str) -> FileLog:
+        """The log as a start writes it, under this root."""
+        if self.life and root == self.root:
+            return self
+        assert self.path is not None
+        folder = os.path.dirname(self.path)
+        os.makedirs(folder, exist_ok=True)
+        made = FileLog(self.path, root, uuid4().hex[:12], self.pieces)
+        lines = [{"format": FORMAT, "life": made.life, "root": root}, *map(asdict, self.pieces)]
+        data = b"".join(map(_line, lines))
+        write_atomic(self.path, data, folder, fsync=True)
+        made._at = len(data)
+        return made
+
+    def refresh(self) -> None:
+        """Takes in what has been appended on disk."""
+        if self.path is None:
+            return
+        try:
+            if os.stat(self.path).st_size == self._at:
+                return
+            with open(self.path, "rb") as f:
+                f.seek(self._at)
+                data = f.read()
+        except OSError as e:
+            raise BraidError(f"{self.path} cannot be read: {e.strerror}", _DAMAGED) from None
+        whole = data[: data.rfind(b"\n") + 1]
+        found = [self._read(line) for line in whole.splitlines()]
+        if self._at == 0 and found:
+            head = found.pop(0)
+            if head.get("format") != FORMAT:
+                raise BraidError(f"{self.path} has another format than {FORMAT}", "use the braid that wrote it")
+            if self.life and head["life"] != self.life:
+                raise BraidError(f"{self.path} was begun anew by another run", "one run at a time has a checkpoint")
+            self.life, self.root = head["life"], head["root"]
+        self._at += len(whole)
+        self._take([Piece(**x) for x in found])
+
+    def _read(self, line: bytes) -> dict[str, Any]:
+        crc, _, text = line.partition(b" ")
+        if crc != b"%08x" % zlib.crc32(text):
+            raise BraidError(f"{self.path} is damaged: a line is not what its checksum says", _DAMAGED)
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+
+_DAMAGED = "put it back from a copy, or delete the checkpoint and the topic it wrote to start anew"
+
+
+def _line(x: dict[str, Any]) -> bytes:
+    text = json.dumps(x, separators=(",", ":")).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+class Names:
+    """The files that queries have ever read, one folder of checkpoints together: so that one that starts anew can say
+    what it misses. A line that is there twice, or not, costs a note."""
+
+    def __init__(self, checkpoint: str) -> None:
+        self._path = os.path.join(os.path.dirname(checkpoint), ".files.jsonl")
+
+    def add(self, paths: Sequence[str]) -> None:
+        data = "".join(json.dumps(path) + "\n" for path in paths)
+        with open(self._path, "a", encoding="utf-8") as f:
+            f.write(data)
+
+    def gone(self, pattern: str) -> list[str]:
+        """Those that match a pattern and are no longer there, in name order."""
+        try:
+            with open(self._path, encoding="utf-8") as f:
+                known = {str(json.loads(line)) for line in f if line.endswith("\n")}
+        except FileNotFoundError:
+            return []
+        matching = fnmatch.filter(known, os.path.abspath(pattern))
+        return sorted(path for path in matching if not os.path.exists(path))
