@@ -18,6 +18,7 @@ def document(**changes: object) -> Document:
     base = Document(
         query="O",
         plan=PLAN,
+        sql="SELECT *\nFROM l LEFT JOIN r",
         settings={"dialect": "ksqldb", "braid.late": "lookup", "list": (1, 2)},
         buckets=8,
         outputs=2,
@@ -48,6 +49,13 @@ def test_the_same_query_again_writes_nothing(tmp_path: Path) -> None:
     assert again.spark == "4.2.1" and (tmp_path / NAME).stat().st_ino == before.st_ino
 
 
+def test_other_words_are_the_same_query(tmp_path: Path) -> None:
+    open_or_create(tmp_path, document())
+    before = (tmp_path / NAME).read_bytes()
+    assert open_or_create(tmp_path, document(sql="select * from l left join r -- all")) == load(tmp_path)
+    assert (tmp_path / NAME).read_bytes() == before
+
+
 def test_what_is_recorded_wins_over_defaults(tmp_path: Path) -> None:
     open_or_create(tmp_path, document())
     other = document(
@@ -66,6 +74,10 @@ def test_what_is_recorded_wins_over_defaults(tmp_path: Path) -> None:
     ("changes", "shown"),
     [
         ({"plan": PLAN.replace("left", "full")}, ["-  how left", "+  how full", "the plan now"]),
+        (
+            {"plan": PLAN.replace("left", "full"), "sql": "SELECT *\nFROM l FULL JOIN r"},
+            ["   SELECT *", "  -FROM l LEFT JOIN r", "  +FROM l FULL JOIN r", "the query now"],
+        ),
         ({"query": "P"}, ["query: O in the checkpoint, P now"]),
         (
             {"settings": {"dialect": "ksqldb", "list": [1, 2]}},

@@ -14,7 +14,6 @@ from braid import progress
 from braid.catalogue import Catalogue
 from braid.errors import BraidError, SqlError
 from braid.plan.bound import Again, BatchAsked, Inserted, QueryBound, RowsChanged
-from braid.plan.canonical import canonical
 from braid.plan.logical import Query, Source, StreamStreamJoin, inputs, sources
 from braid.plan.lower import lower
 from braid.program import Effect, Program, first_match
@@ -195,7 +194,7 @@ def check_checkpoints(prepared: Prepared, request: Request, store: TopicStore) -
         sink = first_match(query.sink.name, request.sinks)
         kind, target = target_of(request.sinks[sink]) if sink is not None else ("topic", "")
         to = result_files.described(kind, target)
-        found = checkpoint.check_plan(folder, query.name, canonical(query), query.dialect, to)
+        found = checkpoint.check_plan(folder, query, to)
         last = resume.last_batch(folder, found) if found is not None else None
         if last is not None:
             resumed[query.name] = last

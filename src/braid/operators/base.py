@@ -52,6 +52,7 @@ class State:
 DROPPED: dict[str, pl.DataType] = {
     "reason": pl.String(),
     "_pos": pl.Int128(),
+    "_by": pl.Int128(),
     "_t": pl.Int64(),
     "clock": pl.Int64(),
     "side": pl.String(),
@@ -60,8 +61,8 @@ DROPPED: dict[str, pl.DataType] = {
 
 @dataclass(slots=True)
 class Result:
-    """Changes in processing order; dropped rows (columns of `DROPPED`, `_pos` that of the record that completed the
-    row; then `_k0…` and payload as JSON is made of them by the caller); counters such as expired state rows.
+    """Changes in processing order; dropped rows (columns of `DROPPED`, `_by` the position of the record that completed
+    the row; then `_k0…` and payload as JSON is made of them by the caller); counters such as expired state rows.
 
     Where the changes are many, `changes` are the first of them and `more` gives the others, piece by piece, each made
     when it is asked for. The state is as after the batch by then; what pieces are made of does not lie in it.

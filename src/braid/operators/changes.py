@@ -39,6 +39,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 POS, SUB, TIME, DIFF, HASH, HEADERS, PART = "_pos", "_sub", "_t", "_diff", "_h", "_headers", "_part"
+BY = "_by"  # of a dropped row: the position of the record that completed it
 
 POS_TYPE = pl.Int128()
 BASE: dict[str, pl.DataType] = {POS: POS_TYPE, SUB: pl.Binary(), TIME: pl.Int64(), DIFF: pl.Int8()}

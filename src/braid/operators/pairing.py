@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from braid.operators.base import DROPPED
-from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, causes, prior
+from braid.operators.changes import BY, DIFF, HASH, HEADERS, POS, SUB, TIME, causes, prior
 from braid.operators.ranges import Flags, Ints, begins, columns_of, order_of, rows_at, values_at
 
 MISSING = -1
@@ -139,7 +139,7 @@ def dropped_rows(rows: pl.DataFrame, reason: str, side: str | None, clock: Ints 
     """Rows in the form of `Result.dropped`."""
     kept = [c for c in rows.columns if c not in (SUB, DIFF, HASH, HEADERS, POS, TIME)]
     clocks = pl.lit(None, pl.Int64) if clock is None else pl.Series(clock, dtype=pl.Int64)
-    made = {"reason": pl.lit(reason), "clock": clocks, "side": pl.lit(side, pl.String), POS: causes(rows)}
+    made = {"reason": pl.lit(reason), "clock": clocks, "side": pl.lit(side, pl.String), BY: causes(rows)}
     return rows.with_columns(**made).select(*DROPPED, *kept)
 
 

@@ -1,8 +1,11 @@
-"""The canonical text of a query, for fingerprints in checkpoints.
+"""The canonical text of a query, for fingerprints in checkpoints, and the names that columns have in kept rows.
 
-In: a logical query. Out: JSON text that is equal iff the queries mean the same, letter for letter.
-Rule: types are in it; SQL text, spans, notices and the order in which columns are shown are not. A field that has its
-default value is left out, so that a new field does not change old texts.
+In: a logical query. Out: JSON text that is equal iff the queries give the same results and keep the same rows; a name
+for each plan column that depends on the same things only.
+Rule: types are in it, and what a reader of the result sees; the words of the SQL are not. Sources are numbered from
+left to right, columns where they first stand. Columns of a source that nobody reads are left out where the others are
+found without them. A field that has its default value is left out, so that a new field does not change old texts; kinds
+have names of their own here, whatever their classes are called.
 """
 
 from __future__ import annotations
@@ -10,46 +13,136 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
-from dataclasses import MISSING, Field, fields, is_dataclass
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from decimal import Decimal as PyDecimal
 from typing import Any
 
-from braid.plan.logical import Query
-from braid.types import Scalar
+from braid.expr import nodes
+from braid.expr.nodes import Col, columns
+from braid.plan import epochs, keyed, logical, sliding
+from braid.plan.logical import Query, Source, SourceColumn
+from braid.plan.needed import needed
+from braid.types import Array, Column, Decimal, Map, Scalar, Struct
 
-NOT_MEANING = {"Query": ("sql", "notices"), "Sink": ("columns",)}
+KINDS: Mapping[type, str] = {
+    logical.Query: "Query", logical.Sink: "Sink", logical.Output: "Output", logical.Source: "Source",
+    logical.SourceColumn: "SourceColumn", logical.Encoding: "Encoding", logical.Timestamp: "Timestamp",
+    logical.Filter: "Filter", logical.Project: "Project",
+    logical.StreamStreamJoin: "StreamStreamJoin", logical.StreamTableJoin: "StreamTableJoin",
+    logical.TableTableJoin: "TableTableJoin", logical.Aggregation: "Aggregation", logical.Aggregate: "Aggregate",
+    keyed.TwoClockJoin: "TwoClockJoin", keyed.RememberingJoin: "RememberingJoin",
+    keyed.CombiningJoin: "CombiningJoin", keyed.Lateral: "Lateral", keyed.Materialize: "Materialize",
+    epochs.Changes: "Changes", epochs.Windows: "Windows", epochs.Equalities: "Equalities", epochs.Bound: "Watermark",
+    epochs.Clean: "Clean", epochs.RegularJoin: "RegularJoin", epochs.AsOfJoin: "AsOfJoin",
+    epochs.TemporalJoin: "TemporalJoin", epochs.Clocked: "Clocked", epochs.EmitOnClose: "EmitOnClose",
+    epochs.Coalesce: "Coalesce",
+    sliding.OrderKey: "OrderKey", sliding.Bound: "Bound", sliding.RangeFrame: "RangeFrame",
+    sliding.RowsFrame: "RowsFrame", sliding.Operand: "Operand", sliding.Meeting: "Meeting",
+    sliding.SlidingJoin: "SlidingJoin",
+    nodes.Col: "Col", nodes.Lit: "Lit", nodes.Call: "Call", nodes.Case: "Case", nodes.Cast: "Cast",
+    nodes.Field: "Field", nodes.MakeStruct: "MakeStruct",
+    Decimal: "Decimal", Array: "Array", Map: "Map", Struct: "Struct", Column: "Column",
+}  # fmt: skip
+# Fields that are only words: of the SQL, of declarations, of what is told to people.
+WORDS = {"Query": ("sql", "notices"), "Sink": ("columns",), "Source": ("name",)}
 
 
 def canonical(query: Query) -> str:
     """The text; two queries with the same text run from the same checkpoint."""
-    return json.dumps(_form(query), ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(_Form(query).of(query), ensure_ascii=False, separators=(",", ":"))
 
 
-def _form(x: Any) -> Any:
-    """JSON data for a plan value; a node is `[its name, {field: value}]`."""
-    if isinstance(x, Scalar):
-        return x.name
-    if is_dataclass(x):
-        name = type(x).__name__
-        skipped = NOT_MEANING.get(name, ())
-        return [name, {f.name: _form(getattr(x, f.name)) for f in fields(x)
-                       if f.name not in skipped and getattr(x, f.name) != _default(f)}]  # fmt: skip
-    match x:
-        case tuple() | list():
-            return [_form(i) for i in x]
-        case dict():
-            return {"map": [[_form(k), _form(v)] for k, v in x.items()]}
-        case PyDecimal():
-            return {"decimal": str(x)}
-        case bytes():
-            return {"bytes": base64.b64encode(x).decode()}
-        case dt.datetime() | dt.date() | dt.time():
-            return {"time": x.isoformat()}
-        case float():
-            return {"double": repr(x)}
-        case None | bool() | int() | str():
-            return x
-    raise TypeError(f"no canonical form for {type(x).__name__}")
+def stored_names(query: Query) -> dict[str, str]:
+    """Plan column -> its name in kept rows: the same for all queries with the same canonical text."""
+    form = _Form(query)
+    form.of(query)
+    return {name: f"c{n}" for name, n in form.numbers.items()}
+
+
+class _Form:
+    """JSON data for plan values; a node is `[its name, {field: value}]`."""
+
+    def __init__(self, query: Query) -> None:
+        self.numbers: dict[str, int] = {}  # of plan columns
+        self._aliases = {s.alias: i for i, s in enumerate(logical.sources(query.root))}
+        self._needed = needed(query)
+
+    def of(self, x: Any) -> Any:
+        match x:
+            case Scalar():
+                return x.name
+            case Col(name=name, type=t):
+                return ["Col", {"name": self._number(name), "type": self.of(t)}]
+            case SourceColumn(name=name, column=column):
+                return self._node(x, {"name": self._number(name), "column": self.of(column.type)})
+            case Source(alias=alias, key=key):
+                read = (replace(c, field="") if key == (c,) else c for c in self._read_of(x))  # a key alone has no name
+                return self._node(x, {"alias": self._aliases[alias], "columns": [self.of(c) for c in read]})
+            case epochs.Bound(alias=alias):
+                return self._node(x, {"alias": self._aliases[alias]})
+            case epochs.Clocked(known=known):
+                return self._node(x, {"known": [[self._number(name), self.of(bounds)] for name, bounds in known]})
+            case tuple() | list():
+                return [self.of(i) for i in x]
+            case dict():
+                return {"map": [[self.of(k), self.of(v)] for k, v in x.items()]}
+            case PyDecimal():
+                return {"decimal": str(x)}
+            case bytes():
+                return {"bytes": base64.b64encode(x).decode()}
+            case dt.datetime() | dt.date() | dt.time():
+                return {"time": x.isoformat()}
+            case float():
+                return {"double": repr(x)}
+            case None | bool() | int() | str():
+                return x
+        if is_dataclass(x):
+            return self._node(x, {})
+        raise TypeError(f"no canonical form for {type(x).__name__}")
+
+    def _node(self, x: Any, known: Mapping[str, Any]) -> list[Any]:
+        """A node; of some fields the form is known."""
+        kind = KINDS[type(x)]
+        skipped, shown = WORDS.get(kind, ()), [f for f in fields(x) if getattr(x, f.name) != _default(f)]
+        of = {
+            f.name: known[f.name] if f.name in known else self.of(getattr(x, f.name))
+            for f in shown
+            if f.name not in skipped
+        }
+        return [kind, of]
+
+    def _number(self, column: str) -> int:
+        return self.numbers.setdefault(column, len(self.numbers))
+
+    def _read_of(self, source: Source) -> list[SourceColumn]:
+        """The columns that are read, and those without which the others would be read otherwise."""
+        own = set(columns(source.watermark)) if source.watermark is not None else set()
+        fixed = {source.message_key, source.timestamp.field if source.timestamp is not None else None}
+        whole = not source.encoding.wrapped or source.encoding.value != "JSON"
+        return [
+            c
+            for c in source.columns
+            if c.name in self._needed
+            or c.name in own
+            or c.place == "key"
+            or (c.place == "value" and (whole or c.field in fixed))
+        ]
+
+
+def wording(query: Query) -> str:
+    """The query in its own words, with what its sources are declared to be: for people who compare two of them."""
+    read = [f"-- {s.name}: {s.kind} of topic {s.topic}: {_declared(s)}" for s in logical.sources(query.root)]
+    return "\n".join([*dict.fromkeys(read), query.sql.strip()])
+
+
+def _declared(source: Source) -> str:
+    places = {"key": " KEY", "header": " HEADER", "headers": " HEADERS"}
+    return ", ".join(
+        f"{c.column.name} {c.column.type}{places.get(c.place, '')}"
+        for c in source.columns
+        if c.place == "value" or c.place in places
+    )
 
 
 def _default(f: Field[Any]) -> Any:

@@ -45,7 +45,9 @@ from braid.operators.watermarks import Cleaning, Watermark
 from braid.operators.windows import Windows
 from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.bands import bands
+from braid.plan.canonical import stored_names
 from braid.plan.logical import Node, Query
+from braid.plan.needed import needed
 from braid.plan.physical import Exchange, Leaf, Plan, Stage, Step
 from braid.plan.spread import common_keys, one_bucket
 from braid.types import Array, Scalar
@@ -140,7 +142,7 @@ def lower(query: Query) -> Plan:
     if len(read) > MAX_LEAVES:
         raise BraidError(f"{len(read)} sources in one query; at most {MAX_LEAVES}", "split it into two statements")
     clocked, judged, ahead = (frozenset(f(query.root)) for f in (_clocked, _judged, _ahead))
-    b = _Builder(read, frozenset(_needed(query)), clocked, judged, ahead, numbers=len(read))
+    b = _Builder(read, needed(query), clocked, judged, ahead, numbers=len(read))
     sink_keys = query.sink.written_key
     root = _lower(query.root, b, sink_keys)
     if query.sink.limit is not None:
@@ -154,7 +156,7 @@ def lower(query: Query) -> Plan:
         root = b.spread(root, sink_keys, "route", reason)
     b.stages[root.stage].output = root.number
     stages = tuple(Stage(i, s.keys, tuple(s.steps), s.output, s.exchange, s.single) for i, s in enumerate(b.stages))
-    return Plan(query, tuple(sorted(b.leaves, key=lambda leaf: leaf.number)), stages)
+    return Plan(query, tuple(sorted(b.leaves, key=lambda leaf: leaf.number)), stages, stored_names(query))
 
 
 def _one_bucket(root: _Frame, query: Query, b: _Builder) -> _Frame:
@@ -163,59 +165,6 @@ def _one_bucket(root: _Frame, query: Query, b: _Builder) -> _Frame:
     b.stages[stage].single = True
     all_rows = b.moved(root, (), stage, "route", "LIMIT counts over all keys")
     return b.step(Limit(query.sink.limit), [all_rows], query.root, (), root.columns)
-
-
-def _needed(query: Query) -> Iterable[str]:
-    """Plan columns that some expression above the sources reads."""
-    for e in (*query.sink.written_key, *(o.expr for o in (*query.sink.key, *query.sink.values))):
-        yield from columns(e)
-    yield from _needed_by(query.root)
-
-
-def _needed_by(node: Node) -> Iterable[str]:
-    match node:
-        case logical.Source():
-            pass
-        case logical.Filter(predicate=p):
-            yield from columns(p)
-        case logical.Project(outputs=outputs):
-            for _, e in outputs:
-                yield from columns(e)
-        case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
-            yield from columns(node.left_key)
-            yield from columns(node.right_key)
-        case keyed.TwoClockJoin() | keyed.RememberingJoin() | keyed.CombiningJoin():
-            for e in (*keyed.conditions(node), *_identity(node)):
-                yield from columns(e)
-        case keyed.Lateral(array=e):
-            yield from columns(e)
-        case keyed.Materialize():
-            for e in logical.row_key(node):
-                yield from columns(e)
-        case logical.Aggregate(keys=keys, aggregations=aggregations):
-            for _, e in keys:
-                yield from columns(e)
-            for a in aggregations:
-                yield from columns(a.arg) if a.arg is not None else ()
-            if any(a.function == "LATEST" for a in aggregations):
-                for e in logical.row_key(node.input):
-                    yield from columns(e)
-        case epochs.InEpochs():
-            for e in epochs.expressions(node):
-                yield from columns(e)
-        case sliding.SlidingJoin():
-            for e in sliding.expressions(node):
-                yield from columns(e)
-        case _:
-            assert_never(node)
-    for x in logical.inputs(node):
-        yield from _needed_by(x)
-
-
-def _identity(node: keyed.KeyedJoin) -> Keys:
-    """What the rows of the tables that it keeps are known by."""
-    tables = [x for x in (node.left, node.right) if logical.mode(x) != "append"]
-    return tuple(e for x in tables for e in logical.row_key(x))
 
 
 def _clocked(node: Node) -> Iterable[str]:

@@ -9,7 +9,8 @@ Numbers: leaves are 0 … n-1 in the order they are written; steps go on from th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal
 
 from braid.expr.nodes import Col, Expr
@@ -82,9 +83,12 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
+    """`stored`: the names that plan columns have in kept rows (`plan.canonical`)."""
+
     query: logical.Query
     leaves: tuple[Leaf, ...]
     stages: tuple[Stage, ...]
+    stored: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def captured(self) -> tuple[int, ...]:

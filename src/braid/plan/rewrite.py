@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
-from braid.expr.nodes import columns
 from braid.plan import sliding
 from braid.plan.epochs import (
     AsOfJoin,
@@ -17,13 +16,11 @@ from braid.plan.epochs import (
     Clocked,
     Coalesce,
     EmitOnClose,
-    InEpochs,
     RegularJoin,
     TemporalJoin,
     Windows,
-    expressions,
 )
-from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin, conditions
+from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin
 from braid.plan.logical import (
     Aggregate,
     Filter,
@@ -34,72 +31,45 @@ from braid.plan.logical import (
     StreamStreamJoin,
     StreamTableJoin,
     TableTableJoin,
-    inputs,
+    row_key,
 )
+from braid.plan.needed import needed
 from braid.plan.sliding import SlidingJoin
 
 PSEUDO_PLACES = ("rowtime", "rowpartition", "rowoffset")
 
 
 def rewrite(query: Query) -> Query:
-    return replace(query, root=_without_pseudo(query.root, _read(query)))
+    while True:
+        read = needed(query)
+        made = replace(query, root=_without_unread(query.root, read))
+        if made.root == query.root:
+            return made
+        query = made
 
 
-def _read(query: Query) -> frozenset[str]:
-    """The plan columns that some expression reads."""
-    sink = query.sink
-    exprs = [*sink.record_key, *(o.expr for o in (*sink.key, *sink.values))]
-    return frozenset(c for e in exprs for c in columns(e)) | _read_by(query.root)
-
-
-def _read_by(node: Node) -> frozenset[str]:
-    match node:
-        case Source():
-            return frozenset()
-        case Filter(input=x, predicate=p):
-            return _read_by(x) | frozenset(columns(p))
-        case Project(input=x, outputs=outputs):
-            return _read_by(x) | frozenset(c for _, e in outputs for c in columns(e))
-        case StreamStreamJoin() | StreamTableJoin() | TableTableJoin():
-            here = frozenset((*columns(node.left_key), *columns(node.right_key)))
-            return here | _read_by(node.left) | _read_by(node.right)
-        case TwoClockJoin() | RememberingJoin() | CombiningJoin():
-            return (
-                frozenset(c for e in conditions(node) for c in columns(e)) | _read_by(node.left) | _read_by(node.right)
-            )
-        case Materialize(input=x):
-            return _read_by(x)
-        case Lateral(input=x, array=e):
-            return _read_by(x) | frozenset(columns(e))
-        case Aggregate(input=x, keys=keys, aggregations=aggregations):
-            exprs = [e for _, e in keys] + [a.arg for a in aggregations if a.arg is not None]
-            return _read_by(x) | frozenset(c for e in exprs for c in columns(e))
-        case SlidingJoin():
-            here = frozenset(c for e in sliding.expressions(node) for c in columns(e))
-            return here.union(*(_read_by(x) for x in inputs(node)))
-        case InEpochs():
-            here = frozenset(c for e in expressions(node) for c in columns(e))
-            return here.union(*(_read_by(x) for x in inputs(node)))
-    assert_never(node)
-
-
-def _without_pseudo(node: Node, read: frozenset[str]) -> Node:
-    """Sources keep only those pseudo columns that are read: they are no columns of the record."""
+def _without_unread(node: Node, read: frozenset[str]) -> Node:
+    """Sources keep only those pseudo columns that are read: they are no columns of the record. Projections keep what is
+    read, and the key of their rows."""
     match node:
         case Source(columns=all_columns):
             return replace(
                 node, columns=tuple(c for c in all_columns if c.place not in PSEUDO_PLACES or c.name in read)
             )
-        case Filter(input=x) | Project(input=x) | Lateral(input=x) | Materialize(input=x) | Aggregate(input=x):
-            return replace(node, input=_without_pseudo(x, read))
+        case Project(input=x, outputs=outputs):
+            keys = row_key(x)
+            kept = tuple((c, e) for c, e in outputs if c.name in read or e in keys) or outputs[:1]
+            return replace(node, input=_without_unread(x, read), outputs=kept)
+        case Filter(input=x) | Lateral(input=x) | Materialize(input=x) | Aggregate(input=x):
+            return replace(node, input=_without_unread(x, read))
         case TwoClockJoin() | RememberingJoin() | CombiningJoin():
-            return replace(node, left=_without_pseudo(node.left, read), right=_without_pseudo(node.right, read))
+            return replace(node, left=_without_unread(node.left, read), right=_without_unread(node.right, read))
         case StreamStreamJoin() | StreamTableJoin() | TableTableJoin():
-            return replace(node, left=_without_pseudo(node.left, read), right=_without_pseudo(node.right, read))
+            return replace(node, left=_without_unread(node.left, read), right=_without_unread(node.right, read))
         case RegularJoin() | AsOfJoin() | TemporalJoin():
-            return replace(node, left=_without_pseudo(node.left, read), right=_without_pseudo(node.right, read))
+            return replace(node, left=_without_unread(node.left, read), right=_without_unread(node.right, read))
         case SlidingJoin():
-            return sliding.with_inputs(node, lambda x: _without_pseudo(x, read))
+            return sliding.with_inputs(node, lambda x: _without_unread(x, read))
         case Changes(input=x) | Windows(input=x) | Clocked(input=x) | EmitOnClose(input=x) | Coalesce(input=x):
-            return replace(node, input=_without_pseudo(x, read))
+            return replace(node, input=_without_unread(x, read))
     assert_never(node)

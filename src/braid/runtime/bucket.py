@@ -23,6 +23,7 @@ from braid.expr import codec, compile
 from braid.expr.nodes import Col
 from braid.operators.base import Result, RunStore, State
 from braid.operators.changes import (
+    BY,
     DIFF,
     HASH,
     HEADERS,
@@ -90,6 +91,28 @@ class BucketState:
         if version != FORMAT:
             raise BraidError(f"the state is of format {version}; this version of braid reads {FORMAT}", _ANEW)
         return BucketState(runs, doc["clocks"], {int(n): m for n, m in doc["steps"].items()})
+
+
+class StoredRuns:
+    """Runs whose plan columns have names of their own, which outlive a change of the SQL's words."""
+
+    def __init__(self, runs: RunStore, names: Mapping[str, str]) -> None:
+        self._runs, self._to, self._from = runs, names, {stored: name for name, stored in names.items()}
+
+    def get(self, run: str) -> pl.DataFrame:
+        return _renamed(self._runs.get(run), self._from)
+
+    def put(self, run: str, frame: pl.DataFrame) -> int:
+        return self._runs.put(run, _renamed(frame, self._to))
+
+    def remove(self, run: str) -> None:
+        self._runs.remove(run)
+
+
+def _renamed(frame: pl.DataFrame, names: Mapping[str, str]) -> pl.DataFrame:
+    frame = frame.clone()
+    frame.columns = [names.get(c, c) for c in frame.columns]
+    return frame
 
 
 class Keepless:
@@ -162,9 +185,10 @@ def run_stage(
         known = {n: in_order(_joined(blobs)) for n, blobs in frames.items() if blobs}
         awaits = {leaf.number: leaf.awaits for leaf in plan.leaves if leaf.awaits}
         clocks = shared_clocks(steps, state.clocks, awaits)
+    runs = StoredRuns(state.runs, plan.stored)
     for at, step in enumerate(stage.steps):
         ins = [known[n] if n in known else empty_frame(plan, n) for n in step.inputs]
-        kept = State(state.runs, f"{prefix}-{step.number}", state.manifests.setdefault(step.number, {}))
+        kept = State(runs, f"{prefix}-{step.number}", state.manifests.setdefault(step.number, {}))
         with spent(f"{MATCH}{step.number}"):
             result = step.operator.process(ins, clocks, kept)
         outcome.note(plan, step, sum(x.height for x in ins), result)
@@ -347,6 +371,7 @@ def _operator_drops(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFra
         text.alias("value"),
         pl.lit(None, pl.String).alias("message"),
         POS,
+        BY,
     )
 
 

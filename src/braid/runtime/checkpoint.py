@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from braid.errors import BraidError
+from braid.plan.canonical import canonical, wording
+from braid.plan.logical import Query
 from braid.topics.files import write_atomic
 
 FORMAT = 4
@@ -31,15 +33,16 @@ _OF_SPARK = ("metadata", "offsets", "commits", "sources", "state")
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """`plan`: the canonical text of the logical plan; `settings`: the dialect, its settings and whatever else gives the
-    query its meaning; `sources`: (topic, partition) by rank; `files`: the sources that are read from files
-    (`file_log` has their lists).
+    """`plan`: the canonical text of the logical plan; `sql`: the query in its own words (`canonical.wording`), to show
+    what has changed; `settings`: the dialect, its settings and whatever else gives the query its meaning; `sources`: (topic,
+    partition) by rank; `files`: the sources that are read from files (`file_log` has their lists).
 
     `buckets`, `outputs` (partitions of the sink), `shuffle` (partitions of Spark) and `bucket_ids` belong together.
     """
 
     query: str
     plan: str
+    sql: str
     settings: Mapping[str, Any]
     buckets: int
     outputs: int
@@ -75,13 +78,14 @@ def open_or_create(directory: str | Path, document: Document, asked: Collection[
     return known
 
 
-def check_plan(directory: str | Path, query: str, plan: str, dialect: str, sink: str) -> Document | None:
+def check_plan(directory: str | Path, query: Query, sink: str) -> Document | None:
     """The recorded document, if it was made by this query; for a look before anything is started."""
     known = load(directory)
     if known is None:
         _refuse_foreign(str(directory))
         return None
-    now = replace(known, query=query, plan=plan, settings={**known.settings, "dialect": dialect, "sink": sink})
+    settings = {**known.settings, "dialect": query.dialect, "sink": sink}
+    now = replace(known, query=query.name, plan=canonical(query), sql=wording(query), settings=settings)
     _refuse(str(directory), _differences(known, now, ()))
     return known
 
@@ -156,17 +160,17 @@ def _differences(known: Document, now: Document, asked: Collection[str]) -> list
         found.append(f"  source {topic}, partition {partition}: {where}")
     field("sources read from files", sorted(known.files), sorted(now.files))
     if known.plan != now.plan:
-        found += _plan_difference(known.plan, now.plan)
+        found += _difference(known.sql.splitlines(), now.sql.splitlines(), "the query")
+        if known.sql == now.sql:  # a setting makes the difference
+            found += _difference(_lines(known.plan), _lines(now.plan), "the plan")
     return found
 
 
 _LONG = {"buckets": "buckets", "outputs": "partitions of the sink", "shuffle": "shuffle partitions of Spark"}
 
 
-def _plan_difference(then: str, now: str) -> list[str]:
-    lines = difflib.unified_diff(
-        _lines(then), _lines(now), "the plan in the checkpoint", "the plan now", n=2, lineterm=""
-    )
+def _difference(then: list[str], now: list[str], what: str) -> list[str]:
+    lines = difflib.unified_diff(then, now, f"{what} in the checkpoint", f"{what} now", n=2, lineterm="")
     found = [f"  {line}" for line in lines]
     more = len(found) - _SHOWN
     return found if more <= 0 else [*found[:_SHOWN], f"  … and {more} more lines"]
@@ -236,6 +240,7 @@ def _to_json(d: Document) -> dict[str, Any]:
         "query": d.query,
         "hash": d.hash,
         "plan": d.plan,
+        "sql": d.sql,
         "settings": dict(d.settings),
         "buckets": d.buckets,
         "outputs": d.outputs,
@@ -251,6 +256,7 @@ def _from_json(x: dict[str, Any]) -> Document:
     return Document(
         query=str(x["query"]),
         plan=str(x["plan"]),
+        sql=str(x["sql"]),
         settings=dict(x["settings"]),
         buckets=int(x["buckets"]),
         outputs=int(x["outputs"]),

@@ -2,7 +2,7 @@
 
 In: frames of `ingest.DROPS`. Out: dicts `{reason, operator, topic, partition, offset, timestamp, clock, key, value,
 message}` (interface.md section 2).
-Rule: where a row comes from follows from its position; nothing is dropped without a line here.
+Rule: where a row comes from follows from the position of its record; nothing is dropped without a line here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from braid.operators.changes import POS
+from braid.operators.changes import BY, POS
 from braid.plan.physical import Plan
 
 Find = Callable[[int], tuple[str | None, int | None, int | None]]
@@ -26,7 +26,7 @@ def located(dropped: pl.DataFrame, plan: Plan, find: Find) -> list[dict[str, Any
     made = []
     for row in dropped.sort(POS, maintain_order=True).iter_rows(named=True):
         if row["topic"] is None:
-            row["topic"], row["partition"], row["offset"] = find(row[POS])
+            row["topic"], row["partition"], row["offset"] = find(row[BY])
         made.append({f: row[f] for f in FIELDS} | {"key": as_json(row["key"]), "value": as_json(row["value"])})
     return made
 

@@ -19,6 +19,7 @@ from braid.expr.key import canonical_key, key_hash
 from braid.expr.nodes import Expr, columns
 from braid.operators.changes import (
     BASE,
+    BY,
     DIFF,
     HASH,
     HEADERS,
@@ -70,6 +71,7 @@ DROPS: dict[str, pl.DataType] = {
     "value": pl.String(),
     "message": pl.String(),
     POS: POS_TYPE,
+    BY: POS_TYPE,
 }
 
 
@@ -222,6 +224,7 @@ def _drops(leaf: Leaf, rows: pl.DataFrame, partition: int, reason: str, message:
         pl.col("_value").alias("value"),
         message.alias("message") if message is not None else pl.lit(None, pl.String).alias("message"),
         POS,
+        pl.col(POS).alias(BY),
     )
 
 
@@ -237,7 +240,7 @@ def drops_of(rows: pl.DataFrame, reason: str, operator: str, key: Sequence[str] 
     if not rows.height:
         return no_rows(DROPS)
     key = key if set(key) <= set(rows.columns) else ()
-    rows = rows.with_columns(causes(rows).alias(POS))
+    rows = rows.with_columns(causes(rows).alias(BY))
     payload = [c for c in rows.columns if not c.startswith("_")]
     text = rows.select(pl.struct(payload).struct.json_encode().alias("v"))["v"] if payload else None
     return rows.select(
@@ -252,4 +255,5 @@ def drops_of(rows: pl.DataFrame, reason: str, operator: str, key: Sequence[str] 
         text.alias("value") if text is not None else pl.lit(None, pl.String).alias("value"),
         pl.lit(None, pl.String).alias("message"),
         POS,
+        BY,
     )

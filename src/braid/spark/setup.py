@@ -17,7 +17,7 @@ from uuid import uuid4
 import pyspark
 
 from braid.errors import BraidError
-from braid.plan.canonical import canonical
+from braid.plan.canonical import canonical, wording
 from braid.plan.physical import Plan
 from braid.runtime import checkpoint, result_files, resume
 from braid.runtime.checkpoint import Document
@@ -63,7 +63,7 @@ def prepared(
     name = check_name(plan.query.name, "query")
     folder = wishes.checkpoint or checkpoint_of(topics.root, name)
     sink = result_files.described(wishes.output.kind, wishes.output.target) if wishes.output else "topic"
-    known = checkpoint.check_plan(folder, name, canonical(plan.query), plan.query.dialect, sink)
+    known = checkpoint.check_plan(folder, plan.query, sink)
     goes_on = known is not None and resume.last_batch(folder, known) is not None
     watches = {x.source.name: x for x in watched(plan, wishes.files, folder, wishes.up, wishes.note)}
     for watch in watches.values():
@@ -82,6 +82,7 @@ def prepared(
     document = Document(
         query=name,
         plan=canonical(plan.query),
+        sql=wording(plan.query),
         settings={"dialect": plan.query.dialect, "run": run, "order": wishes.order is not None, "sink": sink},
         buckets=buckets,
         outputs=output.partitions,

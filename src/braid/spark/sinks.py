@@ -18,7 +18,7 @@ from pyspark import TaskContext
 
 from braid.errors import BraidError
 from braid.expr import codec
-from braid.operators.changes import DIFF, LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, TIME
+from braid.operators.changes import BY, DIFF, LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, TIME
 from braid.runtime import result_files
 from braid.runtime.bucket import bucket_of
 from braid.runtime.emit import written
@@ -236,7 +236,7 @@ def _json(column: str) -> pl.Expr:
 
 def _placed_by_rank(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
     """Topic, partition and offset of rows lost after the sources, from their positions."""
-    low = pl.col(POS) % pl.lit(LOW, POS_TYPE) // (1 << LEAF_BITS)
+    low = pl.col(BY) % pl.lit(LOW, POS_TYPE) // (1 << LEAF_BITS)
     places = pl.DataFrame(
         [
             (rank, job.plan.leaves[int(leaf)].source.topic, int(partition))
@@ -264,7 +264,7 @@ def _placed_by_order(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
     rows = []
     for row in dropped.iter_rows(named=True):
         if row["topic"] is None:
-            seq, hops, rank, n = place_of(row[POS])
+            seq, hops, rank, n = place_of(row[BY])
             row["topic"] = names.get(rank)
             for p, end in enumerate(store.end_offsets(names[rank]) if rank in names else ()):
                 same = (pl.col("seq") == seq) & (pl.col("hops") == hops) & (pl.col("n") == n)
