@@ -34,8 +34,8 @@ _OF_SPARK = ("metadata", "offsets", "commits", "sources", "state")
 @dataclass(frozen=True, slots=True)
 class Document:
     """`plan`: the canonical text of the logical plan; `sql`: the query in its own words (`canonical.wording`), to show
-    what has changed; `settings`: the dialect, its settings and whatever else gives the query its meaning; `sources`: (topic,
-    partition) by rank; `files`: the sources that are read from files (`file_log` has their lists).
+    what has changed; `settings`: the dialect, its settings and whatever else gives the query its meaning; `sources`:
+    (topic, partition) by rank; `files`: the sources that are read from files (`file_log` has their lists).
 
     `buckets`, `outputs` (partitions of the sink), `shuffle` (partitions of Spark) and `bucket_ids` belong together.
     """
