@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
 
 import polars as pl
 import pytest
 
 from braid.duck import Tables
-from braid.errors import SqlError
+from braid.errors import BraidError, SqlError
 from braid.plan.bound import BatchAsked, RowsChanged
 from braid.plan.epochs import AsOfJoin, RegularJoin, TemporalJoin
 from braid.plan.logical import Node, inputs
@@ -17,6 +19,7 @@ from braid.sql import ast
 from braid.sql import ast_risingwave as rw
 from braid.sql.parser import parse
 from braid.tables import StoreTables
+from braid.testing import Driver
 from braid.topics.drops import read_drops
 from braid.topics.store import TopicStore
 
@@ -189,3 +192,17 @@ def test_a_query_has_so_much_memory() -> None:
         )
     tables.close()
     assert not Path(".tmp").exists()
+
+
+def test_rows_that_the_test_driver_writes() -> None:
+    """Times as values, text and numbers; what is no row is refused in words."""
+    with Driver(dialect="risingwave") as d:
+        d.execute('CREATE TABLE t (id INT, ts TIMESTAMP, day DATE, p NUMERIC(10, 2), "Q" VARCHAR);')
+        at = datetime(2024, 3, 1, 8)
+        for ts, day in ((at, at.date()), ("2024-03-01T08:00:00Z", "2024-03-01"), (1709280000000, 19783)):
+            d.write("t", value={"ID": 1, "ts": ts, "day": day, "p": "1.5", "q": "x"})
+        for bad in ({"id": "x"}, {"id": 1.5}, {"ts": "soon"}, {"p": Decimal("1.555")}, {"day": object()}):
+            with pytest.raises(BraidError, match="this is no row of t") as e:
+                d.write("t", value=bad)
+            assert e.value.hint
+        assert d.query("SELECT * FROM t") == [(1, at, at.date(), Decimal("1.50"), "x")] * 3
