@@ -4,7 +4,8 @@ In: a dialect and a number of rows. Out: files, topics and one program that asks
 Rule: the SQL for DuckDB is written here, over the file that went in; nothing of the product makes it.
 
 Doors: `csv`, `jsonl`, `parquet` (files), `put` and `bare` (braid put with and without keys), `insert`, `topic` (of
-another query). Shapes: `select` (all types), `join` (of two streams, or two sources of changes), `aggregate`, `table`.
+another query). Shapes: `select` (all types), `join` (of two streams, or two sources of changes), `aggregate`, `table`,
+`tables` (joined by their keys).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from doors import records
 DIALECTS = ("ksqldb", "risingwave", "sqlstream", "lenses")
 FILES = ("csv", "jsonl", "parquet")
 DOORS = (*FILES, "put", "bare", "insert", "topic")
-SHAPES = ("select", "join", "aggregate", "table")
+SHAPES = ("select", "join", "aggregate", "table", "tables")
 # `session.register` outside ksqldb is not there yet; its cells belong into DOORS.
 COMING = ("register",)
 
@@ -168,12 +169,12 @@ def build(dialect: str, folder: Path, store: TopicStore, seed: int, count: int, 
         for kind in FILES:
             write_file(folder / f"{side}.{kind}", rows, numbers=dialect == "lenses")
     for door in doors:
-        for side, rows in (("l", left), ("r", right), ("t", left)):
+        for side, rows in (("l", left), ("r", right), ("t", left), ("u", right)):
             name = f"{door}_{side}"
             if door in FILES:
-                m.files[name] = str(folder / f"{'l' if side == 't' else side}.{door}")
+                m.files[name] = str(folder / f"{'l' if side in 'lt' else 'r'}.{door}")
             elif door in ("put", "bare"):
-                put(store, name, rows, door == "put", dialect == "risingwave" and side != "r")
+                put(store, name, rows, door == "put", dialect == "risingwave" and side not in "ru")
             elif door == "topic":
                 put(store, f"before_{name}", rows, False, False)
         _declare(m, door, left, right)
@@ -182,18 +183,18 @@ def build(dialect: str, folder: Path, store: TopicStore, seed: int, count: int, 
 
 
 def _declare(m: Matrix, door: str, left: Sequence[Row], right: Sequence[Row]) -> None:
-    for side, rows in (("l", left), ("r", right), ("t", left)):
+    for side, rows in (("l", left), ("r", right), ("t", left), ("u", right)):
         name = f"{door}_{side}"
-        if door == "topic" and side != "t":
+        if door == "topic" and side in "lr":
             m.sql += _declaration(m.dialect, f"before_{name}", False, "bare")
             m.sql.append(_copied(m.dialect, f"before_{name}", name))
         elif door == "topic":
             m.sql += _declaration(m.dialect, f"before_{name}", False, "bare")
             m.sql += _copied_table(m.dialect, f"before_{name}", name)
         else:
-            m.sql += _declaration(m.dialect, name, side == "t", door)
+            m.sql += _declaration(m.dialect, name, side in "tu", door)
         if door == "insert":
-            m.sql += _insert(m.dialect, name, side == "t", rows)
+            m.sql += _insert(m.dialect, name, side in "tu", rows)
 
 
 def _declaration(dialect: str, name: str, table: bool, door: str) -> list[str]:
@@ -275,7 +276,7 @@ NEAR = "abs(epoch_ms(l.ts) - epoch_ms(r.ts)) <= 30000"
 
 
 def _cells(m: Matrix, door: str) -> None:
-    l, r, t, o = (f"{door}_{x}" for x in ("l", "r", "t", "o"))
+    l, r, t, u, o = (f"{door}_{x}" for x in "lrtuo")
     match m.dialect:
         case "ksqldb":
             m.sql += [
@@ -285,6 +286,8 @@ def _cells(m: Matrix, door: str) -> None:
                 f"CREATE TABLE {o}_aggregate AS SELECT cust, COUNT(*) AS n, SUM(price) AS total FROM {l} "
                 "GROUP BY cust;",
                 f"CREATE TABLE {o}_table AS SELECT id, cust, price, ts FROM {t} WHERE qty > 3;",
+                f"CREATE TABLE {o}_tables AS SELECT t.id AS id, t.cust AS a, u.price AS b FROM {t} t LEFT JOIN {u} u "
+                "ON t.id = u.id;",
             ]
         case "risingwave":
             m.sql += [
@@ -295,6 +298,8 @@ def _cells(m: Matrix, door: str) -> None:
                 f"CREATE MATERIALIZED VIEW {o}_aggregate AS SELECT cust, count(*) AS n, sum(price) AS total FROM {l} "
                 "GROUP BY cust;",
                 f"CREATE MATERIALIZED VIEW {o}_table AS SELECT id, cust, price, ts FROM {t} WHERE qty > 3;",
+                f"CREATE MATERIALIZED VIEW {o}_tables AS SELECT t.id, t.cust AS a, u.price AS b FROM {t} t "
+                f"LEFT JOIN {u} u ON t.id = u.id;",
             ]
         case "sqlstream":
             over = "OVER (RANGE INTERVAL '30' SECOND PRECEDING)"
@@ -315,6 +320,9 @@ def _cells(m: Matrix, door: str) -> None:
                 f"INSERT INTO {o}_aggregate SELECT STREAM cust, COUNT(*) AS n, SUM(price) AS total FROM {stream} "
                 "GROUP BY cust;",
                 f"INSERT INTO {o}_table SELECT TABLE id, cust, price, ts FROM {t} WHERE qty > 3;",
+                f"WITH k_{t} AS (SELECT TABLE * FROM {t}); WITH k_{u} AS (SELECT TABLE * FROM {u});",
+                f"INSERT INTO {o}_tables SELECT TABLE t.id, t.cust AS a, u.price AS b FROM k_{t} AS t "
+                f"LEFT JOIN k_{u} AS u;",
             ]
     for shape in SHAPES:
         made = _cell(m.dialect, door, shape, f"{o}_{shape}")
@@ -325,7 +333,10 @@ def _cells(m: Matrix, door: str) -> None:
 def _cell(dialect: str, door: str, shape: str, topic: str) -> Cell | None:
     name = topic.upper() if dialect in ("ksqldb", "sqlstream") else topic
     keyed = dialect != "risingwave"
-    last = "SELECT * FROM l QUALIFY row_number() OVER (PARTITION BY id ORDER BY n DESC) = 1"
+    last = "SELECT * FROM {} QUALIFY row_number() OVER (PARTITION BY id ORDER BY n DESC) = 1"
+    if door == "topic" and dialect != "lenses":
+        last = f"SELECT id, {HIGHEST} FROM {{}} GROUP BY id"
+    lost = "null key" if door == "bare" and keyed else None
     match shape:
         case "select":
             return Cell(name, ALL, f"SELECT {', '.join(ALL)} FROM l WHERE qty > 3")
@@ -333,21 +344,22 @@ def _cell(dialect: str, door: str, shape: str, topic: str) -> Cell | None:
             columns = "l.cust, l.id AS a, r.id AS b, l.price AS p, r.price AS q"
             wanted = f"SELECT {columns} FROM l JOIN r ON l.cust = r.cust AND {NEAR}"
             return Cell(name, ("cust", "a", "b", "p", "q"), wanted)
-        case "aggregate" if dialect == "sqlstream":
-            return None  # refused: `refused_cells`
+        case "aggregate" | "tables" if dialect == "sqlstream":
+            return None  # see REFUSED
         case "aggregate":
             total = "coalesce(sum(price), 0)" if keyed else "sum(price)"
             where = "WHERE cust IS NOT NULL" if keyed else ""
             return Cell(name, ("cust", "n", "total"), f"SELECT cust, count(*) AS n, {total} AS total FROM l {where} "
                         "GROUP BY cust", table=True)  # fmt: skip
+        case "tables":
+            both = f"({last.format('l')}) AS t LEFT JOIN ({last.format('r')}) AS u ON t.id = u.id"
+            wanted = f"SELECT t.id, t.cust AS a, u.price AS b FROM {both}"
+            return Cell(name, ("id", "a", "b"), wanted, table=True, lost=lost)
         case _ if dialect == "sqlstream":
             wanted = "SELECT l.id, t.cust, t.price, t.ts FROM l JOIN l AS t ON l.id = t.id WHERE t.qty > 3"
             return None if door == "topic" else Cell(name, ("id", "cust", "price", "ts"), wanted)
         case _:
-            if door == "topic" and dialect != "lenses":
-                last = f"SELECT id, {HIGHEST} FROM l GROUP BY id"
-            wanted = f"SELECT id, cust, price, ts FROM ({last}) WHERE qty > 3"
-            lost = "null key" if door == "bare" and keyed else None
+            wanted = f"SELECT id, cust, price, ts FROM ({last.format('l')}) WHERE qty > 3"
             return Cell(name, ("id", "cust", "price", "ts"), wanted, table=True, lost=lost)
 
 
@@ -355,6 +367,7 @@ def _cell(dialect: str, door: str, shape: str, topic: str) -> Cell | None:
 REFUSED = [
     ("sqlstream", "CREATE VIEW o AS SELECT STREAM cust, COUNT(*) AS n FROM {}_l GROUP BY cust;", "GROUP BY"),
     ("sqlstream", "SELECT * FROM {}_t;", "stream"),
+    ("sqlstream", "SELECT STREAM t.id FROM {}_t AS t JOIN {}_t AS u ON t.id = u.id;", "stream"),
     ("ksqldb", "CREATE TABLE o (id INT, v STRING) WITH (kafka_topic='o', value_format='JSON');", "PRIMARY KEY"),
 ]
 

@@ -251,7 +251,7 @@ def test_every_door_on_spark(tmp_path: Path, dialect: str) -> None:
 def test_what_cannot_be_is_refused_with_a_hint(tmp_path: Path, dialect: str, sql: str, hint: str, door: str) -> None:
     m = build(dialect, tmp_path, TopicStore(tmp_path / "store"), seed=1, count=20)
     with pytest.raises(SqlError) as e:
-        list(Program(dialect).statements("\n".join([*m.sql, sql.format(door)])))
+        list(Program(dialect).statements("\n".join([*m.sql, sql.format(door, door)])))
     assert e.value.hint and hint.lower() in f"{e.value} {e.value.hint}".lower()
 
 
