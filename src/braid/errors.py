@@ -71,3 +71,16 @@ class SqlError(BraidError):
         if self.hint:
             lines.append(f"  hint: {self.hint}")
         return "\n".join(lines)
+
+
+class UnknownColumn(SqlError):
+    """A name that no source of the query has."""
+
+    def in_quotes(self, text: str) -> UnknownColumn:
+        """Where the name stands in double quotes, a text may be meant."""
+        if self.span is not None and text[self.span.start : self.span.start + 1] == '"':
+            meant = text[self.span.start + 1 : self.span.end - 1].replace("'", "''")
+            said, hint = f"a text stands in single quotes: '{meant}'", self.hint or ""
+            if not hint.upper().endswith(f"{meant.upper()}?"):  # only its case is another
+                self.hint = f"{hint} {said}" if hint.endswith("?") else said
+        return self

@@ -236,7 +236,7 @@ class Driver:
         topic = first_match(name, known)
         if topic is not None:
             return topic, self._program.catalog.by_topic(topic)
-        raise BraidError(f"no stream, table or topic {name}", f"known: {', '.join(sorted(known)) or 'none'}")
+        raise BraidError(f"no stream, table or topic {name}", f"known: {', '.join(sorted(set(known))) or 'none'}")
 
 
 class _World:

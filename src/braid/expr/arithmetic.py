@@ -62,6 +62,8 @@ def _arithmetic(name: str) -> Resolver:
         if wide is None or not is_numeric(wide):
             sign = _SIGNS[name]
             hint = "use CONCAT or || for text" if name == "add" and S.VARCHAR in (a, b) else "CAST one side to a number"
+            if a in _TIMES and S.VARCHAR in (a, b):
+                hint = "a span of time is INTERVAL '5' SECOND"
             return Refused(f"{a} {sign} {b} has no meaning", hint)
         if not isinstance(wide, Decimal):
             return Signature((wide, wide), wide)
@@ -230,9 +232,18 @@ def _comparison(name: str) -> Resolver:
         a, b = (x.type for x in args)
         if order and common_type(a, b) is not None:
             return Refused(f"{a} values have no order", "only = and <> compare them")
-        return Refused(f"{a} {_COMPARES[name]} {b}: the types differ", f"write CAST(… AS {b if is_numeric(b) else a})")
+        return Refused(f"{a} {_COMPARES[name]} {b}: the types differ", _one_type(args))
 
     return resolve
+
+
+def _one_type(args: Sequence[Expr]) -> str:
+    """How two sides that cannot be compared become of one type: a number as it stands may be meant as a text."""
+    a, b = (x.type for x in args)
+    number = next((constant(x) for x in args if is_numeric(x.type) and constant(x) is not None), None)
+    if S.VARCHAR in (a, b) and number is not None:
+        return f"write '{number}' to compare texts, CAST(… AS {a if b is S.VARCHAR else b}) to compare numbers"
+    return f"write CAST(… AS {b if is_numeric(b) else a})"
 
 
 def _compare(op: Callable[[pl.Expr, pl.Expr], pl.Expr], with_nan: bool) -> Builder:
@@ -306,7 +317,8 @@ def _in(call: Call, args: list[pl.Expr]) -> pl.Expr:
 
 def _resolve_like(args: Sequence[Expr]) -> Signature | Refused:
     if len(args) not in (2, 3) or not all(fits(a.type, S.VARCHAR) for a in args):
-        return Refused(f"LIKE compares VARCHAR, not {args[0].type}", "CAST the value to VARCHAR")
+        other = next((a.type for a in args if not fits(a.type, S.VARCHAR)), S.NULL)
+        return Refused(f"LIKE compares VARCHAR, not {other}", f"CAST the {other} to VARCHAR")
     escape = constant(args[2]) if len(args) == 3 else None
     if len(args) == 3 and (not isinstance(escape, str) or len(escape) != 1):
         return Refused("the ESCAPE of a LIKE is one character")

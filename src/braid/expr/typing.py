@@ -7,8 +7,7 @@ what would have one. Errors have no place: the caller adds it.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import polars as pl
 
@@ -18,6 +17,7 @@ from braid.expr.compile import to_polars
 from braid.expr.functions import FUNCTIONS, NOT_DETERMINISTIC
 from braid.expr.nodes import Call, Case, Cast, Expr, Field, Lit, MakeStruct
 from braid.expr.signatures import Refused, common_of, common_type
+from braid.guess import guesses
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 __all__ = ["call", "case", "cast", "common_type", "field", "literal", "struct"]
@@ -28,8 +28,9 @@ _TABLE_FUNCTIONS = ("EXPLODE", "CUBE_EXPLODE")
 _FORMS = {S.DATE: "2020-05-26", S.TIME: "23:59:58", S.TIMESTAMP: "2020-05-26T23:59:58.000"}
 
 
-def call(name: str, args: Sequence[Expr]) -> Expr:
-    """A call of `name` (a function of SQL in upper case, an operator in lower case) with its arguments widened."""
+def call(name: str, args: Sequence[Expr], known: Collection[str] | None = None) -> Expr:
+    """A call of `name` (a function of SQL in upper case, an operator in lower case) with its arguments widened.
+    `known`: the names to guess from and to list, where not all of them."""
     function = FUNCTIONS.get(name) or FUNCTIONS.get(name.upper())
     if function is None:
         if name.upper() in NOT_DETERMINISTIC:
@@ -39,12 +40,10 @@ def call(name: str, args: Sequence[Expr]) -> Expr:
             )
         if name.upper() in _TABLE_FUNCTIONS:
             raise SqlError(f"table function {name} is not supported yet", hint="name an element, such as a[1]")
-        known = [n for n in FUNCTIONS if n.isupper()]
-        near = difflib.get_close_matches(name.upper(), known, n=3, cutoff=0.6)
-        raise SqlError(
-            f"unknown function {name}",
-            hint=f"did you mean {' or '.join(near)}?" if near else f"the functions are {', '.join(sorted(known))}",
-        )
+        known = [n for n in FUNCTIONS if n.isupper()] if known is None else known
+        near = guesses(name, known)
+        listed = f"the functions are {', '.join(sorted(known))}"
+        raise SqlError(f"unknown function {name}", hint=f"did you mean {' or '.join(near)}?" if near else listed)
     try:
         signature = function.resolve(args)
     except ValueError as e:  # a resolver that unpacks a fixed number of arguments

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from braid.errors import SqlError
+from braid.errors import SqlError, UnknownColumn
 from braid.plan.bind_expr import located
 from braid.plan.bind_insert import bind_insert_values
 from braid.plan.bind_joins import Env
@@ -35,7 +35,8 @@ def bind(statement: ast.Statement, catalog: Catalog, settings: Settings, text: s
     try:
         return _route(statement, Env(catalog, settings, text), dialect)
     except SqlError as error:
-        raise located(error, statement.span).with_text(text) from error.__cause__
+        made = located(error, statement.span).with_text(text)
+        raise (made.in_quotes(text) if isinstance(made, UnknownColumn) else made) from error.__cause__
 
 
 def _route(s: ast.Statement, env: Env, dialect: str) -> Bound:

@@ -6,7 +6,7 @@ Rule: an error shows the smallest piece of text that causes it; typing knows no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -26,16 +26,24 @@ OPERATORS = {
 COMPARISONS = ("=", "!=", "<>", "<", "<=", ">", ">=")
 FALSE = typing.literal(False, Scalar.BOOLEAN)
 
+COMMON = (  # functions that most SQLs have under these names
+    "ABS", "CEIL", "COALESCE", "CONCAT", "FLOOR", "GREATEST", "LEAST", "LPAD", "NULLIF", "REPLACE", "ROUND", "RPAD",
+    "SIGN", "SQRT", "SUBSTRING", "TRIM",
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
     """`clause`: for messages. `aggregate` None: aggregates may not stand here. `whole`: asked first about each node, so
-    that a grouped query finds its grouping expressions."""
+    that a grouped query finds its grouping expressions. `functions`: the names to guess from, where the dialect has
+    not all; `groups`: whether it has GROUP BY."""
 
     clause: str
     column: Callable[[ast.Name], Expr]
     aggregate: Callable[[ast.Call], Expr] | None = None
     whole: Callable[[ast.Expr], Expr | None] | None = None
+    functions: Collection[str] | None = None
+    groups: bool = True
 
 
 def bind_expr(e: ast.Expr, rules: Rules) -> Expr:
@@ -192,6 +200,9 @@ def _call(e: ast.Call, rules: Rules) -> Expr:
     if is_aggregate(e.name):
         if rules.aggregate is None:
             hint = "aggregate first: CREATE TABLE … AS SELECT … GROUP BY …, then use its column"
+            if not rules.groups:
+                hint = "there is no GROUP BY either: write the rows, and aggregate where they are read"
+                raise SqlError(f"{e.name} is not supported yet: it is an aggregate", hint=hint)
             match rules.clause:
                 case "WHERE":
                     hint = "WHERE sees single rows; write HAVING behind GROUP BY"
@@ -208,7 +219,7 @@ def _call(e: ast.Call, rules: Rules) -> Expr:
         if len(args) != 1:
             raise SqlError("AS_VALUE takes one argument", hint="write AS_VALUE(column)")
         return args[0]
-    return typing.call(e.name, args)
+    return typing.call(e.name, args, rules.functions)
 
 
 def _case(e: ast.Case, rules: Rules) -> Expr:

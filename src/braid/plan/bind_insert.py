@@ -6,12 +6,12 @@ Rule: a value must have its column's type or widen into it; a column that is not
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Any, Never
 
 from braid.errors import Span, SqlError
 from braid.expr import compile, typing
 from braid.expr.nodes import Expr
+from braid.guess import guesses
 from braid.plan.bind_expr import Rules, bind_expr, located
 from braid.plan.bound import Declared, DeclaredColumn, Inserted, InsertedRow
 from braid.plan.insert_schema import widens
@@ -38,7 +38,7 @@ def _columns(s: ast.InsertValues, target: Declared) -> list[DeclaredColumn]:
     for name in s.columns:
         column = known.get(name.parts[-1])
         if column is None:
-            near = get_close_matches(name.parts[-1], known, n=1, cutoff=0.6)
+            near = guesses(name.parts[-1], known, 1)
             hint = f"did you mean {near[0]}?" if near else f"columns are {', '.join(known)}"
             raise SqlError(f"{target.name} has no column {name}", name.span, hint)
         if column in found:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import assert_never
 
+from braid.guess import guess
 from braid.plan.bound import (
     Again,
     BatchAsked,
@@ -75,9 +75,7 @@ class Catalog:
 
     def near(self, name: str) -> str | None:
         """A declared name that looks like `name`."""
-        folded = {s.upper(): s for s in self.sources}
-        close = get_close_matches(name.upper(), folded, n=1, cutoff=0.6)
-        return folded[close[0]] if close else None
+        return guess(name, self.sources)
 
     def readers(self, name: str) -> tuple[str, ...]:
         """The running queries, and the views without one, that read `name`."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
-from braid.errors import SqlError
+from braid.errors import SqlError, UnknownColumn
 from braid.expr.nodes import Col
+from braid.guess import guess
 from braid.plan.bound import Declared, DeclaredColumn
 from braid.plan.logical import PSEUDO, Source
 from braid.types import Struct
@@ -56,7 +56,9 @@ class Scope:
         entry = self.entry(parts[0], parts)
         found = entry.column(parts[1])
         if found is None:
-            raise SqlError(f"{entry.alias} has no column {parts[1]}", hint=_missing(parts[1], (entry,)))
+            where = next((e.alias for e in self.entries if e.column(parts[1]) is not None), None)
+            hint = _missing(parts[1], (entry,)) if where is None else f"did you mean {where}.{parts[1]}?"
+            raise SqlError(f"{entry.alias} has no column {parts[1]}", hint=hint)
         return found
 
     def entry(self, alias: str, parts: tuple[str, ...] = ()) -> Entry:
@@ -98,7 +100,7 @@ class Scope:
         if name in WINDOW_BOUNDS:
             hint = "read a windowed source; those are not supported yet"
             raise SqlError(f"{name} stands only in windowed sources", hint=hint)
-        raise SqlError(f"unknown column {name}", hint=_missing(name, self.entries))
+        raise UnknownColumn(f"unknown column {name}", hint=_missing(name, self.entries))
 
     def _is_struct(self, name: str) -> bool:
         return any(isinstance(c.type, Struct) and c.name == name for _, c in self.visible())
@@ -109,9 +111,9 @@ def _missing(name: str, entries: tuple[Entry, ...]) -> str:
     for e in entries:
         for c in e.declared.visible:
             names.setdefault(c.name.upper(), f"{e.alias}.{c.name}" if len(entries) > 1 else c.name)
-    near = get_close_matches(name.upper(), names, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean {names[near[0]]}?"
+    near = guess(name, names)
+    if near is not None:
+        return f"did you mean {names[near]}?"
     listed = "; ".join(f"{e.alias} has {', '.join(c.name for c in e.declared.visible)}" for e in entries)
     return listed or "no source has columns"
 

@@ -133,6 +133,8 @@ class Cursor:
         if not self.accept_symbol(symbol):
             span = self.source.span(opened.start, opened.end)
             hint = f"the '{opened.text}' at line {span.line}, column {span.column} is not closed"
+            if "','" in expected and self._may_be_item():
+                hint = f"a ',' is missing before {self._shown(self.now)}, or {hint}"
             raise self.unexpected(expected or f"'{symbol}'", hint=hint)
 
     def string(self, expected: str, hint: str | None = None) -> str:
@@ -171,10 +173,14 @@ class Cursor:
         token = self.now
         if token.kind is TokenKind.WORD:
             never = token.value in self.dialect.never_alias or self.at("GRACE", "PERIOD")
-            if never or self._foreign() or self.starts_statement():
+            if never or self.foreign() or self.starts_statement():
                 return None
         elif token.kind is not TokenKind.NAME:
             return None
+        return self.bare_alias(expected)
+
+    def bare_alias(self, expected: str) -> str:
+        """A name without AS, which may turn out to be a misspelled keyword."""
         self._alias_index = self.index
         return self.name(expected)
 
@@ -238,16 +244,16 @@ class Cursor:
         token, before = self.now, self._tokens[max(self.index - 1, 0)]
         if token.kind is TokenKind.BAD:
             return self.error(token.value, token, token.hint)
-        if token.kind is TokenKind.WORD:
-            meant = closest(token.value, words) if token.value not in words else None
-            if meant:
-                return self.error(f"expected {expected}, found {token.text}", token, f"did you mean {meant}?")
-            if advice := self._foreign():
-                return self.error(f"unexpected {token.text}", token, advice)
         if self._alias_index == self.index - 1 >= 0:
             meant = closest(before.value, words)
             if meant:
                 return self.error(f"unexpected {before.text}", before, f"did you mean {meant}?")
+        if token.kind is TokenKind.WORD:
+            meant = closest(token.value, words) if token.value not in words else None
+            if meant:
+                return self.error(f"expected {expected}, found {token.text}", token, f"did you mean {meant}?")
+            if advice := self.foreign():
+                return self.error(f"unexpected {token.text}", token, advice)
         if token.kind is TokenKind.SYMBOL and token.text == "=>":
             return self.error("lambda functions are not supported yet", token)
         if token.text == "-" and before.kind is TokenKind.WORD and before.end == token.start:
@@ -264,7 +270,13 @@ class Cursor:
         """Whether the token can start no item of a list, so that the comma before it is one too many."""
         return token.kind in (TokenKind.SYMBOL, TokenKind.END) or token.value in self.dialect.reserved
 
-    def _foreign(self) -> str | None:
+    def _may_be_item(self) -> bool:
+        """Whether the current token may be one more item of a list, before which the comma is missing."""
+        if self.now.kind is TokenKind.WORD:
+            return self.word() not in self.dialect.reserved
+        return self.now.kind not in (TokenKind.SYMBOL, TokenKind.END)
+
+    def foreign(self) -> str | None:
         """Advice where the current words belong to another SQL: `ORDER BY`, `USING (`."""
         return self.dialect.foreign.get((self.word(), self.ahead(1).text.upper()))
 

@@ -29,6 +29,8 @@ _WORD_LEVELS = {"OR": OR, "AND": AND, **dict.fromkeys(("IS", "BETWEEN", "IN", "L
 
 LONGEST = 10**9 * 86_400_000  # ms of a duration: a billion days; a time and some of them make no 64 bits full
 
+WITH_WORDS = ("EXTRACT", "OVERLAY", "SUBSTRING", "TRIM")  # functions that SQL gives words in place of commas
+
 T = TypeVar("T")
 
 
@@ -121,7 +123,8 @@ def _predicate(c: Cursor, left: ast.Expr, start: int) -> ast.Expr:
     if c.accept("BETWEEN"):
         low = expression(c, CONCAT)
         height = max(height, c.height)
-        c.expect("AND")
+        if not c.accept("AND"):
+            raise c.unexpected("AND", "AND", hint="write x BETWEEN low AND high")
         high = expression(c, CONCAT)
         c.taller(height, c.height)
         return ast.Between(left, low, high, negated, c.span(start))
@@ -131,6 +134,8 @@ def _predicate(c: Cursor, left: ast.Expr, start: int) -> ast.Expr:
             inner = c.dialect.subquery(c)
             c.close(opened, ")")
             return ast.Subquery("in", inner, c.span(start), left, negated)
+        if c.at_symbol(")"):
+            raise c.unexpected("a value", hint="IN takes at least one: IN (1, 2)")
         items = _arguments(c)
         c.close(opened, ")", "',' or ')'")
         c.taller(height, c.height)
@@ -331,6 +336,9 @@ def _call(c: Cursor) -> ast.Expr:
         while not args or c.accept_symbol(","):
             args.append(expression(c))
             height = max(height, c.height)
+    if c.word() in ("FROM", "FOR") and name in WITH_WORDS:
+        advice = c.dialect.foreign.get((name, "("), f"write {name}(value, …), with commas")
+        raise c.error_from(start, f"{name}(… {c.word()} …) is not supported", advice)
     c.close(opened, ")", "',' or ')'")
     c.taller(height)
     return ast.Call(name, tuple(args), c.span(start), distinct)

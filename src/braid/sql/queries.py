@@ -199,7 +199,9 @@ def _within(c: Cursor) -> ast.Within:
 
 
 def _grace(c: Cursor) -> ast.Duration:
-    c.expect("GRACE", "PERIOD")
+    c.expect("GRACE")
+    if not c.accept("PERIOD"):
+        raise c.unexpected("PERIOD", "PERIOD", hint="write GRACE PERIOD 10 MINUTES")
     return duration(c)
 
 
@@ -212,7 +214,8 @@ def duration(c: Cursor) -> ast.Duration:
             c.advance()
         raise c.error_from(start, "a duration cannot be negative", "write a whole number of 0 or more")
     if c.now.kind is not TokenKind.NUMBER:
-        raise c.unexpected("a duration, such as 10 SECONDS")
+        hint = "write WITHIN 10 SECONDS, without INTERVAL and quotes" if c.at("INTERVAL") else None
+        raise c.unexpected("a duration, such as 10 SECONDS", hint=hint)
     number = c.advance().text
     unit = c.word()
     if number.isdigit() and unit in units:

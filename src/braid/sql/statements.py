@@ -7,6 +7,8 @@ is left over.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from braid.errors import SqlError
 from braid.sql import ast
 from braid.sql.constants import literal
@@ -42,10 +44,11 @@ def create(c: Cursor) -> ast.Statement:
     c.expect("CREATE")
     or_replace = c.accept("OR", "REPLACE")
     if c.at("OR"):
-        c.expect("OR", "REPLACE")
+        c.advance()
+        raise c.unexpected("REPLACE", "REPLACE", hint="write CREATE OR REPLACE, or CREATE")
     rule = creates.get(c.word())
     if rule is None:
-        raise c.unexpected("STREAM or TABLE", *creates, hint=c.dialect.foreign_starts.get(c.word()))
+        raise c.unexpected(one_of(c.dialect.kinds), *creates, hint=_kind_hint(c, "CREATE"))
     return rule(c, start, or_replace)
 
 
@@ -88,7 +91,21 @@ def _kind(c: Cursor) -> ast.Kind:
         return "STREAM"
     if c.accept("TABLE"):
         return "TABLE"
-    raise c.unexpected("STREAM or TABLE", "STREAM", "TABLE")
+    raise c.unexpected("STREAM or TABLE", "STREAM", "TABLE", hint=_kind_hint(c, "DROP"))
+
+
+def one_of(words: Sequence[str]) -> str:
+    """`A, B or C`."""
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _kind_hint(c: Cursor, verb: str) -> str | None:
+    """Advice where the kind of thing is missing: the name stands in its place."""
+    after = c.ahead(1)
+    named = after.kind is TokenKind.END or after.text in ("(", ";") or after.value in ("AS", "WITH", "DELETE")
+    if c.now.kind in (TokenKind.WORD, TokenKind.NAME) and named:
+        return f"write {verb} {c.dialect.kinds[0]} {c.now.text}"
+    return c.dialect.foreign_starts.get(c.word())
 
 
 def _column(c: Cursor) -> ast.ColumnDef:
@@ -140,7 +157,8 @@ def _property(c: Cursor) -> ast.Property:
     if bare:
         token = c.now
         if name not in c.dialect.bare_properties:
-            raise c.error(f"the value of {name} must be a constant", token, f"write {name} = '{token.text.strip('`')}'")
+            meant = token.text.strip('`"')
+            raise c.error(f"the value of {name} must be a constant", token, f"write {name} = '{meant}'")
         value_start = c.index
         value = ast.Literal(c.name("a column name"), Scalar.VARCHAR, c.span(value_start))
     else:
@@ -172,9 +190,15 @@ def select(c: Cursor) -> ast.Statement:
     return ast.Select(inner, c.span(start))
 
 
+def insert_into(c: Cursor) -> None:
+    c.expect("INSERT")
+    if not c.accept("INTO"):
+        raise c.unexpected("INTO", "INTO", hint="write INSERT INTO name …")
+
+
 def insert(c: Cursor) -> ast.Statement:
     start = c.index
-    c.expect("INSERT", "INTO")
+    insert_into(c)
     name_start = c.index
     name = c.name("the name of a stream or table")
     name_span = c.span(name_start)
@@ -224,6 +248,13 @@ def show(c: Cursor) -> ast.Statement:
     raise c.unexpected(f"one of {', '.join(shows)}", *shows, *others)
 
 
+def no_kind(c: Cursor, verb: str) -> None:
+    """Refuses `DESCRIBE STREAM x`: the name says what it is."""
+    after = c.ahead(1)
+    if c.word() in ("STREAM", "TABLE", "VIEW", "SOURCE", "TOPIC") and after.kind in (TokenKind.WORD, TokenKind.NAME):
+        raise c.error(f"{verb} takes the name alone", c.now, f"write {verb} {after.text}")
+
+
 def describe(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("DESCRIBE")
@@ -234,6 +265,7 @@ def describe(c: Cursor) -> ast.Statement:
     if c.at("EXTENDED") and after in (TokenKind.WORD, TokenKind.NAME):
         c.advance()
         extended = True
+    no_kind(c, "DESCRIBE")
     name = c.name("the name of a stream or table")
     extended = c.accept("EXTENDED") or extended
     return ast.Describe(name, extended, c.span(start))

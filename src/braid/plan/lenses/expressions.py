@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import get_close_matches
 
 from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
+from braid.guess import guesses
 from braid.plan.bind_expr import Rules, bind_expr, bind_predicate, children
 from braid.plan.lenses.scope import Scope
 from braid.sql import ast
@@ -101,8 +101,8 @@ class Clause:
                 f"{e.name} is not supported yet", hint=f"supported are {', '.join((*AGGREGATES, *FUNCTIONS))}"
             )
         known = [*FUNCTIONS, *SWAPPED, *AGGREGATES]
-        near = get_close_matches(e.name, known, n=1, cutoff=0.6)
-        hint = f"did you mean {near[0]}?" if near else f"functions are {', '.join(sorted(known))}"
+        near = guesses(e.name, known)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"functions are {', '.join(sorted(known))}"
         raise SqlError(f"unknown function {e.name}", hint=hint)
 
 

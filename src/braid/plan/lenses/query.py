@@ -8,10 +8,10 @@ who reads it, bound anew each time under names of its own.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 from braid.errors import SqlError
 from braid.expr.nodes import Col, Expr, columns
+from braid.guess import guesses
 from braid.plan.bind_source import KIND
 from braid.plan.bound import Declared, Named
 from braid.plan.catalog import Catalog
@@ -179,7 +179,7 @@ def _relation(ref: ast.TableRef, kind: Kind, env: Env, notices: list[str]) -> Re
     declared = env.catalog.get(ref.name)
     if declared is None:
         known = [*env.catalog.named, *env.catalog.sources]
-        near = get_close_matches(ref.name, known, n=1, cutoff=0.6)
+        near = guesses(ref.name, known, 1)
         listed = f"known are {', '.join(known)}" if known else "CREATE TABLE declares a topic"
         raise SqlError(f"unknown topic {ref.name}", ref.span, f"did you mean {near[0]}?" if near else listed)
     return topic_relation(declared, alias, kind, env.prefix)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
 from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
+from braid.guess import guesses
 from braid.plan.logical import Kind, Node
 from braid.types import Scalar, Struct
 
@@ -130,18 +130,19 @@ class Scope:
         if field is None and r.whole is not None and isinstance(r.whole.type, Struct):
             return _within(r.whole, parts)
         if field is None:
-            near = get_close_matches(parts[0], [n for n, _ in r.fields], n=1, cutoff=0.6)
+            near = [f"{x.alias}.{parts[0]}" for x in self.relations if x.field(parts[0]) is not None]
+            near = near or guesses(parts[0], [n for n, _ in r.fields], 1)
             raise SqlError(f"{r.alias} has no field {parts[0]}", hint=_fields_hint(r, near))
         return _within(field, parts[1:])
 
     def _unknown(self, parts: tuple[str, ...]) -> SqlError:
         listed = ", ".join(r.alias for r in self.relations)
         if len(parts) > 1:
-            near = get_close_matches(parts[0], [r.alias for r in self.relations], n=1, cutoff=0.6)
+            near = guesses(parts[0], [r.alias for r in self.relations], 1)
             hint = f"did you mean {near[0]}? " if near else ""
             return SqlError(f"unknown source or field {parts[0]}", hint=f"{hint}this query reads {listed}")
         names = {n: r for r in self.relations for n, _ in r.fields}
-        near = get_close_matches(parts[0], names, n=1, cutoff=0.6)
+        near = guesses(parts[0], names, 1)
         if near:
             return SqlError(f"unknown field {parts[0]}", hint=f"did you mean {near[0]}?")
         hint = "; ".join(_fields_hint(r, []) for r in self.relations)

@@ -7,9 +7,9 @@ Rule: a name that is not there is told with the nearest that is.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 
 from braid.errors import Span, SqlError
+from braid.guess import guesses
 from braid.plan.bound import Declared, Index, View
 from braid.plan.catalog import Catalog
 from braid.plan.settings import Settings
@@ -63,7 +63,7 @@ class Context:
 
     def _hint(self, name: str) -> str:
         known = [*self.catalog.sources, *self.catalog.views, *self.catalog.indexes]
-        near = get_close_matches(name, known, n=1, cutoff=0.6)
+        near = guesses(name, known, 1)
         if near:
             return f"did you mean {near[0]}?"
         return f"there are {', '.join(known)}" if known else "CREATE TABLE it first"

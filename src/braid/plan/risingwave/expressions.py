@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Call, Expr, Lit
-from braid.plan.bind_expr import OPERATORS, Rules, bind_expr, children
+from braid.plan.bind_expr import COMMON, OPERATORS, Rules, bind_expr, children
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
 from braid.types import Array, Decimal, Scalar, Type
@@ -25,6 +25,7 @@ _FUNCTIONS = {
     "LOWER": "LCASE", "UPPER": "UCASE", "SUBSTR": "SUBSTRING", "LENGTH": "LEN", "CHAR_LENGTH": "LEN",
     "STRPOS": "INSTR", "CEILING": "CEIL",
 }  # fmt: skip
+_KNOWN = (*COMMON, *_FUNCTIONS)
 _SIGNS = {"+": 1, "-": -1}
 _NAMES: dict[Type, str] = {
     Scalar.BOOLEAN: "boolean",
@@ -42,7 +43,7 @@ _NAMES: dict[Type, str] = {
 
 def bound(e: ast.Expr, clause: str, column: Column, aggregate: Aggregate | None = None) -> Expr:
     """The typed expression."""
-    made = bind_expr(e, Rules(clause, column, aggregate, whole(column, clause, aggregate)))
+    made = bind_expr(e, Rules(clause, column, aggregate, whole(column, clause, aggregate), _KNOWN))
     return typing.cast(made, Scalar.VARCHAR) if made.type is Scalar.NULL and clause == "SELECT" else made
 
 
@@ -58,7 +59,7 @@ def whole(column: Column, clause: str, aggregate: Aggregate | None) -> Callable[
     """What the shared binder is to ask first about each node."""
 
     def bind(x: ast.Expr) -> Expr:
-        return bind_expr(x, Rules(clause, column, aggregate, ask))
+        return bind_expr(x, Rules(clause, column, aggregate, ask, _KNOWN))
 
     def ask(e: ast.Expr) -> Expr | None:
         match e:

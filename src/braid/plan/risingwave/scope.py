@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Generic, TypeVar
 
-from braid.errors import Span, SqlError
+from braid.errors import Span, SqlError, UnknownColumn
+from braid.guess import guesses
 from braid.plan.risingwave.context import Context
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
@@ -61,7 +61,7 @@ class Scope(Generic[E]):
         if found:
             ways = [f"{t.alias}.{name}" for t in self.tables if any(c.name == name.parts[0] for c in t.columns)]
             raise SqlError(f"{name} is ambiguous", name.span, f"write {' or '.join(ways)}")
-        raise SqlError(f"there is no column {name}", name.span, self._hint(name.parts[0]))
+        raise UnknownColumn(f"there is no column {name}", name.span, self._hint(name.parts[0]))
 
     def expr(self, name: ast.Name) -> E:
         return self.column(name).expr
@@ -80,7 +80,11 @@ class Scope(Generic[E]):
         table = self.table(name.parts[0], name.span)
         found = [c for c in table.columns if c.name == name.parts[1]]
         if not found:
-            hint = f"its columns are {', '.join(c.name for c in table.columns)}"
+            wanted = name.parts[1]
+            near = [f"{t.alias}.{wanted}" for t in self.tables if wanted in {c.name for c in t.columns}]
+            near = near or guesses(wanted, [c.name for c in table.columns], 1)
+            listed = f"its columns are {', '.join(c.name for c in table.columns)}"
+            hint = f"did you mean {near[0]}?" if near else listed
             raise SqlError(f"{table.alias} has no column {name.parts[1]}", name.span, hint)
         if len(found) > 1:
             raise SqlError(f"{name} is ambiguous", name.span, "give the columns names of their own")
@@ -88,7 +92,7 @@ class Scope(Generic[E]):
 
     def _hint(self, name: str) -> str:
         names = list(dict.fromkeys(c.name for c in self.columns))
-        near = get_close_matches(name, names, n=1, cutoff=0.6)
+        near = guesses(name, names, 1)
         return f"did you mean {near[0]}?" if near else f"columns are {', '.join(names) or 'none'}"
 
 

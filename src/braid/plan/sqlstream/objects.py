@@ -8,9 +8,9 @@ then the one outside any schema, then the only one of that name.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 from braid.errors import SqlError
+from braid.guess import guess
 from braid.plan.bind_joins import Env
 from braid.plan.bound import Declared
 from braid.sql.ast_sqlstream import ObjectName
@@ -34,12 +34,12 @@ def declared(name: ObjectName, env: Env) -> Declared:
         ways = " or ".join(d.name for d in found)
         raise SqlError(f"{name} is in several schemas", name.span, f"write {ways}, or SET SCHEMA first")
     known = {d.name.rpartition(".")[2]: d.name for d in env.catalog.sources.values()}
-    near = get_close_matches(name.name.upper(), {n.upper(): n for n in known}, n=1, cutoff=0.6)
+    near = guess(name.name, known)
     exact = known.get(name.name)
     if exact is not None:
         hint = f"there is {exact}"
-    elif near:
-        hint = f"did you mean {next(full for n, full in known.items() if n.upper() == near[0])}?"
+    elif near is not None:
+        hint = f"did you mean {known[near]}?"
     else:
         hint = f"CREATE STREAM {name} (…) first; declared: {', '.join(env.catalog.sources) or 'nothing yet'}"
     raise SqlError(f"unknown stream or table {name}", name.span, hint)

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 
-from braid.errors import SqlError
+from braid.errors import SqlError, UnknownColumn
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr
+from braid.guess import guess
 
 ROWTIME = "ROWTIME"
 
@@ -52,7 +52,9 @@ class Scope:
             return found
         if parts[1] == ROWTIME:
             raise SqlError(f"{entry.alias} is a table: it has no ROWTIME", hint="write ROWTIME, the time of the result")
-        raise SqlError(f"{entry.alias} has no column {parts[1]}", hint=_missing(parts[1], (entry,)))
+        where = next((e.alias for e in self.entries if e.column(parts[1]) is not None), None)
+        hint = _missing(parts[1], (entry,)) if where is None else f"did you mean {where}.{_quoted(parts[1])}?"
+        raise SqlError(f"{entry.alias} has no column {parts[1]}", hint=hint)
 
     def entry(self, alias: str) -> Entry:
         for e in self.entries:
@@ -91,7 +93,7 @@ class Scope:
             return merged[0]
         if others:
             return others[0][1]
-        raise SqlError(f"unknown column {name}", hint=_missing(name, self.entries))
+        raise UnknownColumn(f"unknown column {name}", hint=_missing(name, self.entries))
 
 
 def joined(left: Scope, right: Scope) -> Scope:
@@ -141,9 +143,9 @@ def unique_names(names: list[str]) -> list[str]:
 
 def _missing(name: str, entries: tuple[Entry, ...]) -> str:
     full = {n: f"{e.alias}.{_quoted(n)}" for e in reversed(entries) for n, _ in e.columns}
-    near = get_close_matches(name.upper(), {n.upper(): n for n in full}, n=1, cutoff=0.6)
-    if near:
-        return f"did you mean {next(f for n, f in full.items() if n.upper() == near[0])}?"
+    near = guess(name, full)
+    if near is not None:
+        return f"did you mean {full[near]}?"
     return "; ".join(f"{e.alias} has {', '.join(n for n, _ in e.columns)}" for e in entries)
 
 

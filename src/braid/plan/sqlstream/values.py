@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from braid.expr import dates, typing
 from braid.expr.nodes import Expr, Lit
-from braid.plan.bind_expr import Rules, bind_expr
+from braid.plan.bind_expr import COMMON, Rules, bind_expr
 from braid.sql import ast
 from braid.types import Scalar
 
@@ -25,7 +25,8 @@ NAMES = {
 
 
 def rules(clause: str, column: Callable[[ast.Name], Expr]) -> Rules:
-    made = Rules(clause, column, whole=lambda e: _own(e, made))
+    functions = (*COMMON, *(n for n in NAMES))
+    made = Rules(clause, column, whole=lambda e: _own(e, made), functions=functions, groups=False)
     return made
 
 

@@ -89,6 +89,7 @@ class Dialect:
     shows: tuple[str, ...]  # what SHOW can list
     shows_unsupported: tuple[str, ...] = ()
     bare_properties: frozenset[str] = frozenset()  # WITH properties whose value may be a bare name
+    kinds: tuple[str, ...] = ("STREAM", "TABLE")  # what CREATE makes, for messages
     foreign: Mapping[tuple[str, str], str] = field(default_factory=dict)  # two words of other SQLs: advice
     foreign_starts: Mapping[str, str] = field(
         default_factory=dict

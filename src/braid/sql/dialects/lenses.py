@@ -13,7 +13,7 @@ from braid.sql.cursor import Cursor
 from braid.sql.dialects.base import RESERVED, TYPE_ADVICE, Dialect
 from braid.sql.dialects.lenses_query import query
 from braid.sql.expressions import comma_list, expression, in_parentheses, sql_type
-from braid.sql.statements import create, describe, drop, explain, show
+from braid.sql.statements import create, describe, drop, explain, insert_into, show
 from braid.sql.tokens import TokenKind
 from braid.types import Array, Scalar, Type
 
@@ -43,7 +43,7 @@ def _with(c: Cursor) -> ast.Statement:
 
 def _insert(c: Cursor) -> ast.Statement:
     start = c.index
-    c.expect("INSERT", "INTO")
+    insert_into(c)
     name_start = c.index
     name = c.name("the name of a topic")
     name_span = c.span(name_start)
@@ -227,6 +227,7 @@ LENSES = Dialect(
         "DATE": Scalar.DATE,
         "TIMESTAMP": Scalar.TIMESTAMP,
     },
+    kinds=("TABLE", "STREAM"),
     clauses=("WHERE", "GROUP BY"),
     shows=("TABLES", "QUERIES", "PROPERTIES"),
     shows_unsupported=("ALL",),
@@ -235,6 +236,8 @@ LENSES = Dialect(
         ("LIMIT", "1"): "Lenses SQL has no LIMIT in streaming queries",
         ("USING", "("): "Lenses SQL has no USING: write ON a.x = b.x, or leave ON out to join on _key",
         ("EMIT", "CHANGES"): "a query of Lenses SQL always runs on: leave EMIT CHANGES out",
+        ("EXTRACT", "("): "times are LONG: milliseconds since 1970",
+        ("OVER", "("): "Lenses SQL has no OVER: GROUP BY gives a row for each group",
         ("UNION", "ALL"): "write two INSERT INTO the same topic",
     },
     foreign_starts={

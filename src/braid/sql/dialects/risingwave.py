@@ -22,6 +22,7 @@ RESERVED = frozenset(
     }
 )
 _NO_STREAM = "RisingWave has no streams: write CREATE SOURCE or CREATE TABLE"
+_NO_WITHIN = "RisingWave has no WITHIN: write ON a.x = b.x AND b.t BETWEEN a.t AND a.t + INTERVAL '1 hour'"
 
 RISINGWAVE = Dialect(
     name="risingwave",
@@ -55,6 +56,12 @@ RISINGWAVE = Dialect(
     types={},
     clauses=(),
     shows=("TABLES", "SOURCES", "MATERIALIZED VIEWS", "VIEWS", "INDEXES", "SINKS"),
+    kinds=("TABLE", "SOURCE", "MATERIALIZED VIEW", "VIEW", "INDEX"),
+    foreign={
+        ("EMIT", "CHANGES"): "leave it out: a view is always kept up to date",
+        ("WITHIN", "INTERVAL"): _NO_WITHIN,
+        **{("WITHIN", str(n)): _NO_WITHIN for n in range(61)},
+    },
     foreign_starts={"STREAM": _NO_STREAM},
     name_quotes='"',
     reserved=RESERVED,

@@ -45,6 +45,8 @@ def query(c: Cursor) -> rw.Query:
                 c.advance()
         elif c.at("FETCH"):
             limit = _fetch(c)
+        elif c.at("EMIT") and c.foreign():
+            raise c.unexpected("the end of the query")
         elif c.accept("EMIT"):
             c.expect("ON", "WINDOW", "CLOSE")
             emit = c.span(first)
@@ -146,8 +148,9 @@ def item(c: Cursor) -> ast.SelectItem:
 
 def bare_alias(c: Cursor) -> str | None:
     """A name without AS, unless the word goes on with the query."""
-    if c.now.kind is TokenKind.NAME or (c.now.kind is TokenKind.WORD and c.word() not in c.dialect.never_alias):
-        return c.name("a name")
+    plain = c.now.kind is TokenKind.WORD and c.word() not in c.dialect.never_alias and c.foreign() is None
+    if c.now.kind is TokenKind.NAME or plain:
+        return c.bare_alias("a name")
     return None
 
 
@@ -213,6 +216,8 @@ def _check_condition(c: Cursor, join: rw.Join) -> None:
         hint = "leave the condition out, or write JOIN … ON a.x = b.x"
         raise c.error(f"{kind} takes no condition", join.how_span, hint)
     if not (given or join.natural or join.how == "cross"):
+        if c.foreign():
+            raise c.unexpected("ON")
         hint = "write ON a.x = b.x, USING (x), NATURAL JOIN or CROSS JOIN"
         raise c.error("the join has no condition", join.how_span, hint)
 

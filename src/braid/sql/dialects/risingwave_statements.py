@@ -18,6 +18,7 @@ from braid.sql.dialects.risingwave_calls import QUERY_STARTS
 from braid.sql.dialects.risingwave_queries import item, query
 from braid.sql.dialects.risingwave_values import sql_type
 from braid.sql.expressions import comma_list, expression, in_parentheses
+from braid.sql.statements import insert_into, no_kind
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
@@ -35,7 +36,7 @@ def _rows(c: Cursor, *stops: str) -> rw.Query:
         raise c.unexpected("SELECT, WITH or VALUES", *QUERY_STARTS)
     found = query(c)
     if not c.at_end() and c.word() not in stops and not c.starts_statement():
-        raise c.unexpected("the end of the query", "WHERE", "JOIN", "ON", "ORDER", "GROUP", "LIMIT", *stops)
+        raise c.unexpected("the end of the query", "FROM", "WHERE", "JOIN", "ON", "ORDER", "GROUP", "LIMIT", *stops)
     return found
 
 
@@ -148,7 +149,8 @@ def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     what: OneOf["view", "materialized view", "sink"] = "view"
     if c.accept("MATERIALIZED"):
         what = "materialized view"
-        c.expect("VIEW")
+        if not c.accept("VIEW"):
+            raise c.unexpected("VIEW", "VIEW", hint="write CREATE MATERIALIZED VIEW name AS SELECT …")
     elif c.accept("SINK"):
         what = "sink"
     else:
@@ -260,7 +262,7 @@ def _property(c: Cursor) -> ast.Property:
 
 def insert(c: Cursor) -> ast.Statement:
     start = c.index
-    c.expect("INSERT", "INTO")
+    insert_into(c)
     target, target_span = _new_name(c, "the name of a table")
     columns: tuple[ast.Name, ...] = ()
     if c.at_symbol("(") and c.ahead(1).value not in QUERY_STARTS:
@@ -369,6 +371,7 @@ def show(c: Cursor) -> ast.Statement:
 def describe(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("DESCRIBE")
+    no_kind(c, "DESCRIBE")
     name = c.name("the name of a table, source or view")
     return ast.Describe(name, False, c.span(start))
 

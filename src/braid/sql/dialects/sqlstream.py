@@ -28,7 +28,7 @@ from braid.sql.cursor import Cursor
 from braid.sql.dialects.base import RESERVED, STARTERS, Dialect
 from braid.sql.dialects.sqlstream_queries import column_name, object_name, query
 from braid.sql.expressions import comma_list, expression, in_parentheses, sql_type
-from braid.sql.statements import create, explain, quoted_set, quoted_unset, show, unsupported
+from braid.sql.statements import create, explain, insert_into, no_kind, quoted_set, quoted_unset, show, unsupported
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
@@ -133,7 +133,7 @@ def _create_pump(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     _description(c)
     c.expect("AS")
     insert_start = c.index
-    c.expect("INSERT", "INTO")
+    insert_into(c)
     made = _insert(c, insert_start)
     if isinstance(made, InsertRows):
         raise c.error("a pump runs a query", made.span, "write INSERT INTO … SELECT STREAM …")
@@ -198,7 +198,7 @@ def _select(c: Cursor) -> ast.Statement:
 
 def _insert_statement(c: Cursor) -> ast.Statement:
     start = c.index
-    c.expect("INSERT", "INTO")
+    insert_into(c)
     return _insert(c, start)
 
 
@@ -243,6 +243,7 @@ def _set(c: Cursor) -> ast.Statement:
 def _describe(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("DESCRIBE")
+    no_kind(c, "DESCRIBE")
     return DescribeObject(object_name(c, "the name of a stream, table or view"), c.span(start))
 
 
@@ -298,6 +299,7 @@ SQLSTREAM = Dialect(
         "TIME": Scalar.TIME,
         "TIMESTAMP": Scalar.TIMESTAMP,
     },
+    kinds=("STREAM", "TABLE", "VIEW", "PUMP", "SCHEMA"),
     clauses=("WHERE", "WINDOW"),
     shows=("STREAMS", "TABLES", "QUERIES", "TOPICS", "PROPERTIES"),
     foreign={
@@ -305,6 +307,9 @@ SQLSTREAM = Dialect(
         for after in ("INTERVAL", "(", *map(str, range(61)))
     }
     | {
+        ("OVER", "("): "OVER stands behind a source of a join; aggregates over windows are not supported yet",
+        ("WITH", "("): "write OPTIONS (TOPIC 'x', PARTITIONS '1', ROWTIME 'column')",
+        ("EXTRACT", "("): "keep the part of the time as a column of its own",
         ("EMIT", "CHANGES"): f"SQLstream has no EMIT: {_STREAM}",
         ("FOR", "SYSTEM_TIME"): "SQLstream captures a table when the query starts",
     },

@@ -1,0 +1,49 @@
+"""What a misspelled name is probably meant to be.
+
+In: a name, those that are known. Out: the nearest of them, in the order of likeness.
+Rule: case never counts. Letters wrong, missing or swapped, a name cut short (cust for customer) or without its vowels
+(qty for quantity) are alike; a name of one letter is like that letter twice only. No guess is better than a wrong one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import SequenceMatcher
+
+LONGEST = 100  # letters: what is longer is no misspelled name
+ALIKE = 0.7  # of the letters, at least
+
+
+def guesses(name: str, known: Iterable[str], most: int = 3) -> list[str]:
+    """Those of the known names that `name` may stand for, the likeliest first."""
+    if len(name) > LONGEST:
+        return []
+    scored = [(_likeness(name.lower(), k.lower()), -i, k) for i, k in enumerate(dict.fromkeys(known))]
+    return [k for score, _, k in sorted(scored, reverse=True) if score >= ALIKE][:most]
+
+
+def guess(name: str, known: Iterable[str]) -> str | None:
+    """The likeliest of `guesses`."""
+    return next(iter(guesses(name, known, 1)), None)
+
+
+def _likeness(a: str, b: str) -> float:
+    if a == b:
+        return 1.0
+    short, long = sorted((a, b), key=len)
+    if len(long) > LONGEST:
+        return 0.0
+    if len(short) < 2:
+        return ALIKE if long == 2 * short else 0.0
+    ratio = SequenceMatcher(None, a, b).ratio()
+    if len(short) == 2:  # one letter more, or the two swapped
+        return ratio if (len(long) == 3 and ratio >= 0.8) or short == long[::-1] else 0.0
+    if long.startswith(short) or _without_vowels(short, long):
+        return max(ratio, ALIKE)
+    return ratio
+
+
+def _without_vowels(short: str, long: str) -> bool:
+    """qty, quantity: the ends agree, and the rest comes in the same order."""
+    letters = iter(long)
+    return short[0] == long[0] and short[-1] == long[-1] and all(x in letters for x in short)
