@@ -291,6 +291,7 @@ class _World:
         if query.snapshot:
             self._driver._next()
         self._backend.start(query, self._driver._seq)
+        self._driver._program.queries[query.name] = query  # a push query too: read() and drops() ask for it
 
     def stop(self, query: str, anew: bool) -> None:
         self._backend.stop(query)
