@@ -31,7 +31,7 @@ from braid.runtime.batch import Chunk
 from braid.runtime.bucket import BucketState
 from braid.runtime.decode import RAW, decode
 from braid.runtime.pieces import Piece
-from braid.spark import columns, source, stage, writer
+from braid.spark import columns, shelf, source, stage, writer
 from braid.spark.job import Job, Output, ranks_of, sources_of, spread
 from braid.topics import Staged, TopicStore, publish
 from braid.types import Scalar
@@ -168,7 +168,7 @@ def measured(store: TopicStore, job: Job, states: list[BucketState], records: di
 
 if __name__ == "__main__":
     if len(sys.argv) > 3:
-        pairing.PIECE_ROWS = writer.PIECE = int(sys.argv[3])
+        pairing.PIECE_ROWS = shelf.PIECE = int(sys.argv[3])
         pairing.PIECE_BYTES = 1 << 40
         windowed.MOST = int(sys.argv[4])
     (hot if sys.argv[1] in HOT else main)(sys.argv[1], int(sys.argv[2]))

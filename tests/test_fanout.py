@@ -73,6 +73,13 @@ def test_hot_keys_take_what_they_meet(shape: str, results: int) -> None:
 
 
 @needs_proc
+@pytest.mark.parametrize("shape", ["sliding", "interval"])
+def test_hot_keys_in_small_pieces_give_the_same_bytes(shape: str) -> None:
+    """From the operator to the writer, over the exchange between them."""
+    assert measured(shape, 2000, 300, 10**9)["digest"] == measured(shape, 2000)["digest"]
+
+
+@needs_proc
 @pytest.mark.law
 def test_one_row_meets_a_million() -> None:
     """In pieces the results leave the stage as they leave it whole, and take a fraction of the memory."""

@@ -30,7 +30,7 @@ from braid.plan.lower import lower  # noqa: E402
 from braid.runtime.emit import merged  # noqa: E402
 from braid.runtime.explicit import Moment, Placed  # noqa: E402
 from braid.runtime.file_watch import Files  # noqa: E402
-from braid.spark import columns, conf, runs, writer  # noqa: E402
+from braid.spark import columns, conf, runs, shelf  # noqa: E402
 from braid.spark import query as queries  # noqa: E402
 from braid.spark.columns import bucket_ids, spark_partition  # noqa: E402
 from braid.spark.driver import SparkBackend, shared_session  # noqa: E402
@@ -506,15 +506,15 @@ def test_a_damaged_copy_of_state_is_named(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("spill", [1, 1 << 40])
 def test_large_outputs_are_merged_piece_by_piece(monkeypatch: pytest.MonkeyPatch, spill: int) -> None:
-    monkeypatch.setattr(writer, "PIECE", 50)
-    monkeypatch.setattr(writer, "SPILL", spill)
+    monkeypatch.setattr(shelf, "PIECE", 50)
+    monkeypatch.setattr(shelf, "SPILL", spill)
     rng = random.Random(5)
     parts: list[list[tuple[int, bytes, int]]] = [[] for _ in range(4)]
     for i in range(1000):
         parts[rng.randrange(4)].append((rng.choice([i, 500]), bytes([1, rng.randrange(9)]), i))
     schema = {POS: pl.Int128, SUB: pl.Binary, "x": pl.Int64}
     frames = [pl.DataFrame(sorted(p, key=lambda r: r[:2]), schema=schema, orient="row") for p in parts]
-    with writer.Shelf() as shelf:
+    with shelf.Shelf() as held:
         blobs = [
             columns.Blob(1, bucket, 0, columns.ROWS, columns.dumps(frame.slice(start, 40), start // 40))
             for bucket, frame in enumerate(frames)
@@ -522,8 +522,8 @@ def test_large_outputs_are_merged_piece_by_piece(monkeypatch: pytest.MonkeyPatch
         ]
         rng.shuffle(blobs)  # the exchange promises no order
         for blob in blobs:
-            shelf.put(blob)
-        pieces = list(writer.in_pieces(shelf))
+            held.put(blob, blob.frame)
+        pieces = list(shelf.in_pieces(held))
     assert len(pieces) > 5 and max(p.height for p in pieces) <= 50
     got = pl.concat(pieces)
     assert got.equals(in_order(got)) and got.sort("x").equals(merged(frames).sort("x"))

@@ -39,6 +39,7 @@ from braid.operators.changes import (
     no_rows,
 )
 from braid.operators.clocks import Clocks, shared_clocks
+from braid.operators.coalesce import Coalesce
 from braid.operators.filter import Filter
 from braid.operators.project import Project
 from braid.operators.ranges import columns_of, rows_at
@@ -152,6 +153,14 @@ class Outcome:
             self.add(dict(result.dropped["reason"].value_counts().rows()))
         self.add(result.counts)
 
+    def take(self, other: Outcome) -> None:
+        """Counts what another part of the batch has dropped and counted, too."""
+        self.lost += other.lost
+        self.add(other.counts)
+        for number, (came, went) in other.rows.items():
+            before = self.rows.get(number, (0, 0))
+            self.rows[number] = (before[0] + came, before[1] + went)
+
     def more(self, step: Step, pieces: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         """Further pieces of what an operator gives."""
         while True:
@@ -205,6 +214,14 @@ def run_stage(
     if stage.output in known and known[stage.output].height:
         outcome.frames = iter([known[stage.output]])
     return outcome
+
+
+def in_turn(plan: Plan, stage: Stage) -> bool:
+    """Whether a stage's rows all come from one exchange and pass through operators that keep nothing and look at one
+    epoch at a time: then the epochs of a batch may be run one after the other."""
+    if any(leaf.stage == stage.number for leaf in plan.leaves):
+        return False
+    return all(isinstance(x.operator, Filter | Project | Coalesce) and len(x.inputs) == 1 for x in stage.steps)
 
 
 def _one_line(step: Step, rest: Sequence[Step]) -> bool:

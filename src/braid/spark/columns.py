@@ -36,7 +36,7 @@ from braid.spent import spent
 
 ROWS, STEPS, DROPS, COUNTS = 0, 1, 2, 3  # COUNTS: a JSON object
 _BYTES, _FILE = b"B\x01", b"B\x02"  # the first two bytes: the frame follows, or the size and name of its file
-_HEAD = 8  # bytes: "B", format, number of the piece (2), number of rows (4)
+_HEAD = 12  # bytes: "B", format, number of the piece (2), bucket that it comes from (4), number of rows (4)
 _SIZE = 8  # bytes of a file's size
 _NAME = re.compile(rb"[0-9a-f]{32}")  # of a file
 LARGE = int(os.environ.get("BRAID_LARGE_FRAME", "131072"))  # bytes of a frame from which on it goes into a file
@@ -58,10 +58,11 @@ class Blob:
     blob: bytes
 
 
-def dumps(frame: pl.DataFrame, piece: int = 0, folder: str | None = None) -> bytes:
-    """`folder`: where files of this batch may be written, if all tasks see them."""
+def dumps(frame: pl.DataFrame, piece: int = 0, folder: str | None = None, bucket: int = 0) -> bytes:
+    """`folder`: where files of this batch may be written, if all tasks see them; `piece`: its number among those that
+    `bucket` sends there, in order."""
     with spent("pack"):
-        head = piece.to_bytes(2, "little") + frame.height.to_bytes(4, "little")
+        head = piece.to_bytes(2, "little") + bucket.to_bytes(4, "little") + frame.height.to_bytes(4, "little")
         if folder is not None and frame.estimated_size() >= LARGE:
             path = _file(frame, folder)
             if path is not None:
@@ -90,7 +91,12 @@ def size(blob: bytes) -> int:
 
 def height(blob: bytes) -> int:
     """The number of rows, without opening the blob."""
-    return int.from_bytes(blob[4:_HEAD], "little")
+    return int.from_bytes(blob[8:_HEAD], "little")
+
+
+def origin(blob: bytes) -> int:
+    """The bucket that it comes from."""
+    return int.from_bytes(blob[4:8], "little")
 
 
 def piece(blob: bytes) -> int:

@@ -19,13 +19,14 @@ from pyspark.sql import Row
 
 from braid.plan.physical import Stage
 from braid.runtime import state_file
-from braid.runtime.bucket import BucketState, Exchanging, Keepless, Outcome, projected, run_stage, split
+from braid.runtime.bucket import BucketState, Exchanging, Keepless, Outcome, in_turn, projected, run_stage, split
 from braid.runtime.pieces import Piece
 from braid.runtime.wire import full, full_steps
 from braid.spark import columns
 from braid.spark.columns import Blob
 from braid.spark.job import Job, loads, stateless
 from braid.spark.runs import FileRuns, MapState, StoreRuns, run_prefix
+from braid.spark.shelf import Shelf, in_pieces, whole_epochs
 from braid.spent import spent
 
 BlobRow = Row(*columns.ARROW.names)
@@ -141,13 +142,11 @@ def run(
     job: Job, stage: Stage, bucket: int, state: BucketState, blobs: Sequence[Blob], prefix: str, piece: Piece
 ) -> tuple[list[Blob], dict[str, Any]]:
     """The stage on its blobs; what it has to say of the batch."""
-    frames: dict[int, list[pl.DataFrame]] = {}
-    for blob in blobs:
-        if blob.kind == columns.ROWS:
-            frames.setdefault(blob.frame, []).append(_rows(job, blob))
-    steps = _steps(tuple(sorted(blob.blob for blob in blobs if blob.kind == columns.STEPS)), job.wire)
-    outcome = run_stage(job.plan, stage, state, frames, steps, prefix)
-    piece.came(sum(f.height for parts in frames.values() for f in parts), sum(columns.size(b.blob) for b in blobs))
+    if in_turn(job.plan, stage):
+        outcome, came = _in_turn(job, stage, state, [blob for blob in blobs if blob.kind == columns.ROWS], prefix)
+    else:
+        outcome, came = _at_once(job, stage, state, blobs, prefix)
+    piece.came(came, sum(columns.size(b.blob) for b in blobs))
     out = list(_rows_out(job, stage, bucket, outcome))
     made = sum(columns.height(b.blob) for b in out)
     own = job.after(stage, bucket)
@@ -156,6 +155,33 @@ def run(
         out.append(Blob(job.last, 0, own, columns.DROPS, columns.dumps(drops)))
     piece.went(made, sum(columns.size(b.blob) for b in out), outcome.rows)
     return out, {"counts": outcome.counts} if outcome.counts else {}
+
+
+def _at_once(job: Job, stage: Stage, state: BucketState, blobs: Sequence[Blob], prefix: str) -> tuple[Outcome, int]:
+    """The stage on all rows of the batch; how many they are."""
+    frames: dict[int, list[pl.DataFrame]] = {}
+    for blob in blobs:
+        if blob.kind == columns.ROWS:
+            frames.setdefault(blob.frame, []).append(_rows(job, blob))
+    steps = _steps(tuple(sorted(blob.blob for blob in blobs if blob.kind == columns.STEPS)), job.wire)
+    return run_stage(job.plan, stage, state, frames, steps, prefix), sum(f.height for x in frames.values() for f in x)
+
+
+def _in_turn(job: Job, stage: Stage, state: BucketState, blobs: Sequence[Blob], prefix: str) -> tuple[Outcome, int]:
+    """The same, some epochs at a time."""
+    shelf, whole = Shelf(job.wire), Outcome()
+    for blob in blobs:
+        shelf.put(blob, columns.origin(blob.blob))
+
+    def frames() -> Iterator[pl.DataFrame]:
+        with shelf:
+            for rows in whole_epochs(in_pieces(shelf)) if shelf.rows else ():
+                made = run_stage(job.plan, stage, state, {blobs[0].frame: [rows]}, [], prefix)
+                yield from made.frames
+                whole.take(made)
+
+    whole.frames = frames()
+    return whole, shelf.rows
 
 
 def _rows_out(job: Job, stage: Stage, bucket: int, outcome: Outcome) -> Iterator[Blob]:
@@ -171,10 +197,10 @@ def _rows_out(job: Job, stage: Stage, bucket: int, outcome: Outcome) -> Iterator
                 number += 1
         return
     target, exchanging = job.plan.stages[stage.exchange.stage], Exchanging(stage.exchange)
-    for frame in outcome.frames:
+    for number, frame in enumerate(outcome.frames):
         with spent("project"):
             rows, lost = exchanging.piece(frame)
         outcome.lost.append(lost)
         for b, part in split(rows, job.buckets, target.single):
-            text = columns.dumps(part, 0, job.wire)
+            text = columns.dumps(part, number, job.wire, bucket)
             yield Blob(target.number, stage.exchange.source, job.ids[target.number][b], columns.ROWS, text)
