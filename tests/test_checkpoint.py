@@ -94,7 +94,7 @@ def test_a_difference_is_shown_and_refused(tmp_path: Path, changes: dict[str, ob
     with pytest.raises(BraidError) as e:
         open_or_create(tmp_path, document(**changes))
     assert all(s in e.value.message for s in shown), e.value.message
-    assert e.value.hint and "delete the checkpoint" in e.value.hint
+    assert e.value.hint and "braid reset" in e.value.hint
     assert (tmp_path / NAME).read_bytes() == before
 
 

@@ -309,6 +309,22 @@ def test(paths: tuple[str, ...], spark: bool, runtime: str | None, batch: int | 
 
 
 @main.command()
+@click.argument("file", type=click.Path())
+@click.option("--dialect", type=click.Choice(DIALECTS), default="ksqldb", show_default=True)
+@click.option("--name", help="Of the stream or table. [default: the file's]")
+@click.option("--key", metavar="COLUMN", help="The column of the key.")
+@click.option("--table", is_flag=True, help="A table: a row stands until one with its key comes.")
+def infer(file: str, dialect: str, name: str | None, key: str | None, table: bool) -> None:
+    """Write the declaration of a CSV, JSON lines or Parquet file.
+
+    Types are those of its first rows: look at them before you use it.
+    """
+    from braid.infer import statement
+
+    click.echo(statement(file, dialect, name, key, "table" if table else "stream"))
+
+
+@main.command()
 @store_option
 def topics(store: str) -> None:
     """List the topics of the store."""
@@ -372,6 +388,31 @@ def put(topic: str, file: str | None, partitions: int, store: str) -> None:
     with lines:
         count = put_records(store, topic, lines, partitions)
     err.print(f"{count} record{'s' * (count != 1)} into {topic}")
+
+
+@main.command()
+@click.argument("query")
+@click.option("--cascade", is_flag=True, help="Also the queries that read its output, or write there too.")
+@click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
+@store_option
+def reset(query: str, cascade: bool, checkpoint: str | None, store: str) -> None:
+    """Let a query begin anew: remove its checkpoint, its output and its drops."""
+    from braid import reset as resetting
+
+    for line in resetting.reset(store, query, checkpoint, cascade):
+        click.echo(line)
+
+
+@main.command()
+@click.argument("topic")
+@click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
+@store_option
+def rm(topic: str, checkpoint: str | None, store: str) -> None:
+    """Remove a topic that no query reads or writes."""
+    from braid.reset import remove_topic
+
+    for line in remove_topic(store, topic, checkpoint):
+        click.echo(line)
 
 
 @main.command()

@@ -248,7 +248,7 @@ def test_another_query(store: Path, sql: str, told: str) -> None:
     Path("q.sql").write_text(sql, encoding="utf-8")
     shown = refused(store)
     assert "was made by another query" in shown and told in shown, shown
-    assert "delete the checkpoint" in shown
+    assert "braid reset" in shown
 
 
 def test_the_same_query_in_other_words(store: Path) -> None:

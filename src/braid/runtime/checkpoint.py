@@ -27,7 +27,6 @@ FORMAT = 4
 NAME = "braid.json"
 _SHOWN = 60  # lines of a difference
 _WIDEST = 100  # characters of a line of a plan
-_ANEW = "delete the checkpoint {} to start anew, or run what it was made by"
 _OF_SPARK = ("metadata", "offsets", "commits", "sources", "state")
 
 
@@ -55,6 +54,14 @@ class Document:
     @property
     def hash(self) -> str:
         return hashlib.sha256(self.plan.encode()).hexdigest()
+
+    def writes(self) -> tuple[str | None, str | None]:
+        """The topic that its results go to, or the folder of files."""
+        sink = str(self.settings.get("sink", "topic"))
+        if sink == "topic":
+            _, query = json.loads(self.plan)
+            return str(query["sink"][1]["topic"]), None
+        return None, sink.partition(" files in ")[2] or None
 
     @property
     def fingerprint(self) -> str:
@@ -90,10 +97,14 @@ def check_plan(directory: str | Path, query: Query, sink: str) -> Document | Non
     return known
 
 
+def _anew(folder: str) -> str:
+    return f"braid reset {os.path.basename(folder)} lets it begin anew; or run what it was made by"
+
+
 def _refuse(folder: str, differences: list[str]) -> None:
     if differences:
         what = f"the checkpoint {folder} was made by another query"
-        raise BraidError("\n".join([what, *differences]), _ANEW.format(folder))
+        raise BraidError("\n".join([what, *differences]), _anew(folder))
 
 
 def load(directory: str | Path) -> Document | None:

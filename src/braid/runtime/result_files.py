@@ -70,6 +70,21 @@ def claim(folder: str, run: str) -> None:
     write_atomic(os.path.join(folder, OWNER), json.dumps({"run": run}).encode(), folder)
 
 
+def remove(folder: str, run: str) -> bool:
+    """Takes away what this run has written into a folder, and the folder, if it holds nothing else."""
+    if not os.path.isdir(folder) or _owner(folder) != run:
+        return False
+    for name in os.listdir(folder):
+        if _PART.fullmatch(name):
+            os.unlink(os.path.join(folder, name))
+    for name in (COMMITS, STAGING):
+        shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+    os.unlink(os.path.join(folder, OWNER))
+    if not os.listdir(folder):
+        os.rmdir(folder)
+    return True
+
+
 def _owner(folder: str) -> str | None:
     """The run that writes into a folder; None where it is nobody's."""
     path = os.path.join(folder, OWNER)

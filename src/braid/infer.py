@@ -1,0 +1,111 @@
+"""What a file holds, as a declaration: `braid infer`.
+
+In: a CSV, JSON lines or Parquet file, also packed by gzip. Out: a CREATE statement of a dialect.
+Rule: types are guessed from the first rows, so what is printed is to be looked at. A column that is empty is text.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from braid.declare import declaration
+from braid.errors import BraidError
+from braid.plan.logical import Kind
+from braid.sql.dialects import dialect_named
+from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
+
+ROWS = 10_000  # that are looked at
+MOST = 16 << 20  # bytes
+ENDINGS = (".csv", ".jsonl", ".ndjson", ".json", ".parquet")
+
+_SCALARS: Mapping[Any, Scalar] = {
+    pl.Boolean: Scalar.BOOLEAN,
+    pl.Int8: Scalar.INT, pl.Int16: Scalar.INT, pl.Int32: Scalar.INT, pl.UInt8: Scalar.INT, pl.UInt16: Scalar.INT,
+    pl.Int64: Scalar.BIGINT, pl.UInt32: Scalar.BIGINT,
+    pl.Float32: Scalar.DOUBLE, pl.Float64: Scalar.DOUBLE,
+    pl.String: Scalar.VARCHAR, pl.Null: Scalar.VARCHAR, pl.Binary: Scalar.BYTES,
+    pl.Date: Scalar.DATE, pl.Time: Scalar.TIME, pl.Datetime: Scalar.TIMESTAMP,
+}  # fmt: skip
+
+
+def statement(path: str, dialect: str, name: str | None = None, key: str | None = None, kind: Kind = "stream") -> str:
+    """The declaration of a file's rows. `name`: by default the file's, `key`: a column."""
+    spoken = dialect_named(dialect)
+    found = name or re.sub(r"\W+", "_", os.path.basename(path).split(".")[0]).strip("_") or "rows"
+    columns = [Column(spoken.fold(c.name), c.type) for c in columns_of(path)]
+    names = [c.name for c in columns]
+    if len(set(names)) < len(names):
+        raise BraidError(f"{path} has columns that differ only by case", "rename one of them")
+    options: dict[str, str] = {}
+    times = [c.name for c in columns if c.type is Scalar.TIMESTAMP]
+    if spoken.name == "ksqldb":
+        options = {"kafka_topic": found, "value_format": "JSON"}
+        options |= {"timestamp": times[0]} if len(times) == 1 else {}
+    if spoken.name == "sqlstream" and len(times) == 1 and kind == "stream":
+        options = {"ROWTIME": times[0]}
+    folded = None if key is None else next((n for n in names if n.lower() == key.lower()), spoken.fold(key))
+    return declaration(dialect, spoken.fold(found), kind, columns, folded, options)
+
+
+def columns_of(path: str) -> list[Column]:
+    """The columns of a file, from its first rows."""
+    ending = next((e for e in ENDINGS if path.lower().removesuffix(".gz").endswith(e)), None)
+    if ending is None:
+        raise BraidError(f"{path}: its ending is not known", f"files end in {', '.join(ENDINGS)}, and .gz behind them")
+    if not os.path.isfile(path):
+        raise BraidError(f"there is no file {path}", "name one file; braid run takes globs")
+    try:
+        if ending == ".parquet":
+            return [Column(n, _ours(t, n)) for n, t in pl.read_parquet_schema(path).items()]
+        head = io.BytesIO(_head(path))
+        if ending == ".csv":
+            frame = pl.read_csv(head, n_rows=ROWS, try_parse_dates=True, infer_schema_length=ROWS)
+        else:
+            frame = pl.read_ndjson(head, infer_schema_length=ROWS).head(ROWS)
+            frame = frame.with_columns(_times(s) for s in frame if s.dtype == pl.String)
+    except (pl.exceptions.PolarsError, OSError, EOFError) as e:
+        raise BraidError(f"{path} cannot be read: {' '.join(str(e).split())[:200]}") from None
+    return [Column(n, _ours(t, n)) for n, t in frame.schema.items()]
+
+
+def _head(path: str) -> bytes:
+    """The whole lines at the beginning of a text file."""
+    opened = gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb")  # noqa: SIM115
+    with opened as f:
+        data: bytes = f.read(MOST)
+        return data if len(data) < MOST else data[: data.rfind(b"\n") + 1]
+
+
+def _times(texts: pl.Series) -> pl.Series:
+    """ISO dates and times as such, if all are."""
+    for dtype in (pl.Date, pl.Datetime):
+        try:
+            made: pl.Series = texts.str.strptime(dtype, strict=True)
+        except pl.exceptions.PolarsError:
+            continue
+        if made.null_count() < len(made):
+            return made
+    return texts
+
+
+def _ours(t: pl.DataType, name: str) -> Type:
+    match t:
+        case pl.Decimal():
+            return Decimal(t.precision or 38, t.scale or 0)
+        case pl.List(inner=pl.Struct(fields=[pl.Field(name="key", dtype=key), pl.Field(name="value", dtype=value)])):
+            return Map(_ours(key, name), _ours(value, name))  # type: ignore[arg-type]
+        case pl.List(inner=inner):
+            return Array(_ours(inner, name))  # type: ignore[arg-type]
+        case pl.Struct(fields=fields):
+            return Struct(tuple(Column(f.name, _ours(f.dtype, name)) for f in fields))  # type: ignore[arg-type]
+    found = _SCALARS.get(t.base_type())
+    if found is None:
+        raise BraidError(f"column {name} is of a type that Braid does not know: {t}", "leave it out of the file")
+    return found
