@@ -184,6 +184,15 @@ def test_duckdb_is_shut(tmp_path: Path) -> None:
     tables.close()
 
 
+def test_a_query_gives_so_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("braid.duck.MOST", 1000)
+    tables = Tables(asked("SELECT 1").query)
+    assert len(tables.rows("SELECT * FROM generate_series(1, 1000)")) == 1000
+    with pytest.raises(SqlError, match="more than 1,000 rows"):
+        tables.rows("SELECT * FROM generate_series(1, 100000000000)")
+    tables.close()
+
+
 def test_a_query_has_so_much_memory() -> None:
     tables = Tables(asked("SELECT 1").query)
     with pytest.raises(SqlError):

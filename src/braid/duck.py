@@ -22,6 +22,7 @@ from braid.plan.bound import BatchQuery, Declared, Read
 from braid.types import polars_type
 
 MEMORY = "2GB"  # that one query may take; nothing is spilt to disk
+MOST = 5_000_000  # rows that a query may give, since all of them are held
 CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "enable_external_access": "false",
     "autoinstall_known_extensions": "false",
@@ -106,7 +107,10 @@ class Tables:
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         with self._told():
-            rows = self._connection.execute(sql).fetchall()
+            rows = self._connection.execute(sql).fetchmany(MOST + 1)
+        if len(rows) > MOST:
+            hint = "write LIMIT, or group them; INSERT INTO … SELECT keeps them in a table"
+            raise SqlError(f"the query gives more than {MOST:,} rows", self.query.span, hint, self.query.text)
         return [tuple(map(_value, row)) for row in rows]
 
     def frame(self, sql: str, columns: Sequence[tuple[str, str, pl.DataType]]) -> pl.DataFrame:
