@@ -20,12 +20,13 @@ import click
 import polars as pl
 
 from braid import iso
-from braid.errors import BraidError
+from braid.errors import BraidError, printable
 from braid.program import first_match
 from braid.show import open_store
-from braid.tabular import cell, print_table
+from braid.tabular import cell, json_line, print_table, seen
+from braid.topics.commit import adopt
 from braid.topics.log import Topic
-from braid.topics.reading import follow, read_parsed, records_of
+from braid.topics.reading import follow, page_end, read_parsed, records_of
 from braid.topics.store import json_of
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
@@ -66,13 +67,13 @@ def print_topic(shown: str, name: str, wanted: Wanted, form: str) -> None:
     match form:
         case "jsonl":
             for r in records:
-                click.echo(json.dumps(r, ensure_ascii=False))
+                click.echo(json_line(r))
         case "csv":
             _print_csv(records, _records(topic, wanted, False))
         case _ if wanted.follow:
             click.echo("  ".join(COLUMNS))
             for r in records:
-                click.echo("  ".join(map(cell, _row(r))))
+                click.echo("  ".join(printable(cell(x)) for x in _row(r)))
         case _:
             print_table(COLUMNS, map(_row, records))
 
@@ -87,6 +88,7 @@ def _row(record: dict[str, Any]) -> list[Any]:
 
 
 def _records(topic: Topic, wanted: Wanted, follows: bool | None = None) -> Iterator[dict[str, Any]]:
+    adopt(topic)
     ends = topic.ends()
     for partition, end in enumerate(ends):
         pages = _pages(topic, partition, end, wanted)
@@ -104,8 +106,10 @@ def _records(topic: Topic, wanted: Wanted, follows: bool | None = None) -> Itera
 def _pages(topic: Topic, partition: int, end: int, wanted: Wanted) -> Iterator[pl.DataFrame]:
     narrow = wanted.key is None and wanted.since is None and not wanted.latest
     first = max(end - wanted.tail, 0) if narrow and wanted.tail is not None else 0
-    for at in range(first, end, PAGE):
-        yield wanted.among(read_parsed(topic, partition, at, min(at + PAGE, end)))
+    while first < end:
+        last = page_end(topic, partition, first, min(first + PAGE, end))
+        yield wanted.among(read_parsed(topic, partition, first, last))
+        first = last
 
 
 def _latest(pages: Iterable[pl.DataFrame]) -> pl.DataFrame:
@@ -145,15 +149,16 @@ def _print_csv(records: Iterable[dict[str, Any]], known: Iterable[dict[str, Any]
     """A column for each field of keys and values that the topic has now; what is no text, number or boolean is JSON.
     Nothing stands for null, two quotes for an empty text."""
     fields = dict.fromkeys(chain.from_iterable(map(_flat, known))) or dict.fromkeys(COLUMNS)
-    click.echo(",".join(map(_quoted, fields)))
+    click.echo(seen(",".join(map(_quoted, fields))))
     unknown: set[str] = set()
     for r in records:
         made = _flat(r)
         fresh = made.keys() - fields.keys() - unknown
         if fresh:
             unknown |= fresh
-            click.echo(f"note: a later record has {', '.join(sorted(fresh))}: not shown; start again", err=True)
-        click.echo(",".join(_quoted(made.get(f)) for f in fields))
+            named = printable(", ".join(sorted(fresh)))
+            click.echo(f"note: a later record has {named}: not shown; start again", err=True)
+        click.echo(seen(",".join(_quoted(made.get(f)) for f in fields)))
 
 
 def _flat(record: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from braid.errors import BraidError, SqlError
 from braid.plan.catalog import Catalog
 from braid.program import Mode, Program, Standing
 from braid.sql.dialects import dialect_named
+from braid.topics.documents import parsed, read_small
 from braid.topics.files import locked, refuse_link, write_atomic
 from braid.topics.store import TopicStore
 
@@ -76,15 +77,11 @@ class Catalogue:
 
     def _read(self) -> list[Standing]:
         try:
-            refuse_link(self._path)
-            with open(self._path, "rb") as f:
-                data = f.read(MOST + 1)
+            data = read_small(self._path, MOST)
         except (FileNotFoundError, NotADirectoryError):
             return []
         try:
-            if len(data) > MOST:
-                raise ValueError("it is too large")
-            return list(_entries(json.loads(data)))
+            return list(_entries(parsed(data)))
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
             hint = "remove it: it holds declarations only, which the files of statements make again"
             raise BraidError(f"{self._path} is no catalogue: {e}", hint) from None

@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 
 from braid.cli_errors import QueryDied, TooManyDrops
-from braid.errors import BraidError
+from braid.errors import BraidError, printable, printable_lines
+from braid.tabular import Terminal
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(stderr=True, highlight=False, soft_wrap=True)
+out = Terminal()
+err = Terminal(stderr=True)
 
 DIALECTS = ("ksqldb", "risingwave", "sqlstream", "lenses")
 
@@ -68,8 +68,11 @@ def _told(e: Exception) -> int:
             err.print(f"error: {e}", style="red", markup=False)
             return 3
         case OSError():
-            where = f"{e.filename}: " if e.filename else ""
-            err.print(f"error: {where}{e.strerror or e}", style="red", markup=False)
+            where = f"{os.fsdecode(e.filename)}: " if isinstance(e.filename, str | bytes) else ""
+            err.print(printable(f"error: {where}{e.strerror or e}"), style="red", markup=False)
+            return 1
+        case MemoryError():
+            err.print("error: there is not enough memory\n  hint: take less at once: --batch-rows", style="red")
             return 1
         case _:
             err.print(f"internal error: {type(e).__name__}: {e}", style="red", markup=False)
@@ -248,7 +251,8 @@ def explain(file: str | None, text: str | None, dialect: str | None, form: str, 
         err.print(refusal["text"], style="red", markup=False)
     planned = [d for d in documents if d["nodes"]]
     if planned:
-        click.echo({"text": render_texts, "mermaid": render_mermaid, "dot": render_dot}[form](planned))
+        render = {"text": render_texts, "mermaid": render_mermaid, "dot": render_dot}[form]
+        click.echo(printable_lines(render(planned)))
     if not documents:
         err.print("no query in it: EXPLAIN shows CREATE … AS SELECT, INSERT INTO … SELECT and SELECT")
     if any(d["refusals"] for d in documents):

@@ -6,7 +6,23 @@ Rule: every error a user can cause is a `BraidError`; anything else is a bug of 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from typing import NamedTuple
+
+# What a terminal would carry out instead of showing it, and what has no UTF-8: control characters (but for tabs), marks
+# that turn the direction of text, other line ends, halves of surrogate pairs.
+_UNSEEN = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    """A text in one line that a terminal shows and does nothing else with: what cannot be seen as `\\x1b`."""
+    return _UNSEEN.sub(lambda m: m[0].encode("unicode_escape").decode(), text)
+
+
+def printable_lines(text: str) -> str:
+    """The same, of a text of several lines."""
+    return "\n".join(map(printable, text.split("\n")))
 
 
 class Span(NamedTuple):
@@ -21,14 +37,17 @@ class Span(NamedTuple):
 class BraidError(Exception):
     """A user's error outside SQL: a missing file, a checkpoint of another query, a store in use."""
 
-    def __init__(self, message: str, hint: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str, hint: str | None = None, details: Sequence[str] = ()) -> None:
+        """`details`: lines of their own behind the message."""
+        super().__init__(message, hint, details)
         self.message = message
         self.hint = hint
+        self.details = details
 
     def render(self) -> str:
         """The text for the terminal."""
-        return f"error: {self.message}" + (f"\n  hint: {self.hint}" if self.hint else "")
+        hint = [f"  hint: {printable(self.hint)}"] if self.hint else []
+        return "\n".join([f"error: {printable(self.message)}", *map(printable, self.details), *hint])
 
     def __str__(self) -> str:
         return self.render().removeprefix("error: ")
@@ -61,15 +80,15 @@ class SqlError(BraidError):
     def render(self) -> str:
         if self.span is None:
             return super().render()
-        lines = [f"error: {self.message}", f"  at line {self.span.line}, column {self.span.column}"]
+        lines = [f"error: {printable(self.message)}", f"  at line {self.span.line}, column {self.span.column}"]
         if self.text is not None:
             source = self.text.splitlines()
             shown = source[self.span.line - 1] if self.span.line <= len(source) else ""
             width = max(1, min(self.span.end - self.span.start, len(shown) - self.span.column + 1))
             pad = "".join("\t" if c == "\t" else " " for c in shown[: self.span.column - 1])
-            lines += [f"    {shown}", f"    {pad}{'^' * width}"]
+            lines += [f"    {_UNSEEN.sub('?', shown)}", f"    {pad}{'^' * width}"]
         if self.hint:
-            lines.append(f"  hint: {self.hint}")
+            lines.append(f"  hint: {printable(self.hint)}")
         return "\n".join(lines)
 
 

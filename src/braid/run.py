@@ -28,7 +28,7 @@ from braid import inserts, progress
 from braid.catalogue import Catalogue
 from braid.cli_errors import QueryDied, TooManyDrops
 from braid.effects import Rows, StoreWorld, carry_out
-from braid.errors import BraidError
+from braid.errors import BraidError, printable_lines
 from braid.metrics import Metrics
 from braid.plan.bound import BatchQuery, QueryBound, RowsChanged
 from braid.plan.logical import Query
@@ -215,7 +215,7 @@ class _World(StoreWorld):
 
         from braid.explain import explain_query, render_text
 
-        click.echo(render_text(explain_query(query, self.partitions)))
+        click.echo(printable_lines(render_text(explain_query(query, self.partitions))))
 
     def show(self, header: Sequence[str], rows: Rows) -> None:
         print_table(header, rows)

@@ -21,7 +21,7 @@ from braid import inserts
 from braid.catalogue import Catalogue
 from braid.cli_errors import QueryDied
 from braid.effects import Rows, StoreWorld, carry_out_all
-from braid.errors import BraidError
+from braid.errors import BraidError, printable
 from braid.explain import explain_query, render_text
 from braid.plan.bound import BatchQuery, QueryBound, RowsChanged
 from braid.plan.logical import Query
@@ -287,7 +287,7 @@ class _Rows:
         self._say = say
 
     def show(self, rows: Sequence[Sequence[Any]]) -> None:
-        cells = [[cell(v) for v in row] for row in rows]
+        cells = [[printable(cell(v)) for v in row] for row in rows]
         if not self._widths:
             self._widths = [max(len(x[i]) for x in [self._head, *cells]) for i in range(len(self._head))]
             self._widths = [min(w, WIDEST) for w in self._widths]

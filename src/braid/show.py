@@ -20,8 +20,9 @@ from braid import iso
 from braid.errors import BraidError
 from braid.expr.key import key_partition
 from braid.program import first_match
-from braid.tabular import print_table
-from braid.topics.drops import drop_lines
+from braid.tabular import json_line, print_table
+from braid.topics.drops import each_drop
+from braid.topics.names import is_name
 from braid.topics.store import TopicStore, json_of
 from braid.types import MAX_TIME
 
@@ -60,14 +61,14 @@ def print_drops(store: str, query: str, form: str, limit: int | None = None) -> 
     if found is None:
         raise BraidError(f"no query {query} has run in {store}", f"queries: {', '.join(known) or 'none'}")
     if form == "jsonl":
-        for line in islice(drop_lines(root, found), limit):
-            click.echo(json.dumps(json.loads(line), ensure_ascii=False))
+        for row in islice(each_drop(root, found), limit):
+            click.echo(json_line(row))
         return
     limit = DROPS_SHOWN if limit is None else limit
     counts: Counter[tuple[str, str]] = Counter()
     first: dict[tuple[str, str], str] = {}
     rows: list[dict[str, Any]] = []
-    for row in map(json.loads, drop_lines(root, found)):
+    for row in each_drop(root, found):
         kind = (row["reason"], row["operator"] or "")
         counts[kind] += 1
         first.setdefault(kind, row["message"] or "")
@@ -93,7 +94,8 @@ def _shown(column: str, value: Any) -> Any:
 def folders(path: str) -> list[str]:
     """The names of the folders in a folder; nothing where it is missing."""
     try:
-        return [e.name for e in os.scandir(path) if e.is_dir() and not e.name.endswith(".files")]
+        found = (e.name for e in os.scandir(path) if e.is_dir(follow_symlinks=False))
+        return [name for name in found if is_name(name) and not name.endswith(".files")]
     except FileNotFoundError:
         return []
 

@@ -1,12 +1,14 @@
 """Tables on a terminal and in a pipe.
 
 In: a header and rows. Out: aligned columns, as wide as the screen, or as the rows where nobody looks.
-Rule: one look for all commands; whoever reads them with a program asks for JSON lines or CSV.
+Rule: one look for all commands; whoever reads them with a program asks for JSON lines or CSV. No text of a store, a
+record or a statement makes a terminal do anything but show it.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import IO, Any
@@ -14,6 +16,9 @@ from typing import IO, Any
 from rich.console import Console
 from rich.table import Table
 
+from braid.errors import printable, printable_lines
+
+_UNSEEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # in JSON
 WIDE = 4000  # columns of a pipe
 
 
@@ -26,12 +31,38 @@ def cell(value: Any) -> str:
     return str(value)
 
 
+def json_line(value: Any) -> str:
+    """A value as a line of JSON."""
+    return escaped(json.dumps(value, ensure_ascii=False, default=str))
+
+
+def escaped(text: str) -> str:
+    """JSON in one line that means the same and that a terminal only shows."""
+    return text if text.isprintable() else _UNSEEN.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
+
+
+def seen(text: str, file: IO[str] | None = None) -> str:
+    """A text for whoever reads it: a program as it is, a person without what a terminal would carry out."""
+    file = sys.stdout if file is None else file
+    return printable_lines(text) if file.isatty() else text
+
+
+class Terminal(Console):
+    """A console that shows texts and does not obey them."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, soft_wrap=True, **options)
+
+    def print(self, *objects: Any, **options: Any) -> None:
+        super().print(*(printable_lines(x) if isinstance(x, str) else x for x in objects), **options)
+
+
 def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], file: IO[str] | None = None) -> None:
     """Prints a table to a file, stdout by default."""
     file = sys.stdout if file is None else file
-    table = Table(*header, box=None, header_style="bold", pad_edge=False)
+    table = Table(*map(printable, header), box=None, header_style="bold", pad_edge=False)
     for row in rows:
-        table.add_row(*map(cell, row))
+        table.add_row(*(printable(cell(x)) for x in row))
     if file.isatty():
         Console(file=file, highlight=False, markup=False).print(table)
         return

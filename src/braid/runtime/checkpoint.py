@@ -21,12 +21,14 @@ from typing import Any
 from braid.errors import BraidError
 from braid.plan.canonical import canonical, wording
 from braid.plan.logical import Query
+from braid.topics.documents import items, members, parsed, read_small, text, whole, why
 from braid.topics.files import write_atomic
 
 FORMAT = 4
 NAME = "braid.json"
 _SHOWN = 60  # lines of a difference
 _WIDEST = 100  # characters of a line of a plan
+_SPREAD = 1_000_000  # buckets, partitions, tasks
 _OF_SPARK = ("metadata", "offsets", "commits", "sources", "state")
 
 
@@ -104,23 +106,22 @@ def _anew(folder: str) -> str:
 def _refuse(folder: str, differences: list[str]) -> None:
     if differences:
         what = f"the checkpoint {folder} was made by another query"
-        raise BraidError("\n".join([what, *differences]), _anew(folder))
+        raise BraidError(what, _anew(folder), differences)
 
 
 def load(directory: str | Path) -> Document | None:
     """The recorded document; None where nothing is recorded."""
     path = os.path.join(directory, NAME)
     try:
-        with open(path, "rb") as f:
-            data = f.read()
+        data = read_small(path)
     except FileNotFoundError:
         return None
     except OSError as e:
         raise BraidError(f"{path} cannot be read: {e.strerror}", "a checkpoint is a folder of its own") from e
     try:
-        x = json.loads(data)
-        version = x["format"]
-        if isinstance(version, int) and version != FORMAT:
+        x = members(parsed(data))
+        version = whole(x["format"], "format")
+        if version != FORMAT:
             hint = (
                 "use the newer braid again"
                 if version > FORMAT
@@ -128,11 +129,11 @@ def load(directory: str | Path) -> Document | None:
             )
             raise BraidError(f"{path} has format {version}; this version of braid has format {FORMAT}", hint)
         found = _from_json(x)
-        if version != FORMAT or x["hash"] != found.hash:
-            raise ValueError("its plan and its hash do not agree" if version == FORMAT else f"format {version!r}")
+        if x["hash"] != found.hash:
+            raise ValueError("its plan and its hash do not agree")
         return found
     except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise BraidError(f"{path} cannot be read: {e}", "put it back from a copy, or delete the checkpoint") from e
+        raise BraidError(f"{path} cannot be read: {why(e)}", "put it back from a copy, or delete the checkpoint") from e
 
 
 def _refuse_foreign(folder: str) -> None:
@@ -191,7 +192,7 @@ def _lines(plan: str) -> list[str]:
     """The plan in lines; a plan that is JSON in one line (`plan.canonical`) is laid out."""
     if "\n" not in plan.strip():
         with contextlib.suppress(ValueError):
-            return _laid_out(json.loads(plan), "", "")
+            return _laid_out(parsed(plan), "", "")
     return plan.splitlines()
 
 
@@ -265,15 +266,15 @@ def _to_json(d: Document) -> dict[str, Any]:
 
 def _from_json(x: dict[str, Any]) -> Document:
     return Document(
-        query=str(x["query"]),
-        plan=str(x["plan"]),
-        sql=str(x["sql"]),
-        settings=dict(x["settings"]),
-        buckets=int(x["buckets"]),
-        outputs=int(x["outputs"]),
-        shuffle=int(x["shuffle"]),
-        bucket_ids=tuple(int(i) for i in x["bucket_ids"]),
-        sources=tuple((str(topic), int(partition)) for topic, partition in x["sources"]),
-        spark=str(x["spark"]),
-        files=tuple(str(name) for name in x["files"]),
+        query=text(x["query"], "query"),
+        plan=text(x["plan"], "plan"),
+        sql=text(x["sql"], "sql"),
+        settings=members(x["settings"], "settings"),
+        buckets=whole(x["buckets"], "buckets", 1, _SPREAD),
+        outputs=whole(x["outputs"], "outputs", 1, _SPREAD),
+        shuffle=whole(x["shuffle"], "shuffle", 1, _SPREAD),
+        bucket_ids=tuple(whole(i, "a bucket") for i in items(x["bucket_ids"], "bucket_ids")),
+        sources=tuple((text(topic, "a topic"), whole(p, "a partition")) for topic, p in items(x["sources"], "sources")),
+        spark=text(x["spark"], "spark"),
+        files=tuple(text(name, "a source") for name in items(x["files"], "files")),
     )

@@ -11,6 +11,7 @@ Each line begins with the CRC-32 of what follows; a line without its end was lef
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import json
 import os
@@ -22,9 +23,11 @@ from typing import Any
 from uuid import uuid4
 
 from braid.errors import BraidError
-from braid.topics.files import write_atomic
+from braid.topics.documents import lines_of, members, parsed, text, whole, why
+from braid.topics.files import open_regular, refuse_other, write_atomic
 
 FORMAT = 1
+MOST = 1 << 30  # bytes of a log
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,31 +142,45 @@ class FileLog:
         if self.path is None:
             return
         try:
-            if os.stat(self.path).st_size == self._at:
+            if os.lstat(self.path).st_size == self._at:
                 return
-            with open(self.path, "rb") as f:
+            with os.fdopen(open_regular(self.path), "rb") as f:
+                if os.fstat(f.fileno()).st_size > MOST:
+                    raise BraidError(f"{self.path} has more than {MOST} bytes; braid writes no such file", _DAMAGED)
                 f.seek(self._at)
-                data = f.read()
+                data = f.read(MOST)
         except OSError as e:
             raise BraidError(f"{self.path} cannot be read: {e.strerror}", _DAMAGED) from None
-        whole = data[: data.rfind(b"\n") + 1]
-        found = [self._read(line) for line in whole.splitlines()]
-        if self._at == 0 and found:
-            head = found.pop(0)
-            if head.get("format") != FORMAT:
-                raise BraidError(f"{self.path} has another format than {FORMAT}", "use the braid that wrote it")
-            if self.life and head["life"] != self.life:
-                raise BraidError(f"{self.path} was begun anew by another run", "one run at a time has a checkpoint")
-            self.life, self.root = head["life"], head["root"]
-        self._at += len(whole)
-        self._take([Piece(**x) for x in found])
+        lines = data[: data.rfind(b"\n") + 1]
+        try:
+            found = [self._read(line) for line in lines.splitlines()]
+            if self._at == 0 and found:
+                head = found.pop(0)
+                if head.get("format") != FORMAT:
+                    raise BraidError(f"{self.path} has another format than {FORMAT}", "use the braid that wrote it")
+                if self.life and head["life"] != self.life:
+                    raise BraidError(f"{self.path} was begun anew by another run", "one run at a time has a checkpoint")
+                self.life, self.root = text(head["life"], "life"), text(head["root"], "root")
+            pieces = [_piece(x) for x in found]
+        except (ValueError, KeyError) as e:
+            raise BraidError(f"{self.path} is damaged: {why(e)}", _DAMAGED) from None
+        self._at += len(lines)
+        self._take(pieces)
 
     def _read(self, line: bytes) -> dict[str, Any]:
-        crc, _, text = line.partition(b" ")
-        if crc != b"%08x" % zlib.crc32(text):
+        crc, _, document = line.partition(b" ")
+        if crc != b"%08x" % zlib.crc32(document):
             raise BraidError(f"{self.path} is damaged: a line is not what its checksum says", _DAMAGED)
-        found: dict[str, Any] = json.loads(text)
-        return found
+        return members(parsed(document))
+
+
+def _piece(x: dict[str, Any]) -> Piece:
+    start, stop, size, rows, first = (whole(x[f], f) for f in ("start", "stop", "size", "rows", "first"))
+    mtime = whole(x["mtime"], "mtime", -(1 << 63), 1 << 63)
+    name, digest, tail = (text(x[f], f) for f in ("name", "digest", "tail"))
+    if not isinstance(x["rest"], bool):
+        raise ValueError("rest is neither true nor false")
+    return Piece(name, start, stop, digest, size, mtime, rows, tail, x["rest"], first)
 
 
 _DAMAGED = "put it back from a copy, or delete the checkpoint and the topic it wrote to start anew"
@@ -183,15 +200,16 @@ class Names:
 
     def add(self, paths: Sequence[str]) -> None:
         data = "".join(json.dumps(path) + "\n" for path in paths)
+        refuse_other(self._path)
         with open(self._path, "a", encoding="utf-8") as f:
             f.write(data)
 
     def gone(self, pattern: str) -> list[str]:
         """Those that match a pattern and are no longer there, in name order."""
-        try:
-            with open(self._path, encoding="utf-8") as f:
-                known = {str(json.loads(line)) for line in f if line.endswith("\n")}
-        except FileNotFoundError:
-            return []
+        known = set()
+        with contextlib.suppress(FileNotFoundError):
+            for line in lines_of(self._path):
+                with contextlib.suppress(ValueError):  # half a line of a crash
+                    known.add(text(parsed(line), "a path"))
         matching = fnmatch.filter(known, os.path.abspath(pattern))
         return sorted(path for path in matching if not os.path.exists(path))

@@ -10,7 +10,6 @@ Where there is none (on other file systems) only the content is looked at.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import zlib
@@ -21,8 +20,10 @@ from typing import Any
 from braid.errors import BraidError
 from braid.runtime import state_file
 from braid.runtime.checkpoint import Document
+from braid.topics.documents import items, members, parsed, read_small, text, whole, why
 
 SPARK = "spark"  # folder in the checkpoint
+_PLACE = re.compile("[0-9]{1,9}/[0-9]{1,9}")
 _MAGIC = b"crc\0"
 
 
@@ -94,9 +95,32 @@ def _next(root: str, last: int) -> str:
 
 
 def _check_offsets(path: str, fingerprint: str) -> None:
-    for document in _check_lines(path)[1:]:
-        if isinstance(document, dict) and document.get("plan", fingerprint) != fingerprint:
-            raise _torn(path, "it is of another plan")
+    try:
+        for document in _check_lines(path)[1:]:
+            if isinstance(document, dict) and "plan" in document:  # others are of DataFrames' sources
+                if document["plan"] != fingerprint:
+                    raise _torn(path, "it is of another plan")
+                _check_document(document)
+    except (ValueError, KeyError) as e:
+        raise _torn(path, why(e)) from e
+
+
+def _check_document(x: dict[str, Any]) -> None:
+    """Refuses offsets that no planner wrote (`spark/source.py`)."""
+    whole(x["batch"], "batch", -1)
+    for place, offset in members(x["next"], "next").items():
+        if not _PLACE.fullmatch(place):
+            raise ValueError(f"{place!r:.40} is no source and partition")
+        whole(offset, "an offset")
+    for name in ("ended", "idle"):
+        for place in items(x[name], name):
+            if not _PLACE.fullmatch(text(place, name)):
+                raise ValueError(f"{place!r:.40} is no source and partition")
+    for leaf, ends in members(x.get("captured", {}), "captured").items():
+        if not _PLACE.fullmatch(f"{leaf}/0"):
+            raise ValueError(f"{leaf!r:.40} is no source")
+        for end in items(ends, "captured"):
+            whole(end, "an end")
 
 
 def _check_lines(path: str) -> list[object]:
@@ -109,23 +133,21 @@ def _check_lines(path: str) -> list[object]:
 
 def _json(path: str, data: bytes) -> object:
     try:
-        return json.loads(data)
+        return parsed(data)
     except ValueError as e:
-        raise _torn(path, f"it is not JSON ({e})") from e
+        raise _torn(path, f"it is not JSON ({why(e)})") from e
 
 
 def _whole(path: str) -> bytes:
     """The file's bytes, which are those that were written."""
     try:
-        with open(path, "rb") as f:
-            data = f.read()
+        data = read_small(path)
     except FileNotFoundError:
         raise _torn(path, "it is missing") from None
     except OSError as e:
         raise _torn(path, str(e.strerror)) from e
     try:
-        with open(os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.crc"), "rb") as f:
-            sums = f.read()
+        sums = read_small(os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.crc"))
     except FileNotFoundError:
         sums = b""
     if sums[:4] == _MAGIC and len(sums) >= 8:

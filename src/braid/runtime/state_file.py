@@ -17,15 +17,20 @@ import contextlib
 import functools
 import json
 import os
+import re
 import zlib
 from collections.abc import Mapping
 from typing import Any
 
 from braid.errors import BraidError
+from braid.topics.documents import items, members, parsed, read_small, text, whole, why
 from braid.topics.files import write_atomic
 
 FORMAT = 1
 FOLDER, RUNS, SUFFIX = "state", "runs", ".arrow"
+MOST = 1 << 30  # bytes of the file of a batch
+_PLACE, _NUMBER = re.compile("[0-9]{1,9}/[0-9]{1,9}"), re.compile("[0-9]{1,9}")
+_RUN = re.compile("[A-Za-z0-9_-]{1,200}")
 _DAMAGED = "put it back from a copy, or delete the checkpoint and the topic it wrote to start anew"
 
 Documents = dict[str, dict[str, Any]]
@@ -69,7 +74,7 @@ def forget(checkpoint: str, batch: int) -> None:
 
 def load(checkpoint: str, batch: int) -> Documents:
     """The documents after a batch; those after -1, before the first, are none."""
-    return {where: json.loads(text) for where, text in texts(checkpoint, batch).items()}
+    return {where: json.loads(document) for where, document in texts(checkpoint, batch).items()}
 
 
 def latest(checkpoint: str) -> tuple[int, Documents]:
@@ -99,23 +104,44 @@ def texts(checkpoint: str, batch: int) -> Mapping[str, str]:
 
 @functools.lru_cache(maxsize=16)
 def _read(path: str, version: tuple[int, int, int]) -> Mapping[str, str]:
-    with open(path, "rb") as f:
-        line, _, crc = f.read().partition(b"\n")
+    line, _, crc = read_small(path, MOST).partition(b"\n")
     if crc != b"%08x\n" % zlib.crc32(line):
         raise _damaged(path, "it is not what its checksum says")
-    x = json.loads(line)
-    if x["format"] != FORMAT:
-        hint = "use the version of braid that wrote it, or delete the checkpoint to start anew"
-        raise BraidError(f"{path} is of format {x['format']}; this version of braid reads {FORMAT}", hint)
-    return {where: json.dumps(document, separators=(",", ":")) for where, document in x["state"].items()}
+    try:
+        x = members(parsed(line))
+        if (found := whole(x["format"], "format")) != FORMAT:
+            hint = "use the version of braid that wrote it, or delete the checkpoint to start anew"
+            raise BraidError(f"{path} is of format {found}; this version of braid reads {FORMAT}", hint)
+        made = {}
+        for where, document in members(x["state"], "state").items():
+            _checked(where, members(document, "the state of a bucket"))
+            made[where] = json.dumps(document, separators=(",", ":"))
+        return made
+    except (ValueError, KeyError) as e:
+        raise _damaged(path, why(e)) from e
+
+
+def _checked(where: str, document: dict[str, Any]) -> None:
+    """Refuses a document that no stage writes, before anybody takes names of files from it."""
+    if not _PLACE.fullmatch(where):
+        raise ValueError(f"{where!r:.40} is no stage and bucket")
+    members(document.get("clocks", {}), "clocks")
+    for step, manifest in members(document.get("steps", {}), "steps").items():
+        if not _NUMBER.fullmatch(step):
+            raise ValueError(f"{step!r:.40} is no number of a step")
+        members(manifest, "a step's state")
+    for run, rows, size in runs_in(document):
+        if not _RUN.fullmatch(run):
+            raise ValueError(f"{run!r:.100} is no name of a run")
+        whole(rows, "the rows of a run"), whole(size, "the bytes of a run")
 
 
 def check(checkpoint: str, batch: int) -> None:
     """Refuses a state that is not whole: the file of the batch, and that the runs are there which it names."""
-    for where, text in texts(checkpoint, batch).items():
+    for where, document in texts(checkpoint, batch).items():
         folder = runs_of(checkpoint, where)
         there = set(os.listdir(folder)) if os.path.isdir(folder) else set()
-        for run, *_ in runs_in(json.loads(text)):
+        for run, *_ in runs_in(json.loads(document)):
             if run + SUFFIX not in there:
                 raise _damaged(os.path.join(folder, run + SUFFIX), "it is missing")
 
@@ -124,7 +150,10 @@ def runs_in(manifests: Any) -> list[tuple[str, int, int]]:
     """(id, rows, bytes) of all runs that manifests name, or documents of buckets."""
     if not isinstance(manifests, dict):
         return []
-    found = [(run[0], run[1], run[2]) for run in manifests.get("runs", ())]
+    found = []
+    for run in items(manifests.get("runs", []), "runs"):
+        name, rows, size = items(run, "a run")[:3]
+        found.append((text(name, "the name of a run"), rows, size))
     return found + [run for part in manifests.values() for run in runs_in(part)]
 
 

@@ -29,6 +29,7 @@ from braid.runtime.state_file import SUFFIX
 from braid.spark import arrow_file
 from braid.spark.private import own_folder
 from braid.spent import spent, tally
+from braid.topics.files import open_regular
 
 CACHE_BYTES = 4 << 30  # of files on a node
 CACHE_AGE = 24 * 3600.0  # s without use
@@ -179,6 +180,8 @@ def batch_of(run: str) -> int:
 
 
 def _path(folder: str, run: str) -> str:
+    if os.sep in run:
+        raise BraidError(f"a state names a run that is none of its query: {run!r:.200}", _DAMAGED)
     return os.path.join(folder, run + SUFFIX)
 
 
@@ -207,10 +210,10 @@ def _write(path: str, frame: pl.DataFrame) -> int:
 def _mapped(path: str) -> pl.DataFrame | None:
     """The file's frame; None where there is no file, or not what was written."""
     try:
-        size = os.path.getsize(path) - _SUM
-        if size < 0:
-            return None
-        with open(path, "rb") as f:
+        with os.fdopen(open_regular(path), "rb") as f:
+            size = os.fstat(f.fileno()).st_size - _SUM
+            if size < 0:
+                return None
             if _checksum(f, size) != f.read():
                 return None
         return arrow_file.mapped(path, size)

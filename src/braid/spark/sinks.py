@@ -26,6 +26,7 @@ from braid.runtime.explicit import place_of, topic_ranks
 from braid.runtime.file_values import csv_field, json_lines
 from braid.spark.job import Job, store_of
 from braid.spent import spent
+from braid.tabular import escaped
 from braid.topics import Staged, StageWriter, format_envelope, publish
 from braid.topics.drops import publish_drops
 from braid.topics.drops import stage_drops as stage_drop_lines
@@ -160,7 +161,7 @@ def console_lines(job: Job, frame: pl.DataFrame) -> Iterator[str]:
     if sink.kind == "table":
         op = pl.when(pl.col(DIFF) == 1).then(pl.lit("+")).otherwise(pl.lit("-")).alias("_op")
         frame, made = frame.with_columns(op), [*made, ("_op", Column("_op", Scalar.VARCHAR))]
-    yield from codec.encode_values(frame, made)
+    yield from map(escaped, codec.encode_values(frame, made))
 
 
 def _write_file(frame: pl.DataFrame, columns: Sequence[Column], kind: str, path: str) -> None:

@@ -82,7 +82,7 @@ class Planner:
     def latest(self, start: Document) -> Document:
         """The document of the next batch; `start` where there is nothing new."""
         job = loads(self._text)
-        if start["plan"] != job.fingerprint:
+        if start.get("plan") != job.fingerprint:
             raise BraidError("the checkpoint is of another plan", "delete it, or start the query under another name")
         found = self._cut_at_a_time(job, start) if job.order is None else order.plan(job, start, self._watch)
         return start if found is None else {**start, "idle": [], **found, "batch": start["batch"] + 1}

@@ -26,6 +26,7 @@ from uuid import uuid4
 import polars as pl
 
 from braid.errors import BraidError
+from braid.topics.documents import LONGEST
 from braid.topics.envelope import parse_envelope
 from braid.topics.files import open_for_writing, reach, refuse_link, remove, scratch_name, sync_directory
 from braid.topics.log import Topic, View, folders
@@ -97,9 +98,13 @@ class StageWriter:
         times = parse_envelope(lines)["_t"] if times is None else times
         for start in range(0, len(lines), _ROWS):
             part = lines.slice(start, _ROWS)
+            lengths = part.str.len_bytes().cast(pl.Int64) + 1
+            if len(part) and int(lengths.max()) > LONGEST:  # type: ignore[arg-type]
+                what = f"a record of {int(lengths.max())} bytes for the topic {self._topic.name!r}"  # type: ignore[arg-type]
+                raise BraidError(what, f"a record is a line of at most {LONGEST >> 20} MiB")
             data: bytes = part.str.join("\n").cast(pl.Binary).item() + b"\n"
             self._file.write(data)
-            self._meter.add(data, (part.str.len_bytes().cast(pl.Int64) + 1).to_numpy(), times.slice(start, _ROWS))
+            self._meter.add(data, lengths.to_numpy(), times.slice(start, _ROWS))
         if positions is not None:
             self._positions.append(positions.select(pl.col(c).cast(t) for c, t in POSITIONS.items()))
 

@@ -7,7 +7,6 @@ says that the batch was there before: a crash between the two is mended by the r
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -15,6 +14,8 @@ from uuid import uuid4
 
 import polars as pl
 
+from braid.errors import BraidError
+from braid.topics.documents import lines_of, members, parsed, text, why
 from braid.topics.files import reach, refuse_link, remove, scratch_name, write_atomic
 from braid.topics.names import check_name
 
@@ -106,18 +107,30 @@ def clean_drops(root: str, query: str) -> None:
             remove(os.path.join(staging, name))
 
 
-def drop_lines(root: str, query: str) -> Iterator[str]:
-    """The lines of all drops of a query, batch by batch."""
+def drop_lines(root: str, query: str) -> Iterator[tuple[str, int, bytes]]:
+    """The lines of all drops of a query, batch by batch: file, number, line."""
     folder = _folder(root, query)
     if not os.path.isdir(folder):
         return
     for name in sorted(n for n in os.listdir(folder) if n.endswith(".jsonl")):
-        with open(os.path.join(folder, name), encoding="utf-8") as f:
-            yield from (line.rstrip("\n") for line in f)
+        path = os.path.join(folder, name)
+        for number, line in enumerate(lines_of(path), 1):
+            yield path, number, line
+
+
+def each_drop(root: str, query: str) -> Iterator[dict[str, Any]]:
+    """The drops of a query, one by one."""
+    for path, number, line in drop_lines(root, query):
+        try:
+            x = members(parsed(line))
+            text(x["reason"], "reason")
+        except (ValueError, KeyError) as e:
+            raise BraidError(f"{path} is damaged in line {number}: {why(e)}", "take the file away") from None
+        yield x
 
 
 def read_drops(root: str, query: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in drop_lines(root, query)]
+    return list(each_drop(root, query))
 
 
 def _folder(root: str, query: str) -> str:

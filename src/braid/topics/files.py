@@ -69,17 +69,27 @@ def refuse_link(path: str) -> None:
 
 
 def open_regular(path: str) -> int:
-    """A descriptor to read a plain file; never a link, a directory or a pipe."""
-    try:
-        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    except OSError as e:
-        if e.errno == errno.ELOOP:
-            refuse_link(path)
-        raise
+    """A descriptor to read a plain file; never a link, a directory, a pipe or a device."""
+    refuse_other(path)
+    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     if not stat.S_ISREG(os.fstat(fd).st_mode):
         os.close(fd)
-        raise BraidError(f"{path} is not a plain file")
+        raise _no_file(path)
     return fd
+
+
+def refuse_other(path: str) -> None:
+    """Refuses what is there and is no plain file, before it is opened: that alone may wait for ever."""
+    with contextlib.suppress(FileNotFoundError):
+        mode = os.lstat(path).st_mode
+        if stat.S_ISLNK(mode):
+            refuse_link(path)
+        if not stat.S_ISREG(mode):
+            raise _no_file(path)
+
+
+def _no_file(path: str) -> BraidError:
+    return BraidError(f"{path} is not a plain file", "a store holds only directories and files; take it away")
 
 
 def open_for_writing(path: str) -> bool:
@@ -104,6 +114,7 @@ def open_for_writing(path: str) -> bool:
 def locked(path: str) -> Iterator[None]:
     """Hold the lock file `path` alone, over processes and threads. The kernel frees it when its holder dies."""
     while True:
+        refuse_other(path)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)

@@ -19,9 +19,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from braid.errors import BraidError
-from braid.topics.files import store_root
+from braid.topics.documents import items, members, parsed, text, whole
+from braid.topics.files import refuse_other, store_root
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class StoreLock:
 
     def acquire(self) -> None:
         os.makedirs(self._root, exist_ok=True)
+        refuse_other(self._file)
         fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
             self._take(fd)
@@ -151,11 +154,15 @@ class StoreLock:
 
 def _read(fd: int) -> list[Process]:
     """Who is written down; nobody where another host wrote it, whose processes cannot be seen from here."""
-    with contextlib.suppress(ValueError, KeyError, TypeError):
-        x = json.loads(os.pread(fd, 1 << 20, 0))
+    with contextlib.suppress(ValueError, KeyError, OSError):
+        x = members(parsed(os.pread(fd, 1 << 20, 0)))
         if x["host"] == socket.gethostname():
-            return [Process(**p) for p in x["processes"]]
+            return [_process(members(p, "a process")) for p in items(x["processes"], "processes")]
     return []
+
+
+def _process(x: dict[str, Any]) -> Process:
+    return Process(whole(x["pid"], "pid", 1, 1 << 31), text(x["what"], "what")[:40], text(x["started"], "started"))
 
 
 _shared: dict[str, tuple[StoreLock, int]] = {}  # of this process, by store: the lock, and how many hold it
@@ -185,6 +192,7 @@ def shared_lock(path: str | Path) -> Iterator[None]:
 
 def holder(path: str | Path) -> int | None:
     """The process that runs queries on the store now."""
+    refuse_other(os.path.join(store_root(path), ".run.lock"))
     try:
         fd = os.open(os.path.join(store_root(path), ".run.lock"), os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:

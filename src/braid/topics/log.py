@@ -25,12 +25,17 @@ from typing import Any
 from uuid import uuid4
 
 from braid.errors import BraidError
+from braid.topics.documents import items, members, parsed, read_small, text, whole, why
 from braid.topics.files import locked, reach, refuse_link, remove, write_atomic
 from braid.topics.rolling import clear, rolled, settle
 from braid.topics.segments import Segment, segment_name
 
 FOLD = 100
 FORMAT = 1
+MAX_PARTITIONS = 10_000
+_LAST = 1 << 53  # of a commit's number
+_DESCRIPTION = 1 << 16  # bytes of topic.json
+_DAMAGED = (ValueError, KeyError, TypeError, IndexError, OverflowError)
 
 _COMMIT = re.compile(r"([0-9]{20})\.json")
 _ROLLUP = re.compile(r"([0-9]{20})-([0-9]{20})\.rollup\.json")
@@ -188,15 +193,15 @@ class Topic:
 
     def _describe(self) -> tuple[str, int]:
         try:
-            with open(os.path.join(self.path, "topic.json"), "rb") as f:
-                x = json.loads(f.read())
-            return str(x["id"]), int(x["partitions"])
+            x = members(parsed(read_small(os.path.join(self.path, "topic.json"), _DESCRIPTION)))
+            return text(x["id"], "id"), whole(x["partitions"], "partitions", 1, MAX_PARTITIONS)
         except FileNotFoundError:
             if not os.path.isdir(self.path):
                 raise self.missing() from None
             return "", max(folders(self.path), default=0) + 1
-        except (ValueError, KeyError, TypeError) as e:
-            raise BraidError(f"{self.path}/topic.json is damaged: {e}") from e
+        except _DAMAGED as e:
+            hint = "put it back from a copy; it holds the number of partitions"
+            raise BraidError(f"{self.path}/topic.json is damaged: {why(e)}", hint) from e
 
     def _catch_up(self, view: View) -> View | None:
         """What is new applied; None where a commit is missing between those that are there."""
@@ -222,26 +227,38 @@ class Topic:
             return set(), []
         numbers = {int(m[1]) for name in names if (m := _COMMIT.fullmatch(name))}
         rollups = [(int(m[1]), int(m[2])) for name in names if (m := _ROLLUP.fullmatch(name))]
+        wrong = next((r for r in [*((n - 1, n) for n in numbers), *rollups] if not 0 <= r[0] < r[1] <= _LAST), None)
+        if wrong is not None:
+            raise BraidError(f"{self.commits} has a commit of number {wrong[1]}", "no topic has one; take it away")
         return numbers, rollups
 
     def _load(self, name: str) -> dict[str, Any]:
         path = os.path.join(self.commits, name)
-        with open(path, "rb") as f:
-            data = f.read()
+        data = read_small(path)
         try:
-            x = json.loads(data)
-            if x["format"] != FORMAT:
-                raise BraidError(f"{path} is of format {x['format']}; this version of braid reads {FORMAT}")
-            return dict(x)
-        except (ValueError, KeyError, TypeError) as e:
-            raise BraidError(f"{path} is damaged: {e}", "put the file back from a copy, or delete the topic") from e
+            x = members(parsed(data))
+            if (found := whole(x["format"], "format")) != FORMAT:
+                raise BraidError(f"{path} is of format {found}; this version of braid reads {FORMAT}")
+            for s in items(x["segments"], "segments"):
+                Segment.from_json(members(s, "a segment"))
+            if _ROLLUP.fullmatch(name):
+                for batch in members(x["queries"], "queries").values():
+                    whole(batch, "batch")
+                for e in items(x["extras"], "extras"):
+                    _extra(members(e, "an extra"))
+            else:
+                text(x["query"], "query"), whole(x["batch"], "batch")
+                members(x.get("extra") or {}, "extra")
+            return x
+        except _DAMAGED as e:
+            raise _damaged(path, e) from e
 
     def _apply(self, view: View, x: dict[str, Any]) -> None:
         try:
             segments = [Segment.from_json(s) for s in x["segments"]]
-            self.apply(view, (str(x["query"]), int(x["batch"])), segments, x.get("extra"))
-        except (ValueError, KeyError, TypeError, IndexError) as e:
-            raise BraidError(f"commit {view.last + 1} of the topic {self.name!r} is damaged: {e}") from e
+            self.apply(view, (x["query"], x["batch"]), segments, x.get("extra"))
+        except _DAMAGED as e:
+            raise _damaged(os.path.join(self.commits, f"{view.last + 1:020d}.json"), e) from e
 
     def apply(self, view: View, source: tuple[str, int], segments: list[Segment], extra: dict[str, Any] | None) -> None:
         """One more commit."""
@@ -258,7 +275,8 @@ class Topic:
 
     def _apply_rollup(self, view: View, start: int, to: int) -> View:
         """A view in which the rollup's segments stand for those of its commits."""
-        x = self._load(f"{start:020d}-{to:020d}.rollup.json")
+        name = f"{start:020d}-{to:020d}.rollup.json"
+        x = self._load(name)
         try:
             made = view.with_segments([Segment.from_json(s) for s in x["segments"]])
             made.rollups = (*(r for r in view.rollups if not start <= r[0] < to), (start, to))
@@ -266,14 +284,12 @@ class Topic:
             if to > view.last:
                 for query, batch in x["queries"].items():
                     made.queries[query] = max(batch, made.queries.get(query, -1))
-                for e in x["extras"]:
-                    if e["number"] > view.last:
-                        made.extras.append(Extra(e["number"], e["query"], e["batch"], tuple(e["ends"]), e["extra"]))
+                made.extras += (e for e in map(_extra, x["extras"]) if e.number > view.last)
                 made.newest = []  # commits are folded after their renames
                 made.last = to
             return made
-        except (ValueError, KeyError, TypeError, IndexError) as e:
-            raise BraidError(f"the commits {start + 1} to {to} of the topic {self.name!r} are damaged: {e}") from e
+        except _DAMAGED as e:
+            raise _damaged(os.path.join(self.commits, name), e) from e
 
     def anew(self) -> View:
         """The view after another look, whether or not there seems to be news."""
@@ -383,9 +399,26 @@ def _chain(rollups: list[tuple[int, int]]) -> list[tuple[int, int]]:
     return chain
 
 
+def _damaged(path: str, e: Exception) -> BraidError:
+    return BraidError(f"{path} is damaged: {why(e)}", "put the file back from a copy, or delete the topic")
+
+
+def _extra(x: dict[str, Any]) -> Extra:
+    ends = tuple(whole(n, "an end") for n in items(x["ends"], "ends"))
+    source = (text(x["query"], "query"), whole(x["batch"], "batch"))
+    return Extra(whole(x["number"], "number"), *source, ends, members(x["extra"], "extra"))
+
+
 def folders(path: str) -> list[int]:
     """The partition folders of a topic, by number."""
-    return sorted(int(name) for name in os.listdir(path) if name.isdecimal() and name.isascii())
+    with os.scandir(path) as entries:
+        numbers = (e for e in entries if e.name.isdecimal() and e.name.isascii())
+        names = [e.name for e in numbers if e.is_symlink() or e.is_dir()]
+    found = sorted(map(int, names))
+    if found and found[-1] >= MAX_PARTITIONS:
+        hint = f"a topic has at most {MAX_PARTITIONS}, from 0 on; take the folder away"
+        raise BraidError(f"{os.path.join(path, max(names, key=int))} is no partition", hint)
+    return found
 
 
 def write_description(path: str, partitions: int, scratch: str, fsync: bool = False) -> None:

@@ -38,6 +38,11 @@ def check_name(name: str, what: str = "topic") -> str:
     return name
 
 
+def is_name(name: str) -> bool:
+    """Whether `check_name` takes it."""
+    return name not in (".", "..") and len(name) <= MAX_NAME and _ALLOWED.fullmatch(name) is not None
+
+
 def check_new_name(name: str, existing: Iterable[str], what: str = "topic") -> str:
     """As `check_name`, and no name of `existing` may differ from it only by case."""
     check_name(name, what)

@@ -15,12 +15,23 @@ from typing import Any, TypeVar
 import polars as pl
 
 from braid.topics.commit import POSITIONS, adopt
+from braid.topics.documents import read_small
 from braid.topics.envelope import parse_envelope
-from braid.topics.files import open_regular
 from braid.topics.log import Topic, View
-from braid.topics.segments import ROLLED, Segment, TornError, positions_name, read_bytes, split_lines, torn
+from braid.topics.segments import (
+    MOST,
+    ROLLED,
+    Segment,
+    TornError,
+    positions_name,
+    read_bytes,
+    split_lines,
+    too_much,
+    torn,
+)
 
 T = TypeVar("T")
+PAGE = 64 << 20  # bytes of a page, about
 
 
 def read(topic: Topic, partition: int, first: int, last: int) -> pl.DataFrame:
@@ -35,12 +46,30 @@ def read(topic: Topic, partition: int, first: int, last: int) -> pl.DataFrame:
     return pl.DataFrame([offsets]).hstack(split_lines(data))
 
 
+def page_end(topic: Topic, partition: int, first: int, last: int) -> int:
+    """Where a page from `first` on ends: at `last`, or before where the segments' sizes say that it would be large."""
+    held = 0
+    for s in topic.view().overlapping(partition, first, last):
+        held += s.extent.size
+        if held > PAGE:
+            few = max(PAGE * s.extent.count // s.extent.size, 1)
+            return min(last, first + few) if s.first <= first else s.first
+    return last
+
+
 def _data(topic: Topic, view: View, partition: int, first: int, last: int) -> bytes:
     """The lines of a range. Where small segments were rolled up meanwhile, the same lines from the larger ones."""
     segments = list(view.overlapping(partition, first, last))
     while True:
+        parts: list[bytes] = []
+        held = 0
         try:
-            return b"".join([_lines(topic, s, first, last) for s in segments])
+            for s in segments:
+                parts.append(_lines(topic, s, first, last))
+                held += len(parts[-1])
+                if held > MOST:
+                    raise too_much(topic.partition_path(partition))
+            return b"".join(parts)
         except TornError:
             now = list(topic.anew().overlapping(partition, first, last))
             if now == segments:
@@ -98,8 +127,10 @@ def read_positions(topic: Topic, partition: int, first: int, last: int) -> pl.Da
 
 
 def _read_ipc(path: str) -> pl.DataFrame:
-    with os.fdopen(open_regular(path), "rb") as f:
-        return pl.read_ipc(f.read())
+    try:
+        return pl.read_ipc(read_small(path, MOST)).select(pl.col(c).cast(t) for c, t in POSITIONS.items())
+    except pl.exceptions.PolarsError as e:
+        raise torn(path, f"it holds no positions: {e}") from None
 
 
 def read_parsed(topic: Topic, partition: int, first: int, last: int) -> pl.DataFrame:
@@ -141,6 +172,8 @@ def _record(name: str, partition: int, row: dict[str, Any]) -> dict[str, Any]:
             record["headers"] = _loads(row["_headers"])
     except ValueError as e:
         error = error or f"malformed JSON: {e}"
+    except RecursionError:
+        error = error or "malformed JSON: nested too deeply"
     if row["_window"] is not None:
         record["window"] = [row["_window"]["start"], row["_window"]["end"]]
     if error is not None:

@@ -8,23 +8,29 @@ error, never fewer rows.
 from __future__ import annotations
 
 import os
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from braid.errors import BraidError
+from braid.topics.documents import LONGEST, items, text, too_long, whole
 from braid.topics.envelope import parse_envelope
 from braid.topics.files import open_regular
 
 CHUNK = 8192  # lines between two entries of a segment's index
 BLOCK = 64 << 20  # bytes read at once where a whole file must be seen
+AT_ONCE = 256 << 20  # bytes of lines that are read whole; of more only those that are wanted, line by line
+MOST = 4 << 30  # bytes of lines that one read gives
 
 ROLLED = "~roll~"  # begins the staged name of a segment that is made of smaller ones (see `rolling.py`)
+
+_SUM = re.compile("[0-9a-f]{8}")
 
 Times = tuple[int | None, ...]
 
@@ -63,8 +69,19 @@ class Extent:
 
     @staticmethod
     def from_json(x: dict[str, Any]) -> Extent:
-        starts, highs = x.get("starts", (0,)), x.get("highs", (x["max"],))
-        return Extent(x["count"], x["size"], int(x["crc32"], 16), x["min"], x["max"], tuple(starts), tuple(highs))
+        """Everything fits: a line has a byte at least and `LONGEST` at most, and each chunk of lines an entry."""
+        count, size = whole(x["count"], "count"), whole(x["size"], "size")
+        if not count <= size <= count * LONGEST:
+            raise ValueError(f"{count} lines have no {size} bytes")
+        sum_ = text(x["crc32"], "crc32")
+        if not _SUM.fullmatch(sum_):
+            raise ValueError("crc32 is no checksum")
+        low, high = _time(x["min"]), _time(x["max"])
+        starts = tuple(whole(n, "a start", 0, size) for n in items(x.get("starts", [0]), "starts"))
+        highs = tuple(_time(t) for t in items(x.get("highs", [high]), "highs"))
+        if not len(starts) == len(highs) == max(-(-count // CHUNK), 1) or starts[0] or sorted({*starts}) != [*starts]:
+            raise ValueError(f"the index is none of {count} lines")
+        return Extent(count, size, int(sum_, 16), low, high, starts, highs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +105,21 @@ class Segment:
 
     @staticmethod
     def from_json(x: dict[str, Any]) -> Segment:
-        names = (x.get("file"), x.get("positions"))
-        if any(name is not None and (os.sep in name or name in (".", "..")) for name in names):
-            raise ValueError(f"{names} are not plain file names")
-        return Segment(x["partition"], x["first"], Extent.from_json(x), *names)
+        partition = whole(x["partition"], "partition")
+        return Segment(
+            partition, whole(x["first"], "first"), Extent.from_json(x), plain(x.get("file")), plain(x.get("positions"))
+        )
+
+
+def plain(name: Any) -> str | None:
+    """The name of a file in a folder, not the way to one elsewhere."""
+    if name is not None and (name in ("", ".", "..") or os.sep in text(name, "file") or "\0" in name):
+        raise ValueError(f"{name!r:.100} is no plain file name")
+    return None if name is None else str(name)
+
+
+def _time(x: Any) -> int | None:
+    return None if x is None else whole(x, "a time", -(1 << 63), (1 << 63) - 1)
 
 
 class Meter:
@@ -194,6 +222,8 @@ def _blocks(path: str) -> Iterator[bytes]:
         rest = b""
         while block := f.read(BLOCK):
             cut = block.rfind(b"\n") + 1
+            if len(rest) + (block.find(b"\n") + 1 or len(block)) > LONGEST:
+                raise too_long(path)
             if cut:
                 yield rest + block[:cut]
                 rest = block[cut:]
@@ -214,6 +244,9 @@ def read_bytes(path: str, extent: Extent, first: int, last: int, check: bool) ->
         after = -(-last // CHUNK)
         end = extent.starts[after] if after < len(extent.starts) else size
         f.seek(start)
+        if end - start > AT_ONCE:
+            crc = extent.crc32 if check and (first, last) == (0, extent.count) else None
+            return _some(f, path, end - start, first - chunk * CHUNK, last - first, crc)
         data = f.read(end - start)
     if check and (start, end) == (0, size):
         crc = zlib.crc32(data)
@@ -228,6 +261,34 @@ def read_bytes(path: str, extent: Extent, first: int, last: int, check: bool) ->
     if found != lines:
         raise torn(path, f"it has {found} lines where its commit says {lines}")
     return data if ends is None else data[int(ends[skip - 1]) if skip else 0 : int(ends[skip + take - 1])]
+
+
+def _some(file: BinaryIO, path: str, size: int, skip: int, take: int, crc: int | None) -> bytes:
+    """`take` of the lines in the next `size` bytes, behind the first `skip`, where not all should be in memory. `crc`:
+    of all of them, if it is to be compared."""
+    found: list[bytes] = []
+    held = seen = 0
+    for number in range(skip + take):
+        line = file.readline(min(LONGEST + 1, size))
+        size -= len(line)
+        if len(line) > LONGEST:
+            raise too_long(path)
+        if not line:
+            raise torn(path, f"it has {number} lines where its commit says more")
+        if number >= skip:
+            found.append(line if line.endswith(b"\n") else line + b"\n")
+            held += len(line)
+        if held > MOST:
+            raise too_much(path)
+        if crc is not None:
+            seen = zlib.crc32(line, seen)
+    if crc is not None and seen != crc:
+        raise torn(path, f"its checksum is {seen:08x}, its commit says {crc:08x}")
+    return b"".join(found)
+
+
+def too_much(path: str) -> BraidError:
+    return BraidError(f"{path}: more than {MOST >> 30} GiB of records at once", "ask for fewer: --batch-rows")
 
 
 def torn(path: str, why: str) -> TornError:

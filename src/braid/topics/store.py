@@ -22,11 +22,9 @@ from braid.errors import BraidError
 from braid.topics import commit, index, reading
 from braid.topics.envelope import ENVELOPE, format_envelope
 from braid.topics.files import locked, reach, refuse_link, store_root
-from braid.topics.log import Topic, folders, write_description
+from braid.topics.log import MAX_PARTITIONS, Topic, folders, write_description
 from braid.topics.names import check_name, check_new_name
 from braid.types import MAX_TIME
-
-MAX_PARTITIONS = 10_000
 
 
 class TopicStore:
