@@ -122,8 +122,9 @@ def test_one_function_quotes() -> None:
         value = fuzz_batch.text(random.Random(f"quoted {i}"))
         assert tables.rows(f"SELECT {literal(value)} AS {name(value or 'x')}") == [(value,)]
         assert untoken(f'no column "{token("c7", value)}" here') == f"no column {value} here"
-    with pytest.raises(SqlError):
-        literal("\ud800")
+    with pytest.raises(SqlError, match="half a character") as refused:
+        bound("SELECT 1, '\ud800'")
+    assert refused.value.column == 11
     tables.close()
     assert token("c", "a_b") != token("c", "a") + "_b"
     assert len({token("c", n).lower() for n in ("a", "A", "_41_", "a_", "é", "É")}) == 6

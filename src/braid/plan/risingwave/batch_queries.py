@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from braid.duck_text import literal
 from braid.errors import Span, SqlError
 from braid.plan.risingwave.batch import Env, Rows
 from braid.plan.risingwave.batch_from import From, from_of
-from braid.plan.risingwave.batch_values import Values, ordered
+from braid.plan.risingwave.batch_values import Values, constant, ordered
 from braid.plan.risingwave.scope import Scope, default_name
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
@@ -113,7 +112,7 @@ def _values(v: rw.Values, env: Env) -> Rows:
         if len(row) != width:
             hint = "give each row of VALUES the same number of values"
             raise SqlError(f"{len(row)} values, but {width} in the first row", row[-1].span, hint)
-        rows.append([literal(e.value) if isinstance(e, ast.Literal) else values.sql(e) for e in row])
+        rows.append([constant(e) if isinstance(e, ast.Literal) else values.sql(e) for e in row])
     columns = tuple((f"column{i + 1}", env.made.token("c", f"column{i + 1}")) for i in range(width))
     table = env.made.token("t", "values")
     if len(rows) >= _MANY and all(isinstance(e, ast.Literal) for row in v.rows for e in row):

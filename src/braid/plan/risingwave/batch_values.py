@@ -12,6 +12,7 @@ from typing import assert_never
 
 from braid.duck_text import duck_type, literal, name, token
 from braid.errors import Span, SqlError
+from braid.plan.bind_expr import located
 from braid.plan.risingwave.batch import Env
 from braid.plan.risingwave.batch_functions import AGGREGATES, CONSTANTS, WINDOWS, called
 from braid.plan.risingwave.scope import Scope
@@ -40,6 +41,13 @@ def ordered(sql: str, item: rw.OrderItem) -> str:
     return f"{sql} {'DESC' if item.descending else 'ASC'}{nulls}"
 
 
+def constant(e: ast.Literal) -> str:
+    try:
+        return literal(e.value)
+    except SqlError as error:
+        raise located(error, e.span) from None
+
+
 @dataclass(frozen=True, slots=True)
 class Values:
     """What expressions of one clause mean. `windows`: those that WINDOW names, where OVER may stand."""
@@ -56,8 +64,8 @@ class Values:
     def sql(self, e: ast.Expr, of_rows: bool = False) -> str:
         """The text of an expression. `of_rows`: functions that give rows may stand here."""
         match e:
-            case ast.Literal(value=value):
-                return literal(value)
+            case ast.Literal():
+                return constant(e)
             case ast.Name():
                 return self._name(e)
             case ast.Unary(op=op, arg=arg):
