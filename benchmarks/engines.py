@@ -153,7 +153,7 @@ def _chunks(inputs: Mapping[int, Input], ranks: Mapping[str, int], at: Cut, end:
         first, (leaf, partition) = at["next"].get(name, 0), map(int, name.split("/"))
         if last > first or name in ended:
             decoded = inputs[leaf].read(partition, first, last)
-            whole = leaf in early and first == 0
+            whole = leaf in early and (first == 0 or "early" in at)
             made.append(Chunk(leaf, partition, ranks[name], decoded, ended=name in ended, early=whole))
     return made
 

@@ -124,7 +124,7 @@ def _chunks(
             ended = place in end["ended"] and place not in start["ended"]
             if last > first or ended:
                 yield Chunk(leaf, p, ranks[leaf, p], x.read(p, first, last), ended=ended,
-                            early=leaf in early and first == 0)  # fmt: skip
+                            early=leaf in early and (first == 0 or "early" in start))  # fmt: skip
 
 
 def records(store: TopicStore, topic: str) -> list[tuple[Any, Any, int]]:

@@ -189,10 +189,24 @@ def test_a_record_far_in_the_future_does_not_stop_the_rest() -> None:
     assert passed["next"]["1/0"] == 1000  # all other records come before it
 
 
+def test_early_leaves_keep_to_the_limit_before_all_others() -> None:
+    """Tables by time, no stream; what comes to a table meanwhile is no longer early."""
+    table = Listed(list(range(25)))
+    inputs: Inputs = [(0, table), (1, Listed([5, 5, 7])), (2, Listed([1, 2, 30]))]
+    first = plan_batch(inputs, beginning(), 10, early=[0, 1])
+    assert first == {"next": {"0/0": 7, "1/0": 2, "2/0": 0}, "ended": [], "early": {"0/0": 25, "1/0": 3}}
+    table.times[0] += [1, 1]
+    second = plan_batch(inputs, first, 10, early=[0, 1])
+    assert second is not None and second["next"] == {"0/0": 16, "1/0": 3, "2/0": 0}
+    third = plan_batch(inputs, second, 10, early=[0, 1])
+    assert third == {"next": {"0/0": 25, "1/0": 3, "2/0": 3}, "ended": []}
+    assert plan_batch(inputs, third, 10) == {"next": {"0/0": 27, "1/0": 3, "2/0": 3}, "ended": []}
+
+
 def test_tables_from_files_are_read_whole_first() -> None:
     inputs = [(0, Listed([3, 1, 2] * 100)), (1, Listed(range(100)))]
-    end = plan_batch(inputs, beginning(), 10, early=[0])
-    assert end == {"next": {"0/0": 300, "1/0": 10}, "ended": []}
+    end = plan_batch(inputs, beginning(), 300, early=[0])
+    assert end == {"next": {"0/0": 300, "1/0": 100}, "ended": []}
 
 
 def test_nothing_ends_by_itself() -> None:

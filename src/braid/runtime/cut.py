@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from braid.errors import BraidError
 from braid.runtime.inputs import Input
@@ -30,10 +30,12 @@ HARD = 4  # limits that one time may hold before it is cut by rank and offset
 
 
 class Cut(TypedDict):
-    """Where a batch ends: the next offset of each `<leaf>/<partition>`, and which have been closed."""
+    """Where a batch ends: the next offset of each `<leaf>/<partition>`, and which have been closed. `early`: only while
+    early leaves are read on: where that ends."""
 
     next: dict[str, int]
     ended: list[str]
+    early: NotRequired[dict[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +75,17 @@ def plan_batch(
     ranks: Mapping[str, int] | None = None,
     close: bool = False,
 ) -> Cut | None:
-    """Where the next batch ends. Leaves in `early` are read whole and do not count against `limit`. `ranks` numbers the
+    """Where the next batch ends. What the leaves in `early` hold at first is read before all others: while it is more
+    than `limit` in batches of its own, what is left of it with the first records of the others. `ranks` numbers the
     partitions (by default in the order given, tables should stand before streams). `close`: a last batch without
     records ends all of them when nothing is left."""
     if limit < 1:
         raise BraidError(f"a batch cannot have {limit} records", "ask for at least one")
-    parts = _parts(inputs, start["next"], start["ended"], early, ranks)
+    parts = _parts(inputs, start, early, ranks)
+    waiting = [p for p in parts if p.early and p.first < p.end]
+    if sum(p.end - p.first for p in waiting) > limit:
+        until = {p.name: p.end for p in parts if p.early}
+        return {"next": {p.name: p.first for p in parts} | _within(waiting, limit), "ended": [], "early": until}
     counted = [p for p in parts if not p.early and p.first < p.end]
     found = {p.name: p.end for p in parts}
     if sum(p.end - p.first for p in counted) > limit:
@@ -107,8 +114,7 @@ def behind_an_end(source: str, file: str | None = None) -> BraidError:
 
 def _parts(
     inputs: Sequence[tuple[int, Input]],
-    start: Mapping[str, int],
-    ended: Collection[str],
+    start: Cut,
     early: Collection[int],
     ranks: Mapping[str, int] | None,
 ) -> list[_Part]:
@@ -116,16 +122,17 @@ def _parts(
     for leaf, input in inputs:
         for partition, end in enumerate(input.ends()):
             name = part_name(leaf, partition)
-            first = start.get(name, 0)
+            first = start["next"].get(name, 0)
             if first > end:
                 raise BraidError(
                     f"input {name} ends at offset {end}, but {first} of its records have been processed",
                     "what it is read from was replaced by something shorter: put it back, or delete the checkpoint",
                 )
-            if first < end and name in ended:
+            if first < end and name in start["ended"]:
                 raise behind_an_end(input.source.name)
             rank = len(found) if ranks is None else ranks[name]
-            found.append(_Part(name, input, partition, first, end, rank, leaf in early))
+            upto = min(end, start.get("early", {}).get(name, end))
+            found.append(_Part(name, input, partition, first, upto, rank, leaf in early))
     return found
 
 

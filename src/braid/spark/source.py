@@ -7,8 +7,9 @@ all inputs, so a query has one scan of it in its plan.
 
 Document: {"batch": n, "next": {"leaf/partition": offset}, "ended": […], "idle": […], "plan": fingerprint}; `ended` are
 the partitions that have been closed (`--end`), `idle` those that were silent for their time-out when the batch was
-planned; "captured" (where there is a captured table): where each partition of its leaf ended when the query first
-started. In an explicit order (the test driver) also "seq" and "marks", see `order.py`.
+planned; "early" (while tables that are read first take more than a batch): where that ends; "captured" (where there is
+a captured table): where each partition of its leaf ended when the query first started. In an explicit order (the test
+driver) also "seq" and "marks", see `order.py`.
 """
 
 from __future__ import annotations
@@ -85,7 +86,10 @@ class Planner:
         if start.get("plan") != job.fingerprint:
             raise BraidError("the checkpoint is of another plan", "delete it, or start the query under another name")
         found = self._cut_at_a_time(job, start) if job.order is None else order.plan(job, start, self._watch)
-        return start if found is None else {**start, "idle": [], **found, "batch": start["batch"] + 1}
+        if found is None:
+            return start
+        kept = {name: x for name, x in start.items() if name != "early"}
+        return {**kept, "idle": [], **found, "batch": start["batch"] + 1}
 
     def _cut_at_a_time(self, job: Job, start: Document) -> Document | None:
         inputs = inputs_of(self._text)
@@ -94,14 +98,15 @@ class Planner:
         for leaf, ends in start.get("captured", {}).items():
             inputs = inputs | {int(leaf): Until(inputs[int(leaf)], ends)}
         begin: Cut = {"next": start["next"], "ended": start["ended"]}
-        early = early_leaves(job) if start["batch"] < 0 else ()
-        found = plan_batch(sorted(inputs.items()), begin, job.limit, early, job.ranks, job.close)
+        if start.get("early"):
+            begin["early"] = start["early"]
+        found = plan_batch(sorted(inputs.items()), begin, job.limit, _at_first(job, start), job.ranks, job.close)
         return None if found is None else {**found}
 
     def slices(self, start: Document, end: Document) -> Sequence[Slice]:
         """What the tasks of the batch between two documents read."""
         job = loads(self._text)
-        parts = parts_of(start, end, early_leaves(job) if start["batch"] < 0 else ())
+        parts = parts_of(start, end, _at_first(job, start))
         if job.order is not None:
             done = start.get("marks", 0)
             return [Slice(tuple(parts), (done, end.get("marks", done)))]  # the very first document has none
@@ -115,9 +120,14 @@ def read(text: str, slice: Slice) -> Iterator[pa.RecordBatch]:
 
 
 def early_leaves(job: Job) -> list[int]:
-    """Tables in files, and captured ones: what is there is read whole, in the first batch, before any stream."""
+    """Tables in files, and captured ones: what is there is read whole, in the first batches, before any stream."""
     in_files = (leaf.number for leaf in job.plan.leaves if leaf.source.kind == "table" and leaf.number in job.files)
     return [*job.plan.captured, *(leaf for leaf in in_files if leaf not in job.plan.captured)]
+
+
+def _at_first(job: Job, start: Document) -> list[int]:
+    """The leaves that the batch after this document reads before all others."""
+    return early_leaves(job) if start["batch"] < 0 or start.get("early") else []
 
 
 def parts_of(start: Document, end: Document, early: Collection[int] = ()) -> list[Part]:
