@@ -59,7 +59,7 @@ SET defaults.topic.autocreate=true;
 CREATE TABLE a(_key INT, unread long, V string, N int) FORMAT (INT, JSON);
 CREATE TABLE b(_key INT, V string, N int) FORMAT (INT, JSON);
 CREATE TABLE c(_key INT, V string) FORMAT (INT, JSON);
-WITH both AS (SELECT STREAM left_.V AS p, left_.N AS nobody, b.V AS q FROM a AS left_ LEFT JOIN b WITHIN 10ms);
+WITH both AS (SELECT STREAM left_.V AS p, left_.N + 1 AS nobody, b.V AS q FROM a AS left_ LEFT JOIN b WITHIN 10ms);
 INSERT INTO o SELECT STREAM both.p AS x, both.q AS y, c.V AS z FROM both LEFT JOIN c WITHIN 10ms; -- the same
 """
 SQLSTREAM = """

@@ -17,16 +17,23 @@ from braid.plan.logical import Node, Query
 
 def needed(query: Query) -> frozenset[str]:
     """The names of the plan columns that are read."""
-    return frozenset(_needed(query))
+    return written(query) | frozenset(_needed_below(query.root))
 
 
-def _needed(query: Query) -> Iterable[str]:
-    for e in (*query.sink.written_key, *(o.expr for o in (*query.sink.key, *query.sink.values))):
-        yield from columns(e)
-    yield from _needed_by(query.root)
+def written(query: Query) -> frozenset[str]:
+    """Those that the result is made of."""
+    outputs = (*query.sink.key, *query.sink.values)
+    return frozenset(c for e in (*query.sink.written_key, *(o.expr for o in outputs)) for c in columns(e))
 
 
-def _needed_by(node: Node) -> Iterable[str]:
+def _needed_below(node: Node) -> Iterable[str]:
+    yield from needed_by(node)
+    for x in logical.inputs(node):
+        yield from _needed_below(x)
+
+
+def needed_by(node: Node) -> Iterable[str]:
+    """Those that a node reads of its inputs."""
     match node:
         case logical.Source():
             pass
@@ -62,8 +69,6 @@ def _needed_by(node: Node) -> Iterable[str]:
                 yield from columns(e)
         case _:
             assert_never(node)
-    for x in logical.inputs(node):
-        yield from _needed_by(x)
 
 
 def _identity(node: keyed.KeyedJoin) -> tuple[Expr, ...]:

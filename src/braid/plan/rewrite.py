@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from braid.expr.nodes import columns
 from braid.plan import sliding
 from braid.plan.epochs import (
     AsOfJoin,
@@ -33,33 +34,27 @@ from braid.plan.logical import (
     TableTableJoin,
     row_key,
 )
-from braid.plan.needed import needed
+from braid.plan.needed import needed_by, written
 from braid.plan.sliding import SlidingJoin
 
 PSEUDO_PLACES = ("rowtime", "rowpartition", "rowoffset")
 
 
 def rewrite(query: Query) -> Query:
-    while True:
-        read = needed(query)
-        made = replace(query, root=_without_unread(query.root, read))
-        if made.root == query.root:
-            return made
-        query = made
+    return replace(query, root=_without_unread(query.root, written(query)))
 
 
-def _without_unread(node: Node, read: frozenset[str]) -> Node:
+def _without_unread(node: Node, above: frozenset[str]) -> Node:
     """Sources keep only those pseudo columns that are read: they are no columns of the record. Projections keep what is
-    read, and the key of their rows."""
+    read, and the key of their rows; those that compute and rename nothing go. `above`: what is read above the node."""
+    if isinstance(node, Project):
+        return _read_part(node, above)
+    read = above.union(needed_by(node))
     match node:
         case Source(columns=all_columns):
             return replace(
                 node, columns=tuple(c for c in all_columns if c.place not in PSEUDO_PLACES or c.name in read)
             )
-        case Project(input=x, outputs=outputs):
-            keys = row_key(x)
-            kept = tuple((c, e) for c, e in outputs if c.name in read or e in keys) or outputs[:1]
-            return replace(node, input=_without_unread(x, read), outputs=kept)
         case Filter(input=x) | Lateral(input=x) | Materialize(input=x) | Aggregate(input=x):
             return replace(node, input=_without_unread(x, read))
         case TwoClockJoin() | RememberingJoin() | CombiningJoin():
@@ -73,3 +68,10 @@ def _without_unread(node: Node, read: frozenset[str]) -> Node:
         case Changes(input=x) | Windows(input=x) | Clocked(input=x) | EmitOnClose(input=x) | Coalesce(input=x):
             return replace(node, input=_without_unread(x, read))
     assert_never(node)
+
+
+def _read_part(node: Project, above: frozenset[str]) -> Node:
+    keys = row_key(node.input)
+    kept = tuple((c, e) for c, e in node.outputs if c.name in above or e in keys) or node.outputs[:1]
+    below = _without_unread(node.input, frozenset(c for _, e in kept for c in columns(e)))
+    return below if all(c == e for c, e in kept) else replace(node, input=below, outputs=kept)

@@ -16,22 +16,20 @@ Keys = tuple[Expr, ...]
 def common_keys(node: SlidingJoin) -> tuple[Keys, ...]:
     """By operand: expressions that are equal in all rows that can meet; empty where no key spans the tree."""
     classes: list[set[Expr]] = []
+    written = [e for meeting in meetings(node.tree) for pair in meeting.keys for e in pair]
     for pair in (pair for meeting in meetings(node.tree) for pair in meeting.keys):
         mine = [c for c in classes if c.intersection(pair)]
         classes = [c for c in classes if c not in mine] + [set(pair).union(*mine)]
     if any(meeting.how != "inner" for meeting in meetings(node.tree)):  # then every single meeting must ask for it
         classes = [c for c in classes if all(any(c.issuperset(p) for p in m.keys) for m in meetings(node.tree))]
     names = [frozenset(c.name for c in schema(x.input)) for x in node.operands]
-    spanning = [c for c in (_by_operand(c, names) for c in classes) if c is not None]
+    spanning = [c for c in (_by_operand([e for e in written if e in c], names) for c in classes) if c is not None]
     return tuple(zip(*spanning, strict=True)) if spanning else tuple(() for _ in names)
 
 
-def _by_operand(equal: set[Expr], names: list[frozenset[str]]) -> Keys | None:
-    """One of the equal expressions for each operand; None where one has none."""
-    ordered = sorted(equal, key=repr)
-    found = [
-        next((e for e in ordered if len(set(columns(e))) > 0 and own.issuperset(columns(e))), None) for own in names
-    ]
+def _by_operand(equal: list[Expr], names: list[frozenset[str]]) -> Keys | None:
+    """The first of the equal expressions for each operand; None where one has none."""
+    found = [next((e for e in equal if len(set(columns(e))) > 0 and own.issuperset(columns(e))), None) for own in names]
     return None if None in found else tuple(e for e in found if e is not None)
 
 

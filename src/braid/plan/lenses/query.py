@@ -23,7 +23,7 @@ from braid.plan.lenses.grouping import bind_grouping
 from braid.plan.lenses.projections import REKEYED, Given, bind_projections
 from braid.plan.lenses.scope import Relation, Scope
 from braid.plan.lenses.settings import LensesSettings
-from braid.plan.logical import Filter, Kind, Node, Project, Source, SourceColumn, Timestamp, mode, row_key
+from braid.plan.logical import Filter, Kind, Node, Project, Source, SourceColumn, Timestamp, mode, row_key, schema
 from braid.sql import ast, ast_lenses
 from braid.sql.ast_lenses import LensesJoin, LensesQuery, StoreAs
 from braid.types import Array, Column, Scalar, Type
@@ -210,28 +210,25 @@ def _of_named(named: Named, alias: str, env: Env, notices: list[str]) -> Relatio
 
 
 def _renamed(made: Result, alias: str, prefix: str) -> Relation:
-    """A result as a source. Where something is computed a `Project` gives it a plan name, and passes on the columns by
-    which the rows of a table are known."""
+    """A result as a source. Where something is computed a `Project` gives it a plan name, and passes on all columns as
+    they are."""
     key, fields, whole = made.key.expr, made.value.fields, made.value.whole
     node, missing = made.node, made.missing
     if not all(isinstance(e, Col) for e in (key, whole, *(e for _, e in fields)) if e is not None):
         name = f"{prefix}{alias}"
-        outputs: list[tuple[Col, Expr]] = []
-        if key is not None:
-            outputs.append((Col(f"{name}._key", key.type), key))
-        outputs += [(Col(f"{name}.{n}", e.type), e) for n, e in fields]
-        if whole is not None:
-            outputs.append((Col(f"{name}._value", whole.type), whole))
-        renamed = [c for c, _ in outputs]
-        if mode(node) != "append":
-            known = {e for _, e in outputs}
-            hidden = [k for k in row_key(node) if k not in known]
-            outputs += [(Col(f"{name}.#{i}", k.type), k) for i, k in enumerate(hidden)]
-        missing = _missing(made, name)
+        outputs: list[tuple[Col, Expr]] = [(c, c) for c in schema(node)]
+
+        def named(n: str, e: Expr) -> Expr:
+            if isinstance(e, Col):
+                return e
+            outputs.append((Col(f"{name}.{n}", e.type), e))
+            return outputs[-1][0]
+
+        key = None if key is None else named("_key", key)
+        fields = tuple((n, named(n, e)) for n, e in fields)
+        whole = None if whole is None else named("_value", whole)
+        missing |= _missing(made, name)
         node = Project(node, tuple(outputs))
-        key = renamed.pop(0) if key is not None else None
-        whole = renamed.pop() if whole is not None else None
-        fields = tuple((n, c) for (n, _), c in zip(fields, renamed, strict=True))
     return Relation(alias, node, made.kind, key, made.key.format, fields, whole, made.value.format, missing,
                     made.partitions, is_query=True)  # fmt: skip
 
