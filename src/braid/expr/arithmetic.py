@@ -9,8 +9,10 @@ false.
 from __future__ import annotations
 
 import decimal as py
+import functools
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -315,6 +317,10 @@ def _in(call: Call, args: list[pl.Expr]) -> pl.Expr:
 # ---------------------------------------------------------------------- LIKE
 
 
+_COMPILED = 1000  # characters of a pattern that Polars is given as a regular expression: it takes no large ones
+_LONGEST_PATTERN = 100_000
+
+
 def _resolve_like(args: Sequence[Expr]) -> Signature | Refused:
     if len(args) not in (2, 3) or not all(fits(a.type, S.VARCHAR) for a in args):
         other = next((a.type for a in args if not fits(a.type, S.VARCHAR)), S.NULL)
@@ -323,6 +329,8 @@ def _resolve_like(args: Sequence[Expr]) -> Signature | Refused:
     if len(args) == 3 and (not isinstance(escape, str) or len(escape) != 1):
         return Refused("the ESCAPE of a LIKE is one character")
     pattern = constant(args[1])
+    if isinstance(pattern, str) and len(pattern) > _LONGEST_PATTERN:
+        return Refused(f"the LIKE pattern has {len(pattern)} characters", f"at most {_LONGEST_PATTERN} are possible")
     if isinstance(pattern, str) and like_regex(pattern, escape) is None:
         return Refused("the LIKE pattern ends with its escape character", "write the escape character twice")
     return Signature((S.VARCHAR,) * len(args), S.BOOLEAN)
@@ -343,14 +351,75 @@ def like_regex(pattern: str, escape: object) -> str | None:
     return None if quoted else "".join(out) + "$"
 
 
+def _is_like(value: str, pattern: str, escape: object) -> bool:
+    """The parts between `%` from left to right, each where it first stands. (A regular expression that tries all places
+    for all of them would take for ever where somebody wishes it to.)"""
+    parts = _like_parts(pattern, escape)
+    if parts is None:
+        return False
+    first, last = parts[0], parts[-1]
+    if len(parts) == 1:
+        return len(value) == first.size and first.at(value, 0)
+    at, end = first.size, len(value) - last.size
+    if end < at or not first.at(value, 0) or not last.at(value, end):
+        return False
+    for part in parts[1:-1]:
+        found = part.find(value, at, end)
+        if found < 0:
+            return False
+        at = found + part.size
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Of a LIKE pattern, between two `%`: a text, or where it has an `_` a regular expression; its characters."""
+
+    text: str
+    regex: re.Pattern[str] | None
+    size: int
+
+    def at(self, value: str, start: int) -> bool:
+        return value.startswith(self.text, start) if self.regex is None else self.regex.match(value, start) is not None
+
+    def find(self, value: str, start: int, end: int) -> int:
+        if self.regex is None:
+            return value.find(self.text, start, end)
+        found = self.regex.search(value, start, end)
+        return -1 if found is None else found.start()
+
+
+@functools.lru_cache(maxsize=256)
+def _like_parts(pattern: str, escape: object) -> list[_Part] | None:
+    """The parts of a pattern; None if it ends with a lone escape character."""
+    parts: list[list[str | None]] = [[]]  # None: any character
+    quoted = False
+    for c in pattern:
+        if not quoted and c == escape:
+            quoted = True
+            continue
+        if c == "%" and not quoted:
+            parts.append([])
+        else:
+            parts[-1].append(None if c == "_" and not quoted else c)
+        quoted = False
+    return None if quoted else [_part(x) for x in parts]
+
+
+def _part(characters: list[str | None]) -> _Part:
+    if None not in characters:
+        return _Part("".join(c for c in characters if c is not None), None, len(characters))
+    regex = "".join("." if c is None else re.escape(c) for c in characters)
+    return _Part("", re.compile(regex, re.DOTALL), len(characters))
+
+
 def _like(call: Call, args: list[pl.Expr]) -> pl.Expr:
     escape = constant(call.args[2]) if len(args) == 3 else None
     pattern = constant(call.args[1])
     if not isinstance(pattern, str):  # slow path: a pattern of its own in every row
 
         def matches(value: str, like: str) -> bool:
-            regex = like_regex(like, escape)
-            return regex is not None and re.fullmatch(regex, value) is not None
+            return _is_like(value, like, escape)
 
         return rows(matches, args[:2], pl.Boolean())
     plain = escape is None and "_" not in pattern
@@ -366,6 +435,8 @@ def _like(call: Call, args: list[pl.Expr]) -> pl.Expr:
                 return args[0].str.starts_with(inner)
             case _:
                 return args[0] == inner
+    if len(pattern) > _COMPILED:
+        return rows(lambda value: _is_like(value, pattern, escape), args[:1], pl.Boolean())
     regex = like_regex(pattern, escape)
     assert regex is not None
     return args[0].str.contains(regex)

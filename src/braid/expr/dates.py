@@ -197,9 +197,14 @@ def format_time(x: pl.Expr) -> pl.Expr:
 # ------------------------------------------------------------- Java patterns
 
 
+_LONGEST, _WIDEST = 500, 19  # characters of a pattern; letters in a row, as in Java
+
+
 @lru_cache(maxsize=1000)
 def parts(pattern: str) -> tuple[_Part, ...]:
     """The parts of a Java DateTimeFormatter pattern. Brackets (optional sections) are parts '[' and ']'."""
+    if len(pattern) > _LONGEST:
+        raise SqlError(f"the date pattern has {len(pattern)} characters", hint=f"at most {_LONGEST} are possible")
     found: list[_Part] = []
     i = 0
     while i < len(pattern):
@@ -220,6 +225,8 @@ def parts(pattern: str) -> tuple[_Part, ...]:
             i = end + 1
         elif c.isascii() and c.isalpha():
             count = len(pattern) - i - len(pattern[i:].lstrip(c))
+            if count > _WIDEST:
+                raise SqlError(f"the date pattern {pattern!r} has {count} times {c!r}", hint="it has too many letters")
             if c not in _LETTERS:
                 raise SqlError(
                     f"the letter {c!r} of the date pattern {pattern!r} is not supported",

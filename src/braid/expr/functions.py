@@ -92,11 +92,28 @@ def _concat_ws(call: Call, args: list[pl.Expr]) -> pl.Expr:
 
 
 def _replace(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """A result that no record could hold is a failure, and is not even made."""
     old, new = constant(call.args[1]), constant(call.args[2])
     if isinstance(old, str) and isinstance(new, str):
-        return args[0].str.replace_all(old, new, literal=True) if old else args[0]
+        text = args[0] if _grows_little(call) else pl.when(~_replace_failed(call, args)).then(args[0])
+        return text.str.replace_all(old, new, literal=True) if old else args[0]
     # slow path: Polars replaces only constants
-    return rows(lambda text, a, b: text.replace(a, b) if a else text, args, pl.String())
+    fits = pl.when(~_replace_failed(call, args)).then(args[0])
+    return rows(lambda text, a, b: text.replace(a, b) if a else text, [fits, *args[1:]], pl.String())
+
+
+def _grows_little(call: Call) -> bool:
+    old, new = constant(call.args[1]), constant(call.args[2])
+    return isinstance(old, str) and isinstance(new, str) and len(new.encode()) <= 16 * len(old.encode())
+
+
+def _replace_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    if _grows_little(call):
+        return pl.lit(False)
+    text, old, new = args
+    count = pl.when(old != "").then(text.str.count_matches(old, literal=True).cast(pl.Int64)).otherwise(0)
+    more = new.str.len_bytes().cast(pl.Int64) - old.str.len_bytes().cast(pl.Int64)
+    return (text.str.len_bytes().cast(pl.Int64) + count * more > LARGEST).fill_null(False)
 
 
 def _split(call: Call, args: list[pl.Expr]) -> pl.Expr:
@@ -139,6 +156,7 @@ def _position(text: str | None, part: str | None, position: int | None, occurren
     return at + 1
 
 
+LARGEST = 16 << 20  # bytes of a text that is made of others: a record has no more
 LONGEST = 1 << 20  # characters that a padding fills up to; a length can come from data, and records are not longer
 
 
@@ -533,7 +551,12 @@ _SCALARS = (
         ),
         _substring,
     ),
-    Function("REPLACE", forms("three VARCHAR: text, what to replace, by what", ((_TEXT,) * 3, _TEXT)), _replace),
+    Function(
+        "REPLACE",
+        forms("three VARCHAR: text, what to replace, by what", ((_TEXT,) * 3, _TEXT)),
+        _replace,
+        _replace_failed,
+    ),
     Function("SPLIT", forms("a VARCHAR and a VARCHAR delimiter", ((_TEXT, _TEXT), Array(_TEXT))), _split),
     Function(
         "INSTR",

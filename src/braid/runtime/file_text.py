@@ -23,6 +23,7 @@ from braid.errors import BraidError
 from braid.expr import codec
 from braid.expr.json_text import dumps
 from braid.runtime.file_values import from_text, typed
+from braid.topics.documents import LONGEST
 from braid.topics.segments import split_lines
 from braid.types import Column, Scalar
 
@@ -72,6 +73,9 @@ class Text:
             cut = _last_end(data, quotes)
             if cut == 0 and len(data) > 4 * size:  # a quote that is never closed: do not read all the file for it
                 cut = data.rfind(b"\n") + 1
+            if cut == 0 and len(data) > LONGEST + 4 * size:
+                what = f"{self.path} has a line of more than {LONGEST >> 20} MiB"
+                raise BraidError(what, "is it text? a row is a line")
             if cut:
                 yield self._taken(data[:cut])
             rest = data[cut:]

@@ -1,0 +1,105 @@
+"""Small things that ask for much: patterns, texts that grow, lines and files without end. Soon done, or refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import re
+import resource
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from braid.errors import BraidError, SqlError
+from braid.expr import arithmetic
+from braid.runtime.file_text import Text
+from braid.testing import Driver
+from effort import fuzzed
+
+SECONDS = 10.0  # of this process
+DECLARED = "CREATE STREAM s (k INT KEY, v STRING, p STRING) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+
+
+@pytest.fixture(autouse=True)
+def soon() -> Iterator[None]:
+    started = time.process_time()
+    yield
+    assert time.process_time() - started < SECONDS
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 6 << 20  # KiB
+
+
+def given(expression: str, v: str, p: str, runtime: str) -> tuple[object, list[str]]:
+    """The value of an expression over one record, and the reasons of what was dropped."""
+    with Driver(dialect="ksqldb", runtime=runtime) as d:
+        d.execute(f"{DECLARED} CREATE STREAM o AS SELECT k, {expression} AS r FROM s;")
+        d.write("s", key=1, value={"V": v, "P": p}, timestamp=1)
+        return d.read("o")[0].value["R"], [x["reason"] for x in d.drops("O")]
+
+
+LIKE = "CASE WHEN v LIKE p THEN 1 ELSE 0 END"
+
+
+@pytest.mark.parametrize("runtime", ["local", "reference"])
+def test_no_pattern_of_data_takes_for_ever(runtime: str) -> None:
+    assert given(LIKE, "a" * 5000, "%a" * 300 + "%b", runtime) == (0, [])
+    assert given(LIKE, "a" * 5000, "%a" * 300, runtime) == (1, [])
+    assert given(LIKE, "ab" * 2000 + "c", "%a_" * 100 + "%b", runtime) == (0, [])
+    assert given(LIKE, "a" * 10**6, "%" * 10**6, runtime) == (1, [])
+
+
+@pytest.mark.parametrize("runtime", ["local", "reference"])
+def test_long_patterns_of_statements(runtime: str) -> None:
+    assert given(f"CASE WHEN v LIKE '{'a%' * 40_000}' THEN 1 ELSE 0 END", "a" * 50_000, "", runtime) == (1, [])
+    assert given(f"CASE WHEN v LIKE '{'_' * 20_000}' THEN 1 ELSE 0 END", "a" * 20_000, "", runtime) == (1, [])
+    with pytest.raises(SqlError, match="the LIKE pattern has 200000 characters"):
+        given(f"CASE WHEN v LIKE '{'_' * 200_000}' THEN 1 ELSE 0 END", "a", "", runtime)
+    with pytest.raises(SqlError, match="the date pattern has 800000 characters"):
+        given(f"FORMAT_TIMESTAMP(FROM_UNIXTIME(k), '{'y' * 800_000}')", "a", "", runtime)
+    with pytest.raises(SqlError, match="too many letters"):
+        given(f"FORMAT_TIMESTAMP(FROM_UNIXTIME(k), '{'y' * 400}')", "a", "", runtime)
+
+
+def test_like_is_what_a_regular_expression_says() -> None:
+    for i in range(fuzzed(3000, 2)):
+        r = random.Random(f"like {i}")
+        pattern = "".join(r.choice("ab_%%\\\n.*") for _ in range(r.randrange(7)))
+        value = "".join(r.choice("ab_%\\\n.*") for _ in range(r.randrange(7)))
+        for escape in (None, "\\", "a", "%"):
+            regex = arithmetic.like_regex(pattern, escape)
+            want = regex is not None and re.fullmatch(regex.removeprefix("(?s)^")[:-1], value, re.DOTALL) is not None
+            assert arithmetic._is_like(value, pattern, escape) == want, (value, pattern, escape)
+
+
+@pytest.mark.parametrize("runtime", ["local", "reference"])
+def test_texts_do_not_grow_beyond_a_record(runtime: str) -> None:
+    much, grown = "a" * 1000, (None, ["expression"])
+    assert given("REPLACE(REPLACE(REPLACE(REPLACE(v, 'a', v), 'a', v), 'a', v), 'a', v)", much, "", runtime) == grown
+    assert given("REPLACE(v, 'a', p)", "a" * 10**6, "x" * 10**6, runtime) == grown
+    assert given(f"REPLACE(v, 'a', '{'x' * 10**6}')", much, "", runtime) == grown
+    assert given("LPAD(v, 2000000000, 'xy')", much, "", runtime) == grown
+    assert given("REPLACE(v, 'aa', p)", "aaa", "xyz", runtime) == ("xyza", [])
+    assert given("REPLACE(v, p, 'xyz')", "aaa", "", runtime) == ("aaa", [])
+
+
+@pytest.mark.parametrize("name", ["x.jsonl.gz", "x.csv.gz", "x.jsonl"])
+def test_a_file_of_one_line_is_refused(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    with gzip.open(path, "wb", compresslevel=1) if name.endswith("gz") else open(path, "wb") as f:
+        for _ in range(200):
+            f.write(b"x" * (1 << 20))
+    with pytest.raises(BraidError, match=f"{name} has a line of more than 16 MiB"):
+        list(Text(str(path)).blocks(quotes="csv" in name))
+
+
+def test_a_file_that_unfolds_is_read_in_blocks(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl.gz"
+    line = json.dumps({"k": 1, "v": "x" * 1000}).encode() + b"\n"
+    with gzip.open(path, "wb", compresslevel=1) as f:
+        for _ in range(200):
+            f.write(line * 1000)
+    assert path.stat().st_size < 2 << 20
+    sizes = [len(block) for block in Text(str(path)).blocks(quotes=False)]
+    assert sum(sizes) == 200_000 * len(line) and max(sizes) < 18 << 20
