@@ -69,7 +69,7 @@ def test_json_and_parquet(folder: Path) -> None:
     "more", [(), ("--key", "Order_Id"), ("--key", "order_id", "--table"), ("--name", "shop_orders")]
 )
 def test_what_is_printed_binds(dialect: str, more: tuple[str, ...], folder: Path) -> None:
-    (folder / "orders.csv").write_text(CSV)
+    (folder / "orders.csv").write_text(CSV if dialect != "lenses" else CSV.replace("zip", "_key"))
     said = braid("infer", "orders.csv", "--dialect", dialect, *more)
     assert said.code == 0, said.err
     checked = braid("check", "-e", said.out, "--dialect", dialect)
@@ -87,6 +87,8 @@ def test_what_cannot_be_read(folder: Path) -> None:
     for name in ("x.parquet", "x.csv.gz", "x.jsonl"):
         said = braid("infer", name)
         assert said.code == 1 and f"{name} cannot be read" in said.err and len(said.err.splitlines()) == 1
+    (folder / "y.csv").write_text("a\n1\n")
+    assert "has no column _key" in braid("infer", "y.csv", "--dialect", "lenses").err
     assert "differ only by case" in braid("infer", "twice.csv").err
     (folder / "t.csv").write_text("a\n1\n")
     assert (

@@ -165,6 +165,30 @@ def test_colours_keep_the_text() -> None:
     }
 
 
+FILES = {
+    "ksqldb": ("SELECT k, v FROM rows EMIT CHANGES;", "CREATE STREAM ROWS"),
+    "risingwave": ("SELECT k, v FROM rows ORDER BY k;", "CREATE SOURCE rows"),
+    "sqlstream": ("SELECT STREAM k, v FROM rows;", "CREATE STREAM ROWS"),
+    "lenses": ("SELECT STREAM k, v FROM rows;", "CREATE STREAM rows"),
+}
+
+
+@pytest.mark.parametrize("dialect", FILES)
+def test_files_at_once(dialect: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files are declared and read without a word of SQL before; nothing of them goes into the store."""
+    monkeypatch.chdir(tmp_path)
+    for n in range(2):
+        Path(f"rows{n}.csv").write_text(f"k,v,_key\n{n},v{n},{n}\n")
+    sql, made = FILES[dialect]
+    words = ("sql", "--dialect", dialect, "--store", "s", "--source", "rows=rows*.csv")
+    for expected in (True, False):  # the second time it stands in the catalogue
+        said = braid(*words, stdin=sql)
+        assert said.code == 0, said.err
+        assert [line.split()[-2:] for line in said.out.splitlines()][1:] == [["0", "v0"], ["1", "v1"]]
+        assert (made in said.err) == expected
+    assert TopicStore("s").names() == []
+
+
 OTHERS = {
     "risingwave": (
         """CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR); CREATE TABLE u (id INT, w VARCHAR);

@@ -127,7 +127,7 @@ def test_a_cell_runs_twice(spark: Any, session: braid.Session) -> None:
     (anew,) = session.execute(made)
     assert anew is not first and anew.status() == "running"
     with pytest.raises(SqlError, match="O exists already"):
-        session.execute("CREATE STREAM o AS SELECT k FROM s;")
+        session.execute("CREATE STREAM o AS SELECT k, v + 1 AS v FROM s;")
     shown = session.execute("SHOW STREAMS;")
     assert not shown and shown.columns[0] == "name" and {r[0] for r in shown.rows} == {"S", "O"}
     session.execute("DROP STREAM o DELETE TOPIC;")

@@ -468,8 +468,13 @@ def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...]) ->
 @main.command()
 @sql_options
 @store_option
+@click.option(
+    "--source", "sources", multiple=True, metavar="NAME=PATH", help="Files in place of a topic; declared if need be."
+)
 @click.option("--master", default="local[*]", show_default=True, help="Spark master URL.")
-def sql(file: str | None, text: str | None, dialect: str | None, store: str, master: str) -> None:
+def sql(
+    file: str | None, text: str | None, dialect: str | None, store: str, sources: tuple[str, ...], master: str
+) -> None:
     """Type statements and see what they give.
 
     FILE or -e SQL is carried out first. History, completion (Tab), `.help`; Ctrl-C ends the rows of a SELECT … EMIT
@@ -480,7 +485,7 @@ def sql(file: str | None, text: str | None, dialect: str | None, store: str, mas
 
     first, dialect = read_sql(file, text, dialect) if file or text else ("", dialect or "ksqldb")
     live = sys.stdin.isatty() and sys.stdout.isatty()
-    shell = Shell(dialect, store, out, err, live, master)
+    shell = Shell(dialect, store, out, err, live, master, _pairs(sources, "--source"))
     try:
         going = all(shell.run(piece) for piece in pieces(first, shell))
         if going and live:

@@ -60,8 +60,8 @@ def declaration(
             tail = f" OPTIONS ({', '.join(f'{k} {_text(v)}' for k, v in options.items())})" if options else ""
             return f"CREATE {kind.upper()} {_name(spoken, name)} ({', '.join(fields)}){tail};"
         case _:
-            known_key = next((c for c in columns if c.name == key), Column("_key", Scalar.VARCHAR))
-            fields = [f"_key {_type(spoken, known_key)}", *_paths(spoken, columns)]
+            known_key = next((c for c in columns if c.name == (key or "_key")), Column("_key", Scalar.VARCHAR))
+            fields = [f"_key {_type(spoken, known_key)}", *_paths(spoken, [c for c in columns if c.name != "_key"])]
             format = _type(spoken, known_key) if known_key.type in _PLAIN_KEYS else "JSON"
             return f"CREATE {kind.upper()} {_name(spoken, name)} ({', '.join(fields)}) FORMAT ({format}, JSON);"
 

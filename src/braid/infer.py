@@ -41,6 +41,9 @@ def statement(path: str, dialect: str, name: str | None = None, key: str | None 
     found = name or re.sub(r"\W+", "_", os.path.basename(path).split(".")[0]).strip("_") or "rows"
     columns = [Column(spoken.fold(c.name), c.type) for c in columns_of(path)]
     names = [c.name for c in columns]
+    if spoken.name == "lenses" and "_key" not in names:
+        hint = "give the file a column _key; records of braid put may be without a key"
+        raise BraidError(f"{path} has no column _key, of which Lenses SQL makes the key", hint)
     if len(set(names)) < len(names):
         raise BraidError(f"{path} has columns that differ only by case", "rename one of them")
     options: dict[str, str] = {}

@@ -7,22 +7,22 @@ Rule: names, files, sinks and checkpoints are refused here, before anything is c
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from braid import progress
 from braid.catalogue import Catalogue
 from braid.errors import BraidError, SqlError
 from braid.plan.bound import Again, BatchAsked, Inserted, QueryBound, RowsChanged
-from braid.plan.logical import Query, Source, StreamStreamJoin, inputs, sources
+from braid.plan.logical import Query, StreamStreamJoin, inputs, sources
 from braid.plan.lower import lower
 from braid.program import Effect, Program, first_match
 from braid.runtime import checkpoint, result_files, resume
 from braid.runtime.driver_local import in_topological_order
 from braid.runtime.file_list import look
-from braid.runtime.file_watch import Files, watched
-from braid.runtime.files import needs_time, open_files
-from braid.runtime.inputs import Input
+from braid.runtime.file_watch import watched
+from braid.runtime.files import needs_time
+from braid.source_files import SourceFiles
 from braid.topics.names import check_name
 from braid.topics.store import TopicStore
 
@@ -171,16 +171,9 @@ def check_asked(prepared: Prepared, request: Request) -> None:
                 raise BraidError("a query over a view of this file waits for it to be done", "write --until-idle")
 
 
-def tables_in_files(prepared: Prepared, request: Request, cache: str) -> dict[str, Callable[[Source], Input]]:
-    """What opens the files of each source that is bound to some, for queries over tables."""
-
-    def opened(source: Source) -> Input:
-        bound = first_match(source.name, request.sources)
-        assert bound is not None
-        return open_files(source, request.sources[bound], cache, _options(source, prepared))
-
-    bound = [first_match(name, prepared.program.catalog.sources) for name in request.sources]
-    return {name: opened for name in bound if name is not None}
+def source_files(prepared: Prepared, request: Request, cache: str = "") -> SourceFiles:
+    """What is read from files. `cache`: a folder for those that are parsed here."""
+    return SourceFiles(request.sources, prepared.program.catalog.sources, cache)
 
 
 def check_checkpoints(prepared: Prepared, request: Request, store: TopicStore) -> dict[str, int]:
@@ -204,27 +197,11 @@ def check_checkpoints(prepared: Prepared, request: Request, store: TopicStore) -
     for query in prepared.queries:
         if query.name not in prepared.push:
             folder = checkpoint_of(query, request, store)
-            for watch in watched(lower(query), files_of(query, prepared, request), folder, not request.until_idle):
+            for watch in watched(
+                lower(query), source_files(prepared, request).of(query), folder, not request.until_idle
+            ):
                 watch.check()
     return resumed
-
-
-def files_of(query: Query, prepared: Prepared, request: Request) -> dict[str, Files]:
-    """The files that stand for the topics of a query's sources."""
-    made: dict[str, Files] = {}
-    for source in sources(query.root):
-        bound = first_match(source.name, request.sources)
-        if bound is not None:
-            made[source.name] = Files(request.sources[bound], _options(source, prepared))
-    return made
-
-
-def _options(source: Source, prepared: Prepared) -> dict[str, str]:
-    declared = prepared.program.catalog.sources.get(source.name)
-    made = {"delimiter": source.encoding.delimiter}
-    if declared is None or declared.null_value is None:
-        return made
-    return made | {"null_value": declared.null_value}
 
 
 def checkpoint_of(query: Query, request: Request, store: TopicStore) -> str:

@@ -40,9 +40,8 @@ from braid.request import (
     check_asked,
     check_checkpoints,
     checkpoint_of,
-    files_of,
     prepare,
-    tables_in_files,
+    source_files,
     target_of,
 )
 from braid.tabular import print_table
@@ -147,10 +146,9 @@ class _World(StoreWorld):
     follow from their texts and places."""
 
     def __init__(self, store: TopicStore, prepared: Prepared, request: Request, err: Console, parsed: str) -> None:
-        super().__init__(store, tables_in_files(prepared, request, parsed))
-        declared = prepared.program.catalog.sources
-        bound = [first_match(name, declared) for name in request.sources]
-        self._from_files = {declared[n].topic for n in bound if n is not None}
+        files = source_files(prepared, request, parsed)
+        super().__init__(store, files.opened())
+        self._from_files = files.topics()
         self._made = {q.sink.topic for q in prepared.queries}
         self._queries = {q.name for q in prepared.queries}
         self._count: Counter[str] = Counter()
@@ -286,7 +284,7 @@ class _Run:
             lower(query),
             self.store.root,
             checkpoint=os.path.join(self.scratch, query.name) if push else self._folder(query),
-            files=files_of(query, self.prepared, self.request),
+            files=source_files(self.prepared, self.request).of(query),
             output=self._output(query, push),
             limit=self.request.batch_rows,
             overwrite=self.request.overwrite,

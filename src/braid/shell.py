@@ -10,8 +10,10 @@ store's lock, as `braid run` does. What is declared stands in the store's catalo
 from __future__ import annotations
 
 import contextlib
+import os
+import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,11 +25,14 @@ from braid.cli_errors import QueryDied
 from braid.effects import Rows, StoreWorld, carry_out_all
 from braid.errors import BraidError, printable
 from braid.explain import explain_query, render_text
+from braid.infer import statement
 from braid.plan.bound import BatchQuery, QueryBound, RowsChanged
 from braid.plan.logical import Query
 from braid.plan.lower import lower
 from braid.program import NewRecords, Program
+from braid.runtime.file_list import look
 from braid.runtime.tail import Tail
+from braid.source_files import SourceFiles
 from braid.sql.dialects import DIALECTS, dialect_named
 from braid.sql.tokens import Lexer, TokenKind
 from braid.tabular import cell, print_table
@@ -58,7 +63,17 @@ and only that. CREATE … AS SELECT starts a query on Spark."""
 class Shell:
     """`live`: somebody is looking, so a push query waits for more; without, it ends where the records end."""
 
-    def __init__(self, dialect: str, store: str, out: Console, err: Console, live: bool, master: str) -> None:
+    def __init__(
+        self,
+        dialect: str,
+        store: str,
+        out: Console,
+        err: Console,
+        live: bool,
+        master: str,
+        sources: Mapping[str, str] | None = None,
+    ) -> None:
+        """`sources`: files in place of topics, by name. What is not declared yet is declared as `braid infer` would."""
         dialect_named(dialect)
         self.dialect, self.live = dialect, live
         self.failed = False
@@ -69,6 +84,18 @@ class Shell:
         self._told: set[str] = set()
         self._closing = contextlib.ExitStack()
         self._spark: Any = None
+        self._sources = dict(sources or {})
+        self._parsed = self._closing.enter_context(tempfile.TemporaryDirectory(prefix="braid-files-"))
+        for name, pattern in self._sources.items():
+            root, found = look(pattern)
+            if self.program.find(name) is None:
+                made = statement(os.path.join(root, found[0].name), self.dialect, name)
+                self._err.print(made, markup=False)
+                list(self.program.statements(made))  # declared, and no more: nobody reads the topic
+
+    @property
+    def files(self) -> SourceFiles:
+        return SourceFiles(self._sources, self.program.catalog.sources, self._parsed)
 
     @property
     def program(self) -> Program:
@@ -163,12 +190,12 @@ class Shell:
 
     def _tail(self, query: Query) -> None:
         """Rows as they come, until LIMIT, Ctrl-C, or (in a script) there are no more."""
-        for topic in sorted({leaf.source.topic for leaf in lower(query).leaves}):
+        for topic in sorted({leaf.source.topic for leaf in lower(query).leaves} - self.files.topics()):
             if not self._store.exists(topic):
                 raise BraidError(f"there is no topic {topic}", "declare it with partitions = 1, or braid put it")
         if not self.live:
             self._settle()
-        tail = Tail(query, self._store)
+        tail = Tail(query, self._store, self.files.opened())
         rows = _Rows(tail.columns, query.sink.kind == "table", lambda line: self._out.print(line, markup=False))
         try:
             while True:
@@ -188,7 +215,7 @@ class Shell:
         if self._spark is None:
             self._begin()
         self._told.discard(query.name)
-        running = start(self._spark, lower(query), self._store.root)
+        running = start(self._spark, lower(query), self._store.root, files=self.files.of(query))
         self._running[query.name] = running
         self._err.print(f"{query.name} is running", markup=False)
 
@@ -229,8 +256,12 @@ class _World(StoreWorld):
     """What statements typed at the prompt do."""
 
     def __init__(self, store: TopicStore, shell: Shell) -> None:
-        super().__init__(store)
+        super().__init__(store, shell.files.opened())
         self._shell = shell
+
+    def create_topic(self, name: str, partitions: int | None) -> None:
+        if name not in self._shell.files.topics():
+            super().create_topic(name, partitions)
 
     def note(self, text: str) -> None:
         self._shell._err.print(f"note: {text}", markup=False)

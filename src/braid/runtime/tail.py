@@ -1,6 +1,6 @@
 """A query over topics of a store, run in this process: what a prompt shows of a push query.
 
-In: a query, a store. Out: its rows, batch by batch, as records come.
+In: a query, a store, files that stand for topics. Out: its rows, batch by batch, as records come.
 Rule: batches are cut and joined as everywhere (`cut.plan_batch`, `local.LocalQuery`); the state lives in memory and
 ends with the tail, so every tail begins with the beginning of its topics. Nothing is written to the store.
 """
@@ -8,11 +8,11 @@ ends with the tail, so every tail begins with the beginning of its topics. Nothi
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from braid.plan.logical import Encoding, Query, Sink
+from braid.plan.logical import Encoding, Query, Sink, Source
 from braid.plan.lower import lower
 from braid.runtime.batch import Chunk
 from braid.runtime.cut import LIMIT, Cut, beginning, part_name, plan_batch
@@ -35,13 +35,17 @@ class TailRow:
 class Tail:
     """`more` gives what has come since the last call; `limit` of the query ends it."""
 
-    def __init__(self, query: Query, store: TopicStore) -> None:
+    def __init__(
+        self, query: Query, store: TopicStore, files: Mapping[str, Callable[[Source], Input]] | None = None
+    ) -> None:
+        """`files`: what opens the sources, by name, that are read from files."""
         plain = replace(query, sink=replace(query.sink, encoding=Encoding(), partitions=1))
         self._plan = lower(plain)
         self._sink = plain.sink
         self._inputs: list[tuple[int, Input]] = []
         for leaf in self._plan.leaves:
-            x = TopicInput(store, leaf.source)
+            opened = (files or {}).get(leaf.source.name)
+            x: Input = TopicInput(store, leaf.source) if opened is None else opened(leaf.source)
             self._inputs.append((leaf.number, Until(x, x.ends()) if leaf.source.captured else x))
         self._ranks = partition_ranks(self._plan, {leaf: x.partitions for leaf, x in self._inputs})
         self._query = LocalQuery(self._plan, 1, 1)
