@@ -33,6 +33,7 @@ class StoreTables:
         """`files`: what opens the files of a table that is read from some, by its name."""
         self._store = store
         self._files, self._read = files or {}, dict[str, pl.DataFrame]()
+        self._torn: dict[str, int] = {}  # lines that are no records, by topic
         self._snapshots = Snapshots(self._records, self._rows_of_files)
 
     def rows(self, query: BatchQuery) -> tuple[list[str], list[tuple[Any, ...]]]:
@@ -41,7 +42,8 @@ class StoreTables:
 
     def left_out(self, query: BatchQuery) -> list[str]:
         """What to tell of records that the last `rows` of this query could not read."""
-        counts = {r.declared.name: self._snapshots.unread.get(r.declared.name, 0) for r in query.reads}
+        read = {r.declared.name: r.declared.topic for r in query.reads}
+        counts = {n: self._snapshots.unread.get(n, 0) + self._torn.get(t, 0) for n, t in read.items()}
         return [
             f"{n} record{'s' * (n != 1)} of {name} cannot be read as it is declared: left out"
             for name, n in counts.items()
@@ -98,9 +100,11 @@ class StoreTables:
         if topic not in self._store.names():
             return []
         found: list[Placed] = []
+        self._torn[topic] = 0
         for partition, end in enumerate(self._store.end_offsets(topic)):
             read = parse_envelope(self._store.read(topic, partition, 0, end)["_line"])
             good = read.with_row_index("n").filter(pl.col("error").is_null())
+            self._torn[topic] += read.height - good.height
             columns = good.select("n", "_t", "_key", "_value").iter_rows()
             found += [Placed(t, 0, 0, partition, n, key, value, t, None) for n, t, key, value in columns]
         found.sort(key=lambda r: (r.seq, r.partition, r.offset))
