@@ -19,6 +19,8 @@ from braid.sql.expressions import comma_list, expression, in_parentheses
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
+QUERY_GOES_ON = ("UNION", "INTERSECT", "EXCEPT", "ORDER", "LIMIT", "OFFSET", "FETCH")
+
 
 def query(c: Cursor) -> rw.Query:
     """A query up to the first token that cannot belong to it."""
@@ -296,11 +298,20 @@ def _primary(c: Cursor) -> rw.Relation:
 
 
 def _holds_query(c: Cursor) -> bool:
-    """Whether the parentheses here open on a query, and not on a join."""
+    """Whether the parentheses here open on a query, and not on a join of one: `(SELECT 1) AS x JOIN …`."""
     n = 0
     while c.ahead(n).text == "(":
         n += 1
-    return c.ahead(n).kind is TokenKind.WORD and c.ahead(n).value in QUERY_STARTS
+    if c.ahead(n).kind is not TokenKind.WORD or c.ahead(n).value not in QUERY_STARTS:
+        return False
+    depth = opened = n
+    while depth and c.ahead(n).kind is not TokenKind.END:
+        text = c.ahead(n).text
+        depth += (text == "(") - (text == ")")
+        n += 1
+        if text == ")" and depth < opened and c.ahead(n).text != ")":
+            return c.ahead(n).kind is TokenKind.WORD and c.ahead(n).value in QUERY_GOES_ON
+    return True
 
 
 def _alias(c: Cursor) -> tuple[str | None, tuple[str, ...]]:

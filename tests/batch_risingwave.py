@@ -1,0 +1,409 @@
+"""Questions in RisingWave's SQL that a batch query can answer (`batch_law.py`).
+
+In: a `random.Random`. Out: a `Question` whose history keeps the condition under which the two are equal.
+Rule: tables are changed by the same statements on both sides; what a view is made of is one text where PostgreSQL's
+SQL is both, and two where it is not (windows, nearest rows, temporal joins).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from batch_expressions import E, of_type, predicate, same, value
+from batch_law import Call, Finish, Question, Shape, Statement, literal, values
+
+KINDS = ("INNER", "LEFT", "RIGHT", "FULL")
+TYPE = {
+    "int": "INT",
+    "long": "BIGINT",
+    "text": "VARCHAR",
+    "double": "DOUBLE PRECISION",
+    "flag": "BOOLEAN",
+    "time": "TIMESTAMP",
+}
+KEYS = [None, 1, 1, 2, 3]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with the columns of `columns`; `key` None: without a primary key. `spare`: a row later than its watermark
+    stays, so many seconds."""
+
+    name: str
+    columns: dict[str, str]
+    key: str | None
+    append_only: bool = False
+    spare: int | None = None
+
+    def create(self) -> str:
+        columns = ", ".join(f"{c} {TYPE[type]}{' PRIMARY KEY' * (c == self.key)}" for c, type in self.columns.items())
+        return f"CREATE TABLE {self.name} ({columns});\n"
+
+    def said(self) -> str:
+        if not self.append_only:
+            return self.create()
+        mark = f", WATERMARK FOR ts AS ts - INTERVAL '{self.spare}' SECOND" if self.spare is not None else ""
+        return self.create().replace(");\n", f"{mark}) APPEND ONLY;\n")
+
+    def read(self, alias: str | None = None) -> list[E]:
+        return [same(f"{alias or self.name}.{c}", type) for c, type in self.columns.items()]
+
+
+def table(rng: random.Random, name: str, keyed: bool | None = None) -> Table:
+    keyed = rng.random() < 0.7 if keyed is None else keyed
+    columns = {"k": "int", "g": "int", "n": "int", "s": "text"}
+    for column, type in (("m", "long"), ("f", "double"), ("b", "flag")):
+        if rng.random() < 0.25:
+            columns[column] = type
+    return Table(name, columns, "k" if keyed else None)
+
+
+# ------------------------------------------------------------------ changes
+
+
+def changes(rng: random.Random, tables: Sequence[Table], count: int | None = None) -> list[Call]:
+    """INSERT, UPDATE and DELETE of one row or several."""
+    calls: list[Call] = []
+    for n in range(count or rng.choice([3, 8, 16, 25])):
+        t = rng.choice(tables)
+        columns = [E(c, c, type) for c, type in t.columns.items()]
+        if t.append_only or rng.random() < 0.7:
+            calls.append(insert(rng, t, n))
+            continue
+        p = predicate(rng, columns, "risingwave").sql
+        if rng.random() < 0.5:
+            sql = f"DELETE FROM {t.name} WHERE {p}"
+        else:
+            c = rng.choice([c for c in t.columns if c != t.key])
+            new = rng.choice(
+                [same(literal(values(rng, {c: t.columns[c]}, KEYS, n)[c]), ""), *of_type(columns, t.columns[c])]
+            )
+            sql = f"UPDATE {t.name} SET {c} = {new.sql} WHERE {p}"
+        calls.append(Statement(f"{sql};", sql))
+    return calls
+
+
+def insert(rng: random.Random, t: Table, n: int, rows: int | None = None) -> Statement:
+    """A row replaces that of its key."""
+    made = []
+    for i in range(rows or rng.choice([1, 1, 2, 4])):
+        row = values(rng, {c: "key" if c in ("k", "g") else type for c, type in t.columns.items()}, KEYS, n * 10 + i)
+        if t.key:
+            row["k"] = rng.randint(1, 12)
+        if not any(t.key and x["k"] == row["k"] for x in made):
+            made.append(row)
+    rest = f"INTO {t.name} VALUES {', '.join(literal(tuple(r.values())) for r in made)}"
+    return Statement(f"INSERT {rest};".replace("::DOUBLE", ""), f"INSERT {'OR REPLACE ' if t.key else ''}{rest}")
+
+
+def question(
+    rng: random.Random, tables: Sequence[Table], view: str, duck: str, columns: Sequence[str], calls: Sequence[Call],
+    before: str = "", late: bool = True
+) -> Question:  # fmt: skip
+    """`late`: the view may be made when its tables hold rows."""
+    script = "".join(t.said() for t in tables) + before
+    made = f"CREATE MATERIALIZED VIEW v AS {view};"
+    at = rng.randrange(len(calls) + 1) if late and rng.random() < 0.3 else 0
+    steps = (*calls[:at], Statement(made, ""), *calls[at:]) if at else tuple(calls)
+    prepare, out = "".join(t.create() for t in tables), "" if at else "v"
+    return Question("risingwave", (), script if at else script + made, duck, tuple(columns), (), steps, out,
+                    asks=f"SELECT {', '.join(columns)} FROM v", timed=False, prepare=prepare)  # fmt: skip
+
+
+# ------------------------------------------------------------------ joins
+
+
+@dataclass(frozen=True, slots=True)
+class Rel:
+    """What stands in FROM, on both sides, and its columns."""
+
+    sql: str
+    duck: str
+    columns: tuple[E, ...]
+
+
+def leaf(rng: random.Random, t: Table, alias: str) -> Rel:
+    """A table, or a sub-query over it."""
+    if rng.random() < 0.2:
+        columns = [E(c, c, type) for c, type in t.columns.items()]
+        p = predicate(rng, columns, "risingwave").sql
+        sub = f"(SELECT * FROM {t.name} WHERE {p}) AS {alias}"
+        return Rel(sub, sub, tuple(t.read(alias)))
+    return Rel(f"{t.name} AS {alias}", f"{t.name} AS {alias}", tuple(t.read(alias)))
+
+
+def on(rng: random.Random, left: Rel, right: Rel) -> E:
+    def integer(rel: Rel) -> E:
+        e = rng.choice(of_type(rel.columns, "int", "long"))
+        return E(f"{e.sql} + 1", f"{e.duck} + 1", e.type) if rng.random() < 0.15 else e
+
+    a, b = integer(left), integer(right)
+    word = "=" if rng.random() < 0.85 else "IS NOT DISTINCT FROM"
+    terms = [E(f"{a.sql} {word} {b.sql}", f"{a.duck} {word} {b.duck}", "flag")]
+    if rng.random() < 0.2:
+        c, d = integer(left), integer(right)
+        terms.append(E(f"{c.sql} = {d.sql}", f"{c.duck} = {d.duck}", "flag"))
+    if rng.random() < 0.4:
+        terms.append(predicate(rng, [*left.columns, *right.columns], "risingwave"))
+    if rng.random() < 0.2:
+        x, y = rng.choice(of_type(left.columns, "int")), rng.choice(of_type(right.columns, "int"))
+        terms.append(E(f"{x.sql} < {y.sql}", f"{x.duck} < {y.duck}", "flag"))
+    return E(" AND ".join(t.sql for t in terms), " AND ".join(t.duck for t in terms), "flag")
+
+
+def join(rng: random.Random, left: Rel, right: Rel, kind: str) -> Rel:
+    p = on(rng, left, right)
+    columns = (*left.columns, *right.columns)
+    inner = right.sql if " JOIN " not in right.sql else f"({right.sql})"
+    inner_duck = right.duck if " JOIN " not in right.duck else f"({right.duck})"
+    return Rel(
+        f"{left.sql} {kind} JOIN {inner} ON {p.sql}", f"{left.duck} {kind} JOIN {inner_duck} ON {p.duck}", columns
+    )
+
+
+def items(rng: random.Random, columns: Sequence[E]) -> dict[str, E]:
+    chosen = {f"v{i}": c for i, c in enumerate(columns) if rng.random() < 0.5}
+    for i in range(rng.choice([0, 1])):
+        plain = of_type(columns, "int", "long", "text", "flag", "double")
+        chosen[f"e{i}"] = value(rng, plain, "risingwave")
+    return chosen or {"v0": columns[0]}
+
+
+def select(rng: random.Random, rel: Rel, chosen: dict[str, E]) -> tuple[str, str]:
+    sql = f"SELECT {', '.join(f'{e.sql} AS {n}' for n, e in chosen.items())} FROM {rel.sql}"
+    duck = f"SELECT {', '.join(f'{e.duck} AS {n}' for n, e in chosen.items())} FROM {rel.duck}"
+    if rng.random() < 0.25:
+        p = predicate(rng, of_type(rel.columns, "int", "long", "text", "flag", "double"), "risingwave")
+        sql, duck = f"{sql} WHERE {p.sql}", f"{duck} WHERE {p.duck}"
+    return sql, duck
+
+
+def filter_table(rng: random.Random) -> Question:
+    """WHERE, DISTINCT."""
+    t = table(rng, "t")
+    rel = leaf(rng, t, "a")
+    chosen = items(rng, rel.columns)
+    sql, duck = select(rng, rel, chosen)
+    if rng.random() < 0.3:
+        sql, duck = (x.replace("SELECT", "SELECT DISTINCT", 1) for x in (sql, duck))
+    return question(rng, [t], sql, duck, [*chosen], changes(rng, [t]))
+
+
+def one_join(rng: random.Random, kind: str) -> Question:
+    tables = [table(rng, name) for name in ("t", "u")]
+    rel = join(rng, leaf(rng, tables[0], "a"), leaf(rng, tables[1], "b"), kind)
+    chosen = items(rng, rel.columns)
+    sql, duck = select(rng, rel, chosen)
+    return question(rng, tables, sql, duck, [*chosen], changes(rng, tables))
+
+
+def merged(rng: random.Random) -> Question:
+    """USING and NATURAL: the columns that are common have one value."""
+    names = rng.choice([["k"], ["g"], ["g", "k"]])
+    tables = [
+        Table("t", {"k": "int", "g": "int", "n": "int"}, "k"),
+        Table("u", {c: "int" for c in (*names, "w")}, None),
+    ]
+    kind = rng.choice(KINDS)
+    natural = rng.random() < 0.4
+    word = f"NATURAL {kind} JOIN u" if natural else f"{kind} JOIN u USING ({', '.join(names)})"
+    duck_word = f"{kind} JOIN u USING ({', '.join(names)})"
+    chosen = [*names, "n", "w"]
+    sql = f"SELECT {', '.join(chosen)} FROM t {word}"
+    return question(rng, tables, sql, f"SELECT {', '.join(chosen)} FROM t {duck_word}", chosen, changes(rng, tables))
+
+
+def chain(rng: random.Random) -> Question:
+    """Two to four joins of any kind, left-deep or in parentheses; a table may stand in it twice."""
+    tables = [table(rng, name) for name in ("t", "u", "w")]
+    count = rng.choice([3, 3, 4, 5])
+    rels = [leaf(rng, tables[i] if i < 3 else rng.choice(tables), f"x{i}") for i in range(count)]
+    while len(rels) > 1:
+        at = rng.choice([0, rng.randrange(len(rels) - 1)])
+        rels[at : at + 2] = [join(rng, rels[at], rels[at + 1], rng.choice(KINDS))]
+    chosen = items(rng, rels[0].columns)
+    sql, duck = select(rng, rels[0], chosen)
+    return question(rng, tables, sql, duck, [*chosen], changes(rng, tables))
+
+
+def views(rng: random.Random) -> Question:
+    """A view over a view and the table that both read."""
+    tables = [table(rng, name) for name in ("t", "u")]
+    rel = join(rng, leaf(rng, tables[0], "a"), leaf(rng, tables[1], "b"), rng.choice(KINDS))
+    chosen = items(rng, rel.columns) | {"k": rel.columns[0], "n": rel.columns[2]}
+    sql, duck = select(rng, rel, chosen)
+    word = rng.choice(["VIEW", "MATERIALIZED VIEW"])
+    below = Rel("i AS c", f"({duck}) AS c", tuple(same(f"c.{n}", e.type) for n, e in chosen.items()))
+    sides = [below, leaf(rng, tables[0], "d")]
+    rng.shuffle(sides)
+    over = join(rng, *sides, rng.choice(KINDS))
+    shown = items(rng, over.columns)
+    said, asked = select(rng, over, shown)
+    return question(rng, tables, said, asked, [*shown], changes(rng, tables), f"CREATE {word} i AS {sql};\n")
+
+
+def group(rng: random.Random, joined: bool = False, whole: bool = False) -> Question:
+    """`whole`: without GROUP BY, over a table that has had a row."""
+    tables = [table(rng, name) for name in ("tu" if joined else "t")]
+    rel = leaf(rng, tables[0], "a")
+    if joined:
+        rel = join(rng, rel, leaf(rng, tables[1], "b"), rng.choice(KINDS))
+    columns = of_type(rel.columns, "int", "long", "text")
+    by = [] if whole else rng.sample(columns, rng.choice([1, 1, 2]))
+    names = [f"g{i}" for i in range(len(by))]
+    chosen = {"c": same("count(*)", "long")}
+    for i in range(rng.choice([1, 2])):
+        f = rng.choice(["count", "sum", "avg", "min", "max"])
+        n = rng.choice(of_type(columns, "int", "long", *(["text"] if f in ("count", "min", "max") else [])))
+        chosen[f"a{i}"] = E(f"{f}({n.sql})", f"{f}({n.duck})", "long")
+    having = rng.choice(["", "", " HAVING count(*) > 1"])
+    parts = []
+    for which in (0, 1):
+        shown = ", ".join(
+            [
+                *(f"{e[which]} AS {n}" for e, n in zip(by, names, strict=True)),
+                *(f"{e[which]} AS {n}" for n, e in chosen.items()),
+            ]
+        )
+        tail = "" if whole else f" GROUP BY {', '.join(e[which] for e in by)}{having}"
+        parts.append(f"SELECT {shown} FROM {(rel.sql, rel.duck)[which]}{tail}")
+    calls = changes(rng, tables)
+    if whole:
+        calls = [insert(rng, tables[0], 999), *calls]
+    return question(rng, tables, *parts, [*names, *chosen], calls)
+
+
+# ------------------------------------------------------------------ nearest rows, tables as they are
+
+
+def nearest(rng: random.Random, kind: str) -> Question:
+    """ASOF: of several rows that are equally near the one with the smallest key."""
+    tables = [table(rng, name, True) for name in ("t", "u")]
+    word = rng.choice(["<", "<=", ">", ">="])
+    right = rng.choice(["n", "g"])
+    a = rng.choice(["a.n", "a.g", "a.n * 2"])
+    equal = rng.choice(["a.g = b.g", "a.n = b.g", "a.g = b.n"])
+    near = f"{a} {word} b.{right}"
+    if rng.random() < 0.3:
+        near = f"b.{right} {word.translate(str.maketrans('<>', '><'))} {a}"
+    order = "ASC" if word.startswith("<") else "DESC"
+    columns = [*tables[0].read("a"), *tables[1].read("b")]
+    chosen = items(rng, columns)
+    shown = ", ".join(f"{e.sql} AS {n}" for n, e in chosen.items())
+    asof = "ASOF JOIN" if kind == "INNER" else "ASOF LEFT JOIN"
+    sql = f"SELECT {shown} FROM t AS a {asof} u AS b ON {equal} AND {near}"
+    best = f"row_number() OVER (PARTITION BY a.k ORDER BY b.{right} {order}, b.k) = 1"
+    duck = f"SELECT {shown} FROM t AS a {kind} JOIN u AS b ON {equal} AND {near} QUALIFY {best}"
+    return question(rng, tables, sql, duck, [*chosen], changes(rng, tables))
+
+
+def temporal(rng: random.Random, kind: str) -> Question:
+    """A left side that grows, or changes, and a right side that is there before it and stays."""
+    left, right = table(rng, "t"), table(rng, "u", True)
+    if rng.random() < 0.5:
+        left = replace(left, key=None, append_only=True)
+    columns = [*left.read("a"), *right.read("b")]
+    chosen = items(rng, columns)
+    more = predicate(rng, right.read("b"), "risingwave").sql if rng.random() < 0.4 else "true"
+    equal = f"a.{rng.choice(['g', 'n', 'k'])} = b.k AND {more}".removesuffix(" AND true")
+    word = "JOIN" if kind == "INNER" else "LEFT JOIN"
+    shown = ", ".join(f"{e.sql} AS {n}" for n, e in chosen.items())
+    sql = f"SELECT {shown} FROM t AS a {word} u FOR SYSTEM_TIME AS OF PROCTIME() AS b ON {equal}"
+    calls = [*changes(rng, [right]), *changes(rng, [left])]
+    return question(
+        rng, [left, right], sql, f"SELECT {shown} FROM t AS a {word} u AS b ON {equal}", [*chosen], calls, late=False
+    )
+
+
+# ------------------------------------------------------------------ windows
+
+
+def log(rng: random.Random, name: str) -> Table:
+    return Table(name, {"k": "int", "n": "int", "s": "text", "ts": "time"}, None, True, rng.choice([None, 5, 20, 60]))
+
+
+def logged(rng: random.Random, tables: Sequence[Table]) -> list[Call]:
+    """Rows of which none is below the watermark of its table."""
+    calls: list[Call] = []
+    seen = dict.fromkeys([t.name for t in tables], 0)
+    now = 600
+    for n in range(rng.choice([3, 8, 16, 25])):
+        t = rng.choice(tables)
+        made, top = [], seen[t.name]
+        for i in range(rng.choice([1, 1, 2, 4])):
+            now += rng.choice([0, 1, 5, 20]) + (600 if rng.random() < 0.02 else 0)
+            at = max(now - rng.choice([0, 0, 10, 50]), seen[t.name] - (t.spare or 0))
+            top = max(top, at)
+            row = values(rng, {"k": "key", "n": "int", "s": "text"}, KEYS, n * 10 + i)
+            text = f"2024-01-01 {10 + at // 3600:02}:{at // 60 % 60:02}:{at % 60:02}"
+            made.append(literal((*row.values(), text)))
+        seen[t.name] = top
+        sql = f"INSERT INTO {t.name} VALUES {', '.join(made)}"
+        calls.append(Statement(f"{sql};", sql))
+    return calls
+
+
+def windowed(rng: random.Random, closed: bool = False) -> Question:
+    """TUMBLE and HOP of two logs that meet in a window; `closed`: EMIT ON WINDOW CLOSE, read at the end."""
+    tables = [replace(log(rng, name), spare=20) if closed else log(rng, name) for name in ("a", "b")]
+    size = rng.choice([1, 5])
+    said, asked = [], []
+    for t in tables:
+        if rng.random() < 0.7:
+            said.append(f"TUMBLE({t.name}, ts, INTERVAL '{size}' MINUTE)")
+            starts = f"time_bucket(INTERVAL '{size} minutes', ts)"
+            asked.append(f"(SELECT *, {starts} AS window_start FROM {t.name}) AS {t.name}")
+        else:
+            said.append(f"HOP({t.name}, ts, INTERVAL '{size}' MINUTE, INTERVAL '{size * 2}' MINUTE)")
+            asked.append(
+                f"(SELECT *, time_bucket(INTERVAL '{size} minutes', ts) - i * INTERVAL '{size} minutes' AS window_start"
+                f" FROM {t.name}, (VALUES (0), (1)) w(i)) AS {t.name}"
+            )
+    kind = "INNER" if closed else rng.choice(KINDS)
+    columns = [E(f"{t.name}.{c}", f"{t.name}.{c}", type) for t in tables for c, type in t.columns.items() if c != "ts"]
+    chosen = items(rng, columns)
+    start = "a.window_start AS w"
+    shown = ", ".join(f"{e.sql} AS {n}" for n, e in chosen.items())
+    equal = rng.choice(["a.k = b.k AND ", "a.k = b.n AND "]) + "a.window_start = b.window_start"
+    sql = f"SELECT {shown}, {start} FROM {said[0]} {kind} JOIN {said[1]} ON {equal}"
+    duck = f"SELECT {shown}, {start} FROM {asked[0]} {kind} JOIN {asked[1]} ON {equal}"
+    calls = logged(rng, tables)
+    made = question(
+        rng, tables, f"{sql}{' EMIT ON WINDOW CLOSE' if closed else ''}", duck, [*chosen, "w"], calls, late=not closed
+    )
+    return replace(made, calls=(*made.calls, Finish())) if closed else made
+
+
+def interval(rng: random.Random) -> Question:
+    """Two logs whose times lie close together."""
+    tables = [log(rng, name) for name in ("a", "b")]
+    before, after = rng.choice([(0, 60), (10, 10), (60, 0)])
+    columns = [E(f"{t.name}.{c}", f"{t.name}.{c}", type) for t in tables for c, type in t.columns.items() if c != "ts"]
+    chosen = items(rng, columns)
+    kind = rng.choice(["INNER", "INNER", *KINDS])
+    near = f"a.ts BETWEEN b.ts - INTERVAL '{before}' SECOND AND b.ts + INTERVAL '{after}' SECOND"
+    equal = rng.choice(["a.k = b.k", "a.k = b.n"])
+    text = (
+        f"SELECT {', '.join(f'{e.sql} AS {n}' for n, e in chosen.items())} FROM a {kind} JOIN b ON {equal} AND {near}"
+    )
+    return question(rng, tables, text, text, [*chosen], logged(rng, tables))
+
+
+SHAPES: dict[str, Shape] = {
+    "risingwave filter": filter_table,
+    **{f"risingwave join {kind}": partial(one_join, kind=kind) for kind in KINDS},
+    "risingwave merged columns": merged,
+    "risingwave chain": chain,
+    "risingwave views": views,
+    "risingwave group": group,
+    "risingwave aggregates": partial(group, whole=True),
+    "risingwave joined group": partial(group, joined=True),
+    **{f"risingwave asof {kind}": partial(nearest, kind=kind) for kind in KINDS[:2]},
+    **{f"risingwave temporal {kind}": partial(temporal, kind=kind) for kind in KINDS[:2]},
+    "risingwave window": windowed,
+    "risingwave window closed": partial(windowed, closed=True),
+    "risingwave interval": interval,
+}

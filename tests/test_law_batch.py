@@ -1,0 +1,71 @@
+"""The second oracle: DuckDB says the same over the whole inputs, for every shape that docs/semantics/batch.md lists as
+equal; `--law` for hundreds of histories a shape, and more of chains."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import batch_ksqldb
+import batch_lenses
+import batch_risingwave
+import batch_sqlstream
+from batch_law import check, difference, given, smallest, wanted
+
+PAGE = Path(__file__).parents[1] / "docs" / "semantics" / "batch.md"
+SHAPES = {**batch_lenses.SHAPES, **batch_ksqldb.SHAPES, **batch_sqlstream.SHAPES, **batch_risingwave.SHAPES}
+ON_SPARK = ("lenses windowed chain", "ksqldb streams and tables", "sqlstream expiry FULL", "risingwave chain")
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_law(shape: str) -> None:
+    for seed in range(6 if "chain" in shape else 2):
+        check(SHAPES[shape], f"{shape} {seed}")
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("shape", SHAPES)
+def test_law_at_length(shape: str) -> None:
+    for seed in range(1000, 1600 if "chain" in shape else 1150):
+        check(SHAPES[shape], f"{shape} {seed}")
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("shape", ON_SPARK)
+def test_law_on_spark(shape: str) -> None:
+    pytest.importorskip("pyspark")
+    check(SHAPES[shape], f"{shape} spark", "spark")
+
+
+def test_the_page_lists_what_is_run() -> None:
+    listed: list[str] = []
+    for line in PAGE.read_text().splitlines():
+        cells = [c.strip() for c in line.strip("|").split("|")]
+        if line.startswith("| ") and len(cells) == 4 and cells[1] not in ("now", "stands"):
+            named = re.findall(r"`([^`]+)`", cells[3])
+            assert cells[1] in ("equal", "equal if", "never"), line
+            assert bool(named) == (cells[1] != "never"), line
+            listed += named
+    assert sorted(listed) == sorted(SHAPES)
+
+
+def test_a_difference_is_told_by_the_smallest_history() -> None:
+    """DuckDB is asked for the pairs that lie closer together than the query says."""
+    rng = random.Random("differs")
+    question = batch_lenses.one_join(rng, "INNER")
+    while "<= 40" not in question.duck or not wanted(question):
+        question = batch_lenses.one_join(rng, "INNER")
+    wrong = replace(question, duck=question.duck.replace("<= 40", "< 0"))
+
+    def differs(asked: object) -> str | None:
+        assert isinstance(asked, type(wrong))
+        return difference(given(asked, random.Random(1)), wanted(asked), asked)
+
+    found = differs(wrong)
+    assert found is not None
+    least, found = smallest(wrong, differs, found)
+    assert len(least.calls) == 3 and found.count("too much") == 1  # two rows and the end
