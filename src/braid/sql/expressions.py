@@ -70,7 +70,7 @@ def expression(c: Cursor, floor: int = OR) -> ast.Expr:
         left = ast.Unary("NOT", arg, c.span(start))
     elif c.at_symbol("-") or c.at_symbol("+"):
         op = c.symbol()
-        if op == "-" and c.ahead(1).kind is TokenKind.NUMBER:
+        if op == "-" and c.ahead(1).kind is TokenKind.NUMBER and c.ahead(2).text != "::":  # a cast binds tighter
             left = literal(c)
             c.height = 1
         else:
