@@ -141,6 +141,46 @@ def test_what_is_wrong_is_told(tmp_path: Path) -> None:
     assert "timestamp is not JSON" in outcome.failures[-1][1], "nothing after an input that cannot be read is looked at"
 
 
+FITS = """```sql ksqldb
+CREATE STREAM s (k INT KEY, n INT) WITH (value_format='JSON'); CREATE STREAM o AS SELECT * FROM s;
+```
+"""
+MISFITS = [
+    ("```ouput s\ntimestamp  key  value\n```", 4, "did you mean output?"),
+    ("```Output s\ntimestamp  key  value\n```", 4, "did you mean output?"),
+    ("  ~~~ refuse\n  x\n  ~~~", 4, "did you mean refused?"),
+    ("```results s\n```", 4, "the blocks of a case are sql, input"),
+    ("```output\ntimestamp  key  value\n```", 4, "write the topic"),
+    ("```drops\n```", 4, "write the query"),
+    ("```output s\ntimestamp  key  value\n", 4, "the fence is not closed"),
+    ("```sql lenses\nSHOW TABLES;\n```", 4, "the page is in ksqldb"),
+    ("```refused\nSELECT 1;\n```", 4, "behind the statements write ----"),
+    ("```input\ntopic  timestmp\ns  1\n```", 5, "did you mean timestamp?"),
+    ("```output s\ntimestamp  keys\n```", 5, "did you mean key?"),
+    ("```explain s\n{'nodes': 1}\n```", 5, "line 5: not JSON"),
+    ("```drops o\n\nreason\n```", 5, "line 6: not JSON"),
+    ("````text\n```ouput s\n```\n````", None, ""),
+]
+
+
+@pytest.mark.parametrize(("block", "line", "message"), MISFITS)
+def test_a_block_that_would_check_nothing_is_refused(
+    block: str, line: int | None, message: str, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(FITS + block + "\n", encoding="utf-8")
+    failures = run_case(page).failures
+    assert [at for at, _ in failures] == ([] if line is None else [line])
+    assert all(message in said and "internal error" not in said for _, said in failures)
+
+
+def test_an_unknown_dialect_of_a_page(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(FITS.replace("ksqldb", "kslqdb"), encoding="utf-8")
+    ((line, said),) = run_case(page).failures
+    assert line == 1 and "did you mean ksqldb?" in said
+
+
 def test_accept_writes_what_came(tmp_path: Path) -> None:
     page = tmp_path / "wrong.md"
     page.write_text(WRONG, encoding="utf-8")

@@ -381,7 +381,14 @@ def test_case_files_and_accept(folder: Path) -> None:
     assert "2 passed, 0 failed" in braid("test", "cases").out
     assert "no file or folder none" in braid("test", "none").err
     (folder / "empty").mkdir()
+    (folder / "empty" / "plain.md").write_text("# Nothing to run\n```text\na\n```\n")
     assert "no case files" in braid("test", "empty").err
+    assert "has no block of a case" in braid("test", "empty/plain.md").err
+    (folder / "q.sql").write_text("nonsense")
+    said = braid("test", "q.sql")
+    assert said.code == 1 and "q.sql is no case page" in said.err and "braid check q.sql" in said.err
+    (folder / "bytes.md").write_bytes(b"\xff\xfe")
+    assert "cannot read bytes.md: it is not UTF-8 text" in braid("test", "bytes.md").err
 
 
 # ---------------------------------------------------- state goes with time

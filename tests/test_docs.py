@@ -28,7 +28,8 @@ from pathlib import Path
 
 import pytest
 
-from braid.cases import DIALECTS, Block, blocks, run_case
+from braid.cases import DIALECTS, INPUT_COLUMNS, SHOWN, Block, blocks, run_case
+from braid.cases import KINDS as case_kinds
 from braid.errors import BraidError
 from braid.expr.aggregates import AGGREGATES, LATER
 from braid.expr.functions import FUNCTIONS
@@ -41,7 +42,7 @@ from cli_help import shown
 ROOT = Path(__file__).parent.parent
 DIALECT = ROOT / "docs" / "dialects" / "ksqldb.md"
 CASES = {"sql", "input", "output", "standing", "refused", "drops", "explain"}
-KINDS = {"sql", "csv", "console", "python", "sh", "text", "mermaid"}
+KINDS = {"sql", "csv", "console", "python", "sh", "text", "mermaid", "markdown"}
 
 PAGES = {
     p.relative_to(ROOT).as_posix(): p
@@ -72,7 +73,8 @@ def test_every_block_is_of_a_known_kind(name: str) -> None:
     known = CASES if name in SEMANTICS else KINDS
     assert {b.kind for b in page_blocks(name)} <= known
     fences = [line for line in PAGES[name].read_text(encoding="utf-8").splitlines() if line.lstrip().startswith("```")]
-    assert len(fences) == 2 * len(page_blocks(name)), "a fence without a kind, or indented, or not closed"
+    inside = [x for b in page_blocks(name) for x in b.text.splitlines() if x.lstrip().startswith("```")]
+    assert len(fences) - len(inside) == 2 * len(page_blocks(name)), "a fence without a kind, or indented, or not closed"
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -125,6 +127,18 @@ def test_semantics(name: str, batch: int | None, buckets: int) -> None:
     outcome = run_case(PAGES[name], "local", batch, buckets)
     assert not outcome.failures, "\n" + "\n".join(f"{name}:{line}: {text}" for line, text in outcome.failures)
     assert outcome.blocks
+
+
+@pytest.mark.parametrize(("batch", "runtime"), [(None, "local"), (1, "local"), (None, "reference")])
+def test_the_page_of_case_pages(batch: int | None, runtime: str, tmp_path: Path) -> None:
+    (shown,) = [b for b in page_blocks("docs/case-pages.md") if b.kind == "markdown"]
+    page = tmp_path / "page.md"
+    page.write_text(shown.text, encoding="utf-8")
+    outcome = run_case(page, runtime, batch)
+    assert not outcome.failures and outcome.blocks == 7
+    told = PAGES["docs/case-pages.md"].read_text(encoding="utf-8")
+    for word in (*case_kinds, *INPUT_COLUMNS, *filter(None, SHOWN)):
+        assert re.search(rf"`{word}\b", told), word
 
 
 # ------------------------------------------------------------------ statements

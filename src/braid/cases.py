@@ -4,16 +4,8 @@ In: a Markdown file with fenced blocks (interface.md section 6). Out: a result p
 really came (`accept`).
 Rule: blocks run in their order on one driver; a file is a case, and what it does not say is not checked.
 
-Blocks
-  sql DIALECT     statements to run
-  input           records, a line each: columns as the head line says; also `clock TOPIC TIME`, `restart`, `finish`
-  output TOPIC    the records that must have come since the last look, in order
-  standing TOPIC  key and value of the rows that stand when all records of a table are folded by key, sorted by key
-  refused         statements, a line `----`, then parts of the message, a line each (and `at LINE:COLUMN`, where given)
-  explain NAME    JSON that must be part of the plan of a query or statement; a text "~x" must hold x
-  query           a query over tables, a line `----`, then its rows, columns as JSON, a line each; in any order, unless
-                  the query has ORDER BY
-  drops NAME      JSON lines, each part of one dropped row, in order
+The blocks, their columns and what each checks are told in docs/case-pages.md. A block that is none of them, and is not
+only to be read (`SHOWN`), is refused, as a misspelled one would check nothing.
 
 Values stand as JSON in the forms of interface.md section 5, and are compared as such: 1, 1.0, "1" and true all differ.
 """
@@ -31,9 +23,13 @@ from pathlib import Path
 from typing import Any
 
 from braid.errors import BraidError, SqlError
+from braid.guess import guess
 from braid.testing import Driver, Record
 
-FENCE = re.compile(r"^```(\w+)[ \t]*(.*)$")
+FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[ \t]*(.*)$")
+KINDS = ("sql", "input", "output", "standing", "refused", "explain", "query", "drops")
+NAMED = ("output", "standing", "explain", "drops")  # those that say of what
+SHOWN = ("", "bash", "console", "csv", "diff", "json", "jsonl", "markdown", "mermaid", "python", "sh", "text", "yaml")
 DIALECTS = ("ksqldb", "risingwave", "sqlstream", "lenses")
 INPUT_COLUMNS = ("topic", "timestamp", "key", "value", "partition", "headers")
 OUTPUT_COLUMNS = ("timestamp", "key", "value", "partition", "headers")
@@ -41,12 +37,14 @@ OUTPUT_COLUMNS = ("timestamp", "key", "value", "partition", "headers")
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A fenced block: its kind, the rest of the fence line, its text and the line number of its first line."""
+    """A fenced block: its kind, the rest of the fence line, its text and the line number of its first line. `closed`:
+    whether the page ends behind it."""
 
     kind: str
     argument: str
     text: str
     line: int
+    closed: bool = True
 
 
 @dataclass(slots=True)
@@ -70,15 +68,48 @@ def blocks(text: str) -> Iterator[Block]:
             i += 1
             continue
         start = i + 1
-        end = next((j for j in range(start, len(lines)) if lines[j].startswith("```")), len(lines))
-        yield Block(fence[1], fence[2].strip(), "\n".join(lines[start:end]), start + 1)
+        ends = re.compile(rf"^ {{0,3}}{fence[1][0]}{{{len(fence[1])},}}\s*$")
+        end = next((j for j in range(start, len(lines)) if ends.match(lines[j])), len(lines))
+        text = "\n".join(lines[start:end])
+        yield Block(fence[2], fence[3].strip(), text, start + 1, closed=end < len(lines))
         i = end + 1
+
+
+def misfits(page: Sequence[Block]) -> Iterator[tuple[int, str]]:
+    """What is wrong with the fences of a page, by line."""
+    dialect: str | None = None
+    for block in page:
+        line, problem = block.line - 1, None
+        if block.kind not in (*KINDS, *SHOWN):
+            near = guess(block.kind, KINDS)
+            blocks = f"the blocks of a case are {', '.join(KINDS)}; text is only to be read"
+            problem = BraidError(f"no block is called {block.kind}", f"did you mean {near}?" if near else blocks)
+        elif not block.closed:
+            problem = BraidError("the fence is not closed", f"write {'`' * 3} on a line of its own")
+        elif block.kind in NAMED and not block.argument:
+            what = "query" if block.kind in ("explain", "drops") else "topic"
+            problem = BraidError(f"{block.kind} of what?", f"write the {what}: {'`' * 3}{block.kind} name")
+        elif block.kind == "sql" and block.argument:
+            if dialect is not None and block.argument != dialect:
+                problem = BraidError(f"the page is in {dialect}", f"write a page of its own for {block.argument}")
+            elif block.argument not in DIALECTS:
+                near = guess(block.argument, DIALECTS)
+                known = f"dialects are {', '.join(DIALECTS)}"
+                problem = BraidError(f"unknown dialect {block.argument}", f"did you mean {near}?" if near else known)
+            dialect = dialect or block.argument
+        elif block.kind == "refused" and "\n----" not in block.text:
+            problem = BraidError("nothing is said of the refusal", "behind the statements write ---- and a part of it")
+        if problem is not None:
+            yield line, str(problem)
 
 
 def run_case(path: Path, runtime: str = "local", batch: int | None = None, buckets: int | None = None) -> Outcome:
     """Runs one case file."""
     outcome = Outcome(path)
-    page = list(blocks(path.read_text(encoding="utf-8")))
+    page = list(blocks(_read(path)))
+    outcome.failures.extend(misfits(page))
+    if outcome.failures:
+        return outcome
     dialect = next((b.argument for b in page if b.kind == "sql" and b.argument), "ksqldb")
     with Driver(dialect=dialect, runtime=runtime, batch=batch, buckets=buckets) as driver:  # type: ignore[arg-type]
         for block in page:
@@ -112,7 +143,7 @@ def _run_block(driver: Driver, block: Block, outcome: Outcome) -> str | None:
         case "refused":
             return _refused(driver, block)
         case "explain":
-            want, got = json.loads(block.text), driver.explain(block.argument)
+            want, got = _json(block.text, block.line), driver.explain(block.argument)
             return None if _part(want, got) else f"the plan has no such part; it is {json.dumps(got, default=str)}"
         case "drops":
             return _drops(driver.drops(block.argument), block)
@@ -130,7 +161,7 @@ def _feed(driver: Driver, block: Block) -> None:
         if not words or line.lstrip().startswith("--"):
             continue
         if words[0] == "topic":
-            head = words
+            head = _head(words, INPUT_COLUMNS, block.line + number)
         elif words[0] == "clock" and len(words) == 3:
             driver.clock(words[1], int(words[2]))
         elif words == ["restart"]:
@@ -147,6 +178,23 @@ def _feed(driver: Driver, block: Block) -> None:
                 partition=fields.get("partition", 0),
                 headers=[(h[0], h[1]) for h in fields.get("headers", [])],
             )
+
+
+def _head(words: list[str], known: Sequence[str], line: int) -> list[str]:
+    """The columns that a head line names."""
+    for word in words:
+        if word not in known:
+            near = guess(word, known)
+            listed = f"columns are {', '.join(known)}"
+            raise BraidError(f"line {line}: no column {word}", f"did you mean {near}?" if near else listed)
+    return words
+
+
+def _json(text: str, line: int) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError as e:
+        raise BraidError(f"line {line}: not JSON: {e}", 'write texts as "text"') from None
 
 
 def _fields(line: str, head: Sequence[str], number: int) -> dict[str, Any]:
@@ -185,7 +233,7 @@ def _compare(
     records: Sequence[Record], block: Block, outcome: Outcome, columns: Sequence[str] = OUTPUT_COLUMNS[:3]
 ) -> str | None:
     lines = [line for line in block.text.splitlines() if line.strip()]
-    head = lines[0].split() if lines else list(columns)
+    head = _head(lines[0].split(), OUTPUT_COLUMNS, block.line) if lines else list(columns)
     want = [_fields(line, head, block.line + i + 1) for i, line in enumerate(lines[1:])]
     got = [{name: _plain(getattr(r, name)) for name in head} for r in records]
     outcome.actual[block.line] = "\n".join(_table(head, got))
@@ -267,7 +315,7 @@ def _row(line: str, number: int) -> list[Any]:
 
 
 def _drops(rows: Sequence[dict[str, Any]], block: Block) -> str | None:
-    want = [json.loads(line) for line in block.text.splitlines() if line.strip()]
+    want = [_json(line, block.line + n) for n, line in enumerate(block.text.splitlines()) if line.strip()]
     got = [_plain(r) for r in rows]
     if len(want) == len(got) and all(_part(w, g) for w, g in zip(want, got, strict=True)):
         return None
@@ -289,21 +337,37 @@ def accepted(text: str, outcome: Outcome) -> str:
     """The page with the rows that really came in its output blocks."""
     lines = text.splitlines()
     for line in sorted(outcome.actual, reverse=True):
-        end = next((j for j in range(line - 1, len(lines)) if lines[j].startswith("```")), len(lines))
+        end = next((j for j in range(line - 1, len(lines)) if lines[j].lstrip().startswith(("```", "~~~"))), len(lines))
         lines[line - 1 : end] = outcome.actual[line].splitlines()
     return "\n".join(lines) + "\n"
 
 
+def _is_case(path: Path) -> bool:
+    return any(b.kind not in SHOWN for b in blocks(_read(path)))
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        why = getattr(e, "strerror", None) or "it is not UTF-8 text"
+        raise BraidError(f"cannot read {path}: {why}") from None
+
+
 def case_files(paths: Sequence[str]) -> list[Path]:
-    """The case files under paths: files as named, in folders all `.md` files."""
+    """The case pages under paths: files as named, in folders all `.md` files with blocks that are more than shown."""
     found: list[Path] = []
     for p in map(Path, paths):
         if p.is_dir():
-            found += sorted(p.rglob("*.md"))
-        elif p.suffix == ".slt":
-            raise BraidError(f"{p}: .slt files need a dialect with tables to query", "write the case as Markdown")
-        elif p.is_file():
+            found += [page for page in sorted(p.rglob("*.md")) if _is_case(page)]
+        elif p.is_file() and p.suffix == ".md":
+            if not _is_case(p):
+                raise BraidError(f"{p} has no block of a case", "see docs/case-pages.md")
             found.append(p)
+        elif p.is_file():
+            hint = "a case is a Markdown file, see docs/case-pages.md"
+            hint = f"{hint}; to look at SQL: braid check {p}" if p.suffix == ".sql" else hint
+            raise BraidError(f"{p} is no case page", hint)
         else:
             raise BraidError(f"no file or folder {p}")
     return found
