@@ -138,9 +138,10 @@ class Program:
 
     def _known(self, statement: ast.Statement, text: str, fresh: Collection[str]) -> str | None:
         """The name of what stands and is made again by this statement."""
-        words = plain(text, self.dialect)
-        same = (n for n, s in self.standing.items() if words is not None and plain(s.text, self.dialect) == words)
-        name = made_name(statement)
+        name, first = made_name(statement), text.split(None, 1)[0].upper()
+        alike = [s for s in self.standing.values() if s.text.split(None, 1)[0].upper() == first]
+        words = plain(text, self.dialect) if alike else None
+        same = (s.name for s in alike if words is not None and plain(s.text, self.dialect) == words)
         found = next(same, None) or (None if name is None else first_match(name, self.standing))
         return found if found not in fresh else None
 

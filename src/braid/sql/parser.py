@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from braid.errors import SqlError
 from braid.sql import ast
@@ -53,6 +54,7 @@ def dialect_of(text: str) -> str | None:
     return m[1].lower() if m else None
 
 
+@lru_cache(maxsize=1024)
 def plain(text: str, dialect: str) -> str | None:
     """A statement's words with one blank between them and without comments; None where it names a variable, which may
     hold something else next time."""
