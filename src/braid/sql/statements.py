@@ -245,7 +245,8 @@ def show(c: Cursor) -> ast.Statement:
         second = c.ahead(1)
         longer = f"{what} {second.value}" if second.kind is TokenKind.WORD else what
         return unsupported(c, f"SHOW {longer}", start)
-    raise c.unexpected(f"one of {', '.join(shows)}", *shows, *others)
+    hint = c.dialect.foreign.get(("SHOW", what))
+    raise c.unexpected(f"one of {', '.join(shows)}", *shows, *others, hint=hint)
 
 
 def no_kind(c: Cursor, verb: str) -> None:

@@ -236,6 +236,8 @@ LENSES = Dialect(
         ("LIMIT", "1"): "Lenses SQL has no LIMIT in streaming queries",
         ("USING", "("): "Lenses SQL has no USING: write ON a.x = b.x, or leave ON out to join on _key",
         ("EMIT", "CHANGES"): "a query of Lenses SQL always runs on: leave EMIT CHANGES out",
+        ("SHOW", "TOPICS"): "write SHOW TABLES",
+        ("SHOW", "STREAMS"): "write SHOW TABLES: a topic is read as SELECT says",
         ("EXTRACT", "("): "times are LONG: milliseconds since 1970",
         ("OVER", "("): "Lenses SQL has no OVER: GROUP BY gives a row for each group",
         ("UNION", "ALL"): "write two INSERT INTO the same topic",

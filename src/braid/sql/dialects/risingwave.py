@@ -58,6 +58,9 @@ RISINGWAVE = Dialect(
     shows=("TABLES", "SOURCES", "MATERIALIZED VIEWS", "VIEWS", "INDEXES", "SINKS"),
     kinds=("TABLE", "SOURCE", "MATERIALIZED VIEW", "VIEW", "INDEX"),
     foreign={
+        ("SHOW", "STREAMS"): "RisingWave has no streams: SHOW TABLES or SHOW SOURCES",
+        ("SHOW", "COLUMNS"): "write DESCRIBE name",
+        ("SHOW", "CREATE"): "write DESCRIBE name for its columns, EXPLAIN name for the query of a view",
         ("EMIT", "CHANGES"): "leave it out: a view is always kept up to date",
         ("WITHIN", "INTERVAL"): _NO_WITHIN,
         **{("WITHIN", str(n)): _NO_WITHIN for n in range(61)},

@@ -365,7 +365,8 @@ def show(c: Cursor) -> ast.Statement:
     for what in c.dialect.shows:
         if c.accept(*what.split()):
             return ast.Show(what, c.span(start))
-    raise c.unexpected(f"one of {', '.join(c.dialect.shows)}", *c.dialect.shows)
+    hint = c.dialect.foreign.get(("SHOW", c.word()))
+    raise c.unexpected(f"one of {', '.join(c.dialect.shows)}", *c.dialect.shows, hint=hint)
 
 
 def describe(c: Cursor) -> ast.Statement:

@@ -307,6 +307,8 @@ SQLSTREAM = Dialect(
         for after in ("INTERVAL", "(", *map(str, range(61)))
     }
     | {
+        ("SHOW", "VIEWS"): "views are among SHOW STREAMS and SHOW TABLES",
+        ("SHOW", "PUMPS"): "pumps are among SHOW QUERIES",
         ("OVER", "("): "OVER stands behind a source of a join; aggregates over windows are not supported yet",
         ("WITH", "("): "write OPTIONS (TOPIC 'x', PARTITIONS '1', ROWTIME 'column')",
         ("EXTRACT", "("): "keep the part of the time as a column of its own",
