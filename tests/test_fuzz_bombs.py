@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import random
 import re
 import resource
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,7 @@ from braid.errors import BraidError, SqlError
 from braid.expr import arithmetic
 from braid.runtime.file_text import Text
 from braid.testing import Driver
+from braid.topics import TopicStore
 from effort import fuzzed
 
 SECONDS = 10.0  # of this process
@@ -29,6 +33,41 @@ def soon() -> Iterator[None]:
     yield
     assert time.process_time() - started < SECONDS
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 6 << 20  # KiB
+
+
+def limited(what: int, most: int) -> Callable[[], None]:
+    return lambda: resource.setrlimit(what, (most, most))
+
+
+def command(*words: str, stdin: str = "", limit: Callable[[], None]) -> tuple[int, str]:
+    """A command under a limit of the system; its exit code, and what it says of an error."""
+    all_words = [sys.executable, "-m", "braid", *words]
+    done = subprocess.run(all_words, input=stdin, capture_output=True, text=True, preexec_fn=limit, check=False)
+    assert "internal error" not in done.stderr and "Traceback" not in done.stderr, done.stderr
+    return done.returncode, done.stderr
+
+
+def test_a_disk_without_room_is_named_and_nothing_is_added(tmp_path: Path) -> None:
+    """Here a file may not grow beyond 100 KiB; on a full disk the system says so in the same way."""
+    store = str(tmp_path / "s")
+    record = json.dumps({"key": 1, "value": {"V": "x" * 1000}, "timestamp": 1}) + "\n"
+    room = limited(resource.RLIMIT_FSIZE, 100 << 10)
+    assert command("put", "t", "--store", store, stdin=record, limit=room)[0] == 0
+    code, told = command("put", "t", "--store", store, stdin=record * 1000, limit=room)
+    assert code == 1 and told.startswith(f"error: {store}/topics/t/.staging") and told.count("\n") == 1, told
+    assert not os.listdir(f"{store}/topics/t/.staging")
+    assert command("put", "t", "--store", store, stdin=record, limit=room)[0] == 0
+    assert TopicStore(store).end_offsets("t") == [2]
+
+
+def test_few_files_may_be_open(tmp_path: Path) -> None:
+    """64, and a topic of 200 partitions."""
+    store = str(tmp_path / "s")
+    records = "".join(json.dumps({"key": i, "value": {"V": "x"}, "timestamp": 1}) + "\n" for i in range(500))
+    few = limited(resource.RLIMIT_NOFILE, 64)
+    assert command("put", "t", "--store", store, "--partitions", "200", stdin=records, limit=few)[0] == 0
+    assert command("cat", "t", "--store", store, limit=few)[0] == 0
+    assert sum(TopicStore(store).end_offsets("t")) == 500
 
 
 def given(expression: str, v: str, p: str, runtime: str) -> tuple[object, list[str]]:

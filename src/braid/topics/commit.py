@@ -15,6 +15,7 @@ or leave a torn segment, which is noticed when it is read; with `fsync` segments
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -122,7 +123,8 @@ class StageWriter:
         return Staged(self._partition, os.path.basename(self._path), self._meter.extent(), beside)
 
     def abort(self) -> None:
-        self._file.close()
+        with contextlib.suppress(OSError):  # a full disk takes no rest either
+            self._file.close()
         remove(self._scratch)
 
 
@@ -142,6 +144,11 @@ def stage(
     try:
         writer.write(lines, times, positions)
         return writer.close()
+    except OSError as e:
+        writer.abort()
+        if e.filename is not None:
+            raise
+        raise OSError(e.errno, e.strerror, topic.staging) from None
     except BaseException:
         writer.abort()
         raise
