@@ -40,12 +40,15 @@ def parse_all(
     """The statements that can be read, and every problem: after one, reading goes on behind the next `;`."""
     statements: list[ast.Statement] = []
     errors: list[SqlError] = []
-    for found in _each(text, dialect, variables):
+    defined: list[dict[str, str]] = []
+    known = variables if variables is not None else {}
+    for found in _each(text, dialect, known):
         if isinstance(found, SqlError):
             errors.append(found)
         else:
             statements.append(found)
-    return ast.Script(text, tuple(statements)), errors
+            defined.append(dict(known))
+    return ast.Script(text, tuple(statements), tuple(defined)), errors
 
 
 def dialect_of(text: str) -> str | None:
