@@ -126,3 +126,11 @@ def test_what_is_no_query_does_nothing_in_query(tmp_path: Path) -> None:
             with pytest.raises(BraidError, match="t"):
                 door.query("SELECT * FROM t;")
     assert TopicStore(tmp_path / "s").names() == []
+
+
+def test_a_topic_is_listed_once(tmp_path: Path) -> None:
+    with Driver() as d:
+        d.execute(STREAM + "CREATE STREAM o AS SELECT * FROM a;")
+        with pytest.raises(BraidError) as refused:
+            d.read("nothing")
+    assert refused.value.hint == "known: O, t"
