@@ -267,6 +267,21 @@ def test_a_file_that_still_changes_is_not_read_while_up(world: World, monkeypatc
     assert keys(watch) == [1, 1, 1, 2, *[3] * 100]
 
 
+def test_copies_of_what_is_read_for_good_go(world: World) -> None:
+    for i in range(3):
+        world.put(f"{i}.csv", HEAD + f"{i},x,{i}\n" * 2)
+    watch = world.start()
+    reader = pickle.loads(pickle.dumps(watch.input))
+    reader.ends()
+    for rows, left in [(1, 6), (2, 4), (5, 2), (6, 0)]:
+        reader.forget(rows)
+        assert len(os.listdir(world.folder / "q.files")) == left
+    (world.folder / "in" / "0.csv").unlink()
+    assert reader.read(0, 2, 6).rows["X.K"].to_list() == [1, 1, 2, 2]  # made again
+    with pytest.raises(BraidError, match="is gone"):
+        reader.read(0, 0, 1)
+
+
 def test_files_may_go_when_they_are_read(world: World) -> None:
     for i, name in enumerate(("a.csv", "b.csv")):
         world.put(name, HEAD + f"{i},x,{i}\n")

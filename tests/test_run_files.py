@@ -91,6 +91,9 @@ def test_files_come_grow_are_touched_and_go_between_kills(tmp_path: Path) -> Non
         os.killpg(process.pid, signal.SIGINT)
     said = ended(process)
     assert said.code == 0, said.err
+    pieces = [line for line in (tmp_path / "s/checkpoints/O/files/S.jsonl").open() if '"rows":0,' not in line]
+    copies = list((tmp_path / "s/checkpoints/O.files").glob("*.rows"))
+    assert len(copies) < len(pieces) - 4, "copies of what was committed are left"
     found = records(tmp_path, "O")
     assert values()[: len(before)] == before
     assert sorted(r["value"]["V"] for r in found) == sorted(

@@ -109,6 +109,7 @@ class FileInput:
         self._columns = columns_of(source)
         self._declared = tuple(Column(c.field, c.column.type) for c in self._columns)
         self._ahead: Ahead | None = None
+        self._forgotten = 0  # so many pieces
 
     def __reduce__(self) -> tuple[type[FileInput], tuple[Source, FileLog, Options, str]]:
         return FileInput, (self.source, self.log, self.options, self.cache)
@@ -291,6 +292,14 @@ class FileInput:
             if (text.digest, rows) != (p.digest, p.rows):
                 raise BraidError(f"{path} was changed since it was first seen", PUT_BACK)
             place(p)
+
+    def forget(self, rows: int) -> None:
+        """Removes what was made for pieces that end at `rows` or before: they are read for good. Whoever needs them all
+        the same makes them again."""
+        while self._forgotten < len(self.log.pieces) and (p := self.log.pieces[self._forgotten]).end <= rows:
+            for name in self.cached(p) if p.rows else ():
+                _forget(os.path.join(self.cache, name))
+            self._forgotten += 1
 
     def cached(self, p: Piece) -> list[str]:
         """The names of what is made for a piece."""

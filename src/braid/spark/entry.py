@@ -86,7 +86,7 @@ class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: igno
         return read(self._text, partition)
 
     def commit(self, end: Document) -> None:
-        pass
+        self._planner.committed(end)
 
     def stop(self) -> None:
         pass

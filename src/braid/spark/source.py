@@ -27,6 +27,7 @@ from braid.runtime import leaps
 from braid.runtime.batch import Chunk, clocked, ingested
 from braid.runtime.bucket import split
 from braid.runtime.cut import Cut, ended_now, plan_batch
+from braid.runtime.files import FileInput
 from braid.runtime.ingest import Ingested
 from braid.runtime.inputs import Until
 from braid.runtime.pieces import SOURCE, Piece
@@ -102,6 +103,16 @@ class Planner:
             begin["early"] = start["early"]
         found = plan_batch(sorted(inputs.items()), begin, job.limit, _at_first(job, start), job.ranks, job.close)
         return None if found is None else {**found}
+
+    def committed(self, end: Document) -> None:
+        """All before `end` is done for good: copies of files are not needed any more."""
+        job, done = loads(self._text), dict[str, int]()
+        for leaf in job.files:
+            name, rows = job.plan.leaves[leaf].source.name, end["next"].get(f"{leaf}/0", 0)
+            done[name] = min(rows, done.get(name, rows))
+        for leaf, x in inputs_of(self._text).items():
+            if isinstance(x, FileInput):
+                x.forget(done[job.plan.leaves[leaf].source.name])
 
     def slices(self, start: Document, end: Document) -> Sequence[Slice]:
         """What the tasks of the batch between two documents read."""
