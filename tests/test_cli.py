@@ -74,6 +74,11 @@ WRONG = {
         ("--sink", "o=."),
         ["no result of braid", "name a folder"],
     ),
+    "a sink that a source reads": (
+        "CREATE STREAM o AS SELECT k, v FROM l;",
+        ("--source", "l=**/*.csv", "--sink", "o=deep/out.csv"),
+        ["--source l would read what is written to deep/out.csv"],
+    ),
     "one folder for two sinks": (
         "CREATE STREAM o AS SELECT k, v FROM l; CREATE STREAM p AS SELECT k, v FROM l;",
         ("--sink", "o=out.csv", "--sink", "p=./out.csv"),

@@ -20,6 +20,7 @@ import pytest
 from braid.errors import BraidError
 from braid.plan.logical import Encoding, Source, SourceColumn, Timestamp
 from braid.runtime import file_watch
+from braid.runtime.file_list import look, matches
 from braid.runtime.file_log import FileLog
 from braid.runtime.file_watch import Files, FileWatch, log_path
 from braid.runtime.files import open_files
@@ -356,6 +357,26 @@ def test_the_log_after_a_crash(world: World) -> None:
     assert keys(world.start(1)) == [1, 2]
     path.write_bytes(whole.replace(b'"rows":1', b'"rows":2'))
     refused(world, "is damaged", done=1)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "found"),
+    [
+        ("in/*.csv", "in/a.csv", True),
+        ("in/*.csv", "in/out.csv/a.csv", False),
+        ("in/**", "in/out.csv/a.csv", True),
+        ("in/**/*.csv", "in/a.csv", True),
+        ("in/**/*.csv", "in/x/y/a.csv", True),
+        ("in/*/*.csv", "in/a.csv", False),
+        ("**/*.jsonl", "in/a.csv", False),
+    ],
+)
+def test_what_a_pattern_would_find(tmp_path: Path, pattern: str, path: str, found: bool) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    file.write_text("")
+    assert matches(str(tmp_path / pattern), str(file)) == found
+    assert bool(look(str(tmp_path / pattern), empty=True)[1]) == found
 
 
 def test_pieces_are_the_rows_of_the_files(world: World) -> None:

@@ -19,7 +19,7 @@ from braid.plan.lower import lower
 from braid.program import Effect, Program, first_match
 from braid.runtime import checkpoint, result_files, resume
 from braid.runtime.driver_local import in_topological_order
-from braid.runtime.file_list import look
+from braid.runtime.file_list import look, matches
 from braid.runtime.file_watch import watched
 from braid.runtime.files import needs_time
 from braid.source_files import SourceFiles
@@ -78,7 +78,7 @@ def prepare(request: Request) -> Prepared:
         look(pattern, empty=True)
     for query in queries:
         _check_times(query.root, request.sources)
-    _check_sinks(queries, request.sinks)
+    _check_sinks(queries, request)
     order = in_topological_order(queries, lambda q: {s.topic for s in sources(q.root)}, lambda q: q.sink.topic)
     return Prepared(program, effects, tuple(order), push)
 
@@ -116,8 +116,9 @@ def _queries(effects: Sequence[Effect], program: Program) -> tuple[list[Query], 
     return found, frozenset(push)
 
 
-def _check_sinks(queries: Sequence[Query], sinks: Mapping[str, str]) -> None:
-    """What goes to files or the console cannot be read by the next query."""
+def _check_sinks(queries: Sequence[Query], request: Request) -> None:
+    """What goes to files or the console cannot be read by the next query, and must not be read by a source."""
+    sinks = request.sinks
     folders: dict[str, str] = {}
     for name, target in sinks.items():
         writers = [q for q in queries if q.sink.name.lower() == name.lower()]
@@ -137,7 +138,13 @@ def _check_sinks(queries: Sequence[Query], sinks: Mapping[str, str]) -> None:
             if folder in folders:
                 raise BraidError(f"--sink {name} and --sink {folders[folder]} name one folder", "give each its own")
             folders[folder] = name
-            result_files.kind_of(target)
+            part = os.path.join(folder, result_files.part_name(0, 0, result_files.kind_of(target)))
+            source = next((x for x in request.sources if matches(request.sources[x], part)), None)
+            if source is not None:
+                raise BraidError(
+                    f"--sink {name}: --source {source} would read what is written to {target}",
+                    "write it to a folder that the pattern of the source does not take in",
+                )
 
 
 def target_of(sink: str) -> tuple[str, str]:

@@ -6,6 +6,7 @@ Rule: names that begin with `.` or `_`, or end in `.tmp` or `.part`, are unfinis
 
 from __future__ import annotations
 
+import fnmatch
 import glob
 import os
 from dataclasses import dataclass
@@ -73,6 +74,19 @@ def look(pattern: str, empty: bool = False) -> tuple[str, list[Found]]:
     if not found and not empty:
         raise missing(pattern)
     return root, sorted(found, key=lambda f: f.name)
+
+
+def matches(pattern: str, path: str) -> bool:
+    """Whether a file of this path would be among those that `look` finds."""
+
+    def found(parts: list[str], names: list[str]) -> bool:
+        if not parts or not names:
+            return not parts and not names
+        if parts[0] == "**":
+            return found(parts[1:], names) or found(parts, names[1:]) or (len(parts) == 1)
+        return fnmatch.fnmatchcase(names[0], parts[0]) and found(parts[1:], names[1:])
+
+    return found(os.path.abspath(pattern).split(os.sep), os.path.abspath(path).split(os.sep))
 
 
 def _unfinished(name: str) -> bool:

@@ -18,7 +18,7 @@ from braid.topics.files import write_atomic
 
 KINDS = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}  # by the end of the folder's name
 OWNER, COMMITS, STAGING = ".owner.json", ".commits", ".staging"
-_PART = re.compile(r"part-\d{10}-\d{5}\.(csv|jsonl|parquet)")
+_PART = re.compile(r"part-\d{10}-[-\d]\d{4}\.(csv|jsonl|parquet)")
 
 
 def kind_of(target: str) -> str:
@@ -29,6 +29,11 @@ def kind_of(target: str) -> str:
             f"{target}: {ending} cannot be written", f"end the folder's name in {', '.join(KINDS)}; or write console"
         )
     return KINDS.get(ending, "json")
+
+
+def part_name(batch: int, part: int, kind: str) -> str:
+    """The name of a file: of a batch's rows that came out of one part of the query."""
+    return f"part-{batch:010d}-{part:05d}.{'jsonl' if kind == 'json' else kind}"
 
 
 def described(kind: str, target: str) -> str:

@@ -115,8 +115,8 @@ class FileOutputs:
             return
         folder = os.path.join(self._job.output.target, result_files.STAGING)
         os.makedirs(folder, exist_ok=True)
-        ending = {"json": "jsonl"}.get(self._job.output.kind, self._job.output.kind)
-        name = f"part-{self._batch:010d}-{self._part:05d}.{ending}~{uuid4().hex[:8]}"  # of this attempt only
+        part = result_files.part_name(self._batch, self._part, self._job.output.kind)
+        name = f"{part}~{uuid4().hex[:8]}"  # of this attempt only
         types = {o.name: o.expr.type for o in (*sink.key, *sink.values)}
         types |= {"_rowtime": Scalar.BIGINT, "_op": Scalar.VARCHAR}
         columns = [Column(n, types[n]) for n in frame.columns]
