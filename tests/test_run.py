@@ -178,9 +178,8 @@ def _bytes(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_checkpoint_of_another_query(runs: tuple[Path, Said, Said]) -> None:
-    _refused(
-        runs[0], "s", "checkpoints/NAMED was made by another query", '"!"', "\n  -", "\n  +", "delete the", sql=CHANGED
-    )
+    told = ("checkpoints/NAMED was made by another query", "|| '!'", "\n  -", "\n  +", "braid reset NAMED")
+    _refused(runs[0], "s", *told, sql=CHANGED)
 
 
 def test_another_sink_than_before(runs: tuple[Path, Said, Said]) -> None:
