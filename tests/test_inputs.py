@@ -22,7 +22,7 @@ import pytest
 from braid.errors import BraidError
 from braid.operators.changes import NEVER
 from braid.plan.logical import Encoding, Place, Source, SourceColumn, Timestamp
-from braid.runtime import file_text, files
+from braid.runtime import file_copies, file_text
 from braid.runtime.cut import beginning, plan_batch
 from braid.runtime.decode import Decoded
 from braid.runtime.file_values import csv_field, json_lines
@@ -483,8 +483,7 @@ def many(tmp_path: Path, r: random.Random, ends: Sequence[str]) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_cuts_of_files_are_those_of_their_times(tmp_path: Path, seed: int, monkeypatch: Any) -> None:
-    monkeypatch.setattr(files, "CHUNK", 16)
-    files._tops.cache_clear()
+    monkeypatch.setattr(file_copies, "CHUNK", 16)
     r = random.Random(seed)
     times = many(tmp_path, r, r.choices([".csv", ".jsonl", ".parquet"], k=6))
     x = opened(tmp_path, "*.*", TIMED)
@@ -536,10 +535,8 @@ def test_what_is_made_is_made_again_where_it_is_missing(tmp_path: Path, monkeypa
     assert len(os.listdir(tmp_path / "cache")) == 2
     want = x.read(0, 0, 1).rows
     clean(tmp_path / "cache", [])
-    files._mapped.cache_clear()
     assert x.read(0, 0, 1).rows.equals(want)  # as on another node
     clean(tmp_path / "cache", [])
-    files._mapped.cache_clear()
     (tmp_path / "a.csv").write_text("k,v,ts\n1,b,5\n")
     with pytest.raises(BraidError, match="was changed"):
         x.read(0, 0, 1)

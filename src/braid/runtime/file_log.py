@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import fnmatch
+import io
 import json
 import os
 import zlib
@@ -153,7 +154,7 @@ class FileLog:
             raise BraidError(f"{self.path} cannot be read: {e.strerror}", _DAMAGED) from None
         lines = data[: data.rfind(b"\n") + 1]
         try:
-            found = [self._read(line) for line in lines.splitlines()]
+            found = [self._read(line.removesuffix(b"\n")) for line in io.BytesIO(lines)]  # a bad one ends it
             if self._at == 0 and found:
                 head = found.pop(0)
                 if head.get("format") != FORMAT:
@@ -162,6 +163,9 @@ class FileLog:
                     raise BraidError(f"{self.path} was begun anew by another run", "one run at a time has a checkpoint")
                 self.life, self.root = text(head["life"], "life"), text(head["root"], "root")
             pieces = [_piece(x) for x in found]
+            ends = [self.end, *(p.end for p in pieces)]
+            if any(p.first != end for p, end in zip(pieces, ends, strict=False)):
+                raise ValueError("a piece does not begin where the one before it ends")
         except (ValueError, KeyError) as e:
             raise BraidError(f"{self.path} is damaged: {why(e)}", _DAMAGED) from None
         self._at += len(lines)

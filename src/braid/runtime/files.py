@@ -22,7 +22,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 import polars as pl
@@ -35,18 +34,17 @@ from braid.expr.codec_values import python_values
 from braid.expr.nodes import Col
 from braid.operators.changes import DIFF, HEADERS, NEVER, TIME
 from braid.plan.logical import Source, SourceColumn
+from braid.runtime import file_copies
 from braid.runtime.decode import Decoded, time_of, with_pseudo
+from braid.runtime.file_copies import GROUP
 from braid.runtime.file_list import Found, kind_of, look, stat
 from braid.runtime.file_log import FileLog, Piece
 from braid.runtime.file_text import PUT_BACK, Options, Rows, Text, csv_rows, digest_of, header, json_rows
 from braid.runtime.file_values import a, fits, from_column, typed
 from braid.runtime.times import Ahead, Block, Times, filled
 from braid.spent import spent
+from braid.topics.files import remove
 from braid.types import Column, polars_type
-
-FORMAT = 2  # of copies and times; part of their names
-GROUP = 1 << 17  # rows of a copy's row group
-CHUNK = 8192  # rows between two entries of an index of times
 
 
 def columns_of(source: Source) -> tuple[SourceColumn, ...]:
@@ -81,12 +79,13 @@ def clean(cache: str | Path, inputs: Iterable[FileInput]) -> None:
     needed = {name for x in inputs for p in x.log.pieces for name in x.cached(p)}
     with contextlib.suppress(FileNotFoundError):
         for entry in list(os.scandir(cache)):
-            if entry.name not in needed and entry.is_file(follow_symlinks=False) and entry.name.endswith(_MADE):
+            if (
+                entry.name not in needed
+                and entry.is_file(follow_symlinks=False)
+                and entry.name.endswith(file_copies.ENDINGS)
+            ):
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(entry.path)
-
-
-_MADE = (".rows", ".times", ".part")
 
 
 def reading(options: Mapping[str, str]) -> Options:
@@ -147,9 +146,9 @@ class FileInput:
         for p in self.log.since(first):
             if p.first >= end:
                 return
-            tops = _tops(self._times_path(p))
-            for k in range(max(first - p.first, 0) // CHUNK, len(tops)):
-                start, stop = p.first + k * CHUNK, min(p.first + (k + 1) * CHUNK, p.end)
+            tops = file_copies.tops(self._made(p, ".times"))
+            for k in range(max(first - p.first, 0) // file_copies.CHUNK, len(tops)):
+                start, stop = p.first + k * file_copies.CHUNK, min(p.first + (k + 1) * file_copies.CHUNK, p.end)
                 if start < first:
                     yield first, stop, int(self._times(first, stop).max())
                 else:
@@ -158,12 +157,15 @@ class FileInput:
     def _times(self, start: int, stop: int) -> Times:
         """Times of rows of one piece."""
         p = next(self.log.since(start))
-        return _mapped(self._times_path(p))[start - p.first : stop - p.first]
+        return file_copies.mapped(self._made(p, ".times"))[start - p.first : stop - p.first]
 
-    def _times_path(self, p: Piece) -> str:
-        path = f"{self._stem(p)}.times"
-        if not os.path.exists(path):
+    def _made(self, p: Piece, ending: str) -> str:
+        """The path of what is made for a piece; made again where it is not there, or not whole."""
+        path = self._stem(p) + ending
+        if not file_copies.is_whole(path, p.rows):
             self._again(p)
+            if not file_copies.is_whole(path, p.rows):
+                raise BraidError(f"{path} changes while it is read", "nothing but braid writes there")
         return path
 
     # -------------------------------------------------------------- rows
@@ -185,17 +187,14 @@ class FileInput:
     def _part(self, p: Piece, first: int, last: int) -> pl.DataFrame:
         start, count = first - p.first, last - first
         path = self._path(p.name)
-        times = _mapped(self._times_path(p))[start : start + count] if self.source.timestamp else None
+        times = file_copies.mapped(self._made(p, ".times"))[start : start + count] if self.source.timestamp else None
         if kind_of(p.name) == "parquet":
             self._check_same(p)
             rows = self._parquet_rows(path, start, count)
             if times is not None:
                 rows = _with_time_errors(self.source, rows, times)
         else:
-            copy = f"{self._stem(p)}.rows"
-            if not os.path.exists(copy):
-                self._again(p)
-            frame = pl.scan_parquet(copy).slice(start, count).collect()
+            frame = file_copies.rows_of(self._made(p, ".rows"), start, count)
             rows = Rows([frame[str(i)] for i in range(len(self._columns))], frame["error"], frame["raw"])
         if len(rows.error) != count:
             raise BraidError(f"{path} has fewer rows than were counted", "delete the checkpoint to read it anew")
@@ -298,7 +297,7 @@ class FileInput:
         the same makes them again."""
         while self._forgotten < len(self.log.pieces) and (p := self.log.pieces[self._forgotten]).end <= rows:
             for name in self.cached(p) if p.rows else ():
-                _forget(os.path.join(self.cache, name))
+                remove(os.path.join(self.cache, name))
             self._forgotten += 1
 
     def cached(self, p: Piece) -> list[str]:
@@ -311,7 +310,7 @@ class FileInput:
         """The path of what is made for a piece, without its ending. The first piece of a file has its header."""
         t, known = self.source.timestamp, self.log.of(p.name)
         what = [
-            FORMAT, p.name, p.start, p.stop, p.digest, known[0].digest if known else p.digest,
+            file_copies.FORMAT, p.name, p.start, p.stop, p.digest, known[0].digest if known else p.digest,
             [[c.name, str(c.type)] for c in self._declared], [self.options.null_value, self.options.delimiter],
             [t.field, t.format] if t else None,
         ]  # fmt: skip
@@ -332,30 +331,21 @@ class FileInput:
         else:
             parsed = json_rows(text, self._declared)
         times: list[Times] = []
-        part = _scratch(os.path.join(self.cache, "copy"))
-        with contextlib.ExitStack() as cleanup:
-            cleanup.callback(_forget, part)
-            writer, count = None, 0
+        with file_copies.copying(self.cache) as copy:
             for some in parsed:
                 rows = some
                 if self.source.timestamp is not None:
                     times.append(self._times_of(some))
                     rows = _with_time_errors(self.source, some, times[-1])
-                table = _frame(rows).to_arrow(compat_level=pl.CompatLevel.oldest())
-                if writer is None:
-                    writer = cleanup.enter_context(pq.ParquetWriter(part, table.schema, compression="lz4"))
-                writer.write_table(table, row_group_size=GROUP)
-                count += table.num_rows
-            if writer is not None:
-                writer.close()
+                copy.add(_frame(rows))
 
             def place(piece: Piece) -> None:
                 if piece.rows:
                     if self.source.timestamp is not None:
                         self._write_times(f"{self._stem(piece)}.times", iter(times))
-                    os.replace(part, f"{self._stem(piece)}.rows")
+                    copy.place(f"{self._stem(piece)}.rows")
 
-            yield count, place
+            yield copy.rows, place
 
     def _times_of(self, rows: Rows) -> Times:
         """The times that rows hold, `NEVER` where a row holds none."""
@@ -368,14 +358,7 @@ class FileInput:
 
     def _write_times(self, path: str, times: Iterator[Times]) -> None:
         os.makedirs(self.cache, exist_ok=True)
-        part = _scratch(path)
-        try:
-            with open(part, "wb") as f:
-                for some in times:
-                    f.write(some.astype("<i8", copy=False).tobytes())
-            os.replace(part, path)
-        finally:
-            _forget(part)
+        file_copies.write_times(path, times)
 
     # ----------------------------------------------------------- Parquet
 
@@ -476,28 +459,4 @@ def _digest(path: str, size: int, mtime: int) -> str:
     return digest_of(path)
 
 
-def _scratch(path: str) -> str:
-    return f"{path}~{uuid4().hex[:8]}.part"
-
-
-def _forget(path: str) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(path)
-
-
 _ZERO: Times = np.zeros(1, np.int64)
-
-
-@lru_cache(maxsize=256)
-def _mapped(path: str) -> Times:
-    """The times in a file, mapped: what is not looked at is not read."""
-    if os.path.getsize(path) == 0:
-        return np.zeros(0, np.int64)
-    return np.memmap(path, dtype="<i8", mode="r")
-
-
-@lru_cache(maxsize=256)
-def _tops(path: str) -> Times:
-    """The highest time of each chunk."""
-    times = _mapped(path)
-    return np.maximum.reduceat(times, np.arange(0, len(times), CHUNK)) if len(times) else times
