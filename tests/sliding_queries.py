@@ -29,17 +29,18 @@ from braid.types import Scalar
 from histories import query, source
 from keyed_queries import condition, predicate
 
-SHAPES = ("sliding", "sliding-rows", "sliding-hops", "sliding-chain", "sliding-view", "sliding-alone")
+SHAPES = ("sliding", "sliding-rows", "sliding-hops", "sliding-chain", "sliding-view", "sliding-alone", "sliding-itself")
 EMISSIONS: tuple[Emission, ...] = ("arrival", "arrival", "expiry", "istream")
 
 
 def random_query(rng: random.Random, shape: str) -> Query:
     partitions = rng.choice([1, 1, 1, 1, 2])
 
-    one_topic = rng.random() < 0.2
+    itself = shape == "sliding-itself"
+    one_topic = itself or rng.random() < 0.2
 
     def read(alias: str) -> Node:
-        topic = "a" if one_topic and alias != "B" else rng.choice(["a", "p", "z"]) + alias.lower()
+        topic = "a" if one_topic and (itself or alias != "B") else rng.choice(["a", "p", "z"]) + alias.lower()
         one = replace(source(alias, topic, "stream", partitions), end="lift")
         return Filter(one, predicate(rng, one)) if shape != "sliding-rows" and rng.random() < 0.1 else one
 

@@ -102,6 +102,7 @@ class Reference:
         read = self._record(event)
         self._run.number += read is None or read != self._last
         self._last = read
+        self._run.whole = not isinstance(event, Record) or event.leaf == self._last_reader(event.leaf)
         for source in self._sources:
             source.move(event)
         rows = _released_by(self._root)
@@ -129,6 +130,11 @@ class Reference:
         if not isinstance(event, Record):
             return None
         return self._sources[event.leaf].node.topic, event.partition, event.offset
+
+    def _last_reader(self, leaf: int) -> int:
+        """The last source to which a record of this one comes."""
+        mine = self._sources[leaf].node
+        return max(x.number for x in self._sources if (x.node.topic, x.node.kind) == (mine.topic, mine.kind))
 
     def _written(self, rows: Sequence[tuple[Row, Place]]) -> list[OutRecord]:
         """The rows as the sink writes them: key, values and time. (All at once: their order does not matter here.)"""

@@ -132,6 +132,7 @@ class Run:
 
     place: Place = None
     number: int = 0  # of the place; two sources that read one record do so at one
+    whole: bool = True  # the place's record has come to all sources that read it
     drops: list[Drop] = field(default_factory=list)
     _known: dict[tuple[int, str], tuple[object, bool]] = field(default_factory=dict)
     _texts: dict[tuple[str, str], str] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 In: the rows that all operands gave at the current place. Out: the results that the joined clock lets out there.
 Rule: at every place the whole join is worked out anew from all rows that have come so far. What is due goes out once:
-a result whose time no later row can change.
+a result whose time no later row can change. A record that several operands read comes to all of them first.
 
 Results of one time go out in this order: what a hop gives at its end; what is complete once the clock reaches the time;
 what is certain only when the clock has passed it. Within these by the places of the records, the latest first.
@@ -85,6 +85,8 @@ class SlidingStep:
         for step, come, rows in zip(self.inputs, self._come, inputs, strict=True):
             derived = isinstance(step, SlidingStep) or _over_sliding(step)
             come += [Arrived(row, self._derived_place() if derived else (self._run.number, 0)) for row in rows]
+        if not self._run.whole:
+            return []
         due = [x for x in self._results() if self._is_due(x) and (x.enter, x.places) not in self._given]
         due.sort(key=lambda x: x.order)
         self._given |= {(x.enter, x.places) for x in due}
