@@ -11,17 +11,23 @@ import resource
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from braid.errors import BraidError, SqlError
 from braid.expr import arithmetic
 from braid.runtime.file_text import Text
+from braid.runtime.files import open_files
 from braid.testing import Driver
 from braid.topics import TopicStore
+from cli_help import braid
 from effort import fuzzed
+from test_inputs import PLAIN, values
 
 SECONDS = 10.0  # of this process
 DECLARED = "CREATE STREAM s (k INT KEY, v STRING, p STRING) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
@@ -142,3 +148,124 @@ def test_a_file_that_unfolds_is_read_in_blocks(tmp_path: Path) -> None:
     assert path.stat().st_size < 2 << 20
     sizes = [len(block) for block in Text(str(path)).blocks(quotes=False)]
     assert sum(sizes) == 200_000 * len(line) and max(sizes) < 18 << 20
+
+
+# ------------------------------------------------------------ packed and packed again
+
+MUCH = gzip.compress(b"\0" * (300 << 20), compresslevel=1)  # 300 MiB in one
+
+
+@pytest.mark.parametrize("name", ["x.csv.gz", "x.jsonl.gz", "x.csv", "x.jsonl"])
+def test_what_is_packed_is_unfolded_once_at_most(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(MUCH) if name.endswith("gz") else MUCH)
+    said = braid("infer", str(path))
+    assert said.code == 1 and f"{name} is packed, and not as its name says" in said.err, said.err
+    if "jsonl" in name:
+        found = open_files(PLAIN, str(path), tmp_path / "cache")
+        assert found.read(0, 0, found.ends()[0]).error.is_not_null().all()
+    else:
+        with pytest.raises(BraidError, match=name):
+            open_files(PLAIN, str(path), tmp_path / "cache")
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, lambda data: zlib.compress(data, 0), zlib.compress])
+def test_packed_rows_are_rows(pack: Callable[[bytes], bytes], tmp_path: Path) -> None:
+    """A topic's file, and JSON lines, that begin as packed data does."""
+    packed = pack(b'{"key": 1, "value": {"V": "a"}}\n' * 3).replace(b"\n", b"")
+    (tmp_path / "f.jsonl").write_bytes(packed + b'\n{"K": 1, "V": "a"}\n')
+    found = open_files(PLAIN, str(tmp_path / "f.jsonl"), tmp_path / "cache")
+    assert found.ends() == [2]
+    decoded = found.read(0, 0, 2)
+    assert decoded.error.is_null().to_list() == [False, True] and values(decoded, "V") == [None, "a"]
+    store = tmp_path / "s"
+    TopicStore(store).create("t", 1)
+    (store / "topics/t/0" / f"{0:020d}.jsonl").write_bytes(
+        packed + b'\n{"key": 1, "value": {"V": "a"}, "timestamp": 1}\n'
+    )
+    said = braid("cat", "t", "--store", str(store), "--format", "jsonl")
+    assert said.code == 0 and len(said.out.splitlines()) == 2 and '"a"' in said.out.splitlines()[1], said
+
+
+# ------------------------------------------------------------------------ Parquet
+
+THREE = pa.table({"K": pa.array([1, 2, 3], pa.int32()), "V": ["a", "b", "c"]})
+
+
+def refused_parquet(path: Path, what: str) -> None:
+    with pytest.raises(BraidError, match=f"{path.name} is not a Parquet file: .*{what}"):
+        open_files(PLAIN, str(path), path.parent / "cache")
+    said = braid("infer", str(path))
+    assert said.code == 1 and f"{path.name} is not a Parquet file" in said.err and len(said.err) < 1000
+
+
+def test_a_parquet_file_that_unfolds_is_read_where_it_is_asked_for(tmp_path: Path) -> None:
+    """50,000,000 rows of 10 KB each in one row group of a small file."""
+    path, n = tmp_path / "f.parquet", 50_000_000
+    texts = pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int8()), n), ["x" * 10_000])
+    pq.write_table(pa.table({"K": pa.repeat(pa.scalar(1, pa.int32()), n), "V": texts}), path, row_group_size=n)
+    assert path.stat().st_size < 1 << 20
+    found = open_files(PLAIN, str(path), tmp_path / "cache")
+    assert found.ends() == [n]
+    for first in (0, n // 2, n - 100):
+        assert values(found.read(0, first, first + 100), "V") == ["x" * 10_000] * 100
+
+
+def test_a_footer_is_not_believed(tmp_path: Path) -> None:
+    """Counts of rows and values of 2^40, negative ones, a footer of 2 GiB, no end, a file of 20 GB without one."""
+    path = tmp_path / "f.parquet"
+    pq.write_table(THREE, path, store_schema=False, compression="none", use_dictionary=False)
+    data = path.read_bytes()
+    end = len(data) - 8
+    begin = end - int.from_bytes(data[end : end + 4], "little")
+    footer, three = data[begin:end], b"\x16\x06"  # 3, as an i64 of Thrift
+
+    def written(new: bytes) -> Path:
+        path.write_bytes(data[:begin] + new + len(new).to_bytes(4, "little") + b"PAR1")
+        return path
+
+    many = b"\x16" + bytes([0x80] * 5) + b"\x40"  # 2^40
+    refused_parquet(written(footer.replace(three, many, 1)), "claims 1099511627776 rows")
+    refused_parquet(written(footer.replace(three, b"\x16\x05", 1)), "")
+    claims = written(footer.replace(three, many))
+    with pytest.raises(BraidError, match=r"f\.parquet is not a Parquet file"):
+        found = open_files(PLAIN, str(claims), tmp_path / "cache")
+        found.read(0, 0, 10)
+    path.write_bytes(data[:end] + (1 << 31).to_bytes(4, "little") + b"PAR1")
+    refused_parquet(path, "footer claims 2147483648 bytes")
+    path.write_bytes(data[: len(data) // 2])
+    refused_parquet(path, "does not end with PAR1")
+    os.truncate(path, 20 << 30)
+    refused_parquet(path, "does not end with PAR1")
+
+
+def test_parquet_files_are_neither_too_wide_nor_too_deep(tmp_path: Path) -> None:
+    names = {f"c{i}": pa.nulls(1, pa.int8()) for i in range(12_000)}
+    pq.write_table(pa.table({**names, "K": [1], "V": ["a"]}), tmp_path / "wide.parquet", store_schema=False)
+    refused_parquet(tmp_path / "wide.parquet", "it has 12002 columns, 10000 are the most")
+    deep: pa.DataType = pa.int32()
+    for _ in range(200):
+        deep = pa.struct([("a", deep)])
+    pq.write_table(pa.table({"K": [1], "V": pa.nulls(1, deep)}), tmp_path / "deep.parquet", store_schema=False)
+    refused_parquet(tmp_path / "deep.parquet", "nested")
+
+
+def test_damaged_parquet_files_are_refused_by_name(tmp_path: Path) -> None:
+    """Or read, where the damage is none that anybody can see."""
+    pq.write_table(THREE, tmp_path / "whole.parquet", store_schema=False)
+    whole = (tmp_path / "whole.parquet").read_bytes()
+    refused = 0
+    for i in range(fuzzed(60, 5)):
+        r = random.Random(f"parquet {i}")
+        data = bytearray(whole)
+        for _ in range(r.choice((1, 1, 3))):
+            data[r.randrange(len(data))] = r.randrange(256)
+        path = tmp_path / f"{i}.parquet"
+        path.write_bytes(bytes(data))
+        try:
+            found = open_files(PLAIN, str(path), tmp_path / "cache")
+            found.read(0, 0, found.ends()[0])
+        except BraidError as e:
+            assert path.name in str(e)
+            refused += 1
+    assert refused

@@ -10,6 +10,7 @@ import gzip
 import io
 import os
 import re
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -18,7 +19,10 @@ import polars as pl
 from braid.declare import declaration
 from braid.errors import BraidError
 from braid.plan.logical import Kind
+from braid.runtime.file_parquet import schema_of
 from braid.sql.dialects import dialect_named
+from braid.topics.documents import too_long
+from braid.topics.segments import is_packed
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 ROWS = 10_000  # that are looked at
@@ -66,14 +70,14 @@ def columns_of(path: str) -> list[Column]:
         raise BraidError(f"there is no file {path}", "name one file; braid run takes globs")
     try:
         if ending == ".parquet":
-            return [Column(n, _ours(t, n)) for n, t in pl.read_parquet_schema(path).items()]
+            return [Column(n, _ours(t, n)) for n, t in schema_of(path)[0].items()]
         head = io.BytesIO(_head(path))
         if ending == ".csv":
             frame = pl.read_csv(head, n_rows=ROWS, try_parse_dates=True, infer_schema_length=ROWS)
         else:
             frame = pl.read_ndjson(head, infer_schema_length=ROWS).head(ROWS)
             frame = frame.with_columns(_times(s) for s in frame if s.dtype == pl.String)
-    except (pl.exceptions.PolarsError, OSError, EOFError) as e:
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, EOFError, zlib.error) as e:
         raise BraidError(f"{path} cannot be read: {' '.join(str(e).split())[:200]}") from None
     return [Column(n, _ours(t, n)) for n, t in frame.schema.items()]
 
@@ -83,7 +87,11 @@ def _head(path: str) -> bytes:
     opened = gzip.open(path, "rb") if path.lower().endswith(".gz") else open(path, "rb")  # noqa: SIM115
     with opened as f:
         data: bytes = f.read(MOST)
-        return data if len(data) < MOST else data[: data.rfind(b"\n") + 1]
+    if is_packed(data):
+        raise BraidError(f"{path} is packed, and not as its name says", "a file is packed once, by gzip: .gz")
+    if len(data) == MOST and not (data := data[: data.rfind(b"\n") + 1]):
+        raise too_long(path)
+    return data
 
 
 def _times(texts: pl.Series) -> pl.Series:

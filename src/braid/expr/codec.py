@@ -230,6 +230,8 @@ def _fast(texts: pl.Series, columns: Sequence[Column], iso: bool = False) -> tup
     data = texts.str.join("\n").item().encode()
     dated = {c.name: c.type for c in columns if iso and c.type in (S.DATE, S.TIMESTAMP) and _quoted_in(data, c.name)}
     schema |= {name: pl.String() for name in dated}
+    if data.startswith(b"x"):  # no JSON; `read_ndjson` takes some of it for zlib, and would unfold it
+        return None
     try:
         frame = pl.read_ndjson(data, schema=schema)
     except (pl.exceptions.PolarsError, ValueError):

@@ -24,7 +24,7 @@ from braid.expr import codec
 from braid.expr.json_text import dumps
 from braid.runtime.file_values import from_text, typed
 from braid.topics.documents import LONGEST
-from braid.topics.segments import split_lines
+from braid.topics.segments import is_packed, split_lines
 from braid.types import Column, Scalar
 
 BLOCK = 16 << 20  # bytes that are parsed at once
@@ -144,22 +144,22 @@ def _outside(data: bytes, byte: int) -> npt.NDArray[np.int64]:
 def header(path: str, options: Options) -> list[str]:
     """The names in the first line."""
     first = next(Text(path).blocks(quotes=True, size=1 << 16), b"")
-    names = _split_header(first, options)[0]
+    names = _split_header(first, options, path)[0]
     if not any(names):
         raise BraidError(f"{path} has no header", "the first line of a CSV file names its columns")
     return names
 
 
-def _split_header(data: bytes, options: Options) -> tuple[list[str], bytes]:
+def _split_header(data: bytes, options: Options, path: str) -> tuple[list[str], bytes]:
     ends = _outside(data, 10)
     cut = int(ends[0]) + 1 if len(ends) else len(data)
     line = data[:cut].decode(errors="replace").rstrip("\r\n")
     if "\r" in line:
-        raise BraidError("the header of a CSV file has a carriage return in it", "end lines with \\n or \\r\\n")
+        raise BraidError(f"{path} has a carriage return in its header", "end lines with \\n or \\r\\n")
     try:
         rows = list(csv.reader([line], delimiter=options.delimiter))
     except csv.Error as e:
-        raise BraidError(f"the header of a CSV file cannot be read: {e}", "quote names whole, or not at all") from None
+        raise BraidError(f"the header of {path} cannot be read: {e}", "quote names whole, or not at all") from None
     return [name.strip() for name in rows[0]] if rows else [], data[cut:]
 
 
@@ -169,7 +169,7 @@ def csv_rows(
     """The rows of a CSV file whose header has these names; declared column i stands in field `at[i]`."""
     begins = text.start == 0
     for block in text.blocks(quotes=True):
-        data = _split_header(block, options)[1] if begins else block
+        data = _split_header(block, options, text.path)[1] if begins else block
         begins = False
         if not data:
             continue
@@ -188,6 +188,8 @@ def csv_rows(
 
 def _parse(data: bytes, width: int, options: Options) -> pl.DataFrame | None:
     """All fields as text, columns "0", "1" …; None where some line has too many or too few of them, or is no text."""
+    if is_packed(data):
+        return None
     nulls = None if options.null_value is None else [options.null_value]
     try:
         frame = pl.read_csv(

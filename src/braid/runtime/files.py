@@ -25,7 +25,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-import pyarrow.parquet as pq
 
 from braid.errors import BraidError
 from braid.expr import codec
@@ -34,7 +33,7 @@ from braid.expr.codec_values import python_values
 from braid.expr.nodes import Col
 from braid.operators.changes import DIFF, HEADERS, NEVER, TIME
 from braid.plan.logical import Source, SourceColumn
-from braid.runtime import file_copies
+from braid.runtime import file_copies, file_parquet
 from braid.runtime.decode import Decoded, time_of, with_pseudo
 from braid.runtime.file_copies import GROUP
 from braid.runtime.file_list import Found, kind_of, look, stat
@@ -263,8 +262,7 @@ class FileInput:
         line without an end is taken, too."""
         path, kind = self._path(f.name), kind_of(f.name)
         if kind == "parquet":
-            _checked_parquet(self.source, self._columns, path)
-            rows = int(pq.ParquetFile(path).metadata.num_rows)
+            rows = _checked_parquet(self.source, self._columns, path)
             made = Piece(f.name, 0, f.size, _digest(path, f.size, f.mtime), f.size, f.mtime, rows)
             if self.source.timestamp is not None:
                 self._write_times(f"{self._stem(made)}.times", self._parquet_times(path))
@@ -363,9 +361,9 @@ class FileInput:
     # ----------------------------------------------------------- Parquet
 
     def _parquet_rows(self, path: str, start: int, count: int) -> Rows:
-        names = list(pl.read_parquet_schema(path))
+        names = list(file_parquet.schema_of(path)[0])
         at = _matched([c.field for c in self._columns], names, path)
-        frame = pl.scan_parquet(path, glob=False).select([names[i] for i in at]).slice(start, count).collect()
+        frame = file_parquet.rows_of(path, [names[i] for i in at], start, count)
         columns, error = typed(frame.get_columns(), self._declared, from_column)
         bad = error.is_not_null().arg_true()
         raw = pl.repeat(None, frame.height, dtype=pl.String, eager=True)
@@ -377,12 +375,12 @@ class FileInput:
         t = self.source.timestamp
         assert t is not None
         column = next(c for c in self._columns if c.field == t.field)
-        names = list(pl.read_parquet_schema(path))
-        name = names[_matched([column.field], names, path)[0]]
-        scan = pl.scan_parquet(path, glob=False).select(name)
-        total = int(pq.ParquetFile(path).metadata.num_rows)
+        schema, total = file_parquet.schema_of(path)
+        name = list(schema)[_matched([column.field], list(schema), path)[0]]
         for start in range(0, total, 8 * GROUP):
-            values, _ = from_column(scan.slice(start, 8 * GROUP).collect().to_series(), column.column.type)
+            values, _ = from_column(
+                file_parquet.rows_of(path, [name], start, 8 * GROUP).to_series(), column.column.type
+            )
             times = time_of(values.alias("v").to_frame(), Col("v", column.column.type), t.format)
             yield times.fill_null(NEVER).to_numpy()
 
@@ -439,18 +437,18 @@ def _matched(fields: Sequence[str], names: Sequence[str], path: str) -> list[int
     return found
 
 
-def _checked_parquet(source: Source, columns: Sequence[SourceColumn], path: str) -> None:
-    try:
-        schema = pl.read_parquet_schema(path)
-    except (pl.exceptions.PolarsError, OSError) as e:
-        raise BraidError(f"{path} is not a Parquet file: {e}", "is it complete?") from None
+def _checked_parquet(source: Source, columns: Sequence[SourceColumn], path: str) -> int:
+    """How many rows there are."""
+    schema, rows = file_parquet.schema_of(path)
     names = list(schema)
     for c, i in zip(columns, _matched([c.field for c in columns], names, path), strict=True):
         if not fits(schema[names[i]], c.column.type):
             raise BraidError(
-                f"{path}: column {names[i]} is {schema[names[i]]}, but {source.name}.{c.field} is {a(c.column.type)}",
+                f"{path}: column {names[i]} is {str(schema[names[i]])[:200]}, "
+                f"but {source.name}.{c.field} is {a(c.column.type)}",
                 "declare the type that the file has",
             )
+    return rows
 
 
 @lru_cache(maxsize=256)

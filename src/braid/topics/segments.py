@@ -171,6 +171,8 @@ def _max(a: int | None, b: int | None) -> int | None:
 def split_lines(data: bytes) -> pl.DataFrame:
     """`_line`, the text of each line, and `_raw`, its bytes, only where it is blank or not UTF-8 and so no text."""
     try:
+        if is_packed(data):
+            raise pl.exceptions.ComputeError
         lines = pl.read_lines(data, name="_line").to_series() if data else pl.Series("_line", [], pl.String)
     except pl.exceptions.ComputeError:
         # one bad byte refuses a whole cast
@@ -188,6 +190,11 @@ def split_lines(data: bytes) -> pl.DataFrame:
     return frame.with_columns(
         pl.when(~blank).then("_line"), pl.when(blank).then(pl.col("_line").cast(pl.Binary)).alias("_raw")
     )
+
+
+def is_packed(data: bytes) -> bool:
+    """Whether Polars would unfold these bytes, to whatever size, before it reads them as text."""
+    return data.startswith((b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\x78\x01", b"\x78\x5e", b"\x78\x9c", b"\x78\xda"))
 
 
 def _text(line: bytes) -> str | None:
