@@ -131,6 +131,22 @@ def test_missing_java_is_told_in_one_line(folder: Path) -> None:
     assert told.code == 1 and "no Java" in told.out
 
 
+RUN = ("run", "-e", L + "CREATE STREAM o AS SELECT * FROM l;")
+
+
+@pytest.mark.parametrize("words", [("reset", "O"), ("rm", "l"), RUN], ids=lambda words: words[0])
+def test_a_store_has_one_writer_of_queries(words: tuple[str, ...], folder: Path) -> None:
+    """Beside a run nothing is removed, and no other one begins; what only reads or appends records is done."""
+    record = '{"key": 1, "value": {"V": "a"}, "timestamp": 1}\n'
+    assert braid("put", "l", "--store", "s", stdin=record).code == 0
+    with StoreLock(folder / "s"):
+        said = braid(*words, "--store", "s")
+        assert braid("put", "l", "--store", "s", stdin=record).code == 0
+        assert len(braid("cat", "l", "--store", "s", "--format", "jsonl").out.splitlines()) == 2
+    assert said.code == 1 and f"in use by process {os.getpid()}" in said.err
+    assert len([line for line in said.err.splitlines() if line.startswith("error: ")]) == 1
+
+
 def test_only_one_run_at_a_time(folder: Path) -> None:
     with StoreLock(folder / "s"):
         said = spawned("run", "-e", L + "CREATE STREAM o AS SELECT * FROM l;", "--store", "s", cwd=folder)

@@ -76,6 +76,34 @@ def test_few_files_may_be_open(tmp_path: Path) -> None:
     assert sum(TopicStore(store).end_offsets("t")) == 500
 
 
+READ_ONLY = (
+    (("put", "t"), ".staging"),
+    (("put", "new"), ".topics.lock"),
+    (("reset", "O"), ".run.lock"),
+    (("rm", "t"), ".run.lock"),
+    (("run", "-e", f"{DECLARED} CREATE STREAM o AS SELECT * FROM s;"), ".run.lock"),
+)
+
+
+def test_a_disk_that_is_read_only_is_named(tmp_path: Path) -> None:
+    """What only reads is done all the same."""
+    record = json.dumps({"key": 1, "value": {"V": "x"}, "timestamp": 1})
+    store = str(tmp_path / "s")
+    assert braid("put", "t", "--store", store, stdin=record).code == 0
+    mount = subprocess.run(["mount", "--bind", store, store], capture_output=True, check=False)
+    if mount.returncode:
+        pytest.skip("only who may mount can make a disk read-only for root")
+    try:
+        subprocess.run(["mount", "-o", "remount,ro,bind", store], capture_output=True, check=True)
+        for words, name in READ_ONLY:
+            said = braid(*words, "--store", store, stdin=record)
+            assert said.code == 1 and said.err.count("\n") == 1, said
+            assert said.err.startswith(f"error: {store}") and name in said.err and "Read-only" in said.err, said
+        assert braid("topics", "--store", store).code == braid("cat", "t", "--store", store).code == 0
+    finally:
+        subprocess.run(["umount", store], check=True)
+
+
 def given(expression: str, v: str, p: str, runtime: str) -> tuple[object, list[str]]:
     """The value of an expression over one record, and the reasons of what was dropped."""
     with Driver(dialect="ksqldb", runtime=runtime) as d:
@@ -269,3 +297,12 @@ def test_damaged_parquet_files_are_refused_by_name(tmp_path: Path) -> None:
             assert path.name in str(e)
             refused += 1
     assert refused
+
+
+def test_many_statements_are_read_soon(tmp_path: Path) -> None:
+    """Each is compared with all that stand: their words are taken apart once."""
+    path = tmp_path / "many.sql"
+    one = "CREATE STREAM s{} (k INT KEY) WITH (kafka_topic='l', value_format='JSON');\n"
+    path.write_text("".join(one.format(i) for i in range(2000)))
+    said = braid("check", str(path), "--dialect", "ksqldb")
+    assert said.code == 0 and "2000 statements, no problem" in said.out, said

@@ -57,7 +57,7 @@ def dialect_of(text: str) -> str | None:
     return m[1].lower() if m else None
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1 << 16)  # a statement is compared with all that stand
 def plain(text: str, dialect: str) -> str | None:
     """A statement's words with one blank between them and without comments; None where it names a variable, which may
     hold something else next time."""

@@ -65,7 +65,7 @@ def check_topic(name: str, catalog: Catalog, span: Span) -> None:
 def _count(p: ast.Property) -> int:
     text = str(p.value.value)
     if not text.isdigit() or not 1 <= int(text) <= 10_000:
-        raise SqlError("partitions takes a whole number of at least 1", p.value.span, "write partitions=1")
+        raise SqlError("partitions takes a whole number from 1 to 10000", p.value.span, "write partitions=1")
     return int(text)
 
 
