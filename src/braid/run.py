@@ -390,11 +390,7 @@ class _Run:
         self.err.print(f"{'stopped' if interrupted else 'done'} after {took:.1f} s{again}")
         for name, p in done.items():
             self.err.print(f"  {progress.summed(name, p)}", markup=False)
-            told = [
-                *progress.warnings(name, p),
-                *(f"{name}: hot keys: {x}; see docs/metrics.md" for x in progress.hot(p)),
-            ]
-            for text in told:
+            for text in progress.warnings(name, p):
                 self.err.print(f"  warning: {text}", style="yellow", markup=False)
 
 
