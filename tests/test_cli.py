@@ -311,6 +311,14 @@ def test_cat_shows_times_and_columns(folder: Path) -> None:
     assert '2,"",' in braid("cat", "l", "--store", "s", "--format", "csv").out.splitlines()[2]
 
 
+def test_a_table_cuts_what_nobody_reads(folder: Path) -> None:
+    record = {"key": 1, "value": {"V": "0" * 2_000_000}, "timestamp": 0}
+    assert braid("put", "l", "--store", "s", stdin=json.dumps(record)).code == 0
+    shown = braid("cat", "l", "--store", "s").out
+    assert len(shown) < 10_000 and shown.rstrip().endswith("…")
+    assert json.loads(braid("cat", "l", "--store", "s", "--format", "jsonl").out)["value"] == record["value"]
+
+
 def test_put_without_a_time_is_now(folder: Path) -> None:
     before = time.time_ns() // 1_000_000
     assert braid("put", "l", "--store", "s", stdin='{"value": {"V": "a"}}').code == 0

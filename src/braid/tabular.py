@@ -57,12 +57,17 @@ class Terminal(Console):
         super().print(*(printable_lines(x) if isinstance(x, str) else x for x in objects), **options)
 
 
+def _short(text: str) -> str:
+    """A text no longer than a pipe is wide: laying one out over many lines takes long, and nobody reads it."""
+    return text if len(text) <= WIDE else f"{text[: WIDE - 1]}…"
+
+
 def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], file: IO[str] | None = None) -> None:
     """Prints a table to a file, stdout by default."""
     file = sys.stdout if file is None else file
     table = Table(*map(printable, header), box=None, header_style="bold", pad_edge=False)
     for row in rows:
-        table.add_row(*(printable(cell(x)) for x in row))
+        table.add_row(*(_short(printable(cell(x))) for x in row))
     if file.isatty():
         Console(file=file, highlight=False, markup=False).print(table)
         return
