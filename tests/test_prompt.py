@@ -243,6 +243,20 @@ def test_a_query_of_the_prompt_runs_on_spark_and_goes_on_next_time() -> None:
     assert other.code == 1 and "was made by another query" in other.err and ["O", "O"] not in lines(other.out)
 
 
+@pytest.mark.spark
+def test_a_query_that_was_left_running_goes_on_when_it_is_typed_again() -> None:
+    """Its statement stands in the catalogue; typed a third time, while it runs, it changes nothing."""
+    from braid.spark.driver import shared_session
+
+    shared_session()
+    query = "CREATE STREAM o AS SELECT k, v FROM l;\n"
+    for n in range(2):
+        said = braid("sql", "--store", "s", stdin=L + query + query + ROW.format(time=n, k=n, v="v") + ".queries")
+        assert said.code == 0 and said.err.count("O is running\n") == 1 and "O is running already" in said.err
+        assert ["O", "running", "1", "1", "0"] in lines(said.out)
+    assert TopicStore("s").end_offsets("O") == [2]
+
+
 # ------------------------------------------------------------ on a terminal
 
 

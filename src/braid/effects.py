@@ -67,10 +67,7 @@ class World(Protocol):
         """What has been written so far shall be in all that follows."""
 
     def start(self, bound: QueryBound) -> None:
-        """A query, and the topic it writes."""
-
-    def again(self, name: str) -> None:
-        """The very statement that made this name: what it made is there."""
+        """A query, and the topic it writes; one that runs already goes on."""
 
     def stop(self, query: str, anew: bool) -> None:
         """The query is not wanted any more. `anew`: what it wrote goes, so one of its name begins at the beginning."""
@@ -111,9 +108,9 @@ def carry_out(effect: Effect, world: World) -> None:
             world.show(header, rows)
         case Flushed():
             world.flush()
-        case Again(name=name):
-            world.again(name)
-        case ViewDefined() | IndexDefined() | Named() | SettingChanged() | Nothing():
+        case Again(query=query) if query is not None:
+            world.start(QueryBound(query))
+        case ViewDefined() | IndexDefined() | Named() | SettingChanged() | Nothing() | Again():
             pass  # the program keeps them
         case _:
             assert_never(bound)
@@ -163,9 +160,6 @@ class StoreWorld:
         checkpoint = os.path.join(self.checkpoints, name)
         for folder in (checkpoint, f"{checkpoint}.files", os.path.join(self.store.root, "drops", name)):
             shutil.rmtree(folder, ignore_errors=True)
-
-    def again(self, name: str) -> None:
-        pass
 
     def partitions(self, topic: str) -> int | None:
         return self.store.partitions(topic) if self.store.exists(topic) else None

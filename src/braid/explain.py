@@ -20,7 +20,7 @@ from braid.operators.limit import Limit
 from braid.operators.retract import Retract
 from braid.operators.upserts import Upserts
 from braid.plan import epochs, keyed, logical, sliding
-from braid.plan.bound import Again, QueryBound
+from braid.plan.bound import QueryBound
 from braid.plan.lower import lower
 from braid.plan.physical import Leaf, Plan, Stage, Step
 from braid.program import Program
@@ -65,7 +65,7 @@ def explain_program(sql: str, program: Program, store: str | None) -> list[Docum
     documents: list[Document] = []
     try:
         for effect in program.statements(sql):
-            query = program.queries[effect.bound.name] if isinstance(effect.bound, Again) else effect.query
+            query = effect.query
             if query is not None:
                 passing = isinstance(effect.bound, QueryBound) and effect.bound.transient  # it keeps nothing
                 state = None if store is None or passing else committed_state(store, query.name)

@@ -68,7 +68,7 @@ class Effect:
     @property
     def query(self) -> Query | None:
         """The query that it starts, or that is explained."""
-        return self.bound.query if isinstance(self.bound, QueryBound | Explained) else None
+        return self.bound.query if isinstance(self.bound, QueryBound | Explained | Again) else None
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -150,7 +150,7 @@ class Program:
         before = self.standing[name].text
         same = plain(before, self.dialect) == plain(text, self.dialect) is not None
         if same and name in self.queries:
-            return Again(name)
+            return Again(name, self.queries[name])
         if not same and (getattr(statement, "or_replace", False) or getattr(statement, "if_not_exists", False)):
             return self._bound(statement, script, self.catalog)
         bound = self._bound(statement, script, self.catalog.without(name))

@@ -107,10 +107,10 @@ def _queries(effects: Sequence[Effect], program: Program) -> tuple[list[Query], 
             case QueryBound(query=query, transient=True):
                 push.append(query.name if not push else f"{query.name}.{len(push) + 1}")
                 found.append(replace(query, name=push[-1]))
-            case QueryBound(query=query) if program.queries.get(query.name) is query:
+            case QueryBound(query=Query() as query) | Again(query=Query() as query) if (
+                program.queries.get(query.name) is query
+            ):
                 found.append(query)
-            case Again(name=name) if name in program.queries:
-                found.append(program.queries[name])
             case _:
                 pass
     return found, frozenset(push)

@@ -336,7 +336,10 @@ class _World(StoreWorld):
         session, name = self._session, bound.query.name
         frames = session._frames(bound.query)
         before = _started.get((self.store.root, name))
-        if before is not None and before is not session._handles.get(name) and before.status() == "running":
+        if before is not None and before.status() == "running":
+            if before is session._handles.get(name):
+                self.started.append(before)
+                return
             hint = "stop that session first, or give this one another store"
             raise BraidError(f"{name} runs in another session of this process", hint)
         session._lock()
@@ -344,13 +347,6 @@ class _World(StoreWorld):
         session._handles[name] = handle
         _started[self.store.root, name] = handle
         self.started.append(handle)
-
-    def again(self, name: str) -> None:
-        handle = self._session._handles.get(name)
-        if handle is not None and handle.status() == "running":
-            self.started.append(handle)
-        elif name in self._session._program.queries:
-            self.start(QueryBound(self._session._program.queries[name]))
 
     def stop(self, query: str, anew: bool) -> None:
         handle = self._session._handles.pop(query, None)

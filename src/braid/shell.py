@@ -212,6 +212,9 @@ class Shell:
         """A persistent query, on Spark; it goes on from its checkpoint."""
         from braid.spark.query import start
 
+        if query.name in self._running and self._running[query.name].status() == "running":
+            self._err.print(f"{query.name} is running already", markup=False)
+            return
         if self._spark is None:
             self._begin()
         self._told.discard(query.name)

@@ -249,9 +249,6 @@ class _World:
     def note(self, text: str) -> None:
         pass  # EXPLAIN has them
 
-    def again(self, name: str) -> None:
-        pass
-
     def create_topic(self, name: str, partitions: int | None) -> None:
         self._backend.create_topic(name, partitions or 1)
 

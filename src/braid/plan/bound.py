@@ -209,9 +209,10 @@ class SettingChanged:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The very statement that made what bears this name: it stands, and nothing is made."""
+    """The very statement that made what bears this name: it stands. If that is a query, it shall run."""
 
     name: str
+    query: Query | None = None
 
 
 @dataclass(frozen=True, slots=True)
