@@ -24,6 +24,11 @@ FORMAT = 1
 MOST = 64 << 20  # bytes of a catalogue
 
 
+def over(store: str, dialect: str) -> Program:
+    """A program for a look at a file of statements: all that was declared in the store stands, and nothing is kept."""
+    return Catalogue(TopicStore(store), dialect).program("file").copy()
+
+
 class Catalogue:
     """The declarations of a store in one dialect. A store that is not there has none, and is not made."""
 

@@ -237,13 +237,11 @@ def explain(file: str | None, text: str | None, dialect: str | None, form: str, 
 
     Which join it is, its keys, what state is kept and until when, the changelog mode, exchanges, what was refused.
     """
-    from braid.catalogue import Catalogue
+    from braid.catalogue import over
     from braid.explain import explain_program, render_dot, render_mermaid, render_texts
-    from braid.topics.store import TopicStore
 
     sql, dialect = read_sql(file, text, dialect)
-    program = Catalogue(TopicStore(store), dialect).program("file").copy()
-    documents = explain_program(sql, program, store if state else None)
+    documents = explain_program(sql, over(store, dialect), store if state else None)
     if form == "json":
         out.print_json(json.dumps(documents[0] if len(documents) == 1 else documents, default=str))
         return
@@ -264,12 +262,11 @@ def explain(file: str | None, text: str | None, dialect: str | None, form: str, 
 @store_option
 def check(file: str | None, text: str | None, dialect: str | None, store: str) -> None:
     """List every problem of a file; run nothing."""
-    from braid.catalogue import Catalogue
+    from braid.catalogue import over
     from braid.program import check_program
-    from braid.topics.store import TopicStore
 
     sql, dialect = read_sql(file, text, dialect)
-    problems, read = check_program(sql, Catalogue(TopicStore(store), dialect).program("file").copy())
+    problems, read = check_program(sql, over(store, dialect))
     for problem in problems:
         err.print(problem.render(), style="red", markup=False)
     if problems:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from braid import progress
-from braid.catalogue import Catalogue
+from braid.catalogue import over
 from braid.errors import BraidError, SqlError
 from braid.plan.bound import Again, BatchAsked, Inserted, QueryBound, RowsChanged
 from braid.plan.logical import Query, StreamStreamJoin, inputs, sources
@@ -63,7 +63,7 @@ class Prepared:
 
 def prepare(request: Request) -> Prepared:
     """Parses, binds and checks all statements."""
-    program = Catalogue(TopicStore(request.store), request.dialect).program("file").copy()
+    program = over(request.store, request.dialect)
     effects = tuple(program.statements(request.sql))
     for option, names in (("--source", request.sources), ("--sink", request.sinks)):
         for name in names:
