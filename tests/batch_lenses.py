@@ -7,7 +7,7 @@ Rule: a `Rel` is a source or a WITH name, told in both languages; joins are made
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -63,6 +63,22 @@ def topic(rng: random.Random, name: str, key: str, partitions: bool = True) -> T
 
 def typed(t: Topic, key: str) -> Topic:
     return replace(t, columns={c: key if type == "key" else type for c, type in t.columns.items()})
+
+
+def question(
+    topics: Sequence[Topic],
+    s: Setting,
+    script: str,
+    duck: str,
+    columns: Iterable[str],
+    calls: Sequence[Call],
+    stands: bool = False,
+) -> Question:
+    """What a script writes into `o`: a key and these columns."""
+    named = ("_key", *columns)
+    return Question(
+        "lenses", tuple(typed(t, s.key) for t in topics), script, duck, named, ("_key",), tuple(calls), stands=stands
+    )
 
 
 def declared(topics: Sequence[Topic], s: Setting) -> str:
@@ -198,16 +214,7 @@ def result(
 ) -> Question:
     sql, duck = select(rng, joined, word)
     script = declared(topics, s) + made + f"INSERT INTO o {sql};"
-    return Question(
-        "lenses",
-        tuple(typed(t, s.key) for t in topics),
-        script,
-        duck,
-        ("_key", *joined.items),
-        ("_key",),
-        tuple(calls),
-        stands=stands,
-    )
+    return question(topics, s, script, duck, joined.items, calls, stands=stands)
 
 
 def one_join(rng: random.Random, kind: str) -> Question:
@@ -299,7 +306,7 @@ def filter_stream(rng: random.Random) -> Question:
     if key:
         sql = sql.replace(" FROM ", f", {key.sql} AS _key FROM ", 1)
     script = f"{declared([t], s)}INSERT INTO o {sql};"
-    return Question("lenses", (typed(t, s.key),), script, duck, ("_key", *joined.items), ("_key",), tuple(calls))
+    return question([t], s, script, duck, joined.items, calls)
 
 
 def lateral(rng: random.Random) -> Question:
@@ -316,7 +323,7 @@ def lateral(rng: random.Random) -> Question:
     sql, asked = select(rng, Joined(chosen, None, source, duck, "a._key"), where=0.5, time="a._t")
     script = f"{declared([t], s)}INSERT INTO o {sql};"
     calls = history(rng, [t], s)
-    return Question("lenses", (typed(t, s.key),), script, asked, ("_key", *chosen), ("_key",), tuple(calls))
+    return question([t], s, script, asked, chosen, calls)
 
 
 # ------------------------------------------------------------------ tables
@@ -358,9 +365,7 @@ def filter_table(rng: random.Random) -> Question:
     sql, duck = select(rng, joined, "TABLE", where=0.8, time="a._t")
     script = f"{declared([t], s)}INSERT INTO o {sql};"
     calls = table_history(rng, [t], s)
-    return Question(
-        "lenses", (typed(t, s.key),), script, duck, ("_key", *joined.items), ("_key",), tuple(calls), stands=True
-    )
+    return question([t], s, script, duck, joined.items, calls, stands=True)
 
 
 def two_tables(rng: random.Random, left: Rel, right: Rel, kind: str, name: str) -> tuple[Rel, dict[str, E], str]:
@@ -414,16 +419,7 @@ def join_tables(rng: random.Random, kind: str | None = None, joins: int = 1) -> 
     script = f"{declared(topics, s)}{made}INSERT INTO o {said};"
     duck = f"SELECT _key, {', '.join(chosen)}, _t FROM {rel.duck} WHERE NOT _gone"
     calls = table_history(rng, topics, s)
-    return Question(
-        "lenses",
-        tuple(typed(t, s.key) for t in topics),
-        script,
-        duck,
-        ("_key", *chosen),
-        ("_key",),
-        tuple(calls),
-        stands=True,
-    )
+    return question(topics, s, script, duck, chosen, calls, stands=True)
 
 
 def predicate_over(duck: str, names: dict[str, str]) -> str | None:
@@ -472,9 +468,7 @@ def look_up(rng: random.Random, kind: str | None = None, chained: bool = False) 
     topics = [*streams, *tables]
     calls = [*table_history(rng, tables, s), *history(rng, streams, s)]
     script = f"{declared(topics, s)}{made}INSERT INTO o {sql};"
-    return Question(
-        "lenses", tuple(typed(t, s.key) for t in topics), script, duck, ("_key", *joined.items), ("_key",), tuple(calls)
-    )
+    return question(topics, s, script, duck, joined.items, calls)
 
 
 # ------------------------------------------------------------------ groups
@@ -506,16 +500,7 @@ def group_stream(rng: random.Random, joined: bool = False) -> Question:
     sql, duck = grouped(rng, rel, by, chosen, columns, "STREAM")
     script = f"{declared(topics, s)}{made}INSERT INTO o {sql};"
     calls = history(rng, topics, s)
-    return Question(
-        "lenses",
-        tuple(typed(t, s.key) for t in topics),
-        script,
-        duck,
-        ("_key", *chosen),
-        ("_key",),
-        tuple(calls),
-        stands=True,
-    )
+    return question(topics, s, script, duck, chosen, calls, stands=True)
 
 
 def grouped(
@@ -560,16 +545,7 @@ def group_table(rng: random.Random, joined: bool = False) -> Question:
     sql, duck = grouped(rng, rel, by, chosen, columns, "TABLE")
     script = f"{declared(topics, s)}{made}WITH g AS ({sql});\nINSERT INTO o SELECT TABLE * FROM g WHERE c > 0;"
     calls = table_history(rng, topics, s)
-    return Question(
-        "lenses",
-        tuple(typed(t, s.key) for t in topics),
-        script,
-        duck,
-        ("_key", *chosen),
-        ("_key",),
-        tuple(calls),
-        stands=True,
-    )
+    return question(topics, s, script, duck, chosen, calls, stands=True)
 
 
 SHAPES |= {
