@@ -4,8 +4,8 @@ In: a dialect and a number of rows. Out: files, topics and one program that asks
 Rule: the SQL for DuckDB is written here, over the file that went in; nothing of the product makes it.
 
 Doors: `csv`, `jsonl`, `parquet` (files), `put` and `bare` (braid put with and without keys), `insert`, `topic` (of
-another query). Shapes: `select` (all types), `join` (of two streams, or two sources of changes), `aggregate`, `table`,
-`tables` (joined by their keys).
+another query), `register` (DataFrames of a session, which is on Spark). Shapes: `select` (all types), `join` (of two
+streams, or two sources of changes), `aggregate`, `table`, `tables` (joined by their keys).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pandas as pd
 import polars as pl
 
 from braid.show import put_records
@@ -30,10 +31,9 @@ from doors import records
 
 DIALECTS = ("ksqldb", "risingwave", "sqlstream", "lenses")
 FILES = ("csv", "jsonl", "parquet")
-DOORS = (*FILES, "put", "bare", "insert", "topic")
+LOCAL = (*FILES, "put", "bare", "insert", "topic")
+DOORS = (*LOCAL, "register")
 SHAPES = ("select", "join", "aggregate", "table", "tables")
-# `session.register` outside ksqldb is not there yet; its cells belong into DOORS.
-COMING = ("register",)
 
 EPOCH = datetime(1970, 1, 1)
 NAMES = ["ann", 'O\'Hara, "Bo"', "Zoë 😀", "a,b", "x  y", "", None, "null", "ß\tü"]
@@ -60,6 +60,7 @@ class Matrix:
     folder: Path
     sql: list[str] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
+    frames: dict[str, list[Row]] = field(default_factory=dict)
     cells: dict[tuple[str, str], Cell] = field(default_factory=dict)
 
 
@@ -115,9 +116,7 @@ def _price(price: Decimal | None, i: int) -> str | float | None:
 def write_file(path: Path, rows: Sequence[Row], numbers: bool) -> None:
     """Rows as a file; `_key` is the id once more. `numbers`: a price is no text in JSON."""
     if path.suffix == ".parquet":
-        types = {"_key": pl.Int32, "id": pl.Int32, "cust": pl.String, "qty": pl.Int64, "price": pl.Decimal(10, 2),
-                 "ok": pl.Boolean, "ratio": pl.Float64, "day": pl.Date, "ts": pl.Datetime("us")}  # fmt: skip
-        pl.DataFrame([{"_key": r["id"], **r} for r in rows], schema=types).write_parquet(path)
+        pl.DataFrame([{"_key": r["id"], **r} for r in rows], schema={"_key": pl.Int32, **POLARS}).write_parquet(path)
         return
     texts = [
         {"_key": r["id"], **r, "ts": _iso(r["ts"], i), "price": _price(r["price"], i | numbers)}
@@ -146,6 +145,22 @@ def put(store: TopicStore, topic: str, rows: Sequence[Row], keyed: bool, iso: bo
     put_records(store.root, topic, lines, 1)
 
 
+POLARS = {"id": pl.Int32, "cust": pl.String, "qty": pl.Int64, "price": pl.Decimal(10, 2), "ok": pl.Boolean,
+          "ratio": pl.Float64, "day": pl.Date, "ts": pl.Datetime("us")}  # fmt: skip
+SPARK = "id int, cust string, qty bigint, price decimal(10, 2), ok boolean, ratio double, day date, ts timestamp_ntz"
+
+
+def frame_of(kind: str, rows: Sequence[Row], spark: Any) -> Any:
+    """Rows as a static DataFrame of a kind."""
+    match kind:
+        case "pandas":
+            return pd.DataFrame(rows).astype({"id": "int32"})
+        case "spark":
+            return spark.createDataFrame([tuple(r.values()) for r in rows], SPARK)
+    made = pl.DataFrame(rows, schema=POLARS)
+    return made if kind == "polars" else made.to_arrow()
+
+
 # -------------------------------------------------------------------- programs
 
 TYPES = {
@@ -158,7 +173,7 @@ TYPES = {
 ALL = ("id", "cust", "qty", "price", "ok", "ratio", "day", "ts")
 
 
-def build(dialect: str, folder: Path, store: TopicStore, seed: int, count: int, doors: Sequence[str] = DOORS) -> Matrix:
+def build(dialect: str, folder: Path, store: TopicStore, seed: int, count: int, doors: Sequence[str] = LOCAL) -> Matrix:
     """Writes the rows into the folder and the store; a program over the doors."""
     m = Matrix(dialect, folder)
     left, right = rows_of(seed, count)
@@ -177,6 +192,8 @@ def build(dialect: str, folder: Path, store: TopicStore, seed: int, count: int, 
                 put(store, name, rows, door == "put", dialect == "risingwave" and side not in "ru")
             elif door == "topic":
                 put(store, f"before_{name}", rows, False, False)
+            elif door == "register":
+                m.frames[name] = rows
         _declare(m, door, left, right)
         _cells(m, door)
     return m
@@ -191,6 +208,8 @@ def _declare(m: Matrix, door: str, left: Sequence[Row], right: Sequence[Row]) ->
         elif door == "topic":
             m.sql += _declaration(m.dialect, f"before_{name}", False, "bare")
             m.sql += _copied_table(m.dialect, f"before_{name}", name)
+        elif door == "register":
+            m.sql += [f"WITH s_{name} AS (SELECT STREAM * FROM {name});"] if m.dialect == "lenses" else []
         else:
             m.sql += _declaration(m.dialect, name, side in "tu", door)
         if door == "insert":
@@ -392,8 +411,9 @@ def oracle(m: Matrix, door: str) -> duckdb.DuckDBPyConnection:
                 source = f"read_parquet('{path}')"
         ts = "ts" if kind == "parquet" else "CAST(ts AS TIMESTAMPTZ) AT TIME ZONE 'UTC'"
         price = "CAST(price AS DECIMAL(10, 2))"
+        as_double = m.dialect == "lenses" and door != "register"
         db.execute(f"""CREATE TABLE {side} AS SELECT row_number() OVER () AS n, CAST(id AS INTEGER) AS id, cust,
-            CAST(qty AS BIGINT) AS qty, {f"CAST({price} AS DOUBLE)" if m.dialect == "lenses" else price} AS price,
+            CAST(qty AS BIGINT) AS qty, {f"CAST({price} AS DOUBLE)" if as_double else price} AS price,
             CAST(ok AS BOOLEAN) AS ok, CAST(ratio AS DOUBLE) AS ratio, CAST(day AS DATE) AS day, {ts} AS ts
             FROM {source}""")
     return db

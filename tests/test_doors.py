@@ -19,7 +19,7 @@ from braid.show import put_records
 from braid.topics.drops import read_drops
 from braid.topics.store import TopicStore
 from cli_help import braid
-from door_matrix import DIALECTS, DOORS, REFUSED, Matrix, build, found, oracle, wanted
+from door_matrix import DIALECTS, LOCAL, REFUSED, Matrix, build, found, frame_of, oracle, wanted
 from doors import records, run
 
 # ------------------------------------------------------------ rows without a key (risingwave)
@@ -245,7 +245,45 @@ def test_some_doors_on_spark(tmp_path: Path, dialect: str, doors: list[str]) -> 
 @pytest.mark.law
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_every_door_on_spark(tmp_path: Path, dialect: str) -> None:
-    on_spark(tmp_path, dialect, DOORS, 1000)
+    on_spark(tmp_path, dialect, LOCAL, 1000)
+
+
+FRAMES = ("pandas", "polars", "arrow", "spark")
+
+
+def registered(folder: Path, dialect: str, kinds: Sequence[str], count: int) -> None:
+    """The same rows as DataFrames of a session, sources of several kinds in each query."""
+    pytest.importorskip("pyspark")
+    import braid as product
+    from braid.spark.driver import shared_session
+
+    spark = shared_session()
+    store = TopicStore(folder / "store")
+    m = build(dialect, folder, store, seed=7, count=count, doors=["register"])
+    with product.connect(dialect, store.root, spark) as session:
+        for (name, rows), kind in zip(m.frames.items(), kinds, strict=True):
+            table = name[-1] in "tu"
+            key = None if table and dialect == "sqlstream" else "id"
+            frame = frame_of(kind, rows, spark)
+            session.register(name, frame, "table" if table else "stream", key=key, time="ts")
+        handles = session.execute("\n".join(m.sql))
+        for handle in handles:
+            handle.await_idle()
+        checked(m, store, {h.name: Counter(d["reason"] for d in h.drops()) for h in handles})
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("dialect", "kinds"), [("lenses", FRAMES), ("risingwave", FRAMES[::-1])])
+def test_dataframes_are_a_door(tmp_path: Path, dialect: str, kinds: Sequence[str]) -> None:
+    registered(tmp_path, dialect, kinds, 200)
+
+
+@pytest.mark.spark
+@pytest.mark.law
+@pytest.mark.parametrize("kinds", [[k] * 4 for k in FRAMES], ids=FRAMES)
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_every_kind_of_dataframe_is_a_door(tmp_path: Path, dialect: str, kinds: Sequence[str]) -> None:
+    registered(tmp_path, dialect, kinds, 1000)
 
 
 @pytest.mark.parametrize(("dialect", "sql", "hint"), REFUSED)

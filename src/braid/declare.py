@@ -38,7 +38,7 @@ def declaration(
     known = {c.name for c in columns}
     if key is not None and key not in known:
         raise BraidError(f"{name} has no column {key}", f"it has {', '.join(known)}")
-    if kind == "table" and key is None and dialect != "risingwave":
+    if kind == "table" and key is None and dialect in ("ksqldb", "lenses"):
         raise BraidError(f"table {name} needs a key", "name the column that tells its rows apart")
     match dialect:
         case "ksqldb":

@@ -92,7 +92,18 @@ def _rows_of(frame: Any) -> Any:
         return frame
     if isinstance(frame, pa.Table):
         return pl.from_arrow(frame)
-    return pl.from_pandas(frame) if type(frame).__module__.split(".")[0] == "pandas" else None
+    return _of_pandas(frame) if type(frame).__module__.split(".")[0] == "pandas" else None
+
+
+def _of_pandas(frame: Any) -> Any:
+    """The rows of a pandas DataFrame. Its decimals are objects, which say no precision: that of the values that happen
+    to be there would be another one with the next rows, and too narrow for a sum."""
+    rows = pl.from_pandas(frame)
+    if not isinstance(rows, pl.DataFrame):
+        return rows
+    plain = [n for n, t in zip(rows.columns, frame.dtypes, strict=True) if str(t) == "object"]
+    wide = {n: pl.Decimal(38, t.scale) for n in plain if isinstance(t := rows.schema[n], pl.Decimal)}
+    return rows.cast(wide)  # type: ignore[arg-type]
 
 
 def with_key(frame: DataFrame, key: str | None) -> DataFrame:
