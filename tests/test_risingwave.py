@@ -215,3 +215,13 @@ def test_rows_that_the_test_driver_writes() -> None:
                 d.write("t", value=bad)
             assert e.value.hint
         assert d.query("SELECT * FROM t") == [(1, at, at.date(), Decimal("1.50"), "x")] * 3
+
+
+def test_a_sum_has_more_digits_than_its_rows() -> None:
+    """And is what a batch query says."""
+    with Driver(dialect="risingwave") as d:
+        d.execute(
+            "CREATE TABLE t (id INT PRIMARY KEY, p NUMERIC(5, 2)); INSERT INTO t VALUES (1, 999.99), (2, 999.99);"
+        )
+        d.execute("CREATE MATERIALIZED VIEW v AS SELECT sum(p) AS s FROM t;")
+        assert d.query("SELECT s FROM v") == d.query("SELECT sum(p) FROM t") == [(Decimal("1999.98"),)]

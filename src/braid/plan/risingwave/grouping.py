@@ -95,6 +95,8 @@ class _Groups:
         args = [] if star else [bound(x, f"the aggregate {call.name}", self.scope.expr) for x in call.args]
         if call.name == "SUM" and args and args[0].type is Scalar.INT:
             args = [typing.cast(args[0], Scalar.BIGINT)]
+        if call.name == "SUM" and args and isinstance(args[0].type, Decimal):
+            args = [typing.cast(args[0], Decimal(38, args[0].type.scale))]
         if self.over_table and call.name in ("MIN", "MAX") and len(args) == 1:
             return self._extreme(call.name, args[0], call)
         type_ = result_type(call.name, args, star, call.distinct, self.over_table)
