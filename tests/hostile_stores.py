@@ -324,7 +324,8 @@ def spoil(r: random.Random, root: Path) -> str:
         lambda: added(r, root),
     ]
     i = r.choices(range(6), (10, 3, 3, 1, 1, 5))[0]
-    deeds[i]()
+    with suppress(OSError):  # what an earlier deed took away cannot be spoilt
+        deeds[i]()
     return f"{('json', 'bytes', 'replaced', 'a folder replaced', 'sparse', 'added')[i]} {path.relative_to(root)}"
 
 

@@ -267,6 +267,19 @@ def test_a_footer_is_not_believed(tmp_path: Path) -> None:
     refused_parquet(path, "does not end with PAR1")
 
 
+@pytest.mark.parametrize("claimed", [b"\x7b", b"\x05", b"\x08"])
+def test_heads_of_pages_are_not_believed(claimed: bytes, tmp_path: Path) -> None:
+    """Of three values a page claims -62, -3 or 4: the reader would ask for memory that there is not, and end us."""
+    path = tmp_path / "f.parquet"
+    pq.write_table(THREE, path, store_schema=False)
+    data = path.read_bytes()
+    head = b",\x15\x06\x15\x10"  # of a page of data: how many values, in which encoding
+    assert data.count(head) == 2
+    path.write_bytes(data.replace(head, b",\x15" + claimed + head[3:], 1))
+    with pytest.raises(BraidError, match=r"f\.parquet is not a Parquet file: a page up to byte \d+ claims"):
+        open_files(PLAIN, str(path), tmp_path / "cache")
+
+
 def test_parquet_files_are_neither_too_wide_nor_too_deep(tmp_path: Path) -> None:
     names = {f"c{i}": pa.nulls(1, pa.int8()) for i in range(12_000)}
     pq.write_table(pa.table({**names, "K": [1], "V": ["a"]}), tmp_path / "wide.parquet", store_schema=False)

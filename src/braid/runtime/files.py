@@ -440,6 +440,7 @@ def _matched(fields: Sequence[str], names: Sequence[str], path: str) -> list[int
 def _checked_parquet(source: Source, columns: Sequence[SourceColumn], path: str) -> int:
     """How many rows there are."""
     schema, rows = file_parquet.schema_of(path)
+    file_parquet.check_pages(path)
     names = list(schema)
     for c, i in zip(columns, _matched([c.field for c in columns], names, path), strict=True):
         if not fits(schema[names[i]], c.column.type):
