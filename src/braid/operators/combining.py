@@ -4,7 +4,7 @@ In: signed changes of both tables, spread by the join's key, in processing order
 combinations, which are known by both rows' own keys.
 Rule: a change is a row that goes, one that comes, or an old and a new row of one own key at one position. It touches
 the combinations with the rows of the other side that stand at its place, in the order in which these were written.
-Rows of an outer side that stand alone are combinations with nothing. (specs/lenses.md 4.4)
+Rows of an outer side that stand alone are combinations with nothing. (docs/rules/lenses.md, "Two tables")
 
 *Matches* equal keys.
 *Keeps* the rows of both tables.

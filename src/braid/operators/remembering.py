@@ -3,7 +3,7 @@
 In: changes of a stream, signed changes of a table, both spread by the join's key, in processing order. Out: stream rows
 with both payloads.
 Rule: what counts is the order of processing, not time. The first table row of a key completes every row that waits for
-it. (specs/lenses.md 4.3)
+it. (docs/rules/lenses.md, "A stream and a table")
 
 *Matches* equal keys; the table's rows that stand when the stream row is processed, the last written last.
 *Keeps* the table's rows; (LEFT) the stream rows that met nothing, have a key and meet the condition of their side.

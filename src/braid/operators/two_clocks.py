@@ -3,7 +3,7 @@
 In: changes of both streams in processing order, the clocks. Out: pairs and padded rows in processing order; late rows.
 Rule: a row moves its own side's clock, meets the living rows of the other side, then lives itself. Since a side's clock
 never falls, a row sees of the other side what is not older than the row itself, or than its side's clock less the
-grace, whichever is later, by more than the window. (specs/lenses.md 4.2)
+grace, whichever is later, by more than the window. (docs/rules/lenses.md, "Two streams")
 
 *Matches* equal keys with right time within [left - before, left + after], both ends included; never a row without a key
 or one that fails the condition of its side.

@@ -3,7 +3,7 @@
 In: signed changes, spread by the key that is written, in processing order. Out: upserts and tombstones by that key.
 Rule: all that stands at one position is one change: of each row only what it is afterwards counts. Under a key those
 that came or changed are written; if there are none but some went, the one written last of those that remain, or a
-tombstone. Under a null key each row that comes is written, and nothing else. (specs/lenses.md 4.4)
+tombstone. Under a null key each row that comes is written, and nothing else. (docs/rules/lenses.md, "Two tables")
 
 *Matches* nothing.
 *Keeps* the rows.

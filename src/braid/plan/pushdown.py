@@ -4,7 +4,7 @@ In: a bound query. Out: the query with the parts of its filters that may move mo
 stay the same.
 Rule: a filter is split at AND. A part that reads the left input only may go below a join that does not keep
 unmatched right rows, and the mirror of it: what it drops there would have been dropped above, and no row of the other
-side is padded for it. (specs/lenses.md 4.8)
+side is padded for it. (docs/rules/lenses.md, "Filters before a join")
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ One event is one place in the processing order. At a place every step, inputs fi
   2. releases its own rows that fall due at this place; both with the clocks as they stand before the place.
   3. Then all clocks move: a record moves the clock of its source, even a record that is dropped;
   4. and every step, inputs first, handles what comes of the record.
-The results of a record are complete before the next one is looked at. (specs/lenses.md 4.2; specs/ksqldb.md, section 3)
+The results of a record are complete before the next one is looked at. (docs/rules/lenses.md, "Two streams";
+specs/ksqldb.md, section 3)
 """
 
 from __future__ import annotations

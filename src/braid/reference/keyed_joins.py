@@ -3,7 +3,7 @@
 In: the rows that a step's inputs gave at the current place. Out: the results, row by row; `release`: rows that fall
 due.
 Rule: a row that lacks a part of its key, or that fails the condition of its side, meets nothing. Rows of tables are
-known by their own key, so several may share a join key. (specs/lenses.md, section 4)
+known by their own key, so several may share a join key. (docs/rules/lenses.md)
 """
 
 from __future__ import annotations
