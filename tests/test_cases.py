@@ -1,6 +1,6 @@
 """Every page of `cases/<dialect>` on every runtime: the oracle, the local one however it is cut and spread, and Spark.
 
-In: the Markdown pages. Rule: their rows come from the specification; a runtime that differs is wrong (or the page is).
+In: the Markdown pages. Rule: their rows follow the rules (docs/rules); a runtime that differs is wrong, or the page is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The reference by hand: the three tables of the KSQL document and the fixtures K-1 to K-18 of specs/ksqldb.md.
+"""The reference by hand: the three tables of KSQL's documentation, and K-1 to K-18 (docs/rules/ksqldb.md, "Fixtures").
 
 A call is `(alias, time, key, value)`; calls are the processing order. A row of a result is
 `(number of the call that caused it, key, values, time)`, the calls counted from 1.
@@ -75,7 +75,7 @@ def dropped(q: Query, *calls: Call) -> list[tuple[Any, ...]]:
     return [(d.place, d.reason) for d in reference.drops]
 
 
-# ---------------------------------------------------------------- K-1 to K-3: the tables of the document
+# ---------------------------------------------------------------- K-1 to K-3: the tables of the documentation
 
 STEPS = [None, None, "A", "a", "B", "b", None, None, "C", "c", None, None, None, "d", "D"]
 ON_THE_LEFT = (1, 3, 5, 7, 9, 12, 15)
@@ -143,7 +143,7 @@ def test_right_is_left_with_the_sides_swapped(grace: int | None) -> None:
     assert cells(run(of_tables, *swapped(FIFTEEN), ("A", 16, 1, "d"))) == pairs(TABLES["left"])
 
 
-# ---------------------------------------------------------------- K-4, K-5: the statements of the document
+# ---------------------------------------------------------------- K-4, K-5: the statements of the documentation
 
 
 def test_k4_the_key_shows_the_join_key_even_without_the_row_it_is_named_after() -> None:

@@ -3,7 +3,7 @@
 In: rows (append), or rows and rows taken back (retract), spread by the grouping key, in processing order. Out: upserts
 of the result, one for each input row; an old and a new row of one change and one group give one.
 Rule: running values are those after each row, whatever the batches; sums of DOUBLE are added up in processing order;
-nulls do not count, nothing adds up to zero. (specs/ksqldb.md 3.9)
+nulls do not count, nothing adds up to zero. (docs/rules/ksqldb.md, "Groups")
 
 *Matches* nothing.
 *Keeps* one row a group: its accumulators and its highest time.

@@ -5,7 +5,7 @@ stream time of a join and the stored clock of each of its sides.
 Rule: a source's clock at x is the minimum, over the partitions live at x, of the highest time each has shown at
 positions <= x; it never falls. A partition is live from its first record on, and again from its first record after an
 idle mark. Without live partitions: the highest time any has shown. Marks at one place are applied together.
-(design, section 4; specs/ksqldb.md 3.0)
+(docs/architecture.md, "Clocks"; docs/rules/ksqldb.md, "Time and clocks")
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: changes of both streams in processing order, the clocks. Out: pairs and padded rows in processing order; late rows.
 Rule: a row looks at what the other side has stored, then is stored; retention clips what it sees by the other side's
-stored clock before it. (specs/ksqldb.md 3.2)
+stored clock before it. (docs/rules/ksqldb.md, "Two streams")
 
 *Matches* equal keys with right time within [left - before, left + after], both ends included.
 *Keeps* of each side the rows that retention still shows, or that are parked: time >= stored clock - retention + 1; of

@@ -1,7 +1,8 @@
 """Stream-table join: each stream row with the table's row of its key as it stands when the row is processed.
 
 In: changes of a stream and of a table, in processing order. Out: stream rows with both payloads.
-Rule: only stream rows emit; what counts is the order of processing, not time. (specs/ksqldb.md 3.3)
+Rule: only stream rows emit; what counts is the order of processing, not time.
+(docs/rules/ksqldb.md, "A stream and a table")
 
 *Matches* equal keys; the table's last change before the stream row, whatever its time; a tombstone is no match.
 *Keeps* the last row of each key of the table.

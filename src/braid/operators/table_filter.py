@@ -2,7 +2,7 @@
 
 In: upserts and tombstones, in processing order. Out: upserts of the rows that pass; a tombstone for one that no longer
 does.
-Rule: a key that neither passed nor passes says nothing. (specs/ksqldb.md 3.4)
+Rule: a key that neither passed nor passes says nothing. (docs/rules/ksqldb.md, KR-32)
 
 *Matches* nothing.
 *Keeps* the keys that pass.

@@ -2,7 +2,7 @@
 
 In: changes of both tables (upserts and tombstones), in processing order. Out: upserts and tombstones of the result.
 Rule: after each change of a side the result row of its key is emitted if it exists now, a tombstone if it existed just
-before, nothing else. The latest arrival stands, whatever its time. (specs/ksqldb.md 3.4)
+before, nothing else. The latest arrival stands, whatever its time. (docs/rules/ksqldb.md, "Two tables")
 
 *Matches* equal keys.
 *Keeps* the last row of each key of both sides.

@@ -481,7 +481,7 @@ def _filter(node: logical.Filter) -> Operator:
 
 
 def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
-    """The clock of a node's rows (specs/ksqldb.md 3.0)."""
+    """The clock of a node's rows (docs/rules/ksqldb.md, "Time and clocks")."""
     match node:
         case logical.Source():
             return LeafClock(next(l.number for l in leaves if l.source == node))

@@ -10,7 +10,7 @@ One event is one place in the processing order. At a place every step, inputs fi
   3. Then all clocks move: a record moves the clock of its source, even a record that is dropped;
   4. and every step, inputs first, handles what comes of the record.
 The results of a record are complete before the next one is looked at. (docs/rules/lenses.md, "Two streams";
-specs/ksqldb.md, section 3)
+docs/rules/ksqldb.md, "Two streams")
 """
 
 from __future__ import annotations
