@@ -3,7 +3,7 @@
 In: changes of two multisets, with epochs. Out: net changes of their join, per epoch.
 Rule: of a key's right rows the nearest that qualifies and stands is met; of equally near ones the first by `order`. A
 right row's life is the epochs in which it stands. A left row goes through the right rows from the nearest on, and meets
-each in those epochs that nearer ones have left open. (specs/risingwave.md 2.3)
+each in those epochs that nearer ones have left open. (docs/rules/risingwave.md, "As-of joins")
 
 *Matches* equal keys (NULL only where null-safe); NULL in a compared value matches nothing.
 *Keeps* the entries of both sides.

@@ -3,7 +3,7 @@
 In: changes of a multiset (or of an append input), with epochs. Out: per epoch and key the row that stands after it, or
 a tombstone; nothing where it ends as it began. Over an append input: its rows.
 Rule: within an epoch tombstones come first, then rows, each by their key's canonical text; time is the epoch.
-(specs/risingwave.md RW-6)
+(docs/rules/risingwave.md, RW-6)
 
 *Matches* nothing. *Keeps* nothing. *Emits* at the end of an epoch. *Forgets* nothing.
 """

@@ -1,8 +1,8 @@
 """Emit on close: rows wait until their watermark has passed them; then what stands of them goes out for good.
 
 In: changes of a multiset, with epochs. Out: its net rows, when the watermark is above their value.
-Rule: a watermark is read as it stands after an epoch. A row whose value has none waits for ever. (specs/risingwave.md
-RW-44)
+Rule: a watermark is read as it stands after an epoch. A row whose value has none waits for ever.
+(docs/rules/risingwave.md, RW-44)
 
 *Matches* nothing.
 *Keeps* the entries that wait.

@@ -3,7 +3,7 @@
 In: changes of two multisets, with epochs. Out: net changes of their join, per epoch.
 Rule: a pair weighs the product of its rows' weights and belongs to the later of their epochs. An entry of a preserved
 side is padded in the epochs after which its degree, the weight of its partners, is zero. Both are sums over entries, so
-entries that cancel need not be found first. (specs/risingwave.md 2.1)
+entries that cancel need not be found first. (docs/rules/risingwave.md, "Regular joins")
 
 *Matches* equal keys (NULL only where null-safe) for which the residual is true; one that is NULL or fails is not.
 *Keeps* the entries of both sides. Rows with a NULL key are never kept.

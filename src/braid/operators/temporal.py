@@ -3,7 +3,7 @@
 In: changes of two multisets, with epochs. Out: what the left changes have met, per epoch.
 Rule: a left row of epoch e sees right changes of epochs before e. Right changes emit nothing. A left row that is taken
 back takes back what it met, which is remembered; one that is replaced does so too, and looks again.
-(specs/risingwave.md 2.4)
+(docs/rules/risingwave.md, "Temporal joins")
 
 *Matches* equal keys (NULL only where null-safe) for which the residual is true; one that is NULL or fails is not.
 *Keeps* the entries of the right side and, unless the left side only appends, what each left row has met.

@@ -2,7 +2,8 @@
 
 In: nodes, the conditions of a join. Out: bounds of columns; what cleans the sides of a join.
 Rule: a watermark of a column is a promise: no later row of the node is below it. Rising functions keep it; a join keeps
-it only for columns by which it is cleaned, since it may meet any row that it keeps. (specs/risingwave.md 2.5, 2.6)
+it only for columns by which it is cleaned, since it may meet any row that it keeps.
+(docs/rules/risingwave.md, "Watermarks", "Window joins and interval joins")
 """
 
 from __future__ import annotations
