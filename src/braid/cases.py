@@ -1,13 +1,13 @@
 """Case files: a page of Markdown that says what goes in and what comes out, run as a test.
 
-In: a Markdown file with fenced blocks (interface.md section 6). Out: a result per block, or the file with the rows that
+In: a Markdown file with fenced blocks (docs/case-pages.md). Out: a result per block, or the file with the rows that
 really came (`accept`).
 Rule: blocks run in their order on one driver; a file is a case, and what it does not say is not checked.
 
 The blocks, their columns and what each checks are told in docs/case-pages.md. A block that is none of them, and is not
 only to be read (`SHOWN`), is refused, as a misspelled one would check nothing.
 
-Values stand as JSON in the forms of interface.md section 5, and are compared as such: 1, 1.0, "1" and true all differ.
+Values stand as JSON (docs/files-and-topics.md, "Values"), and are compared as such: 1, 1.0, "1" and true all differ.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command line (interface.md section 1).
+"""The command line.
 
 In: arguments. Out: data on stdout, notes and progress on stderr; exit 0 done, 1 the user's
 error, 2 a query died or a bug of ours.

@@ -1,6 +1,6 @@
 """EXPLAIN: what a query's plan is, as data and as pictures.
 
-In: a logical query (lowered here). Out: the document of interface.md section 1, and its text, Mermaid and DOT forms.
+In: a logical query (lowered here). Out: a document, as `--format json` prints it; its text, Mermaid and DOT forms.
 Rule: facts come from plan nodes only; what is not known before a run prints as `?`. Rendering reads only the document.
 """
 

@@ -2,7 +2,7 @@
 
 In: SQL, single records, clock calls. Out: `Record`s in processing order, rows of SHOW and DESCRIBE, plans, drops.
 Rule: calls are the processing order over all sources; `runtime="local"`, `"spark"` and `"reference"` (the oracle) give
-the same records. (interface.md section 4)
+the same records. (README.md, "Test your own SQL")
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Driver:
         store: str | None = None,
     ) -> None:
         self._program = Program(dialect)
-        self._times_as_int = dialect in ("ksqldb", "lenses")  # interface.md section 5
+        self._times_as_int = dialect in ("ksqldb", "lenses")  # docs/files-and-topics.md, "Values"
         self._backend = _backend(runtime, batch, buckets, store)
         self._seq = 0
         self._finished = False
@@ -208,7 +208,7 @@ class Driver:
     # ------------------------------------------------------------- looking
 
     def explain(self, sql_or_name: str, state: bool = False) -> dict[str, Any]:
-        """The plan of a statement or of a running query (interface.md section 1)."""
+        """The plan of a statement or of a running query, as `braid explain --format json` prints it."""
         query = self._program.query_of(sql_or_name)
         self._backend.pump()
         sizes = self._backend.state(query.name) if state and query.name in self._program.queries else None

@@ -1,7 +1,7 @@
 """SQL types and schemas, the same for every dialect.
 
 In: nothing. Out: frozen type values, their Polars forms and columns of a source.
-Rule: a type says what a value is (`interface.md` section 5), never how a dialect spells it.
+Rule: a type says what a value is (docs/files-and-topics.md, "Values"), never how a dialect spells it.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def is_numeric(t: Type) -> bool:
 
 
 def polars_type(t: Type) -> pl.DataType:
-    """The Polars dtype that holds values of `t` (`interface.md` section 5)."""
+    """The Polars dtype that holds values of `t`."""
     return _dtype(t, _SCALAR_DTYPES)
 
 

@@ -2,8 +2,8 @@
 
 In: a String series of JSON texts (one per record, null where there is no value) and the declared columns; or typed
 columns. Out: a frame with the columns' dtypes, which rows have a null value, why a row is malformed; or JSON texts.
-Rule: `interface.md` section 5. The line-by-line reader is the meaning; the columnar one is used for a line only where
-it provably gives the same (`_fast`), so one bad record costs its neighbours nothing.
+Rule: values are those of docs/files-and-topics.md, "Values". The line-by-line reader is the meaning; the columnar one
+is used for a line only where it provably gives the same (`_fast`), so one bad record costs its neighbours nothing.
 """
 
 from __future__ import annotations

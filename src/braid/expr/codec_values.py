@@ -1,7 +1,8 @@
 """Single values: JSON values into the physical values of a type, and the test driver's Python values.
 
 In: what `json_text.loads` gives, types. Out: values Polars builds a series of (`types.physical_type`); Python values.
-Rule: `interface.md` section 5, strictly: a numeric string is no number, 1.0 is no INTEGER, no digit is lost or rounded.
+Rule: docs/files-and-topics.md, "Values", strictly: a numeric string is no number, 1.0 is no INTEGER, no digit is lost
+or rounded.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """JSON text: reading it without loss, and writing columns of typed values as it.
 
 In: JSON text; Polars series with their types. Out: Python values; series of JSON text.
-Rule: the truth for every text written is `json.dumps(x, ensure_ascii=False, separators=(",", ":"))`, of the value in
-the form of `interface.md` section 5. Numbers with a point or an exponent are read as their text, so nothing is rounded.
+Rule: the truth for every text written is `json.dumps(x, ensure_ascii=False, separators=(",", ":"))`, of the value as in
+docs/files-and-topics.md, "Values". Numbers with a point or an exponent are read as their text, so nothing is rounded.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In: a frame and its key columns. Out: a String series (the UTF-8 of it are the key bytes), UInt64 hashes (xxh3_64).
 Rule: one key column gives its JSON (`1`, `"abc"`), several a JSON object in declared order without blanks
-(`interface.md` section 2). -0.0 is 0.0, NaN is "NaN". A change here breaks every store and checkpoint.
+(docs/files-and-topics.md, "Partitions"). -0.0 is 0.0, NaN is "NaN". A change here breaks every store and checkpoint.
 """
 
 from __future__ import annotations

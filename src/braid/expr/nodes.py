@@ -23,7 +23,7 @@ class Col:
 
 @dataclass(frozen=True, slots=True)
 class Lit:
-    """A constant in its Python form (`interface.md` section 5: date, time, datetime, Decimal, list, dict)."""
+    """A constant in its Python form (docs/files-and-topics.md, "Values": date, time, datetime, Decimal, list, dict)."""
 
     value: object
     type: Type

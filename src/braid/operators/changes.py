@@ -4,7 +4,7 @@ In: nothing. Out: names and types of the internal columns, positions, and the or
 Rule: within a bucket the order of a frame's rows is the processing order. Across buckets it is (`_pos`, `_sub`).
 
 Columns
-  _pos      Int128   position of the row's cause (design, section 4), one number: time or sequence in the high 64 bits
+  _pos      Int128   position of the row's cause (docs/architecture.md, "Positions"): time or number in the high 64 bits
   _sub      Binary   order within one position; null for results of a record that only one bucket has seen (they come
                      after everything else at that position, in frame order)
   _t        Int64    event time, ms

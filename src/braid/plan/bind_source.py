@@ -76,7 +76,7 @@ def existing(s: ast.CreateSource | ast.CreateAs, catalog: Catalog) -> Declared |
 
 
 def check_topic(topic: str, catalog: Catalog, span: Span) -> None:
-    """Names of topics are checked (`interface.md` section 2): none is a path, no two differ only by case."""
+    """Names of topics are checked: none is a path, no two differ only by case."""
     for other, _ in catalog.topics():
         if other != topic and other.lower() == topic.lower():
             message = f"topics {other} and {topic} differ only by case"

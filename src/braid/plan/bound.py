@@ -142,7 +142,7 @@ class QueryBound:
 
 @dataclass(frozen=True, slots=True)
 class InsertedRow:
-    """Field names to values in their Python form (`interface.md` section 5). `timestamp` None: now."""
+    """Field names to values in their Python form (docs/files-and-topics.md, "Values"). `timestamp` None: now."""
 
     key: dict[str, Any] | None
     value: dict[str, Any]

@@ -3,7 +3,7 @@
 In: chunks (decoded records of one leaf and partition, where they stand, what else moves their clock). Out: changes and
 steps for the buckets of every stage.
 Rule: a chunk's records are in offset order; positions come from an explicit order where there is one (the test driver),
-else from the running maximum of their times (design, section 4).
+else from the running maximum of their times (docs/semantics/order-and-clocks.md, "Processing order").
 """
 
 from __future__ import annotations

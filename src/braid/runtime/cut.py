@@ -4,7 +4,8 @@ In: the inputs of a query and the document of the last batch's end. Out: the doc
 nothing is new. An input never ends by itself; whoever runs the query may close all of them (`close`), at one place,
 behind everything that was read.
 Rule: every batch is a beginning of what is left, in the order (m, rank, offset, leaf), `m` being the running maximum of
-a partition's times. So the batches one after the other are in the order of one single batch (design, section 4).
+a partition's times. So the batches one after the other are in the order of one single batch
+(docs/semantics/order-and-clocks.md, "Processing order").
 
 Why batches may be cut so. Let a batch end behind the place (M, r, o). In the next one `m` starts anew. A partition of
 another rank goes on with a record that raises `m` (what is left of it lies above M, or at M with a higher rank), so

@@ -1,7 +1,7 @@
 """Dropped rows as users read them.
 
 In: frames of `ingest.DROPS`. Out: dicts `{reason, operator, topic, partition, offset, timestamp, clock, key, value,
-message}` (interface.md section 2).
+message}` (docs/semantics/drops.md, "What a drop shows").
 Rule: where a row comes from follows from the position of its record; nothing is dropped without a line here.
 """
 

@@ -2,7 +2,8 @@
 
 In: a column as the file has it, and a type. Out: the typed column, and where it does not fit; or texts of a typed one.
 Rule: nothing is rounded, cut or guessed. A whole number may be written with a point (`517.0`: what a data frame makes
-of an integer column with gaps); dates and times are ISO text, or the numbers of `interface.md` section 5.
+of an integer column with gaps); dates and times are ISO text, or numbers
+(docs/files-and-topics.md, "Values").
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 In: decoded rows of one leaf and partition in offset order, where each stands, and the marks of the batch. Out: rows for
 the stage's buckets, steps for all buckets, dropped records.
 Rule: every record moves its partition's clock, dropped ones too; the first record of a partition in a batch is always a
-step (it wakes the partition); stored steps come from storable records only. (design, section 4)
+step (it wakes the partition); stored steps come from storable records only.
+(docs/semantics/order-and-clocks.md, "The clock of a source")
 """
 
 from __future__ import annotations

@@ -241,7 +241,7 @@ def _last(declared: Declared, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def row_of(declared: Declared, row: Mapping[str, Any]) -> pl.DataFrame:
-    """One row from logical values (`interface.md` section 5), for `judged`. `row`: by name in lower case."""
+    """One row from Python values (docs/files-and-topics.md, "Values"), for `judged`. `row`: by name in lower case."""
     columns = [Column(c.name, c.type) for c in declared.columns]
     try:
         text = dumps({c.name: json_value(row.get(c.name.lower()), c.type) for c in columns})

@@ -1,4 +1,4 @@
-"""The embedded topic store (`interface.md` section 2): a directory, no server."""
+"""The embedded topic store: a directory, no server (docs/files-and-topics.md)."""
 
 from braid.topics.commit import Staged, StageWriter, append, clean_staging, publish, stage, stage_path
 from braid.topics.envelope import ENVELOPE, WINDOW, format_envelope, parse_envelope
