@@ -181,6 +181,68 @@ def test_what_is_read_from_a_file_is_not_written(tmp_path: Path) -> None:
     assert e.value.hint and "INSERT" in e.value.render()
 
 
+# ------------------------------------------------------------ files without a column of keys (lenses)
+
+SHOP = """SET defaults.topic.autocreate=true;
+CREATE TABLE orders(_key INT, id INT, customer INT, item STRING, at TIMESTAMP) FORMAT (INT, JSON);
+CREATE TABLE customers(_key INT, id INT, name STRING, at TIMESTAMP) FORMAT (INT, JSON);
+"""
+BY_ID = "INSERT INTO customers_by_id SELECT STREAM id AS _key, _value.* FROM customers;"
+
+
+def shop(folder: Path, kind: str) -> dict[str, str]:
+    """Files of orders and customers, without keys."""
+    orders = {"id": [1, 2, 3], "customer": [1, 2, 1], "item": ["pen", "ink", None], "at": [0, 1, 2]}
+    customers = {"id": [1, 2], "name": ["ann", "bob"], "at": [0, 0]}
+    found = {}
+    for name, columns in (("orders", orders), ("customers", customers)):
+        frame = pl.DataFrame(columns).with_columns(pl.col("at") + 1_709_280_000_000)
+        found[name] = str(folder / f"{name}.{kind}")
+        match kind:
+            case "csv":
+                frame.write_csv(found[name])
+            case "jsonl":
+                frame.write_ndjson(found[name])
+            case _:
+                frame.with_columns(pl.from_epoch("at", "ms"), pl.col("id").cast(pl.Int32)).write_parquet(found[name])
+    return found
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_files_without_keys_are_joined(tmp_path: Path, kind: str) -> None:
+    sql = f"""{SHOP}{BY_ID}
+    WITH o AS (SELECT STREAM customer AS _key, _value.* FROM orders EVENTTIME BY at);
+    WITH os AS (SELECT STREAM * FROM orders EVENTTIME BY at);
+    WITH cs AS (SELECT STREAM * FROM customers EVENTTIME BY at);
+    WITH c AS (SELECT TABLE * FROM customers_by_id);
+    INSERT INTO copied SELECT STREAM item FROM os;
+    INSERT INTO by_key SELECT STREAM item, name FROM o LEFT JOIN c;
+    INSERT INTO by_value SELECT STREAM item, name FROM os JOIN cs ON os.customer = cs.id WITHIN 1s;"""
+    store = TopicStore(tmp_path / "store")
+    _, lost = run(sql, "lenses", store, shop(tmp_path, kind))
+    assert not any(lost.values())
+    assert [key for key, _, _ in records(store, "copied")] == [None] * 3
+    joined = [
+        (1, {"item": "pen", "name": "ann"}),
+        (2, {"item": "ink", "name": "bob"}),
+        (1, {"item": None, "name": "ann"}),
+    ]
+    for topic in ("by_key", "by_value"):
+        assert [(key, value) for key, value, _ in records(store, topic)] == joined
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_table_has_keys(tmp_path: Path, kind: str) -> None:
+    """What the refusal says is what helps."""
+    store, files = TopicStore(tmp_path / "store"), shop(tmp_path, kind)
+    with pytest.raises(BraidError, match="has no column _key") as e:
+        run(f"{SHOP}INSERT INTO o SELECT TABLE name FROM customers;", "lenses", store, files)
+    written, _, read = (e.value.hint or "").removeprefix("write its rows under a key: ").partition("; and read that: ")
+    assert f"{written};" == BY_ID
+    run(f"{SHOP}{written}; INSERT INTO p {read};", "lenses", store, files)
+    assert [(key, value["name"]) for key, value, _ in records(store, "p")] == [(1, "ann"), (2, "bob")]
+
+
 # ------------------------------------------------------------------- every door, every dialect
 
 

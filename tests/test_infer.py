@@ -76,6 +76,18 @@ def test_what_is_printed_binds(dialect: str, more: tuple[str, ...], folder: Path
     assert "1 statement, no problem" in checked.out, said.out + checked.err
 
 
+@pytest.mark.parametrize(
+    ("more", "count"), [((), 1), (("--key", "Order_Id"), 2), (("--key", "order_id", "--table"), 3)]
+)
+def test_lenses_without_a_column_of_keys(more: tuple[str, ...], count: int, folder: Path) -> None:
+    (folder / "my orders.csv").write_text(CSV)
+    said = braid("infer", "my orders.csv", "--dialect", "lenses", *more)
+    assert "_key STRING, order_id LONG" in said.out
+    assert count == 1 or "SELECT STREAM order_id AS _key, _value.* FROM my_orders" in said.out
+    checked = braid("check", "-e", said.out, "--dialect", "lenses")
+    assert f"{count} statement{'s' * (count > 1)}, no problem" in checked.out, said.out + checked.err
+
+
 def test_what_cannot_be_read(folder: Path) -> None:
     (folder / "x.xml").write_text("<a/>")
     (folder / "x.parquet").write_text("nonsense")
@@ -89,7 +101,8 @@ def test_what_cannot_be_read(folder: Path) -> None:
         what = "is not a Parquet file" if name == "x.parquet" else "cannot be read"
         assert said.code == 1 and f"{name} {what}" in said.err and len(said.err.splitlines()) <= 2
     (folder / "y.csv").write_text("a\n1\n")
-    assert "has no column _key" in braid("infer", "y.csv", "--dialect", "lenses").err
+    assert "needs a key" in braid("infer", "y.csv", "--dialect", "lenses", "--table").err
+    assert "y has no column b" in braid("infer", "y.csv", "--dialect", "lenses", "--key", "b").err
     assert "differ only by case" in braid("infer", "twice.csv").err
     (folder / "t.csv").write_text("a\n1\n")
     assert (

@@ -66,6 +66,11 @@ def declaration(
             return f"CREATE {kind.upper()} {_name(spoken, name)} ({', '.join(fields)}) FORMAT ({format}, JSON);"
 
 
+def quoted(dialect: str, name: str) -> str:
+    """A name as it is written there."""
+    return _name(dialect_named(dialect), name)
+
+
 def _fields(spoken: Dialect, columns: Sequence[Column]) -> Iterator[tuple[str, str, str]]:
     """(name, name as written, type) of each column."""
     for c in columns:

@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from braid.declare import declaration
+from braid.declare import declaration, quoted
 from braid.errors import BraidError
 from braid.plan.logical import Kind
 from braid.runtime.file_parquet import schema_of
@@ -40,14 +40,12 @@ _SCALARS: Mapping[Any, Scalar] = {
 
 
 def statement(path: str, dialect: str, name: str | None = None, key: str | None = None, kind: Kind = "stream") -> str:
-    """The declaration of a file's rows. `name`: by default the file's, `key`: a column."""
+    """The declaration of a file's rows. `name`: by default the file's, `key`: a column. In Lenses a file may
+    have no column `_key`: then a second statement makes the key."""
     spoken = dialect_named(dialect)
     found = name or re.sub(r"\W+", "_", os.path.basename(path).split(".")[0]).strip("_") or "rows"
     columns = [Column(spoken.fold(c.name), c.type) for c in columns_of(path)]
     names = [c.name for c in columns]
-    if spoken.name == "lenses" and "_key" not in names:
-        hint = "give the file a column _key; records of braid put may be without a key"
-        raise BraidError(f"{path} has no column _key, of which Lenses SQL makes the key", hint)
     if len(set(names)) < len(names):
         raise BraidError(f"{path} has columns that differ only by case", "rename one of them")
     options: dict[str, str] = {}
@@ -58,7 +56,26 @@ def statement(path: str, dialect: str, name: str | None = None, key: str | None 
     if spoken.name == "sqlstream" and len(times) == 1 and kind == "stream":
         options = {"ROWTIME": times[0]}
     folded = None if key is None else next((n for n in names if n.lower() == key.lower()), spoken.fold(key))
+    if spoken.name == "lenses" and "_key" not in names:
+        return _keyed(found, kind, columns, folded, times)
     return declaration(dialect, spoken.fold(found), kind, columns, folded, options)
+
+
+def _keyed(name: str, kind: Kind, columns: list[Column], key: str | None, times: list[str]) -> str:
+    """A topic of Lenses without keys, and what gives it some."""
+    if key is None and kind == "table":
+        raise BraidError(f"table {name} needs a key", "name the column that tells its rows apart: --key COLUMN")
+    made = declaration("lenses", name, "stream", columns)
+    if key is None:
+        return made
+    if key not in (c.name for c in columns):
+        raise BraidError(f"{name} has no column {key}", f"it has {', '.join(c.name for c in columns)}")
+    keyed, key, name = (quoted("lenses", x) for x in (f"{name}_by_{key}", key, name))
+    if kind == "table":
+        query = f"SELECT STREAM {key} AS _key, _value.* FROM {name};"
+        return f"{made}\nSET defaults.topic.autocreate = true;\nINSERT INTO {keyed} {query}"
+    at = f" EVENTTIME BY {quoted('lenses', times[0])}" if len(times) == 1 else ""
+    return f"{made}\nWITH {keyed} AS (SELECT STREAM {key} AS _key, _value.* FROM {name}{at});"
 
 
 def columns_of(path: str) -> list[Column]:

@@ -164,9 +164,9 @@ def _split_header(data: bytes, options: Options, path: str) -> tuple[list[str], 
 
 
 def csv_rows(
-    text: Text, names: Sequence[str], at: Sequence[int], declared: Sequence[Column], options: Options
+    text: Text, names: Sequence[str], at: Sequence[int | None], declared: Sequence[Column], options: Options
 ) -> Iterator[Rows]:
-    """The rows of a CSV file whose header has these names; declared column i stands in field `at[i]`."""
+    """The rows of a CSV file whose header has these names; declared column i stands in field `at[i]`, or is null."""
     begins = text.start == 0
     for block in text.blocks(quotes=True):
         data = _split_header(block, options, text.path)[1] if begins else block
@@ -175,7 +175,8 @@ def csv_rows(
             continue
         found = _parse(data, len(names), options)
         if found is not None:
-            columns, error = typed([found[str(i)] for i in at], declared, from_text)
+            nothing = pl.repeat(None, found.height, dtype=pl.String, eager=True)
+            columns, error = typed([nothing if i is None else found[str(i)] for i in at], declared, from_text)
             bad = error.is_not_null().arg_true()
             shown = [(str(i), Column(name, Scalar.VARCHAR)) for i, name in enumerate(names)]
             raw = pl.repeat(None, found.height, dtype=pl.String, eager=True)
@@ -213,7 +214,7 @@ def _delimiters(data: bytes, options: Options) -> int:
 
 
 def _slow(
-    data: bytes, names: Sequence[str], at: Sequence[int], declared: Sequence[Column], options: Options
+    data: bytes, names: Sequence[str], at: Sequence[int | None], declared: Sequence[Column], options: Options
 ) -> Iterator[Rows]:
     """Line by line, so that one bad line costs its neighbours nothing."""
     csv.field_size_limit(1 << 30)
@@ -231,7 +232,10 @@ def _slow(
         errors.append(error)
     null = {"", options.null_value}
     whole = [row if row and error is None else [""] * width for row, error in zip(rows, errors, strict=True)]
-    texts = [pl.Series(str(i), [None if row[i] in null else row[i] for row in whole], dtype=pl.String) for i in at]
+    texts = [
+        pl.Series(str(n), [None if i is None or row[i] in null else row[i] for row in whole], dtype=pl.String)
+        for n, i in enumerate(at)
+    ]
     columns, bad = typed(texts, declared, from_text)
     why = pl.select(pl.coalesce(pl.Series("e", errors, dtype=pl.String), bad)).to_series()
     raw = [

@@ -52,6 +52,11 @@ def columns_of(source: Source) -> tuple[SourceColumn, ...]:
     return tuple(c for c in source.columns if c.place in places)
 
 
+def _is_facet(c: SourceColumn) -> bool:
+    """The key as a whole, `_key`: a file may be without it, as a record may be without a key."""
+    return c.place == "key" and c.field == "_key"
+
+
 def needs_time(source: Source) -> None:
     """Refuses files without times under a windowed join."""
     if source.timestamp is not None:
@@ -314,10 +319,10 @@ class FileInput:
         ]  # fmt: skip
         return os.path.join(self.cache, hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32])
 
-    def _matched(self, path: str) -> tuple[list[str], list[int]]:
+    def _matched(self, path: str) -> tuple[list[str], list[int | None]]:
         """The header of a CSV file, and where each declared column stands in it."""
         names = header(path, self.options)
-        return names, _matched([c.field for c in self._columns], names, path)
+        return names, _matched(self.source, self._columns, names, path)
 
     @contextlib.contextmanager
     def _copied(self, text: Text, kind: str) -> Iterator[tuple[int, Callable[[Piece], None]]]:
@@ -362,9 +367,11 @@ class FileInput:
 
     def _parquet_rows(self, path: str, start: int, count: int) -> Rows:
         names = list(file_parquet.schema_of(path)[0])
-        at = _matched([c.field for c in self._columns], names, path)
-        frame = file_parquet.rows_of(path, [names[i] for i in at], start, count)
-        columns, error = typed(frame.get_columns(), self._declared, from_column)
+        at = _matched(self.source, self._columns, names, path)
+        frame = file_parquet.rows_of(path, [names[i] for i in at if i is not None], start, count)
+        nothing = pl.repeat(None, count, eager=True)
+        given = [nothing if i is None else frame[names[i]] for i in at]
+        columns, error = typed(given, self._declared, from_column)
         bad = error.is_not_null().arg_true()
         raw = pl.repeat(None, frame.height, dtype=pl.String, eager=True)
         if len(bad):
@@ -376,7 +383,9 @@ class FileInput:
         assert t is not None
         column = next(c for c in self._columns if c.field == t.field)
         schema, total = file_parquet.schema_of(path)
-        name = list(schema)[_matched([column.field], list(schema), path)[0]]
+        (at,) = _matched(self.source, [column], list(schema), path)
+        assert at is not None, "a time stands in the value"
+        name = list(schema)[at]
         for start in range(0, total, 8 * GROUP):
             values, _ = from_column(
                 file_parquet.rows_of(path, [name], start, 8 * GROUP).to_series(), column.column.type
@@ -419,15 +428,25 @@ def _as_json(frame: pl.DataFrame) -> pl.Series:
     return pl.Series("raw", texts, dtype=pl.String)
 
 
-def _matched(fields: Sequence[str], names: Sequence[str], path: str) -> list[int]:
-    """Where each declared column stands among `names`: an exact match first, then one without case."""
-    found = []
-    for field in fields:
+def _matched(source: Source, columns: Sequence[SourceColumn], names: Sequence[str], path: str) -> list[int | None]:
+    """Where each declared column stands among `names`: an exact match first, then one without case. None: the file has
+    no keys."""
+    found: list[int | None] = []
+    for c in columns:
+        field = c.field
         exact = [i for i, name in enumerate(names) if name == field]
         same = exact or [i for i, name in enumerate(names) if name.lower() == field.lower()]
         if len(same) > 1:
             hint = "names are compared without case; rename one of them"
             raise BraidError(f"{path} has {len(same)} columns {field}", hint)
+        if not same and _is_facet(c):
+            if source.kind == "table":
+                name, first = source.name, names[0]
+                hint = (f"write its rows under a key: INSERT INTO {name}_by_{first} SELECT STREAM {first} AS _key, "
+                        f"_value.* FROM {name}; and read that: SELECT TABLE * FROM {name}_by_{first}")  # fmt: skip
+                raise BraidError(f"{path} has no column _key, which tells the rows of a table apart", hint)
+            found.append(None)
+            continue
         if not same:
             close = get_close_matches(field.lower(), [n.lower() for n in names], n=3, cutoff=0.6)
             shown = [n for n in names if n.lower() in close] or list(names[:20])
@@ -442,8 +461,8 @@ def _checked_parquet(source: Source, columns: Sequence[SourceColumn], path: str)
     schema, rows = file_parquet.schema_of(path)
     file_parquet.check_pages(path)
     names = list(schema)
-    for c, i in zip(columns, _matched([c.field for c in columns], names, path), strict=True):
-        if not fits(schema[names[i]], c.column.type):
+    for c, i in zip(columns, _matched(source, columns, names, path), strict=True):
+        if i is not None and not fits(schema[names[i]], c.column.type):
             raise BraidError(
                 f"{path}: column {names[i]} is {str(schema[names[i]])[:200]}, "
                 f"but {source.name}.{c.field} is {a(c.column.type)}",
