@@ -1,6 +1,6 @@
 """Joins over sliding windows: what must hold of every result, lives in columns, captured tables.
 
-In: random histories of two streams without late rows. Rule: the properties of specs/sqlstream.md, section 8, on the
+In: random histories of two streams without late rows. Rule: the properties that docs/rules/sqlstream.md names, on the
 oracle; that operators give what the oracle gives is the law's matter (`test_law_sliding.py`).
 """
 
