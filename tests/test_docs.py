@@ -22,6 +22,7 @@ import re
 import shlex
 import tomllib
 import traceback
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -357,3 +358,68 @@ def _source(name: str, others: list[str]) -> str:
     found = next((f / name for f in folders if (f / name).is_file()), None)
     assert found is not None, name
     return found.read_text(encoding="utf-8")
+
+
+# -------------------------------------------------------------------- pointers
+
+RULE_PAGES = [name for name in PAGES if name.startswith("docs/rules/")]
+FAMILIES = ["K", "KR", "KE", "RW", "RF", "RE", "S", "SF", "SE", "L", "LE", "P", "PE"]  # of rules, fixtures and errata
+RULE = rf"\b({'|'.join(FAMILIES)})-(\d+)\b"
+RANGE = rf"{RULE}(?: to | \.\. |-|–){RULE}"
+POINTER = r'\b((?:docs/[\w./-]+|README|CHANGELOG)\.md)\b((?:`?,?(?: and| or)? "[^"]+")*)'
+CODE = sorted(p for part in ("src", "tests", "benchmarks") for p in (ROOT / part).rglob("*.py"))
+CASE_PAGES = sorted((ROOT / "tests").rglob("*.md"))
+TEXTS = {p.relative_to(ROOT).as_posix(): p.read_text(encoding="utf-8") for p in [*CODE, *CASE_PAGES, *PAGES.values()]}
+
+
+def rules_of(name: str) -> list[str]:
+    """What a page of rules defines: list items that begin with a number in bold."""
+    return re.findall(r"^- \*\*([A-Z]+-?\d+)\*\*", TEXTS[name], re.MULTILINE)
+
+
+def rules_in(text: str) -> Iterator[str]:
+    """The rules that a text names, those within a range too."""
+    for family, number in re.findall(RULE, text):
+        yield f"{family}-{number}"
+    for family, first, other, last in re.findall(RANGE, text):
+        assert family == other and int(first) < int(last), f"{family}-{first} to {other}-{last}"
+        yield from (f"{family}-{n}" for n in range(int(first), int(last)))
+
+
+def test_a_rule_is_defined_once() -> None:
+    found = Counter(rule for name in RULE_PAGES for rule in rules_of(name))
+    assert [rule for rule, n in found.items() if n > 1] == []
+    assert {re.split(r"-?\d", rule)[0] for rule in found} >= set(FAMILIES)
+
+
+def test_rules_that_are_named_are_defined() -> None:
+    known = {rule for name in RULE_PAGES for rule in rules_of(name)}
+    unknown = {f"{name}: {rule}" for name, text in TEXTS.items() for rule in rules_in(text) if rule not in known}
+    assert sorted(unknown) == []
+
+
+def test_fixtures_of_lenses_are_defined() -> None:
+    known = set(rules_of("docs/rules/lenses.md"))
+    of_lenses = [n for n in TEXTS if n.startswith("tests/cases/lenses/") or n.endswith("/lenses.md")]
+    named = {f"{n}: {rule}" for n in of_lenses for rule in re.findall(r"\bF\d+\b", TEXTS[n]) if rule not in known}
+    assert sorted(named) == []
+
+
+def test_pages_and_sections_that_are_named_exist() -> None:
+    """A page below docs/, and behind it the sections in quotes, in comments and docstrings of one line or several."""
+    missing = []
+    for name, text in TEXTS.items():
+        for page, quoted in re.findall(POINTER, re.sub(r"\s*\n\s*(?:#\s?)?", " ", text)):
+            told = (ROOT / page).read_text(encoding="utf-8") if (ROOT / page).is_file() else None
+            heads = re.findall(r"^#+ (.+)$", told or "", re.MULTILINE)
+            lacks = [s for s in re.findall(r'"([^"]+)"', quoted) if s not in heads]
+            missing += [f"{name}: {page} {lacks}"] if told is None or lacks else []
+    assert missing == []
+
+
+def test_code_names_pages_of_the_repository_only() -> None:
+    of_code = {n: text for n, text in TEXTS.items() if n.startswith(("src/", "benchmarks/"))}
+    named = {
+        (name, page) for name, text in of_code.items() for page in re.findall(r'(?<!["\w/.-])[\w/.-]+\.md\b', text)
+    }
+    assert [x for x in sorted(named) if not x[1].startswith(("docs/", "README.md", "CHANGELOG.md"))] == []
