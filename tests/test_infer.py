@@ -6,6 +6,8 @@ import gzip
 from pathlib import Path
 
 import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from braid.infer import columns_of
@@ -64,6 +66,42 @@ def test_json_and_parquet(folder: Path) -> None:
     ]
 
 
+GUESSED = [  # a file, and what is guessed of it
+    ("zip,phone\n01234,+4912\n00501,+3344\n", "zip VARCHAR, phone VARCHAR"),
+    ("d,t\n31.12.2024,10:15\n01.02.2023,23:59:59\n", "d VARCHAR, t TIME"),
+    ("d,t\n12/31/2024,2024-05\n", "d VARCHAR, t VARCHAR"),
+    ("a,b\n9223372036854775808,1e3\n1,.5\n", "a DECIMAL(38, 0), b DOUBLE"),
+    ("a,t\n1,2024-01-01\n2,2024-01-01T08:00:00+02:00\n3,2024-01-01 08:00:00.5\n", "a BIGINT, t TIMESTAMP"),
+    ("id,name,,note,\n1,a,,x,\n", "id BIGINT, name VARCHAR, note VARCHAR"),
+    ("id, name , n\n1, a , 2.5\n", "id BIGINT, name VARCHAR, n DOUBLE"),
+    ("id;name;n\n1;a;1,5\n2;b,c;2\n", "id BIGINT, name VARCHAR, n VARCHAR"),
+    ("id\tn\n1\t2.5\n", "id BIGINT, n DOUBLE"),
+    ("id|n\n1|true\n", "id BIGINT, n BOOLEAN"),
+    ("id,n\n1,2\n2\n3,4,5\n", "id BIGINT, n BIGINT"),
+    ("id,n\n" + "1,2\n" * 12_000 + "1,x\n", "id BIGINT, n VARCHAR"),
+]
+
+
+@pytest.mark.parametrize(("text", "guessed"), GUESSED)
+def test_what_is_guessed_can_be_read(text: str, guessed: str, folder: Path) -> None:
+    (folder / "x.csv").write_text(text)
+    assert ", ".join(f"{c.name} {c.type}" for c in columns_of("x.csv")) == guessed
+    said = braid("sql", "--dialect", "ksqldb", "--source", "x=x.csv", stdin="SELECT * FROM x EMIT CHANGES;")
+    whole = [line for line in text.splitlines() if line not in ("2", "3,4,5")]
+    assert f"{len(whole) - 1} row" in said.err, said.err
+
+
+def test_large_numbers_categories_and_maps(folder: Path) -> None:
+    schema = {"u": pl.UInt64, "c": pl.Categorical, "e": pl.Enum(["a"])}
+    pl.DataFrame(schema=schema).write_parquet("x.parquet")
+    assert [str(c.type) for c in columns_of("x.parquet")] == ["DECIMAL(20, 0)", "VARCHAR", "VARCHAR"]
+    made = pa.table({"m": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))})
+    pq.write_table(made, "y.parquet")
+    assert columns_of("y.parquet") == [Column("m", Map(Scalar.VARCHAR, Scalar.BIGINT))]
+    (folder / "x.jsonl").write_text('\ufeff{"a":12345678901234567890,"d":"31.12.2024"}\n')
+    assert [str(c.type) for c in columns_of("x.jsonl")] == ["DECIMAL(38, 0)", "VARCHAR"]
+
+
 @pytest.mark.parametrize("dialect", ["ksqldb", "risingwave", "sqlstream", "lenses"])
 @pytest.mark.parametrize(
     "more", [(), ("--key", "Order_Id"), ("--key", "order_id", "--table"), ("--name", "shop_orders")]
@@ -104,6 +142,12 @@ def test_what_cannot_be_read(folder: Path) -> None:
     assert "needs a key" in braid("infer", "y.csv", "--dialect", "lenses", "--table").err
     assert "y has no column b" in braid("infer", "y.csv", "--dialect", "lenses", "--key", "b").err
     assert "differ only by case" in braid("infer", "twice.csv").err
+    (folder / "list.jsonl").write_text('[{"a": 1}]\n')
+    assert "one JSON object" in braid("infer", "list.jsonl").err
+    (folder / "note.csv").write_text("# of May\na,b\n1,2\n")
+    assert "2 fields, the header has 1" in braid("infer", "note.csv").err
+    (folder / "same.csv").write_text("a,b,a\n1,2,3\n")
+    assert "has 2 columns a" in braid("infer", "same.csv").err
     (folder / "t.csv").write_text("a\n1\n")
     assert (
         "needs a key" in braid("infer", "t.csv", "--table").err

@@ -204,6 +204,9 @@ def test_null_value_and_delimiter(tmp_path: Path) -> None:
     x = opened(tmp_path, "a.csv", PLAIN, options={"delimiter": ";"})
     d = x.read(0, 0, 3)
     assert d.error[1] == "column K: 'NA' is not an INTEGER" and values(d, "V")[0] == "NA"
+    for d in ";|\t":  # the header shows it, where it has no comma
+        (tmp_path / "b.csv").write_text('k;v\n1;"x;y"\n2;a,b\n'.replace(";", d))
+        assert values(opened(tmp_path, "b.csv", PLAIN).read(0, 0, 2), "V") == [f"x{d}y", "a,b"]
     refused("no option nulls", tmp_path, "a.csv", PLAIN, options={"nulls": "NA"})
 
 

@@ -11,7 +11,7 @@ import csv
 import hashlib
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -141,26 +141,44 @@ def _outside(data: bytes, byte: int) -> npt.NDArray[np.int64]:
 # ----------------------------------------------------------------------- CSV
 
 
+def shown(path: str, options: Options) -> Options:
+    """With the delimiter that the header shows: ; | or tab, where it has no comma and only that of the three."""
+    line = _header_line(_beginning(path))[0]
+    found = [d for d in ";|\t" if len(_outside(line, ord(d)))]
+    if options.delimiter != "," or len(found) != 1 or len(_outside(line, ord(","))):
+        return options
+    return replace(options, delimiter=found[0])
+
+
 def header(path: str, options: Options) -> list[str]:
     """The names in the first line."""
-    first = next(Text(path).blocks(quotes=True, size=1 << 16), b"")
-    names = _split_header(first, options, path)[0]
+    names = _split_header(_beginning(path), options, path)[0]
     if not any(names):
         raise BraidError(f"{path} has no header", "the first line of a CSV file names its columns")
     return names
 
 
-def _split_header(data: bytes, options: Options, path: str) -> tuple[list[str], bytes]:
+def _beginning(path: str) -> bytes:
+    return next(Text(path).blocks(quotes=True, size=1 << 16), b"")
+
+
+def _header_line(data: bytes) -> tuple[bytes, bytes]:
+    """The first line, and the rest."""
     ends = _outside(data, 10)
     cut = int(ends[0]) + 1 if len(ends) else len(data)
-    line = data[:cut].decode(errors="replace").rstrip("\r\n")
+    return data[:cut], data[cut:]
+
+
+def _split_header(data: bytes, options: Options, path: str) -> tuple[list[str], bytes]:
+    first, rest = _header_line(data)
+    line = first.decode(errors="replace").rstrip("\r\n")
     if "\r" in line:
         raise BraidError(f"{path} has a carriage return in its header", "end lines with \\n or \\r\\n")
     try:
         rows = list(csv.reader([line], delimiter=options.delimiter))
     except csv.Error as e:
         raise BraidError(f"the header of {path} cannot be read: {e}", "quote names whole, or not at all") from None
-    return [name.strip() for name in rows[0]] if rows else [], data[cut:]
+    return [name.strip() for name in rows[0]] if rows else [], rest
 
 
 def csv_rows(

@@ -38,7 +38,7 @@ from braid.runtime.decode import Decoded, time_of, with_pseudo
 from braid.runtime.file_copies import GROUP
 from braid.runtime.file_list import Found, kind_of, look, stat
 from braid.runtime.file_log import FileLog, Piece
-from braid.runtime.file_text import PUT_BACK, Options, Rows, Text, csv_rows, digest_of, header, json_rows
+from braid.runtime.file_text import PUT_BACK, Options, Rows, Text, csv_rows, digest_of, header, json_rows, shown
 from braid.runtime.file_values import a, fits, from_column, typed
 from braid.runtime.times import Ahead, Block, Times, filled
 from braid.spent import spent
@@ -321,7 +321,7 @@ class FileInput:
 
     def _matched(self, path: str) -> tuple[list[str], list[int | None]]:
         """The header of a CSV file, and where each declared column stands in it."""
-        names = header(path, self.options)
+        names = header(path, shown(path, self.options))
         return names, _matched(self.source, self._columns, names, path)
 
     @contextlib.contextmanager
@@ -330,7 +330,8 @@ class FileInput:
         the copy last, so that where it is, all is."""
         os.makedirs(self.cache, exist_ok=True)
         if kind == "csv":
-            parsed = csv_rows(text, *self._matched(text.path), self._declared, self.options)
+            options = shown(text.path, self.options)
+            parsed = csv_rows(text, *self._matched(text.path), self._declared, options)
         else:
             parsed = json_rows(text, self._declared)
         times: list[Times] = []
