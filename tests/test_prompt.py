@@ -189,6 +189,22 @@ def test_files_at_once(dialect: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert TopicStore("s").names() == []
 
 
+@pytest.mark.parametrize("name", ["orders", "Orders", '"ORDERS"', "IF NOT EXISTS orders"])
+def test_a_source_that_the_text_declares_is_not_guessed(name: str, tmp_path: Path) -> None:
+    """Also where the declaration comes behind other statements, or the file could not be guessed."""
+    (tmp_path / "orders.csv").write_text("id,at\n1,5\n")
+    (tmp_path / "others.csv").write_text("v\n7\n")
+    options = "WITH (kafka_topic='t', value_format='JSON', timestamp='at')"
+    made = f"CREATE STREAM {name} (id STRING KEY, at BIGINT) {options};"
+    text = f"SHOW STREAMS;\n{made}\nSELECT * FROM orders EMIT CHANGES;\nSELECT * FROM others EMIT CHANGES;\n"
+    files = [x for n in ("orders", "others") for x in ("--source", f"{n}={tmp_path}/{n}.csv")]
+    for more, stdin in (((), text), (("-e", text), None)):
+        said = braid("sql", "--store", "s", *files, *more, stdin=stdin)
+        assert said.code == 0, said.err
+        assert lines(said.out)[-4:] == [["ID", "AT"], ["1", "5"], ["V"], ["7"]]
+        assert "STREAM ORDERS (" not in said.err
+
+
 OTHERS = {
     "risingwave": (
         """CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR); CREATE TABLE u (id INT, w VARCHAR);

@@ -484,13 +484,15 @@ def sql(
     live = sys.stdin.isatty() and sys.stdout.isatty()
     shell = Shell(dialect, store, out, err, live, master, _pairs(sources, "--source"))
     try:
+        rest = "" if live else sys.stdin.read()
+        shell.declare(f"{first};{rest}")
         going = all(shell.run(piece) for piece in pieces(first, shell))
         if going and live:
             from braid.prompt import interact
 
             interact(shell)
         elif going:
-            all(shell.run(piece) for piece in pieces(sys.stdin.read(), shell))
+            all(shell.run(piece) for piece in pieces(rest, shell))
     finally:
         shell.close()
     if shell.failed and not live:

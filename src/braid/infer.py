@@ -36,7 +36,7 @@ _SCALARS: Mapping[Any, Scalar] = {
     pl.String: Scalar.VARCHAR, pl.Null: Scalar.VARCHAR, pl.Binary: Scalar.BYTES,
     pl.Date: Scalar.DATE, pl.Time: Scalar.TIME, pl.Datetime: Scalar.TIMESTAMP,
 }  # fmt: skip
-_LARGE = {pl.UInt64: Decimal(20, 0), pl.Int128: Decimal(38, 0), pl.UInt128: Decimal(38, 0)}
+_LARGE: Mapping[Any, Decimal] = {pl.UInt64: Decimal(20, 0), pl.Int128: Decimal(38, 0), pl.UInt128: Decimal(38, 0)}
 
 # What the fields of a CSV file look like. A number with a zero in front is a code: 01234 is not 1234.
 _WHOLE, _DAY = r"^-?(?:0|[1-9][0-9]*)$", r"[0-9]{4}-[0-9]{2}-[0-9]{2}"

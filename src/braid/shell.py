@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -73,7 +74,7 @@ class Shell:
         master: str,
         sources: Mapping[str, str] | None = None,
     ) -> None:
-        """`sources`: files in place of topics, by name. What is not declared yet is declared as `braid infer` would."""
+        """`sources`: files in place of topics, by name."""
         dialect_named(dialect)
         self.dialect, self.live = dialect, live
         self.failed = False
@@ -86,9 +87,12 @@ class Shell:
         self._spark: Any = None
         self._sources = dict(sources or {})
         self._parsed = self._closing.enter_context(tempfile.TemporaryDirectory(prefix="braid-files-"))
+
+    def declare(self, text: str = "") -> None:
+        """Declares sources as `braid infer` would: those that do not stand, and that the text does not declare."""
         for name, pattern in self._sources.items():
-            root, found = look(pattern)
-            if self.program.find(name) is None:
+            if self.program.find(name) is None and not _declares(text, name):
+                root, found = look(pattern)
                 made = statement(os.path.join(root, found[0].name), self.dialect, name)
                 self._err.print(made, markup=False)
                 list(self.program.statements(made))  # declared, and no more: nobody reads the topic
@@ -332,6 +336,11 @@ class _Rows:
 
     def _line(self, cells: Sequence[str]) -> str:
         return "  ".join(c.ljust(w) for c, w in zip(cells, self._widths, strict=True)).rstrip()
+
+
+def _declares(text: str, name: str) -> bool:
+    found = rf"\bCREATE\b[^;]*?\b(?:STREAM|TABLE|SOURCE)\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:\w+\.)?[\"`]?{re.escape(name)}\b"
+    return re.search(found, text, re.IGNORECASE) is not None
 
 
 def _text_of(path: str) -> str:
