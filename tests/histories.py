@@ -68,7 +68,7 @@ def table(alias: str, topic: str | None = None, partitions: int | None = None) -
 
 def col(node: Node, name: str) -> Col:
     """A column of a node by its plan name."""
-    return next(c for c in logical.schema(node) if c.name == name)
+    return next(c for c in node.schema if c.name == name)
 
 
 def integer(value: int) -> Lit:
@@ -123,9 +123,9 @@ def aggregate(node: Node, keys: Sequence[Expr], calls: Sequence[tuple[str, Expr 
 
 def query(root: Node, *values: str | Output, key: Sequence[Expr] | None = None, limit: int | None = None) -> Query:
     """SELECT the named columns (all, if none is named). The record's key is the root's, or `key`."""
-    kind: Kind = "stream" if logical.mode(root) == "append" else "table"
-    keys = tuple(key) if key is not None else logical.row_key(root)
-    columns = logical.schema(root)
+    kind: Kind = "stream" if root.mode == "append" else "table"
+    keys = tuple(key) if key is not None else root.row_key
+    columns = root.schema
     named = values or tuple(c.name for c in columns if c not in keys and not c.name.endswith("ROWTIME"))
     outputs = tuple(v if isinstance(v, Output) else Output(v, col(root, v)) for v in named)
     written = tuple(Output(f"K{i}", e) for i, e in enumerate(keys))
@@ -135,7 +135,7 @@ def query(root: Node, *values: str | Output, key: Sequence[Expr] | None = None, 
 def _steps(*nodes: Node) -> int:
     """How many `.KEY<n>` plans have."""
     own = sum(len(n.keys) if isinstance(n, Aggregate) else int(_is_join(n)) for n in nodes)
-    return own + sum(_steps(*logical.inputs(n)) for n in nodes if logical.inputs(n))
+    return own + sum(_steps(*n.inputs) for n in nodes if n.inputs)
 
 
 def _is_join(node: Node) -> bool:
@@ -147,7 +147,7 @@ def _join_key(left: Node, right: Node, key: Expr) -> Col:
 
 
 def _key_of(node: Node) -> Expr:
-    (key,) = logical.row_key(node)
+    (key,) = node.row_key
     return key
 
 
@@ -219,20 +219,20 @@ def _random_chain(rng: random.Random, joins: Sequence[str], other: bool, nested:
 
 def _renamed(node: Node) -> Project:
     """The same columns under new names, and one computed."""
-    new = [(Col(f"P{c.name}", c.type), c) for c in logical.schema(node)]
-    number = next(c for c in logical.schema(node) if c.name.endswith(".N"))
+    new = [(Col(f"P{c.name}", c.type), c) for c in node.schema]
+    number = next(c for c in node.schema if c.name.endswith(".N"))
     return Project(node, (*new, (Col(f"Q{number.name}.N", Scalar.INT), _plus(number, 1))))
 
 
 def _random_join(rng: random.Random, left: Node, right: Node, last: bool, other: bool) -> Node:
     hows: list[logical.How] = ["inner", "left", "right", "full"]
-    if logical.mode(left) == "upsert":
+    if left.mode == "upsert":
         return table_table(left, right, rng.choice(hows if last else hows[:3]))
     if rng.random() < 0.15 and not isinstance(left, logical.Source):
         left = Filter(left, _random_predicate(rng, left))
     left_key = _random_key(rng, left, other)
     null_key: Literal["drop", "pad"] = rng.choice(["drop", "drop", "pad"])
-    if logical.mode(right) == "upsert":
+    if right.mode == "upsert":
         return stream_table(left, right, rng.choice(["inner", "left", "left"]), left_key=left_key, null_key=null_key)
     before, after = rng.choice(WINDOWS)
     return stream_stream(
@@ -254,13 +254,13 @@ def _random_key(rng: random.Random, left: Node, other: bool) -> Expr:
     """The key that the left side has already, or another: a column of one of its sources, or an expression of one."""
     if not other and rng.random() < 0.75:
         return _key_of(left)
-    columns = [c for c in logical.schema(left) if c.name.endswith((".N", ".K"))]
+    columns = [c for c in left.schema if c.name.endswith((".N", ".K"))]
     chosen = rng.choice(columns)
     return chosen if rng.random() < 0.8 else _plus(chosen, 1)
 
 
 def _ending(node: Node, end: str) -> Col:
-    return next(c for c in logical.schema(node) if c.name.endswith(end))
+    return next(c for c in node.schema if c.name.endswith(end))
 
 
 def _plus(e: Expr, n: int) -> Expr:
@@ -268,7 +268,7 @@ def _plus(e: Expr, n: int) -> Expr:
 
 
 def _random_predicate(rng: random.Random, node: Node) -> Expr:
-    columns = logical.schema(node)
+    columns = node.schema
     number = rng.choice([c for c in columns if c.type == Scalar.INT])
     text = rng.choice([c for c in columns if c.name.endswith(".V")])
     return rng.choice(
@@ -283,11 +283,11 @@ def _random_predicate(rng: random.Random, node: Node) -> Expr:
 
 
 def _random_aggregate(rng: random.Random, node: Node) -> Aggregate:
-    columns = logical.schema(node)
+    columns = node.schema
     numbers = [c for c in columns if c.type == Scalar.INT]
-    groups = rng.choice([list(logical.row_key(node)), [rng.choice(numbers)], [_plus(rng.choice(numbers), 1)], None])
+    groups = rng.choice([list(node.row_key), [rng.choice(numbers)], [_plus(rng.choice(numbers), 1)], None])
     groups = groups or rng.sample(numbers, 2)
-    functions = ["COUNT", "SUM", "AVG"] + ["MIN", "MAX", "LATEST_BY_OFFSET"] * (logical.mode(node) == "append")
+    functions = ["COUNT", "SUM", "AVG"] + ["MIN", "MAX", "LATEST_BY_OFFSET"] * (node.mode == "append")
     calls: list[tuple[str, Expr | None]] = [("COUNT", None)]
     for function in rng.sample(functions, rng.randint(1, len(functions))):
         texts = [c for c in columns if c.name.endswith(".V")] if function not in ("SUM", "AVG") else []
@@ -297,8 +297,8 @@ def _random_aggregate(rng: random.Random, node: Node) -> Aggregate:
 
 def _random_outputs(rng: random.Random, root: Node) -> list[str | Output]:
     """Some of the columns, and expressions over several of them."""
-    keys = logical.row_key(root)
-    columns = [c for c in logical.schema(root) if c not in keys]
+    keys = root.row_key
+    columns = [c for c in root.schema if c not in keys]
     chosen: list[str | Output] = [c.name for c in columns if rng.random() < 0.8]
     numbers = [c for c in columns if c.type == Scalar.INT]
     if numbers and rng.random() < 0.5:
@@ -404,7 +404,7 @@ def random_history(
 
 def _readers(node: Node) -> Iterator[Node]:
     """The nodes that read a source."""
-    for x in logical.inputs(node):
+    for x in node.inputs:
         if isinstance(x, logical.Source):
             yield node
         yield from _readers(x)

@@ -60,7 +60,7 @@ def random_query(rng: random.Random, shape: str) -> Query:
             left, right = (two_clocks(rng, read(a), read(b), n) for n, (a, b) in enumerate(("AB", "CD"), 1))
             tables = [counted(rng, x, n) for n, x in enumerate((left, right), 1)]
             how: logical.How = rng.choice(["inner", "left", "right", "full"])
-            keys = [logical.row_key(x)[0] for x in tables]
+            keys = [x.row_key[0] for x in tables]
             root = CombiningJoin(*tables, how, (keys[0],), (keys[1],), (Col(".KEY3", Scalar.INT),))
             return query(root, key=[Col(".KEY3", Scalar.INT)])
         case "remembers":
@@ -82,8 +82,8 @@ def random_query(rng: random.Random, shape: str) -> Query:
             root = join(rng, read("A", kind), read("B", "table"), 1)
             if rng.random() < 0.3:
                 root = Filter(root, predicate(rng, root))
-            group = [rng.choice([c for c in logical.schema(root) if c.type == Scalar.INT])]
-            latest = [("LATEST", c) for c in logical.schema(root) if c.name in ("A.V", "B.V", "B.N")]
+            group = [rng.choice([c for c in root.schema if c.type == Scalar.INT])]
+            latest = [("LATEST", c) for c in root.schema if c.name in ("A.V", "B.V", "B.N")]
             return query(aggregate(root, group, [("COUNT", None), *latest]))
         case "lateral":
             root = read("A")
@@ -100,13 +100,13 @@ def random_query(rng: random.Random, shape: str) -> Query:
         case _:
             raise ValueError(shape)
     if shape.startswith("combines"):
-        keys = [c for c in logical.schema(root) if c.type == Scalar.INT]
+        keys = [c for c in root.schema if c.type == Scalar.INT]
         return query(root, key=rng.choice([list(_join_keys(root)), [rng.choice(keys)], rng.sample(keys, 2), []]))
     return query(root, key=rng.choice([None, [], [col(root, "A.K")]]))
 
 
 def counted(rng: random.Random, node: Node, n: int) -> Aggregate:
-    group = rng.choice([c for c in logical.schema(node) if c.type == Scalar.INT])
+    group = rng.choice([c for c in node.schema if c.type == Scalar.INT])
     key, count = Col(f".GROUP{n}", Scalar.INT), Aggregation(Col(f".COUNT{n}", Scalar.BIGINT), "COUNT", None)
     return Aggregate(node, ((key, group),), (count,))
 
@@ -139,7 +139,7 @@ def remembers(rng: random.Random, left: Node, right: Node, n: int) -> Rememberin
     left_keys, right_keys, keys = equalities(rng, left, right, n)
     how: Literal["inner", "left"] = rng.choice(["inner", "left", "left"])
     retention = rng.choice([None, None, 0, 5, 30])
-    if rng.random() < 0.2 and logical.mode(right) == "upsert":
+    if rng.random() < 0.2 and right.mode == "upsert":
         right = Filter(right, predicate(rng, right))
     left_if = condition(rng, left) if how == "left" else None
     return RememberingJoin(left, right, how, left_keys, right_keys, keys, retention, left_if)
@@ -165,7 +165,7 @@ def equalities(
 
 def integer(rng: random.Random, node: Node) -> Expr:
     """A column, most often a key; sometimes an expression."""
-    columns = [c for c in logical.schema(node) if c.type == Scalar.INT]
+    columns = [c for c in node.schema if c.type == Scalar.INT]
     keys = [c for c in columns if c.name.endswith(".K")] or columns
     e: Expr = rng.choice(keys if rng.random() < 0.7 else columns)
     return call("add", [e, Lit(0, Scalar.INT)]) if rng.random() < 0.1 else e
@@ -176,7 +176,7 @@ def condition(rng: random.Random, node: Node) -> Expr | None:
 
 
 def predicate(rng: random.Random, node: Node) -> Expr:
-    columns: Sequence[Col] = logical.schema(node)
+    columns: Sequence[Col] = node.schema
     number = rng.choice([c for c in columns if c.type == Scalar.INT])
     text = rng.choice([c for c in columns if c.name.endswith(".V")])
     return rng.choice(

@@ -58,7 +58,7 @@ def random_query(rng: random.Random, shape: str) -> Query:
             root = SlidingJoin(rng.choice(trees), rowtime, emission)
         case "sliding-view":
             inner = SlidingJoin(meeting(rng, operand("A"), operand("B")), rowtime, emission)
-            names = [Output(c.name, c) for c in logical.schema(inner)]
+            names = [Output(c.name, c) for c in inner.schema]
             view = Project(inner, tuple((Col(f"P{o.name}", o.expr.type), o.expr) for o in names))
             sides = [Operand(view, frame(rng, shape)), operand("C")]
             rng.shuffle(sides)
@@ -80,7 +80,7 @@ def meeting(rng: random.Random, left: Tree, right: Tree) -> Meeting:
 
 def columns(tree: Tree) -> list[Col]:
     if isinstance(tree, Operand):
-        return list(logical.schema(tree.input))
+        return list(tree.input.schema)
     return [*columns(tree.left), *columns(tree.right)]
 
 

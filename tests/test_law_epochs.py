@@ -77,20 +77,20 @@ def view(rng: random.Random, root: Node) -> Query:
     ids = {s.alias: "K" if s.kind == "table" else "ID" for s in logical.sources(root)}
     key = [col(root, f"{alias}.{name}") for alias, name in ids.items()]
     key += [root.start] if isinstance(root, Windows) else []
-    others = [c for c in logical.schema(root) if c not in key and not c.name.endswith("ROWTIME")]
+    others = [c for c in root.schema if c not in key and not c.name.endswith("ROWTIME")]
     shown = [c for c in others if rng.random() < 0.7]
     outputs = tuple((Col(f"O{i}", c.type), c) for i, c in enumerate([*key, *shown]))
     keys = tuple(c for c, _ in outputs[: len(key)])
     project = Project(root, outputs)
     named = tuple(Output(c.name, c) for c, _ in outputs)
-    kind: logical.Kind = "stream" if logical.mode(root) == "append" else "table"
+    kind: logical.Kind = "stream" if root.mode == "append" else "table"
     sink = Sink("OUT", "out", kind, named[: len(key)], named[len(key) :], logical.Encoding(), whole_key=True)
     return Query("OUT", "risingwave", "", Coalesce(project, keys), sink)
 
 
 def _keys(rng: random.Random, left: Node, right: Node) -> Equalities:
-    lefts = [c for c in logical.schema(left) if c.type == Scalar.INT]
-    rights = [c for c in logical.schema(right) if c.type == Scalar.INT]
+    lefts = [c for c in left.schema if c.type == Scalar.INT]
+    rights = [c for c in right.schema if c.type == Scalar.INT]
     count = rng.choice([1, 1, 1, 2, 0])
     return Equalities(
         tuple(rng.choice(lefts) for _ in range(count)),
@@ -102,8 +102,8 @@ def _keys(rng: random.Random, left: Node, right: Node) -> Equalities:
 def _residual(rng: random.Random, left: Node, right: Node) -> Expr | None:
     if rng.random() < 0.5:
         return None
-    l = rng.choice([c for c in logical.schema(left) if c.type == Scalar.INT])
-    r = rng.choice([c for c in logical.schema(right) if c.type == Scalar.INT])
+    l = rng.choice([c for c in left.schema if c.type == Scalar.INT])
+    r = rng.choice([c for c in right.schema if c.type == Scalar.INT])
     return call(rng.choice(["lt", "le", "gt", "ne"]), [l, r])
 
 
@@ -113,8 +113,8 @@ def _regular(rng: random.Random, left: Node, right: Node) -> Node:
 
 
 def _as_of(rng: random.Random, left: Node, right: Node) -> Node:
-    numbers = [[c for c in logical.schema(x) if c.type == Scalar.INT] for x in (left, right)]
-    ids = logical.schema(right)
+    numbers = [[c for c in x.schema if c.type == Scalar.INT] for x in (left, right)]
+    ids = right.schema
     order = [c for c in ids if c.name.endswith(".ID")] or [c for c in ids if c.name.endswith(".K")]
     compare: Compare = rng.choice(["lt", "le", "ge", "gt"])
     how: Literal["inner", "left"] = rng.choice(["inner", "left"])
@@ -137,7 +137,7 @@ JOINS: dict[str, Callable[[random.Random, Node, Node], Node]] = {
 def watermark_of(node: Node) -> tuple[Expr, tuple[Bound, ...]] | None:
     """The first column that has a watermark, and what it is."""
     known = progress(node)
-    return next(((c, known[c.name]) for c in logical.schema(node) if c.name in known), None)
+    return next(((c, known[c.name]) for c in node.schema if c.name in known), None)
 
 
 def _windows(rng: random.Random, node: Node) -> Node:

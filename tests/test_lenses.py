@@ -18,7 +18,7 @@ from braid.expr.nodes import Col, Expr, columns
 from braid.plan.bound import Described, QueryBound, SettingChanged
 from braid.plan.keyed import CombiningJoin, KeyedJoin, RememberingJoin, TwoClockJoin
 from braid.plan.lenses.settings import SETTINGS
-from braid.plan.logical import Filter, Node, Query, inputs
+from braid.plan.logical import Filter, Node, Query
 from braid.program import Program
 from braid.types import Array, Scalar
 
@@ -45,7 +45,7 @@ def query(sql: str, p: Program | None = None) -> Query:
 
 def join_of(node: Node) -> KeyedJoin:
     while not isinstance(node, TwoClockJoin | RememberingJoin | CombiningJoin):
-        (node,) = inputs(node)
+        (node,) = node.inputs
     return node
 
 

@@ -13,7 +13,7 @@ from braid.duck import Tables
 from braid.errors import BraidError, SqlError
 from braid.plan.bound import BatchAsked, RowsChanged
 from braid.plan.epochs import AsOfJoin, RegularJoin, TemporalJoin
-from braid.plan.logical import Node, inputs
+from braid.plan.logical import Node
 from braid.program import Program
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
@@ -92,7 +92,7 @@ def joins(text: str) -> list[Node]:
     todo: list[Node] = [last.query.root]
     while todo:
         node = todo.pop()
-        todo += inputs(node)
+        todo += node.inputs
         if isinstance(node, RegularJoin | AsOfJoin | TemporalJoin):
             found.append(node)
     return found

@@ -22,6 +22,7 @@ from braid.operators.upserts import Upserts
 from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.bound import QueryBound
 from braid.plan.lower import lower
+from braid.plan.node import Mode
 from braid.plan.physical import Leaf, Plan, Stage, Step
 from braid.program import Program
 from braid.runtime import state_file
@@ -92,7 +93,7 @@ def committed_state(store: str, query: str) -> list[dict[str, Any]]:
 def _leaf(leaf: Leaf, plan: Plan) -> Document:
     source = leaf.source
     keys = _shown(leaf.keys)
-    rekey = keys != logical.row_key(source)
+    rekey = keys != source.row_key
     notes = []
     if rekey and keys:
         notes.append(f"re-keyed by {_list(keys)}")
@@ -111,7 +112,7 @@ def _leaf(leaf: Leaf, plan: Plan) -> Document:
         "keys": [show(k) for k in keys],
         "columns": [c.name for c in leaf.columns],
         "residual": None,
-        "mode": logical.mode(source),
+        "mode": source.mode,
         "rekey": rekey,
         "state": [],
         "clock": "highest time shown, minimum over live partitions" if leaf.clocked else None,
@@ -128,11 +129,11 @@ def _step(step: Step, stage: Stage, plan: Plan) -> Document:
         "id": step.number,
         "op": _op(node),
         "how": getattr(node, "how", None),
-        "kind": "stream" if logical.mode(node) == "append" else "table",
+        "kind": "stream" if node.mode == "append" else "table",
         "inputs": list(step.inputs),
         "keys": _keys(node),
         "residual": None,
-        "mode": logical.mode(node),
+        "mode": node.mode,
         "rekey": mine is not None,
         "state": _state(node),
         "clock": _clock(node),
@@ -257,7 +258,7 @@ def _state(node: logical.Node) -> list[Document]:
         case logical.Aggregate():
             return [{"side": "input", "keeps": "one row a group", "until": "never", "bounded": False}]
         case logical.Filter(input=x):
-            if logical.mode(x) == "upsert":
+            if x.mode == "upsert":
                 return [{"side": "input", "keeps": "keys that pass", "until": "deleted", "bounded": False}]
             return []
         case logical.Source() | logical.Project() | keyed.Lateral() | keyed.Materialize():
@@ -353,7 +354,7 @@ def _aggregate(a: logical.Aggregation) -> str:
 
 def _names(node: logical.Node) -> dict[str, str]:
     """What to call the columns that GROUP BY makes: its expressions and aggregates."""
-    made = {name: text for x in logical.inputs(node) for name, text in _names(x).items()}
+    made = {name: text for x in node.inputs for name, text in _names(x).items()}
     if isinstance(node, logical.Aggregate):
         made |= {c.name: show(e, made) for c, e in node.keys} | {
             a.output.name: _aggregate(a) for a in node.aggregations
@@ -384,9 +385,9 @@ def _sink(plan: Plan, number: int) -> Document:
     }
 
 
-def _written_mode(query: logical.Query) -> logical.Mode:
+def _written_mode(query: logical.Query) -> Mode:
     """Of rows that come and go, a topic gets upserts."""
-    mode = logical.mode(query.root)
+    mode = query.root.mode
     return "upsert" if mode == "retract" else mode
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, assert_never
 
 from braid.expr.show import show
-from braid.plan import epochs, logical
+from braid.plan import epochs
 
 
 def epoch_op(node: epochs.EpochNode) -> str:
@@ -49,7 +49,7 @@ def epoch_state(node: epochs.EpochNode) -> list[dict[str, Any]]:
             return [_kept(side, "rows", "deleted", bounded=False) for side in ("left", "right")]
         case epochs.TemporalJoin(left=left):
             rows = [_kept("right", "rows", "deleted", bounded=False)]
-            if logical.mode(left) != "append":
+            if left.mode != "append":
                 rows.append(_kept("left", "met rows", "the left row is deleted", bounded=False))
             return rows
         case epochs.Changes():

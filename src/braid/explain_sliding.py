@@ -11,7 +11,7 @@ from typing import Any
 from braid.explain_words import duration
 from braid.expr.show import show
 from braid.plan import sliding
-from braid.plan.logical import Filter, Node, schema
+from braid.plan.logical import Filter, Node
 from braid.plan.spread import one_bucket
 
 EMISSIONS = {
@@ -63,7 +63,7 @@ def _name(x: sliding.Operand) -> str:
     node: Node = x.input
     while isinstance(node, Filter):
         node = node.input
-    columns = schema(node)
+    columns = node.schema
     return columns[0].name.rpartition(".")[0] if columns else "?"
 
 

@@ -14,7 +14,7 @@ from braid import progress
 from braid.catalogue import over
 from braid.errors import BraidError, SqlError
 from braid.plan.bound import Again, BatchAsked, Inserted, QueryBound, RowsChanged
-from braid.plan.logical import Query, StreamStreamJoin, inputs, sources
+from braid.plan.logical import Node, Query, StreamStreamJoin, sources
 from braid.plan.lower import lower
 from braid.program import Effect, Program, first_match
 from braid.runtime import checkpoint, result_files, resume
@@ -152,16 +152,13 @@ def target_of(sink: str) -> tuple[str, str]:
     return ("console", "") if sink == "console" else (result_files.kind_of(sink), os.path.abspath(sink))
 
 
-def _check_times(node: object, bound: Mapping[str, str]) -> None:
+def _check_times(node: Node, bound: Mapping[str, str]) -> None:
     """A windowed join over files needs times."""
-    stack = [node]
-    while stack:
-        at = stack.pop()
+    for at in node.walk():
         if isinstance(at, StreamStreamJoin):
             for source in sources(at):
                 if first_match(source.name, bound) is not None:
                     needs_time(source)
-        stack += inputs(at)  # type: ignore[arg-type]
 
 
 def check_asked(prepared: Prepared, request: Request) -> None:

@@ -40,7 +40,7 @@ class _Topology:
         match node:
             case logical.Source(name=name, kind=kind, partitions=partitions):
                 number = self.add("source", (), name=name, kind=kind, partitions=partitions)
-                return _Step(number, logical.row_key(node), partitions)
+                return _Step(number, node.row_key, partitions)
             case keyed.TwoClockJoin() | keyed.RememberingJoin() | keyed.CombiningJoin():
                 return self._join(node, node.left_keys, node.right_keys, node.keys)
             case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
@@ -49,9 +49,9 @@ class _Topology:
                 x = self.rekeyed(self.walk(node.input), tuple(e for _, e in keys))
                 number = self.add("aggregate", (x,), by=[show(e) for _, e in keys])
                 return _Step(number, tuple(c for c, _ in keys), x.partitions)
-        read = tuple(self.walk(x) for x in logical.inputs(node))
+        read = tuple(self.walk(x) for x in node.inputs)
         facts = {"predicate": show(node.predicate)} if isinstance(node, logical.Filter) else {}
-        key = read[0].key if isinstance(node, logical.Filter | keyed.Lateral) else logical.row_key(node)
+        key = read[0].key if isinstance(node, logical.Filter | keyed.Lateral) else node.row_key
         return _Step(self.add(type(node).__name__.lower(), read, **facts), key, read[0].partitions)
 
     def rekeyed(self, x: _Step, keys: tuple[Expr, ...]) -> _Step:

@@ -33,6 +33,7 @@ from braid.operators.ranges import Flags, Ints, columns_of, rows_at, values_at
 from braid.operators.standing import Standing, Table, grouped_keys, versions
 from braid.operators.versions import Timeline, timeline
 from braid.plan import logical
+from braid.plan.node import Mode
 from braid.types import Decimal, Scalar, Type, polars_type
 
 
@@ -176,12 +177,12 @@ class GroupBy:
     keys: tuple[str, ...]
     aggregations: tuple[logical.Aggregation, ...]
     own: tuple[str, ...] | None = None
-    mode: logical.Mode = "append"
+    mode: Mode = "append"
 
     @staticmethod
     def of(node: logical.Aggregate) -> GroupBy:
-        mode = logical.mode(node.input)
-        own = tuple(e.name for e in logical.row_key(node.input) if isinstance(e, Col))
+        mode = node.input.mode
+        own = tuple(e.name for e in node.input.row_key if isinstance(e, Col))
         latest = any(a.function == "LATEST" for a in node.aggregations) and mode != "append"
         return GroupBy(tuple(c.name for c, _ in node.keys), node.aggregations, own if latest else None, mode)
 

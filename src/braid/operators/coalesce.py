@@ -22,7 +22,7 @@ from braid.operators.changes import DIFF, HASH, POS, SUB, released_sub
 from braid.operators.clocks import Clocks
 from braid.operators.epochs import changes_of, weighted
 from braid.operators.pairing import keys_of, payload_of
-from braid.plan import epochs, logical
+from braid.plan import epochs
 from braid.types import Column, Type
 
 
@@ -35,7 +35,7 @@ class Coalesce:
 
     @staticmethod
     def of(node: epochs.Coalesce) -> Coalesce:
-        return Coalesce(tuple(e.type for e in node.key), logical.mode(node) == "upsert")
+        return Coalesce(tuple(e.type for e in node.key), node.mode == "upsert")
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs

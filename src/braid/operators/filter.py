@@ -31,7 +31,7 @@ class Filter:
 
     @staticmethod
     def of(node: logical.Filter) -> Filter:
-        return Filter(node.predicate, logical.mode(node) == "retract")
+        return Filter(node.predicate, node.mode == "retract")
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs

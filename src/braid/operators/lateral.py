@@ -22,7 +22,8 @@ from braid.operators.changes import DIFF, SUB, result_sub
 from braid.operators.clocks import Clocks
 from braid.operators.pairing import dropped_rows
 from braid.operators.ranges import begins, rows_at, values_at
-from braid.plan import keyed, logical
+from braid.plan import keyed
+from braid.plan.node import Mode
 from braid.types import Type, polars_type
 
 
@@ -33,13 +34,13 @@ class Lateral:
     array: Expr
     element: str
     type: Type
-    mode: logical.Mode
+    mode: Mode
     index: str | None = None
 
     @staticmethod
     def of(node: keyed.Lateral) -> Lateral:
         index = None if node.index is None else node.index.name
-        return Lateral(node.array, node.element.name, node.element.type, logical.mode(node), index)
+        return Lateral(node.array, node.element.name, node.element.type, node.mode, index)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs

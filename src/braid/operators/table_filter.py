@@ -39,7 +39,7 @@ class TableFilter:
 
     @staticmethod
     def of(node: logical.Filter) -> TableFilter:
-        return TableFilter(node.predicate, tuple(e.name for e in logical.row_key(node) if isinstance(e, Col)))
+        return TableFilter(node.predicate, tuple(e.name for e in node.row_key if isinstance(e, Col)))
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []

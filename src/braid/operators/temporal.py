@@ -29,7 +29,7 @@ from braid.operators.entries import entries_of, known, meetings, null_in, parted
 from braid.operators.epochs import EPOCH, TICK, Bag, changes_of, netted
 from braid.operators.pairing import keys_of, payload_of
 from braid.operators.ranges import columns_of, hashes_of, keyed, rows_at
-from braid.plan import epochs, logical
+from braid.plan import epochs
 from braid.types import Column
 
 ROW, FROM = "_row", "_from"  # a left row as text; the epoch in which the row that is taken back came
@@ -47,8 +47,8 @@ class Temporal:
 
     @staticmethod
     def of(node: epochs.TemporalJoin) -> Temporal:
-        remembers = logical.mode(node.left) != "append"
-        return Temporal(node.how == "left", node.on.null_safe, node.residual, logical.schema(node.left), remembers)
+        remembers = node.left.mode != "append"
+        return Temporal(node.how == "left", node.on.null_safe, node.residual, node.left.schema, remembers)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         keys = keys_of(inputs[0])

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 from braid.expr.nodes import Call, Expr, Lit, columns
 from braid.plan.epochs import RegularJoin
-from braid.plan.logical import schema
 from braid.plan.watermarks import conjuncts
 from braid.types import Scalar
 
@@ -76,7 +75,7 @@ def bands(join: RegularJoin) -> list[Band]:
 
 
 def _of_terms(join: RegularJoin) -> Iterator[Band]:
-    left, right = ({c.name for c in schema(x)} for x in (join.left, join.right))
+    left, right = ({c.name for c in x.schema} for x in (join.left, join.right))
     for term in conjuncts(join.residual):
         if not isinstance(term, Call) or term.function not in ("lt", "le", "ge", "gt"):
             continue

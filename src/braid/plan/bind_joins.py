@@ -19,7 +19,7 @@ from braid.plan import joins
 from braid.plan.bind_expr import Rules, aggregates, bind_expr, bind_predicate, located, names
 from braid.plan.bind_source import check_key_type
 from braid.plan.catalog import Catalog
-from braid.plan.logical import Filter, How, Kind, Node, StreamStreamJoin, StreamTableJoin, TableTableJoin, row_key
+from braid.plan.logical import Filter, How, Kind, Node, StreamStreamJoin, StreamTableJoin, TableTableJoin
 from braid.plan.names import Entry, Scope, synthetic_key_name
 from braid.plan.settings import Settings
 from braid.sql import ast
@@ -282,12 +282,12 @@ def _table_key(side: From, e: ast.Expr) -> Expr:
         message = f"table {d.name} has {len(shown)} key columns, {both}; joins need a table with one"
         hint = f"declare the key as one column, such as STRUCT<{', '.join(f'{c.name} {c.type}' for c in d.key)}>"
         raise SqlError(message, e.span, hint)
-    return row_key(side.node)[0]
+    return side.node.row_key[0]
 
 
 def _is_key(side: From, e: Expr) -> bool:
     """Is `e` the primary key of the table(s) on the left?"""
-    return e in side.synonyms if side.scope.is_join else (e,) == row_key(side.node)
+    return e in side.synonyms if side.scope.is_join else (e,) == side.node.row_key
 
 
 def _key_text(side: From) -> str:

@@ -28,8 +28,6 @@ from braid.plan.logical import (
     Query,
     Sink,
     StreamStreamJoin,
-    inputs,
-    row_key,
     sources,
 )
 from braid.plan.names import RESERVED, WINDOW_BOUNDS, Entry, Namer, free_name
@@ -65,7 +63,7 @@ class Result:
     @property
     def whole_key(self) -> bool:
         """Several columns that are not the rows' own key: they make an object even where all are null."""
-        return len(self.key) > 1 and tuple(o.expr for o in self.key) != row_key(self.node)
+        return len(self.key) > 1 and tuple(o.expr for o in self.key) != self.node.row_key
 
     @property
     def values(self) -> tuple[Output, ...]:
@@ -416,7 +414,7 @@ def _source_key(a: Asked, r: Result, source: From) -> Result:
             message = f"{a.sink} needs the key column {d.message_key} in its SELECT"
             raise SqlError(message, a.items_span, f"add {d.message_key} to the SELECT")
         return replace(r, record_key=(column,), message_key=holds[0].name if holds else None)
-    key = row_key(source.node)
+    key = source.node.row_key
     if any(c.hidden for c in d.key):
         return replace(r, record_key=key)
     return _keyed(a, r, [Wanted(e, "key column", c.name, True) for e, c in zip(key, d.key, strict=True)])
@@ -459,7 +457,7 @@ def _null_tests(e: ast.Expr) -> list[ast.IsNull]:
 
 def _padded_at_once(node: Node) -> list[str]:
     """Aliases of sources whose columns an eager outer join of streams may fill with nulls."""
-    found: list[str] = [a for x in inputs(node) for a in _padded_at_once(x)]
+    found: list[str] = [a for x in node.inputs for a in _padded_at_once(x)]
     if isinstance(node, StreamStreamJoin) and node.grace is None:
         if node.how in ("left", "full"):
             found += [s.alias for s in sources(node.right)]

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import TYPE_CHECKING, Literal
 
 from braid.expr.nodes import Col, Expr
+from braid.plan.node import Mode, OfOne, OfTwo
 
 if TYPE_CHECKING:
     from braid.plan.logical import How, Node, Source
@@ -23,21 +24,46 @@ if TYPE_CHECKING:
 class InEpochs:
     """What these nodes have in common, so that a `match` can name all of them at once."""
 
-    __slots__ = ()
+
+class PairsInEpochs(InEpochs, OfTwo):
+    """A join of rows in epochs. Its result is known by the keys of both rows; it reads no clock but watermarks."""
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return self._known_by_both()
+
+    @property
+    def clocked_by(self) -> tuple[Node, ...]:
+        return ()
 
 
 Compare = Literal["lt", "le", "ge", "gt"]
 
 
-@dataclass(frozen=True, slots=True)
-class Changes(InEpochs):
+@dataclass(frozen=True)
+class Changes(InEpochs, OfOne):
     """A table as a multiset: an upsert takes the old row of its key back and adds the new one. Mode retract."""
 
     input: Node
 
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return self.input.schema
 
-@dataclass(frozen=True, slots=True)
-class Windows(InEpochs):
+    @property
+    def mode(self) -> Mode:
+        return "retract"
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return self.input.row_key
+
+    def computes(self) -> Iterator[Expr]:
+        yield from ()
+
+
+@dataclass(frozen=True)
+class Windows(InEpochs, OfOne):
     """Each row once for each window that its time lies in, with the window's bounds.
 
     Windows begin at `offset` + every multiple of `slide`, and are `size` long (all in microseconds): tumbling where
@@ -52,6 +78,21 @@ class Windows(InEpochs):
     start: Col
     end: Col
     null_time: Literal["keep", "drop"]
+
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return (*self.input.schema, self.start, self.end)
+
+    @property
+    def mode(self) -> Mode:
+        return self.input.mode
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return (*self.input.row_key, self.start)
+
+    def computes(self) -> Iterator[Expr]:
+        yield self.time
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +128,8 @@ class Clean:
     bounds: tuple[Bound, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RegularJoin(InEpochs):
+@dataclass(frozen=True)
+class RegularJoin(PairsInEpochs):
     """Pairs of rows that stand, with equal keys and a true `residual`; rows of a preserved side without such a partner
     are padded with NULL. A residual that is NULL or fails is not true. No equality: all rows meet."""
 
@@ -99,9 +140,22 @@ class RegularJoin(InEpochs):
     residual: Expr | None = None
     clean: tuple[Clean, ...] = ()
 
+    @property
+    def mode(self) -> Mode:
+        return "append" if self.how == "inner" and self.left.mode == self.right.mode == "append" else "retract"
 
-@dataclass(frozen=True, slots=True)
-class AsOfJoin(InEpochs):
+    @property
+    def watermarks(self) -> tuple[Bound, ...]:
+        return tuple(b for c in self.clean for b in c.bounds)
+
+    def computes(self) -> Iterator[Expr]:
+        yield from (*self.on.left, *self.on.right)
+        yield from () if self.residual is None else (self.residual,)
+        yield from (c.value for c in self.clean)
+
+
+@dataclass(frozen=True)
+class AsOfJoin(PairsInEpochs):
     """Each left row with the nearest right row of its key for which `left_at` `compare` `right_at` is true.
 
     Nearest: the smallest `right_at` for lt and le, the largest for ge and gt; of equal ones that with the smallest
@@ -117,9 +171,16 @@ class AsOfJoin(InEpochs):
     right_at: Expr
     order: tuple[Expr, ...]
 
+    @property
+    def mode(self) -> Mode:
+        return "retract"
 
-@dataclass(frozen=True, slots=True)
-class TemporalJoin(InEpochs):
+    def computes(self) -> Iterator[Expr]:
+        yield from (*self.on.left, *self.on.right, self.left_at, self.right_at, *self.order)
+
+
+@dataclass(frozen=True)
+class TemporalJoin(PairsInEpochs):
     """Each left row with the right rows of its key as they stood before its epoch. Right changes change no result.
 
     A left row that is taken back takes back what it has met (remembered by the left row's key)."""
@@ -130,9 +191,18 @@ class TemporalJoin(InEpochs):
     on: Equalities
     residual: Expr | None = None
 
+    @property
+    def mode(self) -> Mode:
+        return self.left.mode
 
-@dataclass(frozen=True, slots=True)
-class Clocked(InEpochs):
+    def computes(self) -> Iterator[Expr]:
+        yield from (*self.on.left, *self.on.right)
+        yield from () if self.residual is None else (self.residual,)
+        yield from () if self.mode == "append" else self.left.schema  # a row is the same if all of it is
+
+
+@dataclass(frozen=True)
+class Clocked(InEpochs, OfOne):
     """The input, whose columns have the watermarks `known`: they hang on `clocks`, sources of which nothing is read
     but the clock. So a view passes on the watermarks of what it is made from."""
 
@@ -140,23 +210,76 @@ class Clocked(InEpochs):
     clocks: tuple[Source, ...]
     known: tuple[tuple[str, tuple[Bound, ...]], ...]
 
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input, *self.clocks)
 
-@dataclass(frozen=True, slots=True)
-class EmitOnClose(InEpochs):
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return self.input.schema
+
+    @property
+    def mode(self) -> Mode:
+        return self.input.mode
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return self.input.row_key
+
+    def computes(self) -> Iterator[Expr]:
+        yield from ()
+
+
+@dataclass(frozen=True)
+class EmitOnClose(InEpochs, OfOne):
     """Rows wait until `value` is below their watermark, the minimum of `bounds`; then what stands goes out for good."""
 
     input: Node
     value: Expr
     bounds: tuple[Bound, ...]
 
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return self.input.schema
 
-@dataclass(frozen=True, slots=True)
-class Coalesce(InEpochs):
+    @property
+    def mode(self) -> Mode:
+        return "append"
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return self.input.row_key
+
+    @property
+    def watermarks(self) -> tuple[Bound, ...]:
+        return self.bounds
+
+    def computes(self) -> Iterator[Expr]:
+        yield self.value
+
+
+@dataclass(frozen=True)
+class Coalesce(InEpochs, OfOne):
     """A table by `key`, once per epoch: the row as it stands after the epoch where it differs from the one before, or a
     tombstone. Within an epoch tombstones come first, then rows, each by key. Over an append input: its rows."""
 
     input: Node
     key: tuple[Expr, ...]
+
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return self.input.schema
+
+    @property
+    def mode(self) -> Mode:
+        return "append" if self.input.mode == "append" else "upsert"
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return self.key
+
+    def computes(self) -> Iterator[Expr]:
+        yield from self.key
 
 
 EpochJoin = RegularJoin | AsOfJoin | TemporalJoin
@@ -169,48 +292,3 @@ def equality(on: Equalities, i: int, show: Callable[[Expr], str]) -> str:
     """The i-th equality as text."""
     sign = "IS NOT DISTINCT FROM" if on.null_safe[i] else "="
     return f"{show(on.left[i])} {sign} {show(on.right[i])}"
-
-
-def expressions(node: EpochNode) -> Iterator[Expr]:
-    """All that a node computes from the columns of its inputs, and what must stay to tell their rows apart."""
-    from braid.plan.logical import mode, schema
-
-    match node:
-        case RegularJoin(on=on, residual=residual, clean=clean):
-            yield from (*on.left, *on.right)
-            yield from () if residual is None else (residual,)
-            yield from (c.value for c in clean)
-        case AsOfJoin(on=on, left_at=left_at, right_at=right_at, order=order):
-            yield from (*on.left, *on.right, left_at, right_at, *order)
-        case TemporalJoin(left=left, on=on, residual=residual):
-            yield from (*on.left, *on.right)
-            yield from () if residual is None else (residual,)
-            yield from () if mode(left) == "append" else schema(left)  # a row is the same if all of it is
-        case Windows(time=time):
-            yield time
-        case EmitOnClose(value=value):
-            yield value
-        case Coalesce(key=key):
-            yield from key
-        case Changes() | Clocked():
-            return
-        case _:
-            assert_never(node)
-
-
-def in_epochs(node: Node) -> bool:
-    """Do the rows of a plan come in epochs?"""
-    from braid.plan.logical import inputs
-
-    return isinstance(node, InEpochs) or any(in_epochs(x) for x in inputs(node))
-
-
-def bounds_of(node: Node) -> Iterator[Bound]:
-    """The watermarks that a node reads."""
-    match node:
-        case RegularJoin(clean=clean):
-            yield from (b for c in clean for b in c.bounds)
-        case EmitOnClose(bounds=bounds):
-            yield from bounds
-        case _:
-            return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from braid.plan.logical import How, Kind, Node, StreamStreamJoin, inputs
+from braid.plan.logical import How, Kind, Node, StreamStreamJoin
 
 DAY = 86_400_000
 
@@ -44,7 +44,7 @@ def refusal(left: Kind, right: Kind, how: How, left_names: list[str], right_name
 def held_back(node: Node) -> int:
     """How long the joins of a stream may hold a row back (ms of stream time)."""
     own = node.hold if isinstance(node, StreamStreamJoin) else 0
-    return own + max(map(held_back, inputs(node)), default=0)
+    return own + max(map(held_back, node.inputs), default=0)
 
 
 def retention(before: int, after: int, grace: int | None) -> int:

@@ -9,17 +9,43 @@ decide whether a row may match, of another side they are filters below.
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from braid.expr.nodes import Col, Expr
+from braid.plan.node import Mode, OfOne, OfTwo
 
 if TYPE_CHECKING:
     from braid.plan.logical import How, Node
 
 
-@dataclass(frozen=True, slots=True)
-class TwoClockJoin:
+class OnKeys(OfTwo):
+    """What joins over equalities have in common. `also_if`: the conditions that read one side."""
+
+    left_keys: tuple[Expr, ...]
+    right_keys: tuple[Expr, ...]
+    keys: tuple[Col, ...]
+
+    @property
+    @abstractmethod
+    def also_if(self) -> tuple[Expr | None, Expr | None]:
+        """What else a left row needs in order to match, and a right one."""
+
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return (*self.left.schema, *self.right.schema, *self.keys)
+
+    def computes(self) -> Iterator[Expr]:
+        yield from (*self.left_keys, *self.right_keys, *(e for e in self.also_if if e is not None))
+
+    def reads(self) -> Iterator[Expr]:
+        yield from (*self.computes(), *self._kept_tables())
+
+
+@dataclass(frozen=True)
+class TwoClockJoin(OnKeys):
     """Rows of two streams with equal keys, right time within [left - before, left + after] (ms, both ends included).
 
     A row lives until the clock of the *other* side is above its close: its time, plus `after` (left) or `before`
@@ -47,9 +73,25 @@ class TwoClockJoin:
         """How far the clock of the output stays behind the lower of both sides' clocks."""
         return max(self.before, self.after) + self.grace if self.how != "inner" and self.pad == "deferred" else 0
 
+    @property
+    def mode(self) -> Mode:
+        return "append"
 
-@dataclass(frozen=True, slots=True)
-class RememberingJoin:
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return self.keys
+
+    @property
+    def clocked_by(self) -> tuple[Node, ...]:
+        return self.inputs
+
+    @property
+    def also_if(self) -> tuple[Expr | None, Expr | None]:
+        return (self.left_if, self.right_if)
+
+
+@dataclass(frozen=True)
+class RememberingJoin(OnKeys):
     """Each stream row (left) with the rows of a table as they stand in processing order, the last written last.
 
     LEFT emits an unmatched row padded, and remembers it: the next table row of its key completes it, with the later of
@@ -66,9 +108,25 @@ class RememberingJoin:
     retention: int | None = None
     left_if: Expr | None = None
 
+    @property
+    def mode(self) -> Mode:
+        return "append"
 
-@dataclass(frozen=True, slots=True)
-class CombiningJoin:
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return self.keys
+
+    @property
+    def clocked_by(self) -> tuple[Node, ...]:
+        return () if self.retention is None else (self.left,)
+
+    @property
+    def also_if(self) -> tuple[Expr | None, Expr | None]:
+        return (self.left_if, None)
+
+
+@dataclass(frozen=True)
+class CombiningJoin(OnKeys):
     """All combinations of rows of two tables with equal keys, as a table: its rows are known by both row keys.
 
     Retract mode: a change takes back the combinations that no longer hold, then gives those that come or change, each
@@ -85,9 +143,25 @@ class CombiningJoin:
     left_if: Expr | None = None
     right_if: Expr | None = None
 
+    @property
+    def mode(self) -> Mode:
+        return "retract"
 
-@dataclass(frozen=True, slots=True)
-class Lateral:
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return self._known_by_both()
+
+    @property
+    def clocked_by(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def also_if(self) -> tuple[Expr | None, Expr | None]:
+        return (self.left_if, self.right_if)
+
+
+@dataclass(frozen=True)
+class Lateral(OfOne):
     """Each row with each element of an array: `element` is the new column. No array, or an empty one: no row.
 
     `index`: a column with the number of the element, from 0; rows that come and go need it in their key.
@@ -102,19 +176,46 @@ class Lateral:
     def columns(self) -> tuple[Col, ...]:
         return (self.element,) if self.index is None else (self.element, self.index)
 
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return (*self.input.schema, *self.columns)
 
-@dataclass(frozen=True, slots=True)
-class Materialize:
+    @property
+    def mode(self) -> Mode:
+        return self.input.mode
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return (*self.input.row_key, *([] if self.index is None else [self.index]))
+
+    def computes(self) -> Iterator[Expr]:
+        yield self.array
+
+
+@dataclass(frozen=True)
+class Materialize(OfOne):
     """A table as rows that come and go, each change of a row as the old one going and the new one coming (retract
     mode): under whatever key its rows are written, they are known by their own."""
 
     input: Node
 
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return self.input.schema
+
+    @property
+    def mode(self) -> Mode:
+        return "retract"
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return self.input.row_key
+
+    def computes(self) -> Iterator[Expr]:
+        yield from ()
+
+    def reads(self) -> Iterator[Expr]:
+        yield from self.row_key
+
 
 KeyedJoin = TwoClockJoin | RememberingJoin | CombiningJoin
-
-
-def conditions(node: KeyedJoin) -> tuple[Expr, ...]:
-    """The expressions of its ON."""
-    ifs = (node.left_if, None if isinstance(node, RememberingJoin) else node.right_if)
-    return (*node.left_keys, *node.right_keys, *(e for e in ifs if e is not None))

@@ -2,7 +2,7 @@
 
 In: expressions and types. Out: frozen nodes (`Source`, joins, `Filter`, `Aggregate`) under one `Query` with its `Sink`.
 Rule: everything a dialect decides (padding, retention, null keys, late rows, whose clock) is spelled out in a node's
-fields; nobody below `bind` may ask which SQL was written. Every node knows its columns, its changelog mode and its key.
+fields; nobody below `bind` may ask which SQL was written. What a node says of itself is in `plan/node.py`.
 
 Column names are unique in a plan: `ALIAS.COLUMN` for source columns, `.KEY<n>` for the key of join or grouping step n,
 `.AGG<i>` for an aggregate.
@@ -10,29 +10,19 @@ Column names are unique in a plan: `ALIAS.COLUMN` for source columns, `.KEY<n>` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Literal, Self
 
 from braid.expr.nodes import Col, Expr
-from braid.plan.epochs import (
-    AsOfJoin,
-    Changes,
-    Clocked,
-    Coalesce,
-    EmitOnClose,
-    EpochNode,
-    RegularJoin,
-    TemporalJoin,
-    Windows,
-)
+from braid.plan.epochs import EpochNode
 from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin
+from braid.plan.node import Mode, OfOne, OfTwo, PlanNode
 from braid.plan.sliding import SlidingJoin
 from braid.types import Column, Scalar
 
 Kind = Literal["stream", "table"]
 How = Literal["inner", "left", "right", "full"]
-Mode = Literal["append", "upsert", "retract"]
 Format = Literal["JSON", "DELIMITED", "KAFKA", "NONE", "ROW_ID"]
 Place = Literal["key", "value", "header", "headers", "rowtime", "rowpartition", "rowoffset"]
 
@@ -76,8 +66,8 @@ class Timestamp:
     format: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
+@dataclass(frozen=True)
+class Source(PlanNode):
     """A declared stream or table, read under one alias.
 
     `message_key` names a value column that must equal the message key (KEY='c'), else the record is dropped.
@@ -103,26 +93,104 @@ class Source:
     def key(self) -> tuple[SourceColumn, ...]:
         return tuple(c for c in self.columns if c.place == "key")
 
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
 
-@dataclass(frozen=True, slots=True)
-class Filter:
+    def over(self, change: Callable[[Node], Node]) -> Self:
+        return self
+
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return tuple(c.col for c in self.columns)
+
+    @property
+    def mode(self) -> Mode:
+        return "append" if self.kind == "stream" or self.captured else "upsert"
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        if self.message_key is not None:
+            return tuple(c.col for c in self.columns if c.field == self.message_key and c.place == "value")
+        return tuple(c.col for c in self.key)
+
+    @property
+    def clocked_by(self) -> tuple[Node, ...]:
+        return ()
+
+    def computes(self) -> Iterator[Expr]:
+        yield from ()
+
+
+@dataclass(frozen=True)
+class Filter(OfOne):
     """Rows for which `predicate` is true. Upsert mode: a row that stops passing becomes a tombstone."""
 
     input: Node
     predicate: Expr
 
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return self.input.schema
 
-@dataclass(frozen=True, slots=True)
-class Project:
+    @property
+    def mode(self) -> Mode:
+        return self.input.mode
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return self.input.row_key
+
+    def computes(self) -> Iterator[Expr]:
+        yield self.predicate
+
+
+@dataclass(frozen=True)
+class Project(OfOne):
     """Computed columns under new plan names: what a view, a sub-query or a WITH name gives. Rows of a table keep the
     columns of their key."""
 
     input: Node
     outputs: tuple[tuple[Col, Expr], ...]
 
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return tuple(c for c, _ in self.outputs)
 
-@dataclass(frozen=True, slots=True)
-class StreamStreamJoin:
+    @property
+    def mode(self) -> Mode:
+        return self.input.mode
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        renamed = tuple(next((c for c, e in self.outputs if e == k), None) for k in self.input.row_key)
+        return tuple(c for c in renamed if c is not None) if all(renamed) else ()
+
+    def computes(self) -> Iterator[Expr]:
+        yield from (e for _, e in self.outputs)
+
+
+class OnKey(OfTwo):
+    """What joins over one equality have in common: `key` is the column of its value."""
+
+    left_key: Expr
+    right_key: Expr
+    key: Col
+
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return (*self.left.schema, *self.right.schema, self.key)
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return (self.key,)
+
+    def computes(self) -> Iterator[Expr]:
+        yield from (self.left_key, self.right_key)
+
+
+@dataclass(frozen=True)
+class StreamStreamJoin(OnKey):
     """Rows of two streams with equal keys, right time within [left - before, left + after] (ms, both ends included).
 
     Emits pairs at the later arrival with the larger time. `grace` None: an unmatched outer row is padded at once
@@ -149,9 +217,17 @@ class StreamStreamJoin:
         """How far the clock of the output stays behind stream time: released rows are that old."""
         return max(self.before, self.after) + self.grace if self.grace is not None and self.how != "inner" else 0
 
+    @property
+    def mode(self) -> Mode:
+        return "append"
 
-@dataclass(frozen=True, slots=True)
-class StreamTableJoin:
+    @property
+    def clocked_by(self) -> tuple[Node, ...]:
+        return self.inputs
+
+
+@dataclass(frozen=True)
+class StreamTableJoin(OnKey):
     """Each stream row with the table's row of its key as it stands in processing order. Left is the stream."""
 
     left: Node
@@ -162,9 +238,17 @@ class StreamTableJoin:
     key: Col
     null_key: Literal["drop", "pad"] = "drop"
 
+    @property
+    def mode(self) -> Mode:
+        return "append"
 
-@dataclass(frozen=True, slots=True)
-class TableTableJoin:
+    @property
+    def clocked_by(self) -> tuple[Node, ...]:
+        return ()
+
+
+@dataclass(frozen=True)
+class TableTableJoin(OnKey):
     """Two tables on their primary keys; the result is a table of the same key."""
 
     left: Node
@@ -173,6 +257,14 @@ class TableTableJoin:
     left_key: Expr
     right_key: Expr
     key: Col
+
+    @property
+    def mode(self) -> Mode:
+        return "upsert"
+
+    @property
+    def clocked_by(self) -> tuple[Node, ...]:
+        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +276,34 @@ class Aggregation:
     arg: Expr | None
 
 
-@dataclass(frozen=True, slots=True)
-class Aggregate:
+@dataclass(frozen=True)
+class Aggregate(OfOne):
     """One row per group, emitted after every change of it. Over a table the old row is subtracted first."""
 
     input: Node
     keys: tuple[tuple[Col, Expr], ...]
     aggregations: tuple[Aggregation, ...]
+
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return (*(c for c, _ in self.keys), *(a.output for a in self.aggregations))
+
+    @property
+    def mode(self) -> Mode:
+        return "upsert"
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return tuple(c for c, _ in self.keys)
+
+    def computes(self) -> Iterator[Expr]:
+        yield from (e for _, e in self.keys)
+        yield from (a.arg for a in self.aggregations if a.arg is not None)
+
+    def reads(self) -> Iterator[Expr]:
+        yield from self.computes()
+        if any(a.function == "LATEST" for a in self.aggregations):
+            yield from self.input.row_key
 
 
 Node = (
@@ -265,139 +378,9 @@ class Query:
     snapshot: bool = False
 
 
-def inputs(node: Node) -> tuple[Node, ...]:
-    match node:
-        case Source():
-            return ()
-        case Filter(input=x) | Project(input=x) | Lateral(input=x) | Materialize(input=x) | Aggregate(input=x):
-            return (x,)
-        case StreamStreamJoin() | StreamTableJoin() | TableTableJoin():
-            return (node.left, node.right)
-        case RegularJoin() | AsOfJoin() | TemporalJoin():
-            return (node.left, node.right)
-        case Changes(input=x) | Windows(input=x) | EmitOnClose(input=x) | Coalesce(input=x):
-            return (x,)
-        case Clocked(input=x, clocks=clocks):
-            return (x, *clocks)
-        case TwoClockJoin() | RememberingJoin() | CombiningJoin():
-            return (node.left, node.right)
-        case SlidingJoin(operands=xs):
-            return tuple(x.input for x in xs)
-    assert_never(node)
-
-
 def sources(node: Node) -> Iterator[Source]:
     """The sources below `node`, from left to right."""
-    if isinstance(node, Source):
-        yield node
-    for x in inputs(node):
-        yield from sources(x)
-
-
-def clocks_read_by(node: Node) -> tuple[Node, ...]:
-    """The inputs of a node whose clock it reads."""
-    match node:
-        case StreamStreamJoin() | TwoClockJoin():
-            return (node.left, node.right)
-        case RememberingJoin(left=left, retention=int()):
-            return (left,)
-        case SlidingJoin(operands=xs):
-            return tuple(x.input for x in xs if x.frame is not None)
-        case _:
-            return ()
-
-
-def schema(node: Node) -> tuple[Col, ...]:
-    """The columns that a node's rows have."""
-    match node:
-        case Source(columns=columns):
-            return tuple(c.col for c in columns)
-        case Filter(input=x):
-            return schema(x)
-        case Project(outputs=outputs):
-            return tuple(c for c, _ in outputs)
-        case StreamStreamJoin() | StreamTableJoin() | TableTableJoin():
-            return (*schema(node.left), *schema(node.right), node.key)
-        case TwoClockJoin() | RememberingJoin() | CombiningJoin():
-            return (*schema(node.left), *schema(node.right), *node.keys)
-        case Materialize(input=x):
-            return schema(x)
-        case Lateral(input=x):
-            return (*schema(x), *node.columns)
-        case Aggregate(keys=keys, aggregations=aggregations):
-            return (*(c for c, _ in keys), *(a.output for a in aggregations))
-        case RegularJoin() | AsOfJoin() | TemporalJoin():
-            return (*schema(node.left), *schema(node.right))
-        case SlidingJoin(operands=xs, rowtime=rowtime):
-            return (*(c for x in xs for c in schema(x.input)), rowtime)
-        case Windows(input=x, start=start, end=end):
-            return (*schema(x), start, end)
-        case Changes(input=x) | Clocked(input=x) | EmitOnClose(input=x) | Coalesce(input=x):
-            return schema(x)
-    assert_never(node)
-
-
-def mode(node: Node) -> Mode:
-    """append: rows only; upsert: the last row of a key stands, -1 is a tombstone; retract: a multiset."""
-    match node:
-        case Source(kind=kind, captured=captured):
-            return "append" if kind == "stream" or captured else "upsert"
-        case Filter(input=x) | Project(input=x) | Lateral(input=x):
-            return mode(x)
-        case StreamStreamJoin() | StreamTableJoin() | TwoClockJoin() | RememberingJoin():
-            return "append"
-        case CombiningJoin() | Materialize():
-            return "retract"
-        case TableTableJoin() | Aggregate():
-            return "upsert"
-        case RegularJoin(left=left, right=right, how=how):
-            return "append" if how == "inner" and mode(left) == mode(right) == "append" else "retract"
-        case TemporalJoin(left=left):
-            return mode(left)
-        case Windows(input=x) | Clocked(input=x):
-            return mode(x)
-        case Changes() | AsOfJoin():
-            return "retract"
-        case EmitOnClose() | SlidingJoin():
-            return "append"
-        case Coalesce(input=x):
-            return "append" if mode(x) == "append" else "upsert"
-    assert_never(node)
-
-
-def row_key(node: Node) -> tuple[Expr, ...]:
-    """The key of a node's rows: the message key of a stream, the primary key of a table, the key of a join or group."""
-    match node:
-        case Source():
-            if node.message_key is not None:
-                return tuple(c.col for c in node.columns if c.field == node.message_key and c.place == "value")
-            return tuple(c.col for c in node.key)
-        case Lateral(input=x, index=Col() as index):
-            return (*row_key(x), index)
-        case Filter(input=x) | Lateral(input=x) | Materialize(input=x):
-            return row_key(x)
-        case TwoClockJoin(keys=keys) | RememberingJoin(keys=keys):
-            return keys
-        case CombiningJoin(left=left, right=right):
-            return (*row_key(left), *row_key(right))
-        case Project(input=x, outputs=outputs):
-            renamed = tuple(next((c for c, e in outputs if e == k), None) for k in row_key(x))
-            return tuple(c for c in renamed if c is not None) if all(renamed) else ()
-        case StreamStreamJoin(key=key) | StreamTableJoin(key=key) | TableTableJoin(key=key):
-            return (key,)
-        case Aggregate(keys=keys):
-            return tuple(c for c, _ in keys)
-        case RegularJoin() | AsOfJoin() | TemporalJoin():
-            return (*row_key(node.left), *row_key(node.right))
-        case Windows(input=x, start=start):
-            return (*row_key(x), start)
-        case SlidingJoin():
-            return ()
-        case Changes(input=x) | Clocked(input=x) | EmitOnClose(input=x):
-            return row_key(x)
-        case Coalesce(key=coalesced):
-            return coalesced
-    assert_never(node)
+    return (x for x in node.walk() if isinstance(x, Source))
 
 
 PSEUDO: dict[str, tuple[Place, Scalar]] = {

@@ -147,9 +147,9 @@ def lower(query: Query) -> Plan:
     root = _lower(query.root, b, sink_keys)
     if query.sink.limit is not None:
         root = _one_bucket(root, query, b)
-    elif logical.mode(query.root) == "retract":
+    elif query.root.mode == "retract":
         root = b.spread(root, sink_keys, "route", "the result has another key")
-        upserts = Upserts(_names(logical.row_key(query.root)), bool(sink_keys))
+        upserts = Upserts(_names(query.root.row_key), bool(sink_keys))
         root = b.step(upserts, [root], query.root, sink_keys, root.columns)
     else:
         reason = "the result has another key" if sink_keys else "a result without key is put in one order"
@@ -169,30 +169,24 @@ def _one_bucket(root: _Frame, query: Query, b: _Builder) -> _Frame:
 
 def _clocked(node: Node) -> Iterable[str]:
     """Aliases of the sources whose clock some node reads."""
-    if isinstance(node, epochs.InEpochs):
-        yield from (b.alias for b in epochs.bounds_of(node))
-    for x in logical.clocks_read_by(node):
-        yield from (s.alias for s in logical.sources(x))
-    for x in logical.inputs(node):
-        yield from _clocked(x)
+    for x in node.walk():
+        yield from (b.alias for b in x.watermarks)
+        yield from (s.alias for y in x.clocked_by for s in logical.sources(y))
 
 
 def _judged(node: Node) -> Iterable[str]:
     """Aliases of the sources that are streams of a sliding join."""
-    for x in logical.inputs(node):
-        yield from _judged(x)
-    if isinstance(node, sliding.SlidingJoin):
-        for operand in node.operands:
-            if operand.frame is not None and _is_local(operand.input):
-                yield from (s.alias for s in logical.sources(operand.input))
+    for x in node.walk():
+        if isinstance(x, sliding.SlidingJoin):
+            local = (y for y in x.clocked_by if _is_local(y))
+            yield from (s.alias for y in local for s in logical.sources(y))
 
 
 def _ahead(node: Node) -> Iterable[str]:
     """Aliases of the sources that temporal joins look into."""
-    if isinstance(node, epochs.TemporalJoin):
-        yield from (s.alias for s in logical.sources(node.right))
-    for x in logical.inputs(node):
-        yield from _ahead(x)
+    for x in node.walk():
+        if isinstance(x, epochs.TemporalJoin):
+            yield from (s.alias for s in logical.sources(x.right))
 
 
 def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
@@ -204,8 +198,8 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
         case logical.Project():
             return _project(node, _lower(node.input, b, _below(wanted, node)), b)
         case logical.Filter():
-            table = logical.mode(node) == "upsert"
-            keys = logical.row_key(node.input) if table else wanted
+            table = node.mode == "upsert"
+            keys = node.input.row_key if table else wanted
             x = _input(node.input, b, keys, "drop" if table else "route")
             return b.step(_filter(node), [x], node, x.keys, x.columns)
         case logical.Aggregate():
@@ -249,7 +243,7 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
 
 def _changes(node: epochs.Changes, b: _Builder, wanted: Keys) -> _Frame:
     """A table is read by its own key, which may be the wanted one. Parts of it may be NULL: a view of an outer join."""
-    own = logical.row_key(node.input)
+    own = node.input.row_key
     keys = wanted if _same_key(wanted, own) else (*own, ALONE)
     if isinstance(node.input, logical.Source):
         x = b.leaf(node.input, keys, b.stage(keys), "route", joins=False)
@@ -307,7 +301,7 @@ def _place_width(node: Node) -> int:
     """The width of the places of a node's rows."""
     if isinstance(node, sliding.SlidingJoin):
         return width_of_result(len(node.operands), max(_place_width(x.input) for x in node.operands))
-    return max((_place_width(x) for x in logical.inputs(node)), default=WIDTH)
+    return max((_place_width(x) for x in node.inputs), default=WIDTH)
 
 
 def _project(node: logical.Project, x: _Frame, b: _Builder) -> _Frame:
@@ -328,14 +322,14 @@ def _before(keys: Keys, node: keyed.Lateral) -> Keys:
     if not any(c.name in columns(k) for k in keys for c in node.columns):
         return keys
     read = set(columns(node.array))
-    plain = (c for c in logical.schema(node.input) if c.name in read)
+    plain = (c for c in node.input.schema if c.name in read)
     return tuple(c for c in plain if isinstance(c.type.element if isinstance(c.type, Array) else c.type, Scalar))
 
 
 def _aggregate(node: logical.Aggregate, b: _Builder) -> _Frame:
     keys = tuple(e for _, e in node.keys)
-    x = _input(node.input, b, keys if logical.mode(node.input) == "append" else logical.row_key(node.input), "drop")
-    mode = logical.mode(node.input)
+    x = _input(node.input, b, keys if node.input.mode == "append" else node.input.row_key, "drop")
+    mode = node.input.mode
     if mode == "upsert":
         x = b.step(Retract(), [x], node.input, x.keys, x.columns)
         mode = "retract"
@@ -352,13 +346,13 @@ def _join(node: logical.Join, b: _Builder) -> _Frame:
 
 def _remembering(node: keyed.RememberingJoin, b: _Builder) -> _Frame:
     left, right = _keyed_sides(node, b)
-    operator = Remembering.of(node, _names(logical.row_key(node.right)), clock(node.left, b.leaves))
+    operator = Remembering.of(node, _names(node.right.row_key), clock(node.left, b.leaves))
     return b.step(operator, [left, right], node, _spread_by(node), [*left.columns, *right.columns, *node.keys])
 
 
 def _combining(node: keyed.CombiningJoin, b: _Builder) -> _Frame:
     left, right = _keyed_sides(node, b)
-    operator = Combining.of(node, (_names(logical.row_key(node.left)), _names(logical.row_key(node.right))))
+    operator = Combining.of(node, (_names(node.left.row_key), _names(node.right.row_key)))
     return b.step(operator, [left, right], node, _spread_by(node), [*left.columns, *right.columns, *node.keys])
 
 
@@ -389,21 +383,21 @@ def _signed(node: Node, b: _Builder, keys: Keys, null_key: NullKey) -> _Frame:
     """A stream's rows, or a table's as rows that come and go. `keys`: what they are wanted by."""
     if _is_placeable(node, keys):
         return _placed(node, b, keys, null_key, b.stage(keys))
-    if logical.mode(node) != "upsert":
+    if node.mode != "upsert":
         return _signed(node.input, b, keys, null_key) if isinstance(node, keyed.Materialize) else _lower(node, b, keys)
-    own = logical.row_key(node)
+    own = node.row_key
     x = b.spread(_input(node, b, own, "drop"), own, "drop", "changes of a table are found by its key")
     return b.step(Retract(), [x], node, x.keys, x.columns)
 
 
 def _is_placeable(node: Node, keys: Keys) -> bool:
     """Can it be read into the stage of its join? A stream's rows wherever they go, a table's by its own key."""
-    return _is_local(node) and (logical.mode(node) == "append" or logical.row_key(node) == keys)
+    return _is_local(node) and (node.mode == "append" or node.row_key == keys)
 
 
 def _placed(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int) -> _Frame:
     x = _local(node, b, keys, null_key, stage)
-    return x if logical.mode(node) == "append" else b.step(Retract(), [x], node, x.keys, x.columns)
+    return x if node.mode == "append" else b.step(Retract(), [x], node, x.keys, x.columns)
 
 
 def _two_clocks(node: keyed.TwoClockJoin, b: _Builder) -> _Frame:
@@ -435,7 +429,7 @@ def _is_local(node: Node) -> bool:
         case logical.Source():
             return True
         case logical.Filter(input=x):
-            return logical.mode(x) != "upsert" and _is_local(x)
+            return x.mode != "upsert" and _is_local(x)
         case logical.Project(input=x):
             return _is_local(x)
         case _:
@@ -477,7 +471,7 @@ def _operator(node: logical.Join, b: _Builder) -> Operator:
 
 
 def _filter(node: logical.Filter) -> Operator:
-    return TableFilter.of(node) if logical.mode(node) == "upsert" else Filter.of(node)
+    return TableFilter.of(node) if node.mode == "upsert" else Filter.of(node)
 
 
 def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:

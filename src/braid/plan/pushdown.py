@@ -15,7 +15,7 @@ from dataclasses import replace
 from braid.expr.nodes import Call, Expr, columns
 from braid.expr.typing import call
 from braid.plan.keyed import CombiningJoin, KeyedJoin, Lateral, RememberingJoin, TwoClockJoin
-from braid.plan.logical import Aggregate, Filter, Node, Project, Query, schema
+from braid.plan.logical import Aggregate, Filter, Node, Project, Query
 
 
 def pushed(query: Query) -> Query:
@@ -57,7 +57,7 @@ def _over_join(node: KeyedJoin, parts: Sequence[Expr]) -> Node:
 def _reads_only(e: Expr, node: Node) -> bool:
     """Whether it reads columns, and all of them are of the node."""
     read = set(columns(e))
-    return bool(read) and read <= {c.name for c in schema(node)}
+    return bool(read) and read <= {c.name for c in node.schema}
 
 
 def _conjuncts(e: Expr) -> Iterator[Expr]:

@@ -7,35 +7,10 @@ Rule: only what makes plans equal that mean the same; how it runs is the busines
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import assert_never
 
 from braid.expr.nodes import columns
-from braid.plan import sliding
-from braid.plan.epochs import (
-    AsOfJoin,
-    Changes,
-    Clocked,
-    Coalesce,
-    EmitOnClose,
-    RegularJoin,
-    TemporalJoin,
-    Windows,
-)
-from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin
-from braid.plan.logical import (
-    Aggregate,
-    Filter,
-    Node,
-    Project,
-    Query,
-    Source,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TableTableJoin,
-    row_key,
-)
+from braid.plan.logical import Node, Project, Query, Source
 from braid.plan.needed import needed_by, written
-from braid.plan.sliding import SlidingJoin
 
 PSEUDO_PLACES = ("rowtime", "rowpartition", "rowoffset")
 
@@ -50,28 +25,13 @@ def _without_unread(node: Node, above: frozenset[str]) -> Node:
     if isinstance(node, Project):
         return _read_part(node, above)
     read = above.union(needed_by(node))
-    match node:
-        case Source(columns=all_columns):
-            return replace(
-                node, columns=tuple(c for c in all_columns if c.place not in PSEUDO_PLACES or c.name in read)
-            )
-        case Filter(input=x) | Lateral(input=x) | Materialize(input=x) | Aggregate(input=x):
-            return replace(node, input=_without_unread(x, read))
-        case TwoClockJoin() | RememberingJoin() | CombiningJoin():
-            return replace(node, left=_without_unread(node.left, read), right=_without_unread(node.right, read))
-        case StreamStreamJoin() | StreamTableJoin() | TableTableJoin():
-            return replace(node, left=_without_unread(node.left, read), right=_without_unread(node.right, read))
-        case RegularJoin() | AsOfJoin() | TemporalJoin():
-            return replace(node, left=_without_unread(node.left, read), right=_without_unread(node.right, read))
-        case SlidingJoin():
-            return sliding.with_inputs(node, lambda x: _without_unread(x, read))
-        case Changes(input=x) | Windows(input=x) | Clocked(input=x) | EmitOnClose(input=x) | Coalesce(input=x):
-            return replace(node, input=_without_unread(x, read))
-    assert_never(node)
+    if isinstance(node, Source):
+        return replace(node, columns=tuple(c for c in node.columns if c.place not in PSEUDO_PLACES or c.name in read))
+    return node.over(lambda x: _without_unread(x, read))
 
 
 def _read_part(node: Project, above: frozenset[str]) -> Node:
-    keys = row_key(node.input)
+    keys = node.input.row_key
     kept = tuple((c, e) for c, e in node.outputs if c.name in above or e in keys) or node.outputs[:1]
     below = _without_unread(node.input, frozenset(c for _, e in kept for c in columns(e)))
     return below if all(c == e for c, e in kept) else replace(node, input=below, outputs=kept)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from braid.expr.nodes import Col, Expr
+from braid.plan.node import Mode, PlanNode
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,8 +93,8 @@ class Meeting:
 Tree = Operand | Meeting
 
 
-@dataclass(frozen=True, slots=True)
-class SlidingJoin:
+@dataclass(frozen=True)
+class SlidingJoin(PlanNode):
     """The results of a tree of meetings, in the order of their times. `rowtime` is the column of a result's time.
 
     `emission`, of a row of a preserved side: 'arrival': alone at its enter if nothing meets it at that instant;
@@ -118,6 +119,34 @@ class SlidingJoin:
         found = list(meetings(self.tree))
         return found[0].how if len(found) == 1 else None
 
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return tuple(x.input for x in self.operands)
+
+    def over(self, change: Callable[[Node], Node]) -> SlidingJoin:
+        return replace(self, tree=_changed(self.tree, change))
+
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return (*(c for x in self.inputs for c in x.schema), self.rowtime)
+
+    @property
+    def mode(self) -> Mode:
+        return "append"
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return ()
+
+    @property
+    def clocked_by(self) -> tuple[Node, ...]:
+        return tuple(x.input for x in self.operands if x.frame is not None)
+
+    def computes(self) -> Iterator[Expr]:
+        for meeting in meetings(self.tree):
+            yield from (e for pair in meeting.keys for e in pair)
+            yield from () if meeting.residual is None else (meeting.residual,)
+
 
 def operands(tree: Tree) -> Iterator[Operand]:
     """The operands of a tree, from left to right."""
@@ -134,19 +163,6 @@ def meetings(tree: Tree) -> Iterator[Meeting]:
         yield from meetings(tree.left)
         yield from meetings(tree.right)
         yield tree
-
-
-def expressions(node: SlidingJoin) -> Iterator[Expr]:
-    """All that the node computes from the columns of its operands."""
-    for meeting in meetings(node.tree):
-        yield from (e for pair in meeting.keys for e in pair)
-        if meeting.residual is not None:
-            yield meeting.residual
-
-
-def with_inputs(node: SlidingJoin, change: Callable[[Node], Node]) -> SlidingJoin:
-    """The same join over other inputs."""
-    return replace(node, tree=_changed(node.tree, change))
 
 
 def _changed(tree: Tree, change: Callable[[Node], Node]) -> Tree:

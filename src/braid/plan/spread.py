@@ -7,7 +7,6 @@ Rule: rows that can meet must share a bucket: the key is one that every operand 
 from __future__ import annotations
 
 from braid.expr.nodes import Expr, columns
-from braid.plan.logical import schema
 from braid.plan.sliding import RowsFrame, SlidingJoin, meetings, preserved_table
 
 Keys = tuple[Expr, ...]
@@ -22,7 +21,7 @@ def common_keys(node: SlidingJoin) -> tuple[Keys, ...]:
         classes = [c for c in classes if c not in mine] + [set(pair).union(*mine)]
     if any(meeting.how != "inner" for meeting in meetings(node.tree)):  # then every single meeting must ask for it
         classes = [c for c in classes if all(any(c.issuperset(p) for p in m.keys) for m in meetings(node.tree))]
-    names = [frozenset(c.name for c in schema(x.input)) for x in node.operands]
+    names = [frozenset(c.name for c in x.input.schema) for x in node.operands]
     spanning = [c for c in (_by_operand([e for e in written if e in c], names) for c in classes) if c is not None]
     return tuple(zip(*spanning, strict=True)) if spanning else tuple(() for _ in names)
 

@@ -24,7 +24,6 @@ from braid.plan.logical import (
     StreamStreamJoin,
     StreamTableJoin,
     TableTableJoin,
-    inputs,
 )
 
 
@@ -53,7 +52,7 @@ def _output(o: Output) -> str:
 
 def _nodes(node: Node, depth: int) -> Iterator[str]:
     yield "  " * depth + _line(node)
-    for x in inputs(node):
+    for x in node.inputs:
         yield from _nodes(x, depth + 1)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.plan import epochs
 from braid.plan.epochs import Bound, Clean, RegularJoin
-from braid.plan.logical import Aggregate, Filter, Node, Output, Project, Source, mode, sources
+from braid.plan.logical import Aggregate, Filter, Node, Output, Project, Source, sources
 
 Bounds = tuple[Bound, ...]
 Progress = Mapping[str, Bounds]
@@ -40,7 +40,7 @@ def progress(node: Node) -> Progress:
         case RegularJoin(clean=clean):
             return {c.value.name: c.bounds for c in clean if isinstance(c.value, Col)}
         case epochs.TemporalJoin(left=left):
-            return progress(left) if mode(left) == "append" else {}
+            return progress(left) if left.mode == "append" else {}
         case Aggregate(input=x, keys=keys):
             below = progress(x)
             return {c.name: bounds for c, e in keys if (bounds := watermark(e, below))}

@@ -15,7 +15,7 @@ docs/rules/ksqldb.md, "Two streams")
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import assert_never
@@ -60,10 +60,10 @@ class Reference:
         self.nodes: dict[int, logical.Node] = {}  # by the number of the step
         self._next = sum(1 for _ in logical.sources(query.root))  # steps are numbered after the leaves, inputs first
         self._root = self._build(query.root)
-        self._in_epochs = epochs.in_epochs(query.root)
+        self._in_epochs = any(isinstance(x, epochs.InEpochs) for x in query.root.walk())
         self._upserts = (
             UpsertStep(self._run, self._root.number, query.root, query.sink.written_key)
-            if logical.mode(query.root) == "retract"
+            if query.root.mode == "retract"
             else None
         )
         self._given = 0
@@ -164,7 +164,7 @@ class Reference:
 
     def _learn(self, records: Sequence[Record]) -> None:
         """Computes what reads one source only for all its new records at once; the values are the same, only sooner."""
-        computed = [e for e in _expressions(self.query.root) if not isinstance(e, Col)]
+        computed = [e for x in self.query.root.walk() for e in x.computes() if not isinstance(e, Col)]
         for source in self._sources:
             names = {c.name for c in source.node.columns}
             mine = [source.values(r) for r in records if r.leaf == source.number]
@@ -283,36 +283,6 @@ def _released_by(step: Step) -> list[Row]:
 
 def _given_by(step: Step) -> list[Row]:
     return step.process(*(_given_by(x) for x in step.inputs))
-
-
-def _expressions(node: logical.Node) -> Iterator[Expr]:
-    """All expressions of the plan below the sink."""
-    for x in logical.inputs(node):
-        yield from _expressions(x)
-    match node:
-        case logical.Source():
-            pass
-        case logical.Filter(predicate=e):
-            yield e
-        case logical.Project(outputs=outputs):
-            yield from (e for _, e in outputs)
-        case keyed.TwoClockJoin() | keyed.RememberingJoin() | keyed.CombiningJoin():
-            yield from keyed.conditions(node)
-        case keyed.Lateral(array=e):
-            yield e
-        case keyed.Materialize():
-            pass
-        case logical.Aggregate(keys=keys, aggregations=aggregations):
-            yield from (e for _, e in keys)
-            yield from (a.arg for a in aggregations if a.arg is not None)
-        case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
-            yield from (node.left_key, node.right_key)
-        case epochs.InEpochs():
-            yield from epochs.expressions(node)
-        case sliding.SlidingJoin():
-            yield from sliding.expressions(node)
-        case _:
-            assert_never(node)
 
 
 def _time_of_result(sink: logical.Sink) -> list[tuple[str, Expr]]:

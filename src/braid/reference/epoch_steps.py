@@ -91,7 +91,7 @@ class ChangesStep(EpochStep):
 
     def __init__(self, node: epochs.Changes, number: int, run: Run, source: Step) -> None:
         super().__init__(number, run, source)
-        self._key = logical.row_key(node.input)
+        self._key = node.input.row_key
         self._rows: dict[str, Row] = {}
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
@@ -157,8 +157,8 @@ class _JoinStep(EpochStep):
         self._on = node.on
         self._groups: dict[str, _Group] = {}
         self._padding: dict[str, Values] = {
-            "left": dict.fromkeys(c.name for c in logical.schema(node.left)),
-            "right": dict.fromkeys(c.name for c in logical.schema(node.right)),
+            "left": dict.fromkeys(c.name for c in node.left.schema),
+            "right": dict.fromkeys(c.name for c in node.right.schema),
         }
 
     def is_kept(self, side: str) -> bool:
@@ -351,7 +351,7 @@ class CoalesceStep(EpochStep):
 
     def __init__(self, node: epochs.Coalesce, number: int, run: Run, source: Step) -> None:
         super().__init__(number, run, source)
-        self._key, self._upsert = node.key, logical.mode(node) == "upsert"
+        self._key, self._upsert = node.key, node.mode == "upsert"
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs

@@ -20,7 +20,7 @@ OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
 
 def _pair(node: logical.Join, left: Row | None, right: Row | None, key: Key | None) -> Values:
     """The columns of a pair. Those of a missing side are null, yet the join key is known."""
-    values: Values = dict.fromkeys(c.name for c in logical.schema(node))
+    values: Values = dict.fromkeys(c.name for c in node.schema)
     for row in (left, right):
         if row is not None:
             values |= row.values

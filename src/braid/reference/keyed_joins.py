@@ -48,7 +48,7 @@ class _Sides:
 
     def _pair(self, left: Row | None, right: Row | None) -> Values:
         """Both payloads, nulls for a missing one, and the join key of a side that is there."""
-        values: Values = dict.fromkeys(c.name for c in logical.schema(self._on))
+        values: Values = dict.fromkeys(c.name for c in self._on.schema)
         for row in (left, right):
             if row is not None:
                 values |= row.values
@@ -154,9 +154,9 @@ class TwoClockStep(_Sides):
 def signed(rows: Sequence[Row], run: Run, node: logical.Node, stands: dict[str, Row]) -> Iterator[tuple[str, Row]]:
     """A table's changes as rows that go and rows that come, each with the text of its own key: an upsert takes the old
     row back first. `stands` are the rows now, by that text; it is kept up to date."""
-    upserts = logical.mode(node) == "upsert"
+    upserts = node.mode == "upsert"
     for row in rows:
-        key = run.key(logical.row_key(node), -1, row)
+        key = run.key(node.row_key, -1, row)
         text = "" if key is None else key.text
         if upserts and text in stands:
             old = stands.pop(text)
@@ -352,7 +352,7 @@ class LateralStep(OneInput):
         return [x for row in rows for x in self._each(row)]
 
     def _each(self, row: Row) -> list[Row]:
-        if row.gone and logical.mode(self._node) != "retract":
+        if row.gone and self._node.mode != "retract":
             return [replace(row, values=row.values | dict.fromkeys(c.name for c in self._node.columns))]
         elements = cast("list[Any] | None", self._run.value(self._node.array, self.number, row))
         names = [c.name for c in self._node.columns]
@@ -390,7 +390,7 @@ class UpsertStep:
         last: dict[tuple[str, str], int] = {}  # of each combination under each key
         for i, row in enumerate(rows):
             written = self._run.key(self._key, self.number, row)
-            own = self._run.key(logical.row_key(self._root), self.number, row)
+            own = self._run.key(self._root.row_key, self.number, row)
             if written is not None:
                 last[written.text, "" if own is None else own.text] = i
             elif not row.gone:

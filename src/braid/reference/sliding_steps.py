@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from braid.expr.nodes import Expr
-from braid.plan import logical, sliding
+from braid.plan import sliding
 from braid.plan.sliding import Meeting, Operand, RowsFrame, SlidingJoin, Tree
 from braid.reference.frames import hop_of, life
 from braid.reference.rows import Row, Run, Values
@@ -62,7 +62,7 @@ class SlidingStep:
         self._come: list[list[Arrived]] = [[] for _ in inputs]
         self._given: set[tuple[object, ...]] = set()
         self._derived = (0, 0)  # the last place of a row that another join gave
-        self._nothing: Values = dict.fromkeys(c.name for c in logical.schema(node))
+        self._nothing: Values = dict.fromkeys(c.name for c in node.schema)
         self._unreached: set[Place] = set()
         self.shown = (NEVER, NEVER)
 

@@ -191,7 +191,7 @@ class SourceStep:
             self._run.drop("null value", self.number, row)
         elif self._is_late:
             self._run.drop("late", self.number, row)
-        elif self._is_keyed and self._run.key(logical.row_key(self.node), self.number, row) is None:
+        elif self._is_keyed and self._run.key(self.node.row_key, self.number, row) is None:
             self._run.drop("null key", self.number, row)
         else:
             self._given = [row]
@@ -262,9 +262,9 @@ class FilterStep(OneInput):
     def __init__(self, node: logical.Filter, number: int, run: Run, source: Step) -> None:
         super().__init__(number, run, source)
         self._node = node
-        self._is_table = logical.mode(node) == "upsert"
-        self._is_multiset = logical.mode(node) == "retract"
-        self._key = logical.row_key(node.input)
+        self._is_table = node.mode == "upsert"
+        self._is_multiset = node.mode == "retract"
+        self._key = node.input.row_key
         self._passing: set[str] = set()
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
@@ -343,8 +343,8 @@ class AggregateStep(OneInput):
     def __init__(self, node: logical.Aggregate, number: int, run: Run, source: Step) -> None:
         super().__init__(number, run, source)
         self._node = node
-        self._mode = logical.mode(node.input)
-        self._row_key = logical.row_key(node.input)
+        self._mode = node.input.mode
+        self._row_key = node.input.row_key
         self._groups: dict[str, _Group] = {}
         self._counted: dict[str, tuple[_Group, _Entry]] = {}  # where each row of the table stands
 

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 import polars as pl
 
 from braid.operators.changes import EARLY, END_OF_BATCH, TIME, explicit_position, partitioned_position
-from braid.plan.epochs import bounds_of
-from braid.plan.logical import clocks_read_by
 from braid.plan.physical import Leaf, Plan, Stage
 from braid.runtime.decode import Decoded
 from braid.runtime.ingest import Ingested, Mark, ingest
@@ -76,4 +74,4 @@ def _ends(leaf: Leaf, chunk: Chunk, rows: pl.DataFrame) -> list[Mark]:
 
 def clocked(stage: Stage) -> bool:
     """Whether the stage's buckets need the clock steps."""
-    return any(clocks_read_by(x.node) or any(bounds_of(x.node)) for x in stage.steps)
+    return any(x.node.clocked_by or x.node.watermarks for x in stage.steps)

@@ -334,7 +334,7 @@ def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFra
         names.append(HEADERS)
     out = columns_of(written, names).hstack(values)
     live = failed & (frame[DIFF] == 1)
-    key = [e.name for e in logical.row_key(plan.query.root) if isinstance(e, Col)]
+    key = [e.name for e in plan.query.root.row_key if isinstance(e, Col)]
     dropped = drops_of(frame.filter(live), "expression", "select", key) if live.any() else no_rows(DROPS)
     if sink.timestamp is not None:
         own = pl.when(pl.col(DIFF) == 1).then(_sink_time(sink, out)).otherwise(pl.col(TIME))

@@ -175,7 +175,7 @@ def _operator(judged: Judged, drop: Drop) -> str:
     """Who dropped a row that a step gave: whoever reads it, if it came too late; else the step, or the SELECT."""
     nodes, mine = judged.reference.nodes.values(), judged.reference.nodes[drop.step]
     if drop.reason == "late":
-        return next((describe(x) for x in nodes if any(y is mine for y in logical.inputs(x))), "select")
+        return next((describe(x) for x in nodes if any(y is mine for y in x.inputs)), "select")
     if isinstance(mine, logical.Source):
         return f"read {mine.name}"
     return "select" if mine is judged.query.root else describe(mine)
@@ -186,7 +186,7 @@ def _key(judged: Judged, drop: Drop, record: Placed | None) -> str | None:
     node = judged.reference.nodes[drop.step]
     if drop.key is not None:
         return _key_shown(drop.key.values)
-    names = [e.name for e in logical.row_key(node) if isinstance(e, Col)]
+    names = [e.name for e in node.row_key if isinstance(e, Col)]
     if isinstance(node, logical.Source) or not names or not drop.values.keys() >= set(names):
         return None if record is None else record.key
     return _key_shown([drop.values[name] for name in names])

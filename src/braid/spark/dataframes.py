@@ -306,7 +306,7 @@ def result_schema(query: logical.Query) -> S.StructType:
     """The SELECT's columns, `_rowtime`, and `_op` where the result is not append-only."""
     fields = [S.StructField(name, _sparks(t)) for name, _, t in _outputs(query)]
     fields.append(S.StructField("_rowtime", S.LongType()))
-    if logical.mode(query.root) != "append":
+    if query.root.mode != "append":
         fields.append(S.StructField("_op", S.StringType()))
     return S.StructType(fields)
 
@@ -342,7 +342,7 @@ def unpack(text: str, last: int | None, batches: Iterable[pa.RecordBatch]) -> It
         pl.col(TIME).alias("_rowtime"),
         *(
             [pl.when(pl.col(DIFF) == 1).then(pl.lit("+")).otherwise(pl.lit("-")).alias("_op")]
-            if logical.mode(query.root) != "append"
+            if query.root.mode != "append"
             else []
         ),
     )

@@ -17,7 +17,7 @@ from braid.plan.bind_expr import bind_expr
 from braid.plan.lenses.expressions import AGGREGATES, Clause, value
 from braid.plan.lenses.joins import default_name
 from braid.plan.lenses.scope import Scope, is_nullable
-from braid.plan.logical import Aggregate, Aggregation, Node, mode
+from braid.plan.logical import Aggregate, Aggregation, Node
 from braid.sql import ast
 
 BARRED = "in a query with GROUP BY"
@@ -99,7 +99,7 @@ class Grouping:
             if len(args) != 1:
                 raise SqlError("LAST takes one value", hint="write LAST(field)")
             return self._made(name, args[0], args[0])
-        made = result_type(name, args, star, call.distinct, mode(self.input) != "append")
+        made = result_type(name, args, star, call.distinct, self.input.mode != "append")
         return self._made(name, args[0] if args else None, typing.literal(None, made))
 
     def _made(self, function: str, arg: Expr | None, like: Expr) -> Expr:

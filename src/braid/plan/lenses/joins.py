@@ -18,7 +18,7 @@ from braid.plan.lenses.facets import CONVERTS, PRIMITIVES, format_of, type_name
 from braid.plan.lenses.on import Equality, On, bind_on, equal
 from braid.plan.lenses.scope import Relation, Scope
 from braid.plan.lenses.settings import LensesSettings
-from braid.plan.logical import Filter, How, Kind, Node, row_key, schema
+from braid.plan.logical import Filter, How, Kind, Node
 from braid.sql import ast
 from braid.sql.ast_lenses import LensesJoin
 
@@ -137,7 +137,7 @@ def _on_keys(j: LensesJoin, left: Relation, right: Relation) -> Equality:
 def _on_primary_keys(on: On, left: Relation, right: Relation) -> bool:
     """Does every row of the result have a key of its own?"""
     sides = ({e.left for e in on.equalities}, {e.right for e in on.equalities})
-    return all(set(row_key(r.node)) <= side and row_key(r.node) for r, side in zip((left, right), sides, strict=True))
+    return all(set(r.node.row_key) <= side and r.node.row_key for r, side in zip((left, right), sides, strict=True))
 
 
 # ---------------------------------------------------------------------- nodes
@@ -219,9 +219,9 @@ def _nullable(left: Relation, right: Relation, how: How, keys: tuple[Col, ...]) 
     """The plan columns of the result that may be missing."""
     found = left.nullable | right.nullable
     if how in ("right", "full"):
-        found |= {c.name for c in schema(left.node)}
+        found |= {c.name for c in left.node.schema}
     if how in ("left", "full"):
-        found |= {c.name for c in schema(right.node)}
+        found |= {c.name for c in right.node.schema}
     return found | (frozenset(k.name for k in keys) if how == "full" else frozenset())
 
 

@@ -23,7 +23,7 @@ from braid.plan.lenses.grouping import bind_grouping
 from braid.plan.lenses.projections import REKEYED, Given, bind_projections
 from braid.plan.lenses.scope import Relation, Scope
 from braid.plan.lenses.settings import LensesSettings
-from braid.plan.logical import Filter, Kind, Node, Project, Source, SourceColumn, Timestamp, mode, row_key, schema
+from braid.plan.logical import Filter, Kind, Node, Project, Source, SourceColumn, Timestamp
 from braid.sql import ast, ast_lenses
 from braid.sql.ast_lenses import LensesJoin, LensesQuery, StoreAs
 from braid.types import Array, Column, Scalar, Type
@@ -99,8 +99,8 @@ def _grouped(q: LensesQuery, below: From, env: Env, stored: Stored, notices: lis
 def _rekeyed(node: Node, key: Expr | None) -> Node:
     """The rows under a new key. A tombstone of a table has its own key only, from which no other can be made: its rows
     are kept, to go under the key that they came with."""
-    known = {name for e in row_key(node) for name in columns(e)}
-    if mode(node) != "upsert" or key is None or set(columns(key)) <= known:
+    known = {name for e in node.row_key for name in columns(e)}
+    if node.mode != "upsert" or key is None or set(columns(key)) <= known:
         return node
     return Materialize(node)
 
@@ -120,9 +120,9 @@ def _source(q: LensesQuery, ref: ast.TableRef, env: Env, notices: list[str]) -> 
         array, element_type = _array(lateral, scope)
         element = Col(f"{env.prefix}.LATERAL{i + 1}.{lateral.alias}", element_type)
         index = None
-        if mode(node) != "append":  # a row that changes takes its old elements back
+        if node.mode != "append":  # a row that changes takes its old elements back
             index = Col(f"{env.prefix}.LATERAL{i + 1}.#", Scalar.INT)
-            node = Materialize(node) if mode(node) == "upsert" else node
+            node = Materialize(node) if node.mode == "upsert" else node
         node = Lateral(node, array, element, index)
         scope = replace(scope, elements=(*scope.elements, (lateral.alias, element)))
     given = Given(scope, Clause("SELECT", scope), r.key, r.key_format, env.settings.names, env.text, lambda: r.nullable)
@@ -216,7 +216,7 @@ def _renamed(made: Result, alias: str, prefix: str) -> Relation:
     node, missing = made.node, made.missing
     if not all(isinstance(e, Col) for e in (key, whole, *(e for _, e in fields)) if e is not None):
         name = f"{prefix}{alias}"
-        outputs: list[tuple[Col, Expr]] = [(c, c) for c in schema(node)]
+        outputs: list[tuple[Col, Expr]] = [(c, c) for c in node.schema]
 
         def named(n: str, e: Expr) -> Expr:
             if isinstance(e, Col):

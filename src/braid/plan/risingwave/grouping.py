@@ -19,7 +19,7 @@ from braid.expr.aggregates import result_type
 from braid.expr.nodes import Col, Expr, Lit
 from braid.plan.bind_expr import Rules, aggregates, bind_expr
 from braid.plan.epochs import AsOfJoin, Changes, Equalities
-from braid.plan.logical import Aggregate, Aggregation, Filter, Node, Project, mode, row_key, schema
+from braid.plan.logical import Aggregate, Aggregation, Filter, Node, Project
 from braid.plan.risingwave.expressions import bound, type_name, usual_name, whole
 from braid.plan.risingwave.scope import Scope, default_name
 from braid.sql import ast
@@ -153,7 +153,7 @@ def bind_grouped(s: rw.Select, read: Read, alias: str) -> Grouped:
 
 def _keyed(s: rw.Select, node: Node, scope: Scope[Expr], alias: str) -> _Groups:
     """The groups of a SELECT over one reading of its FROM."""
-    groups = _Groups(scope, alias, mode(node) != "append")
+    groups = _Groups(scope, alias, node.mode != "append")
     exprs = [_group_expr(e, s.items, scope) for e in s.group_by]
     if s.distinct is not None:
         if exprs or has_aggregates(s):
@@ -175,10 +175,10 @@ def _nearest(made: Node, s: rw.Select, read: Read, groups: _Groups) -> Node:
         arg = bound(written, f"the aggregate {function}", scope.expr)
         again = _keyed(s, rows, scope, name)
         end = Col(f"{name}_end", arg.type)
-        kept: list[tuple[Col, Expr]] = [(c, c) for c in schema(made)]
+        kept: list[tuple[Col, Expr]] = [(c, c) for c in made.schema]
         left = Project(made, (*kept, (end, Lit(_limit(function, arg.type), arg.type))))
         keys = [(Col(f"{name}_group_{j}", key.type), e) for j, (key, e) in enumerate(again.keys)]
-        ids = [(Col(f"{name}_row_{j}", key.type), key) for j, key in enumerate(row_key(rows))]
+        ids = [(Col(f"{name}_row_{j}", key.type), key) for j, key in enumerate(rows.row_key)]
         right = Project(rows, (*keys, (col, arg), *ids))
         on = Equalities(tuple(k for k, _ in groups.keys), tuple(c for c, _ in keys), (False,) * len(keys))
         order = tuple(c for c, _ in ids)

@@ -14,7 +14,7 @@ from braid.errors import Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns
 from braid.plan.bound import Declared
 from braid.plan.epochs import AsOfJoin, Compare, Equalities, RegularJoin, TemporalJoin, Windows
-from braid.plan.logical import Filter, How, Node, mode, row_key, schema
+from braid.plan.logical import Filter, How, Node
 from braid.plan.risingwave.context import Context
 from braid.plan.risingwave.expressions import all_of
 from braid.plan.risingwave.sources import Joined, Leaf, Tree
@@ -208,7 +208,7 @@ def _asof(j: Joined, pool: list[Expr], context: Context) -> tuple[Node, list[Exp
         hint = "write ON a.x = b.x AND a.t >= b.t; filter in WHERE"
         raise SqlError(f"an ASOF JOIN {problem}", span, hint)
     left_at, compare, right_at = _inequality(others[0], left, right, span)
-    order = tuple(k for k in row_key(right) if k not in on.right)
+    order = tuple(k for k in right.row_key if k not in on.right)
     context.notices.append("ASOF JOIN is in public preview in RisingWave")
     return AsOfJoin(left, right, how, on, left_at, compare, right_at, order), rest
 
@@ -266,7 +266,7 @@ def _check_lookup(
     if not on.left:
         if how == "left":
             raise SqlError("a temporal LEFT JOIN needs an equality", j.written.how_span, f"{_EQUALITY}")
-        if mode(left) != "append":
+        if left.mode != "append":
             hint = "write APPEND ONLY behind the left table's columns, or join on an equality"
             raise SqlError("a temporal join without an equality needs an append-only left side", j.written.how_span,
                            hint)  # fmt: skip
@@ -312,7 +312,7 @@ def _tree_names(tree: Tree) -> frozenset[str]:
 
 
 def _names(node: Node) -> frozenset[str]:
-    return frozenset(c.name for c in schema(node))
+    return frozenset(c.name for c in node.schema)
 
 
 def _filtered(node: Node, terms: list[Expr]) -> Node:

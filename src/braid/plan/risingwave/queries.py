@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr
-from braid.plan.logical import Filter, Node, Project, row_key
+from braid.plan.logical import Filter, Node, Project
 from braid.plan.risingwave import grouping
 from braid.plan.risingwave.closing import emit_on_close
 from braid.plan.risingwave.context import Context
@@ -136,7 +136,7 @@ def projected(node: Node, made: list[tuple[str, Expr, str, Span]], alias: str, t
         items.append(Item(name, col, type_, span))
     shown = {e for _, e in outputs}
     found: dict[Expr, str] = {i.col: i.type for i in items}
-    for key in row_key(node):
+    for key in node.row_key:
         if key not in shown:
             assert isinstance(key, Col)
             outputs.append((key, key))

@@ -13,7 +13,7 @@ from braid.errors import SqlError
 from braid.expr.nodes import Col, Expr
 from braid.plan.bound import Bound, Declared, DeclaredColumn, Nothing, QueryBound, Relation, View, ViewDefined
 from braid.plan.epochs import Coalesce
-from braid.plan.logical import Encoding, Kind, Node, Output, Query, Sink, mode, row_key
+from braid.plan.logical import Encoding, Kind, Node, Output, Query, Sink
 from braid.plan.risingwave import batch
 from braid.plan.risingwave.context import Context
 from braid.plan.risingwave.queries import Result, bind_query
@@ -53,7 +53,7 @@ def materialized(s: rw.CreateView, result: Result, context: Context) -> QueryBou
         seen.add(item.name)
     sql = context.quote(s.span)
     what: Literal["sink", "materialized view"] = "sink" if s.what == "sink" else "materialized view"
-    keys = row_key(result.node)
+    keys = result.node.row_key
     if not keys:
         raise SqlError("the rows of this view have no key", s.query.span, "select from tables or views")
     root: Node = Coalesce(result.node, keys)
@@ -63,7 +63,7 @@ def materialized(s: rw.CreateView, result: Result, context: Context) -> QueryBou
     key_names = tuple(o.name for o in key)
     columns = [DeclaredColumn(i.name, i.col.type, "key" if i.name in key_names else "value") for i in result.items]
     columns += [DeclaredColumn(o.name, o.expr.type, "key", hidden=True) for o in key if o.name not in names.values()]
-    append = mode(root) == "append"
+    append = root.mode == "append"
     types = (*((i.name, i.type) for i in result.items),
              *((o.name, result.types[o.expr]) for o in key if o.name not in names.values()))  # fmt: skip
     passed = inherited(root, (*key, *values))
