@@ -68,7 +68,7 @@ def _bind(s: ast.Statement, env: Env, dialect: str) -> Bound:
         case ast.Show():
             return bind_show(s, env)
         case ast.Describe():
-            return bind_describe(declared_named(s.name, env, s.span), s.extended)
+            return bind_describe(declared_named(s.name, env, s.name_span), s.extended)
         case ast.Explain():
             return bind_explain(s, env, lambda target: _bind(target, env, dialect))
         case ast.Drop():
@@ -94,12 +94,12 @@ def _drop(s: ast.Drop, env: Env) -> Dropped:
     if d is None:
         if s.if_exists:
             return Dropped(None, kind, None, False, (), (f"{kind} {s.name} does not exist: nothing to do",))
-        d = declared_named(s.name, env, s.span)
+        d = declared_named(s.name, env, s.name_span)
     if d.kind != kind:
-        raise SqlError(f"{s.name} is a {d.kind}", s.span, f"write DROP {d.kind.upper()} {s.name}")
+        raise SqlError(f"{s.name} is a {d.kind}", s.name_span, f"write DROP {d.kind.upper()} {s.name}")
     readers = env.catalog.readers(s.name)
     if readers:
         sinks = dict.fromkeys(env.catalog.queries[q].sink for q in readers)
         hint = f"DROP {', '.join(sinks)} first"
-        raise SqlError(f"{s.name} is read by query {', '.join(readers)}", s.span, hint)
+        raise SqlError(f"{s.name} is read by query {', '.join(readers)}", s.name_span, hint)
     return Dropped(d.name, kind, d.topic, s.delete_topic, env.catalog.writers(s.name))

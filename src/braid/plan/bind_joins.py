@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from braid.errors import SqlError
 from braid.explain_words import duration
@@ -185,7 +185,8 @@ def _on(s: Step) -> On:
         hint = "keep one equality in ON"
         if s.how == "inner":
             hint += " and move the rest to WHERE, or SET 'braid.mode'='native'"
-        raise SqlError(f"ON has {len(parts)} conditions; one equality is possible", s.join.on.span, hint)
+        odd = next((p for p in parts if not _is_equality(p)), parts[1])
+        raise SqlError(f"ON has {len(parts)} conditions; one equality is possible", odd.span, hint)
     if s.how != "inner":
         hint = "make one column of them in a statement before, with CONCAT or STRUCT, and join on it"
         raise SqlError(f"several conditions in ON of {s.name} are not supported", s.join.on.span, hint)
@@ -208,11 +209,15 @@ def _conjuncts(e: ast.Expr) -> list[ast.Expr]:
     return [e]
 
 
+def _is_equality(e: ast.Expr) -> TypeGuard[ast.Binary]:
+    return isinstance(e, ast.Binary) and e.op == "="
+
+
 def _equality(e: ast.Expr, s: Step) -> On:
     if isinstance(e, ast.Binary) and e.op == "OR":
         hint = "join on one equality; filter in WHERE, or write two statements"
         raise SqlError("OR in ON is not possible", e.span, hint)
-    if not (isinstance(e, ast.Binary) and e.op == "="):
+    if not _is_equality(e):
         raise SqlError("ON must be an equality", e.span, "write ON a.x = b.y, other conditions in WHERE")
     sides = (_side(e.left, s.scope), _side(e.right, s.scope))
     new = s.new.alias

@@ -71,8 +71,8 @@ def bind_explain(s: ast.Explain, env: Env, bind: Callable[[ast.Statement], Bound
         near = get_close_matches(target, queries, n=1, cutoff=0.6)
         hint = f"did you mean {near[0]}?" if near else f"queries: {', '.join(queries) or 'none'}; or EXPLAIN SELECT …"
         if target in env.catalog.sources:
-            raise SqlError(f"no query writes {target}", s.span, f"DESCRIBE {target} shows its columns")
-        raise SqlError(f"unknown query {target}", s.span, hint)
+            raise SqlError(f"no query writes {target}", s.target_span, f"DESCRIBE {target} shows its columns")
+        raise SqlError(f"unknown query {target}", s.target_span, hint)
     bound = bind(target)
     if not isinstance(bound, QueryBound):
         hint = "EXPLAIN SELECT …, CREATE … AS SELECT …, or a query's name"

@@ -363,6 +363,7 @@ class Describe:
     name: str
     extended: bool
     span: Span
+    name_span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -371,6 +372,7 @@ class Explain:
 
     target: str | Statement
     span: Span
+    target_span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,6 +382,7 @@ class Drop:
     if_exists: bool
     delete_topic: bool
     span: Span
+    name_span: Span
 
 
 @dataclass(frozen=True, slots=True)

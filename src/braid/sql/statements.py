@@ -173,12 +173,14 @@ def drop(c: Cursor) -> ast.Statement:
     if_exists = c.at("IF") and c.ahead(1).kind in (TokenKind.WORD, TokenKind.NAME)
     if if_exists:
         c.expect("IF", "EXISTS")
+    name_start = c.index
     name = c.name(f"the name of the {kind.lower()}")
+    name_span = c.span(name_start)
     delete_topic = False
     if c.accept("DELETE"):
         c.expect("TOPIC")
         delete_topic = True
-    return ast.Drop(kind, name, if_exists, delete_topic, c.span(start))
+    return ast.Drop(kind, name, if_exists, delete_topic, c.span(start), name_span)
 
 
 # ------------------------------------------------------------- SELECT, INSERT
@@ -267,23 +269,26 @@ def describe(c: Cursor) -> ast.Statement:
         c.advance()
         extended = True
     no_kind(c, "DESCRIBE")
+    name_start = c.index
     name = c.name("the name of a stream or table")
+    name_span = c.span(name_start)
     extended = c.accept("EXTENDED") or extended
-    return ast.Describe(name, extended, c.span(start))
+    return ast.Describe(name, extended, c.span(start), name_span)
 
 
 def explain(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("EXPLAIN")
+    target = c.index
     if c.word() in ("SELECT", "CREATE", "INSERT"):
         inner = statement(c)
         assert inner is not None
-        return ast.Explain(inner, c.span(start))
+        return ast.Explain(inner, c.span(start), c.span(target))
     if c.starts_statement():
         hint = "EXPLAIN takes a query: its name, or SELECT, CREATE ... AS SELECT, INSERT INTO"
         raise c.error(f"EXPLAIN {c.word()} is not possible", c.now, hint)
     name = c.name("the name of a query, SELECT, CREATE or INSERT")
-    return ast.Explain(name, c.span(start))
+    return ast.Explain(name, c.span(start), c.span(target))
 
 
 def quoted_set(c: Cursor) -> ast.Statement:

@@ -64,7 +64,7 @@ def bind_lenses(s: ast.Statement, known: BindEnv) -> Bound:
         case ast.Show():
             return _show(s, env)
         case ast.Describe(name=name, extended=extended):
-            d = _declared(name, s.span, env)
+            d = _declared(name, s.name_span, env)
             return Described(d, extended, ("field", "type", "facet"), described(d))
         case ast.Explain():
             return bind_explain(s, known, lambda target: bind_lenses(target, known))
@@ -219,9 +219,9 @@ def _drop(s: ast.Drop, env: Env) -> Dropped:
     d = env.catalog.get(s.name)
     if d is None and s.if_exists:
         return Dropped(None, "table", None, False, (), (f"{s.name} does not exist: nothing to do",))
-    d = _declared(s.name, s.span, env)
+    d = _declared(s.name, s.name_span, env)
     readers = env.catalog.readers(s.name)
     if readers:
         hint = f"DROP TABLE {', '.join(dict.fromkeys(env.catalog.queries[q].sink for q in readers))} first"
-        raise SqlError(f"{s.name} is read by query {', '.join(readers)}", s.span, hint)
+        raise SqlError(f"{s.name} is read by query {', '.join(readers)}", s.name_span, hint)
     return Dropped(d.name, d.kind, d.topic, s.delete_topic, env.catalog.writers(s.name))

@@ -102,9 +102,11 @@ def show(s: ast.Show, context: Context) -> Shown:
 
 
 def describe(s: ast.Describe, context: Context) -> Shown | Described:
-    found = context.relation(s.name, s.span)
+    found = context.relation(s.name, s.name_span)
     if not isinstance(found, Declared):
-        raise SqlError(f"{s.name} is a {_what(found)}", s.span, "DESCRIBE a table, a source or a materialized view")
+        raise SqlError(
+            f"{s.name} is a {_what(found)}", s.name_span, "DESCRIBE a table, a source or a materialized view"
+        )
     relation = found.relation
     assert relation is not None
     types = dict(relation.types)
@@ -129,8 +131,8 @@ def explain(s: ast.Explain, context: Context, bind: Bind) -> Bound:
     if isinstance(target, str):
         if target in context.catalog.queries:
             return Explained(target, None)
-        context.relation(target, s.span)
-        raise SqlError(f"no query writes {target}", s.span, "EXPLAIN a materialized view, or EXPLAIN SELECT …")
+        context.relation(target, s.target_span)
+        raise SqlError(f"no query writes {target}", s.target_span, "EXPLAIN a materialized view, or EXPLAIN SELECT …")
     bound = bind(target, context.catalog, context.settings, context.text)
     match bound:
         case QueryBound(query=query):

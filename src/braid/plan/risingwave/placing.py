@@ -69,12 +69,17 @@ def _regular(j: Joined, pool: list[Expr], context: Context) -> tuple[Node, list[
         if j.written.natural:
             what = "a NATURAL JOIN without a common column"
         hint = f"{_EQUALITY}, or SET joins_without_equality = accept to run it in one bucket"
-        raise SqlError(f"{what} in a view is not possible", j.written.how_span, hint)
+        raise SqlError(f"{what} in a view is not possible", _place(j), hint)
     if not on.left:
         context.notices.append("a join without an equality runs in one bucket, and compares every pair of rows")
     node = cleaned(RegularJoin(left, right, how, on, all_of(residual)))
     _notice_state(node, j, context)
     return node, rest
+
+
+def _place(j: Joined) -> Span:
+    """Where the condition of a join stands, or its word where it has none."""
+    return j.written.how_span if j.written.on is None else j.written.on.span
 
 
 def _ordered(j: Joined, pool: list[Expr]) -> Joined:
@@ -187,7 +192,7 @@ def _pair(term: Expr, left: frozenset[str], right: frozenset[str]) -> tuple[Expr
 def _asof(j: Joined, pool: list[Expr], context: Context) -> tuple[Node, list[Expr]]:
     how: Literal["inner", "left"] = "left" if j.how == "left" else "inner"
     terms = [t for t in j.terms if not _is_true(t)]
-    span = j.written.on.span if j.written.on is not None else j.written.how_span
+    span = _place(j)
     left_only, terms = _covered(terms, j.left)
     right_only, terms = _covered(terms, j.right)
     if how == "left" and left_only:
@@ -251,7 +256,7 @@ def _temporal(j: Joined, pool: list[Expr], context: Context) -> tuple[Node, list
     else:
         left_pool, rest = _covered(pool, j.left)
     if any(isinstance(t, Lit) and t.value is not True for t in terms):
-        raise SqlError("the condition of this temporal join is never true", j.written.how_span, "leave the join out")
+        raise SqlError("the condition of this temporal join is never true", _place(j), "leave the join out")
     left, left_rest = place(j.left, left_pool, context)
     left = _filtered(left, left_rest)
     on, residual = _split(terms, left, leaf.node)
@@ -265,11 +270,10 @@ def _check_lookup(
     """RW-38, RW-39: the equalities must find rows by the key of the table or by an index."""
     if not on.left:
         if how == "left":
-            raise SqlError("a temporal LEFT JOIN needs an equality", j.written.how_span, f"{_EQUALITY}")
+            raise SqlError("a temporal LEFT JOIN needs an equality", _place(j), f"{_EQUALITY}")
         if left.mode != "append":
             hint = "write APPEND ONLY behind the left table's columns, or join on an equality"
-            raise SqlError("a temporal join without an equality needs an append-only left side", j.written.how_span,
-                           hint)  # fmt: skip
+            raise SqlError("a temporal join without an equality needs an append-only left side", _place(j), hint)
         context.notices.append("the temporal join has no equality: each left row meets the whole right side")
         return
     assert table.relation is not None

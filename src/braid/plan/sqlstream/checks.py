@@ -40,7 +40,7 @@ def _stream_table(pair: Pair) -> None:
             message = f"the stream and {name} have no column of the same name"
             raise SqlError(message, pair.span, "write JOIN … ON a.x = b.y")
         message = f"a join with table {name} needs an equality between the stream and the table"
-        raise SqlError(message, pair.span, "write ON s.x = t.x, with further conditions behind AND")
+        raise SqlError(message, pair.on, "write ON s.x = t.x, with further conditions behind AND")
     if keeps_table(pair):
         _hopping(pair, name)
 

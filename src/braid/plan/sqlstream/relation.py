@@ -43,7 +43,7 @@ class Operand:
 @dataclass(frozen=True, slots=True)
 class Pair:
     """Two sides. `keys`: pairs of equal expressions (left, right); `residual`: the other conditions of ON. `bare`: an
-    inner join without a condition of its own, which takes equalities out of WHERE."""
+    inner join without a condition of its own, which takes equalities out of WHERE. `on`: where its condition stands."""
 
     left: Tree
     right: Tree
@@ -53,6 +53,7 @@ class Pair:
     bare: bool
     natural: bool
     span: Span
+    on: Span
 
     @property
     def kind(self) -> Kind:
@@ -105,7 +106,9 @@ def bind_relation(r: sql.StreamRelation, c: Context) -> tuple[Tree, Scope]:
     scope = joined(left_scope, right_scope)
     how: How = "inner" if r.how == "cross" else r.how
     compared = _compared(r, left_scope, right_scope)
-    pair = Pair(left, right, how, (), (), r.on is None and not compared and how == "inner", r.natural, r.how_span)
+    bare = r.on is None and not compared and how == "inner"
+    on = r.how_span if r.on is None else r.on.span
+    pair = Pair(left, right, how, (), (), bare, r.natural, r.how_span, on)
     if compared:
         columns_of_using: list[tuple[str, Expr]] = []
         for name, span in compared:

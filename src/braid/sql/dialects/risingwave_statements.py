@@ -373,8 +373,9 @@ def describe(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("DESCRIBE")
     no_kind(c, "DESCRIBE")
+    name_start = c.index
     name = c.name("the name of a table, source or view")
-    return ast.Describe(name, False, c.span(start))
+    return ast.Describe(name, False, c.span(start), c.span(name_start))
 
 
 def explain(c: Cursor) -> ast.Statement:
@@ -384,10 +385,11 @@ def explain(c: Cursor) -> ast.Statement:
     if c.at_symbol("("):
         in_parentheses(c, lambda c: (c.name("an option"), c.at_end() or c.at_symbol(",") or c.at_symbol(")") or
                                      c.advance()))  # fmt: skip
+    target = c.index
     if c.word() in ("CREATE", *QUERY_STARTS):
         rule = c.dialect.statements[c.word()]
         inner = rule(c)
         assert inner is not None
-        return ast.Explain(inner, c.span(start))
+        return ast.Explain(inner, c.span(start), c.span(target))
     name = c.name("the name of a view, SELECT or CREATE")
-    return ast.Explain(name, c.span(start))
+    return ast.Explain(name, c.span(start), c.span(target))
