@@ -291,8 +291,13 @@ def _clock(node: logical.Node) -> str | None:
             return "the stream's"
         case sliding.SlidingJoin():
             return "minimum over all streams"
-        case _:
+        case logical.TableTableJoin() | keyed.CombiningJoin() | epochs.InEpochs():
             return None
+        case logical.Source() | logical.Filter() | logical.Project() | logical.Aggregate():
+            return None
+        case keyed.Lateral() | keyed.Materialize():
+            return None
+    assert_never(node)
 
 
 def _notes(node: logical.Node) -> list[str]:
@@ -337,8 +342,9 @@ def _notes(node: logical.Node) -> list[str]:
             return sliding_notes(node)
         case epochs.InEpochs():
             return epoch_notes(node)
-        case _:
+        case logical.TableTableJoin() | logical.Source() | logical.Filter() | logical.Project() | keyed.Materialize():
             return []
+    assert_never(node)
 
 
 def _match_only(node: keyed.KeyedJoin) -> list[str]:

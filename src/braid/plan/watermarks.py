@@ -10,11 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import assert_never
 
 from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.plan import epochs
 from braid.plan.epochs import Bound, Clean, RegularJoin
-from braid.plan.logical import Aggregate, Filter, Node, Output, Project, Source, sources
+from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin
+from braid.plan.logical import (
+    Aggregate,
+    Filter,
+    Node,
+    Output,
+    Project,
+    Source,
+    StreamStreamJoin,
+    StreamTableJoin,
+    TableTableJoin,
+    sources,
+)
+from braid.plan.sliding import SlidingJoin
 
 Bounds = tuple[Bound, ...]
 Progress = Mapping[str, Bounds]
@@ -44,8 +58,13 @@ def progress(node: Node) -> Progress:
         case Aggregate(input=x, keys=keys):
             below = progress(x)
             return {c.name: bounds for c, e in keys if (bounds := watermark(e, below))}
-        case _:
+        case epochs.Changes() | epochs.AsOfJoin() | SlidingJoin():
             return {}
+        case StreamStreamJoin() | StreamTableJoin() | TableTableJoin():
+            return {}
+        case TwoClockJoin() | RememberingJoin() | CombiningJoin() | Lateral() | Materialize():
+            return {}
+    assert_never(node)
 
 
 @dataclass(frozen=True, slots=True)
