@@ -9,6 +9,7 @@ text. It is shut in: no files, no extensions, no variables of Python, so much me
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -65,6 +66,11 @@ def our_type(duck: str) -> str | None:
 
 
 _HINT = "the types and the values do not fit; convert them: x::integer"
+_HINTS = {  # by what stands in the message
+    "GROUP BY": "add it to GROUP BY, or take an aggregate of it: max(x)",
+    "extract specifier": "write second, minute, hour, day, week, month, quarter or year",
+}
+_CASTING = re.compile(r" when casting from source column c[0-9]+$")
 
 
 class Row(dict[str, Any]):
@@ -140,7 +146,9 @@ class Tables:
         except duckdb.Error as e:
             lines = untoken(str(e)).split("\n\n", maxsplit=1)[0].strip().splitlines()
             message = lines[0].split(": ", maxsplit=1)[-1].rstrip("!").split(". ")[0]
-            hint = " ".join(itertools.takewhile(_helps, lines[1:])) or _HINT
+            message = _CASTING.sub("", message)
+            fitting = next((h for words, h in _HINTS.items() if words in message), _HINT)
+            hint = " ".join(itertools.takewhile(_helps, lines[1:])) or fitting
             raise SqlError(message[:1].lower() + message[1:], self.query.span, hint, self.query.text) from None
 
 

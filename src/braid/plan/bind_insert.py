@@ -6,6 +6,7 @@ Rule: a value must have its column's type or widen into it; a column that is not
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Never
 
 from braid.errors import Span, SqlError
@@ -19,6 +20,11 @@ from braid.sql import ast
 from braid.types import MAX_TIME, Array, Decimal, Map, Scalar, Struct, Type, is_numeric
 
 ROWTIME = DeclaredColumn("ROWTIME", Scalar.BIGINT, "rowtime")
+_SUCH_AS: Mapping[Type, str] = {
+    Scalar.TIMESTAMP: ", such as '2024-03-01T08:00:00'",
+    Scalar.DATE: ", such as '2024-03-01'",
+    Scalar.TIME: ", such as '08:00:00'",
+}
 TIMES = (Scalar.DATE, Scalar.TIME, Scalar.TIMESTAMP)
 
 
@@ -78,7 +84,7 @@ def inserted_value(e: ast.Expr, column: DeclaredColumn, rules: Rules | None = No
     value = compile.value_of(made)
     if value is None and expr.type is not Scalar.NULL and compile.value_of(expr) is not None:
         message = f"{compile.value_of(expr)} does not fit {column.name} {column.type}"
-        raise SqlError(message, e.span, f"{column.name} takes {column.type}")
+        raise SqlError(message, e.span, f"{column.name} takes {column.type}{_SUCH_AS.get(column.type, '')}")
     if isinstance(column.type, Decimal) and is_numeric(expr.type) and value != compile.value_of(expr):
         hint = f"ROUND it to {column.type.scale} digits"
         raise SqlError(f"{compile.value_of(expr)} does not fit {column.name} {column.type}", e.span, hint)

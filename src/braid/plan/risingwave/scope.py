@@ -93,7 +93,8 @@ class Scope(Generic[E]):
     def _hint(self, name: str) -> str:
         names = list(dict.fromkeys(c.name for c in self.columns))
         near = guesses(name, names, 1)
-        return f"did you mean {near[0]}?" if near else f"columns are {', '.join(names) or 'none'}"
+        listed = f"columns are {', '.join(names)}" if names else f"no column is known here; a text is '{name}'"
+        return f"did you mean {near[0]}?" if near else listed
 
 
 def of_table(table: Table[E]) -> Scope[E]:

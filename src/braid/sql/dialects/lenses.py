@@ -38,6 +38,8 @@ def _with(c: Cursor) -> ast.Statement:
     opened = c.expect_symbol("(", "'(' and SELECT")
     inner = query(c, nested=True)
     c.close(opened, ")")
+    if c.at_symbol(","):
+        raise c.error("a WITH names one query", c.now, "end it with ; and write the next as WITH name AS (SELECT …);")
     return WithQuery(name, inner, c.span(start), name_span)
 
 
@@ -233,7 +235,8 @@ LENSES = Dialect(
     shows_unsupported=("ALL",),
     foreign={
         ("ORDER", "BY"): "Lenses SQL has no ORDER BY in streaming queries: a topic has no end at which to sort",
-        ("LIMIT", "1"): "Lenses SQL has no LIMIT in streaming queries",
+        ("CROSS", "JOIN"): "Lenses SQL has no CROSS JOIN: write JOIN … ON a.x = b.x",
+        ("NATURAL", "JOIN"): "Lenses SQL has no NATURAL JOIN: write JOIN … ON a.x = b.x",
         ("USING", "("): "Lenses SQL has no USING: write ON a.x = b.x, or leave ON out to join on _key",
         ("EMIT", "CHANGES"): "a query of Lenses SQL always runs on: leave EMIT CHANGES out",
         ("SHOW", "TOPICS"): "write SHOW TABLES",

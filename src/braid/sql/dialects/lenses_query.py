@@ -82,6 +82,8 @@ def _ended(c: Cursor, nested: bool, written: list[str]) -> None:
         raise c.error("a query joins two sources at most", c.now, hint)
     if c.at_symbol(","):
         raise c.error("a list of sources in FROM is not supported", c.now, "write a JOIN b ON a.x = b.x")
+    if c.at("LIMIT"):
+        raise c.error("there is no LIMIT in Lenses SQL", c.now, "leave it out: a topic has no end; WHERE filters rows")
     place = f"after {written[-1]}" if written else "after FROM"
     words = (*CLAUSES, "AND", "OR") if written else (*JOIN_WORDS, "AS", "ON", "WITHIN")
     raise c.unexpected(f"a clause or ';' {place}", *words)

@@ -153,7 +153,11 @@ def typed_string(c: Cursor) -> ast.Expr | None:
 
 def interval_value(c: Cursor) -> ast.Expr | None:
     """`INTERVAL '1' MINUTE`, where INTERVAL is no name."""
-    return interval(c) if c.ahead(1).kind is TokenKind.STRING else None
+    after = c.ahead(1)
+    if after.kind is TokenKind.NUMBER:
+        hint = f"write INTERVAL '{after.text}' {c.ahead(2).text if c.ahead(2).kind is TokenKind.WORD else 'MINUTE'}"
+        raise c.error("the value of an interval stands in quotes", after, hint)
+    return interval(c) if after.kind is TokenKind.STRING else None
 
 
 def interval(c: Cursor, bare: bool = False) -> ast.Interval:

@@ -132,6 +132,8 @@ def _create_pump(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         state = "STOPPED"
     _description(c)
     c.expect("AS")
+    if not c.at("INSERT"):
+        raise c.unexpected("INSERT", "INSERT", hint=f"write CREATE PUMP {name} AS INSERT INTO stream SELECT STREAM …")
     insert_start = c.index
     insert_into(c)
     made = _insert(c, insert_start)

@@ -140,6 +140,8 @@ def over(c: Cursor) -> WindowSpec:
     start = c.index
     if c.at_symbol("("):
         return window(c)
+    if (c.at("RANGE") or c.at("ROWS")) and c.ahead(1).text.upper() in ("INTERVAL", "BETWEEN", "CURRENT", "UNBOUNDED"):
+        raise c.error(f"the window {c.now.text} … stands in parentheses", c.now, f"write {_EXAMPLE}")
     if c.at("WINDOW") and c.ahead(1).kind in (TokenKind.WORD, TokenKind.NAME):
         c.advance()
     name = c.name("the name of a window, or '('")
@@ -203,7 +205,8 @@ def _order_key(c: Cursor) -> OrderKey:
     unit: TimeUnit | None = None
     step: Interval | None = None
     if kind == "STEP":
-        c.expect("BY")
+        if not c.accept("BY"):
+            raise c.unexpected("BY", "BY", hint="write STEP(ROWTIME BY INTERVAL '5' MINUTE)")
         step = interval(c)
         if step.months:
             hint = "write FLOOR(ROWTIME TO MONTH) or FLOOR(ROWTIME TO YEAR)"
