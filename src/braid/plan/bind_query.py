@@ -31,6 +31,7 @@ from braid.plan.logical import (
     sources,
 )
 from braid.plan.names import RESERVED, WINDOW_BOUNDS, Entry, Namer, free_name
+from braid.plan.over_topic import check_written
 from braid.sql import ast
 from braid.types import Scalar
 
@@ -116,6 +117,7 @@ def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBo
     timestamp = properties.timestamp(p, [c for c in columns if not c.hidden])
     declared = Declared(s.name, result.kind, topic, columns, encoding, timestamp, result.message_key, partitions,
                         s.name, sql)  # fmt: skip
+    check_written(declared, env.catalog, {i.name: i.span for i in result.items}, s.name_span)
     sink = Sink(s.name, topic, result.kind, result.key, result.values, encoding, result.record_key, partitions,
                 timestamp, None, tuple(i.name for i in result.items), result.whole_key)  # fmt: skip
     check_cycle(result.node, sink, env.catalog, s.name_span)

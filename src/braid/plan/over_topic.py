@@ -1,6 +1,6 @@
-"""A source declared over a topic whose schema is known.
+"""A source declared over a topic whose schema is known, or a query that writes one which is declared.
 
-In: the new declaration, and the one that says what the topic holds. Out: a refusal where a column could never be read.
+In: the new declaration, and those that are over the topic. Out: a refusal where a column could never be read.
 Rule: a column is readable if every JSON value of its known type is one of the declared type: some of the columns, wider
 numbers, texts of anything, times as their numbers. Who declares another column of a topic that no query writes may
 write it too; a query writes all there is. What nobody declared has no types: misfits are malformed, and counted.
@@ -52,6 +52,30 @@ def check_topic_types(declared: Declared, catalog: Catalog, spans: Mapping[str, 
         if not readable(there.type, column.type):
             hint = f"write {column.name} {there.type}"
             raise SqlError(f"{where} is {there.type}; it cannot be read as {column.type}", span, hint)
+
+
+def check_written(made: Declared, catalog: Catalog, spans: Mapping[str, Span], at: Span) -> None:
+    """Refuses a query whose rows what is declared over their topic could never read. `spans`: of columns of the SELECT;
+    `at`: of the name."""
+    for reader in catalog.sources.values():
+        if reader.topic != made.topic or reader.name == made.name:
+            continue
+        hint = "write another topic, or DROP " + reader.name
+        shapes = _shape(made), _shape(reader)
+        if shapes[0] != shapes[1]:
+            message = f"{made.name} writes {shapes[0]} into topic {made.topic}; {reader.name} reads {shapes[1]}"
+            raise SqlError(message, at, hint)
+        if made.key and reader.key and (len(made.key) == 1) != (len(reader.key) == 1):
+            keys = [", ".join(c.name for c in d.key) for d in (made, reader)]
+            message = f"{made.name} writes topic {made.topic} by {keys[0]}; {reader.name} reads the key {keys[1]}"
+            raise SqlError(message, at, hint)
+        for column, there in _pairs(reader, made):
+            if there is not None and not readable(there.type, column.type):
+                message = (
+                    f"{made.name} writes {there.name} as {there.type} into topic {made.topic}; {reader.name} reads"
+                )
+                message += f" {column.name} as {column.type}"
+                raise SqlError(message, spans.get(there.name, at), f"CAST it to {column.type}, or {hint}")
 
 
 def _shape(d: Declared) -> str:

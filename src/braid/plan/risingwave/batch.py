@@ -14,7 +14,7 @@ from typing import assert_never
 from braid.duck_text import name, token
 from braid.errors import Span, SqlError
 from braid.plan.bound import BatchQuery, Declared, Index, Read, Returning, View
-from braid.plan.risingwave.context import Context
+from braid.plan.risingwave.context import Context, check_not_sink
 from braid.plan.risingwave.scope import Column, Scope, Table, of_table
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
@@ -50,6 +50,7 @@ class Made:
             _check_as_of(table.as_of, found)
         match found:
             case Declared():
+                check_not_sink(found, table.name_span)
                 return self.read(found, table.as_of), tuple((c.name, column_token(c.name)) for c in found.visible)
             case Index():
                 base = self.context.catalog.sources[found.table]

@@ -71,3 +71,10 @@ class Context:
 
 def _what(d: Declared) -> str:
     return "a table" if d.relation is None else f"a {d.relation.what}"
+
+
+def check_not_sink(d: Declared, span: Span) -> None:
+    """What a sink writes is for others: no query reads it."""
+    if d.relation is not None and d.relation.what == "sink":
+        hint = f"make it a materialized view to read it, or look into its topic: braid cat {d.name}"
+        raise SqlError(f"{d.name} is a sink", span, hint)

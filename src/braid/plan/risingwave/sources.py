@@ -16,7 +16,7 @@ from braid.expr.nodes import Call, Case, Cast, Col, Expr, Field, MakeStruct
 from braid.plan.bound import Declared, Index, View
 from braid.plan.epochs import Changes, Windows
 from braid.plan.logical import Node, Source, SourceColumn
-from braid.plan.risingwave.context import Context
+from braid.plan.risingwave.context import Context, check_not_sink
 from braid.plan.risingwave.expressions import condition, conjuncts
 from braid.plan.risingwave.scope import Column, Scope, Table, both, merged, of_table, renamed
 from braid.plan.watermarks import clocked
@@ -156,8 +156,7 @@ def _read(declared: Declared, alias: str, t: rw.TableName, context: Context) -> 
     relation = declared.relation
     if relation is None:
         raise SqlError(f"{declared.name} cannot be read here", t.name_span, "declare it with CREATE TABLE")
-    if relation.what == "sink":
-        raise SqlError(f"{declared.name} is a sink", t.name_span, "make it a materialized view to read it")
+    check_not_sink(declared, t.name_span)
     name = context.alias(alias)
     by_name = {c.name: c for c in declared.columns}
     ordered = [by_name[k] for k in relation.key] + [c for c in declared.columns if c.name not in relation.key]

@@ -19,6 +19,7 @@ from braid.plan.bind_query import PUSH, check_cycle
 from braid.plan.bind_source import check_topic
 from braid.plan.bound import Declared, DeclaredColumn, QueryBound, SourceDeclared
 from braid.plan.logical import Filter, Kind, Node, Output, Query, Sink
+from braid.plan.over_topic import check_written
 from braid.plan.sqlstream.build import built
 from braid.plan.sqlstream.checks import check
 from braid.plan.sqlstream.objects import declared, full_name
@@ -90,6 +91,7 @@ def bind_view(s: sql.CreateView, env: Env) -> QueryBound | SourceDeclared:
         raise SqlError("a view of streams and one of tables cannot replace each other", s.name.span, hint)
     if result.kind == "table":
         return SourceDeclared(made, replaced)
+    check_written(made, env.catalog, {i.name: i.span for i in result.columns}, s.name.span)
     outputs = tuple(Output(i.name, i.expr) for i in result.columns)
     query = _query(name, s.span, result, _sink(name, name, outputs), env)
     return QueryBound(query, replace(made, created_by=name), replaces=replaced, over=over)
