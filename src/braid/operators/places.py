@@ -49,6 +49,15 @@ def places_of(rows: pl.DataFrame, table: bool) -> pl.Series:
     return pl.select(pl.concat_str([_text(fixed), _text(rows[SUB].fill_null(b""))]).str.decode("hex").alias("p"))["p"]
 
 
+def positions_of(places: pl.Series) -> pl.Series:
+    """The positions in places, without the number of the leaf (`same_leaf`)."""
+    two = _fixed(places.bin.slice(0, WIDTH), WIDTH).view(">u8").reshape(len(places), 2).astype(np.uint64)
+    hi = (((two[:, 0] & ~TOP) << np.uint64(1)) | (two[:, 1] >> np.uint64(63))) ^ TOP
+    parts = pl.DataFrame({"hi": hi.view(np.int64), "lo": two[:, 1] << np.uint64(1)})
+    low = pl.lit(LOW, POS_TYPE)
+    return parts.select((pl.col("hi").cast(POS_TYPE) * low + pl.col("lo").cast(POS_TYPE)).alias(POS))[POS]
+
+
 def _text(column: pl.Series) -> pl.Expr:
     return pl.lit(column.bin.encode("hex"))
 

@@ -26,7 +26,7 @@ from braid.operators.changes import DIFF, HASH, NEVER, PART, POS, POS_TYPE, SUB,
 from braid.operators.clocks import FOREVER, Clock, Clocks, LeafClock
 from braid.operators.frames import ENTER, EXPIRES, LEAVE, OPEN, hop_end, with_lives
 from braid.operators.pairing import all_dropped, dropped_rows, payload_of, piece_rows
-from braid.operators.places import order_of_results, places_of, same_leaf
+from braid.operators.places import order_of_results, places_of, positions_of, same_leaf
 from braid.operators.ranges import Crowded, rows_at
 from braid.operators.together import Together
 from braid.operators.whole import Whole
@@ -124,7 +124,7 @@ class Sliding:
         for i in _preserved(self.node.tree, iter(range(len(lives)))):
             lost = lives[i].filter(pl.col(ENTER).is_null())
             if lost.height:
-                lost = lost.with_columns(pl.col(NEW).fill_null(0).alias(POS), pl.col(AT).alias(TIME))
+                lost = lost.with_columns(positions_of(lost[place(i)]), pl.col(AT).alias(TIME))
                 yield dropped_rows(lost.select(POS, TIME, *payload_of(lost)), "unreached", None)
 
     def _needed(self, lives: Sequence[pl.DataFrame], now: int) -> list[pl.DataFrame]:

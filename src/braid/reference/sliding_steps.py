@@ -84,7 +84,8 @@ class SlidingStep:
             self.shown = (self.shown[0] if self.shown[0] > NEVER else self.clock, self.clock)
         for step, come, rows in zip(self.inputs, self._come, inputs, strict=True):
             derived = isinstance(step, SlidingStep) or _over_sliding(step)
-            come += [Arrived(row, self._derived_place() if derived else (self._run.number, 0)) for row in rows]
+            kept = map(self._run.placed, rows)
+            come += [Arrived(row, self._derived_place() if derived else (self._run.number, 0)) for row in kept]
         if not self._run.whole:
             return []
         due = [x for x in self._results() if self._is_due(x) and (x.enter, x.places) not in self._given]

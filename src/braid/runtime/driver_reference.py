@@ -178,7 +178,8 @@ def _operator(judged: Judged, drop: Drop) -> str:
         return next((describe(x) for x in nodes if any(y is mine for y in x.inputs)), "select")
     if isinstance(mine, logical.Source):
         return f"read {mine.name}"
-    return "select" if mine is judged.query.root else describe(mine)
+    decided = drop.reason == "unreached" or mine is not judged.query.root
+    return describe(mine) if decided else "select"
 
 
 def _key(judged: Judged, drop: Drop, record: Placed | None) -> str | None:
