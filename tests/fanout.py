@@ -42,17 +42,18 @@ HOUR = 3_600_000
 STREAM = "CREATE STREAM {0} (k INTEGER, v VARCHAR(20), n INTEGER); "
 SECOND = "OVER (RANGE INTERVAL '1' SECOND PRECEDING)"
 TABLE = "CREATE TABLE {0} (n INTEGER PRIMARY KEY, k INTEGER, v VARCHAR, t BIGINT); "
+INTERVAL = (
+    TABLE.format("a") + TABLE.format("b") + "CREATE MATERIALIZED VIEW o AS SELECT a.n, b.n AS m, a.v, b.v AS w "
+    "FROM a JOIN b ON a.k = b.k AND a.t BETWEEN b.t - 1000 AND b.t + 1000;"
+)
 HOT = {
     "sliding": (
         "sqlstream",
         STREAM.format("a") + STREAM.format("b") + "CREATE VIEW o AS SELECT STREAM a.v, b.v AS w "
         f"FROM a {SECOND} AS a JOIN b {SECOND} AS b ON a.k = b.k;",
     ),
-    "interval": (
-        "risingwave",
-        TABLE.format("a") + TABLE.format("b") + "CREATE MATERIALIZED VIEW o AS SELECT a.n, b.n AS m, a.v, b.v AS w "
-        "FROM a JOIN b ON a.k = b.k AND a.t BETWEEN b.t - 1000 AND b.t + 1000;",
-    ),
+    "interval": ("risingwave", INTERVAL),
+    "epoch": ("risingwave", INTERVAL),  # all rows at one time, as those of a file are
     "updates": (
         "lenses",
         "SET defaults.topic.autocreate=true; CREATE TABLE a(_key INT, v STRING) FORMAT (INT, JSON); "
@@ -114,41 +115,48 @@ def memory(what: str) -> int:
     return int(found[1]) >> 10
 
 
-def in_reach(count: int, numbered: bool) -> pl.DataFrame:
-    """So many records of five values of `k`, ten of each in two seconds; `numbered`: their keys are their numbers."""
+def in_reach(count: int, numbered: bool, apart: int) -> pl.DataFrame:
+    """So many records of five values of `k`, ten of each in two seconds by `t`; `numbered`: their keys are their
+    numbers; `apart`: ms between their own times."""
     number = pl.int_range(count, eager=True)
     text, key = number.cast(pl.String), (number % 5).cast(pl.String)
     value = '{"k":' + key + ',"v":"value ' + text + '","n":' + text + ',"t":' + (number * 40).cast(pl.String) + "}"
     made = rows(count, "7", "7", HOUR)
     return made.with_columns(
-        (text if numbered else key).alias("_key"), value.alias("_value"), (HOUR + number * 40).alias("_t")
+        (text if numbered else key).alias("_key"), value.alias("_value"), (HOUR + number * apart).alias("_t")
     )
 
 
-def hot(name: str, count: int) -> None:
+def hot(name: str, count: int) -> dict[str, int]:
     dialect, sql = HOT[name]
     (query,) = (x.query for x in Program(dialect).statements(sql) if x.query is not None)
-    numbered = dialect == "risingwave"
+
+    def records(job: Job, count: int) -> dict[int, pl.DataFrame]:
+        made = in_reach(count, dialect == "risingwave", 0 if name == "epoch" else 40)
+        return {leaf.number: made for leaf in job.plan.leaves}
+
     with tempfile.TemporaryDirectory() as folder:
         store = TopicStore(folder)
         job = job_of(query, store)
         states = [BucketState(MemoryRuns()) for _ in job.plan.stages]
-        list(batch(job, states, 0, {leaf.number: in_reach(10, numbered) for leaf in job.plan.leaves}))  # warms up
+        list(batch(job, states, 0, records(job, 10)))  # warms up
         states = [BucketState(MemoryRuns()) for _ in job.plan.stages]
-        measured(store, job, states, {leaf.number: in_reach(count, numbered) for leaf in job.plan.leaves})
+        return measured(store, job, states, records(job, count))
 
 
-def main(shape: str, count: int) -> None:
+def main(shape: str, count: int) -> dict[str, int]:
     with tempfile.TemporaryDirectory() as folder:
         store = TopicStore(folder)
         job = job_of(shape_of(shape), store)
         states = [BucketState(MemoryRuns()) for _ in job.plan.stages]
         list(batch(job, states, 0, {0: rows(count, None if shape == "table" else "7", "7", HOUR)}))
-        measured(store, job, states, {1: rows(count if shape == "crowd" else 1, "7", "7", HOUR + 1)})
+        return measured(store, job, states, {1: rows(count if shape == "crowd" else 1, "7", "7", HOUR + 1)})
 
 
-def measured(store: TopicStore, job: Job, states: list[BucketState], records: dict[int, pl.DataFrame]) -> None:
-    """Runs a batch to its commit and says what it took."""
+def measured(
+    store: TopicStore, job: Job, states: list[BucketState], records: dict[int, pl.DataFrame]
+) -> dict[str, int]:
+    """Runs a batch to its commit; what it took."""
     before = memory("VmRSS")
     Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew
     sizes = []
@@ -163,7 +171,7 @@ def measured(store: TopicStore, job: Job, states: list[BucketState], records: di
     publish(store.topic("out"), job.run, 1, staged)
     (path,) = Path(store.root).glob("topics/out/0/*.jsonl")
     said = {"results": store.end_offsets("out")[0], "largest": max(sizes), "digest": zlib.crc32(path.read_bytes())}
-    print(json.dumps(said | {"before": before, "more": more}))
+    return said | {"before": before, "more": more}
 
 
 if __name__ == "__main__":
@@ -171,4 +179,4 @@ if __name__ == "__main__":
         pairing.PIECE_ROWS = shelf.PIECE = int(sys.argv[3])
         pairing.PIECE_BYTES = 1 << 40
         windowed.MOST = int(sys.argv[4])
-    (hot if sys.argv[1] in HOT else main)(sys.argv[1], int(sys.argv[2]))
+    print(json.dumps((hot if sys.argv[1] in HOT else main)(sys.argv[1], int(sys.argv[2]))))

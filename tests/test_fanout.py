@@ -73,10 +73,28 @@ def test_hot_keys_take_what_they_meet(shape: str, results: int) -> None:
 
 
 @needs_proc
-@pytest.mark.parametrize("shape", ["sliding", "interval"])
-def test_hot_keys_in_small_pieces_give_the_same_bytes(shape: str) -> None:
-    """From the operator to the writer, over the exchange between them."""
-    assert measured(shape, 2000, 300, 10**9)["digest"] == measured(shape, 2000)["digest"]
+@pytest.mark.parametrize("shape", ["sliding", "interval", "epoch"])
+def test_hot_keys_in_small_pieces_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch, shape: str) -> None:
+    """From the operator to the writer, over the exchange between them: some 2,000 results at once, and in a dozen
+    pieces."""
+    import fanout
+
+    whole = fanout.hot(shape, 200)
+    monkeypatch.setattr(pairing, "PIECE_ROWS", 200)
+    monkeypatch.setattr(entries, "MOST", 400)
+    monkeypatch.setattr(fanout.shelf, "PIECE", 200)
+    cut = fanout.hot(shape, 200)
+    assert (cut["results"], cut["digest"]) == (whole["results"], whole["digest"])
+    assert cut["largest"] < whole["largest"] / 4
+
+
+@needs_proc
+@pytest.mark.law
+def test_one_epoch_takes_what_it_meets() -> None:
+    """A million results of one epoch, such as rows of files that join the first time: at once they take 900 MB."""
+    said = measured("epoch", 100_000)
+    assert said["results"] == 1_099_850
+    assert said["more"] < 400, said
 
 
 @needs_proc

@@ -34,11 +34,15 @@ def weighted(rows: pl.DataFrame, columns: Sequence[str]) -> pl.DataFrame:
 
 def netted(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """Rows that agree in `by` as one, with the sum of their weights, if that is not 0; other columns: the first's."""
-    if not rows.height or rows[DIFF].min() > 0:  # type: ignore[operator]
+    if only_adds(rows):
         return rows
     others = [c for c in rows.columns if c not in by and c != DIFF]
     sums = rows.group_by(by, maintain_order=True).agg(pl.col(DIFF).sum(), *(pl.col(c).first() for c in others))
     return sums.filter(pl.col(DIFF) != 0).select(rows.columns)
+
+
+def only_adds(rows: pl.DataFrame) -> bool:
+    return not rows.height or bool((rows[DIFF].min() or 0) > 0)  # type: ignore[operator]
 
 
 def changes_of(rows: pl.DataFrame, keys: Sequence[str], payload: Sequence[str]) -> pl.DataFrame:
@@ -77,10 +81,15 @@ class Bag(Arrangement):
     def __init__(self, state: State, name: str, keys: Sequence[str]) -> None:
         super().__init__(state, name, keys, time=TICK)
 
-    def add(self, rows: pl.DataFrame, keep: Sequence[str]) -> None:
-        """Adds entries: rows with weights and ticks; `keep`: the columns that tell rows apart."""
+    def add(self, rows: pl.DataFrame, keep: Sequence[str], ordered: bool = False) -> None:
+        """Adds entries: rows with weights and ticks; `keep`: the columns that tell rows apart; `ordered`: by hash and
+        tick."""
         names = [HASH, *self.keys, TICK, DIFF, *keep]
-        self.append(netted(columns_of(rows, names), [n for n in names if n != DIFF]))
+        self.append(netted(columns_of(rows, names), [n for n in names if n != DIFF]), ordered)
+
+    def only_adds(self) -> bool:
+        """Whether no entry takes back another."""
+        return all(only_adds(self._read(run)) for run in self.runs)
 
     def touched(self, looking: Keyed, lo: Ints, hi: Ints) -> pl.DataFrame | None:
         """The entries that `probe` finds, each once."""

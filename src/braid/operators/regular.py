@@ -37,8 +37,8 @@ from braid.operators.entries import (
     touched,
     zeros,
 )
-from braid.operators.epochs import EPOCH, TICK, Bag, changes_of, distinct_keys, sums_of
-from braid.operators.pairing import keys_of, payload_of, piece_rows
+from braid.operators.epochs import EPOCH, TICK, Bag, changes_of, distinct_keys, only_adds, sums_of
+from braid.operators.pairing import keys_of, payload_of, piece_rows, pieces
 from braid.operators.ranges import Crowded, Ints, begins, columns_of, hashes_of, keyed, rows_at
 from braid.operators.watermarks import Cleaning, ticks_of
 from braid.plan import logical
@@ -79,7 +79,7 @@ class Regular:
         before = [replace(side, old=side.old.as_it_stands()) for side in sides]
         counts: dict[str, int] = {}
         for own, clean in zip(sides, self.clean, strict=True):
-            own.old.add(own.new, own.payload)
+            own.old.add(own.new, own.payload, ordered=True)
             if clean is not None:
                 own.old.forget(clean.limit(clocks))
                 if own.old.expired:
@@ -101,37 +101,63 @@ class Regular:
         return _Side(new, lone, Bag(state, SIDES[side], keys), payload)
 
     def _changes(self, sides: list[_Side], keys: list[str]) -> Iterator[pl.DataFrame]:
-        """The changes, some epochs at a time: as many as give no more than a piece. One epoch is never cut. `sides`:
-        with the entries before the batch, to which those of the epochs that are done are added."""
+        """The changes, some epochs at a time: as many as give no more than a piece. `sides`: with the entries before
+        the batch, to which those of the epochs that are done are added."""
         payload = [*sides[0].payload, *sides[1].payload]
         nothing = pl.concat([x.new.clear() for x in sides], how="diagonal").select(EPOCH, DIFF, HASH, *keys, *payload)
         epochs = np.unique(np.concatenate([x[EPOCH].to_numpy() for side in sides for x in (side.new, side.lone)]))
         most = piece_rows(*([side.new] for side in sides))
         done, ends = 0, [len(epochs)]
         while ends:
-            some = [
-                side if ends == [len(epochs)] and not done else side.within(epochs[done : ends[-1]]) for side in sides
-            ]
+            whole = ends == [len(epochs)] and not done
+            some = [side if whole else side.within(epochs[done : ends[-1]]) for side in sides]
             try:
-                parts = self._parts(some, keys, most if ends[-1] - done > 1 else None)
+                made = iter([self._parts(some, keys, most)])
             except Crowded as crowd:
-                size = max(1, (ends[-1] - done) * most // (2 * crowd.pairs))
-                ends += range(done + size, ends[-1], size)[::-1]
-                continue
+                if whole:  # whoever asks for more has let go of what the batch came in
+                    yield changes_of(nothing, keys, payload)
+                if ends[-1] - done > 1:
+                    size = max(1, (ends[-1] - done) * most // (2 * crowd.pairs))
+                    ends += range(done + size, ends[-1], size)[::-1]
+                    continue
+                made = self._of_one(some, keys, most)
+            for parts in made:
+                rows = pl.concat([nothing, *(p for p in parts if p.height)], how="diagonal").select(nothing.columns)
+                yield changes_of(rows, keys, payload)
             done = ends.pop()
             if ends:
                 for side in some:
                     side.old.with_new(side.new)
-            made = pl.concat([nothing, *(p for p in parts if p.height)], how="diagonal").select(nothing.columns)
-            yield changes_of(made, keys, payload)
 
-    def _parts(self, sides: Sequence[_Side], keys: list[str], most: int | None) -> list[pl.DataFrame]:
+    def _of_one(self, sides: Sequence[_Side], keys: list[str], most: int) -> Iterator[list[pl.DataFrame]]:
+        """What one epoch changes, in pieces of at most `most` rows; at once where something is taken back, since that
+        may cancel what stands in another piece."""
+        rest = self._unmatched(sides, keys)
+        if not all(side.old.only_adds() and only_adds(side.new) for side in sides) or not all(map(only_adds, rest)):
+            yield [*(found for _, found in self._pairs(sides, keys)), *rest]
+            return
+        for _, found in self._pairs(sides, keys):
+            yield from ([found[rows]] for rows in pieces(found.height, most))
+        yield rest
+
+    def _parts(self, sides: Sequence[_Side], keys: list[str], most: int) -> list[pl.DataFrame]:
         """What some epochs change. `Crowded` where it is more than `most` rows."""
-        parts = self._pairs(sides, keys, most)
+        parts = []
+        looks = 2 * sides[0].new.height + sides[1].new.height
+        seen = made = 0
+        for looked, found in self._pairs(sides, keys):
+            parts.append(found)
+            seen, made = seen + looked, made + found.height
+            if made > most:
+                raise Crowded(made * looks // seen)
+        return parts + self._unmatched(sides, keys)
+
+    def _unmatched(self, sides: Sequence[_Side], keys: list[str]) -> list[pl.DataFrame]:
+        """What of both sides goes out padded, and what of that is taken back."""
+        parts = []
         for side in (0, 1):
             if self.how in (SIDES[side], "full"):
-                parts.append(sides[side].lone)
-                parts.append(self._padded(sides, side, keys))
+                parts += [sides[side].lone, self._padded(sides, side, keys)]
         return parts
 
     # ---------------------------------------------------------------- pairs
@@ -150,29 +176,18 @@ class Regular:
     ) -> tuple[Ints, pl.DataFrame] | None:
         return known(bag, looking, keys, self._ticks(looking, side), most)
 
-    def _pairs(self, sides: Sequence[_Side], keys: list[str], most: int | None) -> list[pl.DataFrame]:
-        """New with new, new with old, old with new; only those that the residual lets through outlive their round."""
+    def _pairs(self, sides: Sequence[_Side], keys: list[str]) -> Iterator[tuple[int, pl.DataFrame]]:
+        """New with new, new with old, old with new, in rounds: (how many rows looked, pairs that the residual lets
+        through)."""
         left, right = sides
-        parts = [left.new.clear()]
-        looks = 2 * left.new.height + right.new.height
-        seen = made = 0
-
-        def note(looked: pl.DataFrame, found: pl.DataFrame) -> None:
-            nonlocal seen, made
-            parts.append(found)
-            seen, made = seen + looked.height, made + found.height
-            if most is not None and made > most:
-                raise Crowded(made * looks // seen)
-
         for looking, (l, r) in in_rounds(left.new, lambda x, n: self._meetings(x, right.new, 0, keys, n)):
-            note(looking, self._joined(rows_at(looking, l), rows_at(right.new, r), sides, keys))
+            yield looking.height, self._joined(rows_at(looking, l), rows_at(right.new, r), sides, keys)
         for looking, met in in_rounds(left.new, lambda x, n: self._known(x, right.old, 0, keys, n)):
             if met is not None:
-                note(looking, self._joined(rows_at(looking, met[0]), met[1], sides, keys))
+                yield looking.height, self._joined(rows_at(looking, met[0]), met[1], sides, keys)
         for looking, met in in_rounds(right.new, lambda x, n: self._known(x, left.old, 1, keys, n)):
             if met is not None:
-                note(looking, self._joined(met[1], rows_at(looking, met[0]), sides, keys))
-        return parts
+                yield looking.height, self._joined(met[1], rows_at(looking, met[0]), sides, keys)
 
     def _joined(self, left: pl.DataFrame, right: pl.DataFrame, sides: Sequence[_Side], keys: list[str]) -> pl.DataFrame:
         """Pairs, row by row, without those for which the residual is not true."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import IO
 
 import polars as pl
 
-from braid.operators.changes import LOW, POS, POS_TYPE, SUB
+from braid.operators.changes import HASH, LOW, POS, POS_TYPE, SUB
+from braid.operators.pairing import pieces
 from braid.runtime.emit import merged
 from braid.spark import columns
 from braid.spark.columns import Blob
@@ -21,6 +23,19 @@ from braid.spent import spent
 
 SPILL = 64 << 20  # packed bytes
 PIECE = 250_000  # rows made to text at once
+MANY = 2  # pieces
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """One of `shares` shares of the keys."""
+
+    number: int
+    shares: int
+
+    def of(self, rows: pl.DataFrame) -> pl.DataFrame:
+        # buckets are told apart by the low bits of the hash
+        return rows.filter((pl.col(HASH).fill_null(0) // (1 << 32)) % self.shares == self.number)
 
 
 class Shelf:
@@ -28,7 +43,7 @@ class Shelf:
     `folder`: that of large frames."""
 
     def __init__(self, folder: str | None = None) -> None:
-        self._folder = folder
+        self.folder = folder
         self.rows = self.size = self._held = 0
         self._piles: dict[int, list[tuple[int, bytes | tuple[int, int]]]] = {}
         self._file: IO[bytes] | None = None
@@ -52,27 +67,29 @@ class Shelf:
             where = (self._file.seek(0, os.SEEK_END), self._file.write(blob.blob))
         self._piles.setdefault(bucket, []).append((columns.piece(blob.blob), where))
 
-    def piles(self) -> list[Iterator[pl.DataFrame]]:
-        """The rows of each bucket, piece by piece in their order, each opened when it is asked for."""
-        return [map(self._open, [x for _, x in sorted(pile, key=lambda p: p[0])]) for pile in self._piles.values()]
+    def piles(self, share: Share | None = None) -> list[Iterator[pl.DataFrame]]:
+        """The rows of each bucket, piece by piece in their order, each opened when it is asked for. `share`: of these
+        only a share of the keys."""
+        opened = self._open if share is None else lambda where: share.of(self._open(where))
+        return [map(opened, [x for _, x in sorted(pile, key=lambda p: p[0])]) for pile in self._piles.values()]
 
     def _open(self, where: bytes | tuple[int, int]) -> pl.DataFrame:
         if isinstance(where, bytes):
-            return columns.loads(where, self._folder)
+            return columns.loads(where, self.folder)
         assert self._file is not None
         start, size = where
         self._file.seek(start)
-        return columns.loads(self._file.read(size), self._folder)
+        return columns.loads(self._file.read(size), self.folder)
 
 
-def in_pieces(shelf: Shelf) -> Iterator[pl.DataFrame]:
-    """The rows of all buckets, each in order, as frames that follow each other in order."""
+def in_pieces(shelf: Shelf, share: Share | None = None) -> Iterator[pl.DataFrame]:
+    """The rows of all buckets, each in order, as frames that follow each other in order. `share`: see `Shelf.piles`."""
     if shelf.rows <= PIECE:
         with spent("sort"):
-            whole = merged([frame for pile in shelf.piles() for frame in pile])
+            whole = merged([frame for pile in shelf.piles(share) for frame in pile])
         yield whole
         return
-    heads = [_Head(pile) for pile in shelf.piles()]
+    heads = [_Head(pile) for pile in shelf.piles(share)]
     while heads := [head for head in heads if head.there()]:
         with spent("sort"):
             end = min((head.end() for head in heads), key=_in_order)
@@ -121,7 +138,26 @@ class _Head:
         return taken
 
 
-def whole_epochs(pieces: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+def of_epochs(shelf: Shelf, made: Callable[[pl.DataFrame], Iterator[pl.DataFrame]]) -> Iterator[pl.DataFrame]:
+    """What is made of the rows, whole epochs at a time; where they are many, a share of the keys at a time, since one
+    epoch may hold them all."""
+    many = MANY * PIECE
+    if shelf.rows <= many:
+        for rows in _whole_epochs(in_pieces(shelf)):
+            yield from made(rows)
+        return
+    shares = -(-shelf.rows // many)
+    size = max(1, many // shares)  # a piece of each share is open
+    with Shelf(shelf.folder) as results:
+        for number in range(shares):
+            epochs = _whole_epochs(in_pieces(shelf, Share(number, shares)))
+            cut = (frame[rows] for x in epochs for frame in made(x) for rows in pieces(frame.height, size))
+            for piece, frame in enumerate(cut):
+                results.put(Blob(0, 0, number, columns.ROWS, columns.dumps(frame, piece, shelf.folder)), number)
+        yield from in_pieces(results)
+
+
+def _whole_epochs(pieces: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
     """The same rows, with the rows of one epoch (the high part of a position) in one piece."""
     held: pl.DataFrame | None = None
     for piece in pieces:

@@ -26,7 +26,7 @@ from braid.spark import columns
 from braid.spark.columns import Blob
 from braid.spark.job import Job, loads, stateless
 from braid.spark.runs import FileRuns, MapState, StoreRuns, run_prefix
-from braid.spark.shelf import Shelf, in_pieces, whole_epochs
+from braid.spark.shelf import Shelf, of_epochs
 from braid.spent import spent
 
 BlobRow = Row(*columns.ARROW.names)
@@ -168,17 +168,20 @@ def _at_once(job: Job, stage: Stage, state: BucketState, blobs: Sequence[Blob], 
 
 
 def _in_turn(job: Job, stage: Stage, state: BucketState, blobs: Sequence[Blob], prefix: str) -> tuple[Outcome, int]:
-    """The same, some epochs at a time."""
+    """The same, some epochs at a time; of very many rows a share of the keys at a time."""
     shelf, whole = Shelf(job.wire), Outcome()
     for blob in blobs:
         shelf.put(blob, columns.origin(blob.blob))
 
+    def made(rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        outcome = run_stage(job.plan, stage, state, {blobs[0].frame: [rows]}, [], prefix)
+        yield from outcome.frames
+        whole.take(outcome)
+
     def frames() -> Iterator[pl.DataFrame]:
         with shelf:
-            for rows in whole_epochs(in_pieces(shelf)) if shelf.rows else ():
-                made = run_stage(job.plan, stage, state, {blobs[0].frame: [rows]}, [], prefix)
-                yield from made.frames
-                whole.take(made)
+            if shelf.rows:
+                yield from of_epochs(shelf, made)
 
     whole.frames = frames()
     return whole, shelf.rows
