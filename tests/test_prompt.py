@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pty
@@ -19,8 +20,9 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from rich.console import Console
 
+from braid.catalogue import Catalogue
 from braid.prompt import Names, coloured, keywords
-from braid.shell import Shell, complete, pieces
+from braid.shell import STILL, Shell, complete, pieces
 from braid.topics import TopicStore
 from cli_help import braid
 from crash import processes
@@ -239,6 +241,34 @@ def test_the_other_dialects(dialect: str) -> None:
     assert lines(said.out) == told, said.err
     assert said.code == 1 and "nope" in said.err and "^" in said.err
     assert {"SELECT", "FROM", "JOIN"} <= keywords(dialect)
+
+
+def prompted(*texts: str, dialect: str = "ksqldb") -> str:
+    """What a prompt says on stderr: as somebody comes in, and of statements."""
+    err = io.StringIO()
+    shell = Shell(dialect, "s", Console(file=io.StringIO()), Console(file=err), False, "local[1]")
+    shell.greet()
+    for text in texts:
+        shell.run(text)
+    shell.close()
+    return err.getvalue()
+
+
+def test_a_prompt_says_what_stands_still(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A query of the catalogue runs under `braid run`; what it made is as old as that."""
+    views = "CREATE TABLE t (k INT PRIMARY KEY); CREATE MATERIALIZED VIEW v AS SELECT k FROM t;"
+    for dialect, text in (("ksqldb", f"{L}CREATE STREAM o AS SELECT k, v FROM l;"), ("risingwave", views)):
+        list(Catalogue(TopicStore("s"), dialect).program("cell").statements(text))
+        for topic in ("l", "O", "t", "v"):
+            TopicStore("s").create(topic, 1)
+    select = "SELECT * FROM o EMIT CHANGES;"
+    assert prompted() == f"note: O {STILL}\n"
+    assert prompted(select, select) == f"note: O {STILL}\n" * 2 + "0 rows\n" * 2
+    assert prompted("SELECT * FROM l EMIT CHANGES;") == f"note: O {STILL}\n0 rows\n"
+    assert prompted("SELECT k FROM t;", "SELECT k FROM v;", dialect="risingwave") == f"note: v {STILL}\n" * 2
+    assert prompted(dialect="lenses") == ""
+    monkeypatch.setattr("braid.shell.holder", lambda path: 1)  # a run of another process
+    assert prompted(select) == "0 rows\n"
 
 
 @pytest.mark.spark

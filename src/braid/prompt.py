@@ -178,6 +178,7 @@ def interact(shell: Shell) -> None:
         prompt_continuation=lambda width, number, wrapped: "... ".rjust(width),
         bottom_toolbar=state,
     )
+    shell.greet()
     while True:
         shell.deaths()
         try:

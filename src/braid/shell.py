@@ -29,6 +29,7 @@ from braid.explain import explain_query, render_text
 from braid.infer import statement
 from braid.plan.bound import BatchQuery, QueryBound, RowsChanged
 from braid.plan.logical import Query
+from braid.plan.logical import sources as read_by
 from braid.plan.lower import lower
 from braid.program import NewRecords, Program
 from braid.runtime.file_list import look
@@ -37,7 +38,7 @@ from braid.source_files import SourceFiles
 from braid.sql.dialects import DIALECTS, dialect_named
 from braid.sql.tokens import Lexer, TokenKind
 from braid.tabular import cell, print_table
-from braid.topics.lock import StoreLock
+from braid.topics.lock import StoreLock, holder
 from braid.topics.store import TopicStore
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
 POLL = 0.1  # s between two looks for new records
 DONE = {"insert": "into", "update": "updated in", "delete": "deleted from"}
 WIDEST = 40  # characters of a column of a live tail, at most
+
+STILL = "stands still: its result is as old as its last run, until braid run, or its statement typed again, takes it on"
 
 COMMANDS = {
     ".help": "this list",
@@ -83,6 +86,7 @@ class Shell:
         self._out, self._err, self._master = out, err, master
         self._running: dict[str, RunningQuery] = {}
         self._told: set[str] = set()
+        self._noted: set[str] = set()  # queries of which it was said that they stand still
         self._closing = contextlib.ExitStack()
         self._spark: Any = None
         self._sources = dict(sources or {})
@@ -117,6 +121,29 @@ class Shell:
 
     def running(self) -> list[str]:
         return list(self._running)
+
+    def greet(self) -> None:
+        """What somebody who comes in should know: queries of the catalogue run under `braid run`, not by themselves."""
+        still = self._still(self.program.queries)
+        if still:
+            named = ", ".join(still[:5]) + f" and {len(still) - 5} more" * (len(still) > 5)
+            self._err.print(f"note: {named} {STILL}", markup=False, soft_wrap=True)
+
+    def _still(self, queries: Iterable[str]) -> list[str]:
+        """Those of the catalogue's queries that run neither here nor in another process."""
+        running = {n for n, q in self._running.items() if q.status() == "running"}
+        still = [n for n in dict.fromkeys(queries) if n in self.program.queries and n not in running]
+        elsewhere = bool(still) and holder(self._store.root) not in (None, os.getpid())
+        return [] if elsewhere else still
+
+    def note_age(self, read: Iterable[str]) -> None:
+        """Says once of each query that makes what is read here, and stands still, that its result is old."""
+        declared = [self.program.catalog.get(n) for n in read]
+        made = [d.created_by for d in declared if d is not None and d.created_by is not None]
+        for name in self._still(made):
+            if name not in self._noted:
+                self._noted.add(name)
+                self._err.print(f"note: {name} {STILL}", markup=False, soft_wrap=True)
 
     # ----------------------------------------------------------- a whole text
 
@@ -199,6 +226,7 @@ class Shell:
                 raise BraidError(f"there is no topic {topic}", "declare it with partitions = 1, or braid put it")
         if not self.live:
             self._settle()
+        self.note_age(s.name for s in read_by(query.root))
         tail = Tail(query, self._store, self.files.opened())
         rows = _Rows(tail.columns, query.sink.kind == "table", lambda line: self._out.print(line, markup=False))
         try:
@@ -288,6 +316,7 @@ class _World(StoreWorld):
 
     def answer(self, query: BatchQuery) -> None:
         self._shell._settle()
+        self._shell.note_age(r.declared.name for r in query.reads)
         self.show(*self.tables.rows(query))
         for text in self.tables.left_out(query):
             self.note(text)
