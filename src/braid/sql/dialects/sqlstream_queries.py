@@ -18,7 +18,7 @@ from braid.sql.ast_sqlstream import (
     StreamQuery,
     StreamRelation,
 )
-from braid.sql.cursor import Cursor
+from braid.sql.cursor import Cursor, closest
 from braid.sql.dialects.sqlstream_windows import over, window
 from braid.sql.expressions import comma_list, expression, in_parentheses
 from braid.sql.queries import select_item
@@ -71,8 +71,16 @@ def _is_stream(c: Cursor) -> bool:
     if after.kind is TokenKind.SYMBOL:
         next_but_one = c.ahead(2)
         ends = next_but_one.kind is TokenKind.SYMBOL and next_but_one.text == ","
-        return after.text in ("(", "-", "+") or (after.text == "*" and (ends or c.ahead(2).value == "FROM"))
+        starts = next_but_one.value == "FROM" or _misspelled_from(c)
+        return after.text in ("(", "-", "+") or (after.text == "*" and (ends or starts))
     return after.kind is not TokenKind.END and after.value not in ("FROM", "AS")
+
+
+def _misspelled_from(c: Cursor) -> bool:
+    """`STREAM * FORM orders`, and not `stream * form FROM …`."""
+    word, behind = c.ahead(2), c.ahead(3)
+    found = word.kind is TokenKind.WORD and closest(word.value, ("FROM",)) is not None
+    return found and behind.kind is TokenKind.WORD and behind.value not in ("FROM", "AS")
 
 
 def _windows(c: Cursor) -> tuple[tuple[str, RangeWindow | RowsWindow], ...]:
