@@ -21,6 +21,7 @@ from braid.plan.epochs import (
     Compare,
     EmitOnClose,
     Equalities,
+    OnTime,
     RegularJoin,
     TemporalJoin,
     Windows,
@@ -28,7 +29,7 @@ from braid.plan.epochs import (
 from braid.plan.logical import Filter, Node, Output, Project, Query, Sink, SourceColumn
 from braid.plan.watermarks import cleaned, progress
 from braid.types import Column, Scalar
-from histories import History, Raw, col, integer, random_history, seq_cuts, source
+from histories import History, col, integer, random_history, seq_cuts, source
 from law import difference, local_lines, reference_lines
 
 DELAY = 10
@@ -76,6 +77,7 @@ def view(rng: random.Random, root: Node) -> Query:
     """A materialized view: some columns, and the key of its rows."""
     ids = {s.alias: "K" if s.kind == "table" else "ID" for s in logical.sources(root)}
     key = [col(root, f"{alias}.{name}") for alias, name in ids.items()]
+    key += [c for c in logical.schema(root) if c.name.endswith(".PART")]
     key += [root.start] if isinstance(root, Windows) else []
     others = [c for c in root.schema if c not in key and not c.name.endswith("ROWTIME")]
     shown = [c for c in others if rng.random() < 0.7]
@@ -150,18 +152,20 @@ def _windows(rng: random.Random, node: Node) -> Node:
     return Windows(node, time, slide * rng.choice([1, 1, 3]), slide, rng.choice([0, 300]), *bounds, null_time)
 
 
-def _timed(alias: str) -> Node:
-    """A source with a watermark."""
-    read = source(alias, f"t{alias.lower()}", "stream", partitions=1)
+def _timed(rng: random.Random, alias: str) -> Node:
+    """What is on time of a source with a watermark."""
+    read = source(alias, f"t{alias.lower()}", "stream", partitions=rng.choice([1, 1, 2]))
     row_id = SourceColumn(f"{alias}.ID", "ROWOFFSET", Column("ROWOFFSET", Scalar.BIGINT), "rowoffset")
     time = next(c.col for c in read.columns if c.place == "rowtime")
+    part = SourceColumn(f"{alias}.PART", "ROWPARTITION", Column("ROWPARTITION", Scalar.INT), "rowpartition")
     mark = call("sub", [time, Lit(DELAY, Scalar.BIGINT)])
-    return replace(read, columns=(*read.columns, row_id), watermark=mark, end="lift")
+    read = replace(read, columns=(*read.columns, row_id, part), watermark=mark, end="lift")
+    return OnTime(read, time, Bound(alias, time, time))
 
 
 def _bounded(rng: random.Random) -> Node:
     """A join of two sources that watermarks clean: by an equality of times, or by a range."""
-    left, right = _timed("A"), _timed("B")
+    left, right = _timed(rng, "A"), _timed(rng, "B")
     a, b = col(left, "A.ROWTIME"), col(right, "B.ROWTIME")
     how: logical.How = rng.choice(["inner", "left", "right", "full"])
     k = (col(left, "A.N"),), (col(right, "B.N"),)
@@ -170,22 +174,6 @@ def _bounded(rng: random.Random) -> Node:
     late = call("add", [b, Lit(rng.choice([0, 10]), Scalar.BIGINT)])
     within = call("and", [call("ge", [a, b]), call("le", [a, late])])
     return cleaned(RegularJoin(left, right, how, Equalities(*k, (rng.random() < 0.3,)), within))
-
-
-def timely(history: History) -> History:
-    """Without records that are below the watermark before their epoch."""
-    topics = {}
-    for name, (records,) in history.topics.items():
-        kept: list[Raw] = []
-        mark, top, epoch = -(2**62), -(2**62), -1
-        for r in records:
-            if r.seq > epoch:
-                mark, epoch = top, r.seq
-            if r.time >= mark:
-                kept.append(r)
-                top = max(top, r.time - DELAY)
-        topics[name] = [kept]
-    return replace(history, topics=topics, moments=())
 
 
 def in_epochs(history: History, size: int) -> History:
@@ -202,8 +190,6 @@ def check(shape: str, seed: int) -> None:
     rng = random.Random(f"{shape} {seed}")
     query = random_query(rng, shape)
     history = in_epochs(random_history(rng, query, explicit=True, length=rng.randint(10, 40)), rng.choice([1, 1, 2, 5]))
-    if any(s.watermark is not None for s in logical.sources(query.root)):
-        history = timely(history)
     want = reference_lines(query, history)
     for i, cut in enumerate(seq_cuts(rng, history)):
         buckets = rng.choice([1, 2, 4])

@@ -212,7 +212,7 @@ def _keys(node: logical.Node) -> list[str]:
             return [f"{show(l)} = {show(r)}" for m in sliding.meetings(node.tree) for l, r in m.keys]
         case epochs.Coalesce(key=key):
             return [show(e) for e in key]
-        case epochs.Changes() | epochs.Windows() | epochs.Clocked() | epochs.EmitOnClose():
+        case epochs.Changes() | epochs.OnTime() | epochs.Windows() | epochs.Clocked() | epochs.EmitOnClose():
             return []
     assert_never(node)
 

@@ -22,6 +22,8 @@ def epoch_op(node: epochs.EpochNode) -> str:
             return "temporal join"
         case epochs.Changes() | epochs.Clocked():
             return "changes"
+        case epochs.OnTime():
+            return "on time"
         case epochs.Windows(size=size, slide=slide):
             return "tumbling windows" if size == slide else "hopping windows"
         case epochs.EmitOnClose():
@@ -56,7 +58,7 @@ def epoch_state(node: epochs.EpochNode) -> list[dict[str, Any]]:
             return [_kept("input", "last row of a key", "replaced or deleted", bounded=False)]
         case epochs.EmitOnClose(value=value, bounds=bounds):
             return [_kept("input", "rows", f"{show(value)} is below {limit(bounds)}", bounded=True)]
-        case epochs.Windows() | epochs.Clocked() | epochs.Coalesce():
+        case epochs.OnTime() | epochs.Windows() | epochs.Clocked() | epochs.Coalesce():
             return []
     assert_never(node)
 
@@ -84,6 +86,8 @@ def epoch_notes(node: epochs.EpochNode) -> list[str]:
             return told + ([] if residual is None else [f"matches where {show(residual)}"])
         case epochs.Windows(size=size, slide=slide):
             return [f"size {size / 1e6:g} s" + ("" if size == slide else f", every {slide / 1e6:g} s")]
+        case epochs.OnTime(value=value, bound=bound):
+            return [f"late, and dropped: {show(value)} below {limit((bound,))}, as it stood before the row's epoch"]
         case epochs.Changes() | epochs.Clocked() | epochs.EmitOnClose() | epochs.Coalesce():
             return []
     assert_never(node)

@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from braid.errors import BraidError
+from braid.operators.changes import TIME
 from braid.plan.bound import BatchQuery, Declared, Read, RowsChanged
 from braid.plan.logical import Source
 from braid.runtime.explicit import Placed
@@ -44,10 +45,10 @@ class StoreTables:
         """What to tell of records that the last `rows` of this query could not read."""
         read = {r.declared.name: r.declared.topic for r in query.reads}
         counts = {n: self._snapshots.unread.get(n, 0) + self._torn.get(t, 0) for n, t in read.items()}
+        late = {n: self._snapshots.late.get(n, 0) for n in read}
         return [
-            f"{n} record{'s' * (n != 1)} of {name} cannot be read as it is declared: left out"
-            for name, n in counts.items()
-            if n
+            *(f"{_count(n)} of {name} cannot be read as it is declared: left out" for name, n in counts.items() if n),
+            *(f"{_count(n)} of {name} came later than its watermark: left out" for name, n in late.items() if n),
         ]
 
     def change(self, change: RowsChanged, once: str | None = None) -> tuple[bool, Written]:
@@ -83,7 +84,7 @@ class StoreTables:
         publish_drops(self._store.root, table, epoch, [staged])
 
     def _rows_of_files(self, declared: Declared) -> pl.DataFrame | None:
-        """The rows that are well formed."""
+        """The rows that are well formed, each with its epoch."""
         if declared.name not in self._files:
             return None
         if declared.name not in self._read:
@@ -92,7 +93,10 @@ class StoreTables:
             found = [opened.read(p, 0, end) for p, end in enumerate(opened.ends())]
             self._snapshots.unread[declared.name] = sum(len(x.error) - x.error.null_count() for x in found)
             columns = [pl.col(c.name).alias(c.field) for c in source.columns if c.place in ("key", "value")]
-            self._read[declared.name] = pl.concat(x.rows.filter(x.error.is_null()).select(columns) for x in found)
+            epoch = pl.col(TIME).cum_max()
+            self._read[declared.name] = pl.concat(
+                x.rows.with_columns(epoch).filter(x.error.is_null()).select(*columns, TIME) for x in found
+            )
         return self._read[declared.name]
 
     def _records(self, topic: str, start: int) -> list[Placed]:
@@ -105,8 +109,8 @@ class StoreTables:
             read = parse_envelope(self._store.read(topic, partition, 0, end)["_line"])
             good = read.with_row_index("n").filter(pl.col("error").is_null())
             self._torn[topic] += read.height - good.height
-            columns = good.select("n", "_t", "_key", "_value").iter_rows()
-            found += [Placed(t, 0, 0, partition, n, key, value, t, None) for n, t, key, value in columns]
+            columns = good.select("n", "_t", pl.col("_t").cum_max().alias("epoch"), "_key", "_value").iter_rows()
+            found += [Placed(e, 0, 0, partition, n, key, value, t, None) for n, t, e, key, value in columns]
         found.sort(key=lambda r: (r.seq, r.partition, r.offset))
         return found[start:]
 
@@ -124,3 +128,7 @@ class StoreTables:
         if read.at is not None:
             raise BraidError("time travel to a time of day is not supported in a store", "write now() - INTERVAL …")
         return int(time.time() * 1000) - read.back if read.back else None
+
+
+def _count(n: int) -> str:
+    return f"{n} record{'s' * (n != 1)}"

@@ -177,8 +177,10 @@ class Driver:
         """No record of the source below `time` (ms) will follow."""
         if not _is_time(time):
             raise BraidError(f"{time!r} is no time", "give whole milliseconds since 1970")
-        self._next()
-        self._backend.mark(self._resolve(topic)[0], Moment(self._seq, "bound", time))
+        name, declared = self._resolve(topic)
+        self._backend.mark(name, Moment(self._next(), "bound", time))
+        if declared is not None and declared.relation is not None:
+            self._tables.lift(declared, self._seq, self._backend.partitions(name) or 1, time)
 
     def finish(self) -> None:
         """The end of all input."""

@@ -213,6 +213,11 @@ class Clocks:
         firsts = dict(zip(parts.tolist(), values[first].tolist(), strict=True))
         return firsts, int(values.max()) if len(values) else NEVER
 
+    def last(self, leaf: int) -> int:
+        """The high part of the last position at which a record of the leaf is a step."""
+        mine = (self._leaf == leaf) & self._says(CLOCK) & (self._value < FOREVER)
+        return int(_times_of(self._places)[self._index[mine]].max()) if mine.any() else NEVER
+
     def end(self, clock: Clock) -> int:
         """The clock after the batch."""
         values, before = self._values(clock, CLOCK)

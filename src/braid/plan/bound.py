@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from braid.errors import Span
-from braid.expr.nodes import Expr
+from braid.expr.nodes import Expr, substituted
 from braid.plan.lenses.settings import LensesSettings
 from braid.plan.logical import (
     PSEUDO,
@@ -115,8 +115,11 @@ class Declared:
         columns += [
             SourceColumn(f"{alias}.{n}", n, Column(n, t), place) for n, (place, t) in PSEUDO.items() if n not in named
         ]
+        mark = None if self.relation is None else self.relation.watermark
+        names: dict[str, Expr] = {c.field: c.col for c in columns}
         return Source(alias, self.name, self.topic, self.kind, tuple(columns), self.encoding, self.timestamp,
-                      self.message_key, self.partitions)  # fmt: skip
+                      self.message_key, self.partitions,
+                      watermark=None if mark is None else substituted(mark.expr, names))  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ KINDS: Mapping[type, str] = {
     epochs.Changes: "Changes", epochs.Windows: "Windows", epochs.Equalities: "Equalities", epochs.Bound: "Watermark",
     epochs.Clean: "Clean", epochs.RegularJoin: "RegularJoin", epochs.AsOfJoin: "AsOfJoin",
     epochs.TemporalJoin: "TemporalJoin", epochs.Clocked: "Clocked", epochs.EmitOnClose: "EmitOnClose",
-    epochs.Coalesce: "Coalesce",
+    epochs.Coalesce: "Coalesce", epochs.OnTime: "OnTime",
     sliding.OrderKey: "OrderKey", sliding.Bound: "Bound", sliding.RangeFrame: "RangeFrame",
     sliding.RowsFrame: "RowsFrame", sliding.Operand: "Operand", sliding.Meeting: "Meeting",
     sliding.SlidingJoin: "SlidingJoin",

@@ -119,6 +119,35 @@ class Bound:
     ahead: int = 0
 
 
+@dataclass(frozen=True)
+class OnTime(InEpochs, OfOne):
+    """The rows whose `value` is not below its watermark as it stood before their epoch; the others are late. Once there
+    is a watermark, a row without a value is late, too."""
+
+    input: Node
+    value: Expr
+    bound: Bound
+
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return self.input.schema
+
+    @property
+    def mode(self) -> Mode:
+        return self.input.mode
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return self.input.row_key
+
+    @property
+    def watermarks(self) -> tuple[Bound, ...]:
+        return (self.bound,)
+
+    def computes(self) -> Iterator[Expr]:
+        yield self.value
+
+
 @dataclass(frozen=True, slots=True)
 class Clean:
     """Rows of a side whose `value` is below all of `bounds` (below their minimum) meet nothing any more."""
@@ -283,7 +312,7 @@ class Coalesce(InEpochs, OfOne):
 
 
 EpochJoin = RegularJoin | AsOfJoin | TemporalJoin
-EpochNode = Changes | Windows | Clocked | RegularJoin | AsOfJoin | TemporalJoin | EmitOnClose | Coalesce
+EpochNode = Changes | OnTime | Windows | Clocked | RegularJoin | AsOfJoin | TemporalJoin | EmitOnClose | Coalesce
 
 SIGNS: dict[Compare, str] = {"lt": "<", "le": "<=", "ge": ">=", "gt": ">"}
 

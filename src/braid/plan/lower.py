@@ -28,6 +28,7 @@ from braid.operators.filter import Filter
 from braid.operators.lateral import Lateral
 from braid.operators.limit import Limit
 from braid.operators.on_close import EmitOnClose
+from braid.operators.on_time import OnTime
 from braid.operators.places import WIDTH, width_of_result
 from braid.operators.project import Project
 from braid.operators.regular import Regular
@@ -213,6 +214,8 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             for source in node.clocks:
                 b.clock(source, x.stage)
             return x
+        case epochs.OnTime():
+            return _local(node, b, wanted, "route", b.stage(wanted))
         case epochs.Windows():
             x = _input(node.input, b, (), "route")
             return b.step(Windows.of(node), [x], node, x.keys, [*x.columns, node.start, node.end])
@@ -430,7 +433,7 @@ def _is_local(node: Node) -> bool:
             return True
         case logical.Filter(input=x):
             return x.mode != "upsert" and _is_local(x)
-        case logical.Project(input=x):
+        case logical.Project(input=x) | epochs.OnTime(input=x):
             return _is_local(x)
         case _:
             return False
@@ -446,6 +449,9 @@ def _local(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int) -
             return b.step(_filter(node), [frame], node, frame.keys, frame.columns)
         case logical.Project(input=x):
             return _project(node, _local(x, b, _below(keys, node), null_key, stage), b)
+        case epochs.OnTime(input=x, value=value, bound=bound):
+            frame = _local(x, b, keys, null_key, stage)
+            return b.step(OnTime(value, b.watermark(bound)), [frame], node, frame.keys, frame.columns)
     raise AssertionError("not a local node")
 
 

@@ -99,6 +99,8 @@ def _line(node: Node) -> str:
             return "changes"
         case epochs.Clocked(known=known):
             return "clocked " + ", ".join(f"{name}: {_bounds(bounds)}" for name, bounds in known)
+        case epochs.OnTime(value=value, bound=bound):
+            return f"on time where {show(value)} is not below {_bounds((bound,))}"
         case epochs.Windows():
             bounds = f"{node.start.name} .. {node.end.name}"
             sizes = f"size {node.size}, slide {node.slide}, offset {node.offset}"

@@ -41,7 +41,7 @@ def progress(node: Node) -> Progress:
     match node:
         case Source():
             return _of_source(node)
-        case Filter(input=x) | epochs.EmitOnClose(input=x) | epochs.Coalesce(input=x):
+        case Filter(input=x) | epochs.OnTime(input=x) | epochs.EmitOnClose(input=x) | epochs.Coalesce(input=x):
             return progress(x)
         case Project(input=x, outputs=outputs):
             below = progress(x)

@@ -28,6 +28,7 @@ from braid.reference.epoch_steps import (
     ChangesStep,
     CoalesceStep,
     EmitOnCloseStep,
+    OnTimeStep,
     RegularStep,
     TemporalStep,
     WindowsStep,
@@ -120,7 +121,7 @@ class Reference:
             for source, rows in zip(self._sources, given, strict=True):
                 source.move(event)
                 source.arrive()
-                rows.extend(source.process())
+                rows.extend(self._run.placed(row) for row in source.process())
         for source, rows in zip(self._sources, given, strict=True):
             source.give(rows)
         self._run.place = (epoch, 0)
@@ -211,6 +212,9 @@ class Reference:
                 for clock in node.clocks:
                     self._build(clock)
                 return x
+            case epochs.OnTime():
+                x = self._build(node.input)
+                return OnTimeStep(node, self._number(), self._run, x, self._sources)
             case epochs.Windows():
                 return WindowsStep(node, *self._numbered(node.input))
             case epochs.Coalesce():

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from braid.expr.nodes import Expr, Lit
 from braid.plan import epochs, logical
 from braid.reference.rows import Row, Run, Values
-from braid.reference.steps import FOREVER, SourceStep, Step, ticks
+from braid.reference.steps import FOREVER, NEVER, SourceStep, Step, ticks
 from braid.types import Scalar
 
 ALONE = Lit(0, Scalar.INT)  # with it a key of NULLs is a key, and no equality at all is one
@@ -108,6 +108,30 @@ class ChangesStep(EpochStep):
                 self._rows[key.text] = row
                 out.append(row)
         return out
+
+
+class OnTimeStep(EpochStep):
+    """Rows that the watermark before their epoch has not passed."""
+
+    def __init__(self, node: epochs.OnTime, number: int, run: Run, source: Step, sources: Sequence[SourceStep]) -> None:
+        super().__init__(number, run, source)
+        self._value = node.value
+        self._source = next(s for s in sources if s.node.alias == node.bound.alias)
+        self._before: float = self._source.clock
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        (rows,) = inputs
+        on_time = []
+        for row in rows:
+            if self._is_late(ticks(self.run.look(self._value, row)[0])):
+                self.run.drop("late", self.inputs[0].number, row)
+            else:
+                on_time.append(row)
+        self._before = self._source.clock
+        return on_time
+
+    def _is_late(self, tick: int | None) -> bool:
+        return self._before > NEVER if tick is None else tick < self._before
 
 
 class WindowsStep(EpochStep):

@@ -440,6 +440,8 @@ def describe(node: logical.Node) -> str:
             return "sliding join" if len(node.operands) > 1 else "release"
         case epochs.Changes() | epochs.Clocked():
             return "changes"
+        case epochs.OnTime():
+            return "watermark"
         case epochs.Windows():
             return "windows"
         case epochs.EmitOnClose():

@@ -169,8 +169,8 @@ def _read_times(rows: pl.DataFrame, column: Col, format: str | None) -> pl.Serie
         pattern = typing.literal(format or "yyyy-MM-dd'T'HH:mm:ss", Scalar.VARCHAR)
         made, _ = compile.evaluate(rows, [("_time", typing.call("STRINGTOTIMESTAMP", [column, pattern]))])
         return made["_time"]
-    if column.type == Scalar.TIMESTAMP:
-        return rows[column.name].dt.timestamp("ms")
+    if column.type in (Scalar.TIMESTAMP, Scalar.DATE):
+        return rows[column.name].cast(pl.Datetime("ms")).dt.timestamp("ms")
     return rows[column.name].cast(pl.Int64)
 
 

@@ -30,9 +30,9 @@ from braid.errors import BraidError
 from braid.expr import codec
 from braid.expr.codec_delimited import delimiter_of
 from braid.expr.codec_values import python_values
-from braid.expr.nodes import Col
+from braid.expr.nodes import Col, columns
 from braid.operators.changes import DIFF, HEADERS, NEVER, TIME
-from braid.plan.logical import Source, SourceColumn
+from braid.plan.logical import Source, SourceColumn, Timestamp
 from braid.runtime import file_copies, file_parquet
 from braid.runtime.decode import Decoded, time_of, with_pseudo
 from braid.runtime.file_copies import GROUP
@@ -59,10 +59,10 @@ def _is_facet(c: SourceColumn) -> bool:
 
 def needs_time(source: Source) -> None:
     """Refuses files without times under a windowed join."""
-    if source.timestamp is not None:
+    if source.timestamp is not None or _time_of_watermark(source) is not None:
         return
-    columns = [c.field for c in columns_of(source)]
-    near = get_close_matches("TIMESTAMP", columns, n=1, cutoff=0.3) or ["column"]
+    fields = [c.field for c in columns_of(source)]
+    near = get_close_matches("TIMESTAMP", fields, n=1, cutoff=0.3) or ["column"]
     raise BraidError(
         f"{source.name} is read from files and has no times, but it stands in a join WITHIN a time",
         f"name the column that holds them, such as {near[0]}: WITH (…, timestamp = '…') in ksqldb, "
@@ -110,6 +110,7 @@ class FileInput:
     def __init__(self, source: Source, log: FileLog, options: Options, cache: str) -> None:
         self.source, self.log, self.options, self.cache = source, log, options, cache
         self._columns = columns_of(source)
+        self._time = source.timestamp or _time_of_watermark(source)
         self._declared = tuple(Column(c.field, c.column.type) for c in self._columns)
         self._ahead: Ahead | None = None
         self._forgotten = 0  # so many pieces
@@ -140,7 +141,7 @@ class FileInput:
     def _ahead_of(self, first: int) -> Ahead:
         end = self.log.end
         if self._ahead is None or (self._ahead.first, self._ahead.end) != (first, end):
-            if self.source.timestamp is None:  # all at 0
+            if self._time is None:  # all at 0
                 self._ahead = Ahead(first, end, iter([(first, end, 0)] if first < end else []), lambda x, y: _ZERO)
             else:
                 self._ahead = Ahead(first, end, self._blocks(first, end), self._times)
@@ -191,7 +192,7 @@ class FileInput:
     def _part(self, p: Piece, first: int, last: int) -> pl.DataFrame:
         start, count = first - p.first, last - first
         path = self._path(p.name)
-        times = file_copies.mapped(self._made(p, ".times"))[start : start + count] if self.source.timestamp else None
+        times = file_copies.mapped(self._made(p, ".times"))[start : start + count] if self._time else None
         if kind_of(p.name) == "parquet":
             self._check_same(p)
             rows = self._parquet_rows(path, start, count)
@@ -269,7 +270,7 @@ class FileInput:
         if kind == "parquet":
             rows = _checked_parquet(self.source, self._columns, path)
             made = Piece(f.name, 0, f.size, _digest(path, f.size, f.mtime), f.size, f.mtime, rows)
-            if self.source.timestamp is not None:
+            if self._time is not None:
                 self._write_times(f"{self._stem(made)}.times", self._parquet_times(path))
             return made
         if not last and next(Text(path, start, last=False).blocks(quotes=kind == "csv", size=1 << 16), b"") == b"":
@@ -307,11 +308,11 @@ class FileInput:
         """The names of what is made for a piece."""
         ends = [".rows"] if kind_of(p.name) != "parquet" else []
         stem = os.path.basename(self._stem(p))
-        return [stem + end for end in (*ends, *([".times"] if self.source.timestamp else []))]
+        return [stem + end for end in (*ends, *([".times"] if self._time else []))]
 
     def _stem(self, p: Piece) -> str:
         """The path of what is made for a piece, without its ending. The first piece of a file has its header."""
-        t, known = self.source.timestamp, self.log.of(p.name)
+        t, known = self._time, self.log.of(p.name)
         what = [
             file_copies.FORMAT, p.name, p.start, p.stop, p.digest, known[0].digest if known else p.digest,
             [[c.name, str(c.type)] for c in self._declared], [self.options.null_value, self.options.delimiter],
@@ -338,14 +339,14 @@ class FileInput:
         with file_copies.copying(self.cache) as copy:
             for some in parsed:
                 rows = some
-                if self.source.timestamp is not None:
+                if self._time is not None:
                     times.append(self._times_of(some))
                     rows = _with_time_errors(self.source, some, times[-1])
                 copy.add(_frame(rows))
 
             def place(piece: Piece) -> None:
                 if piece.rows:
-                    if self.source.timestamp is not None:
+                    if self._time is not None:
                         self._write_times(f"{self._stem(piece)}.times", iter(times))
                     copy.place(f"{self._stem(piece)}.rows")
 
@@ -353,12 +354,16 @@ class FileInput:
 
     def _times_of(self, rows: Rows) -> Times:
         """The times that rows hold, `NEVER` where a row holds none."""
-        t = self.source.timestamp
+        t = self._time
         assert t is not None
         i = next(i for i, c in enumerate(self._columns) if c.field == t.field)
         frame = pl.DataFrame([rows.columns[i].alias("v")])
         times = time_of(frame, Col("v", self._declared[i].type), t.format)
-        return times.fill_null(NEVER).to_numpy()
+        return self._without_nulls(times)
+
+    def _without_nulls(self, times: pl.Series) -> Times:
+        """What holds no time is malformed where times are declared; else it stands with the row before it."""
+        return (times.fill_null(NEVER) if self.source.timestamp else times.fill_null(0).clip(0)).to_numpy()
 
     def _write_times(self, path: str, times: Iterator[Times]) -> None:
         os.makedirs(self.cache, exist_ok=True)
@@ -380,7 +385,7 @@ class FileInput:
         return Rows(columns, error, raw)
 
     def _parquet_times(self, path: str) -> Iterator[Times]:
-        t = self.source.timestamp
+        t = self._time
         assert t is not None
         column = next(c for c in self._columns if c.field == t.field)
         schema, total = file_parquet.schema_of(path)
@@ -392,13 +397,19 @@ class FileInput:
                 file_parquet.rows_of(path, [name], start, 8 * GROUP).to_series(), column.column.type
             )
             times = time_of(values.alias("v").to_frame(), Col("v", column.column.type), t.format)
-            yield times.fill_null(NEVER).to_numpy()
+            yield self._without_nulls(times)
+
+
+def _time_of_watermark(source: Source) -> Timestamp | None:
+    """The column that a watermark is made of: in a file, where nothing else says when a row came, it does."""
+    read = set() if source.watermark is None else set(columns(source.watermark))
+    found = [c.field for c in source.columns if c.name in read]
+    return Timestamp(found[0]) if len(found) == 1 else None
 
 
 def _with_time_errors(source: Source, rows: Rows, times: Times) -> Rows:
     """A row whose timestamp column gives no time is malformed."""
-    assert source.timestamp is not None
-    if not times.size or times.min() > NEVER:
+    if source.timestamp is None or not times.size or times.min() > NEVER:
         return rows
     at = (pl.Series(times == NEVER) & rows.error.is_null()).arg_true()
     if not len(at):

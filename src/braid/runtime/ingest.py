@@ -164,7 +164,9 @@ def _steps(leaf: Leaf, rows: pl.DataFrame, storable: pl.DataFrame, rank: int, ma
     """Where the partition's time rises, per kind; after an idle mark the next record is a step whatever its time."""
     marks = [_meant(m, leaf) for m in marks]
     if leaf.source.watermark is not None:
-        made = [_rises(_progress(rows, leaf.source.watermark), CLOCK, marks)]
+        shown = _progress(rows, leaf.source.watermark)
+        last = shown.tail(1).select(POS, pl.lit(CLOCK, pl.Int8).alias("kind"), pl.col(TIME).alias("value"))
+        made = [_rises(shown, CLOCK, marks), last]  # the last one says which epoch it was
     else:
         alike = storable.height == rows.height
         made = [_rises(rows, BOTH, marks)] if alike else [_rises(rows, CLOCK, marks), _rises(storable, STORED, marks)]

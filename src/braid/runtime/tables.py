@@ -1,8 +1,8 @@
 """Tables as they stand: what batch queries read, and what INSERT, UPDATE and DELETE write.
 
 In: the records of topics; statements whose rows a snapshot decides. Out: frames; records of one epoch, and late rows.
-Rule: RW-5 and RW-43: whether a row is late is decided here, by the watermark before its epoch; a late row never reaches
-the topic. The last record of a key stands.
+Rule: RW-5 and RW-43: a row below the watermark before its epoch is late. One that a statement writes never reaches the
+topic; one that came there otherwise is not in the table, as queries see it. The last record of a key stands.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import polars as pl
 
 from braid.duck import Tables, sql_types
 from braid.errors import BraidError, SqlError
-from braid.expr import codec, compile
+from braid.expr import codec
 from braid.expr.codec_values import json_value
 from braid.expr.json_text import dumps
-from braid.operators.changes import DIFF
-from braid.plan.bound import BatchQuery, Bounded, Declared, Read, RowsChanged
+from braid.operators.changes import DIFF, TIME
+from braid.plan.bound import BatchQuery, Declared, Read, RowsChanged
 from braid.runtime.decode import decode
 from braid.runtime.explicit import Placed, raw_frame
+from braid.runtime.gate import Gate
 from braid.runtime.row_ids import row_ids
 from braid.types import Column, polars_type
 
@@ -37,30 +38,38 @@ class Written:
 
 @dataclass(slots=True)
 class _Standing:
-    """The rows of a topic that stand, how many records they are made of, and how many could not be read."""
+    """The rows of a topic that stand, how many records they are made of, how many could not be read, how many were
+    late."""
 
     declared: Declared
     rows: pl.DataFrame
+    gate: Gate | None
     count: int = 0
     unread: int = 0
+    late: int = 0
 
     @staticmethod
     def empty(declared: Declared) -> _Standing:
-        return _Standing(declared, _decoded(declared, []))
+        return _Standing(declared, _decoded(declared, [])[0], Gate.of(declared))
 
     def add(self, records: Sequence[Placed]) -> None:
         self.count += len(records)
         if records:
-            new = _decoded(self.declared, records)
+            new, good = _decoded(self.declared, records)
             self.unread += len(records) - new.height
+            if self.gate is not None:
+                there = [r for r, well in zip(records, good, strict=True) if well]
+                late = self.gate.late(new, [r.seq for r in there], [r.partition for r in there])
+                new, self.late = new.filter(~late), self.late + int(late.sum())
             rows = pl.concat([self.rows, new])
             self.rows = _last(self.declared, rows).filter(pl.col(DIFF) == 1)
 
 
 class Snapshots:
     """The tables of a store. `records(topic, start)`: the topic's records from the `start`-th on; `files`: the rows of
-    a table that is read from files, in their order (columns of `declared`); None for others. `unread`: how many records
-    of a table could not be read as it is declared, the last time it was asked."""
+    a table that is read from files, in their order (columns of `declared`, and `_t`: their epochs); None for others.
+    `unread`: how many records of a table could not be read as it is declared, the last time it was asked; `late`: how
+    many were."""
 
     def __init__(
         self,
@@ -69,28 +78,46 @@ class Snapshots:
     ) -> None:
         self._records, self._files = records, files
         self._standing: dict[str, _Standing] = {}
-        self._watermarks: dict[str, int] = {}
         self.unread: dict[str, int] = {}
+        self.late: dict[str, int] = {}
 
     def forget(self, topic: str) -> None:
         self._standing.pop(topic, None)
-        self._watermarks.pop(topic, None)
 
     def frame(self, declared: Declared, until: int | None = None) -> pl.DataFrame:
         """The rows that stand; `until`: after that epoch."""
         rows = self._files(declared)
         if rows is not None:
-            return _last(declared, rows)
+            return _last(declared, self._on_time(declared, rows))
         if until is None:
-            known = self._standing.get(declared.topic)
-            standing = known if known is not None and known.declared == declared else _Standing.empty(declared)
-            self._standing[declared.topic] = standing
-            standing.add(self._records(declared.topic, standing.count))
+            standing = self._now(declared)
         else:
             standing = _Standing.empty(declared)
             standing.add([r for r in self._records(declared.topic, 0) if r.seq <= until])
-        self.unread[declared.name] = standing.unread
+        self.unread[declared.name], self.late[declared.name] = standing.unread, standing.late
         return standing.rows.select(c.name for c in declared.columns)
+
+    def _on_time(self, declared: Declared, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows of files that are not late."""
+        gate, epochs, rows = Gate.of(declared), rows[TIME], rows.drop(TIME)
+        late = pl.Series([False] * rows.height)
+        if gate is not None and rows.height:
+            late = gate.late(rows, epochs, [0] * rows.height)
+        self.late[declared.name] = int(late.sum())
+        return rows.filter(~late)
+
+    def _now(self, declared: Declared) -> _Standing:
+        known = self._standing.get(declared.topic)
+        standing = known if known is not None and known.declared == declared else _Standing.empty(declared)
+        self._standing[declared.topic] = standing
+        standing.add(self._records(declared.topic, standing.count))
+        return standing
+
+    def lift(self, declared: Declared, epoch: int, partitions: int, time: int) -> None:
+        """From this epoch on no partition of the table shows anything below `time` (ms)."""
+        gate = self._now(declared).gate
+        if gate is not None:
+            gate.lift(epoch, range(partitions), time)
 
     def answer(self, query: BatchQuery, past: Callable[[Read], int | None]) -> list[tuple[Any, ...]]:
         """The rows of a query. `past`: the epoch that a read wants, None for the last."""
@@ -101,7 +128,7 @@ class Snapshots:
             tables.close()
 
     def change(self, change: RowsChanged, past: Callable[[Read], int | None]) -> Written:
-        """The records of a statement; the watermark of its table moves."""
+        """The records of a statement."""
         tables = Tables(change.query, self._frames(change.query, past))
         try:
             return self._changed(change, tables)
@@ -109,32 +136,16 @@ class Snapshots:
             tables.close()
 
     def judged(self, declared: Declared, rows: pl.DataFrame) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
-        """The rows of one epoch that are not late, and those that are; the watermark moves behind them."""
-        relation = declared.relation
-        if relation is None or relation.watermark is None or not rows.height:
+        """The rows of a new epoch that are not late, and those that are."""
+        gate = self._now(declared).gate
+        if gate is None or not rows.height:
             return rows, []
-        before = self._watermark(declared, relation.watermark)
-        value = rows[relation.watermark.column].to_physical().cast(pl.Int64)
-        ok = pl.Series([True] * rows.height)
-        if before is not None:
-            ok = (value >= before).fill_null(False)
-        kept = rows.filter(ok)
-        top = _highest(kept, relation.watermark)
-        if top is not None:
-            self._watermarks[declared.topic] = top if before is None else max(before, top)
+        lost = gate.next(rows)
         late = [
-            {"reason": "late", "operator": "watermark", "topic": declared.topic, "clock": before, "value": row}
-            for row in rows.filter(~ok).select(c.name for c in declared.visible).iter_rows(named=True)
+            {"reason": "late", "operator": "watermark", "topic": declared.topic, "clock": gate.now, "value": row}
+            for row in rows.filter(lost).select(c.name for c in declared.visible).iter_rows(named=True)
         ]
-        return kept, late
-
-    def _watermark(self, declared: Declared, bounded: Bounded) -> int | None:
-        """The watermark of a table; at first that of the rows it has."""
-        if declared.topic not in self._watermarks:
-            top = _highest(self.frame(declared), bounded)
-            if top is not None:
-                self._watermarks[declared.topic] = top
-        return self._watermarks.get(declared.topic)
+        return rows.filter(~lost), late
 
     def _frames(self, query: BatchQuery, past: Callable[[Read], int | None]) -> dict[Read, pl.DataFrame]:
         return {r: self.frame(r.declared, past(r)) for r in query.reads}
@@ -164,13 +175,6 @@ class Snapshots:
                 rows = tables.frame(change.query.sql, [(n, types[n], t) for n, t in columns.items()])
                 records = [(key, None) for key in keys_of(target, rows, stored=True)]
         return Written(records, _returned(change, rows, tables), late)
-
-
-def _highest(rows: pl.DataFrame, bounded: Bounded) -> int | None:
-    """The highest watermark that rows show."""
-    marks, _ = compile.evaluate(rows, [("mark", bounded.expr)])
-    top = marks["mark"].to_physical().cast(pl.Int64).max()
-    return top if isinstance(top, int) else None
 
 
 def _replaced(
@@ -220,8 +224,8 @@ def values_of(declared: Declared, rows: pl.DataFrame) -> list[str]:
     return codec.encode_values(rows, columns).to_list()
 
 
-def _decoded(declared: Declared, records: Sequence[Placed]) -> pl.DataFrame:
-    """Columns of the table and `_diff`, of the records that are well formed."""
+def _decoded(declared: Declared, records: Sequence[Placed]) -> tuple[pl.DataFrame, pl.Series]:
+    """Columns of the table and `_diff`, of the records that are well formed; and which those are."""
     source = declared.read_as(declared.name)
     found = decode(source, raw_frame(records), 0)
     rows = found.rows
@@ -229,7 +233,8 @@ def _decoded(declared: Declared, records: Sequence[Placed]) -> pl.DataFrame:
         partitions = rows.with_columns(pl.Series("_partition", [r.partition for r in records], dtype=pl.Int64))
         rows = rows.with_columns(partitions.select(row_ids(pl.col("_partition")).alias(c.name) for c in source.key))
     columns = [pl.col(c.name).alias(c.field) for c in source.columns if c.place in ("key", "value")]
-    return rows.filter(found.error.is_null()).select(*columns, DIFF)
+    good = found.error.is_null()
+    return rows.filter(good).select(*columns, DIFF), good
 
 
 def _last(declared: Declared, rows: pl.DataFrame) -> pl.DataFrame:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Literal
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Call, Case, Cast, Col, Expr, Field, MakeStruct
-from braid.plan.bound import Declared, Index, View
-from braid.plan.epochs import Changes, Windows
+from braid.plan.bound import Bounded, Declared, Index, View
+from braid.plan.epochs import Bound, Changes, OnTime, Windows
 from braid.plan.logical import Node, Source, SourceColumn
 from braid.plan.risingwave.context import Context, check_not_sink
 from braid.plan.risingwave.expressions import condition, conjuncts
@@ -170,9 +170,17 @@ def _read(declared: Declared, alias: str, t: rw.TableName, context: Context) -> 
     seen: tuple[Column[Expr], ...] = tuple(
         Column(c.name, Col(f"{name}.{c.name}", c.type), types[c.name]) for c in declared.visible
     )
-    node: Node = source if declared.kind == "stream" else Changes(source)
+    node: Node = _on_time(source, relation.watermark) if declared.kind == "stream" else Changes(source)
     node = clocked(node, name, relation.inherited)
     return Leaf(node, of_table(Table(alias, seen)), t.span, declared, None, t.as_of)
+
+
+def _on_time(source: Source, watermark: Bounded | None) -> Node:
+    """The rows of a source that are not late."""
+    if watermark is None:
+        return source
+    column = next(c.col for c in source.columns if c.column.name == watermark.column)
+    return OnTime(source, column, Bound(source.alias, column, column))
 
 
 def _moved(e: Expr, alias: str) -> Expr:
