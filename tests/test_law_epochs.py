@@ -77,7 +77,7 @@ def view(rng: random.Random, root: Node) -> Query:
     """A materialized view: some columns, and the key of its rows."""
     ids = {s.alias: "K" if s.kind == "table" else "ID" for s in logical.sources(root)}
     key = [col(root, f"{alias}.{name}") for alias, name in ids.items()]
-    key += [c for c in logical.schema(root) if c.name.endswith(".PART")]
+    key += [c for c in root.schema if c.name.endswith(".PART")]
     key += [root.start] if isinstance(root, Windows) else []
     others = [c for c in root.schema if c not in key and not c.name.endswith("ROWTIME")]
     shown = [c for c in others if rng.random() < 0.7]

@@ -2,7 +2,8 @@
 
 In: rows of one source, in processing order. Out: those that are not late, in the same order; the late ones, dropped.
 Rule: the bound is the watermark before the row's epoch, so rows of one epoch never make each other late. What a later
-batch brings of an epoch, or for one that has gone by, belongs to the last epoch there was. (docs/rules/risingwave.md
+batch brings of an epoch, or for one that has gone by, belongs to the last epoch there was. (docs/rules/risingwave.md,
+RW-43)
 
 *Matches* nothing.
 *Keeps* the last epoch, and the watermark before it: the next batch may go on with it.
