@@ -16,17 +16,17 @@ from typing import Any
 import polars as pl
 
 from benchmarks.harness import Batch, Run, Sizes, steady
-from braid.plan.lower import lower
-from braid.plan.physical import Plan
-from braid.program import Program
-from braid.runtime.batch import Chunk
-from braid.runtime.cut import Cut, beginning, ended_now, plan_batch
-from braid.runtime.explicit import partition_ranks
-from braid.runtime.files import open_files
-from braid.runtime.inputs import Input
-from braid.runtime.local import LocalQuery
-from braid.runtime.measured import Measured
-from braid.runtime.topic_input import TopicInput
+from braid.bind.program import Program
+from braid.files.input import open_files
+from braid.lower.lower import lower
+from braid.lower.physical import Plan
+from braid.stage.batch import Chunk
+from braid.stage.call_order import partition_ranks
+from braid.stage.cut import Cut, beginning, ended_now, plan_batch
+from braid.stage.inputs import Input
+from braid.stage.local import LocalQuery
+from braid.stage.measured import Measured
+from braid.stage.topic_input import TopicInput
 from braid.topics import TopicStore
 
 BUCKETS = 4  # what Braid takes by itself
@@ -79,7 +79,7 @@ def on_spark(
 
 
 def files_of(plan: Plan, data: Path) -> dict[str, Any]:
-    from braid.runtime.file_watch import Files
+    from braid.files.watch import Files
 
     return {leaf.source.name: Files(pattern(data, leaf.source.name)) for leaf in plan.leaves}
 

@@ -19,7 +19,7 @@ from benchmarks.data import first_files, make
 from benchmarks.engines import STORES, in_a_loop, on_spark, plan_of, session, spark_files, spark_run
 from benchmarks.harness import Batch, Run, Sizes, Variant, summaries, take_turns
 from benchmarks.report import Goal, Report, held_back, of_parts, of_rates
-from braid.plan.physical import Plan
+from braid.lower.physical import Plan
 
 W = 5_000  # ms
 

@@ -22,15 +22,15 @@ from typing import Any
 import polars as pl
 
 from benchmarks.data import make
-from braid.plan.lower import lower
-from braid.plan.physical import Plan
-from braid.program import Program
-from braid.runtime import bucket
-from braid.runtime import local as runtime
-from braid.runtime.batch import Chunk
-from braid.runtime.cut import plan_batch
-from braid.runtime.files import FileInput, open_files
-from braid.runtime.local import LocalQuery
+from braid.bind.program import Program
+from braid.files.input import FileInput, open_files
+from braid.lower.lower import lower
+from braid.lower.physical import Plan
+from braid.stage import bucket
+from braid.stage import local as runtime
+from braid.stage.batch import Chunk
+from braid.stage.cut import plan_batch
+from braid.stage.local import LocalQuery
 
 SIDE = (
     "CREATE {kind} {name} (k BIGINT {key}, t BIGINT, v BIGINT)"
@@ -53,14 +53,14 @@ JOINS = {
 
 # phase: functions whose own time it is
 PHASES: dict[str, tuple[str, ...]] = {
-    "read, decode": ("braid.runtime.files.FileInput.read",),
-    "positions, rows": ("braid.runtime.local.ingested",),
-    "key text, hash": ("braid.runtime.ingest.with_key", "braid.runtime.bucket.with_key"),
-    "steps": ("braid.runtime.ingest._steps",),
-    "split": ("braid.runtime.local.split", "braid.runtime.bucket.split"),
+    "read, decode": ("braid.files.input.FileInput.read",),
+    "positions, rows": ("braid.stage.local.ingested",),
+    "key text, hash": ("braid.stage.ingest.with_key", "braid.stage.bucket.with_key"),
+    "steps": ("braid.stage.ingest._steps",),
+    "split": ("braid.stage.local.split", "braid.stage.bucket.split"),
     "blobs out": ("braid.spark.columns.dumps",),
     "blobs in": ("braid.spark.columns.loads",),
-    "order of blobs": ("braid.runtime.bucket._joined", "braid.runtime.bucket.in_order"),
+    "order of blobs": ("braid.stage.bucket._joined", "braid.stage.bucket.in_order"),
     "clocks": (
         "braid.operators.clocks.Clocks.__init__",
         "braid.operators.clocks.Clocks._values",
@@ -89,15 +89,15 @@ PHASES: dict[str, tuple[str, ...]] = {
     ),
     "state: write": ("braid.operators.base.State.new_run",),
     "state: read": ("braid.operators.arrangement.Runs._read",),
-    "stage, rest": ("braid.runtime.local.run_stage",),
-    "exchange": ("braid.runtime.local.Exchanging.piece",),
-    "exchange: order in a position": ("braid.runtime.bucket.explicit_sub",),
+    "stage, rest": ("braid.stage.local.run_stage",),
+    "exchange": ("braid.stage.local.Exchanging.piece",),
+    "exchange: order in a position": ("braid.stage.bucket.explicit_sub",),
     "aggregate": ("braid.operators.aggregate.GroupBy.process",),
     "stream-table": ("braid.operators.stream_table.StreamTable.process",),
     "table-table": ("braid.operators.table_table.TableTable.process",),
-    "project": ("braid.runtime.local.projected",),
-    "merge buckets": ("braid.runtime.local.merged",),
-    "records as text": ("braid.runtime.local.written",),
+    "project": ("braid.stage.local.projected",),
+    "merge buckets": ("braid.stage.local.merged",),
+    "records as text": ("braid.stage.local.written",),
 }
 
 

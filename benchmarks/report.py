@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from benchmarks.harness import Summary
-from braid.spent import PARTS
+from braid.timing import PARTS
 
 OTHERS = {
     "publish": "the driver makes the batch visible",

@@ -24,10 +24,10 @@ from benchmarks.interval import SIDES
 from benchmarks.interval import SQL as INTERVAL
 from benchmarks.processes import MIB, Peak, cpu_seconds
 from benchmarks.report import Goal, Report, Table
-from braid.plan.physical import Plan
-from braid.runtime.batch import Chunk, ingested
-from braid.runtime.files import open_files
-from braid.runtime.local import LocalQuery
+from braid.files.input import open_files
+from braid.lower.physical import Plan
+from braid.stage.batch import Chunk, ingested
+from braid.stage.local import LocalQuery
 
 ROWS = 11_000  # of a batch
 SPAN = 3 * 24 * 3600 * 1000  # ms over which all rows are spread: within the window

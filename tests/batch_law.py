@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import duckdb
 
-from braid.testing import Driver
+from braid.testing.driver import Driver
 
 DUCK = {
     "int": "INTEGER",

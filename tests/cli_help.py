@@ -58,7 +58,7 @@ def shown(*words: object) -> list[str]:
 
 
 def _main(words: Sequence[object], stdin: str, out: io.StringIO, err: io.StringIO) -> int:
-    from braid.cli import main
+    from braid.face.cli import main
 
     before = sys.stdin
     code: object = 0

@@ -25,7 +25,7 @@ import duckdb
 import pandas as pd
 import polars as pl
 
-from braid.show import put_records
+from braid.face.show import put_records
 from braid.topics.store import TopicStore
 from doors import records
 

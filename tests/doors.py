@@ -13,21 +13,21 @@ from typing import Any
 
 import polars as pl
 
-from braid import inserts
-from braid.effects import Rows, StoreWorld, carry_out
-from braid.plan.bound import BatchQuery, QueryBound, RowsChanged
+from braid.bind.bound import BatchQuery, QueryBound, RowsChanged
+from braid.bind.program import NewRecords, Program, first_match
+from braid.face import inserts
+from braid.face.effects import Rows, StoreWorld, carry_out
+from braid.files.input import open_files
+from braid.lower.lower import lower
+from braid.lower.physical import Plan
 from braid.plan.logical import Query, Source, sources
-from braid.plan.lower import lower
-from braid.plan.physical import Plan
-from braid.program import NewRecords, Program, first_match
-from braid.runtime.batch import Chunk
-from braid.runtime.cut import Cut, beginning, part_name, plan_batch
-from braid.runtime.driver_local import in_topological_order
-from braid.runtime.explicit import partition_ranks
-from braid.runtime.files import open_files
-from braid.runtime.inputs import Input
-from braid.runtime.local import LocalQuery
-from braid.runtime.topic_input import TopicInput
+from braid.stage.batch import Chunk
+from braid.stage.call_order import partition_ranks
+from braid.stage.cut import Cut, beginning, part_name, plan_batch
+from braid.stage.inputs import Input
+from braid.stage.local import LocalQuery
+from braid.stage.topic_input import TopicInput
+from braid.testing.local import in_topological_order
 from braid.topics.envelope import parse_envelope
 from braid.topics.store import TopicStore
 

@@ -20,19 +20,19 @@ from pathlib import Path
 
 import polars as pl
 
+from braid.bind.program import Program
 from braid.expr.typing import call
+from braid.lower.lower import lower
 from braid.operators import pairing, windowed
 from braid.operators.arrangement import MemoryRuns
 from braid.plan.keyed import CombiningJoin
 from braid.plan.logical import Filter, Node, Query
-from braid.plan.lower import lower
-from braid.program import Program
-from braid.runtime.batch import Chunk
-from braid.runtime.bucket import BucketState
-from braid.runtime.decode import RAW, decode
-from braid.runtime.pieces import Piece
 from braid.spark import columns, shelf, source, stage, writer
 from braid.spark.job import Job, Output, ranks_of, sources_of, spread
+from braid.stage.batch import Chunk
+from braid.stage.bucket import BucketState
+from braid.stage.decode import RAW, decode
+from braid.stage.pieces import Piece
 from braid.topics import Staged, TopicStore, publish
 from braid.types import Scalar
 from histories import Col, col, query, stream_stream, table

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from braid.cases import blocks
 from braid.errors import SqlError
 from braid.sql.parser import parse
+from braid.testing.cases import blocks
 
 CASES = Path(__file__).parent / "cases"
 TOKEN = re.compile(

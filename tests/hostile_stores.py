@@ -31,15 +31,15 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import polars as pl
 
+from braid.bind.program import Program
 from braid.errors import BraidError
-from braid.plan.lower import lower
-from braid.program import Program
-from braid.runtime import state_file
-from braid.runtime.checkpoint import load
-from braid.runtime.file_watch import Files
+from braid.files.watch import Files
+from braid.lower.lower import lower
 from braid.spark import conf
 from braid.spark.runs import FileRuns
 from braid.spark.setup import Wishes, prepared
+from braid.stage import state_file
+from braid.stage.checkpoint import load
 from braid.topics import TopicStore
 from braid.topics.drops import publish_drops, stage_drops
 from cli_help import braid

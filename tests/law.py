@@ -12,16 +12,16 @@ from collections.abc import Iterable, Sequence
 
 import polars as pl
 
+from braid.lower.lower import lower
+from braid.lower.physical import Plan
 from braid.operators.changes import HEADERS, TIME
 from braid.plan.logical import Query
-from braid.plan.lower import lower
-from braid.plan.physical import Plan
-from braid.runtime.batch import Chunk
-from braid.runtime.decode import RAW, decode
-from braid.runtime.driver_reference import key_text, value_text
-from braid.runtime.explicit import moment_position, partition_ranks, topic_ranks
-from braid.runtime.ingest import Mark
-from braid.runtime.local import LocalQuery
+from braid.stage.batch import Chunk
+from braid.stage.call_order import moment_position, partition_ranks, topic_ranks
+from braid.stage.decode import RAW, decode
+from braid.stage.ingest import Mark
+from braid.stage.local import LocalQuery
+from braid.testing.oracle import key_text, value_text
 from histories import Batch, History, Raw, batches, expected
 
 Line = tuple[str | None, str | None, int, str | None]

@@ -18,9 +18,9 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from braid.lower.lower import lower
 from braid.plan.logical import Query, sources
-from braid.plan.lower import lower
-from braid.runtime.local import LocalQuery
+from braid.stage.local import LocalQuery
 from braid.topics import TopicStore, parse_envelope
 from histories import History, random_history, random_query
 from law import Line, chunks_of

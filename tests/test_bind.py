@@ -13,14 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from braid.bind import bound
+from braid.bind.catalog import Catalog
+from braid.bind.settings import Settings
+from braid.bind.statements import bind
 from braid.errors import SqlError
-from braid.plan import bound, logical
-from braid.plan.bind import bind
+from braid.explain.text import plan_text
+from braid.plan import logical
 from braid.plan.canonical import canonical
-from braid.plan.catalog import Catalog
 from braid.plan.logical import Query
-from braid.plan.settings import Settings
-from braid.plan.text import plan_text
 from braid.sql.parser import parse
 
 CASES = Path(__file__).parent / "cases" / "bind"

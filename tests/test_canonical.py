@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
+from braid.bind.program import Program
 from braid.errors import BraidError
 from braid.expr import nodes
+from braid.lower.lower import lower
 from braid.plan import logical
 from braid.plan.canonical import KINDS, canonical, stored_names, wording
 from braid.plan.logical import Query
-from braid.plan.lower import lower
-from braid.program import Program
-from braid.runtime.local import LocalQuery
+from braid.stage.local import LocalQuery
 from cli_help import braid
 from histories import batches, random_history
 from law import chunks_of, difference, local_lines
@@ -224,7 +224,7 @@ def test_a_run_goes_on_in_other_words(tmp_path: Path) -> None:
 
 def test_the_difference_is_shown_in_sql() -> None:
     """Not the plan, which nobody wrote."""
-    from braid.runtime.checkpoint import _difference
+    from braid.stage.checkpoint import _difference
 
     first, second = query_of("lenses", LENSES), query_of("lenses", LENSES.replace("pairs.x,", "pairs.x AS xx,"))
     shown = _difference(wording(first).splitlines(), wording(second).splitlines(), "the query")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from braid.bind.program import Program
 from braid.errors import SqlError
-from braid.program import Program
 
 DECLARED = {
     "ksqldb": "".join(

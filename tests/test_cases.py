@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from braid.cases import DIALECTS, Outcome, accepted, blocks, case_files, run_case
+from braid.testing.cases import DIALECTS, Outcome, accepted, blocks, case_files, run_case
 
 FOLDER = Path(__file__).parent / "cases"
 PAGES = {

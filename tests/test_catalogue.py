@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from braid.catalogue import Catalogue
+from braid.bind.program import Mode, Program
 from braid.errors import BraidError, SqlError
-from braid.program import Mode, Program
-from braid.shell import Shell
+from braid.face.catalogue import Catalogue
+from braid.face.shell import Shell
 from braid.topics import TopicStore
 from cli_help import braid
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from braid.errors import BraidError
-from braid.runtime.checkpoint import FORMAT, NAME, Document, load, open_or_create
+from braid.stage.checkpoint import FORMAT, NAME, Document, load, open_or_create
 
 PLAN = "join l r\n  how left\n  within 10 s\n  retention 20 s\nsink o"
 

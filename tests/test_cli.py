@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from braid.testing import Driver
+from braid.testing.driver import Driver
 from braid.topics import TopicStore
 from braid.topics.drops import write_drops
 from braid.topics.lock import StoreLock

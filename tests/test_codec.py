@@ -13,10 +13,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from braid.errors import SqlError
-from braid.expr import codec
-from braid.expr.codec import decode_delimited, decode_values, encode_delimited, encode_values, json_value, python_value
-from braid.expr.codec_values import python_values
-from braid.runtime.file_values import from_text
+from braid.files.values import from_text
+from braid.records import codec
+from braid.records.codec import (
+    decode_delimited,
+    decode_values,
+    encode_delimited,
+    encode_values,
+    json_value,
+    python_value,
+)
+from braid.records.values import python_values
 from braid.types import MAX_DAY, Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 from effort import examples
 

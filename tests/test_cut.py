@@ -12,25 +12,25 @@ import numpy as np
 import polars as pl
 import pytest
 
+from braid.bind.bound import QueryBound
+from braid.bind.catalog import Catalog
+from braid.bind.settings import Settings
+from braid.bind.statements import bind
 from braid.errors import BraidError
+from braid.files.input import open_files
+from braid.lower.lower import lower
+from braid.lower.physical import Plan
 from braid.operators.changes import NEVER
-from braid.plan.bind import bind
-from braid.plan.bound import QueryBound
-from braid.plan.catalog import Catalog
 from braid.plan.logical import Encoding, Source
-from braid.plan.lower import lower
-from braid.plan.physical import Plan
-from braid.plan.settings import Settings
-from braid.runtime.batch import Chunk
-from braid.runtime.cut import HARD, Cut, beginning, ended_now, part_name, plan_batch
-from braid.runtime.decode import Decoded
-from braid.runtime.explicit import partition_ranks
-from braid.runtime.files import open_files
-from braid.runtime.inputs import Input
-from braid.runtime.local import LocalQuery
-from braid.runtime.times import Ahead
-from braid.runtime.topic_input import TopicInput
 from braid.sql.parser import parse
+from braid.stage.batch import Chunk
+from braid.stage.call_order import partition_ranks
+from braid.stage.cut import HARD, Cut, beginning, ended_now, part_name, plan_batch
+from braid.stage.decode import Decoded
+from braid.stage.inputs import Input
+from braid.stage.local import LocalQuery
+from braid.stage.times import Ahead
+from braid.stage.topic_input import TopicInput
 from braid.topics.store import TopicStore
 
 
@@ -259,7 +259,7 @@ def test_ahead() -> None:
 
 
 def test_a_null_time_is_filled_within_the_range() -> None:
-    from braid.runtime.times import filled
+    from braid.stage.times import filled
 
     rows = pl.DataFrame({"_t": [None, 5, None, 3, None]}, schema={"_t": pl.Int64})
     assert filled(rows)["_t"].to_list() == [NEVER, 5, 5, 3, 5]

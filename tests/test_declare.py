@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from braid.declare import declaration
+from braid.bind.bound import SourceDeclared
+from braid.bind.program import Program
 from braid.errors import BraidError
-from braid.plan.bound import SourceDeclared
-from braid.program import Program
+from braid.face.declare import declaration
 from braid.sql.dialects import DIALECTS, dialect_named
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 

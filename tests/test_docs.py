@@ -29,15 +29,15 @@ from pathlib import Path
 
 import pytest
 
-from braid.cases import DIALECTS, INPUT_COLUMNS, SHOWN, Block, blocks, run_case
-from braid.cases import KINDS as case_kinds
+from braid.bind.program import Program
+from braid.bind.settings import ALLOWED
 from braid.errors import BraidError
 from braid.expr.aggregates import AGGREGATES, LATER
 from braid.expr.functions import FUNCTIONS
-from braid.plan.settings import ALLOWED
-from braid.program import Program
 from braid.sql.dialects.ksqldb import KSQLDB
 from braid.sql.parser import dialect_of
+from braid.testing.cases import DIALECTS, INPUT_COLUMNS, SHOWN, Block, blocks, run_case
+from braid.testing.cases import KINDS as case_kinds
 from cli_help import shown
 
 ROOT = Path(__file__).parent.parent

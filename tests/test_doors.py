@@ -12,10 +12,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from braid.bind.program import Program
 from braid.errors import BraidError, SqlError
-from braid.program import Program
-from braid.request import Request, prepare
-from braid.show import put_records
+from braid.face.request import Request, prepare
+from braid.face.show import put_records
 from braid.topics.drops import read_drops
 from braid.topics.store import TopicStore
 from cli_help import braid

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from braid.testing import Driver
+from braid.testing.driver import Driver
 
 SQL = """
 CREATE STREAM l (k INT KEY, a INT, b INT) WITH (kafka_topic='l', value_format='JSON', partitions=1);

@@ -15,9 +15,9 @@ import pytest
 from rich.console import Console
 
 from braid.errors import BraidError
-from braid.session import Session
-from braid.shell import Shell
-from braid.testing import Driver
+from braid.face.session import Session
+from braid.face.shell import Shell
+from braid.testing.driver import Driver
 from braid.topics.store import TopicStore
 from cli_help import braid
 

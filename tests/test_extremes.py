@@ -18,10 +18,10 @@ import pytest
 
 from braid.errors import BraidError
 from braid.expr import casts, typing
-from braid.expr.codec import encode_values
 from braid.expr.compile import evaluate
 from braid.expr.functions import FUNCTIONS
 from braid.expr.nodes import Cast, Col, Expr, Lit
+from braid.records.codec import encode_values
 from braid.types import MAX_DAY, MAX_TIME, Array, Column, Decimal, Scalar, Type, physical_type, polars_type
 from effort import examples
 

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from braid.errors import BraidError
-from braid.runtime import file_copies
-from braid.runtime.file_log import FileLog, Piece
-from braid.runtime.files import FileInput, open_files
+from braid.files import copies as file_copies
+from braid.files.input import FileInput, open_files
+from braid.files.log import FileLog, Piece
 from test_inputs import TIMED, values
 
 ROWS = 20_000

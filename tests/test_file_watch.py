@@ -18,12 +18,12 @@ import polars as pl
 import pytest
 
 from braid.errors import BraidError
+from braid.files import watch as file_watch
+from braid.files.input import open_files
+from braid.files.listing import look, matches
+from braid.files.log import FileLog
+from braid.files.watch import Files, FileWatch, log_path
 from braid.plan.logical import Encoding, Source, SourceColumn, Timestamp
-from braid.runtime import file_watch
-from braid.runtime.file_list import look, matches
-from braid.runtime.file_log import FileLog
-from braid.runtime.file_watch import Files, FileWatch, log_path
-from braid.runtime.files import open_files
 from braid.types import Column, Scalar
 
 COLUMNS = tuple(

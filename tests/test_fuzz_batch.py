@@ -15,14 +15,14 @@ import polars as pl
 import pytest
 
 import fuzz_batch
-from braid.duck import Tables
-from braid.duck_text import literal, name, token, untoken
+from braid.batch_sql.duck import Tables
+from braid.batch_sql.duck_text import literal, name, token, untoken
+from braid.bind.bound import BatchAsked, BatchQuery
+from braid.bind.catalog import Catalog
+from braid.bind.program import Program
+from braid.bind.risingwave.batch_functions import DUCK_NAMES
 from braid.errors import SqlError
-from braid.plan.bound import BatchAsked, BatchQuery
-from braid.plan.catalog import Catalog
-from braid.plan.risingwave.batch_functions import DUCK_NAMES
-from braid.program import Program
-from braid.testing import Driver
+from braid.testing.driver import Driver
 from effort import fuzzed
 from fuzz_batch import OUTSIDE, QUOTED, TOKEN, WORDS
 

@@ -21,9 +21,9 @@ import pytest
 
 from braid.errors import BraidError, SqlError
 from braid.expr import arithmetic
-from braid.runtime.file_text import Text
-from braid.runtime.files import open_files
-from braid.testing import Driver
+from braid.files.input import open_files
+from braid.files.text import Text
+from braid.testing.driver import Driver
 from braid.topics import TopicStore
 from cli_help import braid
 from effort import fuzzed

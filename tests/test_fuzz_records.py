@@ -15,16 +15,16 @@ from typing import Any
 import polars as pl
 import pytest
 
+from braid.bind.program import Program
 from braid.errors import BraidError
+from braid.files.input import open_files
+from braid.lower.lower import lower
 from braid.plan.logical import Query, Source
-from braid.plan.lower import lower
-from braid.program import Program
-from braid.runtime.batch import Chunk
-from braid.runtime.decode import Decoded
-from braid.runtime.files import open_files
-from braid.runtime.local import LocalQuery
-from braid.runtime.topic_input import TopicInput
-from braid.testing import Driver
+from braid.stage.batch import Chunk
+from braid.stage.decode import Decoded
+from braid.stage.local import LocalQuery
+from braid.stage.topic_input import TopicInput
+from braid.testing.driver import Driver
 from braid.topics.segments import segment_name
 from braid.topics.store import TopicStore
 from braid.types import MAX_TIME, Column

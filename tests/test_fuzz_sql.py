@@ -13,12 +13,12 @@ from functools import cache
 import pytest
 
 import effort
+from braid.bind.catalog import Catalog
+from braid.bind.program import Program
+from braid.bind.settings import Settings
 from braid.errors import SqlError
-from braid.explain import explain_query, render_dot, render_mermaid, render_texts
-from braid.plan.catalog import Catalog
+from braid.explain.documents import explain_query, render_dot, render_mermaid, render_texts
 from braid.plan.logical import Query
-from braid.plan.settings import Settings
-from braid.program import Program
 from effort import fuzzed
 from fuzz_sql import DEEP, Page, mutated, pages
 

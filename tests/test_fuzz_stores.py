@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from braid.errors import BraidError
-from braid.tabular import escaped
+from braid.face.tabular import escaped
 from braid.topics import TopicStore, documents
 from cli_help import braid
 from effort import fuzzed

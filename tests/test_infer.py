@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from braid.infer import columns_of
+from braid.face.infer import columns_of
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct
 from cli_help import braid
 

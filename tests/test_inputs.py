@@ -20,15 +20,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from braid.errors import BraidError
+from braid.files import copies
+from braid.files import text as file_text
+from braid.files.input import FileInput, clean, needs_time, open_files
+from braid.files.values import csv_field, json_lines
 from braid.operators.changes import NEVER
 from braid.plan.logical import Encoding, Place, Source, SourceColumn, Timestamp
-from braid.runtime import file_copies, file_text
-from braid.runtime.cut import beginning, plan_batch
-from braid.runtime.decode import Decoded
-from braid.runtime.file_values import csv_field, json_lines
-from braid.runtime.files import FileInput, clean, needs_time, open_files
-from braid.runtime.inputs import Input
-from braid.runtime.topic_input import TopicInput
+from braid.stage.cut import beginning, plan_batch
+from braid.stage.decode import Decoded
+from braid.stage.inputs import Input
+from braid.stage.topic_input import TopicInput
 from braid.topics.store import TopicStore
 from braid.types import MAX_DAY, MAX_TIME, Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 
@@ -486,7 +487,7 @@ def many(tmp_path: Path, r: random.Random, ends: Sequence[str]) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_cuts_of_files_are_those_of_their_times(tmp_path: Path, seed: int, monkeypatch: Any) -> None:
-    monkeypatch.setattr(file_copies, "CHUNK", 16)
+    monkeypatch.setattr(copies, "CHUNK", 16)
     r = random.Random(seed)
     times = many(tmp_path, r, r.choices([".csv", ".jsonl", ".parquet"], k=6))
     x = opened(tmp_path, "*.*", TIMED)

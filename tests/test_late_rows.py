@@ -14,18 +14,18 @@ from typing import Any
 import polars as pl
 import pytest
 
+from braid.bind.bound import BatchAsked
+from braid.bind.program import Program
 from braid.expr.nodes import Col
+from braid.face.show import put_records
+from braid.face.tables import StoreTables
+from braid.files.input import open_files
 from braid.operators.base import State
 from braid.operators.changes import LOW, POS, POS_TYPE
 from braid.operators.clocks import CLOCK, STEPS, Clocks
 from braid.operators.on_time import OnTime
 from braid.operators.watermarks import Watermark
-from braid.plan.bound import BatchAsked
-from braid.program import Program
-from braid.runtime.bucket import Keepless
-from braid.runtime.files import open_files
-from braid.show import put_records
-from braid.tables import StoreTables
+from braid.stage.bucket import Keepless
 from braid.topics.store import TopicStore
 from braid.types import Scalar
 

@@ -11,15 +11,15 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from braid.bind.bound import Described, QueryBound, SettingChanged
+from braid.bind.lenses.settings import SETTINGS
+from braid.bind.program import Program
 from braid.errors import SqlError
 from braid.expr import compile, typing
 from braid.expr.functions_lenses import LENSES
 from braid.expr.nodes import Col, Expr, columns
-from braid.plan.bound import Described, QueryBound, SettingChanged
 from braid.plan.keyed import CombiningJoin, KeyedJoin, RememberingJoin, TwoClockJoin
-from braid.plan.lenses.settings import SETTINGS
 from braid.plan.logical import Filter, Node, Query
-from braid.program import Program
 from braid.types import Array, Scalar
 
 CUSTOMERS = """

@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from braid import progress, prometheus
 from braid.errors import BraidError
-from braid.metrics import Metrics
-from braid.runtime.measured import Measured, Shape, Totals, covered, measured
-from braid.spent import MATCH, PARTS
+from braid.face import progress, prometheus
+from braid.face.metrics import Metrics
+from braid.stage.measured import Measured, Shape, Totals, covered, measured
+from braid.timing import MATCH, PARTS
 from cli_help import on_shared_spark
 
 ROOT = Path(__file__).parent.parent

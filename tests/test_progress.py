@@ -8,13 +8,13 @@ from typing import Any
 import polars as pl
 import pytest
 
-from braid import progress
 from braid.errors import BraidError
+from braid.face import progress
+from braid.face.progress import MaxDrops
 from braid.operators.changes import POS, partitioned_position
 from braid.operators.clocks import BOTH, CLOCK, IDLE, STEPS, STORED
-from braid.progress import MaxDrops
-from braid.runtime.leaps import Leap, Leaps, told
-from braid.runtime.measured import Dropped
+from braid.stage.leaps import Leap, Leaps, told
+from braid.stage.measured import Dropped
 
 DAY = 86_400_000
 

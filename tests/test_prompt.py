@@ -20,9 +20,9 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from rich.console import Console
 
-from braid.catalogue import Catalogue
-from braid.prompt import Names, coloured, keywords
-from braid.shell import STILL, Shell, complete, pieces
+from braid.face.catalogue import Catalogue
+from braid.face.prompt import Names, coloured, keywords
+from braid.face.shell import STILL, Shell, complete, pieces
 from braid.topics import TopicStore
 from cli_help import braid
 from crash import processes

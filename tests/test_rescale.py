@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from braid.errors import BraidError
-from braid.plan.lower import lower
+from braid.lower.lower import lower
 from braid.spark.setup import Wishes, prepared
 from braid.topics import TopicStore
 from histories import query, source, stream_stream

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from braid.runtime import checkpoint
+from braid.stage import checkpoint
 from braid.topics import TopicStore
 from braid.topics.drops import read_drops
 from braid.topics.lock import StoreLock

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from braid.errors import BraidError
-from braid.runtime.result_files import STAGING, check, claim, kind_of, publish
+from braid.files.results import STAGING, check, claim, kind_of, publish
 
 
 def staged(folder: Path, name: str, text: str) -> str:

@@ -9,17 +9,17 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from braid.duck import Tables
+from braid.batch_sql.duck import Tables
+from braid.bind.bound import BatchAsked, RowsChanged
+from braid.bind.program import Program
 from braid.errors import BraidError, SqlError
-from braid.plan.bound import BatchAsked, RowsChanged
+from braid.face.tables import StoreTables
 from braid.plan.epochs import AsOfJoin, RegularJoin, TemporalJoin
 from braid.plan.logical import Node
-from braid.program import Program
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
 from braid.sql.parser import parse
-from braid.tables import StoreTables
-from braid.testing import Driver
+from braid.testing.driver import Driver
 from braid.topics.drops import read_drops
 from braid.topics.store import TopicStore
 
@@ -185,7 +185,7 @@ def test_duckdb_is_shut(tmp_path: Path) -> None:
 
 
 def test_a_query_gives_so_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("braid.duck.MOST", 1000)
+    monkeypatch.setattr("braid.batch_sql.duck.MOST", 1000)
     tables = Tables(asked("SELECT 1").query)
     assert len(tables.rows("SELECT * FROM generate_series(1, 1000)")) == 1000
     with pytest.raises(SqlError, match="more than 1,000 rows"):

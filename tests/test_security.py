@@ -143,7 +143,7 @@ def test_a_session_of_python_listens_on_this_machine_only(tmp_path: Path, ended:
 
 
 def test_the_metrics_endpoint_is_of_this_machine() -> None:
-    from braid.metrics import Metrics
+    from braid.face.metrics import Metrics
 
     with Metrics(None, "0") as metrics:
         found, _ = listening(os.getpid())

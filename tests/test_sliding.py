@@ -15,11 +15,13 @@ from typing import Any
 import polars as pl
 import pytest
 
+from braid.bind.program import Program
 from braid.expr.nodes import Col
+from braid.face.tail import Tail
+from braid.lower.lower import lower
 from braid.operators.frames import SIZES, with_lives
 from braid.plan import logical
 from braid.plan.logical import Query
-from braid.plan.lower import lower
 from braid.plan.sliding import (
     Bound,
     Emission,
@@ -32,10 +34,8 @@ from braid.plan.sliding import (
     SlidingJoin,
     Tree,
 )
-from braid.program import Program
 from braid.reference import End, Event, Record, Reference
 from braid.reference.frames import life
-from braid.runtime.tail import Tail
 from braid.spark.job import dumps
 from braid.spark.setup import loose
 from braid.spark.source import Planner

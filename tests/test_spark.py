@@ -24,18 +24,18 @@ pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
 from braid.errors import BraidError  # noqa: E402
+from braid.files.watch import Files  # noqa: E402
+from braid.lower.lower import lower  # noqa: E402
 from braid.operators.changes import POS, SUB, in_order  # noqa: E402
 from braid.plan.logical import sources  # noqa: E402
-from braid.plan.lower import lower  # noqa: E402
-from braid.runtime.emit import merged  # noqa: E402
-from braid.runtime.explicit import Moment, Placed  # noqa: E402
-from braid.runtime.file_watch import Files  # noqa: E402
 from braid.spark import columns, conf, runs, shelf  # noqa: E402
 from braid.spark import query as queries  # noqa: E402
 from braid.spark.columns import bucket_ids, spark_partition  # noqa: E402
 from braid.spark.driver import SparkBackend, shared_session  # noqa: E402
 from braid.spark.private import own_folder  # noqa: E402
-from braid.testing import Driver  # noqa: E402
+from braid.stage.call_order import Moment, Placed  # noqa: E402
+from braid.stage.emit import merged  # noqa: E402
+from braid.testing.driver import Driver  # noqa: E402
 from braid.topics import TopicStore  # noqa: E402
 from histories import Raw, explicit_events, query, random_history, random_query, source  # noqa: E402
 from law import reference_lines  # noqa: E402

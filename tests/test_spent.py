@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-import braid.spent
-from braid.spent import Watch, spent, tally
+import braid.timing
+from braid.timing import Watch, spent, tally
 
 
 class Clock:
@@ -25,7 +25,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(braid.spent, "time", SimpleNamespace(perf_counter_ns=lambda: made.now))
+    monkeypatch.setattr(braid.timing, "time", SimpleNamespace(perf_counter_ns=lambda: made.now))
     return made
 
 

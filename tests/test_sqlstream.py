@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from braid.bind.program import Program
 from braid.errors import BraidError, SqlError
 from braid.plan.logical import Filter, Query, Source
 from braid.plan.sliding import Bound, Meeting, Operand, OrderKey, RangeFrame, RowsFrame, SlidingJoin
-from braid.program import Program
 from braid.sql.dialects.sqlstream import SQLSTREAM
-from braid.testing import Driver
+from braid.testing.driver import Driver
 
 ROOT = Path(__file__).parent.parent
 DECLARED = """
@@ -347,5 +347,5 @@ def test_pushdown_changes_nothing(seed: int, monkeypatch: pytest.MonkeyPatch) ->
             rows = d.read("query")
             d.finish()
             given.append([*rows, *d.read("query")])
-        monkeypatch.setattr("braid.plan.sqlstream.query.with_where", lambda tree, where: (tree, where))
+        monkeypatch.setattr("braid.bind.sqlstream.query.with_where", lambda tree, where: (tree, where))
     assert given[0] == given[1], sql

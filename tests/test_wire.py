@@ -8,13 +8,13 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from braid.plan.lower import lower
-from braid.plan.physical import Plan
-from braid.program import Program
-from braid.runtime.batch import Chunk, ingested
-from braid.runtime.bucket import split
-from braid.runtime.decode import RAW, decode
-from braid.runtime.wire import derived, full, full_steps, slim_steps
+from braid.bind.program import Program
+from braid.lower.lower import lower
+from braid.lower.physical import Plan
+from braid.stage.batch import Chunk, ingested
+from braid.stage.bucket import split
+from braid.stage.decode import RAW, decode
+from braid.stage.wire import derived, full, full_steps, slim_steps
 
 STREAMS = """
 CREATE STREAM l (k VARCHAR KEY, v BIGINT, w DOUBLE) WITH (kafka_topic='l', value_format='JSON', partitions=1);

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 from braid.errors import BraidError, SqlError
 
 if TYPE_CHECKING:
-    from braid.session import Session, connect
+    from braid.face.session import Session, connect
 
 __all__ = ["BraidError", "Session", "SqlError", "connect"]
 
 
 def __getattr__(name: str) -> Any:
     if name in ("connect", "Session"):
-        from braid import session
+        from braid.face import session
 
         return getattr(session, name)
     raise AttributeError(f"module 'braid' has no attribute {name!r}")

@@ -1,5 +1,5 @@
 """`python -m braid` is `braid`."""
 
-from braid.cli import main
+from braid.face.cli import main
 
 main()

@@ -18,16 +18,16 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from braid.bind.program import Program
 from braid.errors import BraidError
+from braid.lower.lower import lower
 from braid.operators.arrangement import MemoryRuns
 from braid.plan.canonical import canonical
-from braid.plan.lower import lower
-from braid.program import Program
-from braid.runtime import state_file
-from braid.runtime.bucket import BucketState
-from braid.runtime.checkpoint import Document, load
-from braid.runtime.resume import last_batch
 from braid.spark.setup import Wishes, prepared
+from braid.stage import state_file
+from braid.stage.bucket import BucketState
+from braid.stage.checkpoint import Document, load
+from braid.stage.resume import last_batch
 from braid.topics import TopicStore, publish, stage
 from cli_help import Said, braid
 from crash import world

@@ -19,12 +19,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from braid.bind.program import Program
 from braid.errors import BraidError
-from braid.explain import explain_query, render_text
-from braid.program import Program
-from braid.progress import summary_lines
-from braid.request import Request
-from braid.run import run_program
+from braid.explain.documents import explain_query, render_text
+from braid.face.progress import summary_lines
+from braid.face.request import Request
+from braid.face.run import run_program
 from braid.topics import read_records
 from braid.topics.store import TopicStore
 

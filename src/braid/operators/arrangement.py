@@ -42,7 +42,7 @@ from braid.operators.ranges import (
     rising,
     rows_at,
 )
-from braid.spent import spent, tally
+from braid.timing import spent, tally
 
 FAN = 4  # so many runs of like size become one
 LEVEL_0 = 1024  # runs below this size are alike

@@ -10,7 +10,7 @@ from __future__ import annotations
 import polars as pl
 
 from braid.operators.base import State
-from braid.spent import spent, tally
+from braid.timing import spent, tally
 
 FEW = 64  # so many rows more than needed do not matter
 

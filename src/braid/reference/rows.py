@@ -12,10 +12,10 @@ from typing import Any, Literal
 
 import polars as pl
 
-from braid.expr.codec_values import python_values
 from braid.expr.compile import evaluate
 from braid.expr.key import canonical_key
 from braid.expr.nodes import Col, Expr, children, columns
+from braid.records.values import python_values
 from braid.types import Column, Scalar, Type, polars_type
 
 Place = Any  # of the processing order: opaque, ordered, given by the caller

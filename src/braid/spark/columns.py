@@ -29,10 +29,10 @@ import polars as pl
 import pyarrow as pa
 
 from braid.errors import BraidError
-from braid.runtime import bucket as ipc
 from braid.spark import arrow_file
 from braid.spark.private import own_folder
-from braid.spent import spent
+from braid.stage import bucket as ipc
+from braid.timing import spent
 
 ROWS, STEPS, DROPS, COUNTS = 0, 1, 2, 3  # COUNTS: a JSON object
 _BYTES, _FILE = b"B\x01", b"B\x02"  # the first two bytes: the frame follows, or the size and name of its file

@@ -26,14 +26,14 @@ from braid.errors import BraidError
 from braid.operators.changes import DIFF, HEADERS, TIME, key_column
 from braid.plan import logical
 from braid.plan.logical import Source, SourceColumn
-from braid.runtime.batch import Chunk
-from braid.runtime.decode import RAW, Decoded, decode, time_of, with_pseudo
-from braid.runtime.emit import merged
 from braid.spark import columns
 from braid.spark import job as jobs
 from braid.spark.entry import SCHEMA
 from braid.spark.source import blobs
 from braid.spark.stage import batch_id
+from braid.stage.batch import Chunk
+from braid.stage.decode import RAW, Decoded, decode, time_of, with_pseudo
+from braid.stage.emit import merged
 from braid.topics.files import write_atomic
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 

@@ -1,6 +1,6 @@
 """The test driver's backend on real Spark: topics in a store, every query a streaming query of one shared session.
 
-In, out, rule: see `runtime/backend.py`. Records carry their place in a file beside their segment; a gate per query
+In, out, rule: see `testing/backend.py`. Records carry their place in a file beside their segment; a gate per query
 keeps it from reading on before `pump` wants it to.
 """
 
@@ -17,15 +17,15 @@ from typing import Any
 import polars as pl
 from pyspark.sql import SparkSession
 
+from braid.lower.lower import lower
+from braid.lower.physical import Plan
 from braid.operators.changes import HEADERS, TIME
 from braid.plan.logical import Query
-from braid.plan.lower import lower
-from braid.plan.physical import Plan
-from braid.runtime.driver_local import in_topological_order
-from braid.runtime.explicit import Moment, Placed
-from braid.spark import conf, order
+from braid.spark import call_order, conf
 from braid.spark import query as queries
 from braid.spark.job import Order
+from braid.stage.call_order import Moment, Placed
+from braid.testing.local import in_topological_order
 from braid.topics import TopicStore, parse_envelope
 from braid.topics.drops import read_drops
 
@@ -108,7 +108,7 @@ class SparkBackend:
         self._touch(topic)
 
     def mark(self, topic: str, moment: Moment) -> None:
-        order.add_mark(self._marks, topic, moment)
+        call_order.add_mark(self._marks, topic, moment)
         self._seq = max(self._seq, moment.seq)
         self._touch(topic)
 
@@ -138,7 +138,7 @@ class SparkBackend:
 
     def _launch(self, running: Running) -> None:
         if not os.path.exists(running.gate):
-            order.open_gate(running.gate, 0)
+            call_order.open_gate(running.gate, 0)
         outputs = self.store.partitions(running.query.sink.topic)
         running.run = queries.start(
             shared_session(),
@@ -171,7 +171,7 @@ class SparkBackend:
                 continue
             assert running.run is not None
             seen, before = self._changes, self.store.end_offsets(running.query.sink.topic)
-            order.open_gate(running.gate, self._seq)
+            call_order.open_gate(running.gate, self._seq)
             running.run.await_idle()
             running.pumped = seen
             if self.store.end_offsets(running.query.sink.topic) != before:

@@ -13,13 +13,13 @@ import pickle
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from braid.files.input import FileInput
+from braid.lower.physical import Plan, Stage
 from braid.operators.filter import Filter
-from braid.plan.physical import Plan, Stage
-from braid.runtime.explicit import partition_ranks
-from braid.runtime.files import FileInput
-from braid.runtime.inputs import Input
-from braid.runtime.topic_input import TopicInput
 from braid.spark.columns import bucket_ids
+from braid.stage.call_order import partition_ranks
+from braid.stage.inputs import Input
+from braid.stage.topic_input import TopicInput
 from braid.topics import TopicStore
 
 

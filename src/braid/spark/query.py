@@ -23,10 +23,9 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame, SparkSession
 
 from braid.errors import BraidError
-from braid.plan.physical import Plan
-from braid.runtime import result_files, state_file
-from braid.runtime.file_watch import EVERY, Files, FileWatch, Note
-from braid.runtime.measured import Dropped, Hot, Measured, Shape, Totals, measured, summed
+from braid.files import results as result_files
+from braid.files.watch import EVERY, Files, FileWatch, Note
+from braid.lower.physical import Plan
 from braid.spark import columns, sinks
 from braid.spark import job as jobs
 from braid.spark.conf import keep_state, on_one_node, settings_of_a_query
@@ -36,6 +35,8 @@ from braid.spark.job import Job, Order, Output, exchanges, fused, inputs_of, sta
 from braid.spark.setup import Wishes, loose, prepared
 from braid.spark.stage import in_task
 from braid.spark.writer import MANIFEST, write_batches
+from braid.stage import state_file
+from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, measured, summed
 from braid.topics import clean_staging
 from braid.topics.drops import clean_drops, read_drops
 

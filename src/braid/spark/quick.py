@@ -14,9 +14,9 @@ import tempfile
 
 import pyspark
 
+from braid.bind.program import Program
 from braid.errors import BraidError
-from braid.plan.lower import lower
-from braid.program import Program
+from braid.lower.lower import lower
 from braid.spark import conf
 from braid.spark.query import start
 from braid.topics import TopicStore

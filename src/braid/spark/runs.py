@@ -25,10 +25,10 @@ import polars as pl
 import pyarrow as pa
 
 from braid.errors import BraidError
-from braid.runtime.state_file import SUFFIX
 from braid.spark import arrow_file
 from braid.spark.private import own_folder
-from braid.spent import spent, tally
+from braid.stage.state_file import SUFFIX
+from braid.timing import spent, tally
 from braid.topics.files import open_regular
 
 CACHE_BYTES = 4 << 30  # of files on a node

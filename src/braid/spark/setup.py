@@ -17,14 +17,15 @@ from uuid import uuid4
 import pyspark
 
 from braid.errors import BraidError
+from braid.files import results as result_files
+from braid.files.watch import Files, FileWatch, Note, watched
+from braid.lower.physical import Plan
 from braid.plan.canonical import canonical, wording
-from braid.plan.physical import Plan
-from braid.runtime import checkpoint, result_files, resume
-from braid.runtime.checkpoint import Document
-from braid.runtime.cut import LIMIT
-from braid.runtime.file_watch import Files, FileWatch, Note, watched
 from braid.spark.job import Job, Order, Output, ranks_of, sources_of, spread, stateless
 from braid.spark.private import own_folder
+from braid.stage import checkpoint, resume
+from braid.stage.checkpoint import Document
+from braid.stage.cut import LIMIT
 from braid.topics import TopicStore, check_name
 
 BUCKETS = 4  # of a stage with state, at least

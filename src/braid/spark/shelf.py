@@ -16,10 +16,10 @@ import polars as pl
 
 from braid.operators.changes import HASH, LOW, POS, POS_TYPE, SUB
 from braid.operators.pairing import pieces
-from braid.runtime.emit import merged
 from braid.spark import columns
 from braid.spark.columns import Blob
-from braid.spent import spent
+from braid.stage.emit import merged
+from braid.timing import spent
 
 SPILL = 64 << 20  # packed bytes
 PIECE = 250_000  # rows made to text at once

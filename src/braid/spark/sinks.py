@@ -17,16 +17,16 @@ import polars as pl
 from pyspark import TaskContext
 
 from braid.errors import BraidError
-from braid.expr import codec
+from braid.face.tabular import escaped
+from braid.files import results as result_files
+from braid.files.values import csv_field, json_lines
 from braid.operators.changes import BY, DIFF, LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, TIME
-from braid.runtime import result_files
-from braid.runtime.bucket import bucket_of
-from braid.runtime.emit import written
-from braid.runtime.explicit import place_of, topic_ranks
-from braid.runtime.file_values import csv_field, json_lines
+from braid.records import codec
 from braid.spark.job import Job, store_of
-from braid.spent import spent
-from braid.tabular import escaped
+from braid.stage.bucket import bucket_of
+from braid.stage.call_order import place_of, topic_ranks
+from braid.stage.emit import written
+from braid.timing import spent
 from braid.topics import Staged, StageWriter, format_envelope, publish
 from braid.topics.drops import publish_drops
 from braid.topics.drops import stage_drops as stage_drop_lines

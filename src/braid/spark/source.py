@@ -9,7 +9,7 @@ Document: {"batch": n, "next": {"leaf/partition": offset}, "ended": […], "idle
 the partitions that have been closed (`--end`), `idle` those that were silent for their time-out when the batch was
 planned; "early" (while tables that are read first take more than a batch): where that ends; "captured" (where there is
 a captured table): where each partition of its leaf ended when the query first started. In an explicit order (the test
-driver) also "seq" and "marks", see `order.py`.
+driver) also "seq" and "marks", see `call_order.py`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from braid.errors import BraidError
-from braid.runtime import leaps
-from braid.runtime.batch import Chunk, clocked, ingested
-from braid.runtime.bucket import split
-from braid.runtime.cut import Cut, ended_now, plan_batch
-from braid.runtime.files import FileInput
-from braid.runtime.ingest import Ingested
-from braid.runtime.inputs import Until
-from braid.runtime.pieces import SOURCE, Piece
-from braid.runtime.wire import derived, slim_steps
-from braid.spark import columns, order
+from braid.files.input import FileInput
+from braid.spark import call_order, columns
 from braid.spark.columns import Blob
 from braid.spark.job import Job, inputs_of, loads
-from braid.spent import spent
+from braid.stage import leaps
+from braid.stage.batch import Chunk, clocked, ingested
+from braid.stage.bucket import split
+from braid.stage.cut import Cut, ended_now, plan_batch
+from braid.stage.ingest import Ingested
+from braid.stage.inputs import Until
+from braid.stage.pieces import SOURCE, Piece
+from braid.stage.wire import derived, slim_steps
+from braid.timing import spent
 
 Document = dict[str, Any]
 
@@ -69,7 +69,7 @@ class Planner:
     def __init__(self, text: str) -> None:
         self._text = text
         self._limits: dict[int, list[int]] | None = None  # of a run that ends where the data ended when it began
-        self._watch = order.Watch()
+        self._watch = call_order.Watch()
 
     def beginning(self) -> Document:
         job, inputs = loads(self._text), inputs_of(self._text)
@@ -86,7 +86,7 @@ class Planner:
         job = loads(self._text)
         if start.get("plan") != job.fingerprint:
             raise BraidError("the checkpoint is of another plan", "delete it, or start the query under another name")
-        found = self._cut_at_a_time(job, start) if job.order is None else order.plan(job, start, self._watch)
+        found = self._cut_at_a_time(job, start) if job.order is None else call_order.plan(job, start, self._watch)
         if found is None:
             return start
         kept = {name: x for name, x in start.items() if name != "early"}
@@ -175,7 +175,7 @@ def _chunks(text: str, job: Job, slice: Slice) -> Iterator[Chunk]:
     inputs = inputs_of(text)
     if job.order is not None:
         assert slice.marks is not None
-        yield from order.chunks(job, inputs, slice.parts, slice.marks)
+        yield from call_order.chunks(job, inputs, slice.parts, slice.marks)
         return
     for part in slice.parts:
         rank = job.ranks[f"{part.leaf}/{part.partition}"]

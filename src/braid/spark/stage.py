@@ -17,17 +17,17 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import Row
 
-from braid.plan.physical import Stage
-from braid.runtime import state_file
-from braid.runtime.bucket import BucketState, Exchanging, Keepless, Outcome, in_turn, projected, run_stage, split
-from braid.runtime.pieces import Piece
-from braid.runtime.wire import full, full_steps
+from braid.lower.physical import Stage
 from braid.spark import columns
 from braid.spark.columns import Blob
 from braid.spark.job import Job, loads, stateless
 from braid.spark.runs import FileRuns, MapState, StoreRuns, run_prefix
 from braid.spark.shelf import Shelf, of_epochs
-from braid.spent import spent
+from braid.stage import state_file
+from braid.stage.bucket import BucketState, Exchanging, Keepless, Outcome, in_turn, projected, run_stage, split
+from braid.stage.pieces import Piece
+from braid.stage.wire import full, full_steps
+from braid.timing import spent
 
 BlobRow = Row(*columns.ARROW.names)
 MANIFEST = ("manifest",)  # its name in Spark's state store; runs have longer ones

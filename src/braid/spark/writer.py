@@ -16,14 +16,14 @@ import pyarrow as pa
 from pyspark.sql.types import StringType, StructField, StructType
 
 from braid.operators.changes import POS, sequence_of
-from braid.runtime.explicit import BATCH_BITS
-from braid.runtime.pieces import WRITE, Piece
 from braid.spark import columns, sinks
 from braid.spark.columns import Blob
 from braid.spark.job import Job, loads
 from braid.spark.shelf import Shelf, in_pieces
 from braid.spark.stage import batch_id, through
-from braid.spent import spent
+from braid.stage.call_order import BATCH_BITS
+from braid.stage.pieces import WRITE, Piece
+from braid.timing import spent
 
 MANIFEST = StructType([StructField("kind", StringType()), StructField("doc", StringType())])
 ARROW = pa.schema([("kind", pa.string()), ("doc", pa.string())])

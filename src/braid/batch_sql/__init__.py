@@ -1,0 +1,1 @@
+"""Tables as they stand, and queries over them."""

@@ -1,0 +1,188 @@
+"""DuckDB, which answers batch queries over snapshots.
+
+In: frames by name, a query in DuckDB's SQL. Out: rows, or a frame of the wanted columns; `SqlError` where it is
+refused.
+Rule: what DuckDB does in another way than PostgreSQL is set right here, or in `plan.risingwave.batch_*` where it is
+text. It is shut in: no files, no extensions, no variables of Python, so much memory.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import polars as pl
+
+from braid.batch_sql.duck_text import duck_type, name, token, untoken
+from braid.bind.bound import BatchQuery, Declared, Read
+from braid.errors import SqlError
+from braid.types import polars_type
+
+MEMORY = "2GB"  # that one query may take; nothing is spilt to disk
+MOST = 5_000_000  # rows that a query may give, since all of them are held
+CLOSED: dict[str, str | bool | int | float | list[str]] = {
+    "enable_external_access": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "memory_limit": MEMORY,
+    "temp_directory": "",
+}
+SETTINGS = (
+    "SET python_enable_replacements = false",
+    "SET threads = 1",
+    "SET TimeZone = 'UTC'",
+    "SET integer_division = true",
+    "SET default_null_order = 'nulls_last_on_asc_first_on_desc'",
+    "SET lock_configuration = true",
+)
+_OURS = {
+    "TINYINT": "smallint",
+    "SMALLINT": "smallint",
+    "INTEGER": "integer",
+    "BIGINT": "bigint",
+    "HUGEINT": "bigint",
+    "UBIGINT": "bigint",
+    "FLOAT": "real",
+    "DOUBLE": "double precision",
+    "VARCHAR": "varchar",
+    "BOOLEAN": "boolean",
+    "DATE": "date",
+    "TIME": "time",
+    "TIMESTAMP": "timestamp",
+    "TIMESTAMP WITH TIME ZONE": "timestamptz",
+    "BLOB": "bytea",
+}
+
+
+def our_type(duck: str) -> str | None:
+    """The name of DuckDB's type in the dialect; None where it has none."""
+    if duck.startswith("DECIMAL"):
+        return "numeric"
+    return _OURS.get(duck)
+
+
+_HINT = "the types and the values do not fit; convert them: x::integer"
+_HINTS = {  # by what stands in the message
+    "GROUP BY": "add it to GROUP BY, or take an aggregate of it: max(x)",
+    "extract specifier": "write second, minute, hour, day, week, month, quarter or year",
+}
+_CASTING = re.compile(r" when casting from source column c[0-9]+$")
+
+
+class Row(dict[str, Any]):
+    """A value of a row type: its fields by name; as text as PostgreSQL shows it."""
+
+    def __str__(self) -> str:
+        return f"({','.join('' if v is None else str(v) for v in self.values())})"
+
+
+class Tables:
+    """A connection that holds the relations a query reads."""
+
+    def __init__(self, query: BatchQuery, frames: dict[Read, pl.DataFrame] | None = None) -> None:
+        self._connection = duckdb.connect(config=CLOSED)
+        for setting in SETTINGS:
+            self._connection.execute(setting)
+        self.query = query
+        for read in query.reads:
+            self.add(read, None if frames is None else frames[read])
+        with self._told():
+            for made, sql in query.views:
+                self._connection.execute(f"CREATE VIEW {name(made)} AS {sql}")
+
+    def add(self, read: Read, frame: pl.DataFrame | None) -> None:
+        """Makes `frame` readable under the name of `read`, hidden columns too; None: an empty table of its columns."""
+        declared = read.declared
+        made = frame if frame is not None else empty_frame(declared)
+        tokens = {c.name: token("c", c.name) for c in declared.columns}
+        raw = f"raw_{read.name}"
+        self._connection.register(raw, made.rename(tokens).to_arrow())
+        types = sql_types(declared)
+        items = [_as(name(tokens[c.name]), "" if c.hidden else types[c.name]) for c in declared.columns]
+        self._connection.execute(f"CREATE VIEW {name(read.name)} AS SELECT {', '.join(items)} FROM {name(raw)}")
+
+    def described(self, sql: str) -> list[tuple[str, str]]:
+        """Names and DuckDB types of the columns of a query."""
+        with self._told():
+            found = self._connection.execute(f"DESCRIBE {sql}").fetchall()
+        return [(row[0], row[1]) for row in found]
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with self._told():
+            rows = self._connection.execute(sql).fetchmany(MOST + 1)
+        if len(rows) > MOST:
+            hint = "write LIMIT, or group them; INSERT INTO … SELECT keeps them in a table"
+            raise SqlError(f"the query gives more than {MOST:,} rows", self.query.span, hint, self.query.text)
+        return [tuple(map(_value, row)) for row in rows]
+
+    def frame(self, sql: str, columns: Sequence[tuple[str, str, pl.DataType]]) -> pl.DataFrame:
+        """The rows of a query as (name, SQL type, dtype); values are converted as an INSERT converts them."""
+        names = [f"c{i}" for i in range(len(columns))]
+        items = [_stored(n, t) for n, (_, t, _) in zip(names, columns, strict=True)]
+        with self._told():
+            text = f"SELECT {', '.join(items)} FROM ({sql}) AS q({', '.join(names)})"
+            table = self._connection.sql(text).to_arrow_table()
+        made = pl.from_arrow(table)
+        assert isinstance(made, pl.DataFrame)
+        return made.select(
+            pl.col(n).cast(dtype).alias(called) for n, (called, _, dtype) in zip(names, columns, strict=True)
+        )
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """DuckDB's refusals as ours."""
+        try:
+            yield
+        except duckdb.OutOfMemoryException:
+            message = f"the query needs more than {MEMORY} of memory"
+            raise SqlError(message, self.query.span, "read fewer rows, or group them first", self.query.text) from None
+        except duckdb.Error as e:
+            lines = untoken(str(e)).split("\n\n", maxsplit=1)[0].strip().splitlines()
+            message = lines[0].split(": ", maxsplit=1)[-1].rstrip("!").split(". ")[0]
+            message = _CASTING.sub("", message)
+            fitting = next((h for words, h in _HINTS.items() if words in message), _HINT)
+            hint = " ".join(itertools.takewhile(_helps, lines[1:])) or fitting
+            raise SqlError(message[:1].lower() + message[1:], self.query.span, hint, self.query.text) from None
+
+
+def _helps(line: str) -> bool:
+    """A line of advice that can be followed here."""
+    return not line.lstrip().startswith(("LINE", "Candidate", "*", "Possible solutions"))
+
+
+def sql_types(declared: Declared) -> dict[str, str]:
+    assert declared.relation is not None
+    return dict(declared.relation.types)
+
+
+def empty_frame(declared: Declared) -> pl.DataFrame:
+    return pl.DataFrame(schema={c.name: polars_type(c.type) for c in declared.columns})
+
+
+def _as(column: str, type_: str) -> str:
+    """A stored column as the type that the user sees; '' is that which it has."""
+    if type_ == "timestamptz":
+        return f"CAST({column} AS TIMESTAMP) AT TIME ZONE 'UTC' AS {column}"
+    return f"CAST({column} AS {duck_type(type_)}) AS {column}" if type_ else column
+
+
+def _stored(column: str, type_: str) -> str:
+    """A value of the user's type as it is stored: times with a zone in UTC."""
+    if type_ == "timestamptz":
+        return f"CAST({column} AS TIMESTAMPTZ) AT TIME ZONE 'UTC' AS {column}"
+    return f"CAST({column} AS {duck_type(type_)}) AS {column}"
+
+
+def _value(value: Any) -> Any:
+    if isinstance(value, dict):
+        return Row({untoken(k): _value(v) for k, v in value.items()})
+    if isinstance(value, tuple):
+        return Row({f"f{i + 1}": _value(v) for i, v in enumerate(value)})
+    return value

@@ -1,0 +1,261 @@
+"""Tables as they stand: what batch queries read, and what INSERT, UPDATE and DELETE write.
+
+In: the records of topics; statements whose rows a snapshot decides. Out: frames; records of one epoch, and late rows.
+Rule: RW-5 and RW-43: a row below the watermark before its epoch is late. One that a statement writes never reaches the
+topic; one that came there otherwise is not in the table, as queries see it. The last record of a key stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from braid.batch_sql.duck import Tables, sql_types
+from braid.bind.bound import BatchQuery, Declared, Read, RowsChanged
+from braid.errors import BraidError, SqlError
+from braid.expr.json_text import dumps
+from braid.operators.changes import DIFF, TIME
+from braid.records import codec
+from braid.records.values import json_value
+from braid.stage.call_order import Placed, raw_frame
+from braid.stage.decode import decode
+from braid.stage.gate import Gate
+from braid.stage.row_ids import row_ids
+from braid.types import Column, polars_type
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Records of one epoch, as key and value texts (a key that is None is to be made), and what RETURNING shows."""
+
+    records: list[tuple[str | None, str | None]]
+    returned: list[tuple[Any, ...]] | None
+    late: list[dict[str, Any]]
+
+
+@dataclass(slots=True)
+class _Standing:
+    """The rows of a topic that stand, how many records they are made of, how many could not be read, how many were
+    late."""
+
+    declared: Declared
+    rows: pl.DataFrame
+    gate: Gate | None
+    count: int = 0
+    unread: int = 0
+    late: int = 0
+
+    @staticmethod
+    def empty(declared: Declared) -> _Standing:
+        return _Standing(declared, _decoded(declared, [])[0], Gate.of(declared))
+
+    def add(self, records: Sequence[Placed]) -> None:
+        self.count += len(records)
+        if records:
+            new, good = _decoded(self.declared, records)
+            self.unread += len(records) - new.height
+            if self.gate is not None:
+                there = [r for r, well in zip(records, good, strict=True) if well]
+                late = self.gate.late(new, [r.seq for r in there], [r.partition for r in there])
+                new, self.late = new.filter(~late), self.late + int(late.sum())
+            rows = pl.concat([self.rows, new])
+            self.rows = _last(self.declared, rows).filter(pl.col(DIFF) == 1)
+
+
+class Snapshots:
+    """The tables of a store. `records(topic, start)`: the topic's records from the `start`-th on; `files`: the rows of
+    a table that is read from files, in their order (columns of `declared`, and `_t`: their epochs); None for others.
+    `unread`: how many records of a table could not be read as it is declared, the last time it was asked; `late`: how
+    many were."""
+
+    def __init__(
+        self,
+        records: Callable[[str, int], list[Placed]],
+        files: Callable[[Declared], pl.DataFrame | None] = lambda declared: None,
+    ) -> None:
+        self._records, self._files = records, files
+        self._standing: dict[str, _Standing] = {}
+        self.unread: dict[str, int] = {}
+        self.late: dict[str, int] = {}
+
+    def forget(self, topic: str) -> None:
+        self._standing.pop(topic, None)
+
+    def frame(self, declared: Declared, until: int | None = None) -> pl.DataFrame:
+        """The rows that stand; `until`: after that epoch."""
+        rows = self._files(declared)
+        if rows is not None:
+            return _last(declared, self._on_time(declared, rows))
+        if until is None:
+            standing = self._now(declared)
+        else:
+            standing = _Standing.empty(declared)
+            standing.add([r for r in self._records(declared.topic, 0) if r.seq <= until])
+        self.unread[declared.name], self.late[declared.name] = standing.unread, standing.late
+        return standing.rows.select(c.name for c in declared.columns)
+
+    def _on_time(self, declared: Declared, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows of files that are not late."""
+        gate, epochs, rows = Gate.of(declared), rows[TIME], rows.drop(TIME)
+        late = pl.Series([False] * rows.height)
+        if gate is not None and rows.height:
+            late = gate.late(rows, epochs, [0] * rows.height)
+        self.late[declared.name] = int(late.sum())
+        return rows.filter(~late)
+
+    def _now(self, declared: Declared) -> _Standing:
+        known = self._standing.get(declared.topic)
+        standing = known if known is not None and known.declared == declared else _Standing.empty(declared)
+        self._standing[declared.topic] = standing
+        standing.add(self._records(declared.topic, standing.count))
+        return standing
+
+    def lift(self, declared: Declared, epoch: int, partitions: int, time: int) -> None:
+        """From this epoch on no partition of the table shows anything below `time` (ms)."""
+        gate = self._now(declared).gate
+        if gate is not None:
+            gate.lift(epoch, range(partitions), time)
+
+    def answer(self, query: BatchQuery, past: Callable[[Read], int | None]) -> list[tuple[Any, ...]]:
+        """The rows of a query. `past`: the epoch that a read wants, None for the last."""
+        tables = Tables(query, self._frames(query, past))
+        try:
+            return tables.rows(query.sql)
+        finally:
+            tables.close()
+
+    def change(self, change: RowsChanged, past: Callable[[Read], int | None]) -> Written:
+        """The records of a statement."""
+        tables = Tables(change.query, self._frames(change.query, past))
+        try:
+            return self._changed(change, tables)
+        finally:
+            tables.close()
+
+    def judged(self, declared: Declared, rows: pl.DataFrame) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
+        """The rows of a new epoch that are not late, and those that are."""
+        gate = self._now(declared).gate
+        if gate is None or not rows.height:
+            return rows, []
+        lost = gate.next(rows)
+        late = [
+            {"reason": "late", "operator": "watermark", "topic": declared.topic, "clock": gate.now, "value": row}
+            for row in rows.filter(lost).select(c.name for c in declared.visible).iter_rows(named=True)
+        ]
+        return rows.filter(~lost), late
+
+    def _frames(self, query: BatchQuery, past: Callable[[Read], int | None]) -> dict[Read, pl.DataFrame]:
+        return {r: self.frame(r.declared, past(r)) for r in query.reads}
+
+    def _changed(self, change: RowsChanged, tables: Tables) -> Written:
+        target, types = change.target, sql_types(change.target)
+        columns = {c.name: polars_type(c.type) for c in target.columns}
+        late: list[dict[str, Any]] = []
+        records: list[tuple[str | None, str | None]]
+        match change.kind:
+            case "insert":
+                wanted = [(n, types[n], columns[n]) for n in change.columns]
+                rows = tables.frame(change.query.sql, wanted)
+                rows = rows.with_columns(pl.lit(None, t).alias(n) for n, t in columns.items() if n not in rows.columns)
+                rows, late = self.judged(target, rows)
+                _check_keys(target, rows, change.query)
+                records = list(zip(keys_of(target, rows), values_of(target, rows), strict=True))
+            case "update":
+                old = [(c.name, types[c.name], columns[c.name]) for c in target.columns]
+                new = [(f"_new {n}", types[n], columns[n]) for n in change.columns]
+                both = tables.frame(change.query.sql, [*old, *new])
+                before = both.select(list(columns))
+                rows = both.with_columns(pl.col(f"_new {n}").alias(n) for n in change.columns).select(list(columns))
+                _check_keys(target, rows, change.query)
+                records = _replaced(target, before, rows, keyed=bool(set(change.columns) & set(_key(target))))
+            case "delete":
+                rows = tables.frame(change.query.sql, [(n, types[n], t) for n, t in columns.items()])
+                records = [(key, None) for key in keys_of(target, rows, stored=True)]
+        return Written(records, _returned(change, rows, tables), late)
+
+
+def _replaced(
+    target: Declared, before: pl.DataFrame, after: pl.DataFrame, keyed: bool
+) -> list[tuple[str | None, str | None]]:
+    """An update: the new rows, behind tombstones of the old ones where keys change."""
+    gone: list[tuple[str | None, str | None]] = []
+    if keyed:
+        gone = [(key, None) for key in keys_of(target, before, stored=True)]
+    return gone + list(zip(keys_of(target, after, stored=True), values_of(target, after), strict=True))
+
+
+def _returned(change: RowsChanged, rows: pl.DataFrame, tables: Tables) -> list[tuple[Any, ...]] | None:
+    if change.returning is None:
+        return None
+    tables.add(change.returning.written, rows)
+    return tables.rows(change.returning.sql)
+
+
+def _key(declared: Declared) -> tuple[str, ...]:
+    return () if declared.relation is None else declared.relation.key
+
+
+def _check_keys(declared: Declared, rows: pl.DataFrame, query: BatchQuery) -> None:
+    if declared.relation is None or declared.relation.row_id or not rows.height:
+        return
+    for name in declared.relation.key:
+        if rows[name].null_count():
+            message = f"column {name} of the primary key of {declared.name} is null"
+            raise SqlError(message, query.span, f"give {name} a value", query.text)
+
+
+def keys_of(declared: Declared, rows: pl.DataFrame, stored: bool = False) -> list[str | None]:
+    """The key of each row as its topic holds it; None where it is still to be made (unless `stored`)."""
+    relation = declared.relation
+    if relation is not None and relation.row_id and not stored:
+        return [None] * rows.height
+    columns = [(c.name, Column(c.name, c.type)) for c in declared.columns if c.place == "key"]
+    bare = len(columns) == 1 and declared.encoding.key != "ROW_ID"
+    return codec.encode_values(rows, columns, unwrapped=bare).to_list()
+
+
+def values_of(declared: Declared, rows: pl.DataFrame) -> list[str]:
+    columns = [(c.name, Column(c.name, c.type)) for c in declared.columns if c.place == "value"]
+    if not columns:
+        return ["{}"] * rows.height
+    return codec.encode_values(rows, columns).to_list()
+
+
+def _decoded(declared: Declared, records: Sequence[Placed]) -> tuple[pl.DataFrame, pl.Series]:
+    """Columns of the table and `_diff`, of the records that are well formed; and which those are."""
+    source = declared.read_as(declared.name)
+    found = decode(source, raw_frame(records), 0)
+    rows = found.rows
+    if declared.encoding.key == "ROW_ID":
+        partitions = rows.with_columns(pl.Series("_partition", [r.partition for r in records], dtype=pl.Int64))
+        rows = rows.with_columns(partitions.select(row_ids(pl.col("_partition")).alias(c.name) for c in source.key))
+    columns = [pl.col(c.name).alias(c.field) for c in source.columns if c.place in ("key", "value")]
+    good = found.error.is_null()
+    return rows.filter(good).select(*columns, DIFF), good
+
+
+def _last(declared: Declared, rows: pl.DataFrame) -> pl.DataFrame:
+    """The last row of each key of a table; all rows of an append-only one."""
+    if declared.kind == "stream":
+        return rows
+    key = [c.name for c in declared.key]
+    return rows.unique(key, keep="last", maintain_order=True) if key else rows.tail(1)
+
+
+def row_of(declared: Declared, row: Mapping[str, Any]) -> pl.DataFrame:
+    """One row from Python values (docs/files-and-topics.md, "Values"), for `judged`. `row`: by name in lower case."""
+    columns = [Column(c.name, c.type) for c in declared.columns]
+    try:
+        text = dumps({c.name: json_value(row.get(c.name.lower()), c.type) for c in columns})
+    except (TypeError, ValueError) as e:
+        raise BraidError(f"this is no row of {declared.name}: {e}", _VALUES) from None
+    frame, _, error = codec.decode_values(pl.Series([text]), columns, iso=True)
+    if error[0] is not None:
+        raise BraidError(f"this is no row of {declared.name}: {error[0]}", _VALUES)
+    return frame
+
+
+_VALUES = "dates and times are datetime values, ISO text, or numbers of days and milliseconds; a DECIMAL is a Decimal"

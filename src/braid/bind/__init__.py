@@ -1,0 +1,1 @@
+"""What statements mean: from the syntax tree to a logical plan. Behind this room nobody knows which SQL was written."""

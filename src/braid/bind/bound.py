@@ -1,0 +1,353 @@
+"""What `bind` gives for each statement, and what the catalog remembers of a source.
+
+In: plan nodes. Out: frozen results, one class per kind of statement, under the union `Bound`.
+Rule: a result is a value; nothing happens before someone acts on it (`Catalog.apply`, the session).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from braid.bind.lenses.settings import LensesSettings
+from braid.bind.settings import Settings
+from braid.errors import Span
+from braid.expr.nodes import Expr, substituted
+from braid.plan.logical import (
+    PSEUDO,
+    Encoding,
+    Kind,
+    Place,
+    Query,
+    Source,
+    SourceColumn,
+    Timestamp,
+)
+from braid.plan.watermarks import Inherited
+from braid.types import Column, Type
+
+if TYPE_CHECKING:
+    from braid.sql.ast_lenses import LensesQuery
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredColumn:
+    """A column of a declared source. `hidden`: the record's key where no column shows it (some FULL joins); it cannot
+    be written in SQL, and is kept so that a table without key columns still has a key. `header`: of HEADER('h').
+    `not_null`: INSERT takes no NULL for it. `nullable`: typed as a union with null (Lenses)."""
+
+    name: str
+    type: Type
+    place: Place
+    hidden: bool = False
+    header: str | None = None
+    not_null: bool = False
+    nullable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """WATERMARK FOR `column` AS `expr` (over the columns of the table): rows below it are late."""
+
+    column: str
+    expr: Expr
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """What is known besides of a table that statements change and queries read: its rows are those that stand.
+
+    `types`: the SQL name of each column's type. `row_id`: the key is made for each row, `_row_id`. `key`: the
+    columns of the key, in the order of PRIMARY KEY. `inherited`: the watermarks that a view passes on.
+    """
+
+    what: Literal["table", "source", "materialized view", "sink"]
+    types: tuple[tuple[str, str], ...]
+    append_only: bool = False
+    row_id: bool = False
+    watermark: Bounded | None = None
+    key: tuple[str, ...] = ()
+    inherited: Inherited = field(default_factory=Inherited)
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A stream or table by name. `partitions` None: nobody declared a count. `created_by`: the query that writes it.
+
+    `null_value`: the text that stands for null in a CSV file bound to it. `view`: readers put its `sql` in its place.
+    `formats`: of key and value, where the dialect has formats that are all JSON in the topic store.
+    `relation`: in dialects with tables to query. `over`: the views whose SQL was put into a view's.
+    """
+
+    name: str
+    kind: Kind
+    topic: str
+    columns: tuple[DeclaredColumn, ...]
+    encoding: Encoding
+    timestamp: Timestamp | None = None
+    message_key: str | None = None
+    partitions: int | None = None
+    created_by: str | None = None
+    sql: str = ""
+    null_value: str | None = None
+    view: bool = False
+    formats: tuple[str, str] | None = None
+    relation: Relation | None = None
+    over: tuple[str, ...] = ()
+
+    @property
+    def visible(self) -> tuple[DeclaredColumn, ...]:
+        return tuple(c for c in self.columns if not c.hidden)
+
+    @property
+    def key(self) -> tuple[DeclaredColumn, ...]:
+        """The columns of the key, a hidden one too."""
+        if self.message_key is not None:
+            return tuple(c for c in self.columns if c.name == self.message_key)
+        return tuple(c for c in self.columns if c.place == "key")
+
+    def read_as(self, alias: str) -> Source:
+        """The plan node that reads it under `alias`, with all columns and pseudo columns."""
+        columns = [
+            SourceColumn(f"{alias}.{c.name}", c.header or c.name, Column(c.name, c.type), c.place) for c in self.columns
+        ]
+        named = {c.name for c in self.columns}  # PARTITION BY ROWTIME makes a column of that name
+        columns += [
+            SourceColumn(f"{alias}.{n}", n, Column(n, t), place) for n, (place, t) in PSEUDO.items() if n not in named
+        ]
+        mark = None if self.relation is None else self.relation.watermark
+        names: dict[str, Expr] = {c.field: c.col for c in columns}
+        return Source(alias, self.name, self.topic, self.kind, tuple(columns), self.encoding, self.timestamp,
+                      self.message_key, self.partitions,
+                      watermark=None if mark is None else substituted(mark.expr, names))  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDeclared:
+    """CREATE STREAM | TABLE name (columns)."""
+
+    declared: Declared
+    replaces: bool = False
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryBound:
+    """A query to run. `declared`: what CREATE … AS makes; None for INSERT INTO and push queries (`transient`).
+    `replaces`: one of this name goes first, with all that it wrote. `over`: the views whose SQL was put into it."""
+
+    query: Query
+    declared: Declared | None = None
+    transient: bool = False
+    replaces: bool = False
+    over: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InsertedRow:
+    """Field names to values in their Python form (docs/files-and-topics.md, "Values"). `timestamp` None: now."""
+
+    key: dict[str, Any] | None
+    value: dict[str, Any]
+    timestamp: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Inserted:
+    """INSERT … VALUES: records to write to the topic of `target`."""
+
+    topic: str
+    target: Declared
+    rows: tuple[InsertedRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """SHOW STREAMS | TABLES | QUERIES | TOPICS | PROPERTIES: rows as the catalog knows them."""
+
+    what: str
+    header: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """DESCRIBE name: a row for each column."""
+
+    declared: Declared
+    extended: bool
+    header: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """EXPLAIN: of a statement's query, or (`query` None) of the running query `name`."""
+
+    name: str
+    query: Query | None
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """DROP STREAM | TABLE; `queries` (those that write it) stop. `name` None: IF EXISTS, and it does not."""
+
+    name: str | None
+    kind: Kind
+    topic: str | None
+    delete_topic: bool
+    queries: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SettingChanged:
+    """SET, UNSET: `settings` hold from the next statement on."""
+
+    name: str
+    value: str | None
+    settings: Settings
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Again:
+    """The very statement that made what bears this name: it stands. If that is a query, it shall run."""
+
+    name: str
+    query: Query | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """A statement without effect: CREATE … IF NOT EXISTS of what exists."""
+
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """WITH name AS (query): bound anew by each reader, with the settings of its place. `text`: the script of it."""
+
+    name: str
+    query: LensesQuery
+    settings: LensesSettings
+    text: str
+    notices: tuple[str, ...] = ()
+
+
+# ------------------------------------------------- tables that are changed and read
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A table that a batch query reads as `name`: as it stands, or as it stood `back` ms ago or `at` a time."""
+
+    name: str
+    declared: Declared
+    back: int | None = None
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BatchQuery:
+    """A query over snapshots, in DuckDB's SQL; it was made from what is bound, and holds no name of the user.
+
+    `columns`: what each is called, and its name in `sql`. `views`: to be made first, in order, as (name, query)."""
+
+    sql: str
+    columns: tuple[tuple[str, str], ...]
+    reads: tuple[Read, ...]
+    views: tuple[tuple[str, str], ...]
+    span: Span
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Returning:
+    """What a statement shows of the rows that it wrote, which `written` names: a query, and its columns' names."""
+
+    sql: str
+    columns: tuple[str, ...]
+    written: Read
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A name for a query. `written`: as the dialect reads it, for views that are kept up to date over this one."""
+
+    name: str
+    columns: tuple[str, ...]
+    query: BatchQuery
+    written: Any
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Columns of a table by which rows are found: `columns` in order, then those of `include`."""
+
+    name: str
+    table: str
+    columns: tuple[str, ...]
+    include: tuple[str, ...]
+    distributed_by: tuple[str, ...]
+
+    @property
+    def all_columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.columns, *self.include)))
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAsked:
+    """A query on its own, to be answered now."""
+
+    query: BatchQuery
+
+
+@dataclass(frozen=True, slots=True)
+class RowsChanged:
+    """INSERT, UPDATE or DELETE: one epoch of changes of `target`, computed from a snapshot.
+
+    `query` gives for an insert the columns `columns`; for an update the rows as they were, then the new values of
+    `columns`; for a delete the rows. `creates`: the table is made by this statement. `returning`: what to show of the
+    rows that were written (or deleted)."""
+
+    kind: Literal["insert", "update", "delete"]
+    target: Declared
+    query: BatchQuery
+    columns: tuple[str, ...] = ()
+    returning: Returning | None = None
+    creates: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ViewDefined:
+    view: View
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexDefined:
+    index: Index
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """DROP: relations, views and indexes by name, the queries that stop, the topics that go."""
+
+    names: tuple[str, ...]
+    queries: tuple[str, ...]
+    topics: tuple[str, ...]
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Flushed:
+    """FLUSH: every epoch so far is to be visible."""
+
+
+Bound = (
+    SourceDeclared | QueryBound | Inserted | Shown | Described | Explained | Dropped | SettingChanged | Nothing
+    | BatchAsked | RowsChanged | ViewDefined | IndexDefined | Removed | Flushed | Named | Again
+)  # fmt: skip

@@ -1,0 +1,169 @@
+"""The catalog: declared streams and tables, and the queries that run.
+
+In: what `bind` gave (`apply`). Out: a new catalog. Nothing is ever changed in place.
+Rule: names are looked up as the dialect folded them; what a name leads to is known here and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from braid.bind.bound import (
+    Again,
+    BatchAsked,
+    Bound,
+    Declared,
+    DeclaredColumn,
+    Described,
+    Dropped,
+    Explained,
+    Flushed,
+    Index,
+    IndexDefined,
+    Inserted,
+    Named,
+    Nothing,
+    QueryBound,
+    Removed,
+    RowsChanged,
+    SettingChanged,
+    Shown,
+    SourceDeclared,
+    View,
+    ViewDefined,
+)
+from braid.guess import guess
+from braid.plan.logical import sources
+
+__all__ = ["Catalog", "Declared", "DeclaredColumn", "RunningQuery"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunningQuery:
+    """A persistent query: which source it writes, which it reads, and between which topics."""
+
+    name: str
+    sink: str
+    topic: str
+    reads: tuple[str, ...]
+    topics: tuple[str, ...]
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """Sources and running queries by name, in the order of their making. `inserts`: INSERT INTOs so far, per sink.
+    `named`: WITH queries. `stored`: topics that are there, with their partitions."""
+
+    sources: Mapping[str, Declared] = field(default_factory=dict)
+    queries: Mapping[str, RunningQuery] = field(default_factory=dict)
+    inserts: Mapping[str, int] = field(default_factory=dict)
+    named: Mapping[str, Named] = field(default_factory=dict)
+    views: Mapping[str, View] = field(default_factory=dict)
+    indexes: Mapping[str, Index] = field(default_factory=dict)
+    stored: Mapping[str, int] = field(default_factory=dict)
+
+    def get(self, name: str) -> Declared | None:
+        return self.sources.get(name)
+
+    def by_topic(self, topic: str) -> Declared | None:
+        """The source declared over a topic: the one a query writes before the others."""
+        over = [d for d in self.sources.values() if d.topic == topic]
+        return next((d for d in over if d.created_by is not None), over[0] if over else None)
+
+    def near(self, name: str) -> str | None:
+        """A declared name that looks like `name`."""
+        return guess(name, self.sources)
+
+    def readers(self, name: str) -> tuple[str, ...]:
+        """The running queries, and the views without one, that read `name`."""
+        queries = [q.name for q in self.queries.values() if name in q.reads]
+        return (*queries, *(d.name for d in self.sources.values() if name in d.over and d.created_by is None))
+
+    def writers(self, name: str) -> tuple[str, ...]:
+        """The running queries that write `name`."""
+        return tuple(q.name for q in self.queries.values() if q.sink == name)
+
+    def path(self, start: str, goal: str) -> tuple[str, ...] | None:
+        """Topics by which records of topic `start` come to topic `goal` through running queries; None: they do not."""
+        seen: dict[str, tuple[str, ...]] = {start: (start,)}
+        todo = [start]
+        while todo:
+            topic = todo.pop()
+            if topic == goal:
+                return seen[topic]
+            for q in self.queries.values():
+                if topic in q.topics and q.topic not in seen:
+                    seen[q.topic] = (*seen[topic], q.topic)
+                    todo.append(q.topic)
+        return None
+
+    def next_insert(self, sink: str) -> str:
+        """The name of the next INSERT INTO query of `sink`."""
+        return f"{sink}.{self.inserts.get(sink, 0) + 1}"
+
+    def topics(self) -> Iterator[tuple[str, int | None]]:
+        """Every topic of a source, with its declared number of partitions."""
+        seen: dict[str, int | None] = dict(self.stored)
+        for d in self.sources.values():
+            seen[d.topic] = seen.get(d.topic) or d.partitions
+        yield from sorted(seen.items())
+
+    def without(self, name: str) -> Catalog:
+        """The catalog as if nothing of this name had been made."""
+        return replace(
+            self,
+            sources={n: d for n, d in self.sources.items() if n != name},
+            queries={n: q for n, q in self.queries.items() if n != name},
+            views={n: v for n, v in self.views.items() if n != name},
+            indexes={n: i for n, i in self.indexes.items() if n != name},
+        )
+
+    def apply(self, bound: Bound) -> Catalog:
+        """The catalog after a statement took effect."""
+        match bound:
+            case SourceDeclared(declared=d):
+                return replace(self, sources={**self.sources, d.name: d})
+            case QueryBound():
+                return self._with_query(bound)
+            case Dropped(name=name, queries=stopped):
+                kept = {n: d for n, d in self.sources.items() if n != name}
+                running = {n: q for n, q in self.queries.items() if n not in stopped}
+                return replace(self, sources=kept, queries=running)
+            case Named(name=name):
+                return replace(self, named={**self.named, name: bound})
+            case RowsChanged(target=d, creates=True):
+                return replace(self, sources={**self.sources, d.name: d})
+            case ViewDefined(view=view):
+                return replace(self, views={**self.views, view.name: view})
+            case IndexDefined(index=index):
+                return replace(self, indexes={**self.indexes, index.name: index})
+            case Removed(names=names, queries=stopped):
+                return replace(
+                    self,
+                    sources={n: d for n, d in self.sources.items() if n not in names},
+                    views={n: v for n, v in self.views.items() if n not in names},
+                    indexes={n: i for n, i in self.indexes.items() if n not in names},
+                    queries={n: q for n, q in self.queries.items() if n not in stopped},
+                )
+            case Inserted() | Shown() | Described() | Explained() | SettingChanged() | Nothing():
+                return self
+            case BatchAsked() | RowsChanged() | Flushed() | Again():
+                return self
+        assert_never(bound)
+
+    def _with_query(self, bound: QueryBound) -> Catalog:
+        if bound.transient:
+            return self
+        query, made = bound.query, self
+        if bound.declared is not None:
+            made = replace(made, sources={**made.sources, bound.declared.name: bound.declared})
+        else:
+            count = made.inserts.get(query.sink.name, 0) + 1
+            made = replace(made, inserts={**made.inserts, query.sink.name: count})
+        read = tuple(sources(query.root))
+        names, topics = (*(s.name for s in read), *bound.over), tuple(s.topic for s in read)
+        run = RunningQuery(query.name, query.sink.name, query.sink.topic, names, topics, query.sql)
+        return replace(made, queries={**made.queries, query.name: run})

@@ -1,0 +1,273 @@
+"""Expressions: from what is written to typed nodes over plan columns.
+
+In: an AST expression and the rules of its clause (what names mean, whether aggregates may stand there). Out: `Expr`.
+Rule: an error shows the smallest piece of text that causes it; typing knows no text, so places are added here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import assert_never
+
+from braid.bind.in_list import bind_listed
+from braid.errors import Span, SqlError
+from braid.expr import typing
+from braid.expr.aggregates import is_aggregate
+from braid.expr.nodes import Col, Expr
+from braid.sql import ast
+from braid.sql import ast_risingwave as risingwave
+from braid.types import Scalar, is_numeric
+
+OPERATORS = {
+    "+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod", "=": "eq", "!=": "ne", "<>": "ne", "<": "lt",
+    "<=": "le", ">": "gt", ">=": "ge", "AND": "and", "OR": "or", "||": "concat", "IS DISTINCT FROM": "is_distinct_from",
+}  # fmt: skip
+COMPARISONS = ("=", "!=", "<>", "<", "<=", ">", ">=")
+FALSE = typing.literal(False, Scalar.BOOLEAN)
+
+COMMON = (  # functions that most SQLs have under these names
+    "ABS", "CEIL", "COALESCE", "CONCAT", "FLOOR", "GREATEST", "LEAST", "LPAD", "NULLIF", "REPLACE", "ROUND", "RPAD",
+    "SIGN", "SQRT", "SUBSTRING", "TRIM",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """`clause`: for messages. `aggregate` None: aggregates may not stand here. `whole`: asked first about each node, so
+    that a grouped query finds its grouping expressions. `functions`: the names to guess from, where the dialect has
+    not all; `groups`: whether it has GROUP BY."""
+
+    clause: str
+    column: Callable[[ast.Name], Expr]
+    aggregate: Callable[[ast.Call], Expr] | None = None
+    whole: Callable[[ast.Expr], Expr | None] | None = None
+    functions: Collection[str] | None = None
+    groups: bool = True
+
+
+def bind_expr(e: ast.Expr, rules: Rules) -> Expr:
+    """The typed expression; errors stand at the innermost node that has them."""
+    try:
+        if rules.whole is not None and (known := rules.whole(e)) is not None:
+            return known
+        return _bind(e, rules)
+    except SqlError as error:
+        raise located(error, e.span) from error.__cause__
+
+
+def located(error: SqlError, span: Span) -> SqlError:
+    """The error with a place, if it has none yet."""
+    if error.span is None:
+        error.span = span
+    return error
+
+
+def bind_value(e: ast.Expr, rules: Rules) -> Expr:
+    """An expression whose value is shown, or makes a key: a comparison that is not known, for a null operand, is false
+    then. Inside AND, OR and NOT it stays unknown."""
+    bound = bind_expr(e, rules)
+    return typing.call("COALESCE", [bound, FALSE]) if _compares(e) and not isinstance(bound, Col) else bound
+
+
+def _compares(e: ast.Expr) -> bool:
+    match e:
+        case ast.Binary(op=op):
+            return op in COMPARISONS
+        case ast.Between(negated=negated) | ast.InList(negated=negated) | ast.Like(negated=negated):
+            return not negated
+    return False
+
+
+def bind_predicate(e: ast.Expr, rules: Rules) -> Expr:
+    """A condition: BOOLEAN."""
+    bound = bind_expr(e, rules)
+    if bound.type not in (Scalar.BOOLEAN, Scalar.NULL):
+        hint = "compare it: … = …, … IS NOT NULL"
+        raise SqlError(f"{rules.clause} must be a condition, not {bound.type}", e.span, hint)
+    return bound if bound.type is Scalar.BOOLEAN else typing.cast(bound, Scalar.BOOLEAN)
+
+
+def names(e: ast.Expr) -> Iterator[ast.Name]:
+    """The column names in an expression, in order of appearance."""
+    if isinstance(e, ast.Name):
+        yield e
+    for child in children(e):
+        yield from names(child)
+
+
+def aggregates(e: ast.Expr) -> Iterator[ast.Call]:
+    """The outermost aggregate calls in an expression."""
+    if isinstance(e, ast.Call) and is_aggregate(e.name):
+        yield e
+        return
+    for child in children(e):
+        yield from aggregates(child)
+
+
+def children(e: ast.Expr) -> tuple[ast.Expr, ...]:
+    match e:
+        case ast.Name() | ast.Literal() | ast.Star() | ast.Interval():
+            return ()
+        case ast.Subquery(arg=x):
+            return () if x is None else (x,)
+        case ast.Unary(arg=x) | ast.Cast(arg=x) | ast.IsNull(arg=x) | ast.Arrow(base=x):
+            return (x,)
+        case ast.Binary(left=a, right=b) | ast.Like(arg=a, pattern=b) | ast.Subscript(base=a, index=b):
+            return (a, b)
+        case ast.Call(args=items) | ast.ArrayLiteral(items=items):
+            return items
+        case ast.Case(operand=operand, whens=whens, default=default):
+            first = () if operand is None else (operand,)
+            return (*first, *(x for pair in whens for x in pair), *(() if default is None else (default,)))
+        case ast.Between(arg=a, low=b, high=c):
+            return (a, b, c)
+        case ast.InList(arg=a, items=items):
+            return (a, *items)
+        case ast.MapLiteral(items=pairs):
+            return tuple(x for pair in pairs for x in pair)
+        case ast.StructLiteral(items=fields):
+            return tuple(x for _, x in fields)
+        case risingwave.LongCall() | risingwave.Quantified() | risingwave.GroupingSets():
+            return ()
+    assert_never(e)
+
+
+def _bind(e: ast.Expr, rules: Rules) -> Expr:
+    match e:
+        case ast.Name():
+            return rules.column(e)
+        case ast.Literal(value=value, type=type_):
+            return typing.literal(value, type_)
+        case ast.Unary():
+            return _unary(e, rules)
+        case ast.Binary(op=op, left=left, right=right):
+            if op in COMPARISONS and any(isinstance(x, ast.Literal) and x.value is None for x in (left, right)):
+                hint = "write IS NULL, IS NOT NULL or IS DISTINCT FROM"
+                raise SqlError("a comparison with NULL is never true", hint=hint)
+            return typing.call(OPERATORS[op], [bind_expr(left, rules), bind_expr(right, rules)])
+        case ast.Call():
+            return _call(e, rules)
+        case ast.Case():
+            return _case(e, rules)
+        case ast.Cast(arg=arg, type=type_):
+            return typing.cast(bind_expr(arg, rules), type_)
+        case ast.IsNull(arg=arg, negated=negated):
+            return typing.call("is_not_null" if negated else "is_null", [bind_expr(arg, rules)])
+        case ast.Between():
+            return _between(e, rules)
+        case ast.InList():
+            return _in_list(e, rules)
+        case ast.Like():
+            return _like(e, rules)
+        case ast.Arrow(base=base, field=name):
+            if name == "*":
+                raise SqlError("->* stands only as an item of SELECT", hint="name the field")
+            return typing.field(bind_expr(base, rules), name)
+        case ast.Subscript(base=base, index=index):
+            return typing.call("subscript", [bind_expr(base, rules), bind_expr(index, rules)])
+        case ast.ArrayLiteral(items=items):
+            return typing.call("make_array", [bind_expr(x, rules) for x in items])
+        case ast.MapLiteral(items=pairs):
+            return typing.call("make_map", [bind_expr(x, rules) for pair in pairs for x in pair])
+        case ast.StructLiteral(items=fields):
+            return typing.struct([(name, bind_expr(x, rules)) for name, x in fields])
+        case ast.Star():
+            raise SqlError("* stands only as an item of SELECT, and in COUNT(*)", hint="name the column")
+        case ast.Interval():
+            raise SqlError("an interval stands only behind + or -", hint="write ts + INTERVAL '1' MINUTE")
+        case ast.Subquery():
+            raise SqlError("a sub-query cannot stand here", hint="join it: FROM a JOIN (SELECT …) b ON a.x = b.x")
+        case risingwave.LongCall() | risingwave.Quantified() | risingwave.GroupingSets():
+            raise SqlError("this stands in batch queries only", hint="leave it out")
+    assert_never(e)
+
+
+def _unary(e: ast.Unary, rules: Rules) -> Expr:
+    arg = bind_expr(e.arg, rules)
+    match e.op:
+        case "NOT":
+            return typing.call("not", [arg])
+        case "-":
+            return typing.call("neg", [arg])
+        case _:
+            if not is_numeric(arg.type):
+                raise SqlError(f"+ takes a number, not {arg.type}", hint="leave the + out")
+            return arg
+
+
+def _call(e: ast.Call, rules: Rules) -> Expr:
+    if is_aggregate(e.name):
+        if rules.aggregate is None:
+            hint = "aggregate first: CREATE TABLE … AS SELECT … GROUP BY …, then use its column"
+            if not rules.groups:
+                hint = "there is no GROUP BY either: write the rows, and aggregate where they are read"
+                raise SqlError(f"{e.name} is not supported yet: it is an aggregate", hint=hint)
+            match rules.clause:
+                case "WHERE":
+                    hint = "WHERE sees single rows; write HAVING behind GROUP BY"
+                case "SELECT":
+                    raise SqlError(f"{e.name} needs GROUP BY", hint="write GROUP BY behind FROM (and WHERE)")
+            raise SqlError(f"{e.name} is an aggregate; it cannot stand in {rules.clause}", hint=hint)
+        return rules.aggregate(e)
+    if e.distinct:
+        raise SqlError(f"DISTINCT has no meaning in {e.name}", hint="leave it out")
+    if e.args and isinstance(e.args[0], ast.Star):
+        raise SqlError(f"{e.name}(*) is not possible", hint="only COUNT takes *")
+    args = [bind_expr(x, rules) for x in e.args]
+    if e.name == "AS_VALUE":  # a copy: its value is that of its argument, but it is never the key
+        if len(args) != 1:
+            raise SqlError("AS_VALUE takes one argument", hint="write AS_VALUE(column)")
+        return args[0]
+    return typing.call(e.name, args, rules.functions)
+
+
+def _case(e: ast.Case, rules: Rules) -> Expr:
+    operand = None if e.operand is None else bind_expr(e.operand, rules)
+    whens: list[tuple[Expr, Expr]] = []
+    for when, then in e.whens:
+        if operand is None:
+            condition = bind_predicate(when, rules)
+        else:
+            try:
+                condition = typing.call("eq", [operand, bind_expr(when, rules)])
+            except SqlError as error:
+                raise located(error, when.span) from None
+        whens.append((condition, bind_expr(then, rules)))
+    return typing.case(whens, None if e.default is None else bind_expr(e.default, rules))
+
+
+def _between(e: ast.Between, rules: Rules) -> Expr:
+    arg = bind_expr(e.arg, rules)
+    low = typing.call("ge", [arg, bind_expr(e.low, rules)])
+    both = typing.call("and", [low, typing.call("le", [arg, bind_expr(e.high, rules)])])
+    return typing.call("not", [both]) if e.negated else both
+
+
+def _in_list(e: ast.InList, rules: Rules) -> Expr:
+    arg = bind_expr(e.arg, rules)
+    tests: list[Expr] = []
+    for item in e.items:
+        try:
+            listed = bind_listed(item, arg.type, lambda x: bind_expr(x, rules))
+            tests.append(FALSE if listed is None else typing.call("eq", [arg, listed]))
+        except SqlError as error:
+            raise located(error, item.span) from None
+    found = _any(tests)
+    return typing.call("not", [found]) if e.negated else found
+
+
+def _any(tests: list[Expr]) -> Expr:
+    """OR of all, as a balanced tree: long lists stay shallow."""
+    if len(tests) == 1:
+        return tests[0]
+    middle = len(tests) // 2
+    return typing.call("or", [_any(tests[:middle]), _any(tests[middle:])])
+
+
+def _like(e: ast.Like, rules: Rules) -> Expr:
+    args = [bind_expr(e.arg, rules), bind_expr(e.pattern, rules)]
+    if e.escape is not None:
+        args.append(typing.literal(e.escape, Scalar.VARCHAR))
+    like = typing.call("like", args)
+    return typing.call("not", [like]) if e.negated else like

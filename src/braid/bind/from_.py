@@ -1,0 +1,416 @@
+"""FROM: sources and their joins.
+
+In: a relation as written, the catalog, the settings. Out: the plan node below WHERE, with what is known of its key.
+Rule: joins are a left-deep chain; each step is checked on its own, against the tables in `joins`. After INNER, LEFT and
+RIGHT steps both ON expressions count as the join key for the next step; after a FULL join of streams none does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal, TypeGuard
+
+from braid.bind import join_rules
+from braid.bind.catalog import Catalog
+from braid.bind.expressions import Rules, aggregates, bind_expr, bind_predicate, located, names
+from braid.bind.names import Entry, Scope, synthetic_key_name
+from braid.bind.settings import Settings
+from braid.bind.sources import check_key_type
+from braid.errors import SqlError
+from braid.explain.words import duration
+from braid.expr import casts, typing
+from braid.expr.nodes import Col, Expr
+from braid.plan.logical import Filter, How, Kind, Node, StreamStreamJoin, StreamTableJoin, TableTableJoin
+from braid.sql import ast
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """What binding a statement needs to know. `text` is the whole script: hints quote it."""
+
+    catalog: Catalog
+    settings: Settings
+    text: str
+
+    def quote(self, e: ast.Expr) -> str:
+        return " ".join(self.text[e.span.start : e.span.end].split())
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """A bound relation. `synonyms`: expressions that equal the key of its rows. `viable`: the plain columns among
+    them, in order of preference for the result's key. `named`: of a FULL join on two plain columns, those columns.
+    `key`: the key column of a join; `steps`: how many joins there are."""
+
+    node: Node
+    scope: Scope
+    kind: Kind
+    steps: int = 0
+    key: Col | None = None
+    synonyms: tuple[Expr, ...] = ()
+    viable: tuple[Col, ...] = ()
+    named: tuple[Col, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class On:
+    """A join condition, its sides put right: `left` over the left sources. `others`: what native mode filters by."""
+
+    left: Expr
+    right: Expr
+    left_ast: ast.Expr
+    right_ast: ast.Expr
+    equality: ast.Expr
+    others: tuple[ast.Expr, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One join of the chain, as its checks see it."""
+
+    join: ast.Join
+    left: From
+    right: From
+    how: How
+    env: Env
+
+    @property
+    def name(self) -> str:
+        return join_rules.NAMES[self.how]
+
+    @property
+    def new(self) -> Entry:
+        """The source on the right."""
+        return self.right.scope.entries[0]
+
+    @property
+    def scope(self) -> Scope:
+        return Scope((*self.left.scope.entries, *self.right.scope.entries))
+
+
+def bind_from(relation: ast.Relation, env: Env, last: bool = True) -> From:
+    """The relation's node; `last`: no further join follows."""
+    if isinstance(relation, ast.TableRef):
+        return _source(relation, env)
+    left = bind_from(relation.left, env, last=False)
+    if isinstance(relation.right, ast.Join):
+        raise SqlError("joins run from left to right", relation.right.span, "write a JOIN b ON … JOIN c ON …")
+    right = _source(relation.right, env)
+    return _join(Step(relation, left, right, _how(relation), env), last)
+
+
+def _source(ref: ast.TableRef, env: Env) -> From:
+    declared = env.catalog.get(ref.name)
+    if declared is None:
+        near = env.catalog.near(ref.name)
+        known = ", ".join(env.catalog.sources) or "none"
+        hint = f"did you mean {near}?" if near else f"CREATE STREAM {ref.name} (…) first; declared: {known}"
+        raise SqlError(f"unknown stream or table {ref.name}", ref.span, hint)
+    entry = Entry(ref.alias or ref.name, declared, declared.read_as(ref.alias or ref.name))
+    return From(entry.source, Scope((entry,)), declared.kind)
+
+
+def _join(s: Step, last: bool) -> From:
+    _check_sources(s)
+    left_names = [e.declared.name for e in s.left.scope.entries]
+    problem = join_rules.refusal(s.left.kind, s.right.kind, s.how, left_names, s.new.declared.name)
+    if problem is not None:
+        raise SqlError(problem[0], s.join.how_span, problem[1])
+    _check_within(s)
+    if s.left.kind == "table" and s.how == "full" and not last:
+        hint = "two statements: CREATE TABLE … AS SELECT the FULL JOIN, then join its result"
+        raise SqlError("among tables FULL JOIN must be the last step", s.join.how_span, hint)
+    _check_partitions(s)
+    on = _on(s)
+    _check_keys(on, s)
+    return _joined(on, s)
+
+
+def _how(j: ast.Join) -> How:
+    if j.how == "cross":
+        raise SqlError("CROSS JOIN is not possible: every join has a key", j.how_span, "write JOIN … ON a.x = b.y")
+    return j.how
+
+
+def _check_sources(s: Step) -> None:
+    d = s.new.declared
+    for e in s.left.scope.entries:
+        if e.declared.name == d.name:
+            hint = (
+                f"declare a second {d.kind} over the same topic: "
+                f"CREATE {d.kind.upper()} {d.name}_2 (…) WITH (kafka_topic='{d.topic}', …)"
+            )
+            raise SqlError(f"{d.name} is joined with itself", s.join.right.span, hint)
+        if e.alias == s.new.alias:
+            raise SqlError(f"{e.alias} names two sources", s.join.right.span, f"write {d.name} AS another name")
+    for e, span in ((s.left.scope.entries[0], s.join.left.span), (s.new, s.join.right.span)):
+        if e.declared.encoding.value == "KAFKA":
+            hint = f"declare {e.declared.name} with value_format = 'JSON' or 'DELIMITED'"
+            raise SqlError(f"{e.declared.name} has KAFKA values, which cannot be joined", span, hint)
+
+
+def _check_within(s: Step) -> None:
+    streams = s.left.kind == s.right.kind == "stream"
+    if streams and s.join.within is None:
+        hint = f"write {s.name} {s.new.declared.name} WITHIN 1 HOUR GRACE PERIOD 10 MINUTES ON …"
+        raise SqlError("a join of two streams needs WITHIN", s.join.how_span, hint)
+    if not streams and s.join.within is not None:
+        message = f"a {s.left.kind}-{s.right.kind} join has no WITHIN: it sees the table as it is now"
+        raise SqlError(message, s.join.within.span, "leave WITHIN out")
+
+
+def _check_partitions(s: Step) -> None:
+    """Declared counts must agree; native mode shuffles."""
+    if s.env.settings.mode == "native":
+        return
+    new = s.new.declared
+    for e in s.left.scope.entries:
+        counts = e.declared.partitions, new.partitions
+        if None not in counts and counts[0] != counts[1]:
+            hint = "declare the same number, or SET 'braid.mode'='native' to have them shuffled"
+            message = f"{e.declared.name} has {counts[0]} partitions, {new.name} has {counts[1]}"
+            raise SqlError(message, s.join.right.span, hint)
+
+
+def _on(s: Step) -> On:
+    """The one equality of ON; in native mode the first usable of several, for INNER joins."""
+    if s.join.on is None:
+        raise SqlError(f"{s.name} needs ON", s.join.how_span, "write ON a.x = b.y")
+    parts = _conjuncts(s.join.on)
+    if len(parts) == 1:
+        return _equality(parts[0], s)
+    if s.env.settings.mode != "native":
+        hint = "keep one equality in ON"
+        if s.how == "inner":
+            hint += " and move the rest to WHERE, or SET 'braid.mode'='native'"
+        odd = next((p for p in parts if not _is_equality(p)), parts[1])
+        raise SqlError(f"ON has {len(parts)} conditions; one equality is possible", odd.span, hint)
+    if s.how != "inner":
+        hint = "make one column of them in a statement before, with CONCAT or STRUCT, and join on it"
+        raise SqlError(f"several conditions in ON of {s.name} are not supported", s.join.on.span, hint)
+    problem: SqlError | None = None
+    for i, part in enumerate(parts):
+        try:
+            on = _equality(part, s)
+            _check_keys(on, s)
+        except SqlError as error:
+            problem = problem or error
+        else:
+            return replace(on, others=(*parts[:i], *parts[i + 1 :]))
+    assert problem is not None
+    raise problem
+
+
+def _conjuncts(e: ast.Expr) -> list[ast.Expr]:
+    if isinstance(e, ast.Binary) and e.op == "AND":
+        return [*_conjuncts(e.left), *_conjuncts(e.right)]
+    return [e]
+
+
+def _is_equality(e: ast.Expr) -> TypeGuard[ast.Binary]:
+    return isinstance(e, ast.Binary) and e.op == "="
+
+
+def _equality(e: ast.Expr, s: Step) -> On:
+    if isinstance(e, ast.Binary) and e.op == "OR":
+        hint = "join on one equality; filter in WHERE, or write two statements"
+        raise SqlError("OR in ON is not possible", e.span, hint)
+    if not _is_equality(e):
+        raise SqlError("ON must be an equality", e.span, "write ON a.x = b.y, other conditions in WHERE")
+    sides = (_side(e.left, s.scope), _side(e.right, s.scope))
+    new = s.new.alias
+    if (sides[0] == new) == (sides[1] == new):
+        if sides[0] == new:
+            hint = f"one side must be over {' or '.join(x.alias for x in s.left.scope.entries)}"
+            raise SqlError(f"both sides of ON are over {new}", e.span, hint)
+        raise SqlError(f"no side of ON is over {new}", e.span, f"compare with a column of {new}")
+    first, second = (e.right, e.left) if sides[0] == new else (e.left, e.right)
+    rules = _rules(s.scope)
+    return On(bind_expr(first, rules), bind_expr(second, rules), first, second, e)
+
+
+def _side(e: ast.Expr, scope: Scope) -> str:
+    """The alias of the one source that a side of ON reads."""
+    for call in aggregates(e):
+        raise SqlError(
+            f"{call.name} is an aggregate; it cannot stand in ON", call.span, "aggregate first, into a table"
+        )
+    read: dict[str, None] = {}
+    for name in names(e):
+        try:
+            column = scope.column(name.parts)
+        except SqlError as error:
+            raise located(error, name.span) from None
+        read[next(x.alias for x in scope.entries if x.column(name.parts[-1]) == column)] = None
+    if len(read) == 1:
+        return next(iter(read))
+    if not read:
+        hint = "compare columns: ON a.x = b.y; constants belong into WHERE"
+        raise SqlError("a side of ON is a constant", e.span, hint)
+    hint = "each side of ON is over one source"
+    raise SqlError(f"this side of ON mixes {' and '.join(read)}", e.span, hint)
+
+
+def _rules(scope: Scope) -> Rules:
+    return Rules("ON", lambda n: scope.column(n.parts))
+
+
+def _check_keys(on: On, s: Step) -> None:
+    """Tables are joined on their primary keys; both sides have one type."""
+    if s.right.kind == "table":
+        right_key = _table_key(s.right, on.right_ast)
+        left_is_key = s.left.kind == "stream" or _is_key(s.left, on.left)
+        if on.right != right_key:
+            raise _not_the_key(on, s, left_is_key)
+        if not left_is_key:
+            raise _foreign_key(on, s)
+    for key, e in ((on.left, on.left_ast), (on.right, on.right_ast)):
+        try:
+            check_key_type(s.env.quote(e), key.type)
+        except SqlError as error:
+            raise located(error, e.span) from None
+    if on.left.type != on.right.type:
+        raise _types_differ(on, s)
+
+
+def _table_key(side: From, e: ast.Expr) -> Expr:
+    """The one primary key column of a table."""
+    d = side.scope.entries[0].declared
+    shown = [c.name for c in d.key if not c.hidden]
+    if not shown:
+        hint = f"project the key (or ROWKEY) in the statement that makes {d.name}"
+        raise SqlError(f"table {d.name} has no key column to join on", e.span, hint)
+    if len(shown) > 1:
+        both = ", ".join(shown)
+        message = f"table {d.name} has {len(shown)} key columns, {both}; joins need a table with one"
+        hint = f"declare the key as one column, such as STRUCT<{', '.join(f'{c.name} {c.type}' for c in d.key)}>"
+        raise SqlError(message, e.span, hint)
+    return side.node.row_key[0]
+
+
+def _is_key(side: From, e: Expr) -> bool:
+    """Is `e` the primary key of the table(s) on the left?"""
+    return e in side.synonyms if side.scope.is_join else (e,) == side.node.row_key
+
+
+def _key_text(side: From) -> str:
+    """The key of a side as a user may write it."""
+    if side.scope.is_join:
+        return " or ".join(c.name for c in side.viable) or "its join key"
+    entry = side.scope.entries[0]
+    return ", ".join(f"{entry.alias}.{c.name}" for c in entry.declared.key if not c.hidden) or "none"
+
+
+def _not_the_key(on: On, s: Step, left_is_key: bool) -> SqlError:
+    name, wanted, quote = s.new.alias, _key_text(s.right), s.env.quote
+    hint = f"write ON {quote(on.left_ast)} = {wanted}"
+    if s.left.kind == "table" and left_is_key and not s.left.scope.is_join:
+        hint += f"; or, to find the {name} rows of a key, make {name} the left table"
+    message = f"table {name} must be joined on its primary key {wanted}, not on {quote(on.right_ast)}"
+    return SqlError(message, on.right_ast.span, hint)
+
+
+def _foreign_key(on: On, s: Step) -> SqlError:
+    """The right side is its table's primary key, the left is not: a foreign key."""
+    written, wanted = s.env.quote(on.left_ast), _key_text(s.left)
+    if s.how in ("right", "full"):
+        message = f"{s.name} on the foreign key {written} is not possible"
+        return SqlError(message, on.left_ast.span, f"join on the primary key {wanted}, or write LEFT JOIN")
+    if s.left.scope.is_join:
+        message = f"a foreign-key join on {written} must be the first step"
+        return SqlError(message, on.left_ast.span, f"join on the key so far, {wanted}, or make two statements")
+    message = f"foreign-key joins are not supported yet: {written} is not the primary key {wanted}"
+    return SqlError(
+        message, on.left_ast.span, f"join both tables on their primary keys: {wanted} = {_key_text(s.right)}"
+    )
+
+
+def _types_differ(on: On, s: Step) -> SqlError:
+    """A key is compared byte by byte; a stream may CAST, a table is kept by the key it has."""
+    a, b = s.env.quote(on.left_ast), s.env.quote(on.right_ast)
+    message = f"key types differ: {a} is {on.left.type}, {b} is {on.right.type}"
+    if s.left.kind == "table":
+        return SqlError(message, on.equality.span, "declare both keys with the same type")
+    if s.right.kind == "stream" and typing.common_type(on.left.type, on.right.type) == on.left.type:
+        return SqlError(message, on.equality.span, f"write {a} = CAST({b} AS {on.left.type})")
+    if not casts.can_cast(on.left.type, on.right.type):
+        return SqlError(message, on.equality.span, "compare values of one type")
+    return SqlError(message, on.equality.span, f"write CAST({a} AS {on.right.type}) = {b}")
+
+
+def _joined(on: On, s: Step) -> From:
+    """The node of a checked step, and what its key is known as."""
+    left, step = s.left, s.left.steps + 1
+    key = Col(f".KEY{step}", on.right.type)
+    same_key = left.key is not None and on.left in left.synonyms
+    left_key: Expr = left.key if same_key and left.key is not None else on.left
+    full = s.how == "full"
+    viable = () if full else _viable(left.viable if same_key else (), on)
+    synonyms = () if full else (*(left.synonyms if same_key else ()), on.left, on.right)
+    plain = tuple(_plain(on))
+    named = plain if full and len(plain) == 2 else ()
+    scope = s.scope if viable else Scope(s.scope.entries, (synthetic_key_name(s.scope.entries), key))
+    node: Node = _node(left_key, on.right, key, s)
+    for other in on.others:
+        node = Filter(node, bind_predicate(other, _rules(scope)))
+    notices = (*left.notices, *_notices(s), *_forgotten(s.left.node, node))
+    return From(node, scope, left.kind, step, key, synonyms, viable, named, notices)
+
+
+def _node(left_key: Expr, right_key: Expr, key: Col, s: Step) -> Node:
+    left, right, set_ = s.left.node, s.right.node, s.env.settings
+    if s.left.kind == "table":
+        return TableTableJoin(left, right, s.how, left_key, right_key, key)
+    if s.right.kind == "table":
+        how: Literal["inner", "left"] = "left" if s.how == "left" else "inner"
+        return StreamTableJoin(left, right, how, left_key, right_key, key, set_.null_key)
+    within = s.join.within
+    assert within is not None
+    before, after = within.before.ms, within.after.ms
+    grace = None if within.grace is None else within.grace.ms
+    kept = join_rules.retention(before, after, grace)
+    return StreamStreamJoin(
+        left, right, s.how, left_key, right_key, before, after, grace, kept, key, set_.null_key, set_.late
+    )
+
+
+def _notices(s: Step) -> list[str]:
+    found: list[str] = []
+    if s.left.kind == "table" and not s.left.scope.is_join:
+        found.append(_kept_whole(s.left))
+    if s.right.kind == "table":
+        found.append(_kept_whole(s.right))
+    within = s.join.within
+    if within is not None and s.how == "right" and within.before.ms != within.after.ms:
+        found.append(
+            "RIGHT JOIN WITHIN (before, after): rows of the right match from before to after the left row's time, as "
+            "in the other joins"
+        )
+    return found
+
+
+def _forgotten(left: Node, node: Node) -> Iterator[str]:
+    """A warning where rows come so late from earlier steps that their partners may be forgotten."""
+    if isinstance(node, StreamStreamJoin) and (held := join_rules.held_back(left)) > node.retention - node.before:
+        yield (
+            f"an earlier step holds rows back for up to {duration(held)}; the next one keeps rows for "
+            f"{duration(node.retention)}, so their matches may be forgotten by then: give it a longer GRACE PERIOD"
+        )
+
+
+def _kept_whole(side: From) -> str:
+    return f"table {side.scope.entries[0].alias} is kept whole: state grows with its keys"
+
+
+def _viable(before: tuple[Col, ...], on: On) -> tuple[Col, ...]:
+    """Plain columns that hold the join key: of earlier steps, of the left side, of the right."""
+    return tuple(dict.fromkeys((*before, *_plain(on))))
+
+
+def _plain(on: On) -> Iterator[Col]:
+    """The sides of ON that are columns; AS_VALUE(column) is none."""
+    for e, written in ((on.left, on.left_ast), (on.right, on.right_ast)):
+        if isinstance(e, Col) and isinstance(written, ast.Name):
+            yield e

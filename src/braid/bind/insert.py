@@ -1,0 +1,124 @@
+"""INSERT INTO … VALUES: rows of constants.
+
+In: the statement, the catalog. Out: `Inserted` with key and value of each record.
+Rule: a value must have its column's type or widen into it; a column that is not named is null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Never
+
+from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow
+from braid.bind.expressions import Rules, bind_expr, located
+from braid.bind.insert_schema import widens
+from braid.errors import Span, SqlError
+from braid.expr import compile, typing
+from braid.expr.nodes import Expr
+from braid.guess import guesses
+from braid.sql import ast
+from braid.types import MAX_TIME, Array, Decimal, Map, Scalar, Struct, Type, is_numeric
+
+ROWTIME = DeclaredColumn("ROWTIME", Scalar.BIGINT, "rowtime")
+_SUCH_AS: Mapping[Type, str] = {
+    Scalar.TIMESTAMP: ", such as '2024-03-01T08:00:00'",
+    Scalar.DATE: ", such as '2024-03-01'",
+    Scalar.TIME: ", such as '08:00:00'",
+}
+TIMES = (Scalar.DATE, Scalar.TIME, Scalar.TIMESTAMP)
+
+
+def bind_insert_values(s: ast.InsertValues, target: Declared) -> Inserted:
+    if any(c.place in ("header", "headers") for c in target.columns):
+        message = f"{target.name} has header columns: nothing can be inserted"
+        raise SqlError(message, s.target_span, "declare it without them")
+    columns = _columns(s, target)
+    return Inserted(target.topic, target, tuple(_row(row, columns, target, s.span) for row in s.rows))
+
+
+def _columns(s: ast.InsertValues, target: Declared) -> list[DeclaredColumn]:
+    if not s.columns:
+        return list(target.visible)
+    known = {c.name: c for c in (*target.visible, ROWTIME)}
+    found: list[DeclaredColumn] = []
+    for name in s.columns:
+        column = known.get(name.parts[-1])
+        if column is None:
+            near = guesses(name.parts[-1], known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"columns are {', '.join(known)}"
+            raise SqlError(f"{target.name} has no column {name}", name.span, hint)
+        if column in found:
+            raise SqlError(f"column {name} is named twice", name.span, "name it once")
+        found.append(column)
+    return found
+
+
+def _row(row: tuple[ast.Expr, ...], columns: list[DeclaredColumn], target: Declared, span: Span) -> InsertedRow:
+    if len(row) != len(columns):
+        at = row[-1].span if row else span
+        named = ", ".join(c.name for c in columns)
+        raise SqlError(f"{len(row)} values for {len(columns)} columns", at, f"the columns are {named}")
+    values = {c.name: inserted_value(e, c) for e, c in zip(row, columns, strict=True)}
+    key = {c.name: values.get(c.name) for c in target.key if not c.hidden}
+    if target.kind == "table":
+        for name, v in key.items():
+            if v is None:
+                at = next((e.span for e, c in zip(row, columns, strict=True) if c.name == name), span)
+                raise SqlError(f"the key {name} of table {target.name} has no value", at, f"give {name} a value")
+    body = {c.name: values.get(c.name) for c in target.columns if c.place == "value"}
+    if "ROWTIME" in values and values["ROWTIME"] is None:
+        raise SqlError("ROWTIME cannot be null", span, "leave ROWTIME out for the present time")
+    if "ROWTIME" in values and not -MAX_TIME <= values["ROWTIME"] < MAX_TIME:
+        raise SqlError(f"ROWTIME {values['ROWTIME']} is out of range", span, "ROWTIME takes milliseconds since 1970")
+    empty = all(v is None for v in key.values())
+    return InsertedRow(None if empty else key, body, values.get("ROWTIME"))
+
+
+def inserted_value(e: ast.Expr, column: DeclaredColumn, rules: Rules | None = None) -> Any:
+    """The constant in its Python form, as its column holds it."""
+    expr = bind_expr(e, rules or Rules("VALUES", no_column))
+    try:
+        made = _coerced(expr, column)
+    except SqlError as error:
+        raise located(error, e.span) from None
+    value = compile.value_of(made)
+    if value is None and expr.type is not Scalar.NULL and compile.value_of(expr) is not None:
+        message = f"{compile.value_of(expr)} does not fit {column.name} {column.type}"
+        raise SqlError(message, e.span, f"{column.name} takes {column.type}{_SUCH_AS.get(column.type, '')}")
+    if isinstance(column.type, Decimal) and is_numeric(expr.type) and value != compile.value_of(expr):
+        hint = f"ROUND it to {column.type.scale} digits"
+        raise SqlError(f"{compile.value_of(expr)} does not fit {column.name} {column.type}", e.span, hint)
+    return value
+
+
+def _coerced(e: Expr, column: DeclaredColumn) -> Expr:
+    """The value as its column holds it; what would lose something is refused."""
+    t = column.type
+    if fits(e.type, t) or (e.type is Scalar.VARCHAR and t in TIMES):
+        return typing.cast(e, t)
+    if isinstance(t, Decimal) and is_numeric(e.type) and e.type is not Scalar.DOUBLE:
+        return typing.cast(e, t)
+    hint = f"{column.name} takes {t}"
+    if t is Scalar.VARCHAR:
+        hint = "put it in single quotes, or CAST it"
+    raise SqlError(f"{column.name} is {t}; the value is {e.type}", hint=hint)
+
+
+def fits(source: Type, target: Type) -> bool:
+    """Does every value of `source` have its own form in `target`, at any depth?"""
+    if widens(source, target):
+        return True
+    match source, target:
+        case (Array(a), Array(b)):
+            return fits(a, b)
+        case (Map(k, v), Map(kk, vv)):
+            return fits(k, kk) and fits(v, vv)
+        case (Struct(), Struct(fields)):
+            want = {f.name: f.type for f in fields}
+            return all(f.name in want and fits(f.type, want[f.name]) for f in source.fields)
+    return False
+
+
+def no_column(n: ast.Name) -> Never:
+    hint = "put texts in single quotes" if len(n.parts) == 1 else "write a constant"
+    raise SqlError(f"VALUES takes constants; {n} is a name", hint=hint)

@@ -1,0 +1,181 @@
+"""SELECT items and GROUP BY: the columns of a result, named and typed.
+
+In: items as written, the scope of FROM. Out: named expressions; for a grouped query its keys and aggregations too.
+Rule: `*` gives every column, with its source's name before it in a join; what has no name gets KSQL_COL_<n>.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from braid.bind.expressions import Rules, aggregates, bind_expr, bind_value, located
+from braid.bind.names import Namer, Scope
+from braid.bind.sources import check_key_type
+from braid.errors import Span, SqlError
+from braid.expr import typing
+from braid.expr.aggregates import result_type
+from braid.expr.nodes import Col, Expr
+from braid.plan.logical import Aggregation
+from braid.sql import ast
+from braid.types import Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A column of the result. `written`: what the user wrote; None where a wildcard brought it in."""
+
+    name: str
+    expr: Expr
+    span: Span
+    written: ast.Expr | None
+
+    @property
+    def is_column(self) -> bool:
+        """Is it a column, and not an expression that happens to have its value?"""
+        return self.written is None or isinstance(self.written, ast.Name)
+
+    @property
+    def is_copy(self) -> bool:
+        """AS_VALUE(…): never the key."""
+        return is_copy(self.written)
+
+
+def is_copy(e: ast.Expr | None) -> bool:
+    """AS_VALUE(…): the value of its argument, but another expression."""
+    return isinstance(e, ast.Call) and e.name == "AS_VALUE"
+
+
+@dataclass(slots=True)
+class Grouping:
+    """GROUP BY: its keys, and the aggregations that SELECT and HAVING ask for, collected as they are bound."""
+
+    scope: Scope
+    over_table: bool
+    keys: tuple[tuple[Col, Expr], ...]
+    aggregations: list[Aggregation] = field(default_factory=list)
+
+    def rules(self, clause: str) -> Rules:
+        return Rules(clause, self._column, self._aggregate, self._whole)
+
+    def grouped(self, column: Col, name: str) -> Expr:
+        """A source column in a grouped query: it must be a key."""
+        for key, e in self.keys:
+            if e == column:
+                return key
+        hint = f"add {name} to GROUP BY" + ("" if self.over_table else f", or write LATEST_BY_OFFSET({name})")
+        raise SqlError(f"{name} is neither grouped nor aggregated", hint=hint)
+
+    def _column(self, n: ast.Name) -> Expr:
+        return self.grouped(self.scope.column(n.parts), str(n))
+
+    def _whole(self, e: ast.Expr) -> Expr | None:
+        """The key that `e` is, if it is a grouping expression."""
+        if isinstance(e, ast.Name | ast.Star) or next(aggregates(e), None) is not None:
+            return None
+        try:
+            bound = bind_value(e, Rules("SELECT", lambda n: self.scope.column(n.parts)))
+        except SqlError:
+            return None  # the same error comes again, with its place, when `e` is bound part by part
+        return next((key for key, x in self.keys if x == bound), None)
+
+    def _aggregate(self, call: ast.Call) -> Expr:
+        star = len(call.args) == 1 and isinstance(call.args[0], ast.Star)
+        inner = Rules(f"the aggregate {call.name}", lambda n: self.scope.column(n.parts))
+        args = [] if star else [bind_expr(x, inner) for x in call.args]
+        type_ = result_type(call.name, args, star, call.distinct, self.over_table)
+        arg = args[0] if args else None
+        for a in self.aggregations:
+            if (a.function, a.arg) == (call.name, arg):
+                return a.output
+        made = Aggregation(Col(f".AGG{len(self.aggregations)}", type_), call.name, arg)
+        self.aggregations.append(made)
+        return made.output
+
+
+def bind_grouping(group_by: tuple[ast.Expr, ...], scope: Scope, steps: int, over_table: bool) -> Grouping:
+    keys: list[tuple[Col, Expr]] = []
+    rules = Rules("GROUP BY", lambda n: scope.column(n.parts))
+    for e in group_by:
+        bound = bind_value(e, rules)
+        try:
+            check_key_type("of GROUP BY", bound.type)
+        except SqlError as error:
+            raise located(error, e.span) from None
+        if any(x == bound for _, x in keys):
+            raise SqlError("GROUP BY has this expression twice", e.span, "keep one of them")
+        keys.append((Col(f".KEY{steps + len(keys) + 1}", bound.type), bound))
+    return Grouping(scope, over_table, tuple(keys))
+
+
+def bind_items(
+    items: tuple[ast.SelectItem, ...], scope: Scope, grouping: Grouping | None, keys_last: bool = False
+) -> list[Item]:
+    """All columns of the result, in order. `keys_last`: wildcards give a source's keys behind its values."""
+    rules = Rules("SELECT", lambda n: scope.column(n.parts)) if grouping is None else grouping.rules("SELECT")
+    namer = Namer(scope.taken())
+    found: list[Item] = []
+    for item in items:
+        match item.expr:
+            case ast.Star(qualifier=qualifier):
+                try:
+                    found += _star(qualifier, item.span, scope, grouping, keys_last)
+                except SqlError as error:
+                    raise located(error, item.span) from None
+            case ast.Arrow(base=base, field="*"):
+                found += _fields(base, item, rules, namer)
+            case e:
+                bound = bind_value(e, rules)
+                found.append(Item(item.alias or _name(e, scope, namer), bound, item.span, e))
+    _check_names(found)
+    return found
+
+
+def _star(qualifier: str | None, span: Span, scope: Scope, grouping: Grouping | None, keys_last: bool) -> list[Item]:
+    found: list[Item] = []
+    if qualifier is None and scope.synthetic is not None:
+        name, key = scope.synthetic
+        found.append(Item(name, key if grouping is None else grouping.grouped(key, name), span, None))
+    if qualifier is not None:
+        scope.entry(qualifier)
+    columns = list(scope.visible(qualifier))
+    if keys_last:
+        order = [e.alias for e in scope.entries]
+        columns.sort(key=lambda x: (order.index(x[0].alias), x[1].place == "key"))
+    for entry, c in columns:
+        name = f"{entry.alias}_{c.name}" if scope.is_join else c.name
+        col = entry.col(c)
+        found.append(Item(name, col if grouping is None else grouping.grouped(col, c.name), span, None))
+    return found
+
+
+def _fields(base: ast.Expr, item: ast.SelectItem, rules: Rules, namer: Namer) -> list[Item]:
+    """`s->*`: a column for each field."""
+    bound = bind_expr(base, rules)
+    if not isinstance(bound.type, Struct):
+        raise SqlError(f"->* needs a STRUCT, not {bound.type}", item.span, "name the column itself")
+    return [
+        Item(namer.field(f.name), typing.field(bound, f.name), item.span, ast.Arrow(base, f.name, item.span))
+        for f in bound.type.fields
+    ]
+
+
+def _name(e: ast.Expr, scope: Scope, namer: Namer) -> str:
+    match e:
+        case ast.Name(parts=parts):
+            name = parts[-1]
+            if not scope.clashes(name):
+                return name
+            column = scope.column(parts)
+            return next(f"{x.alias}_{name}" for x in scope.entries if x.column(name) == column)
+        case ast.Arrow(field=name):
+            return namer.field(name)
+        case _:
+            return namer.expression()
+
+
+def _check_names(items: list[Item]) -> None:
+    seen: set[str] = set()
+    for i in items:
+        if i.name in seen:
+            raise SqlError(f"the result has two columns {i.name}", i.span, "give one of them another name with AS")
+        seen.add(i.name)

@@ -1,0 +1,227 @@
+"""Statements of Lenses SQL: what each means.
+
+In: a statement, the catalog, the settings, the script. Out: a `Bound`.
+Rule: INSERT INTO … SELECT makes a query, of a target that exists or (defaults.topic.autocreate) is made; a SELECT alone
+is shown; WITH only gives a name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from braid.bind.bound import (
+    Bound,
+    Declared,
+    DeclaredColumn,
+    Described,
+    Dropped,
+    Named,
+    QueryBound,
+    SettingChanged,
+    Shown,
+)
+from braid.bind.describe import bind_explain
+from braid.bind.from_ import Env as BindEnv
+from braid.bind.insert_schema import widens
+from braid.bind.lenses import settings as own
+from braid.bind.lenses.facets import Facet, type_name
+from braid.bind.lenses.query import Env, Result, bind_query
+from braid.bind.lenses.topics import bind_create, bind_values, check_topic, described
+from braid.bind.query import PUSH, check_cycle
+from braid.errors import Span, SqlError
+from braid.expr import typing
+from braid.expr.nodes import Expr
+from braid.plan.logical import Encoding, Output, Query, Sink
+from braid.plan.pushdown import pushed
+from braid.plan.rewrite import rewrite
+from braid.sql import ast
+from braid.sql.ast_lenses import CreateTopic, InsertQuery, SelectQuery, StoreAs, WithQuery
+
+DIALECT = "lenses"
+
+
+def bind_lenses(s: ast.Statement, known: BindEnv) -> Bound:
+    settings, text = known.settings, known.text
+    env = Env(known.catalog, settings.lenses, text)
+    sql = text[s.span.start : s.span.end]
+    match s:
+        case CreateTopic():
+            return bind_create(s, env.catalog, sql)
+        case WithQuery():
+            return _named(s, env)
+        case InsertQuery():
+            return _insert(s, env, sql)
+        case SelectQuery():
+            made = bind_query(s.query, env)
+            return _query(env, PUSH, made, _sink(PUSH, made, None), sql, transient=True)
+        case ast.InsertValues():
+            return bind_values(s, _declared(s.target, s.target_span, env))
+        case ast.Set(name=name, value=value):
+            changed, notice = own.changed(settings.lenses, name, value)
+            notices = () if notice is None else (notice,)
+            return SettingChanged(name, value, replace(settings, lenses=changed), notices)
+        case ast.Show():
+            return _show(s, env)
+        case ast.Describe(name=name, extended=extended):
+            d = _declared(name, s.name_span, env)
+            return Described(d, extended, ("field", "type", "facet"), described(d))
+        case ast.Explain():
+            return bind_explain(s, known, lambda target: bind_lenses(target, known))
+        case ast.Drop():
+            return _drop(s, env)
+        case ast.Unsupported(what=what):
+            raise SqlError(f"{what} is not supported yet", s.span, "leave it out")
+        case _:
+            raise SqlError("this statement belongs to another dialect", s.span)
+
+
+def _declared(name: str, span: Span, env: Env) -> Declared:
+    found = env.catalog.get(name)
+    if found is None:
+        near = env.catalog.near(name)
+        hint = f"did you mean {near}?" if near else f"topics are {', '.join(env.catalog.sources) or 'not declared yet'}"
+        raise SqlError(f"unknown topic {name}", span, hint)
+    return found
+
+
+# -------------------------------------------------------------------- queries
+
+
+def _named(s: WithQuery, env: Env) -> Named:
+    if s.name in env.catalog.named or s.name in env.catalog.sources:
+        raise SqlError(f"{s.name} is the name of something else already", s.name_span, "choose another name")
+    made = bind_query(s.query, env)
+    return Named(s.name, s.query, env.settings, env.text, made.notices)
+
+
+def _insert(s: InsertQuery, env: Env, sql: str) -> QueryBound:
+    if s.target in env.catalog.named:
+        raise SqlError(f"{s.target} is a WITH query, not a topic", s.target_span, "INSERT INTO a topic")
+    made = bind_query(s.query, env, (s.key_format, s.value_format))
+    target = env.catalog.get(s.target)
+    name = env.catalog.next_insert(s.target)
+    if target is not None:
+        sink = _fitted(target, made, s)
+        check_cycle(made.node, sink, env.catalog, s.target_span)
+        return _query(env, name, made, sink, sql)
+    if env.settings.autocreate != "true":
+        hint = f"SET defaults.topic.autocreate=true; or CREATE TABLE {s.target} first"
+        raise SqlError(f"topic {s.target} does not exist", s.target_span, hint)
+    check_topic(s.target, env.catalog, s.target_span)
+    partitions = env.settings.partitions_of(s.target) or made.partitions
+    declared = _declares(s.target, made, partitions, name, sql)
+    return _query(env, name, made, _sink(s.target, made, partitions), sql, declared)
+
+
+def _query(
+    env: Env, name: str, made: Result, sink: Sink, sql: str, declared: Declared | None = None, transient: bool = False
+) -> QueryBound:
+    notices = tuple(dict.fromkeys(made.notices))
+    query = Query(name, DIALECT, sql, made.node, sink, notices)
+    if env.settings.pushdown == "on":
+        query = pushed(query)
+    return QueryBound(rewrite(query), declared, transient)
+
+
+def _outputs(facet: Facet, name: str) -> tuple[Output, ...]:
+    """The columns that a facet is written as."""
+    if facet.whole is not None:
+        return (Output(name, facet.whole),)
+    return tuple(Output(n, e) for n, e in facet.fields)
+
+
+def _sink(topic: str, made: Result, partitions: int | None) -> Sink:
+    key = made.key.expr
+    keys = () if key is None else (Output("_key", key),)
+    values = _outputs(made.value, "_value")
+    encoding = Encoding("JSON", "JSON", wrapped=made.value.whole is None)
+    names = tuple(o.name for o in (*keys, *values))
+    return Sink(topic, topic, made.kind, keys, values, encoding, (), partitions, None, None, names)
+
+
+def _declares(topic: str, made: Result, partitions: int | None, query: str, sql: str) -> Declared:
+    """The topic that an INSERT makes, as later statements read it."""
+    columns: list[DeclaredColumn] = []
+    key = made.key.expr
+    if key is not None:
+        columns.append(DeclaredColumn("_key", key.type, "key", nullable=bool(made.key.nullable)))
+    nullable = made.value.nullable
+    columns += [DeclaredColumn(n, e.type, "value", nullable=n in nullable) for n, e in made.value.fields]
+    if made.value.whole is not None:
+        columns.append(DeclaredColumn("_value", made.value.whole.type, "value", nullable="" in nullable))
+    encoding = Encoding("JSON", "JSON", wrapped=made.value.whole is None)
+    return Declared(topic, made.kind, topic, tuple(columns), encoding, partitions=partitions, created_by=query, sql=sql,
+                    formats=(made.key.format, made.value.format))  # fmt: skip
+
+
+def _fitted(target: Declared, made: Result, s: InsertQuery) -> Sink:
+    """The result as an existing target has it: each of its fields by name, numbers widened."""
+    assert target.formats is not None
+    for stored, format, what in (
+        (s.key_format, target.formats[0], "key"),
+        (s.value_format, target.formats[1], "value"),
+    ):
+        _check_stored(stored, format, what, target.name)
+    want_key = next((c for c in target.columns if c.place == "key"), None)
+    want = {c.name: c for c in target.columns if c.place == "value"}
+    key, values = made.key.expr, _outputs(made.value, "_value")
+    fits = key is None or (want_key is not None and widens(key.type, want_key.type))
+    fits = fits and all(o.name in want and widens(o.expr.type, want[o.name].type) for o in values)
+    if not fits:
+        hint = f"{target.name} has {_schema(target)}; the SELECT gives {_given(made)}: names and types must agree"
+        raise SqlError(f"the SELECT does not fit {target.name}", s.query.span, hint)
+    keys = () if key is None or want_key is None else (Output("_key", typing.cast(key, want_key.type)),)
+    have = {o.name: o.expr for o in values}
+    outputs = tuple(Output(n, _as(have.get(n), c)) for n, c in want.items())
+    names = tuple(o.name for o in (*keys, *outputs))
+    return Sink(target.name, target.topic, made.kind, keys, outputs, target.encoding, (), target.partitions, None, None,
+                names)  # fmt: skip
+
+
+def _as(e: Expr | None, c: DeclaredColumn) -> Expr:
+    return typing.literal(None, c.type) if e is None else typing.cast(e, c.type)
+
+
+def _check_stored(stored: StoreAs | None, format: str, what: str, topic: str) -> None:
+    if stored is not None and stored.format != format:
+        hint = f"write STORE {what.upper()} AS {format}, or leave it out"
+        raise SqlError(f"the {what} of {topic} has format {format}", stored.span, hint)
+
+
+def _schema(d: Declared) -> str:
+    return ", ".join(f"{c.name} {type_name(c.type)}" for c in d.columns)
+
+
+def _given(made: Result) -> str:
+    key = () if made.key.expr is None else (Output("_key", made.key.expr),)
+    return ", ".join(f"{o.name} {type_name(o.expr.type)}" for o in (*key, *_outputs(made.value, "_value")))
+
+
+# ------------------------------------------------------------------- commands
+
+
+def _show(s: ast.Show, env: Env) -> Shown:
+    match s.what:
+        case "TABLES":
+            rows: list[tuple[Any, ...]] = [
+                (d.name, d.partitions, *(d.formats or ("", ""))) for d in env.catalog.sources.values()
+            ]
+            return Shown("TABLES", ("topic", "partitions", "key format", "value format"), tuple(sorted(rows)))
+        case "QUERIES":
+            rows = [(q.name, q.topic, ", ".join(q.reads), q.sql) for q in env.catalog.queries.values()]
+            return Shown("QUERIES", ("name", "writes", "reads", "sql"), tuple(rows))
+        case _:
+            return Shown("PROPERTIES", ("name", "value", "takes"), tuple(own.shown(env.settings)))
+
+
+def _drop(s: ast.Drop, env: Env) -> Dropped:
+    d = env.catalog.get(s.name)
+    if d is None and s.if_exists:
+        return Dropped(None, "table", None, False, (), (f"{s.name} does not exist: nothing to do",))
+    d = _declared(s.name, s.name_span, env)
+    readers = env.catalog.readers(s.name)
+    if readers:
+        hint = f"DROP TABLE {', '.join(dict.fromkeys(env.catalog.queries[q].sink for q in readers))} first"
+        raise SqlError(f"{s.name} is read by query {', '.join(readers)}", s.name_span, hint)
+    return Dropped(d.name, d.kind, d.topic, s.delete_topic, env.catalog.writers(s.name))

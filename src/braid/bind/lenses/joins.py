@@ -1,0 +1,246 @@
+"""Joins: which combinations of streams and tables exist, and the node of each.
+
+In: a join as written, its two sources. Out: the node below WHERE, the key of its rows, which columns may be missing.
+Rule: `ALLOWED` says what exists; a hint names only what would be accepted. A filter of ON stands below the join where
+its side is not kept, else it only decides whether a row matches.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from braid.bind.lenses.facets import CONVERTS, PRIMITIVES, format_of, type_name
+from braid.bind.lenses.on import Equality, On, bind_on, equal
+from braid.bind.lenses.scope import Relation, Scope
+from braid.bind.lenses.settings import LensesSettings
+from braid.errors import SqlError
+from braid.expr import typing
+from braid.expr.nodes import Cast, Col, Expr
+from braid.plan.keyed import CombiningJoin, RememberingJoin, TwoClockJoin
+from braid.plan.logical import Filter, How, Kind, Node
+from braid.sql import ast
+from braid.sql.ast_lenses import LensesJoin
+
+NAMES: dict[How, str] = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "OUTER JOIN"}
+ALL: tuple[How, ...] = ("inner", "left", "right", "full")
+ALLOWED: dict[tuple[Kind, Kind], tuple[How, ...]] = {
+    ("stream", "stream"): ALL,
+    ("table", "table"): ALL,
+    ("table", "stream"): ("right",),
+    ("stream", "table"): ("inner", "left"),
+}
+FOR_EVER = (
+    "a stream row without a match is remembered until its table row comes: SET braid.lenses.retention=1d to forget it"
+)
+NO_KEY = "ON compares nothing of both sources: all rows meet, in one bucket, and the result has no key"
+SHARED = "several rows share a key: ON is not on the primary key; a topic shows the last of them"
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """`key`: the value of the result's key, None where it has none. `equated`: pairs of the sides' expressions that are
+    equal, and the column that holds their value."""
+
+    node: Node
+    kind: Kind
+    key: Expr | None
+    key_format: str
+    equated: tuple[tuple[Expr, Expr, Expr], ...]
+    nullable: frozenset[str]
+    partitions: int | None
+    notices: tuple[str, ...]
+
+
+def bind_join(j: LensesJoin, scope: Scope, settings: LensesSettings, text: str, prefix: str) -> Joined:
+    left, right = scope.relations
+    how, notices = _how(j, left, right, settings)
+    _check_within(j, left, right)
+    _check_formats(j, left, right)
+    on = bind_on(j.on, scope, text) if j.on is not None else On((_on_keys(j, left, right),), (), ())
+    notices += on.notices
+    if not on.equalities:
+        notices.append(NO_KEY)
+    keys = tuple(Col(f"{prefix}.KEY{i + 1}", e.left.type) for i, e in enumerate(on.equalities))
+    node = _node(j, left, right, how, on, keys, settings)
+    kind: Kind = "table" if left.kind == right.kind == "table" else "stream"
+    if isinstance(node, RememberingJoin) and node.how == "left" and node.retention is None:
+        notices.append(FOR_EVER)
+    if isinstance(node, CombiningJoin) and not _on_primary_keys(on, left, right):
+        notices.append(SHARED)
+    key = _key(keys, on.equalities, text)
+    key_format = (
+        left.key_format if j.on is None else left.key_family if key is None else format_of(key.type, left.key_family)
+    )
+    equated = tuple((e.left, e.right, k) for e, k in zip(on.equalities, keys, strict=True))
+    counts = [r.partitions for r in (left, right) if r.partitions is not None]
+    return Joined(node, kind, key, key_format, equated, _nullable(left, right, how, keys), max(counts, default=None),
+                  tuple(notices))  # fmt: skip
+
+
+# --------------------------------------------------------------------- checks
+
+
+def _how(j: LensesJoin, left: Relation, right: Relation, settings: LensesSettings) -> tuple[How, list[str]]:
+    """The kind of join, if it exists between these two."""
+    if j.how in ALLOWED[left.kind, right.kind]:
+        return j.how, []
+    outer_table = (left.kind, right.kind, j.how) == ("stream", "table", "full")
+    if outer_table and settings.outer_table == "left":
+        return "left", [f"{left.alias} OUTER JOIN {right.alias} runs as LEFT JOIN (braid.lenses.outer.table)"]
+    kinds = " or ".join(NAMES[h] for h in ALLOWED[left.kind, right.kind])
+    message = f"{NAMES[j.how]} of {left.kind} {left.alias} and {right.kind} {right.alias} is not possible"
+    hint = f"between a {left.kind} and a {right.kind} write {kinds}"
+    if (left.kind, right.kind, j.how) == ("table", "stream", "inner"):
+        hint += f", or swap the sides: {right.alias} JOIN {left.alias}"
+    if outer_table:
+        hint += ", or SET braid.lenses.outer.table='left'"
+    raise SqlError(message, j.how_span, hint)
+
+
+def _check_within(j: LensesJoin, left: Relation, right: Relation) -> None:
+    streams = left.kind == right.kind == "stream"
+    if streams and j.within is None:
+        hint = f"write {left.alias} {NAMES[j.how]} {right.alias} ON ... WITHIN 1h"
+        raise SqlError("a join of two streams needs WITHIN", j.how_span, hint)
+    if not streams and j.within is not None:
+        raise SqlError("WITHIN is for two streams: a table has no window", j.within.span, "leave WITHIN out")
+
+
+def _check_formats(j: LensesJoin, left: Relation, right: Relation) -> None:
+    """Keys of different initial formats cannot be joined, whatever ON says."""
+    if left.key_format == right.key_format:
+        return
+    message = f"the keys of {left.alias} ({left.key_format}) and {right.alias} ({right.key_format}) differ in format"
+    one, format = right, left.key_format
+    if PRIMITIVES.get(left.key_format) in CONVERTS.get(right.key_format, ()):
+        one, format = left, right.key_format
+    free = format not in PRIMITIVES or PRIMITIVES.get(one.key_format) in CONVERTS.get(format, ())
+    what = "*" if free else f"CAST(_key AS {format}) AS _key, ..."
+    select = f"SELECT {one.kind.upper()} {what} FROM {one.alias}"
+    hint = f"INSERT INTO another-topic STORE KEY AS {format} {select}; then join that topic"
+    raise SqlError(message, j.how_span, hint)
+
+
+def _on_keys(j: LensesJoin, left: Relation, right: Relation) -> Equality:
+    """Without ON: the whole keys."""
+    if left.key is None or right.key is None:
+        without = left if left.key is None else right
+        raise SqlError(f"the records of {without.alias} have no key", j.how_span, "write ON a.x = b.y")
+    if left.key.type != right.key.type:
+        types = f"{type_name(left.key.type)} and {type_name(right.key.type)}"
+        hint = f"write ON {left.alias}.x = {right.alias}.y"
+        raise SqlError(f"without ON whole keys are compared; they are {types}", j.how_span, hint)
+    return equal(left.key, right.key, None)
+
+
+def _on_primary_keys(on: On, left: Relation, right: Relation) -> bool:
+    """Does every row of the result have a key of its own?"""
+    sides = ({e.left for e in on.equalities}, {e.right for e in on.equalities})
+    return all(set(r.node.row_key) <= side and r.node.row_key for r, side in zip((left, right), sides, strict=True))
+
+
+# ---------------------------------------------------------------------- nodes
+
+
+def _node(
+    j: LensesJoin, left: Relation, right: Relation, how: How, on: On, keys: tuple[Col, ...], settings: LensesSettings
+) -> TwoClockJoin | RememberingJoin | CombiningJoin:
+    l_keys, r_keys = tuple(e.left for e in on.equalities), tuple(e.right for e in on.equalities)
+    l_if, r_if = _all(on.left_only), _all(on.right_only)
+    l, left_if = _filtered(left.node, l_if, how in ("left", "full"))
+    r, right_if = _filtered(right.node, r_if, how in ("right", "full"))
+    if left.kind == right.kind == "table":
+        return CombiningJoin(l, r, how, l_keys, r_keys, keys, left_if, right_if)
+    if left.kind == right.kind:
+        assert j.within is not None
+        pad: Literal["deferred", "eager"] = "eager" if settings.outer == "eager" else "deferred"
+        within = j.within.ms
+        return TwoClockJoin(l, r, how, l_keys, r_keys, keys, within, within, settings.grace, pad, left_if, right_if)
+    kept: Literal["inner", "left"] = "inner" if how == "inner" else "left"
+    retention = settings.retention if kept == "left" else None
+    if left.kind == "stream":
+        return RememberingJoin(l, r, kept, l_keys, r_keys, keys, retention, left_if)
+    return RememberingJoin(r, l, kept, r_keys, l_keys, keys, retention, right_if)
+
+
+def _filtered(node: Node, term: Expr | None, preserved: bool) -> tuple[Node, Expr | None]:
+    """The side and its own condition: below the join, or (a kept side) part of the match."""
+    if term is None or preserved:
+        return node, term
+    return Filter(node, term), None
+
+
+def _all(terms: tuple[Expr, ...]) -> Expr | None:
+    found: Expr | None = None
+    for t in terms:
+        found = t if found is None else typing.call("and", [found, t])
+    return found
+
+
+def _key(keys: tuple[Col, ...], equalities: tuple[Equality, ...], text: str) -> Expr | None:
+    """One equality: the common value. Several: a structure with the left expressions' names."""
+    if len(keys) < 2:
+        return keys[0] if keys else None
+    taken: dict[str, Expr] = {}
+    for k, e in zip(keys, equalities, strict=True):
+        assert e.written is not None
+        name = default_name(e.written, text)
+        n = 2
+        free = name
+        while free in taken:
+            free, n = f"{name}_{n}", n + 1
+        taken[free] = k
+    return typing.struct(list(taken.items()))
+
+
+def default_name(e: ast.Expr, text: str) -> str:
+    """The last part of a path; of anything else its text, with single blanks outside quotes."""
+    return e.parts[-1] if isinstance(e, ast.Name) else tidy(text[e.span.start : e.span.end])
+
+
+def tidy(written: str) -> str:
+    """White space outside quotes made one blank."""
+    out, quote = "", ""
+    for c in written.strip():
+        if quote:
+            quote = "" if c == quote else quote
+        elif c in "'\"`":
+            quote = c
+        elif c.isspace():
+            if not out.endswith(" "):
+                out += " "
+            continue
+        out += c
+    return out
+
+
+def _nullable(left: Relation, right: Relation, how: How, keys: tuple[Col, ...]) -> frozenset[str]:
+    """The plan columns of the result that may be missing."""
+    found = left.nullable | right.nullable
+    if how in ("right", "full"):
+        found |= {c.name for c in left.node.schema}
+    if how in ("left", "full"):
+        found |= {c.name for c in right.node.schema}
+    return found | (frozenset(k.name for k in keys) if how == "full" else frozenset())
+
+
+def merged(
+    fields: list[tuple[Relation, str, Expr]], equated: tuple[tuple[Expr, Expr, Expr], ...]
+) -> list[tuple[Relation, str, Expr]]:
+    """The fields of `*` over a join: two of one name that ON equates are one, with the key's value."""
+    made: list[tuple[Relation, str, Expr]] = []
+    for r, name, e in fields:
+        other = next((x for s, n, x in fields if n == name and s is not r), None)
+        pair = {e, other}
+        same = next((k for a, b, k in equated if {_bare(a), _bare(b)} == pair), None) if other is not None else None
+        if same is None:
+            made.append((r, name, e))
+        elif all((n, x) != (name, same) for _, n, x in made):
+            made.append((r, name, same))
+    return made
+
+
+def _bare(e: Expr) -> Expr:
+    """A side of an equality without its widening."""
+    return e.arg if isinstance(e, Cast) else e

@@ -1,0 +1,238 @@
+"""A query: FROM, LATERAL, WHERE, GROUP BY and the projections.
+
+In: a query as written, the topics and WITH names it may read. Out: a `Result`: plan node, kind, both facets.
+Rule: a topic is read as SELECT says (STREAM or TABLE), a WITH name as what it is. A WITH name is a part of the plan of
+who reads it, bound anew each time under names of its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from braid.bind.bound import Declared, Named
+from braid.bind.catalog import Catalog
+from braid.bind.lenses import joins
+from braid.bind.lenses.expressions import Clause, condition, value
+from braid.bind.lenses.facets import Facet, format_of, type_name
+from braid.bind.lenses.grouping import bind_grouping
+from braid.bind.lenses.projections import REKEYED, Given, bind_projections
+from braid.bind.lenses.scope import Relation, Scope
+from braid.bind.lenses.settings import LensesSettings
+from braid.bind.sources import KIND
+from braid.errors import SqlError
+from braid.expr.nodes import Col, Expr, columns
+from braid.guess import guesses
+from braid.plan.keyed import Lateral, Materialize
+from braid.plan.logical import Filter, Kind, Node, Project, Source, SourceColumn, Timestamp
+from braid.sql import ast, ast_lenses
+from braid.sql.ast_lenses import LensesJoin, LensesQuery, StoreAs
+from braid.types import Array, Column, Scalar, Type
+
+Stored = tuple[StoreAs | None, StoreAs | None]
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """What binding a query needs to know. `prefix` begins the plan names of a WITH query's parts."""
+
+    catalog: Catalog
+    settings: LensesSettings
+    text: str
+    prefix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """`missing`: the plan columns that may be null."""
+
+    node: Node
+    kind: Kind
+    key: Facet
+    value: Facet
+    missing: frozenset[str]
+    partitions: int | None
+    notices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    """What stands below WHERE."""
+
+    given: Given
+    node: Node
+    kind: Kind
+    partitions: int | None
+
+
+def bind_query(q: LensesQuery, env: Env, stored: Stored = (None, None)) -> Result:
+    notices = list(q.notices)
+    below = _join(q, q.source, env, notices) if isinstance(q.source, LensesJoin) else _source(q, q.source, env, notices)
+    given, node = below.given, below.node
+    if q.where is not None:
+        node = Filter(node, condition(q.where, Clause("WHERE", given.scope.barring(None))))
+    if q.group_by:
+        return _grouped(q, replace(below, node=node), env, stored, notices)
+    key, body = bind_projections(q.items, given, stored)
+    if key.expr != given.key:
+        notices.append(REKEYED)
+        node = _rekeyed(node, key.expr)
+    return Result(node, below.kind, key, body, given.missing(), below.partitions, tuple(notices))
+
+
+def _grouped(q: LensesQuery, below: From, env: Env, stored: Stored, notices: list[str]) -> Result:
+    scope = below.given.scope.barring(None)
+    g = bind_grouping(q.group_by, scope, below.node, env.settings.bare, env.prefix, env.text)
+    key_format = format_of(g.key.type, below.given.first.key_family)
+    given = replace(
+        below.given,
+        scope=g.scope,
+        clause=g.clause,
+        key=g.key,
+        key_format=key_format,
+        missing=lambda: g.missing,
+        lifted=g.lifted,
+    )
+    key, body = bind_projections(q.items, given, stored)
+    return Result(g.node, "table", key, body, g.missing, below.partitions, (*notices, *g.notices))
+
+
+def _rekeyed(node: Node, key: Expr | None) -> Node:
+    """The rows under a new key. A tombstone of a table has its own key only, from which no other can be made: its rows
+    are kept, to go under the key that they came with."""
+    known = {name for e in node.row_key for name in columns(e)}
+    if node.mode != "upsert" or key is None or set(columns(key)) <= known:
+        return node
+    return Materialize(node)
+
+
+# ----------------------------------------------------------------------- FROM
+
+
+def _source(q: LensesQuery, ref: ast.TableRef, env: Env, notices: list[str]) -> From:
+    """One source with its LATERALs."""
+    r = _relation(ref, KIND[q.kind], env, notices)
+    if r.is_query and r.kind != KIND[q.kind]:
+        notices.append(f"{r.alias} is a {r.kind}; SELECT {q.kind} does not change that")
+    if q.event_time is not None:
+        r = replace(r, node=_timed(r, q.event_time))
+    scope, node = Scope((r,)), r.node
+    for i, lateral in enumerate(q.laterals):
+        array, element_type = _array(lateral, scope)
+        element = Col(f"{env.prefix}.LATERAL{i + 1}.{lateral.alias}", element_type)
+        index = None
+        if node.mode != "append":  # a row that changes takes its old elements back
+            index = Col(f"{env.prefix}.LATERAL{i + 1}.#", Scalar.INT)
+            node = Materialize(node) if node.mode == "upsert" else node
+        node = Lateral(node, array, element, index)
+        scope = replace(scope, elements=(*scope.elements, (lateral.alias, element)))
+    given = Given(scope, Clause("SELECT", scope), r.key, r.key_format, env.settings.names, env.text, lambda: r.nullable)
+    return From(given, node, r.kind, r.partitions)
+
+
+def _array(lateral: ast_lenses.Lateral, scope: Scope) -> tuple[Expr, Type]:
+    """The array of a LATERAL, whose alias must be new, and the type of its elements."""
+    array = value(lateral.array, Clause("LATERAL", scope))
+    if not isinstance(array.type, Array):
+        hint = "name an array field, or write [a, b]"
+        raise SqlError(f"LATERAL takes an array, not {type_name(array.type)}", lateral.array.span, hint)
+    (r,) = scope.relations
+    taken = {r.alias, *(n for n, _ in r.fields), *(n for n, _ in scope.elements)}
+    if lateral.alias in taken:
+        message = f"{lateral.alias} is the name of something else already"
+        raise SqlError(message, lateral.span, "choose another name after AS")
+    return array, array.type.element
+
+
+def _timed(r: Relation, name: ast.Name) -> Node:
+    """The topic read with the times that a field of its value holds."""
+    if r.is_query or not isinstance(r.node, Source):
+        hint = "write EVENTTIME BY where the topic is read"
+        raise SqlError(f"EVENTTIME BY is for topics; {r.alias} is a query", name.span, hint)
+    field = r.field(name.parts[-1]) if len(name.parts) == 1 or name.parts[:-1] == ("_value",) else None
+    if field is None or field.type not in (Scalar.BIGINT, Scalar.TIMESTAMP):
+        hint = "name a field of the value that is LONG (ms since 1970) or TIMESTAMP"
+        raise SqlError(f"{name} holds no times", name.span, hint)
+    return replace(r.node, timestamp=Timestamp(name.parts[-1]))
+
+
+def _join(q: LensesQuery, j: LensesJoin, env: Env, notices: list[str]) -> From:
+    left, right = (_relation(x, KIND[q.kind], env, notices) for x in (j.left, j.right))
+    if left.alias == right.alias:
+        raise SqlError(f"{left.alias} names two sources", j.right.span, f"write {j.right.name} AS another name")
+    scope = Scope((left, right))
+    made = joins.bind_join(j, scope, env.settings, env.text, env.prefix)
+    notices += made.notices
+    if KIND[q.kind] != made.kind:
+        notices.append(f"the join gives a {made.kind}: SELECT {q.kind} only says how topics are read")
+    barred = scope.barring("in a join")
+    given = Given(barred, Clause("SELECT", barred), made.key, made.key_format, env.settings.names, env.text,
+                  lambda: made.nullable, made.equated)  # fmt: skip
+    return From(given, made.node, made.kind, made.partitions)
+
+
+def _relation(ref: ast.TableRef, kind: Kind, env: Env, notices: list[str]) -> Relation:
+    """What a name in FROM stands for: a WITH query, or a topic."""
+    alias = ref.alias or ref.name
+    named = env.catalog.named.get(ref.name)
+    if named is not None:
+        return _of_named(named, alias, env, notices)
+    declared = env.catalog.get(ref.name)
+    if declared is None:
+        known = [*env.catalog.named, *env.catalog.sources]
+        near = guesses(ref.name, known, 1)
+        listed = f"known are {', '.join(known)}" if known else "CREATE TABLE declares a topic"
+        raise SqlError(f"unknown topic {ref.name}", ref.span, f"did you mean {near[0]}?" if near else listed)
+    return topic_relation(declared, alias, kind, env.prefix)
+
+
+def topic_relation(d: Declared, alias: str, kind: Kind, prefix: str) -> Relation:
+    name = f"{prefix}{alias}"
+    read = tuple(SourceColumn(f"{name}.{c.name}", c.name, Column(c.name, c.type), c.place) for c in d.columns)
+    source = Source(name, d.name, d.topic, kind, read, d.encoding, d.timestamp, None, d.partitions, end="lift")
+    key = next((s.col for s in read if s.place == "key"), None)
+    values = {s.field: s.col for s in read if s.place == "value"}
+    formats = d.formats or ("JSON" if key is None else format_of(key.type, "JSON"), "JSON")  # a registered DataFrame
+    missing = frozenset(s.name for c, s in zip(d.columns, read, strict=True) if c.nullable)
+    fields = tuple((n, c) for n, c in values.items() if n != "_value")
+    return Relation(alias, source, kind, key, formats[0], fields, values.get("_value"), formats[1], missing,
+                    d.partitions)  # fmt: skip
+
+
+def _of_named(named: Named, alias: str, env: Env, notices: list[str]) -> Relation:
+    """The query of a WITH name, bound under plan names of its own."""
+    inner = Env(env.catalog, named.settings, named.text, f"{env.prefix}{alias}/")
+    try:
+        made = bind_query(named.query, inner)
+    except SqlError as error:  # a topic that it reads was dropped
+        raise error.with_text(named.text) from None
+    notices += [n for n in made.notices if n not in notices]
+    return _renamed(made, alias, env.prefix)
+
+
+def _renamed(made: Result, alias: str, prefix: str) -> Relation:
+    """A result as a source. Where something is computed a `Project` gives it a plan name, and passes on all columns as
+    they are."""
+    key, fields, whole = made.key.expr, made.value.fields, made.value.whole
+    node, missing = made.node, made.missing
+    if not all(isinstance(e, Col) for e in (key, whole, *(e for _, e in fields)) if e is not None):
+        name = f"{prefix}{alias}"
+        outputs: list[tuple[Col, Expr]] = [(c, c) for c in node.schema]
+
+        def named(n: str, e: Expr) -> Expr:
+            if isinstance(e, Col):
+                return e
+            outputs.append((Col(f"{name}.{n}", e.type), e))
+            return outputs[-1][0]
+
+        key = None if key is None else named("_key", key)
+        fields = tuple((n, named(n, e)) for n, e in fields)
+        whole = None if whole is None else named("_value", whole)
+        missing |= _missing(made, name)
+        node = Project(node, tuple(outputs))
+    return Relation(alias, node, made.kind, key, made.key.format, fields, whole, made.value.format, missing,
+                    made.partitions, is_query=True)  # fmt: skip
+
+
+def _missing(made: Result, name: str) -> frozenset[str]:
+    found = {f"{name}.{n}" if n else f"{name}._value" for n in made.value.nullable}
+    return frozenset(found | ({f"{name}._key"} if made.key.nullable else set()))

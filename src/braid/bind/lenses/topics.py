@@ -1,0 +1,194 @@
+"""Topics: CREATE TABLE, and INSERT INTO … VALUES.
+
+In: fields with paths and the formats of both facets. Out: `SourceDeclared`, `Inserted`.
+Rule: a key is one plan column `_key`, a structure where it has fields; a value has its fields as columns, or is the one
+column `_value`. In the topic store every facet is a JSON value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow, Nothing, SourceDeclared
+from braid.bind.catalog import Catalog
+from braid.bind.insert import inserted_value
+from braid.bind.lenses.facets import PRIMITIVES, Facet, check_avro, check_holds, type_name
+from braid.bind.lenses.scope import FACETS
+from braid.bind.sources import KIND
+from braid.errors import Span, SqlError
+from braid.expr import typing
+from braid.expr.nodes import Expr
+from braid.plan.logical import Encoding
+from braid.sql import ast
+from braid.sql.ast_lenses import CreateTopic, FieldDef, StoreAs
+from braid.types import Column, Struct, Type
+
+NO_EFFECT = ("REPLICATION", "COMPACTED")
+
+
+def bind_create(s: CreateTopic, catalog: Catalog, sql: str) -> SourceDeclared | Nothing:
+    if s.name in catalog.sources or s.name in catalog.named:
+        if s.if_not_exists:
+            return Nothing((f"{s.name} exists: nothing to do",))
+        raise SqlError(f"{s.name} exists already", s.name_span, f"DROP TABLE {s.name} first, or choose another name")
+    check_topic(s.name, catalog, s.name_span)
+    columns = [_key(s), *_value(s)]
+    notices = []
+    partitions = None
+    for p in s.properties:
+        if p.name == "PARTITIONS":
+            partitions = _count(p)
+        elif p.name in NO_EFFECT:
+            notices.append(f"{p.name.lower()} has no effect here")
+        else:
+            hint = "properties are partitions, replication and compacted"
+            raise SqlError(f"unknown property {p.name.lower()}", p.span, hint)
+    formats = s.key_format.format, s.value_format.format
+    encoding = Encoding("JSON", "JSON", wrapped=columns[-1].name != "_value")
+    declared = Declared(s.name, KIND[s.kind], s.name, tuple(columns), encoding, partitions=partitions, sql=sql,
+                        formats=formats)  # fmt: skip
+    return SourceDeclared(declared, notices=tuple(notices))
+
+
+def check_topic(name: str, catalog: Catalog, span: Span) -> None:
+    """Names of topics are no paths, and no two differ only by case."""
+    other = next((n for n in catalog.sources if n != name and n.lower() == name.lower()), None)
+    if other is not None:
+        raise SqlError(f"topics {other} and {name} differ only by case", span, f"choose another name, such as {name}_2")
+    bad = sorted({c for c in name if not (c.isascii() and (c.isalnum() or c in "._-"))})
+    if bad or name in ("", ".", ".."):
+        what = f"{', '.join(map(repr, bad))} in it" if bad else "not a name"
+        raise SqlError(f"topic name {name!r}: {what}", span, "use letters, digits, '.', '_' and '-'")
+
+
+def _count(p: ast.Property) -> int:
+    text = str(p.value.value)
+    if not text.isdigit() or not 1 <= int(text) <= 10_000:
+        raise SqlError("partitions takes a whole number from 1 to 10000", p.value.span, "write partitions=1")
+    return int(text)
+
+
+def _key(s: CreateTopic) -> DeclaredColumn:
+    fields = [f for f in s.fields if f.path[0] == "_key"]
+    t = _facet("_key", fields, s.key_format, s.name_span)
+    return DeclaredColumn("_key", t, "key")
+
+
+def _value(s: CreateTopic) -> list[DeclaredColumn]:
+    fields = [f for f in s.fields if f.path[0] != "_key"]
+    whole = [f for f in fields if f.path == ("_value",)]
+    if whole or s.value_format.format in PRIMITIVES:
+        return [DeclaredColumn("_value", _facet("_value", fields, s.value_format, s.name_span), "value")]
+    t = _facet("_value", fields, s.value_format, s.name_span)
+    assert isinstance(t, Struct)
+    return [DeclaredColumn(f.name, f.type, "value") for f in t.fields]
+
+
+def _facet(facet: str, fields: Sequence[FieldDef], format: StoreAs, at: Span) -> Type:
+    """The type of a facet: of its one value, else of its fields."""
+    what = "key" if facet == "_key" else "value"
+    whole = [f for f in fields if f.path == (facet,)]
+    if whole:
+        if len(fields) > 1:
+            hint = f"declare {facet}, or fields of it"
+            raise SqlError(f"the {what} is declared whole and by fields", fields[1].span, hint)
+        _check_type(format, whole[0].type, f"the {what}", whole[0].span)
+        return whole[0].type
+    primitive = PRIMITIVES.get(format.format)
+    if primitive is not None:
+        if fields:
+            message = f"format {format.format} holds one value; the {what} has fields"
+            raise SqlError(
+                message, fields[0].span, f"declare {facet} {format.format}, or write the format JSON or AVRO"
+            )
+        return primitive
+    if not fields:
+        example = f"{facet}.id INT or {facet} INT" if facet == "_key" else "id INT"
+        raise SqlError(f"the {what} has no fields", at, f"declare them: {example}")
+    made = _struct([((f.path[1:] if f.path[0] in FACETS else f.path), f) for f in fields])
+    if format.format == "AVRO":
+        from_fields = tuple((f.name, _as_expr(f.type)) for f in made.fields)
+        check_avro(from_fields, f"the {what}", format.span)
+    return made
+
+
+def _check_type(format: StoreAs, t: Type, name: str, span: Span) -> None:
+    check_holds(format.format, Facet(format.format, (), _as_expr(t)), name, span)
+
+
+def _as_expr(t: Type) -> Expr:
+    return typing.literal(None, t)
+
+
+def _struct(fields: Sequence[tuple[tuple[str, ...], FieldDef]]) -> Struct:
+    """A structure of fields by path."""
+    names = list(dict.fromkeys(path[0] for path, _ in fields))
+    made: list[Column] = []
+    for name in names:
+        mine = [(path[1:], f) for path, f in fields if path[0] == name]
+        leaves = [f for path, f in mine if not path]
+        if leaves and len(mine) > 1:
+            raise SqlError(f"field {name} is declared twice", mine[1][1].span, "rename one of them")
+        made.append(Column(name, leaves[0].type if leaves else _struct(mine)))
+    return Struct(tuple(made))
+
+
+# --------------------------------------------------------------------- values
+
+
+def bind_values(s: ast.InsertValues, target: Declared) -> Inserted:
+    """Records of constants; a field that is not named is null."""
+    paths = [(n.parts if n.parts[0] in FACETS else ("_value", *n.parts), n.span) for n in s.columns]
+    if not s.columns:
+        paths = [(p, s.target_span) for p, _ in _leaves(target)]
+    types = dict(_leaves(target))
+    for path, span in paths:
+        if path not in types:
+            known = ", ".join(".".join(p).removeprefix("_value.") for p in types)
+            raise SqlError(
+                f"{target.name} has no field {'.'.join(path).removeprefix('_value.')}", span, f"fields are {known}"
+            )
+    rows = []
+    for row in s.rows:
+        if len(row) != len(paths):
+            named = ", ".join(".".join(p).removeprefix("_value.") for p, _ in paths)
+            raise SqlError(f"{len(row)} values for {len(paths)} fields", row[-1].span, f"the fields are {named}")
+        facets: dict[str, Any] = {}
+        for (path, _), e in zip(paths, row, strict=True):
+            _put(facets, path, inserted_value(e, DeclaredColumn(".".join(path), types[path], "value")))
+        value = facets.get("_value", {})
+        names = [c.name for c in target.columns if c.place == "value"]
+        body = {"_value": value} if names == ["_value"] else {n: value.get(n) for n in names}
+        key = {"_key": facets["_key"]} if facets.get("_key") is not None else None
+        rows.append(InsertedRow(key, body, None))
+    return Inserted(target.topic, target, tuple(rows))
+
+
+def _leaves(d: Declared) -> list[tuple[tuple[str, ...], Type]]:
+    """Every field that holds a value, by path with its facet."""
+    found: list[tuple[tuple[str, ...], Type]] = []
+    for c in d.columns:
+        found += _below((c.name,) if c.name in FACETS else ("_value", c.name), c.type)
+    return found
+
+
+def _below(path: tuple[str, ...], t: Type) -> list[tuple[tuple[str, ...], Type]]:
+    if isinstance(t, Struct):
+        return [leaf for f in t.fields for leaf in _below((*path, f.name), f.type)]
+    return [(path, t)]
+
+
+def _put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        tree = tree.setdefault(name, {})
+    tree[path[-1]] = value
+
+
+def described(d: Declared) -> tuple[tuple[str, str, str], ...]:
+    """Field, type and facet, a row each; what may be missing is a union with null."""
+    rows = []
+    for c in d.columns:
+        shown = type_name(c.type)
+        rows.append((c.name, f"union(null, {shown})" if c.nullable else shown, "key" if c.place == "key" else "value"))
+    return tuple(rows)

@@ -1,0 +1,322 @@
+"""A program: statements in turn, each bound to the catalog that those before it left.
+
+In: SQL text. Out: effects, one a statement: topics to create, a query to start or stop, records to insert, rows to
+show.
+Rule: binding changes nothing outside; effects are carried out by `effects.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, Protocol
+
+from braid.bind.bound import (
+    Again,
+    Bound,
+    Declared,
+    Dropped,
+    Explained,
+    Index,
+    IndexDefined,
+    Inserted,
+    Named,
+    QueryBound,
+    Removed,
+    RowsChanged,
+    SettingChanged,
+    SourceDeclared,
+    View,
+    ViewDefined,
+)
+from braid.bind.catalog import Catalog
+from braid.bind.settings import Settings
+from braid.bind.statements import bind
+from braid.errors import BraidError, SqlError
+from braid.plan.logical import Query
+from braid.records import codec
+from braid.sql import ast
+from braid.sql.parser import parse, parse_all, plain
+from braid.types import Column
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """A record of INSERT … VALUES: JSON texts, and its time (None: now)."""
+
+    key: str | None
+    value: str | None
+    timestamp: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecords:
+    topic: str
+    records: tuple[NewRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What one statement asks for. EXPLAIN of a running query holds that query."""
+
+    statement: ast.Statement
+    bound: Bound
+    text: str  # of the statement
+    variables: Mapping[str, str] = field(default_factory=dict)  # that held there
+
+    @property
+    def query(self) -> Query | None:
+        """The query that it starts, or that is explained."""
+        return self.bound.query if isinstance(self.bound, QueryBound | Explained | Again) else None
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        match self.bound:
+            case QueryBound(query=query):
+                return query.notices
+            case _:
+                return getattr(self.bound, "notices", ())
+
+
+# What a name that stands means for a statement that makes it: a mistake; in a `cell`, or at a prompt, the statement
+# that made it may come again; in a `file`, a query may be another one too, which its checkpoint judges.
+Mode = Literal["once", "cell", "file"]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A statement that made what bears this name, with what it leaned on: SETs and variables."""
+
+    name: str
+    text: str
+    sets: tuple[str, ...] = ()
+    variables: Mapping[str, str] = field(default_factory=dict)
+
+
+class Keeper(Protocol):
+    """Who is told of what CREATE statements made, and of what is gone."""
+
+    def made(self, standing: Standing) -> None: ...
+
+    def gone(self, names: Sequence[str]) -> None: ...
+
+
+@dataclass(slots=True)
+class Program:
+    """A catalog and settings that grow statement by statement. `standing`: by name; `sets`: texts of SETs so far."""
+
+    dialect: str
+    catalog: Catalog = field(default_factory=Catalog)
+    settings: Settings = field(default_factory=Settings)
+    queries: dict[str, Query] = field(default_factory=dict)
+    variables: dict[str, str] = field(default_factory=dict)  # DEFINE
+    mode: Mode = "once"
+    standing: dict[str, Standing] = field(default_factory=dict)
+    sets: tuple[str, ...] = ()
+    keeper: Keeper | None = None
+
+    def statements(self, sql: str) -> Iterator[Effect]:
+        """Binds one statement after the other. The first that is refused raises `SqlError`; what came before stands. A
+        statement counts when the next one is asked for: one that cannot be carried out does not."""
+        script = parse(sql, self.dialect, self.variables)
+        fresh: set[str] = set()  # made by this text
+        for statement, variables in zip(script.statements, script.defined, strict=True):
+            effect = replace(self.effect_of(statement, script.text, fresh), variables=variables)
+            yield effect
+            made = self.apply(effect)
+            if made is not None and self.mode == "file":
+                fresh.add(made)
+
+    def effect_of(self, statement: ast.Statement, script: str, fresh: Collection[str] = ()) -> Effect:
+        """What a statement of a text asks for. `fresh`: names that this text has made before it."""
+        text = script[statement.span.start : statement.span.end]
+        known = None if self.mode == "once" else self._known(statement, text, fresh)
+        if known is None:
+            return Effect(statement, self._bound(statement, script, self.catalog), text)
+        return Effect(statement, self._again(statement, script, text, known), text)
+
+    def _known(self, statement: ast.Statement, text: str, fresh: Collection[str]) -> str | None:
+        """The name of what stands and is made again by this statement."""
+        name, first = made_name(statement), text.split(None, 1)[0].upper()
+        alike = [s for s in self.standing.values() if s.text.split(None, 1)[0].upper() == first]
+        words = plain(text, self.dialect) if alike else None
+        same = (s.name for s in alike if words is not None and plain(s.text, self.dialect) == words)
+        found = next(same, None) or (None if name is None else first_match(name, self.standing))
+        return found if found not in fresh else None
+
+    def _again(self, statement: ast.Statement, script: str, text: str, name: str) -> Bound:
+        """What a statement means that makes a name which stands."""
+        before = self.standing[name].text
+        same = plain(before, self.dialect) == plain(text, self.dialect) is not None
+        if same and name in self.queries:
+            return Again(name, self.queries[name])
+        if not same and (getattr(statement, "or_replace", False) or getattr(statement, "if_not_exists", False)):
+            return self._bound(statement, script, self.catalog)
+        bound = self._bound(statement, script, self.catalog.without(name))
+        match bound:
+            case RowsChanged() if same:
+                return Again(name)
+            case SourceDeclared(declared=made) if replace(made, sql="") == replace(self.catalog.sources[name], sql=""):
+                return bound  # its topic may be missing
+            case QueryBound() if self.mode == "file":
+                return bound
+            case _ if same:
+                return bound
+        hint = f"DROP it first, or take another name; it was made by: {' '.join(before.split())}"
+        span = getattr(statement, "name_span", statement.span)
+        raise SqlError(f"{name} exists already, with another definition", span, hint, script)
+
+    def _bound(self, statement: ast.Statement, text: str, catalog: Catalog) -> Bound:
+        try:
+            bound = bind(statement, catalog, self.settings, text, self.dialect)
+        except SqlError as e:
+            raise e.with_text(text) from None
+        if isinstance(bound, Explained) and bound.query is None:
+            return Explained(bound.name, self.queries[bound.name])
+        return bound
+
+    def apply(self, effect: Effect) -> str | None:
+        """The statement has taken effect; gives the name of what it made."""
+        bound = effect.bound
+        self.catalog = self.catalog.apply(bound)
+        match bound:
+            case QueryBound(query=query, transient=False):
+                self.queries[query.name] = query
+                return self._made(query.name, effect)
+            case SourceDeclared(declared=made) | RowsChanged(target=made, creates=True):
+                return self._made(made.name, effect)
+            case Named(name=name) | ViewDefined(view=View(name=name)) | IndexDefined(index=Index(name=name)):
+                return self._made(name, effect)
+            case Again(name=name):
+                return name
+            case Dropped(name=name, queries=stopped):
+                self._gone((name, *stopped), stopped)
+            case Removed(names=names, queries=stopped):
+                self._gone((*names, *stopped), stopped)
+            case SettingChanged(settings=settings):
+                self.settings, self.sets = settings, (*self.sets, effect.text)
+            case _:
+                pass
+        return None
+
+    def _made(self, name: str, effect: Effect) -> str:
+        variables = effect.variables if "${" in effect.text else {}
+        self.standing[name] = Standing(name, effect.text, self.sets, variables)
+        if self.keeper is not None and effect.text.lstrip()[:6].upper() == "CREATE":
+            self.keeper.made(self.standing[name])
+        return name
+
+    def _gone(self, names: Sequence[str | None], stopped: Sequence[str]) -> None:
+        if self.keeper is not None:
+            self.keeper.gone([n for n in names if n is not None])
+        self.standing = {n: s for n, s in self.standing.items() if n not in names}
+        self.queries = {n: q for n, q in self.queries.items() if n not in stopped}
+
+    def copy(self) -> Program:
+        """A program of the same standing that goes its own way; nobody is told of it."""
+        return replace(
+            self, keeper=None, queries=dict(self.queries), variables=dict(self.variables), standing=dict(self.standing)
+        )
+
+    # ------------------------------------------------------------- look-ups
+
+    def find(self, name: str) -> Declared | None:
+        """The stream or table of this name: an exact match first, then without case."""
+        found = first_match(name, self.catalog.sources)
+        return self.catalog.sources[found] if found is not None else None
+
+    def topics(self) -> list[str]:
+        return [*(t for t, _ in self.catalog.topics()), *(q.sink.topic for q in self.queries.values())]
+
+    def query_name(self, name: str) -> str:
+        """The name of a running query; also that of a stream or table for the query that writes it."""
+        found = first_match(name, self.queries)
+        if found is not None:
+            return found
+        known = ", ".join(sorted(self.queries)) or "none"
+        raise BraidError(f"no query {name}", f"running queries: {known}")
+
+    def query_of(self, sql_or_name: str) -> Query:
+        """A running query by name, or the query of a statement (bound, not started)."""
+        if len(sql_or_name.split()) == 1:
+            return self.queries[self.query_name(sql_or_name.strip().rstrip(";"))]
+        found: Query | None = None
+        for effect in self.copy().statements(sql_or_name):
+            found = effect.query or found
+        if found is None:
+            raise BraidError("there is no query in this statement", "explain a SELECT, CREATE … AS or INSERT INTO")
+        return found
+
+
+def made_name(statement: ast.Statement) -> str | None:
+    """The name that a CREATE statement makes."""
+    name = getattr(statement, "name", None)
+    return str(name) if name is not None and type(statement).__name__.startswith("Create") else None
+
+
+def first_match(name: str, known: Iterable[str]) -> str | None:
+    """The known name that is `name`: an exact match first, then without case, then the only one in any schema."""
+    known = list(known)
+    if name in known:
+        return name
+    alike = [k for k in known if k.lower() == name.lower()]
+    alike = alike or [k for k in dict.fromkeys(known) if k.lower().endswith(f".{name.lower()}")]
+    return alike[0] if alike and (len(alike) == 1 or alike[0].lower() == name.lower()) else None
+
+
+def check_program(sql: str, program: Program) -> tuple[list[SqlError], int]:
+    """Every problem of a text, in order, and how many statements it has. What a refused statement would have declared
+    is unknown to those after it."""
+    script, problems = parse_all(sql, program.dialect)
+    fresh: set[str] = set()
+    for statement in script.statements:
+        try:
+            effect = program.effect_of(statement, script.text, fresh)
+        except SqlError as e:
+            problems.append(e)
+            continue
+        fresh.update({program.apply(effect) or ""})
+    problems.sort(key=lambda e: (e.line or 0, e.column or 0))
+    return problems, len(script.statements)
+
+
+def new_records(bound: Inserted) -> NewRecords:
+    """The records of INSERT … VALUES as texts."""
+    target = bound.target
+    keys = [Column(c.name, c.type) for c in target.columns if c.place == "key"]
+    values = {c.name: Column(c.name, c.type) for c in target.columns if c.place == "value"}
+    made = []
+    for row in bound.rows:
+        doc = {n: codec.json_value(v, values[n].type) for n, v in row.value.items()}
+        made.append(NewRecord(_key_text(row.key, keys, target, doc), _value_text(doc, values, target), row.timestamp))
+    return NewRecords(bound.topic, tuple(made))
+
+
+def _key_text(
+    key: dict[str, Any] | None, keys: Sequence[Column], target: Declared, value: dict[str, Any]
+) -> str | None:
+    if target.message_key is not None:
+        return _text(value.get(target.message_key))
+    if key is None or all(v is None for v in key.values()):
+        return None
+    doc = {c.name: codec.json_value(key[c.name], c.type) for c in keys}
+    return _text(doc[keys[0].name] if len(keys) == 1 else doc)
+
+
+def _value_text(doc: dict[str, Any], values: dict[str, Column], target: Declared) -> str | None:
+    if target.encoding.value == "DELIMITED":
+        line = target.encoding.delimiter.join("" if v is None else _delimited(v) for v in doc.values())
+        return _text(line)
+    if len(values) == 1 and (not target.encoding.wrapped or target.encoding.value == "KAFKA"):
+        return _text(next(iter(doc.values())))
+    return _text(doc)
+
+
+def _delimited(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\n') else text
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))

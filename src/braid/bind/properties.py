@@ -1,0 +1,241 @@
+"""WITH (…): properties of sources and sinks.
+
+In: properties as written. Out: their values, checked; encodings.
+Rule: an unknown property is an error; one that has no effect here is told, never silently ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+
+from braid.bind.bound import DeclaredColumn
+from braid.errors import Span, SqlError
+from braid.plan.logical import Encoding, Format, Timestamp
+from braid.sql import ast
+from braid.types import Array, Map, Scalar, Struct, Type
+
+COMMON = ("KAFKA_TOPIC", "FORMAT", "KEY_FORMAT", "VALUE_FORMAT", "PARTITIONS", "REPLICAS", "TIMESTAMP",
+          "TIMESTAMP_FORMAT", "WRAP_SINGLE_VALUE", "VALUE_DELIMITER", "KEY_DELIMITER", "RETENTION_MS",
+          "CLEANUP_POLICY")  # fmt: skip
+OF_SOURCES = (*COMMON, "KEY", "NULL_VALUE", "WINDOW_TYPE", "WINDOW_SIZE")
+OF_SINKS = COMMON
+NO_EFFECT = ("REPLICAS", "RETENTION_MS", "CLEANUP_POLICY")
+LATER = ("VALUE_SCHEMA_ID", "KEY_SCHEMA_ID", "VALUE_SCHEMA_FULL_NAME", "KEY_SCHEMA_FULL_NAME",
+         "VALUE_PROTOBUF_NULLABLE_REPRESENTATION", "KEY_PROTOBUF_NULLABLE_REPRESENTATION",
+         "VALUE_AVRO_SCHEMA_FULL_NAME")  # fmt: skip
+FORMATS: dict[str, Format] = {"JSON": "JSON", "DELIMITED": "DELIMITED", "KAFKA": "KAFKA", "NONE": "NONE"}
+LATER_FORMATS = ("AVRO", "PROTOBUF", "PROTOBUF_NOSR", "JSON_SR")
+DELIMITERS = {"SPACE": " ", "TAB": "\t"}
+KAFKA_TYPES = (Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE, Scalar.VARCHAR, Scalar.BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Properties:
+    """The properties of one WITH clause, by upper-case name; `at`: where a missing one would stand."""
+
+    items: dict[str, ast.Property]
+    at: Span
+
+    def text(self, name: str) -> str | None:
+        p = self.items.get(name)
+        if p is None:
+            return None
+        if not isinstance(p.value.value, str):
+            raise SqlError(f"{name} must be a text", p.value.span, f"write {name.lower()} = 'value'")
+        return p.value.value
+
+    def count(self, name: str) -> int | None:
+        """A number of at least 1."""
+        p = self.items.get(name)
+        if p is None:
+            return None
+        value = p.value.value
+        if isinstance(value, str) and value.strip().isdigit():
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise SqlError(f"{name} must be a whole number of at least 1", p.value.span, f"write {name.lower()} = 1")
+        return value
+
+    def flag(self, name: str) -> bool | None:
+        p = self.items.get(name)
+        if p is None:
+            return None
+        value = p.value.value
+        if isinstance(value, str) and value.strip().lower() in ("true", "false"):
+            return value.strip().lower() == "true"
+        if not isinstance(value, bool):
+            raise SqlError(f"{name} must be true or false", p.value.span, f"write {name.lower()} = false")
+        return value
+
+    def span(self, name: str) -> Span:
+        return self.items[name].value.span if name in self.items else self.at
+
+    def notices(self) -> tuple[str, ...]:
+        return tuple(f"{n} has no effect here" for n in NO_EFFECT if n in self.items)
+
+
+def read(properties: Sequence[ast.Property], allowed: tuple[str, ...], at: Span) -> Properties:
+    """All properties, each known and written once."""
+    items: dict[str, ast.Property] = {}
+    for p in properties:
+        if p.name in items:
+            raise SqlError(f"property {p.name} is written twice", p.span, "keep one of them")
+        if p.name in ("WINDOW_TYPE", "WINDOW_SIZE"):
+            hint = "declare it without windows, and use the bounds as columns"
+            raise SqlError("windowed sources are not supported yet", p.span, hint)
+        if p.name in LATER:
+            raise SqlError(f"property {p.name} is not supported yet", p.span, "leave it out and declare the columns")
+        if p.name == "KEY" and p.name not in allowed:
+            hint = "the SELECT gives the key: project the key column, or write PARTITION BY"
+            raise SqlError("KEY cannot be set on a query's result", p.span, hint)
+        if p.name not in allowed:
+            near = get_close_matches(p.name, allowed, n=1, cutoff=0.5)
+            known = ", ".join(n.lower() for n in allowed if not n.startswith("WINDOW"))
+            hint = f"did you mean {near[0].lower()}?" if near else f"known are {known}"
+            raise SqlError(f"unknown property {p.name.lower()}", p.span, hint)
+        items[p.name] = p
+    return Properties(items, at)
+
+
+def column_named(p: Properties, name: str, columns: Sequence[DeclaredColumn]) -> DeclaredColumn | None:
+    """The column a property names: as written, else without regard to case."""
+    text = p.text(name)
+    if text is None:
+        return None
+    text = text.strip().strip('`"')
+    found = [c for c in columns if c.name == text] or [c for c in columns if c.name.upper() == text.upper()]
+    if len(found) == 1:
+        return found[0]
+    listed = ", ".join(c.name for c in columns)
+    near = get_close_matches(text.upper(), [c.name for c in columns], n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]}?" if near else f"columns are {listed}"
+    raise SqlError(f"{name} names no column: {text}", p.span(name), hint)
+
+
+def timestamp(p: Properties, columns: Sequence[DeclaredColumn]) -> Timestamp | None:
+    column = column_named(p, "TIMESTAMP", columns)
+    pattern = p.text("TIMESTAMP_FORMAT")
+    if column is None:
+        if pattern is not None:
+            raise SqlError("TIMESTAMP_FORMAT needs TIMESTAMP", p.span("TIMESTAMP_FORMAT"), "add timestamp = 'column'")
+        return None
+    if column.type is Scalar.VARCHAR:
+        if pattern is None:
+            hint = "add timestamp_format = 'yyyy-MM-dd HH:mm:ss', or use a BIGINT (ms) or TIMESTAMP column"
+            raise SqlError(f"timestamp column {column.name} is VARCHAR", p.span("TIMESTAMP"), hint)
+        return Timestamp(column.name, pattern)
+    if column.type not in (Scalar.BIGINT, Scalar.TIMESTAMP):
+        hint = "use a BIGINT (ms since 1970), TIMESTAMP or VARCHAR column"
+        raise SqlError(f"timestamp column {column.name} is {column.type}", p.span("TIMESTAMP"), hint)
+    if pattern is not None:
+        hint = "leave timestamp_format out"
+        message = f"TIMESTAMP_FORMAT is for VARCHAR columns; {column.name} is {column.type}"
+        raise SqlError(message, p.span("TIMESTAMP_FORMAT"), hint)
+    return Timestamp(column.name)
+
+
+def encoding(
+    p: Properties, keys: Sequence[DeclaredColumn], values: Sequence[DeclaredColumn], inherited: Encoding | None
+) -> Encoding:
+    """How records are written. What no property says is `inherited` (a sink's: from the first source), else JSON values
+    and KAFKA keys, or JSON keys where KAFKA cannot hold them."""
+    both = _format(p, "FORMAT")
+    for one in ("KEY_FORMAT", "VALUE_FORMAT"):
+        if both is not None and one in p.items:
+            raise SqlError(f"FORMAT and {one} exclude each other", p.span(one), "keep KEY_FORMAT and VALUE_FORMAT")
+    value = _format(p, "VALUE_FORMAT") or both or (inherited.value if inherited else "JSON")
+    if value == "NONE":
+        hint = "write value_format = 'JSON'; only keys may be NONE"
+        raise SqlError("NONE is a key format", p.span("VALUE_FORMAT" if "VALUE_FORMAT" in p.items else "FORMAT"), hint)
+    _check_format("VALUE_FORMAT", value, values, p, both is not None)
+    key = _key_format(p, keys, both, inherited)
+    delimiter = _delimiter(p, value, inherited)
+    return Encoding(key, value, delimiter, _wrapped(p, value, values))
+
+
+def _key_format(
+    p: Properties, keys: Sequence[DeclaredColumn], both: Format | None, inherited: Encoding | None
+) -> Format:
+    written = _format(p, "KEY_FORMAT") or both
+    if written is not None:
+        if written == "NONE" and keys:
+            hint = f"leave key_format out, or leave KEY of {keys[0].name} out"
+            raise SqlError("key_format NONE, but there is a key column", p.span("KEY_FORMAT"), hint)
+        _check_format("KEY_FORMAT", written, keys, p, both is not None)
+        return written
+    if inherited is None:
+        return "KAFKA" if _fits("KAFKA", keys, True) else "JSON"
+    if inherited.key == "NONE":
+        return "NONE" if not keys else "KAFKA" if _fits("KAFKA", keys, True) else "JSON"
+    return inherited.key if _fits(inherited.key, keys, True) else "JSON"
+
+
+def _format(p: Properties, name: str) -> Format | None:
+    text = p.text(name)
+    if text is None:
+        return None
+    word = text.strip().upper()
+    if word in LATER_FORMATS:
+        raise SqlError(f"format {word} is not supported yet", p.span(name), "use JSON, DELIMITED or KAFKA")
+    if word not in FORMATS:
+        near = get_close_matches(word, FORMATS, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else f"formats are {', '.join(FORMATS)}"
+        raise SqlError(f"unknown format {text}", p.span(name), hint)
+    return FORMATS[word]
+
+
+def _fits(f: Format, columns: Sequence[DeclaredColumn], is_key: bool) -> bool:
+    """Can the format hold these columns?"""
+    if f == "KAFKA":
+        return all(c.type in KAFKA_TYPES for c in columns) and (len(columns) == 1 or (is_key and not columns))
+    if f == "DELIMITED":
+        return not any(_nested(c.type) for c in columns)
+    return True
+
+
+def _check_format(name: str, f: Format, columns: Sequence[DeclaredColumn], p: Properties, both: bool) -> None:
+    """A format that is written, or inherited by a value, must be able to hold the columns."""
+    is_key = name == "KEY_FORMAT"
+    if _fits(f, columns, is_key):
+        return
+    what = "key" if is_key else "value"
+    span = p.span("FORMAT" if both else name)
+    if f == "KAFKA" and len(columns) != 1:
+        message = f"format KAFKA holds one column; the {what} has {len(columns)}"
+    else:
+        bad = next(c for c in columns if not _fits(f, [c], True))
+        message = f"format {f} cannot hold {bad.name}, which is {bad.type}"
+    raise SqlError(message, span, f"write {name.lower()} = 'JSON'")
+
+
+def _nested(t: Type) -> bool:
+    return isinstance(t, Array | Map | Struct)
+
+
+def _delimiter(p: Properties, value: Format, inherited: Encoding | None) -> str:
+    text = p.text("VALUE_DELIMITER")
+    if text is None:
+        text = p.text("KEY_DELIMITER")
+        if text is None:
+            return inherited.delimiter if inherited else ","
+        raise SqlError("KEY_DELIMITER is not supported yet", p.span("KEY_DELIMITER"), "use key_format = 'JSON'")
+    if value != "DELIMITED":
+        raise SqlError("VALUE_DELIMITER is for DELIMITED values", p.span("VALUE_DELIMITER"), "leave it out")
+    text = DELIMITERS.get(text.upper(), text if text.strip() else "")
+    if len(text) != 1:
+        raise SqlError("VALUE_DELIMITER must be one character", p.span("VALUE_DELIMITER"), "or SPACE, or TAB")
+    return text
+
+
+def _wrapped(p: Properties, value: Format, values: Sequence[DeclaredColumn]) -> bool:
+    flag = p.flag("WRAP_SINGLE_VALUE")
+    if flag is None:
+        return True
+    if len(values) != 1:
+        message = f"WRAP_SINGLE_VALUE is for one value column; there are {len(values)}"
+        raise SqlError(message, p.span("WRAP_SINGLE_VALUE"), "leave it out")
+    if value != "JSON":
+        raise SqlError(f"WRAP_SINGLE_VALUE has no meaning with {value}", p.span("WRAP_SINGLE_VALUE"), "leave it out")
+    return flag

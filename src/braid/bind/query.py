@@ -1,0 +1,468 @@
+"""A query: FROM, WHERE, GROUP BY, HAVING, SELECT, PARTITION BY, and the key of its result.
+
+In: a query as written and what it is for. Out: a logical `Query`, and what CREATE … AS declares.
+Rule: the key of a result is one thing, decided here: the group's, PARTITION BY's, the join's, or the source's.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from braid.bind import properties
+from braid.bind.bound import Declared, DeclaredColumn, Nothing, QueryBound
+from braid.bind.catalog import Catalog
+from braid.bind.expressions import Rules, bind_predicate, bind_value, children, located, names
+from braid.bind.from_ import Env, From, bind_from
+from braid.bind.insert_schema import matched
+from braid.bind.items import Grouping, Item, bind_grouping, bind_items, is_copy
+from braid.bind.names import RESERVED, WINDOW_BOUNDS, Entry, Namer, free_name
+from braid.bind.over_topic import check_written
+from braid.bind.sources import KIND, check_key_type, check_topic, existing
+from braid.errors import Span, SqlError
+from braid.expr.nodes import Col, Expr
+from braid.plan.logical import (
+    Aggregate,
+    Encoding,
+    Filter,
+    Kind,
+    Node,
+    Output,
+    Query,
+    Sink,
+    StreamStreamJoin,
+    sources,
+)
+from braid.sql import ast
+from braid.types import Scalar
+
+PUSH = "query"  # the name under which the rows of a push query are read
+
+
+EAGER = (
+    "the outer join has no GRACE PERIOD: a row is padded as soon as it finds no match, so IS NULL also passes rows "
+    "whose match comes later; write GRACE PERIOD 0 SECONDS (or more) to wait for the window's end"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A bound query before its sink: rows of `node`, the columns `items`, and which of them are the key.
+
+    `key` empty: `record_key` (which may be empty too) is written without being a column; `message_key` names the value
+    column that always equals it, if there is one.
+    """
+
+    node: Node
+    kind: Kind
+    first: Declared
+    items: tuple[Item, ...]
+    key: tuple[Output, ...] = ()
+    record_key: tuple[Expr, ...] = ()
+    message_key: str | None = None
+    notices: tuple[str, ...] = ()
+
+    @property
+    def whole_key(self) -> bool:
+        """Several columns that are not the rows' own key: they make an object even where all are null."""
+        return len(self.key) > 1 and tuple(o.expr for o in self.key) != self.node.row_key
+
+    @property
+    def values(self) -> tuple[Output, ...]:
+        keys = {o.name for o in self.key}
+        return tuple(Output(i.name, i.expr) for i in self.items if i.name not in keys)
+
+    def columns(self) -> tuple[DeclaredColumn, ...]:
+        """The columns of what this result is written to, a hidden key too."""
+        found = [DeclaredColumn(o.name, o.expr.type, "key") for o in self.key]
+        if not self.key and self.message_key is None:
+            name = free_name("ROWKEY", {i.name for i in self.items})
+            found += [DeclaredColumn(name, e.type, "key", hidden=True) for e in self.record_key[:1]]
+        found += [DeclaredColumn(o.name, o.expr.type, "value") for o in self.values]
+        return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query, and what it is for. `sink` None: a push query, whose key need not be selected."""
+
+    query: ast.Query
+    env: Env
+    sink: str | None
+
+    @property
+    def items_span(self) -> Span:
+        """Where the SELECT's items begin."""
+        return self.query.items[0].span
+
+
+# ----------------------------------------------------------------- statements
+
+
+def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBound | Nothing:
+    exists = existing(s, env.catalog)
+    if isinstance(exists, Nothing):
+        return exists
+    p = properties.read(s.properties, properties.OF_SINKS, s.name_span)
+    _persistent(s.query)
+    result = _result(Asked(s.query, env, s.name))
+    if result.kind != KIND[s.kind]:
+        raise _wrong_kind(s, result)
+    columns = result.columns()
+    keys = [c for c in columns if c.place == "key"]
+    values = [c for c in columns if c.place == "value"]
+    encoding = properties.encoding(p, keys, values, result.first.encoding)
+    topic = p.text("KAFKA_TOPIC") or s.name
+    check_topic(topic, env.catalog, p.span("KAFKA_TOPIC"))
+    partitions = p.count("PARTITIONS") or result.first.partitions
+    timestamp = properties.timestamp(p, [c for c in columns if not c.hidden])
+    declared = Declared(s.name, result.kind, topic, columns, encoding, timestamp, result.message_key, partitions,
+                        s.name, sql)  # fmt: skip
+    check_written(declared, env.catalog, {i.name: i.span for i in result.items}, s.name_span)
+    sink = Sink(s.name, topic, result.kind, result.key, result.values, encoding, result.record_key, partitions,
+                timestamp, None, tuple(i.name for i in result.items), result.whole_key)  # fmt: skip
+    check_cycle(result.node, sink, env.catalog, s.name_span)
+    notices = (*result.notices, *p.notices())
+    return QueryBound(Query(s.name, dialect, sql, result.node, sink, notices), declared)
+
+
+def bind_insert_select(s: ast.InsertSelect, env: Env, dialect: str, sql: str) -> QueryBound:
+    target = declared_named(s.target, env, s.target_span)
+    if target.kind == "table":
+        hint = "INSERT INTO takes streams; make the table with CREATE TABLE … AS SELECT"
+        raise SqlError(f"{target.name} is a table", s.target_span, hint)
+    if any(c.place in ("header", "headers") for c in target.columns):
+        message = f"{target.name} has header columns: nothing can be inserted"
+        raise SqlError(message, s.target_span, "declare it without them")
+    _persistent(s.query)
+    result = _result(Asked(s.query, env, target.name))
+    if result.kind == "table":
+        hint = f"{target.name} is a stream; write CREATE TABLE … AS SELECT …"
+        raise SqlError("the SELECT gives a table", s.query.span, hint)
+    fitted = matched(target, result.key, result.record_key, result.values, s.query.span)
+    sink = Sink(
+        target.name,
+        target.topic,
+        "stream",
+        fitted.key,
+        fitted.values,
+        target.encoding,
+        fitted.record_key,
+        target.partitions,
+        columns=tuple(i.name for i in result.items),
+        whole_key=result.whole_key,
+    )
+    check_cycle(result.node, sink, env.catalog, s.target_span)
+    name = env.catalog.next_insert(target.name)
+    return QueryBound(Query(name, dialect, sql, result.node, sink, result.notices))
+
+
+def bind_select(s: ast.Select, env: Env, dialect: str, sql: str) -> QueryBound:
+    q = s.query
+    if q.emit is None:
+        hint = "add EMIT CHANGES, to have rows as they come"
+        raise SqlError("pull queries are not supported yet: SELECT without EMIT CHANGES", s.span, hint)
+    _supported(q)
+    result = _result(Asked(q, env, None))
+    sink = Sink(PUSH, PUSH, result.kind, result.key, result.values, Encoding("JSON", "JSON"), result.record_key,
+                1 if q.limit is not None else result.first.partitions, None, q.limit,
+                tuple(i.name for i in result.items), result.whole_key)  # fmt: skip
+    return QueryBound(Query(PUSH, dialect, sql, result.node, sink, result.notices), None, transient=True)
+
+
+def declared_named(name: str, env: Env, span: Span) -> Declared:
+    found = env.catalog.get(name)
+    if found is None:
+        near = env.catalog.near(name)
+        hint = f"did you mean {near}?" if near else f"declared: {', '.join(env.catalog.sources) or 'nothing yet'}"
+        raise SqlError(f"unknown stream or table {name}", span, hint)
+    return found
+
+
+# --------------------------------------------------------------------- checks
+
+
+def clause(q: ast.Query, name: str) -> Span:
+    return next((span for n, span in q.clauses if n == name), q.span)
+
+
+def _supported(q: ast.Query) -> None:
+    if q.window is not None:
+        hint = "group without WINDOW, or by a time column"
+        raise SqlError(f"WINDOW {q.window.kind} is not supported yet", q.window.span, hint)
+    if q.emit == "FINAL":
+        raise SqlError("EMIT FINAL is not supported yet", clause(q, "EMIT"), "write EMIT CHANGES")
+    if q.having is not None and not q.group_by:
+        raise SqlError("HAVING needs GROUP BY", clause(q, "HAVING"), "write WHERE")
+    if q.partition_by and q.group_by:
+        hint = "leave PARTITION BY out: the groups are the key"
+        raise SqlError("PARTITION BY and GROUP BY exclude each other", clause(q, "PARTITION BY"), hint)
+
+
+def _persistent(q: ast.Query) -> None:
+    _supported(q)
+    if q.limit is not None:
+        hint = "leave it out; LIMIT is for SELECT … EMIT CHANGES LIMIT n"
+        raise SqlError("a query that writes a topic has no LIMIT", clause(q, "LIMIT"), hint)
+
+
+def _wrong_kind(s: ast.CreateAs, result: Result) -> SqlError:
+    if s.kind == "TABLE":
+        hint = f"write CREATE STREAM {s.name} AS SELECT …, or add GROUP BY"
+        return SqlError("the SELECT gives a stream; a table needs GROUP BY", s.name_span, hint)
+    what = "GROUP BY" if s.query.group_by else f"a SELECT over table {result.first.name}"
+    return SqlError(f"{what} gives a table", s.name_span, f"write CREATE TABLE {s.name} AS SELECT …")
+
+
+def check_cycle(node: Node, sink: Sink, catalog: Catalog, span: Span) -> None:
+    """A query that reads, directly or through others, what it writes would never end."""
+    for source in sources(node):
+        path = catalog.path(sink.topic, source.topic)
+        if path is not None:
+            way = " -> ".join((*path, sink.topic))
+            raise SqlError(f"the query would read what it writes: topic {way}", span, "write to another topic")
+
+
+# --------------------------------------------------------------------- result
+
+
+def _result(a: Asked) -> Result:
+    """The bound query, before its sink."""
+    q = a.query
+    source = bind_from(q.source, a.env)
+    node, scope = source.node, source.scope
+    notices = list(source.notices)
+    if q.where is not None:
+        predicate = bind_predicate(q.where, Rules("WHERE", lambda n: scope.column(n.parts)))
+        notices += _eager_notice(q.where, source)
+        node = Filter(node, predicate)
+    grouping: Grouping | None = None
+    if q.group_by:
+        _check_values(scope.entries, clause(q, "GROUP BY"))
+        grouping = bind_grouping(q.group_by, scope, source.steps, source.kind == "table")
+        notices.append("a row for each group is kept: state grows with the groups")
+    items = tuple(bind_items(q.items, scope, grouping, bool(q.partition_by)))
+    if grouping is not None:
+        node = _grouped(q, node, grouping)
+    kind: Kind = "table" if grouping is not None else source.kind
+    bare = Result(node, kind, scope.entries[0].declared, items, notices=tuple(notices))
+    result = _with_key(a, bare, source, grouping)
+    _check_outputs(result, a)
+    return result
+
+
+def _check_values(entries: tuple[Entry, ...], span: Span) -> None:
+    for e in entries:
+        if e.declared.encoding.value == "KAFKA":
+            hint = f"declare {e.declared.name} with value_format = 'JSON' or 'DELIMITED'"
+            raise SqlError(f"{e.declared.name} has KAFKA values, which cannot be grouped", span, hint)
+
+
+def _grouped(q: ast.Query, node: Node, grouping: Grouping) -> Node:
+    having = None if q.having is None else bind_predicate(q.having, grouping.rules("HAVING"))
+    if not grouping.aggregations:
+        hint = "add one, such as COUNT(*)"
+        raise SqlError("GROUP BY needs an aggregate in SELECT or HAVING", clause(q, "GROUP BY"), hint)
+    made = Aggregate(node, grouping.keys, tuple(grouping.aggregations))
+    return made if having is None else Filter(made, having)
+
+
+def _with_key(a: Asked, r: Result, source: From, grouping: Grouping | None) -> Result:
+    if grouping is not None:
+        keys = [Wanted(key, "grouping expression", a.env.quote(e), copy=is_copy(e))
+                for (key, _), e in zip(grouping.keys, a.query.group_by, strict=True)]  # fmt: skip
+        return _keyed(a, r, keys)
+    if a.query.partition_by:
+        return _partitioned(a, r, source)
+    if source.scope.is_join:
+        return _join_key(a, r, source)
+    return _source_key(a, r, source)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A key that the SELECT must hold: `written` is how to write it. `column_only`: no expression stands for it.
+    `copy`: it is an AS_VALUE(…) itself."""
+
+    expr: Expr
+    what: str
+    written: str
+    column_only: bool = False
+    copy: bool = False
+
+
+def _keyed(a: Asked, r: Result, keys: list[Wanted]) -> Result:
+    """The key columns are the items that hold `keys`, in the order of `keys`."""
+    found: list[Output] = []
+    for key in keys:
+        holds = [
+            i for i in r.items
+            if i.expr == key.expr and i.is_copy == key.copy and (i.is_column or not key.column_only)
+        ]  # fmt: skip
+        if not holds:
+            if a.sink is None:
+                return replace(r, record_key=tuple(k.expr for k in keys))
+            message = f"{a.sink} needs the {key.what} {key.written} in its SELECT"
+            raise SqlError(message, a.items_span, f"add {key.written} to the SELECT")
+        if len(holds) > 1 and a.sink is not None:
+            raise _twice(f"the {key.what} {key.written}", holds)
+        found.append(Output(holds[0].name, key.expr))
+    return replace(r, key=tuple(found))
+
+
+def _twice(what: str, holds: list[Item]) -> SqlError:
+    both = " and ".join(i.name for i in holds[:2])
+    return SqlError(f"{what} is selected twice, as {both}", holds[1].span, "write AS_VALUE(column) AS name for a copy")
+
+
+def _partitioned(a: Asked, r: Result, source: From) -> Result:
+    """PARTITION BY: its expressions are the new key; PARTITION BY NULL: no key."""
+    q = a.query
+    if r.kind == "table":
+        message = "PARTITION BY of a table is not possible: its key says which row is which"
+        raise SqlError(message, clause(q, "PARTITION BY"), "write GROUP BY, or declare a stream over the topic")
+    nulls = [e for e in q.partition_by if isinstance(e, ast.Literal) and e.value is None]
+    if nulls:
+        if len(q.partition_by) > 1:
+            raise SqlError("PARTITION BY NULL stands alone", nulls[0].span, "leave NULL out, or the others")
+        return r
+    rules = Rules("PARTITION BY", lambda n: source.scope.column(n.parts))
+    keys: list[Wanted] = []
+    for e in q.partition_by:
+        bound = bind_value(e, rules)
+        try:
+            check_key_type("of PARTITION BY", bound.type)
+        except SqlError as error:
+            raise located(error, e.span) from None
+        if any(k.expr == bound for k in keys):
+            raise SqlError("PARTITION BY has this expression twice", e.span, "keep one of them")
+        keys.append(Wanted(bound, "partitioning expression", a.env.quote(e), copy=is_copy(e)))
+    return _keyed(a, _with_computed_keys(q, r, source, keys), keys)
+
+
+def _with_computed_keys(q: ast.Query, r: Result, source: From, keys: list[Wanted]) -> Result:
+    """`*` brings a computed partitioning key too, in front."""
+    stars = [i for i in q.items if isinstance(i.expr, ast.Star) and i.expr.qualifier is None]
+    if not stars:
+        return r
+    namer = Namer(source.scope.taken() | {i.name for i in r.items})
+    added = [
+        Item(_key_name(e, namer), key.expr, stars[0].span, e)
+        for e, key in zip(q.partition_by, keys, strict=True)
+        if not any(i.expr == key.expr and i.is_copy == key.copy for i in r.items)
+    ]
+    return replace(r, items=(*added, *r.items))
+
+
+def _key_name(e: ast.Expr, namer: Namer) -> str:
+    match e:
+        case ast.Arrow(field=name):
+            return namer.field(name)
+        case ast.Name(parts=parts):  # a pseudo column: `*` brings all others
+            return parts[-1]
+        case _:
+            return namer.expression()
+
+
+def _join_key(a: Asked, r: Result, source: From) -> Result:
+    """One join column shows the join key; without such a column the synthetic ROWKEY does."""
+    assert source.key is not None
+    by_record = replace(r, record_key=(source.key,))
+    for column in source.viable:
+        holds = [i for i in r.items if i.expr == column and i.is_column]
+        if not holds:
+            continue
+        if len(holds) > 1 and a.sink is not None:
+            raise _twice(f"the key column {column.name}", holds)
+        if a.env.settings.key_column == "value":
+            return by_record
+        return replace(r, key=(Output(holds[0].name, source.key),))
+    if not source.viable:
+        return _synthetic_key(a, r, source, source.key)
+    if a.sink is None:
+        return by_record
+    either = " or ".join(c.name for c in source.viable)
+    message = f"{a.sink} needs its key in the SELECT: {either}"
+    raise SqlError(message, a.items_span, f"add {source.viable[0].name} to the SELECT")
+
+
+def _synthetic_key(a: Asked, r: Result, source: From, key: Col) -> Result:
+    """ROWKEY, or for a FULL join on two plain columns one of them by name, as a value."""
+    assert source.scope.synthetic is not None
+    name = source.scope.synthetic[0]
+    holds = [i for i in r.items if i.expr == key and i.is_column]
+    if len(holds) > 1 and a.sink is not None:
+        raise _twice(f"the key {name}", holds)
+    if holds:
+        return replace(r, key=(Output(holds[0].name, key),))
+    may_name = source.named if a.env.settings.mode != "strict" else ()
+    named = any(i.expr in may_name and isinstance(i.written, ast.Name) for i in r.items)
+    if a.sink is None or named:
+        return replace(r, record_key=(key,))
+    hint = f"add {name} to the SELECT"
+    if may_name:
+        hint += f", or name {' or '.join(c.name for c in may_name)}"
+    message = f"{a.sink} needs its key {name} in the SELECT: no column always holds the join key"
+    raise SqlError(message, a.items_span, hint)
+
+
+def _source_key(a: Asked, r: Result, source: From) -> Result:
+    """Without a join the key stays what it is."""
+    entry = source.scope.entries[0]
+    d = entry.declared
+    if d.message_key is not None:
+        column = Col(f"{entry.alias}.{d.message_key}", Scalar.VARCHAR)
+        holds = [i for i in r.items if i.expr == column and i.is_column]
+        if not holds and r.kind == "table" and a.sink is not None:
+            message = f"{a.sink} needs the key column {d.message_key} in its SELECT"
+            raise SqlError(message, a.items_span, f"add {d.message_key} to the SELECT")
+        return replace(r, record_key=(column,), message_key=holds[0].name if holds else None)
+    key = source.node.row_key
+    if any(c.hidden for c in d.key):
+        return replace(r, record_key=key)
+    return _keyed(a, r, [Wanted(e, "key column", c.name, True) for e, c in zip(key, d.key, strict=True)])
+
+
+def _check_outputs(r: Result, a: Asked) -> None:
+    """Names and types that a result may not have; a written result needs a value."""
+    keys = {o.name for o in r.key}
+    for i in r.items:  # PARTITION BY ROWTIME makes a key column of that name
+        own = i.name in keys and (
+            i.written is None or (isinstance(i.written, ast.Name) and i.written.parts[-1] == i.name)
+        )
+        if i.name in WINDOW_BOUNDS or (a.sink is not None and i.name in RESERVED and not own):
+            raise SqlError(f"{i.name} cannot be the name of a result's column", i.span, f"write … AS {i.name}_1")
+        if i.expr.type is Scalar.NULL:
+            raise SqlError(f"the type of {i.name} is not known", i.span, "write CAST(NULL AS …)")
+    if a.sink is not None and not r.values:
+        hint = "add a value, or AS_VALUE(key) AS name for a copy"
+        raise SqlError(f"{a.sink} has only key columns", a.query.items[-1].span, hint)
+
+
+# -------------------------------------------------------------------- notices
+
+
+def _eager_notice(where: ast.Expr, source: From) -> list[str]:
+    """An outer join of streams without GRACE pads at once: IS NULL then finds rows whose match is still to come."""
+    padded = set(_padded_at_once(source.node))
+    for test in _null_tests(where):
+        for name in names(test):
+            column = source.scope.column(name.parts)
+            if any(column.name.startswith(f"{alias}.") for alias in padded):
+                return [EAGER]
+    return []
+
+
+def _null_tests(e: ast.Expr) -> list[ast.IsNull]:
+    here = [e] if isinstance(e, ast.IsNull) and not e.negated else []
+    return here + [x for child in children(e) for x in _null_tests(child)]
+
+
+def _padded_at_once(node: Node) -> list[str]:
+    """Aliases of sources whose columns an eager outer join of streams may fill with nulls."""
+    found: list[str] = [a for x in node.inputs for a in _padded_at_once(x)]
+    if isinstance(node, StreamStreamJoin) and node.grace is None:
+        if node.how in ("left", "full"):
+            found += [s.alias for s in sources(node.right)]
+        if node.how in ("right", "full"):
+            found += [s.alias for s in sources(node.left)]
+    return found

@@ -1,0 +1,246 @@
+"""Values in batch queries: expressions with every name, function and type bound.
+
+In: an expression as read, the scopes of its place. Out: its text for DuckDB, each operation in parentheses.
+Rule: a form without an arm here reaches nothing; DuckDB finds the types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import assert_never
+
+from braid.batch_sql.duck_text import duck_type, literal, name, token
+from braid.bind.expressions import located
+from braid.bind.risingwave.batch import Env
+from braid.bind.risingwave.batch_functions import AGGREGATES, CONSTANTS, WINDOWS, called
+from braid.bind.risingwave.scope import Scope
+from braid.errors import Span, SqlError
+from braid.sql import ast
+from braid.sql import ast_risingwave as rw
+
+# Operators whose name in DuckDB is their own.
+_PLAIN = frozenset(("AND", "OR", "=", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||", "&", "|", "<<", ">>"))
+_PATTERNS = {"~": "regexp_matches({}, {})", "~*": "regexp_matches({}, {}, 'i')"}
+_WORDS = {
+    "IS DISTINCT FROM": "({} IS DISTINCT FROM {})",
+    "ILIKE": "({} ILIKE {})",
+    "SIMILAR TO": "({} SIMILAR TO {})",
+    "AT TIME ZONE": "({} AT TIME ZONE {})",
+    "^": "pow({}, {})",
+    "#": "xor({}, {})",
+    **_PATTERNS,
+    **{f"!{op}": f"(NOT {form})" for op, form in _PATTERNS.items()},
+}
+_COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+
+
+def ordered(sql: str, item: rw.OrderItem) -> str:
+    """An item of ORDER BY."""
+    nulls = "" if item.nulls_first is None else f" NULLS {'FIRST' if item.nulls_first else 'LAST'}"
+    return f"{sql} {'DESC' if item.descending else 'ASC'}{nulls}"
+
+
+def constant(e: ast.Literal) -> str:
+    try:
+        return literal(e.value)
+    except SqlError as error:
+        raise located(error, e.span) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What expressions of one clause mean. `windows`: those that WINDOW names, where OVER may stand."""
+
+    env: Env
+    scope: Scope[str]
+    clause: str
+    windows: Mapping[str, rw.Over] = field(default_factory=dict)
+
+    def knows(self, n: ast.Name) -> bool:
+        """Whether the name is a column here or around."""
+        return any(s.knows(n) for s in (self.scope, *self.env.outer))
+
+    def sql(self, e: ast.Expr, of_rows: bool = False) -> str:
+        """The text of an expression. `of_rows`: functions that give rows may stand here."""
+        match e:
+            case ast.Literal():
+                return constant(e)
+            case ast.Name():
+                return self._name(e)
+            case ast.Unary(op=op, arg=arg):
+                return f"({op} {self.sql(arg)})"
+            case ast.Binary():
+                return self._binary(e)
+            case ast.Call():
+                return self._call(e, of_rows)
+            case rw.LongCall():
+                return self._long_call(e)
+            case ast.Case():
+                return self._case(e)
+            case ast.Cast(arg=arg, written=written):
+                return f"CAST({self.sql(arg)} AS {duck_type(written)})"
+            case ast.Interval(text=text):
+                return f"CAST({literal(text)} AS INTERVAL)"
+            case ast.IsNull(arg=arg, negated=negated):
+                return f"({self.sql(arg)} IS {'NOT ' if negated else ''}NULL)"
+            case ast.Between(arg=arg, low=low, high=high, negated=negated):
+                word = "NOT BETWEEN" if negated else "BETWEEN"
+                return f"({self.sql(arg)} {word} {self.sql(low)} AND {self.sql(high)})"
+            case ast.InList(arg=arg, items=items, negated=negated):
+                return f"({self.sql(arg)} {'NOT IN' if negated else 'IN'} ({self._list(items)}))"
+            case ast.Like(arg=arg, pattern=pattern, escape=escape, negated=negated):
+                made = f"{self.sql(arg)} {'NOT LIKE' if negated else 'LIKE'} {self.sql(pattern)}"
+                return f"({made})" if escape is None else f"({made} ESCAPE {literal(escape)})"
+            case ast.Subscript(base=base, index=index):
+                return f"({self.sql(base)})[{self.sql(index)}]"
+            case ast.ArrayLiteral(items=items):
+                return f"[{self._list(items)}]"
+            case ast.Subquery():
+                return self._subquery(e)
+            case rw.Quantified():
+                hint = "write x = ANY (SELECT …)"
+                raise SqlError(f"{'ALL' if e.all else 'ANY'} stands at the right of a comparison", e.span, hint)
+            case rw.GroupingSets():
+                raise SqlError(f"{e.kind} stands in GROUP BY", e.span, "write it there")
+            case ast.Star():
+                raise SqlError("* stands only as an item of SELECT, and in count(*)", e.span, "name the column")
+            case ast.Arrow() | ast.MapLiteral() | ast.StructLiteral():
+                hint = "keep its parts in columns of their own"
+                raise SqlError("structures and JSON are not supported yet in batch queries", e.span, hint)
+        assert_never(e)
+
+    def _list(self, items: tuple[ast.Expr, ...]) -> str:
+        return ", ".join(self.sql(x) for x in items)
+
+    # ------------------------------------------------------------- names
+
+    def _name(self, n: ast.Name) -> str:
+        for scope in (self.scope, *self.env.outer):
+            if scope.knows(n):
+                return scope.column(n).expr
+        if len(n.parts) == 1:
+            for scope in (self.scope, *self.env.outer):
+                if any(t.alias == n.parts[0] for t in scope.tables):
+                    columns = scope.table(n.parts[0], n.span).columns
+                    fields = [f"{name(token('f', c.name))} := {c.expr}" for c in columns]
+                    return f"struct_pack({', '.join(fields)})"
+            if n.parts[0] in CONSTANTS:
+                return CONSTANTS[n.parts[0]]
+        return self.scope.column(n).expr  # tells what is there
+
+    # -------------------------------------------------------- operations
+
+    def _binary(self, e: ast.Binary) -> str:
+        op = e.op
+        if isinstance(e.right, rw.Quantified):
+            if op not in _COMPARISONS:
+                raise SqlError("ANY and ALL stand behind a comparison", e.right.span, "write x = ANY (SELECT …)")
+            return f"({self.sql(e.left)} {op} {self._quantified(e.right)})"
+        left, right = self.sql(e.left), self.sql(e.right)
+        if op in _PLAIN:
+            return f"({left} {op} {right})"
+        return _WORDS[op].format(left, right)
+
+    def _quantified(self, q: rw.Quantified) -> str:
+        word = "ALL" if q.all else "ANY"
+        if isinstance(q.of, rw.Query):
+            return f"{word} ({self._rows(q.of, q.span, 1)})"
+        return f"{word} (SELECT unnest({self.sql(q.of)}))"
+
+    def _case(self, e: ast.Case) -> str:
+        parts = ["CASE"] if e.operand is None else [f"CASE {self.sql(e.operand)}"]
+        parts += [f"WHEN {self.sql(when)} THEN {self.sql(then)}" for when, then in e.whens]
+        parts += [] if e.default is None else [f"ELSE {self.sql(e.default)}"]
+        return f"({' '.join(parts)} END)"
+
+    def _subquery(self, e: ast.Subquery) -> str:
+        match e.kind:
+            case "exists":
+                return f"EXISTS ({self._rows(e.query, e.span, None)})"
+            case "array":
+                return f"ARRAY({self._rows(e.query, e.span, 1)})"
+            case "scalar":
+                return f"({self._rows(e.query, e.span, 1)})"
+            case "in":
+                assert e.arg is not None
+                width = len(e.arg.args) if isinstance(e.arg, ast.Call) and e.arg.name == "ROW" else 1
+                word = "NOT IN" if e.negated else "IN"
+                return f"({self.sql(e.arg)} {word} ({self._rows(e.query, e.span, width)}))"
+        assert_never(e.kind)
+
+    def _rows(self, query: rw.Query, span: Span, width: int | None) -> str:
+        """A query inside an expression; `width`: how many columns it has."""
+        from braid.bind.risingwave.batch_queries import rows_of
+
+        rows = rows_of(query, self.env.under(self.scope))
+        if width is not None and len(rows.columns) != width:
+            message = f"the query gives {len(rows.columns)} columns, not {width}"
+            raise SqlError(message, span, "select what is compared")
+        return rows.sql
+
+    # ------------------------------------------------------------- calls
+
+    def _call(self, e: ast.Call, of_rows: bool = False) -> str:
+        if e.name == "ROW":
+            return f"({self._list(e.args)})" if len(e.args) > 1 else f"row({self._list(e.args)})"
+        if e.args and isinstance(e.args[0], ast.Star):
+            if e.name != "COUNT":
+                raise SqlError(f"{e.name.lower()}(*) is not possible", e.span, "only count takes *")
+            return "count(*)"
+        if e.distinct and e.name not in AGGREGATES:
+            raise SqlError(f"DISTINCT has no meaning in {e.name.lower()}", e.span, "leave it out")
+        args = [self.sql(x) for x in e.args]
+        if e.distinct and args:
+            args[0] = f"DISTINCT {args[0]}"
+        return called(e, args, of_rows)
+
+    def _long_call(self, e: rw.LongCall) -> str:
+        call = e.call
+        if call.name not in AGGREGATES and not (call.name in WINDOWS and e.over is not None):
+            raise SqlError(f"{call.name.lower()} is no aggregate", e.span, "write its arguments alone")
+        if e.order_by or e.within_group:
+            made = self._ordered_call(e)
+        elif call.name in WINDOWS:
+            made = called(call, [self.sql(x) for x in call.args], window=True)
+        else:
+            made = self._call(call)
+        if e.where is not None:
+            made += f" FILTER (WHERE {self.sql(e.where)})"
+        if e.over is not None:
+            made += f" OVER ({self._over(e.over, set())})"
+        return made
+
+    def _ordered_call(self, e: rw.LongCall) -> str:
+        """`string_agg(x, ',' ORDER BY y)`, `percentile_cont(0.5) WITHIN GROUP (ORDER BY x)`."""
+        order = ", ".join(ordered(self.sql(i.expr), i) for i in (*e.order_by, *e.within_group))
+        made = self._call(e.call)
+        if e.within_group:
+            return f"{made} WITHIN GROUP (ORDER BY {order})"
+        return f"{made.removesuffix(')')} ORDER BY {order})"
+
+    def _over(self, over: rw.Over, seen: set[str]) -> str:
+        """What stands in the parentheses of OVER."""
+        parts: list[str] = []
+        if over.base is not None:
+            base = self.windows.get(over.base)
+            if base is None or over.base in seen:
+                hint = f"windows are {', '.join(self.windows)}" if self.windows else "write WINDOW w AS (…) behind FROM"
+                raise SqlError(f"there is no window {over.base}", over.span, hint)
+            parts.append(self._over(base, {*seen, over.base}))
+        if over.partition_by:
+            parts.append(f"PARTITION BY {self._list(over.partition_by)}")
+        if over.order_by:
+            parts.append(f"ORDER BY {', '.join(ordered(self.sql(i.expr), i) for i in over.order_by)}")
+        if over.frame is not None:
+            parts.append(self._frame(over.frame))
+        return " ".join(p for p in parts if p)
+
+    def _frame(self, f: rw.Frame) -> str:
+        start = self._bound(f.start)
+        bounds = start if f.end is None else f"BETWEEN {start} AND {self._bound(f.end)}"
+        return f"{f.unit} {bounds}" + (f" EXCLUDE {f.exclude}" if f.exclude else "")
+
+    def _bound(self, bound: tuple[ast.Expr | None, str]) -> str:
+        amount, words = bound
+        return words if amount is None else f"{self.sql(amount)} {words}"

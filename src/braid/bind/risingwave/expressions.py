@@ -1,0 +1,160 @@
+"""Expressions as PostgreSQL means them: names of functions, intervals, casts, NULL.
+
+In: an expression as written, and what its names mean. Out: `Expr`, and the SQL name of its type.
+Rule: what RisingWave calls in another way is renamed here; what it means in another way than the shared functions do is
+bound here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+from braid.bind.expressions import COMMON, OPERATORS, Rules, bind_expr, children
+from braid.errors import SqlError
+from braid.expr import typing
+from braid.expr.nodes import Call, Expr, Lit
+from braid.sql import ast
+from braid.sql import ast_risingwave as rw
+from braid.types import Array, Decimal, Scalar, Type
+
+Column = Callable[[ast.Name], Expr]
+Aggregate = Callable[[ast.Call], Expr]
+
+_FUNCTIONS = {
+    "LOWER": "LCASE", "UPPER": "UCASE", "SUBSTR": "SUBSTRING", "LENGTH": "LEN", "CHAR_LENGTH": "LEN",
+    "STRPOS": "INSTR", "CEILING": "CEIL",
+}  # fmt: skip
+_KNOWN = (*COMMON, *_FUNCTIONS)
+_SIGNS = {"+": 1, "-": -1}
+_NAMES: dict[Type, str] = {
+    Scalar.BOOLEAN: "boolean",
+    Scalar.INT: "integer",
+    Scalar.BIGINT: "bigint",
+    Scalar.DOUBLE: "double precision",
+    Scalar.VARCHAR: "varchar",
+    Scalar.BYTES: "bytea",
+    Scalar.DATE: "date",
+    Scalar.TIME: "time",
+    Scalar.TIMESTAMP: "timestamp",
+    Scalar.NULL: "varchar",
+}
+
+
+def bound(e: ast.Expr, clause: str, column: Column, aggregate: Aggregate | None = None) -> Expr:
+    """The typed expression."""
+    made = bind_expr(e, Rules(clause, column, aggregate, whole(column, clause, aggregate), _KNOWN))
+    return typing.cast(made, Scalar.VARCHAR) if made.type is Scalar.NULL and clause == "SELECT" else made
+
+
+def condition(e: ast.Expr, clause: str, column: Column) -> Expr:
+    """A condition: BOOLEAN."""
+    made = bound(e, clause, column)
+    if made.type not in (Scalar.BOOLEAN, Scalar.NULL):
+        raise SqlError(f"{clause} must be a condition, not {made.type}", e.span, "compare it: … = …, … IS NOT NULL")
+    return made if made.type is Scalar.BOOLEAN else typing.cast(made, Scalar.BOOLEAN)
+
+
+def whole(column: Column, clause: str, aggregate: Aggregate | None) -> Callable[[ast.Expr], Expr | None]:
+    """What the shared binder is to ask first about each node."""
+
+    def bind(x: ast.Expr) -> Expr:
+        return bind_expr(x, Rules(clause, column, aggregate, ask, _KNOWN))
+
+    def ask(e: ast.Expr) -> Expr | None:
+        match e:
+            case ast.Binary(op="+" | "-" as op, left=left, right=ast.Interval() as interval):
+                return _shifted(bind(left), _SIGNS[op], interval)
+            case ast.Binary(op="+", left=ast.Interval() as interval, right=right):
+                return _shifted(bind(right), 1, interval)
+            case ast.Binary(op="=" | "!=" | "<" | "<=" | ">" | ">=", left=left, right=right) if _null(left, right):
+                return Lit(None, Scalar.BOOLEAN)
+            case ast.Call(name="NOW" | "CURRENT_TIMESTAMP" | "PROCTIME"):
+                hint = "compare with a column of the row; a batch query may call it"
+                raise SqlError(f"{e.name.lower()}() in a view is not supported yet", e.span, hint)
+            case ast.Call(name=name) if name in _FUNCTIONS:
+                return bind(ast.Call(_FUNCTIONS[name], e.args, e.span, e.distinct))
+            case ast.Cast(arg=ast.Literal(value=str() as text), type=Scalar.TIMESTAMP):
+                return timestamp(text, e)
+            case rw.LongCall(call=call):
+                hint = "leave it out; a batch query may have it"
+                raise SqlError(f"{call.name.lower()} with OVER, FILTER or ORDER BY in a view is not supported yet",
+                               e.span, hint)  # fmt: skip
+            case rw.Quantified() | rw.GroupingSets():
+                raise SqlError("this is not supported yet in views", e.span, "a batch query may have it")
+            case ast.Binary(op=op) if op not in OPERATORS:
+                raise SqlError(f"{op} in a view is not supported yet", e.span, "a batch query may have it")
+            case ast.Subquery():
+                hint = "join it: FROM a JOIN (SELECT DISTINCT …) b ON a.x = b.x; for NOT: LEFT JOIN … WHERE b.x IS NULL"
+                raise SqlError(f"a sub-query in {clause} of a view is not supported yet", e.span, hint)
+        return None
+
+    return ask
+
+
+def _null(*sides: ast.Expr) -> bool:
+    return any(isinstance(x, ast.Literal) and x.value is None for x in sides)
+
+
+def _shifted(time: Expr, sign: int, interval: ast.Interval) -> Expr:
+    if interval.months:
+        hint = "write it in days: INTERVAL '30 days'"
+        raise SqlError("intervals of months and years are not supported yet in views", interval.span, hint)
+    return typing.call("shift", [time, Lit(sign * interval.ms, Scalar.BIGINT)])
+
+
+def timestamp(text: str, e: ast.Expr) -> Expr:
+    """A constant time, in PostgreSQL's form."""
+    try:
+        at = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise SqlError(f"'{text}' is not a timestamp", e.span, "write it as '2024-01-01 00:00:00'") from None
+    return Lit(at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at, Scalar.TIMESTAMP)
+
+
+def conjuncts(e: Expr) -> Iterator[Expr]:
+    """The parts of an AND."""
+    if isinstance(e, Call) and e.function == "and":
+        for arg in e.args:
+            yield from conjuncts(arg)
+    else:
+        yield e
+
+
+def all_of(parts: list[Expr]) -> Expr | None:
+    """The parts joined by AND; None where there are none."""
+    made: Expr | None = None
+    for part in parts:
+        made = part if made is None else typing.call("and", [made, part])
+    return made
+
+
+def type_name(e: ast.Expr, made: Expr, column_type: Callable[[ast.Name], str]) -> str:
+    """The SQL name of an expression's type: that of a column, of a cast, or the usual one of its type."""
+    match e:
+        case ast.Name():
+            return column_type(e)
+        case ast.Cast(written=written) if written:
+            return written
+    if made.type is Scalar.TIMESTAMP and any(column_type(n) == "timestamptz" for n in _outside_casts(e)):
+        return "timestamptz"
+    return usual_name(made.type)
+
+
+def usual_name(t: Type) -> str:
+    if isinstance(t, Decimal):
+        return f"numeric({t.precision},{t.scale})"
+    if isinstance(t, Array):
+        return f"{usual_name(t.element)}[]"
+    found = _NAMES.get(t)
+    if found is None:
+        raise SqlError(f"a column of type {t} is not supported yet", hint="convert it: x::varchar")
+    return found
+
+
+def _outside_casts(e: ast.Expr) -> Iterator[ast.Name]:
+    if isinstance(e, ast.Name):
+        yield e
+    if not isinstance(e, ast.Cast):
+        for child in children(e):
+            yield from _outside_casts(child)

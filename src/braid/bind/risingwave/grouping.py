@@ -1,0 +1,243 @@
+"""GROUP BY, DISTINCT and aggregates in views.
+
+In: a SELECT with groups, the node it reads. Out: the changes of its groups, and the items over them.
+Rule: NULLs make one group; a group without rows is gone; an aggregate of nothing is NULL, COUNT is 0. Without GROUP BY
+there is one group, which stands once a row has come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from datetime import time as time_of_day
+from decimal import Decimal as PyDecimal
+
+from braid.bind.expressions import Rules, aggregates, bind_expr
+from braid.bind.risingwave.expressions import bound, type_name, usual_name, whole
+from braid.bind.risingwave.scope import Scope, default_name
+from braid.errors import Span, SqlError
+from braid.expr import typing
+from braid.expr.aggregates import result_type
+from braid.expr.nodes import Col, Expr, Lit
+from braid.plan.epochs import AsOfJoin, Changes, Equalities
+from braid.plan.logical import Aggregate, Aggregation, Filter, Node, Project
+from braid.sql import ast
+from braid.sql import ast_risingwave as rw
+from braid.types import Decimal, Scalar, Type
+
+_ZEROS: dict[Type, object] = {
+    Scalar.BOOLEAN: False,
+    Scalar.INT: 0,
+    Scalar.BIGINT: 0,
+    Scalar.DOUBLE: 0.0,
+    Scalar.VARCHAR: "",
+    Scalar.BYTES: b"",
+    Scalar.DATE: date(1970, 1, 1),
+    Scalar.TIME: time_of_day(),
+    Scalar.TIMESTAMP: datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None),
+}
+Named = tuple[str, Expr, str, Span]
+Read = Callable[[], tuple[Node, Scope[Expr]]]  # FROM and WHERE, read anew under other plan names
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """`items`: name, value, SQL type and place of each; `types`: those of the key's columns."""
+
+    node: Node
+    items: list[Named]
+    types: dict[Expr, str]
+
+
+@dataclass(slots=True)
+class _Groups:
+    """`shown`: what a grouping expression is worth above the groups. `keys`: the columns that tell groups apart."""
+
+    scope: Scope[Expr]
+    alias: str
+    over_table: bool
+    shown: dict[Expr, Expr] = field(default_factory=dict)
+    keys: list[tuple[Col, Expr]] = field(default_factory=list)
+    made: list[Aggregation] = field(default_factory=list)
+    extremes: list[tuple[Col, str, Expr, ast.Expr]] = field(default_factory=list)
+
+    def add_key(self, e: Expr) -> None:
+        """Each is nullable: a table's key behind an outer join, too, and a view's key columns."""
+        if e in self.shown:
+            return
+        n = len(self.shown)
+        key = Col(f"{self.alias}.group_{n}", e.type)
+        missing = Col(f"{self.alias}.group_{n}_is_null", Scalar.BOOLEAN)
+        self.keys.append((missing, typing.call("is_null", [e])))
+        self.keys.append((key, typing.call("COALESCE", [e, Lit(_zero(e.type), e.type)])))
+        self.shown[e] = typing.case([(missing, Lit(None, e.type))], key)
+
+    def column(self, n: ast.Name) -> Expr:
+        e = self.scope.expr(n)
+        if e not in self.shown:
+            raise SqlError(f"{n} is neither grouped nor aggregated", n.span, f"add {n} to GROUP BY")
+        return self.shown[e]
+
+    def ask(self, e: ast.Expr) -> Expr | None:
+        """The key that `e` is, if it is a grouping expression; else what only this dialect has."""
+        if not isinstance(e, ast.Name | ast.Star | ast.Literal) and next(aggregates(e), None) is None:
+            try:
+                plain = bound(e, "GROUP BY", self.scope.expr)
+            except SqlError:
+                plain = None
+            if plain is not None and plain in self.shown:
+                return self.shown[plain]
+        return whole(self.column, "SELECT", self.aggregate)(e)
+
+    def aggregate(self, call: ast.Call) -> Expr:
+        star = len(call.args) == 1 and isinstance(call.args[0], ast.Star)
+        args = [] if star else [bound(x, f"the aggregate {call.name}", self.scope.expr) for x in call.args]
+        if call.name == "SUM" and args and args[0].type is Scalar.INT:
+            args = [typing.cast(args[0], Scalar.BIGINT)]
+        if call.name == "SUM" and args and isinstance(args[0].type, Decimal):
+            args = [typing.cast(args[0], Decimal(38, args[0].type.scale))]
+        if self.over_table and call.name in ("MIN", "MAX") and len(args) == 1:
+            return self._extreme(call.name, args[0], call)
+        type_ = result_type(call.name, args, star, call.distinct, self.over_table)
+        value = self.column_of(call.name, args[0] if args else None, type_)
+        if call.name not in ("SUM", "AVG"):
+            return value
+        some = typing.call("gt", [self.column_of("COUNT", args[0], Scalar.BIGINT), Lit(0, Scalar.BIGINT)])
+        return typing.case([(some, value)])
+
+    def _extreme(self, function: str, arg: Expr, call: ast.Call) -> Col:
+        """MIN or MAX of rows that change: found anew when the row that has it goes (`_nearest`)."""
+        result_type(function, [arg], False, call.distinct, False)
+        for col, known, value, _ in self.extremes:
+            if (known, value) == (function, arg):
+                return col
+        if _limit(function, arg.type) is None:
+            raise SqlError(f"{function} of {arg.type} over rows that change is not supported yet", call.span, "CAST it")
+        col = Col(f"{self.alias}.extreme_{len(self.extremes)}", arg.type)
+        self.extremes.append((col, function, arg, call.args[0]))
+        return col
+
+    def column_of(self, function: str, arg: Expr | None, type_: Type) -> Col:
+        for a in self.made:
+            if (a.function, a.arg) == (function, arg):
+                return a.output
+        col = Col(f"{self.alias}.aggregate_{len(self.made)}", type_)
+        self.made.append(Aggregation(col, function, arg))
+        return col
+
+
+def has_aggregates(s: rw.Select) -> bool:
+    return any(next(aggregates(i.expr), None) is not None for i in s.items)
+
+
+def bind_grouped(s: rw.Select, read: Read, alias: str) -> Grouped:
+    node, scope = read()
+    groups = _keyed(s, node, scope, alias)
+    rules = Rules("SELECT", groups.column, groups.aggregate, groups.ask)
+    items: list[Named] = []
+    for item in _without_stars(s.items, scope):
+        e = bind_expr(item.expr, rules)
+        named = type_name(item.expr, e, scope.type)
+        items.append((item.alias or default_name(item.expr), e, named, item.span))
+    having = bind_expr(s.having, rules) if s.having is not None else None
+    rows = groups.column_of("COUNT", None, Scalar.BIGINT) if groups.shown and groups.over_table else None
+    made: Node = Aggregate(node, tuple(groups.keys), tuple(groups.made))
+    if rows is not None:
+        made = Filter(made, typing.call("gt", [rows, Lit(0, Scalar.BIGINT)]))
+    made = _nearest(Changes(made), s, read, groups)
+    if having is not None:
+        made = Filter(made, having)
+    return Grouped(made, items, {c: usual_name(c.type) for c, _ in groups.keys})
+
+
+def _keyed(s: rw.Select, node: Node, scope: Scope[Expr], alias: str) -> _Groups:
+    """The groups of a SELECT over one reading of its FROM."""
+    groups = _Groups(scope, alias, node.mode != "append")
+    exprs = [_group_expr(e, s.items, scope) for e in s.group_by]
+    if s.distinct is not None:
+        if exprs or has_aggregates(s):
+            raise SqlError("DISTINCT with GROUP BY in a view is not supported yet", s.span, "leave DISTINCT out")
+        exprs = [bound(i.expr, "SELECT", scope.expr) for i in _without_stars(s.items, scope)]
+    for e in exprs:
+        groups.add_key(e)
+    if not groups.keys:
+        groups.keys.append((Col(f"{alias}.group", Scalar.INT), Lit(0, Scalar.INT)))
+    return groups
+
+
+def _nearest(made: Node, s: rw.Select, read: Read, groups: _Groups) -> Node:
+    """Each group with the row of the largest value below the end of its type (MAX), or the smallest above (MIN). The
+    rows are read once more for each."""
+    for i, (col, function, _, written) in enumerate(groups.extremes):
+        name = f"{groups.alias}.extreme_{i}"
+        rows, scope = read()
+        arg = bound(written, f"the aggregate {function}", scope.expr)
+        again = _keyed(s, rows, scope, name)
+        end = Col(f"{name}_end", arg.type)
+        kept: list[tuple[Col, Expr]] = [(c, c) for c in made.schema]
+        left = Project(made, (*kept, (end, Lit(_limit(function, arg.type), arg.type))))
+        keys = [(Col(f"{name}_group_{j}", key.type), e) for j, (key, e) in enumerate(again.keys)]
+        ids = [(Col(f"{name}_row_{j}", key.type), key) for j, key in enumerate(rows.row_key)]
+        right = Project(rows, (*keys, (col, arg), *ids))
+        on = Equalities(tuple(k for k, _ in groups.keys), tuple(c for c, _ in keys), (False,) * len(keys))
+        order = tuple(c for c, _ in ids)
+        made = AsOfJoin(left, right, "left", on, end, "ge" if function == "MAX" else "le", col, order)
+    return made
+
+
+def _limit(function: str, t: Type) -> object:
+    """A value that none of the type is above (MAX) or below (MIN); None where there is none."""
+    top = function == "MAX"
+    match t:
+        case Decimal(precision, scale):
+            end = PyDecimal(10**precision - 1).scaleb(-scale)
+            return end if top else -end
+        case Scalar.INT | Scalar.BIGINT:
+            bits = 31 if t is Scalar.INT else 63
+            return 2**bits - 1 if top else -(2**bits)
+        case Scalar.DOUBLE:
+            return float("inf") if top else float("-inf")
+        case Scalar.VARCHAR:
+            return chr(0x10FFFF) if top else ""
+        case Scalar.DATE:
+            return date.max if top else date.min
+        case Scalar.TIMESTAMP:
+            return datetime.max if top else datetime.min
+        case _:
+            return None
+
+
+def _without_stars(items: Sequence[ast.SelectItem], scope: Scope[Expr]) -> list[ast.SelectItem]:
+    """`*` as the columns it stands for."""
+    made: list[ast.SelectItem] = []
+    for item in items:
+        if not isinstance(item.expr, ast.Star):
+            made.append(item)
+            continue
+        tables = scope.tables if item.expr.qualifier is None else (scope.table(item.expr.qualifier, item.span),)
+        made += [ast.SelectItem(ast.Name((t.alias, c.name), item.span), c.name, item.span) for t in tables
+                 for c in t.columns]  # fmt: skip
+    return made
+
+
+def _group_expr(e: ast.Expr, items: tuple[ast.SelectItem, ...], scope: Scope[Expr]) -> Expr:
+    """A grouping expression: also the number or the alias of an item."""
+    if isinstance(e, ast.Literal) and isinstance(e.value, int):
+        if not 1 <= e.value <= len(items):
+            raise SqlError(f"there is no item {e.value}", e.span, f"SELECT has {len(items)} items")
+        return bound(items[e.value - 1].expr, "GROUP BY", scope.expr)
+    if isinstance(e, ast.Name) and len(e.parts) == 1 and not any(c.name == e.parts[0] for c in scope.columns):
+        item = next((i for i in items if i.alias == e.parts[0]), None)
+        if item is not None:
+            return bound(item.expr, "GROUP BY", scope.expr)
+    return bound(e, "GROUP BY", scope.expr)
+
+
+def _zero(t: Type) -> object:
+    """A value that stands in the key for NULL."""
+    if isinstance(t, Decimal):
+        return PyDecimal(0)
+    if t not in _ZEROS:
+        raise SqlError(f"GROUP BY takes no {t}", hint="group by a text of it: x::varchar")
+    return _ZEROS[t]

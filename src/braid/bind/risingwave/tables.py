@@ -1,0 +1,187 @@
+"""CREATE TABLE, CREATE SOURCE, CREATE INDEX.
+
+In: the statement. Out: what is declared.
+Rule: a table is a topic whose key is the primary key, or else `_row_id`, made for each row; its value holds the other
+columns. Rows of an append-only table are never changed, and need no primary key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from braid.batch_sql.duck import Tables, our_type
+from braid.bind.bound import (
+    Bound,
+    Bounded,
+    Declared,
+    DeclaredColumn,
+    Index,
+    IndexDefined,
+    Nothing,
+    Relation,
+    RowsChanged,
+    SourceDeclared,
+    View,
+)
+from braid.bind.risingwave import batch
+from braid.bind.risingwave.context import Context
+from braid.bind.risingwave.expressions import bound
+from braid.errors import SqlError
+from braid.expr.nodes import Col, Expr
+from braid.plan.logical import Encoding
+from braid.sql import ast
+from braid.sql import ast_risingwave as rw
+from braid.sql.dialects.risingwave_values import named_type
+from braid.types import Scalar
+
+ROW_ID = "_row_id"
+_NO_GENERATOR = "connector 'datagen' generates nothing yet: write rows into the topic, or bind a file with --source"
+_UNCHECKED = "the PRIMARY KEY of a source is not checked: every row is kept; CREATE TABLE keeps the last of each key"
+
+
+def create_table(s: rw.CreateTable, context: Context) -> Bound:
+    """CREATE TABLE | SOURCE, with columns or AS a query."""
+    if context.found(s.name) is not None:
+        if s.if_not_exists:
+            return Nothing((f"{s.name} exists already: nothing to do",))
+        context.free(s.name, s.name_span)
+    columns = list(s.columns)
+    if s.rows is not None:
+        return _table_of_rows(s, s.rows, context)
+    twice = next((d for i, d in enumerate(columns) if d.name in {x.name for x in columns[:i]}), None)
+    if twice is not None:
+        raise SqlError(f"column {twice.name} is written twice", twice.span, "give one of them another name")
+    keys = tuple(_key_column(k, columns) for k in s.primary_key)
+    append_only = s.append_only is not None or s.what == "source"
+    if s.append_only is not None and s.what == "source":
+        raise SqlError("a source takes no APPEND ONLY", s.append_only, "it is append-only by nature: leave it out")
+    notices: list[str] = []
+    if s.what == "source" and keys:
+        notices.append(_UNCHECKED)
+        keys = ()
+    if append_only and keys:
+        hint = "leave PRIMARY KEY out, or make it a table without APPEND ONLY"
+        raise SqlError("an append-only table takes no PRIMARY KEY", s.primary_key[0].span, hint)
+    declared = declare(s.what, s.name, [(d.name, d.type) for d in columns], keys, append_only, context.quote(s.span))
+    watermark = _watermark(s, declared, append_only)
+    if watermark is not None:
+        assert declared.relation is not None
+        declared = _with(declared, watermark)
+    if any(p.name == "connector" and p.value.value == "datagen" for p in s.properties):
+        notices.append(_NO_GENERATOR)
+    return SourceDeclared(declared, notices=tuple(notices))
+
+
+def declare(
+    what: str, name: str, columns: list[tuple[str, rw.SqlType]], keys: tuple[str, ...], append_only: bool, sql: str
+) -> Declared:
+    """A table or source of these columns."""
+    made = [DeclaredColumn(n, t.type, "key" if n in keys else "value") for n, t in columns]
+    if not keys:
+        made.append(DeclaredColumn(ROW_ID, Scalar.BIGINT, "key", hidden=True))
+    relation = Relation(
+        "table" if what == "table" else "source",
+        (*((n, t.name) for n, t in columns), *(() if keys else ((ROW_ID, "bigint"),))),
+        append_only,
+        not keys,
+        key=keys or (ROW_ID,),
+    )
+    encoding = Encoding(key="JSON" if keys else "ROW_ID", key_in_value=bool(keys), iso=True)
+    return Declared(name, "stream" if append_only else "table", name, tuple(made), encoding, sql=sql,
+                    relation=relation)  # fmt: skip
+
+
+def _with(declared: Declared, watermark: Bounded) -> Declared:
+    assert declared.relation is not None
+    return replace(declared, relation=replace(declared.relation, watermark=watermark))
+
+
+def _key_column(name: ast.Name, columns: list[rw.ColumnDef]) -> str:
+    if not any(d.name == name.parts[0] for d in columns):
+        hint = f"columns are {', '.join(d.name for d in columns)}"
+        raise SqlError(f"there is no column {name}", name.span, hint)
+    return name.parts[0]
+
+
+def _watermark(s: rw.CreateTable, declared: Declared, append_only: bool) -> Bounded | None:
+    if not s.watermarks:
+        return None
+    w = s.watermarks[0]
+    if len(s.watermarks) > 1:
+        raise SqlError("a table has one WATERMARK", s.watermarks[1].span, "keep that of the time to clean by")
+    if w.ttl:
+        hint = "leave WITH TTL out, and write APPEND ONLY"
+        raise SqlError("WATERMARK … WITH TTL is not supported yet", w.span, hint)
+    if not append_only:
+        hint = "write APPEND ONLY behind the columns, or CREATE SOURCE"
+        raise SqlError("WATERMARK needs an append-only table", w.span, hint)
+    columns = {c.name: Col(c.name, c.type) for c in declared.visible}
+    column = columns.get(w.column.parts[0])
+    if column is None:
+        raise SqlError(f"there is no column {w.column}", w.column.span, f"columns are {', '.join(columns)}")
+    if column.type not in (Scalar.TIMESTAMP, Scalar.DATE, Scalar.INT, Scalar.BIGINT):
+        raise SqlError(f"{column.name} is {column.type}, not a time", w.column.span, "take a timestamp column")
+    expr = bound(w.expr, "WATERMARK", lambda n: _own(n, columns))
+    if expr.type != column.type:
+        hint = f"write WATERMARK FOR {column.name} AS {column.name} - INTERVAL '5' SECOND"
+        message = f"the watermark is {expr.type}, its column {column.name} is {column.type}"
+        raise SqlError(message, w.expr.span, hint)
+    return Bounded(column.name, expr)
+
+
+def _own(n: ast.Name, columns: dict[str, Col]) -> Expr:
+    found = columns.get(n.parts[-1])
+    if found is None:
+        raise SqlError(f"there is no column {n}", n.span, f"columns are {', '.join(columns)}")
+    return found
+
+
+def _table_of_rows(s: rw.CreateTable, rows: rw.Query, context: Context) -> Bound:
+    """CREATE TABLE … AS: names and types are those of the query."""
+    if s.what == "source":
+        raise SqlError("CREATE SOURCE takes columns, not a query", s.span, "write CREATE TABLE or a VIEW")
+    if s.columns:
+        hint = "the query gives names and types: rename with AS, convert with ::"
+        raise SqlError("CREATE TABLE … AS takes no columns", s.columns[0].span, hint)
+    query = batch.batch_query(rows, context)
+    tables = Tables(query)
+    try:
+        found = tables.described(query.sql)
+    finally:
+        tables.close()
+    columns: list[tuple[str, rw.SqlType]] = []
+    for (name, _), (_, type_) in zip(query.columns, found, strict=True):
+        named = our_type(type_)
+        if named is None:
+            raise SqlError(f"column {name} has the type {type_}", rows.span, "convert it: x::varchar")
+        columns.append((name, named_type(named)))
+    _check_twice([n for n, _ in columns], rows)
+    declared = declare("table", s.name, columns, (), s.append_only is not None, context.quote(s.span))
+    return RowsChanged("insert", declared, query, tuple(n for n, _ in columns), creates=True)
+
+
+def _check_twice(names: list[str], rows: rw.Query) -> None:
+    twice = next((n for i, n in enumerate(names) if n in names[:i]), None)
+    if twice is not None:
+        raise SqlError(f"two columns are called {twice}", rows.span, "give one of them another name with AS")
+
+
+def create_index(s: rw.CreateIndex, context: Context) -> Bound:
+    if context.found(s.name) is not None:
+        if s.if_not_exists:
+            return Nothing((f"{s.name} exists already: nothing to do",))
+        context.free(s.name, s.name_span)
+    table = context.relation(s.table, s.table_span)
+    if isinstance(table, View | Index) or table.relation is None:
+        raise SqlError(f"{s.table} cannot be indexed", s.table_span, "index a table or a materialized view")
+    known = [c.name for c in table.visible]
+    for name in (*s.columns, *s.include, *s.distributed_by):
+        if name.parts[0] not in known:
+            raise SqlError(f"{s.table} has no column {name}", name.span, f"columns are {', '.join(known)}")
+    columns = tuple(dict.fromkeys(n.parts[0] for n in s.columns))
+    include = tuple(n.parts[0] for n in s.include) if s.include else tuple(n for n in known if n not in columns)
+    distributed = tuple(n.parts[0] for n in s.distributed_by)
+    if distributed != columns[: len(distributed)]:
+        hint = f"write DISTRIBUTED BY ({', '.join(columns[:1])})"
+        raise SqlError("an index is distributed by the first of its columns", s.distributed_by[0].span, hint)
+    return IndexDefined(Index(s.name, s.table, columns, include, distributed or columns[:1]))

@@ -1,0 +1,183 @@
+"""CREATE STREAM | TABLE name (columns) WITH (…).
+
+In: the statement, the catalog. Out: `SourceDeclared`.
+Rule: a stream's key is KEY, a table's PRIMARY KEY; `KEY='c'` of early releases makes a value column the key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from braid.bind import properties
+from braid.bind.bound import Declared, DeclaredColumn, Nothing, SourceDeclared
+from braid.bind.catalog import Catalog
+from braid.bind.expressions import located
+from braid.bind.names import RESERVED
+from braid.bind.over_topic import check_topic_types
+from braid.bind.properties import Properties
+from braid.bind.settings import Settings
+from braid.errors import Span, SqlError
+from braid.plan.logical import Encoding, Kind, Place
+from braid.sql import ast
+from braid.types import Array, Map, Scalar, Struct, Type
+
+KIND: dict[ast.Kind, Kind] = {"STREAM": "stream", "TABLE": "table"}
+
+
+def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: str) -> SourceDeclared | Nothing:
+    kind = KIND[s.kind]
+    exists = existing(s, catalog)
+    if isinstance(exists, Nothing):
+        return exists
+    if not s.columns:
+        hint = f"write CREATE {s.kind} {s.name} (column TYPE, …) WITH (…); schemas are not read from a registry"
+        raise SqlError(f"{s.name} has no columns", s.name_span, hint)
+    columns = tuple(_column(c, kind) for c in s.columns)
+    _check_twice(s.columns)
+    p = properties.read(s.properties, properties.OF_SOURCES, s.name_span)
+    message_key = _message_key(p, columns, kind, settings)
+    keys = [c for c in columns if c.place == "key"]
+    values = [c for c in columns if c.place == "value"]
+    if kind == "table" and not keys and message_key is None:
+        hint = f"mark it: {s.columns[0].name} {s.columns[0].type} PRIMARY KEY"
+        raise SqlError(f"table {s.name} has no PRIMARY KEY", s.name_span, hint)
+    encoding = properties.encoding(p, keys, values, None)
+    if message_key is not None:
+        encoding = _string_key(encoding, p)
+    declared = Declared(
+        s.name, kind, p.text("KAFKA_TOPIC") or s.name, columns, encoding,
+        properties.timestamp(p, [c for c in columns if c.place in ("key", "value")]),
+        message_key, p.count("PARTITIONS"), None, sql, p.text("NULL_VALUE"),
+    )  # fmt: skip
+    check_topic(declared.topic, catalog, p.span("KAFKA_TOPIC"))
+    check_topic_types(declared, catalog, {c.name: c.span for c in s.columns}, s.name_span)
+    return SourceDeclared(declared, exists is not None, p.notices())
+
+
+def existing(s: ast.CreateSource | ast.CreateAs, catalog: Catalog) -> Declared | Nothing | None:
+    """What already has the name: refused, unless the statement says what to do then."""
+    found = catalog.get(s.name)
+    if found is None:
+        return None
+    if s.if_not_exists:
+        return Nothing((f"{found.kind} {s.name} exists: nothing to do",))
+    if not s.or_replace:
+        hint = f"write CREATE OR REPLACE {s.kind}, CREATE {s.kind} IF NOT EXISTS, or DROP it first"
+        raise SqlError(f"{found.kind} {s.name} exists already", s.name_span, hint)
+    if found.kind != KIND[s.kind]:
+        hint = f"DROP {found.kind.upper()} {s.name} first"
+        raise SqlError(f"{s.name} is a {found.kind}; it cannot be replaced by a {KIND[s.kind]}", s.name_span, hint)
+    busy = (*catalog.readers(s.name), *catalog.writers(s.name))
+    if busy:
+        used = "query " + ", ".join(dict.fromkeys(busy))
+        hint = f"DROP what the query writes first, or create a {found.kind} of another name"
+        raise SqlError(f"{s.name} cannot be replaced while it is used by {used}", s.name_span, hint)
+    return found
+
+
+def check_topic(topic: str, catalog: Catalog, span: Span) -> None:
+    """Names of topics are checked: none is a path, no two differ only by case."""
+    for other, _ in catalog.topics():
+        if other != topic and other.lower() == topic.lower():
+            message = f"topics {other} and {topic} differ only by case"
+            raise SqlError(message, span, f"name another one: WITH (kafka_topic = '{topic}_2')")
+    bad = sorted({c for c in topic if not (c.isascii() and (c.isalnum() or c in "._-"))})
+    if bad or topic in ("", ".", ".."):
+        what = f"{', '.join(map(repr, bad))} in it" if bad else "not a name"
+        hint = "use letters, digits, '.', '_' and '-': kafka_topic = 'name'"
+        raise SqlError(f"topic name {topic!r}: {what}", span, hint)
+
+
+def _column(c: ast.ColumnDef, kind: Kind) -> DeclaredColumn:
+    if c.name in RESERVED:
+        hint = "pseudo columns need no declaration; choose another name"
+        raise SqlError(f"{c.name} is a reserved column name", c.span, hint)
+    if c.role == "KEY" and kind == "table":
+        hint = f"write {c.name} {c.type} PRIMARY KEY"
+        raise SqlError(f"the key of a table is its PRIMARY KEY; {c.name} is KEY", c.span, hint)
+    if c.role == "PRIMARY KEY" and kind == "stream":
+        hint = f"write {c.name} {c.type} KEY"
+        raise SqlError(f"a stream has no PRIMARY KEY; {c.name} is one", c.span, hint)
+    try:
+        if c.role in ("KEY", "PRIMARY KEY"):
+            check_key_type(c.name, c.type)
+            return DeclaredColumn(c.name, c.type, "key")
+        if c.role == "HEADERS":
+            return DeclaredColumn(c.name, c.type, _headers(c), header=c.header)
+        return DeclaredColumn(c.name, c.type, "value")
+    except SqlError as error:
+        raise located(error, c.span) from None
+
+
+def check_key_type(name: str, t: Type) -> None:
+    """A key holds no MAP, at no depth: it has no order that both sides agree on."""
+    match t:
+        case Map():
+            raise SqlError(f"key {name} holds a MAP", hint="use one of its values, such as m['id']")
+        case Array(element):
+            check_key_type(name, element)
+        case Struct(fields):
+            for f in fields:
+                check_key_type(name, f.type)
+        case _:
+            pass
+
+
+def _headers(c: ast.ColumnDef) -> Place:
+    if c.header is not None:
+        if c.type is not Scalar.BYTES:
+            hint = f"write {c.name} BYTES HEADER('{c.header}')"
+            raise SqlError(f"HEADER column {c.name} must be BYTES, not {c.type}", hint=hint)
+        return "header"
+    fine = isinstance(c.type, Array) and isinstance(c.type.element, Struct)
+    if isinstance(c.type, Array) and isinstance(c.type.element, Struct):
+        fields = [(f.name.upper(), f.type) for f in c.type.element.fields]
+        fine = fields == [("KEY", Scalar.VARCHAR), ("VALUE", Scalar.BYTES)]
+    if not fine:
+        hint = f"write {c.name} ARRAY<STRUCT<key STRING, value BYTES>> HEADERS"
+        raise SqlError(f"HEADERS column {c.name} has type {c.type}", hint=hint)
+    return "headers"
+
+
+def _check_twice(columns: tuple[ast.ColumnDef, ...]) -> None:
+    seen: set[str] = set()
+    for c in columns:
+        if c.name in seen:
+            raise SqlError(f"column {c.name} is declared twice", c.span, "rename one of them")
+        seen.add(c.name)
+    whole = [c for c in columns if c.role == "HEADERS" and c.header is None]
+    if len(whole) > 1:
+        hint = "keep one, or name single headers: HEADER('h')"
+        raise SqlError(f"{whole[1].name} is a second HEADERS column", whole[1].span, hint)
+
+
+def _message_key(p: Properties, columns: tuple[DeclaredColumn, ...], kind: Kind, settings: Settings) -> str | None:
+    """`KEY='c'`: c is a VARCHAR value column that holds what the message key holds."""
+    if "KEY" not in p.items:
+        return None
+    role = "PRIMARY KEY" if kind == "table" else "KEY"
+    if settings.mode == "strict":
+        hint = f"mark the column: name TYPE {role}; or leave braid.mode = 'strict'"
+        raise SqlError("the property KEY is of early releases only", p.items["KEY"].span, hint)
+    column = properties.column_named(p, "KEY", columns)
+    assert column is not None
+    if column.place == "key":
+        raise SqlError(f"{column.name} is {role} already", p.items["KEY"].span, "leave the property key out")
+    keys = [c for c in columns if c.place == "key"]
+    if keys:
+        message = f"KEY = {column.name}, but {keys[0].name} is {role}"
+        hint = f"keep one of them: {role} of {keys[0].name}, or key = '{column.name}'"
+        raise SqlError(message, p.items["KEY"].span, hint)
+    if column.place != "value":
+        raise SqlError(f"KEY = {column.name}, which is a header", p.span("KEY"), "name a VARCHAR value column")
+    if column.type is not Scalar.VARCHAR:
+        hint = f"declare {column.name} VARCHAR; for other types write {column.name} {column.type} {role}"
+        raise SqlError(f"KEY must be a VARCHAR column; {column.name} is {column.type}", p.span("KEY"), hint)
+    return column.name
+
+
+def _string_key(e: Encoding, p: Properties) -> Encoding:
+    """The message key of a KEY='c' source is a string in KAFKA format."""
+    if "KEY_FORMAT" in p.items and e.key != "KAFKA":
+        raise SqlError("with the property KEY the key format is KAFKA", p.span("KEY_FORMAT"), "leave key_format out")
+    return replace(e, key="KAFKA")

@@ -1,0 +1,263 @@
+"""SELECT STREAM, and what is made of it: a view, a pump, rows for whoever asked.
+
+In: a query as written and what it is for. Out: a logical `Query`, and what CREATE VIEW declares.
+Rule: a result's time is its rowtime, whether it is selected or not. Where it is written to a stream or read under a
+name, a selected ROWTIME is that time and no column; a query on its own shows it as a column too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from braid.bind.bound import Declared, DeclaredColumn, QueryBound, SourceDeclared
+from braid.bind.expressions import bind_expr, bind_predicate, located
+from braid.bind.from_ import Env
+from braid.bind.insert import fits
+from braid.bind.over_topic import check_written
+from braid.bind.query import PUSH, check_cycle
+from braid.bind.sources import check_topic
+from braid.bind.sqlstream.build import built
+from braid.bind.sqlstream.checks import check
+from braid.bind.sqlstream.objects import declared, full_name
+from braid.bind.sqlstream.pushdown import with_where
+from braid.bind.sqlstream.relation import Context, Operand, SubResult, Tree, bind_relation, conjuncts
+from braid.bind.sqlstream.scope import ROWTIME, Scope, unique_names
+from braid.bind.sqlstream.sources import JSON, check_column, check_free, insert_columns
+from braid.bind.sqlstream.values import rules
+from braid.errors import Span, SqlError
+from braid.expr import typing
+from braid.expr.nodes import Col, Expr
+from braid.plan.logical import Filter, Kind, Node, Output, Query, Sink
+from braid.sql import ast
+from braid.sql import ast_sqlstream as sql
+from braid.sql.parser import parse
+from braid.types import Scalar
+
+DIALECT = "sqlstream"
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A column of the result. `is_time`: it is the result's rowtime."""
+
+    name: str
+    expr: Expr
+    span: Span
+    is_time: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A bound query before its sink."""
+
+    node: Node
+    kind: Kind
+    items: tuple[Item, ...]
+    rowtime: Col | None
+    over: frozenset[str] = frozenset()
+
+    @property
+    def columns(self) -> tuple[Item, ...]:
+        """Without the rowtime: what a stream of these rows has."""
+        return tuple(i for i in self.items if not i.is_time)
+
+
+# ------------------------------------------------------------------ statements
+
+
+def bind_select(s: sql.SelectStream, env: Env) -> QueryBound:
+    result = _result(s.query, env, "")
+    if result.kind == "table":
+        hint = "join a stream with it, or look into it with: braid cat TABLE"
+        raise SqlError("a query over tables alone is not supported yet", s.span, hint)
+    outputs = tuple(Output(i.name, i.expr) for i in result.items)
+    return QueryBound(_query(PUSH, s.span, result, _sink(PUSH, PUSH, outputs), env), None, transient=True)
+
+
+def bind_view(s: sql.CreateView, env: Env) -> QueryBound | SourceDeclared:
+    """A stream view runs, so that its rows can be read; a query that reads it puts its SQL in its place."""
+    name = full_name(s.name, env)
+    replaced = check_free(name, "view", s.or_replace, s.name.span, env)
+    check_topic(name, env.catalog, s.name.span)
+    result = _named(_result(s.query, _within(name, env), ""), s.columns, s.query.span)
+    columns = tuple(DeclaredColumn(i.name, i.expr.type, "value") for i in result.columns)
+    written = env.text[s.span.start : s.span.end]
+    if name in result.over:
+        raise SqlError(f"the view {name} reads itself", s.query.span, "give it another name")
+    over = tuple(sorted(result.over))
+    made = Declared(name, result.kind, name, columns, JSON, sql=written, view=True, over=over)
+    if replaced and env.catalog.sources[name].kind != result.kind:
+        hint = f"DROP VIEW {name} first"
+        raise SqlError("a view of streams and one of tables cannot replace each other", s.name.span, hint)
+    if result.kind == "table":
+        return SourceDeclared(made, replaced)
+    check_written(made, env.catalog, {i.name: i.span for i in result.columns}, s.name.span)
+    outputs = tuple(Output(i.name, i.expr) for i in result.columns)
+    query = _query(name, s.span, result, _sink(name, name, outputs), env)
+    return QueryBound(query, replace(made, created_by=name), replaces=replaced, over=over)
+
+
+def bind_pump(s: sql.CreatePump, env: Env) -> QueryBound:
+    name = full_name(s.name, env)
+    if s.state == "STOPPED":
+        hint = "write CREATE PUMP … STARTED AS, when it shall run"
+        raise SqlError("a pump that is STOPPED is not supported yet", s.name.span, hint)
+    if name in env.catalog.queries:
+        raise SqlError(f"pump {name} exists already", s.name.span, f"DROP PUMP {name} first")
+    made = bind_insert_query(s.insert, env, name, s.span)
+    if s.state is None:
+        notice = f"pump {name} starts at once"
+        made = replace(made, query=replace(made.query, notices=(*made.query.notices, notice)))
+    return made
+
+
+def bind_insert_query(s: sql.InsertQuery, env: Env, name: str | None = None, whole: Span | None = None) -> QueryBound:
+    target = declared(s.target, env)
+    if target.kind == "table" or target.view:
+        what = "view" if target.view else "table"
+        raise SqlError(f"{target.name} is a {what}; a query writes into streams", s.target.span, "CREATE STREAM first")
+    result = _result(s.query, env, "")
+    if result.kind == "table":
+        raise SqlError("a query over tables alone is not supported yet", s.query.span, "read a stream")
+    sink = _sink(target.name, target.topic, _fitted(result, target, s), target.partitions)
+    check_cycle(result.node, sink, env.catalog, s.target.span)
+    query = _query(name or env.catalog.next_insert(target.name), whole or s.span, result, sink, env)
+    return QueryBound(query, over=tuple(sorted(result.over)))
+
+
+def _query(name: str, span: Span, result: Result, sink: Sink, env: Env) -> Query:
+    return Query(name, DIALECT, env.text[span.start : span.end], result.node, sink)
+
+
+def _sink(name: str, topic: str, outputs: tuple[Output, ...], partitions: int | None = None) -> Sink:
+    return Sink(name, topic, "stream", (), outputs, JSON, (), partitions, columns=tuple(o.name for o in outputs))
+
+
+def _within(name: str, env: Env) -> Env:
+    """A view's names are looked up in its own schema first, whoever reads it."""
+    schema = name.rpartition(".")[0] or None
+    settings = replace(env.settings, sqlstream=replace(env.settings.sqlstream, schema=schema))
+    return replace(env, settings=settings)
+
+
+def _fitted(result: Result, target: Declared, s: sql.InsertQuery) -> tuple[Output, ...]:
+    """The target's columns, filled by position."""
+    wanted = insert_columns(target, s.columns)
+    given = result.items if any(c.name == ROWTIME for c in wanted) else result.columns
+    if len(wanted) != len(given):
+        named = ", ".join(c.name for c in wanted)
+        raise SqlError(f"{len(given)} columns for {len(wanted)}: {named}", s.query.items[-1].span, f"select {named}")
+    values: dict[str, Expr] = {}
+    for c, item in zip(wanted, given, strict=True):
+        if (c.name == ROWTIME) != item.is_time:
+            hint = "select ROWTIME, the time of the result, for the column ROWTIME, and only for it"
+            raise SqlError(f"{c.name} cannot take {item.name}", item.span, hint)
+        if c.name == ROWTIME:
+            continue
+        if not fits(item.expr.type, c.type):
+            hint = f"write CAST({item.name} AS {c.type})"
+            raise SqlError(f"{c.name} is {c.type}; {item.name} is {item.expr.type}", item.span, hint)
+        values[c.name] = typing.cast(item.expr, c.type)
+    nothing = typing.literal(None, Scalar.NULL)
+    return tuple(Output(c.name, values.get(c.name, typing.cast(nothing, c.type))) for c in target.visible)
+
+
+def _named(result: Result, names: tuple[tuple[str, Span], ...], span: Span) -> Result:
+    """The result of a view: its own column names, if it gives some; each column once."""
+    columns = result.columns
+    if names and len(names) != len(columns):
+        message = f"the view names {len(names)} columns, its query gives {len(columns)}"
+        raise SqlError(message, names[-1][1], f"the query gives {', '.join(i.name for i in columns)}")
+    if not columns:
+        raise SqlError("the view has no columns", span, "select a column besides ROWTIME")
+    renamed = [replace(i, name=n, span=at) for i, (n, at) in zip(columns, names, strict=True)] if names else columns
+    for n, item in enumerate(renamed):
+        if item.name == ROWTIME:
+            raise SqlError("a column of a view cannot be called ROWTIME", item.span, "write … AS another name")
+        check_column(item.name, [i.name for i in renamed[:n]], item.span)
+    return replace(result, items=tuple(renamed))
+
+
+# ---------------------------------------------------------------------- result
+
+
+def _result(q: sql.StreamQuery, env: Env, prefix: str) -> Result:
+    """`prefix` not empty: a sub-query, or a view in a query."""
+    context = Context(
+        env, prefix, dict(q.windows), lambda inner, at: _sub(inner, env, at), lambda name, at: _view(name, env, at)
+    )
+    tree, scope = bind_relation(q.source, context)
+    for name, window in q.windows:
+        if name not in context.used:
+            raise SqlError(f"no source uses window {name}", window.span, f"write source OVER {name}")
+    _check_stream(q, tree, nested=bool(prefix))
+    if isinstance(tree, Operand) and tree.frame is not None:
+        hint = "leave OVER out; a window says how long a row waits for those that it joins"
+        raise SqlError("a window stands only on a source of a join", tree.frame.span, hint)
+    where_scope = _timed(scope, tree, prefix)
+    said = rules("WHERE", lambda n: where_scope.column(n.parts))
+    where = [] if q.where is None else [bind_predicate(c, said) for c in conjuncts(q.where)]
+    tree, where = with_where(tree, where)
+    check(tree)
+    node = built(tree, env.settings.sqlstream, where_scope.rowtime)
+    for condition in where:
+        node = Filter(node, condition)
+    return Result(node, tree.kind, _items(q, where_scope), where_scope.rowtime, frozenset(context.over))
+
+
+def _timed(scope: Scope, tree: Tree, prefix: str) -> Scope:
+    """The scope behind FROM: the time of a result is known there. It is that of its one stream, if there is no join."""
+    if tree.kind == "table":
+        return scope
+    rowtime = Col(f"{prefix}.ROWTIME", Scalar.BIGINT)
+    entries = scope.entries
+    if isinstance(tree, Operand):
+        entries = tuple(replace(e, rowtime=rowtime) for e in entries)
+    return replace(scope, entries=entries, rowtime=rowtime)
+
+
+def _check_stream(q: sql.StreamQuery, tree: Tree, nested: bool) -> None:
+    if q.stream and tree.kind == "table":
+        raise SqlError("SELECT STREAM needs a stream; only tables are read here", q.span, "leave STREAM out")
+    if not q.stream and tree.kind == "stream" and not nested:
+        raise SqlError("a query that reads a stream must say SELECT STREAM", q.span, "write SELECT STREAM …")
+
+
+def _sub(q: sql.StreamQuery, env: Env, prefix: str) -> SubResult:
+    result = _named(_result(q, env, prefix), (), q.span)
+    columns = tuple((i.name, i.expr) for i in result.columns)
+    return SubResult(result.node, result.kind, columns, result.rowtime, result.over)
+
+
+def _view(name: str, env: Env, prefix: str) -> SubResult:
+    """The rows of a view, from its SQL: what it reads is read again under names of its own."""
+    d = env.catalog.sources[name]
+    statement = parse(d.sql, DIALECT).statements[0]
+    assert isinstance(statement, sql.CreateView)
+    result = _result(statement.query, replace(_within(name, env), text=d.sql), prefix)
+    named = zip(d.visible, result.columns, strict=True)
+    columns = tuple((c.name, i.expr) for c, i in named)
+    return SubResult(result.node, result.kind, columns, result.rowtime, frozenset((name,)))
+
+
+def _items(q: sql.StreamQuery, scope: Scope) -> tuple[Item, ...]:
+    said = rules("SELECT", lambda n: scope.column(n.parts))
+    found: list[Item] = []
+    for n, item in enumerate(q.items):
+        if isinstance(item.expr, ast.Star):
+            try:
+                found += [Item(name, e, item.span) for name, e in scope.star(item.expr.qualifier)]
+            except SqlError as error:
+                raise located(error, item.span) from None
+            continue
+        bound = bind_expr(item.expr, said)
+        if bound.type is Scalar.NULL:
+            raise SqlError("the type of this column is not known", item.span, "write CAST(NULL AS …)")
+        name = item.alias or (item.expr.parts[-1] if isinstance(item.expr, ast.Name) else f"EXPR${n}")
+        time = name == ROWTIME and scope.rowtime is not None and bound == scope.column((ROWTIME,))
+        if name == ROWTIME and not time:
+            hint = "ROWTIME alone is the time of the result; write … AS another name"
+            raise SqlError("a column of the result cannot be called ROWTIME", item.span, hint)
+        found.append(Item(name, bound, item.span, time))
+    names = unique_names([i.name for i in found])
+    return tuple(replace(i, name=name) for i, name in zip(found, names, strict=True))

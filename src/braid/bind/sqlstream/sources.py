@@ -1,0 +1,157 @@
+"""CREATE STREAM | TABLE, and INSERT INTO … VALUES.
+
+In: the statement, the catalog. Out: `SourceDeclared`, `Inserted`.
+Rule: a stream has no key: its records are values with a rowtime. INSERT gives a row its time in the column ROWTIME.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow, SourceDeclared
+from braid.bind.from_ import Env
+from braid.bind.insert import inserted_value, no_column
+from braid.bind.over_topic import check_topic_types
+from braid.bind.sources import KIND, check_topic
+from braid.bind.sqlstream.objects import declared, drop_first, full_name
+from braid.bind.sqlstream.values import rules
+from braid.errors import Span, SqlError
+from braid.plan.logical import PSEUDO, Encoding, Timestamp
+from braid.sql import ast
+from braid.sql import ast_sqlstream as sql
+from braid.types import Scalar
+
+ROWTIME = DeclaredColumn("ROWTIME", Scalar.TIMESTAMP, "rowtime", not_null=True)
+OPTIONS = ("TOPIC", "PARTITIONS", "ROWTIME")
+JSON = Encoding("JSON", "JSON")
+
+
+def bind_relation(s: sql.CreateRelation, env: Env) -> SourceDeclared:
+    kind = KIND[s.kind]
+    name = full_name(s.name, env)
+    replaced = check_free(name, kind, s.or_replace, s.name.span, env)
+    columns: list[DeclaredColumn] = []
+    for c in s.columns:
+        check_column(c.name, [x.name for x in columns], c.span)
+        columns.append(DeclaredColumn(c.name, c.type, "value", not_null=c.name in s.not_null))
+    options = _options(s.options)
+    topic = options["TOPIC"].value if "TOPIC" in options else name
+    check_topic(topic, env.catalog, options["TOPIC"].span if "TOPIC" in options else s.name.span)
+    made = Declared(
+        name, kind, topic, tuple(columns), JSON, _rowtime(options.get("ROWTIME"), columns),
+        partitions=_partitions(options.get("PARTITIONS")), sql=env.text[s.span.start : s.span.end],
+    )  # fmt: skip
+    check_topic_types(made, env.catalog, {c.name: c.span for c in s.columns}, s.name.span)
+    return SourceDeclared(made, replaced)
+
+
+def check_free(name: str, kind: str, or_replace: bool, span: Span, env: Env) -> bool:
+    """Refuses a name that is taken; True if what has it is to be replaced."""
+    found = env.catalog.get(name)
+    if found is None:
+        return False
+    if not or_replace:
+        hint = f"write CREATE OR REPLACE {kind.upper()}, or DROP it first"
+        raise SqlError(f"{found.kind} {name} exists already", span, hint)
+    is_a = "view" if found.view else found.kind
+    if is_a != kind:
+        hint = f"DROP {is_a.upper()} {name} first"
+        raise SqlError(f"{name} is a {is_a}; it cannot be replaced by a {kind}", span, hint)
+    busy = [q for q in (*env.catalog.readers(name), *env.catalog.writers(name)) if q != found.created_by]
+    if busy:
+        used = ", ".join(dict.fromkeys(busy))
+        raise SqlError(f"{name} cannot be replaced while {used} uses it", span, drop_first(busy, env))
+    return True
+
+
+def check_column(name: str, before: list[str], span: Span) -> None:
+    if name in PSEUDO:
+        hint = "every row has it; choose another name" if name == "ROWTIME" else "choose another name"
+        raise SqlError(f"{name} is a reserved column name", span, hint)
+    if name in before:
+        raise SqlError(f"column {name} is declared twice", span, "rename one of them")
+
+
+def _options(options: tuple[sql.Option, ...]) -> dict[str, sql.Option]:
+    found: dict[str, sql.Option] = {}
+    for o in options:
+        if o.name not in OPTIONS:
+            raise SqlError(f"unknown option {o.name}", o.span, f"options are {', '.join(OPTIONS)}")
+        if o.name in found:
+            raise SqlError(f"option {o.name} is written twice", o.span, "keep one of them")
+        found[o.name] = o
+    return found
+
+
+def _partitions(o: sql.Option | None) -> int | None:
+    if o is None:
+        return None
+    if not o.value.isdigit() or not 0 < int(o.value) <= 10_000:
+        raise SqlError(f"PARTITIONS cannot be '{o.value}'", o.span, "write a number from 1 to 10000")
+    return int(o.value)
+
+
+def _rowtime(o: sql.Option | None, columns: list[DeclaredColumn]) -> Timestamp | None:
+    """The column that gives a row its rowtime."""
+    if o is None:
+        return None
+    found = next((c for c in columns if c.name in (o.value, o.value.upper())), None)
+    if found is None:
+        raise SqlError(f"no column {o.value}", o.span, f"columns are {', '.join(c.name for c in columns)}")
+    if found.type not in (Scalar.TIMESTAMP, Scalar.BIGINT):
+        hint = f"declare {found.name} TIMESTAMP, or BIGINT for milliseconds since 1970"
+        raise SqlError(f"column {found.name} is {found.type}, no rowtime", o.span, hint)
+    return Timestamp(found.name)
+
+
+# ------------------------------------------------------------------- INSERT rows
+
+
+def bind_rows(s: sql.InsertRows, env: Env) -> Inserted:
+    target = declared(s.target, env)
+    if target.view:
+        raise SqlError(f"{target.name} is a view", s.target.span, "insert into the stream that it reads")
+    columns = insert_columns(target, s.columns)
+    return Inserted(target.topic, target, tuple(_row(row, columns, target, s) for row in s.rows))
+
+
+def insert_columns(target: Declared, written: tuple[tuple[str, Span], ...]) -> list[DeclaredColumn]:
+    """The columns that an INSERT fills, in order; without a list all but ROWTIME."""
+    if not written:
+        return list(target.visible)
+    known = {c.name: c for c in (*target.visible, *((ROWTIME,) if target.kind == "stream" else ()))}
+    found: list[DeclaredColumn] = []
+    for name, span in written:
+        if name not in known:
+            raise SqlError(f"{target.name} has no column {name}", span, f"columns are {', '.join(known)}")
+        if known[name] in found:
+            raise SqlError(f"column {name} is named twice", span, "name it once")
+        found.append(known[name])
+    missing = [c.name for c in target.visible if c.not_null and c not in found]
+    if missing:
+        hint = f"{missing[0]} is declared NOT NULL: add it to the list"
+        raise SqlError(f"no value for {target.name}.{missing[0]}", written[-1][1], hint)
+    return found
+
+
+def _row(row: tuple[ast.Expr, ...], columns: list[DeclaredColumn], target: Declared, s: sql.InsertRows) -> InsertedRow:
+    if len(row) != len(columns):
+        at = row[-1].span if row else s.span
+        named = ", ".join(c.name for c in columns)
+        raise SqlError(f"{len(row)} values for {len(columns)} columns", at, f"the columns are {named}")
+    values: dict[str, Any] = {}
+    for e, c in zip(row, columns, strict=True):
+        values[c.name] = inserted_value(e, c, rules("VALUES", no_column))
+        if values[c.name] is None and not (isinstance(e, ast.Literal) and e.value is None):
+            raise SqlError(f"this is not a value of type {c.type}", e.span, f"{c.name} takes {c.type}")
+        if values[c.name] is None and c.not_null:
+            raise SqlError(f"{c.name} cannot be NULL", e.span, f"give {c.name} a value")
+    time = values.pop("ROWTIME", None)
+    body = {c.name: values.get(c.name) for c in target.visible}
+    return InsertedRow(None, body, None if time is None else _milliseconds(time))
+
+
+def _milliseconds(time: datetime) -> int:
+    """Rowtimes are milliseconds: what is finer falls away."""
+    return int((time - datetime(1970, 1, 1)).total_seconds() * 1_000_000) // 1000

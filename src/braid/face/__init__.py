@@ -1,0 +1,1 @@
+"""What users call: the command line, the prompt, the session in Python."""

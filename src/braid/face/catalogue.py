@@ -1,0 +1,117 @@
+"""The store's catalogue: what was declared in it, by dialect and name.
+
+In: a store, a dialect. Out: a `Program` in which all of it stands; what its later statements make or drop is kept.
+Rule: statements are kept as they were written, with the settings and variables that held, and bound anew by each
+reader: there is no second form of a declaration. A file is replaced whole, so it can be read while a run goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from braid.bind.catalog import Catalog
+from braid.bind.program import Mode, Program, Standing
+from braid.errors import BraidError, SqlError
+from braid.sql.dialects import dialect_named
+from braid.topics.documents import parsed, read_small
+from braid.topics.files import locked, refuse_link, write_atomic
+from braid.topics.store import TopicStore
+
+FORMAT = 1
+MOST = 64 << 20  # bytes of a catalogue
+
+
+def over(store: str, dialect: str) -> Program:
+    """A program for a look at a file of statements: all that was declared in the store stands, and nothing is kept."""
+    return Catalogue(TopicStore(store), dialect).program("file").copy()
+
+
+class Catalogue:
+    """The declarations of a store in one dialect. A store that is not there has none, and is not made."""
+
+    def __init__(self, store: TopicStore, dialect: str) -> None:
+        self._store = store
+        self._folder = os.path.join(store.root, "catalogue")
+        self.dialect = dialect_named(dialect).name
+        self._path = os.path.join(self._folder, f"{self.dialect}.json")
+
+    def program(self, mode: Mode) -> Program:
+        """A program in which all that was declared stands. What does not bind any more is left out."""
+        program = Program(self.dialect, mode=mode, keeper=self)
+        waiting = self._read()
+        while waiting:
+            left = [s for s in waiting if not _stands(program, s)]
+            if len(left) == len(waiting):
+                break
+            waiting = left
+        program.catalog = Catalog(
+            program.catalog.sources,
+            program.catalog.queries,
+            views=program.catalog.views,
+            indexes=program.catalog.indexes,
+            stored={name: self._store.partitions(name) for name in self._names()},
+        )
+        return program
+
+    def _names(self) -> list[str]:
+        return self._store.names() if os.path.isdir(self._store.root) else []
+
+    def made(self, standing: Standing) -> None:
+        self._change((standing.name,), (standing,))
+
+    def gone(self, names: Sequence[str]) -> None:
+        self._change(names, ())
+
+    # ------------------------------------------------------------------ file
+
+    def _change(self, without: Sequence[str], more: Sequence[Standing]) -> None:
+        if not more and not os.path.exists(self._path):
+            return
+        os.makedirs(self._folder, exist_ok=True)
+        refuse_link(self._folder)
+        with locked(os.path.join(self._folder, f".{self.dialect}.lock")):
+            before = self._read()
+            after = [*(s for s in before if s.name not in without), *more]
+            if after != before:
+                entries = [{"name": s.name, "text": s.text, "sets": s.sets, "variables": s.variables} for s in after]
+                data = json.dumps({"format": FORMAT, "statements": entries}, ensure_ascii=False, indent=1)
+                write_atomic(self._path, data.encode(), self._folder)
+
+    def _read(self) -> list[Standing]:
+        try:
+            data = read_small(self._path, MOST)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        try:
+            return list(_entries(parsed(data)))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as e:
+            hint = "remove it: it holds declarations only, which the files of statements make again"
+            raise BraidError(f"{self._path} is no catalogue: {e}", hint) from None
+
+
+def _entries(document: Any) -> Iterator[Standing]:
+    if document["format"] != FORMAT:
+        raise ValueError(f"it is of format {document['format']}, this version reads {FORMAT}")
+    for x in document["statements"]:
+        texts = [x["name"], x["text"], *x["sets"], *x["variables"], *x["variables"].values()]
+        if not all(isinstance(t, str) for t in texts):
+            raise ValueError("a statement is no text")
+        yield Standing(x["name"], x["text"], tuple(x["sets"]), dict(x["variables"]))
+
+
+def _stands(program: Program, s: Standing) -> bool:
+    """Binds a kept statement under its own settings; False where it does not bind (yet)."""
+    alone = Program(program.dialect, program.catalog, variables=dict(s.variables))
+    try:
+        for text in (*s.sets, s.text):
+            for _ in alone.statements(f"{text};"):
+                pass
+    except SqlError:
+        return False
+    program.catalog = alone.catalog
+    program.queries |= alone.queries
+    program.standing[s.name] = s
+    return True

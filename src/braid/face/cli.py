@@ -1,0 +1,503 @@
+"""The command line.
+
+In: arguments. Out: data on stdout, notes and progress on stderr; exit 0 done, 1 the user's
+error, 2 a query died or a bug of ours.
+Rule: an error a user can cause is one message with what, where and what to write instead; a stack trace only with
+`--verbose`. Commands are thin: they read arguments, call one function, print.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from braid.errors import BraidError, printable, printable_lines
+from braid.face.cli_errors import QueryDied, TooManyDrops
+from braid.face.tabular import Terminal
+
+out = Terminal()
+err = Terminal(stderr=True)
+
+DIALECTS = ("ksqldb", "risingwave", "sqlstream", "lenses")
+
+
+class Braid(click.Group):
+    """Turns errors into messages and exit codes."""
+
+    def main(self, args: Sequence[str] | None = None, *more: Any, **kwargs: Any) -> Any:
+        words = list(sys.argv[1:] if args is None else args)
+        verbose = "--verbose" in words  # wherever it stands
+        words = [w for w in words if w != "--verbose"]
+        kwargs["standalone_mode"] = False
+        try:
+            code = super().main(words, *more, **kwargs)
+            code = code if isinstance(code, int) else 0
+        except (click.exceptions.Abort, KeyboardInterrupt):
+            err.print("interrupted")
+            code = 130
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still to be flushed
+            code = 0
+        except Exception as e:
+            code = _told(e)
+            if verbose:
+                traceback.print_exc()
+        sys.exit(code)
+
+
+def _told(e: Exception) -> int:
+    """Says what went wrong; gives the exit code."""
+    match e:
+        case click.ClickException():
+            e.show()
+            return 1
+        case BraidError():
+            err.print(e.render(), style="red", markup=False)
+            return 1
+        case QueryDied():
+            err.print(f"error: {e}", style="red", markup=False)
+            return 2
+        case TooManyDrops():
+            err.print(f"error: {e}", style="red", markup=False)
+            return 3
+        case OSError():
+            where = f"{os.fsdecode(e.filename)}: " if isinstance(e.filename, str | bytes) else ""
+            err.print(printable(f"error: {where}{e.strerror or e}"), style="red", markup=False)
+            return 1
+        case MemoryError():
+            err.print("error: there is not enough memory\n  hint: take less at once: --batch-rows", style="red")
+            return 1
+        case _:
+            err.print(f"internal error: {type(e).__name__}: {e}", style="red", markup=False)
+            err.print("  hint: this is a bug of Braid's; run it again with --verbose and report what it says")
+            return 2
+
+
+@click.group(cls=Braid, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="braid-sql", prog_name="braid")
+@click.option("--verbose", is_flag=True, help="Show the stack trace of an error.")
+def main(verbose: bool) -> None:
+    """Streaming SQL joins on Spark, with the meaning of the system you know."""
+
+
+# ------------------------------------------------------------------ options
+
+Decorated = Callable[..., Any]
+
+
+def sql_options(command: Decorated) -> Decorated:
+    command = click.argument("file", required=False, type=click.Path())(command)
+    command = click.option("-e", "--execute", "text", metavar="SQL", help="SQL text instead of a file.")(command)
+    return click.option("--dialect", type=click.Choice(DIALECTS), help="Default: the file's first line, else ksqldb.")(
+        command
+    )
+
+
+store_option = click.option(
+    "--store", default="./braid-data", show_default=True, help="Folder of topics and checkpoints."
+)
+
+
+def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[str, str]:
+    """(text, dialect) of what the user gave."""
+    from braid.sql.parser import dialect_of
+
+    if (file is None) == (text is None):
+        raise BraidError("give a FILE or -e SQL", "braid run demo.sql, or braid run -e 'SELECT …'")
+    if text is None:
+        assert file is not None
+        try:
+            text = Path(file).read_text(encoding="utf-8")
+        except OSError as e:
+            raise BraidError(f"cannot read {file}: {e.strerror}") from None
+        except UnicodeDecodeError:
+            raise BraidError(f"{file} is not UTF-8 text") from None
+    return text, dialect or dialect_of(text) or "ksqldb"
+
+
+# ----------------------------------------------------------------- commands
+
+
+@main.command()
+@sql_options
+@store_option
+@click.option(
+    "--source", "sources", multiple=True, metavar="NAME=PATH", help="Read a declared source from files (glob)."
+)
+@click.option("--master", default=None, help="Spark master URL. [default: local[*]]")
+@click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
+@click.option("--until-idle", is_flag=True, help="End when all input present at the start has been processed.")
+@click.option("--end", is_flag=True, help="As --until-idle, and no more will come: what waits for a time goes out.")
+@click.option("--conf", "conf", multiple=True, metavar="K=V", help="Spark setting; may be given more than once.")
+@click.option(
+    "--sink",
+    "sinks",
+    multiple=True,
+    metavar="NAME=PATH|console",
+    help="Write a result to a folder of files (its name ends in .csv, .parquet or .jsonl), or print it here.",
+)
+@click.option("--overwrite", is_flag=True, help="Replace what another run has left in the folder of a --sink.")
+@click.option("--batch-rows", type=click.IntRange(min=1), help="At most so many records a batch. [default: 1000000]")
+@click.option("--metrics", metavar="FILE|-", help="Append a JSON line a batch: where time goes (docs/metrics.md).")
+@click.option("--metrics-port", metavar="[HOST:]PORT", help="Serve them to Prometheus. [default host: 127.0.0.1]")
+@click.option("--max-drops", metavar="N|N%", help="End with exit code 3 when a query drops more rows than that.")
+@click.option("--quiet", is_flag=True, help="No progress line.")
+def run(
+    file: str | None,
+    text: str | None,
+    dialect: str | None,
+    store: str,
+    sources: tuple[str, ...],
+    master: str | None,
+    checkpoint: str | None,
+    until_idle: bool,
+    end: bool,
+    conf: tuple[str, ...],
+    sinks: tuple[str, ...],
+    overwrite: bool,
+    batch_rows: int | None,
+    metrics: str | None,
+    metrics_port: str | None,
+    max_drops: str | None,
+    quiet: bool,
+) -> None:
+    """Run the statements of a file.
+
+    Stays up until Ctrl-C and reads what comes, or with --until-idle until the input that was there at the start has
+    been processed; with --end nothing will follow it, and what waits for a later time goes out. The same command again
+    goes on where the last run ended, however it ended.
+
+    Exit code: 0 done, or stopped by Ctrl-C
+    where there was no other end; 130 stopped by Ctrl-C before --until-idle came to its end; 1 something to mend in the
+    SQL, the options or the files; 2 a query died; 3 more rows were dropped than --max-drops allows.
+    """
+    from braid.face.progress import MaxDrops
+    from braid.face.request import Request
+    from braid.face.run import run_program
+
+    sql, dialect = read_sql(file, text, dialect)
+    request = Request(
+        sql=sql,
+        dialect=dialect,
+        store=store,
+        sources=_pairs(sources, "--source"),
+        sinks=_pairs(sinks, "--sink"),
+        master=master or "local[*]",
+        checkpoint=checkpoint,
+        until_idle=until_idle or end,
+        end=end,
+        conf=_pairs(conf, "--conf"),
+        quiet=quiet,
+        batch_rows=batch_rows,
+        overwrite=overwrite,
+        metrics=metrics,
+        metrics_port=metrics_port,
+        max_drops=None if max_drops is None else MaxDrops.of(max_drops),
+    )
+    outcome = run_program(request, err)
+    if outcome.interrupted and request.until_idle:
+        raise click.exceptions.Exit(130)
+
+
+EXAMPLES = {
+    "--source": "flights=data/flights.csv",
+    "--sink": "late=results/late.csv",
+    "--conf": "spark.driver.memory=4g",
+}
+
+
+def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+    made: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise BraidError(f"{option} {text}: it takes NAME=VALUE", f"{option} {EXAMPLES[option]}")
+        if name in made:
+            raise BraidError(f"{option} {name} is given twice", "give it once; a path may be a glob")
+        made[name] = value
+    return made
+
+
+@main.command()
+@sql_options
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json", "mermaid", "dot"]), default="text", show_default=True
+)
+@click.option("--state", is_flag=True, help="Add live rows and bytes from the last committed batch.")
+@store_option
+def explain(file: str | None, text: str | None, dialect: str | None, form: str, state: bool, store: str) -> None:
+    """Show the plan of each query.
+
+    Which join it is, its keys, what state is kept and until when, the changelog mode, exchanges, what was refused.
+    """
+    from braid.explain.documents import explain_program, render_dot, render_mermaid, render_texts
+    from braid.face.catalogue import over
+
+    sql, dialect = read_sql(file, text, dialect)
+    documents = explain_program(sql, over(store, dialect), store if state else None)
+    if form == "json":
+        out.print_json(json.dumps(documents[0] if len(documents) == 1 else documents, default=str))
+        return
+    for refusal in (r for d in documents for r in d["refusals"]):
+        err.print(refusal["text"], style="red", markup=False)
+    planned = [d for d in documents if d["nodes"]]
+    if planned:
+        render = {"text": render_texts, "mermaid": render_mermaid, "dot": render_dot}[form]
+        click.echo(printable_lines(render(planned)))
+    if not documents:
+        err.print("no query in it: EXPLAIN shows CREATE … AS SELECT, INSERT INTO … SELECT and SELECT")
+    if any(d["refusals"] for d in documents):
+        raise click.exceptions.Exit(1)
+
+
+@main.command()
+@sql_options
+@store_option
+def check(file: str | None, text: str | None, dialect: str | None, store: str) -> None:
+    """List every problem of a file; run nothing."""
+    from braid.bind.program import check_program
+    from braid.face.catalogue import over
+
+    sql, dialect = read_sql(file, text, dialect)
+    problems, read = check_program(sql, over(store, dialect))
+    for problem in problems:
+        err.print(problem.render(), style="red", markup=False)
+    if problems:
+        err.print(f"{len(problems)} problem{'s' * (len(problems) > 1)}")
+        raise click.exceptions.Exit(1)
+    click.echo(f"{read} statement{'s' * (read != 1)}, no problem")
+
+
+@main.command()
+@click.argument("paths", nargs=-1, required=True)
+@click.option("--spark", is_flag=True, help="Run on Spark instead of the local runtime.")
+@click.option("--runtime", type=click.Choice(["local", "spark", "reference"]), default=None)
+@click.option("--batch", type=click.IntRange(min=1), default=None, help="At most so many records a micro-batch.")
+@click.option("--accept", is_flag=True, help="Write the rows that really came into the output blocks.")
+def test(paths: tuple[str, ...], spark: bool, runtime: str | None, batch: int | None, accept: bool) -> None:
+    """Run case files (Markdown timelines)."""
+    from braid.testing.cases import accepted, case_files, run_case
+
+    failed = passed = 0
+    pages = case_files(paths)
+    if not pages:
+        raise BraidError(f"no case files in {', '.join(paths)}", "a case is a Markdown file (.md) with fenced blocks")
+    for path in pages:
+        outcome = run_case(path, runtime or ("spark" if spark else "local"), batch)
+        if accept and outcome.actual:
+            path.write_text(accepted(path.read_text(encoding="utf-8"), outcome), encoding="utf-8")
+            click.echo(f"wrote {path}")
+            continue
+        if outcome.failures:
+            failed += 1
+            click.echo(f"FAIL  {path}")
+            for line, message in outcome.failures:
+                click.echo(f"  {path}:{line}: {message}")
+        else:
+            passed += 1
+            click.echo(f"ok    {path}  ({outcome.blocks} blocks)")
+    if not accept:
+        click.echo(f"{passed} passed, {failed} failed")
+    if failed:
+        raise click.exceptions.Exit(1)
+
+
+@main.command()
+@click.argument("file", type=click.Path())
+@click.option("--dialect", type=click.Choice(DIALECTS), default="ksqldb", show_default=True)
+@click.option("--name", help="Of the stream or table. [default: the file's]")
+@click.option("--key", metavar="COLUMN", help="The column of the key.")
+@click.option("--table", is_flag=True, help="A table: a row stands until one with its key comes.")
+def infer(file: str, dialect: str, name: str | None, key: str | None, table: bool) -> None:
+    """Write the declaration of a CSV, JSON lines or Parquet file.
+
+    Types are those of its first rows: look at them before you use it.
+    """
+    from braid.face.infer import statement
+
+    click.echo(statement(file, dialect, name, key, "table" if table else "stream"))
+
+
+@main.command()
+@store_option
+def topics(store: str) -> None:
+    """List the topics of the store."""
+    from braid.face.show import print_topics
+
+    print_topics(store)
+
+
+@main.command()
+@click.argument("topic")
+@click.option("--follow", is_flag=True, help="Then wait for more, until Ctrl-C.")
+@click.option("--format", "form", type=click.Choice(["table", "jsonl", "csv"]), default="table", show_default=True)
+@click.option("--limit", type=click.IntRange(min=0), default=None, help="At most so many.")
+@click.option("--tail", type=click.IntRange(min=0), default=None, help="The last ones of each partition.")
+@click.option("--key", metavar="KEY", help="Those with this key: JSON, or a text.")
+@click.option("--from", "since", metavar="TIME", help="Those from this time on: ISO 8601, or ms since 1970.")
+@click.option("--latest", is_flag=True, help="The last record of each key: the table as it stands.")
+@store_option
+def cat(
+    topic: str,
+    follow: bool,
+    form: str,
+    limit: int | None,
+    tail: int | None,
+    key: str | None,
+    since: str | None,
+    latest: bool,
+    store: str,
+) -> None:
+    """Print the records of a topic."""
+    from braid.face import iso
+    from braid.face.cat import Wanted, print_topic
+
+    begin = None if since is None else iso.option("--from", since)
+    try:
+        print_topic(store, topic, Wanted(key, begin, latest, tail, limit, follow), form)
+    except KeyboardInterrupt:
+        if not follow:
+            raise
+
+
+@main.command()
+@click.argument("topic")
+@click.argument("file", required=False, type=click.Path())
+@click.option(
+    "--partitions", type=click.IntRange(min=1), default=1, show_default=True, help="Of a topic that does not exist yet."
+)
+@store_option
+def put(topic: str, file: str | None, partitions: int, store: str) -> None:
+    """Append JSON lines to a topic (from FILE or stdin).
+
+    A line is a record with key, value and timestamp (ms, or ISO 8601; without one it is now):
+    {"key": 1, "value": {"V": "a"}, "timestamp": 0}
+    """
+    from braid.face.show import put_records
+
+    try:
+        lines = sys.stdin if file is None or file == "-" else Path(file).open(encoding="utf-8")  # noqa: SIM115
+    except OSError as e:
+        raise BraidError(f"cannot read {file}: {e.strerror}") from None
+    with lines:
+        count = put_records(store, topic, lines, partitions)
+    err.print(f"{count} record{'s' * (count != 1)} into {topic}")
+
+
+@main.command()
+@click.argument("query")
+@click.option("--cascade", is_flag=True, help="Also the queries that read its output, or write there too.")
+@click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
+@store_option
+def reset(query: str, cascade: bool, checkpoint: str | None, store: str) -> None:
+    """Let a query begin anew: remove its checkpoint, its output and its drops."""
+    from braid.face import reset as resetting
+
+    for line in resetting.reset(store, query, checkpoint, cascade):
+        click.echo(line)
+
+
+@main.command()
+@click.argument("topic")
+@click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
+@store_option
+def rm(topic: str, checkpoint: str | None, store: str) -> None:
+    """Remove a topic that no query reads or writes."""
+    from braid.face.reset import remove_topic
+
+    for line in remove_topic(store, topic, checkpoint):
+        click.echo(line)
+
+
+@main.command()
+@click.argument("query")
+@click.option("--format", "form", type=click.Choice(["table", "jsonl"]), default="table", show_default=True)
+@click.option("--limit", type=click.IntRange(min=0), default=None, help="At most so many. [default: 20, jsonl: all]")
+@store_option
+def drops(query: str, form: str, limit: int | None, store: str) -> None:
+    """Show the rows that a query dropped, and why."""
+    from braid.face.show import print_drops
+
+    print_drops(store, query, form, limit)
+
+
+@main.command()
+@click.option(
+    "--data", type=click.Path(), default=None, help="A folder made by braid.demo.make_data. [default: January]"
+)
+@click.option("--store", default=None, help="Keep the topics here. [default: a temporary folder]")
+def demo(data: str | None, store: str | None) -> None:
+    """Join New York's flights to planes and weather."""
+    from braid.demo.show import run_demo
+
+    run_demo(data, store, out, err)
+
+
+@main.command()
+@click.option("--java", is_flag=True, help="Only check Java; say nothing if it is fine.")
+@click.option("--quick-start", is_flag=True, help="Make a file (170 MB) with which Spark starts a third faster.")
+@click.option(
+    "--master", default="local[*]", show_default=True, help="Spark master URL: are a cluster's channels safe?"
+)
+@click.option("--conf", "conf", multiple=True, metavar="K=V", help="Spark setting, as `braid run` will be given it.")
+def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...]) -> None:
+    """Say what this machine has and what is missing."""
+    from braid.face.doctor import examine
+
+    if quick_start:
+        from braid.spark import quick
+
+        with err.status("Spark learns its classes, about a minute …"):
+            out.print(f"Spark starts quickly from now on: {quick.make()}", markup=False)
+        return
+
+    if not examine(java, out, master, _pairs(conf, "--conf")):
+        raise click.exceptions.Exit(1)
+
+
+@main.command()
+@sql_options
+@store_option
+@click.option(
+    "--source", "sources", multiple=True, metavar="NAME=PATH", help="Files in place of a topic; declared if need be."
+)
+@click.option("--master", default="local[*]", show_default=True, help="Spark master URL.")
+def sql(
+    file: str | None, text: str | None, dialect: str | None, store: str, sources: tuple[str, ...], master: str
+) -> None:
+    """Type statements and see what they give.
+
+    FILE or -e SQL is carried out first. History, completion (Tab), `.help`; Ctrl-C ends the rows of a SELECT … EMIT
+    CHANGES, Ctrl-D the prompt. Without a terminal the statements come from stdin, a SELECT ends where its records end,
+    and the exit code is 1 if a statement was refused.
+    """
+    from braid.face.shell import Shell, pieces
+
+    first, dialect = read_sql(file, text, dialect) if file or text else ("", dialect or "ksqldb")
+    live = sys.stdin.isatty() and sys.stdout.isatty()
+    shell = Shell(dialect, store, out, err, live, master, _pairs(sources, "--source"))
+    try:
+        rest = "" if live else sys.stdin.read()
+        shell.declare(f"{first};{rest}")
+        going = all(shell.run(piece) for piece in pieces(first, shell))
+        if going and live:
+            from braid.face.prompt import interact
+
+            interact(shell)
+        elif going:
+            all(shell.run(piece) for piece in pieces(rest, shell))
+    finally:
+        shell.close()
+    if shell.failed and not live:
+        raise click.exceptions.Exit(1)
+
+
+if __name__ == "__main__":
+    main()

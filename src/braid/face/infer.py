@@ -1,0 +1,165 @@
+"""What a file holds, as a declaration: `braid infer`.
+
+In: a CSV, JSON lines or Parquet file, also packed by gzip. Out: a CREATE statement of a dialect.
+Rule: types are guessed from the first rows, so what is printed is to be looked at; as what is guessed, these rows can
+be read. A column that is empty is text.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from braid.errors import BraidError
+from braid.face.declare import declaration, quoted
+from braid.files.parquet import schema_of
+from braid.files.text import Options, Text, content, csv_rows, header, shown
+from braid.files.values import from_text
+from braid.plan.logical import Kind
+from braid.sql.dialects import dialect_named
+from braid.topics.segments import is_packed
+from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
+
+ROWS = 10_000  # of JSON lines, that are looked at; of CSV the first block
+ENDINGS = (".csv", ".jsonl", ".ndjson", ".json", ".parquet")
+
+_SCALARS: Mapping[Any, Scalar] = {
+    pl.Boolean: Scalar.BOOLEAN,
+    pl.Int8: Scalar.INT, pl.Int16: Scalar.INT, pl.Int32: Scalar.INT, pl.UInt8: Scalar.INT, pl.UInt16: Scalar.INT,
+    pl.Int64: Scalar.BIGINT, pl.UInt32: Scalar.BIGINT,
+    pl.Categorical: Scalar.VARCHAR, pl.Enum: Scalar.VARCHAR,
+    pl.Float32: Scalar.DOUBLE, pl.Float64: Scalar.DOUBLE,
+    pl.String: Scalar.VARCHAR, pl.Null: Scalar.VARCHAR, pl.Binary: Scalar.BYTES,
+    pl.Date: Scalar.DATE, pl.Time: Scalar.TIME, pl.Datetime: Scalar.TIMESTAMP,
+}  # fmt: skip
+_LARGE: Mapping[Any, Decimal] = {pl.UInt64: Decimal(20, 0), pl.Int128: Decimal(38, 0), pl.UInt128: Decimal(38, 0)}
+
+# What the fields of a CSV file look like. A number with a zero in front is a code: 01234 is not 1234.
+_WHOLE, _DAY = r"^-?(?:0|[1-9][0-9]*)$", r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_FORMS: Sequence[tuple[Type, str]] = (
+    (Scalar.BIGINT, _WHOLE),
+    (Decimal(38, 0), _WHOLE),
+    (Scalar.DOUBLE, r"^(?:-?(?:0|[1-9][0-9]*)?(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|NaN|-?Infinity)$"),
+    (Scalar.BOOLEAN, r"^(?i:true|false)$"),
+    (Scalar.DATE, rf"^{_DAY}$"),
+    (Scalar.TIMESTAMP, rf"^{_DAY}(?:[ T][0-9]{{2}}:[0-9]{{2}}.*)?$"),
+    (Scalar.TIME, r"^[0-9]{2}:[0-9]{2}"),
+)
+
+
+def statement(path: str, dialect: str, name: str | None = None, key: str | None = None, kind: Kind = "stream") -> str:
+    """The declaration of a file's rows. `name`: by default the file's, `key`: a column. In Lenses a file may
+    have no column `_key`: then a second statement makes the key."""
+    spoken = dialect_named(dialect)
+    found = name or re.sub(r"\W+", "_", os.path.basename(path).split(".")[0]).strip("_") or "rows"
+    columns = [Column(spoken.fold(c.name), c.type) for c in columns_of(path)]
+    names = [c.name for c in columns]
+    if len(set(names)) < len(names):
+        raise BraidError(f"{path} has columns that differ only by case", "rename one of them")
+    options: dict[str, str] = {}
+    times = [c.name for c in columns if c.type is Scalar.TIMESTAMP]
+    if spoken.name == "ksqldb":
+        options = {"kafka_topic": found, "value_format": "JSON"}
+        options |= {"timestamp": times[0]} if len(times) == 1 else {}
+    if spoken.name == "sqlstream" and len(times) == 1 and kind == "stream":
+        options = {"ROWTIME": times[0]}
+    folded = None if key is None else next((n for n in names if n.lower() == key.lower()), spoken.fold(key))
+    if spoken.name == "lenses" and "_key" not in names:
+        return _keyed(found, kind, columns, folded, times)
+    return declaration(dialect, spoken.fold(found), kind, columns, folded, options)
+
+
+def _keyed(name: str, kind: Kind, columns: list[Column], key: str | None, times: list[str]) -> str:
+    """A topic of Lenses without keys, and what gives it some."""
+    if key is None and kind == "table":
+        raise BraidError(f"table {name} needs a key", "name the column that tells its rows apart: --key COLUMN")
+    made = declaration("lenses", name, "stream", columns)
+    if key is None:
+        return made
+    if key not in (c.name for c in columns):
+        raise BraidError(f"{name} has no column {key}", f"it has {', '.join(c.name for c in columns)}")
+    keyed, key, name = (quoted("lenses", x) for x in (f"{name}_by_{key}", key, name))
+    if kind == "table":
+        query = f"SELECT STREAM {key} AS _key, _value.* FROM {name};"
+        return f"{made}\nSET defaults.topic.autocreate = true;\nINSERT INTO {keyed} {query}"
+    at = f" EVENTTIME BY {quoted('lenses', times[0])}" if len(times) == 1 else ""
+    return f"{made}\nWITH {keyed} AS (SELECT STREAM {key} AS _key, _value.* FROM {name}{at});"
+
+
+def columns_of(path: str) -> list[Column]:
+    """The columns of a file, from its first rows."""
+    ending = next((e for e in ENDINGS if path.lower().removesuffix(".gz").endswith(e)), None)
+    if ending is None:
+        raise BraidError(f"{path}: its ending is not known", f"files end in {', '.join(ENDINGS)}, and .gz behind them")
+    if not os.path.isfile(path):
+        raise BraidError(f"there is no file {path}", "name one file; braid run takes globs")
+    if ending == ".parquet":
+        return [Column(n, _ours(t, n)) for n, t in schema_of(path)[0].items()]
+    if is_packed(next(content(path), b"")):
+        raise BraidError(f"{path} is packed, and not as its name says", "a file is packed once, by gzip: .gz")
+    return _of_csv(path) if ending == ".csv" else _of_json(path)
+
+
+def _of_csv(path: str) -> list[Column]:
+    """Those that the header names, by the fields of the first block. A column without a name is left out."""
+    options = shown(path, Options())
+    names = header(path, options)
+    twice = next((n for i, n in enumerate(names) if n and n in names[:i]), None)
+    if twice is not None:
+        raise BraidError(f"{path} has 2 columns {twice}", "rename one of them")
+    named = [i for i, n in enumerate(names) if n]
+    as_text = [Column(names[i], Scalar.VARCHAR) for i in named]
+    rows = next(csv_rows(Text(path), names, named, as_text, options), None)
+    if rows is None:
+        return as_text
+    whole = rows.error.is_null()
+    if not whole.any():
+        hint = "fields are parted by a comma, or throughout by ; | or tab; text is UTF-8"
+        raise BraidError(f"{path} cannot be read: {rows.error[0]}", hint)
+    return [Column(c.name, _of_texts(s.filter(whole), _FORMS)) for c, s in zip(as_text, rows.columns, strict=True)]
+
+
+def _of_json(path: str) -> list[Column]:
+    lines = next(Text(path).blocks(quotes=False), b"").split(b"\n", ROWS)[:ROWS]
+    try:
+        frame = pl.read_ndjson(b"\n".join(lines), infer_schema_length=ROWS)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as e:
+        hint = "a line holds one JSON object; of a list, jq -c '.[]' makes lines"
+        raise BraidError(f"{path} cannot be read: {' '.join(str(e).split())[:200]}", hint) from None
+    dated = [(t, form) for t, form in _FORMS if t in (Scalar.DATE, Scalar.TIMESTAMP)]
+    return [Column(s.name, _of_texts(s, dated) if s.dtype == pl.String else _ours(s.dtype, s.name)) for s in frame]
+
+
+def _of_texts(texts: pl.Series, forms: Sequence[tuple[Type, str]]) -> Type:
+    """The first type as which all texts can be read."""
+    some = texts.drop_nulls()
+    for t, form in forms if len(some) else ():
+        if all(_are(x, t, form) for x in (some.head(ROWS), some)):
+            return t
+    return Scalar.VARCHAR
+
+
+def _are(texts: pl.Series, t: Type, form: str) -> bool:
+    return bool(texts.str.strip_chars().str.contains(form).all()) and not from_text(texts, t)[1].any()
+
+
+def _ours(t: pl.DataType, name: str) -> Type:
+    match t:
+        case pl.Decimal():
+            return Decimal(t.precision or 38, t.scale or 0)
+        case pl.List(inner=pl.Struct(fields=[pl.Field(name="key", dtype=key), pl.Field(name="value", dtype=value)])):
+            return Map(_ours(key, name), _ours(value, name))  # type: ignore[arg-type]
+        case pl.Map(key=key, value=value):
+            return Map(_ours(key, name), _ours(value, name))  # type: ignore[arg-type]
+        case pl.List(inner=inner):
+            return Array(_ours(inner, name))  # type: ignore[arg-type]
+        case pl.Struct(fields=fields):
+            return Struct(tuple(Column(f.name, _ours(f.dtype, name)) for f in fields))  # type: ignore[arg-type]
+    found = _SCALARS.get(t.base_type()) or _LARGE.get(t.base_type())
+    if found is None:
+        raise BraidError(f"column {name} is of a type that Braid does not know: {t}", "leave it out of the file")
+    return found

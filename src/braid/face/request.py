@@ -1,0 +1,214 @@
+"""What `braid run` is asked for, and the checks before anything happens.
+
+In: a request. Out: a program that has been checked whole: its queries, what they read and write, what they go on from.
+Rule: names, files, sinks and checkpoints are refused here, before anything is created or started; nothing is written.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from braid.bind.bound import Again, BatchAsked, Inserted, QueryBound, RowsChanged
+from braid.bind.program import Effect, Program, first_match
+from braid.errors import BraidError, SqlError
+from braid.face import progress
+from braid.face.catalogue import over
+from braid.face.source_files import SourceFiles
+from braid.files import results as result_files
+from braid.files.input import needs_time
+from braid.files.listing import look, matches
+from braid.files.watch import watched
+from braid.lower.lower import lower
+from braid.plan.logical import Node, Query, StreamStreamJoin, sources
+from braid.stage import checkpoint, resume
+from braid.testing.local import in_topological_order
+from braid.topics.names import check_name
+from braid.topics.store import TopicStore
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What `braid run` was asked for. `sources`, `sinks`: declared name -> path (or `console`). `batch_rows`: at most
+    so many records a batch. `end` asks for `until_idle`, too."""
+
+    sql: str
+    dialect: str
+    store: str
+    sources: Mapping[str, str] = field(default_factory=dict)
+    sinks: Mapping[str, str] = field(default_factory=dict)
+    master: str = "local[*]"
+    checkpoint: str | None = None
+    until_idle: bool = False
+    end: bool = False  # as until_idle, and all sources are closed behind what they have
+    conf: Mapping[str, str] = field(default_factory=dict)
+    quiet: bool = False
+    batch_rows: int | None = None
+    tell: bool = True  # what the statements announce, and the summary
+    overwrite: bool = False  # folders of --sink that hold results of other runs are replaced
+    metrics: str | None = None  # a file of JSON lines, `-` for stdout
+    metrics_port: str | None = None
+    max_drops: progress.MaxDrops | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A program that has been checked whole: nothing has happened yet. `push`: names of queries that only print."""
+
+    program: Program
+    effects: tuple[Effect, ...]
+    queries: tuple[Query, ...]  # in topological order
+    push: frozenset[str] = frozenset()
+
+
+def prepare(request: Request) -> Prepared:
+    """Parses, binds and checks all statements."""
+    program = over(request.store, request.dialect)
+    effects = tuple(program.statements(request.sql))
+    for option, names in (("--source", request.sources), ("--sink", request.sinks)):
+        for name in names:
+            if first_match(name, program.catalog.sources) is None:
+                known = ", ".join(program.catalog.sources) or "none"
+                raise BraidError(f"{option} {name}: no such stream or table is declared", f"declared: {known}")
+    for topic in program.topics():
+        check_name(topic)
+    _check_written(effects, program, request)
+    queries, push = _queries(effects, program)
+    for pattern in request.sources.values():
+        look(pattern, empty=True)
+    for query in queries:
+        _check_times(query.root, request.sources)
+    _check_sinks(queries, request)
+    order = in_topological_order(queries, lambda q: {s.topic for s in sources(q.root)}, lambda q: q.sink.topic)
+    return Prepared(program, effects, tuple(order), push)
+
+
+def _check_written(effects: Sequence[Effect], program: Program, request: Request) -> None:
+    """What is read from files is not written: nobody would read it."""
+    declared = program.catalog.sources
+    in_files = [declared[n] for n in (first_match(x, declared) for x in request.sources) if n is not None]
+    names = {d.topic: d.name for d in in_files}
+    for effect in effects:
+        match effect.bound:
+            case Inserted(target=target) | RowsChanged(target=target) if target.topic in names:
+                name, span = names[target.topic], effect.statement.span
+                hint = f"add a file, or leave --source {name}=… out"
+                raise SqlError(f"{name} is read from files, and cannot be written", span, hint, request.sql)
+            case _:
+                pass
+
+
+def _queries(effects: Sequence[Effect], program: Program) -> tuple[list[Query], frozenset[str]]:
+    """The queries that are still wanted at the end of the file; push queries numbered from the second on."""
+    found: list[Query] = []
+    push: list[str] = []
+    for effect in effects:
+        match effect.bound:
+            case QueryBound(query=query, transient=True):
+                push.append(query.name if not push else f"{query.name}.{len(push) + 1}")
+                found.append(replace(query, name=push[-1]))
+            case QueryBound(query=Query() as query) | Again(query=Query() as query) if (
+                program.queries.get(query.name) is query
+            ):
+                found.append(query)
+            case _:
+                pass
+    return found, frozenset(push)
+
+
+def _check_sinks(queries: Sequence[Query], request: Request) -> None:
+    """What goes to files or the console cannot be read by the next query, and must not be read by a source."""
+    sinks = request.sinks
+    folders: dict[str, str] = {}
+    for name, target in sinks.items():
+        writers = [q for q in queries if q.sink.name.lower() == name.lower()]
+        if not writers:
+            raise BraidError(f"--sink {name}: no query of this file writes it", "name what a CREATE … AS makes")
+        if len(writers) > 1 and target != "console":
+            both = " and ".join(q.name for q in writers)
+            raise BraidError(f"--sink {name}: {both} write it, so it must go to a topic", f"leave --sink {name}=… out")
+        topics = {q.sink.topic for q in writers}
+        reader = next((q for q in queries if any(s.topic in topics for s in sources(q.root))), None)
+        if reader is not None:
+            raise BraidError(
+                f"--sink {name}: {reader.name} reads it, so it must go to a topic", f"leave --sink {name}=… out"
+            )
+        if target != "console":
+            folder = os.path.abspath(target)
+            if folder in folders:
+                raise BraidError(f"--sink {name} and --sink {folders[folder]} name one folder", "give each its own")
+            folders[folder] = name
+            part = os.path.join(folder, result_files.part_name(0, 0, result_files.kind_of(target)))
+            source = next((x for x in request.sources if matches(request.sources[x], part)), None)
+            if source is not None:
+                raise BraidError(
+                    f"--sink {name}: --source {source} would read what is written to {target}",
+                    "write it to a folder that the pattern of the source does not take in",
+                )
+
+
+def target_of(sink: str) -> tuple[str, str]:
+    """What a --sink names: the kind of output, and its folder."""
+    return ("console", "") if sink == "console" else (result_files.kind_of(sink), os.path.abspath(sink))
+
+
+def _check_times(node: Node, bound: Mapping[str, str]) -> None:
+    """A windowed join over files needs times."""
+    for at in node.walk():
+        if isinstance(at, StreamStreamJoin):
+            for source in sources(at):
+                if first_match(source.name, bound) is not None:
+                    needs_time(source)
+
+
+def check_asked(prepared: Prepared, request: Request) -> None:
+    """What queries of this file write is there when they are done, and not before."""
+    made = {q.sink.name for q in prepared.queries}
+    for effect in prepared.effects:
+        match effect.bound:
+            case RowsChanged(target=target, query=query) if any(r.declared.name in made for r in query.reads):
+                hint = "write it into a file of its own, and run that behind this one"
+                raise BraidError(f"a statement that changes {target.name} reads a view of this file", hint)
+            case BatchAsked(query=query) if (
+                any(r.declared.name in made for r in query.reads) and not request.until_idle
+            ):
+                raise BraidError("a query over a view of this file waits for it to be done", "write --until-idle")
+
+
+def source_files(prepared: Prepared, request: Request, cache: str = "") -> SourceFiles:
+    """What is read from files. `cache`: a folder for those that are parsed here."""
+    return SourceFiles(request.sources, prepared.program.catalog.sources, cache)
+
+
+def check_checkpoints(prepared: Prepared, request: Request, store: TopicStore) -> dict[str, int]:
+    """Refuses checkpoints of other queries, and files that do not go on where the last run ended, before anything is
+    made. Gives the last batch of those that are resumed."""
+    resumed: dict[str, int] = {}
+    for query in prepared.queries:
+        if query.name in prepared.push:
+            continue
+        folder = checkpoint_of(query, request, store)
+        sink = first_match(query.sink.name, request.sinks)
+        kind, target = target_of(request.sinks[sink]) if sink is not None else ("topic", "")
+        to = result_files.described(kind, target)
+        found = checkpoint.check_plan(folder, query, to)
+        last = resume.last_batch(folder, found) if found is not None else None
+        if last is not None:
+            resumed[query.name] = last
+        if target:
+            run = str(found.settings.get("run")) if found is not None else None
+            result_files.check(target, run, last is not None, request.overwrite)
+    for query in prepared.queries:
+        if query.name not in prepared.push:
+            folder = checkpoint_of(query, request, store)
+            for watch in watched(
+                lower(query), source_files(prepared, request).of(query), folder, not request.until_idle
+            ):
+                watch.check()
+    return resumed
+
+
+def checkpoint_of(query: Query, request: Request, store: TopicStore) -> str:
+    parent = os.path.abspath(request.checkpoint) if request.checkpoint else os.path.join(store.root, "checkpoints")
+    return os.path.join(parent, query.name)

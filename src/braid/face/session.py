@@ -1,0 +1,387 @@
+"""The Python face: a session on Spark that takes SQL, DataFrames and a folder of topics.
+
+In: SQL, streaming DataFrames. Out: handles of started queries, streaming DataFrames, plans.
+Rule: the same statements mean the same as in `braid run`; nothing starts before all of a text is bound.
+(README.md, "From PySpark")
+
+    session = braid.connect(dialect="ksqldb", store="data")
+    session.register("flights", df, kind="stream", key="tailnum", time="departed")
+    (late,) = session.execute("CREATE STREAM late AS SELECT * FROM flights WHERE delay > 60;")
+    df = session.sql("SELECT * FROM flights f JOIN …")
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+from braid.bind.bound import BatchAsked, BatchQuery, Declared, Dropped, QueryBound, RowsChanged, SourceDeclared
+from braid.bind.program import NewRecords, Program, first_match
+from braid.errors import BraidError, Span, SqlError
+from braid.explain.documents import explain_query, render_text
+from braid.face import inserts
+from braid.face.catalogue import Catalogue
+from braid.face.declare import declaration
+from braid.face.effects import Rows, StoreWorld, carry_out_all
+from braid.face.show import folders
+from braid.lower.lower import lower
+from braid.plan.logical import Kind, Query, Timestamp, sources
+from braid.sql.dialects import dialect_named
+from braid.topics.drops import read_drops
+from braid.topics.lock import shared_lock
+from braid.topics.names import check_name
+from braid.topics.store import TopicStore
+from braid.types import Column, Scalar
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from braid.spark.dataframes import Registered
+    from braid.spark.query import RunningQuery
+
+
+class Public:
+    """What a person sees of an object: its public names."""
+
+    def __dir__(self) -> list[str]:
+        return sorted(n for n in {*vars(type(self)), *getattr(self, "__slots__", ())} if not n.startswith("_"))
+
+
+class Handle(Public):
+    """A started query."""
+
+    def __init__(self, running: RunningQuery) -> None:
+        self._running = running
+
+    def __repr__(self) -> str:
+        p = self._running.progress()
+        return f"<{self.name}: {self.status()}, {p.rows_in:,} records in, {p.rows_out:,} out>"
+
+    @property
+    def name(self) -> str:
+        return self._running.name
+
+    def status(self) -> Literal["running", "stopped", "failed"]:
+        return self._running.status()
+
+    def stop(self) -> None:
+        """Ends the query; executed again, its statement goes on from here."""
+        self._running.stop()
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Waits (s) for the end; raises `BraidError` with the reason if the query failed."""
+        return self._running.await_termination(timeout)
+
+    def await_idle(self) -> None:
+        """Waits until what is there now has been processed and published."""
+        self._running.await_idle()
+
+    def drops(self) -> list[dict[str, Any]]:
+        """Rows that the query dropped, with reason and place."""
+        return self._running.drops()
+
+
+@dataclass(frozen=True, slots=True)
+class Result(Sequence[Handle]):
+    """What statements gave: the handles of their queries, of which it is a sequence; and the rows of the last statement
+    that shows some (SHOW, DESCRIBE, a query over tables), with the names of their columns."""
+
+    handles: tuple[Handle, ...] = ()
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[Any, ...], ...] = ()
+
+    @overload
+    def __getitem__(self, at: int) -> Handle: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Handle, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> Handle | tuple[Handle, ...]:
+        return self.handles[at]
+
+    def __len__(self) -> int:
+        return len(self.handles)
+
+
+class Session(Public):
+    """Made by `connect`. `spark` is the SparkSession; `store` the folder of topics and checkpoints. In a `with` its
+    queries end with the block. A statement that is executed again, word for word, gives the query that it started."""
+
+    def __init__(self, dialect: str, store: str | None, spark: SparkSession) -> None:
+        self._dialect = dialect_named(dialect)
+        self._temporary = tempfile.TemporaryDirectory(prefix="braid-") if store is None else None
+        self._store = TopicStore(store if store is not None else self._temporary.name)  # type: ignore[union-attr]
+        self._program = Catalogue(self._store, self._dialect.name).program("cell")
+        self._registered: dict[str, Registered] = {}
+        self._handles: dict[str, Handle] = {}
+        self._open = contextlib.ExitStack()
+        self._locked = False
+        self._spark = spark
+
+    def __repr__(self) -> str:
+        queries = ", ".join(f"{n} ({h.status()})" for n, h in self._handles.items()) or "no queries"
+        return f"<braid session: {self._dialect.name}, {self.store}, {queries}>"
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def spark(self) -> SparkSession:
+        return self._spark
+
+    @property
+    def store(self) -> str:
+        return self._store.root
+
+    @property
+    def dialect(self) -> str:
+        return self._dialect.name
+
+    def register(
+        self,
+        name: str,
+        df: Any,
+        kind: Kind = "stream",
+        key: str | None = None,
+        time: str | None = None,
+        partition: str | None = None,
+        offset: str | None = None,
+        deleted: str | None = None,
+    ) -> None:
+        """A DataFrame as a source; registered again, it takes the place of the one before.
+
+        `df`: a streaming DataFrame; or a static one, of Spark, pandas, Polars or Arrow, whose rows are read once, as
+        one batch. `time`: the column of event times (TIMESTAMP, DATE, or BIGINT in ms); without `partition` and
+        `offset` a batch is one partition ordered by (time, row). `deleted`: a BOOLEAN column that marks deleted rows
+        of a table. Names are read as the dialect reads them unquoted. In lenses the column `key` is `_key` too.
+        Kafka's columns are taken as they are if `name` is declared.
+        """
+        from braid.spark.dataframes import Registered, columns_of, is_kafka, streaming, with_key
+
+        if kind not in ("stream", "table"):
+            raise BraidError(f"kind={kind!r} is neither a stream nor a table", "write kind='stream' or kind='table'")
+        frame = streaming(self._spark, df, os.path.join(self.store, "frames", check_name(name)))
+        declared = self._program.find(name)
+        if declared is not None and declared.name not in self._registered and is_kafka(frame):
+            self._registered[declared.name] = Registered(frame, raw=True)
+            return
+        if declared is not None and declared.name not in self._registered:
+            hint = "register it under another name, or give Kafka's columns"
+            raise BraidError(f"{name} is declared already", hint)
+        for column in (key, time, partition, offset, deleted):
+            if column is not None and column not in frame.columns:
+                raise BraidError(f"{name} has no column {column}", f"it has {', '.join(frame.columns)}")
+        fold = self._dialect.fold
+        folded = {fold(c): c for c in frame.columns}
+        if len(folded) < len(frame.columns):
+            raise BraidError(f"{name} has columns that differ only by case", "rename one of them")
+        renamed = frame.select(*(frame[f"`{c}`"].alias(f) for f, c in folded.items()))
+        hidden = [fold(c) for c in (partition, offset, deleted) if c is not None]
+        columns = columns_of(renamed, hidden)
+        moment = None if time is None else next((c for c in columns if c.name == fold(time)), None)
+        if moment is not None and moment.type not in (Scalar.TIMESTAMP, Scalar.BIGINT, Scalar.DATE):
+            raise BraidError(f"time={time!r} is a column of {moment.type}", "cast it to TIMESTAMP, or to BIGINT in ms")
+        made = self._declared(fold(name), kind, columns, None if key is None else fold(key))
+        if self._dialect.name == "lenses":
+            renamed = with_key(renamed, key)
+        made = replace(
+            made,
+            topic=f"registered.{name}",
+            timestamp=None if time is None else Timestamp(fold(time)),
+            sql=f"register({name!r})",
+        )
+        self._program.catalog = self._program.catalog.apply(SourceDeclared(made))
+        up = (None if c is None else fold(c) for c in (partition, offset, deleted))
+        self._registered[made.name] = Registered(renamed, False, *up)
+
+    def _declared(self, name: str, kind: Kind, columns: Sequence[Column], key: str | None) -> Declared:
+        """The columns as the dialect would declare them."""
+        options = {"kafka_topic": name, "key_format": "JSON"} if self._dialect.name == "ksqldb" else None
+        sql = declaration(self._dialect.name, name, kind, columns, key, options)
+        (effect,) = Program(self._dialect.name).statements(sql)
+        assert isinstance(effect.bound, SourceDeclared)
+        return effect.bound.declared
+
+    def unregister(self, name: str) -> None:
+        """The DataFrame is no source any more; queries that run keep it."""
+        declared = self._program.find(name)
+        if declared is None or declared.name not in self._registered:
+            raise BraidError(f"{name} is not registered", f"registered: {', '.join(self._registered) or 'nothing'}")
+        if declared.sql.startswith("register("):
+            self._program.catalog = self._program.catalog.apply(Dropped(declared.name, declared.kind, None, False))
+        del self._registered[declared.name]
+
+    def execute(self, sql: str) -> Result:
+        """Runs statements; nothing happens before all of them are bound."""
+        world = _World(self._store, self)
+        carry_out_all(self._program, sql, world, whole=True)
+        return Result(tuple(world.started), tuple(world.header), tuple(map(tuple, world.rows)))
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """The rows of a batch query over the tables as they stand, for dialects with tables to query."""
+        for effect in self._program.copy().statements(sql):
+            if not isinstance(effect.bound, BatchAsked):
+                raise BraidError("this is no query over tables", "write a SELECT of a dialect with tables to query")
+        world = _World(self._store, self)
+        carry_out_all(self._program, sql, world, whole=True)
+        return world.rows
+
+    def sql(self, sql: str) -> DataFrame:
+        """The result of a SELECT as a streaming DataFrame: its columns, `_rowtime` (ms), `_op` ('+', '-') where it is
+        not append-only. It has no order; where it goes, and its checkpoint, are the caller's."""
+        from braid.spark.query import result_frame
+
+        query = self._select(sql)
+        return result_frame(self._spark, lower(query), self.store, self._frames(query))
+
+    def drops(self, query: str = "query") -> list[dict[str, Any]]:
+        """Rows that a query dropped; without a name, the SELECTs of `sql`. Those of `sql` are told when a task is done,
+        as the commit is not ours."""
+        found = first_match(query, self.queries())
+        if found is None:
+            raise BraidError(f"no query {query} has run", f"queries: {', '.join(self.queries())}")
+        return read_drops(self.store, found)
+
+    def queries(self) -> list[str]:
+        """The names of the queries that have run on this store, and `query`, by which the SELECTs of `sql` go."""
+        kept = [n for f in ("checkpoints", "drops") for n in folders(os.path.join(self.store, f))]
+        return sorted({*kept, *self._handles, "query"})
+
+    def explain(self, sql_or_name: str) -> str:
+        """The plan as text."""
+        whole = len(sql_or_name.split()) > 1
+        query = self._select(sql_or_name) if whole else self._program.query_of(sql_or_name)
+        return render_text(explain_query(query, StoreWorld(self._store).partitions))
+
+    def stop(self) -> None:
+        """Stops the queries; Spark stays up."""
+        for handle in self._handles.values():
+            handle.stop()
+        self._handles.clear()
+        self._open.close()
+        self._locked = False
+        if self._temporary is not None:
+            self._temporary.cleanup()
+
+    def _select(self, sql: str) -> Query:
+        """The query of a SELECT, or of a statement that has one. A SELECT over RisingWave's tables is read as that of a
+        view, which is kept up to date."""
+        text = sql.strip().rstrip(";")
+        first = text.split(None, 1)[0].upper() if text else ""
+        if first == "SELECT" and self._dialect.name == "ksqldb" and "EMIT" not in text.upper().split():
+            return self._program.query_of(f"{text} EMIT CHANGES;")
+        if first not in ("SELECT", "WITH") or self._dialect.name != "risingwave":
+            return self._program.query_of(f"{text};")
+        try:
+            return self._program.query_of(f"{_VIEW}{text};")
+        except SqlError as e:
+            raise _moved(e, text) from None
+
+    def _lock(self) -> None:
+        """The store is this process's, as long as one of its sessions has queries on it."""
+        if not self._locked:
+            self._open.enter_context(shared_lock(self.store))
+            self._locked = True
+
+    def _frames(self, query: Query) -> Mapping[str, Registered]:
+        """The registered DataFrames that a query reads, by source name."""
+        return {s.name: self._registered[s.name] for s in sources(query.root) if s.name in self._registered}
+
+
+class _World(StoreWorld):
+    """What the statements of one call do. `rows`: those of the last statement that shows some."""
+
+    def __init__(self, store: TopicStore, session: Session) -> None:
+        super().__init__(store)
+        self._session = session
+        self.started: list[Handle] = []
+        self.rows: list[Any] = []
+        self.header: Sequence[str] = ()
+
+    def note(self, text: str) -> None:
+        warnings.warn(text, stacklevel=5)
+
+    def insert(self, records: NewRecords, line: int) -> None:
+        inserts.append(self.store, records)
+
+    def change(self, change: RowsChanged, line: int) -> None:
+        self.rows = self.tables.change(change)[1].returned or []
+
+    def answer(self, query: BatchQuery) -> None:
+        self.header, self.rows = self.tables.rows(query)
+
+    def flush(self) -> None:
+        for handle in self._session._handles.values():
+            handle.await_idle()
+
+    def start(self, bound: QueryBound) -> None:
+        from braid.spark.query import start
+
+        session, name = self._session, bound.query.name
+        frames = session._frames(bound.query)
+        before = _started.get((self.store.root, name))
+        if before is not None and before.status() == "running":
+            if before is session._handles.get(name):
+                self.started.append(before)
+                return
+            hint = "stop that session first, or give this one another store"
+            raise BraidError(f"{name} runs in another session of this process", hint)
+        session._lock()
+        handle = Handle(start(session.spark, lower(bound.query), self.store.root, frames=frames))
+        session._handles[name] = handle
+        _started[self.store.root, name] = handle
+        self.started.append(handle)
+
+    def stop(self, query: str, anew: bool) -> None:
+        handle = self._session._handles.pop(query, None)
+        if handle is not None:
+            handle.stop()
+        if anew:
+            self.forget(query)
+
+    def explain(self, query: Query) -> None:
+        self.header, self.rows = ("plan",), [(render_text(explain_query(query, self.partitions)),)]
+
+    def show(self, header: Sequence[str], rows: Rows) -> None:
+        self.header, self.rows = header, list(rows)
+
+
+_VIEW = "CREATE MATERIALIZED VIEW query AS\n"
+
+
+def _moved(e: SqlError, text: str) -> SqlError:
+    """An error in what stands behind `_VIEW`, at its place in what was given."""
+    span = e.span
+    if span is not None and span.line > 1:
+        span = Span(span.start - len(_VIEW), span.end - len(_VIEW), span.line - 1, span.column)
+    return SqlError(e.message, span, e.hint, text)
+
+
+_started: dict[tuple[str, str], Handle] = {}  # by store and query, of all sessions of this process
+
+
+def connect(
+    dialect: str = "ksqldb",
+    store: str | None = None,
+    spark: SparkSession | None = None,
+    master: str = "local[*]",
+    conf: Mapping[str, str] | None = None,
+) -> Session:
+    """A session; starts Spark with the settings that suit Braid, or takes yours, or the one that runs in this process:
+    then a line on stderr says so, and `master` and `conf` are its own. `store` None: a temporary folder."""
+    from braid.spark.conf import joined, running, session
+
+    dialect_named(dialect)
+    if store is not None and os.path.exists(store) and not os.path.isdir(store):
+        raise BraidError(f"{store} is a file", "a store is a folder")
+    if spark is None and not running():
+        return Session(dialect, store, session(master, conf))
+    return Session(dialect, store, joined(spark, conf))

@@ -1,0 +1,412 @@
+"""What `braid sql` does with a text: statements and dot commands, carried out against a store.
+
+In: a text that is whole (`complete`). Out: tables and notes on the terminal.
+Rule: nothing here needs a terminal, so that a script goes the same way as what is typed. A refused statement is told
+and changes nothing; those before it stand. INSERT, SHOW, EXPLAIN and push queries (SELECT … EMIT CHANGES, from the
+beginning of their topics) run in this process; the first CREATE … AS or INSERT INTO … SELECT starts Spark and takes the
+store's lock, as `braid run` does. What is declared stands in the store's catalogue, also for the next prompt.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from braid.bind.bound import BatchQuery, QueryBound, RowsChanged
+from braid.bind.program import NewRecords, Program
+from braid.errors import BraidError, printable
+from braid.explain.documents import explain_query, render_text
+from braid.face import inserts
+from braid.face.catalogue import Catalogue
+from braid.face.cli_errors import QueryDied
+from braid.face.effects import Rows, StoreWorld, carry_out_all
+from braid.face.infer import statement
+from braid.face.source_files import SourceFiles
+from braid.face.tabular import cell, print_table
+from braid.face.tail import Tail
+from braid.files.listing import look
+from braid.lower.lower import lower
+from braid.plan.logical import Query
+from braid.plan.logical import sources as read_by
+from braid.sql.dialects import DIALECTS, dialect_named
+from braid.sql.tokens import Lexer, TokenKind
+from braid.topics.lock import StoreLock, holder
+from braid.topics.store import TopicStore
+
+if TYPE_CHECKING:
+    from braid.spark.query import RunningQuery
+
+POLL = 0.1  # s between two looks for new records
+DONE = {"insert": "into", "update": "updated in", "delete": "deleted from"}
+WIDEST = 40  # characters of a column of a live tail, at most
+
+STILL = "stands still: its result is as old as its last run, until braid run, or its statement typed again, takes it on"
+
+COMMANDS = {
+    ".help": "this list",
+    ".dialect": "the dialect, or another one: .dialect ksqldb",
+    ".read": "run the statements of a file: .read FILE",
+    ".topics": "the topics of the store",
+    ".queries": "the queries that this prompt has started",
+    ".drops": "what a query has dropped: .drops NAME",
+    ".quit": "leave, as Ctrl-D does; queries that run are stopped and go on from their checkpoints next time",
+}
+HELP = """\
+A statement ends with ; and may take several lines. SELECT … EMIT CHANGES shows rows as they come: Ctrl-C ends that,
+and only that. CREATE … AS SELECT starts a query on Spark."""
+
+
+class Shell:
+    """`live`: somebody is looking, so a push query waits for more; without, it ends where the records end."""
+
+    def __init__(
+        self,
+        dialect: str,
+        store: str,
+        out: Console,
+        err: Console,
+        live: bool,
+        master: str,
+        sources: Mapping[str, str] | None = None,
+    ) -> None:
+        """`sources`: files in place of topics, by name."""
+        dialect_named(dialect)
+        self.dialect, self.live = dialect, live
+        self.failed = False
+        self._programs: dict[str, Program] = {}
+        self._store = TopicStore(store)
+        self._out, self._err, self._master = out, err, master
+        self._running: dict[str, RunningQuery] = {}
+        self._told: set[str] = set()
+        self._noted: set[str] = set()  # queries of which it was said that they stand still
+        self._closing = contextlib.ExitStack()
+        self._spark: Any = None
+        self._sources = dict(sources or {})
+        self._parsed = self._closing.enter_context(tempfile.TemporaryDirectory(prefix="braid-files-"))
+
+    def declare(self, text: str = "") -> None:
+        """Declares sources as `braid infer` would: those that do not stand, and that the text does not declare."""
+        for name, pattern in self._sources.items():
+            if self.program.find(name) is None and not _declares(text, name):
+                root, found = look(pattern)
+                made = statement(os.path.join(root, found[0].name), self.dialect, name)
+                self._err.print(made, markup=False)
+                list(self.program.statements(made))  # declared, and no more: nobody reads the topic
+
+    @property
+    def files(self) -> SourceFiles:
+        return SourceFiles(self._sources, self.program.catalog.sources, self._parsed)
+
+    @property
+    def program(self) -> Program:
+        """The names of the present dialect; those of another one wait until it is chosen again."""
+        if self.dialect not in self._programs:
+            self._programs[self.dialect] = Catalogue(self._store, self.dialect).program("cell")
+        return self._programs[self.dialect]
+
+    def close(self) -> None:
+        """Stops the queries and, if this prompt has started it, Spark."""
+        for running in self._running.values():
+            running.stop()
+        self._running.clear()
+        self._closing.close()
+
+    def running(self) -> list[str]:
+        return list(self._running)
+
+    def greet(self) -> None:
+        """What somebody who comes in should know: queries of the catalogue run under `braid run`, not by themselves."""
+        still = self._still(self.program.queries)
+        if still:
+            named = ", ".join(still[:5]) + f" and {len(still) - 5} more" * (len(still) > 5)
+            self._err.print(f"note: {named} {STILL}", markup=False, soft_wrap=True)
+
+    def _still(self, queries: Iterable[str]) -> list[str]:
+        """Those of the catalogue's queries that run neither here nor in another process."""
+        running = {n for n, q in self._running.items() if q.status() == "running"}
+        still = [n for n in dict.fromkeys(queries) if n in self.program.queries and n not in running]
+        elsewhere = bool(still) and holder(self._store.root) not in (None, os.getpid())
+        return [] if elsewhere else still
+
+    def note_age(self, read: Iterable[str]) -> None:
+        """Says once of each query that makes what is read here, and stands still, that its result is old."""
+        declared = [self.program.catalog.get(n) for n in read]
+        made = [d.created_by for d in declared if d is not None and d.created_by is not None]
+        for name in self._still(made):
+            if name not in self._noted:
+                self._noted.add(name)
+                self._err.print(f"note: {name} {STILL}", markup=False, soft_wrap=True)
+
+    # ----------------------------------------------------------- a whole text
+
+    def run(self, text: str) -> bool:
+        """Carries out a text; False when it asks to leave."""
+        try:
+            if text.strip().startswith("."):
+                return self._command(text.strip())
+            self._statements(text)
+        except BraidError as e:
+            self._refused(e.render())
+        except QueryDied as e:
+            self._refused(f"error: {e}")
+        except KeyboardInterrupt:
+            self._err.print("interrupted")
+        except Exception:
+            if not self._lost_jvm():
+                raise
+        return True
+
+    def _lost_jvm(self) -> bool:
+        """Whether an error means that Spark is gone, and says so. The next query begins it anew."""
+        from braid.spark import conf
+
+        if self._spark is None or not conf.jvm_gone():
+            return False
+        self._refused(f"error: {conf.jvm_lost()}\n  hint: DROP a query and create it again: it goes on")
+        self._running.clear()
+        self._closing.close()
+        self._spark = None
+        return True
+
+    def _refused(self, text: str) -> None:
+        self.failed = True
+        self._err.print(text, style="red", markup=False)
+
+    def _statements(self, text: str) -> None:
+        carry_out_all(self.program, text, _World(self._store, self))
+
+    # ------------------------------------------------------------ dot commands
+
+    def _command(self, line: str) -> bool:
+        word, _, rest = line.rstrip(";").partition(" ")
+        rest = rest.strip()
+        match word:
+            case ".help":
+                self._table(("command", "does"), list(COMMANDS.items()))
+                self._out.print(HELP, markup=False)
+            case ".dialect":
+                if rest:
+                    self.dialect = dialect_named(rest).name
+                self._out.print(self.dialect)
+            case ".read":
+                self._statements(_text_of(rest))
+            case ".topics":
+                ends = {name: self._store.end_offsets(name) for name in self._store.names()}
+                self._table(("topic", "partitions", "records"), [(n, len(e), sum(e)) for n, e in ends.items()])
+            case ".queries":
+                if not self.live:
+                    self._settle()
+                seen = [(name, q.status(), q.progress()) for name, q in self._running.items()]
+                counts = [(name, status, p.rows_in, p.rows_out, sum(p.drops.values())) for name, status, p in seen]
+                self._table(("query", "status", "in", "out", "dropped"), counts)
+            case ".drops":
+                from braid.face.show import print_drops
+
+                print_drops(self._store.root, rest, "table")
+            case ".quit" | ".exit":
+                return False
+            case _:
+                raise BraidError(f"there is no command {word}", f"commands: {', '.join(COMMANDS)}")
+        return True
+
+    # ----------------------------------------------------------------- queries
+
+    def _tail(self, query: Query) -> None:
+        """Rows as they come, until LIMIT, Ctrl-C, or (in a script) there are no more."""
+        for topic in sorted({leaf.source.topic for leaf in lower(query).leaves} - self.files.topics()):
+            if not self._store.exists(topic):
+                raise BraidError(f"there is no topic {topic}", "declare it with partitions = 1, or braid put it")
+        if not self.live:
+            self._settle()
+        self.note_age(s.name for s in read_by(query.root))
+        tail = Tail(query, self._store, self.files.opened())
+        rows = _Rows(tail.columns, query.sink.kind == "table", lambda line: self._out.print(line, markup=False))
+        try:
+            while True:
+                for some in tail.more():
+                    rows.show([(*(["-" if r.gone else "+"] * rows.changes), *r.values) for r in some])
+                if tail.over or not self.live:
+                    break
+                time.sleep(POLL)
+        except KeyboardInterrupt:
+            self._err.print()
+        self._err.print(f"{rows.count} row{'s' * (rows.count != 1)}")
+
+    def _start(self, query: Query) -> None:
+        """A persistent query, on Spark; it goes on from its checkpoint."""
+        from braid.spark.query import start
+
+        if query.name in self._running and self._running[query.name].status() == "running":
+            self._err.print(f"{query.name} is running already", markup=False)
+            return
+        if self._spark is None:
+            self._begin()
+        self._told.discard(query.name)
+        running = start(self._spark, lower(query), self._store.root, files=self.files.of(query))
+        self._running[query.name] = running
+        self._err.print(f"{query.name} is running", markup=False)
+
+    def _settle(self) -> None:
+        """A script sees what its queries make of all that is there; who stands later may read those before."""
+        for running in self._running.values():
+            running.await_idle()
+
+    def _begin(self) -> None:
+        """Takes the store and starts Spark."""
+        from braid.spark import conf
+
+        conf.java_version()
+        self._closing.enter_context(StoreLock(self._store.root, note=lambda x: self._err.print(x, markup=False)))
+        self._err.print("starting Spark …")
+        own = not conf.running()
+        self._spark = conf.session(self._master, conf.CARRIER)
+        if own:
+            conf.quiet(self._spark)
+            self._closing.callback(conf.end, self._spark)
+
+    def deaths(self) -> None:
+        """Says which queries have died since the last look."""
+        try:
+            for name, running in self._running.items():
+                if name not in self._told and running.status() == "failed":
+                    self._told.add(name)
+                    self._refused(f"error: {running.exception()}")
+        except Exception:
+            if not self._lost_jvm():
+                raise
+
+    def _table(self, header: Sequence[str], rows: Iterable[Any]) -> None:
+        print_table(header, rows, self._out.file)
+
+
+class _World(StoreWorld):
+    """What statements typed at the prompt do."""
+
+    def __init__(self, store: TopicStore, shell: Shell) -> None:
+        super().__init__(store, shell.files.opened())
+        self._shell = shell
+
+    def create_topic(self, name: str, partitions: int | None) -> None:
+        if name not in self._shell.files.topics():
+            super().create_topic(name, partitions)
+
+    def note(self, text: str) -> None:
+        self._shell._err.print(f"note: {text}", markup=False)
+
+    def insert(self, records: NewRecords, line: int) -> None:
+        inserts.append(self.store, records)
+        self._written(len(records.records), records.topic)
+
+    def change(self, change: RowsChanged, line: int) -> None:
+        _, written = self.tables.change(change)
+        self._written(len(written.records), change.target.name, DONE[change.kind])
+        if written.late:
+            self.note(f"{len(written.late)} rows were late: .drops {change.target.name}")
+
+    def _written(self, count: int, name: str, done: str = "into") -> None:
+        self._shell._out.print(f"{count} row{'s' * (count != 1)} {done} {name}", markup=False)
+
+    def answer(self, query: BatchQuery) -> None:
+        self._shell._settle()
+        self._shell.note_age(r.declared.name for r in query.reads)
+        self.show(*self.tables.rows(query))
+        for text in self.tables.left_out(query):
+            self.note(text)
+
+    def flush(self) -> None:
+        self._shell._settle()
+
+    def start(self, bound: QueryBound) -> None:
+        if bound.transient:
+            self._shell._tail(bound.query)
+        else:
+            self._shell._start(bound.query)
+
+    def stop(self, query: str, anew: bool) -> None:
+        running = self._shell._running.pop(query, None)
+        if running is not None:
+            running.stop()
+        if anew:
+            self.forget(query)
+
+    def explain(self, query: Query) -> None:
+        self._shell._out.print(render_text(explain_query(query, self.partitions)), markup=False)
+
+    def show(self, header: Sequence[str], rows: Rows) -> None:
+        self._shell._table(header, rows)
+
+
+class _Rows:
+    """Lines of a table whose rows come one after the other: as wide as its head and its first rows ask for."""
+
+    def __init__(self, columns: Sequence[str], changes: bool, say: Callable[[str], None]) -> None:
+        self.changes, self.count = changes, 0
+        self._head = [*([""] * changes), *columns]
+        self._widths: list[int] = []
+        self._say = say
+
+    def show(self, rows: Sequence[Sequence[Any]]) -> None:
+        cells = [[printable(cell(v)) for v in row] for row in rows]
+        if not self._widths:
+            self._widths = [max(len(x[i]) for x in [self._head, *cells]) for i in range(len(self._head))]
+            self._widths = [min(w, WIDEST) for w in self._widths]
+            self._say(self._line(self._head))
+        for x in cells:
+            self.count += 1  # first: Ctrl-C may come at any moment, and a row that was seen is counted
+            self._say(self._line(x))
+
+    def _line(self, cells: Sequence[str]) -> str:
+        return "  ".join(c.ljust(w) for c, w in zip(cells, self._widths, strict=True)).rstrip()
+
+
+def _declares(text: str, name: str) -> bool:
+    found = rf"\bCREATE\b[^;]*?\b(?:STREAM|TABLE|SOURCE)\s+(?:IF\s+NOT\s+EXISTS\s+)?(?:\w+\.)?[\"`]?{re.escape(name)}\b"
+    return re.search(found, text, re.IGNORECASE) is not None
+
+
+def _text_of(path: str) -> str:
+    if not path:
+        raise BraidError(".read needs a file", ".read demo.sql")
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as e:
+        raise BraidError(f"cannot read {path}: {getattr(e, 'strerror', None) or 'it is not UTF-8 text'}") from None
+
+
+# ------------------------------------------------------------- when is it whole?
+
+
+def complete(text: str, dialect: str) -> bool:
+    """Whether a text can be carried out: it is blank, a dot command, or ends with a `;` that is no part of a string."""
+    if not text.strip() or text.lstrip().startswith("."):
+        return True
+    known = DIALECTS[dialect]
+    lexer = Lexer(text, known.name_quotes if known else '"', {} if known and known.has_variables else None)
+    last = None
+    while (tokens := lexer.statement()) is not None:
+        if any(t.kind is TokenKind.BAD and t.value.endswith("not closed") for t in tokens):
+            return False
+        last = tokens[-1]
+    return last is None or last.text == ";"
+
+
+def pieces(text: str, shell: Shell) -> Iterable[str]:
+    """A script's dot commands and statements, in their order; what stands last may lack its `;`."""
+    held = ""
+    for line in text.splitlines(keepends=True):
+        if not held.strip() and not line.strip():
+            continue
+        held += line
+        if complete(held, shell.dialect):
+            yield held
+            held = ""
+    if held.strip():
+        yield held

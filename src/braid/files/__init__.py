@@ -1,0 +1,1 @@
+"""Files as inputs of a query, and folders of results."""

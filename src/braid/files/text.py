@@ -1,0 +1,301 @@
+"""CSV and JSON lines, block by block: rows of text, and what is wrong with them.
+
+In: a range of a file (plain, gzip or zstd) and the declared columns. Out: typed columns, errors, raw texts; a digest.
+Rule: one row of the file is one row here, whatever is wrong with it; the memory needed does not grow with the file.
+A field that is empty is null. Blank lines are no rows (in a CSV file of one column they are nulls).
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from braid.errors import BraidError
+from braid.expr.json_text import dumps
+from braid.files.values import from_text, typed
+from braid.records import codec
+from braid.topics.documents import LONGEST
+from braid.topics.segments import is_packed, split_lines
+from braid.types import Column, Scalar
+
+BLOCK = 16 << 20  # bytes that are parsed at once
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How text files are written. `null_value`: a text that stands for null besides the empty field."""
+
+    null_value: str | None = None
+    delimiter: str = ","
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Typed columns in declared order; `error`: why a row is malformed, else null; `raw`: what such a row holds."""
+
+    columns: list[pl.Series]
+    error: pl.Series
+    raw: pl.Series
+
+
+class Text:
+    """One way through the content of a text file, from byte `start` to `limit` or to its present end.
+
+    `last`: a last line without an end is taken, too; else it is left, and `rest` tells so. Afterwards `stop` and
+    `digest` say what was taken, and `tail` how it ends (`file_log.Piece`).
+    """
+
+    def __init__(self, path: str, start: int = 0, limit: int | None = None, last: bool = True) -> None:
+        self.path, self.start, self.limit, self.last = path, start, limit, last
+        self.stop, self.tail, self.rest = start, "", False
+        self._hash = hashlib.blake2b(digest_size=16)
+
+    @property
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def blocks(self, *, quotes: bool, size: int | None = None) -> Iterator[bytes]:
+        """Blocks of whole lines; with `quotes`, a line break between quotes does not end one."""
+        size = size or BLOCK
+        rest = b""
+        for part in content(self.path, self.start, self.limit, size):
+            data = rest + part
+            cut = _last_end(data, quotes)
+            if cut == 0 and len(data) > 4 * size:  # a quote that is never closed: do not read all the file for it
+                cut = data.rfind(b"\n") + 1
+            if cut == 0 and len(data) > LONGEST + 4 * size:
+                what = f"{self.path} has a line of more than {LONGEST >> 20} MiB"
+                raise BraidError(what, "is it text? a row is a line")
+            if cut:
+                yield self._taken(data[:cut])
+            rest = data[cut:]
+        self.rest = bool(rest) and not self.last
+        if rest and self.last:
+            self.tail = "quote" if quotes and rest.count(b'"') % 2 else "line"
+            yield self._taken(rest)
+
+    def _taken(self, data: bytes) -> bytes:
+        first, self.stop = self.stop == 0, self.stop + len(data)
+        self._hash.update(data)
+        return data.removeprefix(_BOM) if first else data
+
+
+def content(path: str, start: int = 0, limit: int | None = None, size: int | None = None) -> Iterator[bytes]:
+    """The content of a file from byte `start` to `limit`, in parts of at most `size` bytes."""
+    size = size or BLOCK
+    try:
+        with pa.input_stream(path, compression="detect") as stream:
+            if stream.seekable():
+                stream.seek(start)
+            else:
+                skipped = 0
+                while skipped < start and (data := stream.read(min(size, start - skipped))):
+                    skipped += len(data)
+            left = None if limit is None else limit - start
+            while data := stream.read(size if left is None else min(size, left)):
+                left = None if left is None else left - len(data)
+                yield data
+    except FileNotFoundError:
+        raise BraidError(f"{path} is gone", PUT_BACK) from None
+    except OSError as e:
+        raise BraidError(f"{path} cannot be read: {e}", "is it complete, and compressed as its name says?") from None
+
+
+PUT_BACK = "what has been read is not read again: put the file back as it was, or delete the checkpoint to start anew"
+
+
+def digest_of(path: str, start: int = 0, limit: int | None = None) -> str:
+    """What `Text.digest` says of these bytes."""
+    made = hashlib.blake2b(digest_size=16)
+    for data in content(path, start, limit):
+        made.update(data)
+    return made.hexdigest()
+
+
+def _last_end(data: bytes, quotes: bool) -> int:
+    if not quotes or b'"' not in data:
+        return data.rfind(b"\n") + 1
+    ends = _outside(data, 10)
+    return int(ends[-1]) + 1 if len(ends) else 0
+
+
+def _outside(data: bytes, byte: int) -> npt.NDArray[np.int64]:
+    """Where `byte` stands outside quotes."""
+    view = np.frombuffer(data, np.uint8)
+    quotes = np.flatnonzero(view == 34)
+    found = np.flatnonzero(view == byte)
+    outside: npt.NDArray[np.int64] = found[np.searchsorted(quotes, found) % 2 == 0]
+    return outside
+
+
+# ----------------------------------------------------------------------- CSV
+
+
+def shown(path: str, options: Options) -> Options:
+    """With the delimiter that the header shows: ; | or tab, where it has no comma and only that of the three."""
+    line = _header_line(_beginning(path))[0]
+    found = [d for d in ";|\t" if len(_outside(line, ord(d)))]
+    if options.delimiter != "," or len(found) != 1 or len(_outside(line, ord(","))):
+        return options
+    return replace(options, delimiter=found[0])
+
+
+def header(path: str, options: Options) -> list[str]:
+    """The names in the first line."""
+    names = _split_header(_beginning(path), options, path)[0]
+    if not any(names):
+        raise BraidError(f"{path} has no header", "the first line of a CSV file names its columns")
+    return names
+
+
+def _beginning(path: str) -> bytes:
+    return next(Text(path).blocks(quotes=True, size=1 << 16), b"")
+
+
+def _header_line(data: bytes) -> tuple[bytes, bytes]:
+    """The first line, and the rest."""
+    ends = _outside(data, 10)
+    cut = int(ends[0]) + 1 if len(ends) else len(data)
+    return data[:cut], data[cut:]
+
+
+def _split_header(data: bytes, options: Options, path: str) -> tuple[list[str], bytes]:
+    first, rest = _header_line(data)
+    line = first.decode(errors="replace").rstrip("\r\n")
+    if "\r" in line:
+        raise BraidError(f"{path} has a carriage return in its header", "end lines with \\n or \\r\\n")
+    try:
+        rows = list(csv.reader([line], delimiter=options.delimiter))
+    except csv.Error as e:
+        raise BraidError(f"the header of {path} cannot be read: {e}", "quote names whole, or not at all") from None
+    return [name.strip() for name in rows[0]] if rows else [], rest
+
+
+def csv_rows(
+    text: Text, names: Sequence[str], at: Sequence[int | None], declared: Sequence[Column], options: Options
+) -> Iterator[Rows]:
+    """The rows of a CSV file whose header has these names; declared column i stands in field `at[i]`, or is null."""
+    begins = text.start == 0
+    for block in text.blocks(quotes=True):
+        data = _split_header(block, options, text.path)[1] if begins else block
+        begins = False
+        if not data:
+            continue
+        found = _parse(data, len(names), options)
+        if found is not None:
+            nothing = pl.repeat(None, found.height, dtype=pl.String, eager=True)
+            columns, error = typed([nothing if i is None else found[str(i)] for i in at], declared, from_text)
+            bad = error.is_not_null().arg_true()
+            shown = [(str(i), Column(name, Scalar.VARCHAR)) for i, name in enumerate(names)]
+            raw = pl.repeat(None, found.height, dtype=pl.String, eager=True)
+            if len(bad):
+                raw = raw.scatter(bad, codec.encode_values(found[bad], shown))
+            yield Rows(columns, error, raw)
+        else:
+            yield from _slow(data, names, at, declared, options)
+
+
+def _parse(data: bytes, width: int, options: Options) -> pl.DataFrame | None:
+    """All fields as text, columns "0", "1" …; None where some line has too many or too few of them, or is no text."""
+    if is_packed(data):
+        return None
+    nulls = None if options.null_value is None else [options.null_value]
+    try:
+        frame = pl.read_csv(
+            data,
+            has_header=False,
+            schema={str(i): pl.String for i in range(width)},
+            separator=options.delimiter,
+            null_values=nulls,
+        )
+    except (pl.exceptions.PolarsError, ValueError):
+        return None
+    last = frame[str(width - 1)]
+    if width > 1 and last.null_count() and _delimiters(data, options) != frame.height * (width - 1):
+        return None  # a line that is too short has its last fields null: where none is, none is short
+    return frame.select(pl.when(pl.all() != "").then(pl.all()))
+
+
+def _delimiters(data: bytes, options: Options) -> int:
+    by = options.delimiter.encode()
+    return data.count(by) if b'"' not in data else len(_outside(data, by[0]))
+
+
+def _slow(
+    data: bytes, names: Sequence[str], at: Sequence[int | None], declared: Sequence[Column], options: Options
+) -> Iterator[Rows]:
+    """Line by line, so that one bad line costs its neighbours nothing."""
+    csv.field_size_limit(1 << 30)
+    width = len(names)
+    rows: list[list[str]] = []
+    errors: list[str | None] = []
+    for row in csv.reader(io.StringIO(data.decode(errors="surrogateescape"), newline=""), delimiter=options.delimiter):
+        if not row and width > 1:
+            continue
+        fine = len(row) == width or not row  # a line without fields is the null of a file of one column
+        error = None if fine else f"{len(row)} fields, the header has {width}"
+        if error is None and any(not _is_text(field) for field in row):
+            error = "the line is not UTF-8"
+        rows.append(row)
+        errors.append(error)
+    null = {"", options.null_value}
+    whole = [row if row and error is None else [""] * width for row, error in zip(rows, errors, strict=True)]
+    texts = [
+        pl.Series(str(n), [None if i is None or row[i] in null else row[i] for row in whole], dtype=pl.String)
+        for n, i in enumerate(at)
+    ]
+    columns, bad = typed(texts, declared, from_text)
+    why = pl.select(pl.coalesce(pl.Series("e", errors, dtype=pl.String), bad)).to_series()
+    raw = [
+        None if e is None else _shown(row, names if len(row) == width else None)
+        for row, e in zip(rows, why.to_list(), strict=True)
+    ]
+    yield Rows(columns, why, pl.Series("raw", raw, dtype=pl.String))
+
+
+def _is_text(field: str) -> bool:
+    return field.isascii() or not any("\ud800" <= c <= "\udfff" for c in field)
+
+
+def _shown(row: Sequence[str], names: Sequence[str] | None) -> str:
+    clean = [f.encode(errors="surrogateescape").decode(errors="replace") for f in row]
+    shown: Any = clean if names is None else dict(zip(names, (f or None for f in clean), strict=True))
+    return dumps(shown)
+
+
+# ---------------------------------------------------------------- JSON lines
+
+
+def json_rows(text: Text, declared: Sequence[Column]) -> Iterator[Rows]:
+    """The rows of a file with one JSON object a line; a member that is missing is null."""
+    for data in text.blocks(quotes=False):
+        lines = split_lines(data)
+        if lines["_raw"].null_count() < lines.height:
+            blank = [x is not None and not x.strip() for x in lines["_raw"].to_list()]
+            lines = lines.filter(~pl.Series(blank, dtype=pl.Boolean))
+        texts = lines["_line"]
+        frame, nothing, error = codec.decode_values(texts, declared, iso=True)
+        why = (
+            pl.when(pl.lit(texts.is_null()))
+            .then(pl.lit("the line is not UTF-8"))
+            .when(pl.lit(nothing))
+            .then(pl.lit("null is not a JSON object"))
+            .otherwise(pl.lit(error))
+        )
+        error = pl.DataFrame({"e": error}).select(why.alias("e")).to_series()
+        bad = error.is_not_null()
+        raw = texts.set(~bad, None)
+        if lines["_raw"].null_count() < len(raw):
+            odd = lines["_raw"].is_not_null().arg_true()
+            raw = raw.scatter(odd, [x.decode(errors="replace") for x in lines["_raw"].gather(odd).to_list()])
+        yield Rows([frame.get_column(c.name) for c in declared], error, raw)

@@ -1,0 +1,298 @@
+"""Values of files: texts of CSV fields and columns of Parquet files as the declared types, and back.
+
+In: a column as the file has it, and a type. Out: the typed column, and where it does not fit; or texts of a typed one.
+Rule: nothing is rounded, cut or guessed. A whole number may be written with a point (`517.0`: what a data frame makes
+of an integer column with gaps); dates and times are ISO text, or numbers
+(docs/files-and-topics.md, "Values").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, assert_never
+
+import polars as pl
+
+from braid.expr import casts, dates
+from braid.expr.json_text import dumps, json_object, json_text, loads
+from braid.records import codec
+from braid.records.values import Malformed, in_days, json_value, python_values, reader
+from braid.types import MAX_DAY, Array, Column, Decimal, Map, Scalar, Struct, Type, physical_type, polars_type
+
+S = Scalar
+Fitted = tuple[pl.Series, pl.Series]  # values, null where they do not fit; where they do not
+Typed = tuple[list[pl.Series], pl.Series]  # columns; why a row is malformed
+
+_WHOLE = r"^[+-]?[0-9]+(?:\.0*)?$"
+_DAY_MS = 86_400_000
+
+
+def a(t: Type) -> str:
+    """The type with its article."""
+    return f"{'an' if str(t)[0] in 'AEIOU' else 'a'} {t}"
+
+
+def from_text(texts: pl.Series, t: Type) -> Fitted:
+    """Values of CSV fields; an empty field is null already."""
+    if t is S.VARCHAR:
+        return texts, _none(texts)
+    if isinstance(t, Array | Map | Struct):
+        frame, _, error = codec.decode_values(texts, [Column(texts.name, t)], unwrapped=True, iso=True)
+        return frame.get_column(texts.name), error.is_not_null()
+    if isinstance(t, Decimal):
+        values = _decimals(texts, t)
+    else:
+        values = texts.to_frame().select(_scalar(pl.col(texts.name).str.strip_chars(), t)).to_series()
+    return values.rename(texts.name), texts.is_not_null() & values.is_null()
+
+
+def _scalar(x: pl.Expr, t: Scalar) -> pl.Expr:
+    match t:
+        case S.BOOLEAN:
+            known = {"true": True, "false": False}
+            return x.str.to_lowercase().replace_strict(known, default=None, return_dtype=pl.Boolean)
+        case S.INT | S.BIGINT:
+            return _whole(x).cast(polars_type(t), strict=False)
+        case S.DOUBLE:
+            number = casts.cast(x, S.VARCHAR, t)
+            too_large = number.is_infinite() & ~x.str.contains("Infinity", literal=True)
+            return pl.when(~too_large).then(number)
+        case S.BYTES:
+            return x.str.decode("base64", strict=False)
+        case S.DATE:
+            return pl.coalesce(dates.day(_whole(x).cast(pl.Int64, strict=False)), dates.parse_iso(x, t))
+        case S.TIME:
+            return pl.coalesce(_ms_of_day(_whole(x).cast(pl.Int64, strict=False)), dates.parse_iso(x, t))
+        case S.TIMESTAMP:
+            number = pl.when(x.str.len_bytes() > 4).then(_whole(x))  # four digits are a year
+            return pl.coalesce(dates.instant(number.cast(pl.Int64, strict=False)), dates.parse_iso(x, t))
+        case S.VARCHAR | S.NULL:
+            return x.cast(polars_type(t), strict=False)
+    assert_never(t)
+
+
+def _whole(x: pl.Expr) -> pl.Expr:
+    """Text of a whole number without its point; else null."""
+    return pl.when(x.str.contains(_WHOLE)).then(x.str.replace(r"\.0*$", "").str.replace(r"^\+", ""))
+
+
+def _ms_of_day(x: pl.Expr) -> pl.Expr:
+    return pl.when(x.is_between(0, _DAY_MS - 1)).then(x * 1_000_000).cast(pl.Time)
+
+
+def _decimals(texts: pl.Series, t: Decimal) -> pl.Series:
+    """Exactly, or null. Plain forms in columns, others (exponents) as the JSON reader takes them."""
+    text = texts.str.strip_chars()
+    fraction = rf"(?:\.[0-9]{{0,{t.scale}}}0*)?"
+    plain = text.str.contains(rf"^[+-]?[0-9]+{fraction}$")
+    values = text.set(~plain, None).to_frame("v").select(casts.cast(pl.col("v"), S.VARCHAR, t)).to_series()
+    odd = (~plain).fill_null(False).arg_true()
+    if not len(odd):
+        return values
+    return values.scatter(odd, _by_row(text.gather(odd), t)[0])
+
+
+# ------------------------------------------------------------------- Parquet
+
+
+def fits(dtype: pl.DataType, t: Type) -> bool:
+    """Whether a column of `dtype` can be declared as `t`: some of its values are values of `t`."""
+    if dtype == pl.Null:
+        return True
+    text = dtype == pl.String or isinstance(dtype, pl.Categorical | pl.Enum)
+    whole, real = dtype.is_integer(), dtype.is_float() or dtype.is_decimal()
+    match t:
+        case S.BOOLEAN:
+            return text or dtype == pl.Boolean
+        case S.INT | S.BIGINT:
+            return text or whole or real or (t is S.BIGINT and isinstance(dtype, pl.Datetime))
+        case S.DOUBLE | Decimal():
+            return text or whole or real
+        case S.VARCHAR:
+            return not dtype.is_nested()
+        case S.BYTES:
+            return text or dtype == pl.Binary
+        case S.DATE | S.TIMESTAMP:
+            return text or whole or dtype == pl.Date or isinstance(dtype, pl.Datetime)
+        case S.TIME:
+            return text or whole or dtype == pl.Time
+        case S.NULL:
+            return False
+        case Array():
+            return text or isinstance(dtype, pl.List | pl.Array)
+        case Map():
+            return text or isinstance(dtype, pl.List | pl.Struct | pl.Map)
+        case Struct():
+            return text or isinstance(dtype, pl.Struct)
+    assert_never(t)
+
+
+def from_column(s: pl.Series, t: Type) -> Fitted:
+    """Values of a column that `fits`. A NaN where a whole number is declared is null: a gap of a data frame."""
+    dtype, wanted, beyond = s.dtype, polars_type(t), _none(s)
+    if dtype == pl.Date or isinstance(dtype, pl.Datetime):
+        beyond = (~in_days(s, -MAX_DAY, MAX_DAY)).fill_null(False)
+        s = s.set(beyond, None) if beyond.any() else s
+    if dtype == wanted:
+        return s, beyond
+    if _entries(dtype) == wanted:
+        return s.cast(wanted), beyond
+    if dtype == pl.Null:
+        return s.cast(wanted), _none(s)
+    if isinstance(dtype, pl.Categorical | pl.Enum):
+        s = s.cast(pl.String)
+    if s.dtype == pl.String:
+        return from_text(s, t)
+    if isinstance(t, Array | Map | Struct):
+        return _by_row(s, t)
+    if dtype == pl.Binary and t is S.VARCHAR:
+        return _utf8(s)
+    if dtype.is_float() and t in (S.INT, S.BIGINT):
+        s = s.fill_nan(None)
+    values = s.to_frame("v").select(_converted(pl.col("v"), dtype, t)).to_series().rename(s.name)
+    return values, beyond | (s.is_not_null() & values.is_null())
+
+
+def _entries(dtype: pl.DataType) -> pl.DataType:
+    """The dtype with lists of entries in place of maps."""
+    match dtype:
+        case pl.Map(key=key, value=value):
+            return pl.List(pl.Struct({"key": _entries(_made(key)), "value": _entries(_made(value))}))
+        case pl.List(inner=inner):
+            return pl.List(_entries(_made(inner)))
+        case pl.Struct(fields=fields):
+            return pl.Struct({f.name: _entries(_made(f.dtype)) for f in fields})
+    return dtype
+
+
+def _made(dtype: pl.DataType | pl.datatypes.DataTypeClass) -> pl.DataType:
+    return dtype if isinstance(dtype, pl.DataType) else dtype()
+
+
+def _converted(x: pl.Expr, dtype: pl.DataType, t: Scalar | Decimal) -> pl.Expr:
+    wanted = polars_type(t)
+    if isinstance(dtype, pl.Datetime):
+        if dtype.time_zone is not None:
+            x = x.dt.convert_time_zone("UTC").dt.replace_time_zone(None)
+        x = x.cast(pl.Datetime("us"))
+    match t:
+        case S.INT | S.BIGINT if isinstance(dtype, pl.Datetime):
+            return x.dt.epoch("ms")
+        case S.INT | S.BIGINT if dtype.is_float() or dtype.is_decimal():
+            number = x.cast(wanted, strict=False)
+            return pl.when(number.cast(dtype, strict=False) == x).then(number)
+        case Decimal() if dtype.is_float():
+            number = casts.cast(x.cast(pl.Float64), S.DOUBLE, t)
+            return pl.when(number.cast(pl.String).cast(dtype) == x).then(number)
+        case Decimal() if dtype.is_decimal():
+            number = x.cast(wanted, strict=False)
+            return pl.when(number.cast(dtype, strict=False) == x).then(number)
+        case S.VARCHAR if isinstance(dtype, pl.Datetime):
+            return casts.to_text(x, S.TIMESTAMP)
+        case S.DATE if dtype.is_integer():
+            return dates.day(x.cast(pl.Int64, strict=False))
+        case S.DATE if isinstance(dtype, pl.Datetime):
+            return pl.when(x.dt.time() == pl.time(0)).then(x.dt.date())
+        case S.TIME if dtype.is_integer():
+            return _ms_of_day(x.cast(pl.Int64, strict=False))
+        case S.TIMESTAMP if dtype.is_integer():
+            return dates.instant(x.cast(pl.Int64, strict=False))
+    return x.cast(wanted, strict=False)
+
+
+def _utf8(s: pl.Series) -> Fitted:
+    try:
+        return s.cast(pl.String), _none(s)
+    except pl.exceptions.ComputeError:
+        texts = [None if v is None else v.decode(errors="surrogateescape") for v in s.to_list()]
+        bad = [v is not None and not v.isprintable() and any("\ud800" <= c < "\ue000" for c in v) for v in texts]
+        fine = [None if wrong else v for v, wrong in zip(texts, bad, strict=True)]
+        return pl.Series(s.name, fine, dtype=pl.String), pl.Series("bad", bad, dtype=pl.Boolean)
+
+
+def _by_row(s: pl.Series, t: Type) -> Fitted:
+    """Slow path (Python rows): nested values, read as JSON is."""
+    read, out, bad = reader(t, iso=True), [], []
+    entries = isinstance(t, Map) and isinstance(s.dtype, pl.List)
+    for value in s.to_list():
+        found: Any = None
+        wrong = False
+        try:
+            if value is not None:
+                plain = {e["key"]: e["value"] for e in value} if entries else value
+                found = read(loads(dumps(json_value(plain, t))))
+        except (Malformed, ValueError, TypeError, AttributeError):
+            wrong = True
+        out.append(found)
+        bad.append(wrong)
+    values = pl.Series(s.name, out, dtype=physical_type(t)).cast(polars_type(t))
+    return values, pl.Series("bad", bad, dtype=pl.Boolean)
+
+
+def _none(s: pl.Series) -> pl.Series:
+    return pl.repeat(False, len(s), dtype=pl.Boolean, eager=True)
+
+
+# ------------------------------------------------------------------- columns
+
+
+def typed(columns: Sequence[pl.Series], declared: Sequence[Column], fit: Callable[[pl.Series, Type], Fitted]) -> Typed:
+    """The columns as declared, and the first value of each row that does not fit."""
+    made: list[pl.Series] = []
+    height = len(columns[0]) if columns else 0
+    error = pl.repeat(None, height, dtype=pl.String, eager=True)
+    for s, column in zip(columns, declared, strict=True):
+        values, bad = fit(s, column.type)
+        made.append(values)
+        if bad.any():
+            at = (bad & error.is_null()).arg_true()
+            error = error.scatter(at, [_why(column, v) for v in python_values(s.gather(at))])
+    return made, error
+
+
+def _why(column: Column, value: object) -> str:
+    text = value if isinstance(value, str) else value.hex() if isinstance(value, bytes) else str(value)
+    shown = text if len(text) <= 60 else text[:59] + "…"
+    return f"column {column.name}: {shown!r} is not {a(column.type)}"
+
+
+# ------------------------------------------------------------------- writing
+
+
+def csv_field(s: pl.Series, t: Type) -> pl.Series:
+    """A column as CSV fields that `from_text` reads: nested values as JSON, bytes in base64."""
+    match t:
+        case S.DOUBLE if s.is_infinite().any():
+            return json_text(s, t).str.strip_chars('"')
+        case S.BYTES:
+            return s.bin.encode("base64")
+        case Array() | Map() | Struct():
+            return json_text(*_dated(s, t))
+    return s
+
+
+def json_lines(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.Series:
+    """Rows as JSON objects that `json_rows` reads: dates and times as ISO text."""
+    made = [_dated(frame.get_column(c.name), c.type) for c in columns]
+    return json_object([c.name for c in columns], [json_text(s, t) for s, t in made], frame.height)
+
+
+def _dated(s: pl.Series, t: Type) -> tuple[pl.Series, Type]:
+    """The column with dates and times as text; a TIME within a structure stays a number."""
+    if t is S.TIME:
+        return s.to_frame("t").select(dates.format_time(pl.col("t"))).to_series(), S.VARCHAR
+    text = _as_text(t)
+    return (s, t) if text == t else (s.cast(polars_type(text)), text)
+
+
+def _as_text(t: Type) -> Type:
+    match t:
+        case S.DATE | S.TIMESTAMP:
+            return S.VARCHAR
+        case Array(element):
+            return Array(_as_text(element))
+        case Map(key, value):
+            return Map(_as_text(key), _as_text(value))
+        case Struct(fields):
+            return Struct(tuple(Column(f.name, _as_text(f.type)) for f in fields))
+    return t

@@ -1,0 +1,321 @@
+"""What of the files of an input is read next: new files, and what known ones have grown by.
+
+In: a pattern, the log of what is read. Out: pieces at the log's end; notes; refusals.
+Rule: a file is its name and its content. What has been read of it must stay as it was; what comes behind is read on.
+New files are read in the order of their names where they are first seen together, else in the order in which they come.
+A file that is gone is not missed once its rows are read.
+
+While a run is `up` a new file is not looked into before it is at rest: its size and time have stayed for `REST`. A last
+line without an end is left until the file has rested for `LONG`, since whoever writes it may not have finished it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from pathlib import Path
+
+from braid.errors import BraidError
+from braid.files.input import FileInput, needs_time, reading
+from braid.files.listing import Found, is_plain, kind_of, look, missing, stat
+from braid.files.log import FileLog, Names, Piece
+from braid.files.text import PUT_BACK, Text, content, digest_of
+from braid.lower.physical import Plan
+from braid.plan.logical import Source
+from braid.stage import resume
+from braid.stage.cut import behind_an_end
+
+EVERY = 0.5  # s between two looks
+REST = 1.0  # s
+LONG = 10.0  # s
+EDGE = 1 << 16  # bytes before the end of what was read that are compared whenever a file has grown
+
+Note = Callable[[str], None]
+
+
+def log_path(checkpoint: str, source: str) -> str:
+    """Where the log of a source lies."""
+    return os.path.join(checkpoint, "files", f"{source}.jsonl")
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Files that stand for a topic: a path or glob, and how they are to be read."""
+
+    pattern: str
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+class FileWatch:
+    """One source's files. `done`: how many rows have been read for good, and how many some batch has been given;
+    `closed`: its end was processed; `up`: the run stays up, so what is not there yet may still come."""
+
+    def __init__(
+        self,
+        source: Source,
+        files: Files,
+        checkpoint: str | Path,
+        done: tuple[int, int] = (0, 0),
+        closed: bool = False,
+        up: bool = False,
+        note: Note = lambda text: None,
+    ) -> None:
+        self.source, self.pattern, self.up, self.note = source, files.pattern, up, note
+        self._root, self._present = look(files.pattern, empty=True)
+        self._committed, self._planned = done
+        self._log = FileLog.open(log_path(str(checkpoint), source.name), self._root).planned(self._planned)
+        self._closed = closed
+        self._seen: dict[str, tuple[Found, float]] = {}  # a file as it lies there, and since when
+        self._known: dict[str, Found] = {}  # files that were looked at again, as they lay there then
+        self._whole: dict[str, int] = {}  # how much of a file was compared in this process
+        self._edges: dict[str, tuple[int, str]] = {}  # digest of what stands before the end of what was read
+        self._told: set[str] = set()
+        self._names = Names(str(checkpoint))
+        self.input = FileInput(source, self._log, reading(files.options), f"{checkpoint}.files")
+
+    def read_as(self, source: Source) -> FileInput:
+        """The same files, read under another alias."""
+        return FileInput(source, self._log, self.input.options, self.input.cache)
+
+    # --------------------------------------------------------- before a start
+
+    def check(self) -> None:
+        """Refuses what cannot be read or read on; writes nothing."""
+        self._check_root()
+        if not self._present and not self._log.pieces and not (self.up and os.path.isdir(self._root)):
+            raise missing(self.pattern)
+        for piece in self._log.since(self._committed):
+            if stat(self._log.root, piece.name) is None and not self._kept(piece):
+                raise BraidError(f"{self.source.name}: {piece.name} is gone before it was read to its end", PUT_BACK)
+        reader = FileInput(self.source, FileLog(None, self._root), self.input.options, self.input.cache)
+        for f in self._present:
+            kind_of(f.name)
+            pieces = self._log.of(f.name)
+            if pieces and not _same(f, pieces[-1]):
+                self._check_prefix(f, pieces)
+            elif not pieces and not (self.up and (not self._rests(f, REST) or self._unfinished(f))):
+                if self._closed:
+                    raise behind_an_end(self.source.name, f.name)
+                reader.check(f)
+
+    def _kept(self, piece: Piece) -> bool:
+        """Whether its rows are there without the file."""
+        made = [os.path.join(self.input.cache, name) for name in self.input.cached(piece)]
+        return kind_of(piece.name) != "parquet" and all(map(os.path.exists, made))
+
+    def _check_root(self) -> None:
+        """Names are those below a folder: below another one, they must be the same files."""
+        log = self._log
+        if not log.pieces or log.root == self._root:
+            return
+        known = [f for f in self._present if log.of(f.name)]
+        if not known:
+            what = f"{self.source.name} was read from files in {log.root}, now from {self._root}"
+            hint = "files are known by their names in that folder: keep it, or delete the checkpoint to start anew"
+            raise BraidError(what, hint)
+        for f in known:
+            self._check_prefix(f, log.of(f.name))
+
+    def begin(self) -> None:
+        """Makes the log that of this start, and adds what is there; `look` goes on from here."""
+        if not self._log.life and not self._log.pieces and (gone := self._names.gone(self.pattern)):
+            shown = ", ".join(os.path.relpath(path, self._root) for path in gone[:5]) + ", …" * (len(gone) > 5)
+            what = f"{len(gone)} files that were read before and are gone" if len(gone) > 1 else "a file that is gone"
+            self._tell(f"{self.source.name} starts without {what}: {shown}", "gone")
+        self.input.log = self._log = self._log.begun(self._root)
+        until = time.monotonic() + 3 * REST
+        while self.up and time.monotonic() < until:  # what was written just now is there at the start, too
+            if all([self._rests(f, REST) for f in self._present if not self._log.of(f.name)]):
+                break
+            time.sleep(REST / 10)
+            self._root, self._present = look(self.pattern, empty=True)
+        self.look()
+
+    # -------------------------------------------------------------- new pieces
+
+    def look(self) -> None:
+        """Adds what there is to read now."""
+        self._root, self._present = look(self.pattern, empty=True)
+        if not self._present and not self._log.pieces:
+            self._tell(f"{missing(self.pattern).message} yet; {self.source.name} waits for one", "")
+        last = max(self._log.names(), default="")
+        now = {f.name for f in self._present}
+        self._seen = {name: seen for name, seen in self._seen.items() if name in now}
+        for f in self._present:
+            try:
+                pieces = self._log.of(f.name)
+                more = self._grown(f, pieces) if pieces else self._new(f, last)
+            except (BraidError, OSError):
+                if stat(self._root, f.name) is not None:
+                    raise
+                continue  # it went away between two looks at it
+            if more:
+                if self._closed and any(p.rows for p in more):
+                    raise behind_an_end(self.source.name, f.name)
+                self._log.append(more)
+                self._remember(f, more)
+
+    def _new(self, f: Found, last: str) -> list[Piece]:
+        kind_of(f.name)
+        if self.up and (not self._rests(f, REST) or self._unfinished(f)):
+            return []
+        made = self.input.piece(f, last=self._settled(f))
+        if made is None:
+            return []
+        if last and f.name < last:
+            what = f"{f.name} sorts before {last}, which came first: it is read behind it"
+            self._tell(f"{self.source.name}: {what}", f.name)
+        return [made]
+
+    def _grown(self, f: Found, pieces: Sequence[Piece]) -> list[Piece]:
+        """What a known file has more than has been read."""
+        behind, settled = pieces[-1], self._settled(f)
+        if _same(f, behind):
+            if not (behind.rest and settled):
+                return []
+        elif self._known.get(f.name) != f:
+            self._check_prefix(f, pieces)
+            self._known[f.name] = f
+        elif not settled:
+            return []
+        path = self._path(f)
+        next_bytes = b"" if kind_of(f.name) == "parquet" else b"".join(content(path, behind.stop, behind.stop + 2))
+        if not next_bytes:
+            return [_touched(f, behind)]
+        if behind.tail:
+            return self._behind_a_tail(f, behind, next_bytes)
+        made = self.input.piece(f, behind.stop, settled)
+        return [] if made is None else [made]
+
+    def _behind_a_tail(self, f: Found, behind: Piece, next_bytes: bytes) -> list[Piece]:
+        """The end of the line that was read without one, and what follows."""
+        end = 2 if next_bytes == b"\r\n" else 1
+        if behind.tail == "quote" or not (next_bytes == b"\r\n" or next_bytes.startswith(b"\n")):
+            raise BraidError(
+                f"{self.source.name}: the last line of {f.name} was read when it had no end, and now it goes on",
+                "write whole lines; to read the file anew, delete the checkpoint",
+            )
+        stop = behind.stop + end
+        found = Piece(f.name, behind.stop, stop, digest_of(self._path(f), behind.stop, stop), f.size, f.mtime, 0)
+        made = self.input.piece(f, stop, self._settled(f))
+        return [found] if made is None else [found, made]
+
+    def _settled(self, f: Found) -> bool:
+        """Whether a last line without an end is whole."""
+        return not self.up or self._rests(f, LONG)
+
+    def _remember(self, f: Found, more: Sequence[Piece]) -> None:
+        """That the file was read, and what is compared when it grows again."""
+        stop = more[-1].stop
+        if more[0].start == 0:
+            self._names.add([self._path(f)])
+        if self.up and is_plain(f.name):
+            self._edges[f.name] = (stop, digest_of(self._path(f), max(0, stop - EDGE), stop))
+            if more[0].start == 0:
+                self._whole[f.name] = stop
+
+    # ------------------------------------------------------------ looking again
+
+    def _check_prefix(self, f: Found, pieces: Sequence[Piece]) -> None:
+        """Refuses a file of which what has been read is no longer what it was.
+
+        All of it is compared when a file is seen to have changed for the first time, was not appended to, or has
+        doubled since; between, the end of it: so a file that grows all day is not read all day.
+        """
+        path, stop = self._path(f), pieces[-1].stop
+        whole, edge = self._whole.get(f.name, 0), self._edges.get(f.name)
+        grown = is_plain(f.name) and f.size > pieces[-1].size
+        if grown and edge is not None and edge[0] == stop and stop < 2 * whole:
+            same = digest_of(path, max(0, stop - EDGE), stop) == edge[1]
+        else:
+            same = _holds(path, f, tuple(pieces))
+            self._whole[f.name] = stop
+        if same:
+            return
+        was = f"its first {stop} bytes are no longer those that were read"
+        if is_plain(f.name) and f.size < stop:
+            was = f"{stop} bytes were read, {f.size} are left"
+        elif kind_of(f.name) == "parquet":
+            was = "a Parquet file does not grow"
+        raise BraidError(
+            f"{self.source.name}: the file {f.name} was changed since it was read ({was})",
+            "what has been read is not read again: put it back as it was, give new content a new name, or delete the "
+            "checkpoint to start anew",
+        )
+
+    def _path(self, f: Found) -> str:
+        return os.path.join(self._root, f.name)
+
+    def _rests(self, f: Found, seconds: float) -> bool:
+        """Whether a file has stayed as it is for so long."""
+        seen, since = self._seen.get(f.name, (None, 0.0))
+        if seen != f:
+            since = time.monotonic()
+            self._seen[f.name] = (f, since)
+        return time.monotonic() - since >= seconds or time.time() - f.mtime / 1e9 >= seconds
+
+    def _unfinished(self, f: Found) -> bool:
+        """Whether a file that rests is not whole all the same."""
+        path = self._path(f)
+        if kind_of(f.name) == "parquet":
+            with open(path, "rb") as file:
+                file.seek(max(0, f.size - 4))
+                whole = file.read() == b"PAR1" and f.size > 12
+        elif is_plain(f.name):
+            text = Text(path, last=self._settled(f))
+            whole = any(text.blocks(quotes=kind_of(f.name) == "csv", size=EDGE))
+        else:
+            try:
+                whole = sum(map(len, content(path))) > 0
+            except BraidError:
+                whole = False
+        if not whole and f.size:
+            self._tell(f"{self.source.name}: {f.name} is not whole yet; it is waited for", f.name)
+        return not whole
+
+    def _tell(self, text: str, about: str) -> None:
+        if about not in self._told:
+            self._told.add(about)
+            self.note(text)
+
+
+def _same(f: Found, piece: Piece) -> bool:
+    return (f.size, f.mtime) == (piece.size, piece.mtime)
+
+
+def _touched(f: Found, behind: Piece) -> Piece:
+    """That a file was looked at again, and has no more rows."""
+    nothing = digest_of(os.devnull)
+    return replace(behind, start=behind.stop, digest=nothing, rows=0, size=f.size, mtime=f.mtime, rest=False)
+
+
+@lru_cache(maxsize=1024)
+def _holds(path: str, f: Found, pieces: tuple[Piece, ...]) -> bool:
+    """Whether a file as it lies there now begins with these pieces; a Parquet file is one of them."""
+    if kind_of(path) == "parquet":
+        return digest_of(path) == pieces[0].digest
+    return all(digest_of(path, p.start, p.stop) == p.digest for p in pieces)
+
+
+def watched(
+    plan: Plan, files: Mapping[str, Files], checkpoint: str, up: bool, note: Note = lambda text: None
+) -> list[FileWatch]:
+    """The files of each source of a plan that is read from some, as its checkpoint knows them; leaves over one source
+    share them. `files`: by the source's name."""
+    reached = resume.reached(checkpoint)
+    made: dict[str, FileWatch] = {}
+    for leaf in plan.leaves:
+        name = leaf.source.name
+        if name not in files:
+            continue
+        if leaf.clocked:
+            needs_time(leaf.source)
+        if name not in made:
+            leaves = [x.number for x in plan.leaves if x.source.name == name]
+            made[name] = FileWatch(
+                leaf.source, files[name], checkpoint, reached.rows(leaves), reached.closed(leaves), up, note
+            )
+    return list(made.values())

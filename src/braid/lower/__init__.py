@@ -1,0 +1,1 @@
+"""From what a query means to how it runs."""

@@ -1,0 +1,514 @@
+"""Lowering: from what a query means to how it runs.
+
+In: a logical query. Out: leaves, stages of operators, and the exchanges between them.
+Rule: one exchange per change of key. A join goes into the stage of its left input when that input is already spread by
+the join's key; else its left input is exchanged into a new stage. A right input with steps that need their own key
+(joins, groups) is lowered before the left one: exchanges go to later stages only. Leaves read only the columns that
+somebody needs.
+Positions and clocks: a leaf's clock steps travel iff some join above it reads a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Literal, assert_never
+
+from braid.errors import BraidError
+from braid.expr.nodes import Col, Expr, Lit, columns, substituted
+from braid.lower.physical import Exchange, Leaf, Plan, Stage, Step
+from braid.lower.spread import common_keys, one_bucket
+from braid.operators.aggregate import GroupBy
+from braid.operators.as_of import AsOf
+from braid.operators.base import Operator
+from braid.operators.changes import MAX_LEAVES
+from braid.operators.clocks import Clock, JoinClock, LeafClock
+from braid.operators.coalesce import Coalesce
+from braid.operators.combining import Combining
+from braid.operators.filter import Filter
+from braid.operators.lateral import Lateral
+from braid.operators.limit import Limit
+from braid.operators.on_close import EmitOnClose
+from braid.operators.on_time import OnTime
+from braid.operators.places import WIDTH, width_of_result
+from braid.operators.project import Project
+from braid.operators.regular import Regular
+from braid.operators.remembering import Remembering
+from braid.operators.retract import Retract
+from braid.operators.sliding import Sliding
+from braid.operators.stream_stream import StreamStream
+from braid.operators.stream_table import StreamTable
+from braid.operators.table_filter import TableFilter
+from braid.operators.table_table import TableTable
+from braid.operators.temporal import Temporal
+from braid.operators.two_clocks import TwoClocks
+from braid.operators.upserts import Upserts
+from braid.operators.watermarks import Cleaning, Watermark
+from braid.operators.windows import Windows
+from braid.plan import epochs, keyed, logical, sliding
+from braid.plan.bands import bands
+from braid.plan.canonical import stored_names
+from braid.plan.logical import Node, Query
+from braid.plan.needed import needed
+from braid.types import Array, Scalar
+
+Keys = tuple[Expr, ...]
+ALONE = Lit(0, Scalar.INT)
+NullKey = Literal["drop", "route", "pad"]
+
+
+@dataclass(slots=True)
+class _Frame:
+    """A lowered node: the number of its frame, the stage it is in, the key it is spread by (None: one that its columns
+    cannot tell), its columns."""
+
+    number: int
+    stage: int
+    keys: Keys | None
+    columns: tuple[Col, ...]
+
+
+@dataclass(slots=True)
+class _Stage:
+    keys: Keys
+    steps: list[Step] = field(default_factory=list)
+    output: int = -1
+    exchange: Exchange | None = None
+    single: bool = False
+
+
+@dataclass(slots=True)
+class _Builder:
+    sources: tuple[logical.Source, ...]
+    needed: frozenset[str]
+    clocked: frozenset[str]  # aliases of the sources whose clock some join reads
+    judged: frozenset[str]  # aliases of the sources whose late rows are dropped
+    ahead: frozenset[str]  # aliases of the sources that a temporal join looks into
+    leaves: list[Leaf] = field(default_factory=list)
+    stages: list[_Stage] = field(default_factory=list)
+    numbers: int = 0
+
+    def number(self) -> int:
+        self.numbers += 1
+        return self.numbers - 1
+
+    def stage(self, keys: Keys) -> int:
+        self.stages.append(_Stage(keys))
+        return len(self.stages) - 1
+
+    def leaf(self, source: logical.Source, keys: Keys, stage: int, null_key: NullKey, joins: bool) -> _Frame:
+        number = self.sources.index(source)
+        cols = tuple(c.col for c in source.columns if c.name in self.needed)
+        drop_null_value = joins and (source.kind == "stream" or source.captured)
+        clocked = source.alias in self.clocked
+        awaits = (source.partitions or 1) if source.alias in self.judged else 0
+        ahead = source.alias in self.ahead
+        self.leaves.append(Leaf(number, source, cols, keys, stage, drop_null_value, null_key, clocked, awaits, ahead))
+        return _Frame(number, stage, keys, cols)
+
+    def clock(self, source: logical.Source, stage: int) -> None:
+        """A leaf of which nothing is read but its clock."""
+        self.leaves.append(Leaf(self.sources.index(source), source, (), (), stage, False, "route", True, silent=True))
+
+    def watermark(self, bound: epochs.Bound) -> Watermark:
+        leaf = next(i for i, s in enumerate(self.sources) if s.alias == bound.alias)
+        return Watermark(leaf, bound.column, bound.value, bound.slide, bound.offset, bound.ahead)
+
+    def step(
+        self, operator: Operator, frames: Iterable[_Frame], node: Node, keys: Keys | None, cols: Iterable[Col]
+    ) -> _Frame:
+        frames = list(frames)
+        stage, number, payload = frames[0].stage, self.number(), tuple(cols)
+        self.stages[stage].steps.append(Step(number, operator, tuple(f.number for f in frames), node, payload))
+        self.stages[stage].output = number
+        return _Frame(number, stage, keys, payload)
+
+    def spread(self, frame: _Frame, keys: Keys, null_key: NullKey, reason: str) -> _Frame:
+        """The frame spread by `keys`: itself if it is, else through an exchange into a new stage."""
+        if frame.keys == keys:
+            return frame
+        return self.moved(frame, keys, self.stage(keys), null_key, reason)
+
+    def moved(self, frame: _Frame, keys: Keys, stage: int, null_key: NullKey, reason: str) -> _Frame:
+        """The frame after an exchange into `stage`."""
+        self.stages[frame.stage].output = frame.number
+        self.stages[frame.stage].exchange = Exchange(frame.number, stage, keys, null_key, reason)
+        return _Frame(frame.number, stage, keys, frame.columns)
+
+
+def lower(query: Query) -> Plan:
+    """The physical plan of a query."""
+    read = tuple(logical.sources(query.root))
+    if len(read) > MAX_LEAVES:
+        raise BraidError(f"{len(read)} sources in one query; at most {MAX_LEAVES}", "split it into two statements")
+    clocked, judged, ahead = (frozenset(f(query.root)) for f in (_clocked, _judged, _ahead))
+    b = _Builder(read, needed(query), clocked, judged, ahead, numbers=len(read))
+    sink_keys = query.sink.written_key
+    root = _lower(query.root, b, sink_keys)
+    if query.sink.limit is not None:
+        root = _one_bucket(root, query, b)
+    elif query.root.mode == "retract":
+        root = b.spread(root, sink_keys, "route", "the result has another key")
+        upserts = Upserts(_names(query.root.row_key), bool(sink_keys))
+        root = b.step(upserts, [root], query.root, sink_keys, root.columns)
+    else:
+        reason = "the result has another key" if sink_keys else "a result without key is put in one order"
+        root = b.spread(root, sink_keys, "route", reason)
+    b.stages[root.stage].output = root.number
+    stages = tuple(Stage(i, s.keys, tuple(s.steps), s.output, s.exchange, s.single) for i, s in enumerate(b.stages))
+    return Plan(query, tuple(sorted(b.leaves, key=lambda leaf: leaf.number)), stages, stored_names(query))
+
+
+def _one_bucket(root: _Frame, query: Query, b: _Builder) -> _Frame:
+    assert query.sink.limit is not None
+    stage = b.stage(())
+    b.stages[stage].single = True
+    all_rows = b.moved(root, (), stage, "route", "LIMIT counts over all keys")
+    return b.step(Limit(query.sink.limit), [all_rows], query.root, (), root.columns)
+
+
+def _clocked(node: Node) -> Iterable[str]:
+    """Aliases of the sources whose clock some node reads."""
+    for x in node.walk():
+        yield from (b.alias for b in x.watermarks)
+        yield from (s.alias for y in x.clocked_by for s in logical.sources(y))
+
+
+def _judged(node: Node) -> Iterable[str]:
+    """Aliases of the sources that are streams of a sliding join."""
+    for x in node.walk():
+        if isinstance(x, sliding.SlidingJoin):
+            local = (y for y in x.clocked_by if _is_local(y))
+            yield from (s.alias for y in local for s in logical.sources(y))
+
+
+def _ahead(node: Node) -> Iterable[str]:
+    """Aliases of the sources that temporal joins look into."""
+    for x in node.walk():
+        if isinstance(x, epochs.TemporalJoin):
+            yield from (s.alias for s in logical.sources(x.right))
+
+
+def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
+    """`wanted`: the key the consumer would like; only a leaf (which computes its key anyway) heeds it."""
+    match node:
+        case logical.Source():
+            null_key: NullKey = "route" if node.kind == "stream" else "drop"
+            return b.leaf(node, wanted, b.stage(wanted), null_key, joins=False)
+        case logical.Project():
+            return _project(node, _lower(node.input, b, _below(wanted, node)), b)
+        case logical.Filter():
+            table = node.mode == "upsert"
+            keys = node.input.row_key if table else wanted
+            x = _input(node.input, b, keys, "drop" if table else "route")
+            return b.step(_filter(node), [x], node, x.keys, x.columns)
+        case logical.Aggregate():
+            return _aggregate(node, b)
+        case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
+            return _join(node, b)
+        case epochs.Changes():
+            return _changes(node, b, wanted)
+        case epochs.Clocked():
+            x = _lower(node.input, b, wanted)
+            for source in node.clocks:
+                b.clock(source, x.stage)
+            return x
+        case epochs.OnTime():
+            return _local(node, b, wanted, "route", b.stage(wanted))
+        case epochs.Windows():
+            x = _input(node.input, b, (), "route")
+            return b.step(Windows.of(node), [x], node, x.keys, [*x.columns, node.start, node.end])
+        case epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin():
+            return _epoch_join(node, b)
+        case epochs.EmitOnClose():
+            x = b.spread(_lower(node.input, b, wanted), wanted, "route", "rows wait by the key of the result")
+            operator = EmitOnClose(node.value, tuple(b.watermark(bound) for bound in node.bounds))
+            return b.step(operator, [x], node, x.keys, x.columns)
+        case epochs.Coalesce():
+            x = b.spread(_lower(node.input, b, node.key), node.key, "route", "the result has another key")
+            return b.step(Coalesce.of(node), [x], node, node.key, x.columns)
+        case sliding.SlidingJoin():
+            return _sliding(node, b)
+        case keyed.TwoClockJoin():
+            return _two_clocks(node, b)
+        case keyed.RememberingJoin():
+            return _remembering(node, b)
+        case keyed.CombiningJoin():
+            return _combining(node, b)
+        case keyed.Materialize():
+            return _signed(node, b, wanted, "route")
+        case keyed.Lateral():
+            x = _input(node.input, b, _before(wanted, node), "route")
+            return b.step(Lateral.of(node), [x], node, x.keys, [*x.columns, *node.columns])
+    assert_never(node)
+
+
+def _changes(node: epochs.Changes, b: _Builder, wanted: Keys) -> _Frame:
+    """A table is read by its own key, which may be the wanted one. Parts of it may be NULL: a view of an outer join."""
+    own = node.input.row_key
+    keys = wanted if _same_key(wanted, own) else (*own, ALONE)
+    if isinstance(node.input, logical.Source):
+        x = b.leaf(node.input, keys, b.stage(keys), "route", joins=False)
+    else:
+        x = b.spread(_lower(node.input, b, keys), keys, "route", "changes of a table are found by its key")
+    return b.step(Retract(), [x], node, x.keys, x.columns)
+
+
+def _same_key(keys: Keys, own: Keys) -> bool:
+    """Do they tell the same rows apart? A constant tells none."""
+    return {k for k in keys if not isinstance(k, Lit)} == set(own)
+
+
+def _epoch_join(node: epochs.EpochJoin, b: _Builder) -> _Frame:
+    """Both sides by the join's key and a constant: so a key of NULLs has a place, and no equality is one bucket."""
+    left_keys, right_keys = (*node.on.left, ALONE), (*node.on.right, ALONE)
+    left, right = _sides(node.left, left_keys, node.right, right_keys, ("route", "route"), b)
+    spread = {"inner": left_keys, "left": left_keys, "right": right_keys, "full": None}[node.how]
+    return b.step(_epoch_operator(node, b), [left, right], node, spread, [*left.columns, *right.columns])
+
+
+def _epoch_operator(node: epochs.EpochJoin, b: _Builder) -> Operator:
+    match node:
+        case epochs.RegularJoin():
+            clean = {c.side: Cleaning(c.value, tuple(b.watermark(x) for x in c.bounds)) for c in node.clean}
+            ticks = [clean[side].value if side in clean else None for side in ("left", "right")]
+            band = next((x for b in bands(node) if (x := b.moved(*ticks)) is not None), None)
+            return Regular(node.how, node.on.null_safe, node.residual, (clean.get("left"), clean.get("right")), band)
+        case epochs.AsOfJoin():
+            return AsOf.of(node)
+        case epochs.TemporalJoin():
+            return Temporal.of(node)
+    assert_never(node)
+
+
+def _sliding(node: sliding.SlidingJoin, b: _Builder) -> _Frame:
+    """All operands in one stage, spread by a key that spans them, or in one bucket."""
+    keys = common_keys(node)
+    derived = {i: _lower(x.input, b, ()) for i, x in enumerate(node.operands) if not _is_local(x.input)}
+    stage = b.stage(keys[0])
+    b.stages[stage].single = one_bucket(node) is not None
+    frames = [
+        b.moved(derived[i], keys[i], stage, "route", "the join has another key")
+        if i in derived
+        else _local(x.input, b, keys[i], "route", stage)
+        for i, x in enumerate(node.operands)
+    ]
+    clocks = tuple(None if x.frame is None else clock(x.input, b.leaves) for x in node.operands)
+    cols = [c for frame in frames for c in frame.columns]
+    operator = Sliding(node, clock(node, b.leaves), clocks, max(_place_width(x.input) for x in node.operands))
+    return b.step(operator, frames, node, None, [*cols, node.rowtime])
+
+
+def _place_width(node: Node) -> int:
+    """The width of the places of a node's rows."""
+    if isinstance(node, sliding.SlidingJoin):
+        return width_of_result(len(node.operands), max(_place_width(x.input) for x in node.operands))
+    return max((_place_width(x) for x in node.inputs), default=WIDTH)
+
+
+def _project(node: logical.Project, x: _Frame, b: _Builder) -> _Frame:
+    """Its rows stay where they are; their key is known by its new name, if it has one."""
+    names = {e: c for c, e in node.outputs}
+    known = None if x.keys is None or any(k not in names for k in x.keys) else tuple(names[k] for k in x.keys)
+    return b.step(Project.of(node), [x], node, known, [c for c, _ in node.outputs])
+
+
+def _below(keys: Keys, node: logical.Project) -> Keys:
+    """Keys over the columns of a projection, in terms of its input."""
+    values = {c.name: e for c, e in node.outputs}
+    return tuple(substituted(k, values) for k in keys)
+
+
+def _before(keys: Keys, node: keyed.Lateral) -> Keys:
+    """Keys that rows have before they meet their elements: where elements are wanted, what their arrays are made of."""
+    if not any(c.name in columns(k) for k in keys for c in node.columns):
+        return keys
+    read = set(columns(node.array))
+    plain = (c for c in node.input.schema if c.name in read)
+    return tuple(c for c in plain if isinstance(c.type.element if isinstance(c.type, Array) else c.type, Scalar))
+
+
+def _aggregate(node: logical.Aggregate, b: _Builder) -> _Frame:
+    keys = tuple(e for _, e in node.keys)
+    x = _input(node.input, b, keys if node.input.mode == "append" else node.input.row_key, "drop")
+    mode = node.input.mode
+    if mode == "upsert":
+        x = b.step(Retract(), [x], node.input, x.keys, x.columns)
+        mode = "retract"
+    x = b.spread(x, keys, "drop", "GROUP BY has another key")
+    cols = [*(c for c, _ in node.keys), *(a.output for a in node.aggregations)]
+    return b.step(GroupBy.of(node), [x], node, tuple(c for c, _ in node.keys), cols)
+
+
+def _join(node: logical.Join, b: _Builder) -> _Frame:
+    left, right = _sides(node.left, (node.left_key,), node.right, (node.right_key,), _null_keys(node), b)
+    cols = [*left.columns, *right.columns, node.key]
+    return b.step(_operator(node, b), [left, right], node, (node.key,), cols)
+
+
+def _remembering(node: keyed.RememberingJoin, b: _Builder) -> _Frame:
+    left, right = _keyed_sides(node, b)
+    operator = Remembering.of(node, _names(node.right.row_key), clock(node.left, b.leaves))
+    return b.step(operator, [left, right], node, _spread_by(node), [*left.columns, *right.columns, *node.keys])
+
+
+def _combining(node: keyed.CombiningJoin, b: _Builder) -> _Frame:
+    left, right = _keyed_sides(node, b)
+    operator = Combining.of(node, (_names(node.left.row_key), _names(node.right.row_key)))
+    return b.step(operator, [left, right], node, _spread_by(node), [*left.columns, *right.columns, *node.keys])
+
+
+def _spread_by(node: keyed.KeyedJoin) -> Keys | None:
+    """What the results are spread by. To a join a key of which a part is null is none, to whoever writes it it is one:
+    rows of an outer side may have such a key."""
+    return node.keys if len(node.keys) == 1 or (node.keys and node.how == "inner") else None
+
+
+def _names(keys: Keys) -> tuple[str, ...]:
+    return tuple(e.name for e in keys if isinstance(e, Col))
+
+
+def _keyed_sides(node: keyed.KeyedJoin, b: _Builder) -> tuple[_Frame, _Frame]:
+    """Both inputs in one stage, spread by the join's key; tables as signed changes."""
+    keys = (node.left_keys or (ALONE,), node.right_keys or (ALONE,))
+    null_keys: list[NullKey] = ["pad" if node.how in (side, "full") else "drop" for side in ("left", "right")]
+    reason = "the join has another key"
+    if not _is_placeable(node.right, keys[1]):
+        other = _signed(node.right, b, keys[1], null_keys[1])
+        left = b.spread(_signed(node.left, b, keys[0], null_keys[0]), keys[0], null_keys[0], reason)
+        return left, b.moved(other, keys[1], left.stage, null_keys[1], reason)
+    left = b.spread(_signed(node.left, b, keys[0], null_keys[0]), keys[0], null_keys[0], reason)
+    return left, _placed(node.right, b, keys[1], null_keys[1], left.stage)
+
+
+def _signed(node: Node, b: _Builder, keys: Keys, null_key: NullKey) -> _Frame:
+    """A stream's rows, or a table's as rows that come and go. `keys`: what they are wanted by."""
+    if _is_placeable(node, keys):
+        return _placed(node, b, keys, null_key, b.stage(keys))
+    if node.mode != "upsert":
+        return _signed(node.input, b, keys, null_key) if isinstance(node, keyed.Materialize) else _lower(node, b, keys)
+    own = node.row_key
+    x = b.spread(_input(node, b, own, "drop"), own, "drop", "changes of a table are found by its key")
+    return b.step(Retract(), [x], node, x.keys, x.columns)
+
+
+def _is_placeable(node: Node, keys: Keys) -> bool:
+    """Can it be read into the stage of its join? A stream's rows wherever they go, a table's by its own key."""
+    return _is_local(node) and (node.mode == "append" or node.row_key == keys)
+
+
+def _placed(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int) -> _Frame:
+    x = _local(node, b, keys, null_key, stage)
+    return x if node.mode == "append" else b.step(Retract(), [x], node, x.keys, x.columns)
+
+
+def _two_clocks(node: keyed.TwoClockJoin, b: _Builder) -> _Frame:
+    left, right = _keyed_sides(node, b)
+    operator = TwoClocks.of(node, clock(node.left, b.leaves), clock(node.right, b.leaves))
+    return b.step(operator, [left, right], node, _spread_by(node), [*left.columns, *right.columns, *node.keys])
+
+
+def _sides(
+    left: Node, left_keys: Keys, right: Node, right_keys: Keys, null_keys: tuple[NullKey, NullKey], b: _Builder
+) -> tuple[_Frame, _Frame]:
+    """Both inputs of a join in one stage, spread by its key."""
+    other = None if _is_local(right) else _input(right, b, right_keys, null_keys[1])
+    l = _input(left, b, left_keys, null_keys[0])
+    l = b.spread(l, left_keys, null_keys[0], "the next join has another key")
+    if other is None:
+        return l, _local(right, b, right_keys, null_keys[1], l.stage)
+    return l, b.moved(other, right_keys, l.stage, null_keys[1], "the join has another key")
+
+
+def _input(node: Node, b: _Builder, keys: Keys, null_key: NullKey) -> _Frame:
+    """A join's or group's input; a source becomes a leaf of a new stage, spread by `keys` at once."""
+    return _local(node, b, keys, null_key, b.stage(keys)) if _is_local(node) else _lower(node, b, keys)
+
+
+def _is_local(node: Node) -> bool:
+    """Can it run where its rows are read? A source, and what keeps nothing behind it."""
+    match node:
+        case logical.Source():
+            return True
+        case logical.Filter(input=x):
+            return x.mode != "upsert" and _is_local(x)
+        case logical.Project(input=x) | epochs.OnTime(input=x):
+            return _is_local(x)
+        case _:
+            return False
+
+
+def _local(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int) -> _Frame:
+    """The source of a local node, read into `stage`, and the steps behind it."""
+    match node:
+        case logical.Source():
+            return b.leaf(node, keys, stage, null_key, joins=True)
+        case logical.Filter(input=x):
+            frame = _local(x, b, keys, "pad", stage)  # a row that does not pass has no key to miss
+            return b.step(_filter(node), [frame], node, frame.keys, frame.columns)
+        case logical.Project(input=x):
+            return _project(node, _local(x, b, _below(keys, node), null_key, stage), b)
+        case epochs.OnTime(input=x, value=value, bound=bound):
+            frame = _local(x, b, keys, null_key, stage)
+            return b.step(OnTime(value, b.watermark(bound)), [frame], node, frame.keys, frame.columns)
+    raise AssertionError("not a local node")
+
+
+def _null_keys(node: logical.Join) -> tuple[NullKey, NullKey]:
+    return _null_key(node, "left"), _null_key(node, "right")
+
+
+def _null_key(node: logical.Join, side: Literal["left", "right"]) -> NullKey:
+    if isinstance(node, logical.TableTableJoin) or node.null_key == "drop":
+        return "drop"
+    return "route" if node.how in (side, "full") else "drop"
+
+
+def _operator(node: logical.Join, b: _Builder) -> Operator:
+    match node:
+        case logical.StreamStreamJoin():
+            return StreamStream.of(node, clock(node.left, b.leaves), clock(node.right, b.leaves))
+        case logical.StreamTableJoin():
+            return StreamTable.of(node)
+        case logical.TableTableJoin():
+            return TableTable.of(node)
+    assert_never(node)
+
+
+def _filter(node: logical.Filter) -> Operator:
+    return TableFilter.of(node) if node.mode == "upsert" else Filter.of(node)
+
+
+def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
+    """The clock of a node's rows (docs/rules/ksqldb.md, "Time and clocks")."""
+    match node:
+        case logical.Source():
+            return LeafClock(next(l.number for l in leaves if l.source == node))
+        case (
+            logical.Filter(input=x)
+            | logical.Project(input=x)
+            | keyed.Lateral(input=x)
+            | keyed.Materialize(input=x)
+            | logical.Aggregate(input=x)
+        ):
+            return clock(x, leaves)
+        case keyed.TwoClockJoin():
+            return JoinClock(clock(node.left, leaves), clock(node.right, leaves), node.hold, "min")
+        case keyed.RememberingJoin(left=x):
+            return clock(x, leaves)
+        case keyed.CombiningJoin():
+            return JoinClock(clock(node.left, leaves), clock(node.right, leaves), 0, "min")
+        case logical.StreamTableJoin(left=x):
+            passed = clock(x, leaves)
+            return JoinClock(passed, passed, 0)  # a step's output has one clock, stored or not
+        case logical.StreamStreamJoin():
+            return JoinClock(clock(node.left, leaves), clock(node.right, leaves), node.hold)
+        case logical.TableTableJoin():
+            return JoinClock(clock(node.left, leaves), clock(node.right, leaves), 0)
+        case sliding.SlidingJoin():
+            streams = [clock(x.input, leaves) for x in node.operands if x.frame is not None]
+            return reduce(lambda l, r: JoinClock(l, r, 0, "min"), streams)
+        case epochs.InEpochs():
+            raise BraidError(f"{type(node).__name__} has no clock of its own: its watermarks are those of its sources")
+    assert_never(node)

@@ -1,0 +1,1 @@
+"""Keys and values of records: texts into typed columns and back."""

@@ -1,0 +1,1 @@
+"""A micro-batch, from cutting to results, as every runtime does it."""

@@ -1,0 +1,192 @@
+"""An order given from outside: how the test driver's calls become batches of a query.
+
+In: what stands in the topics a query reads, each record with its place (seq, hops, n), and marks. Out: chunks, batch by
+batch, each holding a stretch of the order.
+Rule: the order is (seq, hops, topic rank, n), the same in every runtime and for every cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import polars as pl
+
+from braid.lower.physical import Leaf, Plan
+from braid.operators.changes import DIFF, HEADERS, HOP_BITS, LEAF_BITS, LOW, N_BITS, RANK_BITS, TIME
+from braid.stage.batch import Chunk
+from braid.stage.decode import RAW, Decoded, decode
+from braid.stage.ingest import Mark
+
+PART_BITS = 10  # of the `n` of a record that a query finds at its start
+BATCH_BITS = 20  # of `n`: the batch, then the number within it
+BEFORE_ALL = -1  # the number of what a captured table holds
+_LAST_HOP = (1 << HOP_BITS) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A record of a topic with its place in the order. Key, value and headers are JSON texts."""
+
+    seq: int
+    hops: int
+    n: int
+    partition: int
+    offset: int
+    key: str | None
+    value: str | None
+    timestamp: int
+    headers: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """A clock call or an end: at `seq`, for every partition of the topic (`value`: the bound)."""
+
+    seq: int
+    kind: Literal["end", "bound"]
+    value: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What one leaf has to process: records and moments of its topic, in topic order."""
+
+    leaf: int
+    records: Sequence[Placed]
+    moments: Sequence[Moment]
+    partitions: int
+
+
+def since_of(plan: Plan, leaf: Leaf, number: int | None) -> int | None:
+    """The number up to which a leaf of a query that starts at `number` reads a snapshot; None where it reads none."""
+    return number if plan.query.snapshot or leaf.source.captured else None
+
+
+def at_start(records: Sequence[Placed], leaf: Leaf, since: int | None) -> list[Placed]:
+    """The records of a leaf of a query that starts at number `since` with a snapshot: those before it come in one
+    epoch, of that number, or of the one before where the leaf is ahead. None: as they stand. Of a captured table those
+    before it come first of all, and no others."""
+    if since is None:
+        return list(records)
+    if leaf.source.captured:
+        return [_first(r, BEFORE_ALL) for r in records if r.seq <= since]
+    epoch = since - 1 if leaf.ahead else since
+    return [_first(r, epoch) if r.seq < since else r for r in records]
+
+
+def _first(r: Placed, epoch: int) -> Placed:
+    return replace(r, seq=epoch, hops=0, n=(r.offset << PART_BITS) + r.partition)
+
+
+def standing(records: Sequence[Placed], leaf: Leaf, since: int | None) -> list[Placed]:
+    """`at_start`, and of a table only what stands of its keys before the query started."""
+    placed = at_start(records, leaf, since)
+    if since is None or leaf.source.kind != "table" or leaf.source.captured:
+        return placed
+    last = {r.key: r for r in placed if r.seq <= since}
+    return [r for r in placed if r.seq > since or (last[r.key] is r and r.value is not None)]
+
+
+def without_replaced(decoded: Decoded, order: pl.DataFrame, since: int) -> tuple[Decoded, pl.DataFrame]:
+    """The same for records that are decoded already; `order` is that of `at_start`."""
+    rows = decoded.rows.with_columns(order["seq"].alias("_seq"))
+    old = pl.col("_seq") <= since
+    last = pl.struct(old, "_key").is_last_distinct() & (pl.col(DIFF) == 1)
+    kept = rows.select((~old | last).alias("k"))["k"]
+    return Decoded(decoded.rows.filter(kept), decoded.error.filter(kept)), order.filter(kept)
+
+
+def topic_ranks(plan: Plan) -> dict[int, int]:
+    """The rank of each leaf's topic: tables before streams, then by name."""
+    order = sorted({(leaf.source.kind != "table", leaf.source.topic) for leaf in plan.leaves})
+    return {leaf.number: order.index((leaf.source.kind != "table", leaf.source.topic)) for leaf in plan.leaves}
+
+
+def partition_ranks(plan: Plan, partitions: dict[int, int]) -> dict[tuple[int, int], int]:
+    """The rank of each source partition (by leaf and partition): tables before streams, topic, partition. Two leaves
+    over one topic share theirs."""
+    keys = {
+        (leaf.number, p): (leaf.source.kind != "table", leaf.source.topic, p)
+        for leaf in plan.leaves
+        for p in range(partitions[leaf.number])
+    }
+    order = {key: i for i, key in enumerate(sorted(set(keys.values())))}
+    return {place: order[key] for place, key in keys.items()}
+
+
+def cut(readings: Sequence[Reading], ranks: dict[int, int], size: int | None) -> Iterator[list[Reading]]:
+    """The readings in batches of `size` records (None: all in one). Moments go with the records before them."""
+    if size is None:
+        yield list(readings)
+        return
+    events = sorted(
+        [((r.seq, r.hops, ranks[x.leaf], r.n), 0, i, r) for i, x in enumerate(readings) for r in x.records]
+        + [((m.seq, _LAST_HOP, 0, 0), 1, i, m) for i, x in enumerate(readings) for m in x.moments],
+        key=lambda e: (e[0], e[1], e[2]),
+    )
+    places = sorted({e[0] for e in events})
+    for start in range(0, len(places), size):
+        mine = set(places[start : start + size])
+        taken = [e for e in events if e[0] in mine]
+        yield [
+            Reading(
+                x.leaf,
+                [e[3] for e in taken if e[2] == i and isinstance(e[3], Placed)],
+                [e[3] for e in taken if e[2] == i and isinstance(e[3], Moment)],
+                x.partitions,
+            )
+            for i, x in enumerate(readings)
+        ]
+
+
+def chunks(plan: Plan, readings: Sequence[Reading]) -> list[Chunk]:
+    """One batch's chunks."""
+    topics = topic_ranks(plan)
+    parts = partition_ranks(plan, {r.leaf: r.partitions for r in readings})
+    made = []
+    for reading in readings:
+        for partition in range(reading.partitions):
+            records = [r for r in reading.records if r.partition == partition]
+            if not records and not reading.moments:
+                continue
+            rank = topics[reading.leaf]
+            marks = tuple(Mark(moment_position(m.seq), m.kind, m.value) for m in reading.moments)
+            order = pl.DataFrame(
+                {"seq": [r.seq for r in records], "hops": [r.hops for r in records], "n": [r.n for r in records]},
+                schema={"seq": pl.Int64, "hops": pl.Int64, "n": pl.Int64},
+            ).with_columns(pl.lit(rank, pl.Int64).alias("rank"))
+            decoded = decode(plan.leaves[reading.leaf].source, raw_frame(records), partition)
+            made.append(Chunk(reading.leaf, partition, parts[reading.leaf, partition], decoded, order, marks))
+    return made
+
+
+def raw_frame(records: Sequence[Placed]) -> pl.DataFrame:
+    """Placed records as raw ones (columns of `decode.RAW`)."""
+    return pl.DataFrame(
+        {
+            "_offset": [r.offset for r in records],
+            TIME: [r.timestamp for r in records],
+            "_key": [r.key for r in records],
+            "_value": [r.value for r in records],
+            HEADERS: [r.headers for r in records],
+            "_error": [None] * len(records),
+        },
+        schema=RAW,
+    )
+
+
+def moment_position(seq: int) -> int:
+    """The place of a clock call or an end: one for all sources, after whatever else its number caused."""
+    return seq * LOW + (_LAST_HOP << RANK_BITS - 1 + N_BITS + LEAF_BITS)
+
+
+def place_of(position: int) -> tuple[int, int, int, int]:
+    """(seq, hops, topic rank, n) of an explicit position."""
+    low = position % LOW >> LEAF_BITS
+    n, low = low % (1 << N_BITS), low >> N_BITS
+    return position // LOW, low >> (RANK_BITS - 1), low % (1 << (RANK_BITS - 1)), n
+
+
+assert HOP_BITS + RANK_BITS - 1 + N_BITS + LEAF_BITS <= 63

@@ -1,0 +1,253 @@
+"""Records of a topic, decoded: from key and value texts to the typed columns of a source.
+
+In: a source and raw records (offset, time, key and value as JSON text, headers). Out: typed rows, and the records that
+could not be read.
+Rule: a malformed record never stops a query and never vanishes: it is dropped with its reason, and its time still
+counts for the clock. All declared columns are checked, so that what is malformed does not depend on the query.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import dataclass
+
+import polars as pl
+
+from braid.expr import compile, typing
+from braid.expr.nodes import Col
+from braid.operators.changes import DIFF, HEADERS, TIME
+from braid.plan.logical import Source, SourceColumn
+from braid.records import codec
+from braid.stage.row_ids import row_ids
+from braid.types import MAX_TIME, Column, Scalar, polars_type
+
+# Raw records: what every source delivers. `_error`: why the envelope could not be read.
+RAW: dict[str, pl.DataType] = {
+    "_offset": pl.Int64(),
+    TIME: pl.Int64(),
+    "_key": pl.String(),
+    "_value": pl.String(),
+    HEADERS: pl.String(),
+    "_error": pl.String(),
+}
+DECODED: dict[str, pl.DataType] = {"_offset": pl.Int64(), TIME: pl.Int64(), DIFF: pl.Int8(), HEADERS: pl.String()}
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """`rows`: `_offset _t _diff _headers _key _value` and the source's columns, every record in offset order, a
+    malformed one with nulls; `error`: why a record is malformed, else null."""
+
+    rows: pl.DataFrame
+    error: pl.Series
+
+
+def decode(source: Source, raw: pl.DataFrame, partition: int) -> Decoded:
+    """Typed columns of raw records (columns of `RAW`) of one partition."""
+    keys = [c for c in source.columns if c.place == "key"]
+    values = [c for c in source.columns if c.place == "value"]
+    key_frame, no_key, key_error = _decode_key(source, keys, raw["_key"])
+    value_frame, is_null, value_error = _decode_value(source, values, raw["_value"])
+    if source.encoding.key_in_value and (no_key & ~is_null).any():
+        key_frame, value_error = _with_keys_of_values(source, keys, raw["_value"], key_frame, no_key, value_error)
+    headers, headers_error = _checked_headers(source, raw[HEADERS])
+    errors = {"a": raw["_error"], "b": key_error, "c": value_error, "d": headers_error}
+    error = pl.DataFrame(errors).select(pl.coalesce("a", "b", "c", "d"))["a"]
+    rows = raw.select("_offset", TIME, headers.alias(HEADERS), "_key", "_value").with_columns(
+        pl.when(is_null).then(-1).otherwise(1).cast(pl.Int8).alias(DIFF),
+        *(key_frame[c.name] for c in keys),
+        *(value_frame[c.name] for c in values),
+    )
+    rows, time_error = _with_time(source, rows)
+    error = pl.DataFrame({"a": error, "b": time_error}).select(pl.coalesce("a", "b"))["a"]
+    if source.message_key is not None:
+        rows, error = _checked_message_key(source, rows, error)
+    return Decoded(with_pseudo(source, rows, partition), error)
+
+
+def _columns(columns: list[SourceColumn]) -> list[Column]:
+    return [Column(c.field, c.column.type) for c in columns]
+
+
+def _renamed(frame: pl.DataFrame, columns: list[SourceColumn]) -> pl.DataFrame:
+    return frame.rename({c.field: c.name for c in columns})
+
+
+def _decode_key(
+    source: Source, keys: list[SourceColumn], texts: pl.Series
+) -> tuple[pl.DataFrame, pl.Series, pl.Series]:
+    if not keys or source.encoding.key in ("NONE", "ROW_ID"):
+        nothing = pl.Series("e", [None] * len(texts), dtype=pl.String)
+        frame = pl.DataFrame([pl.Series(c.name, [None] * len(texts), dtype=polars_type(c.column.type)) for c in keys])
+        return frame, texts.is_null(), nothing
+    if source.encoding.key == "DELIMITED":
+        frame, null, error = codec.decode_delimited(_unquoted(texts), _columns(keys), source.encoding.delimiter)
+    else:
+        frame, null, error = codec.decode_values(
+            texts, _columns(keys), unwrapped=len(keys) == 1, iso=source.encoding.iso
+        )
+    return _renamed(frame, keys), null, _prefixed("key: ", error)
+
+
+def _decode_value(
+    source: Source, values: list[SourceColumn], texts: pl.Series
+) -> tuple[pl.DataFrame, pl.Series, pl.Series]:
+    if source.encoding.value == "DELIMITED":
+        frame, null, error = codec.decode_delimited(_unquoted(texts), _columns(values), source.encoding.delimiter)
+    else:
+        unwrapped = len(values) == 1 and (not source.encoding.wrapped or source.encoding.value == "KAFKA")
+        frame, null, error = codec.decode_values(texts, _columns(values), unwrapped=unwrapped, iso=source.encoding.iso)
+    return _renamed(frame, values), null, error
+
+
+def _with_keys_of_values(
+    source: Source,
+    keys: list[SourceColumn],
+    texts: pl.Series,
+    key_frame: pl.DataFrame,
+    no_key: pl.Series,
+    error: pl.Series,
+) -> tuple[pl.DataFrame, pl.Series]:
+    """The key columns of records without a key, from their values; and why a record is malformed."""
+    found, _, why = codec.decode_values(texts.set(~no_key, None), _columns(keys), iso=source.encoding.iso)
+    named = _renamed(found, keys)
+    columns = [named[c].zip_with(no_key, key_frame[c]) for c in named.columns]
+    return pl.DataFrame(columns), pl.DataFrame({"a": error, "b": why}).select(pl.coalesce("a", "b"))["a"]
+
+
+def _unquoted(texts: pl.Series) -> pl.Series:
+    """A delimited line stands in its topic as a JSON string; anything else stays as it is."""
+    quoted = (texts.str.starts_with('"') & texts.str.ends_with('"')).fill_null(False)
+    if not quoted.any():
+        return texts
+    plain = texts.str.contains(_PLAIN_STRING).fill_null(False)
+    lines = texts.set(~plain, None).str.json_decode(pl.String)
+    odd = (quoted & ~plain).arg_true()
+    if len(odd):
+        lines = lines.scatter(odd, [_line_of(text) for text in texts.gather(odd).to_list()])
+    return pl.DataFrame({"a": lines, "b": texts}).select(pl.coalesce("a", "b"))["a"]
+
+
+_PLAIN_STRING = r'^"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])*"$'  # JSON that every reader reads alike
+
+
+def _line_of(text: str) -> str | None:
+    """The line that a JSON string holds; None where `text` is no JSON string."""
+    line, _, _ = codec.decode_values(pl.Series([text]), [Column("line", Scalar.VARCHAR)], unwrapped=True)
+    found: str | None = line["line"][0]
+    return found
+
+
+def _prefixed(prefix: str, error: pl.Series) -> pl.Series:
+    return prefix + error if error.null_count() < len(error) else error
+
+
+def _with_time(source: Source, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+    """The rows with `_t` taken from the timestamp column; a value that gives no time is malformed, a null value keeps
+    the record's own time."""
+    nothing = pl.Series("e", [None] * rows.height, dtype=pl.String)
+    if source.timestamp is None:
+        return rows, nothing
+    column = next(c for c in source.columns if c.field == source.timestamp.field)
+    time = time_of(rows, column.col, source.timestamp.format)
+    bad = (time.is_null() | (time < 0)) & (rows[DIFF] == 1)
+    text = f"timestamp column {column.field} holds no time"
+    error = pl.select(pl.when(bad).then(pl.lit(text)).alias("e"))["e"] if rows.height else nothing
+    return rows.with_columns(pl.coalesce(time, TIME).alias(TIME)), error
+
+
+def time_of(rows: pl.DataFrame, column: Col, format: str | None) -> pl.Series:
+    """The times (ms) that a column holds: BIGINT in ms, TIMESTAMP, or VARCHAR with a Java date pattern. What is
+    beyond all TIMESTAMPs is no time: null."""
+    times = _read_times(rows, column, format)
+    beyond = ~times.is_between(-MAX_TIME, MAX_TIME - 1)
+    return times.set(beyond, None) if beyond.any() else times
+
+
+def _read_times(rows: pl.DataFrame, column: Col, format: str | None) -> pl.Series:
+    if column.type == Scalar.VARCHAR:
+        pattern = typing.literal(format or "yyyy-MM-dd'T'HH:mm:ss", Scalar.VARCHAR)
+        made, _ = compile.evaluate(rows, [("_time", typing.call("STRINGTOTIMESTAMP", [column, pattern]))])
+        return made["_time"]
+    if column.type in (Scalar.TIMESTAMP, Scalar.DATE):
+        return rows[column.name].cast(pl.Datetime("ms")).dt.timestamp("ms")
+    return rows[column.name].cast(pl.Int64)
+
+
+def _checked_message_key(source: Source, rows: pl.DataFrame, error: pl.Series) -> tuple[pl.DataFrame, pl.Series]:
+    """KEY='c': the message key must be there and be c's text; that of a null value only be a text: it stands for c."""
+    column = next(c for c in source.columns if c.field == source.message_key and c.place == "value")
+    message_key, _, unreadable = codec.decode_values(rows["_key"], [Column("c", Scalar.VARCHAR)], unwrapped=True)
+    key = message_key["c"]
+    wrong = (rows[DIFF] == 1) & (rows[column.name].ne_missing(key) | key.is_null())
+    differs = pl.when(pl.col("w")).then(pl.lit(f"message key is not column {source.message_key}"))
+    errors = {"e": error, "k": _prefixed("key: ", unreadable), "w": wrong}
+    checked = pl.DataFrame(errors).select(pl.coalesce("e", "k", differs).alias("e"))["e"]
+    stands_in = pl.when(pl.col(DIFF) == -1).then(key).otherwise(pl.col(column.name))
+    return rows.with_columns(stands_in.alias(column.name)), checked
+
+
+def with_pseudo(source: Source, rows: pl.DataFrame, partition: int) -> pl.DataFrame:
+    """The rows with the columns that neither key nor value holds: pseudo and headers columns, numbers of rows."""
+    made: list[pl.Expr] = []
+    for c in source.columns:
+        match c.place:
+            case "rowtime":
+                made.append(pl.col(TIME).alias(c.name))
+            case "rowpartition":
+                made.append(pl.lit(partition, pl.Int32).alias(c.name))
+            case "rowoffset":
+                made.append(pl.col("_offset").alias(c.name))
+            case "header" | "headers":
+                made.append(_headers(c))
+            case "key" if source.encoding.key == "ROW_ID":
+                made.append(row_ids(pl.lit(partition)).alias(c.name))
+            case "key" | "value":
+                pass
+    return rows.with_columns(made)
+
+
+_PLAIN_PAIR = r'\["[^"\\\x00-\x1f]*", ?(?:null|"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")\]'
+_PLAIN_HEADERS = rf"^\[(?:{_PLAIN_PAIR}(?:, ?{_PLAIN_PAIR})*)?\]$"
+
+
+def _checked_headers(source: Source, texts: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """The headers of a source that has columns of them, null where they are no list of [name, base64]; and why."""
+    nothing = pl.Series("e", [None] * len(texts), dtype=pl.String)
+    if texts.null_count() == len(texts) or all(c.place not in ("header", "headers") for c in source.columns):
+        return texts, nothing
+    odd = (~texts.str.contains(_PLAIN_HEADERS)).fill_null(False).arg_true()
+    bad = [i for i, text in zip(odd.to_list(), texts.gather(odd).to_list(), strict=True) if not _are_headers(text)]
+    return texts.scatter(bad, None), nothing.scatter(bad, "headers are a list of [name, base64]")
+
+
+def _are_headers(text: str) -> bool:
+    try:
+        found = json.loads(text)
+        return isinstance(found, list) and all(_is_header(x) for x in found)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_header(x: object) -> bool:
+    match x:
+        case [str(name), None]:
+            return name == name.encode("utf-8", "replace").decode()
+        case [str(name), str(value)]:
+            base64.b64decode(value, validate=True)
+            return name == name.encode("utf-8", "replace").decode()
+    return False
+
+
+def _headers(column: SourceColumn) -> pl.Expr:
+    pairs = pl.col(HEADERS).fill_null("[]").str.json_decode(pl.List(pl.List(pl.String)))
+    if column.place == "headers":
+        made = pairs.list.eval(
+            pl.struct(
+                pl.element().list.get(0).alias("KEY"), pl.element().list.get(1).str.decode("base64").alias("VALUE")
+            )
+        )
+        return made.cast(polars_type(column.column.type)).alias(column.name)
+    named = pairs.list.eval(pl.element().filter(pl.element().list.get(0) == column.field)).list.last().list.get(1)
+    return named.str.decode("base64").cast(polars_type(column.column.type)).alias(column.name)

@@ -1,0 +1,262 @@
+"""Ingest: decoded records of one source partition become changes with positions, and clock steps.
+
+In: decoded rows of one leaf and partition in offset order, where each stands, and the marks of the batch. Out: rows for
+the stage's buckets, steps for all buckets, dropped records.
+Rule: every record moves its partition's clock, dropped ones too; the first record of a partition in a batch is always a
+step (it wakes the partition); stored steps come from storable records only.
+(docs/semantics/order-and-clocks.md, "The clock of a source")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import polars as pl
+
+from braid.expr import compile
+from braid.expr.key import canonical_key, key_hash
+from braid.expr.nodes import Expr, columns
+from braid.lower.physical import Leaf
+from braid.operators.changes import (
+    BASE,
+    BY,
+    DIFF,
+    HASH,
+    HEADERS,
+    PART,
+    POS,
+    POS_TYPE,
+    SUB,
+    TIME,
+    causes,
+    key_column,
+    no_rows,
+)
+from braid.operators.clocks import BOTH, CLOCK, FOREVER, IDLE, STEPS, STORED
+from braid.operators.watermarks import ABOVE_ALL, ticks_of
+from braid.plan.logical import Source
+from braid.stage.decode import Decoded
+from braid.types import Column, Scalar, polars_type
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something besides a record that moves a clock: the partition falls idle, it ends, a bound is declared, or whoever
+    runs the query closes it, which lifts its clock above every time in any dialect."""
+
+    position: int
+    kind: Literal["idle", "end", "bound", "close"]
+    value: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ingested:
+    """`rows`: changes with `_h` and `_k…`; `steps`: columns of `STEPS`; `dropped`: see `drops.py`."""
+
+    rows: pl.DataFrame
+    steps: pl.DataFrame
+    dropped: pl.DataFrame
+
+
+DROPS: dict[str, pl.DataType] = {
+    "reason": pl.String(),
+    "operator": pl.String(),
+    "topic": pl.String(),
+    "partition": pl.Int32(),
+    "offset": pl.Int64(),
+    "timestamp": pl.Int64(),
+    "clock": pl.Int64(),
+    "key": pl.String(),
+    "value": pl.String(),
+    "message": pl.String(),
+    POS: POS_TYPE,
+    BY: POS_TYPE,
+}
+
+
+def leaf_schema(leaf: Leaf) -> dict[str, pl.DataType]:
+    """The columns of a leaf's rows."""
+    keys = {key_column(i): polars_type(e.type) for i, e in enumerate(leaf.keys)}
+    part: dict[str, pl.DataType] = {PART: pl.Int32()} if leaf.awaits else {}
+    return {**BASE, HASH: pl.UInt64(), **keys, **part, **{c.name: polars_type(c.type) for c in leaf.columns}}
+
+
+def with_key(
+    frame: pl.DataFrame, keys: Sequence[Expr], whole: bool = False, gone: Collection[int] = ()
+) -> tuple[pl.DataFrame, pl.Series]:
+    """The frame with exchange key columns and hash; and which rows had a key expression that failed.
+
+    Rows without a key have a null hash: where the key's columns are all null or, if it must be `whole` (joins and
+    groups), where any is. The keys of these numbers are null where a row is `gone` (`needing_a_value`).
+    """
+    made, failed = compile.evaluate(frame, [(key_column(i), e) for i, e in enumerate(keys)])
+    if gone:
+        there = frame[DIFF] == 1
+        made = made.with_columns(pl.when(there).then(pl.col(key_column(i))).alias(key_column(i)) for i in gone)
+        failed = failed & there
+    frame = frame.drop([c for c in frame.columns if c.startswith("_k") and c[2:].isdigit()] + [HASH], strict=False)
+    return frame.with_columns(hash_of_key(made, keys, whole), *made.get_columns()), failed
+
+
+def hash_of_key(made: pl.DataFrame, keys: Sequence[Expr], whole: bool) -> pl.Series:
+    """`_h` of rows that have the exchange key columns."""
+    if not keys:
+        return pl.repeat(None, made.height, dtype=pl.UInt64, eager=True).alias(HASH)
+    columns = [Column(key_column(i), e.type) for i, e in enumerate(keys)]
+    text = canonical_key(made, columns)
+    if whole and len(keys) > 1:
+        there = pl.all_horizontal(pl.col(c.name).is_not_null() for c in columns)
+        text = made.select(pl.when(there).then(text).alias("k"))["k"]
+    return key_hash(text).alias(HASH)
+
+
+def keys_of_values(leaf: Leaf) -> frozenset[int]:
+    """The numbers of a leaf's keys that are null where a record's value is."""
+    return needing_a_value(leaf.keys, [leaf.source]) if leaf.source.kind == "stream" else frozenset()
+
+
+def needing_a_value(keys: Sequence[Expr], sources: Iterable[Source]) -> frozenset[int]:
+    """The numbers of the keys that read more than key columns: a stream record with a null value has none of them."""
+    known = {c.name for s in sources for c in s.columns if c.place == "key"}
+    return frozenset(i for i, e in enumerate(keys) if not known.issuperset(columns(e)))
+
+
+def ingest(
+    leaf: Leaf, decoded: Decoded, positions: pl.Series, partition: int, rank: int, marks: Sequence[Mark]
+) -> Ingested:
+    """Changes and steps of one partition's records. `positions`: Int128, rising, one a record; `rank` numbers the
+    source partition within the query."""
+    rows = decoded.rows.with_columns(positions.alias(POS))
+    bad = decoded.error.is_not_null()
+    dropped = [_drops(leaf, rows.filter(bad), partition, "malformed", decoded.error.filter(bad))] if bad.any() else []
+    good = rows.filter(~bad) if bad.any() else rows
+    good, failed = with_key(good, leaf.keys, leaf.null_key != "route", keys_of_values(leaf))
+    if failed.any():
+        dropped.append(_drops(leaf, good.filter(failed), partition, "expression", None))
+    good = good.with_columns(pl.lit(None, pl.Binary).alias(SUB))
+    if leaf.drop_null_value and (good[DIFF] == -1).any():
+        dropped.append(_drops(leaf, good.filter(pl.col(DIFF) == -1), partition, "null value", None))
+        good = good.filter(pl.col(DIFF) == 1)
+    steps = _steps(leaf, rows, _storable(good), rank, marks) if leaf.clocked else no_rows(STEPS)
+    if leaf.null_key == "drop" and good[HASH].null_count():
+        dropped.append(_drops(leaf, good.filter(pl.col(HASH).is_null()), partition, "null key", None))
+        good = good.filter(pl.col(HASH).is_not_null())
+    if leaf.awaits:
+        good = good.with_columns(pl.lit(rank, pl.Int32).alias(PART))
+    if leaf.silent:
+        good = good.clear()
+    names = list(leaf_schema(leaf))
+    if good[HEADERS].null_count() < good.height:
+        names.append(HEADERS)
+    return Ingested(good.select(names), steps, pl.concat(dropped) if dropped else no_rows(DROPS))
+
+
+def _storable(rows: pl.DataFrame) -> pl.DataFrame:
+    """Positions and times of the records that a join could keep: with a value and a key."""
+    stored = rows.select((pl.col(DIFF) == 1) & pl.col(HASH).is_not_null()).to_series()
+    times = rows.select(POS, TIME)
+    return times if stored.all() else times.filter(stored)
+
+
+def _steps(leaf: Leaf, rows: pl.DataFrame, storable: pl.DataFrame, rank: int, marks: Sequence[Mark]) -> pl.DataFrame:
+    """Where the partition's time rises, per kind; after an idle mark the next record is a step whatever its time."""
+    marks = [_meant(m, leaf) for m in marks]
+    if leaf.source.watermark is not None:
+        shown = _progress(rows, leaf.source.watermark)
+        last = shown.tail(1).select(POS, pl.lit(CLOCK, pl.Int8).alias("kind"), pl.col(TIME).alias("value"))
+        made = [_rises(shown, CLOCK, marks), last]  # the last one says which epoch it was
+    else:
+        alike = storable.height == rows.height
+        made = [_rises(rows, BOTH, marks)] if alike else [_rises(rows, CLOCK, marks), _rises(storable, STORED, marks)]
+    if marks:
+        kinds = [IDLE if m.kind == "idle" else CLOCK for m in marks]
+        made.append(
+            pl.DataFrame(
+                {POS: [m.position for m in marks], "kind": kinds, "value": [m.value for m in marks]},
+                schema={POS: POS_TYPE, "kind": pl.Int8, "value": pl.Int64},
+            )
+        )
+    steps = pl.concat(made).with_columns(
+        pl.lit(leaf.number, pl.Int16).alias("leaf"), pl.lit(rank, pl.Int32).alias("part")
+    )
+    return steps.select(list(STEPS)).sort(POS, maintain_order=True)
+
+
+def _progress(rows: pl.DataFrame, watermark: Expr) -> pl.DataFrame:
+    """Rows with their watermark in the place of their time; a NULL one moves nothing."""
+    made = rows.select(POS, ticks_of(watermark).alias(TIME))
+    return made.filter(pl.col(TIME) < ABOVE_ALL)
+
+
+def _meant(mark: Mark, leaf: Leaf) -> Mark:
+    """What an end does: an idle mark, or a bound above every time."""
+    if mark.kind == "bound" and leaf.source.watermark is not None:
+        counts = leaf.source.watermark.type in (Scalar.INT, Scalar.BIGINT)
+        return mark if counts else replace(mark, value=mark.value * 1000)
+    if mark.kind not in ("end", "close"):
+        return mark
+    holds = mark.kind == "end" and leaf.source.end == "hold"
+    return Mark(mark.position, "idle") if holds else Mark(mark.position, "bound", FOREVER)
+
+
+def _rises(rows: pl.DataFrame, kind: int, marks: Sequence[Mark]) -> pl.DataFrame:
+    at = rows.select(POS, TIME)
+    idle = [m.position for m in marks if m.kind == "idle"]
+    if idle:
+        places = pl.Series(idle, dtype=POS_TYPE).sort()
+        since = places.search_sorted(at[POS]) if at.height else pl.Series([], dtype=pl.UInt32)
+        rises = (pl.col(TIME) > pl.col(TIME).cum_max().shift(1)).fill_null(True).over("since")
+        at = at.with_columns(pl.Series("since", since, dtype=pl.UInt32)).filter(rises)
+    else:
+        at = at.filter((pl.col(TIME) > pl.col(TIME).cum_max().shift(1)).fill_null(True))
+    return at.select(POS, pl.lit(kind, pl.Int8).alias("kind"), pl.col(TIME).alias("value"))
+
+
+def _drops(leaf: Leaf, rows: pl.DataFrame, partition: int, reason: str, message: pl.Series | None) -> pl.DataFrame:
+    return rows.select(
+        pl.lit(reason).alias("reason"),
+        pl.lit(f"read {leaf.source.name}").alias("operator"),
+        pl.lit(leaf.source.topic).alias("topic"),
+        pl.lit(partition, pl.Int32).alias("partition"),
+        pl.col("_offset").alias("offset"),
+        pl.col(TIME).alias("timestamp"),
+        pl.lit(None, pl.Int64).alias("clock"),
+        pl.col("_key").alias("key"),
+        pl.col("_value").alias("value"),
+        message.alias("message") if message is not None else pl.lit(None, pl.String).alias("message"),
+        POS,
+        pl.col(POS).alias(BY),
+    )
+
+
+def key_shown(columns: Sequence[str]) -> pl.Expr:
+    """The key of a dropped row as text."""
+    parts = [pl.col(c).cast(pl.String) for c in columns]
+    return (pl.concat_str(parts, separator=",") if parts else pl.lit(None, pl.String)).alias("key")
+
+
+def drops_of(rows: pl.DataFrame, reason: str, operator: str, key: Sequence[str] = ()) -> pl.DataFrame:
+    """Rows lost (or failing) after the sources; where they come from follows from the position of the record that
+    completed them (`drops.located`). `key`: the columns that the rows are known by."""
+    if not rows.height:
+        return no_rows(DROPS)
+    key = key if set(key) <= set(rows.columns) else ()
+    rows = rows.with_columns(causes(rows).alias(BY))
+    payload = [c for c in rows.columns if not c.startswith("_")]
+    text = rows.select(pl.struct(payload).struct.json_encode().alias("v"))["v"] if payload else None
+    return rows.select(
+        pl.lit(reason).alias("reason"),
+        pl.lit(operator).alias("operator"),
+        pl.lit(None, pl.String).alias("topic"),
+        pl.lit(None, pl.Int32).alias("partition"),
+        pl.lit(None, pl.Int64).alias("offset"),
+        pl.col(TIME).alias("timestamp"),
+        pl.lit(None, pl.Int64).alias("clock"),
+        key_shown(key),
+        text.alias("value") if text is not None else pl.lit(None, pl.String).alias("value"),
+        pl.lit(None, pl.String).alias("message"),
+        POS,
+        BY,
+    )

@@ -1,0 +1,111 @@
+"""The local runtime: a physical plan run in this process, without a JVM.
+
+In: a plan and chunks, batch by batch. Out: written records in order, and drops. `snapshot` and `restore` stand for a
+checkpoint.
+Rule: it calls what Spark's tasks call (`batch.ingested`, `bucket.run_stage`, `bucket.projected`, `emit.written`) and
+adds nothing of its own but the loop over stages and buckets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import polars as pl
+
+from braid.lower.physical import Plan, Stage
+from braid.operators.arrangement import MemoryRuns
+from braid.operators.changes import no_rows
+from braid.stage.batch import Chunk, clocked, ingested
+from braid.stage.bucket import BucketState, Exchanging, projected, run_stage, split
+from braid.stage.emit import merged, written
+from braid.stage.ingest import DROPS
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """A batch's records (columns of `emit.WRITTEN`), in order; dropped rows (columns of `ingest.DROPS`); counters."""
+
+    records: pl.DataFrame
+    dropped: pl.DataFrame
+    counts: dict[str, int]
+
+
+class LocalQuery:
+    """One running query with its state in memory."""
+
+    def __init__(self, plan: Plan, partitions: int, buckets: int) -> None:
+        self.plan, self.partitions, self.buckets = plan, partitions, buckets
+        self.batch = 0
+        self._states = [[BucketState(MemoryRuns()) for _ in range(self._width(i))] for i in range(len(plan.stages))]
+
+    def _width(self, stage: int) -> int:
+        return 1 if self.plan.stages[stage].single else self.buckets
+
+    def run(self, chunks: Iterable[Chunk]) -> Outputs:
+        """Processes one batch."""
+        frame, dropped, counts = self.results(chunks)
+        return Outputs(written(self.plan.query.sink, frame, self.partitions), dropped, counts)
+
+    def results(self, chunks: Iterable[Chunk]) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, int]]:
+        """The same with typed rows in place of records."""
+        frames: list[list[dict[int, list[pl.DataFrame]]]] = [
+            [{} for _ in range(self._width(i))] for i in range(len(self.plan.stages))
+        ]
+        steps: list[pl.DataFrame] = []
+        dropped: list[pl.DataFrame] = []
+        counts: dict[str, int] = {}
+        for chunk in chunks:
+            made = ingested(self.plan, chunk)
+            steps.append(made.steps)
+            dropped.append(made.dropped)
+            first = self.plan.leaves[chunk.leaf].stage
+            for b, part in split(made.rows, self.buckets, self.plan.stages[first].single):
+                frames[first][b].setdefault(chunk.leaf, []).append(part)
+        results: list[pl.DataFrame] = []
+        for stage in self.plan.stages:
+            for b, state in enumerate(self._states[stage.number]):
+                prefix = f"{self.batch}-{stage.number}-{b}"
+                seen = steps if clocked(stage) else []
+                outcome = run_stage(self.plan, stage, state, frames[stage.number][b], seen, prefix)
+                exchanging = None if stage.exchange is None else Exchanging(stage.exchange)
+                for frame in outcome.frames:
+                    if exchanging is None:
+                        out, lost = projected(self.plan, frame)
+                        results.append(out)
+                    else:
+                        out, lost = exchanging.piece(frame)
+                        self._forward(out, stage, frames)
+                    dropped.append(lost)
+                dropped.append(outcome.dropped)
+                for name, n in outcome.counts.items():
+                    counts[name] = counts.get(name, 0) + n
+        self.batch += 1
+        return merged(results), pl.concat([no_rows(DROPS), *dropped]), counts
+
+    def _forward(self, rows: pl.DataFrame, stage: Stage, frames: list[list[dict[int, list[pl.DataFrame]]]]) -> None:
+        exchange = stage.exchange
+        assert exchange is not None
+        for b, part in split(rows, self.buckets, self.plan.stages[exchange.stage].single):
+            frames[exchange.stage][b].setdefault(exchange.source, []).append(part)
+
+    # ------------------------------------------------------------ restarts
+
+    def snapshot(self) -> list[list[str]]:
+        """The manifests of all buckets, as a checkpoint would hold them; the runs stay where they are."""
+        return [[state.dumps() for state in buckets] for buckets in self._states]
+
+    def restore(self, manifests: list[list[str]]) -> None:
+        """Starts again from a snapshot."""
+        self._states = [
+            [BucketState.loads(text, state.runs) for text, state in zip(texts, states, strict=True)]
+            for texts, states in zip(manifests, self._states, strict=True)
+        ]
+
+    def state_size(self) -> list[dict[str, object]]:
+        """Manifests of every step and bucket, for EXPLAIN --state."""
+        return [
+            {"stage": i, "bucket": b, "steps": state.manifests}
+            for i, states in enumerate(self._states)
+            for b, state in enumerate(states)
+        ]

@@ -1,0 +1,401 @@
+"""The test driver: records in, records out, in the order of the calls, on any runtime.
+
+In: SQL, single records, clock calls. Out: `Record`s in processing order, rows of SHOW and DESCRIBE, plans, drops.
+Rule: calls are the processing order over all sources; `runtime="local"`, `"spark"` and `"reference"` (the oracle) give
+the same records. (README.md, "Test your own SQL")
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from time import time as clock
+from types import TracebackType
+from typing import Any, Literal
+
+from braid.batch_sql.snapshots import Snapshots, keys_of, row_of, values_of
+from braid.bind.bound import BatchAsked, BatchQuery, Declared, DeclaredColumn, QueryBound, Read, RowsChanged
+from braid.bind.program import NewRecords, Program, first_match
+from braid.errors import BraidError
+from braid.explain.documents import explain_query
+from braid.face.effects import Rows, carry_out_all
+from braid.plan import logical
+from braid.plan.logical import Query
+from braid.records import codec
+from braid.stage.call_order import Moment, Placed
+from braid.stage.row_ids import key_of
+from braid.testing.backend import Backend
+from braid.types import MAX_TIME, Column, Map, Struct
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as written or read: `key` a scalar, a dict of columns, or None; `value` a dict of columns or None."""
+
+    topic: str
+    partition: int
+    key: Any
+    value: Any
+    timestamp: int
+    headers: list[tuple[str, str]]
+    window: tuple[int, int] | None = None
+
+
+class Driver:
+    """Runs statements on records given one by one. Use it as a context manager.
+
+    `batch`: at most so many records a micro-batch (1: each its own). `buckets`: how many the state is spread over.
+    `store`: a folder to keep topics in (runtime "spark"; default: a temporary one).
+    """
+
+    def __init__(
+        self,
+        dialect: str = "ksqldb",
+        runtime: Literal["local", "spark", "reference"] = "local",
+        batch: int | None = None,
+        buckets: int | None = None,
+        store: str | None = None,
+    ) -> None:
+        self._program = Program(dialect)
+        self._times_as_int = dialect in ("ksqldb", "lenses")  # docs/files-and-topics.md, "Values"
+        self._backend = _backend(runtime, batch, buckets, store)
+        self._seq = 0
+        self._finished = False
+        self._read: dict[str, int] = {}
+        self._tables = Snapshots(self._backend.records)
+        self._late: dict[str, list[dict[str, Any]]] = {}
+        self._times: list[float] = []  # when each epoch came
+
+    def __enter__(self) -> Driver:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._backend.close()
+
+    # ----------------------------------------------------------- statements
+
+    def execute(self, sql: str) -> list[Any] | None:
+        """Runs statements; the rows of the last one that has some. A rejected one raises `SqlError`; those before it
+        stand."""
+        world = _World(self)
+        carry_out_all(self._program, sql, world)
+        return world.rows
+
+    # -------------------------------------------------------------- records
+
+    def write(
+        self,
+        topic: str,
+        key: Any = None,
+        value: Any = None,
+        timestamp: int = 0,
+        window: tuple[int, int] | None = None,
+        headers: Sequence[tuple[str, str]] = (),
+        partition: int = 0,
+    ) -> None:
+        """One record. `key` and `value` are logical: a scalar, a dict of columns (names without case), or None."""
+        if self._finished:
+            raise BraidError("the input has ended", "write before finish()")
+        if not _is_time(timestamp):
+            raise BraidError(f"{timestamp!r} is no timestamp", "give whole milliseconds since 1970")
+        name, declared = self._resolve(topic)
+        if declared is not None and declared.relation is not None:
+            self._write_row(declared, key, value, timestamp)
+            return
+        if declared is None:
+            key_text, value_text = _plain(key), _plain(value)
+        else:
+            key_text = _text(key, _columns(declared, "key"), declared.encoding.key, True)
+            value_text = _text(
+                value, _columns(declared, "value"), declared.encoding.value, not declared.encoding.wrapped
+            )
+        text = json.dumps([list(h) for h in headers]) if headers else None
+        partitions = self._backend.partitions(name)
+        if partitions is None or not 0 <= partition < partitions:
+            raise BraidError(f"topic {name} has no partition {partition}", f"it has {partitions or 0}")
+        self._append(name, key_text, value_text, timestamp, partition, text)
+
+    def _write_row(self, declared: Declared, key: Any, value: Any, timestamp: int) -> None:
+        """A row of a table, an epoch of its own. Columns of the key may stand in `value` too."""
+        if value is not None and not isinstance(value, Mapping):
+            raise BraidError(f"{declared.name} takes rows of columns", 'write value={"column": …}')
+        names = [c.name for c in declared.columns if c.place == "key"]
+        given = dict(key) if isinstance(key, Mapping) else {} if key is None else {names[0]: key}
+        row = {n.lower(): v for n, v in {**given, **(value or {})}.items()}
+        assert declared.relation is not None
+        epoch = self._next()
+        if value is None and not declared.relation.append_only:
+            frame = row_of(declared, row)
+            self._place(declared.topic, epoch, [(keys_of(declared, frame, stored=True)[0], None)], timestamp)
+            return
+        frame, late = self._tables.judged(declared, row_of(declared, row))
+        self._late.setdefault(declared.name, []).extend(late)
+        records = list(zip(keys_of(declared, frame), values_of(declared, frame), strict=True))
+        self._place(declared.topic, epoch, records, timestamp)
+
+    def _place(self, topic: str, epoch: int, records: Sequence[tuple[str | None, str | None]], time: int) -> None:
+        """Records of one epoch, in their order; a key that is None is made of the epoch and the place."""
+        placed = [
+            Placed(epoch, 0, n, 0, 0, key_of(epoch, n) if key is None else key, value, time, None)
+            for n, (key, value) in enumerate(records)
+        ]
+        self._backend.append(topic, placed)
+
+    def _next(self) -> int:
+        """The number of the next call."""
+        self._seq += 1
+        self._times += [clock()] * (self._seq - len(self._times))
+        return self._seq
+
+    def _append(
+        self, topic: str, key: str | None, value: str | None, timestamp: int, partition: int, headers: str | None
+    ) -> None:
+        self._next()
+        self._backend.append(topic, [Placed(self._seq, 0, 0, partition, 0, key, value, timestamp, headers)])
+
+    def read(self, topic: str) -> list[Record]:
+        """What is new in a topic since the last read, in processing order over its partitions."""
+        self._backend.pump()
+        name, declared = self._resolve(topic)
+        start = self._read.get(name, 0)
+        placed = self._backend.records(name, start)
+        self._read[name] = start + len(placed)
+        placed.sort(key=lambda p: (p.seq, p.hops, p.n))
+        if declared is None and not self._times_as_int and name in self._program.queries:
+            declared = _transient(self._program.queries[name])
+        return [_record(name, p, declared, self._times_as_int) for p in placed]
+
+    def clock(self, topic: str, time: int) -> None:
+        """No record of the source below `time` (ms) will follow."""
+        if not _is_time(time):
+            raise BraidError(f"{time!r} is no time", "give whole milliseconds since 1970")
+        name, declared = self._resolve(topic)
+        self._backend.mark(name, Moment(self._next(), "bound", time))
+        if declared is not None and declared.relation is not None:
+            self._tables.lift(declared, self._seq, self._backend.partitions(name) or 1, time)
+
+    def finish(self) -> None:
+        """The end of all input."""
+        self._next()
+        for topic in self._program.topics():
+            if self._backend.partitions(topic) is not None:
+                self._backend.mark(topic, Moment(self._seq, "end"))
+        self._finished = True
+
+    def query(self, sql: str) -> list[tuple[Any, ...]]:
+        """Rows of a batch query, for dialects with tables to query."""
+        for effect in self._program.copy().statements(sql):
+            if not isinstance(effect.bound, BatchAsked):
+                raise BraidError("this is no query over tables", "read the topic of a table with read()")
+        return self.execute(sql) or []
+
+    def _epoch(self, read: Read) -> int | None:
+        """The last epoch at the time that a read asks for; None: now."""
+        if read.at is not None:
+            wanted = datetime.fromisoformat(read.at).timestamp()
+        elif read.back:
+            wanted = clock() - read.back / 1000
+        else:
+            return None
+        return bisect_right(self._times, wanted)
+
+    # ------------------------------------------------------------- looking
+
+    def explain(self, sql_or_name: str, state: bool = False) -> dict[str, Any]:
+        """The plan of a statement or of a running query, as `braid explain --format json` prints it."""
+        query = self._program.query_of(sql_or_name)
+        self._backend.pump()
+        sizes = self._backend.state(query.name) if state and query.name in self._program.queries else None
+        return explain_query(query, self._backend.partitions, sizes)
+
+    def drops(self, name: str) -> list[dict[str, Any]]:
+        """Rows that the query dropped, in processing order."""
+        self._backend.pump()
+        declared = self._program.find(name)
+        if declared is not None and declared.relation is not None and declared.created_by is None:
+            return self._late.get(declared.name, [])
+        return self._backend.drops(self._program.query_name(name))
+
+    def restart(self) -> None:
+        """Stops all queries and starts them again from their checkpoints."""
+        self._backend.pump()
+        self._backend.restart()
+
+    def _resolve(self, name: str) -> tuple[str, Declared | None]:
+        """(topic, declaration) of a stream, table or topic name: an exact match first, then without case."""
+        found = self._program.find(name)
+        if found is not None:
+            return found.topic, found
+        known = [t for t in self._program.topics() if self._backend.partitions(t) is not None]
+        topic = first_match(name, known)
+        if topic is not None:
+            return topic, self._program.catalog.by_topic(topic)
+        raise BraidError(f"no stream, table or topic {name}", f"known: {', '.join(sorted(set(known))) or 'none'}")
+
+
+class _World:
+    """What statements do under the driver. `rows`: those of the last one that has some."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver, self._backend = driver, driver._backend
+        self.rows: list[Any] | None = None
+
+    def note(self, text: str) -> None:
+        pass  # EXPLAIN has them
+
+    def create_topic(self, name: str, partitions: int | None) -> None:
+        self._backend.create_topic(name, partitions or 1)
+
+    def delete_topic(self, name: str) -> None:
+        self._backend.delete_topic(name)
+        self._driver._tables.forget(name)
+        self._driver._read.pop(name, None)
+
+    def insert(self, records: NewRecords, line: int) -> None:
+        for record in records.records:
+            time = record.timestamp if record.timestamp is not None else int(clock() * 1000)
+            self._driver._append(records.topic, record.key, record.value, time, 0, None)
+
+    def change(self, change: RowsChanged, line: int) -> None:
+        """One statement, one epoch."""
+        driver, target = self._driver, change.target
+        self._backend.pump()
+        written = driver._tables.change(change, driver._epoch)
+        driver._late.setdefault(target.name, []).extend(written.late)
+        driver._place(target.topic, driver._next(), written.records, int(clock() * 1000))
+        self.rows = written.returned
+
+    def answer(self, query: BatchQuery) -> None:
+        self._backend.pump()
+        self.rows = self._driver._tables.answer(query, self._driver._epoch)
+
+    def flush(self) -> None:
+        self._backend.pump()
+
+    def start(self, bound: QueryBound) -> None:
+        query, declared = bound.query, bound.declared
+        left = next(logical.sources(query.root), None)
+        asked = query.sink.partitions or (declared.partitions if declared is not None else None)
+        of_left = self._backend.partitions(left.topic) if left is not None else None
+        self._backend.create_topic(query.sink.topic, asked or of_left or 1)
+        self._backend.pump()
+        if query.snapshot:
+            self._driver._next()
+        self._backend.start(query, self._driver._seq)
+        self._driver._program.queries[query.name] = query  # a push query too: read() and drops() ask for it
+
+    def stop(self, query: str, anew: bool) -> None:
+        self._backend.stop(query)
+
+    def explain(self, query: Query) -> None:
+        self.rows = [explain_query(query, self._backend.partitions, None)]
+
+    def show(self, header: Sequence[str], rows: Rows) -> None:
+        self.rows = list(rows)
+
+
+def _backend(runtime: str, batch: int | None, buckets: int | None, store: str | None) -> Backend:
+    match runtime:
+        case "local":
+            from braid.testing.local import LocalBackend
+
+            return LocalBackend(batch, buckets)
+        case "reference":
+            from braid.testing.oracle import ReferenceBackend
+
+            return ReferenceBackend()
+        case "spark":
+            from braid.spark.driver import SparkBackend
+
+            return SparkBackend(batch, buckets, store)
+    raise BraidError(f"no runtime {runtime}", "use 'local', 'spark' or 'reference'")
+
+
+def _columns(declared: Declared, place: str) -> list[Column]:
+    return [Column(c.name, c.type) for c in declared.columns if c.place == place and not c.hidden]
+
+
+def _plain(value: Any) -> str | None:
+    return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _text(value: Any, columns: Sequence[Column], format: str, bare: bool) -> str | None:
+    """A logical value as the JSON text of its topic."""
+    if value is None:
+        return None
+    if isinstance(value, Mapping):
+        if bare and len(columns) == 1 and not _names_column(value, columns[0]):
+            return _plain(codec.json_value(value, columns[0].type))
+        by_name = {c.name: c for c in columns}
+        folded = {c.name.upper(): c for c in columns}
+        typed = {n: by_name.get(n) or folded.get(n.upper()) for n in value}
+        doc = {n: codec.json_value(v, c.type) if (c := typed[n]) is not None else v for n, v in value.items()}
+        if bare and len(columns) == 1 and len(doc) == 1:
+            return _plain(next(iter(doc.values())))
+        if format == "DELIMITED":
+            ordered = {c.name: doc.get(next((n for n in value if typed[n] == c), "")) for c in columns}
+            return _plain(",".join("" if v is None else str(v) for v in ordered.values()))
+        return _plain(doc)
+    if len(columns) == 1 and not isinstance(value, str):
+        return _plain(codec.json_value(value, columns[0].type))
+    return _plain(value)
+
+
+def _names_column(value: Mapping[str, Any], column: Column) -> bool:
+    """Is it {column: its value}, and not the bare value of a STRUCT or MAP column?"""
+    if not isinstance(column.type, Struct | Map):
+        return True
+    name, inner = next(iter(value.items()), ("", None))
+    named = len(value) == 1 and name.upper() == column.name.upper()
+    return named and (inner is None or isinstance(inner, Mapping))
+
+
+def _is_time(x: object) -> bool:
+    """Whether `x` can be the time of a record."""
+    return type(x) is int and -MAX_TIME <= x < MAX_TIME
+
+
+def _transient(query: Query) -> Declared:
+    """What a query on its own gives, as if it were declared."""
+    sink = query.sink
+    columns = tuple(DeclaredColumn(o.name, o.expr.type, "value") for o in sink.values)
+    return Declared(sink.name, sink.kind, sink.topic, columns, sink.encoding)
+
+
+def _record(topic: str, placed: Placed, declared: Declared | None, ints: bool) -> Record:
+    key, value = _json(placed.key), _json(placed.value)
+    if declared is not None:
+        keys, values = _columns(declared, "key"), _columns(declared, "value")
+        if isinstance(key, dict):
+            key = _typed(key, keys, ints)
+        elif len(keys) == 1 and declared.encoding.key != "DELIMITED":  # a line as it stands
+            key = codec.python_value(key, keys[0].type, ints)
+        if isinstance(value, dict):
+            bare = len(values) == 1 and not declared.encoding.wrapped
+            value = codec.python_value(value, values[0].type, ints) if bare else _typed(value, values, ints)
+    return Record(topic, placed.partition, key, value, placed.timestamp, _headers(placed.headers))
+
+
+def _headers(text: str | None) -> list[tuple[str, str]]:
+    """The pairs in a record's headers; none where they are no list of pairs."""
+    try:
+        return [(name, value) for name, value in json.loads(text or "[]")]
+    except (ValueError, TypeError):
+        return []
+
+
+def _typed(doc: dict[str, Any], columns: Sequence[Column], ints: bool) -> dict[str, Any]:
+    types = {c.name: c.type for c in columns}
+    return {n: codec.python_value(v, types[n], ints) if n in types else v for n, v in doc.items()}
+
+
+def _json(text: str | None) -> Any:
+    return None if text is None else json.loads(text)

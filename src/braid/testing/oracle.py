@@ -1,0 +1,237 @@
+"""The test driver's backend over the oracle: every query is judged by the definitions themselves.
+
+In, out, rule: see `backend.Backend`. Batches and buckets mean nothing here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from braid.expr.key import canonical_key, key_hash
+from braid.expr.nodes import Col
+from braid.lower.lower import lower
+from braid.lower.physical import Plan
+from braid.operators.changes import DIFF, HEADERS, TIME
+from braid.plan import logical
+from braid.plan.logical import Query, Sink
+from braid.records import codec
+from braid.records.values import python_values
+from braid.reference import Bound, Drop, End, Event, OutRecord, Record, Reference
+from braid.reference.rows import series_of
+from braid.stage.bucket import describe
+from braid.stage.call_order import Placed, raw_frame, since_of, standing, topic_ranks
+from braid.stage.decode import decode
+from braid.stage.drops import FIELDS, as_json
+from braid.testing.local import in_topological_order
+from braid.testing.memory_topics import MemoryTopics
+from braid.types import Column, Scalar
+
+
+@dataclass(slots=True)
+class Judged:
+    query: Query
+    plan: Plan
+    reference: Reference
+    hops: int
+    read: dict[int, tuple[int, int]]
+    since: int
+    written: int = 0
+    events: list[Event] = field(default_factory=list)
+
+
+class ReferenceBackend(MemoryTopics):
+    def __init__(self) -> None:
+        super().__init__()
+        self.queries: dict[str, Judged] = {}
+
+    def start(self, query: Query, number: int) -> None:
+        plan = lower(query)
+        writers = [j for j in self.queries.values() if any(j.query.sink.topic == x.source.topic for x in plan.leaves)]
+        hops = 1 + max((j.hops for j in writers), default=0)
+        read = {leaf.number: (0, 0) for leaf in plan.leaves}
+        self.queries[query.name] = Judged(query, plan, Reference(query), hops, read, number)
+
+    def stop(self, query: str) -> None:
+        self.queries.pop(query, None)
+
+    def pump(self) -> None:
+        order = in_topological_order(
+            list(self.queries.values()),
+            lambda j: {leaf.source.topic for leaf in j.plan.leaves},
+            lambda j: j.query.sink.topic,
+        )
+        for judged in order:
+            self._advance(judged)
+
+    def _advance(self, judged: Judged) -> None:
+        events: list[tuple[tuple[int, ...], Event]] = []
+        ended: dict[int, list[tuple[int, int]]] = {}
+        bounds: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        ranks = topic_ranks(judged.plan)
+        for leaf in judged.plan.leaves:
+            topic, (start, marks) = self.topics[leaf.source.topic], judged.read[leaf.number]
+            judged.read[leaf.number] = (len(topic.records), len(topic.moments))
+            for partition in range(topic.partitions):
+                since = since_of(judged.plan, leaf, judged.since)
+                mine = [r for r in standing(topic.records[start:], leaf, since) if r.partition == partition]
+                for placed, record in zip(mine, _records(leaf.source, leaf.number, partition, mine), strict=True):
+                    events.append(((placed.seq, placed.hops, ranks[leaf.number], placed.n, leaf.number), record))
+            for m in topic.moments[marks:]:
+                which = tuple((leaf.number, partition) for partition in range(topic.partitions))
+                if m.kind == "end":
+                    ended.setdefault(m.seq, []).extend(which)
+                else:
+                    bounds.setdefault((m.seq, m.value), []).extend(which)
+        last = (1 << 30, 0, 0, 0)
+        events += [((seq, *last), End(tuple(which), seq)) for seq, which in ended.items()]
+        events += [((seq, *last), Bound(tuple(which), time, seq)) for (seq, time), which in bounds.items()]
+        events.sort(key=lambda e: e[0])
+        out = judged.reference.process([e for _, e in events])
+        self._write(judged, out)
+
+    def _write(self, judged: Judged, rows: Sequence[OutRecord]) -> None:
+        topic, sink = self.topics[judged.query.sink.topic], judged.query.sink
+        for row in rows:
+            seq, partition = row.place if isinstance(row.place, tuple) else (row.place, 0)
+            key = key_text(sink, row.key)
+            target = _partition(key, sink, row, topic.partitions, partition)
+            headers = row.headers if isinstance(row.headers, str) else None
+            n = judged.written
+            judged.written += 1
+            topic.append(Placed(seq, judged.hops, n, target, 0, key, value_text(sink, row), row.time, headers))
+
+    def drops(self, query: str) -> list[dict[str, Any]]:
+        """As the other runtimes tell them; the definitions know no clock of a drop, and show all columns of its row."""
+        judged = self.queries[query]
+        return [self._told(judged, d) for d in judged.reference.drops]
+
+    def _told(self, judged: Judged, drop: Drop) -> dict[str, Any]:
+        seq, partition = drop.place if isinstance(drop.place, tuple) else (drop.place, None)
+        reading = drop.step < len(judged.plan.leaves)
+        leaves = [judged.plan.leaves[drop.step]] if reading else judged.plan.leaves
+        found = next(
+            (
+                (x.source.topic, r)
+                for x in leaves
+                for r in self.topics[x.source.topic].records
+                if (r.seq, r.partition) == (seq, partition)
+            ),
+            None,
+        )
+        topic, record = found if found is not None else (None, None)
+        shown_values = reading and drop.reason != "late"
+        shown = {
+            "reason": drop.reason,
+            "operator": _operator(judged, drop),
+            "topic": topic,
+            "partition": partition,
+            "offset": record.offset if record is not None else None,
+            "timestamp": drop.time,
+            "clock": None,
+            "key": _key(judged, drop, record),
+            "value": record.value if record is not None and shown_values else None,
+            "message": None,
+        }
+        told = {f: as_json(shown[f]) if f in ("key", "value") else shown[f] for f in FIELDS}
+        return told if shown_values else told | {"value": dict(drop.values)}
+
+    def state(self, query: str) -> list[dict[str, Any]]:
+        return []
+
+    def restart(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.topics.clear()
+        self.queries.clear()
+
+
+def _records(source: logical.Source, leaf: int, partition: int, placed: Sequence[Placed]) -> list[Record]:
+    if not placed:
+        return []
+    decoded = decode(source, raw_frame(placed), partition)
+    values = {c.name: python_values(decoded.rows[c.name]) for c in source.columns}
+    message_keys = pl.repeat(None, len(placed), dtype=pl.String, eager=True)
+    if source.message_key is not None:
+        message_keys = codec.decode_values(decoded.rows["_key"], [Column("c", Scalar.VARCHAR)], unwrapped=True)[0]["c"]
+    made = []
+    for i, row in enumerate(decoded.rows.select("_offset", TIME, DIFF, HEADERS).iter_rows(named=True)):
+        mine = {n: x[i] for n, x in values.items()}
+        made.append(
+            Record(
+                leaf, partition, row["_offset"], row[TIME], mine, row[DIFF] == -1, row[HEADERS],
+                (placed[i].seq, partition), message_keys[i], decoded.error[i],
+            )
+        )  # fmt: skip
+    return made
+
+
+def _operator(judged: Judged, drop: Drop) -> str:
+    """Who dropped a row that a step gave: whoever reads it, if it came too late; else the step, or the SELECT."""
+    nodes, mine = judged.reference.nodes.values(), judged.reference.nodes[drop.step]
+    if drop.reason == "late":
+        return next((describe(x) for x in nodes if any(y is mine for y in x.inputs)), "select")
+    if isinstance(mine, logical.Source):
+        return f"read {mine.name}"
+    decided = drop.reason == "unreached" or mine is not judged.query.root
+    return describe(mine) if decided else "select"
+
+
+def _key(judged: Judged, drop: Drop, record: Placed | None) -> str | None:
+    """What a join matched the row by, or the key that the row has; of a record that was only read, its own."""
+    node = judged.reference.nodes[drop.step]
+    if drop.key is not None:
+        return _key_shown(drop.key.values)
+    names = [e.name for e in node.row_key if isinstance(e, Col)]
+    if isinstance(node, logical.Source) or not names or not drop.values.keys() >= set(names):
+        return None if record is None else record.key
+    return _key_shown([drop.values[name] for name in names])
+
+
+def _key_shown(values: Sequence[object]) -> str | None:
+    parts = [pl.Series([v]).cast(pl.String)[0] for v in values]
+    return None if None in parts else ",".join(parts)
+
+
+def key_text(sink: Sink, key: tuple[object, ...] | None) -> str | None:
+    if sink.encoding.key == "NONE" or (key is None and not sink.whole_key):
+        return None
+    key = key if key is not None else (None,) * len(sink.key)
+    names = [o.name for o in sink.key] or [f"KEY_{i}" for i in range(len(key))]
+    columns = [Column(n, e.type) for n, e in zip(names, sink.written_key, strict=True)]
+    frame, fields = _frame(columns, [key]), [(c.name, c) for c in columns]
+    if sink.encoding.key == "DELIMITED":
+        return json.dumps(codec.encode_delimited(frame, fields, sink.encoding.delimiter)[0], ensure_ascii=False)
+    if sink.whole_key:
+        return str(codec.encode_values(frame, fields, unwrapped=len(fields) == 1)[0])
+    text = canonical_key(frame, columns)[0]
+    return None if text is None else str(text)
+
+
+def value_text(sink: Sink, row: OutRecord) -> str | None:
+    if row.values is None:
+        return None
+    columns = [Column(o.name, o.expr.type) for o in sink.values]
+    if not columns:
+        return "{}"
+    frame, fields = _frame(columns, [tuple(row.values[c.name] for c in columns)]), [(c.name, c) for c in columns]
+    if sink.encoding.value == "DELIMITED":
+        line = codec.encode_delimited(frame, fields, sink.encoding.delimiter)[0]
+        return json.dumps(line, ensure_ascii=False)
+    bare = len(columns) == 1 and (not sink.encoding.wrapped or sink.encoding.value == "KAFKA")
+    return str(codec.encode_values(frame, fields, unwrapped=bare)[0])
+
+
+def _frame(columns: Sequence[Column], rows: Sequence[tuple[object, ...]]) -> pl.DataFrame:
+    return pl.DataFrame([series_of(c.name, [r[i] for r in rows], c.type) for i, c in enumerate(columns)])
+
+
+def _partition(key: str | None, sink: Sink, row: OutRecord, partitions: int, cause: int) -> int:
+    if key is None or partitions == 1:
+        return cause % partitions
+    return int(key_hash(pl.Series("k", [key], dtype=pl.String))[0]) % partitions
