@@ -261,9 +261,8 @@ class RunningQuery:
             with self._guard:
                 self._timed()  # of the batch before
         began = time.time()
-        table = manifest.toArrow()
+        rows = collected(manifest)
         columns.clear(self.job.wire)
-        rows = list(zip(table.column("kind").to_pylist(), table.column("doc").to_pylist(), strict=True))
         ran = time.time()
         told = [(kind, json.loads(doc)) for kind, doc in rows]
         said = [x for kind, found in told if kind == "counts" for x in found]
@@ -412,6 +411,13 @@ def written(frame: DataFrame, job: Job, text: str) -> DataFrame:
 
 
 # ---------------------------------------------------------------- details
+
+
+def collected(manifest: DataFrame) -> list[tuple[str, str]]:
+    """A batch's few rows, asked of the JVM itself: each `collect` or `toArrow` of PySpark opens a socket, whose path
+    the JVM keeps until it ends, to delete it then."""
+    plan = manifest._jdf.queryExecution().executedPlan()
+    return [(row.getString(0), row.getString(1)) for row in plan.executeCollectPublic()]
 
 
 def reason(text: str) -> str:
