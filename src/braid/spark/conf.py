@@ -79,6 +79,14 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("spark.sql.streaming.minBatchesToRetain", "20", "fewer files to list; enough to restart"),
     Setting("spark.sql.session.timeZone", "UTC", "times are milliseconds since 1970"),
     Setting("spark.ui.enabled", "false", "no web server for a local run", early=True),
+    Setting(
+        "spark.sql.ui.retainedExecutions",
+        "50",
+        "Spark keeps 1,000 batches for its web page, with or without the page: 10 to 20 MB, more with many tasks",
+        early=True,
+    ),
+    Setting("spark.ui.retainedJobs", "50", "the same: their jobs", early=True),
+    Setting("spark.ui.retainedStages", "100", "the same: their stages, each with its tasks", early=True),
     Setting("spark.driver.memory", "2g", "a batch of a million rows", early=True),
     Setting("spark.executorEnv.POLARS_MAX_THREADS", "1", "Spark's tasks are the parallelism", early=True),
 )
