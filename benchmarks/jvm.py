@@ -9,6 +9,7 @@ it together has a bound (`jvm_bound_mb`), whatever it does below.
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ OPTIONS = " ".join(
     for package in ("java.management/sun.management", "java.management/com.sun.jmx.mbeanserver")
 )
 MB = 1e6
+CLEANING = 0.5  # s
 STACK = 1.05  # MB: Java's own limit, of which a thread touches a tenth
 OWN = 256.0  # MB: mapped jars, tables of the collector and of symbols, the compiler, the allocator's reserve
 
@@ -34,6 +36,8 @@ class Jvm:
         self._pools = {pool.getName(): pool for pool in factory.getMemoryPoolMXBeans()}
         buffers = java.Class.forName("java.lang.management.BufferPoolMXBean")
         self._buffers = list(factory.getPlatformMXBeans(buffers))
+        self._exit_files = java.Class.forName("java.io.DeleteOnExitHook").getDeclaredField("files")
+        self._exit_files.setAccessible(True)
         self._server = factory.getPlatformMBeanServer()
         self._commands = self._jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
         self.pid = int(java.ProcessHandle.current().pid())
@@ -53,9 +57,14 @@ class Jvm:
         return self._command("gcClassHistogram")
 
     def live_mb(self) -> float:
-        """The heap in use after a full collection, which stops all threads for some tenths of a second."""
-        self._jvm.java.lang.System.gc()
-        return self._memory.getHeapMemoryUsage().getUsed() / MB
+        """The heap in use after a full collection, the less of two: what the first finds unused, such as blocks of past
+        batches, Spark's cleaner gives up for the second, and one is put off while native code holds an array."""
+        used = []
+        for pause in (CLEANING, 0.0):
+            self._jvm.java.lang.System.gc()
+            used.append(self._memory.getHeapMemoryUsage().getUsed() / MB)
+            time.sleep(pause)
+        return min(used)
 
     def now(self) -> dict[str, float]:
         """All that may be looked at often."""
@@ -73,6 +82,7 @@ class Jvm:
             "classes": self._loading.getLoadedClassCount(),
             "classes_ever": self._loading.getTotalLoadedClassCount(),
             "threads": threads,
+            "exit_files": self._exit_files.get(None).size(),  # paths to delete when it ends: none is taken back before
             "jvm_bound_mb": self._heap_limit + sum(beside.values()) + threads * STACK + OWN,
         }
 

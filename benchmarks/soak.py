@@ -65,6 +65,7 @@ LIMITS = {
     "metaspace_mb": 0.10,
     "classes": 0.10,
     "threads": 0.10,
+    "exit_files": 0.10,
     "workers_mb": 0.10,
     "open_files": 0.10,
     "state_rows": 0.10,
