@@ -15,6 +15,8 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import effort
 
+HANGS, HANGS_LAW = 300, 3600  # s a test may take, in `make test` and with --law
+
 # A busy machine makes a generator of inputs slow, and a slow one is no fault of what is tested.
 settings.register_profile("braid", deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("braid")
@@ -27,6 +29,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     effort.LAW = bool(config.getoption("--law"))
+    if not config.getoption("--timeout"):  # a test that hangs fails, with the stacks of all threads
+        config.option.timeout = HANGS_LAW if effort.LAW else HANGS
     effort.FUZZ = int(config.getoption("--fuzz"))
 
 
