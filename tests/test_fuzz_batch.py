@@ -20,7 +20,7 @@ from braid.batch_sql.duck_text import literal, name, token, untoken
 from braid.bind.bound import BatchAsked, BatchQuery
 from braid.bind.catalog import Catalog
 from braid.bind.program import Program
-from braid.bind.risingwave.batch_functions import DUCK_NAMES
+from braid.bind.risingwave.batch_values import DUCK_NAMES
 from braid.errors import SqlError
 from braid.testing.driver import Driver
 from effort import fuzzed

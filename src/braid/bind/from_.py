@@ -1,8 +1,9 @@
 """FROM: sources and their joins.
 
 In: a relation as written, the catalog, the settings. Out: the plan node below WHERE, with what is known of its key.
-Rule: joins are a left-deep chain; each step is checked on its own, against the tables in `joins`. After INNER, LEFT and
-RIGHT steps both ON expressions count as the join key for the next step; after a FULL join of streams none does.
+Rule: joins are a left-deep chain; each step is checked on its own: `SUPPORTED` says what is possible, and a hint names
+only a statement that would be accepted. After INNER, LEFT and RIGHT steps both ON expressions count as the join key for
+the next step; after a FULL join of streams none does.
 """
 
 from __future__ import annotations
@@ -11,9 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal, TypeGuard
 
-from braid.bind import join_rules
 from braid.bind.catalog import Catalog
-from braid.bind.expressions import Rules, aggregates, bind_expr, bind_predicate, located, names
+from braid.bind.expressions import Rules, aggregates, bind_expr, bind_predicate, conjuncts, located, names
 from braid.bind.names import Entry, Scope, synthetic_key_name
 from braid.bind.settings import Settings
 from braid.bind.sources import check_key_type
@@ -23,6 +23,19 @@ from braid.expr import casts, typing
 from braid.expr.nodes import Col, Expr
 from braid.plan.logical import Filter, How, Kind, Node, StreamStreamJoin, StreamTableJoin, TableTableJoin
 from braid.sql import ast
+
+DAY = 86_400_000
+
+NAMES: dict[How, str] = {"inner": "INNER JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN"}
+
+SUPPORTED: dict[tuple[Kind, Kind], tuple[How, ...]] = {
+    ("stream", "stream"): ("inner", "left", "right", "full"),
+    ("stream", "table"): ("inner", "left"),
+    ("table", "table"): ("inner", "left", "right", "full"),
+    ("table", "stream"): (),
+}
+# With the sides swapped INNER stays INNER and RIGHT becomes LEFT.
+SWAPPED: dict[How, Literal["INNER JOIN", "LEFT JOIN"]] = {"inner": "INNER JOIN", "right": "LEFT JOIN"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +91,7 @@ class Step:
 
     @property
     def name(self) -> str:
-        return join_rules.NAMES[self.how]
+        return NAMES[self.how]
 
     @property
     def new(self) -> Entry:
@@ -115,7 +128,7 @@ def _source(ref: ast.TableRef, env: Env) -> From:
 def _join(s: Step, last: bool) -> From:
     _check_sources(s)
     left_names = [e.declared.name for e in s.left.scope.entries]
-    problem = join_rules.refusal(s.left.kind, s.right.kind, s.how, left_names, s.new.declared.name)
+    problem = refusal(s.left.kind, s.right.kind, s.how, left_names, s.new.declared.name)
     if problem is not None:
         raise SqlError(problem[0], s.join.how_span, problem[1])
     _check_within(s)
@@ -178,7 +191,7 @@ def _on(s: Step) -> On:
     """The one equality of ON; in native mode the first usable of several, for INNER joins."""
     if s.join.on is None:
         raise SqlError(f"{s.name} needs ON", s.join.how_span, "write ON a.x = b.y")
-    parts = _conjuncts(s.join.on)
+    parts = conjuncts(s.join.on)
     if len(parts) == 1:
         return _equality(parts[0], s)
     if s.env.settings.mode != "native":
@@ -201,12 +214,6 @@ def _on(s: Step) -> On:
             return replace(on, others=(*parts[:i], *parts[i + 1 :]))
     assert problem is not None
     raise problem
-
-
-def _conjuncts(e: ast.Expr) -> list[ast.Expr]:
-    if isinstance(e, ast.Binary) and e.op == "AND":
-        return [*_conjuncts(e.left), *_conjuncts(e.right)]
-    return [e]
 
 
 def _is_equality(e: ast.Expr) -> TypeGuard[ast.Binary]:
@@ -370,7 +377,7 @@ def _node(left_key: Expr, right_key: Expr, key: Col, s: Step) -> Node:
     assert within is not None
     before, after = within.before.ms, within.after.ms
     grace = None if within.grace is None else within.grace.ms
-    kept = join_rules.retention(before, after, grace)
+    kept = retention(before, after, grace)
     return StreamStreamJoin(
         left, right, s.how, left_key, right_key, before, after, grace, kept, key, set_.null_key, set_.late
     )
@@ -393,7 +400,7 @@ def _notices(s: Step) -> list[str]:
 
 def _forgotten(left: Node, node: Node) -> Iterator[str]:
     """A warning where rows come so late from earlier steps that their partners may be forgotten."""
-    if isinstance(node, StreamStreamJoin) and (held := join_rules.held_back(left)) > node.retention - node.before:
+    if isinstance(node, StreamStreamJoin) and (held := held_back(left)) > node.retention - node.before:
         yield (
             f"an earlier step holds rows back for up to {duration(held)}; the next one keeps rows for "
             f"{duration(node.retention)}, so their matches may be forgotten by then: give it a longer GRACE PERIOD"
@@ -414,3 +421,35 @@ def _plain(on: On) -> Iterator[Col]:
     for e, written in ((on.left, on.left_ast), (on.right, on.right_ast)):
         if isinstance(e, Col) and isinstance(written, ast.Name):
             yield e
+
+
+# ------------------------------------------------------------------------ rules
+
+
+def refusal(left: Kind, right: Kind, how: How, left_names: list[str], right_name: str) -> tuple[str, str] | None:
+    """Why a stream or table cannot be joined so, and what to write; None if it can. `left_names`: all on the left."""
+    left_name = left_names[0]
+    if how in SUPPORTED[left, right]:
+        return None
+    if (left, right) == ("stream", "table"):
+        message = f"{NAMES[how]} of stream {left_name} and table {right_name} is not possible"
+        return message, "only stream rows emit here: write INNER JOIN or LEFT JOIN"
+    message = f"{NAMES[how]} of table {left_name} and stream {right_name} is not possible: a stream stands left"
+    if how in SWAPPED and len(left_names) == 1:
+        return message, f"swap the sides: FROM {right_name} {SWAPPED[how]} {left_name}"
+    if how in SWAPPED:
+        made = f"CREATE TABLE … AS SELECT the join of {', '.join(left_names)}"
+        return message, f"two statements: {made}, then FROM {right_name} {SWAPPED[how]} its result"
+    return message, f"make {right_name} a table first (CREATE TABLE … AS SELECT … GROUP BY), then join two tables"
+
+
+def held_back(node: Node) -> int:
+    """How long the joins of a stream may hold a row back (ms of stream time)."""
+    own = node.hold if isinstance(node, StreamStreamJoin) else 0
+    return own + max(map(held_back, node.inputs), default=0)
+
+
+def retention(before: int, after: int, grace: int | None) -> int:
+    """How long a row of a stream-stream join is seen: the window and its grace; without GRACE at least a day."""
+    lateness = max(DAY - 2 * before, 0) if grace is None else grace
+    return max(before + after + lateness, 1)

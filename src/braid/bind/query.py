@@ -13,11 +13,10 @@ from braid.bind.bound import Declared, DeclaredColumn, Nothing, QueryBound
 from braid.bind.catalog import Catalog
 from braid.bind.expressions import Rules, bind_predicate, bind_value, children, located, names
 from braid.bind.from_ import Env, From, bind_from
-from braid.bind.insert_schema import matched
+from braid.bind.insert import matched
 from braid.bind.items import Grouping, Item, bind_grouping, bind_items, is_copy
 from braid.bind.names import RESERVED, WINDOW_BOUNDS, Entry, Namer, free_name
-from braid.bind.over_topic import check_written
-from braid.bind.sources import KIND, check_key_type, check_topic, existing
+from braid.bind.sources import KIND, check_key_type, check_topic, check_written, existing
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr
 from braid.plan.logical import (

@@ -7,7 +7,7 @@ what would have one. Errors have no place: the caller adds it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import polars as pl
 
@@ -20,7 +20,7 @@ from braid.expr.signatures import Refused, common_of, common_type
 from braid.guess import guesses
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
-__all__ = ["call", "case", "cast", "common_type", "field", "literal", "struct"]
+__all__ = ["all_of", "call", "case", "cast", "common_type", "conjuncts", "field", "literal", "struct"]
 
 S = Scalar
 _TIMES = (S.DATE, S.TIME, S.TIMESTAMP)
@@ -114,6 +114,23 @@ def struct(items: Sequence[tuple[str, Expr]]) -> Expr:
 def literal(value: object, type_: Type) -> Expr:
     """A constant."""
     return Lit(value, type_)
+
+
+def conjuncts(expr: Expr | None) -> Iterator[Expr]:
+    """What AND joins, at any depth."""
+    if isinstance(expr, Call) and expr.function == "and":
+        for arg in expr.args:
+            yield from conjuncts(arg)
+    elif expr is not None:
+        yield expr
+
+
+def all_of(parts: Iterable[Expr]) -> Expr | None:
+    """The parts joined by AND; None where there are none."""
+    made: Expr | None = None
+    for part in parts:
+        made = part if made is None else call("and", [made, part])
+    return made
 
 
 def _widen(expr: Expr, type_: Type) -> Expr:

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from braid.expr.nodes import Call, Expr, Lit, columns
+from braid.expr.typing import conjuncts
 from braid.plan.epochs import RegularJoin
-from braid.plan.watermarks import conjuncts
 from braid.types import Scalar
 
 FAR = 2**58  # ticks; constants beyond bound nothing

@@ -9,11 +9,11 @@ side is padded for it. (docs/rules/lenses.md, "Filters before a join")
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from braid.expr.nodes import Call, Expr, columns
-from braid.expr.typing import call
+from braid.expr.nodes import Expr, columns
+from braid.expr.typing import all_of, conjuncts
 from braid.plan.keyed import CombiningJoin, KeyedJoin, Lateral, RememberingJoin, TwoClockJoin
 from braid.plan.logical import Aggregate, Filter, Node, Project, Query
 
@@ -25,7 +25,7 @@ def pushed(query: Query) -> Query:
 def _pushed(node: Node) -> Node:
     match node:
         case Filter(input=x, predicate=p):
-            return _filtered(x, list(_conjuncts(p)))
+            return _filtered(x, list(conjuncts(p)))
         case Project(input=x) | Lateral(input=x) | Aggregate(input=x):
             return replace(node, input=_pushed(x))
         case TwoClockJoin() | RememberingJoin() | CombiningJoin():
@@ -38,38 +38,26 @@ def _filtered(node: Node, parts: Sequence[Expr]) -> Node:
     """The node with these conditions over it, as far down as they may go."""
     match node:
         case Filter(input=x, predicate=p):
-            return _filtered(x, [*_conjuncts(p), *parts])
+            return _filtered(x, [*conjuncts(p), *parts])
         case TwoClockJoin() | RememberingJoin() | CombiningJoin():
             return _over_join(node, parts)
         case _:
-            below = _pushed(node)
-            return Filter(below, _all(parts)) if parts else below
+            return _over(_pushed(node), parts)
 
 
 def _over_join(node: KeyedJoin, parts: Sequence[Expr]) -> Node:
     left = [p for p in parts if node.how in ("inner", "left") and _reads_only(p, node.left)]
     right = [p for p in parts if node.how in ("inner", "right") and _reads_only(p, node.right)]
     made = replace(node, left=_filtered(node.left, left), right=_filtered(node.right, right))
-    others = [p for p in parts if p not in left and p not in right]
-    return Filter(made, _all(others)) if others else made
+    return _over(made, [p for p in parts if p not in left and p not in right])
+
+
+def _over(node: Node, parts: Sequence[Expr]) -> Node:
+    condition = all_of(parts)
+    return node if condition is None else Filter(node, condition)
 
 
 def _reads_only(e: Expr, node: Node) -> bool:
     """Whether it reads columns, and all of them are of the node."""
     read = set(columns(e))
     return bool(read) and read <= {c.name for c in node.schema}
-
-
-def _conjuncts(e: Expr) -> Iterator[Expr]:
-    if isinstance(e, Call) and e.function == "and":
-        for arg in e.args:
-            yield from _conjuncts(arg)
-    else:
-        yield e
-
-
-def _all(parts: Sequence[Expr]) -> Expr:
-    made = parts[0]
-    for part in parts[1:]:
-        made = call("and", [made, part])
-    return made

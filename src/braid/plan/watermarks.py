@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
+from braid.expr.typing import conjuncts
 from braid.plan import epochs
 from braid.plan.epochs import Bound, Clean, RegularJoin
 from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin
@@ -165,14 +166,3 @@ def _by_inequality(term: Expr, left: Progress, right: Progress) -> Iterator[Clea
         yield Clean("left", larger, (*mine, *theirs))
     if (mine := watermark(larger, right)) and (theirs := watermark(smaller, left)):
         yield Clean("right", larger, (*mine, *theirs))
-
-
-def conjuncts(e: Expr | None) -> Iterator[Expr]:
-    match e:
-        case None:
-            return
-        case Call(function="and", args=args):
-            for x in args:
-                yield from conjuncts(x)
-        case _:
-            yield e

@@ -23,7 +23,7 @@ from braid.bind.bound import (
 )
 from braid.bind.describe import bind_explain
 from braid.bind.from_ import Env as BindEnv
-from braid.bind.insert_schema import widens
+from braid.bind.insert import widens
 from braid.bind.lenses import settings as own
 from braid.bind.lenses.facets import Facet, type_name
 from braid.bind.lenses.query import Env, Result, bind_query

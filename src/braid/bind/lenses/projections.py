@@ -12,10 +12,9 @@ from dataclasses import dataclass, replace
 
 from braid.bind.expressions import located
 from braid.bind.lenses.expressions import Clause, value
-from braid.bind.lenses.facets import Facet, check_avro, check_holds, converted, format_of
+from braid.bind.lenses.facets import Facet, Placed, Tree, check_avro, check_holds, converted, format_of
 from braid.bind.lenses.joins import default_name, merged, tidy
 from braid.bind.lenses.scope import FACETS, Relation, Scope, is_nullable
-from braid.bind.lenses.targets import Placed, Tree
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr

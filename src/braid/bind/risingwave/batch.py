@@ -1,8 +1,9 @@
-"""Batch queries: from what is written to a text that DuckDB answers.
+"""Batch queries, from what is written to a text that DuckDB answers; and INSERT, UPDATE, DELETE, which one decides.
 
-In: a query as read. Out: `BatchQuery`.
+In: a query or a statement as read. Out: `BatchQuery`; `RowsChanged`, one epoch.
 Rule: every name is bound here, and the text is made anew from what is bound: DuckDB sees names that `duck_text.token`
-makes, functions and types of our lists, and constants that it quotes; nothing else.
+makes, functions and types of our lists, and constants that it quotes; nothing else. What a statement writes is decided
+from the snapshot before it; which rows are late is decided where they enter the table.
 """
 
 from __future__ import annotations
@@ -12,9 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import assert_never
 
 from braid.batch_sql.duck_text import name, token
-from braid.bind.bound import BatchQuery, Declared, Index, Read, Returning, View
-from braid.bind.risingwave.context import Context, check_not_sink
-from braid.bind.risingwave.scope import Column, Scope, Table, of_table
+from braid.bind.bound import BatchQuery, Bound, Declared, Index, Read, Returning, RowsChanged, View
+from braid.bind.risingwave.scope import Column, Context, Scope, Table, check_not_sink, of_table
 from braid.errors import Span, SqlError
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
@@ -159,3 +159,72 @@ def _check_as_of(as_of: rw.AsOf, found: Declared | View | Index) -> None:
         raise SqlError("a temporal join needs a view: a batch query has no processing time", as_of.span, hint)
     if not isinstance(found, Declared):
         raise SqlError("time travel reads tables and materialized views", as_of.span, "leave the clause out")
+
+
+# ------------------------------------------------------- INSERT, UPDATE, DELETE
+
+
+def insert(s: rw.Insert, context: Context) -> Bound:
+    target = context.table(s.target, s.target_span, "insert into")
+    columns = tuple(_column(n, target) for n in s.columns) or tuple(c.name for c in target.visible)
+    twice = next((n for i, n in enumerate(s.columns) if n.parts[0] in columns[:i]), None)
+    if twice is not None:
+        raise SqlError(f"column {twice} is named twice", twice.span, "name it once")
+    missing = [k for k in _key(target) if k not in columns]
+    if missing:
+        hint = f"name it: INSERT INTO {target.name} ({', '.join((*missing, *columns))})"
+        raise SqlError(f"the primary key {', '.join(missing)} gets no value", s.target_span, hint)
+    query = batch_query(s.rows, context)
+    if isinstance(s.rows.body, rw.Values):
+        columns = _check_values(s.rows.body, columns, bool(s.columns))
+    elif len(query.columns) != len(columns):
+        hint = f"the columns are {', '.join(columns)}"
+        raise SqlError(f"{len(query.columns)} values for {len(columns)} columns", s.rows.span, hint)
+    return RowsChanged("insert", target, query, columns, returning(s.returning, target, context))
+
+
+def _check_values(values: rw.Values, columns: tuple[str, ...], named: bool) -> tuple[str, ...]:
+    """Rows of VALUES have a value for each column; without a list of columns the last may be missing."""
+    width = len(values.rows[0])
+    if width > len(columns) or (named and width < len(columns)):
+        at = values.rows[0][min(width, len(columns)) - 1].span
+        hint = f"the columns are {', '.join(columns)}"
+        raise SqlError(f"{width} values for {len(columns)} columns", at, hint)
+    return columns[:width]
+
+
+def update(s: rw.Update, context: Context) -> Bound:
+    target = context.table(s.target, s.target_span, "update")
+    _changeable(target, "UPDATE", s.target_span)
+    columns = tuple(_column(n, target) for n, _ in s.sets)
+    twice = next((n for i, (n, _) in enumerate(s.sets) if n.parts[0] in columns[:i]), None)
+    if twice is not None:
+        raise SqlError(f"column {twice} is set twice", twice.span, "set it once")
+    query = changed_rows(target, [e for _, e in s.sets], s.where, s.span, context)
+    return RowsChanged("update", target, query, columns, returning(s.returning, target, context))
+
+
+def delete(s: rw.Delete, context: Context) -> Bound:
+    target = context.table(s.target, s.target_span, "delete from")
+    _changeable(target, "DELETE", s.target_span)
+    query = changed_rows(target, (), s.where, s.span, context)
+    return RowsChanged("delete", target, query, (), returning(s.returning, target, context))
+
+
+def _changeable(target: Declared, what: str, span: Span) -> None:
+    assert target.relation is not None
+    if target.relation.append_only:
+        hint = f"create {target.name} without APPEND ONLY"
+        raise SqlError(f"{target.name} is append-only: {what} is not possible", span, hint)
+
+
+def _key(target: Declared) -> tuple[str, ...]:
+    assert target.relation is not None
+    return () if target.relation.row_id else target.relation.key
+
+
+def _column(n: ast.Name, target: Declared) -> str:
+    known = [c.name for c in target.visible]
+    if n.parts[0] not in known:
+        raise SqlError(f"{target.name} has no column {n}", n.span, f"columns are {', '.join(known)}")
+    return n.parts[0]

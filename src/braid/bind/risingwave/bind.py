@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from braid.bind.bound import BatchAsked, Bound, Flushed, Nothing, SettingChanged
 from braid.bind.catalog import Catalog
-from braid.bind.risingwave import batch, changes, commands, tables, views
-from braid.bind.risingwave.context import Context
+from braid.bind.risingwave import batch, commands, tables
+from braid.bind.risingwave.scope import Context
 from braid.bind.risingwave.settings import changed
 from braid.bind.settings import Settings
 from braid.errors import SqlError
@@ -29,13 +29,13 @@ def bind_risingwave(s: ast.Statement, catalog: Catalog, settings: Settings, text
         case rw.CreateIndex():
             return tables.create_index(s, context)
         case rw.CreateView():
-            return views.create_view(s, context)
+            return tables.create_view(s, context)
         case rw.Insert():
-            return changes.insert(s, context)
+            return batch.insert(s, context)
         case rw.Update():
-            return changes.update(s, context)
+            return batch.update(s, context)
         case rw.Delete():
-            return changes.delete(s, context)
+            return batch.delete(s, context)
         case rw.Batch():
             return BatchAsked(batch.batch_query(s.rows, context))
         case rw.Flush():

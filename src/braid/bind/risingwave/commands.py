@@ -24,7 +24,7 @@ from braid.bind.bound import (
     View,
 )
 from braid.bind.catalog import Catalog
-from braid.bind.risingwave.context import Context
+from braid.bind.risingwave.scope import Context
 from braid.bind.settings import Settings
 from braid.errors import SqlError
 from braid.sql import ast

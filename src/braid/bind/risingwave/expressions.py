@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from braid.bind.expressions import COMMON, OPERATORS, Rules, bind_expr, children
 from braid.errors import SqlError
 from braid.expr import typing
-from braid.expr.nodes import Call, Expr, Lit
+from braid.expr.nodes import Expr, Lit
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
 from braid.types import Array, Decimal, Scalar, Type
@@ -110,23 +110,6 @@ def timestamp(text: str, e: ast.Expr) -> Expr:
     except ValueError:
         raise SqlError(f"'{text}' is not a timestamp", e.span, "write it as '2024-01-01 00:00:00'") from None
     return Lit(at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at, Scalar.TIMESTAMP)
-
-
-def conjuncts(e: Expr) -> Iterator[Expr]:
-    """The parts of an AND."""
-    if isinstance(e, Call) and e.function == "and":
-        for arg in e.args:
-            yield from conjuncts(arg)
-    else:
-        yield e
-
-
-def all_of(parts: list[Expr]) -> Expr | None:
-    """The parts joined by AND; None where there are none."""
-    made: Expr | None = None
-    for part in parts:
-        made = part if made is None else typing.call("and", [made, part])
-    return made
 
 
 def type_name(e: ast.Expr, made: Expr, column_type: Callable[[ast.Name], str]) -> str:

@@ -11,11 +11,11 @@ from dataclasses import replace
 from typing import Literal
 
 from braid.bind.bound import Declared
-from braid.bind.risingwave.context import Context
-from braid.bind.risingwave.expressions import all_of
+from braid.bind.risingwave.scope import Context
 from braid.bind.risingwave.sources import Joined, Leaf, Tree
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns
+from braid.expr.typing import all_of
 from braid.plan.epochs import AsOfJoin, Compare, Equalities, RegularJoin, TemporalJoin, Windows
 from braid.plan.logical import Filter, How, Node
 from braid.plan.watermarks import cleaned, progress

@@ -2,23 +2,26 @@
 
 In: a query as read. Out: a `Result`: a projection, its columns, and their SQL types.
 Rule: names are bound first, then the parts of WHERE and ON are placed where they may stand (`placing`); the projection
-keeps the columns of the rows' key, selected or not.
+keeps the columns of the rows' key, selected or not. RW-44: with EMIT ON WINDOW CLOSE rows wait for the first column
+that has a watermark; without one there is nothing to wait for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from braid.bind.risingwave import grouping
-from braid.bind.risingwave.closing import emit_on_close
-from braid.bind.risingwave.context import Context
-from braid.bind.risingwave.expressions import all_of, bound, condition, conjuncts, type_name, usual_name
+from braid.bind.risingwave.expressions import bound, condition, type_name, usual_name
 from braid.bind.risingwave.placing import place
-from braid.bind.risingwave.scope import Scope, default_name
+from braid.bind.risingwave.scope import Context, Scope, default_name
 from braid.bind.risingwave.sources import Env, bind_from
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr
+from braid.expr.typing import all_of, conjuncts
+from braid.plan.epochs import EmitOnClose
 from braid.plan.logical import Filter, Node, Project
+from braid.plan.watermarks import progress
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
 
@@ -147,3 +150,12 @@ def projected(node: Node, made: list[tuple[str, Expr, str, Span]], alias: str, t
 def key_types(scope: Scope[Expr]) -> dict[Expr, str]:
     """The SQL types of plan columns as far as the scope shows them."""
     return {c.expr: c.type for t in scope.tables for c in t.columns}
+
+
+def emit_on_close(node: Node, columns: Sequence[Col], span: Span) -> Node:
+    known = progress(node)
+    for column in columns:
+        if column.name in known:
+            return EmitOnClose(node, column, known[column.name])
+    hint = "declare WATERMARK FOR on each table, and select the column it is for, or window_start"
+    raise SqlError("EMIT ON WINDOW CLOSE needs a column with a watermark, and this view has none", span, hint)

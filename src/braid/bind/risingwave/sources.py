@@ -11,12 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from braid.bind.bound import Bounded, Declared, Index, View
-from braid.bind.risingwave.context import Context, check_not_sink
-from braid.bind.risingwave.expressions import condition, conjuncts
-from braid.bind.risingwave.scope import Column, Scope, Table, both, merged, of_table, renamed
+from braid.bind.risingwave.expressions import condition
+from braid.bind.risingwave.scope import Column, Context, Scope, Table, both, check_not_sink, merged, of_table, renamed
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Call, Case, Cast, Col, Expr, Field, MakeStruct
+from braid.expr.typing import conjuncts
 from braid.plan.epochs import Bound, Changes, OnTime, Windows
 from braid.plan.logical import Node, Source, SourceColumn
 from braid.plan.watermarks import clocked

@@ -11,10 +11,9 @@ from dataclasses import replace
 from braid.bind.bound import Bound, Dropped, Nothing, QueryBound, SettingChanged
 from braid.bind.describe import bind_describe, bind_explain, bind_show, instead
 from braid.bind.from_ import Env
-from braid.bind.sqlstream.objects import declared, drop_first, full_name
 from braid.bind.sqlstream.query import bind_insert_query, bind_pump, bind_select, bind_view
 from braid.bind.sqlstream.settings import changed, listed
-from braid.bind.sqlstream.sources import bind_relation, bind_rows
+from braid.bind.sqlstream.sources import bind_relation, bind_rows, declared, drop_first, full_name
 from braid.errors import SqlError
 from braid.plan.rewrite import rewrite
 from braid.sql import ast

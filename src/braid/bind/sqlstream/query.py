@@ -10,20 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from braid.bind.bound import Declared, DeclaredColumn, QueryBound, SourceDeclared
-from braid.bind.expressions import bind_expr, bind_predicate, located
+from braid.bind.expressions import bind_expr, bind_predicate, conjuncts, located
 from braid.bind.from_ import Env
 from braid.bind.insert import fits
-from braid.bind.over_topic import check_written
 from braid.bind.query import PUSH, check_cycle
-from braid.bind.sources import check_topic
-from braid.bind.sqlstream.build import built
-from braid.bind.sqlstream.checks import check
-from braid.bind.sqlstream.objects import declared, full_name
-from braid.bind.sqlstream.pushdown import with_where
-from braid.bind.sqlstream.relation import Context, Operand, SubResult, Tree, bind_relation, conjuncts
-from braid.bind.sqlstream.scope import ROWTIME, Scope, unique_names
-from braid.bind.sqlstream.sources import JSON, check_column, check_free, insert_columns
-from braid.bind.sqlstream.values import rules
+from braid.bind.sources import check_topic, check_written
+from braid.bind.sqlstream.relation import Context, Operand, SubResult, Tree, bind_relation
+from braid.bind.sqlstream.scope import ROWTIME, Scope, rules, unique_names
+from braid.bind.sqlstream.sources import JSON, check_column, check_free, declared, full_name, insert_columns
+from braid.bind.sqlstream.tree import built, check, with_where
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr

@@ -1,7 +1,7 @@
 """FROM: operands with their windows, and the joins between them.
 
 In: a relation as written, the catalog. Out: a tree of `Operand` and `Pair`, with what its names mean.
-Rule: the tree says what meets what; whether such a join may be at all is checked when WHERE is known (`checks`),
+Rule: the tree says what meets what; whether such a join may be at all is checked when WHERE is known (`tree`),
 because an equality there makes a comma list an equi-join.
 """
 
@@ -10,16 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from braid.bind.expressions import bind_predicate, located
+from braid.bind.expressions import bind_predicate, conjuncts, located
 from braid.bind.from_ import Env
-from braid.bind.sqlstream.objects import declared
-from braid.bind.sqlstream.scope import Entry, Scope, joined, merged, using
-from braid.bind.sqlstream.values import rules
+from braid.bind.sqlstream.scope import Entry, Scope, joined, merged, rules, using
+from braid.bind.sqlstream.sources import declared
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Call, Col, Expr, Lit, columns
 from braid.plan.logical import How, Kind, Node, Project, Source
-from braid.sql import ast
 from braid.sql import ast_sqlstream as sql
 from braid.types import Scalar
 
@@ -174,13 +172,6 @@ def _same_type(left: Expr, right: Expr) -> tuple[Expr, Expr]:
     equal = typing.call("eq", [left, right])
     assert isinstance(equal, Call)
     return equal.args[0], equal.args[1]
-
-
-def conjuncts(e: ast.Expr) -> list[ast.Expr]:
-    """What AND joins."""
-    if isinstance(e, ast.Binary) and e.op == "AND":
-        return [*conjuncts(e.left), *conjuncts(e.right)]
-    return [e]
 
 
 # ------------------------------------------------------------------- operands

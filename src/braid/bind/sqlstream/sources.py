@@ -1,25 +1,29 @@
-"""CREATE STREAM | TABLE, and INSERT INTO … VALUES.
+"""Streams, tables and views: their names, CREATE STREAM | TABLE, and INSERT INTO … VALUES.
 
-In: the statement, the catalog. Out: `SourceDeclared`, `Inserted`.
-Rule: a stream has no key: its records are values with a rowtime. INSERT gives a row its time in the column ROWTIME.
+In: the statement, the catalog, the current schema. Out: names in full and what is declared under them;
+`SourceDeclared`, `Inserted`.
+Rule: the full name is `SCHEMA.NAME`, or `NAME` outside any schema; a name without schema means the current schema's,
+then the one outside any schema, then the only one of that name. A stream has no key: its records are values with a
+rowtime. INSERT gives a row its time in the column ROWTIME.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
 from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow, SourceDeclared
 from braid.bind.from_ import Env
 from braid.bind.insert import inserted_value, no_column
-from braid.bind.over_topic import check_topic_types
-from braid.bind.sources import KIND, check_topic
-from braid.bind.sqlstream.objects import declared, drop_first, full_name
-from braid.bind.sqlstream.values import rules
+from braid.bind.sources import KIND, check_topic, check_topic_types
+from braid.bind.sqlstream.scope import rules
 from braid.errors import Span, SqlError
+from braid.guess import guess
 from braid.plan.logical import PSEUDO, Encoding, Timestamp
 from braid.sql import ast
 from braid.sql import ast_sqlstream as sql
+from braid.sql.ast_sqlstream import ObjectName
 from braid.types import Scalar
 
 ROWTIME = DeclaredColumn("ROWTIME", Scalar.TIMESTAMP, "rowtime", not_null=True)
@@ -155,3 +159,60 @@ def _row(row: tuple[ast.Expr, ...], columns: list[DeclaredColumn], target: Decla
 def _milliseconds(time: datetime) -> int:
     """Rowtimes are milliseconds: what is finer falls away."""
     return int((time - datetime(1970, 1, 1)).total_seconds() * 1_000_000) // 1000
+
+
+# ------------------------------------------------------------------------ names
+
+
+def full_name(name: ObjectName, env: Env) -> str:
+    """The full name of something new."""
+    for part in (name.schema, name.name):
+        if part is not None and "." in part:
+            raise SqlError(f"the name {part} holds a '.'", name.span, "a '.' stands between schema and name")
+    schema = name.schema or env.settings.sqlstream.schema
+    return name.name if schema is None else f"{schema}.{name.name}"
+
+
+def declared(name: ObjectName, env: Env) -> Declared:
+    """What a name in a statement means."""
+    found = _found(name, env)
+    if len(found) == 1:
+        return found[0]
+    if len(found) > 1:
+        ways = " or ".join(d.name for d in found)
+        raise SqlError(f"{name} is in several schemas", name.span, f"write {ways}, or SET SCHEMA first")
+    known = {d.name.rpartition(".")[2]: d.name for d in env.catalog.sources.values()}
+    near = guess(name.name, known)
+    exact = known.get(name.name)
+    if exact is not None:
+        hint = f"there is {exact}"
+    elif near is not None:
+        hint = f"did you mean {known[near]}?"
+    else:
+        hint = f"CREATE STREAM {name} (…) first; declared: {', '.join(env.catalog.sources) or 'nothing yet'}"
+    raise SqlError(f"unknown stream or table {name}", name.span, hint)
+
+
+def drop_first(users: Iterable[str], env: Env) -> str:
+    """The hint where views, pumps and INSERTs use what is to go."""
+    found = []
+    for user in dict.fromkeys(users):
+        query = env.catalog.queries.get(user)
+        if user in env.catalog.sources:
+            found.append(f"DROP VIEW {user}")
+        elif query is not None and user.startswith(f"{query.sink}."):
+            found.append(f"DROP STREAM {query.sink}")
+        else:
+            found.append(f"DROP PUMP {user}")
+    return f"{'; '.join(dict.fromkeys(found))} first"
+
+
+def _found(name: ObjectName, env: Env) -> list[Declared]:
+    sources = env.catalog.sources
+    if name.schema is not None:
+        return [d for d in (sources.get(f"{name.schema}.{name.name}"),) if d is not None]
+    current = env.settings.sqlstream.schema
+    for full in (f"{current}.{name.name}", name.name):
+        if full in sources:
+            return [sources[full]]
+    return [d for d in sources.values() if d.name.rpartition(".")[2] == name.name]
