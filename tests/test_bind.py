@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from braid.bind.catalog import Catalog
 from braid.bind.settings import Settings
 from braid.bind.statements import bind
 from braid.errors import SqlError
-from braid.explain.text import plan_text
+from braid.expr.show import show
 from braid.plan import logical
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query
@@ -64,6 +65,77 @@ def described(made: bound.Bound) -> str:
             return f"drop {name} {topic} delete={delete} stops={queries}{''.join(notices)}"
         case bound.Nothing(notices=notices):
             return "\n".join(notices)
+
+
+def plan_text(query: Query) -> str:
+    """The sink, then the nodes below it, a line each, then the notices."""
+    s = query.sink
+    lines = [f"{query.name} -> {s.kind} {s.name}, topic {s.topic}, {encoding_text(s.encoding)}"]
+    lines += [f"  key    {output_text(o)}" for o in s.key]
+    if not s.key:
+        lines.append(f"  key    {', '.join(map(show, s.record_key)) or 'none'} (no column)")
+    lines += [f"  value  {output_text(o)}" for o in s.values]
+    if s.partitions is not None:
+        lines.append(f"  partitions {s.partitions}")
+    if s.timestamp is not None:
+        lines.append(f"  time from {s.timestamp.field}" + (f" as {s.timestamp.format}" if s.timestamp.format else ""))
+    if s.limit is not None:
+        lines.append(f"  limit {s.limit}")
+    return "\n".join([*lines, *node_lines(query.root, "  "), *(f"notice: {n}" for n in query.notices)])
+
+
+def output_text(o: logical.Output) -> str:
+    return f"{o.name} {o.expr.type} = {show(o.expr)}"
+
+
+def encoding_text(e: logical.Encoding) -> str:
+    delimiter = f" by {e.delimiter!r}" if e.value == "DELIMITED" and e.delimiter != "," else ""
+    return f"{e.key}/{e.value}{delimiter}{'' if e.wrapped else ' bare'}"
+
+
+def node_lines(node: logical.Node, indent: str) -> Iterator[str]:
+    yield indent + node_line(node)
+    for x in node.inputs:
+        yield from node_lines(x, indent + "  ")
+
+
+def node_line(node: logical.Node) -> str:
+    match node:
+        case logical.Source():
+            return source_line(node)
+        case logical.Filter(predicate=p):
+            return f"filter {show(p)}"
+        case logical.Aggregate(keys=keys, aggregations=aggregations):
+            by = ", ".join(f"{c.name} = {show(e)}" for c, e in keys)
+            made = (
+                f"{a.output.name} {a.output.type} = {a.function}({'*' if a.arg is None else show(a.arg)})"
+                for a in aggregations
+            )
+            return f"aggregate by {by}: {', '.join(made)}"
+        case logical.OnKey():
+            on = f"{node.key.name} {node.key.type}: {show(node.left_key)} = {show(node.right_key)}"
+            return f"{node.joins} {node.how} {on}{policy_text(node)}"
+    raise AssertionError(f"no plan of ksqldb has a {node.called}")
+
+
+def policy_text(node: logical.OnKey) -> str:
+    match node:
+        case logical.StreamStreamJoin():
+            grace = "eager" if node.grace is None else f"grace {node.grace}"
+            within = f" within -{node.before}..+{node.after} {grace}, retention {node.retention}"
+            return f"{within}, null key {node.null_key}, late {node.late}"
+        case logical.StreamTableJoin():
+            return f", null key {node.null_key}"
+    return ""
+
+
+def source_line(s: logical.Source) -> str:
+    shown = (f"{c.column.name} {c.column.type}{'' if c.place == 'value' else ' ' + c.place}" for c in s.columns)
+    parts = [f"{s.kind} {s.name} as {s.alias}, topic {s.topic}, {encoding_text(s.encoding)} ({', '.join(shown)})"]
+    parts += [f"message key {s.message_key}"] if s.message_key is not None else []
+    parts += [f"time from {s.timestamp.field}"] if s.timestamp is not None else []
+    parts += [f"partitions {s.partitions}"] if s.partitions is not None else []
+    return ", ".join(parts)
 
 
 def columns(d: bound.Declared) -> str:

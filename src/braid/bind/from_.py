@@ -18,9 +18,9 @@ from braid.bind.names import Entry, Scope, synthetic_key_name
 from braid.bind.settings import Settings
 from braid.bind.sources import check_key_type
 from braid.errors import SqlError
-from braid.explain.words import duration
 from braid.expr import casts, typing
 from braid.expr.nodes import Col, Expr
+from braid.expr.show import duration
 from braid.plan.logical import Filter, How, Kind, Node, StreamStreamJoin, StreamTableJoin, TableTableJoin
 from braid.sql import ast
 

@@ -6,29 +6,25 @@ Rule: facts come from plan nodes only; what is not known before a run prints as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any
 
 from braid.bind.bound import QueryBound
 from braid.bind.program import Program
 from braid.errors import BraidError, SqlError
-from braid.explain.epoch_joins import epoch_notes, epoch_op, epoch_state
-from braid.explain.sliding_joins import sliding_notes, sliding_state
 from braid.explain.topology import topology
-from braid.explain.words import duration
+from braid.explain.words import Words, names, of_step
 from braid.expr.nodes import Expr, Lit
 from braid.expr.show import show
 from braid.lower.lower import lower
-from braid.lower.physical import Leaf, Plan, Stage, Step
-from braid.operators.limit import Limit
-from braid.operators.retract import Retract
-from braid.operators.upserts import Upserts
-from braid.plan import epochs, keyed, logical, sliding
+from braid.lower.physical import Exchange, Leaf, Plan, Stage, Step
+from braid.plan import logical
 from braid.plan.node import Mode
 from braid.stage import state_file
 
 Document = dict[str, Any]
+NOTHING: Document = {}
 
 
 def explain_query(
@@ -47,7 +43,7 @@ def explain_query(
             "topic": sink.topic,
             "partitions": out_partitions,
             "mode": _written_mode(query),
-            "key": [o.name for o in sink.key] or [show(e, _names(query.root)) for e in sink.record_key],
+            "key": [o.name for o in sink.key] or [show(e, names(query.root)) for e in sink.record_key],
         },
         "nodes": nodes,
         "stages": [_stage(s, plan) for s in plan.stages],
@@ -92,302 +88,62 @@ def committed_state(store: str, query: str) -> list[dict[str, Any]]:
 
 def _leaf(leaf: Leaf, plan: Plan) -> Document:
     source = leaf.source
-    keys = _shown(leaf.keys)
-    rekey = keys != source.row_key
-    notes = []
-    if rekey and keys:
-        notes.append(f"re-keyed by {_list(keys)}")
+    keys = [show(k) for k in _shown(leaf.keys)]
+    rekey = _shown(leaf.keys) != source.row_key
+    notes = [f"re-keyed by {', '.join(keys)}"] if rekey and keys else []
     if source.timestamp is not None:
         notes.append(f"time from column {source.timestamp.field}")
     if source.message_key is not None:
         notes.append(f"message key must equal {source.message_key}")
-    return {
-        "id": leaf.number,
-        "op": "read",
-        "how": None,
-        "kind": source.kind,
-        "source": source.name,
-        "topic": source.topic,
-        "inputs": [],
-        "keys": [show(k) for k in keys],
-        "columns": [c.name for c in leaf.columns],
-        "residual": None,
-        "mode": source.mode,
-        "rekey": rekey,
-        "state": [],
-        "clock": "highest time shown, minimum over live partitions" if leaf.clocked else None,
-        "notes": notes,
-    }
+    clock = "highest time shown, minimum over live partitions" if leaf.clocked else None
+    where, columns = {"source": source.name, "topic": source.topic}, {"columns": [c.name for c in leaf.columns]}
+    made = Words("read", keys, clock=clock, notes=notes, mode=source.mode)
+    return _node(leaf.number, made, source.kind, where=where, columns=columns) | {"rekey": rekey}
 
 
 def _step(step: Step, stage: Stage, plan: Plan) -> Document:
-    node = step.node
+    said = of_step(step)
     exchanged = [s.exchange for s in plan.stages if s.exchange is not None and s.exchange.stage == stage.number]
     mine = next((e for e in exchanged if e.source in step.inputs), None)
-    moved = [f"re-keyed: {mine.reason}"] if mine is not None else []
-    document: Document = {
-        "id": step.number,
-        "op": _op(node),
-        "how": getattr(node, "how", None),
-        "kind": "stream" if node.mode == "append" else "table",
-        "inputs": list(step.inputs),
-        "keys": _keys(node),
-        "residual": None,
-        "mode": node.mode,
-        "rekey": mine is not None,
-        "state": _state(node),
-        "clock": _clock(node),
-        "notes": moved + _notes(node),
-    }
-    if isinstance(step.operator, Limit):  # its node is the one below it
-        end = f"the query ends after {step.operator.count} rows"
-        return document | {"op": "limit", "how": None, "keys": [], "state": [], "clock": None, "notes": [*moved, end]}
-    if isinstance(step.operator, Upserts | Retract) and not isinstance(node, epochs.Changes):  # as for a limit
-        made = _of_table(step.operator)
-        return document | made | {"notes": [*moved, *made["notes"]]}
-    if isinstance(node, logical.Filter):
-        document["predicate"] = show(node.predicate, _names(node))
-    if isinstance(node, epochs.RegularJoin | epochs.TemporalJoin) and node.residual is not None:
-        document["residual"] = show(node.residual, _names(node))
-    if isinstance(node, logical.Project):
-        names = _names(node.input)
-        document["columns"] = {c.name: show(e, names) for c, e in node.outputs}
-    return document
-
-
-def _of_table(operator: Upserts | Retract) -> Document:
-    """What turns a table into rows that come and go, or such rows into a table again."""
-    kept = [{"side": "input", "keeps": "rows", "until": "replaced or deleted", "bounded": False}]
-    made: Document = {"how": None, "kind": "table", "keys": [], "state": kept, "clock": None}
-    if isinstance(operator, Upserts):
-        said = "under each key stands the row that was written last"
-        return made | {"op": "upserts", "mode": "upsert", "notes": [said]}
-    return made | {
-        "op": "materialize",
-        "mode": "retract",
-        "notes": ["a change is the old row going, the new one coming"],
-    }
-
-
-def _op(node: logical.Node) -> str:
-    match node:
-        case logical.StreamStreamJoin() | keyed.TwoClockJoin():
-            return "stream-stream join"
-        case logical.StreamTableJoin() | keyed.RememberingJoin():
-            return "stream-table join"
-        case logical.TableTableJoin() | keyed.CombiningJoin():
-            return "table-table join"
-        case sliding.SlidingJoin():
-            return "sliding join" if len(node.operands) > 1 else "release"
-        case keyed.Lateral():
-            return "lateral"
-        case keyed.Materialize():
-            return "materialize"
-        case logical.Filter():
-            return "filter"
-        case logical.Project():
-            return "project"
-        case logical.Aggregate():
-            return "aggregate"
-        case logical.Source():
-            return "read"
-        case epochs.InEpochs():
-            return epoch_op(node)
-    assert_never(node)
-
-
-def _keys(node: logical.Node) -> list[str]:
-    match node:
-        case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
-            return [f"{show(node.left_key)} = {show(node.right_key)}"]
-        case keyed.TwoClockJoin() | keyed.RememberingJoin() | keyed.CombiningJoin():
-            return [f"{show(l)} = {show(r)}" for l, r in zip(node.left_keys, node.right_keys, strict=True)]
-        case logical.Aggregate(keys=keys):
-            return [show(e) for _, e in keys]
-        case logical.Source() | logical.Filter() | logical.Project() | keyed.Lateral() | keyed.Materialize():
-            return []
-        case epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin():
-            return [epochs.equality(node.on, i, show) for i in range(len(node.on.left))]
-        case sliding.SlidingJoin():
-            return [f"{show(l)} = {show(r)}" for m in sliding.meetings(node.tree) for l, r in m.keys]
-        case epochs.Coalesce(key=key):
-            return [show(e) for e in key]
-        case epochs.Changes() | epochs.OnTime() | epochs.Windows() | epochs.Clocked() | epochs.EmitOnClose():
-            return []
-    assert_never(node)
-
-
-def _state(node: logical.Node) -> list[Document]:
-    match node:
-        case logical.StreamStreamJoin():
-            until = f"side reaches its time + {duration(node.retention)}"
-            rows = [
-                {"side": s, "keeps": "rows", "until": f"the stored clock of the {s} {until}", "bounded": True}
-                for s in ("left", "right")
-            ]
-            if node.grace is not None:
-                for side, look in (("left", node.after), ("right", node.before)):
-                    if node.how in (side, "full"):
-                        due = f"a match comes, or stream time passes its time by {duration(look + node.grace)}"
-                        rows.append({"side": side, "keeps": "unmatched rows", "until": due, "bounded": True})
-            return rows
-        case logical.StreamTableJoin():
-            return [{"side": "right", "keeps": "last row of a key", "until": "replaced or deleted", "bounded": False}]
-        case logical.TableTableJoin():
-            return [
-                {"side": s, "keeps": "last row of a key", "until": "replaced or deleted", "bounded": False}
-                for s in ("left", "right")
-            ]
-        case keyed.TwoClockJoin():
-            return [
-                {
-                    "side": side,
-                    "keeps": "rows",
-                    "until": f"the clock of the {other} side passes its time by {duration(look + node.grace)}",
-                    "bounded": True,
-                }
-                for side, other, look in (("left", "right", node.after), ("right", "left", node.before))
-            ]
-        case keyed.RememberingJoin():
-            return _remembered(node)
-        case keyed.CombiningJoin():
-            return [
-                {"side": s, "keeps": "rows", "until": "replaced or deleted", "bounded": False}
-                for s in ("left", "right")
-            ]
-        case logical.Aggregate():
-            return [{"side": "input", "keeps": "one row a group", "until": "never", "bounded": False}]
-        case logical.Filter(input=x):
-            if x.mode == "upsert":
-                return [{"side": "input", "keeps": "keys that pass", "until": "deleted", "bounded": False}]
-            return []
-        case logical.Source() | logical.Project() | keyed.Lateral() | keyed.Materialize():
-            return []
-        case sliding.SlidingJoin():
-            return sliding_state(node)
-        case epochs.InEpochs():
-            return epoch_state(node)
-    assert_never(node)
-
-
-def _remembered(node: keyed.RememberingJoin) -> list[Document]:
-    kept: list[Document] = [{"side": "right", "keeps": "rows", "until": "replaced or deleted", "bounded": False}]
-    if node.how == "left":
-        until = "a table row completes it"
-        if node.retention is not None:
-            until += f", or the stream's clock passes its time by {duration(node.retention)}"
-        bounded = node.retention is not None
-        kept.append({"side": "left", "keeps": "unmatched rows", "until": until, "bounded": bounded})
-    return kept
-
-
-def _clock(node: logical.Node) -> str | None:
-    match node:
-        case logical.StreamStreamJoin():
-            return "maximum of both inputs" + (f", output held back by {duration(node.hold)}" if node.hold else "")
-        case keyed.TwoClockJoin():
-            return "minimum of both inputs" + (f", output held back by {duration(node.hold)}" if node.hold else "")
-        case logical.StreamTableJoin() | keyed.RememberingJoin():
-            return "the stream's"
-        case sliding.SlidingJoin():
-            return "minimum over all streams"
-        case logical.TableTableJoin() | keyed.CombiningJoin() | epochs.InEpochs():
-            return None
-        case logical.Source() | logical.Filter() | logical.Project() | logical.Aggregate():
-            return None
-        case keyed.Lateral() | keyed.Materialize():
-            return None
-    assert_never(node)
-
-
-def _notes(node: logical.Node) -> list[str]:
-    match node:
-        case logical.StreamStreamJoin():
-            window = f"right time within {duration(node.before)} before and {duration(node.after)} after left time"
-            notes = [window]
-            if node.how != "inner":
-                if node.grace is None:
-                    notes.append("eager: an unmatched row goes out padded at once; its match goes out too")
-                else:
-                    notes.append(f"deferred: padded after its window and a grace period of {duration(node.grace)}")
-            if node.null_key == "pad":
-                notes.append("rows without a key go out padded")
-            if node.late == "discard":
-                notes.append("rows too late to be stored are dropped")
-            return notes
-        case keyed.TwoClockJoin():
-            window = f"right time within {duration(node.before)} before and {duration(node.after)} after left time"
-            notes = [
-                f"sliding window: {window}",
-                "a row lives until the other side's clock is past its window and a grace period of "
-                + duration(node.grace),
-            ]
-            if node.how != "inner" and node.pad == "eager":
-                notes.append("eager: an unmatched row goes out padded at once; its match goes out too")
-            return notes + _match_only(node)
-        case keyed.RememberingJoin(how=how):
-            notes = ["each stream row meets the table as it stands when the row is processed"]
-            if how == "left":
-                notes.append("an unmatched row goes out padded, and again when a table row completes it")
-            return notes + _match_only(node)
-        case keyed.CombiningJoin():
-            return ["all combinations of rows; several rows may share a key", *_match_only(node)]
-        case keyed.Lateral(array=array, element=element):
-            return [f"{element.name}: each element of {show(array)}"]
-        case logical.StreamTableJoin():
-            return ["each stream row meets the table as it stands when the row is processed"]
-        case logical.Aggregate(aggregations=aggregations):
-            return [", ".join(_aggregate(a) for a in aggregations)]
-        case sliding.SlidingJoin():
-            return sliding_notes(node)
-        case epochs.InEpochs():
-            return epoch_notes(node)
-        case logical.TableTableJoin() | logical.Source() | logical.Filter() | logical.Project() | keyed.Materialize():
-            return []
-    assert_never(node)
-
-
-def _match_only(node: keyed.KeyedJoin) -> list[str]:
-    """What only decides on a match, and that all rows of both sides may meet."""
-    right_if = None if isinstance(node, keyed.RememberingJoin) else node.right_if
-    notes = [f"{side} rows match only if {show(e)}" for side, e in (("left", node.left_if), ("right", right_if)) if e]
-    return notes if node.left_keys else [*notes, "no equality: all rows meet in one bucket"]
-
-
-def _aggregate(a: logical.Aggregation) -> str:
-    return f"{a.function}({'*' if a.arg is None else show(a.arg)})"
-
-
-def _names(node: logical.Node) -> dict[str, str]:
-    """What to call the columns that GROUP BY makes: its expressions and aggregates."""
-    made = {name: text for x in node.inputs for name, text in _names(x).items()}
-    if isinstance(node, logical.Aggregate):
-        made |= {c.name: show(e, made) for c, e in node.keys} | {
-            a.output.name: _aggregate(a) for a in node.aggregations
-        }
-    return made
+    return _node(step.number, said, "stream" if said.mode == "append" else "table", step.inputs, mine) | said.more
 
 
 def _sink(plan: Plan, number: int) -> Document:
     last = plan.stages[-1]
     exchange = next((s.exchange for s in plan.stages if s.exchange and s.exchange.stage == last.number), None)
-    moved = exchange is not None and not last.steps
-    sink, names = plan.query.sink, _names(plan.query.root)
+    sink, known = plan.query.sink, names(plan.query.root)
+    columns = {"columns": {o.name: show(o.expr, known) for o in (*sink.key, *sink.values)}}
+    keys = [o.name for o in sink.key] or [show(e, known) for e in sink.record_key]
+    made = Words("write", keys, mode=_written_mode(plan.query))
+    moved = None if last.steps else exchange
+    return _node(number, made, sink.kind, [last.output], moved, {"topic": sink.topic}, columns)
+
+
+def _node(
+    number: int,
+    said: Words,
+    kind: str,
+    inputs: Sequence[int] = (),
+    moved: Exchange | None = None,
+    where: Document = NOTHING,
+    columns: Document = NOTHING,
+) -> Document:
+    """What is told of every node, in one order. `moved`: how rows come to it that another stage gives."""
     return {
         "id": number,
-        "op": "write",
-        "how": None,
-        "kind": sink.kind,
-        "topic": sink.topic,
-        "inputs": [last.output],
-        "keys": [o.name for o in sink.key] or [show(e, names) for e in sink.record_key],
-        "columns": {o.name: show(o.expr, names) for o in (*sink.key, *sink.values)},
-        "residual": None,
-        "mode": _written_mode(plan.query),
-        "rekey": moved,
-        "state": [],
-        "clock": None,
-        "notes": [f"re-keyed: {exchange.reason}"] if moved and exchange is not None else [],
+        "op": said.op,
+        "how": said.how,
+        "kind": kind,
+        **where,
+        "inputs": list(inputs),
+        "keys": list(said.keys),
+        **columns,
+        "residual": said.residual,
+        "mode": said.mode,
+        "rekey": moved is not None,
+        "state": [k._asdict() for k in said.state],
+        "clock": said.clock,
+        "notes": [*([f"re-keyed: {moved.reason}"] if moved is not None else []), *said.notes],
     }
 
 
@@ -428,10 +184,6 @@ def _add_state(document: Document, state: Sequence[Mapping[str, Any]]) -> None:
 def _shown(keys: Sequence[Expr]) -> tuple[Expr, ...]:
     """The keys that a user knows: a constant stands beside keys whose NULLs are keys, too."""
     return tuple(k for k in keys if not isinstance(k, Lit))
-
-
-def _list(exprs: Iterable[Any]) -> str:
-    return ", ".join(show(e) for e in exprs)
 
 
 # -------------------------------------------------------------------- pictures

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from braid.explain.words import equal
 from braid.expr.nodes import Col, Expr
 from braid.expr.show import show
 from braid.plan import keyed, logical
+from braid.plan.canonical import KINDS
 from braid.plan.logical import Node, Query
 
 Fact = dict[str, Any]
@@ -41,9 +43,9 @@ class _Topology:
             case logical.Source(name=name, kind=kind, partitions=partitions):
                 number = self.add("source", (), name=name, kind=kind, partitions=partitions)
                 return _Step(number, node.row_key, partitions)
-            case keyed.TwoClockJoin() | keyed.RememberingJoin() | keyed.CombiningJoin():
+            case keyed.OnKeys():
                 return self._join(node, node.left_keys, node.right_keys, node.keys)
-            case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
+            case logical.OnKey():
                 return self._join(node, (node.left_key,), (node.right_key,), (node.key,))
             case logical.Aggregate(keys=keys):
                 x = self.rekeyed(self.walk(node.input), tuple(e for _, e in keys))
@@ -52,7 +54,7 @@ class _Topology:
         read = tuple(self.walk(x) for x in node.inputs)
         facts = {"predicate": show(node.predicate)} if isinstance(node, logical.Filter) else {}
         key = read[0].key if isinstance(node, logical.Filter | keyed.Lateral) else node.row_key
-        return _Step(self.add(type(node).__name__.lower(), read, **facts), key, read[0].partitions)
+        return _Step(self.add(KINDS[type(node)].lower(), read, **facts), key, read[0].partitions)
 
     def rekeyed(self, x: _Step, keys: tuple[Expr, ...]) -> _Step:
         """The step with its rows by another key, if it is another."""
@@ -62,7 +64,7 @@ class _Topology:
 
     def _join(
         self,
-        node: logical.Join | keyed.KeyedJoin,
+        node: logical.OnKey | keyed.OnKeys,
         left_keys: tuple[Expr, ...],
         right_keys: tuple[Expr, ...],
         keys: tuple[Col, ...],
@@ -70,7 +72,7 @@ class _Topology:
         left, right = self.rekeyed(self.walk(node.left), left_keys), self.rekeyed(self.walk(node.right), right_keys)
         most = max((s.partitions for s in (left, right) if s.partitions is not None), default=None)
         left, right = self._repartitioned(left, most), self._repartitioned(right, most)
-        on = [f"{show(a)} = {show(b)}" for a, b in zip(left_keys, right_keys, strict=True)]
+        on = equal(zip(left_keys, right_keys, strict=True))
         return _Step(self.add("join", (left, right), how=node.how, on=on), keys, most)
 
     def _repartitioned(self, x: _Step, most: int | None) -> _Step:

@@ -1,14 +1,336 @@
-"""Words that plans are explained with.
+"""What people are told of a step of a plan: its name, keys, what it keeps and until when, its clock, what else to know.
 
-In: numbers. Out: text for people. Rule: no node of a plan is known here.
+In: a step, or a logical node. Out: its `Words`: of them documents are made, and of these texts and pictures.
+Rule: all that is said of a kind of node is said in one place. Facts come from its fields only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, assert_never
 
-def duration(ms: int) -> str:
-    """Milliseconds as people write them: `2 h`, `1.5 s`, `250 ms`."""
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
-        if ms >= size and ms % size == 0:
-            return f"{ms // size} {unit}"
-    return f"{ms / 1000:g} s" if ms >= 1_000 else f"{ms} ms"
+from braid.expr.nodes import Expr
+from braid.expr.show import duration, show
+from braid.lower.physical import Step
+from braid.lower.spread import one_bucket
+from braid.operators.limit import Limit
+from braid.operators.retract import Retract
+from braid.operators.upserts import Upserts
+from braid.plan import epochs, keyed, logical, sliding
+from braid.plan.node import Mode
+
+SIDES = ("left", "right")
+LAST = "last row of a key"
+MEETS_TABLE = "each stream row meets the table as it stands when the row is processed"
+EAGER = "eager: an unmatched row goes out padded at once; its match goes out too"
+EMISSIONS = {
+    "arrival": "a row that is kept goes out alone where nothing meets it at the start of its life; later matches too",
+    "expiry": "a row that is kept goes out alone when its life ends and nothing ever met it",
+    "istream": "a row that is kept goes out alone at the start of every stretch of its life without a match",
+}
+SLOWEST = "minimum over all streams"
+LATE = "a row below the highest time of its partition is late: dropped before anything else"
+
+
+class Kept(NamedTuple):
+    """What is kept of an input; `bounded`: by time, whatever comes."""
+
+    side: str
+    keeps: str
+    until: str = "replaced or deleted"
+    bounded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """`mode`: of the rows that a step gives, not always those of its node. `more`: what only some kinds have."""
+
+    op: str
+    keys: Sequence[str] = ()
+    state: Sequence[Kept] = ()
+    clock: str | None = None
+    notes: Sequence[str] = ()
+    how: logical.How | None = None
+    residual: str | None = None
+    mode: Mode = "append"
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+def of_step(step: Step) -> Words:
+    """Of a step: some operators have no node of their own, but stand behind that of another."""
+    match step.operator:
+        case Limit(count=count):
+            return Words("limit", notes=[f"the query ends after {count} rows"], mode=step.node.mode)
+        case Upserts() if not isinstance(step.node, epochs.Changes):
+            said = "under each key stands the row that was written last"
+            return Words("upserts", state=[Kept("input", "rows")], notes=[said], mode="upsert")
+        case Retract() if not isinstance(step.node, epochs.Changes):
+            said = "a change is the old row going, the new one coming"
+            return Words("materialize", state=[Kept("input", "rows")], notes=[said], mode="retract")
+    return replace(of_node(step.node), mode=step.node.mode)
+
+
+def of_node(node: logical.Node) -> Words:
+    match node:
+        case logical.Source() | keyed.Materialize() | epochs.Clocked():  # no step is theirs
+            return Words(node.called)
+        case logical.Filter(input=x, predicate=predicate):
+            kept = [Kept("input", "keys that pass", "deleted")] if x.mode == "upsert" else []
+            return Words("filter", state=kept, more={"predicate": show(predicate, names(x))})
+        case logical.Project(input=x, outputs=outputs):
+            known = names(x)
+            return Words("project", more={"columns": {c.name: show(e, known) for c, e in outputs}})
+        case logical.Aggregate(keys=keys, aggregations=made):
+            kept = [Kept("input", "one row a group", "never")]
+            return Words("aggregate", [show(e) for _, e in keys], kept, notes=[", ".join(map(_aggregate, made))])
+        case keyed.Lateral(array=array, element=element):
+            return Words("lateral", notes=[f"{element.name}: each element of {show(array)}"])
+        case logical.StreamStreamJoin():
+            return _windowed(node)
+        case keyed.TwoClockJoin():
+            return _two_clocks(node)
+        case logical.StreamTableJoin():
+            return _join(node, [Kept("right", LAST)], "the stream's", [MEETS_TABLE])
+        case keyed.RememberingJoin():
+            return _remembering(node)
+        case logical.TableTableJoin():
+            return _join(node, [Kept(side, LAST) for side in SIDES])
+        case keyed.CombiningJoin():
+            kept = [Kept(side, "rows") for side in SIDES]
+            return _join(node, kept, notes=["all combinations of rows; several rows may share a key"])
+        case sliding.SlidingJoin():
+            return _release(node) if len(node.operands) == 1 else _sliding(node)
+        case epochs.RegularJoin(clean=clean):
+            below: dict[str, str] = {c.side: f"its {show(c.value)} is below {_lowest(c.bounds)}" for c in clean}
+            return _epoch_join(node, [Kept(side, "rows", below.get(side, "deleted"), side in below) for side in SIDES])
+        case epochs.AsOfJoin(order=order):
+            nearest = f"{show(node.left_at)} {epochs.SIGNS[node.compare]} {show(node.right_at)}"
+            ties = ", ".join(map(show, order))
+            said = f"each left row meets the nearest right row with {nearest}; of equal ones the first by {ties}"
+            return _epoch_join(node, [Kept(side, "rows", "deleted") for side in SIDES], said)
+        case epochs.TemporalJoin(left=left):
+            met = [Kept("left", "met rows", "the left row is deleted")] if left.mode != "append" else []
+            said = "each left row meets the right rows as they stood before its epoch"
+            return _epoch_join(node, [Kept("right", "rows", "deleted"), *met], said)
+        case epochs.Changes():
+            return Words("changes", state=[Kept("input", LAST)])
+        case epochs.OnTime(value=value, bound=bound):
+            late = f"late, and dropped: {show(value)} below {_lowest((bound,))}, as it stood before the row's epoch"
+            return Words("on time", notes=[late])
+        case epochs.Windows(size=size, slide=slide):
+            kind, every = ("tumbling", "") if size == slide else ("hopping", f", every {slide / 1e6:g} s")
+            return Words(f"{kind} windows", notes=[f"size {size / 1e6:g} s{every}"])
+        case epochs.EmitOnClose(value=value, bounds=bounds):
+            kept = [Kept("input", "rows", f"{show(value)} is below {_lowest(bounds)}", bounded=True)]
+            return Words("emit on window close", state=kept)
+        case epochs.Coalesce(key=key):
+            return Words("coalesce", [show(e) for e in key])
+    assert_never(node)
+
+
+def names(node: logical.Node) -> dict[str, str]:
+    """What to call the columns that GROUP BY makes: its expressions and aggregates."""
+    made = {name: text for x in node.inputs for name, text in names(x).items()}
+    if isinstance(node, logical.Aggregate):
+        made |= {c.name: show(e, made) for c, e in node.keys}
+        made |= {a.output.name: _aggregate(a) for a in node.aggregations}
+    return made
+
+
+def _aggregate(a: logical.Aggregation) -> str:
+    return f"{a.function}({'*' if a.arg is None else show(a.arg)})"
+
+
+def equal(pairs: Iterable[tuple[Expr, Expr]]) -> list[str]:
+    return [f"{show(l)} = {show(r)}" for l, r in pairs]
+
+
+# ----------------------------------------------------------------- joins on keys
+
+
+def _join(
+    node: logical.OnKey | keyed.OnKeys, kept: Sequence[Kept], clock: str | None = None, notes: Sequence[str] = ()
+) -> Words:
+    """Of a join by equalities; notes end with what only decides on a match, and whether all rows may meet."""
+    op = f"{node.joins} join"
+    if isinstance(node, logical.OnKey):
+        return Words(op, equal([(node.left_key, node.right_key)]), kept, clock, notes, node.how)
+    on = equal(zip(node.left_keys, node.right_keys, strict=True))
+    also = [f"{side} rows match only if {show(e)}" for side, e in zip(SIDES, node.also_if, strict=True) if e]
+    alone = [] if on else ["no equality: all rows meet in one bucket"]
+    return Words(op, on, kept, clock, [*notes, *also, *alone], node.how)
+
+
+def _windowed(node: logical.StreamStreamJoin) -> Words:
+    until = f"side reaches its time + {duration(node.retention)}"
+    kept = [Kept(side, "rows", f"the stored clock of the {side} {until}", bounded=True) for side in SIDES]
+    outer = [(s, look) for s, look in zip(SIDES, (node.after, node.before), strict=True) if node.how in (s, "full")]
+    notes = [_window(node)]
+    if node.grace is not None:
+        for side, look in outer:
+            due = f"a match comes, or stream time passes its time by {duration(look + node.grace)}"
+            kept.append(Kept(side, "unmatched rows", due, bounded=True))
+    if outer:
+        late = f"deferred: padded after its window and a grace period of {duration(node.grace or 0)}"
+        notes.append(EAGER if node.grace is None else late)
+    if node.null_key == "pad":
+        notes.append("rows without a key go out padded")
+    if node.late == "discard":
+        notes.append("rows too late to be stored are dropped")
+    return _join(node, kept, f"maximum of both inputs{_held(node.hold)}", notes)
+
+
+def _two_clocks(node: keyed.TwoClockJoin) -> Words:
+    kept = []
+    for side, other, look in (("left", "right", node.after), ("right", "left", node.before)):
+        due = f"the clock of the {other} side passes its time by {duration(look + node.grace)}"
+        kept.append(Kept(side, "rows", due, bounded=True))
+    lives = "a row lives until the other side's clock is past its window and a grace period of " + duration(node.grace)
+    eager = [EAGER] if node.how != "inner" and node.pad == "eager" else []
+    notes = [f"sliding window: {_window(node)}", lives, *eager]
+    return _join(node, kept, f"minimum of both inputs{_held(node.hold)}", notes)
+
+
+def _window(node: logical.StreamStreamJoin | keyed.TwoClockJoin) -> str:
+    return f"right time within {duration(node.before)} before and {duration(node.after)} after left time"
+
+
+def _held(hold: int) -> str:
+    return f", output held back by {duration(hold)}" if hold else ""
+
+
+def _remembering(node: keyed.RememberingJoin) -> Words:
+    kept, notes = [Kept("right", "rows")], [MEETS_TABLE]
+    if node.how == "left":
+        until, bounded = "a table row completes it", node.retention is not None
+        if node.retention is not None:
+            until += f", or the stream's clock passes its time by {duration(node.retention)}"
+        kept.append(Kept("left", "unmatched rows", until, bounded))
+        notes.append("an unmatched row goes out padded, and again when a table row completes it")
+    return _join(node, kept, "the stream's", notes)
+
+
+# ------------------------------------------------------------- joins over epochs
+
+
+def _epoch_join(node: epochs.EpochJoin, kept: Sequence[Kept], *notes: str) -> Words:
+    signs = ("IS NOT DISTINCT FROM" if safe else "=" for safe in node.on.null_safe)
+    on = [f"{show(l)} {sign} {show(r)}" for l, sign, r in zip(node.on.left, signs, node.on.right, strict=True)]
+    kind = _cleaned(node.clean) if isinstance(node, epochs.RegularJoin) else node.joins
+    residual = None if isinstance(node, epochs.AsOfJoin) else node.residual
+    if residual is None:
+        return Words(f"{kind} join", on, kept, None, notes, node.how)
+    shown = show(residual, names(node))
+    return Words(f"{kind} join", on, kept, None, [*notes, f"matches where {show(residual)}"], node.how, shown)
+
+
+def _cleaned(clean: tuple[epochs.Clean, ...]) -> str:
+    """window: one watermark cleans both sides; interval: each side has its own; regular: a side is kept for ever."""
+    if {c.side for c in clean} != set(SIDES):
+        return "regular"
+    return "window" if clean[0].bounds == clean[1].bounds else "interval"
+
+
+def _lowest(bounds: tuple[epochs.Bound, ...]) -> str:
+    """The watermark that several bounds give."""
+    each = list(dict.fromkeys(f"watermark of {show(b.value)}" for b in bounds))
+    return each[0] if len(each) == 1 else f"the lowest of {', '.join(each)}"
+
+
+# ---------------------------------------------------- joins over sliding windows
+
+
+def _release(node: sliding.SlidingJoin) -> Words:
+    kept = Kept("rows", "rows that wait", "the clock reaches their time", bounded=True)
+    said = "rows go out in the order of their times, when the clock has reached them"
+    return Words(node.called, state=[kept], clock=SLOWEST, notes=[said, LATE])
+
+
+def _sliding(node: sliding.SlidingJoin) -> Words:
+    """Its operands are called as their columns are."""
+    meetings = list(sliding.meetings(node.tree))
+    notes = [f"{_name(x)}: {_life(x.frame)}" for x in node.operands]
+    if len(meetings) > 1:
+        notes.append(f"joins {_joins(node.tree)[1:-1]}; a result lives while all its rows do")
+    notes += [f"match only if {show(m.residual)}" for m in meetings if m.residual is not None]
+    reason = one_bucket(node)
+    notes += [*_alone(node, [m for m in meetings if m.how != "inner"]), LATE]
+    notes += [f"runs in one bucket: {reason}"] if reason else []
+    keys = equal(pair for m in meetings for pair in m.keys)
+    return Words(node.called, keys, [_kept(x) for x in node.operands], SLOWEST, notes, node.how)
+
+
+def _kept(x: sliding.Operand) -> Kept:
+    if x.frame is None:
+        return Kept(_name(x), "all rows, as they stood at the start", "never")
+    return Kept(_name(x), "rows", "no row to come can meet it", bounded=True)
+
+
+def _alone(node: sliding.SlidingJoin, outer: Sequence[sliding.Meeting]) -> Iterator[str]:
+    """When rows go out that nothing met."""
+    table = sliding.preserved_table(node)
+    if table is not None:
+        empty = "also a hop in which no row came" if node.empty_buckets else "if it had rows"
+        yield f"rows of {_name(table)} that nothing met go out at the end of each hop, {empty}"
+    elif not all(map(_looks_up, outer)):
+        yield EMISSIONS[node.emission]
+    elif outer:
+        yield "a stream row that finds nothing goes out alone, at its own time"
+
+
+def _looks_up(m: sliding.Meeting) -> bool:
+    """Is it a stream that looks into a table?"""
+    return any(isinstance(x, sliding.Operand) and x.frame is None for x in (m.left, m.right))
+
+
+def _name(x: sliding.Operand) -> str:
+    node: logical.Node = x.input
+    while isinstance(node, logical.Filter):
+        node = node.input
+    columns = node.schema
+    return columns[0].name.rpartition(".")[0] if columns else "?"
+
+
+def _joins(tree: sliding.Tree) -> str:
+    if isinstance(tree, sliding.Operand):
+        return _name(tree)
+    return f"({_joins(tree.left)} {tree.how} {_joins(tree.right)})"
+
+
+def _life(frame: sliding.Frame | None) -> str:
+    """How long a row lives."""
+    match frame:
+        case None:
+            return "a table, captured at the start; its rows live for ever"
+        case sliding.RowsFrame(lower=lower, upper=0):
+            return "each row lives until the next one" if lower == 0 else f"each row lives until {lower + 1} more came"
+        case sliding.RowsFrame(lower=lower, upper=upper):
+            return f"each row lives from when {upper} more came until {lower + 1} more did"
+    lower_, upper_ = frame.lower, frame.upper
+    here = sliding.Bound()
+    if frame.order.kind != "rowtime":
+        return _hop(frame)
+    if lower_ == here:
+        return "each row lives for the millisecond of its time"
+    if upper_ == here:
+        return f"each row lives for {_length(lower_)}, the end included"
+    return f"each row lives from {_length(upper_)} to {_length(lower_)} after its time, both included"
+
+
+def _hop(frame: sliding.RangeFrame) -> str:
+    order = frame.order
+    what = f"step of {duration(order.step)}" if order.step is not None else str(order.unit).lower()
+    if not frame.hops:
+        span = f"{_length(frame.upper)} to {_length(frame.lower)}" if frame.upper != sliding.Bound() else ""
+        far = span or f"up to {_length(frame.lower)}"
+        return f"each row lives while time, in whole {what}s ({order.kind}), is {far} ahead of its own"
+    return f"each row lives to the end of its {what}" + (", which it includes" if order.kind == "ceil" else "")
+
+
+def _length(bound: sliding.Bound) -> str:
+    if not bound.months:
+        return duration(bound.ms)
+    years, months = divmod(bound.months, 12)
+    parts = [f"{n} {word}{'s' * (n > 1)}" for n, word in ((years, "year"), (months, "month")) if n]
+    return " ".join(parts)

@@ -1,4 +1,4 @@
-"""Expressions as text, for EXPLAIN and messages.
+"""Expressions and lengths of time as text, for EXPLAIN and messages.
 
 In: a typed expression. Out: SQL-like text. Rule: for people only; nothing reads it back.
 """
@@ -47,3 +47,11 @@ def show(e: Expr, names: Mapping[str, str] = _NO_NAMES) -> str:
         case MakeStruct(fields=fields):
             return f"STRUCT({', '.join(f'{n} := {show(x, names)}' for n, x in fields)})"
     assert_never(e)
+
+
+def duration(ms: int) -> str:
+    """Milliseconds as people write them: `2 h`, `1.5 s`, `250 ms`."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
+        if ms >= size and ms % size == 0:
+            return f"{ms // size} {unit}"
+    return f"{ms / 1000:g} s" if ms >= 1_000 else f"{ms} ms"

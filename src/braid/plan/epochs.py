@@ -10,7 +10,7 @@ stands after an epoch, never inside one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -44,6 +44,7 @@ Compare = Literal["lt", "le", "ge", "gt"]
 class Changes(InEpochs, OfOne):
     """A table as a multiset: an upsert takes the old row of its key back and adds the new one. Mode retract."""
 
+    called = "changes"
     input: Node
 
     @property
@@ -70,6 +71,7 @@ class Windows(InEpochs, OfOne):
     both are equal. A row without time gives one row without window ('keep') or none ('drop').
     """
 
+    called = "windows"
     input: Node
     time: Expr
     size: int
@@ -124,6 +126,7 @@ class OnTime(InEpochs, OfOne):
     """The rows whose `value` is not below its watermark as it stood before their epoch; the others are late. Once there
     is a watermark, a row without a value is late, too."""
 
+    called = "watermark"
     input: Node
     value: Expr
     bound: Bound
@@ -162,6 +165,7 @@ class RegularJoin(PairsInEpochs):
     """Pairs of rows that stand, with equal keys and a true `residual`; rows of a preserved side without such a partner
     are padded with NULL. A residual that is NULL or fails is not true. No equality: all rows meet."""
 
+    joins = "regular"
     left: Node
     right: Node
     how: How
@@ -191,6 +195,7 @@ class AsOfJoin(PairsInEpochs):
     `order` (columns of the right row). NULLs never match. `how` left: a row without one is padded.
     """
 
+    joins = "as-of"
     left: Node
     right: Node
     how: Literal["inner", "left"]
@@ -214,6 +219,7 @@ class TemporalJoin(PairsInEpochs):
 
     A left row that is taken back takes back what it has met (remembered by the left row's key)."""
 
+    joins = "temporal"
     left: Node
     right: Node
     how: Literal["inner", "left"]
@@ -235,6 +241,7 @@ class Clocked(InEpochs, OfOne):
     """The input, whose columns have the watermarks `known`: they hang on `clocks`, sources of which nothing is read
     but the clock. So a view passes on the watermarks of what it is made from."""
 
+    called = "changes"
     input: Node
     clocks: tuple[Source, ...]
     known: tuple[tuple[str, tuple[Bound, ...]], ...]
@@ -263,6 +270,7 @@ class Clocked(InEpochs, OfOne):
 class EmitOnClose(InEpochs, OfOne):
     """Rows wait until `value` is below their watermark, the minimum of `bounds`; then what stands goes out for good."""
 
+    called = "emit on close"
     input: Node
     value: Expr
     bounds: tuple[Bound, ...]
@@ -292,6 +300,7 @@ class Coalesce(InEpochs, OfOne):
     """A table by `key`, once per epoch: the row as it stands after the epoch where it differs from the one before, or a
     tombstone. Within an epoch tombstones come first, then rows, each by key. Over an append input: its rows."""
 
+    called = "coalesce"
     input: Node
     key: tuple[Expr, ...]
 
@@ -315,9 +324,3 @@ EpochJoin = RegularJoin | AsOfJoin | TemporalJoin
 EpochNode = Changes | OnTime | Windows | Clocked | RegularJoin | AsOfJoin | TemporalJoin | EmitOnClose | Coalesce
 
 SIGNS: dict[Compare, str] = {"lt": "<", "le": "<=", "ge": ">=", "gt": ">"}
-
-
-def equality(on: Equalities, i: int, show: Callable[[Expr], str]) -> str:
-    """The i-th equality as text."""
-    sign = "IS NOT DISTINCT FROM" if on.null_safe[i] else "="
-    return f"{show(on.left[i])} {sign} {show(on.right[i])}"

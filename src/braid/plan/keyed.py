@@ -55,6 +55,7 @@ class TwoClockJoin(OnKeys):
     true, meet nothing and are padded too; other rows without a key are dropped.
     """
 
+    joins = "stream-stream"
     left: Node
     right: Node
     how: How
@@ -99,6 +100,7 @@ class RememberingJoin(OnKeys):
     Rows without a key, or for which `left_if` is not true, are not remembered.
     """
 
+    joins = "stream-table"
     left: Node
     right: Node
     how: Literal["inner", "left"]
@@ -134,6 +136,7 @@ class CombiningJoin(OnKeys):
     (`right_if`) is not true, stands alone. Time: the later of both rows.
     """
 
+    joins = "table-table"
     left: Node
     right: Node
     how: How
@@ -167,6 +170,7 @@ class Lateral(OfOne):
     `index`: a column with the number of the element, from 0; rows that come and go need it in their key.
     """
 
+    called = "lateral"
     input: Node
     array: Expr
     element: Col
@@ -197,6 +201,7 @@ class Materialize(OfOne):
     """A table as rows that come and go, each change of a row as the old one going and the new one coming (retract
     mode): under whatever key its rows are written, they are known by their own."""
 
+    called = "materialize"
     input: Node
 
     @property

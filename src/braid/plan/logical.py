@@ -90,6 +90,10 @@ class Source(PlanNode):
     captured: bool = False
 
     @property
+    def called(self) -> str:
+        return f"read {self.name}"
+
+    @property
     def key(self) -> tuple[SourceColumn, ...]:
         return tuple(c for c in self.columns if c.place == "key")
 
@@ -126,6 +130,7 @@ class Source(PlanNode):
 class Filter(OfOne):
     """Rows for which `predicate` is true. Upsert mode: a row that stops passing becomes a tombstone."""
 
+    called = "filter"
     input: Node
     predicate: Expr
 
@@ -150,6 +155,7 @@ class Project(OfOne):
     """Computed columns under new plan names: what a view, a sub-query or a WITH name gives. Rows of a table keep the
     columns of their key."""
 
+    called = "project"
     input: Node
     outputs: tuple[tuple[Col, Expr], ...]
 
@@ -199,6 +205,7 @@ class StreamStreamJoin(OnKey):
     stored ('lookup': they still look up and are padded). `key` is the plan column of the join key.
     """
 
+    joins = "stream-stream"
     left: Node
     right: Node
     how: How
@@ -230,6 +237,7 @@ class StreamStreamJoin(OnKey):
 class StreamTableJoin(OnKey):
     """Each stream row with the table's row of its key as it stands in processing order. Left is the stream."""
 
+    joins = "stream-table"
     left: Node
     right: Node
     how: Literal["inner", "left"]
@@ -251,6 +259,7 @@ class StreamTableJoin(OnKey):
 class TableTableJoin(OnKey):
     """Two tables on their primary keys; the result is a table of the same key."""
 
+    joins = "table-table"
     left: Node
     right: Node
     how: How
@@ -280,6 +289,7 @@ class Aggregation:
 class Aggregate(OfOne):
     """One row per group, emitted after every change of it. Over a table the old row is subtracted first."""
 
+    called = "aggregate"
     input: Node
     keys: tuple[tuple[Col, Expr], ...]
     aggregations: tuple[Aggregation, ...]

@@ -17,13 +17,18 @@ from braid.expr.nodes import Col, Expr
 
 if TYPE_CHECKING:
     from braid.plan.epochs import Bound
-    from braid.plan.logical import Node
+    from braid.plan.logical import How, Node
 
 Mode = Literal["append", "upsert", "retract"]
 
 
 class PlanNode(ABC):
     """A frozen dataclass: its fields say what it means, these properties what follows from them."""
+
+    @property
+    @abstractmethod
+    def called(self) -> str:
+        """What people call it, where a row is dropped or time is spent."""
 
     @property
     @abstractmethod
@@ -96,6 +101,16 @@ class OfTwo(PlanNode):
 
     left: Node
     right: Node
+    how: How
+
+    @property
+    @abstractmethod
+    def joins(self) -> str:
+        """What meets what."""
+
+    @property
+    def called(self) -> str:
+        return f"{self.joins} {self.how} join"
 
     @property
     def inputs(self) -> tuple[Node, ...]:

@@ -109,6 +109,10 @@ class SlidingJoin(PlanNode):
     empty_buckets: bool = True
 
     @property
+    def called(self) -> str:
+        return "sliding join" if len(self.operands) > 1 else "release"
+
+    @property
     def operands(self) -> tuple[Operand, ...]:
         """From left to right."""
         return tuple(operands(self.tree))

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, assert_never
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -44,7 +44,7 @@ from braid.operators.coalesce import Coalesce
 from braid.operators.filter import Filter
 from braid.operators.project import Project
 from braid.operators.ranges import columns_of, rows_at
-from braid.plan import epochs, keyed, logical, sliding
+from braid.plan import logical
 from braid.records import codec
 from braid.stage.decode import time_of
 from braid.stage.ingest import DROPS, drops_of, key_shown, leaf_schema, needing_a_value, with_key
@@ -379,7 +379,7 @@ def _operator_drops(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFra
         text = dropped.select(text=sides)["text"]
     return dropped.select(
         "reason",
-        pl.lit(describe(step.node)).alias("operator"),
+        pl.lit(step.node.called).alias("operator"),
         pl.lit(None, pl.String).alias("topic"),
         pl.lit(None, pl.Int32).alias("partition"),
         pl.lit(None, pl.Int64).alias("offset"),
@@ -412,51 +412,3 @@ def _leaves_below(plan: Plan, number: int) -> list[Leaf]:
     if number < len(plan.leaves):
         return [plan.leaves[number]]
     return [leaf for x in _step_of(plan, number).inputs for leaf in _leaves_below(plan, x)]
-
-
-def describe(node: logical.Node) -> str:
-    """An operator's name for users."""
-    match node:
-        case logical.Source(name=name):
-            return f"read {name}"
-        case logical.Filter():
-            return "filter"
-        case logical.Project():
-            return "project"
-        case logical.Aggregate():
-            return "aggregate"
-        case logical.StreamStreamJoin(how=how):
-            return f"stream-stream {how} join"
-        case logical.StreamTableJoin(how=how):
-            return f"stream-table {how} join"
-        case logical.TableTableJoin(how=how):
-            return f"table-table {how} join"
-        case epochs.RegularJoin(how=how):
-            return f"regular {how} join"
-        case epochs.AsOfJoin(how=how):
-            return f"as-of {how} join"
-        case epochs.TemporalJoin(how=how):
-            return f"temporal {how} join"
-        case sliding.SlidingJoin():
-            return "sliding join" if len(node.operands) > 1 else "release"
-        case epochs.Changes() | epochs.Clocked():
-            return "changes"
-        case epochs.OnTime():
-            return "watermark"
-        case epochs.Windows():
-            return "windows"
-        case epochs.EmitOnClose():
-            return "emit on close"
-        case epochs.Coalesce():
-            return "coalesce"
-        case keyed.TwoClockJoin(how=how):
-            return f"stream-stream {how} join"
-        case keyed.RememberingJoin(how=how):
-            return f"stream-table {how} join"
-        case keyed.CombiningJoin(how=how):
-            return f"table-table {how} join"
-        case keyed.Lateral():
-            return "lateral"
-        case keyed.Materialize():
-            return "materialize"
-    assert_never(node)

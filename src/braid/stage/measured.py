@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from braid.expr.nodes import Lit
 from braid.expr.show import show
 from braid.lower.physical import Plan
-from braid.stage.bucket import describe
 from braid.stage.leaps import Leaps
 from braid.stage.pieces import SOURCE, WRITE
 from braid.stage.state_file import runs_in
@@ -153,7 +152,7 @@ class Shape:
 
     @staticmethod
     def of(plan: Plan, query: str, buckets: int) -> Shape:
-        steps = {x.number: describe(x.node) for stage in plan.stages for x in stage.steps}
+        steps = {x.number: x.node.called for stage in plan.stages for x in stage.steps}
         keys: dict[Place, str] = {
             s.number: ", ".join(show(k) for k in s.keys if not isinstance(k, Lit)) for s in plan.stages
         }

@@ -23,7 +23,6 @@ from braid.records import codec
 from braid.records.values import python_values
 from braid.reference import Bound, Drop, End, Event, OutRecord, Record, Reference
 from braid.reference.rows import series_of
-from braid.stage.bucket import describe
 from braid.stage.call_order import Placed, raw_frame, since_of, standing, topic_ranks
 from braid.stage.decode import decode
 from braid.stage.drops import FIELDS, as_json
@@ -175,11 +174,9 @@ def _operator(judged: Judged, drop: Drop) -> str:
     """Who dropped a row that a step gave: whoever reads it, if it came too late; else the step, or the SELECT."""
     nodes, mine = judged.reference.nodes.values(), judged.reference.nodes[drop.step]
     if drop.reason == "late":
-        return next((describe(x) for x in nodes if any(y is mine for y in x.inputs)), "select")
-    if isinstance(mine, logical.Source):
-        return f"read {mine.name}"
-    decided = drop.reason == "unreached" or mine is not judged.query.root
-    return describe(mine) if decided else "select"
+        return next((x.called for x in nodes if any(y is mine for y in x.inputs)), "select")
+    decided = drop.reason == "unreached" or mine is not judged.query.root or isinstance(mine, logical.Source)
+    return mine.called if decided else "select"
 
 
 def _key(judged: Judged, drop: Drop, record: Placed | None) -> str | None:
