@@ -30,7 +30,7 @@ from pathlib import Path
 import pytest
 
 from braid.bind.program import Program
-from braid.bind.settings import ALLOWED
+from braid.bind.settings import SETTINGS
 from braid.errors import BraidError
 from braid.expr.aggregates import AGGREGATES, LATER
 from braid.expr.functions import FUNCTIONS
@@ -322,9 +322,9 @@ def test_dialect_page_names_everything() -> None:
     shows = {word for s in (*KSQLDB.shows, "CONNECTORS", "TYPES", "VARIABLES") for word in s.split()}
     for name in (*functions, *AGGREGATES, *LATER, *KSQLDB.statements, *shows):
         assert name in words, f"docs/dialects/ksqldb.md does not name {name}"
-    for setting, values in ALLOWED.items():
+    for setting, row in SETTINGS["ksqldb"].items():
         assert f"'{setting}'" in text
-        assert all(value in text for value in values), setting
+        assert all(value in text for value in row.takes), setting
 
 
 def test_changelog_counts() -> None:

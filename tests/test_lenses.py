@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 
 from braid.bind.bound import Described, QueryBound, SettingChanged
-from braid.bind.lenses.settings import SETTINGS
 from braid.bind.program import Program
+from braid.bind.settings import SETTINGS
 from braid.errors import SqlError
 from braid.expr import compile, typing
 from braid.expr.functions_lenses import LENSES
@@ -319,11 +319,11 @@ def test_nullability_goes_on() -> None:
 # ------------------------------------------------------------------- settings
 
 
-@pytest.mark.parametrize("name", SETTINGS)
+@pytest.mark.parametrize("name", SETTINGS["lenses"])
 def test_settings(name: str) -> None:
     p = program()
-    setting = SETTINGS[name]
-    for value in {"true", "5", "10s", "7d", "unlimited", *setting.takes.split(", ")}:
+    setting = SETTINGS["lenses"][name]
+    for value in {"true", "5", "10s", "7d", "unlimited", *setting.takes}:
         if setting.read(value) is None:
             assert (
                 "cannot be"

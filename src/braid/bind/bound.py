@@ -9,8 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from braid.bind.lenses.settings import LensesSettings
-from braid.bind.settings import Settings
+from braid.bind.settings import LensesSettings, Settings
 from braid.errors import Span
 from braid.expr.nodes import Expr, substituted
 from braid.plan.logical import (

@@ -125,7 +125,7 @@ def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBo
 
 
 def bind_insert_select(s: ast.InsertSelect, env: Env, dialect: str, sql: str) -> QueryBound:
-    target = declared_named(s.target, env, s.target_span)
+    target = declared_named(s.target, s.target_span, env)
     if target.kind == "table":
         hint = "INSERT INTO takes streams; make the table with CREATE TABLE … AS SELECT"
         raise SqlError(f"{target.name} is a table", s.target_span, hint)
@@ -168,7 +168,7 @@ def bind_select(s: ast.Select, env: Env, dialect: str, sql: str) -> QueryBound:
     return QueryBound(Query(PUSH, dialect, sql, result.node, sink, result.notices), None, transient=True)
 
 
-def declared_named(name: str, env: Env, span: Span) -> Declared:
+def declared_named(name: str, span: Span, env: Env) -> Declared:
     found = env.catalog.get(name)
     if found is None:
         near = env.catalog.near(name)

@@ -1,31 +1,69 @@
-"""What SET changes: how null keys, late rows and result keys are treated, and how strict the dialect is.
+"""What SET changes: a row for each setting of each dialect.
 
-In: a key and a value as written. Out: a new `Settings`, and a notice where a key has no effect here.
-Rule: a setting decides at `bind` and is spelled out in the plan; an unknown key of ours is an error, never ignored.
+In: a name and a value as written. Out: new `Settings`, and a notice where a name has no effect here.
+Rule: ONE ROW a setting. It decides at `bind` and is spelled out in the plan. An unknown one of ours is an error, never
+ignored; one of the system that the SQL comes from changes no result, here or there: scripts set it, and that is told.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
-from braid.bind.lenses.settings import LensesSettings
-from braid.bind.risingwave.settings import RisingwaveSettings
-from braid.bind.sqlstream.settings import SqlstreamSettings
 from braid.errors import SqlError
 
 NullKey = Literal["drop", "pad"]
 KeyColumn = Literal["join", "value"]
 Late = Literal["lookup", "discard"]
 Strictness = Literal["default", "native", "strict"]
+Emission = Literal["arrival", "expiry", "istream"]
+OnOff = Literal["on", "off"]
 
-ALLOWED: dict[str, tuple[str, ...]] = {
-    "braid.null.key": get_args(NullKey),
-    "braid.key.column": get_args(KeyColumn),
-    "braid.late": get_args(Late),
-    "braid.mode": get_args(Strictness),
-}
+
+@dataclass(frozen=True, slots=True)
+class SqlstreamSettings:
+    """`emission`: when an outer join gives a row without a partner: as it arrives without one, when it leaves its
+    window without one, or whenever it is without one. `empty_buckets`: does a report by hour (or step) also give the
+    hours in which nothing came. Its documents leave both open."""
+
+    schema: str | None = None
+    emission: Emission = "arrival"
+    empty_buckets: OnOff = "on"
+
+
+@dataclass(frozen=True, slots=True)
+class LensesSettings:
+    """`autocreate`: a target that does not exist is made. `partitions`: of such targets; `of_topics`: the same by name.
+    `grace` and `retention` in ms (`retention` None: for ever). `outer`: when an unmatched row goes out padded.
+    `outer_table`: what `stream OUTER JOIN table` does. `bare`: what a field that is not grouped does in GROUP BY.
+    `names`: how a path without AS is named. `pushdown`: do filters go below joins."""
+
+    autocreate: str = "false"
+    partitions: int | None = None
+    of_topics: tuple[tuple[str, int], ...] = ()
+    grace: int = 0
+    retention: int | None = None
+    outer: str = "deferred"
+    outer_table: str = "reject"
+    bare: str = "latest"
+    names: str = "last"
+    pushdown: str = "on"
+
+    def partitions_of(self, topic: str) -> int | None:
+        return dict(self.of_topics).get(topic, self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class RisingwaveSettings:
+    """`strict`: refuse what the documentation excludes. `postgres_order`: merged columns stand in PostgreSQL's order.
+    `any_join`: views may join without an equality."""
+
+    strict: bool = False
+    postgres_order: bool = False
+    any_join: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,65 +82,170 @@ class Settings:
     risingwave: RisingwaveSettings = field(default_factory=RisingwaveSettings, repr=False)
 
 
-def changed(settings: Settings, name: str, value: str) -> tuple[Settings, str | None]:
-    """The settings after SET 'name'='value', with a notice if it changes nothing."""
-    _check_key(name)
-    if name not in ALLOWED:
-        return settings, f"{name} is a setting of another system and changes nothing here"
-    word: Any = value.strip().lower()  # checked below against the words that the field takes
-    match name:
-        case "braid.null.key":
-            if word in get_args(NullKey):
-                return replace(settings, null_key=word), None
-        case "braid.key.column":
-            if word in get_args(KeyColumn):
-                return replace(settings, key_column=word), None
-        case "braid.late":
-            if word in get_args(Late):
-                return replace(settings, late=word), None
-        case "braid.mode":
-            if word in get_args(Strictness):
-                return replace(settings, mode=word), None
-    raise SqlError(f"{name} cannot be '{value}'", hint=f"one of {', '.join(repr(v) for v in ALLOWED[name])}")
+# ------------------------------------------------------------------- the table
+
+FOR_EVER = -1
+UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+ON_OFF = {"on": "true", "off": "false", "1": "true", "0": "false", "t": "true", "f": "false"}
 
 
-def unset(settings: Settings, name: str) -> tuple[Settings, str | None]:
-    """The settings after UNSET 'name': the default again."""
-    _check_key(name)
-    default = Settings()
-    match name:
-        case "braid.null.key":
-            return replace(settings, null_key=default.null_key), None
-        case "braid.key.column":
-            return replace(settings, key_column=default.key_column), None
-        case "braid.late":
-            return replace(settings, late=default.late), None
-        case "braid.mode":
-            return replace(settings, mode=default.mode), None
-        case _:
-            return settings, f"{name} is a setting of another system and changes nothing here"
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """`read` gives the value, or None where the text is none; `takes` says what it takes; `show` writes a value."""
+
+    field: str
+    takes: tuple[str, ...]
+    read: Callable[[str], Any]
+    show: Callable[[Any], str] = str
 
 
-def value_of(settings: Settings, name: str) -> str:
-    match name:
-        case "braid.null.key":
-            return settings.null_key
-        case "braid.key.column":
-            return settings.key_column
-        case "braid.late":
-            return settings.late
-        case "braid.mode":
-            return settings.mode
-    raise SqlError(f"unknown setting '{name}'", hint=f"one of {', '.join(ALLOWED)}")
+def _one_of(field: str, *words: str) -> Setting:
+    return Setting(field, words, lambda text: word if (word := text.strip().lower()) in words else None)
 
 
-def _check_key(name: str) -> None:
-    """Ours, or of the source system: scripts set theirs, and none of them changes what a query means here."""
-    if name in ALLOWED:
+def _bare(field: str, *words: str) -> Setting:
+    return Setting(field, words, lambda text: text.lower() if text.lower() in words else None)
+
+
+def _flag(field: str, *words: str, yes: str, also: Mapping[str, str] | None = None) -> Setting:
+    def read(text: str) -> bool | None:
+        word = text.strip().lower()
+        word = (also or {}).get(word, word)
+        return word == yes if word in words else None
+
+    return Setting(field, words, read)
+
+
+def _duration(text: str) -> int | None:
+    m = re.fullmatch(r"(\d{1,15})\s*(ms|s|m|h|d)", text.strip().lower())
+    return int(m[1]) * UNITS[m[2]] if m else None
+
+
+def _retention(text: str) -> int | None:
+    return FOR_EVER if text.lower() == "unlimited" else _duration(text)
+
+
+def _count(text: str) -> int | None:
+    return int(text) if text.isdigit() and 0 < int(text) <= 10_000 else None
+
+
+PARTITIONS = Setting("partitions", ("a number of partitions",), _count, lambda n: str(n or "as the first source"))
+
+SETTINGS: dict[str, dict[str, Setting]] = {
+    "ksqldb": {
+        "braid.null.key": _one_of("null_key", *get_args(NullKey)),
+        "braid.key.column": _one_of("key_column", *get_args(KeyColumn)),
+        "braid.late": _one_of("late", *get_args(Late)),
+        "braid.mode": _one_of("mode", *get_args(Strictness)),
+    },
+    "sqlstream": {
+        "braid.outer.emission": _one_of("emission", *get_args(Emission)),
+        "braid.empty.buckets": _one_of("empty_buckets", *get_args(OnOff)),
+    },
+    "risingwave": {
+        "strict": _flag("strict", "true", "false", yes="true", also=ON_OFF),
+        "merged_columns": _flag("postgres_order", "upstream", "postgres", yes="postgres"),
+        "joins_without_equality": _flag("any_join", "refuse", "accept", yes="accept"),
+    },
+    "lenses": {
+        "defaults.topic.autocreate": _bare("autocreate", "true", "false"),
+        "defaults.topic.partitions": PARTITIONS,
+        "braid.lenses.grace": Setting("grace", ("a duration such as 5s",), _duration, "{}ms".format),
+        "braid.lenses.retention": Setting(
+            "retention", ("a duration such as 1d, or unlimited",), _retention,
+            lambda ms: "unlimited" if ms is None else f"{ms}ms",
+        ),
+        "braid.lenses.outer": _bare("outer", "deferred", "eager"),
+        "braid.lenses.outer.table": _bare("outer_table", "reject", "left"),
+        "braid.lenses.bare": _bare("bare", "latest", "reject"),
+        "braid.lenses.names": _bare("names", "last", "text"),
+        "braid.lenses.pushdown": _bare("pushdown", "on", "off"),
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a dialect names settings, and what it makes of names that are not in the table. `row`: a name as the table
+    has it. `near`: how alike a name of ours is that is guessed; `sure`: another system's name that is so alike is a
+    mistake (None: every unknown one is). `others`: whose the rest may be; `accepted`: taken without a word."""
+
+    row: Callable[[str], str]
+    near: float
+    sure: float | None = None
+    others: str = ""
+    accepted: Callable[[str], bool] = lambda _: False
+    quote: str = ""
+    takes: str = "one of "
+    known: str = "settings are "
+
+    def quoted(self, word: str) -> str:
+        return f"{self.quote}{word}{self.quote}"
+
+
+_PREFIXES = ("streaming_", "rw_", "batch_", "background_", "backfill_", "source_", "sink_", "visibility_", "query_")
+_OTHERS = ("timezone", "time_zone", "extra_float_digits", "application_name", "datestyle", "search_path",
+           "client_encoding", "statement_timeout", "max_split_range_gap", "enable_join_ordering",
+           "create_compaction_group_for_mv", "sqlsmith", "bypass_cluster_limits")  # fmt: skip
+
+MANNERS: dict[str, Manner] = {
+    "ksqldb": Manner(str, 0.5, 0.85, "another system", quote="'"),
+    "sqlstream": Manner(str.lower, 0.5, quote="'"),
+    "lenses": Manner(str.lower, 0.6, 0.9, "Lenses or Kafka", takes="it takes: "),
+    "risingwave": Manner(
+        lambda name: name.removeprefix("braid."), 0.6, known="Braid's settings are ",
+        accepted=lambda name: name.startswith(_PREFIXES) or name in _OTHERS,
+    ),
+}  # fmt: skip
+
+
+# --------------------------------------------------------------- SET, UNSET, SHOW
+
+
+def changed(settings: Settings, dialect: str, name: str, value: str | None) -> tuple[Settings, str | None]:
+    """The settings after SET name = value (None: UNSET, the default again), with a notice if it changes nothing."""
+    rows, manner = SETTINGS[dialect], MANNERS[dialect]
+    topic = re.fullmatch(r"topic\.(.+)\.partitions", name) if dialect == "lenses" else None
+    if topic is not None and value is not None:
+        others = tuple(x for x in settings.lenses.of_topics if x[0] != topic[1])
+        count = _read(name, PARTITIONS, value, manner)
+        return replace(settings, lenses=replace(settings.lenses, of_topics=(*others, (topic[1], count)))), None
+    setting = rows.get(manner.row(name))
+    if setting is None:
+        _check_known(name, rows, manner)
+        return settings, f"{name} is a setting of {manner.others} and changes nothing here" if manner.others else None
+    own = _own(settings, dialect)
+    shown = name if dialect == "lenses" else manner.row(name)
+    found = getattr(type(own)(), setting.field) if value is None else _read(shown, setting, value, manner)
+    made: Any = replace(own, **{setting.field: None if found == FOR_EVER else found})
+    return made if dialect == "ksqldb" else replace(settings, **{dialect: made}), None
+
+
+def shown(settings: Settings, dialect: str) -> list[tuple[str, str, str]]:
+    """Name, value and what it takes, for SHOW PROPERTIES."""
+    own = _own(settings, dialect)
+    return [(n, s.show(getattr(own, s.field)), ", ".join(s.takes)) for n, s in SETTINGS[dialect].items()]
+
+
+def _own(settings: Settings, dialect: str) -> Any:
+    return settings if dialect == "ksqldb" else getattr(settings, dialect)
+
+
+def _read(name: str, setting: Setting, value: str, manner: Manner) -> Any:
+    found = setting.read(value)
+    if found is None:
+        hint = manner.takes + ", ".join(map(manner.quoted, setting.takes))
+        raise SqlError(f"{name} cannot be {manner.quoted(value)}", hint=hint)
+    return found
+
+
+def _check_known(name: str, rows: Mapping[str, Setting], manner: Manner) -> None:
+    """Refuses an unknown setting of ours, and what looks like one."""
+    if manner.accepted(name):
         return
-    near = get_close_matches(name.lower(), ALLOWED, n=1, cutoff=0.5)
-    if name.lower().startswith("braid"):
-        hint = f"did you mean '{near[0]}'?" if near else f"settings are {', '.join(ALLOWED)}"
-        raise SqlError(f"unknown setting '{name}'", hint=hint)
-    if get_close_matches(name.lower(), ALLOWED, n=1, cutoff=0.85):
-        raise SqlError(f"unknown setting '{name}'", hint=f"did you mean '{near[0]}'?")
+    like = manner.row(name) if manner.sure is None else name.lower()
+    near = get_close_matches(like, rows, n=1, cutoff=manner.near)
+    ours = manner.sure is None or like.startswith("braid")
+    if ours or get_close_matches(like, rows, n=1, cutoff=manner.sure or 1):
+        hint = f"did you mean {manner.quoted(near[0])}?" if near else manner.known + ", ".join(rows)
+        raise SqlError(f"unknown setting {manner.quoted(name)}", hint=hint)

@@ -218,11 +218,19 @@ class DropObject:
     if_exists: bool
     span: Span
 
+    @property
+    def name_span(self) -> Span:
+        return self.name.span
+
 
 @dataclass(frozen=True, slots=True)
 class DescribeObject:
     name: ObjectName
     span: Span
+
+    @property
+    def name_span(self) -> Span:
+        return self.name.span
 
 
 Statement = (

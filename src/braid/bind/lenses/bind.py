@@ -7,24 +7,18 @@ is shown; WITH only gives a name.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from braid.bind.bound import (
     Bound,
     Declared,
     DeclaredColumn,
-    Described,
-    Dropped,
     Named,
     QueryBound,
-    SettingChanged,
-    Shown,
 )
-from braid.bind.describe import bind_explain
+from braid.bind.commands import Dialect, sinks_first
 from braid.bind.from_ import Env as BindEnv
 from braid.bind.insert import widens
-from braid.bind.lenses import settings as own
 from braid.bind.lenses.facets import Facet, type_name
 from braid.bind.lenses.query import Env, Result, bind_query
 from braid.bind.lenses.topics import bind_create, bind_values, check_topic, described
@@ -34,17 +28,15 @@ from braid.expr import typing
 from braid.expr.nodes import Expr
 from braid.plan.logical import Encoding, Output, Query, Sink
 from braid.plan.pushdown import pushed
-from braid.plan.rewrite import rewrite
 from braid.sql import ast
 from braid.sql.ast_lenses import CreateTopic, InsertQuery, SelectQuery, StoreAs, WithQuery
 
 DIALECT = "lenses"
 
 
-def bind_lenses(s: ast.Statement, known: BindEnv) -> Bound:
-    settings, text = known.settings, known.text
-    env = Env(known.catalog, settings.lenses, text)
-    sql = text[s.span.start : s.span.end]
+def _own(s: ast.Statement, known: BindEnv) -> Bound | None:
+    env = Env(known.catalog, known.settings.lenses, known.text)
+    sql = known.text[s.span.start : s.span.end]
     match s:
         case CreateTopic():
             return bind_create(s, env.catalog, sql)
@@ -56,27 +48,11 @@ def bind_lenses(s: ast.Statement, known: BindEnv) -> Bound:
             made = bind_query(s.query, env)
             return _query(env, PUSH, made, _sink(PUSH, made, None), sql, transient=True)
         case ast.InsertValues():
-            return bind_values(s, _declared(s.target, s.target_span, env))
-        case ast.Set(name=name, value=value):
-            changed, notice = own.changed(settings.lenses, name, value)
-            notices = () if notice is None else (notice,)
-            return SettingChanged(name, value, replace(settings, lenses=changed), notices)
-        case ast.Show():
-            return _show(s, env)
-        case ast.Describe(name=name, extended=extended):
-            d = _declared(name, s.name_span, env)
-            return Described(d, extended, ("field", "type", "facet"), described(d))
-        case ast.Explain():
-            return bind_explain(s, known, lambda target: bind_lenses(target, known))
-        case ast.Drop():
-            return _drop(s, env)
-        case ast.Unsupported(what=what):
-            raise SqlError(f"{what} is not supported yet", s.span, "leave it out")
-        case _:
-            raise SqlError("this statement belongs to another dialect", s.span)
+            return bind_values(s, _declared(s.target, s.target_span, known))
+    return None
 
 
-def _declared(name: str, span: Span, env: Env) -> Declared:
+def _declared(name: str, span: Span, env: BindEnv) -> Declared:
     found = env.catalog.get(name)
     if found is None:
         near = env.catalog.near(name)
@@ -121,7 +97,7 @@ def _query(
     query = Query(name, DIALECT, sql, made.node, sink, notices)
     if env.settings.pushdown == "on":
         query = pushed(query)
-    return QueryBound(rewrite(query), declared, transient)
+    return QueryBound(query, declared, transient)
 
 
 def _outputs(facet: Facet, name: str) -> tuple[Output, ...]:
@@ -201,27 +177,26 @@ def _given(made: Result) -> str:
 # ------------------------------------------------------------------- commands
 
 
-def _show(s: ast.Show, env: Env) -> Shown:
-    match s.what:
-        case "TABLES":
-            rows: list[tuple[Any, ...]] = [
-                (d.name, d.partitions, *(d.formats or ("", ""))) for d in env.catalog.sources.values()
-            ]
-            return Shown("TABLES", ("topic", "partitions", "key format", "value format"), tuple(sorted(rows)))
-        case "QUERIES":
-            rows = [(q.name, q.topic, ", ".join(q.reads), q.sql) for q in env.catalog.queries.values()]
-            return Shown("QUERIES", ("name", "writes", "reads", "sql"), tuple(rows))
-        case _:
-            return Shown("PROPERTIES", ("name", "value", "takes"), tuple(own.shown(env.settings)))
+def _topics(env: BindEnv) -> list[tuple[Any, ...]]:
+    return sorted((d.name, d.partitions, *(d.formats or ("", ""))) for d in env.catalog.sources.values())
 
 
-def _drop(s: ast.Drop, env: Env) -> Dropped:
-    d = env.catalog.get(s.name)
-    if d is None and s.if_exists:
-        return Dropped(None, "table", None, False, (), (f"{s.name} does not exist: nothing to do",))
-    d = _declared(s.name, s.name_span, env)
-    readers = env.catalog.readers(s.name)
-    if readers:
-        hint = f"DROP TABLE {', '.join(dict.fromkeys(env.catalog.queries[q].sink for q in readers))} first"
-        raise SqlError(f"{s.name} is read by query {', '.join(readers)}", s.name_span, hint)
-    return Dropped(d.name, d.kind, d.topic, s.delete_topic, env.catalog.writers(s.name))
+def _queries(env: BindEnv) -> list[tuple[Any, ...]]:
+    return [(q.name, q.topic, ", ".join(q.reads), q.sql) for q in env.catalog.queries.values()]
+
+
+LENSES = Dialect(
+    DIALECT,
+    _own,
+    _declared,
+    columns=("field", "type", "facet"),
+    describe=described,
+    shows={
+        "TABLES": (("topic", "partitions", "key format", "value format"), _topics),
+        "QUERIES": (("name", "writes", "reads", "sql"), _queries),
+    },
+    takes="takes",
+    kinds=False,
+    drop_first=lambda readers, env: sinks_first(readers, env, "DROP TABLE"),
+    instead=lambda _: "leave it out",
+)

@@ -16,7 +16,7 @@ from braid.bind.expressions import conjuncts, located
 from braid.bind.lenses.expressions import Clause, condition, value
 from braid.bind.lenses.facets import CONVERTS, PRIMITIVES, format_of, type_name
 from braid.bind.lenses.scope import Relation, Scope, aliases_read
-from braid.bind.lenses.settings import LensesSettings
+from braid.bind.settings import LensesSettings
 from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Cast, Col, Expr

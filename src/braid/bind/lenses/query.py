@@ -17,7 +17,7 @@ from braid.bind.lenses.facets import Facet, format_of, type_name
 from braid.bind.lenses.grouping import bind_grouping
 from braid.bind.lenses.projections import REKEYED, Given, bind_projections
 from braid.bind.lenses.scope import Relation, Scope
-from braid.bind.lenses.settings import LensesSettings
+from braid.bind.settings import LensesSettings
 from braid.bind.sources import KIND
 from braid.errors import SqlError
 from braid.expr.nodes import Col, Expr, columns

@@ -1,28 +1,34 @@
-"""Binding of RisingWave's SQL.
+"""Statements of RisingWave's SQL: what each means, what DROP takes along, what SHOW and DESCRIBE list.
 
 In: a statement, the catalog, the settings. Out: a `Bound`.
 Rule: the dialect ends in this package. What streams becomes a logical plan; what a snapshot answers becomes text for
-DuckDB.
+DuckDB. What others read is dropped only with CASCADE, or after them.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
-from braid.bind.bound import BatchAsked, Bound, Flushed, Nothing, SettingChanged
+from braid.batch_sql.duck_text import token
+from braid.bind.bound import BatchAsked, Bound, Declared, Flushed, Index, Nothing, Removed, View
 from braid.bind.catalog import Catalog
-from braid.bind.risingwave import batch, commands, tables
+from braid.bind.commands import Dialect, Table
+from braid.bind.from_ import Env
+from braid.bind.risingwave import batch, tables
 from braid.bind.risingwave.scope import Context
-from braid.bind.risingwave.settings import changed
-from braid.bind.settings import Settings
-from braid.errors import SqlError
+from braid.errors import Span, SqlError
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
 
+Rows = list[tuple[Any, ...]]
 
-def bind_risingwave(s: ast.Statement, catalog: Catalog, settings: Settings, text: str) -> Bound:
-    """What a statement means."""
-    context = Context(catalog, settings, text)
+
+def _context(env: Env) -> Context:
+    return Context(env.catalog, env.settings, env.text)
+
+
+def _own(s: ast.Statement, env: Env) -> Bound | None:
+    context = _context(env)
     match s:
         case rw.CreateTable():
             return tables.create_table(s, context)
@@ -41,18 +47,117 @@ def bind_risingwave(s: ast.Statement, catalog: Catalog, settings: Settings, text
         case rw.Flush():
             return Flushed()
         case rw.DropRelation():
-            return commands.drop(s, context)
+            return _drop(s, context)
         case rw.Alter():
             return Nothing((f"{s.what} changes nothing here",))
-        case ast.Set():
-            made = replace(settings, risingwave=changed(settings.risingwave, s))
-            return SettingChanged(s.name, s.value, made)
-        case ast.Show():
-            return commands.show(s, context)
-        case ast.Describe():
-            return commands.describe(s, context)
-        case ast.Explain():
-            return commands.explain(s, context, bind_risingwave)
-        case ast.Unsupported(what=what):
-            raise SqlError(f"{what} is not supported yet", s.span, "leave it out")
-    raise AssertionError(f"{type(s).__name__} is a statement of another dialect")
+    return None
+
+
+def _drop(s: rw.DropRelation, context: Context) -> Bound:
+    catalog = context.catalog
+    going: dict[str, None] = {}
+    notices: list[str] = []
+    for n in s.names:
+        name = n.parts[0]
+        found = context.found(name)
+        if found is None and s.if_exists:
+            notices.append(f"{s.what} {name} does not exist: nothing to do")
+            continue
+        found = context.relation(name, n.span)
+        if _what(found) != s.what:
+            raise SqlError(f"{name} is a {_what(found)}", n.span, f"write DROP {_what(found).upper()} {name}")
+        going[name] = None
+        readers = _readers(name, catalog)
+        if readers and not s.cascade and not set(readers) <= {x.parts[0] for x in s.names}:
+            hint = f"DROP {', '.join(readers)} first, or write CASCADE"
+            raise SqlError(f"{name} is read by {', '.join(readers)}", n.span, hint)
+        going.update(dict.fromkeys(readers))
+    going.update(dict.fromkeys(i.name for i in catalog.indexes.values() if i.table in going))
+    if not going:
+        return Nothing(tuple(notices))
+    topics = tuple(catalog.sources[n].topic for n in going if n in catalog.sources)
+    queries = tuple(q.name for q in catalog.queries.values() if q.sink in going)
+    return Removed(tuple(going), queries, topics, tuple(notices))
+
+
+def _what(found: Declared | View | Index) -> str:
+    match found:
+        case View():
+            return "view"
+        case Index():
+            return "index"
+        case Declared(relation=relation):
+            return relation.what if relation is not None else "table"
+
+
+def _readers(name: str, catalog: Catalog) -> list[str]:
+    """Everything that reads `name`, directly or not; its indexes go with it, unasked."""
+    found: list[str] = []
+    todo = [name]
+    while todo:
+        at = todo.pop()
+        direct = [q.sink for q in catalog.queries.values() if at in q.reads]
+        direct += [v.name for v in catalog.views.values() if any(r.declared.name == at for r in v.query.reads)]
+        direct += [v.name for v in catalog.views.values() if any(n == token("v", at) for n, _ in v.query.views)]
+        new = [d for d in dict.fromkeys(direct) if d not in found]
+        found += new
+        todo += new
+    return found
+
+
+def _listed(kind: str) -> Table:
+    def rows(env: Env) -> Rows:
+        found = env.catalog.sources.values()
+        return sorted((d.name,) for d in found if d.relation is not None and d.relation.what == kind)
+
+    return ("name",), rows
+
+
+def _indexes(env: Env) -> Rows:
+    return sorted((i.name, i.table, ", ".join(i.columns)) for i in env.catalog.indexes.values())
+
+
+def _found(name: str, span: Span, env: Env) -> Declared:
+    found = _context(env).relation(name, span)
+    if not isinstance(found, Declared):
+        raise SqlError(f"{name} is a {_what(found)}", span, "DESCRIBE a table, a source or a materialized view")
+    return found
+
+
+def _described(d: Declared) -> Rows:
+    assert d.relation is not None
+    types = dict(d.relation.types)
+    return [(c.name, types[c.name], _role(c.name, d), "hidden" if c.hidden else "") for c in d.columns]
+
+
+def _role(name: str, d: Declared) -> str:
+    relation = d.relation
+    assert relation is not None
+    if relation.watermark is not None and relation.watermark.column == name:
+        return "watermark"
+    if name in relation.key:
+        return "primary key" if relation.what == "table" else "stream key"
+    return ""
+
+
+def _no_query(name: str, span: Span, env: Env) -> SqlError:
+    _context(env).relation(name, span)
+    return SqlError(f"no query writes {name}", span, "EXPLAIN a materialized view, or EXPLAIN SELECT …")
+
+
+RISINGWAVE = Dialect(
+    "risingwave",
+    _own,
+    _found,
+    columns=("column", "type", "role", "hidden"),
+    describe=_described,
+    shows={
+        **{f"{kind.upper()}S": _listed(kind) for kind in ("table", "source", "materialized view", "sink")},
+        "VIEWS": (("name",), lambda env: sorted((n,) for n in env.catalog.views)),
+        "INDEXES": (("name", "table", "columns"), _indexes),
+    },
+    no_query=_no_query,
+    queries="EXPLAIN SELECT …, or CREATE MATERIALIZED VIEW …",
+    instead=lambda _: "leave it out",
+    finish=lambda query: query,
+)

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
+from braid.bind.settings import SqlstreamSettings
 from braid.bind.sqlstream.relation import Frame, Operand, Pair, Tree, key_of
-from braid.bind.sqlstream.settings import SqlstreamSettings
 from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr, columns

@@ -1,0 +1,215 @@
+"""SHOW, DESCRIBE, EXPLAIN, DROP, SET: once for every dialect, with hooks for its words.
+
+In: the statement, the catalog, the settings. Out: `Shown`, `Described`, `Explained`, `Dropped`, `SettingChanged`; what
+to write instead of a statement that is not run yet.
+Rule: every dialect shows the same things and drops nothing that others read; what is its own stands in its `Dialect`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
+from typing import Any
+
+from braid.bind.bound import (
+    BatchAsked,
+    Bound,
+    Declared,
+    DeclaredColumn,
+    Described,
+    Dropped,
+    Explained,
+    QueryBound,
+    SettingChanged,
+    Shown,
+)
+from braid.bind.from_ import Env
+from braid.bind.settings import changed, shown
+from braid.errors import Span, SqlError
+from braid.plan.logical import Kind, Query
+from braid.plan.rewrite import rewrite
+from braid.sql import ast
+from braid.sql.ast_sqlstream import DescribeObject, DropObject
+
+Rows = Iterable[tuple[Any, ...]]
+Table = tuple[tuple[str, ...], Callable[[Env], Rows]]  # a header, and the rows below it
+
+
+def instead(what: str) -> str:
+    """What to write in place of a statement that is not supported."""
+    match what.split():
+        case ["CREATE", "TYPE"] | ["DROP", "TYPE"]:
+            return "write the type where it is used: CREATE STREAM s (k INT KEY, a STRUCT<x INT, y INT>) WITH (…)"
+        case ["CREATE", *_, "CONNECTOR"] | ["DROP", "CONNECTOR"]:
+            return "bring records in with: braid put TOPIC FILE, or braid run FILE --source NAME=PATH"
+        case ["CREATE", "SOURCE", kind]:
+            return f"CREATE {kind} declares what a query can read"
+        case ["ALTER", *_]:
+            return "declare it anew: CREATE OR REPLACE STREAM s (k INT KEY, …) WITH (…)"
+        case ["PAUSE" | "RESUME"]:
+            return "DROP STREAM name stops a query; the same CREATE … AS goes on from its checkpoint"
+        case ["ASSERT", *_]:
+            return "say what must come in a case page, and run it with: braid test PAGE"
+        case ["RUN", *_]:
+            return "braid run FILE, or .read FILE at the prompt"
+        case ["PRINT"]:
+            return "look into a topic with: braid cat TOPIC"
+        case ["TERMINATE"]:
+            return "stop a query by dropping what it writes: DROP STREAM name"
+        case ["SHOW", *_]:
+            return "SHOW STREAMS, TABLES, QUERIES, TOPICS or PROPERTIES"
+        case _:
+            return "DESCRIBE name, SHOW QUERIES and EXPLAIN name tell what there is"
+
+
+def no_query(name: str, span: Span, env: Env) -> SqlError:
+    """EXPLAIN of a name by which no query goes."""
+    queries = env.catalog.queries
+    if name in env.catalog.sources:
+        return SqlError(f"no query writes {name}", span, f"DESCRIBE {name} shows its columns")
+    near = get_close_matches(name, queries, n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]}?" if near else f"queries: {', '.join(queries) or 'none'}; or EXPLAIN SELECT …"
+    return SqlError(f"unknown query {name}", span, hint)
+
+
+def described(d: Declared) -> Rows:
+    """A row for each column."""
+    return [(c.name, str(c.type), _role(d, c)) for c in d.visible]
+
+
+def _role(d: Declared, c: DeclaredColumn) -> str:
+    match c.place:
+        case "key":
+            return "KEY" if d.kind == "stream" else "PRIMARY KEY"
+        case "header" | "headers":
+            return "HEADERS" if c.header is None else f"HEADER('{c.header}')"
+        case _:
+            return "VALUE, KEY" if d.message_key == c.name else "VALUE"
+
+
+def sinks_first(readers: Sequence[str], env: Env, verb: str = "DROP") -> str:
+    """The hint where queries read what is to go: `verb` and what they write."""
+    return f"{verb} {', '.join(dict.fromkeys(env.catalog.queries[q].sink for q in readers))} first"
+
+
+def _of_kind(kind: str) -> Table:
+    def rows(env: Env) -> Rows:
+        found = [d for d in env.catalog.sources.values() if d.kind == kind]
+        return sorted((d.name, d.topic, d.encoding.key, d.encoding.value) for d in found)
+
+    return ("name", "topic", "key format", "value format"), rows
+
+
+SHOWS: Mapping[str, Table] = {
+    "STREAMS": _of_kind("stream"),
+    "TABLES": _of_kind("table"),
+    "QUERIES": (
+        ("name", "writes", "topic", "reads", "sql"),
+        lambda env: [(q.name, q.sink, q.topic, ", ".join(q.reads), q.sql) for q in env.catalog.queries.values()],
+    ),
+    "TOPICS": (("topic", "partitions"), lambda env: env.catalog.topics()),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """What a dialect says in its own way. `own`: binds the statements that only it has; None: it is one of those here.
+    `find`: what a name means, refused where it means nothing; `full`: the name in full. `describe`: DESCRIBE's rows,
+    under `columns`; `shows`: what SHOW lists besides, or otherwise; `takes`: the last column of SHOW PROPERTIES.
+    `kinds`: does DROP say what it drops; `read_by`, `drop_first`: who reads it, and the hint then. `no_query`: EXPLAIN
+    of a name without query; `queries`: what it takes. `finish`: what a query becomes."""
+
+    name: str
+    own: Callable[[ast.Statement, Env], Bound | None]
+    find: Callable[[Any, Span, Env], Declared]
+    full: Callable[[Any, Env], str] = lambda name, _: str(name)
+    columns: tuple[str, ...] = ("column", "type", "role")
+    describe: Callable[[Declared], Rows] = described
+    shows: Mapping[str, Table] = field(default_factory=dict)
+    takes: str = "possible"
+    kinds: bool = True
+    read_by: str = "query "
+    drop_first: Callable[[Sequence[str], Env], str] = sinks_first
+    no_query: Callable[[str, Span, Env], SqlError] = no_query
+    queries: str = "EXPLAIN SELECT …, CREATE … AS SELECT …, or a query's name"
+    instead: Callable[[str], str] = instead
+    finish: Callable[[Query], Query] = rewrite
+
+
+def bind_statement(s: ast.Statement, env: Env, d: Dialect) -> Bound:
+    """What a statement means in a dialect."""
+    bound = d.own(s, env)
+    if bound is None:
+        return _command(s, env, d)
+    return replace(bound, query=d.finish(bound.query)) if isinstance(bound, QueryBound) else bound
+
+
+def _command(s: ast.Statement, env: Env, d: Dialect) -> Bound:
+    match s:
+        case ast.Show():
+            return _show(s, env, d)
+        case ast.Describe() | DescribeObject():
+            found = d.find(s.name, s.name_span, env)
+            return Described(found, isinstance(s, ast.Describe) and s.extended, d.columns, tuple(d.describe(found)))
+        case ast.Explain():
+            return _explain(s, env, d)
+        case ast.Drop() | DropObject():
+            return _drop(s, env, d)
+        case ast.Set(name=name, value=value):
+            return _set(name, value, env, d)
+        case ast.Unset(name=name):
+            return _set(name, None, env, d)
+        case ast.Unsupported(what=what):
+            raise SqlError(f"{what} is not supported yet", s.span, d.instead(what))
+    raise AssertionError(f"{type(s).__name__} is a statement of another dialect")
+
+
+def _set(name: str, value: str | None, env: Env, d: Dialect) -> SettingChanged:
+    settings, notice = changed(env.settings, d.name, name, value)
+    return SettingChanged(name, value, settings, () if notice is None else (notice,))
+
+
+def _show(s: ast.Show, env: Env, d: Dialect) -> Shown:
+    if s.what == "PROPERTIES":
+        return Shown(s.what, ("name", "value", d.takes), tuple(shown(env.settings, d.name)))
+    found = d.shows.get(s.what) or SHOWS.get(s.what)
+    if found is None:
+        raise SqlError(f"SHOW {s.what} is not supported yet", s.span, instead("SHOW"))
+    header, rows = found
+    return Shown(s.what, header, tuple(rows(env)))
+
+
+def _explain(s: ast.Explain, env: Env, d: Dialect) -> Explained | Shown:
+    target = s.target
+    if isinstance(target, str):
+        queries = env.catalog.queries
+        found = [target] if target in queries else [q.name for q in queries.values() if q.sink == target]
+        if not found:
+            raise d.no_query(target, s.target_span, env)
+        return Explained(found[0], None)
+    match bind_statement(target, env, d):
+        case QueryBound(query=query):
+            return Explained(query.name, query)
+        case BatchAsked(query=batch):
+            read = ", ".join(dict.fromkeys(r.declared.name for r in batch.reads)) or "nothing"
+            return Shown("PLAN", ("plan",), ((f"answered by DuckDB from a snapshot of {read}",),))
+    raise SqlError("EXPLAIN takes a query", target.span, d.queries)
+
+
+def _drop(s: ast.Drop | DropObject, env: Env, d: Dialect) -> Dropped:
+    name, kind = d.full(s.name, env), s.kind.lower()
+    if s.if_exists and env.catalog.get(name) is None:
+        notice = f"{kind} {name}" if d.kinds else name
+        made: Kind = "table" if kind == "table" else "stream"
+        return Dropped(None, made, None, False, notices=(f"{notice} does not exist: nothing to do",))
+    found = d.find(s.name, s.name_span, env)
+    is_a = "view" if found.view else found.kind
+    if d.kinds and is_a != kind:
+        raise SqlError(f"{found.name} is a {is_a}", s.name_span, f"write DROP {is_a.upper()} {found.name}")
+    readers = [q for q in env.catalog.readers(found.name) if q != found.name]  # a view is a query of its name
+    if readers:
+        message = f"{found.name} is read by {d.read_by}{', '.join(readers)}"
+        raise SqlError(message, s.name_span, d.drop_first(readers, env))
+    delete_topic = isinstance(s, ast.Drop) and s.delete_topic
+    return Dropped(found.name, found.kind, found.topic, delete_topic, env.catalog.writers(found.name))
