@@ -13,11 +13,11 @@ from typing import Any
 
 import polars as pl
 
-from braid.expr.key import canonical_key, key_hash
 from braid.operators.arrangement import MemoryRuns
 from braid.operators.base import Operator, Result, State
 from braid.operators.changes import HEADERS, LOW, NEVER, POS, POS_TYPE, SUB
 from braid.operators.clocks import CLOCK, IDLE, STEPS, STORED, Clock, Clocks, JoinClock, LeafClock
+from braid.records.key import canonical_key, key_hash
 from braid.types import Column, Scalar
 
 

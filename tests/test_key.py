@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from braid.expr.key import canonical_key, key_hash
+from braid.records.key import canonical_key, key_hash
 from braid.types import Array, Column, Decimal, Scalar, Struct, Type, polars_type
 from effort import examples
 

@@ -6,7 +6,6 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from braid.expr.key import canonical_key, key_hash
 from braid.expr.nodes import Call, Cast, Col, Lit
 from braid.operators.aggregate import GroupBy
 from braid.operators.base import Result, State
@@ -20,6 +19,7 @@ from braid.operators.stream_table import StreamTable
 from braid.operators.table_filter import TableFilter
 from braid.operators.table_table import TableTable
 from braid.plan.logical import Aggregation
+from braid.records.key import canonical_key, key_hash
 from braid.types import Column, Scalar
 from effort import examples
 from operator_models import (

@@ -15,8 +15,8 @@ from pathlib import Path
 import polars as pl
 
 from braid.bind.program import Program
-from braid.expr.key import key_hash
 from braid.plan.logical import Query
+from braid.records.key import key_hash
 from braid.reference import OutRecord, Reference
 from braid.topics import TopicStore
 from histories import History, Raw, events

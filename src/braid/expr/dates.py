@@ -52,6 +52,14 @@ def instant(ms: pl.Expr) -> pl.Expr:
     return pl.when(ms.is_between(-MAX_TIME, MAX_TIME - 1)).then(ms * 1000).cast(DATETIME)
 
 
+def time_of_day(ms: pl.Expr) -> pl.Expr:
+    """A TIME of milliseconds since midnight; null where the day has none."""
+    return pl.when(ms.is_between(0, 86_400_000 - 1)).then(ms * 1_000_000).cast(pl.Time)
+
+
+OF_NUMBER = {Scalar.DATE: day, Scalar.TIME: time_of_day, Scalar.TIMESTAMP: instant}
+
+
 def _read(s: pl.Expr, regex: str, steps: Sequence[Mapping[str, pl.Expr]], dtype: pl.DataType) -> pl.Expr:
     """The last column of `steps`. Their columns are made of those before them, the first of the groups of `regex` in
     `s`: step by step, since what an expression names twice is computed twice."""

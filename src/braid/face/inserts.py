@@ -10,7 +10,7 @@ import time
 import polars as pl
 
 from braid.bind.program import NewRecords
-from braid.expr.key import key_partition
+from braid.records.key import key_partition
 from braid.topics.store import TopicStore
 
 

@@ -18,9 +18,9 @@ import polars as pl
 
 from braid.bind.program import first_match
 from braid.errors import BraidError
-from braid.expr.key import key_partition
 from braid.face import iso
 from braid.face.tabular import json_line, print_table
+from braid.records.key import key_partition
 from braid.topics.drops import each_drop
 from braid.topics.names import is_name
 from braid.topics.store import TopicStore, json_of

@@ -34,12 +34,12 @@ from braid.files.copies import GROUP
 from braid.files.listing import Found, kind_of, look, stat
 from braid.files.log import FileLog, Piece
 from braid.files.text import PUT_BACK, Options, Rows, Text, csv_rows, digest_of, header, json_rows, shown
-from braid.files.values import a, fits, from_column, typed
+from braid.files.values import fits, from_column, typed
 from braid.operators.changes import DIFF, HEADERS, NEVER, TIME
 from braid.plan.logical import Source, SourceColumn, Timestamp
 from braid.records import codec
 from braid.records.delimited import delimiter_of
-from braid.records.values import python_values
+from braid.records.values import a, python_values
 from braid.stage.decode import Decoded, time_of, with_pseudo
 from braid.stage.times import Ahead, Block, Times, filled
 from braid.timing import spent

@@ -9,75 +9,44 @@ of an integer column with gaps); dates and times are ISO text, or numbers
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, assert_never
+from typing import Any
 
 import polars as pl
 
 from braid.expr import casts, dates
-from braid.expr.json_text import dumps, json_object, json_text, loads
+from braid.expr.json_text import dumps, loads
 from braid.records import codec
-from braid.records.values import Malformed, in_days, json_value, python_values, reader
+from braid.records.values import (
+    Malformed,
+    a,
+    form,
+    in_days,
+    json_object,
+    json_text,
+    json_value,
+    python_values,
+    reader,
+)
 from braid.types import MAX_DAY, Array, Column, Decimal, Map, Scalar, Struct, Type, physical_type, polars_type
 
 S = Scalar
 Fitted = tuple[pl.Series, pl.Series]  # values, null where they do not fit; where they do not
 Typed = tuple[list[pl.Series], pl.Series]  # columns; why a row is malformed
 
-_WHOLE = r"^[+-]?[0-9]+(?:\.0*)?$"
-_DAY_MS = 86_400_000
-
-
-def a(t: Type) -> str:
-    """The type with its article."""
-    return f"{'an' if str(t)[0] in 'AEIOU' else 'a'} {t}"
-
 
 def from_text(texts: pl.Series, t: Type) -> Fitted:
     """Values of CSV fields; an empty field is null already."""
     if t is S.VARCHAR:
         return texts, _none(texts)
-    if isinstance(t, Array | Map | Struct):
+    read = form(t).from_text
+    if read is None:
         frame, _, error = codec.decode_values(texts, [Column(texts.name, t)], unwrapped=True, iso=True)
         return frame.get_column(texts.name), error.is_not_null()
     if isinstance(t, Decimal):
         values = _decimals(texts, t)
     else:
-        values = texts.to_frame().select(_scalar(pl.col(texts.name).str.strip_chars(), t)).to_series()
+        values = texts.to_frame().select(read(pl.col(texts.name), t, True)).to_series()
     return values.rename(texts.name), texts.is_not_null() & values.is_null()
-
-
-def _scalar(x: pl.Expr, t: Scalar) -> pl.Expr:
-    match t:
-        case S.BOOLEAN:
-            known = {"true": True, "false": False}
-            return x.str.to_lowercase().replace_strict(known, default=None, return_dtype=pl.Boolean)
-        case S.INT | S.BIGINT:
-            return _whole(x).cast(polars_type(t), strict=False)
-        case S.DOUBLE:
-            number = casts.cast(x, S.VARCHAR, t)
-            too_large = number.is_infinite() & ~x.str.contains("Infinity", literal=True)
-            return pl.when(~too_large).then(number)
-        case S.BYTES:
-            return x.str.decode("base64", strict=False)
-        case S.DATE:
-            return pl.coalesce(dates.day(_whole(x).cast(pl.Int64, strict=False)), dates.parse_iso(x, t))
-        case S.TIME:
-            return pl.coalesce(_ms_of_day(_whole(x).cast(pl.Int64, strict=False)), dates.parse_iso(x, t))
-        case S.TIMESTAMP:
-            number = pl.when(x.str.len_bytes() > 4).then(_whole(x))  # four digits are a year
-            return pl.coalesce(dates.instant(number.cast(pl.Int64, strict=False)), dates.parse_iso(x, t))
-        case S.VARCHAR | S.NULL:
-            return x.cast(polars_type(t), strict=False)
-    assert_never(t)
-
-
-def _whole(x: pl.Expr) -> pl.Expr:
-    """Text of a whole number without its point; else null."""
-    return pl.when(x.str.contains(_WHOLE)).then(x.str.replace(r"\.0*$", "").str.replace(r"^\+", ""))
-
-
-def _ms_of_day(x: pl.Expr) -> pl.Expr:
-    return pl.when(x.is_between(0, _DAY_MS - 1)).then(x * 1_000_000).cast(pl.Time)
 
 
 def _decimals(texts: pl.Series, t: Decimal) -> pl.Series:
@@ -97,34 +66,29 @@ def _decimals(texts: pl.Series, t: Decimal) -> pl.Series:
 
 def fits(dtype: pl.DataType, t: Type) -> bool:
     """Whether a column of `dtype` can be declared as `t`: some of its values are values of `t`."""
-    if dtype == pl.Null:
-        return True
-    text = dtype == pl.String or isinstance(dtype, pl.Categorical | pl.Enum)
-    whole, real = dtype.is_integer(), dtype.is_float() or dtype.is_decimal()
-    match t:
-        case S.BOOLEAN:
-            return text or dtype == pl.Boolean
-        case S.INT | S.BIGINT:
-            return text or whole or real or (t is S.BIGINT and isinstance(dtype, pl.Datetime))
-        case S.DOUBLE | Decimal():
-            return text or whole or real
-        case S.VARCHAR:
-            return not dtype.is_nested()
-        case S.BYTES:
-            return text or dtype == pl.Binary
-        case S.DATE | S.TIMESTAMP:
-            return text or whole or dtype == pl.Date or isinstance(dtype, pl.Datetime)
-        case S.TIME:
-            return text or whole or dtype == pl.Time
-        case S.NULL:
-            return False
-        case Array():
-            return text or isinstance(dtype, pl.List | pl.Array)
-        case Map():
-            return text or isinstance(dtype, pl.List | pl.Struct | pl.Map)
-        case Struct():
-            return text or isinstance(dtype, pl.Struct)
-    assert_never(t)
+    if t is S.VARCHAR:
+        return not dtype.is_nested()
+    if isinstance(dtype, pl.Categorical | pl.Enum):
+        dtype = pl.String()
+    kind: Any = pl.Int64 if dtype.is_integer() else pl.Float64 if dtype.is_float() else dtype.base_type()
+    return kind == pl.Null or kind in _TAKEN[t if isinstance(t, Scalar) else type(t)]
+
+
+_TAKEN: dict[Scalar | type, tuple[Any, ...]] = {
+    S.NULL: (),
+    S.BOOLEAN: (pl.String, pl.Boolean),
+    S.INT: (pl.String, pl.Int64, pl.Float64, pl.Decimal),
+    S.BIGINT: (pl.String, pl.Int64, pl.Float64, pl.Decimal, pl.Datetime),
+    S.DOUBLE: (pl.String, pl.Int64, pl.Float64, pl.Decimal),
+    Decimal: (pl.String, pl.Int64, pl.Float64, pl.Decimal),
+    S.BYTES: (pl.String, pl.Binary),
+    S.DATE: (pl.String, pl.Int64, pl.Date, pl.Datetime),
+    S.TIMESTAMP: (pl.String, pl.Int64, pl.Date, pl.Datetime),
+    S.TIME: (pl.String, pl.Int64, pl.Time),
+    Array: (pl.String, pl.List, pl.Array),
+    Map: (pl.String, pl.List, pl.Struct, pl.Map),
+    Struct: (pl.String, pl.Struct),
+}  # kinds of columns, Int64 and Float64 for all integers and floats
 
 
 def from_column(s: pl.Series, t: Type) -> Fitted:
@@ -194,7 +158,7 @@ def _converted(x: pl.Expr, dtype: pl.DataType, t: Scalar | Decimal) -> pl.Expr:
         case S.DATE if isinstance(dtype, pl.Datetime):
             return pl.when(x.dt.time() == pl.time(0)).then(x.dt.date())
         case S.TIME if dtype.is_integer():
-            return _ms_of_day(x.cast(pl.Int64, strict=False))
+            return dates.time_of_day(x.cast(pl.Int64, strict=False))
         case S.TIMESTAMP if dtype.is_integer():
             return dates.instant(x.cast(pl.Int64, strict=False))
     return x.cast(wanted, strict=False)
@@ -261,14 +225,12 @@ def _why(column: Column, value: object) -> str:
 
 def csv_field(s: pl.Series, t: Type) -> pl.Series:
     """A column as CSV fields that `from_text` reads: nested values as JSON, bytes in base64."""
-    match t:
-        case S.DOUBLE if s.is_infinite().any():
-            return json_text(s, t).str.strip_chars('"')
-        case S.BYTES:
-            return s.bin.encode("base64")
-        case Array() | Map() | Struct():
-            return json_text(*_dated(s, t))
-    return s
+    write = form(t).to_text
+    if write is None:
+        return json_text(*_dated(s, t))
+    if t is S.DOUBLE and s.is_infinite().any():
+        return json_text(s, t).str.strip_chars('"')
+    return write(s, t) if t is S.BYTES else s
 
 
 def json_lines(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.Series:

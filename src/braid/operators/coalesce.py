@@ -16,13 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from braid.expr.key import canonical_key
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, POS, SUB, released_sub
 from braid.operators.clocks import Clocks
 from braid.operators.epochs import changes_of, weighted
 from braid.operators.pairing import keys_of, payload_of
 from braid.plan import epochs
+from braid.records.key import canonical_key
 from braid.types import Column, Type
 
 

@@ -25,7 +25,6 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from braid.expr.key import canonical_key
 from braid.operators.arrangement import ARRIVAL, CLOSE, LEFT, Agenda, Arrangement
 from braid.operators.base import Result, State
 from braid.operators.changes import (
@@ -75,6 +74,7 @@ from braid.operators.windowed import (
     places_of_releases,
 )
 from braid.plan.logical import How, StreamStreamJoin
+from braid.records.key import canonical_key
 from braid.types import Column, Type
 
 PARKED = "_p"  # of a stored row: it was parked at the end of its batch

@@ -20,7 +20,6 @@ import numpy as np
 import polars as pl
 
 from braid.expr import compile
-from braid.expr.key import canonical_key, key_hash
 from braid.expr.nodes import Col, Expr
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH
@@ -30,6 +29,7 @@ from braid.operators.epochs import EPOCH, TICK, Bag, changes_of, netted
 from braid.operators.pairing import keys_of, payload_of
 from braid.operators.ranges import columns_of, hashes_of, keyed, rows_at
 from braid.plan import epochs
+from braid.records.key import canonical_key, key_hash
 from braid.types import Column
 
 ROW, FROM = "_row", "_from"  # a left row as text; the epoch in which the row that is taken back came

@@ -15,10 +15,20 @@ from typing import Any
 import polars as pl
 
 from braid.expr import dates
-from braid.expr.json_text import MAX_DEPTH, dumps, json_object, json_text, loads
+from braid.expr.json_text import MAX_DEPTH, dumps, loads
 from braid.records.delimited import decode_delimited, encode_delimited
-from braid.records.values import Malformed, find, json_value, python_value, reader
-from braid.types import MAX_DAY, MAX_TIME, Column, Scalar, physical_type, polars_type
+from braid.records.values import (
+    WHOLE,
+    Malformed,
+    find,
+    json_object,
+    json_text,
+    json_value,
+    python_value,
+    read_at,
+    reader,
+)
+from braid.types import Column, Scalar, physical_type, polars_type
 
 __all__ = [
     "decode_delimited",
@@ -32,16 +42,7 @@ __all__ = [
 S = Scalar
 Decoded = tuple[pl.DataFrame, pl.Series, pl.Series]
 
-# What read_ndjson reads strictly, and as what.
-_FAST_TYPES: dict[Scalar, pl.DataType] = {
-    S.BOOLEAN: pl.Boolean(),
-    S.INT: pl.Int32(),
-    S.BIGINT: pl.Int64(),
-    S.DOUBLE: pl.Float64(),
-    S.VARCHAR: pl.String(),
-    S.DATE: pl.Int32(),
-    S.TIMESTAMP: pl.Int64(),
-}
+_FAST_TYPES = (S.BOOLEAN, S.INT, S.BIGINT, S.DOUBLE, S.VARCHAR, S.DATE, S.TIMESTAMP)  # read_ndjson is strict about them
 _FEW = 64  # so few lines are read line by line
 _SPLIT = 16  # a block that read_ndjson refuses is read in this many parts
 _SMALLEST = 1024  # but in no smaller ones: they are read line by line
@@ -58,7 +59,7 @@ def decode_values(
     """
     if unwrapped and len(columns) != 1:
         raise ValueError("an unwrapped value has exactly one column")
-    if not unwrapped and columns and all(isinstance(c.type, Scalar) and c.type in _FAST_TYPES for c in columns):
+    if not unwrapped and columns and all(c.type in _FAST_TYPES for c in columns):
         return _decode_blocks(texts, columns, iso)
     return _decode_bare(texts, columns[0], iso) if unwrapped else _decode_slow(texts, columns, False, iso)
 
@@ -82,15 +83,15 @@ def _decode_slow(texts: pl.Series, columns: Sequence[Column], unwrapped: bool, i
         try:
             parsed = None if text is None else loads(text)
             if unwrapped:
-                row = [_named(names[0], readers[0], parsed)]
+                row = [read_at(names[0], readers[0], parsed)]
             elif parsed is not None:
                 if type(parsed) is not dict:
                     raise Malformed(f"{_cut(text)} is not a JSON object")
                 if exact(parsed):
-                    row = [_named(n, r, parsed[n]) for n, r in fields]
+                    row = [read_at(n, r, parsed[n]) for n, r in fields]
                 else:
                     folded: dict[str, str] = {}
-                    row = [_named(n, r, find(parsed, n, folded)) for n, r in fields]
+                    row = [read_at(n, r, find(parsed, n, folded)) for n, r in fields]
         except Malformed as e:
             error, row = str(e), empty
         except (ValueError, RecursionError) as e:
@@ -101,13 +102,6 @@ def _decode_slow(texts: pl.Series, columns: Sequence[Column], unwrapped: bool, i
         errors.append(error)
     frame = pl.DataFrame([_series(c, v) for c, v in zip(columns, values, strict=True)])
     return frame, pl.Series("is_null_value", nulls, pl.Boolean), pl.Series("error", errors, pl.String)
-
-
-def _named(name: str, read: Any, value: Any) -> Any:
-    try:
-        return read(value)
-    except Malformed as e:
-        raise e.inside(name) from None
 
 
 def _series(column: Column, values: list[Any]) -> pl.Series:
@@ -130,24 +124,27 @@ def _decode_blocks(texts: pl.Series, columns: Sequence[Column], iso: bool) -> De
     if len(texts) < _FEW or not rest.any():
         return _decode_slow(texts, columns, False, iso)
     if not rest.all():  # nulls, and lines with \u escapes or line breaks
-        return _split_by(texts, columns, rest, iso)
+        return _completed(_decode_blocks(texts.filter(rest), columns, iso), texts, columns, rest, False, iso)
     found = _fast(texts, columns, iso)
-    if found is None:
-        size = max(_SMALLEST, -(-len(texts) // _SPLIT))
-        if size >= len(texts):
-            return _decode_slow(texts, columns, False, iso)
-        return _stack([_decode_blocks(texts.slice(i, size), columns, iso) for i in range(0, len(texts), size)])
-    frame, proven = found
-    if not proven.all():
-        at = (~proven).arg_true()
-        return _merge(
-            len(texts),
-            proven.arg_true(),
-            _clean(frame.filter(proven)),
-            at,
-            _decode_slow(texts.gather(at), columns, False, iso),
-        )
-    return _clean(frame)
+    if found is not None:
+        frame, proven = found
+        return _completed(_clean(frame.filter(proven)), texts, columns, proven, False, iso)
+    size = max(_SMALLEST, -(-len(texts) // _SPLIT))
+    if size >= len(texts):
+        return _decode_slow(texts, columns, False, iso)
+    return _stack([_decode_blocks(texts.slice(i, size), columns, iso) for i in range(0, len(texts), size)])
+
+
+def _completed(
+    made: Decoded, texts: pl.Series, columns: Sequence[Column], known: pl.Series, unwrapped: bool, iso: bool
+) -> Decoded:
+    """`made` of the texts that are `known`; the others line by line, in their places."""
+    if known.all():
+        return made
+    slow = _decode_slow(texts.filter(~known), columns, unwrapped, iso)
+    order = pl.concat([known.arg_true(), (~known).arg_true()]).arg_sort()
+    frame, nulls, errors = _stack([made, slow])
+    return frame[order], nulls.gather(order), errors.gather(order)
 
 
 def _decode_bare(texts: pl.Series, column: Column, iso: bool) -> Decoded:
@@ -158,14 +155,9 @@ def _decode_bare(texts: pl.Series, column: Column, iso: bool) -> Decoded:
     values, proven = found
     nothing = texts.is_null() | (texts == "null").fill_null(True)
     known = proven | nothing
-    frame = values.set(~proven, None).alias(column.name).to_frame()
-    if known.all():
-        _, _, error = _clean(frame)
-        return frame, nothing.alias("is_null_value"), error
-    at, other = known.arg_true(), (~known).arg_true()
-    _, _, error = _clean(frame[at])
-    slow = _decode_slow(texts.gather(other), [column], True, iso)
-    return _merge(len(texts), at, (frame[at], nothing.gather(at).alias("is_null_value"), error), other, slow)
+    frame, _, error = _clean(values.set(~proven, None).alias(column.name).to_frame().filter(known))
+    made = frame, nothing.filter(known).alias("is_null_value"), error
+    return _completed(made, texts, [column], known, True, iso)
 
 
 def _bare(texts: pl.Series, column: Column) -> tuple[pl.Series, pl.Series] | None:
@@ -176,7 +168,7 @@ def _bare(texts: pl.Series, column: Column) -> tuple[pl.Series, pl.Series] | Non
     """
     match column.type:
         case S.INT | S.BIGINT:
-            values = texts.cast(_FAST_TYPES[column.type], strict=False)
+            values = texts.cast(polars_type(column.type), strict=False)
             proven = values.cast(pl.String) == texts
         case S.VARCHAR:
             inner = texts.str.strip_prefix('"').str.strip_suffix('"')
@@ -187,26 +179,9 @@ def _bare(texts: pl.Series, column: Column) -> tuple[pl.Series, pl.Series] | Non
     return values, proven.fill_null(False)
 
 
-def _split_by(texts: pl.Series, columns: Sequence[Column], good: pl.Series, iso: bool) -> Decoded:
-    at, other = good.arg_true(), (~good).arg_true()
-    slow = _decode_slow(texts.gather(other), columns, False, iso)
-    return _merge(len(texts), at, _decode_blocks(texts.gather(at), columns, iso), other, slow)
-
-
-def _merge(height: int, at: pl.Series, a: Decoded, other: pl.Series, b: Decoded) -> Decoded:
-    """Rows `at` of `a` and rows `other` of `b`, in order."""
-    order = pl.concat([at, other]).arg_sort()
-    frame, nulls, errors = _stack([a, b])
-    assert len(order) == height
-    return frame[order], nulls.gather(order), errors.gather(order)
-
-
 def _stack(parts: list[Decoded]) -> Decoded:
-    return (
-        pl.concat([p[0] for p in parts]),
-        pl.concat([p[1] for p in parts]),
-        pl.concat([p[2] for p in parts]),
-    )
+    frames, nulls, errors = zip(*parts, strict=True)
+    return pl.concat(frames), pl.concat(nulls), pl.concat(errors)
 
 
 def _clean(frame: pl.DataFrame) -> Decoded:
@@ -226,7 +201,7 @@ def _fast(texts: pl.Series, columns: Sequence[Column], iso: bool = False) -> tup
     and for VARCHAR if the name is followed by a quote. With `iso`, dates and times are read as VARCHAR is in a block
     where one is text; the line is proven if all of them can be read.
     """
-    schema = {c.name: _FAST_TYPES[c.type] for c in columns if isinstance(c.type, Scalar)}
+    schema = {c.name: physical_type(c.type) for c in columns}
     data = texts.str.join("\n").item().encode()
     dated = {c.name: c.type for c in columns if iso and c.type in (S.DATE, S.TIMESTAMP) and _quoted_in(data, c.name)}
     schema |= {name: pl.String() for name in dated}
@@ -269,10 +244,9 @@ def _fast(texts: pl.Series, columns: Sequence[Column], iso: bool = False) -> tup
             proven = read if proven is None else proven & read
             casts.append(made)
         elif c.type is S.TIMESTAMP or c.type is S.DATE:
-            limit, of = (MAX_TIME, dates.instant) if c.type is S.TIMESTAMP else (MAX_DAY, dates.day)
-            fits = frame.get_column(c.name).is_between(-limit, limit - 1).fill_null(True)
+            fits = frame.get_column(c.name).is_between(WHOLE[c.type].low, WHOLE[c.type].high - 1).fill_null(True)
             proven = fits if proven is None else proven & fits
-            casts.append(of(pl.col(c.name)))
+            casts.append(dates.OF_NUMBER[c.type](pl.col(c.name)))
     if proven is None:
         proven = pl.repeat(True, n, dtype=pl.Boolean, eager=True)
     return (frame.with_columns(casts) if casts else frame), proven

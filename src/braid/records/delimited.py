@@ -10,14 +10,16 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from typing import TypeVar
 
 import polars as pl
 
 from braid.errors import SqlError
-from braid.expr import casts, dates
-from braid.types import Column, Decimal, Scalar, Type, polars_type
+from braid.records.values import a, form
+from braid.types import Column, Scalar, Type, polars_type
 
 S = Scalar
+F = TypeVar("F")
 _BLANK_EDGE = r"\A[\x00-#]|[\x00- ]\z"  # what a reader might trim, or take for a comment, is quoted
 _NAMED = {"SPACE": " ", "TAB": "\t"}
 
@@ -53,14 +55,8 @@ def decode_delimited(
     for i, c in enumerate(columns):
         raw = pl.col("_p").list.get(i, null_on_oob=True)
         raw = pl.when(raw != "").then(raw)
-        value = _read(raw, c.type)
-        why = pl.concat_str(
-            [
-                pl.lit(f"field {c.name}: '"),
-                raw,
-                pl.lit(f"' is not {'an' if str(c.type)[0] in 'AEIOU' else 'a'} {c.type}"),
-            ]
-        )
+        value = _known(form(c.type).from_text, c.type)(raw, c.type, False)
+        why = pl.concat_str([pl.lit(f"field {c.name}: '"), raw, pl.lit(f"' is not {a(c.type)}")])
         wrong = wrong.when(raw.is_not_null() & value.is_null()).then(why)
         values.append(value.cast(polars_type(c.type)).alias(c.name))
     out = frame.select(*values, wrong.cast(pl.String).alias("_error"))
@@ -80,30 +76,6 @@ def _fields(line: str, by: str) -> list[str] | None:
     return found[0] if len(found) == 1 else None
 
 
-def _read(x: pl.Expr, t: Type) -> pl.Expr:
-    text = x.str.strip_chars()
-    match t:
-        case S.VARCHAR:
-            return x
-        case S.BOOLEAN:
-            return text.str.to_lowercase().replace_strict(
-                {"true": True, "false": False}, default=None, return_dtype=pl.Boolean
-            )
-        case S.INT | S.BIGINT | S.DOUBLE | Decimal():
-            return casts.cast(x, S.VARCHAR, t)
-        case S.BYTES:
-            return text.str.decode("base64", strict=False)
-        case S.DATE:
-            return dates.day(text.cast(pl.Int32, strict=False))
-        case S.TIME:
-            ms = text.cast(pl.Int64, strict=False)
-            return pl.when((ms >= 0) & (ms < 86_400_000)).then(ms * 1_000_000).cast(pl.Time)
-        case S.TIMESTAMP:
-            return dates.instant(text.cast(pl.Int64, strict=False))
-        case _:
-            raise SqlError(f"DELIMITED has no form for {t}", hint="use format='JSON'")
-
-
 def encode_delimited(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]], delimiter: str = ",") -> pl.Series:
     """One line per row; a null is an empty field."""
     by = delimiter_of(delimiter)
@@ -115,25 +87,18 @@ def encode_delimited(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]],
 
 
 def _write(s: pl.Series, t: Type, by: str) -> pl.Series:
-    match t:
-        case S.VARCHAR:
-            odd = (s.str.contains_any([by, '"', "\n", "\r"]) | s.str.contains(_BLANK_EDGE)).fill_null(False)
-            if not odd.any():
-                return s
-            quoted = pl.concat_str([pl.lit('"'), pl.col("s").str.replace_all('"', '""', literal=True), pl.lit('"')])
-            both = pl.DataFrame({"s": s, "odd": odd})
-            return both.select(pl.when(pl.col("odd")).then(quoted).otherwise(pl.col("s"))).to_series()
-        case S.BYTES:
-            return s.bin.encode("base64")
-        case S.DATE:
-            return s.cast(pl.Int32).cast(pl.String)
-        case S.TIME:
-            return (s.cast(pl.Int64) // 1_000_000).cast(pl.String)
-        case S.TIMESTAMP:
-            return s.dt.epoch("ms").cast(pl.String)
-        case S.DOUBLE:
-            return casts.java_doubles(s)
-        case Scalar() | Decimal():
-            return s.cast(pl.String)
-        case _:
-            raise SqlError(f"DELIMITED has no form for {t}", hint="use format='JSON'")
+    texts = _known(form(t).to_text, t)(s, t)
+    if t is not S.VARCHAR:
+        return texts
+    odd = (s.str.contains_any([by, '"', "\n", "\r"]) | s.str.contains(_BLANK_EDGE)).fill_null(False)
+    if not odd.any():
+        return s
+    quoted = pl.concat_str([pl.lit('"'), pl.col("s").str.replace_all('"', '""', literal=True), pl.lit('"')])
+    both = pl.DataFrame({"s": s, "odd": odd})
+    return both.select(pl.when(pl.col("odd")).then(quoted).otherwise(pl.col("s"))).to_series()
+
+
+def _known(cell: F | None, t: Type) -> F:
+    if cell is None:
+        raise SqlError(f"DELIMITED has no form for {t}", hint="use format='JSON'")
+    return cell

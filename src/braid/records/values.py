@@ -1,8 +1,9 @@
-"""Single values: JSON values into the physical values of a type, and the test driver's Python values.
+"""Values of a type: one table (`FORMS`), a row a type, by which every format and every file reads and writes them.
 
-In: what `json_text.loads` gives, types. Out: values Polars builds a series of (`types.physical_type`); Python values.
+In: JSON values (as `json_text.loads` gives them), texts of fields, Python values, typed columns; their types. Out: the
+same values as physical ones (`types.physical_type`), columns, JSON texts, texts of fields, Python values.
 Rule: docs/files-and-topics.md, "Values", strictly: a numeric string is no number, 1.0 is no INTEGER, no digit is lost
-or rounded.
+or rounded. What a format adds (names, delimiters, quotes) is in its own module: `codec` for JSON, `delimited`.
 """
 
 from __future__ import annotations
@@ -12,28 +13,72 @@ import binascii
 import contextlib
 import datetime as dt
 import decimal
+import json
+import math
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import polars as pl
 
-from braid.expr import dates
-from braid.expr.json_text import RawNumber, compact, dumps, loads, map_key, plain_double
-from braid.types import MAX_DAY, MAX_TIME, Array, Decimal, Map, Scalar, Struct, Type
+from braid.expr import casts, dates
+from braid.expr.json_text import RawNumber, compact, dumps, loads
+from braid.types import MAX_DAY, MAX_TIME, Array, Decimal, Map, Scalar, Struct, Type, polars_type
 
 S = Scalar
 Reader = Callable[[Any], Any]
-_RANGES = {S.INT: (-(2**31), 2**31), S.BIGINT: (-(2**63), 2**63), S.DATE: (-MAX_DAY, MAX_DAY), S.TIME: (0, 86_400_000)}
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The forms of one type's values. `Any` is the type itself: of those with parameters there are many.
+
+    `from_json`: a reader of JSON values that are not null; it raises `Malformed`. `to_json`, `to_text`: a column as
+    texts, null as null. `from_text`: a column of texts, null where one does not fit. `to_python`: what the test driver
+    shows of a JSON value. (What it is given tells its own type: `json_value`.)
+    """
+
+    from_json: Callable[[Any, bool], Reader]
+    to_json: Callable[[pl.Series, Any, bool], pl.Series]
+    from_text: Callable[[pl.Expr, Any, bool], pl.Expr] | None
+    to_text: Callable[[pl.Series, Any], pl.Series] | None
+    to_python: Callable[[Any, Any, bool], object]
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """Values that JSON has as whole numbers, from `low` to before `high`; `unit`: physical units in one."""
+
+    low: int
+    high: int
+    unit: int = 1
+
+
+DAY_MS = 86_400_000
+WHOLE = {
+    S.INT: Whole(-(2**31), 2**31),
+    S.BIGINT: Whole(-(2**63), 2**63),
+    S.DATE: Whole(-MAX_DAY, MAX_DAY),
+    S.TIME: Whole(0, DAY_MS, 1_000_000),
+    S.TIMESTAMP: Whole(-MAX_TIME, MAX_TIME, 1000),
+}
+MOMENTS = (S.DATE, S.TIME, S.TIMESTAMP)
 _SPECIAL = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _EXACT = decimal.Context(prec=2000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 _EXACT.traps[decimal.Inexact] = True
 _EPOCH = dt.datetime(1970, 1, 1)
-_UNITS = {S.DATE: 1, S.TIME: 1_000_000, S.TIMESTAMP: 1000}  # physical units in a number of JSON
 _FIRST_DAY, _LAST_DAY = ((d - _EPOCH.date()).days for d in (dt.date.min, dt.date.max))
-_PER_DAY = {"ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_000_000_000}
+_PER_DAY = {"ms": DAY_MS, "us": DAY_MS * 1000, "ns": DAY_MS * 1_000_000}
 _SHOWN = 60
+
+
+def form(t: Type) -> Form:
+    return FORMS[t if isinstance(t, Scalar) else type(t)]
+
+
+# ---------------------------------------------------------------- JSON values
 
 
 class Malformed(ValueError):
@@ -53,17 +98,18 @@ class Malformed(ValueError):
         return f"field {self.path}: {self.why}" if self.path else self.why
 
 
+def a(t: Type) -> str:
+    """The type with its article."""
+    return f"{'an' if str(t)[0] in 'AEIOU' else 'a'} {t}"
+
+
 def _shown(value: Any) -> str:
     text = repr(str(value)) if type(value) is str else _text(compact(value))
     return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
 
 
-def _a(t: Type) -> str:
-    return f"{'an' if str(t)[0] in 'AEIOU' else 'a'} {t}"
-
-
 def _not(value: Any, t: Type) -> Malformed:
-    return Malformed(f"{_shown(value)} is not {_a(t)}")
+    return Malformed(f"{_shown(value)} is not {a(t)}")
 
 
 def find(fields: Mapping[str, Any], name: str, folded: dict[str, str]) -> Any:
@@ -77,83 +123,51 @@ def find(fields: Mapping[str, Any], name: str, folded: dict[str, str]) -> Any:
     return None if match is None else fields[match]
 
 
-# ------------------------------------------------------------------- reading
-
-
 def reader(t: Type, iso: bool = False) -> Reader:
-    """A function from a JSON value to the physical value of `t`; it raises `Malformed`. Null stays null.
+    """A function from a JSON value that is not null to the physical value of `t`; it raises `Malformed`.
 
     `iso`: dates and times may be ISO text, besides numbers.
     """
-    match t:
-        case S.BOOLEAN:
-            return _boolean
-        case S.DATE | S.TIME | S.TIMESTAMP if iso:
-            return _dated(t, _integer(t))
-        case S.INT | S.BIGINT | S.DATE | S.TIME | S.TIMESTAMP:
-            return _integer(t)
-        case S.DOUBLE:
-            return _double
-        case S.VARCHAR:
-            return _text
-        case S.BYTES:
-            return _bytes
-        case S.NULL:
-            return lambda value: None
-        case Decimal():
-            return _decimal(t)
-        case Array(element):
-            return _array(t, reader(element, iso))
-        case Map(k, v):
-            return _map(t, k, reader(k, iso), reader(v, iso))
-        case Struct(fields):
-            return _struct(t, [(f.name, reader(f.type, iso)) for f in fields])
+    return form(t).from_json(t, iso)
+
+
+def read_at(step: str, read: Reader, value: Any) -> Any:
+    """The value of a field, null or not; what is wrong with it tells the `step` to it."""
+    if value is None:
+        return None
+    try:
+        return read(value)
+    except Malformed as e:
+        raise e.inside(step) from None
 
 
 def _boolean(value: Any) -> Any:
-    if value is None or type(value) is bool:
+    if type(value) is bool:
         return value
     raise _not(value, S.BOOLEAN)
 
 
-def _integer(t: Scalar) -> Reader:
-    low, high = _RANGES.get(t, (-MAX_TIME, MAX_TIME))
-    factor = _UNITS.get(t, 1)
+def _whole(t: Scalar, iso: bool) -> Reader:
+    low, high, unit = WHOLE[t].low, WHOLE[t].high, WHOLE[t].unit
+    iso = iso and t in MOMENTS
 
     def read(value: Any) -> Any:
-        if value is None:
-            return None
         if type(value) is not int:
-            raise _not(value, t)
+            found = iso_value(value, t) if iso and type(value) is str else None
+            if found is None:
+                raise _not(value, t)
+            return found
         if not low <= value < high:
             raise Malformed(f"{_shown(value)} is out of range for {t}")
-        return value * factor
+        return value * unit
 
     return read
-
-
-def _dated(t: Scalar, number: Reader) -> Reader:
-    def read(value: Any) -> Any:
-        if type(value) is not str:
-            return number(value)
-        found = iso_value(value, t)
-        if found is None:
-            raise _not(value, t)
-        return found
-
-    return read
-
-
-_COMMON = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})[T ]([0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,3})?)Z?")
 
 
 def iso_value(text: str, t: Scalar) -> int | None:
     """The physical value of one text as `dates.parse_iso` reads it."""
-    common = _COMMON.fullmatch(text) if t is S.TIMESTAMP else None
-    if common is not None:
-        with contextlib.suppress(ValueError):
-            return (dt.datetime.fromisoformat(f"{common[1]}T{common[2]}") - _EPOCH) // dt.timedelta(microseconds=1)
-    return _iso_value(text, t)
+    common = dates.plain_timestamp(text.removesuffix("Z").replace(" ", "T", 1)) if t is S.TIMESTAMP else None
+    return _iso_value(text, t) if common is None else (common - _EPOCH) // dt.timedelta(microseconds=1)
 
 
 @lru_cache(maxsize=4096)
@@ -164,14 +178,12 @@ def _iso_value(text: str, t: Scalar) -> int | None:
 
 def _double(value: Any) -> Any:
     kind = type(value)
-    if value is None:
-        return None
     if kind is int or kind is RawNumber:
         try:
             number = float(value)
         except OverflowError:
-            number = float("inf")
-        if number in (float("inf"), float("-inf")):
+            number = math.inf
+        if math.isinf(number):
             raise Malformed(f"{_shown(value)} is out of range for DOUBLE")
         return number
     if kind is str and value in _SPECIAL:
@@ -180,78 +192,67 @@ def _double(value: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    if value is None:
-        return None
     text = value if type(value) is str else compact(value)
     # half a surrogate pair (an escape like \ud83d) has no UTF-8
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def _bytes(value: Any) -> Any:
-    if value is None:
-        return None
-    if type(value) is str:
-        try:
-            return base64.b64decode(value, validate=True)
-        except (binascii.Error, ValueError):
-            raise Malformed(f"{_shown(value)} is not base64") from None
-    raise _not(value, S.BYTES)
+    if type(value) is not str:
+        raise _not(value, S.BYTES)
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise Malformed(f"{_shown(value)} is not base64") from None
 
 
-def _decimal(t: Decimal) -> Reader:
+def _decimal(t: Decimal, iso: bool) -> Reader:
     top = decimal.Decimal(10) ** (t.precision - t.scale)
     unit = decimal.Decimal(1).scaleb(-t.scale)
 
     def read(value: Any) -> Any:
-        if value is None:
-            return None
         if type(value) not in (int, str, RawNumber):
             raise _not(value, t)
         try:
             number = _EXACT.create_decimal(str(value))
+            if not number.is_finite() or (type(value) is str and not re.fullmatch(r"[-+.0-9eE]+", value)):
+                raise _not(value, t)
+            if number.adjusted() <= t.precision and number.copy_abs() < top:
+                return _EXACT.quantize(number, unit)
+        except decimal.Inexact:
+            pass
         except decimal.InvalidOperation:
             raise _not(value, t) from None
-        except decimal.Inexact:
-            raise Malformed(f"{_shown(value)} has too many digits for {t}") from None
-        if not number.is_finite() or (type(value) is str and not re.fullmatch(r"[-+.0-9eE]+", value)):
-            raise _not(value, t)
-        if number.adjusted() > t.precision or number.copy_abs() >= top:
-            raise Malformed(f"{_shown(value)} has too many digits for {t}")
-        try:
-            return _EXACT.quantize(number, unit)
-        except decimal.Inexact:
-            raise Malformed(f"{_shown(value)} has too many digits for {t}") from None
+        raise Malformed(f"{_shown(value)} has too many digits for {t}")
 
     return read
 
 
-def _array(t: Array, element: Reader) -> Reader:
+def _array(t: Array, iso: bool) -> Reader:
+    element = reader(t.element, iso)
+
     def read(value: Any) -> Any:
-        if value is None:
-            return None
         if type(value) is not list:
             raise _not(value, t)
-        out = []
-        for i, v in enumerate(value):
-            try:
-                out.append(element(v))
-            except Malformed as e:
-                raise e.inside(f"[{i + 1}]") from None
-        return out
+        try:
+            return [None if v is None else element(v) for v in value]
+        except Malformed:
+            return [read_at(f"[{i}]", element, v) for i, v in enumerate(value, 1)]
 
     return read
 
 
-def _map(t: Map, key_type: Type, key: Reader, item: Reader) -> Reader:
+def _map(t: Map, iso: bool) -> Reader:
+    key, item = reader(t.key, iso), reader(t.value, iso)
+
     def read(value: Any) -> Any:
-        if value is None:
-            return None
         if type(value) is not dict:
             raise _not(value, t)
         out = []
         for k, v in value.items():
             try:
-                out.append({"key": key(_key_value(k, key_type)), "value": item(v)})
+                simple = _key_value(k, t.key)
+                out.append({"key": None if simple is None else key(simple), "value": None if v is None else item(v)})
             except Malformed as e:
                 raise e.inside(f"[{k!r}]") from None
         return out
@@ -269,25 +270,164 @@ def _key_value(text: str, t: Type) -> Any:
         return text
 
 
-def _struct(t: Struct, fields: list[tuple[str, Reader]]) -> Reader:
+def _struct(t: Struct, iso: bool) -> Reader:
+    fields = [(f.name, reader(f.type, iso)) for f in t.fields]
+
     def read(value: Any) -> Any:
-        if value is None:
-            return None
         if type(value) is not dict:
             raise _not(value, t)
         folded: dict[str, str] = {}
-        out = {}
-        for name, field in fields:
-            try:
-                out[name] = field(find(value, name, folded))
-            except Malformed as e:
-                raise e.inside(name) from None
-        return out
+        return {name: read_at(name, field, find(value, name, folded)) for name, field in fields}
 
     return read
 
 
-# -------------------------------------------------------- the driver's values
+# ----------------------------------------------------------------- JSON texts
+
+_ESCAPES = {chr(c): json.dumps(chr(c))[1:-1] for c in (*range(32), 34, 92)}
+_ODD = r'["\\\x00-\x1f]'
+
+
+def json_text(s: pl.Series, t: Type, *, key: bool = False) -> pl.Series:
+    """Each value as JSON text, as `json_text.dumps` writes it; null as null. With `key`, -0.0 is written as 0.0
+    (canonical key bytes)."""
+    return form(t).to_json(s, t, key)
+
+
+def json_object(names: list[str], texts: list[pl.Series], height: int) -> pl.Series:
+    """One JSON object per row from the JSON texts of its fields; null fields are written."""
+    if not names:
+        return pl.Series("value", ["{}"] * height, dtype=pl.String)
+    parts: list[pl.Expr] = []
+    for i, name in enumerate(names):
+        parts.append(pl.lit(f"{',' if i else '{'}{dumps(name)}:"))
+        parts.append(pl.col(str(i)).fill_null("null") if texts[i].null_count() else pl.col(str(i)))
+    parts.append(pl.lit("}"))
+    frame = pl.DataFrame([t.alias(str(i)) for i, t in enumerate(texts)])
+    return frame.select(pl.concat_str(parts).alias("value")).to_series()
+
+
+def _quoted(s: pl.Series) -> pl.Series:
+    return s.to_frame("s").select(pl.concat_str([pl.lit('"'), pl.col("s"), pl.lit('"')])).to_series().rename(s.name)
+
+
+def _json_string(s: pl.Series, t: Type, key: bool) -> pl.Series:
+    if s.str.contains(_ODD).any():
+        s = s.str.replace_many(list(_ESCAPES), list(_ESCAPES.values()))
+    return _quoted(s)
+
+
+def _json_double(s: pl.Series, t: Type, key: bool) -> pl.Series:
+    """Python's repr; Python rows only where it needs an exponent."""
+    s = s.set(s == 0, 0.0) if key else s
+    size = s.abs()
+    text = s.cast(pl.String)
+    odd = ((size < 1e-4) & (size > 0)) | (size >= 1e16) | ~s.is_finite()
+    if not odd.any():
+        return text
+    where = odd.arg_true()
+    return text.scatter(where, [dumps(plain_double(v)) for v in s.gather(where).to_list()])
+
+
+def plain_double(value: float) -> float | str:
+    """A double in its JSON form: what JSON has no number for is text."""
+    return value if math.isfinite(value) else casts.java_double(value)
+
+
+def _json_struct(s: pl.Series, t: Struct, key: bool) -> pl.Series:
+    frame = s.struct.unnest() if t.fields else pl.DataFrame(height=len(s))
+    parts = [json_text(frame.get_column(f.name), f.type, key=key) for f in t.fields]
+    text = json_object([f.name for f in t.fields], parts, len(s))
+    return text.set(s.is_null(), None) if s.null_count() else text
+
+
+def _json_array(s: pl.Series, t: Array, key: bool) -> pl.Series:
+    at, elements = _elements(s)
+    return _lists(s, "[]", at, json_text(elements, t.element, key=key).fill_null("null"))
+
+
+def _json_map(s: pl.Series, t: Map, key: bool) -> pl.Series:
+    """Of keys that have one text the last value counts, in the place of the first."""
+    at, entries = _elements(s)
+    names = json_text(entries.struct.field("key"), t.key).fill_null("null")
+    plain = names.str.starts_with('"')
+    if not plain.all():
+        names = names.zip_with(plain, _json_string(names, S.VARCHAR, False))
+    items = json_text(entries.struct.field("value"), t.value, key=key).fill_null("null")
+    pairs = pl.DataFrame([at.alias("n"), names.alias("k"), items.alias("v")])
+    pairs = pairs.group_by("n", "k", maintain_order=True).agg(pl.col("v").last())
+    return _lists(s, "{}", pairs["n"], pairs.select(pl.concat_str("k", pl.lit(":"), "v")).to_series())
+
+
+def _elements(s: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """All elements of all lists, behind the row of each."""
+    frame = pl.DataFrame([pl.int_range(len(s), eager=True).alias("n"), s.alias("v")])
+    frame = frame.filter(pl.col("v").list.len() > 0).explode("v")
+    return frame["n"], frame["v"]
+
+
+def _lists(s: pl.Series, brackets: str, at: pl.Series, texts: pl.Series) -> pl.Series:
+    """The lists again, of the texts of their elements."""
+    frame = pl.DataFrame([at.alias("n"), texts.alias("t")])
+    found = frame.group_by("n", maintain_order=True).agg(pl.col("t").str.join(","))
+    text = pl.concat_str(pl.lit(brackets[0]), "t", pl.lit(brackets[1]))
+    out = pl.repeat(brackets, len(s), dtype=pl.String, eager=True).scatter(found["n"], found.select(text).to_series())
+    return out.set(s.is_null(), None).rename(s.name)
+
+
+# ------------------------------------------------------------ texts of fields
+
+_WHOLE_TEXT = r"^[+-]?[0-9]+(?:\.0*)?$"
+
+
+def _cast_from(x: pl.Expr, t: Type, lenient: bool) -> pl.Expr:
+    return casts.cast(x, S.VARCHAR, t)
+
+
+def _cast_to(s: pl.Series, t: Type) -> pl.Series:
+    return s.cast(pl.String)
+
+
+def _boolean_from(x: pl.Expr, t: Type, lenient: bool) -> pl.Expr:
+    known = {"true": True, "false": False}
+    return x.str.strip_chars().str.to_lowercase().replace_strict(known, default=None, return_dtype=pl.Boolean)
+
+
+def _bytes_from(x: pl.Expr, t: Type, lenient: bool) -> pl.Expr:
+    return x.str.strip_chars().str.decode("base64", strict=False)
+
+
+def _whole_from(x: pl.Expr, t: Type, lenient: bool) -> pl.Expr:
+    return (
+        _without_point(x.str.strip_chars()).cast(polars_type(t), strict=False) if lenient else _cast_from(x, t, False)
+    )
+
+
+def _without_point(x: pl.Expr) -> pl.Expr:
+    """Text of a whole number without its point; else null."""
+    return pl.when(x.str.contains(_WHOLE_TEXT)).then(x.str.replace(r"\.0*$", "").str.replace(r"^\+", ""))
+
+
+def _double_from(x: pl.Expr, t: Type, lenient: bool) -> pl.Expr:
+    text = x.str.strip_chars() if lenient else x
+    number = _cast_from(text, t, lenient)
+    too_large = number.is_infinite() & ~text.str.contains("Infinity", literal=True)
+    return pl.when(~too_large).then(number) if lenient else number
+
+
+def _moment_from(x: pl.Expr, t: Scalar, lenient: bool) -> pl.Expr:
+    text = number = x.str.strip_chars()
+    if lenient:  # four digits are a year
+        number = _without_point(pl.when(text.str.len_bytes() > 4).then(text) if t is S.TIMESTAMP else text)
+    found = dates.OF_NUMBER[t](number.cast(pl.Int64, strict=False))
+    return pl.coalesce(found, dates.parse_iso(text, t)) if lenient else found
+
+
+def _moment_to(s: pl.Series, t: Scalar) -> pl.Series:
+    return (s.to_physical() // WHOLE[t].unit).cast(pl.String)
+
+
+# ------------------------------------------------- Python values of the driver
 
 
 def json_value(value: object, t: Type) -> Any:
@@ -296,14 +436,22 @@ def json_value(value: object, t: Type) -> Any:
     What does not fit the type is passed on as it is, so that a malformed record can be written too.
     """
     match value, t:
-        case (None, _):
-            return None
-        case (float(), S.DOUBLE):
-            return plain_double(value)
-        case (decimal.Decimal(), Decimal()):
-            return _scaled(value, t)
-        case (int(), Decimal()) if not isinstance(value, bool):
+        case (dict(), Map(k, v)):
+            return {map_key(json_value(key, k)): json_value(item, v) for key, item in value.items()}
+        case (dict(), Struct(fields)):
+            types = {f.name.lower(): f.type for f in fields}
+            return {name: json_value(item, types.get(str(name).lower(), S.NULL)) for name, item in value.items()}
+        case (dict(), _):
+            return {str(k): json_value(v, S.NULL) for k, v in value.items()}
+        case (list() | tuple(), _):
+            element = t.element if isinstance(t, Array) else S.NULL
+            return [json_value(v, element) for v in value]
+        case (int() | decimal.Decimal(), Decimal()) if not isinstance(value, bool):
             return _scaled(decimal.Decimal(value), t)
+        case (decimal.Decimal(), _):
+            return format(value, "f")
+        case (float(), _):
+            return plain_double(value)
         case (bytes(), _):
             return base64.b64encode(value).decode()
         case (dt.datetime(), _):
@@ -313,70 +461,57 @@ def json_value(value: object, t: Type) -> Any:
             return (value - _EPOCH.date()).days
         case (dt.time(), _):
             return ((value.hour * 60 + value.minute) * 60 + value.second) * 1000 + value.microsecond // 1000
-        case (list() | tuple(), Array(element)):
-            return [json_value(v, element) for v in value]
-        case (dict(), Map(k, v)):
-            return {map_key(json_value(key, k)): json_value(item, v) for key, item in value.items()}
-        case (dict(), Struct(fields)):
-            types = {f.name.lower(): f.type for f in fields}
-            return {name: json_value(item, types.get(str(name).lower(), S.NULL)) for name, item in value.items()}
-        case (float(), _):
-            return plain_double(value)
-        case (decimal.Decimal(), _):
-            return format(value, "f")
-        case (list() | tuple(), _):
-            return [json_value(v, S.NULL) for v in value]
-        case (dict(), _):
-            return {str(k): json_value(v, S.NULL) for k, v in value.items()}
     return value
 
 
 def _scaled(value: decimal.Decimal, t: Decimal) -> str:
     """At the scale of the type where that loses nothing."""
     if value.is_finite() and value.adjusted() < 100:
-        try:
-            return format(_EXACT.quantize(value, decimal.Decimal(1).scaleb(-t.scale)), "f")
-        except decimal.Inexact:
-            return format(value, "f")
-    return format(value, "f") if value.is_finite() else str(value)
+        with contextlib.suppress(decimal.Inexact):
+            value = _EXACT.quantize(value, decimal.Decimal(1).scaleb(-t.scale))
+    return format(value, "f")
+
+
+def map_key(simple: Any) -> str:
+    """The name that a map key, in its JSON form, gets in a JSON object."""
+    return simple if isinstance(simple, str) else dumps(simple)
 
 
 def python_value(value: Any, t: Type, time_as_int: bool) -> object:
     """A JSON value in the Python form of `t`; with `time_as_int` DATE, TIME and TIMESTAMP stay numbers, as do
     those that Python has no date for (years before 1 and after 9999)."""
-    if value is None:
-        return None
-    if type(value) is str and t in _UNITS:  # ISO text
+    return None if value is None else form(t).to_python(value, t, time_as_int)
+
+
+def _itself(value: Any, t: Type, ints: bool) -> object:
+    return value
+
+
+def _python_text(value: Any, t: Type, ints: bool) -> object:
+    return value if type(value) is str else compact(value)
+
+
+def _python_moment(value: Any, t: Scalar, ints: bool) -> object:
+    if type(value) is str:
         number = iso_value(value, t)
-        return value if number is None else python_value(number // _UNITS[t], t, time_as_int)
-    match t:
-        case S.DOUBLE:
-            return float(value)
-        case Decimal():
-            return decimal.Decimal(str(value))
-        case S.BYTES:
-            return base64.b64decode(value)
-        case S.DATE if not time_as_int:
-            return _EPOCH.date() + dt.timedelta(days=value) if _FIRST_DAY <= value <= _LAST_DAY else value
-        case S.TIME if not time_as_int:
-            return (_EPOCH + dt.timedelta(milliseconds=value)).time()
-        case S.TIMESTAMP if not time_as_int:
-            dated = _FIRST_DAY <= value // 86_400_000 <= _LAST_DAY
-            return _EPOCH + dt.timedelta(milliseconds=value) if dated else value
-        case Array(element):
-            return [python_value(v, element, time_as_int) for v in value]
-        case Map(k, v):
-            return {
-                python_value(_key_value(key, k), k, time_as_int): python_value(x, v, time_as_int)
-                for key, x in value.items()
-            }
-        case Struct(fields):
-            folded: dict[str, str] = {}
-            return {f.name: python_value(find(value, f.name, folded), f.type, time_as_int) for f in fields}
-        case S.VARCHAR:
-            return value if type(value) is str else compact(value)
-        case _:
+        if number is None:
             return value
+        value = number // WHOLE[t].unit
+    unit, per_day = ("days", 1) if t is S.DATE else ("milliseconds", DAY_MS)
+    if ints or not _FIRST_DAY * per_day <= value < (_LAST_DAY + 1) * per_day:
+        return value
+    at = _EPOCH + dt.timedelta(**{unit: value})
+    return at.date() if t is S.DATE else at.time() if t is S.TIME else at
+
+
+def _python_map(value: Any, t: Map, ints: bool) -> object:
+    entries = ((_key_value(k, t.key), v) for k, v in value.items())
+    return {python_value(k, t.key, ints): python_value(v, t.value, ints) for k, v in entries}
+
+
+def _python_struct(value: Any, t: Struct, ints: bool) -> object:
+    folded: dict[str, str] = {}
+    return {f.name: python_value(find(value, f.name, folded), f.type, ints) for f in t.fields}
 
 
 def python_values(s: pl.Series) -> list[Any]:
@@ -396,4 +531,45 @@ def in_days(s: pl.Series, first: int, end: int) -> pl.Series:
     return s.to_physical().is_between(max(first * per_day, -(2**63)), min(end * per_day, 2**63) - 1)
 
 
-__all__ = ["Malformed", "dumps", "find", "in_days", "json_value", "python_value", "python_values", "reader"]
+# ------------------------------------------------------------------ the table
+
+
+def _bare(s: pl.Series, t: Type, key: bool) -> pl.Series:
+    """JSON's text is that of a field."""
+    write = form(t).to_text
+    assert write is not None
+    return write(s, t)
+
+
+def _in_quotes(s: pl.Series, t: Type, key: bool) -> pl.Series:
+    return _quoted(_bare(s, t, key))
+
+
+def _always(read: Reader) -> Callable[[Any, bool], Reader]:
+    return lambda t, iso: read
+
+
+_NUMBER = Form(_whole, _bare, _whole_from, _cast_to, _itself)
+_MOMENT = Form(_whole, _bare, _moment_from, _moment_to, _python_moment)
+FORMS: dict[Scalar | type, Form] = {
+    # from JSON, to JSON, from text, to text, to Python
+    S.NULL: Form(_always(lambda v: None), _bare, None, _cast_to, _itself),
+    S.BOOLEAN: Form(_always(_boolean), _bare, _boolean_from, _cast_to, _itself),
+    S.INT: _NUMBER,
+    S.BIGINT: _NUMBER,
+    S.DOUBLE: Form(
+        _always(_double), _json_double, _double_from, lambda s, t: casts.java_doubles(s), lambda v, t, ints: float(v)
+    ),
+    S.VARCHAR: Form(_always(_text), _json_string, lambda x, t, lenient: x, lambda s, t: s, _python_text),
+    S.BYTES: Form(
+        _always(_bytes), _in_quotes, _bytes_from, lambda s, t: s.bin.encode("base64"),
+        lambda v, t, ints: base64.b64decode(v),
+    ),
+    S.DATE: _MOMENT,
+    S.TIME: _MOMENT,
+    S.TIMESTAMP: _MOMENT,
+    Decimal: Form(_decimal, _in_quotes, _cast_from, _cast_to, lambda v, t, ints: decimal.Decimal(str(v))),
+    Array: Form(_array, _json_array, None, None, lambda v, t, ints: [python_value(x, t.element, ints) for x in v]),
+    Map: Form(_map, _json_map, None, None, _python_map),
+    Struct: Form(_struct, _json_struct, None, None, _python_struct),
+}  # fmt: skip

@@ -13,8 +13,8 @@ from typing import Any, Literal
 import polars as pl
 
 from braid.expr.compile import evaluate
-from braid.expr.key import canonical_key
 from braid.expr.nodes import Col, Expr, children, columns
+from braid.records.key import canonical_key
 from braid.records.values import python_values
 from braid.types import Column, Scalar, Type, polars_type
 

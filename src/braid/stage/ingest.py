@@ -16,7 +16,6 @@ from typing import Literal
 import polars as pl
 
 from braid.expr import compile
-from braid.expr.key import canonical_key, key_hash
 from braid.expr.nodes import Expr, columns
 from braid.lower.physical import Leaf
 from braid.operators.changes import (
@@ -37,6 +36,7 @@ from braid.operators.changes import (
 from braid.operators.clocks import BOTH, CLOCK, FOREVER, IDLE, STEPS, STORED
 from braid.operators.watermarks import ABOVE_ALL, ticks_of
 from braid.plan.logical import Source
+from braid.records.key import canonical_key, key_hash
 from braid.stage.decode import Decoded
 from braid.types import Column, Scalar, polars_type
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import polars as pl
 
-from braid.expr.key import canonical_key, key_hash
 from braid.expr.nodes import Col
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
@@ -20,6 +19,7 @@ from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.plan import logical
 from braid.plan.logical import Query, Sink
 from braid.records import codec
+from braid.records.key import canonical_key, key_hash
 from braid.records.values import python_values
 from braid.reference import Bound, Drop, End, Event, OutRecord, Record, Reference
 from braid.reference.rows import series_of

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import polars as pl
 import polars_hash as plh
 
-from braid.expr.json_text import json_object, json_text
+from braid.records.values import json_object, json_text
 from braid.types import Column
 
 KEY_VERSION = 1
