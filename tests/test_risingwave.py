@@ -225,3 +225,43 @@ def test_a_sum_has_more_digits_than_its_rows() -> None:
         )
         d.execute("CREATE MATERIALIZED VIEW v AS SELECT sum(p) AS s FROM t;")
         assert d.query("SELECT s FROM v") == d.query("SELECT sum(p) FROM t") == [(Decimal("1999.98"),)]
+
+
+# ---------------------------------------------------------------------- text of values
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "text"),
+    [
+        ("TIMESTAMP", "'2024-01-02 03:04:00'", "2024-01-02 03:04:00"),
+        ("TIMESTAMP", "'2024-01-02 03:04:05.120'", "2024-01-02 03:04:05.12"),
+        ("TIMESTAMPTZ", "'2024-01-02 03:04:05.5+02:00'", "2024-01-02 01:04:05.5+00:00"),
+        ("DATE", "'2024-01-02'", "2024-01-02"),
+        ("TIME", "'03:04:00'", "03:04:00"),
+        ("TIME", "'03:04:05.25'", "03:04:05.25"),
+        ("DOUBLE", "1.0", "1"),
+        ("DOUBLE", "-0.5", "-0.5"),
+        ("DOUBLE", "123456789.125", "123456789.125"),
+        ("DOUBLE", "-1e15", "-1e+15"),
+        ("DOUBLE", "1230000000000000", "1.23e+15"),
+        ("DOUBLE", "1234567890123456", "1.234567890123456e+15"),
+        ("DOUBLE", "100000000000000", "100000000000000"),
+        ("DOUBLE", "1e20", "1e+20"),
+        ("DOUBLE", "1.5e-300", "1.5e-300"),
+        ("DOUBLE", "0.0001", "0.0001"),
+        ("DOUBLE", "0.00001", "1e-05"),
+        ("DOUBLE", "'NaN'", "NaN"),
+        ("DOUBLE", "'-Infinity'", "-Infinity"),
+        ("NUMERIC(10,2)", "1.5", "1.50"),
+        ("BOOLEAN", "true", "true"),
+        ("BIGINT", "-7", "-7"),
+        ("VARCHAR", "'1.0'", "1.0"),
+        ("DOUBLE", "NULL", None),
+    ],
+)
+def test_a_value_as_text_is_that_of_postgresql_in_views_and_in_batch(type_: str, value: str, text: str | None) -> None:
+    with Driver("risingwave") as d:
+        d.execute(f"CREATE TABLE t (x {type_}); CREATE MATERIALIZED VIEW v AS SELECT x::varchar AS s FROM t;")
+        d.execute(f"INSERT INTO t VALUES ({value});")
+        assert [r.value for r in d.read("v")] == [{"s": text}]
+        assert d.execute("SELECT x::varchar FROM t;") == [(text,)]

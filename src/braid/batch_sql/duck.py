@@ -73,6 +73,19 @@ _HINTS = {  # by what stands in the message
 _CASTING = re.compile(r" when casting from source column c[0-9]+$")
 
 
+# A value as PostgreSQL writes it; `expr/functions_postgres.py` does it for views.
+TEXT = """CREATE MACRO postgres_text(x) AS CASE typeof(x)
+    WHEN 'DOUBLE' THEN CASE
+        WHEN isnan(TRY_CAST(x AS DOUBLE)) THEN 'NaN'
+        WHEN isinf(TRY_CAST(x AS DOUBLE)) THEN replace(CAST(x AS VARCHAR), 'inf', 'Infinity')
+        WHEN abs(TRY_CAST(x AS DOUBLE)) >= 1e15 AND abs(TRY_CAST(x AS DOUBLE)) < 1e16 THEN regexp_replace(
+            regexp_replace(CAST(x AS VARCHAR), '^(-?[0-9])([0-9]*)[.]0$', '\\1.\\2e+15'), '[.]?0*e', 'e')
+        ELSE regexp_replace(CAST(x AS VARCHAR), '[.]0$', '') END
+    WHEN 'FLOAT' THEN regexp_replace(CAST(x AS VARCHAR), '[.]0$', '')
+    WHEN 'TIMESTAMP WITH TIME ZONE' THEN CAST(x AS VARCHAR) || ':00'
+    ELSE CAST(x AS VARCHAR) END"""
+
+
 class Row(dict[str, Any]):
     """A value of a row type: its fields by name; as text as PostgreSQL shows it."""
 
@@ -87,6 +100,7 @@ class Tables:
         self._connection = duckdb.connect(config=CLOSED)
         for setting in SETTINGS:
             self._connection.execute(setting)
+        self._connection.execute(TEXT)
         self.query = query
         for read in query.reads:
             self.add(read, None if frames is None else frames[read])

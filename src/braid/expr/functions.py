@@ -21,6 +21,7 @@ from braid.expr.arithmetic import OPERATORS, compared_type, concat, resolve_conc
 from braid.expr.casts import JAVA_BLANKS, fit
 from braid.expr.casts import cast as cast_to
 from braid.expr.functions_lenses import LENSES
+from braid.expr.functions_postgres import POSTGRES
 from braid.expr.json_text import compact, loads
 from braid.expr.nodes import Call, Expr
 from braid.expr.rows import rows
@@ -642,4 +643,4 @@ _SCALARS = (
     Function("EXTRACTJSONFIELD", _resolve_extract, _extract, _extract_failed),
 )
 
-FUNCTIONS: dict[str, Function] = {**OPERATORS, **LENSES, **{f.name: f for f in _SCALARS}}
+FUNCTIONS: dict[str, Function] = {**OPERATORS, **LENSES, **POSTGRES, **{f.name: f for f in _SCALARS}}

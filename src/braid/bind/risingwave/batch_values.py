@@ -80,7 +80,8 @@ class Values:
             case ast.Case():
                 return self._case(e)
             case ast.Cast(arg=arg, written=written):
-                return f"CAST({self.sql(arg)} AS {duck_type(written)})"
+                t = duck_type(written)
+                return f"postgres_text({self.sql(arg)})" if t.lower() == "varchar" else f"CAST({self.sql(arg)} AS {t})"
             case ast.Interval(text=text):
                 return f"CAST({literal(text)} AS INTERVAL)"
             case ast.IsNull(arg=arg, negated=negated):

@@ -20,12 +20,16 @@ from braid.types import Array, Decimal, Scalar, Type
 
 Column = Callable[[ast.Name], Expr]
 Aggregate = Callable[[ast.Call], Expr]
+Named = Callable[[ast.Name], str]
 
 _FUNCTIONS = {
     "LOWER": "LCASE", "UPPER": "UCASE", "SUBSTR": "SUBSTRING", "LENGTH": "LEN", "CHAR_LENGTH": "LEN",
     "STRPOS": "INSTR", "CEILING": "CEIL",
 }  # fmt: skip
 _KNOWN = (*COMMON, *_FUNCTIONS)
+_TEXTS: dict[Type, str] = {
+    Scalar.DOUBLE: "double_text", Scalar.TIMESTAMP: "timestamp_text", Scalar.TIME: "time_text",
+}  # fmt: skip
 _SIGNS = {"+": 1, "-": -1}
 _NAMES: dict[Type, str] = {
     Scalar.BOOLEAN: "boolean",
@@ -41,9 +45,11 @@ _NAMES: dict[Type, str] = {
 }
 
 
-def bound(e: ast.Expr, clause: str, column: Column, aggregate: Aggregate | None = None) -> Expr:
-    """The typed expression."""
-    made = bind_expr(e, Rules(clause, column, aggregate, whole(column, clause, aggregate), _KNOWN))
+def bound(
+    e: ast.Expr, clause: str, column: Column, aggregate: Aggregate | None = None, named: Named | None = None
+) -> Expr:
+    """The typed expression. `named`: the SQL name of a column's type, which tells times with a zone from others."""
+    made = bind_expr(e, Rules(clause, column, aggregate, whole(column, clause, aggregate, named), _KNOWN))
     return typing.cast(made, Scalar.VARCHAR) if made.type is Scalar.NULL and clause == "SELECT" else made
 
 
@@ -55,7 +61,9 @@ def condition(e: ast.Expr, clause: str, column: Column) -> Expr:
     return made if made.type is Scalar.BOOLEAN else typing.cast(made, Scalar.BOOLEAN)
 
 
-def whole(column: Column, clause: str, aggregate: Aggregate | None) -> Callable[[ast.Expr], Expr | None]:
+def whole(
+    column: Column, clause: str, aggregate: Aggregate | None, named: Named | None = None
+) -> Callable[[ast.Expr], Expr | None]:
     """What the shared binder is to ask first about each node."""
 
     def bind(x: ast.Expr) -> Expr:
@@ -76,6 +84,8 @@ def whole(column: Column, clause: str, aggregate: Aggregate | None) -> Callable[
                 return bind(ast.Call(_FUNCTIONS[name], e.args, e.span, e.distinct))
             case ast.Cast(arg=ast.Literal(value=str() as text), type=Scalar.TIMESTAMP):
                 return timestamp(text, e)
+            case ast.Cast(arg=arg, type=Scalar.VARCHAR):
+                return _text(bind(arg), arg, named)
             case rw.LongCall(call=call):
                 hint = "leave it out; a batch query may have it"
                 raise SqlError(f"{call.name.lower()} with OVER, FILTER or ORDER BY in a view is not supported yet",
@@ -90,6 +100,15 @@ def whole(column: Column, clause: str, aggregate: Aggregate | None) -> Callable[
         return None
 
     return ask
+
+
+def _text(made: Expr, e: ast.Expr, named: Named | None) -> Expr:
+    """A value as PostgreSQL writes it."""
+    text = _TEXTS.get(made.type)
+    if text is None:
+        return typing.cast(made, Scalar.VARCHAR)
+    zoned = made.type is Scalar.TIMESTAMP and type_name(e, made, named or (lambda n: "")) == "timestamptz"
+    return typing.call("timestamptz_text" if zoned else text, [made])
 
 
 def _null(*sides: ast.Expr) -> bool:

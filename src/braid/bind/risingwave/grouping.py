@@ -88,7 +88,7 @@ class _Groups:
                 plain = None
             if plain is not None and plain in self.shown:
                 return self.shown[plain]
-        return whole(self.column, "SELECT", self.aggregate)(e)
+        return whole(self.column, "SELECT", self.aggregate, self.scope.type)(e)
 
     def aggregate(self, call: ast.Call) -> Expr:
         star = len(call.args) == 1 and isinstance(call.args[0], ast.Star)
@@ -158,7 +158,7 @@ def _keyed(s: rw.Select, node: Node, scope: Scope[Expr], alias: str) -> _Groups:
     if s.distinct is not None:
         if exprs or has_aggregates(s):
             raise SqlError("DISTINCT with GROUP BY in a view is not supported yet", s.span, "leave DISTINCT out")
-        exprs = [bound(i.expr, "SELECT", scope.expr) for i in _without_stars(s.items, scope)]
+        exprs = [bound(i.expr, "SELECT", scope.expr, None, scope.type) for i in _without_stars(s.items, scope)]
     for e in exprs:
         groups.add_key(e)
     if not groups.keys:

@@ -107,7 +107,7 @@ def _select(s: rw.Select, env: Env, alias: str) -> Result:
                 columns = scope.table(item.expr.qualifier, item.span).columns
             made += [(c.name, c.expr, c.type, item.span) for c in columns]
         else:
-            e = bound(item.expr, "SELECT", scope.expr)
+            e = bound(item.expr, "SELECT", scope.expr, None, scope.type)
             named = type_name(item.expr, e, scope.type)
             made.append((item.alias or default_name(item.expr), e, named, item.span))
     return projected(node, made, alias, key_types(scope))
