@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from braid.expr.nodes import Col, Expr
-from braid.plan.node import Mode, OfOne, OfTwo
+from braid.plan.node import Mode, OfOne, OfTwo, Passing
 
 if TYPE_CHECKING:
     from braid.plan.logical import How, Node, Source
@@ -28,36 +28,23 @@ class InEpochs:
 class PairsInEpochs(InEpochs, OfTwo):
     """A join of rows in epochs. Its result is known by the keys of both rows; it reads no clock but watermarks."""
 
+    clocked_by: ClassVar[tuple[Node, ...]] = ()
+
     @property
     def row_key(self) -> tuple[Expr, ...]:
         return self._known_by_both()
-
-    @property
-    def clocked_by(self) -> tuple[Node, ...]:
-        return ()
 
 
 Compare = Literal["lt", "le", "ge", "gt"]
 
 
 @dataclass(frozen=True)
-class Changes(InEpochs, OfOne):
+class Changes(InEpochs, Passing):
     """A table as a multiset: an upsert takes the old row of its key back and adds the new one. Mode retract."""
 
     called = "changes"
+    mode: ClassVar[Mode] = "retract"
     input: Node
-
-    @property
-    def schema(self) -> tuple[Col, ...]:
-        return self.input.schema
-
-    @property
-    def mode(self) -> Mode:
-        return "retract"
-
-    @property
-    def row_key(self) -> tuple[Expr, ...]:
-        return self.input.row_key
 
     def computes(self) -> Iterator[Expr]:
         yield from ()
@@ -122,7 +109,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class OnTime(InEpochs, OfOne):
+class OnTime(InEpochs, Passing):
     """The rows whose `value` is not below its watermark as it stood before their epoch; the others are late. Once there
     is a watermark, a row without a value is late, too."""
 
@@ -130,18 +117,6 @@ class OnTime(InEpochs, OfOne):
     input: Node
     value: Expr
     bound: Bound
-
-    @property
-    def schema(self) -> tuple[Col, ...]:
-        return self.input.schema
-
-    @property
-    def mode(self) -> Mode:
-        return self.input.mode
-
-    @property
-    def row_key(self) -> tuple[Expr, ...]:
-        return self.input.row_key
 
     @property
     def watermarks(self) -> tuple[Bound, ...]:
@@ -196,6 +171,7 @@ class AsOfJoin(PairsInEpochs):
     """
 
     joins = "as-of"
+    mode: ClassVar[Mode] = "retract"
     left: Node
     right: Node
     how: Literal["inner", "left"]
@@ -204,10 +180,6 @@ class AsOfJoin(PairsInEpochs):
     compare: Compare
     right_at: Expr
     order: tuple[Expr, ...]
-
-    @property
-    def mode(self) -> Mode:
-        return "retract"
 
     def computes(self) -> Iterator[Expr]:
         yield from (*self.on.left, *self.on.right, self.left_at, self.right_at, *self.order)
@@ -237,7 +209,7 @@ class TemporalJoin(PairsInEpochs):
 
 
 @dataclass(frozen=True)
-class Clocked(InEpochs, OfOne):
+class Clocked(InEpochs, Passing):
     """The input, whose columns have the watermarks `known`: they hang on `clocks`, sources of which nothing is read
     but the clock. So a view passes on the watermarks of what it is made from."""
 
@@ -250,42 +222,19 @@ class Clocked(InEpochs, OfOne):
     def inputs(self) -> tuple[Node, ...]:
         return (self.input, *self.clocks)
 
-    @property
-    def schema(self) -> tuple[Col, ...]:
-        return self.input.schema
-
-    @property
-    def mode(self) -> Mode:
-        return self.input.mode
-
-    @property
-    def row_key(self) -> tuple[Expr, ...]:
-        return self.input.row_key
-
     def computes(self) -> Iterator[Expr]:
         yield from ()
 
 
 @dataclass(frozen=True)
-class EmitOnClose(InEpochs, OfOne):
+class EmitOnClose(InEpochs, Passing):
     """Rows wait until `value` is below their watermark, the minimum of `bounds`; then what stands goes out for good."""
 
     called = "emit on close"
+    mode: ClassVar[Mode] = "append"
     input: Node
     value: Expr
     bounds: tuple[Bound, ...]
-
-    @property
-    def schema(self) -> tuple[Col, ...]:
-        return self.input.schema
-
-    @property
-    def mode(self) -> Mode:
-        return "append"
-
-    @property
-    def row_key(self) -> tuple[Expr, ...]:
-        return self.input.row_key
 
     @property
     def watermarks(self) -> tuple[Bound, ...]:
@@ -296,17 +245,13 @@ class EmitOnClose(InEpochs, OfOne):
 
 
 @dataclass(frozen=True)
-class Coalesce(InEpochs, OfOne):
+class Coalesce(InEpochs, Passing):
     """A table by `key`, once per epoch: the row as it stands after the epoch where it differs from the one before, or a
     tombstone. Within an epoch tombstones come first, then rows, each by key. Over an append input: its rows."""
 
     called = "coalesce"
     input: Node
     key: tuple[Expr, ...]
-
-    @property
-    def schema(self) -> tuple[Col, ...]:
-        return self.input.schema
 
     @property
     def mode(self) -> Mode:

@@ -12,10 +12,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from braid.expr.nodes import Col, Expr
-from braid.plan.node import Mode, OfOne, OfTwo
+from braid.plan.node import Mode, OfOne, OfTwo, Passing
 
 if TYPE_CHECKING:
     from braid.plan.logical import How, Node
@@ -56,6 +56,7 @@ class TwoClockJoin(OnKeys):
     """
 
     joins = "stream-stream"
+    mode: ClassVar[Mode] = "append"
     left: Node
     right: Node
     how: How
@@ -73,10 +74,6 @@ class TwoClockJoin(OnKeys):
     def hold(self) -> int:
         """How far the clock of the output stays behind the lower of both sides' clocks."""
         return max(self.before, self.after) + self.grace if self.how != "inner" and self.pad == "deferred" else 0
-
-    @property
-    def mode(self) -> Mode:
-        return "append"
 
     @property
     def row_key(self) -> tuple[Expr, ...]:
@@ -101,6 +98,7 @@ class RememberingJoin(OnKeys):
     """
 
     joins = "stream-table"
+    mode: ClassVar[Mode] = "append"
     left: Node
     right: Node
     how: Literal["inner", "left"]
@@ -109,10 +107,6 @@ class RememberingJoin(OnKeys):
     keys: tuple[Col, ...]
     retention: int | None = None
     left_if: Expr | None = None
-
-    @property
-    def mode(self) -> Mode:
-        return "append"
 
     @property
     def row_key(self) -> tuple[Expr, ...]:
@@ -137,6 +131,8 @@ class CombiningJoin(OnKeys):
     """
 
     joins = "table-table"
+    mode: ClassVar[Mode] = "retract"
+    clocked_by: ClassVar[tuple[Node, ...]] = ()
     left: Node
     right: Node
     how: How
@@ -147,16 +143,8 @@ class CombiningJoin(OnKeys):
     right_if: Expr | None = None
 
     @property
-    def mode(self) -> Mode:
-        return "retract"
-
-    @property
     def row_key(self) -> tuple[Expr, ...]:
         return self._known_by_both()
-
-    @property
-    def clocked_by(self) -> tuple[Node, ...]:
-        return ()
 
     @property
     def also_if(self) -> tuple[Expr | None, Expr | None]:
@@ -197,24 +185,13 @@ class Lateral(OfOne):
 
 
 @dataclass(frozen=True)
-class Materialize(OfOne):
+class Materialize(Passing):
     """A table as rows that come and go, each change of a row as the old one going and the new one coming (retract
     mode): under whatever key its rows are written, they are known by their own."""
 
     called = "materialize"
+    mode: ClassVar[Mode] = "retract"
     input: Node
-
-    @property
-    def schema(self) -> tuple[Col, ...]:
-        return self.input.schema
-
-    @property
-    def mode(self) -> Mode:
-        return "retract"
-
-    @property
-    def row_key(self) -> tuple[Expr, ...]:
-        return self.input.row_key
 
     def computes(self) -> Iterator[Expr]:
         yield from ()

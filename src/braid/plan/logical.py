@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from braid.expr.nodes import Col, Expr
 from braid.plan.epochs import EpochNode
 from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin
-from braid.plan.node import Mode, OfOne, OfTwo, PlanNode
+from braid.plan.node import Mode, OfOne, OfTwo, Passing, PlanNode
 from braid.plan.sliding import SlidingJoin
 from braid.types import Column, Scalar
 
@@ -76,6 +76,7 @@ class Source(PlanNode):
     `watermark`: the clock counts this value of each record, in ticks (`epochs`), in place of its time.
     """
 
+    clocked_by: ClassVar[tuple[Node, ...]] = ()
     alias: str
     name: str
     topic: str
@@ -118,33 +119,17 @@ class Source(PlanNode):
             return tuple(c.col for c in self.columns if c.field == self.message_key and c.place == "value")
         return tuple(c.col for c in self.key)
 
-    @property
-    def clocked_by(self) -> tuple[Node, ...]:
-        return ()
-
     def computes(self) -> Iterator[Expr]:
         yield from ()
 
 
 @dataclass(frozen=True)
-class Filter(OfOne):
+class Filter(Passing):
     """Rows for which `predicate` is true. Upsert mode: a row that stops passing becomes a tombstone."""
 
     called = "filter"
     input: Node
     predicate: Expr
-
-    @property
-    def schema(self) -> tuple[Col, ...]:
-        return self.input.schema
-
-    @property
-    def mode(self) -> Mode:
-        return self.input.mode
-
-    @property
-    def row_key(self) -> tuple[Expr, ...]:
-        return self.input.row_key
 
     def computes(self) -> Iterator[Expr]:
         yield self.predicate
@@ -206,6 +191,7 @@ class StreamStreamJoin(OnKey):
     """
 
     joins = "stream-stream"
+    mode: ClassVar[Mode] = "append"
     left: Node
     right: Node
     how: How
@@ -225,10 +211,6 @@ class StreamStreamJoin(OnKey):
         return max(self.before, self.after) + self.grace if self.grace is not None and self.how != "inner" else 0
 
     @property
-    def mode(self) -> Mode:
-        return "append"
-
-    @property
     def clocked_by(self) -> tuple[Node, ...]:
         return self.inputs
 
@@ -238,6 +220,8 @@ class StreamTableJoin(OnKey):
     """Each stream row with the table's row of its key as it stands in processing order. Left is the stream."""
 
     joins = "stream-table"
+    mode: ClassVar[Mode] = "append"
+    clocked_by: ClassVar[tuple[Node, ...]] = ()
     left: Node
     right: Node
     how: Literal["inner", "left"]
@@ -246,34 +230,20 @@ class StreamTableJoin(OnKey):
     key: Col
     null_key: Literal["drop", "pad"] = "drop"
 
-    @property
-    def mode(self) -> Mode:
-        return "append"
-
-    @property
-    def clocked_by(self) -> tuple[Node, ...]:
-        return ()
-
 
 @dataclass(frozen=True)
 class TableTableJoin(OnKey):
     """Two tables on their primary keys; the result is a table of the same key."""
 
     joins = "table-table"
+    mode: ClassVar[Mode] = "upsert"
+    clocked_by: ClassVar[tuple[Node, ...]] = ()
     left: Node
     right: Node
     how: How
     left_key: Expr
     right_key: Expr
     key: Col
-
-    @property
-    def mode(self) -> Mode:
-        return "upsert"
-
-    @property
-    def clocked_by(self) -> tuple[Node, ...]:
-        return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +260,7 @@ class Aggregate(OfOne):
     """One row per group, emitted after every change of it. Over a table the old row is subtracted first."""
 
     called = "aggregate"
+    mode: ClassVar[Mode] = "upsert"
     input: Node
     keys: tuple[tuple[Col, Expr], ...]
     aggregations: tuple[Aggregation, ...]
@@ -297,10 +268,6 @@ class Aggregate(OfOne):
     @property
     def schema(self) -> tuple[Col, ...]:
         return (*(c for c, _ in self.keys), *(a.output for a in self.aggregations))
-
-    @property
-    def mode(self) -> Mode:
-        return "upsert"
 
     @property
     def row_key(self) -> tuple[Expr, ...]:

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from braid.expr.nodes import Col, Expr
 
@@ -82,6 +82,7 @@ class PlanNode(ABC):
 class OfOne(PlanNode):
     """A node over one input, that reads no clock."""
 
+    clocked_by: ClassVar[tuple[Node, ...]] = ()
     input: Node
 
     @property
@@ -91,9 +92,21 @@ class OfOne(PlanNode):
     def over(self, change: Callable[[Node], Node]) -> Self:
         return replace(self, input=change(self.input))  # type: ignore[type-var]  # each kind is a dataclass
 
+
+class Passing(OfOne):
+    """A node whose rows are those of its input, or some of them: what it does not say otherwise is so of its input."""
+
     @property
-    def clocked_by(self) -> tuple[Node, ...]:
-        return ()
+    def schema(self) -> tuple[Col, ...]:
+        return self.input.schema
+
+    @property
+    def mode(self) -> Mode:
+        return self.input.mode
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return self.input.row_key
 
 
 class OfTwo(PlanNode):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from braid.expr.nodes import Col, Expr
 from braid.plan.node import Mode, PlanNode
@@ -103,6 +103,7 @@ class SlidingJoin(PlanNode):
     the frame's contents leave; `empty_buckets`: also where the frame held nothing.
     """
 
+    mode: ClassVar[Mode] = "append"
     tree: Tree
     rowtime: Col
     emission: Emission = "arrival"
@@ -133,10 +134,6 @@ class SlidingJoin(PlanNode):
     @property
     def schema(self) -> tuple[Col, ...]:
         return (*(c for x in self.inputs for c in x.schema), self.rowtime)
-
-    @property
-    def mode(self) -> Mode:
-        return "append"
 
     @property
     def row_key(self) -> tuple[Expr, ...]:
