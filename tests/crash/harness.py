@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -153,7 +153,7 @@ class _Round:
                 assert said.code == -signal.SIGKILL
                 processes.wait_gone(below, 0 if self.rng.random() < 0.5 else 2)  # orphans may still write
             case "jvm":
-                processes.kill_one(processes.jvms(process.pid)[:1], self.rng)
+                self._kill_one(process, lambda: processes.jvms(process.pid)[:1])
                 self._dies(process)
             case "interrupt":
                 finished = world.counts(self.store, self.names) == self.want
@@ -169,15 +169,22 @@ class _Round:
                 self._delete_files()
                 self._goes_on_or_dies(process)
             case "worker":
-                pool = self.on.python_workers() if self.on is not None else processes.python_workers(process.pid)
-                processes.kill_one(pool, self.rng)
+                on = self.on
+                self._kill_one(process, on.python_workers if on else lambda: processes.python_workers(process.pid))
                 self._goes_on_or_dies(process)
             case "executor":
                 assert self.on is not None
-                processes.kill_one(self.on.executors(), self.rng)
+                self._kill_one(process, self.on.executors)
                 self._goes_on_or_dies(process)
             case _:
                 raise AssertionError(kill.kind)
+
+    def _kill_one(self, process: subprocess.Popen[str], found: Callable[[], list[int]]) -> None:
+        """Kills one of those that are found: on a busy machine they may not have started yet."""
+        deadline = time.monotonic() + PATIENCE
+        while process.poll() is None and processes.kill_one(found(), self.rng) is None:
+            assert time.monotonic() < deadline, "there was nothing to kill"
+            time.sleep(0.05)
 
     def _wait(self, process: subprocess.Popen[str], kill: Kill) -> None:
         goal = self._committed() + kill.batches
