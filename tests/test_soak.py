@@ -8,8 +8,8 @@ from benchmarks.jvm import resident
 from benchmarks.soak import LIMITS, TOLD, chart, judged
 
 
-def samples(grows: str = "", by: float = 0.0, count: int = 400) -> list[dict[str, float]]:
-    """Two thousand seconds; everything shakes by a tenth, and steps up while it warms up."""
+def samples(grows: str = "", by: float = 0.0, count: int = 160) -> list[dict[str, float]]:
+    """Eight hundred seconds; everything shakes by a tenth, and steps up while it warms up."""
     rng = random.Random(3)
     made = []
     for i in range(count):
