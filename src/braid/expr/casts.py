@@ -36,14 +36,21 @@ def can_cast(source: Type, target: Type) -> bool:
             return is_numeric(target) or target in (S.BOOLEAN, S.DATE, S.TIME, S.TIMESTAMP)
         case (S.TIMESTAMP, S.DATE | S.TIME) | (S.DATE, S.TIMESTAMP):
             return True
+    parts = _parts(pl.element(), source, target)
+    return is_numeric(source) and is_numeric(target) if parts is None else all(can_cast(f, t) for _, f, t in parts)
+
+
+def _parts(x: pl.Expr, source: Type, target: Type) -> list[tuple[pl.Expr, Type, Type]] | None:
+    """What is converted within `x`, from which type into which; of a list, in each of its elements."""
+    match source, target:
         case (Array(a), Array(b)):
-            return can_cast(a, b)
+            return [(pl.element(), a, b)]
         case (Map(k, v), Map(kk, vv)):
-            return can_cast(k, kk) and can_cast(v, vv)
+            return [(pl.element().struct.field("key"), k, kk), (pl.element().struct.field("value"), v, vv)]
         case (Struct(), Struct(fields)):
             have = {f.name: f.type for f in source.fields}
-            return all(can_cast(have[f.name], f.type) for f in fields if f.name in have)
-    return is_numeric(source) and is_numeric(target)
+            return [(x.struct.field(f.name), have[f.name], f.type) for f in fields if f.name in have]
+    return None
 
 
 def may_fail(source: Type, target: Type) -> bool:
@@ -53,19 +60,12 @@ def may_fail(source: Type, target: Type) -> bool:
     match source, target:
         case (S.VARCHAR, _):
             return target is not S.BOOLEAN
-        case (Array(a), Array(b)):
-            return may_fail(a, b)
-        case (Map(k, v), Map(kk, vv)):
-            return may_fail(k, kk) or may_fail(v, vv)
-        case (Struct(), Struct(fields)):
-            have = {f.name: f.type for f in source.fields}
-            return any(may_fail(have[f.name], f.type) for f in fields if f.name in have)
         case (S.INT | S.BIGINT | Decimal(), Decimal(p, s)):
             wide = as_decimal(source)
             return wide.precision - wide.scale > p - s or (wide.scale > s and p < wide.precision)
         case (S.DOUBLE, Decimal()):
             return True
-    return False
+    return any(may_fail(f, t) for _, f, t in _parts(pl.element(), source, target) or ())
 
 
 def as_decimal(t: Type) -> Decimal:
@@ -93,52 +93,34 @@ def cast(x: pl.Expr, source: Type, target: Type) -> pl.Expr:
             return to_text(x, source)
         case S.BOOLEAN:
             return x.str.strip_chars(JAVA_BLANKS).str.to_lowercase() == "true"
+        case S.DATE | S.TIME | S.TIMESTAMP if source is S.VARCHAR:
+            return dates.PARSE[target](x)
         case S.DATE:
-            return x.dt.date() if source is S.TIMESTAMP else dates.parse_date(x)
+            return x.dt.date()
         case S.TIME:
-            return x.dt.time() if source is S.TIMESTAMP else dates.parse_time(x)
+            return x.dt.time()
         case S.TIMESTAMP:
-            return x.cast(dtype) if source is S.DATE else dates.parse_timestamp(x)
-        case Array(element):
-            assert isinstance(source, Array)
-            return x.list.eval(cast(pl.element(), source.element, element)).cast(dtype)
-        case Map(key, value):
-            assert isinstance(source, Map)
-            k = cast(pl.element().struct.field("key"), source.key, key).alias("key")
-            v = cast(pl.element().struct.field("value"), source.value, value).alias("value")
-            return x.list.eval(pl.struct([k, v])).cast(dtype)
-        case Struct(fields):
-            assert isinstance(source, Struct)
-            have = {f.name: f.type for f in source.fields}
-            parts = [
-                cast(x.struct.field(f.name), have[f.name], f.type).alias(f.name)
-                if f.name in have
-                else pl.lit(None, polars_type(f.type)).alias(f.name)
-                for f in fields
-            ]
-            return pl.when(x.is_not_null()).then(pl.struct(parts)).cast(dtype)
-        case _:
-            raise AssertionError(f"no cast from {source} to {target}")
+            return x.cast(dtype)
+    parts = _parts(x, source, target)
+    assert parts is not None, f"no cast from {source} to {target}"
+    made = [cast(*p) for p in parts]
+    if isinstance(source, Struct) and isinstance(target, Struct):
+        have, found = {f.name for f in source.fields}, iter(made)
+        fields = [next(found) if f.name in have else pl.lit(None, polars_type(f.type)) for f in target.fields]
+        named = [made.alias(f.name) for made, f in zip(fields, target.fields, strict=True)]
+        return pl.when(x.is_not_null()).then(pl.struct(named)).cast(dtype)
+    element = made[0] if len(made) == 1 else pl.struct(made[0].alias("key"), made[1].alias("value"))
+    return x.list.eval(element).cast(dtype)
 
 
 def failed(x: pl.Expr, source: Type, target: Type) -> pl.Expr | None:
     """True on rows where the cast made a null out of a value (or of a value inside it)."""
     if not may_fail(source, target):
         return None
-    match source, target:
-        case (Array(a), Array(b)):
-            inner = failed(pl.element(), a, b)
-            return None if inner is None else x.list.eval(inner).list.any().fill_null(False)
-        case (Map(k, v), Map(kk, vv)):
-            parts = [
-                failed(pl.element().struct.field("key"), k, kk),
-                failed(pl.element().struct.field("value"), v, vv),
-            ]
-            inner = any_of(*parts)
-            return None if inner is None else x.list.eval(inner).list.any().fill_null(False)
-        case (Struct(), Struct(fields)):
-            have = {f.name: f.type for f in source.fields}
-            return any_of(*(failed(x.struct.field(f.name), have[f.name], f.type) for f in fields if f.name in have))
+    parts = _parts(x, source, target)
+    if parts is not None:
+        inner = any_of(*(failed(*p) for p in parts))
+        return inner if inner is None or isinstance(target, Struct) else x.list.eval(inner).list.any().fill_null(False)
     return x.is_not_null() & cast(x, source, target).is_null()
 
 

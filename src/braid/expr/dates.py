@@ -23,19 +23,9 @@ DAY_US = 86_400_000_000
 _TEXT = "_text"  # the column that is read
 
 _MONTHS = [
-    "January",
-    "February",
-    "March",
-    "April",
-    "May",
-    "June",
-    "July",
-    "August",
-    "September",
-    "October",
-    "November",
+    "January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
     "December",
-]
+]  # fmt: skip
 _DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 
 # One part of a compiled pattern: a letter with its count, or literal text (letter '').
@@ -143,29 +133,22 @@ def plain_timestamp(text: str) -> datetime | None:
 
 def parse_timestamp(s: pl.Expr) -> pl.Expr:
     """`2020`, `2020-05`, `2020-05-26T23:59:58.000+0200` …: what is left out is zero (or 1), the zone is UTC."""
-    fields = {
-        "year": _whole("year"),
-        "month": _int(pl.col("month"), 1),
-        "day": _int(pl.col("day"), 1),
-        "hour": _int(pl.col("hour"), 0),
-        "minute": _int(pl.col("minute"), 0),
-        "second": _int(pl.col("second"), 0),
-        "micro": _fraction(pl.col("fraction")),
-    }
-    made = {"made": (pl.col("us") - _offset_us(pl.col("zone"))).cast(DATETIME)}
-    return _read(s, _ISO, [fields, *_micros(clamp=True), made], DATETIME)
+    made = (pl.col("us") - _offset_us(pl.col("zone"))).cast(DATETIME)
+    return _read(s, _ISO, [_fields(_ISO), *_micros(clamp=True), {"made": made}], DATETIME)
 
 
 def parse_date(s: pl.Expr) -> pl.Expr:
     """`2020-05-26` (also `2020-05` and `2020`); a day that the month lacks is an error."""
-    zero = pl.lit(0, pl.Int64)
-    fields = {
-        "year": _whole("year"),
-        "month": _int(pl.col("month"), 1),
-        "day": _int(pl.col("day"), 1),
-    } | dict.fromkeys(("hour", "minute", "second", "micro"), zero)
-    made = {"made": pl.col("us").cast(DATETIME).dt.date()}
-    return _read(s, _ISO_DATE, [fields, *_micros(clamp=False), made], pl.Date())
+    made = pl.col("us").cast(DATETIME).dt.date()
+    return _read(s, _ISO_DATE, [_fields(_ISO_DATE), *_micros(clamp=False), {"made": made}], pl.Date())
+
+
+def _fields(regex: str) -> dict[str, pl.Expr]:
+    """What `_micros` needs, of the groups of `regex`; only a year must be there."""
+    rest = {"month": 1, "day": 1, "hour": 0, "minute": 0, "second": 0}
+    found = {n: _int(pl.col(n), x) if f"<{n}>" in regex else pl.lit(x, pl.Int64) for n, x in rest.items()}
+    micro = _fraction(pl.col("fraction")) if "<fraction>" in regex else pl.lit(0, pl.Int64)
+    return {"year": _whole("year"), **found, "micro": micro}
 
 
 def parse_time(s: pl.Expr) -> pl.Expr:
@@ -177,29 +160,20 @@ def parse_time(s: pl.Expr) -> pl.Expr:
     return _read(s, _ISO_TIME, [fields, {"made": pl.when(ok).then(us * 1000).cast(pl.Time)}], pl.Time())
 
 
+PARSE = {Scalar.DATE: parse_date, Scalar.TIME: parse_time, Scalar.TIMESTAMP: parse_timestamp}
+
+
 def parse_iso(x: pl.Expr, t: Scalar) -> pl.Expr:
     """A DATE, TIME or TIMESTAMP from text; between date and time of day may stand a blank."""
-    match t:
-        case Scalar.DATE:
-            return parse_date(x)
-        case Scalar.TIME:
-            return parse_time(x)
-        case _:
-            return parse_timestamp(x.str.replace(r"^([0-9]{4}-[0-9]{2}-[0-9]{2}) ", "${1}T"))
+    blank = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}) "
+    return PARSE[t](x.str.replace(blank, "${1}T") if t is Scalar.TIMESTAMP else x)
 
 
 def format_time(x: pl.Expr) -> pl.Expr:
     """As Java's LocalTime prints: `HH:MM`, with seconds and milliseconds where they are not zero."""
     ns = x.cast(pl.Int64)
-    whole = ns % 60_000_000_000 == 0
-    seconds = ns % 1_000_000_000 == 0
-    return (
-        pl.when(whole)
-        .then(x.dt.strftime("%H:%M"))
-        .when(seconds)
-        .then(x.dt.strftime("%H:%M:%S"))
-        .otherwise(x.dt.strftime("%H:%M:%S%.3f"))
-    )
+    seconds = pl.when(ns % 1_000_000_000 == 0).then(x.dt.strftime("%H:%M:%S")).otherwise(x.dt.strftime("%H:%M:%S%.3f"))
+    return pl.when(ns % 60_000_000_000 == 0).then(x.dt.strftime("%H:%M")).otherwise(seconds)
 
 
 # ------------------------------------------------------------- Java patterns
@@ -325,7 +299,7 @@ def format_pattern(x: pl.Expr, pattern: str, z: Zone) -> pl.Expr:
     for letter, count, text in parts(pattern):
         if letter in "[]" and letter:
             continue
-        spec = text.replace("%", "%%") if not letter else _CHRONO.get((letter, count))
+        spec = text.replace("%", "%%") if not letter else _CHRONO.get(letter * count)
         if spec is not None:
             chrono += spec
             continue
@@ -344,30 +318,13 @@ _ZONE_NAMES = {
     "CST": "America/Chicago", "CDT": "America/Chicago", "EST": "America/New_York", "EDT": "America/New_York",
     "BST": "Europe/London", "CET": "Europe/Paris", "CEST": "Europe/Paris", "JST": "Asia/Tokyo",
 }  # fmt: skip
-_CHRONO: dict[tuple[str, int], str] = {
-    **{(c, n): "%Y" for c in "yu" for n in (3, 4)},
-    ("y", 2): "%y",
-    ("u", 2): "%y",
-    **{(c, n): s for c in "ML" for n, s in ((1, "%-m"), (2, "%m"), (3, "%b"), (4, "%B"))},
-    ("d", 1): "%-d",
-    ("d", 2): "%d",
-    ("D", 1): "%-j",
-    ("D", 3): "%j",
-    ("H", 1): "%-H",
-    ("H", 2): "%H",
-    ("h", 1): "%-I",
-    ("h", 2): "%I",
-    ("m", 1): "%-M",
-    ("m", 2): "%M",
-    ("s", 1): "%-S",
-    ("s", 2): "%S",
-    ("S", 3): "%3f",
-    ("S", 6): "%6f",
-    ("S", 9): "%9f",
-    ("a", 1): "%p",
-    **{("E", n): "%a" for n in (1, 2, 3)},
-    ("E", 4): "%A",
-}
+_CHRONO = {
+    "yy": "%y", "yyy": "%Y", "yyyy": "%Y", "uu": "%y", "uuu": "%Y", "uuuu": "%Y",
+    "M": "%-m", "MM": "%m", "MMM": "%b", "MMMM": "%B", "L": "%-m", "LL": "%m", "LLL": "%b", "LLLL": "%B",
+    "d": "%-d", "dd": "%d", "D": "%-j", "DDD": "%j", "E": "%a", "EE": "%a", "EEE": "%a", "EEEE": "%A",
+    "H": "%-H", "HH": "%H", "h": "%-I", "hh": "%I", "a": "%p", "m": "%-M", "mm": "%M", "s": "%-S", "ss": "%S",
+    "SSS": "%3f", "SSSSSS": "%6f", "SSSSSSSSS": "%9f",
+}  # fmt: skip
 
 
 def _print_part(x: pl.Expr, local: pl.Expr, z: Zone, letter: str, count: int) -> pl.Expr:
@@ -453,9 +410,8 @@ def parse_pattern(s: pl.Expr, pattern: str, z: Zone) -> pl.Expr:
         "hour": hour,
         "minute": number("m", 0),
         "second": number("s", 0),
-        "micro": micro,
-        "extra": extra,
     }
+    fields |= {"micro": micro, "extra": extra}
     # extract_groups gives a struct of nulls where the text does not match
     matches = pl.col(_TEXT).str.contains("(?i)^" + "".join(_regex(p, named=False) for p in found) + "$")
     us = {"us": pl.when(matches).then(pl.col("us") + pl.col("extra"))}
