@@ -27,6 +27,12 @@ def guess(name: str, known: Iterable[str]) -> str | None:
     return next(iter(guesses(name, known, 1)), None)
 
 
+def meant(name: str, known: Iterable[str], otherwise: str, most: int = 1) -> str:
+    """The hint for a name that is not known: what may be meant, or else something else to say."""
+    found = guesses(name, known, most)
+    return f"did you mean {' or '.join(found)}?" if found else otherwise
+
+
 def _likeness(a: str, b: str) -> float:
     if a == b:
         return 1.0

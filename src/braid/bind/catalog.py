@@ -34,7 +34,6 @@ from braid.bind.bound import (
     View,
     ViewDefined,
 )
-from braid.guess import guess
 from braid.plan.logical import sources
 
 __all__ = ["Catalog", "Declared", "DeclaredColumn", "RunningQuery"]
@@ -72,10 +71,6 @@ class Catalog:
         """The source declared over a topic: the one a query writes before the others."""
         over = [d for d in self.sources.values() if d.topic == topic]
         return next((d for d in over if d.created_by is not None), over[0] if over else None)
-
-    def near(self, name: str) -> str | None:
-        """A declared name that looks like `name`."""
-        return guess(name, self.sources)
 
     def readers(self, name: str) -> tuple[str, ...]:
         """The running queries, and the views without one, that read `name`."""

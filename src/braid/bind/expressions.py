@@ -8,7 +8,7 @@ item of IN (…), and only there, a constant takes the type of what it is compar
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal as PyDecimal
 from decimal import InvalidOperation
 from typing import assert_never
@@ -17,6 +17,7 @@ from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.aggregates import is_aggregate
 from braid.expr.nodes import Col, Expr
+from braid.plan.logical import Aggregation
 from braid.sql import ast
 from braid.sql import ast_risingwave as risingwave
 from braid.types import Array, Decimal, Map, Scalar, Struct, Type, is_numeric
@@ -112,6 +113,22 @@ def aggregates(e: ast.Expr) -> Iterator[ast.Call]:
         return
     for child in children(e):
         yield from aggregates(child)
+
+
+@dataclass(slots=True)
+class Aggregations:
+    """What the clauses of a query ask of its groups, collected as they are bound; each stands once. `name`: of their
+    columns, a number behind it."""
+
+    name: str
+    made: list[Aggregation] = field(default_factory=list)
+
+    def column(self, function: str, arg: Expr | None, type_: Type) -> Col:
+        for a in self.made:
+            if (a.function, a.arg) == (function, arg):
+                return a.output
+        self.made.append(Aggregation(Col(f"{self.name}{len(self.made)}", type_), function, arg))
+        return self.made[-1].output
 
 
 def children(e: ast.Expr) -> tuple[ast.Expr, ...]:

@@ -21,6 +21,7 @@ from braid.errors import SqlError
 from braid.expr import casts, typing
 from braid.expr.nodes import Col, Expr
 from braid.expr.show import duration
+from braid.guess import meant
 from braid.plan.logical import Filter, How, Kind, Node, StreamStreamJoin, StreamTableJoin, TableTableJoin
 from braid.sql import ast
 
@@ -117,10 +118,9 @@ def bind_from(relation: ast.Relation, env: Env, last: bool = True) -> From:
 def _source(ref: ast.TableRef, env: Env) -> From:
     declared = env.catalog.get(ref.name)
     if declared is None:
-        near = env.catalog.near(ref.name)
-        known = ", ".join(env.catalog.sources) or "none"
-        hint = f"did you mean {near}?" if near else f"CREATE STREAM {ref.name} (…) first; declared: {known}"
-        raise SqlError(f"unknown stream or table {ref.name}", ref.span, hint)
+        known = env.catalog.sources
+        listed = f"CREATE STREAM {ref.name} (…) first; declared: {', '.join(known) or 'none'}"
+        raise SqlError(f"unknown stream or table {ref.name}", ref.span, meant(ref.name, known, listed))
     entry = Entry(ref.alias or ref.name, declared, declared.read_as(ref.alias or ref.name))
     return From(entry.source, Scope((entry,)), declared.kind)
 

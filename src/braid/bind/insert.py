@@ -17,7 +17,7 @@ from braid.bind.expressions import Rules, bind_expr, located
 from braid.errors import Span, SqlError
 from braid.expr import compile, typing
 from braid.expr.nodes import Expr
-from braid.guess import guesses
+from braid.guess import meant
 from braid.plan.logical import Output
 from braid.sql import ast
 from braid.types import MAX_TIME, Array, Column, Decimal, Map, Scalar, Struct, Type, is_numeric
@@ -32,11 +32,15 @@ TIMES = (Scalar.DATE, Scalar.TIME, Scalar.TIMESTAMP)
 
 
 def bind_insert_values(s: ast.InsertValues, target: Declared) -> Inserted:
-    if any(c.place in ("header", "headers") for c in target.columns):
-        message = f"{target.name} has header columns: nothing can be inserted"
-        raise SqlError(message, s.target_span, "declare it without them")
+    check_insertable(target, s.target_span)
     columns = _columns(s, target)
     return Inserted(target.topic, target, tuple(_row(row, columns, target, s.span) for row in s.rows))
+
+
+def check_insertable(target: Declared, span: Span) -> None:
+    if any(c.place in ("header", "headers") for c in target.columns):
+        message = f"{target.name} has header columns: nothing can be inserted"
+        raise SqlError(message, span, "declare it without them")
 
 
 def _columns(s: ast.InsertValues, target: Declared) -> list[DeclaredColumn]:
@@ -47,8 +51,7 @@ def _columns(s: ast.InsertValues, target: Declared) -> list[DeclaredColumn]:
     for name in s.columns:
         column = known.get(name.parts[-1])
         if column is None:
-            near = guesses(name.parts[-1], known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"columns are {', '.join(known)}"
+            hint = meant(name.parts[-1], known, f"columns are {', '.join(known)}")
             raise SqlError(f"{target.name} has no column {name}", name.span, hint)
         if column in found:
             raise SqlError(f"column {name} is named twice", name.span, "name it once")

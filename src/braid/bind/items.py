@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from braid.bind.expressions import Rules, aggregates, bind_expr, bind_value, located
+from braid.bind.expressions import Aggregations, Rules, aggregates, bind_expr, bind_value, located
 from braid.bind.names import Namer, Scope
 from braid.bind.sources import check_key_type
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.aggregates import result_type
 from braid.expr.nodes import Col, Expr
-from braid.plan.logical import Aggregation
 from braid.sql import ast
 from braid.types import Struct
 
@@ -52,7 +51,7 @@ class Grouping:
     scope: Scope
     over_table: bool
     keys: tuple[tuple[Col, Expr], ...]
-    aggregations: list[Aggregation] = field(default_factory=list)
+    aggregations: Aggregations = field(default_factory=lambda: Aggregations(".AGG"))
 
     def rules(self, clause: str) -> Rules:
         return Rules(clause, self._column, self._aggregate, self._whole)
@@ -83,13 +82,7 @@ class Grouping:
         inner = Rules(f"the aggregate {call.name}", lambda n: self.scope.column(n.parts))
         args = [] if star else [bind_expr(x, inner) for x in call.args]
         type_ = result_type(call.name, args, star, call.distinct, self.over_table)
-        arg = args[0] if args else None
-        for a in self.aggregations:
-            if (a.function, a.arg) == (call.name, arg):
-                return a.output
-        made = Aggregation(Col(f".AGG{len(self.aggregations)}", type_), call.name, arg)
-        self.aggregations.append(made)
-        return made.output
+        return self.aggregations.column(call.name, args[0] if args else None, type_)
 
 
 def bind_grouping(group_by: tuple[ast.Expr, ...], scope: Scope, steps: int, over_table: bool) -> Grouping:

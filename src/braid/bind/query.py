@@ -13,12 +13,13 @@ from braid.bind.bound import Declared, DeclaredColumn, Nothing, QueryBound
 from braid.bind.catalog import Catalog
 from braid.bind.expressions import Rules, bind_predicate, bind_value, children, located, names
 from braid.bind.from_ import Env, From, bind_from
-from braid.bind.insert import matched
+from braid.bind.insert import check_insertable, matched
 from braid.bind.items import Grouping, Item, bind_grouping, bind_items, is_copy
 from braid.bind.names import RESERVED, WINDOW_BOUNDS, Entry, Namer, free_name
 from braid.bind.sources import KIND, check_key_type, check_topic, check_written, existing
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr
+from braid.guess import meant
 from braid.plan.logical import (
     Aggregate,
     Encoding,
@@ -129,9 +130,7 @@ def bind_insert_select(s: ast.InsertSelect, env: Env, dialect: str, sql: str) ->
     if target.kind == "table":
         hint = "INSERT INTO takes streams; make the table with CREATE TABLE … AS SELECT"
         raise SqlError(f"{target.name} is a table", s.target_span, hint)
-    if any(c.place in ("header", "headers") for c in target.columns):
-        message = f"{target.name} has header columns: nothing can be inserted"
-        raise SqlError(message, s.target_span, "declare it without them")
+    check_insertable(target, s.target_span)
     _persistent(s.query)
     result = _result(Asked(s.query, env, target.name))
     if result.kind == "table":
@@ -171,8 +170,8 @@ def bind_select(s: ast.Select, env: Env, dialect: str, sql: str) -> QueryBound:
 def declared_named(name: str, span: Span, env: Env) -> Declared:
     found = env.catalog.get(name)
     if found is None:
-        near = env.catalog.near(name)
-        hint = f"did you mean {near}?" if near else f"declared: {', '.join(env.catalog.sources) or 'nothing yet'}"
+        known = env.catalog.sources
+        hint = meant(name, known, f"declared: {', '.join(known) or 'nothing yet'}")
         raise SqlError(f"unknown stream or table {name}", span, hint)
     return found
 
@@ -258,10 +257,10 @@ def _check_values(entries: tuple[Entry, ...], span: Span) -> None:
 
 def _grouped(q: ast.Query, node: Node, grouping: Grouping) -> Node:
     having = None if q.having is None else bind_predicate(q.having, grouping.rules("HAVING"))
-    if not grouping.aggregations:
+    if not grouping.aggregations.made:
         hint = "add one, such as COUNT(*)"
         raise SqlError("GROUP BY needs an aggregate in SELECT or HAVING", clause(q, "GROUP BY"), hint)
-    made = Aggregate(node, grouping.keys, tuple(grouping.aggregations))
+    made = Aggregate(node, grouping.keys, tuple(grouping.aggregations.made))
     return made if having is None else Filter(made, having)
 
 

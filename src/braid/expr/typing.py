@@ -17,7 +17,7 @@ from braid.expr.compile import to_polars
 from braid.expr.functions import FUNCTIONS, NOT_DETERMINISTIC
 from braid.expr.nodes import Call, Case, Cast, Expr, Field, Lit, MakeStruct
 from braid.expr.signatures import Refused, common_of, common_type
-from braid.guess import guesses
+from braid.guess import meant
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 __all__ = ["all_of", "call", "case", "cast", "common_type", "conjuncts", "field", "literal", "struct"]
@@ -41,9 +41,8 @@ def call(name: str, args: Sequence[Expr], known: Collection[str] | None = None) 
         if name.upper() in _TABLE_FUNCTIONS:
             raise SqlError(f"table function {name} is not supported yet", hint="name an element, such as a[1]")
         known = [n for n in FUNCTIONS if n.isupper()] if known is None else known
-        near = guesses(name, known)
-        listed = f"the functions are {', '.join(sorted(known))}"
-        raise SqlError(f"unknown function {name}", hint=f"did you mean {' or '.join(near)}?" if near else listed)
+        hint = meant(name, known, f"the functions are {', '.join(sorted(known))}", 3)
+        raise SqlError(f"unknown function {name}", hint=hint)
     try:
         signature = function.resolve(args)
     except ValueError as e:  # a resolver that unpacks a fixed number of arguments

@@ -26,6 +26,7 @@ from braid.bind.query import PUSH, check_cycle
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
+from braid.guess import meant
 from braid.plan.logical import Encoding, Output, Query, Sink
 from braid.plan.pushdown import pushed
 from braid.sql import ast
@@ -55,8 +56,8 @@ def _own(s: ast.Statement, known: BindEnv) -> Bound | None:
 def _declared(name: str, span: Span, env: BindEnv) -> Declared:
     found = env.catalog.get(name)
     if found is None:
-        near = env.catalog.near(name)
-        hint = f"did you mean {near}?" if near else f"topics are {', '.join(env.catalog.sources) or 'not declared yet'}"
+        known = env.catalog.sources
+        hint = meant(name, known, f"topics are {', '.join(known) or 'not declared yet'}")
         raise SqlError(f"unknown topic {name}", span, hint)
     return found
 

@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from braid.bind.expressions import conjuncts, located
-from braid.bind.lenses.expressions import Clause, condition, value
 from braid.bind.lenses.facets import CONVERTS, PRIMITIVES, format_of, type_name
-from braid.bind.lenses.scope import Relation, Scope, aliases_read
+from braid.bind.lenses.scope import Clause, Relation, Scope, aliases_read, condition, value
 from braid.bind.settings import LensesSettings
 from braid.errors import SqlError
 from braid.expr import typing

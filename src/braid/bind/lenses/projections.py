@@ -1,7 +1,7 @@
 """Projections: wildcards expanded, targets given, both facets of the result made.
 
 In: SELECT items as written, what FROM gives. Out: key and value facet.
-Rule: targets are inserted in written order (`targets.Tree`); a facet without projections is that of the input. The
+Rule: targets are inserted in written order (`Tree`); a facet without projections is that of the input. The
 format of a facet follows from what it holds, unless STORE says another.
 """
 
@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from braid.bind.expressions import located
-from braid.bind.lenses.expressions import Clause, value
 from braid.bind.lenses.facets import Facet, Placed, Tree, check_avro, check_holds, converted, format_of
 from braid.bind.lenses.joins import default_name, merged, tidy
-from braid.bind.lenses.scope import FACETS, Relation, Scope, is_nullable
+from braid.bind.lenses.scope import FACETS, Clause, Relation, Scope, is_nullable, value
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr

@@ -2,28 +2,31 @@
 
 In: a query as written, the topics and WITH names it may read. Out: a `Result`: plan node, kind, both facets.
 Rule: a topic is read as SELECT says (STREAM or TABLE), a WITH name as what it is. A WITH name is a part of the plan of
-who reads it, bound anew each time under names of its own.
+who reads it, bound anew each time under names of its own. A field that is neither grouped nor aggregated means its
+latest value by position, and is told; with `braid.lenses.bare = reject` it is refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from braid.bind.bound import Declared, Named
 from braid.bind.catalog import Catalog
+from braid.bind.expressions import Aggregations, bind_expr
 from braid.bind.lenses import joins
-from braid.bind.lenses.expressions import Clause, condition, value
 from braid.bind.lenses.facets import Facet, format_of, type_name
-from braid.bind.lenses.grouping import bind_grouping
+from braid.bind.lenses.joins import default_name
 from braid.bind.lenses.projections import REKEYED, Given, bind_projections
-from braid.bind.lenses.scope import Relation, Scope
+from braid.bind.lenses.scope import AGGREGATES, Clause, Relation, Scope, condition, is_nullable, value
 from braid.bind.settings import LensesSettings
 from braid.bind.sources import KIND
 from braid.errors import SqlError
+from braid.expr import typing
+from braid.expr.aggregates import result_type
 from braid.expr.nodes import Col, Expr, columns
-from braid.guess import guesses
+from braid.guess import meant
 from braid.plan.keyed import Lateral, Materialize
-from braid.plan.logical import Filter, Kind, Node, Project, Source, SourceColumn, Timestamp
+from braid.plan.logical import Aggregate, Filter, Kind, Node, Project, Source, SourceColumn, Timestamp
 from braid.sql import ast, ast_lenses
 from braid.sql.ast_lenses import LensesJoin, LensesQuery, StoreAs
 from braid.types import Array, Column, Scalar, Type
@@ -179,9 +182,8 @@ def _relation(ref: ast.TableRef, kind: Kind, env: Env, notices: list[str]) -> Re
     declared = env.catalog.get(ref.name)
     if declared is None:
         known = [*env.catalog.named, *env.catalog.sources]
-        near = guesses(ref.name, known, 1)
         listed = f"known are {', '.join(known)}" if known else "CREATE TABLE declares a topic"
-        raise SqlError(f"unknown topic {ref.name}", ref.span, f"did you mean {near[0]}?" if near else listed)
+        raise SqlError(f"unknown topic {ref.name}", ref.span, meant(ref.name, known, listed))
     return topic_relation(declared, alias, kind, env.prefix)
 
 
@@ -236,3 +238,104 @@ def _renamed(made: Result, alias: str, prefix: str) -> Relation:
 def _missing(made: Result, name: str) -> frozenset[str]:
     found = {f"{name}.{n}" if n else f"{name}._value" for n in made.value.nullable}
     return frozenset(found | ({f"{name}._key"} if made.key.nullable else set()))
+
+
+# --------------------------------------------------------------------- GROUP BY
+
+
+BARRED = "in a query with GROUP BY"
+
+
+@dataclass(slots=True)
+class Grouping:
+    """`keys`: name, column and grouping expression. Aggregations are collected as projections are bound."""
+
+    scope: Scope
+    input: Node
+    bare: str
+    aggregations: Aggregations
+    keys: list[tuple[str, Col, Expr]] = field(default_factory=list)
+    latest: list[str] = field(default_factory=list)  # fields that mean their latest value
+
+    @property
+    def clause(self) -> Clause:
+        """Where projections stand."""
+        return Clause("SELECT", self.scope, self._aggregate, self._known, self._column)
+
+    @property
+    def node(self) -> Aggregate:
+        return Aggregate(self.input, tuple((c, e) for _, c, e in self.keys), tuple(self.aggregations.made))
+
+    @property
+    def key(self) -> Expr:
+        """The key of the result: the value that is grouped by, or a structure of several."""
+        if len(self.keys) == 1:
+            return self.keys[0][1]
+        return typing.struct([(name, c) for name, c, _ in self.keys])
+
+    @property
+    def missing(self) -> frozenset[str]:
+        """The columns of the result that may be null."""
+        below = self.scope.nullable
+        keys = {c.name for _, c, e in self.keys if is_nullable(e, below)}
+        made = {a.output.name for a in self.aggregations.made
+                if a.function != "COUNT" and a.arg is not None and is_nullable(a.arg, below)}  # fmt: skip
+        return frozenset(keys | made)
+
+    @property
+    def notices(self) -> list[str]:
+        told = ["a row for each group is kept: state grows with the groups"]
+        if self.latest:
+            named = ", ".join(dict.fromkeys(self.latest))
+            told.append(f"neither grouped nor aggregated, so the latest value is taken: {named}")
+        return told
+
+    def lifted(self, e: Expr, name: str) -> Expr:
+        """What an expression of FROM is above the groups: a key, or its latest value."""
+        for _, c, key in self.keys:
+            if key == e:
+                return c
+        if self.bare == "reject":
+            hint = f"add it to GROUP BY, or write LAST({name})"
+            raise SqlError(f"{name} is neither grouped nor aggregated", hint=hint)
+        self.latest.append(name)
+        return self.aggregations.column("LATEST", e, e.type)
+
+    def _column(self, n: ast.Name) -> Expr:
+        return self.lifted(self.scope.resolve(n.parts), str(n))
+
+    def _known(self, e: ast.Expr) -> Expr | None:
+        """The key that `e` is, if it is a grouping expression."""
+        try:
+            bound = bind_expr(e, Clause("SELECT", self.scope).rules)
+        except SqlError:
+            return None  # the same error comes again, with its place, when `e` is bound part by part
+        return next((c for _, c, key in self.keys if key == bound), None)
+
+    def _aggregate(self, call: ast.Call) -> Expr:
+        star = len(call.args) == 1 and isinstance(call.args[0], ast.Star)
+        inner = Clause(f"the aggregate {call.name}", self.scope)
+        args = [] if star else [bind_expr(x, inner.rules) for x in call.args]
+        name = AGGREGATES[call.name]
+        if name == "LATEST":
+            if len(args) != 1:
+                raise SqlError("LAST takes one value", hint="write LAST(field)")
+            return self.aggregations.column(name, args[0], args[0].type)
+        made = result_type(name, args, star, call.distinct, self.input.mode != "append")
+        return self.aggregations.column(name, args[0] if args else None, made)
+
+
+def bind_grouping(
+    group_by: tuple[ast.Expr, ...], scope: Scope, node: Node, bare: str, prefix: str, text: str
+) -> Grouping:
+    g = Grouping(scope.barring(BARRED), node, bare, Aggregations(f"{prefix}.AGG"))
+    clause = Clause("GROUP BY", scope)
+    for e in group_by:
+        bound = value(e, clause)
+        if any(x == bound for _, _, x in g.keys):
+            raise SqlError("GROUP BY has this expression twice", e.span, "keep one of them")
+        name = default_name(e, text)
+        while any(n == name for n, _, _ in g.keys):
+            name += "_2"
+        g.keys.append((name, Col(f"{prefix}.GROUP{len(g.keys) + 1}", bound.type), bound))
+    return g

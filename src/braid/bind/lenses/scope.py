@@ -1,21 +1,24 @@
-"""What a name means: sources with their two facets, and the elements of LATERAL.
+"""What names and expressions mean: sources with their two facets, the elements of LATERAL, Lenses' functions.
 
-In: the sources of a query, names as paths. Out: expressions over plan columns.
+In: the sources of a query, names as paths; an expression as written. Out: expressions over plan columns.
 Rule: a name without facet means the value; `_key.field` stands only where the key is one source's own (P-20). A name
-means one thing or is refused, with what to write instead.
+means one thing or is refused, with what to write instead. A function is one of `FUNCTIONS`, by its name in Lenses;
+positions count from 0, 1.5 is a DOUBLE; everything else is as in every dialect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from braid.bind.expressions import Rules, bind_expr, bind_predicate
 from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
-from braid.guess import guesses
+from braid.guess import guesses, meant
 from braid.plan.logical import Kind, Node
-from braid.types import Scalar, Struct
+from braid.sql import ast
+from braid.types import Array, Decimal, Scalar, Struct
 
 FACETS = ("_key", "_value")
 STRUCTURED = ("JSON", "AVRO")
@@ -142,10 +145,7 @@ class Scope:
             hint = f"did you mean {near[0]}? " if near else ""
             return SqlError(f"unknown source or field {parts[0]}", hint=f"{hint}this query reads {listed}")
         names = {n: r for r in self.relations for n, _ in r.fields}
-        near = guesses(parts[0], names, 1)
-        if near:
-            return SqlError(f"unknown field {parts[0]}", hint=f"did you mean {near[0]}?")
-        hint = "; ".join(_fields_hint(r, []) for r in self.relations)
+        hint = meant(parts[0], names, "; ".join(_fields_hint(r, []) for r in self.relations))
         return SqlError(f"unknown field {parts[0]}", hint=hint)
 
 
@@ -195,3 +195,111 @@ def aliases_read(e: Expr, scope: Scope) -> Iterator[str]:
 def _columns_of(r: Relation) -> set[str]:
     exprs = [e for _, e in r.fields] + [x for x in (r.key, r.whole) if x is not None]
     return {name for e in exprs for name in columns(e)}
+
+
+# ------------------------------------------------------------------ expressions
+
+
+# Name in Lenses -> the function that it is.
+FUNCTIONS = {
+    "LEN": "utf16_length",
+    "LENGTH": "utf16_length",
+    "SUBSTR": "utf16_from",
+    "CONCAT": "concat_all",
+    "UPPERCASE": "UCASE",
+    "LOWERCASE": "LCASE",
+    "TRIM": "TRIM",
+    "REPLACE": "REPLACE",
+    "ABS": "ABS",
+    "CEIL": "CEIL",
+    "FLOOR": "FLOOR",
+    "SIGN": "SIGN",
+    "SQRT": "SQRT",
+    "COALESCE": "COALESCE",
+    "AS_NULLABLE": "as_nullable",
+    "AS_NON_NULLABLE": "as_non_nullable",
+    "FLATTEN": "flatten",
+    "SIZEOF": "ARRAY_LENGTH",
+}
+SWAPPED = {"IN_ARRAY": "ARRAY_CONTAINS"}  # its arguments stand the other way round
+AGGREGATES = {"COUNT": "COUNT", "SUM": "SUM", "AVG": "AVG", "LAST": "LATEST"}
+LATER = ("BOTTOMK", "COLLECT", "COLLECT_UNIQUE", "FIRST", "MAXK", "MAXK_UNIQUE", "MINK", "MINK_UNIQUE", "TOPK",
+         "ELEMENT_OF", "REPEAT", "ZIP", "ZIP_ALL")  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Clause:
+    """Where an expression stands. `aggregate` None: aggregates may not stand there; `known`: asked first about every
+    part, so that a grouped query finds its keys."""
+
+    name: str
+    scope: Scope
+    aggregate: Callable[[ast.Call], Expr] | None = None
+    known: Callable[[ast.Expr], Expr | None] | None = None
+    column: Callable[[ast.Name], Expr] | None = None
+
+    @property
+    def rules(self) -> Rules:
+        column = self.column or (lambda n: self.scope.resolve(n.parts))
+        return Rules(self.name, column, None, self._whole)
+
+    def _whole(self, e: ast.Expr) -> Expr | None:
+        """What means something else in Lenses than in other dialects."""
+        if self.known is not None and (found := self.known(e)) is not None:
+            return found
+        match e:
+            case ast.Literal(type=Decimal(), value=value):
+                return typing.literal(float(str(value)), Scalar.DOUBLE)
+            case ast.Subscript(base=base, index=index):
+                return self._element(base, index)
+            case ast.ArrayLiteral(items=()):
+                raise SqlError("an empty array has no type", hint="write one element or more")
+            case ast.Call():
+                return self._call(e)
+        return None
+
+    def _element(self, base: ast.Expr, index: ast.Expr) -> Expr:
+        of, at = bind_expr(base, self.rules), bind_expr(index, self.rules)
+        if isinstance(of.type, Array):
+            at = typing.call("add", [at, typing.literal(1, Scalar.INT)])
+        return typing.call("subscript", [of, at])
+
+    def _call(self, e: ast.Call) -> Expr:
+        if e.name in AGGREGATES:
+            if self.aggregate is None:
+                hint = "add GROUP BY" if self.name == "SELECT" else "group in a WITH first, then use its field"
+                where = "without GROUP BY" if self.name == "SELECT" else f"in {self.name}"
+                raise SqlError(f"{e.name} is an aggregate; it cannot stand {where}", hint=hint)
+            return self.aggregate(e)
+        if e.distinct or any(isinstance(a, ast.Star) for a in e.args):
+            raise SqlError(f"{e.name} takes values", hint="only COUNT takes *")
+        args = [bind_expr(a, self.rules) for a in e.args]
+        if e.name in SWAPPED:
+            return typing.call(SWAPPED[e.name], args[::-1])
+        if e.name in FUNCTIONS:
+            return _named_as_written(e.name, args)
+        if e.name in LATER:
+            raise SqlError(
+                f"{e.name} is not supported yet", hint=f"supported are {', '.join((*AGGREGATES, *FUNCTIONS))}"
+            )
+        known = [*FUNCTIONS, *SWAPPED, *AGGREGATES]
+        hint = meant(e.name, known, f"functions are {', '.join(sorted(known))}", 3)
+        raise SqlError(f"unknown function {e.name}", hint=hint)
+
+
+def _named_as_written(name: str, args: list[Expr]) -> Expr:
+    """The call; a refusal names the function as the user did."""
+    try:
+        return typing.call(FUNCTIONS[name], args)
+    except SqlError as error:
+        given = ", ".join(str(a.type) for a in args)
+        reason = error.message.removeprefix(f"{FUNCTIONS[name]}({given}): ")
+        raise SqlError(f"{name}({given}): {reason}", hint=error.hint or "see its arguments") from None
+
+
+def value(e: ast.Expr, clause: Clause) -> Expr:
+    return bind_expr(e, clause.rules)
+
+
+def condition(e: ast.Expr, clause: Clause) -> Expr:
+    return bind_predicate(e, clause.rules)

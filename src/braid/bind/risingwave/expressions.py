@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
-from braid.bind.expressions import COMMON, OPERATORS, Rules, bind_expr, children
+from braid.bind.expressions import COMMON, OPERATORS, Rules, bind_expr, bind_predicate, children
 from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr, Lit
@@ -49,16 +49,17 @@ def bound(
     e: ast.Expr, clause: str, column: Column, aggregate: Aggregate | None = None, named: Named | None = None
 ) -> Expr:
     """The typed expression. `named`: the SQL name of a column's type, which tells times with a zone from others."""
-    made = bind_expr(e, Rules(clause, column, aggregate, whole(column, clause, aggregate, named), _KNOWN))
+    made = bind_expr(e, _rules(clause, column, aggregate, named))
     return typing.cast(made, Scalar.VARCHAR) if made.type is Scalar.NULL and clause == "SELECT" else made
+
+
+def _rules(clause: str, column: Column, aggregate: Aggregate | None = None, named: Named | None = None) -> Rules:
+    return Rules(clause, column, aggregate, whole(column, clause, aggregate, named), _KNOWN)
 
 
 def condition(e: ast.Expr, clause: str, column: Column) -> Expr:
     """A condition: BOOLEAN."""
-    made = bound(e, clause, column)
-    if made.type not in (Scalar.BOOLEAN, Scalar.NULL):
-        raise SqlError(f"{clause} must be a condition, not {made.type}", e.span, "compare it: … = …, … IS NOT NULL")
-    return made if made.type is Scalar.BOOLEAN else typing.cast(made, Scalar.BOOLEAN)
+    return bind_predicate(e, _rules(clause, column))
 
 
 def whole(

@@ -13,7 +13,7 @@ from datetime import UTC, date, datetime
 from datetime import time as time_of_day
 from decimal import Decimal as PyDecimal
 
-from braid.bind.expressions import Rules, aggregates, bind_expr
+from braid.bind.expressions import Aggregations, Rules, aggregates, bind_expr
 from braid.bind.risingwave.expressions import bound, type_name, usual_name, whole
 from braid.bind.risingwave.scope import Scope, default_name
 from braid.errors import Span, SqlError
@@ -21,7 +21,7 @@ from braid.expr import typing
 from braid.expr.aggregates import result_type
 from braid.expr.nodes import Col, Expr, Lit
 from braid.plan.epochs import AsOfJoin, Changes, Equalities
-from braid.plan.logical import Aggregate, Aggregation, Filter, Node, Project
+from braid.plan.logical import Aggregate, Filter, Node, Project
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
 from braid.types import Decimal, Scalar, Type
@@ -57,9 +57,9 @@ class _Groups:
     scope: Scope[Expr]
     alias: str
     over_table: bool
+    made: Aggregations
     shown: dict[Expr, Expr] = field(default_factory=dict)
     keys: list[tuple[Col, Expr]] = field(default_factory=list)
-    made: list[Aggregation] = field(default_factory=list)
     extremes: list[tuple[Col, str, Expr, ast.Expr]] = field(default_factory=list)
 
     def add_key(self, e: Expr) -> None:
@@ -100,10 +100,10 @@ class _Groups:
         if self.over_table and call.name in ("MIN", "MAX") and len(args) == 1:
             return self._extreme(call.name, args[0], call)
         type_ = result_type(call.name, args, star, call.distinct, self.over_table)
-        value = self.column_of(call.name, args[0] if args else None, type_)
+        value = self.made.column(call.name, args[0] if args else None, type_)
         if call.name not in ("SUM", "AVG"):
             return value
-        some = typing.call("gt", [self.column_of("COUNT", args[0], Scalar.BIGINT), Lit(0, Scalar.BIGINT)])
+        some = typing.call("gt", [self.made.column("COUNT", args[0], Scalar.BIGINT), Lit(0, Scalar.BIGINT)])
         return typing.case([(some, value)])
 
     def _extreme(self, function: str, arg: Expr, call: ast.Call) -> Col:
@@ -116,14 +116,6 @@ class _Groups:
             raise SqlError(f"{function} of {arg.type} over rows that change is not supported yet", call.span, "CAST it")
         col = Col(f"{self.alias}.extreme_{len(self.extremes)}", arg.type)
         self.extremes.append((col, function, arg, call.args[0]))
-        return col
-
-    def column_of(self, function: str, arg: Expr | None, type_: Type) -> Col:
-        for a in self.made:
-            if (a.function, a.arg) == (function, arg):
-                return a.output
-        col = Col(f"{self.alias}.aggregate_{len(self.made)}", type_)
-        self.made.append(Aggregation(col, function, arg))
         return col
 
 
@@ -141,8 +133,8 @@ def bind_grouped(s: rw.Select, read: Read, alias: str) -> Grouped:
         named = type_name(item.expr, e, scope.type)
         items.append((item.alias or default_name(item.expr), e, named, item.span))
     having = bind_expr(s.having, rules) if s.having is not None else None
-    rows = groups.column_of("COUNT", None, Scalar.BIGINT) if groups.shown and groups.over_table else None
-    made: Node = Aggregate(node, tuple(groups.keys), tuple(groups.made))
+    rows = groups.made.column("COUNT", None, Scalar.BIGINT) if groups.shown and groups.over_table else None
+    made: Node = Aggregate(node, tuple(groups.keys), tuple(groups.made.made))
     if rows is not None:
         made = Filter(made, typing.call("gt", [rows, Lit(0, Scalar.BIGINT)]))
     made = _nearest(Changes(made), s, read, groups)
@@ -153,7 +145,7 @@ def bind_grouped(s: rw.Select, read: Read, alias: str) -> Grouped:
 
 def _keyed(s: rw.Select, node: Node, scope: Scope[Expr], alias: str) -> _Groups:
     """The groups of a SELECT over one reading of its FROM."""
-    groups = _Groups(scope, alias, node.mode != "append")
+    groups = _Groups(scope, alias, node.mode != "append", Aggregations(f"{alias}.aggregate_"))
     exprs = [_group_expr(e, s.items, scope) for e in s.group_by]
     if s.distinct is not None:
         if exprs or has_aggregates(s):

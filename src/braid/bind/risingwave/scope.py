@@ -17,7 +17,7 @@ from braid.bind.bound import Declared, Index, View
 from braid.bind.catalog import Catalog
 from braid.bind.settings import Settings
 from braid.errors import Span, SqlError, UnknownColumn
-from braid.guess import guesses
+from braid.guess import meant
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
 
@@ -51,11 +51,6 @@ class Context:
             raise SqlError(f"{name} is {what}", span, f"{doing} a table: CREATE TABLE {name}_rows (…)")
         return found
 
-    def free(self, name: str, span: Span) -> None:
-        """Refuses a name that is taken."""
-        if self.found(name) is not None:
-            raise SqlError(f"{name} exists already", span, f"write IF NOT EXISTS, or DROP {name} first")
-
     def alias(self, wanted: str) -> str:
         """A plan name for a source: no two are the same."""
         name, n = wanted, 1
@@ -70,10 +65,7 @@ class Context:
 
     def _hint(self, name: str) -> str:
         known = [*self.catalog.sources, *self.catalog.views, *self.catalog.indexes]
-        near = guesses(name, known, 1)
-        if near:
-            return f"did you mean {near[0]}?"
-        return f"there are {', '.join(known)}" if known else "CREATE TABLE it first"
+        return meant(name, known, f"there are {', '.join(known)}" if known else "CREATE TABLE it first")
 
 
 def _what(d: Declared) -> str:
@@ -154,9 +146,8 @@ class Scope(Generic[E]):
         if not found:
             wanted = name.parts[1]
             near = [f"{t.alias}.{wanted}" for t in self.tables if wanted in {c.name for c in t.columns}]
-            near = near or guesses(wanted, [c.name for c in table.columns], 1)
             listed = f"its columns are {', '.join(c.name for c in table.columns)}"
-            hint = f"did you mean {near[0]}?" if near else listed
+            hint = f"did you mean {near[0]}?" if near else meant(wanted, [c.name for c in table.columns], listed)
             raise SqlError(f"{table.alias} has no column {name.parts[1]}", name.span, hint)
         if len(found) > 1:
             raise SqlError(f"{name} is ambiguous", name.span, "give the columns names of their own")
@@ -164,9 +155,8 @@ class Scope(Generic[E]):
 
     def _hint(self, name: str) -> str:
         names = list(dict.fromkeys(c.name for c in self.columns))
-        near = guesses(name, names, 1)
         listed = f"columns are {', '.join(names)}" if names else f"no column is known here; a text is '{name}'"
-        return f"did you mean {near[0]}?" if near else listed
+        return meant(name, names, listed)
 
 
 def of_table(table: Table[E]) -> Scope[E]:

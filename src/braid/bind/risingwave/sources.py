@@ -15,7 +15,7 @@ from braid.bind.risingwave.expressions import condition
 from braid.bind.risingwave.scope import Column, Context, Scope, Table, both, check_not_sink, merged, of_table, renamed
 from braid.errors import Span, SqlError
 from braid.expr import typing
-from braid.expr.nodes import Call, Case, Cast, Col, Expr, Field, MakeStruct
+from braid.expr.nodes import Col, Expr, substituted
 from braid.expr.typing import conjuncts
 from braid.plan.epochs import Bound, Changes, OnTime, Windows
 from braid.plan.logical import Node, Source, SourceColumn
@@ -163,7 +163,7 @@ def _read(declared: Declared, alias: str, t: rw.TableName, context: Context) -> 
     columns = tuple(SourceColumn(f"{name}.{c.name}", c.name, TypedColumn(c.name, c.type), c.place) for c in ordered)
     watermark = None
     if relation.watermark is not None:
-        watermark = _moved(relation.watermark.expr, name)
+        watermark = substituted(relation.watermark.expr, {c.field: c.col for c in columns})
     source = Source(name, declared.name, declared.topic, declared.kind, columns, declared.encoding, None, None,
                     declared.partitions, "lift", watermark)  # fmt: skip
     types = dict(relation.types)
@@ -181,23 +181,6 @@ def _on_time(source: Source, watermark: Bounded | None) -> Node:
         return source
     column = next(c.col for c in source.columns if c.column.name == watermark.column)
     return OnTime(source, column, Bound(source.alias, column, column))
-
-
-def _moved(e: Expr, alias: str) -> Expr:
-    """An expression over the columns of a table, over those of one reading of it."""
-    match e:
-        case Col(name=name, type=type_):
-            return Col(f"{alias}.{name}", type_)
-        case Call():
-            return replace(e, args=tuple(_moved(x, alias) for x in e.args))
-        case Cast() | Field():
-            return replace(e, arg=_moved(e.arg, alias))
-        case Case():
-            whens = tuple((_moved(a, alias), _moved(b, alias)) for a, b in e.whens)
-            return replace(e, whens=whens, default=_moved(e.default, alias))
-        case MakeStruct():
-            return replace(e, fields=tuple((n, _moved(x, alias)) for n, x in e.fields))
-    return e
 
 
 def _query(query: rw.Query, alias: str, names: tuple[str, ...], span: Span, env: Env) -> Leaf:

@@ -46,12 +46,19 @@ _NO_GENERATOR = "connector 'datagen' generates nothing yet: write rows into the 
 _UNCHECKED = "the PRIMARY KEY of a source is not checked: every row is kept; CREATE TABLE keeps the last of each key"
 
 
+def _there(s: rw.CreateTable | rw.CreateView | rw.CreateIndex, context: Context) -> Nothing | None:
+    """What has the name already: refused without IF NOT EXISTS."""
+    if context.found(s.name) is None:
+        return None
+    if s.if_not_exists:
+        return Nothing((f"{s.name} exists already: nothing to do",))
+    raise SqlError(f"{s.name} exists already", s.name_span, f"write IF NOT EXISTS, or DROP {s.name} first")
+
+
 def create_table(s: rw.CreateTable, context: Context) -> Bound:
     """CREATE TABLE | SOURCE, with columns or AS a query."""
-    if context.found(s.name) is not None:
-        if s.if_not_exists:
-            return Nothing((f"{s.name} exists already: nothing to do",))
-        context.free(s.name, s.name_span)
+    if (there := _there(s, context)) is not None:
+        return there
     columns = list(s.columns)
     if s.rows is not None:
         return _table_of_rows(s, s.rows, context)
@@ -174,10 +181,8 @@ def _check_twice(names: list[str], rows: rw.Query) -> None:
 
 
 def create_index(s: rw.CreateIndex, context: Context) -> Bound:
-    if context.found(s.name) is not None:
-        if s.if_not_exists:
-            return Nothing((f"{s.name} exists already: nothing to do",))
-        context.free(s.name, s.name_span)
+    if (there := _there(s, context)) is not None:
+        return there
     table = context.relation(s.table, s.table_span)
     if isinstance(table, View | Index) or table.relation is None:
         raise SqlError(f"{s.table} cannot be indexed", s.table_span, "index a table or a materialized view")
@@ -198,10 +203,8 @@ def create_index(s: rw.CreateIndex, context: Context) -> Bound:
 
 
 def create_view(s: rw.CreateView, context: Context) -> Bound:
-    if context.found(s.name) is not None:
-        if s.if_not_exists:
-            return Nothing((f"{s.name} exists already: nothing to do",))
-        context.free(s.name, s.name_span)
+    if (there := _there(s, context)) is not None:
+        return there
     if s.what == "view":
         return _view(s, context)
     result = bind_query(s.query, context, s.columns)
