@@ -41,11 +41,13 @@ SWAPPED: dict[How, Literal["INNER JOIN", "LEFT JOIN"]] = {"inner": "INNER JOIN",
 
 @dataclass(frozen=True, slots=True)
 class Env:
-    """What binding a statement needs to know. `text` is the whole script: hints quote it."""
+    """What binding a statement needs to know. `text` is the whole script: hints quote it. `prefix` begins the plan
+    names of what is bound in the place of a name."""
 
     catalog: Catalog
     settings: Settings
     text: str
+    prefix: str = ""
 
     def quote(self, e: ast.Expr) -> str:
         return " ".join(self.text[e.span.start : e.span.end].split())

@@ -8,7 +8,7 @@ names in the same order, key with key; a number may be widened, nothing else is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Never
 
@@ -60,11 +60,7 @@ def _columns(s: ast.InsertValues, target: Declared) -> list[DeclaredColumn]:
 
 
 def _row(row: tuple[ast.Expr, ...], columns: list[DeclaredColumn], target: Declared, span: Span) -> InsertedRow:
-    if len(row) != len(columns):
-        at = row[-1].span if row else span
-        named = ", ".join(c.name for c in columns)
-        raise SqlError(f"{len(row)} values for {len(columns)} columns", at, f"the columns are {named}")
-    values = {c.name: inserted_value(e, c) for e, c in zip(row, columns, strict=True)}
+    values = {c.name: v for _, c, v in inserted_values(row, columns, span)}
     key = {c.name: values.get(c.name) for c in target.key if not c.hidden}
     if target.kind == "table":
         for name, v in key.items():
@@ -78,6 +74,18 @@ def _row(row: tuple[ast.Expr, ...], columns: list[DeclaredColumn], target: Decla
         raise SqlError(f"ROWTIME {values['ROWTIME']} is out of range", span, "ROWTIME takes milliseconds since 1970")
     empty = all(v is None for v in key.values())
     return InsertedRow(None if empty else key, body, values.get("ROWTIME"))
+
+
+def inserted_values(
+    row: Sequence[ast.Expr], columns: Sequence[DeclaredColumn], span: Span, rules: Rules | None = None
+) -> Iterator[tuple[ast.Expr, DeclaredColumn, Any]]:
+    """The constants of a row with their columns, one for each, and as those hold them."""
+    if len(row) != len(columns):
+        at = row[-1].span if row else span
+        named = ", ".join(c.name for c in columns)
+        raise SqlError(f"{len(row)} values for {len(columns)} columns", at, f"the columns are {named}")
+    for e, c in zip(row, columns, strict=True):
+        yield e, c, inserted_value(e, c, rules)
 
 
 def inserted_value(e: ast.Expr, column: DeclaredColumn, rules: Rules | None = None) -> Any:

@@ -123,11 +123,10 @@ def synthetic_key_name(entries: tuple[Entry, ...]) -> str:
     return free_name("ROWKEY", {c.name for e in entries for c in e.declared.visible})
 
 
-def free_name(name: str, taken: Collection[str]) -> str:
-    """`name`, or `name_1`, `name_2` …: the first that is free."""
+def free_name(name: str, taken: Collection[str], n: int = 1) -> str:
+    """`name`, or `name_1`, `name_2` … (from `n` on): the first that is free."""
     if name not in taken:
         return name
-    n = 1
     while f"{name}_{n}" in taken:
         n += 1
     return f"{name}_{n}"

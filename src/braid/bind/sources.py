@@ -9,7 +9,7 @@ write it too; a query writes all there is. What nobody declared has no types: mi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from braid.bind import properties
@@ -80,16 +80,19 @@ def existing(s: ast.CreateSource | ast.CreateAs, catalog: Catalog) -> Declared |
 
 
 def check_topic(topic: str, catalog: Catalog, span: Span) -> None:
+    check_topic_name(topic, (t for t, _ in catalog.topics()), span, ": kafka_topic = 'name'",
+                     f"name another one: WITH (kafka_topic = '{topic}_2')")  # fmt: skip
+
+
+def check_topic_name(topic: str, others: Iterable[str], span: Span, example: str, hint: str) -> None:
     """Names of topics are checked: none is a path, no two differ only by case."""
-    for other, _ in catalog.topics():
+    for other in others:
         if other != topic and other.lower() == topic.lower():
-            message = f"topics {other} and {topic} differ only by case"
-            raise SqlError(message, span, f"name another one: WITH (kafka_topic = '{topic}_2')")
+            raise SqlError(f"topics {other} and {topic} differ only by case", span, hint)
     bad = sorted({c for c in topic if not (c.isascii() and (c.isalnum() or c in "._-"))})
     if bad or topic in ("", ".", ".."):
         what = f"{', '.join(map(repr, bad))} in it" if bad else "not a name"
-        hint = "use letters, digits, '.', '_' and '-': kafka_topic = 'name'"
-        raise SqlError(f"topic name {topic!r}: {what}", span, hint)
+        raise SqlError(f"topic name {topic!r}: {what}", span, f"use letters, digits, '.', '_' and '-'{example}")
 
 
 def _column(c: ast.ColumnDef, kind: Kind) -> DeclaredColumn:

@@ -17,10 +17,10 @@ from braid.bind.bound import (
     QueryBound,
 )
 from braid.bind.commands import Dialect, sinks_first
-from braid.bind.from_ import Env as BindEnv
+from braid.bind.from_ import Env
 from braid.bind.insert import widens
 from braid.bind.lenses.facets import Facet, type_name
-from braid.bind.lenses.query import Env, Result, bind_query
+from braid.bind.lenses.query import Result, bind_query
 from braid.bind.lenses.topics import bind_create, bind_values, check_topic, described
 from braid.bind.query import PUSH, check_cycle
 from braid.errors import Span, SqlError
@@ -35,9 +35,8 @@ from braid.sql.ast_lenses import CreateTopic, InsertQuery, SelectQuery, StoreAs,
 DIALECT = "lenses"
 
 
-def _own(s: ast.Statement, known: BindEnv) -> Bound | None:
-    env = Env(known.catalog, known.settings.lenses, known.text)
-    sql = known.text[s.span.start : s.span.end]
+def _own(s: ast.Statement, env: Env) -> Bound | None:
+    sql = env.text[s.span.start : s.span.end]
     match s:
         case CreateTopic():
             return bind_create(s, env.catalog, sql)
@@ -49,11 +48,11 @@ def _own(s: ast.Statement, known: BindEnv) -> Bound | None:
             made = bind_query(s.query, env)
             return _query(env, PUSH, made, _sink(PUSH, made, None), sql, transient=True)
         case ast.InsertValues():
-            return bind_values(s, _declared(s.target, s.target_span, known))
+            return bind_values(s, _declared(s.target, s.target_span, env))
     return None
 
 
-def _declared(name: str, span: Span, env: BindEnv) -> Declared:
+def _declared(name: str, span: Span, env: Env) -> Declared:
     found = env.catalog.get(name)
     if found is None:
         known = env.catalog.sources
@@ -69,7 +68,7 @@ def _named(s: WithQuery, env: Env) -> Named:
     if s.name in env.catalog.named or s.name in env.catalog.sources:
         raise SqlError(f"{s.name} is the name of something else already", s.name_span, "choose another name")
     made = bind_query(s.query, env)
-    return Named(s.name, s.query, env.settings, env.text, made.notices)
+    return Named(s.name, s.query, env.settings.lenses, env.text, made.notices)
 
 
 def _insert(s: InsertQuery, env: Env, sql: str) -> QueryBound:
@@ -82,11 +81,11 @@ def _insert(s: InsertQuery, env: Env, sql: str) -> QueryBound:
         sink = _fitted(target, made, s)
         check_cycle(made.node, sink, env.catalog, s.target_span)
         return _query(env, name, made, sink, sql)
-    if env.settings.autocreate != "true":
+    if env.settings.lenses.autocreate != "true":
         hint = f"SET defaults.topic.autocreate=true; or CREATE TABLE {s.target} first"
         raise SqlError(f"topic {s.target} does not exist", s.target_span, hint)
     check_topic(s.target, env.catalog, s.target_span)
-    partitions = env.settings.partitions_of(s.target) or made.partitions
+    partitions = env.settings.lenses.partitions_of(s.target) or made.partitions
     declared = _declares(s.target, made, partitions, name, sql)
     return _query(env, name, made, _sink(s.target, made, partitions), sql, declared)
 
@@ -96,7 +95,7 @@ def _query(
 ) -> QueryBound:
     notices = tuple(dict.fromkeys(made.notices))
     query = Query(name, DIALECT, sql, made.node, sink, notices)
-    if env.settings.pushdown == "on":
+    if env.settings.lenses.pushdown == "on":
         query = pushed(query)
     return QueryBound(query, declared, transient)
 
@@ -178,11 +177,11 @@ def _given(made: Result) -> str:
 # ------------------------------------------------------------------- commands
 
 
-def _topics(env: BindEnv) -> list[tuple[Any, ...]]:
+def _topics(env: Env) -> list[tuple[Any, ...]]:
     return sorted((d.name, d.partitions, *(d.formats or ("", ""))) for d in env.catalog.sources.values())
 
 
-def _queries(env: BindEnv) -> list[tuple[Any, ...]]:
+def _queries(env: Env) -> list[tuple[Any, ...]]:
     return [(q.name, q.topic, ", ".join(q.reads), q.sql) for q in env.catalog.queries.values()]
 
 

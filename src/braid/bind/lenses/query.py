@@ -11,14 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from braid.bind.bound import Declared, Named
-from braid.bind.catalog import Catalog
 from braid.bind.expressions import Aggregations, bind_expr
+from braid.bind.from_ import Env
 from braid.bind.lenses import joins
 from braid.bind.lenses.facets import Facet, format_of, type_name
 from braid.bind.lenses.joins import default_name
 from braid.bind.lenses.projections import REKEYED, Given, bind_projections
 from braid.bind.lenses.scope import AGGREGATES, Clause, Relation, Scope, condition, is_nullable, value
-from braid.bind.settings import LensesSettings
 from braid.bind.sources import KIND
 from braid.errors import SqlError
 from braid.expr import typing
@@ -32,16 +31,6 @@ from braid.sql.ast_lenses import LensesJoin, LensesQuery, StoreAs
 from braid.types import Array, Column, Scalar, Type
 
 Stored = tuple[StoreAs | None, StoreAs | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Env:
-    """What binding a query needs to know. `prefix` begins the plan names of a WITH query's parts."""
-
-    catalog: Catalog
-    settings: LensesSettings
-    text: str
-    prefix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +73,7 @@ def bind_query(q: LensesQuery, env: Env, stored: Stored = (None, None)) -> Resul
 
 def _grouped(q: LensesQuery, below: From, env: Env, stored: Stored, notices: list[str]) -> Result:
     scope = below.given.scope.barring(None)
-    g = bind_grouping(q.group_by, scope, below.node, env.settings.bare, env.prefix, env.text)
+    g = bind_grouping(q.group_by, scope, below.node, env.settings.lenses.bare, env.prefix, env.text)
     key_format = format_of(g.key.type, below.given.first.key_family)
     given = replace(
         below.given,
@@ -128,7 +117,9 @@ def _source(q: LensesQuery, ref: ast.TableRef, env: Env, notices: list[str]) -> 
             node = Materialize(node) if node.mode == "upsert" else node
         node = Lateral(node, array, element, index)
         scope = replace(scope, elements=(*scope.elements, (lateral.alias, element)))
-    given = Given(scope, Clause("SELECT", scope), r.key, r.key_format, env.settings.names, env.text, lambda: r.nullable)
+    given = Given(
+        scope, Clause("SELECT", scope), r.key, r.key_format, env.settings.lenses.names, env.text, lambda: r.nullable
+    )
     return From(given, node, r.kind, r.partitions)
 
 
@@ -163,12 +154,12 @@ def _join(q: LensesQuery, j: LensesJoin, env: Env, notices: list[str]) -> From:
     if left.alias == right.alias:
         raise SqlError(f"{left.alias} names two sources", j.right.span, f"write {j.right.name} AS another name")
     scope = Scope((left, right))
-    made = joins.bind_join(j, scope, env.settings, env.text, env.prefix)
+    made = joins.bind_join(j, scope, env.settings.lenses, env.text, env.prefix)
     notices += made.notices
     if KIND[q.kind] != made.kind:
         notices.append(f"the join gives a {made.kind}: SELECT {q.kind} only says how topics are read")
     barred = scope.barring("in a join")
-    given = Given(barred, Clause("SELECT", barred), made.key, made.key_format, env.settings.names, env.text,
+    given = Given(barred, Clause("SELECT", barred), made.key, made.key_format, env.settings.lenses.names, env.text,
                   lambda: made.nullable, made.equated)  # fmt: skip
     return From(given, made.node, made.kind, made.partitions)
 
@@ -202,7 +193,8 @@ def topic_relation(d: Declared, alias: str, kind: Kind, prefix: str) -> Relation
 
 def _of_named(named: Named, alias: str, env: Env, notices: list[str]) -> Relation:
     """The query of a WITH name, bound under plan names of its own."""
-    inner = Env(env.catalog, named.settings, named.text, f"{env.prefix}{alias}/")
+    settings = replace(env.settings, lenses=named.settings)
+    inner = Env(env.catalog, settings, named.text, f"{env.prefix}{alias}/")
     try:
         made = bind_query(named.query, inner)
     except SqlError as error:  # a topic that it reads was dropped

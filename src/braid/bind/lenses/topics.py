@@ -15,7 +15,7 @@ from braid.bind.catalog import Catalog
 from braid.bind.insert import inserted_value
 from braid.bind.lenses.facets import PRIMITIVES, Facet, check_avro, check_holds, type_name
 from braid.bind.lenses.scope import FACETS
-from braid.bind.sources import KIND
+from braid.bind.sources import KIND, check_topic_name
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
@@ -52,14 +52,7 @@ def bind_create(s: CreateTopic, catalog: Catalog, sql: str) -> SourceDeclared | 
 
 
 def check_topic(name: str, catalog: Catalog, span: Span) -> None:
-    """Names of topics are no paths, and no two differ only by case."""
-    other = next((n for n in catalog.sources if n != name and n.lower() == name.lower()), None)
-    if other is not None:
-        raise SqlError(f"topics {other} and {name} differ only by case", span, f"choose another name, such as {name}_2")
-    bad = sorted({c for c in name if not (c.isascii() and (c.isalnum() or c in "._-"))})
-    if bad or name in ("", ".", ".."):
-        what = f"{', '.join(map(repr, bad))} in it" if bad else "not a name"
-        raise SqlError(f"topic name {name!r}: {what}", span, "use letters, digits, '.', '_' and '-'")
+    check_topic_name(name, catalog.sources, span, "", f"choose another name, such as {name}_2")
 
 
 def _count(p: ast.Property) -> int:

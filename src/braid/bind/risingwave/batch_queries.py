@@ -132,11 +132,9 @@ def _outputs(items: tuple[ast.SelectItem, ...], values: Values) -> list[tuple[st
     found: list[tuple[str, str, str]] = []
     for item in items:
         if isinstance(item.expr, ast.Star):
-            columns = values.scope.columns
-            if item.expr.qualifier is not None:
-                columns = values.scope.table(item.expr.qualifier, item.span).columns
-            elif not values.scope.tables:
+            if item.expr.qualifier is None and not values.scope.tables:
                 raise SqlError("* needs FROM", item.span, "name what to select")
+            columns = values.scope.star(item.expr.qualifier, item.span)
             found += [(c.name, values.env.made.token("c", c.name), c.expr) for c in columns]
         else:
             called = item.alias or default_name(item.expr)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from braid.bind.names import free_name
 from braid.bind.risingwave import grouping
 from braid.bind.risingwave.expressions import bound, condition, type_name, usual_name
 from braid.bind.risingwave.placing import place
@@ -102,9 +103,7 @@ def _select(s: rw.Select, env: Env, alias: str) -> Result:
     made: list[tuple[str, Expr, str, Span]] = []
     for item in s.items:
         if isinstance(item.expr, ast.Star):
-            columns = scope.columns
-            if item.expr.qualifier is not None:
-                columns = scope.table(item.expr.qualifier, item.span).columns
+            columns = scope.star(item.expr.qualifier, item.span)
             made += [(c.name, c.expr, c.type, item.span) for c in columns]
         else:
             e = bound(item.expr, "SELECT", scope.expr, None, scope.type)
@@ -129,10 +128,7 @@ def projected(node: Node, made: list[tuple[str, Expr, str, Span]], alias: str, t
     items: list[Item] = []
     outputs: list[tuple[Col, Expr]] = []
     for name, e, type_, span in made:
-        n, unique = 1, f"{alias}.{name}"
-        while unique in taken:
-            n += 1
-            unique = f"{alias}.{name}_{n}"
+        unique = free_name(f"{alias}.{name}", taken, 2)
         taken.add(unique)
         col = Col(unique, e.type)
         outputs.append((col, e))

@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 
 from braid.bind.bound import Declared, Index, View
 from braid.bind.catalog import Catalog
+from braid.bind.names import free_name
 from braid.bind.settings import Settings
 from braid.errors import Span, SqlError, UnknownColumn
 from braid.guess import meant
@@ -53,10 +54,7 @@ class Context:
 
     def alias(self, wanted: str) -> str:
         """A plan name for a source: no two are the same."""
-        name, n = wanted, 1
-        while name in self.aliases:
-            n += 1
-            name = f"{wanted}_{n}"
+        name = free_name(wanted, self.aliases, 2)
         self.aliases.add(name)
         return name
 
@@ -139,6 +137,10 @@ class Scope(Generic[E]):
             hint = f"this query reads {', '.join(t.alias for t in self.tables) or 'nothing'}"
             raise SqlError(f"there is no {alias} in FROM", span, hint)
         return found
+
+    def star(self, qualifier: str | None, span: Span) -> tuple[Column[E], ...]:
+        """What `*` or `alias.*` stands for."""
+        return self.columns if qualifier is None else self.table(qualifier, span).columns
 
     def _qualified(self, name: ast.Name) -> Column[E]:
         table = self.table(name.parts[0], name.span)

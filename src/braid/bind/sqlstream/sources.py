@@ -15,7 +15,7 @@ from typing import Any
 
 from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow, SourceDeclared
 from braid.bind.from_ import Env
-from braid.bind.insert import inserted_value, no_column
+from braid.bind.insert import inserted_values, no_column
 from braid.bind.sources import KIND, check_topic, check_topic_types
 from braid.bind.sqlstream.scope import rules
 from braid.errors import Span, SqlError
@@ -140,17 +140,13 @@ def insert_columns(target: Declared, written: tuple[tuple[str, Span], ...]) -> l
 
 
 def _row(row: tuple[ast.Expr, ...], columns: list[DeclaredColumn], target: Declared, s: sql.InsertRows) -> InsertedRow:
-    if len(row) != len(columns):
-        at = row[-1].span if row else s.span
-        named = ", ".join(c.name for c in columns)
-        raise SqlError(f"{len(row)} values for {len(columns)} columns", at, f"the columns are {named}")
     values: dict[str, Any] = {}
-    for e, c in zip(row, columns, strict=True):
-        values[c.name] = inserted_value(e, c, rules("VALUES", no_column))
-        if values[c.name] is None and not (isinstance(e, ast.Literal) and e.value is None):
+    for e, c, value in inserted_values(row, columns, s.span, rules("VALUES", no_column)):
+        if value is None and not (isinstance(e, ast.Literal) and e.value is None):
             raise SqlError(f"this is not a value of type {c.type}", e.span, f"{c.name} takes {c.type}")
-        if values[c.name] is None and c.not_null:
+        if value is None and c.not_null:
             raise SqlError(f"{c.name} cannot be NULL", e.span, f"give {c.name} a value")
+        values[c.name] = value
     time = values.pop("ROWTIME", None)
     body = {c.name: values.get(c.name) for c in target.visible}
     return InsertedRow(None, body, None if time is None else _milliseconds(time))
