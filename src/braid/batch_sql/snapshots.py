@@ -219,8 +219,6 @@ def keys_of(declared: Declared, rows: pl.DataFrame, stored: bool = False) -> lis
 
 def values_of(declared: Declared, rows: pl.DataFrame) -> list[str]:
     columns = [(c.name, Column(c.name, c.type)) for c in declared.columns if c.place == "value"]
-    if not columns:
-        return ["{}"] * rows.height
     return codec.encode_values(rows, columns).to_list()
 
 

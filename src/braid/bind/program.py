@@ -35,7 +35,7 @@ from braid.bind.settings import Settings
 from braid.bind.statements import bind
 from braid.errors import BraidError, SqlError
 from braid.plan.logical import Query
-from braid.records import codec
+from braid.records.values import json_value
 from braid.sql import ast
 from braid.sql.parser import parse, parse_all, plain
 from braid.types import Column
@@ -288,7 +288,7 @@ def new_records(bound: Inserted) -> NewRecords:
     values = {c.name: Column(c.name, c.type) for c in target.columns if c.place == "value"}
     made = []
     for row in bound.rows:
-        doc = {n: codec.json_value(v, values[n].type) for n, v in row.value.items()}
+        doc = {n: json_value(v, values[n].type) for n, v in row.value.items()}
         made.append(NewRecord(_key_text(row.key, keys, target, doc), _value_text(doc, values, target), row.timestamp))
     return NewRecords(bound.topic, tuple(made))
 
@@ -300,7 +300,7 @@ def _key_text(
         return _text(value.get(target.message_key))
     if key is None or all(v is None for v in key.values()):
         return None
-    doc = {c.name: codec.json_value(key[c.name], c.type) for c in keys}
+    doc = {c.name: json_value(key[c.name], c.type) for c in keys}
     return _text(doc[keys[0].name] if len(keys) == 1 else doc)
 
 
@@ -308,7 +308,7 @@ def _value_text(doc: dict[str, Any], values: dict[str, Column], target: Declared
     if target.encoding.value == "DELIMITED":
         line = target.encoding.delimiter.join("" if v is None else _delimited(v) for v in doc.values())
         return _text(line)
-    if len(values) == 1 and (not target.encoding.wrapped or target.encoding.value == "KAFKA"):
+    if target.encoding.bare(len(values)):
         return _text(next(iter(doc.values())))
     return _text(doc)
 

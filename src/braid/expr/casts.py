@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import decimal
 import math
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
@@ -226,11 +227,13 @@ def java_doubles(s: pl.Series) -> pl.Series:
     """As Double.toString: `1.0`, `1.0E10`, `NaN`, `Infinity`. Python rows only where an exponent is needed."""
     size = s.abs()
     odd = (((size < 1e-3) & (size > 0)) | (size >= 1e7)) & s.is_finite()
-    text = s.cast(pl.String).replace({"inf": "Infinity", "-inf": "-Infinity"})
-    if not odd.any():
-        return text
-    where = odd.arg_true()
-    return text.scatter(where, [java_double(v) for v in s.gather(where).to_list()])
+    return where(odd, java_double, s, s.cast(pl.String).replace({"inf": "Infinity", "-inf": "-Infinity"}))
+
+
+def where(odd: pl.Series, f: Callable[[Any], str], s: pl.Series, texts: pl.Series) -> pl.Series:
+    """The `texts` of `s`; those that are `odd` by Python rows."""
+    at = odd.arg_true()
+    return texts.scatter(at, [f(v) for v in s.gather(at).to_list()]) if len(at) else texts
 
 
 def java_double(value: float) -> str:

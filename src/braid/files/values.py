@@ -16,17 +16,8 @@ import polars as pl
 from braid.expr import casts, dates
 from braid.expr.json_text import dumps, loads
 from braid.records import codec
-from braid.records.values import (
-    Malformed,
-    a,
-    form,
-    in_days,
-    json_object,
-    json_text,
-    json_value,
-    python_values,
-    reader,
-)
+from braid.records.values import Malformed, a, cut, form, in_days, json_object, json_text, json_value, python_values
+from braid.records.values import reader as json_reader
 from braid.types import MAX_DAY, Array, Column, Decimal, Map, Scalar, Struct, Type, physical_type, polars_type
 
 S = Scalar
@@ -176,7 +167,7 @@ def _utf8(s: pl.Series) -> Fitted:
 
 def _by_row(s: pl.Series, t: Type) -> Fitted:
     """Slow path (Python rows): nested values, read as JSON is."""
-    read, out, bad = reader(t, iso=True), [], []
+    read, out, bad = json_reader(t, iso=True), [], []
     entries = isinstance(t, Map) and isinstance(s.dtype, pl.List)
     for value in s.to_list():
         found: Any = None
@@ -216,8 +207,7 @@ def typed(columns: Sequence[pl.Series], declared: Sequence[Column], fit: Callabl
 
 def _why(column: Column, value: object) -> str:
     text = value if isinstance(value, str) else value.hex() if isinstance(value, bytes) else str(value)
-    shown = text if len(text) <= 60 else text[:59] + "…"
-    return f"column {column.name}: {shown!r} is not {a(column.type)}"
+    return f"column {column.name}: {cut(text)!r} is not {a(column.type)}"
 
 
 # ------------------------------------------------------------------- writing

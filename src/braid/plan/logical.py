@@ -57,6 +57,10 @@ class Encoding:
     key_in_value: bool = False
     iso: bool = False
 
+    def bare(self, values: int) -> bool:
+        """Whether a record's value is that of its only column, and no object."""
+        return values == 1 and (not self.wrapped or self.value == "KAFKA")
+
 
 @dataclass(frozen=True, slots=True)
 class Timestamp:

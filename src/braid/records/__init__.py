@@ -1,4 +1,4 @@
-"""Keys and values of records: `values` is the table of types, by which each format reads and writes; a module a format.
+"""Keys and values of records: `values` is the table of types, `formats` that of formats, of which each has a module.
 
 `codec` is JSON, `delimited` is DELIMITED; `key` has the bytes that are hashed.
 """

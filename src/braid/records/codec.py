@@ -16,28 +16,8 @@ import polars as pl
 
 from braid.expr import dates
 from braid.expr.json_text import MAX_DEPTH, dumps, loads
-from braid.records.delimited import decode_delimited, encode_delimited
-from braid.records.values import (
-    WHOLE,
-    Malformed,
-    find,
-    json_object,
-    json_text,
-    json_value,
-    python_value,
-    read_at,
-    reader,
-)
+from braid.records.values import WHOLE, Malformed, cut, find, json_object, json_text, read_at, reader
 from braid.types import Column, Scalar, physical_type, polars_type
-
-__all__ = [
-    "decode_delimited",
-    "decode_values",
-    "encode_delimited",
-    "encode_values",
-    "json_value",
-    "python_value",
-]
 
 S = Scalar
 Decoded = tuple[pl.DataFrame, pl.Series, pl.Series]
@@ -86,7 +66,7 @@ def _decode_slow(texts: pl.Series, columns: Sequence[Column], unwrapped: bool, i
                 row = [read_at(names[0], readers[0], parsed)]
             elif parsed is not None:
                 if type(parsed) is not dict:
-                    raise Malformed(f"{_cut(text)} is not a JSON object")
+                    raise Malformed(f"{cut(text)!r} is not a JSON object")
                 if exact(parsed):
                     row = [read_at(n, r, parsed[n]) for n, r in fields]
                 else:
@@ -95,7 +75,7 @@ def _decode_slow(texts: pl.Series, columns: Sequence[Column], unwrapped: bool, i
         except Malformed as e:
             error, row = str(e), empty
         except (ValueError, RecursionError) as e:
-            error, row = f"{_cut(text)} is not JSON: {e}", empty
+            error, row = f"{cut(text)!r} is not JSON: {e}", empty
         for column, value in zip(values, row, strict=True):
             column.append(value)
         nulls.append(error is None and parsed is None)
@@ -108,10 +88,6 @@ def _series(column: Column, values: list[Any]) -> pl.Series:
     series = pl.Series(column.name, values, dtype=physical_type(column.type), strict=True)
     dtype = polars_type(column.type)
     return series if series.dtype == dtype else series.cast(dtype)
-
-
-def _cut(text: str) -> str:
-    return repr(text if len(text) <= 60 else text[:59] + "…")
 
 
 # ------------------------------------------------------------------ columnar

@@ -71,7 +71,6 @@ _EXACT.traps[decimal.Inexact] = True
 _EPOCH = dt.datetime(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = ((d - _EPOCH.date()).days for d in (dt.date.min, dt.date.max))
 _PER_DAY = {"ms": DAY_MS, "us": DAY_MS * 1000, "ns": DAY_MS * 1_000_000}
-_SHOWN = 60
 
 
 def form(t: Type) -> Form:
@@ -104,8 +103,12 @@ def a(t: Type) -> str:
 
 
 def _shown(value: Any) -> str:
-    text = repr(str(value)) if type(value) is str else _text(compact(value))
-    return text if len(text) <= _SHOWN else text[: _SHOWN - 1] + "…"
+    return cut(repr(str(value)) if type(value) is str else _text(compact(value)))
+
+
+def cut(text: str) -> str:
+    """The beginning of a text, for a message."""
+    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def _not(value: Any, t: Type) -> Malformed:
@@ -321,12 +324,8 @@ def _json_double(s: pl.Series, t: Type, key: bool) -> pl.Series:
     """Python's repr; Python rows only where it needs an exponent."""
     s = s.set(s == 0, 0.0) if key else s
     size = s.abs()
-    text = s.cast(pl.String)
     odd = ((size < 1e-4) & (size > 0)) | (size >= 1e16) | ~s.is_finite()
-    if not odd.any():
-        return text
-    where = odd.arg_true()
-    return text.scatter(where, [dumps(plain_double(v)) for v in s.gather(where).to_list()])
+    return casts.where(odd, lambda v: dumps(plain_double(v)), s, s.cast(pl.String))
 
 
 def plain_double(value: float) -> float | str:

@@ -18,7 +18,7 @@ from braid.expr import compile, typing
 from braid.expr.nodes import Col
 from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.plan.logical import Source, SourceColumn
-from braid.records import codec
+from braid.records import codec, formats
 from braid.stage.row_ids import row_ids
 from braid.types import MAX_TIME, Column, Scalar, polars_type
 
@@ -81,23 +81,16 @@ def _decode_key(
         nothing = pl.Series("e", [None] * len(texts), dtype=pl.String)
         frame = pl.DataFrame([pl.Series(c.name, [None] * len(texts), dtype=polars_type(c.column.type)) for c in keys])
         return frame, texts.is_null(), nothing
-    if source.encoding.key == "DELIMITED":
-        frame, null, error = codec.decode_delimited(_unquoted(texts), _columns(keys), source.encoding.delimiter)
-    else:
-        frame, null, error = codec.decode_values(
-            texts, _columns(keys), unwrapped=len(keys) == 1, iso=source.encoding.iso
-        )
+    e, bare = source.encoding, len(keys) == 1
+    frame, null, error = formats.decode(texts, _columns(keys), e.key, bare=bare, delimiter=e.delimiter, iso=e.iso)
     return _renamed(frame, keys), null, _prefixed("key: ", error)
 
 
 def _decode_value(
     source: Source, values: list[SourceColumn], texts: pl.Series
 ) -> tuple[pl.DataFrame, pl.Series, pl.Series]:
-    if source.encoding.value == "DELIMITED":
-        frame, null, error = codec.decode_delimited(_unquoted(texts), _columns(values), source.encoding.delimiter)
-    else:
-        unwrapped = len(values) == 1 and (not source.encoding.wrapped or source.encoding.value == "KAFKA")
-        frame, null, error = codec.decode_values(texts, _columns(values), unwrapped=unwrapped, iso=source.encoding.iso)
+    e, bare = source.encoding, source.encoding.bare(len(values))
+    frame, null, error = formats.decode(texts, _columns(values), e.value, bare=bare, delimiter=e.delimiter, iso=e.iso)
     return _renamed(frame, values), null, error
 
 
@@ -114,29 +107,6 @@ def _with_keys_of_values(
     named = _renamed(found, keys)
     columns = [named[c].zip_with(no_key, key_frame[c]) for c in named.columns]
     return pl.DataFrame(columns), pl.DataFrame({"a": error, "b": why}).select(pl.coalesce("a", "b"))["a"]
-
-
-def _unquoted(texts: pl.Series) -> pl.Series:
-    """A delimited line stands in its topic as a JSON string; anything else stays as it is."""
-    quoted = (texts.str.starts_with('"') & texts.str.ends_with('"')).fill_null(False)
-    if not quoted.any():
-        return texts
-    plain = texts.str.contains(_PLAIN_STRING).fill_null(False)
-    lines = texts.set(~plain, None).str.json_decode(pl.String)
-    odd = (quoted & ~plain).arg_true()
-    if len(odd):
-        lines = lines.scatter(odd, [_line_of(text) for text in texts.gather(odd).to_list()])
-    return pl.DataFrame({"a": lines, "b": texts}).select(pl.coalesce("a", "b"))["a"]
-
-
-_PLAIN_STRING = r'^"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])*"$'  # JSON that every reader reads alike
-
-
-def _line_of(text: str) -> str | None:
-    """The line that a JSON string holds; None where `text` is no JSON string."""
-    line, _, _ = codec.decode_values(pl.Series([text]), [Column("line", Scalar.VARCHAR)], unwrapped=True)
-    found: str | None = line["line"][0]
-    return found
 
 
 def _prefixed(prefix: str, error: pl.Series) -> pl.Series:

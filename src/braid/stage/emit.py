@@ -13,9 +13,9 @@ import polars as pl
 
 from braid.operators.changes import DIFF, HEADERS, POS, POS_TYPE, SUB, TIME, in_order, key_column, no_rows
 from braid.plan.logical import Sink
-from braid.records import codec
+from braid.records import formats
 from braid.stage.bucket import bucket_of
-from braid.types import Column, Scalar
+from braid.types import Column
 
 WRITTEN: dict[str, pl.DataType] = {
     POS: POS_TYPE,
@@ -58,10 +58,8 @@ def _keys(sink: Sink, frame: pl.DataFrame) -> pl.Series:
     if not exprs or sink.encoding.key == "NONE":
         return pl.Series("key", [None] * frame.height, dtype=pl.String)
     columns = [(key_column(i), Column(n, e.type)) for i, (n, e) in enumerate(zip(names, exprs, strict=True))]
-    if sink.encoding.key == "DELIMITED":
-        texts = _quoted(codec.encode_delimited(frame, columns, sink.encoding.delimiter))
-    else:
-        texts = codec.encode_values(frame, columns, unwrapped=len(columns) == 1)
+    bare = len(columns) == 1
+    texts = formats.encode(frame, columns, sink.encoding.key, bare=bare, delimiter=sink.encoding.delimiter)
     if sink.whole_key:
         return texts.rename("key")
     null = frame.select(pl.all_horizontal(pl.col(name).is_null() for name, _ in columns).alias("n"))["n"]
@@ -70,14 +68,5 @@ def _keys(sink: Sink, frame: pl.DataFrame) -> pl.Series:
 
 def _values(sink: Sink, frame: pl.DataFrame) -> pl.Series:
     columns = [(f"v{i}", Column(o.name, o.expr.type)) for i, o in enumerate(sink.values)]
-    if not columns:
-        return pl.Series("value", ["{}"] * frame.height, dtype=pl.String)
-    if sink.encoding.value == "DELIMITED":
-        return _quoted(codec.encode_delimited(frame, columns, sink.encoding.delimiter))
-    bare = len(columns) == 1 and (not sink.encoding.wrapped or sink.encoding.value == "KAFKA")
-    return codec.encode_values(frame, columns, unwrapped=bare)
-
-
-def _quoted(lines: pl.Series) -> pl.Series:
-    """A delimited line stands in its topic as a JSON string."""
-    return codec.encode_values(lines.alias("l").to_frame(), [("l", Column("l", Scalar.VARCHAR))], unwrapped=True)
+    bare = sink.encoding.bare(len(columns))
+    return formats.encode(frame, columns, sink.encoding.value, bare=bare, delimiter=sink.encoding.delimiter)

@@ -24,7 +24,7 @@ from braid.explain.documents import explain_query
 from braid.face.effects import Rows, carry_out_all
 from braid.plan import logical
 from braid.plan.logical import Query
-from braid.records import codec
+from braid.records.values import json_value, python_value
 from braid.stage.call_order import Moment, Placed
 from braid.stage.row_ids import key_of
 from braid.testing.backend import Backend
@@ -333,11 +333,11 @@ def _text(value: Any, columns: Sequence[Column], format: str, bare: bool) -> str
         return None
     if isinstance(value, Mapping):
         if bare and len(columns) == 1 and not _names_column(value, columns[0]):
-            return _plain(codec.json_value(value, columns[0].type))
+            return _plain(json_value(value, columns[0].type))
         by_name = {c.name: c for c in columns}
         folded = {c.name.upper(): c for c in columns}
         typed = {n: by_name.get(n) or folded.get(n.upper()) for n in value}
-        doc = {n: codec.json_value(v, c.type) if (c := typed[n]) is not None else v for n, v in value.items()}
+        doc = {n: json_value(v, c.type) if (c := typed[n]) is not None else v for n, v in value.items()}
         if bare and len(columns) == 1 and len(doc) == 1:
             return _plain(next(iter(doc.values())))
         if format == "DELIMITED":
@@ -345,7 +345,7 @@ def _text(value: Any, columns: Sequence[Column], format: str, bare: bool) -> str
             return _plain(",".join("" if v is None else str(v) for v in ordered.values()))
         return _plain(doc)
     if len(columns) == 1 and not isinstance(value, str):
-        return _plain(codec.json_value(value, columns[0].type))
+        return _plain(json_value(value, columns[0].type))
     return _plain(value)
 
 
@@ -377,10 +377,10 @@ def _record(topic: str, placed: Placed, declared: Declared | None, ints: bool) -
         if isinstance(key, dict):
             key = _typed(key, keys, ints)
         elif len(keys) == 1 and declared.encoding.key != "DELIMITED":  # a line as it stands
-            key = codec.python_value(key, keys[0].type, ints)
+            key = python_value(key, keys[0].type, ints)
         if isinstance(value, dict):
             bare = len(values) == 1 and not declared.encoding.wrapped
-            value = codec.python_value(value, values[0].type, ints) if bare else _typed(value, values, ints)
+            value = python_value(value, values[0].type, ints) if bare else _typed(value, values, ints)
     return Record(topic, placed.partition, key, value, placed.timestamp, _headers(placed.headers))
 
 
@@ -394,7 +394,7 @@ def _headers(text: str | None) -> list[tuple[str, str]]:
 
 def _typed(doc: dict[str, Any], columns: Sequence[Column], ints: bool) -> dict[str, Any]:
     types = {c.name: c.type for c in columns}
-    return {n: codec.python_value(v, types[n], ints) if n in types else v for n, v in doc.items()}
+    return {n: python_value(v, types[n], ints) if n in types else v for n, v in doc.items()}
 
 
 def _json(text: str | None) -> Any:

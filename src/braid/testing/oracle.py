@@ -5,7 +5,6 @@ In, out, rule: see `backend.Backend`. Batches and buckets mean nothing here.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +17,7 @@ from braid.lower.physical import Plan
 from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.plan import logical
 from braid.plan.logical import Query, Sink
-from braid.records import codec
+from braid.records import codec, formats
 from braid.records.key import canonical_key, key_hash
 from braid.records.values import python_values
 from braid.reference import Bound, Drop, End, Event, OutRecord, Record, Reference
@@ -202,10 +201,9 @@ def key_text(sink: Sink, key: tuple[object, ...] | None) -> str | None:
     names = [o.name for o in sink.key] or [f"KEY_{i}" for i in range(len(key))]
     columns = [Column(n, e.type) for n, e in zip(names, sink.written_key, strict=True)]
     frame, fields = _frame(columns, [key]), [(c.name, c) for c in columns]
-    if sink.encoding.key == "DELIMITED":
-        return json.dumps(codec.encode_delimited(frame, fields, sink.encoding.delimiter)[0], ensure_ascii=False)
-    if sink.whole_key:
-        return str(codec.encode_values(frame, fields, unwrapped=len(fields) == 1)[0])
+    e = sink.encoding
+    if e.key == "DELIMITED" or sink.whole_key:
+        return str(formats.encode(frame, fields, e.key, bare=len(fields) == 1, delimiter=e.delimiter)[0])
     text = canonical_key(frame, columns)[0]
     return None if text is None else str(text)
 
@@ -217,11 +215,8 @@ def value_text(sink: Sink, row: OutRecord) -> str | None:
     if not columns:
         return "{}"
     frame, fields = _frame(columns, [tuple(row.values[c.name] for c in columns)]), [(c.name, c) for c in columns]
-    if sink.encoding.value == "DELIMITED":
-        line = codec.encode_delimited(frame, fields, sink.encoding.delimiter)[0]
-        return json.dumps(line, ensure_ascii=False)
-    bare = len(columns) == 1 and (not sink.encoding.wrapped or sink.encoding.value == "KAFKA")
-    return str(codec.encode_values(frame, fields, unwrapped=bare)[0])
+    e = sink.encoding
+    return str(formats.encode(frame, fields, e.value, bare=e.bare(len(columns)), delimiter=e.delimiter)[0])
 
 
 def _frame(columns: Sequence[Column], rows: Sequence[tuple[object, ...]]) -> pl.DataFrame:
