@@ -7,17 +7,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from braid.expr.nodes import Call, Cast, Col, Lit
+from braid.operators import lookup
 from braid.operators.aggregate import GroupBy
 from braid.operators.base import Result, State
 from braid.operators.changes import explicit_sub
 from braid.operators.clocks import Clocks, JoinClock, LeafClock
 from braid.operators.filter import Filter
 from braid.operators.limit import Limit
+from braid.operators.lookup import LookUp
 from braid.operators.retract import Retract
 from braid.operators.stream_stream import StreamStream
-from braid.operators.stream_table import StreamTable
 from braid.operators.table_filter import TableFilter
-from braid.operators.table_table import TableTable
+from braid.operators.table_join import TableJoin, Unique
 from braid.plan.logical import Aggregation
 from braid.records.key import canonical_key, key_hash
 from braid.types import Column, Scalar
@@ -174,7 +175,7 @@ def tables(draw: st.DrawFn, streams: frozenset[int] = frozenset(), leaves: int =
 def test_stream_table(
     how: str, null_key: str, history: list[Event], cuts: list[int], buckets: int, hashes: object
 ) -> None:
-    op = StreamTable(how, ".KEY1", null_key)
+    op = LookUp(how, (".KEY1",), lookup.Unique(), null_key)
     check(
         Chain(ONE, [Wired(op, StreamTableModel(op, (1, 1)), (0, 1), ("A.V", "B.V", ".KEY1"))], hashes),
         history,
@@ -186,7 +187,7 @@ def test_stream_table(
 @CASES
 @given(st.sampled_from(["inner", "left", "right", "full"]), tables(), CUTS, st.sampled_from([1, 2]), HASHES)
 def test_table_table(how: str, history: list[Event], cuts: list[int], buckets: int, hashes: object) -> None:
-    op = TableTable(how, ".KEY1")
+    op = TableJoin(how, (".KEY1",), Unique())
     check(
         Chain(ONE, [Wired(op, TableTableModel(op, (1, 1)), (0, 1), ("A.V", "B.V", ".KEY1"))], hashes),
         history,
@@ -203,7 +204,7 @@ def test_table_table(how: str, history: list[Event], cuts: list[int], buckets: i
     CUTS,
 )
 def test_table_table_chain(how: str, then: str, history: list[Event], cuts: list[int]) -> None:
-    first, second = TableTable(how, ".KEY1"), TableTable(then, ".KEY2")
+    first, second = TableJoin(how, (".KEY1",), Unique()), TableJoin(then, (".KEY2",), Unique())
     steps = [
         Wired(first, TableTableModel(first, (1, 1)), (0, 1), ("A.V", "B.V", ".KEY1")),
         Wired(second, TableTableModel(second, (3, 1)), (100, 2), ("A.V", "B.V", ".KEY1", "C.V", ".KEY2")),

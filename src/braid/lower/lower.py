@@ -25,22 +25,20 @@ from braid.operators.base import Operator
 from braid.operators.changes import MAX_LEAVES
 from braid.operators.clocks import Clock, JoinClock, LeafClock
 from braid.operators.coalesce import Coalesce
-from braid.operators.combining import Combining
 from braid.operators.filter import Filter
 from braid.operators.lateral import Lateral
 from braid.operators.limit import Limit
+from braid.operators.lookup import LookUp
 from braid.operators.on_close import EmitOnClose
 from braid.operators.on_time import OnTime
 from braid.operators.places import WIDTH, width_of_result
 from braid.operators.project import Project
 from braid.operators.regular import Regular
-from braid.operators.remembering import Remembering
 from braid.operators.retract import Retract
 from braid.operators.sliding import Sliding
 from braid.operators.stream_stream import StreamStream
-from braid.operators.stream_table import StreamTable
 from braid.operators.table_filter import TableFilter
-from braid.operators.table_table import TableTable
+from braid.operators.table_join import TableJoin
 from braid.operators.temporal import Temporal
 from braid.operators.two_clocks import TwoClocks
 from braid.operators.upserts import Upserts
@@ -349,13 +347,13 @@ def _join(node: logical.Join, b: _Builder) -> _Frame:
 
 def _remembering(node: keyed.RememberingJoin, b: _Builder) -> _Frame:
     left, right = _keyed_sides(node, b)
-    operator = Remembering.of(node, _names(node.right.row_key), clock(node.left, b.leaves))
+    operator = LookUp.remembering(node, _names(node.right.row_key), clock(node.left, b.leaves))
     return b.step(operator, [left, right], node, _spread_by(node), [*left.columns, *right.columns, *node.keys])
 
 
 def _combining(node: keyed.CombiningJoin, b: _Builder) -> _Frame:
     left, right = _keyed_sides(node, b)
-    operator = Combining.of(node, (_names(node.left.row_key), _names(node.right.row_key)))
+    operator = TableJoin.combining(node, (_names(node.left.row_key), _names(node.right.row_key)))
     return b.step(operator, [left, right], node, _spread_by(node), [*left.columns, *right.columns, *node.keys])
 
 
@@ -470,9 +468,9 @@ def _operator(node: logical.Join, b: _Builder) -> Operator:
         case logical.StreamStreamJoin():
             return StreamStream.of(node, clock(node.left, b.leaves), clock(node.right, b.leaves))
         case logical.StreamTableJoin():
-            return StreamTable.of(node)
+            return LookUp.of(node)
         case logical.TableTableJoin():
-            return TableTable.of(node)
+            return TableJoin.of(node)
     assert_never(node)
 
 

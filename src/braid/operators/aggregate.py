@@ -28,10 +28,9 @@ from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, at_one_moment, key_column, no_rows, one_change
 from braid.operators.clocks import Clocks
-from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, payload_of, without_nulls
+from braid.operators.lives import Standing, Timeline, arrivals, timeline
+from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, without_nulls
 from braid.operators.ranges import Flags, Ints, columns_of, rows_at, values_at
-from braid.operators.standing import Standing, Table, grouped_keys, versions
-from braid.operators.versions import Timeline, timeline
 from braid.plan import logical
 from braid.plan.node import Mode
 from braid.types import Decimal, Scalar, Type, polars_type
@@ -198,8 +197,8 @@ class GroupBy:
         if failed.any():
             drops.append(dropped_rows(rows.filter(failed), "expression", None))
 
-        shown = values if self.own is None else self._shown(rows, keys, arguments, values, state)
         line = timeline([rows], None, keys)
+        shown = values if self.own is None else self._shown(line, keys, arguments, values, state)
         groups, before = self._before(line, rows, held)
         stood = groups.spread(before[TIME], rows_at(rows, line.number)[TIME])
         running = {TIME: pl.Series(groups.maxima(stood.to_numpy()))}
@@ -222,7 +221,7 @@ class GroupBy:
 
     def _shown(
         self,
-        rows: pl.DataFrame,
+        line: Timeline,
         keys: Sequence[str],
         arguments: list[tuple[str, Expr]],
         values: pl.DataFrame,
@@ -230,15 +229,11 @@ class GroupBy:
     ) -> pl.DataFrame:
         """The arguments of the row of each group that was written last, of those that stand after each row."""
         assert self.own is not None
-        base = int(state.manifest.get("arrivals", 0))
-        state.manifest["arrivals"] = base + rows.height
-        groups, (group,) = grouped_keys([rows], [np.ones(rows.height, dtype=np.bool_)], keys)
-        table = Table(rows, np.arange(rows.height, dtype=np.int64), group, payload_of(rows))
-        stood = versions(table, Standing(state, "rows", keys), groups, self.own, base)
-        which, version = stood.at(group, table.place, after=True)
-        newest = np.full(rows.height, MISSING, dtype=np.int64)
-        newest[which] = stood.row[version]
-        parts = [values, *(compile.evaluate(p, arguments)[0] for p in table.parts[1:])]
+        lives = line.lives(0, Standing(state, "rows", keys), self.own, arrivals(state, line.inputs))
+        which, life = lives.at(line.groups(0), line.places[0], after=True)
+        newest = np.full(values.height, MISSING, dtype=np.int64)
+        newest[which] = lives.row[life]
+        parts = [values, *(compile.evaluate(p, arguments)[0] for p in lives.parts[1:])]
         return gathered(parts, values.columns, newest)
 
     def _nothing(self, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
@@ -264,7 +259,7 @@ class GroupBy:
         schema: dict[str, pl.DataType] = {TIME: pl.Int64()}
         for i in range(len(self.aggregations)):
             schema |= self._columns(i)
-        kept = line.kept(held)
+        kept = held.probe(line.looking)
         before = pl.DataFrame({name: pl.Series([None] * count, dtype=t) for name, t in schema.items()})
         if kept.rows is not None:
             at = count + np.arange(kept.rows.height)

@@ -7,13 +7,28 @@ Rule: payload moves by gather only, once; the number -1 stands for a missing row
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from braid.operators.base import DROPPED
-from braid.operators.changes import BY, DIFF, HASH, HEADERS, POS, SUB, TIME, causes, prior
-from braid.operators.ranges import Flags, Ints, begins, columns_of, order_of, rows_at, values_at
+from braid.expr import compile
+from braid.expr.nodes import Expr
+from braid.operators.base import DROPPED, Result
+from braid.operators.changes import (
+    BY,
+    DIFF,
+    HASH,
+    HEADERS,
+    POS,
+    SUB,
+    TIME,
+    causes,
+    numbers_within,
+    prior,
+    result_sub,
+)
+from braid.operators.ranges import Flags, Ints, begins, columns_of, order_of, rising, rows_at, values_at
 
 MISSING = -1
 PIECE_BYTES = 32 << 20  # of results that leave an operator at once
@@ -66,6 +81,8 @@ def gathered(parts: Sequence[pl.DataFrame], columns: Sequence[str], at: Ints) ->
     if not columns:
         return pl.DataFrame()
     frames = [columns_of(p, columns) for p in parts if p.height] or [columns_of(parts[0], columns)]
+    if len(frames) == 1 and len(at) == frames[0].height and np.array_equal(at, np.arange(len(at))):
+        return frames[0]  # all rows in their order
     missing = at == MISSING
     if missing.any():
         at = np.where(missing, sum(f.height for f in frames), at)
@@ -100,15 +117,11 @@ def stacked(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return out.rechunk() if len(frames) > 1 else out
 
 
-def joined(own: pl.DataFrame, left: pl.DataFrame, right: pl.DataFrame, keys: Sequence[str], key: str) -> pl.DataFrame:
-    """`own` (internal columns of the results) with both payloads and the join key."""
-    return joined_on(own, left, right, keys, [key])
-
-
 def joined_on(
     own: pl.DataFrame, left: pl.DataFrame, right: pl.DataFrame, keys: Sequence[str], names: Sequence[str]
 ) -> pl.DataFrame:
-    """The same with a join key of any number of columns; with none, `keys` spread the rows and say nothing."""
+    """`own` (internal columns of the results) with both payloads and the join key, of any number of columns; with none,
+    `keys` spread the rows and say nothing."""
     internal = [POS, SUB, TIME, DIFF, HASH, *keys, *([HEADERS] if HEADERS in own.columns else [])]
     columns = [own.get_column(c) for c in internal]
     named = [own.get_column(k).alias(name) for k, name in zip(keys, names, strict=False)]
@@ -119,6 +132,76 @@ def nothing_joined(inputs: Sequence[pl.DataFrame], keys: Sequence[str], *names: 
     """The result of inputs without rows."""
     left, right = inputs
     return joined_on(left, columns_of(left, payload_of(left)), columns_of(right, payload_of(right)), keys, names)
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Rows that go out: numbers of rows among the parts of each side, or `MISSING`; `cause`: the new row that each
+    comes from (numbered over both frames); `order`: by which results of one cause are sorted. Without one they are one
+    a cause, and stand at its very place."""
+
+    left: Ints
+    right: Ints
+    cause: Ints
+    time: Ints
+    diff: Ints
+    order: tuple[Ints, ...] = ()
+
+    @staticmethod
+    def stacked(parts: Sequence[Results]) -> Results:
+        """All have the same number of order keys."""
+        if len(parts) == 1:
+            return parts[0]
+        rows = zip(*((p.left, p.right, p.cause, p.time, p.diff, *p.order) for p in parts), strict=True)
+        left, right, cause, time, diff, *order = (np.concatenate(x) for x in rows)
+        return Results(left, right, cause, time, diff, tuple(order))
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """What results are made of: the new rows of both inputs and their `places` in the common order; the `parts` of each
+    side that results are made of, the new rows first; the columns of the exchange key, and what the join calls them."""
+
+    inputs: Sequence[pl.DataFrame]
+    places: Sequence[Ints]
+    parts: tuple[Sequence[pl.DataFrame], Sequence[pl.DataFrame]]
+    keys: Sequence[str]
+    names: Sequence[str]
+
+    def result(
+        self,
+        parts: Sequence[Results],
+        drops: Sequence[pl.DataFrame],
+        counts: dict[str, int] | None = None,
+        own_headers: bool = False,
+    ) -> Result:
+        """The results as rows, in processing order; in pieces where a cause may have many. `own_headers`: those of the
+        left row, not of the cause."""
+        results, dropped = Results.stacked(parts), all_dropped(drops)
+        place = np.concatenate(self.places)[results.cause]
+        if not results.order:
+            at = slice(None) if rising(place) else order_of(place)
+            return Result(self._rows(results, at, None, own_headers), dropped, counts or {})
+        order = np.lexsort((*reversed(results.order), place))
+        number = numbers_within(place[order])
+        size = piece_rows(*self.parts)
+        made = (self._rows(results, order[x], number[x], own_headers) for x in pieces(len(order), size))
+        return Result.of(made, dropped, counts)
+
+    def _rows(self, results: Results, at: Ints | slice, number: Ints | None, own_headers: bool) -> pl.DataFrame:
+        """`number`: of each result among those of its cause."""
+        left, right = self.parts
+        cause, l_at, r_at = results.cause[at], results.left[at], results.right[at]
+        new = [pl.Series(TIME, results.time[at]), pl.Series(DIFF, results.diff[at].astype(np.int8))]
+        made = gathered(self.inputs, [POS, SUB, HASH, *self.keys], cause).hstack(new)
+        if number is not None and made[SUB].null_count() < made.height:
+            made = made.with_columns(result_sub(made[SUB], pl.Series(number), cause >= left[0].height).alias(SUB))
+        headed = left if own_headers else self.inputs
+        if any(HEADERS in p.columns for p in headed):
+            theirs = [with_headers(p) for p in headed]
+            made = made.with_columns(gathered(theirs, [HEADERS], l_at if own_headers else cause))
+        payloads = [gathered(p, payload_of(p[0]), x) for p, x in ((left, l_at), (right, r_at))]
+        return joined_on(made, payloads[0], payloads[1], self.keys, self.names)
 
 
 def release_order(step: Ints, t: Ints, by_left: Flags, text: pl.Series, n: Ints) -> Ints:
@@ -141,6 +224,18 @@ def dropped_rows(rows: pl.DataFrame, reason: str, side: str | None, clock: Ints 
     clocks = pl.lit(None, pl.Int64) if clock is None else pl.Series(clock, dtype=pl.Int64)
     made = {"reason": pl.lit(reason), "clock": clocks, "side": pl.lit(side, pl.String), BY: causes(rows)}
     return rows.with_columns(**made).select(*DROPPED, *kept)
+
+
+def meeting(rows: pl.DataFrame, side: str, condition: Expr | None, drops: list[pl.DataFrame]) -> Flags:
+    """Which rows may meet others: they have a key, and the condition of their side is true for them."""
+    meets = rows[HASH].is_not_null().to_numpy()
+    if condition is None or not rows.height:
+        return meets
+    made, failed = compile.evaluate(rows, [("_meets", condition)])
+    if failed.any():
+        drops.append(dropped_rows(rows.filter(failed), "expression", side))
+    true: Flags = made["_meets"].fill_null(False).to_numpy()
+    return meets & true
 
 
 def all_dropped(drops: Sequence[pl.DataFrame]) -> pl.DataFrame | None:

@@ -22,9 +22,9 @@ from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, SUB, result_subs
 from braid.operators.clocks import Clocks
+from braid.operators.lives import timeline
 from braid.operators.pairing import MISSING, all_dropped, gathered, keys_of, payload_of, without_nulls
 from braid.operators.ranges import order_of, rows_at
-from braid.operators.versions import timeline
 
 
 @dataclass(frozen=True, slots=True)

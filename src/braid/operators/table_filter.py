@@ -24,9 +24,9 @@ from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH
 from braid.operators.clocks import Clocks
+from braid.operators.lives import timeline
 from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, keys_of, payload_of, without_nulls
 from braid.operators.ranges import columns_of, rows_at
-from braid.operators.versions import timeline
 from braid.plan import logical
 
 

@@ -22,9 +22,9 @@ import polars as pl
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, POS
 from braid.operators.clocks import Clocks
+from braid.operators.lives import Lives, Standing, arrivals, timeline
 from braid.operators.pairing import gathered, keys_of, payload_of
 from braid.operators.ranges import Flags, Ints, columns_of, rows_at
-from braid.operators.standing import Standing, Table, Versions, codes, grouped_keys, versions
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,51 +41,45 @@ class Upserts:
         if not self.keyed:
             return Result(rows.filter(pl.col(DIFF) == 1).with_columns(pl.lit(None, pl.UInt64).alias(HASH)))
         keys = keys_of(rows)
-        base = int(state.manifest.get("arrivals", 0))
-        state.manifest["arrivals"] = base + rows.height
-        known = rows[HASH].is_not_null().to_numpy()
-        groups, (group,) = grouped_keys([rows], [known], keys)
+        base, known = arrivals(state, inputs), rows[HASH].is_not_null().to_numpy()
         came = np.flatnonzero(~known & (rows[DIFF].to_numpy() == 1))  # under a null key
-
-        final = np.flatnonzero(known)
-        final = final[self._is_last(rows, group, final)]
-        table = Table(rows_at(rows, final), final, group[final], payload_of(rows))
-        stood = versions(table, Standing(state, "rows", keys), groups, self.own, base)
-        wrote = table.sign == 1
-        speaks = self._speaks(table, stood, groups.count)
-        which, version = stood.at(table.group[speaks], table.place[speaks])
-        newest = final[speaks]  # of a tombstone: itself
-        shown = stood.row[version]
-        new = len(final)
-        newest[which] = np.where(shown < new, final[np.minimum(shown, new - 1)], rows.height + shown - new)
+        final = self._final(rows, known, keys)
+        line = timeline([rows], None, keys, [final])
+        lives = line.lives(0, Standing(state, "rows", keys), self.own, base)
+        wrote = np.flatnonzero(final & (rows[DIFF].to_numpy() == 1))
+        group = line.groups(0)
+        speaks = self._speaks(rows, group, lives)
+        which, life = lives.at(group[speaks], speaks)
+        newest = speaks.copy()  # of a tombstone: itself
+        newest[which] = lives.row[life]
         remains = np.zeros(len(speaks), dtype=np.bool_)
         remains[which] = True
 
-        cause = np.concatenate([came, final[wrote], final[speaks]])
-        shown = np.concatenate([came, final[wrote], newest])
+        cause = np.concatenate([came, wrote, speaks])
+        shown = np.concatenate([came, wrote, newest])
         diff = np.ones(len(cause), dtype=np.int8)
         diff[len(cause) - len(speaks) :] = np.where(remains, 1, -1)
         order = np.argsort(cause, kind="stable")
-        payload = gathered([rows, *table.parts[1:]], table.columns, shown[order])
-        own = rows_at(rows.drop(table.columns), cause[order]).with_columns(pl.Series(DIFF, diff[order]))
+        columns = payload_of(rows)
+        payload = gathered(lives.parts, columns, shown[order])
+        own = rows_at(rows.drop(columns), cause[order]).with_columns(pl.Series(DIFF, diff[order]))
         return Result(own.hstack(payload).select(rows.columns))
 
-    def _is_last(self, rows: pl.DataFrame, group: Ints, at: Ints) -> Flags:
-        """Whether a row is the last of its own key at its position and under its key."""
-        place = rows[POS].rle_id().to_numpy().astype(np.int64)[at] if len(at) else at
-        code = codes(group[at], rows_at(columns_of(rows, self.own), at))
-        order = np.lexsort((np.arange(len(at)), code, place))
-        last = np.ones(len(at), dtype=np.bool_)
-        follows = (place[order][1:] == place[order][:-1]) & (code[order][1:] == code[order][:-1])
-        last[order[:-1][follows]] = False
-        return last
+    def _final(self, rows: pl.DataFrame, known: Flags, keys: list[str]) -> Flags:
+        """Whether a row has a key, and is the last of its own key at its position and under its key."""
+        place = rows[POS].rle_id().alias("_place")
+        numbered = columns_of(rows, [HASH, *keys, *self.own]).with_columns(place).with_row_index("_i")
+        numbered = numbered.filter(pl.Series(known))
+        last = numbered.select(pl.col("_i").max().over("_place", HASH, *keys, *self.own))["_i"]
+        final = np.zeros(rows.height, dtype=np.bool_)
+        final[last.to_numpy()] = True
+        return final
 
-    def _speaks(self, table: Table, stood: Versions, count: int) -> Ints:
+    def _speaks(self, rows: pl.DataFrame, group: Ints, lives: Lives) -> Ints:
         """The rows that went, one for each position and key at which none came: the last."""
-        if not table.frame.height:
-            return np.empty(0, dtype=np.int64)
-        spoken = table.frame[POS].rle_id().to_numpy().astype(np.int64) * (count + 1) + table.group
-        went = (table.sign == -1) & np.isin(table.place, stood.stop) & ~np.isin(spoken, spoken[table.sign == 1])
-        at = np.flatnonzero(went)
+        final = np.flatnonzero(group >= 0)
+        spoken = rows[POS].rle_id().to_numpy().astype(np.int64)[final] * (len(lives.first) + 1) + group[final]
+        sign = rows[DIFF].to_numpy()[final]
+        at = np.flatnonzero((sign == -1) & np.isin(final, lives.stop) & ~np.isin(spoken, spoken[sign == 1]))
         _, first = np.unique(spoken[at][::-1], return_index=True)
-        return np.sort(at[len(at) - 1 - first])
+        return np.sort(final[at[len(at) - 1 - first]])
