@@ -203,7 +203,7 @@ def _between_tasks(local: LocalQuery, cache: Path) -> None:
     (cache / "wire").mkdir(exist_ok=True)
 
     def split(*args: Any) -> Iterator[tuple[int, pl.DataFrame]]:
-        return ((b, columns.loads(columns.dumps(part, 0, wire))) for b, part in bucket.split(*args))
+        return ((b, columns.loads(columns.dumps(part, 0, wire), wire)) for b, part in bucket.split(*args))
 
     setattr(runtime, "split", split)  # noqa: B010 - a name that the module imports
 
