@@ -67,6 +67,7 @@ def our_type(duck: str) -> str | None:
 
 _HINT = "the types and the values do not fit; convert them: x::integer"
 _HINTS = {  # by what stands in the message
+    "cannot contain aggregates": "ask it of the groups: GROUP BY … HAVING count(*) > 1",
     "GROUP BY": "add it to GROUP BY, or take an aggregate of it: max(x)",
     "extract specifier": "write second, minute, hour, day, week, month, quarter or year",
 }
@@ -163,7 +164,8 @@ class Tables:
             message = _CASTING.sub("", message)
             fitting = next((h for words, h in _HINTS.items() if words in message), _HINT)
             hint = " ".join(itertools.takewhile(_helps, lines[1:])) or fitting
-            raise SqlError(message[:1].lower() + message[1:], self.query.span, hint, self.query.text) from None
+            said = message if message[1:2].isupper() else message[:1].lower() + message[1:]
+            raise SqlError(said, self.query.span, hint, self.query.text) from None
 
 
 def _helps(line: str) -> bool:
