@@ -112,6 +112,7 @@ def _replace_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
     if _grows_little(call):
         return pl.lit(False)
     text, old, new = args
+    text = pl.when(old.is_null() | True).then(text)  # a constant as long as `old`
     count = pl.when(old != "").then(text.str.count_matches(old, literal=True).cast(pl.Int64)).otherwise(0)
     more = new.str.len_bytes().cast(pl.Int64) - old.str.len_bytes().cast(pl.Int64)
     return (text.str.len_bytes().cast(pl.Int64) + count * more > LARGEST).fill_null(False)
