@@ -267,7 +267,7 @@ def test_a_prompt_says_what_stands_still(folder: Path, monkeypatch: pytest.Monke
     assert prompted("SELECT * FROM l EMIT CHANGES;") == f"note: O {STILL}\n0 rows\n"
     assert prompted("SELECT k FROM t;", "SELECT k FROM v;", dialect="risingwave") == f"note: v {STILL}\n" * 2
     assert prompted(dialect="lenses") == ""
-    monkeypatch.setattr("braid.shell.holder", lambda path: 1)  # a run of another process
+    monkeypatch.setattr("braid.face.shell.holder", lambda path: 1)  # a run of another process
     assert prompted(select) == "0 rows\n"
 
 
