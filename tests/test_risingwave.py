@@ -227,6 +227,17 @@ def test_a_sum_has_more_digits_than_its_rows() -> None:
         assert d.query("SELECT s FROM v") == d.query("SELECT sum(p) FROM t") == [(Decimal("1999.98"),)]
 
 
+@pytest.mark.parametrize(("mark", "reads"), [("", 0), (", WATERMARK FOR v AS v", 1)])
+def test_an_insert_reads_a_table_only_for_its_watermark(
+    mark: str, reads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append = "APPEND ONLY" if mark else ""
+    (change,) = changes(f"CREATE TABLE t (k INT, v INT{mark}) {append}; INSERT INTO t VALUES (1, 2);")
+    tables, read = StoreTables(TopicStore(tmp_path)), list[str]()
+    monkeypatch.setattr(tables._snapshots, "_records", lambda topic, start: read.append(topic) or [])
+    assert tables.change(change)[0] and len(read) == reads
+
+
 # ---------------------------------------------------------------------- text of values
 
 

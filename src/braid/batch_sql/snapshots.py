@@ -137,7 +137,7 @@ class Snapshots:
 
     def judged(self, declared: Declared, rows: pl.DataFrame) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
         """The rows of a new epoch that are not late, and those that are."""
-        gate = self._now(declared).gate
+        gate = self._now(declared).gate if Gate.of(declared) is not None else None  # a table without one is not read
         if gate is None or not rows.height:
             return rows, []
         lost = gate.next(rows)
