@@ -26,7 +26,7 @@ from braid.plan.canonical import canonical
 from braid.spark.setup import Wishes, prepared
 from braid.stage import state_file
 from braid.stage.bucket import BucketState
-from braid.stage.checkpoint import Document, load
+from braid.stage.checkpoint import FORMAT, Document, load
 from braid.stage.resume import last_batch
 from braid.topics import TopicStore, publish, stage
 from cli_help import Said, braid
@@ -262,7 +262,8 @@ def test_the_same_query_in_other_words(store: Path) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "told"),
     [
-        ("format", 5, "has format 5; this version of braid has format 4"),
+        ("format", FORMAT + 1, f"has format {FORMAT + 1}; this version of braid has format {FORMAT}"),
+        ("format", FORMAT - 1, "use the older braid again, or delete the checkpoint"),
         ("spark", "9.9.9", "Spark: 9.9 in the checkpoint"),
         ("hash", "0" * 64, "its plan and its hash do not agree"),
         ("settings", {"dialect": "lenses", "run": "r", "order": False}, "setting dialect: lenses in the checkpoint"),

@@ -117,25 +117,21 @@ def at_one_moment(frame: pl.DataFrame, old: npt.NDArray[np.int64], new: npt.NDAr
     return same if those is None else same & (those[old] == those[new])
 
 
-def recorded(frame: pl.DataFrame) -> pl.Series:
-    """The same as bytes (`RECORD` of them), as they are kept and stand in `_sub`."""
-    return _records(causes(frame))
-
-
 def released_sub(
-    times: pl.Series, is_left: pl.Series, keys: pl.Series, numbers: pl.Series, records: pl.Series | None
+    times: pl.Series, is_left: pl.Series, keys: pl.Series, numbers: pl.Series, came: pl.Series | None
 ) -> pl.Series:
     """`_sub` of rows that a clock releases. `keys` is the canonical key text (String), `numbers` the arrival order,
-    `records` as `recorded`; None: the same order for rows that stand at their place."""
+    `came` as `causes`; None: the same order for rows that stand at their place."""
     head = np.zeros(len(times), dtype=[("kind", "u1"), ("time", ">u8"), ("side", "u1")])
-    head["kind"] = 2 if records is None else 1
+    head["kind"] = 2 if came is None else 1
     head["time"] = times.cast(pl.Int64).to_numpy().view(np.uint64) ^ np.uint64(1 << 63)
     head["side"] = is_left.to_numpy()
     # Canonical key bytes are JSON: no byte below 0x20 stands in them, so 00 ends a key and no key is another's prefix.
-    tail = np.zeros(len(times), dtype=[("end", "u1"), ("number", ">u4")])
+    tail = np.zeros(len(times), dtype=[("end", "u1"), ("number", ">u4"), *(_POSITION if came is not None else [])])
     tail["number"] = numbers.to_numpy()
-    ends = [] if records is None else [records.to_arrow()]
-    return _joined(_fixed(head), keys.fill_null("").to_arrow(), _fixed(tail), *ends)
+    if came is not None:
+        _fill(tail, came)
+    return _joined(_fixed(head), keys.fill_null("").to_arrow(), _fixed(tail))
 
 
 def origins(batch: int, frame: pl.DataFrame, is_left: bool) -> pl.Series:
@@ -159,12 +155,6 @@ def released_from(times: pl.Series, places: pl.Series, numbers: pl.Series) -> pl
     record = pl.when(is_prior).then(place.bin.tail(RECORD)).otherwise(place.bin.slice(8, RECORD))
     records = places.to_frame("p").select(record.alias("r"))["r"]
     return _joined(_fixed(head), places.to_arrow(), _fixed(numbers.to_numpy().astype(">u4")), records.to_arrow())
-
-
-def _records(positions: pl.Series) -> pl.Series:
-    made = np.zeros(len(positions), dtype=_POSITION)
-    _fill(made, positions)
-    return cast(pl.Series, pl.from_arrow(_fixed(made).cast(pa.large_binary())))
 
 
 def _fill(made: npt.NDArray[Any], positions: pl.Series) -> None:

@@ -32,11 +32,12 @@ from braid.operators.changes import (
     HASH,
     HEADERS,
     POS,
+    POS_TYPE,
     SUB,
     TIME,
+    causes,
     key_column,
     prior,
-    recorded,
     released_sub,
 )
 from braid.operators.clocks import Clock, Clocks, JoinClock
@@ -78,7 +79,7 @@ from braid.records.key import canonical_key
 from braid.types import Column, Type
 
 PARKED = "_p"  # of a stored row: it was parked at the end of its batch
-RECORDED = "_from"  # the record that completed it
+CAUSE = "_from"  # the position of the record that completed it
 LATER = np.iinfo(np.int64).max
 
 
@@ -115,7 +116,7 @@ class _Released:
     close: Ints
     t: Ints
     n: Ints
-    record: pl.Series  # as `changes.recorded`
+    cause: pl.Series  # as `changes.causes`
 
 
 @dataclass(frozen=True, slots=True)
@@ -307,8 +308,8 @@ class StreamStream:
             met = _met_later(first[side.left][parked], other, close, moment)
             due = ~met & (close < now)
             at = parked[due]
-            record = recorded(rows_at(side.frame.select(POS, SUB), at))
-            released.append(_Released(side.left, at, close[due], side.t[at], base + side.place[at], record))
+            cause = values_at(causes(side.frame), at)
+            released.append(_Released(side.left, at, close[due], side.t[at], base + side.place[at], cause))
             waiting = ~met & (close >= now)
             side.still = parked[waiting]
             if len(side.still):
@@ -346,8 +347,8 @@ class StreamStream:
         size = np.diff(np.append(first, len(step)))
         place = np.repeat(places_of_releases((left, right), distinct), size)
         numbers = pl.Series(np.arange(len(at)))
-        records = values_at(pl.concat([r.record for r in released]), order)
-        sub = released_sub(pl.Series(t[order]), pl.Series(by_left), values_at(text, order), numbers, records)
+        came = values_at(pl.concat([r.cause for r in released]), order)
+        sub = released_sub(pl.Series(t[order]), pl.Series(by_left), values_at(text, order), numbers, came)
         out = Out(np.where(by_left, at, MISSING), np.where(by_left, MISSING, at), by_left, place)
         return Freed(out, values_at(places, step), sub)
 
@@ -370,7 +371,7 @@ class StreamStream:
                 parked = np.zeros(len(keep), dtype=np.bool_)
                 parked[side.still] = True
                 made.append(pl.Series(PARKED, parked[at]))
-                made.append(recorded(rows_at(side.frame.select(POS, SUB), at)).alias(RECORDED))
+                made.append(values_at(causes(side.frame), at).alias(CAUSE))
             held.append(rows_at(columns_of(side.frame, names), at).hstack(made), ordered=True)
         held.close()
         return expired + held.expired
@@ -428,5 +429,5 @@ def _fetched(side: Side, due: pl.DataFrame) -> _Released:
     if len(found.looking) != len(h):
         raise AssertionError(f"{len(h) - len(found.looking)} parked rows are not in the state")
     at = found.looking
-    record = pl.Series(dtype=pl.Binary) if found.rows is None else found.rows[RECORDED]
-    return _Released(side.left, side.add(found), close[at], t[at], n[at], record)
+    cause = pl.Series(dtype=POS_TYPE) if found.rows is None else found.rows[CAUSE]
+    return _Released(side.left, side.add(found), close[at], t[at], n[at], cause)

@@ -24,7 +24,7 @@ from braid.plan.logical import Query
 from braid.topics.documents import items, members, parsed, read_small, text, whole, why
 from braid.topics.files import write_atomic
 
-FORMAT = 4
+FORMAT = 5
 NAME = "braid.json"
 _SHOWN = 60  # lines of a difference
 _WIDEST = 100  # characters of a line of a plan
