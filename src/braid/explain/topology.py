@@ -15,7 +15,7 @@ from braid.explain.words import equal
 from braid.expr.nodes import Col, Expr
 from braid.expr.show import show
 from braid.plan import keyed, logical
-from braid.plan.canonical import KINDS
+from braid.plan.canonical import kind_of
 from braid.plan.logical import Node, Query
 
 Fact = dict[str, Any]
@@ -54,7 +54,7 @@ class _Topology:
         read = tuple(self.walk(x) for x in node.inputs)
         facts = {"predicate": show(node.predicate)} if isinstance(node, logical.Filter) else {}
         key = read[0].key if isinstance(node, logical.Filter | keyed.Lateral) else node.row_key
-        return _Step(self.add(KINDS[type(node)].lower(), read, **facts), key, read[0].partitions)
+        return _Step(self.add(kind_of(type(node)).lower(), read, **facts), key, read[0].partitions)
 
     def rekeyed(self, x: _Step, keys: tuple[Expr, ...]) -> _Step:
         """The step with its rows by another key, if it is another."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, assert_never
+from typing import Any, assert_never
 
 from braid.expr.nodes import Expr
 from braid.expr.show import duration, show
@@ -19,11 +19,8 @@ from braid.operators.retract import Retract
 from braid.operators.upserts import Upserts
 from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.node import Mode
+from braid.plan.told import LAST, SIDES, Kept
 
-SIDES = ("left", "right")
-LAST = "last row of a key"
-MEETS_TABLE = "each stream row meets the table as it stands when the row is processed"
-EAGER = "eager: an unmatched row goes out padded at once; its match goes out too"
 EMISSIONS = {
     "arrival": "a row that is kept goes out alone where nothing meets it at the start of its life; later matches too",
     "expiry": "a row that is kept goes out alone when its life ends and nothing ever met it",
@@ -31,15 +28,6 @@ EMISSIONS = {
 }
 SLOWEST = "minimum over all streams"
 LATE = "a row below the highest time of its partition is late: dropped before anything else"
-
-
-class Kept(NamedTuple):
-    """What is kept of an input; `bounded`: by time, whatever comes."""
-
-    side: str
-    keeps: str
-    until: str = "replaced or deleted"
-    bounded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,19 +74,8 @@ def of_node(node: logical.Node) -> Words:
             return Words("aggregate", [show(e) for _, e in keys], kept, notes=[", ".join(map(_aggregate, made))])
         case keyed.Lateral(array=array, element=element):
             return Words("lateral", notes=[f"{element.name}: each element of {show(array)}"])
-        case logical.StreamStreamJoin():
-            return _windowed(node)
-        case keyed.TwoClockJoin():
-            return _two_clocks(node)
-        case logical.StreamTableJoin():
-            return _join(node, [Kept("right", LAST)], "the stream's", [MEETS_TABLE])
-        case keyed.RememberingJoin():
-            return _remembering(node)
-        case logical.TableTableJoin():
-            return _join(node, [Kept(side, LAST) for side in SIDES])
-        case keyed.CombiningJoin():
-            kept = [Kept(side, "rows") for side in SIDES]
-            return _join(node, kept, notes=["all combinations of rows; several rows may share a key"])
+        case logical.OnKey() | keyed.OnKeys():
+            return _join(node)
         case sliding.SlidingJoin():
             return _release(node) if len(node.operands) == 1 else _sliding(node)
         case epochs.RegularJoin(clean=clean):
@@ -149,66 +126,15 @@ def equal(pairs: Iterable[tuple[Expr, Expr]]) -> list[str]:
 # ----------------------------------------------------------------- joins on keys
 
 
-def _join(
-    node: logical.OnKey | keyed.OnKeys, kept: Sequence[Kept], clock: str | None = None, notes: Sequence[str] = ()
-) -> Words:
+def _join(node: logical.OnKey | keyed.OnKeys) -> Words:
     """Of a join by equalities; notes end with what only decides on a match, and whether all rows may meet."""
-    op = f"{node.joins} join"
+    op, (kept, clock, notes) = f"{node.joins} join", node.told
     if isinstance(node, logical.OnKey):
         return Words(op, equal([(node.left_key, node.right_key)]), kept, clock, notes, node.how)
     on = equal(zip(node.left_keys, node.right_keys, strict=True))
     also = [f"{side} rows match only if {show(e)}" for side, e in zip(SIDES, node.also_if, strict=True) if e]
     alone = [] if on else ["no equality: all rows meet in one bucket"]
     return Words(op, on, kept, clock, [*notes, *also, *alone], node.how)
-
-
-def _windowed(node: logical.StreamStreamJoin) -> Words:
-    until = f"side reaches its time + {duration(node.retention)}"
-    kept = [Kept(side, "rows", f"the stored clock of the {side} {until}", bounded=True) for side in SIDES]
-    outer = [(s, look) for s, look in zip(SIDES, (node.after, node.before), strict=True) if node.how in (s, "full")]
-    notes = [_window(node)]
-    if node.grace is not None:
-        for side, look in outer:
-            due = f"a match comes, or stream time passes its time by {duration(look + node.grace)}"
-            kept.append(Kept(side, "unmatched rows", due, bounded=True))
-    if outer:
-        late = f"deferred: padded after its window and a grace period of {duration(node.grace or 0)}"
-        notes.append(EAGER if node.grace is None else late)
-    if node.null_key == "pad":
-        notes.append("rows without a key go out padded")
-    if node.late == "discard":
-        notes.append("rows too late to be stored are dropped")
-    return _join(node, kept, f"maximum of both inputs{_held(node.hold)}", notes)
-
-
-def _two_clocks(node: keyed.TwoClockJoin) -> Words:
-    kept = []
-    for side, other, look in (("left", "right", node.after), ("right", "left", node.before)):
-        due = f"the clock of the {other} side passes its time by {duration(look + node.grace)}"
-        kept.append(Kept(side, "rows", due, bounded=True))
-    lives = "a row lives until the other side's clock is past its window and a grace period of " + duration(node.grace)
-    eager = [EAGER] if node.how != "inner" and node.pad == "eager" else []
-    notes = [f"sliding window: {_window(node)}", lives, *eager]
-    return _join(node, kept, f"minimum of both inputs{_held(node.hold)}", notes)
-
-
-def _window(node: logical.StreamStreamJoin | keyed.TwoClockJoin) -> str:
-    return f"right time within {duration(node.before)} before and {duration(node.after)} after left time"
-
-
-def _held(hold: int) -> str:
-    return f", output held back by {duration(hold)}" if hold else ""
-
-
-def _remembering(node: keyed.RememberingJoin) -> Words:
-    kept, notes = [Kept("right", "rows")], [MEETS_TABLE]
-    if node.how == "left":
-        until, bounded = "a table row completes it", node.retention is not None
-        if node.retention is not None:
-            until += f", or the stream's clock passes its time by {duration(node.retention)}"
-        kept.append(Kept("left", "unmatched rows", until, bounded))
-        notes.append("an unmatched row goes out padded, and again when a table row completes it")
-    return _join(node, kept, "the stream's", notes)
 
 
 # ------------------------------------------------------------- joins over epochs

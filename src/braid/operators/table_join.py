@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import polars as pl
@@ -47,6 +47,12 @@ ALONE_NO_MORE, PAIR, ALONE_NOW = 0, 1, 2  # the order of what one change gives
 Parts = tuple[list[pl.DataFrame], list[pl.DataFrame]]
 
 
+class Tables(Protocol):
+    """What the rows of both tables are to each other: which results their changes give, and what is kept of them."""
+
+    def results(self, how: How, line: Timeline, state: State, keys: Sequence[str]) -> tuple[list[Results], Parts]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Unique:
     """Tables of one row a key: each change gives one row, or none."""
@@ -72,7 +78,7 @@ class Unique:
         mine = np.where(alive & is_row[emitted], emitted, MISSING)  # a tombstone has a key and no payload
         times = np.append(np.concatenate([p[TIME].to_numpy() for p in theirs.parts]), NEVER)
         time = np.maximum(own[TIME].to_numpy()[emitted], times[at])
-        return _results(line, side, (emitted, mine, np.where(alive, at, MISSING)), time, np.where(alive, 1, -1))
+        return results_of(line, side, (emitted, mine, np.where(alive, at, MISSING)), time, np.where(alive, 1, -1))
 
     def _exists(self, how: How, side: int, own: Flags, other: Flags) -> Flags:
         """Whether the result row exists when the sides' rows do."""
@@ -121,7 +127,7 @@ class Shared:
         sign = table[DIFF].to_numpy().astype(np.int64)
         signs = np.zeros(len(number), dtype=np.int64)
         signs[mine] = sign[number[mine]]
-        heads = self._heads(table, side, number, mine, groups)
+        heads = heads_of(table, self.own[side], number, mine, groups)
         total = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(signs)])
         before_batch = np.bincount(lives.group[lives.start == BEFORE], minlength=len(line.first))
         had = before_batch[group] + total[:-1] - total[line.first[group]]
@@ -145,18 +151,6 @@ class Shared:
             has=np.concatenate([had + net, zeros]),
         )
 
-    def _heads(self, table: pl.DataFrame, side: int, number: Ints, mine: Flags, groups: Ints) -> Ints:
-        """Where in the order of all rows an old row stands that its new one follows."""
-        at = np.flatnonzero(mine[:-1] & mine[1:])
-        if not len(at):
-            return at
-        old, new = number[at], number[at + 1]
-        code, diff = codes(groups, columns_of(table, self.own[side])), table[DIFF].to_numpy()
-        same = (diff[old] == -1) & (diff[new] == 1) & (code[old] == code[new])
-        same &= at_one_moment(table, old, new)
-        heads: Ints = at[same]
-        return heads
-
     def _combined(self, how: How, line: Timeline, side: int, changes: _Changes, others: Lives) -> list[Results]:
         """What the changes of a side give: with the rows of the other side, or alone."""
         which, life = others.at(changes.group, changes.place)
@@ -172,7 +166,7 @@ class Shared:
         for sign, mine in ((-1, changes.old[with_]), (1, changes.new[with_])):
             at = np.flatnonzero(mine != MISSING)
             rows = (changes.cause[with_[at]], mine[at], row[at])
-            made.append(_results(line, side, rows, time[at], sign, (PAIR, n[at])))
+            made.append(results_of(line, side, rows, time[at], sign, (PAIR, n[at])))
         if how in ("full", SIDES[1 - side]):
             for phase, sign, when in (
                 (ALONE_NO_MORE, -1, (changes.old == MISSING) & (changes.had == 0)),
@@ -180,11 +174,25 @@ class Shared:
             ):
                 at = np.flatnonzero(when[which])
                 rows = (changes.cause[which[at]], np.full(len(at), MISSING, dtype=np.int64), row[at])
-                made.append(_results(line, side, rows, time[at], sign, (phase, n[at])))
+                made.append(results_of(line, side, rows, time[at], sign, (phase, n[at])))
         return made
 
 
-def _results(
+def heads_of(table: pl.DataFrame, own: Sequence[str], number: Ints, mine: Flags, groups: Ints) -> Ints:
+    """Where in the order of all rows an old row of a table stands that its new one follows. `own`: the columns that its
+    rows are known by; `number`, `mine`: which row stands where, and whether it is the table's."""
+    at = np.flatnonzero(mine[:-1] & mine[1:])
+    if not len(at):
+        return at
+    old, new = number[at], number[at + 1]
+    code, diff = codes(groups, columns_of(table, own)), table[DIFF].to_numpy()
+    same = (diff[old] == -1) & (diff[new] == 1) & (code[old] == code[new])
+    same &= at_one_moment(table, old, new)
+    heads: Ints = at[same]
+    return heads
+
+
+def results_of(
     line: Timeline,
     side: int,
     rows: tuple[Ints, Ints, Ints],
@@ -207,7 +215,7 @@ class TableJoin:
 
     how: How
     names: tuple[str, ...]
-    tables: Unique | Shared
+    tables: Tables
     null_key: Literal["drop", "pad"] = "drop"
     ifs: tuple[Expr | None, Expr | None] = (None, None)
 

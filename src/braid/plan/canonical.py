@@ -5,7 +5,7 @@ for each plan column that depends on the same things only.
 Rule: types are in it, and what a reader of the result sees; the words of the SQL are not. Sources are numbered from
 left to right, columns where they first stand. Columns of a source that nobody reads are left out where the others are
 found without them. A field that has its default value is left out, so that a new field does not change old texts; kinds
-have names of their own here, whatever their classes are called.
+keep the names that they first had, whatever their classes are called.
 """
 
 from __future__ import annotations
@@ -18,32 +18,14 @@ from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from decimal import Decimal as PyDecimal
 from typing import Any
 
-from braid.expr import nodes
 from braid.expr.nodes import Col, columns
-from braid.plan import epochs, keyed, logical, sliding
+from braid.plan import epochs, logical
 from braid.plan.logical import Query, Source, SourceColumn
 from braid.plan.needed import needed
-from braid.types import Array, Column, Decimal, Map, Scalar, Struct
+from braid.types import Scalar
 
-KINDS: Mapping[type, str] = {
-    logical.Query: "Query", logical.Sink: "Sink", logical.Output: "Output", logical.Source: "Source",
-    logical.SourceColumn: "SourceColumn", logical.Encoding: "Encoding", logical.Timestamp: "Timestamp",
-    logical.Filter: "Filter", logical.Project: "Project",
-    logical.StreamStreamJoin: "StreamStreamJoin", logical.StreamTableJoin: "StreamTableJoin",
-    logical.TableTableJoin: "TableTableJoin", logical.Aggregation: "Aggregation", logical.Aggregate: "Aggregate",
-    keyed.TwoClockJoin: "TwoClockJoin", keyed.RememberingJoin: "RememberingJoin",
-    keyed.CombiningJoin: "CombiningJoin", keyed.Lateral: "Lateral", keyed.Materialize: "Materialize",
-    epochs.Changes: "Changes", epochs.Windows: "Windows", epochs.Equalities: "Equalities", epochs.Bound: "Watermark",
-    epochs.Clean: "Clean", epochs.RegularJoin: "RegularJoin", epochs.AsOfJoin: "AsOfJoin",
-    epochs.TemporalJoin: "TemporalJoin", epochs.Clocked: "Clocked", epochs.EmitOnClose: "EmitOnClose",
-    epochs.Coalesce: "Coalesce", epochs.OnTime: "OnTime",
-    sliding.OrderKey: "OrderKey", sliding.Bound: "Bound", sliding.RangeFrame: "RangeFrame",
-    sliding.RowsFrame: "RowsFrame", sliding.Operand: "Operand", sliding.Meeting: "Meeting",
-    sliding.SlidingJoin: "SlidingJoin",
-    nodes.Col: "Col", nodes.Lit: "Lit", nodes.Call: "Call", nodes.Case: "Case", nodes.Cast: "Cast",
-    nodes.Field: "Field", nodes.MakeStruct: "MakeStruct",
-    Decimal: "Decimal", Array: "Array", Map: "Map", Struct: "Struct", Column: "Column",
-}  # fmt: skip
+# A class is called here as it was called when checkpoints first had it: whoever renames one notes its old name.
+RENAMED: Mapping[type, str] = {epochs.Bound: "Watermark"}
 # Fields that are only words: of the SQL, of declarations, of what is told to people.
 WORDS = {"Query": ("sql", "notices"), "Sink": ("columns",), "Source": ("name",)}
 
@@ -58,6 +40,11 @@ def stored_names(query: Query) -> dict[str, str]:
     form = _Form(query)
     form.of(query)
     return {name: f"c{n}" for name, n in form.numbers.items()}
+
+
+def kind_of(class_: type) -> str:
+    """What a kind of plan value is called."""
+    return RENAMED.get(class_, class_.__name__)
 
 
 class _Form:
@@ -103,7 +90,7 @@ class _Form:
 
     def _node(self, x: Any, known: Mapping[str, Any]) -> list[Any]:
         """A node; of some fields the form is known."""
-        kind = KINDS[type(x)]
+        kind = kind_of(type(x))
         skipped, shown = WORDS.get(kind, ()), [f for f in fields(x) if getattr(x, f.name) != _default(f)]
         of = {
             f.name: known[f.name] if f.name in known else self.of(getattr(x, f.name))

@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from braid.expr.nodes import Col, Expr
+from braid.expr.show import duration
 from braid.plan.node import Mode, OfOne, OfTwo, Passing
+from braid.plan.told import EAGER, MEETS_TABLE, SIDES, Kept, Told, held, window
 
 if TYPE_CHECKING:
     from braid.plan.logical import How, Node
@@ -32,6 +34,11 @@ class OnKeys(OfTwo):
     @abstractmethod
     def also_if(self) -> tuple[Expr | None, Expr | None]:
         """What else a left row needs in order to match, and a right one."""
+
+    @property
+    @abstractmethod
+    def told(self) -> Told:
+        """What people are told of it."""
 
     @property
     def schema(self) -> tuple[Col, ...]:
@@ -87,6 +94,18 @@ class TwoClockJoin(OnKeys):
     def also_if(self) -> tuple[Expr | None, Expr | None]:
         return (self.left_if, self.right_if)
 
+    @property
+    def told(self) -> Told:
+        kept = []
+        for side, other, look in (("left", "right", self.after), ("right", "left", self.before)):
+            due = f"the clock of the {other} side passes its time by {duration(look + self.grace)}"
+            kept.append(Kept(side, "rows", due, bounded=True))
+        past = f"past its window and a grace period of {duration(self.grace)}"
+        lives = f"a row lives until the other side's clock is {past}"
+        eager = [EAGER] if self.how != "inner" and self.pad == "eager" else []
+        notes = [f"sliding window: {window(self.before, self.after)}", lives, *eager]
+        return Told(kept, f"minimum of both inputs{held(self.hold)}", notes)
+
 
 @dataclass(frozen=True)
 class RememberingJoin(OnKeys):
@@ -120,6 +139,17 @@ class RememberingJoin(OnKeys):
     def also_if(self) -> tuple[Expr | None, Expr | None]:
         return (self.left_if, None)
 
+    @property
+    def told(self) -> Told:
+        kept, notes = [Kept("right", "rows")], [MEETS_TABLE]
+        if self.how == "left":
+            until, bounded = "a table row completes it", self.retention is not None
+            if self.retention is not None:
+                until += f", or the stream's clock passes its time by {duration(self.retention)}"
+            kept.append(Kept("left", "unmatched rows", until, bounded))
+            notes.append("an unmatched row goes out padded, and again when a table row completes it")
+        return Told(kept, "the stream's", notes)
+
 
 @dataclass(frozen=True)
 class CombiningJoin(OnKeys):
@@ -149,6 +179,11 @@ class CombiningJoin(OnKeys):
     @property
     def also_if(self) -> tuple[Expr | None, Expr | None]:
         return (self.left_if, self.right_if)
+
+    @property
+    def told(self) -> Told:
+        said = "all combinations of rows; several rows may share a key"
+        return Told([Kept(side, "rows") for side in SIDES], notes=[said])
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,18 @@ Column names are unique in a plan: `ALIAS.COLUMN` for source columns, `.KEY<n>` 
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Self
 
 from braid.expr.nodes import Col, Expr
+from braid.expr.show import duration
 from braid.plan.epochs import EpochNode
 from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin
 from braid.plan.node import Mode, OfOne, OfTwo, Passing, PlanNode
 from braid.plan.sliding import SlidingJoin
+from braid.plan.told import EAGER, LAST, MEETS_TABLE, SIDES, Kept, Told, held, window
 from braid.types import Column, Scalar
 
 Kind = Literal["stream", "table"]
@@ -173,6 +176,11 @@ class OnKey(OfTwo):
     key: Col
 
     @property
+    @abstractmethod
+    def told(self) -> Told:
+        """What people are told of it."""
+
+    @property
     def schema(self) -> tuple[Col, ...]:
         return (*self.left.schema, *self.right.schema, self.key)
 
@@ -218,6 +226,25 @@ class StreamStreamJoin(OnKey):
     def clocked_by(self) -> tuple[Node, ...]:
         return self.inputs
 
+    @property
+    def told(self) -> Told:
+        until = f"side reaches its time + {duration(self.retention)}"
+        kept = [Kept(side, "rows", f"the stored clock of the {side} {until}", bounded=True) for side in SIDES]
+        outer = [(s, look) for s, look in zip(SIDES, (self.after, self.before), strict=True) if self.how in (s, "full")]
+        notes = [window(self.before, self.after)]
+        if self.grace is not None:
+            for side, look in outer:
+                due = f"a match comes, or stream time passes its time by {duration(look + self.grace)}"
+                kept.append(Kept(side, "unmatched rows", due, bounded=True))
+        if outer:
+            late = f"deferred: padded after its window and a grace period of {duration(self.grace or 0)}"
+            notes.append(EAGER if self.grace is None else late)
+        if self.null_key == "pad":
+            notes.append("rows without a key go out padded")
+        if self.late == "discard":
+            notes.append("rows too late to be stored are dropped")
+        return Told(kept, f"maximum of both inputs{held(self.hold)}", notes)
+
 
 @dataclass(frozen=True)
 class StreamTableJoin(OnKey):
@@ -234,6 +261,10 @@ class StreamTableJoin(OnKey):
     key: Col
     null_key: Literal["drop", "pad"] = "drop"
 
+    @property
+    def told(self) -> Told:
+        return Told([Kept("right", LAST)], "the stream's", [MEETS_TABLE])
+
 
 @dataclass(frozen=True)
 class TableTableJoin(OnKey):
@@ -248,6 +279,10 @@ class TableTableJoin(OnKey):
     left_key: Expr
     right_key: Expr
     key: Col
+
+    @property
+    def told(self) -> Told:
+        return Told([Kept(side, LAST) for side in SIDES])
 
 
 @dataclass(frozen=True, slots=True)

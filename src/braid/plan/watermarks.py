@@ -16,19 +16,8 @@ from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.expr.typing import conjuncts
 from braid.plan import epochs
 from braid.plan.epochs import Bound, Clean, RegularJoin
-from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin
-from braid.plan.logical import (
-    Aggregate,
-    Filter,
-    Node,
-    Output,
-    Project,
-    Source,
-    StreamStreamJoin,
-    StreamTableJoin,
-    TableTableJoin,
-    sources,
-)
+from braid.plan.keyed import Lateral, Materialize, OnKeys
+from braid.plan.logical import Aggregate, Filter, Node, OnKey, Output, Project, Source, sources
 from braid.plan.sliding import SlidingJoin
 
 Bounds = tuple[Bound, ...]
@@ -61,9 +50,7 @@ def progress(node: Node) -> Progress:
             return {c.name: bounds for c, e in keys if (bounds := watermark(e, below))}
         case epochs.Changes() | epochs.AsOfJoin() | SlidingJoin():
             return {}
-        case StreamStreamJoin() | StreamTableJoin() | TableTableJoin():
-            return {}
-        case TwoClockJoin() | RememberingJoin() | CombiningJoin() | Lateral() | Materialize():
+        case OnKey() | OnKeys() | Lateral() | Materialize():
             return {}
     assert_never(node)
 

@@ -34,7 +34,7 @@ from braid.reference.epoch_steps import (
     WindowsStep,
     epoch_of,
 )
-from braid.reference.joins import StreamStreamStep, StreamTableStep, TableTableStep
+from braid.reference.joins import StreamStreamStep, joined
 from braid.reference.keyed_joins import (
     CombiningStep,
     LateralStep,
@@ -196,15 +196,9 @@ class Reference:
             case logical.Aggregate():
                 x = self._build(node.input)
                 return AggregateStep(node, self._number(), self._run, x)
-            case logical.StreamStreamJoin():
+            case logical.OnKey():
                 left, right = self._side(node.left, node.left_key), self._side(node.right, node.right_key)
-                return StreamStreamStep(node, self._number(), self._run, left, right)
-            case logical.StreamTableJoin():
-                left, right = self._side(node.left, node.left_key), self._side(node.right, node.right_key)
-                return StreamTableStep(node, self._number(), self._run, left, right)
-            case logical.TableTableJoin():
-                left, right = self._side(node.left, node.left_key), self._side(node.right, node.right_key)
-                return TableTableStep(node, self._number(), self._run, left, right)
+                return joined(node, self._number(), self._run, left, right)
             case epochs.Changes():
                 return ChangesStep(node, *self._numbered(node.input))
             case epochs.Clocked():

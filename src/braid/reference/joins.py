@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
 from braid.plan import logical
 from braid.reference.rows import Key, Row, Run, Values
@@ -39,6 +39,18 @@ class _Stored:
     @property
     def time(self) -> int:
         return self.row.time
+
+
+def joined(node: logical.Join, number: int, run: Run, left: Step, right: Step) -> Step:
+    """The step of a join over one equality."""
+    match node:
+        case logical.StreamStreamJoin():
+            return StreamStreamStep(node, number, run, left, right)
+        case logical.StreamTableJoin():
+            return StreamTableStep(node, number, run, left, right)
+        case logical.TableTableJoin():
+            return TableTableStep(node, number, run, left, right)
+    assert_never(node)
 
 
 class StreamStreamStep:
