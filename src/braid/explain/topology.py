@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from braid.explain.words import equal
-from braid.expr.nodes import Col, Expr
+from braid.expr.nodes import Expr
 from braid.expr.show import show
 from braid.plan import keyed, logical
 from braid.plan.canonical import kind_of
@@ -46,7 +46,7 @@ class _Topology:
             case keyed.OnKeys():
                 return self._join(node, node.left_keys, node.right_keys, node.keys)
             case logical.OnKey():
-                return self._join(node, (node.left_key,), (node.right_key,), (node.key,))
+                return self._join(node, (node.left_key,), (node.right_key,), node.row_key)
             case logical.Aggregate(keys=keys):
                 x = self.rekeyed(self.walk(node.input), tuple(e for _, e in keys))
                 number = self.add("aggregate", (x,), by=[show(e) for _, e in keys])
@@ -67,7 +67,7 @@ class _Topology:
         node: logical.OnKey | keyed.OnKeys,
         left_keys: tuple[Expr, ...],
         right_keys: tuple[Expr, ...],
-        keys: tuple[Col, ...],
+        keys: tuple[Expr, ...],
     ) -> _Step:
         left, right = self.rekeyed(self.walk(node.left), left_keys), self.rekeyed(self.walk(node.right), right_keys)
         most = max((s.partitions for s in (left, right) if s.partitions is not None), default=None)

@@ -14,9 +14,8 @@ from braid.expr.nodes import Expr
 from braid.expr.show import duration, show
 from braid.lower.physical import Step
 from braid.lower.spread import one_bucket
+from braid.operators.base import Behind
 from braid.operators.limit import Limit
-from braid.operators.retract import Retract
-from braid.operators.upserts import Upserts
 from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.node import Mode
 from braid.plan.told import LAST, SIDES, Kept
@@ -50,12 +49,8 @@ def of_step(step: Step) -> Words:
     match step.operator:
         case Limit(count=count):
             return Words("limit", notes=[f"the query ends after {count} rows"], mode=step.node.mode)
-        case Upserts() if not isinstance(step.node, epochs.Changes):
-            said = "under each key stands the row that was written last"
-            return Words("upserts", state=[Kept("input", "rows")], notes=[said], mode="upsert")
-        case Retract() if not isinstance(step.node, epochs.Changes):
-            said = "a change is the old row going, the new one coming"
-            return Words("materialize", state=[Kept("input", "rows")], notes=[said], mode="retract")
+        case Behind(called=op, told=told, mode=mode) if not isinstance(step.node, epochs.Changes):
+            return Words(op, (), *told, mode=mode)
     return replace(of_node(step.node), mode=step.node.mode)
 
 

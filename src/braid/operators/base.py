@@ -9,13 +9,16 @@ position of the clock step that released it and stands before that position's re
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import polars as pl
 
 from braid.operators.clocks import Clocks
+from braid.plan.node import Mode
+from braid.plan.told import Told
 
 
 class RunStore(Protocol):
@@ -79,6 +82,18 @@ class Result:
     ) -> Result:
         """Of changes in pieces, of which there is one at least."""
         return Result(next(pieces), dropped, counts or {}, pieces)
+
+
+class Behind(ABC):
+    """An operator that stands behind that of a node and has none of its own, `mode`: that of the rows it gives."""
+
+    called: ClassVar[str]
+    mode: ClassVar[Mode]
+
+    @property
+    @abstractmethod
+    def told(self) -> Told:
+        """What people are told of it."""
 
 
 class Operator(Protocol):

@@ -19,17 +19,25 @@ import numpy as np
 import polars as pl
 
 from braid.operators.arrangement import Newest
-from braid.operators.base import Result, State
+from braid.operators.base import Behind, Result, State
 from braid.operators.changes import DIFF, SUB, result_subs
 from braid.operators.clocks import Clocks
 from braid.operators.lives import timeline
 from braid.operators.pairing import MISSING, all_dropped, gathered, keys_of, payload_of, without_nulls
 from braid.operators.ranges import order_of, rows_at
+from braid.plan.told import Kept, Told
 
 
 @dataclass(frozen=True, slots=True)
-class Retract:
+class Retract(Behind):
     """Spread by the table's primary key."""
+
+    called = "materialize"
+    mode = "retract"
+
+    @property
+    def told(self) -> Told:
+        return Told([Kept("input", "rows")], notes=["a change is the old row going, the new one coming"])
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []

@@ -19,20 +19,27 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from braid.operators.base import Result, State
+from braid.operators.base import Behind, Result, State
 from braid.operators.changes import DIFF, HASH, POS
 from braid.operators.clocks import Clocks
 from braid.operators.lives import Lives, Standing, arrivals, timeline
 from braid.operators.pairing import gathered, keys_of, payload_of
 from braid.operators.ranges import Flags, Ints, columns_of, rows_at
+from braid.plan.told import Kept, Told
 
 
 @dataclass(frozen=True, slots=True)
-class Upserts:
+class Upserts(Behind):
     """`own`: the columns that the rows are known by; `keyed`: there is a key to write."""
 
+    called = "upserts"
+    mode = "upsert"
     own: tuple[str, ...]
     keyed: bool
+
+    @property
+    def told(self) -> Told:
+        return Told([Kept("input", "rows")], notes=["under each key stands the row that was written last"])
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs
