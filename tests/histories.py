@@ -28,6 +28,7 @@ from braid.plan.logical import (
     Aggregation,
     Encoding,
     Filter,
+    ForeignKeyJoin,
     Kind,
     Node,
     Output,
@@ -113,6 +114,13 @@ def table_table(left: Node, right: Node, how: logical.How = "inner") -> TableTab
     return TableTableJoin(left, right, how, key, _key_of(right), _join_key(left, right, key))
 
 
+def foreign_key(
+    left: Node, right: Node, how: Literal["inner", "left"] = "inner", left_key: Expr | None = None, binary: bool = False
+) -> ForeignKeyJoin:
+    left_key = left_key or _ending(left, ".N")
+    return ForeignKeyJoin(left, right, how, left_key, _key_of(right), _join_key(left, right, left_key), binary)
+
+
 def aggregate(node: Node, keys: Sequence[Expr], calls: Sequence[tuple[str, Expr | None]]) -> Aggregate:
     """GROUP BY `keys` with the aggregates `calls`: (function, argument)."""
     step = _steps(node)
@@ -139,7 +147,7 @@ def _steps(*nodes: Node) -> int:
 
 
 def _is_join(node: Node) -> bool:
-    return isinstance(node, StreamStreamJoin | StreamTableJoin | TableTableJoin)
+    return isinstance(node, logical.OnKey)
 
 
 def _join_key(left: Node, right: Node, key: Expr) -> Col:
@@ -162,12 +170,13 @@ def _aggregate_type(function: str, arg: Expr | None) -> Scalar:
 
 SHAPES = (
     "project", "filter",
-    "ss", "st", "tt",
+    "ss", "st", "tt", "ft",
     "ss-ss", "ss-ss-other", "ss-st", "st-ss", "ss-ss-right", "ss-st-right", "st-st", "tt-tt",
     "ss-ss-ss", "ss-ss-ss-other", "ss-ss-ss-bushy", "ss-ss-st",
     "aggregate", "ss-aggregate", "ss-ss-aggregate", "st-aggregate", "tt-aggregate",
+    "ft-tt", "ft-tt-right", "ft-aggregate",
 )  # fmt: skip
-CHAINS = {"ss": ("stream", "stream"), "st": ("stream", "table"), "tt": ("table", "table")}
+CHAINS = {"ss": ("stream", "stream"), "st": ("stream", "table"), "tt": ("table", "table"), "ft": ("table", "table")}
 WINDOWS = [(5, 5), (0, 10), (10, 0), (3, 12), (20, 4), (1, 1), (0, 0)]
 
 
@@ -209,11 +218,16 @@ def _random_chain(rng: random.Random, joins: Sequence[str], other: bool, nested:
         return _random_join(rng, left, right, last=True, other=other)
     if nested:
         inner = _random_join(rng, rest[0], rest[1], last=False, other=False)
+        if joins[0] == "ft":
+            return _random_reference(rng, first, inner)
         return _random_join(rng, first, _renamed(inner) if rng.random() < 0.3 else inner, last=True, other=other)
     root = first
     for i, right in enumerate(rest, 1):
         root = _renamed(root) if rng.random() < 0.1 else root
-        root = _random_join(rng, root, right, last=i == len(kinds) - 1, other=other and i > 1)
+        if joins[i - 1] == "ft":
+            root = _random_reference(rng, root, right)
+        else:
+            root = _random_join(rng, root, right, last=i == len(kinds) - 1, other=other and i > 1)
     return root
 
 
@@ -248,6 +262,12 @@ def _random_join(rng: random.Random, left: Node, right: Node, last: bool, other:
         null_key=null_key,
         late=rng.choice(["lookup", "lookup", "lookup", "discard"]),
     )
+
+
+def _random_reference(rng: random.Random, left: Node, right: Node) -> Node:
+    number = _ending(left, ".N")
+    refers: Expr = number if rng.random() < 0.8 else _plus(number, 1)
+    return foreign_key(left, right, rng.choice(["inner", "left"]), refers, rng.random() < 0.5)
 
 
 def _random_key(rng: random.Random, left: Node, other: bool) -> Expr:

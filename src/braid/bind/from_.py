@@ -22,7 +22,16 @@ from braid.expr import casts, typing
 from braid.expr.nodes import Col, Expr
 from braid.expr.show import duration
 from braid.guess import meant
-from braid.plan.logical import Filter, How, Kind, Node, StreamStreamJoin, StreamTableJoin, TableTableJoin
+from braid.plan.logical import (
+    Filter,
+    ForeignKeyJoin,
+    How,
+    Kind,
+    Node,
+    StreamStreamJoin,
+    StreamTableJoin,
+    TableTableJoin,
+)
 from braid.sql import ast
 
 DAY = 86_400_000
@@ -137,9 +146,11 @@ def _join(s: Step, last: bool) -> From:
     if s.left.kind == "table" and s.how == "full" and not last:
         hint = "two statements: CREATE TABLE … AS SELECT the FULL JOIN, then join its result"
         raise SqlError("among tables FULL JOIN must be the last step", s.join.how_span, hint)
-    _check_partitions(s)
     on = _on(s)
     _check_keys(on, s)
+    if _is_foreign(on, s):
+        return _referring(on, s)
+    _check_partitions(s)
     return _joined(on, s)
 
 
@@ -273,8 +284,8 @@ def _check_keys(on: On, s: Step) -> None:
         left_is_key = s.left.kind == "stream" or _is_key(s.left, on.left)
         if on.right != right_key:
             raise _not_the_key(on, s, left_is_key)
-        if not left_is_key:
-            raise _foreign_key(on, s)
+        if _is_foreign(on, s):
+            _check_foreign(on, s)
     for key, e in ((on.left, on.left_ast), (on.right, on.right_ast)):
         try:
             check_key_type(s.env.quote(e), key.type)
@@ -321,19 +332,24 @@ def _not_the_key(on: On, s: Step, left_is_key: bool) -> SqlError:
     return SqlError(message, on.right_ast.span, hint)
 
 
-def _foreign_key(on: On, s: Step) -> SqlError:
-    """The right side is its table's primary key, the left is not: a foreign key."""
+def _is_foreign(on: On, s: Step) -> bool:
+    """Does a table refer to another one's primary key by something that is not its own?"""
+    return s.left.kind == s.right.kind == "table" and not _is_key(s.left, on.left)
+
+
+def _check_foreign(on: On, s: Step) -> None:
     written, wanted = s.env.quote(on.left_ast), _key_text(s.left)
     if s.how in ("right", "full"):
         message = f"{s.name} on the foreign key {written} is not possible"
-        return SqlError(message, on.left_ast.span, f"join on the primary key {wanted}, or write LEFT JOIN")
+        raise SqlError(message, on.left_ast.span, f"join on the primary key {wanted}, or write LEFT JOIN")
     if s.left.scope.is_join:
         message = f"a foreign-key join on {written} must be the first step"
-        return SqlError(message, on.left_ast.span, f"join on the key so far, {wanted}, or make two statements")
-    message = f"foreign-key joins are not supported yet: {written} is not the primary key {wanted}"
-    return SqlError(
-        message, on.left_ast.span, f"join both tables on their primary keys: {wanted} = {_key_text(s.right)}"
-    )
+        raise SqlError(message, on.left_ast.span, f"join on the key so far, {wanted}, or make two statements")
+    left = s.left.scope.entries[0].declared
+    if len([c for c in left.key if not c.hidden]) != 1 or not isinstance(on.left, Col) or s.how != "inner":
+        message = f"foreign-key joins such as this are not supported yet: {written} is not the primary key {wanted}"
+        hint = "INNER JOIN on a column of a table with one key column is possible"
+        raise SqlError(message, on.left_ast.span, hint)
 
 
 def _types_differ(on: On, s: Step) -> SqlError:
@@ -366,6 +382,20 @@ def _joined(on: On, s: Step) -> From:
         node = Filter(node, bind_predicate(other, _rules(scope)))
     notices = (*left.notices, *_notices(s), *_forgotten(s.left.node, node))
     return From(node, scope, left.kind, step, key, synonyms, viable, named, notices)
+
+
+def _referring(on: On, s: Step) -> From:
+    """The node of a step on a foreign key: its result keeps the left table's key."""
+    left, step = s.left.scope.entries[0], s.left.steps + 1
+    (own,) = s.left.node.row_key
+    assert isinstance(own, Col)
+    how: Literal["inner", "left"] = "left" if s.how == "left" else "inner"
+    made = Col(f".KEY{step}", on.right.type)
+    binary = left.declared.encoding.key == "KAFKA"
+    node: Node = ForeignKeyJoin(s.left.node, s.right.node, how, on.left, on.right, made, binary)
+    for other in on.others:
+        node = Filter(node, bind_predicate(other, _rules(s.scope)))
+    return From(node, s.scope, "table", step, own, (own,), (own,), notices=(*s.left.notices, *_notices(s)))
 
 
 def _node(left_key: Expr, right_key: Expr, key: Col, s: Step) -> Node:

@@ -26,6 +26,7 @@ from braid.operators.changes import MAX_LEAVES
 from braid.operators.clocks import Clock, JoinClock, LeafClock
 from braid.operators.coalesce import Coalesce
 from braid.operators.filter import Filter
+from braid.operators.foreign_key import Answers, join_of
 from braid.operators.lateral import Lateral
 from braid.operators.limit import Limit
 from braid.operators.lookup import LookUp
@@ -52,6 +53,7 @@ from braid.plan.needed import needed
 from braid.types import Array, Scalar
 
 Keys = tuple[Expr, ...]
+_PlainJoin = logical.StreamStreamJoin | logical.StreamTableJoin | logical.TableTableJoin
 ALONE = Lit(0, Scalar.INT)
 NullKey = Literal["drop", "route", "pad"]
 
@@ -205,6 +207,8 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             return _aggregate(node, b)
         case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
             return _join(node, b)
+        case logical.ForeignKeyJoin():
+            return _foreign_key(node, b)
         case epochs.Changes():
             return _changes(node, b, wanted)
         case epochs.Clocked():
@@ -339,7 +343,23 @@ def _aggregate(node: logical.Aggregate, b: _Builder) -> _Frame:
     return b.step(GroupBy.of(node), [x], node, tuple(c for c, _ in node.keys), cols)
 
 
-def _join(node: logical.Join, b: _Builder) -> _Frame:
+def _foreign_key(node: logical.ForeignKeyJoin, b: _Builder) -> _Frame:
+    """Changes of the left table go to what they refer to; what comes of them goes back to their own key."""
+    own, refers, key = node.left.row_key, (node.left_key,), (node.right_key,)
+    other = None if _is_local(node.right) else _input(node.right, b, key, "drop")
+    left = b.spread(_signed(node.left, b, own, "drop"), refers, "pad", "a row goes to the one that it refers to")
+    right = (
+        _local(node.right, b, key, "drop", left.stage)
+        if other is None
+        else b.moved(other, key, left.stage, "drop", "the join has another key")
+    )
+    cols = [*left.columns, *right.columns, node.key]
+    made = b.step(join_of(node), [left, right], node, None, cols)
+    back = b.spread(made, own, "drop", "the result has the key of its left rows")
+    return b.step(Answers.of(node), [back], node, own, cols)
+
+
+def _join(node: _PlainJoin, b: _Builder) -> _Frame:
     left, right = _sides(node.left, (node.left_key,), node.right, (node.right_key,), _null_keys(node), b)
     cols = [*left.columns, *right.columns, node.key]
     return b.step(_operator(node, b), [left, right], node, (node.key,), cols)
@@ -453,17 +473,17 @@ def _local(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int) -
     raise AssertionError("not a local node")
 
 
-def _null_keys(node: logical.Join) -> tuple[NullKey, NullKey]:
+def _null_keys(node: _PlainJoin) -> tuple[NullKey, NullKey]:
     return _null_key(node, "left"), _null_key(node, "right")
 
 
-def _null_key(node: logical.Join, side: Literal["left", "right"]) -> NullKey:
+def _null_key(node: _PlainJoin, side: Literal["left", "right"]) -> NullKey:
     if isinstance(node, logical.TableTableJoin) or node.null_key == "drop":
         return "drop"
     return "route" if node.how in (side, "full") else "drop"
 
 
-def _operator(node: logical.Join, b: _Builder) -> Operator:
+def _operator(node: _PlainJoin, b: _Builder) -> Operator:
     match node:
         case logical.StreamStreamJoin():
             return StreamStream.of(node, clock(node.left, b.leaves), clock(node.right, b.leaves))
@@ -502,7 +522,7 @@ def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
             return JoinClock(passed, passed, 0)  # a step's output has one clock, stored or not
         case logical.StreamStreamJoin():
             return JoinClock(clock(node.left, leaves), clock(node.right, leaves), node.hold)
-        case logical.TableTableJoin():
+        case logical.TableTableJoin() | logical.ForeignKeyJoin():
             return JoinClock(clock(node.left, leaves), clock(node.right, leaves), 0)
         case sliding.SlidingJoin():
             streams = [clock(x.input, leaves) for x in node.operands if x.frame is not None]

@@ -285,6 +285,38 @@ class TableTableJoin(OnKey):
         return Told([Kept(side, LAST) for side in SIDES])
 
 
+@dataclass(frozen=True)
+class ForeignKeyJoin(OnKey):
+    """Each row of a table with the row of another one that it refers to: `left_key` is the reference, `right_key` the
+    right table's primary key. The result is a table of the left one's key; a reference that is null finds nothing.
+
+    A change of a right row gives one for each left row that refers to it, in the order of the bytes of the left keys:
+    `binary` integers of one column are bytes, the highest first, all else is text. Tombstones are not spared.
+    """
+
+    joins = "foreign-key"
+    mode: ClassVar[Mode] = "upsert"
+    clocked_by: ClassVar[tuple[Node, ...]] = ()
+    left: Node
+    right: Node
+    how: Literal["inner", "left"]
+    left_key: Expr
+    right_key: Expr
+    key: Col
+    binary: bool = False
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return self.left.row_key
+
+    def reads(self) -> Iterator[Expr]:
+        yield from (*self.computes(), *self.row_key)
+
+    @property
+    def told(self) -> Told:
+        return Told([Kept("left", "rows"), Kept("right", LAST)], notes=["each left row meets the one it refers to"])
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregation:
     """One aggregate: `function` is a key of `operators.aggregate.AGGREGATES`; `arg` None for COUNT(*)."""
@@ -330,6 +362,7 @@ Node = (
     | StreamStreamJoin
     | StreamTableJoin
     | TableTableJoin
+    | ForeignKeyJoin
     | TwoClockJoin
     | RememberingJoin
     | CombiningJoin
@@ -338,7 +371,7 @@ Node = (
     | SlidingJoin
     | EpochNode
 )
-Join = StreamStreamJoin | StreamTableJoin | TableTableJoin
+Join = StreamStreamJoin | StreamTableJoin | TableTableJoin | ForeignKeyJoin
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, assert_never
 
+from braid.expr.nodes import Col
 from braid.plan import logical
 from braid.reference.rows import Key, Row, Run, Values
 from braid.reference.steps import Step
+from braid.types import Scalar
 
 Side = Literal["left", "right"]
 OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
@@ -50,6 +52,8 @@ def joined(node: logical.Join, number: int, run: Run, left: Step, right: Step) -
             return StreamTableStep(node, number, run, left, right)
         case logical.TableTableJoin():
             return TableTableStep(node, number, run, left, right)
+        case logical.ForeignKeyJoin():
+            return ForeignKeyStep(node, number, run, left, right)
     assert_never(node)
 
 
@@ -265,3 +269,86 @@ class TableTableStep:
         if existed:
             return [Row(_pair(node, None, None, key), time, row.headers, gone=True, cause=row.cause)]
         return []
+
+
+class ForeignKeyStep:
+    """Each row of a table with the row of another that it refers to, as a table by the key of the first. A row whose
+    reference is null refers to nothing."""
+
+    def __init__(self, node: logical.ForeignKeyJoin, number: int, run: Run, left: Step, right: Step) -> None:
+        self.number, self._node, self._run, self._left, self._right = number, node, run, left, right
+        self.inputs: tuple[Step, ...] = (left, right)
+        self._rows: dict[str, tuple[Key, Row]] = {}  # of the left table, by its own key
+        self._found: dict[str, Row] = {}  # of the right table
+
+    @property
+    def clock(self) -> float:
+        return max(x.clock for x in self.inputs)
+
+    @property
+    def after(self) -> float:
+        return max(x.after for x in self.inputs)
+
+    @property
+    def stored(self) -> float:
+        return self.clock
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        left, right = inputs
+        out = [x for row in left for x in self._changed(row)]
+        return out + [x for row in right for x in self._answered(row)]
+
+    def _reference(self, row: Row | None) -> str | None:
+        key = None if row is None else self._run.key([self._node.left_key], self.number, row)
+        return None if key is None else key.text
+
+    def _changed(self, row: Row) -> list[Row]:
+        """What a change of a left row says: one thing, or nothing."""
+        own, inner = self._run.key(self._node.left.row_key, self.number, row), self._node.how == "inner"
+        if own is None:
+            self._run.drop("null key", self._left.number, row)
+            return []
+        _, known = self._rows.pop(own.text, (own, None))
+        before = self._reference(known)
+        if row.gone:
+            says = known is not None and (before is not None or not inner)
+            return [self._tombstone(own, row)] if says else []
+        self._rows[own.text] = (own, row)
+        now = self._reference(row)
+        found = None if now is None else self._found.get(now)
+        if found is not None or not inner:
+            time = row.time if found is None else max(row.time, found.time)
+            return [self._pair(row, found, time, row)]
+        return [self._tombstone(own, row)] if before not in (None, now) else []
+
+    def _answered(self, row: Row) -> list[Row]:
+        """What a change of a right row says: one thing for each row that refers to it."""
+        key, inner = self._run.key([self._node.right_key], self.number, row), self._node.how == "inner"
+        if key is None:
+            self._run.drop("null key", self._right.number, row)
+            return []
+        if row.gone:
+            self._found.pop(key.text, None)
+        else:
+            self._found[key.text] = row
+        referring = [(own, x) for own, x in self._rows.values() if self._reference(x) == key.text]
+        referring.sort(key=lambda x: self._bytes(x[0]))
+        if row.gone and inner:
+            return [self._tombstone(own, row) for own, _ in referring]
+        return [self._pair(x, None if row.gone else row, row.time, row) for _, x in referring]
+
+    def _bytes(self, own: Key) -> bytes:
+        (first, *more), types = own.values, [e.type for e in self._node.left.row_key]
+        widths = {Scalar.INT: 4, Scalar.BIGINT: 8}
+        if self._node.binary and not more and types[0] in widths and isinstance(first, int):
+            return first.to_bytes(widths[types[0]], "big", signed=True)
+        return own.text.encode()
+
+    def _pair(self, left: Row, right: Row | None, time: int, cause: Row) -> Row:
+        values = _pair(self._node, left, right, self._run.key([self._node.left_key], self.number, left))
+        return Row(values, time, cause.headers, cause=cause.cause)
+
+    def _tombstone(self, own: Key, cause: Row) -> Row:
+        keys = zip(self._node.left.row_key, own.values, strict=True)
+        values = _pair(self._node, None, None, None) | {e.name: v for e, v in keys if isinstance(e, Col)}
+        return Row(values, cause.time, cause.headers, gone=True, cause=cause.cause)
