@@ -140,6 +140,9 @@ def condition(rng: random.Random, left: Rel, right: Rel) -> tuple[str, str]:
             if left.said.count(" AS ") == right.said.count(" AS ") == 1:
                 la, ra = left.columns[0].sql.split(".")[0], right.columns[0].sql.split(".")[0]
                 names = rng.choice([["k"], ["k", "j"]])
+                names = [
+                    c for c in names if all(any(e.sql.endswith(f".{c}") for e in x.columns) for x in (left, right))
+                ]
                 return f" USING ({', '.join(names)})", " AND ".join(f"{la}__{c} = {ra}__{c}" for c in names)
     return f" ON {equal.sql}", equal.duck
 
@@ -232,7 +235,9 @@ def question(
 ) -> Question:  # fmt: skip
     setting = f"SET 'braid.outer.emission' = '{emission}';\n" if emission != "arrival" else ""
     script = f"{''.join(map(declared, topics))}{before}{setting}CREATE VIEW o AS {sql};"
-    rows = " UNION ALL ".join(f"SELECT _t FROM {accepted(t.name)}" for t in topics)
+    shown = [f"SELECT _t FROM {accepted(t.name)}" for t in topics]
+    shown += [f"SELECT {c.time}" for c in calls if isinstance(c, Clock)]
+    rows = " UNION ALL ".join(shown)
     made = f"{prepare}; CREATE TABLE every AS {rows}"
     names = tuple(c.upper() for c in chosen)
     return Question("sqlstream", tuple(map(typed, topics)), script, duck, names, (), tuple(calls), prepare=made)

@@ -50,7 +50,8 @@ HEADERS = (
     '[["h",1]]',
     '[["h",null],]',
 )
-CALENDAR = ("months.md", "years.md")  # windows of months: the oracle counts them with Python's dates, up to 9999
+# Windows of months: the oracle counts them with Python's dates, up to 9999. Reports: it looks at each hop.
+CALENDAR = ("months.md", "years.md", "restart.md", "city_report.md", "facts.md")
 
 
 @cache

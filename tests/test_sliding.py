@@ -16,6 +16,7 @@ import polars as pl
 import pytest
 
 from braid.bind.program import Program
+from braid.errors import BraidError
 from braid.expr.nodes import Col
 from braid.face.tail import Tail
 from braid.lower.lower import lower
@@ -39,6 +40,7 @@ from braid.reference.frames import life
 from braid.spark.job import dumps
 from braid.spark.setup import loose
 from braid.spark.source import Planner
+from braid.testing.driver import Driver
 from braid.topics import TopicStore
 from braid.types import Scalar
 from histories import query, source
@@ -233,3 +235,28 @@ def write(store: TopicStore, topic: str, *values: str) -> None:
     lines = [(0, None, v, 1_000, None) for v in values]
     schema = {"_partition": pl.Int32, "_key": pl.String, "_value": pl.String, "_t": pl.Int64, "_headers": pl.String}
     store.append(topic, pl.DataFrame(lines, schema=schema, orient="row"))
+
+
+REPORT = """CREATE STREAM s (k INT, v INT);
+CREATE TABLE t (k INT PRIMARY KEY, y INT);
+INSERT INTO t VALUES (1, 1), (2, 2);
+{}CREATE VIEW o AS SELECT STREAM s.v, t.y FROM s OVER (ORDER BY FLOOR(ROWTIME TO MINUTE) RANGE CURRENT ROW)
+  RIGHT JOIN t ON s.k = t.k;"""
+
+
+def test_a_time_that_leaps_is_told_and_not_reported_on_for_ever() -> None:
+    """Seconds taken for milliseconds, then milliseconds: 28 million minutes between two rows."""
+    with Driver("sqlstream") as driver:
+        driver.execute(REPORT.format(""))
+        with pytest.raises(BraidError, match=r"19,675 days at once: that is more than 1,000,000 hops"):
+            for time in (1_000, 1_700_000_000_000, 1_700_000_100_000):
+                driver.write("s", None, {"k": 1, "v": 1}, time)
+            driver.read("o")
+    with Driver("sqlstream") as driver:
+        driver.execute(REPORT.format("SET 'braid.empty.buckets' = 'off';\n"))
+        for time in (1_000, 1_700_000_000_000, 1_700_000_100_000):
+            driver.write("s", None, {"k": 1, "v": 1}, time)
+        assert [(r.value, r.timestamp) for r in driver.read("o") if r.value["V"] is None] == [
+            ({"V": None, "Y": 2}, 60_000),
+            ({"V": None, "Y": 2}, 1_700_000_040_000),
+        ]

@@ -590,6 +590,7 @@ Caused by: java.io.EOFException
     assert queries.reason(proxy.format(cause=died)) == "a Python process of Spark has ended, killed or out of memory"
     full = "no space left"
     assert queries.reason(proxy.format(cause=full)) == f"org.apache.spark.SparkException: {full}"
+    assert queries.advice(text) == "delete the checkpoint" and queries.advice(proxy) == queries.HINT
     assert queries.reason("") == "no reason given" and queries.reason("odd\nmore") == "odd"
 
 

@@ -9,12 +9,17 @@ from __future__ import annotations
 
 from typing import assert_never
 
+import numpy as np
 import polars as pl
 
+from braid.errors import BraidError
+from braid.operators.ranges import Ints
 from braid.plan.sliding import Bound, Frame, OrderKey, RangeFrame, RowsFrame
 
 ENTER, LEAVE, EXPIRES = "_e", "_l", "_x"
 OPEN = 2**62  # the end of a life that is not known yet; above every time
+MOST_HOPS = 1_000_000  # that one batch reports on
+_SHORTEST_MONTH = 28 * 86_400_000
 SIZES = {"SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": 86_400_000}
 
 
@@ -44,6 +49,25 @@ def hop_end(frame: RangeFrame, times: pl.Series) -> pl.Series:
     """The last instant of the hop that holds each time."""
     k = _measured(frame.order, pl.col("t"))
     return times.alias("t").to_frame().select(_last(frame.order, k).alias("end"))["end"]
+
+
+def hop_ends(frame: RangeFrame, first: int, last: int, limit: int) -> Ints:
+    """The ends of the hops from that of `first` to that of `last`, up to `limit`."""
+    if first > last:
+        return np.empty(0, dtype=np.int64)
+    size, (begin, end) = _size(frame.order), hop_end(frame, pl.Series([first, last], dtype=pl.Int64)).to_list()
+    if (end - begin) // (size or _SHORTEST_MONTH) >= MOST_HOPS:
+        days = (last - first) // SIZES["DAY"]
+        message = f"a stream's time goes on by {days:,} days at once: that is more than {MOST_HOPS:,} hops to report on"
+        hint = "correct the record with that time; or SET 'braid.empty.buckets'='off', for hops with rows alone"
+        raise BraidError(message, hint)
+    if size is not None:
+        return np.arange(begin, min(end, limit) + 1, size, dtype=np.int64)
+    ends = []
+    while begin <= min(end, limit):
+        ends.append(begin)
+        (begin,) = hop_end(frame, pl.Series([begin + 1], dtype=pl.Int64))
+    return np.array(ends, dtype=np.int64)
 
 
 def _measured(order: OrderKey, t: pl.Expr) -> pl.Expr:

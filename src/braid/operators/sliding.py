@@ -23,11 +23,11 @@ import polars as pl
 from braid.expr import compile
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, NEVER, PART, POS, POS_TYPE, SUB, TIME, no_rows
-from braid.operators.clocks import FOREVER, Clock, Clocks, LeafClock
-from braid.operators.frames import ENTER, EXPIRES, LEAVE, OPEN, hop_end, with_lives
+from braid.operators.clocks import FOREVER, Clock, Clocks, LeafClock, leaves
+from braid.operators.frames import ENTER, EXPIRES, LEAVE, OPEN, hop_end, hop_ends, with_lives
 from braid.operators.pairing import all_dropped, dropped_rows, payload_of, piece_rows
 from braid.operators.places import order_of_results, places_of, positions_of, same_leaf
-from braid.operators.ranges import Crowded, rows_at
+from braid.operators.ranges import Crowded, Ints, rows_at
 from braid.operators.together import Together
 from braid.operators.whole import Whole
 from braid.plan import sliding
@@ -93,10 +93,10 @@ class Sliding:
         return made
 
     def _note(self, arrived: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> None:
-        """What is remembered of all rows: the highest time; how far the stream of a preserved table has come."""
+        """What is remembered of what was shown: the highest time; how far the stream of a preserved table came."""
         times = [rows[AT].to_numpy() for rows, c in zip(arrived, self.clocks, strict=True) if c is not None]
-        values = clocks.moves(self.clock)[1]
-        every = np.concatenate([*times, values[values < FOREVER]])
+        shown = [clocks.shown(leaf)[1] for leaf in leaves(self.clock)]
+        every = np.concatenate([*times, np.array(shown, dtype=np.int64)])
         state.manifest["highest"] = int(every.max(initial=state.manifest.get("highest", NEVER)))
         if sliding.preserved_table(self.node) is None:
             return
@@ -156,11 +156,17 @@ class Sliding:
         most = piece_rows(*([x] for x in lives))
         enters = [x[ENTER].drop_nulls().to_numpy() for x in lives]
         alive, ends, fresh = [x.clear() for x in lives], [now], True
-        done = [0] * len(lives)
+        done, reporting = [0] * len(lives), sliding.preserved_table(self.node) is not None
         while ends:
             upto = [int(np.searchsorted(e, ends[-1], side="right")) for e in enters]
             new = [x.slice(a, b - a) for x, a, b in zip(lives, done, upto, strict=True)]
             rows = [pl.concat(x) for x in zip(alive, new, strict=True)]
+            if reporting and before < ends[-1]:
+                hops = self._hops(rows, before, ends[-1], noted)
+                some = max(1, most // max(1, rows[self._table].height))
+                if len(hops) > some:
+                    ends.append(int(hops[some - 1]) + 1)
+                    continue
             times = np.sort(np.concatenate([e[a:b] for e, a, b in zip(enters, done, upto, strict=True)]))
             times = times[(times > max(before - fresh, -OPEN)) & (times < ends[-1])]
             try:
@@ -242,19 +248,30 @@ class Sliding:
         """Rows of a preserved table that nothing met in a hop, at the end of each hop that ends in between."""
         if sliding.preserved_table(self.node) is None or now == NEVER:
             return
-        table = next(i for i, c in enumerate(self.clocks) if c is None)
-        frame, tree = self.node.operands[1 - table].frame, self.node.tree
-        assert isinstance(frame, RangeFrame) and isinstance(tree, Meeting)
-        first = max(min(noted["first"].values()), before)
-        ends = _hops(frame, first, min(now - 1, noted["last"]), now - 1)
-        if not self.node.empty_buckets:
-            ends = ends.join(lives[1 - table].select(pl.col(LEAVE).alias("_end")), on="_end", how="semi")
+        table, tree = self._table, self.node.tree
+        assert isinstance(tree, Meeting)
+        ends = pl.DataFrame({"_end": self._hops(lives, before, now, noted)}, schema={"_end": pl.Int64})
         left, right = lives
         pairs = _pairs(tree, left, right)
         met = pairs.select(pl.col(LEAVE).alias("_end"), place(table))
         alone = lives[table].join(ends, how="cross").join(met, on=["_end", place(table)], how="anti")
         made = alone.with_columns((pl.col("_end") + 1).alias(ENTER), pl.lit(HOP, pl.Int8).alias(DUE))
         yield made.drop("_end", AT)
+
+    @property
+    def _table(self) -> int:
+        return next(i for i, c in enumerate(self.clocks) if c is None)
+
+    def _hops(self, lives: Sequence[pl.DataFrame], before: int, now: int, noted: Mapping[str, Any]) -> Ints:
+        """The ends of the hops that are reported on while the clock goes from `before` to `now`."""
+        frame = self.node.operands[1 - self._table].frame
+        assert isinstance(frame, RangeFrame)
+        first, last = max(min(noted["first"].values()), before), min(now - 1, noted["last"])
+        if self.node.empty_buckets:
+            return hop_ends(frame, first, last, now - 1)
+        begin, end = hop_end(frame, pl.Series([first, last], dtype=pl.Int64)).to_list()
+        held = np.unique(lives[1 - self._table][LEAVE].to_numpy())
+        return held[(held >= begin) & (held <= min(end, now - 1))] if first <= last else held[:0]
 
     # ---------------------------------------------------------------- results
 
@@ -383,18 +400,6 @@ def _between(rows: pl.DataFrame, pairs: pl.DataFrame, number: str) -> pl.DataFra
         pl.col("_from").alias(ENTER), pl.col("_to").alias(LEAVE), pl.lit(PASSED, pl.Int8).alias(DUE)
     )
     return made.drop("_from", "_to")
-
-
-def _hops(frame: RangeFrame, first: int, last: int, limit: int) -> pl.DataFrame:
-    """The ends (`_end`) of the hops from that of `first` to that of `last`, up to `limit`."""
-    ends, at = [], first
-    while at <= last:
-        end = int(hop_end(frame, pl.Series([at], dtype=pl.Int64))[0])
-        if end > limit:
-            break
-        ends.append(end)
-        at = end + 1
-    return pl.DataFrame({"_end": ends}, schema={"_end": pl.Int64})
 
 
 def _shown(clock: Clock, clocks: Clocks) -> tuple[dict[int, int], int]:

@@ -146,7 +146,7 @@ class SlidingStep:
             leave = times[p + frame.lower + 1] - 1 if evicted else OPEN
             expires: float = leave + 1
             if not evicted and self.clock >= FOREVER:
-                expires = max(self.shown[1], *(y.row.time for come in self._come for y in come))
+                expires = max(_highest(self), *(y.row.time for come in self._come for y in come))
             yield Alive(x.row.values, enter, leave, expires, self._at(i, x.place), PASSED)
 
     def _is_preserved(self, i: int) -> bool:
@@ -252,6 +252,11 @@ def _preserved(tree: Tree, operand: Iterator[int]) -> Iterator[int]:
 def _shown(step: Step) -> tuple[float, float]:
     """The first and the last time that a stream has shown."""
     return step.shown if isinstance(step, SourceStep | SlidingStep) else _shown(step.inputs[0])
+
+
+def _highest(step: Step) -> float:
+    """The highest time that a source below has shown."""
+    return step.shown[1] if isinstance(step, SourceStep) else max(map(_highest, step.inputs))
 
 
 def _over_sliding(step: Step) -> bool:

@@ -186,7 +186,8 @@ class RunningQuery:
         if self._failed is None and not self.launch().isActive:
             found = self._handle.exception()
             if found is not None:
-                self._failed = BraidError(f"query {self.name} failed: {reason(str(found))}", HINT)
+                text = str(found)
+                self._failed = BraidError(f"query {self.name} failed: {reason(text)}", advice(text))
         return self._failed
 
     def _raise(self) -> None:
@@ -430,6 +431,12 @@ def reason(text: str) -> str:
     jvm = [x for x in errors if x.startswith(("org.", "java.")) and ": " in x]
     chosen = (python or jvm or lines[:1] or ["no reason given"])[-1]
     return re.sub(r"^braid\.errors\.\w+: ", "", chosen)
+
+
+def advice(text: str) -> str:
+    """The hint in Spark's account of a failure, if the error was one of ours."""
+    hints = [line.strip().removeprefix("hint: ") for line in text.splitlines() if line.strip().startswith("hint: ")]
+    return hints[-1] if hints and WORKER_GONE not in text else HINT
 
 
 def _offsets(document: Any) -> dict[str, int] | None:
