@@ -312,6 +312,31 @@ def join_tables(rng: random.Random, kind: str | None = None, joins: int = 1) -> 
     return question(topics, key, declarations, sql, duck, ("kk", *chosen), table_history(rng, topics, key), True)
 
 
+def refer(rng: random.Random, kind: str) -> Question:
+    """On a foreign key, alone or before a join on the primary key. No query tells a time: the last change gave it."""
+    key = rng.choice(["int", "text", "long"])
+    topics = [topic(rng, name) for name in "abc"[: rng.choice([2, 2, 3])]]
+    left, right, *more = [table(t, key) for t in topics]
+    refers = E("a.j", "a__j", key)
+    if key != "text" and rng.random() < 0.3:
+        refers = E("a.j + 1", "a__j + 1", key)
+    shown = ", ".join(c.duck for c in (*left.columns, *right.columns))
+    duck = (
+        f"(SELECT {shown}, L._key, NULL::BIGINT AS _t, false AS _gone"
+        f" FROM (SELECT * FROM {left.duck} WHERE NOT _gone) L {kind} JOIN"
+        f" (SELECT * FROM {right.duck} WHERE NOT _gone) R ON {refers.duck} = R._key)"
+    )
+    said = f"{left.said} {kind} JOIN {right.said} ON {refers.sql} = {right.keys[0]}"
+    rel = Rel(said, (*left.columns, *right.columns), duck, left.keys, key)
+    for other in more:
+        rel = two_tables(rng, rel, other, rng.choice(["INNER", "LEFT"]))
+    chosen = items(rng, rel)
+    there = replace(rel, duck=f"(SELECT * FROM {rel.duck} WHERE NOT _gone)")
+    sql, duck = select(rng, there, chosen)
+    declarations = "".join(declared(t, key, "TABLE") for t in topics)
+    return question(topics, key, declarations, sql, duck, ("kk", *chosen), table_history(rng, topics, key), True)
+
+
 def look_up(rng: random.Random, kind: str | None = None, chained: bool = False) -> Question:
     """A stream and a table that is there before it; `chained`: windowed INNER joins and tables, at most one outer join
     of streams behind them, then tables."""
@@ -399,5 +424,6 @@ SHAPES: dict[str, Shape] = {
     "ksqldb streams and tables": partial(look_up, chained=True),
     **{f"ksqldb tables {kind}": partial(join_tables, kind=kind) for kind in KINDS},
     "ksqldb tables chain": partial(join_tables, joins=3),
+    **{f"ksqldb reference {kind}": partial(refer, kind=kind) for kind in KINDS[:2]},
     **{f"ksqldb {of} group": partial(group, of=of) for of in ("stream", "joined", "table", "tables")},
 }

@@ -28,6 +28,7 @@ from braid.plan.logical import (
     How,
     Kind,
     Node,
+    Project,
     StreamStreamJoin,
     StreamTableJoin,
     TableTableJoin,
@@ -66,7 +67,7 @@ class Env:
 class From:
     """A bound relation. `synonyms`: expressions that equal the key of its rows. `viable`: the plain columns among
     them, in order of preference for the result's key. `named`: of a FULL join on two plain columns, those columns.
-    `key`: the key column of a join; `steps`: how many joins there are."""
+    `key`: the key column of a join, None where the first source's key stays; `steps`: how many joins there are."""
 
     node: Node
     scope: Scope
@@ -345,11 +346,6 @@ def _check_foreign(on: On, s: Step) -> None:
     if s.left.scope.is_join:
         message = f"a foreign-key join on {written} must be the first step"
         raise SqlError(message, on.left_ast.span, f"join on the key so far, {wanted}, or make two statements")
-    left = s.left.scope.entries[0].declared
-    if len([c for c in left.key if not c.hidden]) != 1 or not isinstance(on.left, Col) or s.how != "inner":
-        message = f"foreign-key joins such as this are not supported yet: {written} is not the primary key {wanted}"
-        hint = "INNER JOIN on a column of a table with one key column is possible"
-        raise SqlError(message, on.left_ast.span, hint)
 
 
 def _types_differ(on: On, s: Step) -> SqlError:
@@ -385,17 +381,21 @@ def _joined(on: On, s: Step) -> From:
 
 
 def _referring(on: On, s: Step) -> From:
-    """The node of a step on a foreign key: its result keeps the left table's key."""
-    left, step = s.left.scope.entries[0], s.left.steps + 1
-    (own,) = s.left.node.row_key
-    assert isinstance(own, Col)
+    """The node of a step on a foreign key: its result keeps the left table's key. A reference that is computed is a
+    column of its own, so that it is computed once."""
+    left, step = s.left.node, s.left.steps + 1
+    refers = on.left
+    if not isinstance(refers, Col):
+        refers = Col(f".REF{step}", refers.type)
+        left = Project(left, (*((c, c) for c in left.schema), (refers, on.left)))
     how: Literal["inner", "left"] = "left" if s.how == "left" else "inner"
-    made = Col(f".KEY{step}", on.right.type)
-    binary = left.declared.encoding.key == "KAFKA"
-    node: Node = ForeignKeyJoin(s.left.node, s.right.node, how, on.left, on.right, made, binary)
+    binary = s.left.scope.entries[0].declared.encoding.key == "KAFKA"
+    node: Node = ForeignKeyJoin(left, s.right.node, how, refers, on.right, Col(f".KEY{step}", on.right.type), binary)
     for other in on.others:
         node = Filter(node, bind_predicate(other, _rules(s.scope)))
-    return From(node, s.scope, "table", step, own, (own,), (own,), notices=(*s.left.notices, *_notices(s)))
+    own = left.row_key[0] if len(left.row_key) == 1 else None
+    known = (own,) if isinstance(own, Col) else ()
+    return From(node, s.scope, "table", step, None, known, known, notices=(*s.left.notices, *_notices(s)))
 
 
 def _node(left_key: Expr, right_key: Expr, key: Col, s: Step) -> Node:

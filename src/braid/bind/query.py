@@ -271,8 +271,8 @@ def _with_key(a: Asked, r: Result, source: From, grouping: Grouping | None) -> R
         return _keyed(a, r, keys)
     if a.query.partition_by:
         return _partitioned(a, r, source)
-    if source.scope.is_join:
-        return _join_key(a, r, source)
+    if source.key is not None:
+        return _join_key(a, r, source, source.key)
     return _source_key(a, r, source)
 
 
@@ -361,10 +361,9 @@ def _key_name(e: ast.Expr, namer: Namer) -> str:
             return namer.expression()
 
 
-def _join_key(a: Asked, r: Result, source: From) -> Result:
+def _join_key(a: Asked, r: Result, source: From, key: Col) -> Result:
     """One join column shows the join key; without such a column the synthetic ROWKEY does."""
-    assert source.key is not None
-    by_record = replace(r, record_key=(source.key,))
+    by_record = replace(r, record_key=(key,))
     for column in source.viable:
         holds = [i for i in r.items if i.expr == column and i.is_column]
         if not holds:
@@ -373,9 +372,9 @@ def _join_key(a: Asked, r: Result, source: From) -> Result:
             raise _twice(f"the key column {column.name}", holds)
         if a.env.settings.key_column == "value":
             return by_record
-        return replace(r, key=(Output(holds[0].name, source.key),))
+        return replace(r, key=(Output(holds[0].name, key),))
     if not source.viable:
-        return _synthetic_key(a, r, source, source.key)
+        return _synthetic_key(a, r, source, key)
     if a.sink is None:
         return by_record
     either = " or ".join(c.name for c in source.viable)
@@ -404,7 +403,7 @@ def _synthetic_key(a: Asked, r: Result, source: From, key: Col) -> Result:
 
 
 def _source_key(a: Asked, r: Result, source: From) -> Result:
-    """Without a join the key stays what it is."""
+    """Without a join, or after one on a foreign key, the key stays what it is."""
     entry = source.scope.entries[0]
     d = entry.declared
     if d.message_key is not None:
@@ -417,7 +416,8 @@ def _source_key(a: Asked, r: Result, source: From) -> Result:
     key = source.node.row_key
     if any(c.hidden for c in d.key):
         return replace(r, record_key=key)
-    return _keyed(a, r, [Wanted(e, "key column", c.name, True) for e, c in zip(key, d.key, strict=True)])
+    prefix = f"{entry.alias}." if source.scope.is_join else ""
+    return _keyed(a, r, [Wanted(e, "key column", prefix + c.name, True) for e, c in zip(key, d.key, strict=True)])
 
 
 def _check_outputs(r: Result, a: Asked) -> None:

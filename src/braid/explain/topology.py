@@ -45,6 +45,11 @@ class _Topology:
                 return _Step(number, node.row_key, partitions)
             case keyed.OnKeys():
                 return self._join(node, node.left_keys, node.right_keys, node.keys)
+            case logical.ForeignKeyJoin():
+                left, right = self.rekeyed(self.walk(node.left), (node.left_key,)), self.walk(node.right)
+                on = equal([(node.left_key, node.right_key)])
+                joined = _Step(self.add("join", (left, right), how=node.how, on=on), (node.key,), left.partitions)
+                return self.rekeyed(joined, node.row_key)
             case logical.OnKey():
                 return self._join(node, (node.left_key,), (node.right_key,), node.row_key)
             case logical.Aggregate(keys=keys):

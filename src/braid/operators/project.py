@@ -37,5 +37,5 @@ class Project:
         made, failed = compile.evaluate(rows, list(self.outputs))
         changes = rows.drop(payload_of(rows)).hstack(made)
         live = failed & (rows[DIFF] == 1)
-        dropped = dropped_rows(changes.filter(live), "expression", None) if live.any() else None
+        dropped = dropped_rows(rows.filter(live), "expression", None) if live.any() else None
         return Result(changes, dropped)
