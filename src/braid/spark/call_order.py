@@ -107,7 +107,7 @@ def _next(job: Job, start: dict[str, Any], seq: int) -> dict[str, Any] | None:
         readings.append(Reading(leaf.number, records, moments, len(ends)))
     if not any(r.records or r.moments for r in readings):
         return None
-    taken = next(cut(readings, topic_ranks(job.plan), job.order.size))
+    taken = next(cut(job.plan, readings, job.order.size))
     offsets = {
         f"{r.leaf}/{p}": start["next"].get(f"{r.leaf}/{p}", 0) + sum(1 for x in r.records if x.partition == p)
         for r in taken

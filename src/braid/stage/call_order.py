@@ -15,6 +15,7 @@ import polars as pl
 
 from braid.lower.physical import Leaf, Plan
 from braid.operators.changes import DIFF, HEADERS, HOP_BITS, LEAF_BITS, LOW, N_BITS, RANK_BITS, TIME
+from braid.plan.epochs import InEpochs
 from braid.stage.batch import Chunk
 from braid.stage.decode import RAW, Decoded, decode
 from braid.stage.ingest import Mark
@@ -116,20 +117,23 @@ def partition_ranks(plan: Plan, partitions: dict[int, int]) -> dict[tuple[int, i
     return {place: order[key] for place, key in keys.items()}
 
 
-def cut(readings: Sequence[Reading], ranks: dict[int, int], size: int | None) -> Iterator[list[Reading]]:
-    """The readings in batches of `size` records (None: all in one). Moments go with the records before them."""
+def cut(plan: Plan, readings: Sequence[Reading], size: int | None) -> Iterator[list[Reading]]:
+    """The readings in batches of `size` records (None: all in one), or of `size` epochs where the query looks at whole
+    ones. Moments go with the records before them."""
     if size is None:
         yield list(readings)
         return
+    ranks = topic_ranks(plan)
     events = sorted(
         [((r.seq, r.hops, ranks[x.leaf], r.n), 0, i, r) for i, x in enumerate(readings) for r in x.records]
         + [((m.seq, _LAST_HOP, 0, 0), 1, i, m) for i, x in enumerate(readings) for m in x.moments],
         key=lambda e: (e[0], e[1], e[2]),
     )
-    places = sorted({e[0] for e in events})
+    width = 1 if any(isinstance(x, InEpochs) for x in plan.query.root.walk()) else None
+    places = sorted({e[0][:width] for e in events})
     for start in range(0, len(places), size):
         mine = set(places[start : start + size])
-        taken = [e for e in events if e[0] in mine]
+        taken = [e for e in events if e[0][:width] in mine]
         yield [
             Reading(
                 x.leaf,

@@ -84,8 +84,7 @@ class LocalBackend(MemoryTopics):
             running.read[leaf.number] = (len(topic.records), len(topic.moments))
         if not any(r.records or r.moments for r in readings):
             return
-        ranks = topic_ranks(running.plan)
-        for batch in cut(readings, ranks, self.batch):
+        for batch in cut(running.plan, readings, self.batch):
             number = running.local.batch
             outputs = running.local.run(chunks(running.plan, batch))
             self._write(running, outputs.records, number)
