@@ -246,9 +246,11 @@ def views(rng: random.Random) -> Question:
 
 
 def group(rng: random.Random, joined: bool = False, whole: bool = False) -> Question:
-    """`whole`: without GROUP BY, over a table that has had a row."""
+    """`whole`: without GROUP BY, over rows of which one has come (past conditions, too)."""
     tables = [table(rng, name) for name in ("tu" if joined else "t")]
     rel = leaf(rng, tables[0], "a")
+    while whole and "WHERE" in rel.sql:
+        rel = leaf(rng, tables[0], "a")
     if joined:
         rel = join(rng, rel, leaf(rng, tables[1], "b"), rng.choice(KINDS))
     columns = of_type(rel.columns, "int", "long", "text")

@@ -202,7 +202,7 @@ def _check_partitions(s: Step) -> None:
 
 
 def _on(s: Step) -> On:
-    """The one equality of ON; in native mode the first usable of several, for INNER joins."""
+    """The one equality of ON; in native mode the first usable of several (INNER joins), keys of both before others."""
     if s.join.on is None:
         raise SqlError(f"{s.name} needs ON", s.join.how_span, "write ON a.x = b.y")
     parts = conjuncts(s.join.on)
@@ -217,17 +217,18 @@ def _on(s: Step) -> On:
     if s.how != "inner":
         hint = "make one column of them in a statement before, with CONCAT or STRUCT, and join on it"
         raise SqlError(f"several conditions in ON of {s.name} are not supported", s.join.on.span, hint)
-    problem: SqlError | None = None
+    usable, problems = list[On](), list[SqlError]()
     for i, part in enumerate(parts):
         try:
             on = _equality(part, s)
             _check_keys(on, s)
         except SqlError as error:
-            problem = problem or error
+            problems.append(error)
         else:
-            return replace(on, others=(*parts[:i], *parts[i + 1 :]))
-    assert problem is not None
-    raise problem
+            usable.append(replace(on, others=(*parts[:i], *parts[i + 1 :])))
+    if not usable:
+        raise problems[0]
+    return min(usable, key=lambda on: _is_foreign(on, s))
 
 
 def _is_equality(e: ast.Expr) -> TypeGuard[ast.Binary]:
@@ -285,7 +286,7 @@ def _check_keys(on: On, s: Step) -> None:
         left_is_key = s.left.kind == "stream" or _is_key(s.left, on.left)
         if on.right != right_key:
             raise _not_the_key(on, s, left_is_key)
-        if _is_foreign(on, s):
+        if not left_is_key:
             _check_foreign(on, s)
     for key, e in ((on.left, on.left_ast), (on.right, on.right_ast)):
         try:

@@ -10,7 +10,7 @@ Positions and clocks: a leaf's clock steps travel iff some join above it reads a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Literal, assert_never
@@ -345,14 +345,13 @@ def _aggregate(node: logical.Aggregate, b: _Builder) -> _Frame:
 
 def _foreign_key(node: logical.ForeignKeyJoin, b: _Builder) -> _Frame:
     """Changes of the left table go to what they refer to; what comes of them goes back to their own key."""
-    own, refers, key = node.left.row_key, (node.left_key,), (node.right_key,)
-    other = None if _is_local(node.right) else _input(node.right, b, key, "drop")
-    left = b.spread(_signed(node.left, b, own, "drop"), refers, "pad", "a row goes to the one that it refers to")
-    right = (
-        _local(node.right, b, key, "drop", left.stage)
-        if other is None
-        else b.moved(other, key, left.stage, "drop", "the join has another key")
-    )
+    own = node.left.row_key
+
+    def of_left() -> _Frame:
+        changes = _signed(node.left, b, own, "drop")
+        return b.spread(changes, (node.left_key,), "pad", "a row goes to the one that it refers to")
+
+    left, right = _beside(of_left, node.right, (node.right_key,), "drop", b)
     cols = [*left.columns, *right.columns, node.key]
     made = b.step(join_of(node), [left, right], node, None, cols)
     back = b.spread(made, own, "drop", "the result has the key of its left rows")
@@ -431,12 +430,23 @@ def _sides(
     left: Node, left_keys: Keys, right: Node, right_keys: Keys, null_keys: tuple[NullKey, NullKey], b: _Builder
 ) -> tuple[_Frame, _Frame]:
     """Both inputs of a join in one stage, spread by its key."""
-    other = None if _is_local(right) else _input(right, b, right_keys, null_keys[1])
-    l = _input(left, b, left_keys, null_keys[0])
-    l = b.spread(l, left_keys, null_keys[0], "the next join has another key")
+
+    def of_left() -> _Frame:
+        x = _input(left, b, left_keys, null_keys[0])
+        return b.spread(x, left_keys, null_keys[0], "the next join has another key")
+
+    return _beside(of_left, right, right_keys, null_keys[1], b)
+
+
+def _beside(
+    of_left: Callable[[], _Frame], right: Node, keys: Keys, null_key: NullKey, b: _Builder
+) -> tuple[_Frame, _Frame]:
+    """The right input in the stage of the left one; what has to be exchanged for it is lowered first."""
+    other = None if _is_local(right) else _input(right, b, keys, null_key)
+    left = of_left()
     if other is None:
-        return l, _local(right, b, right_keys, null_keys[1], l.stage)
-    return l, b.moved(other, right_keys, l.stage, null_keys[1], "the join has another key")
+        return left, _local(right, b, keys, null_key, left.stage)
+    return left, b.moved(other, keys, left.stage, null_key, "the join has another key")
 
 
 def _input(node: Node, b: _Builder, keys: Keys, null_key: NullKey) -> _Frame:

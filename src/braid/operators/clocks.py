@@ -213,6 +213,11 @@ class Clocks:
         firsts = dict(zip(parts.tolist(), values[first].tolist(), strict=True))
         return firsts, int(values.max()) if len(values) else NEVER
 
+    def highest(self, clock: Clock) -> int:
+        """The highest time that a leaf of the clock shows in this batch, ends aside."""
+        own = np.isin(self._leaf, leaves(clock)) & self._says(CLOCK) & (self._value < FOREVER)
+        return int(self._value[own].max(initial=NEVER))
+
     def last(self, leaf: int) -> int:
         """The high part of the last position at which a record of the leaf is a step."""
         mine = (self._leaf == leaf) & self._says(CLOCK) & (self._value < FOREVER)

@@ -39,8 +39,12 @@ UNSIGNED: dict[Scalar, type[pl.DataType]] = {Scalar.INT: pl.UInt32, Scalar.BIGIN
 
 
 def join_of(node: ForeignKeyJoin) -> TableJoin:
-    own = tuple(e for e in node.left.row_key if isinstance(e, Col))
-    return TableJoin(node.how, (node.key.name,), _References(own, node.binary), "pad")
+    return TableJoin(node.how, (node.key.name,), _References(_own(node), node.binary), "pad")
+
+
+def _own(node: ForeignKeyJoin) -> tuple[Col, ...]:
+    """The columns of the left table's key."""
+    return tuple(e for e in node.left.row_key if isinstance(e, Col))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ class Answers(Behind):
 
     @staticmethod
     def of(node: ForeignKeyJoin) -> Answers:
-        return Answers(tuple(e.name for e in node.left.row_key if isinstance(e, Col)))
+        return Answers(tuple(c.name for c in _own(node)))
 
     @property
     def told(self) -> Told:

@@ -23,7 +23,7 @@ import polars as pl
 from braid.expr import compile
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, NEVER, PART, POS, POS_TYPE, SUB, TIME, no_rows
-from braid.operators.clocks import FOREVER, Clock, Clocks, LeafClock, leaves
+from braid.operators.clocks import FOREVER, Clock, Clocks, LeafClock
 from braid.operators.frames import ENTER, EXPIRES, LEAVE, OPEN, hop_end, hop_ends, with_lives
 from braid.operators.pairing import all_dropped, dropped_rows, payload_of, piece_rows
 from braid.operators.places import order_of_results, places_of, positions_of, same_leaf
@@ -95,9 +95,8 @@ class Sliding:
     def _note(self, arrived: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> None:
         """What is remembered of what was shown: the highest time; how far the stream of a preserved table came."""
         times = [rows[AT].to_numpy() for rows, c in zip(arrived, self.clocks, strict=True) if c is not None]
-        shown = [clocks.shown(leaf)[1] for leaf in leaves(self.clock)]
-        every = np.concatenate([*times, np.array(shown, dtype=np.int64)])
-        state.manifest["highest"] = int(every.max(initial=state.manifest.get("highest", NEVER)))
+        shown = max(clocks.highest(self.clock), state.manifest.get("highest", NEVER))
+        state.manifest["highest"] = int(np.concatenate(times).max(initial=shown))
         if sliding.preserved_table(self.node) is None:
             return
         (clock,) = (c for c in self.clocks if c is not None)

@@ -265,6 +265,11 @@ class Coalesce(InEpochs, Passing):
         yield from self.key
 
 
+def in_epochs(root: Node) -> bool:
+    """Whether a query looks at whole epochs, never at a part of one."""
+    return any(isinstance(x, InEpochs) for x in root.walk())
+
+
 EpochJoin = RegularJoin | AsOfJoin | TemporalJoin
 EpochNode = Changes | OnTime | Windows | Clocked | RegularJoin | AsOfJoin | TemporalJoin | EmitOnClose | Coalesce
 

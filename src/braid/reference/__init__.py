@@ -61,7 +61,7 @@ class Reference:
         self.nodes: dict[int, logical.Node] = {}  # by the number of the step
         self._next = sum(1 for _ in logical.sources(query.root))  # steps are numbered after the leaves, inputs first
         self._root = self._build(query.root)
-        self._in_epochs = any(isinstance(x, epochs.InEpochs) for x in query.root.walk())
+        self._in_epochs = epochs.in_epochs(query.root)
         self._upserts = (
             UpsertStep(self._run, self._root.number, query.root, query.sink.written_key)
             if query.root.mode == "retract"

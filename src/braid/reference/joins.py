@@ -217,15 +217,10 @@ class StreamTableStep:
             self._table[key.text] = row
 
 
-class TableTableStep:
-    """The join of two tables, as a table: after each update the row as it is now, or a tombstone if it is there no
-    more. The latest arrival of a key stands, whatever its time."""
+class _OfTables:
+    """The clock of a join of two tables: nothing waits for it."""
 
-    def __init__(self, node: logical.TableTableJoin, number: int, run: Run, left: Step, right: Step) -> None:
-        self.number, self._node, self._run = number, node, run
-        self.inputs: tuple[Step, ...] = (left, right)
-        self._from: dict[Side, Step] = {"left": left, "right": right}
-        self._table: dict[Side, dict[str, Row]] = {"left": {}, "right": {}}
+    inputs: tuple[Step, ...]
 
     @property
     def clock(self) -> float:
@@ -238,6 +233,17 @@ class TableTableStep:
     @property
     def stored(self) -> float:
         return self.clock
+
+
+class TableTableStep(_OfTables):
+    """The join of two tables, as a table: after each update the row as it is now, or a tombstone if it is there no
+    more. The latest arrival of a key stands, whatever its time."""
+
+    def __init__(self, node: logical.TableTableJoin, number: int, run: Run, left: Step, right: Step) -> None:
+        self.number, self._node, self._run = number, node, run
+        self.inputs = (left, right)
+        self._from: dict[Side, Step] = {"left": left, "right": right}
+        self._table: dict[Side, dict[str, Row]] = {"left": {}, "right": {}}
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         left, right = inputs
@@ -271,27 +277,15 @@ class TableTableStep:
         return []
 
 
-class ForeignKeyStep:
+class ForeignKeyStep(_OfTables):
     """Each row of a table with the row of another that it refers to, as a table by the key of the first. A row whose
     reference is null refers to nothing."""
 
     def __init__(self, node: logical.ForeignKeyJoin, number: int, run: Run, left: Step, right: Step) -> None:
         self.number, self._node, self._run, self._left, self._right = number, node, run, left, right
-        self.inputs: tuple[Step, ...] = (left, right)
+        self.inputs = (left, right)
         self._rows: dict[str, tuple[Key, Row]] = {}  # of the left table, by its own key
         self._found: dict[str, Row] = {}  # of the right table
-
-    @property
-    def clock(self) -> float:
-        return max(x.clock for x in self.inputs)
-
-    @property
-    def after(self) -> float:
-        return max(x.after for x in self.inputs)
-
-    @property
-    def stored(self) -> float:
-        return self.clock
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         left, right = inputs

@@ -15,7 +15,7 @@ import polars as pl
 
 from braid.lower.physical import Leaf, Plan
 from braid.operators.changes import DIFF, HEADERS, HOP_BITS, LEAF_BITS, LOW, N_BITS, RANK_BITS, TIME
-from braid.plan.epochs import InEpochs
+from braid.plan.epochs import in_epochs
 from braid.stage.batch import Chunk
 from braid.stage.decode import RAW, Decoded, decode
 from braid.stage.ingest import Mark
@@ -129,7 +129,7 @@ def cut(plan: Plan, readings: Sequence[Reading], size: int | None) -> Iterator[l
         + [((m.seq, _LAST_HOP, 0, 0), 1, i, m) for i, x in enumerate(readings) for m in x.moments],
         key=lambda e: (e[0], e[1], e[2]),
     )
-    width = 1 if any(isinstance(x, InEpochs) for x in plan.query.root.walk()) else None
+    width = 1 if in_epochs(plan.query.root) else None
     places = sorted({e[0][:width] for e in events})
     for start in range(0, len(places), size):
         mine = set(places[start : start + size])

@@ -2,7 +2,7 @@
 
 In: a SELECT with groups, the node it reads. Out: the changes of its groups, and the items over them.
 Rule: NULLs make one group; a group without rows is gone; an aggregate of nothing is NULL, COUNT is 0. Without GROUP BY
-there is one group, which stands once a row has come.
+there is one group, which stands once a row has come (past WHERE and joins).
 """
 
 from __future__ import annotations
