@@ -30,7 +30,7 @@ def test_law(shape: str) -> None:
 @pytest.mark.law
 @pytest.mark.parametrize("shape", SHAPES)
 def test_law_at_length(shape: str) -> None:
-    for seed in range(1000, 1600 if "chain" in shape else 1150):
+    for seed in range(1000, 1300 if "chain" in shape else 1075):
         check(SHAPES[shape], f"{shape} {seed}")
 
 
