@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from braid.dialects import dialect_named
 from braid.errors import SqlError
 from braid.sql.parser import parse
 from braid.testing.cases import blocks
@@ -54,7 +55,7 @@ def _page(name: str, text: str) -> Page:
 def _split(text: str, dialect: str) -> list[str]:
     """The statements of a text, each with its `;`; a text that cannot be read is one."""
     try:
-        ends = [s.span.end for s in parse(text, dialect).statements]
+        ends = [s.span.end for s in parse(text, dialect_named(dialect).words).statements]
     except SqlError:
         return [text]
     return [text[a:b].lstrip("; \n") + ";" for a, b in zip([0, *ends], ends, strict=False)]

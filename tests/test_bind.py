@@ -16,6 +16,7 @@ import pytest
 
 from braid.bind import bound
 from braid.bind.catalog import Catalog
+from braid.bind.ksqldb import DIALECT
 from braid.bind.settings import Settings
 from braid.bind.statements import bind
 from braid.errors import SqlError
@@ -35,8 +36,8 @@ def run(text: str, catalog: Catalog, settings: Settings) -> tuple[str, Catalog, 
     """The statements of `text`, one after the other; what each gives, as text."""
     shown: list[str] = []
     try:
-        for statement in parse(text, "ksqldb").statements:
-            made = bind(statement, catalog, settings, text)
+        for statement in parse(text, DIALECT.words).statements:
+            made = bind(statement, catalog, settings, text, DIALECT)
             catalog = catalog.apply(made)
             if isinstance(made, bound.SettingChanged):
                 settings = made.settings
@@ -212,8 +213,8 @@ def bound_of(sql: str, before: str = LR) -> bound.Bound:
     catalog, settings = Catalog(), Settings()
     text = before + sql
     made: bound.Bound | None = None
-    for statement in parse(text, "ksqldb").statements:
-        made = bind(statement, catalog, settings, text)
+    for statement in parse(text, DIALECT.words).statements:
+        made = bind(statement, catalog, settings, text, DIALECT)
         catalog = catalog.apply(made)
         settings = made.settings if isinstance(made, bound.SettingChanged) else settings
     assert made is not None
@@ -255,7 +256,7 @@ def test_the_canonical_text_shows_every_change_of_meaning(other: str) -> None:
 def test_bind_changes_no_catalog() -> None:
     catalog = Catalog()
     text = "CREATE STREAM l (k INT KEY, v VARCHAR) WITH (kafka_topic='l');"
-    made = bind(parse(text, "ksqldb").statements[0], catalog, Settings(), text)
+    made = bind(parse(text, DIALECT.words).statements[0], catalog, Settings(), text, DIALECT)
     assert catalog.sources == {}
     assert list(catalog.apply(made).sources) == ["L"]
 

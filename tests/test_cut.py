@@ -14,6 +14,7 @@ import pytest
 
 from braid.bind.bound import QueryBound
 from braid.bind.catalog import Catalog
+from braid.bind.ksqldb import DIALECT
 from braid.bind.settings import Settings
 from braid.bind.statements import bind
 from braid.errors import BraidError
@@ -278,8 +279,8 @@ FROM l {how} JOIN r WITHIN 10 SECONDS GRACE PERIOD {grace} SECONDS ON l.k = r.k 
 
 def planned(sql: str) -> Plan:
     catalog, query = Catalog(), None
-    for statement in parse(sql).statements:
-        bound = bind(statement, catalog, Settings(), sql)
+    for statement in parse(sql, DIALECT.words).statements:
+        bound = bind(statement, catalog, Settings(), sql, DIALECT)
         query = bound.query if isinstance(bound, QueryBound) else query
         catalog = catalog.apply(bound)
     assert query is not None

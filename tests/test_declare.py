@@ -8,9 +8,10 @@ import pytest
 
 from braid.bind.bound import SourceDeclared
 from braid.bind.program import Program
+from braid.dialects import DIALECTS, dialect_named
 from braid.errors import BraidError
-from braid.face.declare import declaration
-from braid.sql.dialects import DIALECTS, dialect_named
+from braid.sql.declare import Declaring, declaration
+from braid.sql.dialects.ksqldb import KSQLDB
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 TYPES: list[Type] = [
@@ -34,13 +35,12 @@ NAMES = ["v", "Order", "select", "value", "a b", '"q"', "`t`", "key", "user", "t
 @pytest.mark.parametrize("dialect", DIALECTS)
 @pytest.mark.parametrize("kind", ["stream", "table"])
 def test_what_is_written_binds_to_the_same_columns(dialect: str, kind: Any) -> None:
-    id_ = Column(dialect_named(dialect).fold("id"), Scalar.BIGINT)
-    name = dialect_named(dialect).fold("t_1")
-    options = {"kafka_topic": "t"} if dialect == "ksqldb" else {}
+    words = dialect_named(dialect).words
+    id_, name = Column(words.fold("id"), Scalar.BIGINT), words.fold("t_1")
     refused = []
     for c in [*(Column("v", t) for t in TYPES), *(Column(n, Scalar.INT) for n in NAMES)]:
         try:
-            sql = declaration(dialect, name, kind, [id_, c], id_.name, options)
+            sql = declaration(words, Declaring(name, kind, [id_, c], id_.name, topic="t"))
         except BraidError as e:
             assert "has no type for" in e.message
             refused.append(c.type)
@@ -56,8 +56,9 @@ def test_what_is_written_binds_to_the_same_columns(dialect: str, kind: Any) -> N
 
 def test_what_cannot_be_declared() -> None:
     with pytest.raises(BraidError, match="needs a key"):
-        declaration("ksqldb", "t", "table", [Column("A", Scalar.INT)])
+        declaration(KSQLDB, Declaring("t", "table", [Column("A", Scalar.INT)]))
     for dialect in ("risingwave", "sqlstream"):  # these have tables without
-        assert declaration(dialect, "T", "table", [Column("A", Scalar.INT)]).startswith("CREATE TABLE ")
+        made = declaration(dialect_named(dialect).words, Declaring("T", "table", [Column("A", Scalar.INT)]))
+        assert made.startswith("CREATE TABLE ")
     with pytest.raises(BraidError, match="has no column B"):
-        declaration("ksqldb", "t", "stream", [Column("A", Scalar.INT)], "B")
+        declaration(KSQLDB, Declaring("t", "stream", [Column("A", Scalar.INT)], "B"))

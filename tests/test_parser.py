@@ -5,14 +5,19 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from decimal import Decimal
 from enum import Enum
+from functools import partial
 
 import pytest
 
+from braid.dialects import dialect_named
 from braid.errors import BraidError, Span, SqlError
-from braid.sql import ast
-from braid.sql.parser import dialect_of, parse
+from braid.sql import ast, parser
+from braid.sql.dialects.ksqldb import KSQLDB
+from braid.sql.parser import dialect_of
 from braid.types import Array, Column, Map, Scalar, Struct
 from braid.types import Decimal as DecimalType
+
+parse = partial(parser.parse, words=KSQLDB)
 
 
 def one(text: str) -> ast.Statement:
@@ -460,5 +465,5 @@ def test_dialect_line() -> None:
 
 def test_dialect_names() -> None:
     with pytest.raises(BraidError, match="unknown dialect 'flink'") as unknown:
-        parse("", "flink")
+        dialect_named("flink")
     assert "ksqldb, risingwave, sqlstream, lenses" in str(unknown.value)

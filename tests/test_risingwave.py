@@ -18,6 +18,7 @@ from braid.plan.epochs import AsOfJoin, RegularJoin, TemporalJoin
 from braid.plan.logical import Node
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
+from braid.sql.dialects.risingwave import RISINGWAVE
 from braid.sql.parser import parse
 from braid.testing.driver import Driver
 from braid.topics.drops import read_drops
@@ -32,7 +33,7 @@ CREATE TABLE sales (id INT, product INT) APPEND ONLY;
 
 def selected(text: str) -> rw.Select:
     """The SELECT of a batch query that Braid reads."""
-    (statement,) = parse(text, "risingwave").statements
+    (statement,) = parse(text, RISINGWAVE).statements
     assert isinstance(statement, rw.Batch)
     assert isinstance(statement.rows.body, rw.Select)
     return statement.rows.body

@@ -31,6 +31,7 @@ from braid.plan.logical import Kind, Query
 from braid.plan.rewrite import rewrite
 from braid.sql import ast
 from braid.sql.ast_sqlstream import DescribeObject, DropObject
+from braid.sql.dialects.base import Words
 
 Rows = Iterable[tuple[Any, ...]]
 Table = tuple[tuple[str, ...], Callable[[Env], Rows]]  # a header, and the rows below it
@@ -114,13 +115,16 @@ SHOWS: Mapping[str, Table] = {
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a dialect says in its own way. `own`: binds the statements that only it has; None: it is one of those here.
+    """A dialect: its words, and what it says in its own way.
+
+    `own`: binds the statements that only it has; None: it is one of those here.
     `find`: what a name means, refused where it means nothing; `full`: the name in full. `describe`: DESCRIBE's rows,
     under `columns`; `shows`: what SHOW lists besides, or otherwise; `takes`: the last column of SHOW PROPERTIES.
     `kinds`: does DROP say what it drops; `read_by`, `drop_first`: who reads it, and the hint then. `no_query`: EXPLAIN
-    of a name without query; `queries`: what it takes. `finish`: what a query becomes."""
+    of a name without query; `queries`: what it takes. `finish`: what a query becomes. `ticks`: times are numbers of
+    milliseconds where records are written and read one by one (docs/files-and-topics.md, "Values")."""
 
-    name: str
+    words: Words
     own: Callable[[ast.Statement, Env], Bound | None]
     find: Callable[[Any, Span, Env], Declared]
     full: Callable[[Any, Env], str] = lambda name, _: str(name)
@@ -135,6 +139,11 @@ class Dialect:
     queries: str = "EXPLAIN SELECT …, CREATE … AS SELECT …, or a query's name"
     instead: Callable[[str], str] = instead
     finish: Callable[[Query], Query] = rewrite
+    ticks: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.words.name
 
 
 def bind_statement(s: ast.Statement, env: Env, d: Dialect) -> Bound:

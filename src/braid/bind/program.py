@@ -31,8 +31,10 @@ from braid.bind.bound import (
     ViewDefined,
 )
 from braid.bind.catalog import Catalog
+from braid.bind.commands import Dialect
 from braid.bind.settings import Settings
 from braid.bind.statements import bind
+from braid.dialects import dialect_named
 from braid.errors import BraidError, SqlError
 from braid.plan.logical import Query
 from braid.records.values import json_value
@@ -116,10 +118,14 @@ class Program:
     sets: tuple[str, ...] = ()
     keeper: Keeper | None = None
 
+    @property
+    def spoken(self) -> Dialect:
+        return dialect_named(self.dialect)
+
     def statements(self, sql: str) -> Iterator[Effect]:
         """Binds one statement after the other. The first that is refused raises `SqlError`; what came before stands. A
         statement counts when the next one is asked for: one that cannot be carried out does not."""
-        script = parse(sql, self.dialect, self.variables)
+        script = parse(sql, self.spoken.words, self.variables)
         fresh: set[str] = set()  # made by this text
         for statement, variables in zip(script.statements, script.defined, strict=True):
             effect = replace(self.effect_of(statement, script.text, fresh), variables=variables)
@@ -140,15 +146,15 @@ class Program:
         """The name of what stands and is made again by this statement."""
         name, first = made_name(statement), text.split(None, 1)[0].upper()
         alike = [s for s in self.standing.values() if s.text.split(None, 1)[0].upper() == first]
-        words = plain(text, self.dialect) if alike else None
-        same = (s.name for s in alike if words is not None and plain(s.text, self.dialect) == words)
+        words = plain(text, self.spoken.words) if alike else None
+        same = (s.name for s in alike if words is not None and plain(s.text, self.spoken.words) == words)
         found = next(same, None) or (None if name is None else first_match(name, self.standing))
         return found if found not in fresh else None
 
     def _again(self, statement: ast.Statement, script: str, text: str, name: str) -> Bound:
         """What a statement means that makes a name which stands."""
         before = self.standing[name].text
-        same = plain(before, self.dialect) == plain(text, self.dialect) is not None
+        same = plain(before, self.spoken.words) == plain(text, self.spoken.words) is not None
         if same and name in self.queries:
             return Again(name, self.queries[name])
         if not same and (getattr(statement, "or_replace", False) or getattr(statement, "if_not_exists", False)):
@@ -169,7 +175,7 @@ class Program:
 
     def _bound(self, statement: ast.Statement, text: str, catalog: Catalog) -> Bound:
         try:
-            bound = bind(statement, catalog, self.settings, text, self.dialect)
+            bound = bind(statement, catalog, self.settings, text, self.spoken)
         except SqlError as e:
             raise e.with_text(text) from None
         if isinstance(bound, Explained) and bound.query is None:
@@ -268,7 +274,7 @@ def first_match(name: str, known: Iterable[str]) -> str | None:
 def check_program(sql: str, program: Program) -> tuple[list[SqlError], int]:
     """Every problem of a text, in order, and how many statements it has. What a refused statement would have declared
     is unknown to those after it."""
-    script, problems = parse_all(sql, program.dialect)
+    script, problems = parse_all(sql, program.spoken.words)
     fresh: set[str] = set()
     for statement in script.statements:
         try:

@@ -204,7 +204,7 @@ MANNERS: dict[str, Manner] = {
 
 def changed(settings: Settings, dialect: str, name: str, value: str | None) -> tuple[Settings, str | None]:
     """The settings after SET name = value (None: UNSET, the default again), with a notice if it changes nothing."""
-    rows, manner = SETTINGS[dialect], MANNERS[dialect]
+    rows, manner = SETTINGS.get(dialect, {}), MANNERS.get(dialect, Manner(str, 0.5))
     topic = re.fullmatch(r"topic\.(.+)\.partitions", name) if dialect == "lenses" else None
     if topic is not None and value is not None:
         others = tuple(x for x in settings.lenses.of_topics if x[0] != topic[1])
@@ -224,11 +224,11 @@ def changed(settings: Settings, dialect: str, name: str, value: str | None) -> t
 def shown(settings: Settings, dialect: str) -> list[tuple[str, str, str]]:
     """Name, value and what it takes, for SHOW PROPERTIES."""
     own = _own(settings, dialect)
-    return [(n, s.show(getattr(own, s.field)), ", ".join(s.takes)) for n, s in SETTINGS[dialect].items()]
+    return [(n, s.show(getattr(own, s.field)), ", ".join(s.takes)) for n, s in SETTINGS.get(dialect, {}).items()]
 
 
 def _own(settings: Settings, dialect: str) -> Any:
-    return settings if dialect == "ksqldb" else getattr(settings, dialect)
+    return getattr(settings, dialect, settings)
 
 
 def _read(name: str, setting: Setting, value: str, manner: Manner) -> Any:

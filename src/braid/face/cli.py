@@ -18,14 +18,13 @@ from typing import Any
 
 import click
 
+from braid.dialects import DIALECTS
 from braid.errors import BraidError, printable, printable_lines
 from braid.face.cli_errors import QueryDied, TooManyDrops
 from braid.face.tabular import Terminal
 
 out = Terminal()
 err = Terminal(stderr=True)
-
-DIALECTS = ("ksqldb", "risingwave", "sqlstream", "lenses")
 
 
 class Braid(click.Group):

@@ -14,13 +14,13 @@ from typing import Any
 
 import polars as pl
 
+from braid.dialects import dialect_named
 from braid.errors import BraidError
-from braid.face.declare import declaration, quoted
 from braid.files.parquet import schema_of
 from braid.files.text import Options, Text, content, csv_rows, header, shown
 from braid.files.values import from_text
 from braid.plan.logical import Kind
-from braid.sql.dialects import dialect_named
+from braid.sql.declare import Declaring, declaration
 from braid.topics.segments import is_packed
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
@@ -54,40 +54,15 @@ _FORMS: Sequence[tuple[Type, str]] = (
 def statement(path: str, dialect: str, name: str | None = None, key: str | None = None, kind: Kind = "stream") -> str:
     """The declaration of a file's rows. `name`: by default the file's, `key`: a column. In Lenses a file may
     have no column `_key`: then a second statement makes the key."""
-    spoken = dialect_named(dialect)
+    words = dialect_named(dialect).words
     found = name or re.sub(r"\W+", "_", os.path.basename(path).split(".")[0]).strip("_") or "rows"
-    columns = [Column(spoken.fold(c.name), c.type) for c in columns_of(path)]
+    columns = [Column(words.fold(c.name), c.type) for c in columns_of(path)]
     names = [c.name for c in columns]
     if len(set(names)) < len(names):
         raise BraidError(f"{path} has columns that differ only by case", "rename one of them")
-    options: dict[str, str] = {}
     times = [c.name for c in columns if c.type is Scalar.TIMESTAMP]
-    if spoken.name == "ksqldb":
-        options = {"kafka_topic": found, "value_format": "JSON"}
-        options |= {"timestamp": times[0]} if len(times) == 1 else {}
-    if spoken.name == "sqlstream" and len(times) == 1 and kind == "stream":
-        options = {"ROWTIME": times[0]}
-    folded = None if key is None else next((n for n in names if n.lower() == key.lower()), spoken.fold(key))
-    if spoken.name == "lenses" and "_key" not in names:
-        return _keyed(found, kind, columns, folded, times)
-    return declaration(dialect, spoken.fold(found), kind, columns, folded, options)
-
-
-def _keyed(name: str, kind: Kind, columns: list[Column], key: str | None, times: list[str]) -> str:
-    """A topic of Lenses without keys, and what gives it some."""
-    if key is None and kind == "table":
-        raise BraidError(f"table {name} needs a key", "name the column that tells its rows apart: --key COLUMN")
-    made = declaration("lenses", name, "stream", columns)
-    if key is None:
-        return made
-    if key not in (c.name for c in columns):
-        raise BraidError(f"{name} has no column {key}", f"it has {', '.join(c.name for c in columns)}")
-    keyed, key, name = (quoted("lenses", x) for x in (f"{name}_by_{key}", key, name))
-    if kind == "table":
-        query = f"SELECT STREAM {key} AS _key, _value.* FROM {name};"
-        return f"{made}\nSET defaults.topic.autocreate = true;\nINSERT INTO {keyed} {query}"
-    at = f" EVENTTIME BY {quoted('lenses', times[0])}" if len(times) == 1 else ""
-    return f"{made}\nWITH {keyed} AS (SELECT STREAM {key} AS _key, _value.* FROM {name}{at});"
+    folded = None if key is None else next((n for n in names if n.lower() == key.lower()), words.fold(key))
+    return declaration(words, Declaring(words.fold(found), kind, columns, folded, "file", found, times))
 
 
 def columns_of(path: str) -> list[Column]:

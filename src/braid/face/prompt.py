@@ -20,10 +20,10 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.lexers import Lexer
 from prompt_toolkit.styles import Style
 
+from braid.dialects import DIALECTS, dialect_named
 from braid.expr.aggregates import AGGREGATES
 from braid.expr.functions import FUNCTIONS
 from braid.face.shell import COMMANDS, Shell, complete
-from braid.sql.dialects import DIALECTS, dialect_named
 
 STYLE = Style.from_dict(
     {
@@ -53,7 +53,7 @@ _PIECES = re.compile(
 
 def keywords(dialect: str) -> frozenset[str]:
     """The words of a dialect's statements."""
-    known = dialect_named(dialect)
+    known = dialect_named(dialect).words
     listed = (*known.statements, *known.creates, *known.clauses, *known.shows, *known.reserved, *known.never_alias)
     return frozenset(w for text in (*listed, *known.types) for w in text.upper().split()) | MORE_WORDS
 

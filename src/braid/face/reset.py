@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from braid.bind.program import first_match
+from braid.dialects import DIALECTS
 from braid.errors import BraidError
 from braid.face.catalogue import Catalogue
 from braid.face.show import folders, open_store
 from braid.files import results as result_files
-from braid.sql.dialects import DIALECTS
 from braid.stage import checkpoint
 from braid.topics.lock import StoreLock
 from braid.topics.store import TopicStore

@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from braid.bind.bound import BatchAsked, BatchQuery, Declared, Dropped, QueryBound, RowsChanged, SourceDeclared
 from braid.bind.program import NewRecords, Program, first_match
+from braid.dialects import dialect_named
 from braid.errors import BraidError, Span, SqlError
 from braid.explain.documents import explain_query, render_text
 from braid.face import inserts
 from braid.face.catalogue import Catalogue
-from braid.face.declare import declaration
 from braid.face.effects import Rows, StoreWorld, carry_out_all
 from braid.face.show import folders
 from braid.lower.lower import lower
 from braid.plan.logical import Kind, Query, Timestamp, sources
-from braid.sql.dialects import dialect_named
+from braid.sql.declare import Declaring, declaration
 from braid.topics.drops import read_drops
 from braid.topics.lock import shared_lock
 from braid.topics.names import check_name
@@ -179,7 +179,7 @@ class Session(Public):
         for column in (key, time, partition, offset, deleted):
             if column is not None and column not in frame.columns:
                 raise BraidError(f"{name} has no column {column}", f"it has {', '.join(frame.columns)}")
-        fold = self._dialect.fold
+        fold = self._dialect.words.fold
         folded = {fold(c): c for c in frame.columns}
         if len(folded) < len(frame.columns):
             raise BraidError(f"{name} has columns that differ only by case", "rename one of them")
@@ -190,7 +190,7 @@ class Session(Public):
         if moment is not None and moment.type not in (Scalar.TIMESTAMP, Scalar.BIGINT, Scalar.DATE):
             raise BraidError(f"time={time!r} is a column of {moment.type}", "cast it to TIMESTAMP, or to BIGINT in ms")
         made = self._declared(fold(name), kind, columns, None if key is None else fold(key))
-        if self._dialect.name == "lenses":
+        if self._dialect.words.key_field:
             renamed = with_key(renamed, key)
         made = replace(
             made,
@@ -204,8 +204,7 @@ class Session(Public):
 
     def _declared(self, name: str, kind: Kind, columns: Sequence[Column], key: str | None) -> Declared:
         """The columns as the dialect would declare them."""
-        options = {"kafka_topic": name, "key_format": "JSON"} if self._dialect.name == "ksqldb" else None
-        sql = declaration(self._dialect.name, name, kind, columns, key, options)
+        sql = declaration(self._dialect.words, Declaring(name, kind, columns, key, "frame", name))
         (effect,) = Program(self._dialect.name).statements(sql)
         assert isinstance(effect.bound, SourceDeclared)
         return effect.bound.declared
@@ -276,14 +275,13 @@ class Session(Public):
         view, which is kept up to date."""
         text = sql.strip().rstrip(";")
         first = text.split(None, 1)[0].upper() if text else ""
-        if first == "SELECT" and self._dialect.name == "ksqldb" and "EMIT" not in text.upper().split():
-            return self._program.query_of(f"{text} EMIT CHANGES;")
-        if first not in ("SELECT", "WITH") or self._dialect.name != "risingwave":
-            return self._program.query_of(f"{text};")
+        before, behind = self._dialect.words.live if first in ("SELECT", "WITH") else ("", "")
+        if behind and "EMIT" in text.upper().split():
+            behind = ""
         try:
-            return self._program.query_of(f"{_VIEW}{text};")
+            return self._program.query_of(f"{before}{text}{behind};")
         except SqlError as e:
-            raise _moved(e, text) from None
+            raise (_moved(e, text, len(before)) if before else e) from None
 
     def _lock(self) -> None:
         """The store is this process's, as long as one of its sessions has queries on it."""
@@ -354,14 +352,11 @@ class _World(StoreWorld):
         self.header, self.rows = header, list(rows)
 
 
-_VIEW = "CREATE MATERIALIZED VIEW query AS\n"
-
-
-def _moved(e: SqlError, text: str) -> SqlError:
-    """An error in what stands behind `_VIEW`, at its place in what was given."""
+def _moved(e: SqlError, text: str, behind: int) -> SqlError:
+    """An error in what stands behind a first line of so many characters, at its place in what was given."""
     span = e.span
     if span is not None and span.line > 1:
-        span = Span(span.start - len(_VIEW), span.end - len(_VIEW), span.line - 1, span.column)
+        span = Span(span.start - behind, span.end - behind, span.line - 1, span.column)
     return SqlError(e.message, span, e.hint, text)
 
 

@@ -22,6 +22,7 @@ from rich.console import Console
 
 from braid.bind.bound import BatchQuery, QueryBound, RowsChanged
 from braid.bind.program import NewRecords, Program
+from braid.dialects import dialect_named
 from braid.errors import BraidError, printable
 from braid.explain.documents import explain_query, render_text
 from braid.face import inserts
@@ -36,7 +37,6 @@ from braid.files.listing import look
 from braid.lower.lower import lower
 from braid.plan.logical import Query
 from braid.plan.logical import sources as read_by
-from braid.sql.dialects import DIALECTS, dialect_named
 from braid.sql.tokens import Lexer, TokenKind
 from braid.topics.lock import StoreLock, holder
 from braid.topics.store import TopicStore
@@ -388,8 +388,8 @@ def complete(text: str, dialect: str) -> bool:
     """Whether a text can be carried out: it is blank, a dot command, or ends with a `;` that is no part of a string."""
     if not text.strip() or text.lstrip().startswith("."):
         return True
-    known = DIALECTS[dialect]
-    lexer = Lexer(text, known.name_quotes if known else '"', {} if known and known.has_variables else None)
+    words = dialect_named(dialect).words
+    lexer = Lexer(text, words.name_quotes, {} if words.has_variables else None)
     last = None
     while (tokens := lexer.statement()) is not None:
         if any(t.kind is TokenKind.BAD and t.value.endswith("not closed") for t in tokens):

@@ -15,7 +15,7 @@ from braid.errors import Span, SqlError
 from braid.sql.tokens import SourceText, Token, TokenKind
 
 if TYPE_CHECKING:
-    from braid.sql.dialects.base import Dialect
+    from braid.sql.dialects.base import Words
 
 CONSTANTS = ("NULL", "TRUE", "FALSE")
 MAX_DEPTH = 200  # levels of the syntax tree: later stages walk it by recursion
@@ -31,7 +31,7 @@ def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
 
 
 class Cursor:
-    def __init__(self, source: SourceText, tokens: list[Token], dialect: Dialect, variables: dict[str, str]) -> None:
+    def __init__(self, source: SourceText, tokens: list[Token], dialect: Words, variables: dict[str, str]) -> None:
         self.source = source
         self.dialect = dialect
         self.variables = variables

@@ -1,6 +1,6 @@
 """From SQL text to a `Script`: the first stage.
 
-In: the text and the name of its dialect. Out: the statements as written, or `SqlError` with the place.
+In: the text and the words of its dialect. Out: the statements as written, or `SqlError` with the place.
 Rule: whatever the text, only a `SqlError` comes out of it; nothing that is written is ever ignored.
 """
 
@@ -13,20 +13,19 @@ from functools import lru_cache
 from braid.errors import SqlError
 from braid.sql import ast
 from braid.sql.cursor import Cursor
-from braid.sql.dialects import dialect_named
-from braid.sql.dialects.base import Dialect
+from braid.sql.dialects.base import Words
 from braid.sql.statements import left_over, statement
 from braid.sql.tokens import Lexer, SourceText, TokenKind
 
 _DIALECT_LINE = re.compile(r"\ufeff?[ \t]*--[ \t]*dialect[ \t]*:[ \t]*([^\s;]*)[ \t]*(?:\r|\n|$)", re.IGNORECASE)
 
 
-def parse(text: str, dialect: str = "ksqldb", variables: dict[str, str] | None = None) -> ast.Script:
+def parse(text: str, words: Words, variables: dict[str, str] | None = None) -> ast.Script:
     """All statements; raises the first problem. `variables` (DEFINE) are read and written, to go on over many calls."""
     statements: list[ast.Statement] = []
     defined: list[dict[str, str]] = []
     known = variables if variables is not None else {}
-    for found in _each(text, dialect, known):
+    for found in _each(text, words, known):
         if isinstance(found, SqlError):
             raise found
         statements.append(found)
@@ -34,15 +33,13 @@ def parse(text: str, dialect: str = "ksqldb", variables: dict[str, str] | None =
     return ast.Script(text, tuple(statements), tuple(defined))
 
 
-def parse_all(
-    text: str, dialect: str = "ksqldb", variables: dict[str, str] | None = None
-) -> tuple[ast.Script, list[SqlError]]:
+def parse_all(text: str, words: Words, variables: dict[str, str] | None = None) -> tuple[ast.Script, list[SqlError]]:
     """The statements that can be read, and every problem: after one, reading goes on behind the next `;`."""
     statements: list[ast.Statement] = []
     errors: list[SqlError] = []
     defined: list[dict[str, str]] = []
     known = variables if variables is not None else {}
-    for found in _each(text, dialect, known):
+    for found in _each(text, words, known):
         if isinstance(found, SqlError):
             errors.append(found)
         else:
@@ -58,29 +55,27 @@ def dialect_of(text: str) -> str | None:
 
 
 @lru_cache(maxsize=1 << 16)  # a statement is compared with all that stand
-def plain(text: str, dialect: str) -> str | None:
+def plain(text: str, words: Words) -> str | None:
     """A statement's words with one blank between them and without comments; None where it names a variable, which may
     hold something else next time."""
     if "${" in text:
         return None
-    known = dialect_named(dialect)
-    tokens = _lexer(text, known, None).statement()
-    return " ".join(known.fold(t.text) if t.kind is TokenKind.WORD else t.text for t in tokens or ())
+    tokens = _lexer(text, words, None).statement()
+    return " ".join(words.fold(t.text) if t.kind is TokenKind.WORD else t.text for t in tokens or ())
 
 
-def _lexer(text: str, known: Dialect, variables: dict[str, str] | None) -> Lexer:
-    glued = known.units if known.glued_units else ()
-    names, inside = known.name_quotes, known.ends_inside
-    return Lexer(text, names, variables, known.hyphens, glued, inside, known.symbols, known.postgres)
+def _lexer(text: str, words: Words, variables: dict[str, str] | None) -> Lexer:
+    glued = words.units if words.glued_units else ()
+    names, inside = words.name_quotes, words.ends_inside
+    return Lexer(text, names, variables, words.hyphens, glued, inside, words.symbols, words.postgres)
 
 
-def _each(text: str, dialect: str, variables: dict[str, str] | None) -> Iterator[ast.Statement | SqlError]:
-    known = dialect_named(dialect)
+def _each(text: str, words: Words, variables: dict[str, str] | None) -> Iterator[ast.Statement | SqlError]:
     defined = variables if variables is not None else {}
     source = SourceText(text)
-    lexer = _lexer(text, known, defined if known.has_variables else None)
+    lexer = _lexer(text, words, defined if words.has_variables else None)
     while (tokens := lexer.statement()) is not None:
-        c = Cursor(source, tokens, known, defined)
+        c = Cursor(source, tokens, words, defined)
         while not c.at_end():
             found = _one(c)
             if isinstance(found, SqlError):

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from braid.dialects import DIALECTS
 from braid.errors import BraidError, SqlError
 from braid.guess import guess
 from braid.testing.driver import Driver, Record
@@ -30,7 +31,6 @@ FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[ \t]*(.*)$")
 KINDS = ("sql", "input", "output", "standing", "refused", "explain", "query", "drops")
 NAMED = ("output", "standing", "explain", "drops")  # those that say of what
 SHOWN = ("", "bash", "console", "csv", "diff", "json", "jsonl", "markdown", "mermaid", "python", "sh", "text", "yaml")
-DIALECTS = ("ksqldb", "risingwave", "sqlstream", "lenses")
 INPUT_COLUMNS = ("topic", "timestamp", "key", "value", "partition", "headers")
 OUTPUT_COLUMNS = ("timestamp", "key", "value", "partition", "headers")
 

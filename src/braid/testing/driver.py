@@ -60,7 +60,7 @@ class Driver:
         store: str | None = None,
     ) -> None:
         self._program = Program(dialect)
-        self._times_as_int = dialect in ("ksqldb", "lenses")  # docs/files-and-topics.md, "Values"
+        self._times_as_int = self._program.spoken.ticks
         self._backend = _backend(runtime, batch, buckets, store)
         self._seq = 0
         self._finished = False

@@ -31,8 +31,7 @@ from braid.plan.logical import Encoding, Output, Query, Sink
 from braid.plan.pushdown import pushed
 from braid.sql import ast
 from braid.sql.ast_lenses import CreateTopic, InsertQuery, SelectQuery, StoreAs, WithQuery
-
-DIALECT = "lenses"
+from braid.sql.dialects.lenses import LENSES
 
 
 def _own(s: ast.Statement, env: Env) -> Bound | None:
@@ -94,7 +93,7 @@ def _query(
     env: Env, name: str, made: Result, sink: Sink, sql: str, declared: Declared | None = None, transient: bool = False
 ) -> QueryBound:
     notices = tuple(dict.fromkeys(made.notices))
-    query = Query(name, DIALECT, sql, made.node, sink, notices)
+    query = Query(name, LENSES.name, sql, made.node, sink, notices)
     if env.settings.lenses.pushdown == "on":
         query = pushed(query)
     return QueryBound(query, declared, transient)
@@ -185,8 +184,8 @@ def _queries(env: Env) -> list[tuple[Any, ...]]:
     return [(q.name, q.topic, ", ".join(q.reads), q.sql) for q in env.catalog.queries.values()]
 
 
-LENSES = Dialect(
-    DIALECT,
+DIALECT = Dialect(
+    LENSES,
     _own,
     _declared,
     columns=("field", "type", "facet"),
@@ -199,4 +198,5 @@ LENSES = Dialect(
     kinds=False,
     drop_first=lambda readers, env: sinks_first(readers, env, "DROP TABLE"),
     instead=lambda _: "leave it out",
+    ticks=True,
 )

@@ -19,6 +19,7 @@ from braid.bind.risingwave.scope import Context
 from braid.errors import Span, SqlError
 from braid.sql import ast
 from braid.sql import ast_risingwave as rw
+from braid.sql.dialects.risingwave import RISINGWAVE
 
 Rows = list[tuple[Any, ...]]
 
@@ -145,8 +146,8 @@ def _no_query(name: str, span: Span, env: Env) -> SqlError:
     return SqlError(f"no query writes {name}", span, "EXPLAIN a materialized view, or EXPLAIN SELECT …")
 
 
-RISINGWAVE = Dialect(
-    "risingwave",
+DIALECT = Dialect(
+    RISINGWAVE,
     _own,
     _found,
     columns=("column", "type", "role", "hidden"),

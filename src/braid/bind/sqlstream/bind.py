@@ -16,6 +16,7 @@ from braid.bind.sqlstream.sources import bind_relation, bind_rows, declared, dro
 from braid.errors import SqlError
 from braid.sql import ast
 from braid.sql import ast_sqlstream as sql
+from braid.sql.dialects.sqlstream import SQLSTREAM
 
 
 def _own(s: ast.Statement, env: Env) -> Bound | None:
@@ -63,8 +64,8 @@ def _drop_pump(s: sql.DropObject, env: Env) -> Dropped:
     raise SqlError(f"unknown pump {name}", s.name.span, f"pumps are {', '.join(pumps) or 'none yet'}")
 
 
-SQLSTREAM = Dialect(
-    "sqlstream",
+DIALECT = Dialect(
+    SQLSTREAM,
     _own,
     lambda name, _, env: declared(name, env),
     full=full_name,

@@ -25,10 +25,9 @@ from braid.expr.nodes import Col, Expr
 from braid.plan.logical import Filter, Kind, Node, Output, Query, Sink
 from braid.sql import ast
 from braid.sql import ast_sqlstream as sql
+from braid.sql.dialects.sqlstream import SQLSTREAM
 from braid.sql.parser import parse
 from braid.types import Scalar
-
-DIALECT = "sqlstream"
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ def bind_insert_query(s: sql.InsertQuery, env: Env, name: str | None = None, who
 
 
 def _query(name: str, span: Span, result: Result, sink: Sink, env: Env) -> Query:
-    return Query(name, DIALECT, env.text[span.start : span.end], result.node, sink)
+    return Query(name, SQLSTREAM.name, env.text[span.start : span.end], result.node, sink)
 
 
 def _sink(name: str, topic: str, outputs: tuple[Output, ...], partitions: int | None = None) -> Sink:
@@ -227,7 +226,7 @@ def _sub(q: sql.StreamQuery, env: Env, prefix: str) -> SubResult:
 def _view(name: str, env: Env, prefix: str) -> SubResult:
     """The rows of a view, from its SQL: what it reads is read again under names of its own."""
     d = env.catalog.sources[name]
-    statement = parse(d.sql, DIALECT).statements[0]
+    statement = parse(d.sql, SQLSTREAM).statements[0]
     assert isinstance(statement, sql.CreateView)
     result = _result(statement.query, replace(_within(name, env), text=d.sql), prefix)
     named = zip(d.visible, result.columns, strict=True)

@@ -1,8 +1,8 @@
-"""What makes one SQL different from another: tables of words, and a function per kind of statement.
+"""What makes one SQL read differently from another: tables of words, and a function per kind of statement.
 
-In: nothing. Out: `Dialect`, a value that the lexer and the grammar look into.
-Rule: a dialect is data. The grammar functions are shared; a dialect names those it has, and brings its own for what
-only it has.
+In: nothing. Out: `Words`, a value that the lexer and the grammar look into.
+Rule: a dialect's words are data. The grammar functions are shared; a dialect names those it has, and brings its own
+for what only it has. What the words mean is told by its `Dialect` (`braid.bind.commands`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from braid.sql import ast
 from braid.sql import ast_risingwave as risingwave
+from braid.sql.declare import Declaring, plainly
 from braid.types import Scalar
 
 if TYPE_CHECKING:
@@ -77,9 +78,9 @@ TYPE_ADVICE = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Dialect:
-    name: str
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Words:
+    name: str  # of the dialect
     title: str  # the system's own name, for messages
     fold: Callable[[str], str]  # what an unquoted name is read as
     statements: Mapping[str, StatementRule]  # by first word
@@ -112,6 +113,16 @@ class Dialect:
     primaries: Mapping[str, PrimaryRule] = field(default_factory=dict)  # by first word
     suffix: Callable[[Cursor, ast.Expr, int], ast.Expr | None] | None = None  # behind a value: x::INT
     subquery: Callable[[Cursor], risingwave.Query] | None = None  # in parentheses where a value stands
+
+    # Declarations that are written for the user:
+    spelled: Mapping[Scalar, str | None] = field(default_factory=dict)  # types, where not as ours; None: it has none
+    array: str = ""  # how types of types are spelled; "": it has none
+    map: str = ""
+    struct: str = ""
+    keyed_tables: bool = False  # a table must have a key
+    declares: Callable[[Words, Declaring], str] = plainly
+    key_field: str = ""  # the field by which a record's key goes, where every record has one
+    live: tuple[str, str] = ("", "")  # what makes a SELECT one that goes on: before it, behind it
 
     def quoted(self, name: str) -> str:
         """The name in the quotes that this dialect prefers."""

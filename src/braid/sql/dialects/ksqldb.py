@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from braid.sql import ast
 from braid.sql.cursor import Cursor
-from braid.sql.dialects.base import Dialect
+from braid.sql.declare import Declaring, quoted, text, typed
+from braid.sql.dialects.base import Words
 from braid.sql.statements import (
     create,
     create_source,
@@ -78,11 +79,23 @@ def _undefine(c: Cursor) -> None:
         raise c.error(f"variable {token.text} is not defined", token)
 
 
+def _declares(words: Words, d: Declaring) -> str:
+    """With the key's mark behind its column, and WITH."""
+    mark = " PRIMARY KEY" if d.kind == "table" else " KEY"
+    fields = [f"{quoted(words, c.name)} {typed(words, c)}{mark if c.name == d.key else ''}" for c in d.columns]
+    given = {"value_format": "JSON"}
+    given |= {"kafka_topic": d.topic} if d.topic else {}
+    given |= {"timestamp": d.time} if d.time is not None else {}
+    given |= {"key_format": "JSON"} if d.of == "frame" else {}
+    tail = ", ".join(f"{k} = {text(v)}" for k, v in given.items())
+    return f"CREATE {d.kind.upper()} {quoted(words, d.name)} ({', '.join(fields)}) WITH ({tail});"
+
+
 _NO_ORDER = "a stream has no end at which to sort; LIMIT takes the first rows"
 _NO_UNION = "CREATE STREAM ... AS the first query, then INSERT INTO it SELECT the second"
 _NO_CHANGE = "a table changes by INSERT INTO ... VALUES with the same key"
 
-KSQLDB = Dialect(
+KSQLDB = Words(
     name="ksqldb",
     title="ksqlDB",
     fold=str.upper,
@@ -159,4 +172,11 @@ KSQLDB = Dialect(
         "VIEW": "ksqlDB has no views: write CREATE TABLE ... AS SELECT",
     },
     has_variables=True,
+    spelled={Scalar.INT: "INT", Scalar.VARCHAR: "STRING"},
+    array="ARRAY<{}>",
+    map="MAP<{}, {}>",
+    struct="STRUCT<{}>",
+    keyed_tables=True,
+    declares=_declares,
+    live=("", " EMIT CHANGES"),
 )

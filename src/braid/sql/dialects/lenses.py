@@ -10,12 +10,13 @@ from __future__ import annotations
 from braid.sql import ast
 from braid.sql.ast_lenses import CreateTopic, FieldDef, InsertQuery, SelectQuery, StoreAs, WithQuery
 from braid.sql.cursor import Cursor
-from braid.sql.dialects.base import RESERVED, TYPE_ADVICE, Dialect
+from braid.sql.declare import Declaring, declaration, paths, quoted, typed
+from braid.sql.dialects.base import RESERVED, TYPE_ADVICE, Words
 from braid.sql.dialects.lenses_query import query
 from braid.sql.expressions import comma_list, expression, in_parentheses, sql_type
 from braid.sql.statements import create, describe, drop, explain, insert_into, show
 from braid.sql.tokens import TokenKind
-from braid.types import Array, Scalar, Type
+from braid.types import Array, Column, Scalar, Type
 
 FORMATS = ("INT", "LONG", "STRING", "BYTES", "JSON", "AVRO")
 OTHER_FORMATS = ("XML", "CSV", "PROTOBUF", "CUSTOM")  # Lenses reads them; Braid does not
@@ -201,9 +202,36 @@ def _setting_value(c: Cursor) -> str:
     raise c.unexpected("a value: a word, a number or a string")
 
 
+_PLAIN_KEYS = (Scalar.INT, Scalar.BIGINT, Scalar.VARCHAR, Scalar.DOUBLE)  # formats of keys
+
+
+def _declares(words: Words, d: Declaring) -> str:
+    """The key column is `_key`, and stays a field of the value, too. Where a file has no field `_key`, more statements
+    make the key."""
+    if d.of == "file" and all(c.name != "_key" for c in d.columns):
+        return _keyed(words, d)
+    key = next((c for c in d.columns if c.name == (d.key or "_key")), Column("_key", Scalar.VARCHAR))
+    fields = [f"_key {typed(words, key)}", *paths(words, [c for c in d.columns if c.name != "_key"])]
+    format = typed(words, key) if key.type in _PLAIN_KEYS else "JSON"
+    return f"CREATE {d.kind.upper()} {quoted(words, d.name)} ({', '.join(fields)}) FORMAT ({format}, JSON);"
+
+
+def _keyed(words: Words, d: Declaring) -> str:
+    """A topic without keys, and what gives it some."""
+    made = declaration(words, Declaring(d.name, "stream", d.columns))
+    if d.key is None:
+        return made
+    keyed, key, name = (quoted(words, x) for x in (f"{d.name}_by_{d.key}", d.key, d.name))
+    if d.kind == "table":
+        query = f"SELECT STREAM {key} AS _key, _value.* FROM {name};"
+        return f"{made}\nSET defaults.topic.autocreate = true;\nINSERT INTO {keyed} {query}"
+    at = "" if d.time is None else f" EVENTTIME BY {quoted(words, d.time)}"
+    return f"{made}\nWITH {keyed} AS (SELECT STREAM {key} AS _key, _value.* FROM {name}{at});"
+
+
 _NO_CHANGE = "a topic gets records by INSERT INTO ... VALUES; the last one of a key stands"
 
-LENSES = Dialect(
+LENSES = Words(
     name="lenses",
     title="Lenses SQL",
     fold=str,
@@ -263,4 +291,9 @@ LENSES = Dialect(
     ends_inside=True,
     paths=True,
     never_alias=RESERVED | {"LATERAL", "EVENTTIME", "WINDOW", "LIMIT", "ORDER", "UNION", "EMIT"},
+    spelled={Scalar.INT: "INT", Scalar.BIGINT: "LONG", Scalar.VARCHAR: "STRING", Scalar.TIME: None},
+    array="{}[]",
+    keyed_tables=True,
+    declares=_declares,
+    key_field="_key",
 )

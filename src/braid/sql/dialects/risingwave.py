@@ -6,12 +6,14 @@ Rule: unquoted names fold to lower case; few words are reserved.
 
 from __future__ import annotations
 
+from braid.sql.declare import Declaring, plainly
 from braid.sql.dialects import risingwave_statements as statements
-from braid.sql.dialects.base import Dialect
+from braid.sql.dialects.base import Words
 from braid.sql.dialects.risingwave_calls import LEVELS, PREDICATES, PRIMARIES, SYMBOLS, call
 from braid.sql.dialects.risingwave_queries import query
 from braid.sql.dialects.risingwave_values import suffix
 from braid.sql.statements import create
+from braid.types import Scalar
 
 RESERVED = frozenset(
     {
@@ -24,7 +26,12 @@ RESERVED = frozenset(
 _NO_STREAM = "RisingWave has no streams: write CREATE SOURCE or CREATE TABLE"
 _NO_WITHIN = "RisingWave has no WITHIN: write ON a.x = b.x AND b.t BETWEEN a.t AND a.t + INTERVAL '1 hour'"
 
-RISINGWAVE = Dialect(
+
+def _declares(words: Words, d: Declaring) -> str:
+    return plainly(words, d, "TABLE" if d.kind == "table" else "SOURCE")
+
+
+RISINGWAVE = Words(
     name="risingwave",
     title="RisingWave",
     fold=str.lower,
@@ -77,4 +84,8 @@ RISINGWAVE = Dialect(
     postgres=True,
     suffix=suffix,
     subquery=query,
+    spelled={Scalar.DOUBLE: "DOUBLE PRECISION", Scalar.BYTES: "BYTEA"},
+    array="{}[]",
+    declares=_declares,
+    live=("CREATE MATERIALIZED VIEW query AS\n", ""),
 )

@@ -25,7 +25,8 @@ from braid.sql.ast_sqlstream import (
     StreamQuery,
 )
 from braid.sql.cursor import Cursor
-from braid.sql.dialects.base import RESERVED, STARTERS, Dialect
+from braid.sql.declare import Declaring, plainly, text
+from braid.sql.dialects.base import RESERVED, STARTERS, Words
 from braid.sql.dialects.sqlstream_queries import column_name, object_name, query
 from braid.sql.expressions import comma_list, expression, in_parentheses, sql_type
 from braid.sql.statements import create, explain, insert_into, no_kind, quoted_set, quoted_unset, show, unsupported
@@ -256,10 +257,15 @@ def _alter(c: Cursor) -> ast.Statement:
     return unsupported(c, f"ALTER {what}", start)
 
 
+def _declares(words: Words, d: Declaring) -> str:
+    rowtime = d.time if d.kind == "stream" else None
+    return plainly(words, d, tail="" if rowtime is None else f" OPTIONS (ROWTIME {text(rowtime)})")
+
+
 _RESERVED = (RESERVED - {"WITHIN"}) | {"CROSS", "INTERVAL", "NATURAL", "OVER", "USING"}
 _STREAM = "rows come as they are made: SELECT STREAM"
 
-SQLSTREAM = Dialect(
+SQLSTREAM = Words(
     name="sqlstream",
     title="SQLstream",
     fold=str.upper,
@@ -331,4 +337,6 @@ SQLSTREAM = Dialect(
     | STARTERS
     | {"NATURAL", "OVER", "USING", "INTERVAL", "OFFSET", "FETCH", "UNION"}
     | {"HAVING", "GROUP", "ORDER"},
+    spelled={Scalar.VARCHAR: "VARCHAR(65535)", Scalar.BYTES: "VARBINARY"},
+    declares=_declares,
 )

@@ -1,0 +1,35 @@
+"""Statements of ksqlDB: what each means.
+
+In: a statement as written, the catalog, the settings. Out: a `Bound`.
+Rule: the rules of this folder are ksqlDB's where nothing else is said; a dialect that differs brings its own.
+"""
+
+from __future__ import annotations
+
+from braid.bind.bound import Bound
+from braid.bind.commands import Dialect
+from braid.bind.from_ import Env
+from braid.bind.insert import bind_insert_values
+from braid.bind.query import bind_create_as, bind_insert_select, bind_select, declared_named
+from braid.bind.sources import bind_source
+from braid.sql import ast
+from braid.sql.dialects.ksqldb import KSQLDB
+
+
+def own(s: ast.Statement, env: Env, dialect: str = KSQLDB.name) -> Bound | None:
+    sql = env.text[s.span.start : s.span.end]
+    match s:
+        case ast.CreateSource():
+            return bind_source(s, env.catalog, env.settings, sql)
+        case ast.CreateAs():
+            return bind_create_as(s, env, dialect, sql)
+        case ast.InsertSelect():
+            return bind_insert_select(s, env, dialect, sql)
+        case ast.InsertValues():
+            return bind_insert_values(s, declared_named(s.target, s.target_span, env))
+        case ast.Select():
+            return bind_select(s, env, dialect, sql)
+    return None
+
+
+DIALECT = Dialect(KSQLDB, own, declared_named, ticks=True)
