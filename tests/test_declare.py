@@ -50,8 +50,8 @@ def test_what_is_written_binds_to_the_same_columns(dialect: str, kind: Any) -> N
         made = effect.bound.declared
         assert [Column(x.name, x.type) for x in made.columns if not x.hidden and x.name != "_key"] == [id_, c], sql
         assert made.name == name
-    assert len(refused) == len(MISSING[dialect])
-    assert all(str(t).startswith(word) for t, word in zip(refused, MISSING[dialect], strict=True)), refused
+    assert len(refused) == len(MISSING.get(dialect, []))
+    assert all(str(t).startswith(word) for t, word in zip(refused, MISSING.get(dialect, []), strict=True)), refused
 
 
 def test_what_cannot_be_declared() -> None:

@@ -17,7 +17,7 @@ from typing import Literal, assert_never
 
 from braid.errors import BraidError
 from braid.expr.nodes import Col, Expr, Lit, columns, substituted
-from braid.lower.physical import Exchange, Leaf, Plan, Stage, Step
+from braid.lower.physical import Exchange, Leaf, NullKey, Plan, Stage, Step
 from braid.lower.spread import common_keys, one_bucket
 from braid.operators.aggregate import GroupBy
 from braid.operators.as_of import AsOf
@@ -55,7 +55,6 @@ from braid.types import Array, Scalar
 Keys = tuple[Expr, ...]
 _PlainJoin = logical.StreamStreamJoin | logical.StreamTableJoin | logical.TableTableJoin
 ALONE = Lit(0, Scalar.INT)
-NullKey = Literal["drop", "route", "pad"]
 
 
 @dataclass(slots=True)
@@ -194,14 +193,14 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
     """`wanted`: the key the consumer would like; only a leaf (which computes its key anyway) heeds it."""
     match node:
         case logical.Source():
-            null_key: NullKey = "route" if node.kind == "stream" else "drop"
+            null_key: NullKey = "route" if node.kind == "stream" else "own"
             return b.leaf(node, wanted, b.stage(wanted), null_key, joins=False)
         case logical.Project():
             return _project(node, _lower(node.input, b, _below(wanted, node)), b)
         case logical.Filter():
             table = node.mode == "upsert"
             keys = node.input.row_key if table else wanted
-            x = _input(node.input, b, keys, "drop" if table else "route")
+            x = _input(node.input, b, keys, "own" if table else "route")
             return b.step(_filter(node), [x], node, x.keys, x.columns)
         case logical.Aggregate():
             return _aggregate(node, b)
@@ -333,8 +332,8 @@ def _before(keys: Keys, node: keyed.Lateral) -> Keys:
 
 def _aggregate(node: logical.Aggregate, b: _Builder) -> _Frame:
     keys = tuple(e for _, e in node.keys)
-    x = _input(node.input, b, keys if node.input.mode == "append" else node.input.row_key, "drop")
     mode = node.input.mode
+    x = _input(node.input, b, *((keys, "drop") if mode == "append" else (node.input.row_key, "own")))
     if mode == "upsert":
         x = b.step(Retract(), [x], node.input, x.keys, x.columns)
         mode = "retract"
@@ -348,13 +347,13 @@ def _foreign_key(node: logical.ForeignKeyJoin, b: _Builder) -> _Frame:
     own = node.left.row_key
 
     def of_left() -> _Frame:
-        changes = _signed(node.left, b, own, "drop")
+        changes = _signed(node.left, b, own, "own")
         return b.spread(changes, (node.left_key,), "pad", "a row goes to the one that it refers to")
 
     left, right = _beside(of_left, node.right, (node.right_key,), "drop", b)
     cols = [*left.columns, *right.columns, node.key]
     made = b.step(join_of(node), [left, right], node, None, cols)
-    back = b.spread(made, own, "drop", "the result has the key of its left rows")
+    back = b.spread(made, own, "own", "the result has the key of its left rows")
     return b.step(Answers.of(node), [back], node, own, cols)
 
 
@@ -406,7 +405,7 @@ def _signed(node: Node, b: _Builder, keys: Keys, null_key: NullKey) -> _Frame:
     if node.mode != "upsert":
         return _signed(node.input, b, keys, null_key) if isinstance(node, keyed.Materialize) else _lower(node, b, keys)
     own = node.row_key
-    x = b.spread(_input(node, b, own, "drop"), own, "drop", "changes of a table are found by its key")
+    x = b.spread(_input(node, b, own, "own"), own, "own", "changes of a table are found by its key")
     return b.step(Retract(), [x], node, x.keys, x.columns)
 
 

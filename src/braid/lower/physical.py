@@ -17,6 +17,18 @@ from braid.expr.nodes import Col, Expr
 from braid.operators.base import Operator
 from braid.plan import logical
 
+# Rows without key are dropped and counted, or (route, pad) go on to the bucket of their partition. A key of which a
+# part is null is one where a table is known by it (own, route); a join or group needs all of it (drop, pad).
+NullKey = Literal["drop", "own", "route", "pad"]
+
+
+def needs_all(null_key: NullKey) -> bool:
+    return null_key in ("drop", "pad")
+
+
+def drops(null_key: NullKey) -> bool:
+    return null_key in ("drop", "own")
+
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
@@ -24,8 +36,7 @@ class Leaf:
 
     `drop_null_value`: records with a null value are dropped and counted (streams under a join or group), else they
     pass.
-    `null_key`: 'drop' and count them, or 'route' them on, to the bucket of their partition; 'pad': the same, and a key
-    with a null part counts as null.
+    `null_key`: what becomes of rows without key (see `NullKey`).
     `awaits`: rows carry the rank of their partition, by which they may be found late, and the clock begins when so many
     partitions have shown something.
     `clocked`: the clock steps of the source travel to the stage's buckets.
@@ -39,7 +50,7 @@ class Leaf:
     keys: tuple[Expr, ...]
     stage: int
     drop_null_value: bool
-    null_key: Literal["drop", "route", "pad"]
+    null_key: NullKey
     clocked: bool
     awaits: int = 0
     ahead: bool = False
@@ -65,7 +76,7 @@ class Exchange:
     source: int
     stage: int
     keys: tuple[Expr, ...]
-    null_key: Literal["drop", "route", "pad"]
+    null_key: NullKey
     reason: str
 
 

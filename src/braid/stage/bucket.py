@@ -21,7 +21,7 @@ import polars as pl
 from braid.errors import BraidError
 from braid.expr import compile
 from braid.expr.nodes import Col
-from braid.lower.physical import Exchange, Leaf, Plan, Stage, Step
+from braid.lower.physical import Exchange, Leaf, Plan, Stage, Step, drops, needs_all
 from braid.operators.base import Result, RunStore, State
 from braid.operators.changes import (
     BY,
@@ -281,10 +281,10 @@ class Exchanging:
         """Rows ready to leave, and drops (columns of `DROPS`) for want of a key."""
         exchange = self._exchange
         if exchange.keys:
-            frame, _ = with_key(frame, exchange.keys, whole=exchange.null_key != "route")
+            frame, _ = with_key(frame, exchange.keys, whole=needs_all(exchange.null_key))
         frame, self._last = explicit_sub(frame, self._last)
-        if exchange.null_key == "drop" and frame[HASH].null_count():
-            lost = frame.filter(pl.col(HASH).is_null())
+        if drops(exchange.null_key) and frame[HASH].null_count():
+            lost = frame.filter(pl.col(HASH).is_null() & (pl.col(DIFF) == 1))  # one that goes was told when it came
             return frame.filter(pl.col(HASH).is_not_null()), drops_of(lost, "null key", "exchange")
         return frame, no_rows(DROPS)
 

@@ -17,7 +17,7 @@ import polars as pl
 
 from braid.expr import compile
 from braid.expr.nodes import Expr, columns
-from braid.lower.physical import Leaf
+from braid.lower.physical import Leaf, drops, needs_all
 from braid.operators.changes import (
     BASE,
     BY,
@@ -132,7 +132,7 @@ def ingest(
     bad = decoded.error.is_not_null()
     dropped = [_drops(leaf, rows.filter(bad), partition, "malformed", decoded.error.filter(bad))] if bad.any() else []
     good = rows.filter(~bad) if bad.any() else rows
-    good, failed = with_key(good, leaf.keys, leaf.null_key != "route", keys_of_values(leaf))
+    good, failed = with_key(good, leaf.keys, needs_all(leaf.null_key), keys_of_values(leaf))
     if failed.any():
         dropped.append(_drops(leaf, good.filter(failed), partition, "expression", None))
     good = good.with_columns(pl.lit(None, pl.Binary).alias(SUB))
@@ -140,7 +140,7 @@ def ingest(
         dropped.append(_drops(leaf, good.filter(pl.col(DIFF) == -1), partition, "null value", None))
         good = good.filter(pl.col(DIFF) == 1)
     steps = _steps(leaf, rows, _storable(good), rank, marks) if leaf.clocked else no_rows(STEPS)
-    if leaf.null_key == "drop" and good[HASH].null_count():
+    if drops(leaf.null_key) and good[HASH].null_count():
         dropped.append(_drops(leaf, good.filter(pl.col(HASH).is_null()), partition, "null key", None))
         good = good.filter(pl.col(HASH).is_not_null())
     if leaf.awaits:

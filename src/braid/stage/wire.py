@@ -11,7 +11,7 @@ from __future__ import annotations
 import polars as pl
 
 from braid.expr.nodes import Col
-from braid.lower.physical import Leaf
+from braid.lower.physical import Leaf, needs_all
 from braid.operators.changes import HASH, HEADERS, POS, SUB, key_column, sequence_of
 from braid.operators.clocks import STEPS
 from braid.stage.ingest import hash_of_key, keys_of_values, leaf_schema
@@ -42,7 +42,7 @@ def full(leaf: Leaf, rows: pl.DataFrame) -> pl.DataFrame:
     again = _again(leaf)
     made = {c.name: c for c in rows.get_columns()}
     if HASH not in made:
-        made[HASH] = hash_of_key(rows, leaf.keys, leaf.null_key != "route")
+        made[HASH] = hash_of_key(rows, leaf.keys, needs_all(leaf.null_key))
     made[SUB] = pl.Series(SUB, [None], dtype=pl.Binary).new_from_index(0, rows.height)
     made |= {name: rows.get_column(key).alias(name) for name, key in again.items()}
     return pl.DataFrame([made[c] for c in (*leaf_schema(leaf), HEADERS) if c in made])
