@@ -21,7 +21,6 @@ DIALECTS: Mapping[str, str] = {
     "risingwave": "braid.bind.risingwave.bind",
     "sqlstream": "braid.bind.sqlstream.bind",
     "lenses": "braid.bind.lenses.bind",
-    "toy": "braid.bind.toy",
 }
 
 
