@@ -1,0 +1,78 @@
+"""Checkpoints of older formats: those that can be read go on, the others are refused by name, and stay as they are.
+
+`tests/checkpoints/format-N.tar.gz` are stores as they were written: a LEFT join that has met one of two rows and waits
+with the other. A new format gets one of its own, made by `braid run` on the statements below.
+"""
+
+from __future__ import annotations
+
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from braid.errors import BraidError
+from braid.stage import checkpoint
+from cli_help import on_shared_spark
+
+MADE = Path(__file__).parent / "checkpoints"
+STATEMENTS = """
+CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON', partitions=1);
+CREATE STREAM r (k INT KEY, w STRING) WITH (kafka_topic='r', value_format='JSON', partitions=1);
+CREATE STREAM o AS SELECT l.k AS k, v, w FROM l LEFT JOIN r WITHIN 5 SECONDS GRACE PERIOD 0 SECONDS ON l.k = r.k;
+"""
+READ = f"format-{checkpoint.FORMAT}"
+
+
+def store(name: str, folder: Path) -> Path:
+    with tarfile.open(MADE / f"{name}.tar.gz") as packed:
+        packed.extractall(folder / "store", filter="data")
+    return folder / "store"
+
+
+def files(folder: Path) -> dict[Path, bytes]:
+    return {p: p.read_bytes() for p in folder.rglob("*") if p.is_file() and not p.name.endswith(".lock")}
+
+
+def test_there_is_one_of_each_format() -> None:
+    formats = {int(p.name.split(".")[0].split("-")[1]) for p in MADE.glob("format-*.tar.gz")}
+    assert formats == set(range(1, checkpoint.FORMAT + 1))
+
+
+@pytest.mark.parametrize("name", sorted(p.name.removesuffix(".tar.gz") for p in MADE.glob("*.tar.gz")))
+def test_an_older_one_is_refused(name: str, tmp_path: Path) -> None:
+    root = store(name, tmp_path)
+    before = files(root)
+    if name == READ:
+        assert checkpoint.load(root / "checkpoints" / "O") is not None
+    else:
+        with pytest.raises(BraidError, match=f"has format {name.split('-')[1]}; this version of braid has format"):
+            checkpoint.load(root / "checkpoints" / "O")
+    assert files(root) == before
+
+
+@pytest.mark.spark
+def test_one_of_this_format_goes_on(tmp_path: Path) -> None:
+    """The row that waits goes out when the clock has passed its window."""
+    pytest.importorskip("pyspark")
+    root = store(READ, tmp_path)
+    (tmp_path / "q.sql").write_text(STATEMENTS)
+    (tmp_path / "later.sql").write_text(STATEMENTS + "INSERT INTO l (ROWTIME, k, v) VALUES (9000, 3, 'c');")
+    for file in ("later.sql", "q.sql"):
+        said = on_shared_spark("run", file, "--store", root, "--until-idle", "--quiet", cwd=tmp_path)
+        assert said.code == 0, said.err
+    lines = (line for p in sorted((root / "topics" / "O" / "0").glob("*.jsonl")) for line in p.read_text().splitlines())
+    assert list(lines) == [
+        '{"key":2,"value":{"V":"b","W":"x"},"timestamp":3000}',
+        '{"key":1,"value":{"V":"a","W":null},"timestamp":1000}',
+    ]
+
+
+@pytest.mark.spark
+def test_a_run_on_an_older_one_says_so(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    root = store("format-4", tmp_path)
+    (tmp_path / "q.sql").write_text(STATEMENTS)
+    said = on_shared_spark("run", "q.sql", "--store", root, "--until-idle", "--quiet", cwd=tmp_path)
+    assert said.code == 1
+    assert "has format 4; this version of braid has format" in said.err and "Traceback" not in said.err
