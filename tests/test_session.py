@@ -5,6 +5,9 @@ Rule: the Spark session of the tests is somebody else's, in another time zone.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import warnings
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -189,3 +192,32 @@ def test_what_a_person_sees(session: braid.Session, capsys: pytest.CaptureFixtur
     assert "O (running)" in repr(session) and set(dir(handle)) == {
         *("await_idle", "await_termination", "drops", "name", "status", "stop"),
     }
+
+
+OWN = """
+import polars as pl
+import braid
+from pyspark.sql import SparkSession
+
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+with braid.connect(spark=spark) as s:
+    s.register("t", pl.DataFrame({"k": [1, 2], "v": ["a", "b"]}), key="k")
+    frame = s.sql("SELECT k, v FROM t")
+    frame.writeStream.format("memory").queryName("o").trigger(availableNow=True).start().awaitTermination()
+print([tuple(r)[:2] for r in spark.table("o").collect()])
+"""
+
+
+def test_a_script_with_a_session_of_its_own(tmp_path: Path) -> None:
+    """Run by the Python of a virtual environment that is not activated: `python3` is another one."""
+    other = tmp_path / "bin" / "python3"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\nexit 1\n")
+    other.chmod(0o755)
+    env = {k: v for k, v in os.environ.items() if not k.startswith("PYSPARK_")}
+    env["PATH"] = f"{other.parent}:{env['PATH']}"
+    done = subprocess.run(
+        [sys.executable, "-c", OWN], env=env, capture_output=True, text=True, timeout=200, check=False
+    )
+    assert done.stdout.strip() == "[(1, 'a'), (2, 'b')]", done.stderr[-3000:]
+    assert f"and are {sys.executable}" in done.stderr

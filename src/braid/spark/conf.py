@@ -246,6 +246,7 @@ def joined(spark: SparkSession | None, conf: Mapping[str, str] | None) -> SparkS
     if taken.sparkContext.environment.get("POLARS_MAX_THREADS") != "1":
         text = f"braid: runs in the Spark session {taken.sparkContext.appName} ({taken.sparkContext.master})"
         text += ", whose Python workers get POLARS_MAX_THREADS=1"
+        text += f" and are {sys.executable}" if _other_python(taken.sparkContext) else ""
         print(f"{text}; conf is not applied" if conf else text, file=sys.stderr)
     prepare(taken)
     return taken
@@ -255,7 +256,17 @@ def prepare(spark: SparkSession) -> None:
     """What a session that the user gave us still takes for good. The rest is set around each start of a query."""
     context = spark.sparkContext
     context.environment["POLARS_MAX_THREADS"] = "1"
+    if _other_python(context):
+        context.pythonExec = sys.executable
     context._jsc.hadoopConfiguration().set(_FILE_MANAGER_KEY, _FILE_MANAGER)
+
+
+def _other_python(context: SparkContext) -> bool:
+    """Would its Python workers be another Python of this machine than ours, though the user named none? Spark takes the
+    first `python3` it finds; where a virtual environment is not activated, that is one without Braid."""
+    if "PYSPARK_PYTHON" in os.environ or not on_one_node(context.master):
+        return False
+    return shutil.which(str(context.pythonExec)) != sys.executable
 
 
 def keep_state(spark: SparkSession) -> None:
