@@ -19,7 +19,6 @@ from braid.expr.aggregates import is_aggregate
 from braid.expr.nodes import Col, Expr
 from braid.plan.logical import Aggregation
 from braid.sql import ast
-from braid.sql import ast_risingwave as risingwave
 from braid.types import Array, Decimal, Map, Scalar, Struct, Type, is_numeric
 
 OPERATORS = {
@@ -154,7 +153,7 @@ def children(e: ast.Expr) -> tuple[ast.Expr, ...]:
             return tuple(x for pair in pairs for x in pair)
         case ast.StructLiteral(items=fields):
             return tuple(x for _, x in fields)
-        case risingwave.LongCall() | risingwave.Quantified() | risingwave.GroupingSets():
+        case ast.LongCall() | ast.Quantified() | ast.GroupingSets():
             return ()
     assert_never(e)
 
@@ -204,7 +203,7 @@ def _bind(e: ast.Expr, rules: Rules) -> Expr:
             raise SqlError("an interval stands only behind + or -", hint="write ts + INTERVAL '1' MINUTE")
         case ast.Subquery():
             raise SqlError("a sub-query cannot stand here", hint="join it: FROM a JOIN (SELECT …) b ON a.x = b.x")
-        case risingwave.LongCall() | risingwave.Quantified() | risingwave.GroupingSets():
+        case ast.LongCall() | ast.Quantified() | ast.GroupingSets():
             raise SqlError("this stands in batch queries only", hint="leave it out")
     assert_never(e)
 

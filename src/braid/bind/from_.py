@@ -118,7 +118,7 @@ class Step:
 
 def bind_from(relation: ast.Relation, env: Env, last: bool = True) -> From:
     """The relation's node; `last`: no further join follows."""
-    if isinstance(relation, ast.TableRef):
+    if not isinstance(relation, ast.Join):
         return _source(relation, env)
     left = bind_from(relation.left, env, last=False)
     if isinstance(relation.right, ast.Join):
@@ -127,13 +127,16 @@ def bind_from(relation: ast.Relation, env: Env, last: bool = True) -> From:
     return _join(Step(relation, left, right, _how(relation), env), last)
 
 
-def _source(ref: ast.TableRef, env: Env) -> From:
-    declared = env.catalog.get(ref.name)
+def _source(ref: ast.Relation, env: Env) -> From:
+    assert isinstance(ref, ast.Table)
+    name = str(ref.name)
+    declared = env.catalog.get(name)
     if declared is None:
         known = env.catalog.sources
-        listed = f"CREATE STREAM {ref.name} (…) first; declared: {', '.join(known) or 'none'}"
-        raise SqlError(f"unknown stream or table {ref.name}", ref.span, meant(ref.name, known, listed))
-    entry = Entry(ref.alias or ref.name, declared, declared.read_as(ref.alias or ref.name))
+        listed = f"CREATE STREAM {name} (…) first; declared: {', '.join(known) or 'none'}"
+        raise SqlError(f"unknown stream or table {name}", ref.span, meant(name, known, listed))
+    alias = ref.alias or name
+    entry = Entry(alias, declared, declared.read_as(alias))
     return From(entry.source, Scope((entry,)), declared.kind)
 
 

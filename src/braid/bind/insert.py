@@ -32,7 +32,7 @@ TIMES = (Scalar.DATE, Scalar.TIME, Scalar.TIMESTAMP)
 
 
 def bind_insert_values(s: ast.InsertValues, target: Declared) -> Inserted:
-    check_insertable(target, s.target_span)
+    check_insertable(target, s.target.span)
     columns = _columns(s, target)
     return Inserted(target.topic, target, tuple(_row(row, columns, target, s.span) for row in s.rows))
 

@@ -8,12 +8,11 @@ blanks around it is part of a name.
 from __future__ import annotations
 
 from braid.sql import ast
-from braid.sql.ast_lenses import CreateTopic, FieldDef, InsertQuery, SelectQuery, StoreAs, WithQuery
 from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, declaration, paths, quoted, typed
 from braid.sql.dialects.base import RESERVED, TYPE_ADVICE, Words
-from braid.sql.dialects.lenses_query import query
-from braid.sql.expressions import comma_list, expression, in_parentheses, sql_type
+from braid.sql.dialects.lenses_query import condition, join, query, source
+from braid.sql.expressions import comma_list, dotted, in_parentheses, plain_name, row, sql_type
 from braid.sql.statements import create, describe, drop, explain, insert_into, show
 from braid.sql.tokens import TokenKind
 from braid.types import Array, Column, Scalar, Type
@@ -25,7 +24,7 @@ OTHER_FORMATS = ("XML", "CSV", "PROTOBUF", "CUSTOM")  # Lenses reads them; Braid
 def _select(c: Cursor) -> ast.Statement:
     start = c.index
     inner = query(c)
-    return SelectQuery(inner, c.span(start))
+    return ast.Ask(inner, c.span(start))
 
 
 def _with(c: Cursor) -> ast.Statement:
@@ -41,20 +40,18 @@ def _with(c: Cursor) -> ast.Statement:
     c.close(opened, ")")
     if c.at_symbol(","):
         raise c.error("a WITH names one query", c.now, "end it with ; and write the next as WITH name AS (SELECT …);")
-    return WithQuery(name, inner, c.span(start), name_span)
+    return ast.WithQuery(name, inner, c.span(start), name_span)
 
 
 def _insert(c: Cursor) -> ast.Statement:
     start = c.index
     insert_into(c)
-    name_start = c.index
-    name = c.name("the name of a topic")
-    name_span = c.span(name_start)
+    name = plain_name(c, "the name of a topic")
     if c.at_symbol("(") or c.at("VALUES"):
         columns = in_parentheses(c, _path) if c.at_symbol("(") else ()
         c.expect("VALUES")
-        rows = comma_list(c, _row)
-        return ast.InsertValues(name, columns, rows, c.span(start), name_span)
+        rows = comma_list(c, row)
+        return ast.InsertValues(name, columns, rows, c.span(start))
     key = value = None
     if c.accept("STORE"):
         key, value = _stored(c, "KEY"), _stored(c, "VALUE")
@@ -65,10 +62,10 @@ def _insert(c: Cursor) -> ast.Statement:
     if not c.at("SELECT"):
         raise c.unexpected("SELECT, STORE or VALUES", "SELECT", "STORE", "VALUES")
     inner = query(c)
-    return InsertQuery(name, key, value, inner, c.span(start), name_span)
+    return ast.InsertSelect(name, inner, c.span(start), (), key, value)
 
 
-def _stored(c: Cursor, facet: str) -> StoreAs | None:
+def _stored(c: Cursor, facet: str) -> ast.StoreAs | None:
     if not c.at(facet):
         return None
     c.advance()
@@ -76,26 +73,18 @@ def _stored(c: Cursor, facet: str) -> StoreAs | None:
     return _format(c)
 
 
-def _format(c: Cursor) -> StoreAs:
+def _format(c: Cursor) -> ast.StoreAs:
     start = c.index
     known = ", ".join(FORMATS)
     if c.word() in OTHER_FORMATS:
         raise c.error(f"format {c.word()} is not supported yet", c.now, f"formats are {known}")
     if c.word() not in FORMATS:
         raise c.unexpected("a format", *FORMATS, hint=f"formats are {known}")
-    return StoreAs(c.advance().value, c.span(start))
+    return ast.StoreAs(c.advance().value, c.span(start))
 
 
 def _path(c: Cursor) -> ast.Name:
-    start = c.index
-    parts = [c.name("the name of a field")]
-    while c.accept_symbol("."):
-        parts.append(c.name("a field name after '.'"))
-    return ast.Name(tuple(parts), c.span(start))
-
-
-def _row(c: Cursor) -> tuple[ast.Expr, ...]:
-    return in_parentheses(c, expression)
+    return dotted(c, "the name of a field")
 
 
 # --------------------------------------------------------------------- topics
@@ -123,10 +112,10 @@ def _create_topic(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     value = _format(c)
     c.close(opened, ")")
     properties = in_parentheses(c, _property) if c.accept("PROPERTIES") else ()
-    return CreateTopic(kind, name, fields, key, value, properties, if_not_exists, c.span(start), name_span)
+    return ast.CreateTopic(kind, name, fields, key, value, properties, if_not_exists, c.span(start), name_span)
 
 
-def _fields(c: Cursor) -> tuple[FieldDef, ...]:
+def _fields(c: Cursor) -> tuple[ast.FieldDef, ...]:
     """`(a INT, b.c STRING)`; a comma before `)` is let pass."""
     opened = c.advance()
     found = [_field(c)]
@@ -138,10 +127,10 @@ def _fields(c: Cursor) -> tuple[FieldDef, ...]:
     return tuple(found)
 
 
-def _field(c: Cursor) -> FieldDef:
+def _field(c: Cursor) -> ast.FieldDef:
     start = c.index
     path = _path(c).parts
-    return FieldDef(path, _type(c), c.span(start))
+    return ast.FieldDef(path, _type(c), c.span(start))
 
 
 def _type(c: Cursor) -> Type:
@@ -258,6 +247,10 @@ LENSES = Words(
         "TIMESTAMP": Scalar.TIMESTAMP,
     },
     kinds=("TABLE", "STREAM"),
+    source=source,
+    join=join,
+    condition=condition,
+    chains=False,
     clauses=("WHERE", "GROUP BY"),
     shows=("TABLES", "QUERIES", "PROPERTIES"),
     shows_unsupported=("ALL",),

@@ -1,40 +1,38 @@
 """The grammar of a Lenses query: SELECT STREAM | TABLE, projections with targets, joins, LATERAL, WHERE, GROUP BY.
 
-In: a cursor at SELECT. Out: a `LensesQuery`.
+In: a cursor at SELECT. Out: a `Select`.
 Rule: what is accepted though it is not clean (a comma before FROM, WITHIN twice, `;` before `)`) is told as a notice;
 everything else that does not belong here is refused with what to write.
 """
 
 from __future__ import annotations
 
-from typing import Literal
-
-from braid.errors import SqlError
+from braid.errors import Span, SqlError
 from braid.sql import ast
-from braid.sql.ast_lenses import Lateral, LensesJoin, LensesQuery, Projection, Target, Wildcard
 from braid.sql.cursor import Cursor
-from braid.sql.expressions import LONGEST, comma_list, expression
+from braid.sql.dialects.base import Condition
+from braid.sql.expressions import LONGEST, comma_list, dotted, expression, plain_name
+from braid.sql.queries import relation, star
 from braid.sql.tokens import TokenKind
 
 CLAUSES = ("WHERE", "GROUP BY")
 JOIN_WORDS = ("JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "LATERAL", "EVENTTIME", "WHERE", "GROUP")
-How = Literal["inner", "left", "right", "full"]
-HOWS: dict[str, How] = {"INNER": "inner", "LEFT": "left", "RIGHT": "right", "OUTER": "full"}
+HOWS: dict[str, ast.How] = {"JOIN": "inner", "INNER": "inner", "LEFT": "left", "RIGHT": "right", "OUTER": "full"}
 
 
-def query(c: Cursor, nested: bool = False) -> LensesQuery:
+def query(c: Cursor, nested: bool = False) -> ast.Select:
     """A query up to its `;` or, `nested`, up to the `)` of WITH."""
     start = c.index
     c.expect("SELECT")
     kind = _kind(c)
-    notices: list[str] = []
-    items = _projections(c, notices)
+    c.notices = []
+    items = _projections(c)
     c.expect("FROM")
-    source = _source(c, notices)
+    source = relation(c)
     event_time = _event_time(c, source) if c.at("EVENTTIME", "BY") else None
-    laterals: list[Lateral] = []
+    laterals: list[ast.Lateral] = []
     while c.at("LATERAL"):
-        if isinstance(source, LensesJoin):
+        if isinstance(source, ast.Join):
             hint = "join first, in a WITH; then write FROM its name LATERAL ..."
             raise c.error("LATERAL over a join is not possible", c.now, hint)
         laterals.append(_lateral(c))
@@ -53,9 +51,12 @@ def query(c: Cursor, nested: bool = False) -> LensesQuery:
         else:
             group_by = comma_list(c, expression)
     if nested and c.accept_symbol(";"):
-        notices.append("the ; before ) is ignored")
+        c.notices.append("the ; before ) is ignored")
     _ended(c, nested, written)
-    return LensesQuery(kind, items, source, event_time, tuple(laterals), where, group_by, c.span(start), tuple(notices))
+    return ast.Select(
+        items, source, c.span(start), kind, event_time=event_time, laterals=tuple(laterals), where=where,
+        group_by=group_by, notices=tuple(c.notices),
+    )  # fmt: skip
 
 
 def _kind(c: Cursor) -> ast.Kind:
@@ -92,11 +93,11 @@ def _ended(c: Cursor, nested: bool, written: list[str]) -> None:
 # ---------------------------------------------------------------- projections
 
 
-def _projections(c: Cursor, notices: list[str]) -> tuple[Projection, ...]:
+def _projections(c: Cursor) -> tuple[ast.SelectItem, ...]:
     items = [_projection(c)]
     while c.accept_symbol(","):
         if c.at("FROM"):
-            notices.append("the comma before FROM is ignored")
+            c.notices.append("the comma before FROM is ignored")
             break
         items.append(_projection(c))
     if not c.at("FROM"):
@@ -107,35 +108,20 @@ def _projections(c: Cursor, notices: list[str]) -> tuple[Projection, ...]:
     return tuple(items)
 
 
-def _projection(c: Cursor) -> Projection:
+def _projection(c: Cursor) -> ast.SelectItem:
     start = c.index
-    wildcard = _wildcard(c)
+    wildcard = star(c, "the name of a source")
     if wildcard is not None:
         if c.at("AS"):
             hint = "project whole facets with _value AS name and _key AS name"
             raise c.error("a wildcard takes no name", c.now, hint)
-        return Projection(wildcard, None, c.span(start))
-    source = expression(c)
+        return ast.SelectItem(wildcard, None, c.span(start))
+    found = expression(c)
     span = c.span(start)
-    target = _target(c) if c.accept("AS") else None
-    return Projection(source, target, span)
+    return ast.SelectItem(found, None, span, _target(c) if c.accept("AS") else None)
 
 
-def _wildcard(c: Cursor) -> Wildcard | None:
-    """`*`, or names with dots that end in `.*`; else nothing is taken."""
-    start, n = c.index, 0
-    while c.ahead(n).kind in (TokenKind.WORD, TokenKind.NAME) and c.ahead(n + 1).text == ".":
-        n += 2
-    if c.ahead(n).text != "*" or c.ahead(n).kind is not TokenKind.SYMBOL:
-        return None
-    parts = []
-    while not c.accept_symbol("*"):
-        parts.append(c.name("the name of a source"))
-        c.expect_symbol(".")
-    return Wildcard(tuple(parts), c.span(start))
-
-
-def _target(c: Cursor) -> Target:
+def _target(c: Cursor) -> ast.Name:
     start = c.index
     parts = [c.name("a name, _key or _value after AS")]
     while c.accept_symbol("."):
@@ -144,21 +130,47 @@ def _target(c: Cursor) -> Target:
                 "a target is a field or a facet, not a wildcard", c.now, "write AS name, AS _key or AS _value"
             )
         parts.append(c.name("a field name after '.'"))
-    return Target(tuple(parts), c.span(start))
+    return ast.Name(tuple(parts), c.span(start))
 
 
 # ----------------------------------------------------------------------- FROM
 
 
-def _source(c: Cursor, notices: list[str]) -> ast.TableRef | LensesJoin:
+def source(c: Cursor) -> ast.Table:
+    """`name [AS alias]`."""
     start = c.index
-    left = _table(c)
-    how_start = c.index
-    how = _how(c)
-    if how is None:
-        return left
-    how_span = c.span(how_start)
-    right = _table(c)
+    if c.at_symbol("("):
+        hint = "WITH name AS (SELECT ...); first, then write its name"
+        raise c.error("a query in FROM is not supported", c.now, hint)
+    name = plain_name(c, "the name of a topic or of a WITH query")
+    if c.at_symbol("."):
+        hint = "a name with dots must be quoted with `"
+        raise c.error("unexpected '.' in the name of a source", c.now, hint)
+    alias = c.name("an alias after AS") if c.accept("AS") else None
+    bare = alias is None and c.now.kind in (TokenKind.WORD, TokenKind.NAME) and c.word() not in c.dialect.never_alias
+    if bare and not c.starts_statement():
+        raise c.unexpected("JOIN, WHERE or ';'", *JOIN_WORDS, hint=f"an alias needs AS: {name} AS {c.now.text}")
+    return ast.Table(name, alias, c.span(start))
+
+
+def join(c: Cursor) -> tuple[ast.How, str] | None:
+    """The words up to JOIN."""
+    word = c.word()
+    if word in ("FULL", "CROSS"):
+        hint = "OUTER JOIN keeps the rows of both sides" if word == "FULL" else "every join has a condition: write JOIN"
+        raise c.error(f"there is no {word} JOIN in Lenses SQL", c.now, hint)
+    if word not in HOWS:
+        return None
+    if word != "JOIN":
+        c.advance()
+        if c.at("OUTER", "JOIN"):
+            raise c.error(f"unexpected OUTER after {word}", c.now, f"write {word} JOIN")
+    c.expect("JOIN")
+    return HOWS[word], ""
+
+
+def condition(c: Cursor, how: ast.How, mark: str, how_span: Span) -> Condition:
+    """ON, with WITHIN before or behind it."""
     before = _within(c) if c.at("WITHIN") else None
     on = expression(c) if c.accept("ON") else None
     after = _within(c) if c.at("WITHIN") else None
@@ -167,48 +179,16 @@ def _source(c: Cursor, notices: list[str]) -> ast.TableRef | LensesJoin:
     if c.at("ON"):
         raise c.error("ON is written twice", c.now, "join the conditions with AND")
     if before is not None and after is not None:
-        if before.ms != after.ms:
+        if before.before.ms != after.before.ms:
             raise c.error("WITHIN is written twice, with different durations", after.span, "keep one of them")
-        notices.append("WITHIN is written twice; once is enough")
-    return LensesJoin(left, right, how, on, before or after, c.span(start), how_span)
+        c.notices.append("WITHIN is written twice; once is enough")
+    return on, (), before or after
 
 
-def _table(c: Cursor) -> ast.TableRef:
-    start = c.index
-    if c.at_symbol("("):
-        hint = "WITH name AS (SELECT ...); first, then write its name"
-        raise c.error("a query in FROM is not supported", c.now, hint)
-    name = c.name("the name of a topic or of a WITH query")
-    if c.at_symbol("."):
-        hint = "a name with dots must be quoted with `"
-        raise c.error("unexpected '.' in the name of a source", c.now, hint)
-    alias = c.name("an alias after AS") if c.accept("AS") else None
-    bare = alias is None and c.now.kind in (TokenKind.WORD, TokenKind.NAME) and c.word() not in c.dialect.never_alias
-    if bare and not c.starts_statement():
-        raise c.unexpected("JOIN, WHERE or ';'", *JOIN_WORDS, hint=f"an alias needs AS: {name} AS {c.now.text}")
-    return ast.TableRef(name, alias, c.span(start))
-
-
-def _how(c: Cursor) -> How | None:
-    """The words up to JOIN; None where no join follows."""
-    if c.accept("JOIN"):
-        return "inner"
-    word = c.word()
-    if word in ("FULL", "CROSS"):
-        hint = "OUTER JOIN keeps the rows of both sides" if word == "FULL" else "every join has a condition: write JOIN"
-        raise c.error(f"there is no {word} JOIN in Lenses SQL", c.now, hint)
-    if word not in HOWS:
-        return None
-    c.advance()
-    if c.at("OUTER", "JOIN"):
-        raise c.error(f"unexpected OUTER after {word}", c.now, f"write {word} JOIN")
-    c.expect("JOIN")
-    return HOWS[word]
-
-
-def _within(c: Cursor) -> ast.Duration:
+def _within(c: Cursor) -> ast.Within:
     c.expect("WITHIN")
-    return duration(c)
+    found = duration(c)
+    return ast.Within(found, found, None, found.span)
 
 
 def duration(c: Cursor) -> ast.Duration:
@@ -234,24 +214,20 @@ def _no_duration(c: Cursor, start: int, number: str, hint: str) -> SqlError:
     return c.error_from(start, f"{number} is not a duration", hint)
 
 
-def _event_time(c: Cursor, source: ast.TableRef | LensesJoin) -> ast.Name:
+def _event_time(c: Cursor, source: ast.Relation) -> ast.Name:
     """`EVENTTIME BY field`."""
-    if isinstance(source, LensesJoin):
+    if isinstance(source, ast.Join):
         hint = "WITH name AS (SELECT STREAM * FROM topic EVENTTIME BY field); then join its name"
         raise c.error("EVENTTIME BY over a join is not possible", c.now, hint)
     c.expect("EVENTTIME", "BY")
-    start = c.index
-    parts = [c.name("a field after EVENTTIME BY")]
-    while c.accept_symbol("."):
-        parts.append(c.name("a field name after '.'"))
-    return ast.Name(tuple(parts), c.span(start))
+    return dotted(c, "a field after EVENTTIME BY")
 
 
-def _lateral(c: Cursor) -> Lateral:
+def _lateral(c: Cursor) -> ast.Lateral:
     start = c.index
     c.expect("LATERAL")
     array = expression(c)
     if not c.accept("AS"):
         raise c.unexpected("AS and a name for the elements", "AS", hint="write LATERAL readings AS reading")
     alias = c.name("a name for the elements after AS")
-    return Lateral(array, alias, c.span(start))
+    return ast.Lateral(array, alias, c.span(start))

@@ -10,7 +10,7 @@ from braid.sql.declare import Declaring, plainly
 from braid.sql.dialects import risingwave_statements as statements
 from braid.sql.dialects.base import Words
 from braid.sql.dialects.risingwave_calls import LEVELS, PREDICATES, PRIMARIES, SYMBOLS, call
-from braid.sql.dialects.risingwave_queries import query
+from braid.sql.dialects.risingwave_queries import condition, join, query, source
 from braid.sql.dialects.risingwave_values import suffix
 from braid.sql.statements import create
 from braid.types import Scalar
@@ -61,7 +61,10 @@ RISINGWAVE = Words(
         "INDEX": statements.create_index,
     },
     types={},
-    clauses=(),
+    source=source,
+    join=join,
+    condition=condition,
+    lists=True,
     shows=("TABLES", "SOURCES", "MATERIALIZED VIEWS", "VIEWS", "INDEXES", "SINKS"),
     kinds=("TABLE", "SOURCE", "MATERIALIZED VIEW", "VIEW", "INDEX"),
     foreign={

@@ -6,18 +6,16 @@ Rule: what streams and what a snapshot answers have one grammar.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Literal as OneOf
 
 from braid.errors import Span
 from braid.sql import ast
-from braid.sql import ast_risingwave as rw
 from braid.sql.constants import literal
 from braid.sql.cursor import Cursor
 from braid.sql.dialects.risingwave_calls import QUERY_STARTS
 from braid.sql.dialects.risingwave_queries import item, query
 from braid.sql.dialects.risingwave_values import sql_type
-from braid.sql.expressions import comma_list, expression, in_parentheses
+from braid.sql.expressions import column_name, comma_list, expression, in_parentheses, plain_name
 from braid.sql.statements import insert_into, no_kind
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar
@@ -27,10 +25,10 @@ def batch(c: Cursor) -> ast.Statement:
     """A query on its own."""
     start = c.index
     rows = _rows(c)
-    return rw.Batch(rows, c.span(start))
+    return ast.Batch(rows, c.span(start))
 
 
-def _rows(c: Cursor, *stops: str) -> rw.Query:
+def _rows(c: Cursor, *stops: str) -> ast.Query:
     """A query up to the end of the statement, or to one of the words `stops`."""
     if c.word() not in QUERY_STARTS and not c.at_symbol("("):
         raise c.unexpected("SELECT, WITH or VALUES", *QUERY_STARTS)
@@ -49,9 +47,9 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     what: OneOf["table", "source"] = "table" if c.advance().value == "TABLE" else "source"
     if_not_exists = _if_not_exists(c)
     name, name_span = _new_name(c, f"the name of the {what}")
-    columns: list[rw.ColumnDef] = []
+    columns: list[ast.ColumnDef] = []
     keys: tuple[ast.Name, ...] = ()
-    watermarks: list[rw.Watermark] = []
+    watermarks: list[ast.Watermark] = []
     if c.at_symbol("("):
         opened = c.advance()
         while not (c.at_symbol(")") and not columns):
@@ -67,7 +65,7 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         c.close(opened, ")", "',' or ')'")
     append_only: Span | None = None
     properties: tuple[ast.Property, ...] = ()
-    rows: rw.Query | None = None
+    rows: ast.Query | None = None
     while not c.at_end():
         first = c.index
         if c.accept("APPEND"):
@@ -86,24 +84,24 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
             raise c.unexpected("APPEND ONLY, WITH, FORMAT or AS", "APPEND", "WITH", "FORMAT", "AS")
     if rows is None and not columns:
         raise c.unexpected("'(' and columns")
-    inline = tuple(ast.Name((d.name,), d.span) for d in columns if d.primary_key)
+    inline = tuple(ast.Name((d.name,), d.span) for d in columns if d.role == "PRIMARY KEY")
     if inline and keys:
         raise c.error("PRIMARY KEY is written twice", keys[0].span, "keep one of them")
-    return rw.CreateTable(
+    return ast.CreateTable(
         what, name, tuple(columns), keys or inline, tuple(watermarks), append_only, properties, if_not_exists, rows,
         c.span(start), name_span,
     )  # fmt: skip
 
 
-def _column(c: Cursor) -> rw.ColumnDef:
+def _column(c: Cursor) -> ast.ColumnDef:
     start = c.index
     name = c.name("the name of a column")
     found = sql_type(c)
-    primary = False
+    role: OneOf["VALUE", "PRIMARY KEY"] = "VALUE"
     while True:
         if c.at("PRIMARY"):
             c.expect("PRIMARY", "KEY")
-            primary = True
+            role = "PRIMARY KEY"
         elif c.at("NOT", "NULL"):
             c.expect("NOT", "NULL")
         elif c.at("NULL"):
@@ -114,10 +112,10 @@ def _column(c: Cursor) -> rw.ColumnDef:
             break
     if not (c.at_symbol(",") or c.at_symbol(")")):
         raise c.unexpected("',' or ')'", "PRIMARY KEY", "NOT NULL")
-    return rw.ColumnDef(name, found, primary, c.span(start))
+    return ast.ColumnDef(name, found.type, role, c.span(start), written=found.name)
 
 
-def _watermark(c: Cursor) -> rw.Watermark:
+def _watermark(c: Cursor) -> ast.Watermark:
     start = c.index
     c.expect("WATERMARK", "FOR")
     column = column_name(c)
@@ -126,7 +124,7 @@ def _watermark(c: Cursor) -> rw.Watermark:
     ttl = c.at("WITH", "TTL")
     if ttl:
         c.expect("WITH", "TTL")
-    return rw.Watermark(column, expr, ttl, c.span(start))
+    return ast.Watermark(column, expr, ttl, c.span(start))
 
 
 def _format(c: Cursor) -> None:
@@ -168,7 +166,7 @@ def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     rows = _rows(c, "WITH") if what == "sink" else _rows(c)
     if what == "sink" and c.at("WITH"):
         properties = with_properties(c)
-    return rw.CreateView(what, name, columns, rows, properties, if_not_exists, c.span(start), name_span)
+    return ast.CreateView(what, name, columns, rows, properties, if_not_exists, c.span(start), name_span)
 
 
 # What a materialized view may say of how it is run; none of it changes a result.
@@ -189,7 +187,7 @@ def create_index(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     if_not_exists = _if_not_exists(c)
     name, name_span = _new_name(c, "the name of the index")
     c.expect("ON")
-    table, table_span = _new_name(c, "the name of a table or view")
+    table = plain_name(c, "the name of a table or view")
     columns = in_parentheses(c, _index_column)
     include: tuple[ast.Name, ...] = ()
     distributed: tuple[ast.Name, ...] = ()
@@ -198,8 +196,7 @@ def create_index(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     if c.at("DISTRIBUTED"):
         c.expect("DISTRIBUTED", "BY")
         distributed = in_parentheses(c, column_name)
-    return rw.CreateIndex(name, table, columns, include, distributed, if_not_exists, c.span(start), name_span,
-                          table_span)  # fmt: skip
+    return ast.CreateIndex(name, table, columns, include, distributed, if_not_exists, c.span(start), name_span)
 
 
 def _index_column(c: Cursor) -> ast.Name:
@@ -231,12 +228,6 @@ def _new_name(c: Cursor, expected: str) -> tuple[str, Span]:
     return name, c.span(start)
 
 
-def column_name(c: Cursor) -> ast.Name:
-    start = c.index
-    name = c.name("the name of a column")
-    return ast.Name((name,), c.span(start))
-
-
 def with_properties(c: Cursor) -> tuple[ast.Property, ...]:
     """WITH (a.b = constant, …)."""
     c.expect("WITH")
@@ -263,23 +254,23 @@ def _property(c: Cursor) -> ast.Property:
 def insert(c: Cursor) -> ast.Statement:
     start = c.index
     insert_into(c)
-    target, target_span = _new_name(c, "the name of a table")
+    target = plain_name(c, "the name of a table")
     columns: tuple[ast.Name, ...] = ()
     if c.at_symbol("(") and c.ahead(1).value not in QUERY_STARTS:
         columns = in_parentheses(c, column_name)
     rows = _rows(c, "RETURNING")
     returning = _returning(c)
-    return rw.Insert(target, columns, rows, returning, c.span(start), target_span)
+    return ast.Insert(target, columns, rows, returning, c.span(start))
 
 
 def update(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("UPDATE")
-    target, target_span = _new_name(c, "the name of a table")
+    target = plain_name(c, "the name of a table")
     c.expect("SET")
     sets = comma_list(c, _assignment)
     where = expression(c) if c.accept("WHERE") else None
-    return rw.Update(target, sets, where, _returning(c), c.span(start), target_span)
+    return ast.Update(target, sets, where, _returning(c), c.span(start))
 
 
 def _assignment(c: Cursor) -> tuple[ast.Name, ast.Expr]:
@@ -291,9 +282,9 @@ def _assignment(c: Cursor) -> tuple[ast.Name, ast.Expr]:
 def delete(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("DELETE", "FROM")
-    target, target_span = _new_name(c, "the name of a table")
+    target = plain_name(c, "the name of a table")
     where = expression(c) if c.accept("WHERE") else None
-    return rw.Delete(target, where, _returning(c), c.span(start), target_span)
+    return ast.Delete(target, where, _returning(c), c.span(start))
 
 
 def _returning(c: Cursor) -> tuple[ast.SelectItem, ...]:
@@ -306,7 +297,7 @@ def _returning(c: Cursor) -> tuple[ast.SelectItem, ...]:
 def flush(c: Cursor) -> ast.Statement:
     start = c.index
     c.advance()
-    return rw.Flush(c.span(start))
+    return ast.Flush(c.span(start))
 
 
 def drop(c: Cursor) -> ast.Statement:
@@ -314,18 +305,18 @@ def drop(c: Cursor) -> ast.Statement:
     c.expect("DROP")
     if c.at("MATERIALIZED"):
         c.expect("MATERIALIZED", "VIEW")
-        what = "materialized view"
+        kind = "MATERIALIZED VIEW"
     elif c.word() in ("TABLE", "SOURCE", "VIEW", "INDEX", "SINK"):
-        what = c.advance().value.lower()
+        kind = c.advance().value
     else:
         raise c.unexpected("TABLE, SOURCE, VIEW, MATERIALIZED VIEW, INDEX or SINK", "TABLE", "SOURCE", "VIEW",
                            "MATERIALIZED VIEW", "INDEX", "SINK")  # fmt: skip
     if_exists = c.at("IF", "EXISTS")
     if if_exists:
         c.expect("IF", "EXISTS")
-    names = comma_list(c, lambda c: replace(column_name(c)))
+    names = comma_list(c, column_name)
     cascade = c.accept("CASCADE")
-    return rw.DropRelation(what, names, if_exists, cascade, c.span(start))
+    return ast.Drop(kind, names, if_exists, c.span(start), cascade=cascade)
 
 
 def alter(c: Cursor) -> ast.Statement:
@@ -337,7 +328,7 @@ def alter(c: Cursor) -> ast.Statement:
         words.append(c.advance().text)
     if "SET" not in (w.upper() for w in words):
         return ast.Unsupported("ALTER", c.span(start))
-    return rw.Alter(" ".join(words), c.span(start))
+    return ast.Alter(" ".join(words), c.span(start))
 
 
 def set_(c: Cursor) -> ast.Statement:
@@ -373,9 +364,8 @@ def describe(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("DESCRIBE")
     no_kind(c, "DESCRIBE")
-    name_start = c.index
-    name = c.name("the name of a table, source or view")
-    return ast.Describe(name, False, c.span(start), c.span(name_start))
+    name = plain_name(c, "the name of a table, source or view")
+    return ast.Describe(name, False, c.span(start))
 
 
 def explain(c: Cursor) -> ast.Statement:
@@ -385,11 +375,9 @@ def explain(c: Cursor) -> ast.Statement:
     if c.at_symbol("("):
         in_parentheses(c, lambda c: (c.name("an option"), c.at_end() or c.at_symbol(",") or c.at_symbol(")") or
                                      c.advance()))  # fmt: skip
-    target = c.index
     if c.word() in ("CREATE", *QUERY_STARTS):
         rule = c.dialect.statements[c.word()]
         inner = rule(c)
         assert inner is not None
-        return ast.Explain(inner, c.span(start), c.span(target))
-    name = c.name("the name of a view, SELECT or CREATE")
-    return ast.Explain(name, c.span(start), c.span(target))
+        return ast.Explain(inner, c.span(start))
+    return ast.Explain(plain_name(c, "the name of a view, SELECT or CREATE"), c.span(start))

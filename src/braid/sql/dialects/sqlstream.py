@@ -8,32 +8,15 @@ from __future__ import annotations
 
 from typing import Literal
 
-from braid.errors import Span
 from braid.sql import ast
-from braid.sql.ast_sqlstream import (
-    CreatePump,
-    CreateRelation,
-    CreateSchema,
-    CreateView,
-    DescribeObject,
-    DropObject,
-    InsertQuery,
-    InsertRows,
-    Option,
-    SelectStream,
-    SetSchema,
-    StreamQuery,
-)
 from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, plainly, text
 from braid.sql.dialects.base import RESERVED, STARTERS, Words
-from braid.sql.dialects.sqlstream_queries import column_name, object_name, query
-from braid.sql.expressions import comma_list, expression, in_parentheses, sql_type
+from braid.sql.dialects.sqlstream_queries import column_name, condition, join, object_name, query, source
+from braid.sql.expressions import comma_list, in_parentheses, row, sql_type
 from braid.sql.statements import create, explain, insert_into, no_kind, quoted_set, quoted_unset, show, unsupported
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar
-
-Columns = tuple[tuple[str, Span], ...]
 
 # ------------------------------------------------------------------ definitions
 
@@ -49,7 +32,7 @@ def _create_relation(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     opened = c.expect_symbol("(", "'(' and columns")
     columns: list[ast.ColumnDef] = []
     not_null: list[str] = []
-    keys: Columns = ()
+    keys: tuple[ast.Name, ...] = ()
     while True:
         if c.at("PRIMARY") and columns:
             c.expect("PRIMARY", "KEY")
@@ -59,15 +42,15 @@ def _create_relation(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         if not c.accept_symbol(","):
             break
     c.close(opened, ")", "',' or ')'")
-    for key, span in keys:
+    for key in keys:
         if kind == "STREAM":
-            raise c.error("a stream has no PRIMARY KEY", span, "leave it out")
-        if all(d.name != key for d in columns):
-            raise c.error(f"no column {key} for the PRIMARY KEY", span, "name a column of the table")
-        not_null.append(key)
+            raise c.error("a stream has no PRIMARY KEY", key.span, "leave it out")
+        if all(d.name != str(key) for d in columns):
+            raise c.error(f"no column {key} for the PRIMARY KEY", key.span, "name a column of the table")
+        not_null.append(str(key))
     options = in_parentheses(c, _option) if c.accept("OPTIONS") else ()
     _description(c)
-    return CreateRelation(kind, name, tuple(columns), tuple(not_null), options, or_replace, c.span(start))
+    return ast.CreateRelation(kind, name, tuple(columns), tuple(not_null), options, or_replace, c.span(start))
 
 
 def _column(c: Cursor, kind: str, not_null: list[str]) -> ast.ColumnDef:
@@ -92,15 +75,16 @@ def _column(c: Cursor, kind: str, not_null: list[str]) -> ast.ColumnDef:
     return ast.ColumnDef(name, column_type, role, c.span(start))
 
 
-def _option(c: Cursor) -> Option:
+def _option(c: Cursor) -> ast.Property:
     """`NAME 'value'`, also `NAME = 'value'`."""
     start = c.index
     if c.now.kind not in (TokenKind.WORD, TokenKind.NAME):
         raise c.unexpected("the name of an option")
     name = c.advance().value.upper()
     c.accept_symbol("=")
+    at = c.index
     value = c.string("the value of the option in single quotes", f"write {name} 'value'")
-    return Option(name, value, c.span(start))
+    return ast.Property(name, ast.Literal(value, Scalar.VARCHAR, c.span(at)), c.span(start))
 
 
 def _description(c: Cursor) -> None:
@@ -108,7 +92,7 @@ def _description(c: Cursor) -> None:
         c.string("a description in single quotes")
 
 
-def _columns(c: Cursor) -> Columns:
+def _columns(c: Cursor) -> tuple[ast.Name, ...]:
     """`(a, b)`, if it is there."""
     return in_parentheses(c, column_name) if c.at_symbol("(") and c.ahead(1).value != "SELECT" else ()
 
@@ -120,7 +104,7 @@ def _create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     _description(c)
     c.expect("AS")
     inner = _query(c)
-    return CreateView(name, columns, inner, or_replace, c.span(start))
+    return ast.CreateStreamView(name, columns, inner, or_replace, c.span(start))
 
 
 def _create_pump(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
@@ -138,9 +122,9 @@ def _create_pump(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     insert_start = c.index
     insert_into(c)
     made = _insert(c, insert_start)
-    if isinstance(made, InsertRows):
+    if isinstance(made, ast.InsertValues):
         raise c.error("a pump runs a query", made.span, "write INSERT INTO … SELECT STREAM …")
-    return CreatePump(name, state, made, or_replace, c.span(start))
+    return ast.CreatePump(name, state, made, or_replace, c.span(start))
 
 
 def _create_schema(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
@@ -150,7 +134,7 @@ def _create_schema(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         c.expect("IF", "NOT", "EXISTS")
     name = c.name("the name of the schema")
     _description(c)
-    return CreateSchema(name, if_not_exists or or_replace, c.span(start))
+    return ast.CreateSchema(name, if_not_exists or or_replace, c.span(start))
 
 
 def _create_foreign(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
@@ -176,13 +160,13 @@ def _drop(c: Cursor) -> ast.Statement:
     if c.at("CASCADE"):
         raise c.error("DROP … CASCADE is not supported", c.now, "drop what reads it first")
     c.accept("RESTRICT")
-    return DropObject(kind, name, if_exists, c.span(start))
+    return ast.Drop(kind, (name,), if_exists, c.span(start))
 
 
 # ------------------------------------------------------------- queries and rows
 
 
-def _query(c: Cursor) -> StreamQuery:
+def _query(c: Cursor) -> ast.Select:
     if c.at_symbol("("):
         opened = c.advance()
         inner = query(c, nested=True)
@@ -196,7 +180,7 @@ def _query(c: Cursor) -> StreamQuery:
 def _select(c: Cursor) -> ast.Statement:
     start = c.index
     inner = query(c)
-    return SelectStream(inner, c.span(start))
+    return ast.Ask(inner, c.span(start))
 
 
 def _insert_statement(c: Cursor) -> ast.Statement:
@@ -205,21 +189,17 @@ def _insert_statement(c: Cursor) -> ast.Statement:
     return _insert(c, start)
 
 
-def _insert(c: Cursor, start: int) -> InsertQuery | InsertRows:
+def _insert(c: Cursor, start: int) -> ast.InsertSelect | ast.InsertValues:
     """What stands behind INSERT INTO."""
     target = object_name(c, "the name of a stream or table")
     columns = _columns(c)
     if c.at("SELECT") or c.at_symbol("("):
         inner = _query(c)
-        return InsertQuery(target, columns, inner, c.span(start))
+        return ast.InsertSelect(target, inner, c.span(start), columns)
     if not c.accept("VALUES"):
         raise c.unexpected("VALUES or SELECT STREAM", "VALUES", "SELECT")
-    rows = comma_list(c, _row)
-    return InsertRows(target, columns, rows, c.span(start))
-
-
-def _row(c: Cursor) -> tuple[ast.Expr, ...]:
-    return in_parentheses(c, expression)
+    rows = comma_list(c, row)
+    return ast.InsertValues(target, columns, rows, c.span(start))
 
 
 # --------------------------------------------------------------------- commands
@@ -240,14 +220,15 @@ def _set(c: Cursor) -> ast.Statement:
             raise c.error("the name of the schema is empty", written, "write SET SCHEMA 'name'")
     else:
         name = c.name("the name of a schema in single quotes")
-    return SetSchema(name, c.span(start))
+    return ast.SetSchema(name, c.span(start))
 
 
 def _describe(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("DESCRIBE")
     no_kind(c, "DESCRIBE")
-    return DescribeObject(object_name(c, "the name of a stream, table or view"), c.span(start))
+    name = object_name(c, "the name of a stream, table or view")
+    return ast.Describe(name, False, c.span(start))
 
 
 def _alter(c: Cursor) -> ast.Statement:
@@ -308,6 +289,10 @@ SQLSTREAM = Words(
         "TIMESTAMP": Scalar.TIMESTAMP,
     },
     kinds=("STREAM", "TABLE", "VIEW", "PUMP", "SCHEMA"),
+    source=source,
+    join=join,
+    condition=condition,
+    lists=True,
     clauses=("WHERE", "WINDOW"),
     shows=("STREAMS", "TABLES", "QUERIES", "TOPICS", "PROPERTIES"),
     foreign={

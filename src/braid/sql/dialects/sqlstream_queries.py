@@ -1,6 +1,6 @@
 """SQLstream's queries: SELECT STREAM, FROM with windows, WHERE and WINDOW.
 
-In: a cursor at SELECT. Out: a `StreamQuery`.
+In: a cursor at SELECT. Out: a `Select`.
 Rule: OVER stands between a source and its alias. Joins run from left to right unless parentheses say otherwise; a
 comma in FROM is a CROSS JOIN that binds most loosely.
 """
@@ -9,22 +9,13 @@ from __future__ import annotations
 
 from braid.errors import Span, SqlError
 from braid.sql import ast
-from braid.sql.ast_sqlstream import (
-    ObjectName,
-    Operand,
-    RangeWindow,
-    RowsWindow,
-    StreamJoin,
-    StreamQuery,
-    StreamRelation,
-)
 from braid.sql.cursor import Cursor, closest
+from braid.sql.dialects.base import Condition
 from braid.sql.dialects.sqlstream_windows import over, window
-from braid.sql.expressions import comma_list, expression, in_parentheses
-from braid.sql.queries import select_item
+from braid.sql.expressions import comma_list, expression, in_parentheses, plain_name
+from braid.sql.queries import kind_of_join, relation, select_item
 from braid.sql.tokens import TokenKind
 
-_SIDES: dict[str, ast.How] = {"LEFT": "left", "RIGHT": "right", "FULL": "full"}
 _JOIN_WORDS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
 _NOT_YET = {
     "GROUP": "GROUP BY",
@@ -38,7 +29,7 @@ _NOT_YET = {
 }
 
 
-def query(c: Cursor, nested: bool = False) -> StreamQuery:
+def query(c: Cursor, nested: bool = False) -> ast.Select:
     """`nested`: a sub-query, which ends at a closing bracket."""
     start = c.index
     c.expect("SELECT")
@@ -60,7 +51,7 @@ def query(c: Cursor, nested: bool = False) -> StreamQuery:
         raise c.error(f"{c.word()} stands in the wrong place", c.now, "the order is SELECT, FROM, WHERE, WINDOW")
     if not c.at_end() and not c.starts_statement() and not (nested and c.at_symbol(")")):
         raise _left_over(c, where is not None)
-    return StreamQuery(stream, items, source, where, windows, c.span(start))
+    return ast.Select(items, source, c.span(start), "STREAM" if stream else None, where=where, windows=windows)
 
 
 def _is_stream(c: Cursor) -> bool:
@@ -83,9 +74,9 @@ def _misspelled_from(c: Cursor) -> bool:
     return found and behind.kind is TokenKind.WORD and behind.value not in ("FROM", "AS")
 
 
-def _windows(c: Cursor) -> tuple[tuple[str, RangeWindow | RowsWindow], ...]:
+def _windows(c: Cursor) -> tuple[tuple[str, ast.RangeWindow | ast.RowsWindow], ...]:
     """`w AS (…), …`."""
-    found: dict[str, RangeWindow | RowsWindow] = {}
+    found: dict[str, ast.RangeWindow | ast.RowsWindow] = {}
     while not found or c.accept_symbol(","):
         at = c.now
         name = c.name("the name of a window")
@@ -110,87 +101,46 @@ def _left_over(c: Cursor, filtered: bool) -> SqlError:
 # ----------------------------------------------------------------------- FROM
 
 
-def relation(c: Cursor) -> StreamRelation:
-    """Joined sources, with commas between."""
-    start = c.index
-    left = _joined(c)
-    commas = 0
-    while c.at_symbol(","):
-        comma = c.span_of(c.now)
-        c.advance()
-        commas += 1
-        c.taller(commas)
-        right = _joined(c)
-        left = StreamJoin(left, right, "cross", False, None, (), c.span(start), comma)
-    return left
-
-
-def _joined(c: Cursor) -> StreamRelation:
-    """A source and the joins behind it, from left to right."""
-    start = c.index
-    left = _primary(c)
-    joins = 0
-    while c.word() in _JOIN_WORDS or c.at("OUTER"):
-        how_start = c.index
-        natural, how = _how(c)
-        how_span = c.span(how_start)
-        joins += 1
-        c.taller(joins)
-        right = _primary(c)
-        on, using = _condition(c, natural, how)
-        left = StreamJoin(left, right, how, natural, on, using, c.span(start), how_span)
-    return left
-
-
-def _how(c: Cursor) -> tuple[bool, ast.How]:
-    """The words up to JOIN: (NATURAL, kind)."""
+def join(c: Cursor) -> tuple[ast.How, str] | None:
+    """The words up to JOIN."""
+    if c.word() not in (*_JOIN_WORDS, "OUTER"):
+        return None
     natural = c.accept("NATURAL")
     if natural and c.at("CROSS"):
         raise c.error("NATURAL CROSS JOIN is not possible", c.now, "write CROSS JOIN, or NATURAL JOIN")
-    word = c.word()
-    if word in _SIDES:
-        c.advance()
-        if not c.accept("OUTER") and not c.at("JOIN"):
-            raise c.unexpected(f"JOIN or OUTER JOIN after {word}", "JOIN", "OUTER")
-        c.expect("JOIN")
-        return natural, _SIDES[word]
-    if word == "OUTER":
+    if c.at("OUTER"):
         raise c.error("OUTER JOIN needs a side", c.now, "write LEFT, RIGHT or FULL OUTER JOIN")
-    if word in ("INNER", "CROSS"):
-        c.advance()
-        if not c.accept("JOIN"):
-            raise c.unexpected(f"JOIN after {word}", "JOIN")
-        return natural, "inner" if word == "INNER" else "cross"
-    if not c.accept("JOIN"):
+    words = kind_of_join(c)
+    if words is None:
         raise c.unexpected("JOIN", *_JOIN_WORDS)
-    return natural, "inner"
+    return words[0], "NATURAL" if natural else ""
 
 
-def _condition(c: Cursor, natural: bool, how: ast.How) -> tuple[ast.Expr | None, tuple[tuple[str, Span], ...]]:
+def condition(c: Cursor, how: ast.How, mark: str, how_span: Span) -> Condition:
     """ON, USING or nothing, as the kind allows."""
     if c.at("ON") or c.at("USING"):
         word = c.word()
         if how == "cross":
             hint = f"write JOIN … {word} …, or put the condition into WHERE"
             raise c.error(f"CROSS JOIN takes no {word}", c.now, hint)
-        if natural:
+        if mark:
             hint = f"leave {word} out (NATURAL compares all columns of the same name), or leave NATURAL out"
             raise c.error(f"NATURAL JOIN takes no {word}", c.now, hint)
     on: ast.Expr | None = None
-    using: tuple[tuple[str, Span], ...] = ()
+    using: tuple[ast.Name, ...] = ()
     if c.accept("ON"):
         on = expression(c)
     elif c.accept("USING"):
         using = in_parentheses(c, column_name)
     if c.at("ON") or c.at("USING"):
         raise c.error("a join has one condition", c.now, "keep ON or USING; further conditions go into ON with AND")
-    return on, using
+    return on, using, None
 
 
-def _primary(c: Cursor) -> StreamRelation:
+def source(c: Cursor) -> ast.Relation:
     """A source with its window and alias, or a join in parentheses."""
     start = c.index
-    source: ObjectName | StreamQuery
+    found: ast.Name | ast.Select
     if c.at_symbol("("):
         opened = c.advance()
         if not c.at("SELECT"):
@@ -205,36 +155,37 @@ def _primary(c: Cursor) -> StreamRelation:
                 raise c.error("a join in parentheses has no alias", c.now, "its sources keep their own names")
             return inner
         c.enter()
-        source = query(c, nested=True)
+        found = query(c, nested=True)
         c.leave()
         c.close(opened, ")")
     else:
-        source = object_name(c, "the name of a stream or table")
+        found = object_name(c, "the name of a stream or table")
     over_ = over(c) if c.accept("OVER") else None
     alias = c.alias("an alias after AS")
     if c.at("OVER"):
         what = alias or "its window"
         raise c.error("OVER stands before the alias", c.now, f"write source OVER (…) AS {what}")
-    if alias is None and isinstance(source, StreamQuery):
+    if isinstance(found, ast.Name):
+        return ast.Table(found, alias, c.span(start), over=over_)
+    if alias is None:
         raise c.unexpected("an alias", hint="a sub-query needs a name: (SELECT STREAM …) AS q")
-    return Operand(source, over_, alias, c.span(start))
+    return ast.Derived(found, alias, c.span(start), over=over_)
 
 
-def object_name(c: Cursor, expected: str) -> ObjectName:
+def object_name(c: Cursor, expected: str) -> ast.Name:
     """`name` or `schema.name`."""
     start = c.index
     name = c.name(expected)
     if not c.accept_symbol("."):
-        return ObjectName(None, name, c.span(start))
+        return ast.Name((name,), c.span(start))
     second = c.name(f"{expected} after '.'")
     if c.at_symbol("."):
         raise c.error("a name has at most a schema and a name", c.now, "leave the catalog out")
-    return ObjectName(name, second, c.span(start))
+    return ast.Name((name, second), c.span(start))
 
 
-def column_name(c: Cursor) -> tuple[str, Span]:
-    start = c.index
-    name = c.name("the name of a column")
+def column_name(c: Cursor) -> ast.Name:
+    name = plain_name(c, "the name of a column")
     if c.at_symbol("."):
         raise c.error("a plain column name stands here", c.now, "write the column without its source")
-    return name, c.span(start)
+    return name
