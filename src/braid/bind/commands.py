@@ -1,8 +1,9 @@
-"""SHOW, DESCRIBE, EXPLAIN, DROP, SET: once for every dialect, with hooks for its words.
+"""Binding: what a statement means; SHOW, DESCRIBE, EXPLAIN, DROP, SET once for every dialect, with hooks for its words.
 
-In: the statement, the catalog, the settings. Out: `Shown`, `Described`, `Explained`, `Dropped`, `SettingChanged`; what
-to write instead of a statement that is not run yet.
-Rule: every dialect shows the same things and drops nothing that others read; what is its own stands in its `Dialect`.
+In: a statement as written, the catalog, the settings. Out: a `Bound`; nothing is changed (`Catalog.apply` does that);
+what to write instead of a statement that is not run yet.
+Rule: the dialect ends here. Whatever is refused says where it stands and what to write instead. Every dialect shows the
+same things and drops nothing that others read; what is its own stands in its `Dialect`.
 """
 
 from __future__ import annotations
@@ -24,9 +25,11 @@ from braid.bind.bound import (
     SettingChanged,
     Shown,
 )
+from braid.bind.catalog import Catalog
+from braid.bind.expressions import located
 from braid.bind.from_ import Env
-from braid.bind.settings import changed, shown
-from braid.errors import SqlError
+from braid.bind.settings import Settings, changed, shown
+from braid.errors import SqlError, UnknownColumn
 from braid.plan.logical import Kind, Query
 from braid.plan.rewrite import rewrite
 from braid.sql import ast
@@ -143,6 +146,15 @@ class Dialect:
     @property
     def name(self) -> str:
         return self.words.name
+
+
+def bind(statement: ast.Statement, catalog: Catalog, settings: Settings, text: str, dialect: Dialect) -> Bound:
+    """What `statement` means. `text` is the script it was read from: errors and plans quote it."""
+    try:
+        return bind_statement(statement, Env(catalog, settings, text), dialect)
+    except SqlError as error:
+        made = located(error, statement.span).with_text(text)
+        raise (made.in_quotes(text) if isinstance(made, UnknownColumn) else made) from error.__cause__
 
 
 def bind_statement(s: ast.Statement, env: Env, d: Dialect) -> Bound:

@@ -44,14 +44,20 @@ def check_insertable(target: Declared, span: Span) -> None:
 
 
 def _columns(s: ast.InsertValues, target: Declared) -> list[DeclaredColumn]:
-    if not s.columns:
-        return list(target.visible)
     known = {c.name: c for c in (*target.visible, ROWTIME)}
+    return named_columns(target, s.columns, known, near=True) if s.columns else list(target.visible)
+
+
+def named_columns(
+    target: Declared, written: Sequence[ast.Name], known: Mapping[str, DeclaredColumn], near: bool = False
+) -> list[DeclaredColumn]:
+    """The columns that an INSERT names, each once. `near`: the hint guesses what was meant."""
     found: list[DeclaredColumn] = []
-    for name in s.columns:
+    for name in written:
         column = known.get(name.parts[-1])
         if column is None:
-            hint = meant(name.parts[-1], known, f"columns are {', '.join(known)}")
+            listed = f"columns are {', '.join(known)}"
+            hint = meant(name.parts[-1], known, listed) if near else listed
             raise SqlError(f"{target.name} has no column {name}", name.span, hint)
         if column in found:
             raise SqlError(f"column {name} is named twice", name.span, "name it once")

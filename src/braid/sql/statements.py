@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from braid.errors import SqlError
+from braid.errors import Span, SqlError
 from braid.sql import ast
 from braid.sql.constants import literal
 from braid.sql.cursor import Cursor
@@ -55,12 +55,8 @@ def create(c: Cursor) -> ast.Statement:
 def create_source(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     """CREATE STREAM | TABLE, with columns or AS SELECT."""
     kind = _kind(c)
-    if_not_exists = c.at("IF", "NOT")
-    if if_not_exists:
-        c.expect("IF", "NOT", "EXISTS")
-    name_start = c.index
-    name = c.name(f"the name of the {kind.lower()}")
-    name_span = c.span(name_start)
+    exists = if_not_exists(c)
+    name, name_span = new_name(c, f"the name of the {kind.lower()}")
     columns: tuple[ast.ColumnDef, ...] = ()
     columns_start = c.index
     if c.at_symbol("("):
@@ -76,14 +72,14 @@ def create_source(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         if not c.at("SELECT"):
             raise c.unexpected("SELECT after AS", "SELECT")
         inner = query(c)
-        return ast.CreateAs(kind, name, properties, inner, or_replace, if_not_exists, c.span(start), name_span)
+        return ast.CreateAs(kind, name, properties, inner, or_replace, exists, c.span(start), name_span)
     if c.at("SELECT"):
         raise c.error("AS is missing before SELECT", c.now, f"write CREATE {kind} {name} AS SELECT ...")
     if not c.at_end() and not c.starts_statement():
         if properties:
             raise c.unexpected("AS or ';'", "AS")
         raise c.unexpected("WITH or ';'" if columns else "'(' and columns, WITH, AS or ';'", "WITH", "AS")
-    return ast.CreateSource(kind, name, columns, properties, or_replace, if_not_exists, c.span(start), name_span)
+    return ast.CreateSource(kind, name, columns, properties, or_replace, exists, c.span(start), name_span)
 
 
 def _kind(c: Cursor) -> ast.Kind:
@@ -92,6 +88,20 @@ def _kind(c: Cursor) -> ast.Kind:
     if c.accept("TABLE"):
         return "TABLE"
     raise c.unexpected("STREAM or TABLE", "STREAM", "TABLE", hint=_kind_hint(c, "DROP"))
+
+
+def if_not_exists(c: Cursor) -> bool:
+    """IF NOT EXISTS, if it is there."""
+    found = c.at("IF", "NOT")
+    if found:
+        c.expect("IF", "NOT", "EXISTS")
+    return found
+
+
+def new_name(c: Cursor, expected: str) -> tuple[str, Span]:
+    start = c.index
+    name = c.name(expected)
+    return name, c.span(start)
 
 
 def one_of(words: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow, SourceDeclared
 from braid.bind.from_ import Env
-from braid.bind.insert import inserted_values, no_column
+from braid.bind.insert import inserted_values, named_columns, no_column
 from braid.bind.sources import KIND, check_topic, check_topic_types
 from braid.bind.sqlstream.scope import rules
 from braid.errors import Span, SqlError
@@ -125,14 +125,7 @@ def insert_columns(target: Declared, written: tuple[ast.Name, ...]) -> list[Decl
     if not written:
         return list(target.visible)
     known = {c.name: c for c in (*target.visible, *((ROWTIME,) if target.kind == "stream" else ()))}
-    found: list[DeclaredColumn] = []
-    for name in written:
-        column = known.get(str(name))
-        if column is None:
-            raise SqlError(f"{target.name} has no column {name}", name.span, f"columns are {', '.join(known)}")
-        if column in found:
-            raise SqlError(f"column {name} is named twice", name.span, "name it once")
-        found.append(column)
+    found = named_columns(target, written, known)
     missing = [c.name for c in target.visible if c.not_null and c not in found]
     if missing:
         hint = f"{missing[0]} is declared NOT NULL: add it to the list"

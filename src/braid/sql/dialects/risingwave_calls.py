@@ -73,8 +73,7 @@ def _behind(c: Cursor, made: ast.Call, order_by: tuple[ast.OrderItem, ...], star
     within: tuple[ast.OrderItem, ...] = ()
     where: ast.Expr | None = None
     over: ast.Over | None = None
-    if c.at("WITHIN", "GROUP"):
-        c.expect("WITHIN", "GROUP")
+    if c.accept("WITHIN", "GROUP"):
         opened = c.expect_symbol("(")
         within = order_items(c)
         height = max(height, c.height)
@@ -86,8 +85,7 @@ def _behind(c: Cursor, made: ast.Call, order_by: tuple[ast.OrderItem, ...], star
         where = expression(c)
         height = max(height, c.height)
         c.close(opened, ")")
-    if c.at("OVER"):
-        c.advance()
+    if c.accept("OVER"):
         over = window(c) if c.at_symbol("(") else _named_window(c)
         height = max(height, c.height)
     if not (order_by or within or where or over):
@@ -359,8 +357,7 @@ def grouping(c: Cursor) -> ast.Expr:
     kind = next((k for k in ("ROLLUP", "CUBE") if c.at(k) and c.ahead(1).text == "("), "")
     if kind:
         c.advance()
-    elif c.at("GROUPING", "SETS"):
-        c.expect("GROUPING", "SETS")
+    elif c.accept("GROUPING", "SETS"):
         kind = "GROUPING SETS"
     else:
         return expression(c)

@@ -111,8 +111,7 @@ def _count(c: Cursor) -> int:
 
 def suffix(c: Cursor, left: ast.Expr, start: int) -> ast.Expr | None:
     """`left::type`, `left AT TIME ZONE zone`."""
-    if c.at("AT", "TIME", "ZONE"):
-        c.expect("AT", "TIME", "ZONE")
+    if c.accept("AT", "TIME", "ZONE"):
         height = c.height
         zone = expression(c, UNARY + 1)
         c.height = max(height, c.height)
