@@ -65,6 +65,19 @@ def located(error: SqlError, span: Span) -> SqlError:
     return error
 
 
+@dataclass(frozen=True, slots=True)
+class told_at:
+    """`with told_at(span):` gives what is refused there this place, if it has none yet."""
+
+    span: Span
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, SqlError):
+            located(error, self.span)
+
+
 def bind_value(e: ast.Expr, rules: Rules) -> Expr:
     """An expression whose value is shown, or makes a key: a comparison that is not known, for a null operand, is false
     then. Inside AND, OR and NOT it stays unknown."""
@@ -254,10 +267,8 @@ def _case(e: ast.Case, rules: Rules) -> Expr:
         if operand is None:
             condition = bind_predicate(when, rules)
         else:
-            try:
+            with told_at(when.span):
                 condition = typing.call("eq", [operand, bind_expr(when, rules)])
-            except SqlError as error:
-                raise located(error, when.span) from None
         whens.append((condition, bind_expr(then, rules)))
     return typing.case(whens, None if e.default is None else bind_expr(e.default, rules))
 
@@ -273,11 +284,9 @@ def _in_list(e: ast.InList, rules: Rules) -> Expr:
     arg = bind_expr(e.arg, rules)
     tests: list[Expr] = []
     for item in e.items:
-        try:
+        with told_at(item.span):
             listed = bind_listed(item, arg.type, lambda x: bind_expr(x, rules))
             tests.append(FALSE if listed is None else typing.call("eq", [arg, listed]))
-        except SqlError as error:
-            raise located(error, item.span) from None
     found = _any(tests)
     return typing.call("not", [found]) if e.negated else found
 

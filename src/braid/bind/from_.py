@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeGuard
 
 from braid.bind.catalog import Catalog
-from braid.bind.expressions import Rules, aggregates, bind_expr, bind_predicate, conjuncts, located, names
+from braid.bind.expressions import Rules, aggregates, bind_expr, bind_predicate, conjuncts, names, told_at
 from braid.bind.names import Entry, Scope, synthetic_key_name
 from braid.bind.settings import Settings
 from braid.bind.sources import check_key_type
@@ -264,10 +264,8 @@ def _side(e: ast.Expr, scope: Scope) -> str:
         )
     read: dict[str, None] = {}
     for name in names(e):
-        try:
+        with told_at(name.span):
             column = scope.column(name.parts)
-        except SqlError as error:
-            raise located(error, name.span) from None
         read[next(x.alias for x in scope.entries if x.column(name.parts[-1]) == column)] = None
     if len(read) == 1:
         return next(iter(read))
@@ -292,10 +290,8 @@ def _check_keys(on: On, s: Step) -> None:
         if not left_is_key:
             _check_foreign(on, s)
     for key, e in ((on.left, on.left_ast), (on.right, on.right_ast)):
-        try:
+        with told_at(e.span):
             check_key_type(s.env.quote(e), key.type)
-        except SqlError as error:
-            raise located(error, e.span) from None
     if on.left.type != on.right.type:
         raise _types_differ(on, s)
 

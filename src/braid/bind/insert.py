@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Never
 
 from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow
-from braid.bind.expressions import Rules, bind_expr, located
+from braid.bind.expressions import Rules, bind_expr, told_at
 from braid.errors import Span, SqlError
 from braid.expr import compile, typing
 from braid.expr.nodes import Expr
@@ -97,10 +97,8 @@ def inserted_values(
 def inserted_value(e: ast.Expr, column: DeclaredColumn, rules: Rules | None = None) -> Any:
     """The constant in its Python form, as its column holds it."""
     expr = bind_expr(e, rules or Rules("VALUES", no_column))
-    try:
+    with told_at(e.span):
         made = _coerced(expr, column)
-    except SqlError as error:
-        raise located(error, e.span) from None
     value = compile.value_of(made)
     if value is None and expr.type is not Scalar.NULL and compile.value_of(expr) is not None:
         message = f"{compile.value_of(expr)} does not fit {column.name} {column.type}"

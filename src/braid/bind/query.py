@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from braid.bind import properties
 from braid.bind.bound import Declared, DeclaredColumn, Nothing, QueryBound
 from braid.bind.catalog import Catalog
-from braid.bind.expressions import Rules, bind_predicate, bind_value, children, located, names
+from braid.bind.expressions import Rules, bind_predicate, bind_value, children, names, told_at
 from braid.bind.from_ import Env, From, bind_from
 from braid.bind.insert import check_insertable, matched
 from braid.bind.items import Grouping, Item, bind_grouping, bind_items, is_copy
@@ -329,10 +329,8 @@ def _partitioned(a: Asked, r: Result, source: From) -> Result:
     keys: list[Wanted] = []
     for e in q.partition_by:
         bound = bind_value(e, rules)
-        try:
+        with told_at(e.span):
             check_key_type("of PARTITION BY", bound.type)
-        except SqlError as error:
-            raise located(error, e.span) from None
         if any(k.expr == bound for k in keys):
             raise SqlError("PARTITION BY has this expression twice", e.span, "keep one of them")
         keys.append(Wanted(bound, "partitioning expression", a.env.quote(e), copy=is_copy(e)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from braid.bind.expressions import conjuncts, located
+from braid.bind.expressions import conjuncts, told_at
 from braid.bind.lenses.facets import CONVERTS, PRIMITIVES, format_of, type_name
 from braid.bind.lenses.scope import Clause, Relation, Scope, aliases_read, condition, value
 from braid.bind.settings import LensesSettings
@@ -318,10 +318,8 @@ def _term(e: ast.Expr, scope: Scope) -> Equality | tuple[int, Expr]:
 
 
 def _equality(left: Expr, right: Expr, written: ast.Expr, e: ast.Binary) -> Equality:
-    try:
+    with told_at(e.span):
         return equal(left, right, written)
-    except SqlError as error:
-        raise located(error, e.span) from None
 
 
 def equal(left: Expr, right: Expr, written: ast.Expr | None) -> Equality:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from braid.bind.expressions import located
+from braid.bind.expressions import told_at
 from braid.bind.lenses.facets import Facet, Placed, Tree, check_avro, check_holds, converted, format_of
 from braid.bind.lenses.joins import default_name, merged, tidy
 from braid.bind.lenses.scope import FACETS, Clause, Relation, Scope, is_nullable, value
@@ -123,11 +123,9 @@ def _stored(
 
 def _placed(item: ast.SelectItem, given: Given) -> Iterator[Placed]:
     if isinstance(item.expr, ast.Star):
-        try:
+        with told_at(item.span):
             for p in _expanded(item.expr, given):
                 yield p if given.lifted is None else replace(p, expr=given.lifted(p.expr, p.path[-1]))
-        except SqlError as error:
-            raise located(error, item.span) from None
         return
     expr = value(item.expr, given.clause)
     written = tidy(given.text[item.span.start : item.span.end])

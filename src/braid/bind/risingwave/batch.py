@@ -14,6 +14,7 @@ from typing import assert_never
 
 from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import BatchQuery, Bound, Declared, Index, Read, Returning, RowsChanged, View
+from braid.bind.names import repeated
 from braid.bind.risingwave.scope import Column, Context, Scope, Table, check_not_sink, of_table
 from braid.errors import Span, SqlError
 from braid.sql import ast
@@ -166,8 +167,7 @@ def _check_as_of(as_of: ast.AsOf, found: Declared | View | Index) -> None:
 def insert(s: ast.Insert, context: Context) -> Bound:
     target = context.table(s.target, "insert into")
     columns = tuple(_column(n, target) for n in s.columns) or tuple(c.name for c in target.visible)
-    twice = next((n for i, n in enumerate(s.columns) if n.parts[0] in columns[:i]), None)
-    if twice is not None:
+    if (twice := repeated(s.columns)) is not None:
         raise SqlError(f"column {twice} is named twice", twice.span, "name it once")
     missing = [k for k in _key(target) if k not in columns]
     if missing:
@@ -196,8 +196,7 @@ def update(s: ast.Update, context: Context) -> Bound:
     target = context.table(s.target, "update")
     _changeable(target, "UPDATE", s.target.span)
     columns = tuple(_column(n, target) for n, _ in s.sets)
-    twice = next((n for i, (n, _) in enumerate(s.sets) if n.parts[0] in columns[:i]), None)
-    if twice is not None:
+    if (twice := repeated(n for n, _ in s.sets)) is not None:
         raise SqlError(f"column {twice} is set twice", twice.span, "set it once")
     query = changed_rows(target, [e for _, e in s.sets], s.where, s.span, context)
     return RowsChanged("update", target, query, columns, returning(s.returning, target, context))

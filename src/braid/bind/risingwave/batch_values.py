@@ -13,7 +13,7 @@ from difflib import get_close_matches
 from typing import assert_never
 
 from braid.batch_sql.duck_text import duck_type, literal, name, token
-from braid.bind.expressions import located
+from braid.bind.expressions import told_at
 from braid.bind.risingwave.batch import Env
 from braid.bind.risingwave.scope import Scope
 from braid.errors import Span, SqlError
@@ -42,10 +42,8 @@ def ordered(sql: str, item: ast.OrderItem) -> str:
 
 
 def constant(e: ast.Literal) -> str:
-    try:
+    with told_at(e.span):
         return literal(e.value)
-    except SqlError as error:
-        raise located(error, e.span) from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from braid.bind.bound import Declared, Index, View
 from braid.bind.catalog import Catalog
-from braid.bind.names import free_name
+from braid.bind.names import free_name, repeated
 from braid.bind.settings import Settings
 from braid.errors import Span, SqlError, UnknownColumn
 from braid.guess import meant
@@ -187,10 +187,9 @@ def merged(join: ast.Join, left: Scope[E], right: Scope[E], context: Context, ei
         theirs = {c.name for c in right.columns}
         names = [(n, join.how_span) for n in dict.fromkeys(c.name for c in left.columns if c.name in theirs)]
     else:
-        names = [(n.parts[0], n.span) for n in join.using]
-        twice = next((n for i, n in enumerate(names) if n[0] in {x for x, _ in names[:i]}), None)
-        if twice is not None:
-            raise SqlError(f"{twice[0]} stands twice in USING", twice[1], "name it once")
+        names = [(str(n), n.span) for n in join.using]
+        if (twice := repeated(join.using)) is not None:
+            raise SqlError(f"{twice} stands twice in USING", twice.span, "name it once")
     equal: list[tuple[E, E]] = []
     found: dict[str, Column[E]] = {}
     for name, span in names:

@@ -27,6 +27,7 @@ from braid.bind.bound import (
     View,
     ViewDefined,
 )
+from braid.bind.names import repeated
 from braid.bind.risingwave.batch import batch_query
 from braid.bind.risingwave.expressions import bound
 from braid.bind.risingwave.queries import Result, bind_query
@@ -61,7 +62,7 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     columns = list(s.columns)
     if s.rows is not None:
         return _table_of_rows(s, s.rows, context)
-    twice = next((d for i, d in enumerate(columns) if d.name in {x.name for x in columns[:i]}), None)
+    twice = repeated(columns, lambda d: d.name)
     if twice is not None:
         raise SqlError(f"column {twice.name} is written twice", twice.span, "give one of them another name")
     keys = tuple(_key_column(k, columns) for k in s.primary_key)
@@ -169,15 +170,10 @@ def _table_of_rows(s: ast.CreateTable, rows: ast.Query, context: Context) -> Bou
         if named is None:
             raise SqlError(f"column {name} has the type {type_}", rows.span, "convert it: x::varchar")
         columns.append((name, named_type(named)))
-    _check_twice([n for n, _ in columns], rows)
+    if (twice := repeated(n for n, _ in columns)) is not None:
+        raise SqlError(f"two columns are called {twice}", rows.span, "give one of them another name with AS")
     declared = declare("table", s.name, columns, (), s.append_only is not None, context.quote(s.span))
     return RowsChanged("insert", declared, query, tuple(n for n, _ in columns), creates=True)
-
-
-def _check_twice(names: list[str], rows: ast.Query) -> None:
-    twice = next((n for i, n in enumerate(names) if n in names[:i]), None)
-    if twice is not None:
-        raise SqlError(f"two columns are called {twice}", rows.span, "give one of them another name with AS")
 
 
 def create_index(s: ast.CreateIndex, context: Context) -> Bound:
@@ -224,12 +220,8 @@ def _view(s: ast.CreateView, context: Context) -> ViewDefined:
 
 def materialized(s: ast.CreateView, result: Result, context: Context) -> QueryBound:
     """The running query of a view, and the table it makes."""
-    seen: set[str] = set()
-    for item in result.items:
-        if item.name in seen:
-            hint = "give one of them another name with AS"
-            raise SqlError(f"the view has two columns {item.name}", item.span, hint)
-        seen.add(item.name)
+    if (item := repeated(result.items, lambda i: i.name)) is not None:
+        raise SqlError(f"the view has two columns {item.name}", item.span, "give one of them another name with AS")
     sql = context.quote(s.span)
     what: Literal["sink", "materialized view"] = "sink" if s.what == "sink" else "materialized view"
     keys = result.node.row_key

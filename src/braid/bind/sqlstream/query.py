@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from braid.bind.bound import Declared, DeclaredColumn, QueryBound, SourceDeclared
-from braid.bind.expressions import bind_expr, bind_predicate, conjuncts, located
+from braid.bind.expressions import bind_expr, bind_predicate, conjuncts, told_at
 from braid.bind.from_ import Env
 from braid.bind.insert import fits
 from braid.bind.query import PUSH, check_cycle
@@ -240,10 +240,8 @@ def _items(q: ast.Select, scope: Scope) -> tuple[Item, ...]:
     found: list[Item] = []
     for n, item in enumerate(q.items):
         if isinstance(item.expr, ast.Star):
-            try:
+            with told_at(item.span):
                 found += [Item(name, e, item.span) for name, e in scope.star(item.expr.qualifier)]
-            except SqlError as error:
-                raise located(error, item.span) from None
             continue
         bound = bind_expr(item.expr, said)
         if bound.type is Scalar.NULL:

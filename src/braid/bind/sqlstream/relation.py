@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from braid.bind.expressions import bind_predicate, conjuncts, located
+from braid.bind.expressions import bind_predicate, conjuncts, told_at
 from braid.bind.from_ import Env
+from braid.bind.names import repeated
 from braid.bind.sqlstream.scope import Entry, Scope, joined, merged, rules, using
 from braid.bind.sqlstream.sources import declared
 from braid.errors import Span, SqlError
@@ -111,11 +112,9 @@ def bind_relation(r: ast.Relation, c: Context) -> tuple[Tree, Scope]:
         columns_of_using: list[tuple[str, Expr]] = []
         for written in compared:
             name = str(written)
-            try:
+            with told_at(written.span):
                 a, b = using(left_scope, right_scope, name)
                 pair = replace(pair, keys=(*pair.keys, _same_type(a, b)))
-            except SqlError as error:
-                raise located(error, written.span) from None
             columns_of_using.append((name, _either(a, b, how)))
         return pair, merged(scope, left_scope, right_scope, tuple(columns_of_using))
     if r.on is not None:
@@ -126,9 +125,8 @@ def bind_relation(r: ast.Relation, c: Context) -> tuple[Tree, Scope]:
 
 def _compared(r: ast.Join, left: Scope, right: Scope) -> tuple[ast.Name, ...]:
     """The columns that USING names, or NATURAL finds."""
-    for i, name in enumerate(r.using):
-        if name.parts in [n.parts for n in r.using[:i]]:
-            raise SqlError(f"USING has column {name} twice", name.span, "name it once")
+    if (twice := repeated(r.using)) is not None:
+        raise SqlError(f"USING has column {twice} twice", twice.span, "name it once")
     if not r.natural:
         return r.using
     both = set(right.names())
