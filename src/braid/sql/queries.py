@@ -101,10 +101,10 @@ def select_item(c: Cursor) -> ast.SelectItem:
 def star(c: Cursor, expected: str) -> ast.Star | None:
     """`*`, `a.*`, and `a.b.*` where the dialect has paths; else nothing is taken."""
     start, n, parts = c.index, 0, list[str]()
-    while c.ahead(n).kind in (TokenKind.WORD, TokenKind.NAME) and c.ahead(n + 1).text == "." and (
-        not n or c.dialect.paths
-    ):  # fmt: skip
+    while c.ahead(n).kind in (TokenKind.WORD, TokenKind.NAME) and c.ahead(n + 1).text == ".":
         n += 2
+        if not c.dialect.paths:
+            break
     if c.ahead(n).text != "*" or c.ahead(n).kind is not TokenKind.SYMBOL:
         return None
     while not c.accept_symbol("*"):

@@ -93,7 +93,7 @@ class Words:
     statements: Mapping[str, StatementRule]  # by first word
     creates: Mapping[str, CreateRule]  # by the word behind CREATE
     types: Mapping[str, Scalar]  # besides ARRAY, MAP, STRUCT and DECIMAL
-    source: SourceRule
+    source: SourceRule  # of FROM
     join: JoinRule
     condition: ConditionRule
     lists: bool = False  # FROM a, b
