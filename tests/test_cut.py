@@ -14,9 +14,9 @@ import pytest
 
 from braid.bind.bound import QueryBound
 from braid.bind.catalog import Catalog
+from braid.bind.commands import bind
 from braid.bind.ksqldb import DIALECT
 from braid.bind.settings import Settings
-from braid.bind.statements import bind
 from braid.errors import BraidError
 from braid.files.input import open_files
 from braid.lower.lower import lower

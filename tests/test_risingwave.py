@@ -17,7 +17,6 @@ from braid.face.tables import StoreTables
 from braid.plan.epochs import AsOfJoin, RegularJoin, TemporalJoin
 from braid.plan.logical import Node
 from braid.sql import ast
-from braid.sql import ast_risingwave as rw
 from braid.sql.dialects.risingwave import RISINGWAVE
 from braid.sql.parser import parse
 from braid.testing.driver import Driver
@@ -31,11 +30,11 @@ CREATE TABLE sales (id INT, product INT) APPEND ONLY;
 """
 
 
-def selected(text: str) -> rw.Select:
+def selected(text: str) -> ast.Select:
     """The SELECT of a batch query that Braid reads."""
     (statement,) = parse(text, RISINGWAVE).statements
-    assert isinstance(statement, rw.Batch)
-    assert isinstance(statement.rows.body, rw.Select)
+    assert isinstance(statement, ast.Batch)
+    assert isinstance(statement.rows.body, ast.Select)
     return statement.rows.body
 
 
@@ -61,16 +60,16 @@ def test_names_that_are_words_elsewhere() -> None:
     source = selected(
         "SELECT value, version.id FROM stream, version FOR SYSTEM_TIME AS OF PROCTIME() WHERE id = 1"
     ).source
-    assert isinstance(source, rw.Join)
+    assert isinstance(source, ast.Join)
     assert source.comma
-    assert isinstance(source.right, rw.TableName)
-    assert (source.right.name, source.right.as_of and source.right.as_of.kind) == ("version", "proctime")
+    assert isinstance(source.right, ast.Table)
+    assert (str(source.right.name), source.right.as_of and source.right.as_of.kind) == ("version", "proctime")
 
 
 def test_parentheses_nest_joins() -> None:
     source = selected("SELECT * FROM a JOIN (b LEFT JOIN c ON b.x = c.x) ON a.x = b.x").source
-    assert isinstance(source, rw.Join)
-    assert isinstance(source.right, rw.Join)
+    assert isinstance(source, ast.Join)
+    assert isinstance(source.right, ast.Join)
     assert (source.how, source.right.how) == ("inner", "left")
 
 

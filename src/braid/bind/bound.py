@@ -26,7 +26,7 @@ from braid.plan.watermarks import Inherited
 from braid.types import Column, Type
 
 if TYPE_CHECKING:
-    from braid.sql.ast_lenses import LensesQuery
+    from braid.sql import ast
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class Named:
     """WITH name AS (query): bound anew by each reader, with the settings of its place. `text`: the script of it."""
 
     name: str
-    query: LensesQuery
+    query: ast.Select
     settings: LensesSettings
     text: str
     notices: tuple[str, ...] = ()

@@ -1,8 +1,9 @@
-"""SHOW, DESCRIBE, EXPLAIN, DROP, SET: once for every dialect, with hooks for its words.
+"""Binding: what a statement means; SHOW, DESCRIBE, EXPLAIN, DROP, SET once for every dialect, with hooks for its words.
 
-In: the statement, the catalog, the settings. Out: `Shown`, `Described`, `Explained`, `Dropped`, `SettingChanged`; what
-to write instead of a statement that is not run yet.
-Rule: every dialect shows the same things and drops nothing that others read; what is its own stands in its `Dialect`.
+In: a statement as written, the catalog, the settings. Out: a `Bound`; nothing is changed (`Catalog.apply` does that);
+what to write instead of a statement that is not run yet.
+Rule: the dialect ends here. Whatever is refused says where it stands and what to write instead. Every dialect shows the
+same things and drops nothing that others read; what is its own stands in its `Dialect`.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from braid.bind.bound import (
     SettingChanged,
     Shown,
 )
+from braid.bind.catalog import Catalog
+from braid.bind.expressions import located
 from braid.bind.from_ import Env
-from braid.bind.settings import changed, shown
-from braid.errors import Span, SqlError
+from braid.bind.settings import Settings, changed, shown
+from braid.errors import SqlError, UnknownColumn
 from braid.plan.logical import Kind, Query
 from braid.plan.rewrite import rewrite
 from braid.sql import ast
-from braid.sql.ast_sqlstream import DescribeObject, DropObject
 from braid.sql.dialects.base import Words
 
 Rows = Iterable[tuple[Any, ...]]
@@ -64,9 +66,9 @@ def instead(what: str) -> str:
             return "DESCRIBE name, SHOW QUERIES and EXPLAIN name tell what there is"
 
 
-def no_query(name: str, span: Span, env: Env) -> SqlError:
+def no_query(written: ast.Name, env: Env) -> SqlError:
     """EXPLAIN of a name by which no query goes."""
-    queries = env.catalog.queries
+    name, span, queries = str(written), written.span, env.catalog.queries
     if name in env.catalog.sources:
         return SqlError(f"no query writes {name}", span, f"DESCRIBE {name} shows its columns")
     near = get_close_matches(name, queries, n=1, cutoff=0.6)
@@ -126,8 +128,8 @@ class Dialect:
 
     words: Words
     own: Callable[[ast.Statement, Env], Bound | None]
-    find: Callable[[Any, Span, Env], Declared]
-    full: Callable[[Any, Env], str] = lambda name, _: str(name)
+    find: Callable[[ast.Name, Env], Declared]
+    full: Callable[[ast.Name, Env], str] = lambda name, _: str(name)
     columns: tuple[str, ...] = ("column", "type", "role")
     describe: Callable[[Declared], Rows] = described
     shows: Mapping[str, Table] = field(default_factory=dict)
@@ -135,7 +137,7 @@ class Dialect:
     kinds: bool = True
     read_by: str = "query "
     drop_first: Callable[[Sequence[str], Env], str] = sinks_first
-    no_query: Callable[[str, Span, Env], SqlError] = no_query
+    no_query: Callable[[ast.Name, Env], SqlError] = no_query
     queries: str = "EXPLAIN SELECT …, CREATE … AS SELECT …, or a query's name"
     instead: Callable[[str], str] = instead
     finish: Callable[[Query], Query] = rewrite
@@ -144,6 +146,15 @@ class Dialect:
     @property
     def name(self) -> str:
         return self.words.name
+
+
+def bind(statement: ast.Statement, catalog: Catalog, settings: Settings, text: str, dialect: Dialect) -> Bound:
+    """What `statement` means. `text` is the script it was read from: errors and plans quote it."""
+    try:
+        return bind_statement(statement, Env(catalog, settings, text), dialect)
+    except SqlError as error:
+        made = located(error, statement.span).with_text(text)
+        raise (made.in_quotes(text) if isinstance(made, UnknownColumn) else made) from error.__cause__
 
 
 def bind_statement(s: ast.Statement, env: Env, d: Dialect) -> Bound:
@@ -158,12 +169,12 @@ def _command(s: ast.Statement, env: Env, d: Dialect) -> Bound:
     match s:
         case ast.Show():
             return _show(s, env, d)
-        case ast.Describe() | DescribeObject():
-            found = d.find(s.name, s.name_span, env)
-            return Described(found, isinstance(s, ast.Describe) and s.extended, d.columns, tuple(d.describe(found)))
+        case ast.Describe():
+            found = d.find(s.name, env)
+            return Described(found, s.extended, d.columns, tuple(d.describe(found)))
         case ast.Explain():
             return _explain(s, env, d)
-        case ast.Drop() | DropObject():
+        case ast.Drop():
             return _drop(s, env, d)
         case ast.Set(name=name, value=value):
             return _set(name, value, env, d)
@@ -191,11 +202,11 @@ def _show(s: ast.Show, env: Env, d: Dialect) -> Shown:
 
 def _explain(s: ast.Explain, env: Env, d: Dialect) -> Explained | Shown:
     target = s.target
-    if isinstance(target, str):
-        queries = env.catalog.queries
-        found = [target] if target in queries else [q.name for q in queries.values() if q.sink == target]
+    if isinstance(target, ast.Name):
+        name, queries = str(target), env.catalog.queries
+        found = [name] if name in queries else [q.name for q in queries.values() if q.sink == name]
         if not found:
-            raise d.no_query(target, s.target_span, env)
+            raise d.no_query(target, env)
         return Explained(found[0], None)
     match bind_statement(target, env, d):
         case QueryBound(query=query):
@@ -206,19 +217,19 @@ def _explain(s: ast.Explain, env: Env, d: Dialect) -> Explained | Shown:
     raise SqlError("EXPLAIN takes a query", target.span, d.queries)
 
 
-def _drop(s: ast.Drop | DropObject, env: Env, d: Dialect) -> Dropped:
-    name, kind = d.full(s.name, env), s.kind.lower()
+def _drop(s: ast.Drop, env: Env, d: Dialect) -> Dropped:
+    (written,) = s.names
+    name, kind = d.full(written, env), s.kind.lower()
     if s.if_exists and env.catalog.get(name) is None:
         notice = f"{kind} {name}" if d.kinds else name
         made: Kind = "table" if kind == "table" else "stream"
         return Dropped(None, made, None, False, notices=(f"{notice} does not exist: nothing to do",))
-    found = d.find(s.name, s.name_span, env)
+    found = d.find(written, env)
     is_a = "view" if found.view else found.kind
     if d.kinds and is_a != kind:
-        raise SqlError(f"{found.name} is a {is_a}", s.name_span, f"write DROP {is_a.upper()} {found.name}")
+        raise SqlError(f"{found.name} is a {is_a}", written.span, f"write DROP {is_a.upper()} {found.name}")
     readers = [q for q in env.catalog.readers(found.name) if q != found.name]  # a view is a query of its name
     if readers:
         message = f"{found.name} is read by {d.read_by}{', '.join(readers)}"
-        raise SqlError(message, s.name_span, d.drop_first(readers, env))
-    delete_topic = isinstance(s, ast.Drop) and s.delete_topic
-    return Dropped(found.name, found.kind, found.topic, delete_topic, env.catalog.writers(found.name))
+        raise SqlError(message, written.span, d.drop_first(readers, env))
+    return Dropped(found.name, found.kind, found.topic, s.delete_topic, env.catalog.writers(found.name))

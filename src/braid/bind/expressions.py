@@ -19,7 +19,6 @@ from braid.expr.aggregates import is_aggregate
 from braid.expr.nodes import Col, Expr
 from braid.plan.logical import Aggregation
 from braid.sql import ast
-from braid.sql import ast_risingwave as risingwave
 from braid.types import Array, Decimal, Map, Scalar, Struct, Type, is_numeric
 
 OPERATORS = {
@@ -64,6 +63,19 @@ def located(error: SqlError, span: Span) -> SqlError:
     if error.span is None:
         error.span = span
     return error
+
+
+@dataclass(frozen=True, slots=True)
+class told_at:
+    """`with told_at(span):` gives what is refused there this place, if it has none yet."""
+
+    span: Span
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, SqlError):
+            located(error, self.span)
 
 
 def bind_value(e: ast.Expr, rules: Rules) -> Expr:
@@ -154,7 +166,7 @@ def children(e: ast.Expr) -> tuple[ast.Expr, ...]:
             return tuple(x for pair in pairs for x in pair)
         case ast.StructLiteral(items=fields):
             return tuple(x for _, x in fields)
-        case risingwave.LongCall() | risingwave.Quantified() | risingwave.GroupingSets():
+        case ast.LongCall() | ast.Quantified() | ast.GroupingSets():
             return ()
     assert_never(e)
 
@@ -204,7 +216,7 @@ def _bind(e: ast.Expr, rules: Rules) -> Expr:
             raise SqlError("an interval stands only behind + or -", hint="write ts + INTERVAL '1' MINUTE")
         case ast.Subquery():
             raise SqlError("a sub-query cannot stand here", hint="join it: FROM a JOIN (SELECT …) b ON a.x = b.x")
-        case risingwave.LongCall() | risingwave.Quantified() | risingwave.GroupingSets():
+        case ast.LongCall() | ast.Quantified() | ast.GroupingSets():
             raise SqlError("this stands in batch queries only", hint="leave it out")
     assert_never(e)
 
@@ -255,10 +267,8 @@ def _case(e: ast.Case, rules: Rules) -> Expr:
         if operand is None:
             condition = bind_predicate(when, rules)
         else:
-            try:
+            with told_at(when.span):
                 condition = typing.call("eq", [operand, bind_expr(when, rules)])
-            except SqlError as error:
-                raise located(error, when.span) from None
         whens.append((condition, bind_expr(then, rules)))
     return typing.case(whens, None if e.default is None else bind_expr(e.default, rules))
 
@@ -274,11 +284,9 @@ def _in_list(e: ast.InList, rules: Rules) -> Expr:
     arg = bind_expr(e.arg, rules)
     tests: list[Expr] = []
     for item in e.items:
-        try:
+        with told_at(item.span):
             listed = bind_listed(item, arg.type, lambda x: bind_expr(x, rules))
             tests.append(FALSE if listed is None else typing.call("eq", [arg, listed]))
-        except SqlError as error:
-            raise located(error, item.span) from None
     found = _any(tests)
     return typing.call("not", [found]) if e.negated else found
 

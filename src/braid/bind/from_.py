@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, TypeGuard
 
 from braid.bind.catalog import Catalog
-from braid.bind.expressions import Rules, aggregates, bind_expr, bind_predicate, conjuncts, located, names
+from braid.bind.expressions import Rules, aggregates, bind_expr, bind_predicate, conjuncts, names, told_at
 from braid.bind.names import Entry, Scope, synthetic_key_name
 from braid.bind.settings import Settings
 from braid.bind.sources import check_key_type
@@ -118,7 +118,7 @@ class Step:
 
 def bind_from(relation: ast.Relation, env: Env, last: bool = True) -> From:
     """The relation's node; `last`: no further join follows."""
-    if isinstance(relation, ast.TableRef):
+    if not isinstance(relation, ast.Join):
         return _source(relation, env)
     left = bind_from(relation.left, env, last=False)
     if isinstance(relation.right, ast.Join):
@@ -127,13 +127,16 @@ def bind_from(relation: ast.Relation, env: Env, last: bool = True) -> From:
     return _join(Step(relation, left, right, _how(relation), env), last)
 
 
-def _source(ref: ast.TableRef, env: Env) -> From:
-    declared = env.catalog.get(ref.name)
+def _source(ref: ast.Relation, env: Env) -> From:
+    assert isinstance(ref, ast.Table)
+    name = str(ref.name)
+    declared = env.catalog.get(name)
     if declared is None:
         known = env.catalog.sources
-        listed = f"CREATE STREAM {ref.name} (…) first; declared: {', '.join(known) or 'none'}"
-        raise SqlError(f"unknown stream or table {ref.name}", ref.span, meant(ref.name, known, listed))
-    entry = Entry(ref.alias or ref.name, declared, declared.read_as(ref.alias or ref.name))
+        listed = f"CREATE STREAM {name} (…) first; declared: {', '.join(known) or 'none'}"
+        raise SqlError(f"unknown stream or table {name}", ref.span, meant(name, known, listed))
+    alias = ref.alias or name
+    entry = Entry(alias, declared, declared.read_as(alias))
     return From(entry.source, Scope((entry,)), declared.kind)
 
 
@@ -261,10 +264,8 @@ def _side(e: ast.Expr, scope: Scope) -> str:
         )
     read: dict[str, None] = {}
     for name in names(e):
-        try:
+        with told_at(name.span):
             column = scope.column(name.parts)
-        except SqlError as error:
-            raise located(error, name.span) from None
         read[next(x.alias for x in scope.entries if x.column(name.parts[-1]) == column)] = None
     if len(read) == 1:
         return next(iter(read))
@@ -289,10 +290,8 @@ def _check_keys(on: On, s: Step) -> None:
         if not left_is_key:
             _check_foreign(on, s)
     for key, e in ((on.left, on.left_ast), (on.right, on.right_ast)):
-        try:
+        with told_at(e.span):
             check_key_type(s.env.quote(e), key.type)
-        except SqlError as error:
-            raise located(error, e.span) from None
     if on.left.type != on.right.type:
         raise _types_differ(on, s)
 

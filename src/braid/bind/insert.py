@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Never
 
 from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow
-from braid.bind.expressions import Rules, bind_expr, located
+from braid.bind.expressions import Rules, bind_expr, told_at
 from braid.errors import Span, SqlError
 from braid.expr import compile, typing
 from braid.expr.nodes import Expr
@@ -32,7 +32,7 @@ TIMES = (Scalar.DATE, Scalar.TIME, Scalar.TIMESTAMP)
 
 
 def bind_insert_values(s: ast.InsertValues, target: Declared) -> Inserted:
-    check_insertable(target, s.target_span)
+    check_insertable(target, s.target.span)
     columns = _columns(s, target)
     return Inserted(target.topic, target, tuple(_row(row, columns, target, s.span) for row in s.rows))
 
@@ -44,14 +44,20 @@ def check_insertable(target: Declared, span: Span) -> None:
 
 
 def _columns(s: ast.InsertValues, target: Declared) -> list[DeclaredColumn]:
-    if not s.columns:
-        return list(target.visible)
     known = {c.name: c for c in (*target.visible, ROWTIME)}
+    return named_columns(target, s.columns, known, near=True) if s.columns else list(target.visible)
+
+
+def named_columns(
+    target: Declared, written: Sequence[ast.Name], known: Mapping[str, DeclaredColumn], near: bool = False
+) -> list[DeclaredColumn]:
+    """The columns that an INSERT names, each once. `near`: the hint guesses what was meant."""
     found: list[DeclaredColumn] = []
-    for name in s.columns:
+    for name in written:
         column = known.get(name.parts[-1])
         if column is None:
-            hint = meant(name.parts[-1], known, f"columns are {', '.join(known)}")
+            listed = f"columns are {', '.join(known)}"
+            hint = meant(name.parts[-1], known, listed) if near else listed
             raise SqlError(f"{target.name} has no column {name}", name.span, hint)
         if column in found:
             raise SqlError(f"column {name} is named twice", name.span, "name it once")
@@ -91,10 +97,8 @@ def inserted_values(
 def inserted_value(e: ast.Expr, column: DeclaredColumn, rules: Rules | None = None) -> Any:
     """The constant in its Python form, as its column holds it."""
     expr = bind_expr(e, rules or Rules("VALUES", no_column))
-    try:
+    with told_at(e.span):
         made = _coerced(expr, column)
-    except SqlError as error:
-        raise located(error, e.span) from None
     value = compile.value_of(made)
     if value is None and expr.type is not Scalar.NULL and compile.value_of(expr) is not None:
         message = f"{compile.value_of(expr)} does not fit {column.name} {column.type}"

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from braid.bind.expressions import Aggregations, Rules, aggregates, bind_expr, bind_value, located
-from braid.bind.names import Namer, Scope
+from braid.bind.expressions import Aggregations, Rules, aggregates, bind_expr, bind_value, told_at
+from braid.bind.names import Namer, Scope, repeated
 from braid.bind.sources import check_key_type
 from braid.errors import Span, SqlError
 from braid.expr import typing
@@ -90,10 +90,8 @@ def bind_grouping(group_by: tuple[ast.Expr, ...], scope: Scope, steps: int, over
     rules = Rules("GROUP BY", lambda n: scope.column(n.parts))
     for e in group_by:
         bound = bind_value(e, rules)
-        try:
+        with told_at(e.span):
             check_key_type("of GROUP BY", bound.type)
-        except SqlError as error:
-            raise located(error, e.span) from None
         if any(x == bound for _, x in keys):
             raise SqlError("GROUP BY has this expression twice", e.span, "keep one of them")
         keys.append((Col(f".KEY{steps + len(keys) + 1}", bound.type), bound))
@@ -110,10 +108,8 @@ def bind_items(
     for item in items:
         match item.expr:
             case ast.Star(qualifier=qualifier):
-                try:
+                with told_at(item.span):
                     found += _star(qualifier, item.span, scope, grouping, keys_last)
-                except SqlError as error:
-                    raise located(error, item.span) from None
             case ast.Arrow(base=base, field="*"):
                 found += _fields(base, item, rules, namer)
             case e:
@@ -167,8 +163,5 @@ def _name(e: ast.Expr, scope: Scope, namer: Namer) -> str:
 
 
 def _check_names(items: list[Item]) -> None:
-    seen: set[str] = set()
-    for i in items:
-        if i.name in seen:
-            raise SqlError(f"the result has two columns {i.name}", i.span, "give one of them another name with AS")
-        seen.add(i.name)
+    if (i := repeated(items, lambda i: i.name)) is not None:
+        raise SqlError(f"the result has two columns {i.name}", i.span, "give one of them another name with AS")

@@ -26,8 +26,8 @@ def own(s: ast.Statement, env: Env, dialect: str = KSQLDB.name) -> Bound | None:
         case ast.InsertSelect():
             return bind_insert_select(s, env, dialect, sql)
         case ast.InsertValues():
-            return bind_insert_values(s, declared_named(s.target, s.target_span, env))
-        case ast.Select():
+            return bind_insert_values(s, declared_named(s.target, env))
+        case ast.Ask():
             return bind_select(s, env, dialect, sql)
     return None
 

@@ -6,8 +6,9 @@ Rule: a name means one column or is refused, with what to write instead.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from braid.bind.bound import Declared, DeclaredColumn
 from braid.errors import SqlError, UnknownColumn
@@ -15,6 +16,8 @@ from braid.expr.nodes import Col
 from braid.guess import guess
 from braid.plan.logical import PSEUDO, Source
 from braid.types import Struct
+
+T = TypeVar("T")
 
 WINDOW_BOUNDS = ("WINDOWSTART", "WINDOWEND")
 RESERVED = (*PSEUDO, *WINDOW_BOUNDS)
@@ -130,6 +133,16 @@ def free_name(name: str, taken: Collection[str], n: int = 1) -> str:
     while f"{name}_{n}" in taken:
         n += 1
     return f"{name}_{n}"
+
+
+def repeated(items: Iterable[T], name: Callable[[T], str] = str) -> T | None:
+    """The first item whose name one before it has."""
+    seen: set[str] = set()
+    for item in items:
+        if name(item) in seen:
+            return item
+        seen.add(name(item))
+    return None
 
 
 @dataclass(slots=True)

@@ -31,9 +31,8 @@ from braid.bind.bound import (
     ViewDefined,
 )
 from braid.bind.catalog import Catalog
-from braid.bind.commands import Dialect
+from braid.bind.commands import Dialect, bind
 from braid.bind.settings import Settings
-from braid.bind.statements import bind
 from braid.dialects import dialect_named
 from braid.errors import BraidError, SqlError
 from braid.plan.logical import Query

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from braid.bind import properties
 from braid.bind.bound import Declared, DeclaredColumn, Nothing, QueryBound
 from braid.bind.catalog import Catalog
-from braid.bind.expressions import Rules, bind_predicate, bind_value, children, located, names
+from braid.bind.expressions import Rules, bind_predicate, bind_value, children, names, told_at
 from braid.bind.from_ import Env, From, bind_from
 from braid.bind.insert import check_insertable, matched
 from braid.bind.items import Grouping, Item, bind_grouping, bind_items, is_copy
@@ -85,7 +85,7 @@ class Result:
 class Asked:
     """A query, and what it is for. `sink` None: a push query, whose key need not be selected."""
 
-    query: ast.Query
+    query: ast.Select
     env: Env
     sink: str | None
 
@@ -126,11 +126,11 @@ def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBo
 
 
 def bind_insert_select(s: ast.InsertSelect, env: Env, dialect: str, sql: str) -> QueryBound:
-    target = declared_named(s.target, s.target_span, env)
+    target = declared_named(s.target, env)
     if target.kind == "table":
         hint = "INSERT INTO takes streams; make the table with CREATE TABLE … AS SELECT"
-        raise SqlError(f"{target.name} is a table", s.target_span, hint)
-    check_insertable(target, s.target_span)
+        raise SqlError(f"{target.name} is a table", s.target.span, hint)
+    check_insertable(target, s.target.span)
     _persistent(s.query)
     result = _result(Asked(s.query, env, target.name))
     if result.kind == "table":
@@ -149,12 +149,12 @@ def bind_insert_select(s: ast.InsertSelect, env: Env, dialect: str, sql: str) ->
         columns=tuple(i.name for i in result.items),
         whole_key=result.whole_key,
     )
-    check_cycle(result.node, sink, env.catalog, s.target_span)
+    check_cycle(result.node, sink, env.catalog, s.target.span)
     name = env.catalog.next_insert(target.name)
     return QueryBound(Query(name, dialect, sql, result.node, sink, result.notices))
 
 
-def bind_select(s: ast.Select, env: Env, dialect: str, sql: str) -> QueryBound:
+def bind_select(s: ast.Ask, env: Env, dialect: str, sql: str) -> QueryBound:
     q = s.query
     if q.emit is None:
         hint = "add EMIT CHANGES, to have rows as they come"
@@ -167,23 +167,24 @@ def bind_select(s: ast.Select, env: Env, dialect: str, sql: str) -> QueryBound:
     return QueryBound(Query(PUSH, dialect, sql, result.node, sink, result.notices), None, transient=True)
 
 
-def declared_named(name: str, span: Span, env: Env) -> Declared:
+def declared_named(written: ast.Name, env: Env) -> Declared:
+    name = str(written)
     found = env.catalog.get(name)
     if found is None:
         known = env.catalog.sources
         hint = meant(name, known, f"declared: {', '.join(known) or 'nothing yet'}")
-        raise SqlError(f"unknown stream or table {name}", span, hint)
+        raise SqlError(f"unknown stream or table {name}", written.span, hint)
     return found
 
 
 # --------------------------------------------------------------------- checks
 
 
-def clause(q: ast.Query, name: str) -> Span:
+def clause(q: ast.Select, name: str) -> Span:
     return next((span for n, span in q.clauses if n == name), q.span)
 
 
-def _supported(q: ast.Query) -> None:
+def _supported(q: ast.Select) -> None:
     if q.window is not None:
         hint = "group without WINDOW, or by a time column"
         raise SqlError(f"WINDOW {q.window.kind} is not supported yet", q.window.span, hint)
@@ -196,7 +197,7 @@ def _supported(q: ast.Query) -> None:
         raise SqlError("PARTITION BY and GROUP BY exclude each other", clause(q, "PARTITION BY"), hint)
 
 
-def _persistent(q: ast.Query) -> None:
+def _persistent(q: ast.Select) -> None:
     _supported(q)
     if q.limit is not None:
         hint = "leave it out; LIMIT is for SELECT … EMIT CHANGES LIMIT n"
@@ -226,6 +227,7 @@ def check_cycle(node: Node, sink: Sink, catalog: Catalog, span: Span) -> None:
 def _result(a: Asked) -> Result:
     """The bound query, before its sink."""
     q = a.query
+    assert q.source is not None
     source = bind_from(q.source, a.env)
     node, scope = source.node, source.scope
     notices = list(source.notices)
@@ -255,7 +257,7 @@ def _check_values(entries: tuple[Entry, ...], span: Span) -> None:
             raise SqlError(f"{e.declared.name} has KAFKA values, which cannot be grouped", span, hint)
 
 
-def _grouped(q: ast.Query, node: Node, grouping: Grouping) -> Node:
+def _grouped(q: ast.Select, node: Node, grouping: Grouping) -> Node:
     having = None if q.having is None else bind_predicate(q.having, grouping.rules("HAVING"))
     if not grouping.aggregations.made:
         hint = "add one, such as COUNT(*)"
@@ -327,17 +329,15 @@ def _partitioned(a: Asked, r: Result, source: From) -> Result:
     keys: list[Wanted] = []
     for e in q.partition_by:
         bound = bind_value(e, rules)
-        try:
+        with told_at(e.span):
             check_key_type("of PARTITION BY", bound.type)
-        except SqlError as error:
-            raise located(error, e.span) from None
         if any(k.expr == bound for k in keys):
             raise SqlError("PARTITION BY has this expression twice", e.span, "keep one of them")
         keys.append(Wanted(bound, "partitioning expression", a.env.quote(e), copy=is_copy(e)))
     return _keyed(a, _with_computed_keys(q, r, source, keys), keys)
 
 
-def _with_computed_keys(q: ast.Query, r: Result, source: From, keys: list[Wanted]) -> Result:
+def _with_computed_keys(q: ast.Select, r: Result, source: From, keys: list[Wanted]) -> Result:
     """`*` brings a computed partitioning key too, in front."""
     stars = [i for i in q.items if isinstance(i.expr, ast.Star) and i.expr.qualifier is None]
     if not stars:

@@ -15,9 +15,9 @@ from dataclasses import replace
 from braid.bind import properties
 from braid.bind.bound import Declared, DeclaredColumn, Nothing, SourceDeclared
 from braid.bind.catalog import Catalog
-from braid.bind.expressions import located
+from braid.bind.expressions import told_at
 from braid.bind.insert import widens
-from braid.bind.names import RESERVED
+from braid.bind.names import RESERVED, repeated
 from braid.bind.properties import Properties
 from braid.bind.settings import Settings
 from braid.errors import Span, SqlError
@@ -105,15 +105,13 @@ def _column(c: ast.ColumnDef, kind: Kind) -> DeclaredColumn:
     if c.role == "PRIMARY KEY" and kind == "stream":
         hint = f"write {c.name} {c.type} KEY"
         raise SqlError(f"a stream has no PRIMARY KEY; {c.name} is one", c.span, hint)
-    try:
+    with told_at(c.span):
         if c.role in ("KEY", "PRIMARY KEY"):
             check_key_type(c.name, c.type)
             return DeclaredColumn(c.name, c.type, "key")
         if c.role == "HEADERS":
             return DeclaredColumn(c.name, c.type, _headers(c), header=c.header)
         return DeclaredColumn(c.name, c.type, "value")
-    except SqlError as error:
-        raise located(error, c.span) from None
 
 
 def check_key_type(name: str, t: Type) -> None:
@@ -147,11 +145,8 @@ def _headers(c: ast.ColumnDef) -> Place:
 
 
 def _check_twice(columns: tuple[ast.ColumnDef, ...]) -> None:
-    seen: set[str] = set()
-    for c in columns:
-        if c.name in seen:
-            raise SqlError(f"column {c.name} is declared twice", c.span, "rename one of them")
-        seen.add(c.name)
+    if (c := repeated(columns, lambda c: c.name)) is not None:
+        raise SqlError(f"column {c.name} is declared twice", c.span, "rename one of them")
     whole = [c for c in columns if c.role == "HEADERS" and c.header is None]
     if len(whole) > 1:
         hint = "keep one, or name single headers: HEADER('h')"

@@ -37,6 +37,7 @@ class Cursor:
         self.variables = variables
         self.index = 0
         self.item_start = -1  # the token at which a SELECT item starts: only there may `a->*` stand
+        self.notices: list[str] = []  # what the query so far says that is not clean
         self.height = 0  # levels of the expression read last
         self._tokens = tokens
         self._last = len(tokens) - 1

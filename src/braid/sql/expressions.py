@@ -50,6 +50,30 @@ def in_parentheses(c: Cursor, rule: Callable[[Cursor], T]) -> tuple[T, ...]:
     return items
 
 
+def row(c: Cursor) -> tuple[ast.Expr, ...]:
+    """A row of VALUES."""
+    return in_parentheses(c, expression)
+
+
+def plain_name(c: Cursor, expected: str) -> ast.Name:
+    """A name of one part."""
+    start = c.index
+    name = c.name(expected)
+    return ast.Name((name,), c.span(start))
+
+
+def column_name(c: Cursor) -> ast.Name:
+    return plain_name(c, "the name of a column")
+
+
+def dotted(c: Cursor, expected: str) -> ast.Name:
+    """`a.b.c`."""
+    start, parts = c.index, [c.name(expected)]
+    while c.accept_symbol("."):
+        parts.append(c.name("a field name after '.'"))
+    return ast.Name(tuple(parts), c.span(start))
+
+
 # ---------------------------------------------------------------- expressions
 
 
@@ -330,7 +354,7 @@ def _call(c: Cursor) -> ast.Expr:
     height = 0
     if c.at_symbol("*", ")"):
         c.advance()
-        args.append(ast.Star(None, c.span(c.index - 1)))
+        args.append(ast.Star((), c.span(c.index - 1)))
     elif not c.at_symbol(")"):
         distinct = c.accept("DISTINCT")
         while not args or c.accept_symbol(","):

@@ -1,6 +1,6 @@
 """The grammar of a query: SELECT, FROM with its joins, and the clauses behind it.
 
-In: a cursor at SELECT. Out: a `Query`.
+In: a cursor at SELECT. Out: a `Select`.
 Rule: a clause in the wrong place is told its right one; what other SQLs have here is refused by name.
 """
 
@@ -14,13 +14,17 @@ from typing import Literal as OneOf
 from braid.errors import Span, SqlError
 from braid.sql import ast
 from braid.sql.cursor import Cursor, closest
-from braid.sql.expressions import LONGEST, comma_list, expression
+from braid.sql.dialects.base import Condition
+from braid.sql.expressions import LONGEST, comma_list, expression, plain_name
 from braid.sql.tokens import TokenKind
 
-JOIN_WORDS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "OUTER", "CROSS")
+HOWS: Mapping[str, ast.How] = {
+    "JOIN": "inner", "INNER": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full", "OUTER": "full",
+    "CROSS": "cross",
+}  # fmt: skip
 
 
-def query(c: Cursor) -> ast.Query:
+def query(c: Cursor) -> ast.Select:
     start = c.index
     c.expect("SELECT")
     _no_select_modifier(c)
@@ -28,6 +32,7 @@ def query(c: Cursor) -> ast.Query:
     if not c.accept("FROM"):
         raise c.unexpected("',' or FROM", "FROM", "AS")
     source = relation(c)
+    _no_more_sources(c)
 
     window: ast.Window | None = None
     where: ast.Expr | None = None
@@ -59,9 +64,10 @@ def query(c: Cursor) -> ast.Query:
         clauses.append((clause, c.span(first)))
     if not c.at_end() and not c.starts_statement():
         raise _leftover(c, [name for name, _ in clauses])
-    return ast.Query(
-        items, source, c.span(start), window, where, group_by, partition_by, having, emit, limit, tuple(clauses)
-    )
+    return ast.Select(
+        items, source, c.span(start), window=window, where=where, group_by=group_by, partition_by=partition_by,
+        having=having, emit=emit, limit=limit, clauses=tuple(clauses),
+    )  # fmt: skip
 
 
 # --------------------------------------------------------------------- SELECT
@@ -81,15 +87,8 @@ def _no_select_modifier(c: Cursor) -> None:
 
 def select_item(c: Cursor) -> ast.SelectItem:
     start = c.index
-    if c.accept_symbol("*"):
-        star: ast.Expr = ast.Star(None, c.span(start))
-        return ast.SelectItem(star, None, c.span(start))
-    if c.now.kind in (TokenKind.WORD, TokenKind.NAME) and c.ahead(1).text == "." and c.ahead(2).text == "*":
-        qualifier = c.name("the name of a source")
-        c.advance()
-        c.advance()
-        star = ast.Star(qualifier, c.span(start))
-        return ast.SelectItem(star, None, c.span(start))
+    if (all_of := star(c, "the name of a source")) is not None:
+        return ast.SelectItem(all_of, None, c.span(start))
     c.item_start = start
     expr = expression(c)
     c.item_start = -1
@@ -99,45 +98,85 @@ def select_item(c: Cursor) -> ast.SelectItem:
     return ast.SelectItem(expr, alias, c.span(start))
 
 
+def star(c: Cursor, expected: str) -> ast.Star | None:
+    """`*`, `a.*`, and `a.b.*` where the dialect has paths; else nothing is taken."""
+    start, n, parts = c.index, 0, list[str]()
+    while c.ahead(n).kind in (TokenKind.WORD, TokenKind.NAME) and c.ahead(n + 1).text == ".":
+        n += 2
+        if not c.dialect.paths:
+            break
+    if c.ahead(n).text != "*" or c.ahead(n).kind is not TokenKind.SYMBOL:
+        return None
+    while not c.accept_symbol("*"):
+        parts.append(c.name(expected))
+        c.expect_symbol(".")
+    return ast.Star(tuple(parts), c.span(start))
+
+
 # ----------------------------------------------------------------------- FROM
 
 
 def relation(c: Cursor) -> ast.Relation:
-    """Sources, joined from left to right."""
-    start = c.index
-    left: ast.Relation = _table(c)
-    joins = 0
-    while True:
-        how_start = c.index
-        how = _how(c)
-        if how is None:
+    """Sources and their joins; a comma is a CROSS JOIN that binds most loosely, where the dialect has lists."""
+    start, commas = c.index, 0
+    left = _joined(c)
+    while c.dialect.lists and c.at_symbol(","):
+        comma = c.advance()
+        commas += 1
+        c.taller(commas)
+        right = _joined(c)
+        left = ast.Join(left, right, "cross", c.span(start), c.span_of(comma), comma=True)
+    return left
+
+
+def _joined(c: Cursor) -> ast.Relation:
+    """A source and the joins behind it, from left to right."""
+    d, start, joins = c.dialect, c.index, 0
+    left = d.source(c)
+    while d.chains or not joins:
+        first = c.index
+        words = d.join(c)
+        if words is None:
             break
+        how, mark = words
+        how_span = c.span(first)
         joins += 1
         c.taller(joins)
-        how_span = c.span(how_start)
-        right = _table(c)
-        within = _within(c) if c.at("WITHIN") else None
-        if c.at("GRACE", "PERIOD"):
-            raise c.error("GRACE PERIOD must follow WITHIN", c.now, "write WITHIN 1 HOUR GRACE PERIOD 5 MINUTES ON ...")
-        on = expression(c) if c.accept("ON") else None
-        if c.at("WITHIN"):
-            where = "must stand before ON" if on and not within else "is written twice"
-            raise c.error(f"WITHIN {where}", c.now, "write JOIN b WITHIN 1 HOUR ON a.x = b.x")
-        if c.at("GRACE", "PERIOD"):
-            raise c.error("GRACE PERIOD must stand before ON, after WITHIN", c.now)
-        if c.at("ON"):
-            raise c.error("ON is written twice", c.now, "put the second condition into WHERE")
-        left = ast.Join(left, right, how, on, within, c.span(start), how_span)
+        right = d.source(c)
+        on, using, within = d.condition(c, how, mark, how_span)
+        natural, asof = mark == "NATURAL", mark == "ASOF"
+        left = ast.Join(left, right, how, c.span(start), how_span, on, using, natural, asof, within=within)
+    return left
+
+
+def _no_more_sources(c: Cursor) -> None:
+    """What cannot stand behind the sources of FROM."""
     if c.at_symbol(","):
         raise c.error("a list of sources in FROM is not supported", c.now, "write a JOIN b ON a.x = b.x")
     if c.at("WITHIN") or c.at("ON"):
         raise c.error(f"{c.word()} stands only behind JOIN", c.now)
     if c.at("GRACE", "PERIOD"):
         raise c.error("GRACE PERIOD stands only behind WITHIN, in a join of streams", c.now)
-    return left
 
 
-def _table(c: Cursor) -> ast.TableRef:
+def on_within(c: Cursor, how: ast.How, mark: str, how_span: Span) -> Condition:
+    """[WITHIN …] [ON …]."""
+    within = _within(c) if c.at("WITHIN") else None
+    if c.at("GRACE", "PERIOD"):
+        raise c.error("GRACE PERIOD must follow WITHIN", c.now, "write WITHIN 1 HOUR GRACE PERIOD 5 MINUTES ON ...")
+    on = expression(c) if c.accept("ON") else None
+    if c.at("WITHIN"):
+        where = "must stand before ON" if on and not within else "is written twice"
+        raise c.error(f"WITHIN {where}", c.now, "write JOIN b WITHIN 1 HOUR ON a.x = b.x")
+    if c.at("GRACE", "PERIOD"):
+        raise c.error("GRACE PERIOD must stand before ON, after WITHIN", c.now)
+    if c.at("ON"):
+        raise c.error("ON is written twice", c.now, "put the second condition into WHERE")
+    return on, (), within
+
+
+def table(c: Cursor) -> ast.Table:
+    """`name [[AS] alias]`."""
     start = c.index
     if c.at_symbol("("):
         if c.ahead(1).text.upper() == "SELECT":
@@ -145,7 +184,7 @@ def _table(c: Cursor) -> ast.TableRef:
             raise c.error("a sub-query in FROM is not supported", c.now, hint)
         hint = "joins run from left to right; to join another way, CREATE STREAM ... AS SELECT the inner join first"
         raise c.error("parentheses around a join are not supported", c.now, hint)
-    name = c.name("the name of a stream or table")
+    name = plain_name(c, "the name of a stream or table")
     if c.at_symbol("."):
         hint = "a source has a name of one part; quote it if the dot is part of it: `a.b`"
         raise c.error("unexpected '.' in the name of a source", c.now, hint)
@@ -156,29 +195,26 @@ def _table(c: Cursor) -> ast.TableRef:
         if meant and bare.value != "AS":  # `a LEFTT JOIN b` would be an inner join
             hint = f"did you mean {meant} {c.word()}? An alias of this name needs AS"
             raise c.error(f"unexpected {bare.text}", bare, hint)
-    return ast.TableRef(name, alias, c.span(start))
+    return ast.Table(name, alias, c.span(start))
 
 
-def _how(c: Cursor) -> ast.How | None:
-    """The words up to JOIN; None where no join follows."""
+def kind_of_join(c: Cursor) -> tuple[ast.How, str] | None:
     word = c.word()
     match word:
         case "JOIN":
             c.advance()
-            return "inner"
         case "LEFT" | "RIGHT" | "FULL":
             c.advance()
             if not c.accept("OUTER") and not c.at("JOIN"):
                 raise c.unexpected(f"JOIN or OUTER JOIN after {word}", "JOIN", "OUTER")
             c.expect("JOIN")
-            return "left" if word == "LEFT" else "right" if word == "RIGHT" else "full"
         case "INNER" | "OUTER" | "CROSS":
             c.advance()
             if not c.accept("JOIN"):
                 raise c.unexpected(f"JOIN after {word}", "JOIN")
-            return "inner" if word == "INNER" else "full" if word == "OUTER" else "cross"
         case _:
             return None
+    return HOWS[word], ""
 
 
 def _within(c: Cursor) -> ast.Within:
@@ -269,7 +305,7 @@ def _leftover(c: Cursor, written: list[str]) -> SqlError:
     """The query cannot go on like this."""
     order = c.dialect.clauses
     place = f"after {written[-1]}" if written else "after FROM"
-    if c.word() in JOIN_WORDS:
+    if c.word() in HOWS:
         return c.error(f"{c.word()} must stand in FROM, before {written[0] if written else 'the clauses'}", c.now)
     if c.at("AS"):
         return c.error("unexpected AS", c.now, "an alias stands directly behind an item of SELECT or a source")
@@ -280,7 +316,7 @@ def _leftover(c: Cursor, written: list[str]) -> SqlError:
     if c.at("WITH"):
         return c.error("WITH must stand before AS SELECT", c.now, "write CREATE STREAM name WITH (...) AS SELECT ...")
     later = takewhile(lambda name: name not in written, reversed(order))
-    words = [*([] if written else ("AS", *JOIN_WORDS, "WITHIN", "ON")), *later, "AND", "OR"]
+    words = [*([] if written else ("AS", *HOWS, "WITHIN", "ON")), *later, "AND", "OR"]
     return c.unexpected(f"a clause or ';' {place}", *words)
 
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from braid.errors import SqlError
+from braid.errors import Span, SqlError
 from braid.sql import ast
 from braid.sql.constants import literal
 from braid.sql.cursor import Cursor
-from braid.sql.expressions import comma_list, expression, in_parentheses, sql_type
+from braid.sql.expressions import column_name, comma_list, in_parentheses, plain_name, row, sql_type
 from braid.sql.queries import query
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar
@@ -55,12 +55,8 @@ def create(c: Cursor) -> ast.Statement:
 def create_source(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     """CREATE STREAM | TABLE, with columns or AS SELECT."""
     kind = _kind(c)
-    if_not_exists = c.at("IF", "NOT")
-    if if_not_exists:
-        c.expect("IF", "NOT", "EXISTS")
-    name_start = c.index
-    name = c.name(f"the name of the {kind.lower()}")
-    name_span = c.span(name_start)
+    exists = if_not_exists(c)
+    name, name_span = new_name(c, f"the name of the {kind.lower()}")
     columns: tuple[ast.ColumnDef, ...] = ()
     columns_start = c.index
     if c.at_symbol("("):
@@ -76,14 +72,14 @@ def create_source(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         if not c.at("SELECT"):
             raise c.unexpected("SELECT after AS", "SELECT")
         inner = query(c)
-        return ast.CreateAs(kind, name, properties, inner, or_replace, if_not_exists, c.span(start), name_span)
+        return ast.CreateAs(kind, name, properties, inner, or_replace, exists, c.span(start), name_span)
     if c.at("SELECT"):
         raise c.error("AS is missing before SELECT", c.now, f"write CREATE {kind} {name} AS SELECT ...")
     if not c.at_end() and not c.starts_statement():
         if properties:
             raise c.unexpected("AS or ';'", "AS")
         raise c.unexpected("WITH or ';'" if columns else "'(' and columns, WITH, AS or ';'", "WITH", "AS")
-    return ast.CreateSource(kind, name, columns, properties, or_replace, if_not_exists, c.span(start), name_span)
+    return ast.CreateSource(kind, name, columns, properties, or_replace, exists, c.span(start), name_span)
 
 
 def _kind(c: Cursor) -> ast.Kind:
@@ -92,6 +88,20 @@ def _kind(c: Cursor) -> ast.Kind:
     if c.accept("TABLE"):
         return "TABLE"
     raise c.unexpected("STREAM or TABLE", "STREAM", "TABLE", hint=_kind_hint(c, "DROP"))
+
+
+def if_not_exists(c: Cursor) -> bool:
+    """IF NOT EXISTS, if it is there."""
+    found = c.at("IF", "NOT")
+    if found:
+        c.expect("IF", "NOT", "EXISTS")
+    return found
+
+
+def new_name(c: Cursor, expected: str) -> tuple[str, Span]:
+    start = c.index
+    name = c.name(expected)
+    return name, c.span(start)
 
 
 def one_of(words: Sequence[str]) -> str:
@@ -173,14 +183,11 @@ def drop(c: Cursor) -> ast.Statement:
     if_exists = c.at("IF") and c.ahead(1).kind in (TokenKind.WORD, TokenKind.NAME)
     if if_exists:
         c.expect("IF", "EXISTS")
-    name_start = c.index
-    name = c.name(f"the name of the {kind.lower()}")
-    name_span = c.span(name_start)
-    delete_topic = False
-    if c.accept("DELETE"):
+    name = plain_name(c, f"the name of the {kind.lower()}")
+    delete_topic = c.accept("DELETE")
+    if delete_topic:
         c.expect("TOPIC")
-        delete_topic = True
-    return ast.Drop(kind, name, if_exists, delete_topic, c.span(start), name_span)
+    return ast.Drop(kind, (name,), if_exists, c.span(start), delete_topic)
 
 
 # ------------------------------------------------------------- SELECT, INSERT
@@ -189,7 +196,7 @@ def drop(c: Cursor) -> ast.Statement:
 def select(c: Cursor) -> ast.Statement:
     start = c.index
     inner = query(c)
-    return ast.Select(inner, c.span(start))
+    return ast.Ask(inner, c.span(start))
 
 
 def insert_into(c: Cursor) -> None:
@@ -201,15 +208,13 @@ def insert_into(c: Cursor) -> None:
 def insert(c: Cursor) -> ast.Statement:
     start = c.index
     insert_into(c)
-    name_start = c.index
-    name = c.name("the name of a stream or table")
-    name_span = c.span(name_start)
+    name = plain_name(c, "the name of a stream or table")
     if c.at("SELECT"):
         inner = query(c)
-        return ast.InsertSelect(name, inner, c.span(start), name_span)
+        return ast.InsertSelect(name, inner, c.span(start))
     columns: tuple[ast.Name, ...] = ()
     if c.at_symbol("("):
-        columns = in_parentheses(c, _column_name)
+        columns = in_parentheses(c, column_name)
         if c.at("SELECT"):
             hint = "the SELECT gives the columns their names: rename them there with AS"
             raise c.error("INSERT INTO ... SELECT takes no list of columns", c.now, hint)
@@ -217,18 +222,8 @@ def insert(c: Cursor) -> ast.Statement:
         raise c.error("INSERT INTO ... WITH is not supported", c.now)
     if not c.accept("VALUES"):
         raise c.unexpected("VALUES" if columns else "SELECT, VALUES or '('", "SELECT", "VALUES")
-    rows = comma_list(c, _row)
-    return ast.InsertValues(name, columns, rows, c.span(start), name_span)
-
-
-def _column_name(c: Cursor) -> ast.Name:
-    start = c.index
-    name = c.name("the name of a column")
-    return ast.Name((name,), c.span(start))
-
-
-def _row(c: Cursor) -> tuple[ast.Expr, ...]:
-    return in_parentheses(c, expression)
+    rows = comma_list(c, row)
+    return ast.InsertValues(name, columns, rows, c.span(start))
 
 
 # ------------------------------------------------------------------- commands
@@ -269,26 +264,23 @@ def describe(c: Cursor) -> ast.Statement:
         c.advance()
         extended = True
     no_kind(c, "DESCRIBE")
-    name_start = c.index
-    name = c.name("the name of a stream or table")
-    name_span = c.span(name_start)
+    name = plain_name(c, "the name of a stream or table")
     extended = c.accept("EXTENDED") or extended
-    return ast.Describe(name, extended, c.span(start), name_span)
+    return ast.Describe(name, extended, c.span(start))
 
 
 def explain(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("EXPLAIN")
-    target = c.index
     if c.word() in ("SELECT", "CREATE", "INSERT"):
         inner = statement(c)
         assert inner is not None
-        return ast.Explain(inner, c.span(start), c.span(target))
+        return ast.Explain(inner, c.span(start))
     if c.starts_statement():
         hint = "EXPLAIN takes a query: its name, or SELECT, CREATE ... AS SELECT, INSERT INTO"
         raise c.error(f"EXPLAIN {c.word()} is not possible", c.now, hint)
-    name = c.name("the name of a query, SELECT, CREATE or INSERT")
-    return ast.Explain(name, c.span(start), c.span(target))
+    name = plain_name(c, "the name of a query, SELECT, CREATE or INSERT")
+    return ast.Explain(name, c.span(start))
 
 
 def quoted_set(c: Cursor) -> ast.Statement:

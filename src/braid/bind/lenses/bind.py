@@ -23,70 +23,71 @@ from braid.bind.lenses.facets import Facet, type_name
 from braid.bind.lenses.query import Result, bind_query
 from braid.bind.lenses.topics import bind_create, bind_values, check_topic, described
 from braid.bind.query import PUSH, check_cycle
-from braid.errors import Span, SqlError
+from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
 from braid.guess import meant
 from braid.plan.logical import Encoding, Output, Query, Sink
 from braid.plan.pushdown import pushed
 from braid.sql import ast
-from braid.sql.ast_lenses import CreateTopic, InsertQuery, SelectQuery, StoreAs, WithQuery
 from braid.sql.dialects.lenses import LENSES
 
 
 def _own(s: ast.Statement, env: Env) -> Bound | None:
     sql = env.text[s.span.start : s.span.end]
     match s:
-        case CreateTopic():
+        case ast.CreateTopic():
             return bind_create(s, env.catalog, sql)
-        case WithQuery():
+        case ast.WithQuery():
             return _named(s, env)
-        case InsertQuery():
+        case ast.InsertSelect():
             return _insert(s, env, sql)
-        case SelectQuery():
+        case ast.Ask():
             made = bind_query(s.query, env)
             return _query(env, PUSH, made, _sink(PUSH, made, None), sql, transient=True)
         case ast.InsertValues():
-            return bind_values(s, _declared(s.target, s.target_span, env))
+            return bind_values(s, _declared(s.target, env))
     return None
 
 
-def _declared(name: str, span: Span, env: Env) -> Declared:
+def _declared(written: ast.Name, env: Env) -> Declared:
+    name = str(written)
     found = env.catalog.get(name)
     if found is None:
         known = env.catalog.sources
         hint = meant(name, known, f"topics are {', '.join(known) or 'not declared yet'}")
-        raise SqlError(f"unknown topic {name}", span, hint)
+        raise SqlError(f"unknown topic {name}", written.span, hint)
     return found
 
 
 # -------------------------------------------------------------------- queries
 
 
-def _named(s: WithQuery, env: Env) -> Named:
+def _named(s: ast.WithQuery, env: Env) -> Named:
     if s.name in env.catalog.named or s.name in env.catalog.sources:
         raise SqlError(f"{s.name} is the name of something else already", s.name_span, "choose another name")
     made = bind_query(s.query, env)
     return Named(s.name, s.query, env.settings.lenses, env.text, made.notices)
 
 
-def _insert(s: InsertQuery, env: Env, sql: str) -> QueryBound:
-    if s.target in env.catalog.named:
-        raise SqlError(f"{s.target} is a WITH query, not a topic", s.target_span, "INSERT INTO a topic")
+def _insert(s: ast.InsertSelect, env: Env, sql: str) -> QueryBound:
+    topic, span = str(s.target), s.target.span
+    if topic in env.catalog.named:
+        raise SqlError(f"{topic} is a WITH query, not a topic", span, "INSERT INTO a topic")
     made = bind_query(s.query, env, (s.key_format, s.value_format))
-    target = env.catalog.get(s.target)
-    name = env.catalog.next_insert(s.target)
+    target = env.catalog.get(topic)
+    name = env.catalog.next_insert(topic)
     if target is not None:
         sink = _fitted(target, made, s)
-        check_cycle(made.node, sink, env.catalog, s.target_span)
+        check_cycle(made.node, sink, env.catalog, span)
         return _query(env, name, made, sink, sql)
     if env.settings.lenses.autocreate != "true":
-        hint = f"SET defaults.topic.autocreate=true; or CREATE TABLE {s.target} first"
-        raise SqlError(f"topic {s.target} does not exist", s.target_span, hint)
-    check_topic(s.target, env.catalog, s.target_span)
-    partitions = env.settings.lenses.partitions_of(s.target) or made.partitions
-    declared = _declares(s.target, made, partitions, name, sql)
-    return _query(env, name, made, _sink(s.target, made, partitions), sql, declared)
+        hint = f"SET defaults.topic.autocreate=true; or CREATE TABLE {topic} first"
+        raise SqlError(f"topic {topic} does not exist", span, hint)
+    check_topic(topic, env.catalog, span)
+    partitions = env.settings.lenses.partitions_of(topic) or made.partitions
+    declared = _declares(topic, made, partitions, name, sql)
+    return _query(env, name, made, _sink(topic, made, partitions), sql, declared)
 
 
 def _query(
@@ -130,7 +131,7 @@ def _declares(topic: str, made: Result, partitions: int | None, query: str, sql:
                     formats=(made.key.format, made.value.format))  # fmt: skip
 
 
-def _fitted(target: Declared, made: Result, s: InsertQuery) -> Sink:
+def _fitted(target: Declared, made: Result, s: ast.InsertSelect) -> Sink:
     """The result as an existing target has it: each of its fields by name, numbers widened."""
     assert target.formats is not None
     for stored, format, what in (
@@ -158,7 +159,7 @@ def _as(e: Expr | None, c: DeclaredColumn) -> Expr:
     return typing.literal(None, c.type) if e is None else typing.cast(e, c.type)
 
 
-def _check_stored(stored: StoreAs | None, format: str, what: str, topic: str) -> None:
+def _check_stored(stored: ast.StoreAs | None, format: str, what: str, topic: str) -> None:
     if stored is not None and stored.format != format:
         hint = f"write STORE {what.upper()} AS {format}, or leave it out"
         raise SqlError(f"the {what} of {topic} has format {format}", stored.span, hint)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from braid.bind.expressions import conjuncts, located
+from braid.bind.expressions import conjuncts, told_at
 from braid.bind.lenses.facets import CONVERTS, PRIMITIVES, format_of, type_name
 from braid.bind.lenses.scope import Clause, Relation, Scope, aliases_read, condition, value
 from braid.bind.settings import LensesSettings
@@ -22,7 +22,6 @@ from braid.expr.nodes import Cast, Col, Expr
 from braid.plan.keyed import CombiningJoin, RememberingJoin, TwoClockJoin
 from braid.plan.logical import Filter, How, Kind, Node
 from braid.sql import ast
-from braid.sql.ast_lenses import LensesJoin
 from braid.types import Scalar
 
 NAMES: dict[How, str] = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "OUTER JOIN"}
@@ -55,10 +54,10 @@ class Joined:
     notices: tuple[str, ...]
 
 
-def bind_join(j: LensesJoin, scope: Scope, settings: LensesSettings, text: str, prefix: str) -> Joined:
+def bind_join(j: ast.Join, scope: Scope, settings: LensesSettings, text: str, prefix: str) -> Joined:
     left, right = scope.relations
     how, notices = _how(j, left, right, settings)
-    _check_within(j, left, right)
+    _check_within(j, how, left, right)
     _check_formats(j, left, right)
     on = bind_on(j.on, scope, text) if j.on is not None else On((_on_keys(j, left, right),), (), ())
     notices += on.notices
@@ -84,8 +83,9 @@ def bind_join(j: LensesJoin, scope: Scope, settings: LensesSettings, text: str, 
 # --------------------------------------------------------------------- checks
 
 
-def _how(j: LensesJoin, left: Relation, right: Relation, settings: LensesSettings) -> tuple[How, list[str]]:
+def _how(j: ast.Join, left: Relation, right: Relation, settings: LensesSettings) -> tuple[How, list[str]]:
     """The kind of join, if it exists between these two."""
+    assert j.how != "cross"
     if j.how in ALLOWED[left.kind, right.kind]:
         return j.how, []
     outer_table = (left.kind, right.kind, j.how) == ("stream", "table", "full")
@@ -101,16 +101,16 @@ def _how(j: LensesJoin, left: Relation, right: Relation, settings: LensesSetting
     raise SqlError(message, j.how_span, hint)
 
 
-def _check_within(j: LensesJoin, left: Relation, right: Relation) -> None:
+def _check_within(j: ast.Join, how: How, left: Relation, right: Relation) -> None:
     streams = left.kind == right.kind == "stream"
     if streams and j.within is None:
-        hint = f"write {left.alias} {NAMES[j.how]} {right.alias} ON ... WITHIN 1h"
+        hint = f"write {left.alias} {NAMES[how]} {right.alias} ON ... WITHIN 1h"
         raise SqlError("a join of two streams needs WITHIN", j.how_span, hint)
     if not streams and j.within is not None:
         raise SqlError("WITHIN is for two streams: a table has no window", j.within.span, "leave WITHIN out")
 
 
-def _check_formats(j: LensesJoin, left: Relation, right: Relation) -> None:
+def _check_formats(j: ast.Join, left: Relation, right: Relation) -> None:
     """Keys of different initial formats cannot be joined, whatever ON says."""
     if left.key_format == right.key_format:
         return
@@ -125,7 +125,7 @@ def _check_formats(j: LensesJoin, left: Relation, right: Relation) -> None:
     raise SqlError(message, j.how_span, hint)
 
 
-def _on_keys(j: LensesJoin, left: Relation, right: Relation) -> Equality:
+def _on_keys(j: ast.Join, left: Relation, right: Relation) -> Equality:
     """Without ON: the whole keys."""
     if left.key is None or right.key is None:
         without = left if left.key is None else right
@@ -147,7 +147,7 @@ def _on_primary_keys(on: On, left: Relation, right: Relation) -> bool:
 
 
 def _node(
-    j: LensesJoin, left: Relation, right: Relation, how: How, on: On, keys: tuple[Col, ...], settings: LensesSettings
+    j: ast.Join, left: Relation, right: Relation, how: How, on: On, keys: tuple[Col, ...], settings: LensesSettings
 ) -> TwoClockJoin | RememberingJoin | CombiningJoin:
     l_keys, r_keys = tuple(e.left for e in on.equalities), tuple(e.right for e in on.equalities)
     l_if, r_if = typing.all_of(on.left_only), typing.all_of(on.right_only)
@@ -158,7 +158,7 @@ def _node(
     if left.kind == right.kind:
         assert j.within is not None
         pad: Literal["deferred", "eager"] = "eager" if settings.outer == "eager" else "deferred"
-        within = j.within.ms
+        within = j.within.before.ms
         return TwoClockJoin(l, r, how, l_keys, r_keys, keys, within, within, settings.grace, pad, left_if, right_if)
     kept: Literal["inner", "left"] = "inner" if how == "inner" else "left"
     retention = settings.retention if kept == "left" else None
@@ -318,10 +318,8 @@ def _term(e: ast.Expr, scope: Scope) -> Equality | tuple[int, Expr]:
 
 
 def _equality(left: Expr, right: Expr, written: ast.Expr, e: ast.Binary) -> Equality:
-    try:
+    with told_at(e.span):
         return equal(left, right, written)
-    except SqlError as error:
-        raise located(error, e.span) from None
 
 
 def equal(left: Expr, right: Expr, written: ast.Expr | None) -> Equality:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from braid.bind.expressions import located
+from braid.bind.expressions import told_at
 from braid.bind.lenses.facets import Facet, Placed, Tree, check_avro, check_holds, converted, format_of
 from braid.bind.lenses.joins import default_name, merged, tidy
 from braid.bind.lenses.scope import FACETS, Clause, Relation, Scope, is_nullable, value
@@ -18,7 +18,6 @@ from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
 from braid.sql import ast
-from braid.sql.ast_lenses import Projection, StoreAs, Wildcard
 from braid.types import Struct
 
 REKEYED = "the key is projected: the result is partitioned by the new key"
@@ -50,7 +49,7 @@ class Given:
 
 
 def bind_projections(
-    items: Sequence[Projection], given: Given, stored: tuple[StoreAs | None, StoreAs | None] = (None, None)
+    items: Sequence[ast.SelectItem], given: Given, stored: tuple[ast.StoreAs | None, ast.StoreAs | None] = (None, None)
 ) -> tuple[Facet, Facet]:
     """Key and value of the result."""
     trees = {"_key": Tree(), "_value": Tree()}
@@ -66,7 +65,7 @@ def bind_projections(
 # --------------------------------------------------------------------- facets
 
 
-def _key(tree: Tree, given: Given, stored: StoreAs | None, items: Sequence[Projection]) -> Facet:
+def _key(tree: Tree, given: Given, stored: ast.StoreAs | None, items: Sequence[ast.SelectItem]) -> Facet:
     family = given.first.key_family
     if tree.is_empty or _is_copy(tree, given.key):
         made = Facet(given.key_format, (), given.key)
@@ -77,7 +76,7 @@ def _key(tree: Tree, given: Given, stored: StoreAs | None, items: Sequence[Proje
     return _stored(made, "the key", stored, given, items)
 
 
-def _value(tree: Tree, given: Given, stored: StoreAs | None, items: Sequence[Projection]) -> Facet:
+def _value(tree: Tree, given: Given, stored: ast.StoreAs | None, items: Sequence[ast.SelectItem]) -> Facet:
     first = given.first
     if tree.is_empty and (given.scope.is_join or given.grouped):
         raise SqlError("nothing is projected on the value", items[0].span, "add a field, such as a.x AS x")
@@ -100,7 +99,9 @@ def _is_copy(tree: Tree, key: Expr | None) -> bool:
     )
 
 
-def _stored(facet: Facet, name: str, stored: StoreAs | None, given: Given, items: Sequence[Projection]) -> Facet:
+def _stored(
+    facet: Facet, name: str, stored: ast.StoreAs | None, given: Given, items: Sequence[ast.SelectItem]
+) -> Facet:
     """The facet in the format that STORE asks for, if it does."""
     format, span = (stored.format, stored.span) if stored is not None else (facet.format, items[0].span)
     facet = converted(facet, format)
@@ -120,15 +121,13 @@ def _stored(facet: Facet, name: str, stored: StoreAs | None, given: Given, items
 # -------------------------------------------------------------------- targets
 
 
-def _placed(item: Projection, given: Given) -> Iterator[Placed]:
-    if isinstance(item.source, Wildcard):
-        try:
-            for p in _expanded(item.source, given):
+def _placed(item: ast.SelectItem, given: Given) -> Iterator[Placed]:
+    if isinstance(item.expr, ast.Star):
+        with told_at(item.span):
+            for p in _expanded(item.expr, given):
                 yield p if given.lifted is None else replace(p, expr=given.lifted(p.expr, p.path[-1]))
-        except SqlError as error:
-            raise located(error, item.span) from None
         return
-    expr = value(item.source, given.clause)
+    expr = value(item.expr, given.clause)
     written = tidy(given.text[item.span.start : item.span.end])
     if item.target is None:
         yield Placed("_value", (_default(item, given),), expr, written, item.span)
@@ -138,14 +137,13 @@ def _placed(item: Projection, given: Given) -> Iterator[Placed]:
     yield Placed(facet, path, expr, written, item.span)
 
 
-def _default(item: Projection, given: Given) -> str:
-    assert not isinstance(item.source, Wildcard)
-    if given.names == "last" and isinstance(item.source, ast.Name):
-        return default_name(item.source, given.text)
+def _default(item: ast.SelectItem, given: Given) -> str:
+    if given.names == "last" and isinstance(item.expr, ast.Name):
+        return default_name(item.expr, given.text)
     return tidy(given.text[item.span.start : item.span.end])
 
 
-def _expanded(w: Wildcard, given: Given) -> Iterator[Placed]:
+def _expanded(w: ast.Star, given: Given) -> Iterator[Placed]:
     """The projections that a wildcard stands for."""
     scope, shown = given.scope, ".".join((*w.parts, "*"))
     relations, facets = _meant(w, scope)
@@ -169,7 +167,7 @@ def _expanded(w: Wildcard, given: Given) -> Iterator[Placed]:
             yield Placed("_value", (name,), element, f"{name} in {shown}", w.span)
 
 
-def _meant(w: Wildcard, scope: Scope) -> tuple[tuple[Relation, ...], tuple[str, ...]]:
+def _meant(w: ast.Star, scope: Scope) -> tuple[tuple[Relation, ...], tuple[str, ...]]:
     """The sources and facets that a wildcard names."""
     parts = w.parts
     source = scope.relation(parts[0]) if parts else None

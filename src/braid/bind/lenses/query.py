@@ -26,11 +26,10 @@ from braid.expr.nodes import Col, Expr, columns
 from braid.guess import meant
 from braid.plan.keyed import Lateral, Materialize
 from braid.plan.logical import Aggregate, Filter, Kind, Node, Project, Source, SourceColumn, Timestamp
-from braid.sql import ast, ast_lenses
-from braid.sql.ast_lenses import LensesJoin, LensesQuery, StoreAs
+from braid.sql import ast
 from braid.types import Array, Column, Scalar, Type
 
-Stored = tuple[StoreAs | None, StoreAs | None]
+Stored = tuple[ast.StoreAs | None, ast.StoreAs | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +55,10 @@ class From:
     partitions: int | None
 
 
-def bind_query(q: LensesQuery, env: Env, stored: Stored = (None, None)) -> Result:
+def bind_query(q: ast.Select, env: Env, stored: Stored = (None, None)) -> Result:
     notices = list(q.notices)
-    below = _join(q, q.source, env, notices) if isinstance(q.source, LensesJoin) else _source(q, q.source, env, notices)
+    source = q.source
+    below = _join(q, source, env, notices) if isinstance(source, ast.Join) else _source(q, source, env, notices)
     given, node = below.given, below.node
     if q.where is not None:
         node = Filter(node, condition(q.where, Clause("WHERE", given.scope.barring(None))))
@@ -71,7 +71,7 @@ def bind_query(q: LensesQuery, env: Env, stored: Stored = (None, None)) -> Resul
     return Result(node, below.kind, key, body, given.missing(), below.partitions, tuple(notices))
 
 
-def _grouped(q: LensesQuery, below: From, env: Env, stored: Stored, notices: list[str]) -> Result:
+def _grouped(q: ast.Select, below: From, env: Env, stored: Stored, notices: list[str]) -> Result:
     scope = below.given.scope.barring(None)
     g = bind_grouping(q.group_by, scope, below.node, env.settings.lenses.bare, env.prefix, env.text)
     key_format = format_of(g.key.type, below.given.first.key_family)
@@ -100,10 +100,10 @@ def _rekeyed(node: Node, key: Expr | None) -> Node:
 # ----------------------------------------------------------------------- FROM
 
 
-def _source(q: LensesQuery, ref: ast.TableRef, env: Env, notices: list[str]) -> From:
+def _source(q: ast.Select, ref: ast.Relation | None, env: Env, notices: list[str]) -> From:
     """One source with its LATERALs."""
-    r = _relation(ref, KIND[q.kind], env, notices)
-    if r.is_query and r.kind != KIND[q.kind]:
+    r = _relation(ref, _kind(q), env, notices)
+    if r.is_query and r.kind != _kind(q):
         notices.append(f"{r.alias} is a {r.kind}; SELECT {q.kind} does not change that")
     if q.event_time is not None:
         r = replace(r, node=_timed(r, q.event_time))
@@ -123,7 +123,7 @@ def _source(q: LensesQuery, ref: ast.TableRef, env: Env, notices: list[str]) -> 
     return From(given, node, r.kind, r.partitions)
 
 
-def _array(lateral: ast_lenses.Lateral, scope: Scope) -> tuple[Expr, Type]:
+def _array(lateral: ast.Lateral, scope: Scope) -> tuple[Expr, Type]:
     """The array of a LATERAL, whose alias must be new, and the type of its elements."""
     array = value(lateral.array, Clause("LATERAL", scope))
     if not isinstance(array.type, Array):
@@ -149,14 +149,15 @@ def _timed(r: Relation, name: ast.Name) -> Node:
     return replace(r.node, timestamp=Timestamp(name.parts[-1]))
 
 
-def _join(q: LensesQuery, j: LensesJoin, env: Env, notices: list[str]) -> From:
-    left, right = (_relation(x, KIND[q.kind], env, notices) for x in (j.left, j.right))
+def _join(q: ast.Select, j: ast.Join, env: Env, notices: list[str]) -> From:
+    left, right = (_relation(x, _kind(q), env, notices) for x in (j.left, j.right))
     if left.alias == right.alias:
+        assert isinstance(j.right, ast.Table)
         raise SqlError(f"{left.alias} names two sources", j.right.span, f"write {j.right.name} AS another name")
     scope = Scope((left, right))
     made = joins.bind_join(j, scope, env.settings.lenses, env.text, env.prefix)
     notices += made.notices
-    if KIND[q.kind] != made.kind:
+    if _kind(q) != made.kind:
         notices.append(f"the join gives a {made.kind}: SELECT {q.kind} only says how topics are read")
     barred = scope.barring("in a join")
     given = Given(barred, Clause("SELECT", barred), made.key, made.key_format, env.settings.lenses.names, env.text,
@@ -164,17 +165,25 @@ def _join(q: LensesQuery, j: LensesJoin, env: Env, notices: list[str]) -> From:
     return From(given, made.node, made.kind, made.partitions)
 
 
-def _relation(ref: ast.TableRef, kind: Kind, env: Env, notices: list[str]) -> Relation:
+def _kind(q: ast.Select) -> Kind:
+    """How topics are read."""
+    assert q.kind is not None
+    return KIND[q.kind]
+
+
+def _relation(ref: ast.Relation | None, kind: Kind, env: Env, notices: list[str]) -> Relation:
     """What a name in FROM stands for: a WITH query, or a topic."""
-    alias = ref.alias or ref.name
-    named = env.catalog.named.get(ref.name)
+    assert isinstance(ref, ast.Table)
+    name = str(ref.name)
+    alias = ref.alias or name
+    named = env.catalog.named.get(name)
     if named is not None:
         return _of_named(named, alias, env, notices)
-    declared = env.catalog.get(ref.name)
+    declared = env.catalog.get(name)
     if declared is None:
         known = [*env.catalog.named, *env.catalog.sources]
         listed = f"known are {', '.join(known)}" if known else "CREATE TABLE declares a topic"
-        raise SqlError(f"unknown topic {ref.name}", ref.span, meant(ref.name, known, listed))
+        raise SqlError(f"unknown topic {name}", ref.span, meant(name, known, listed))
     return topic_relation(declared, alias, kind, env.prefix)
 
 

@@ -21,13 +21,12 @@ from braid.expr import typing
 from braid.expr.nodes import Expr
 from braid.plan.logical import Encoding
 from braid.sql import ast
-from braid.sql.ast_lenses import CreateTopic, FieldDef, StoreAs
 from braid.types import Column, Struct, Type
 
 NO_EFFECT = ("REPLICATION", "COMPACTED")
 
 
-def bind_create(s: CreateTopic, catalog: Catalog, sql: str) -> SourceDeclared | Nothing:
+def bind_create(s: ast.CreateTopic, catalog: Catalog, sql: str) -> SourceDeclared | Nothing:
     if s.name in catalog.sources or s.name in catalog.named:
         if s.if_not_exists:
             return Nothing((f"{s.name} exists: nothing to do",))
@@ -62,13 +61,13 @@ def _count(p: ast.Property) -> int:
     return int(text)
 
 
-def _key(s: CreateTopic) -> DeclaredColumn:
+def _key(s: ast.CreateTopic) -> DeclaredColumn:
     fields = [f for f in s.fields if f.path[0] == "_key"]
     t = _facet("_key", fields, s.key_format, s.name_span)
     return DeclaredColumn("_key", t, "key")
 
 
-def _value(s: CreateTopic) -> list[DeclaredColumn]:
+def _value(s: ast.CreateTopic) -> list[DeclaredColumn]:
     fields = [f for f in s.fields if f.path[0] != "_key"]
     whole = [f for f in fields if f.path == ("_value",)]
     if whole or s.value_format.format in PRIMITIVES:
@@ -78,7 +77,7 @@ def _value(s: CreateTopic) -> list[DeclaredColumn]:
     return [DeclaredColumn(f.name, f.type, "value") for f in t.fields]
 
 
-def _facet(facet: str, fields: Sequence[FieldDef], format: StoreAs, at: Span) -> Type:
+def _facet(facet: str, fields: Sequence[ast.FieldDef], format: ast.StoreAs, at: Span) -> Type:
     """The type of a facet: of its one value, else of its fields."""
     what = "key" if facet == "_key" else "value"
     whole = [f for f in fields if f.path == (facet,)]
@@ -106,7 +105,7 @@ def _facet(facet: str, fields: Sequence[FieldDef], format: StoreAs, at: Span) ->
     return made
 
 
-def _check_type(format: StoreAs, t: Type, name: str, span: Span) -> None:
+def _check_type(format: ast.StoreAs, t: Type, name: str, span: Span) -> None:
     check_holds(format.format, Facet(format.format, (), _as_expr(t)), name, span)
 
 
@@ -114,7 +113,7 @@ def _as_expr(t: Type) -> Expr:
     return typing.literal(None, t)
 
 
-def _struct(fields: Sequence[tuple[tuple[str, ...], FieldDef]]) -> Struct:
+def _struct(fields: Sequence[tuple[tuple[str, ...], ast.FieldDef]]) -> Struct:
     """A structure of fields by path."""
     names = list(dict.fromkeys(path[0] for path, _ in fields))
     made: list[Column] = []
@@ -134,7 +133,7 @@ def bind_values(s: ast.InsertValues, target: Declared) -> Inserted:
     """Records of constants; a field that is not named is null."""
     paths = [(n.parts if n.parts[0] in FACETS else ("_value", *n.parts), n.span) for n in s.columns]
     if not s.columns:
-        paths = [(p, s.target_span) for p, _ in _leaves(target)]
+        paths = [(p, s.target.span) for p, _ in _leaves(target)]
     types = dict(_leaves(target))
     for path, span in paths:
         if path not in types:

@@ -14,10 +14,10 @@ from typing import assert_never
 
 from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import BatchQuery, Bound, Declared, Index, Read, Returning, RowsChanged, View
+from braid.bind.names import repeated
 from braid.bind.risingwave.scope import Column, Context, Scope, Table, check_not_sink, of_table
 from braid.errors import Span, SqlError
 from braid.sql import ast
-from braid.sql import ast_risingwave as rw
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Made:
         self.count += 1
         return name(token(f"{kind}{self.count}", of))
 
-    def read(self, declared: Declared, as_of: rw.AsOf | None = None) -> str:
+    def read(self, declared: Declared, as_of: ast.AsOf | None = None) -> str:
         """The name of a table, as it stands or stood."""
         back = as_of.back if as_of is not None and as_of.kind == "now" else None
         at = as_of.at if as_of is not None and as_of.kind == "at" else None
@@ -43,14 +43,14 @@ class Made:
         self.reads[made] = Read(made, declared, back, at)
         return name(made)
 
-    def relation(self, table: rw.TableName) -> tuple[str, tuple[tuple[str, str], ...]]:
+    def relation(self, table: ast.Table) -> tuple[str, tuple[tuple[str, str], ...]]:
         """A relation of the catalog: its name, and its columns with theirs."""
-        found = self.context.relation(table.name, table.name_span)
+        found = self.context.relation(table.name)
         if table.as_of is not None:
             _check_as_of(table.as_of, found)
         match found:
             case Declared():
-                check_not_sink(found, table.name_span)
+                check_not_sink(found, table.name.span)
                 return self.read(found, table.as_of), tuple((c.name, column_token(c.name)) for c in found.visible)
             case Index():
                 base = self.context.catalog.sources[found.table]
@@ -98,7 +98,7 @@ def column_token(column: str) -> str:
     return name(token("c", column))
 
 
-def batch_query(query: rw.Query, context: Context) -> BatchQuery:
+def batch_query(query: ast.Query, context: Context) -> BatchQuery:
     """A query as DuckDB reads it, with all it reads."""
     from braid.bind.risingwave.batch_queries import rows_of
 
@@ -153,7 +153,7 @@ def _scope(target: Declared, alias: str) -> Scope[str]:
     return of_table(Table(target.name, columns))
 
 
-def _check_as_of(as_of: rw.AsOf, found: Declared | View | Index) -> None:
+def _check_as_of(as_of: ast.AsOf, found: Declared | View | Index) -> None:
     if as_of.kind == "proctime":
         hint = "write CREATE MATERIALIZED VIEW v AS SELECT …, or leave FOR SYSTEM_TIME AS OF PROCTIME() out"
         raise SqlError("a temporal join needs a view: a batch query has no processing time", as_of.span, hint)
@@ -164,18 +164,17 @@ def _check_as_of(as_of: rw.AsOf, found: Declared | View | Index) -> None:
 # ------------------------------------------------------- INSERT, UPDATE, DELETE
 
 
-def insert(s: rw.Insert, context: Context) -> Bound:
-    target = context.table(s.target, s.target_span, "insert into")
+def insert(s: ast.Insert, context: Context) -> Bound:
+    target = context.table(s.target, "insert into")
     columns = tuple(_column(n, target) for n in s.columns) or tuple(c.name for c in target.visible)
-    twice = next((n for i, n in enumerate(s.columns) if n.parts[0] in columns[:i]), None)
-    if twice is not None:
+    if (twice := repeated(s.columns)) is not None:
         raise SqlError(f"column {twice} is named twice", twice.span, "name it once")
     missing = [k for k in _key(target) if k not in columns]
     if missing:
         hint = f"name it: INSERT INTO {target.name} ({', '.join((*missing, *columns))})"
-        raise SqlError(f"the primary key {', '.join(missing)} gets no value", s.target_span, hint)
+        raise SqlError(f"the primary key {', '.join(missing)} gets no value", s.target.span, hint)
     query = batch_query(s.rows, context)
-    if isinstance(s.rows.body, rw.Values):
+    if isinstance(s.rows.body, ast.Values):
         columns = _check_values(s.rows.body, columns, bool(s.columns))
     elif len(query.columns) != len(columns):
         hint = f"the columns are {', '.join(columns)}"
@@ -183,7 +182,7 @@ def insert(s: rw.Insert, context: Context) -> Bound:
     return RowsChanged("insert", target, query, columns, returning(s.returning, target, context))
 
 
-def _check_values(values: rw.Values, columns: tuple[str, ...], named: bool) -> tuple[str, ...]:
+def _check_values(values: ast.Values, columns: tuple[str, ...], named: bool) -> tuple[str, ...]:
     """Rows of VALUES have a value for each column; without a list of columns the last may be missing."""
     width = len(values.rows[0])
     if width > len(columns) or (named and width < len(columns)):
@@ -193,20 +192,19 @@ def _check_values(values: rw.Values, columns: tuple[str, ...], named: bool) -> t
     return columns[:width]
 
 
-def update(s: rw.Update, context: Context) -> Bound:
-    target = context.table(s.target, s.target_span, "update")
-    _changeable(target, "UPDATE", s.target_span)
+def update(s: ast.Update, context: Context) -> Bound:
+    target = context.table(s.target, "update")
+    _changeable(target, "UPDATE", s.target.span)
     columns = tuple(_column(n, target) for n, _ in s.sets)
-    twice = next((n for i, (n, _) in enumerate(s.sets) if n.parts[0] in columns[:i]), None)
-    if twice is not None:
+    if (twice := repeated(n for n, _ in s.sets)) is not None:
         raise SqlError(f"column {twice} is set twice", twice.span, "set it once")
     query = changed_rows(target, [e for _, e in s.sets], s.where, s.span, context)
     return RowsChanged("update", target, query, columns, returning(s.returning, target, context))
 
 
-def delete(s: rw.Delete, context: Context) -> Bound:
-    target = context.table(s.target, s.target_span, "delete from")
-    _changeable(target, "DELETE", s.target_span)
+def delete(s: ast.Delete, context: Context) -> Bound:
+    target = context.table(s.target, "delete from")
+    _changeable(target, "DELETE", s.target.span)
     query = changed_rows(target, (), s.where, s.span, context)
     return RowsChanged("delete", target, query, (), returning(s.returning, target, context))
 

@@ -18,13 +18,12 @@ from braid.bind.risingwave.batch_values import Values, constant, ordered
 from braid.bind.risingwave.scope import Column, Scope, Table, both, default_name, merged, of_table, renamed
 from braid.errors import SqlError
 from braid.sql import ast
-from braid.sql import ast_risingwave as rw
 
 _MANY = 100  # rows of constants that DuckDB gets column by column: it reads them in a fifth of the time
 NOTHING: Scope[str] = Scope((), ())
 
 
-def rows_of(q: rw.Query, env: Env) -> Rows:
+def rows_of(q: ast.Query, env: Env) -> Rows:
     """A whole query."""
     if q.emit is not None:
         hint = "write it in a view: CREATE MATERIALIZED VIEW v AS … EMIT ON WINDOW CLOSE"
@@ -54,17 +53,17 @@ def rows_of(q: rw.Query, env: Env) -> Rows:
     return Rows(sql, body.columns)
 
 
-def _body(body: rw.Body, order_by: tuple[rw.OrderItem, ...], env: Env) -> tuple[Rows, list[str]]:
+def _body(body: ast.Body, order_by: tuple[ast.OrderItem, ...], env: Env) -> tuple[Rows, list[str]]:
     """The text of a query without its end, and the items of ORDER BY."""
     match body:
-        case rw.Select():
+        case ast.Select():
             return _select(body, order_by, env)
-        case rw.Values():
+        case ast.Values():
             rows = _values(body, env)
-        case rw.Query():
+        case ast.Query():
             inner = rows_of(body, env)
             rows = Rows(f"({inner.sql})", inner.columns)
-        case rw.SetOperation(left=left, right=right):
+        case ast.SetOperation(left=left, right=right):
             a, b = _body(left, (), env)[0], _body(right, (), env)[0]
             if len(a.columns) != len(b.columns):
                 message = f"{len(a.columns)} columns before {body.op}, {len(b.columns)} behind it"
@@ -75,7 +74,7 @@ def _body(body: rw.Body, order_by: tuple[rw.OrderItem, ...], env: Env) -> tuple[
     return rows, [_of_columns(i, rows.columns) for i in order_by]
 
 
-def _of_columns(item: rw.OrderItem, columns: tuple[tuple[str, str], ...]) -> str:
+def _of_columns(item: ast.OrderItem, columns: tuple[tuple[str, str], ...]) -> str:
     """An item of ORDER BY behind UNION or VALUES: a column of the result."""
     found = _output(item.expr, columns)
     if found is None:
@@ -100,7 +99,7 @@ def _output(e: ast.Expr, columns: tuple[tuple[str, str], ...]) -> str | None:
     return None
 
 
-def _values(v: rw.Values, env: Env) -> Rows:
+def _values(v: ast.Values, env: Env) -> Rows:
     """VALUES; its columns are column1, column2 …"""
     width = len(v.rows[0])
     values = Values(env, NOTHING, "VALUES")
@@ -142,11 +141,12 @@ def _outputs(items: tuple[ast.SelectItem, ...], values: Values) -> list[tuple[st
     return found
 
 
-def _select(s: rw.Select, order_by: tuple[rw.OrderItem, ...], env: Env) -> tuple[Rows, list[str]]:
+def _select(s: ast.Select, order_by: tuple[ast.OrderItem, ...], env: Env) -> tuple[Rows, list[str]]:
     source = from_of(s.source, env) if s.source is not None else From("", NOTHING)
     scope = source.scope
-    windows: dict[str, rw.Over] = {}
+    windows: dict[str, ast.Over] = {}
     for name, over in s.windows:
+        assert isinstance(over, ast.Over)
         if name in windows:
             raise SqlError(f"window {name} is written twice", over.span, "give one of them another name")
         windows[name] = over
@@ -183,7 +183,7 @@ def _ordering(e: ast.Expr, columns: tuple[tuple[str, str], ...], values: Values)
 def _grouped(e: ast.Expr, columns: tuple[tuple[str, str], ...], values: Values) -> str:
     """A name is a column of FROM first, then one of the result; a number is a place."""
     match e:
-        case rw.GroupingSets():
+        case ast.GroupingSets():
             sets = ", ".join(f"({', '.join(_grouped(x, columns, values) for x in s)})" for s in e.sets)
             return f"{e.kind} ({sets})"
         case ast.Name() if not values.knows(e):
@@ -209,25 +209,25 @@ class From:
     scope: Scope[str]
 
 
-def from_of(relation: rw.Relation, env: Env) -> From:
+def from_of(relation: ast.Relation, env: Env) -> From:
     return _relation(relation, env, None)
 
 
-def _relation(relation: rw.Relation, env: Env, before: Scope[str] | None) -> From:
+def _relation(relation: ast.Relation, env: Env, before: Scope[str] | None) -> From:
     """`before`: what stands to the left, for LATERAL and table functions."""
     match relation:
-        case rw.TableName():
+        case ast.Table():
             return _table(relation, env)
-        case rw.Derived():
+        case ast.Derived():
             return _derived(relation, env, before)
-        case rw.TableFunction():
+        case ast.TableFunction():
             return _function(relation, env, before)
-        case rw.Join():
+        case ast.Join():
             return _join(relation, env, before)
     assert_never(relation)
 
 
-def _named(sql: str, alias: str, columns: tuple[tuple[str, str], ...], names: tuple[str, ...], r: rw.Relation,
+def _named(sql: str, alias: str, columns: tuple[tuple[str, str], ...], names: tuple[str, ...], r: ast.Relation,
            env: Env) -> From:  # fmt: skip
     """A relation under a name of its own; `columns` as (name, name in the text)."""
     token = env.made.token("t", alias)
@@ -235,23 +235,25 @@ def _named(sql: str, alias: str, columns: tuple[tuple[str, str], ...], names: tu
     return From(f"{sql} AS {token}", of_table(Table(alias, seen)))
 
 
-def _table(t: rw.TableName, env: Env) -> From:
-    if t.name in env.ctes:
+def _table(t: ast.Table, env: Env) -> From:
+    name = str(t.name)
+    if name in env.ctes:
         if t.as_of is not None:
             raise SqlError("time travel reads tables and materialized views", t.as_of.span, "leave the clause out")
-        sql, columns = env.ctes[t.name]
+        sql, columns = env.ctes[name]
     else:
         sql, columns = env.made.relation(t)
-    return _named(sql, t.alias or t.name, columns, t.columns, t, env)
+    return _named(sql, t.alias or name, columns, t.columns, t, env)
 
 
-def _derived(d: rw.Derived, env: Env, before: Scope[str] | None) -> From:
+def _derived(d: ast.Derived, env: Env, before: Scope[str] | None) -> From:
+    assert isinstance(d.query, ast.Query)
     inner = rows_of(d.query, env.under(before) if d.lateral and before is not None else env)
     alias = d.alias or f"subquery {env.made.count}"
     return _named(f"{'LATERAL ' if d.lateral else ''}({inner.sql})", alias, inner.columns, d.columns, d, env)
 
 
-def _function(f: rw.TableFunction, env: Env, before: Scope[str] | None) -> From:
+def _function(f: ast.TableFunction, env: Env, before: Scope[str] | None) -> From:
     """Functions that give rows; a function over columns is asked for each row before it."""
     name = f.call.name
     if name in ("TUMBLE", "HOP"):
@@ -279,7 +281,7 @@ def _function(f: rw.TableFunction, env: Env, before: Scope[str] | None) -> From:
 # ---------------------------------------------------------------------- joins
 
 
-def _join(join: rw.Join, env: Env, before: Scope[str] | None) -> From:
+def _join(join: ast.Join, env: Env, before: Scope[str] | None) -> From:
     left = _relation(join.left, env, before)
     seen = left.scope if before is None else Scope(
         (*before.tables, *left.scope.tables), (*before.columns, *left.scope.columns)
@@ -288,7 +290,7 @@ def _join(join: rw.Join, env: Env, before: Scope[str] | None) -> From:
     if join.asof:
         return _nearest(join, left, right, env)
     how = "inner" if join.natural and join.how == "cross" else join.how
-    other = f"({right.sql})" if isinstance(join.right, rw.Join) else right.sql
+    other = f"({right.sql})" if isinstance(join.right, ast.Join) else right.sql
     if join.using or join.natural:
         made = merged(join, left.scope, right.scope, env.made.context, lambda a, b: f"COALESCE({a}, {b})")
         on = " AND ".join(f"({a} = {b})" for a, b in made.equal) or "TRUE"
@@ -300,7 +302,7 @@ def _join(join: rw.Join, env: Env, before: Scope[str] | None) -> From:
     return From(f"{left.sql} {_KINDS[how]} {other} ON {on}", scope)
 
 
-def _nearest(join: rw.Join, left: From, right: From, env: Env) -> From:
+def _nearest(join: ast.Join, left: From, right: From, env: Env) -> From:
     """An ASOF join: for each left row the nearest right one, by LATERAL."""
     made = env.made
     if made.context.settings.risingwave.strict:
@@ -310,7 +312,7 @@ def _nearest(join: rw.Join, left: From, right: From, env: Env) -> From:
         hint = "write ON a.x = b.x AND a.t >= b.t"
         raise SqlError("an ASOF JOIN takes ON, with an equality and one inequality", join.how_span, hint)
     table = join.right
-    if not isinstance(table, rw.TableName):
+    if not isinstance(table, ast.Table):
         raise SqlError("the right side of a batch ASOF JOIN is a table", table.span, "make it a view first")
     inequalities = [t for t in conjuncts(join.on) if isinstance(t, ast.Binary) and t.op in _TURNED]
     if len(inequalities) != 1:
@@ -323,7 +325,7 @@ def _nearest(join: rw.Join, left: From, right: From, env: Env) -> From:
     nearest, op = (compare.left, _TURNED[compare.op]) if on_left else (compare.right, compare.op)
     order = [f"{values.sql(nearest)} {'ASC' if op in ('<', '<=') else 'DESC'}"]
     alias = right.sql.rpartition(" AS ")[2]
-    found = made.context.found(table.name) if table.name not in env.ctes else None
+    found = made.context.found(str(table.name)) if str(table.name) not in env.ctes else None
     if isinstance(found, Declared) and found.relation is not None:
         order += [f"{alias}.{column_token(k)}" for k in found.relation.key]
     inner = f"SELECT * FROM {right.sql} WHERE {values.sql(join.on)} ORDER BY {', '.join(order)} LIMIT 1"

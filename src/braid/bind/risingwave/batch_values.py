@@ -13,12 +13,11 @@ from difflib import get_close_matches
 from typing import assert_never
 
 from braid.batch_sql.duck_text import duck_type, literal, name, token
-from braid.bind.expressions import located
+from braid.bind.expressions import told_at
 from braid.bind.risingwave.batch import Env
 from braid.bind.risingwave.scope import Scope
 from braid.errors import Span, SqlError
 from braid.sql import ast
-from braid.sql import ast_risingwave as rw
 
 # Operators whose name in DuckDB is their own.
 _PLAIN = frozenset(("AND", "OR", "=", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||", "&", "|", "<<", ">>"))
@@ -36,17 +35,15 @@ _WORDS = {
 _COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 
 
-def ordered(sql: str, item: rw.OrderItem) -> str:
+def ordered(sql: str, item: ast.OrderItem) -> str:
     """An item of ORDER BY."""
     nulls = "" if item.nulls_first is None else f" NULLS {'FIRST' if item.nulls_first else 'LAST'}"
     return f"{sql} {'DESC' if item.descending else 'ASC'}{nulls}"
 
 
 def constant(e: ast.Literal) -> str:
-    try:
+    with told_at(e.span):
         return literal(e.value)
-    except SqlError as error:
-        raise located(error, e.span) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +53,7 @@ class Values:
     env: Env
     scope: Scope[str]
     clause: str
-    windows: Mapping[str, rw.Over] = field(default_factory=dict)
+    windows: Mapping[str, ast.Over] = field(default_factory=dict)
 
     def knows(self, n: ast.Name) -> bool:
         """Whether the name is a column here or around."""
@@ -75,7 +72,7 @@ class Values:
                 return self._binary(e)
             case ast.Call():
                 return self._call(e, of_rows)
-            case rw.LongCall():
+            case ast.LongCall():
                 return self._long_call(e)
             case ast.Case():
                 return self._case(e)
@@ -100,10 +97,10 @@ class Values:
                 return f"[{self._list(items)}]"
             case ast.Subquery():
                 return self._subquery(e)
-            case rw.Quantified():
+            case ast.Quantified():
                 hint = "write x = ANY (SELECT …)"
                 raise SqlError(f"{'ALL' if e.all else 'ANY'} stands at the right of a comparison", e.span, hint)
-            case rw.GroupingSets():
+            case ast.GroupingSets():
                 raise SqlError(f"{e.kind} stands in GROUP BY", e.span, "write it there")
             case ast.Star():
                 raise SqlError("* stands only as an item of SELECT, and in count(*)", e.span, "name the column")
@@ -135,7 +132,7 @@ class Values:
 
     def _binary(self, e: ast.Binary) -> str:
         op = e.op
-        if isinstance(e.right, rw.Quantified):
+        if isinstance(e.right, ast.Quantified):
             if op not in _COMPARISONS:
                 raise SqlError("ANY and ALL stand behind a comparison", e.right.span, "write x = ANY (SELECT …)")
             return f"({self.sql(e.left)} {op} {self._quantified(e.right)})"
@@ -144,9 +141,9 @@ class Values:
             return f"({left} {op} {right})"
         return _WORDS[op].format(left, right)
 
-    def _quantified(self, q: rw.Quantified) -> str:
+    def _quantified(self, q: ast.Quantified) -> str:
         word = "ALL" if q.all else "ANY"
-        if isinstance(q.of, rw.Query):
+        if isinstance(q.of, ast.Query):
             return f"{word} ({self._rows(q.of, q.span, 1)})"
         return f"{word} (SELECT unnest({self.sql(q.of)}))"
 
@@ -171,7 +168,7 @@ class Values:
                 return f"({self.sql(e.arg)} {word} ({self._rows(e.query, e.span, width)}))"
         assert_never(e.kind)
 
-    def _rows(self, query: rw.Query, span: Span, width: int | None) -> str:
+    def _rows(self, query: ast.Query, span: Span, width: int | None) -> str:
         """A query inside an expression; `width`: how many columns it has."""
         from braid.bind.risingwave.batch_queries import rows_of
 
@@ -197,7 +194,7 @@ class Values:
             args[0] = f"DISTINCT {args[0]}"
         return called(e, args, of_rows)
 
-    def _long_call(self, e: rw.LongCall) -> str:
+    def _long_call(self, e: ast.LongCall) -> str:
         call = e.call
         if call.name not in AGGREGATES and not (call.name in WINDOWS and e.over is not None):
             raise SqlError(f"{call.name.lower()} is no aggregate", e.span, "write its arguments alone")
@@ -213,7 +210,7 @@ class Values:
             made += f" OVER ({self._over(e.over, set())})"
         return made
 
-    def _ordered_call(self, e: rw.LongCall) -> str:
+    def _ordered_call(self, e: ast.LongCall) -> str:
         """`string_agg(x, ',' ORDER BY y)`, `percentile_cont(0.5) WITHIN GROUP (ORDER BY x)`."""
         order = ", ".join(ordered(self.sql(i.expr), i) for i in (*e.order_by, *e.within_group))
         made = self._call(e.call)
@@ -221,7 +218,7 @@ class Values:
             return f"{made} WITHIN GROUP (ORDER BY {order})"
         return f"{made.removesuffix(')')} ORDER BY {order})"
 
-    def _over(self, over: rw.Over, seen: set[str]) -> str:
+    def _over(self, over: ast.Over, seen: set[str]) -> str:
         """What stands in the parentheses of OVER."""
         parts: list[str] = []
         if over.base is not None:
@@ -238,7 +235,7 @@ class Values:
             parts.append(self._frame(over.frame))
         return " ".join(p for p in parts if p)
 
-    def _frame(self, f: rw.Frame) -> str:
+    def _frame(self, f: ast.Frame) -> str:
         start = self._bound(f.start)
         bounds = start if f.end is None else f"BETWEEN {start} AND {self._bound(f.end)}"
         return f"{f.unit} {bounds}" + (f" EXCLUDE {f.exclude}" if f.exclude else "")

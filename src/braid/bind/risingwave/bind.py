@@ -16,9 +16,8 @@ from braid.bind.commands import Dialect, Table
 from braid.bind.from_ import Env
 from braid.bind.risingwave import batch, tables
 from braid.bind.risingwave.scope import Context
-from braid.errors import Span, SqlError
+from braid.errors import SqlError
 from braid.sql import ast
-from braid.sql import ast_risingwave as rw
 from braid.sql.dialects.risingwave import RISINGWAVE
 
 Rows = list[tuple[Any, ...]]
@@ -31,41 +30,41 @@ def _context(env: Env) -> Context:
 def _own(s: ast.Statement, env: Env) -> Bound | None:
     context = _context(env)
     match s:
-        case rw.CreateTable():
+        case ast.CreateTable():
             return tables.create_table(s, context)
-        case rw.CreateIndex():
+        case ast.CreateIndex():
             return tables.create_index(s, context)
-        case rw.CreateView():
+        case ast.CreateView():
             return tables.create_view(s, context)
-        case rw.Insert():
+        case ast.Insert():
             return batch.insert(s, context)
-        case rw.Update():
+        case ast.Update():
             return batch.update(s, context)
-        case rw.Delete():
+        case ast.Delete():
             return batch.delete(s, context)
-        case rw.Batch():
+        case ast.Batch():
             return BatchAsked(batch.batch_query(s.rows, context))
-        case rw.Flush():
+        case ast.Flush():
             return Flushed()
-        case rw.DropRelation():
+        case ast.Drop():
             return _drop(s, context)
-        case rw.Alter():
+        case ast.Alter():
             return Nothing((f"{s.what} changes nothing here",))
     return None
 
 
-def _drop(s: rw.DropRelation, context: Context) -> Bound:
+def _drop(s: ast.Drop, context: Context) -> Bound:
     catalog = context.catalog
     going: dict[str, None] = {}
     notices: list[str] = []
     for n in s.names:
-        name = n.parts[0]
+        name, what = str(n), s.kind.lower()
         found = context.found(name)
         if found is None and s.if_exists:
-            notices.append(f"{s.what} {name} does not exist: nothing to do")
+            notices.append(f"{what} {name} does not exist: nothing to do")
             continue
-        found = context.relation(name, n.span)
-        if _what(found) != s.what:
+        found = context.relation(n)
+        if _what(found) != what:
             raise SqlError(f"{name} is a {_what(found)}", n.span, f"write DROP {_what(found).upper()} {name}")
         going[name] = None
         readers = _readers(name, catalog)
@@ -118,10 +117,10 @@ def _indexes(env: Env) -> Rows:
     return sorted((i.name, i.table, ", ".join(i.columns)) for i in env.catalog.indexes.values())
 
 
-def _found(name: str, span: Span, env: Env) -> Declared:
-    found = _context(env).relation(name, span)
+def _found(name: ast.Name, env: Env) -> Declared:
+    found = _context(env).relation(name)
     if not isinstance(found, Declared):
-        raise SqlError(f"{name} is a {_what(found)}", span, "DESCRIBE a table, a source or a materialized view")
+        raise SqlError(f"{name} is a {_what(found)}", name.span, "DESCRIBE a table, a source or a materialized view")
     return found
 
 
@@ -141,9 +140,9 @@ def _role(name: str, d: Declared) -> str:
     return ""
 
 
-def _no_query(name: str, span: Span, env: Env) -> SqlError:
-    _context(env).relation(name, span)
-    return SqlError(f"no query writes {name}", span, "EXPLAIN a materialized view, or EXPLAIN SELECT …")
+def _no_query(name: ast.Name, env: Env) -> SqlError:
+    _context(env).relation(name)
+    return SqlError(f"no query writes {name}", name.span, "EXPLAIN a materialized view, or EXPLAIN SELECT …")
 
 
 DIALECT = Dialect(

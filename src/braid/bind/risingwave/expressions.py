@@ -15,7 +15,6 @@ from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr, Lit
 from braid.sql import ast
-from braid.sql import ast_risingwave as rw
 from braid.types import Array, Decimal, Scalar, Type
 
 Column = Callable[[ast.Name], Expr]
@@ -87,11 +86,11 @@ def whole(
                 return timestamp(text, e)
             case ast.Cast(arg=arg, type=Scalar.VARCHAR):
                 return _text(bind(arg), arg, named)
-            case rw.LongCall(call=call):
+            case ast.LongCall(call=call):
                 hint = "leave it out; a batch query may have it"
                 raise SqlError(f"{call.name.lower()} with OVER, FILTER or ORDER BY in a view is not supported yet",
                                e.span, hint)  # fmt: skip
-            case rw.Quantified() | rw.GroupingSets():
+            case ast.Quantified() | ast.GroupingSets():
                 raise SqlError("this is not supported yet in views", e.span, "a batch query may have it")
             case ast.Binary(op=op) if op not in OPERATORS:
                 raise SqlError(f"{op} in a view is not supported yet", e.span, "a batch query may have it")

@@ -23,7 +23,6 @@ from braid.expr.nodes import Col, Expr, Lit
 from braid.plan.epochs import AsOfJoin, Changes, Equalities
 from braid.plan.logical import Aggregate, Filter, Node, Project
 from braid.sql import ast
-from braid.sql import ast_risingwave as rw
 from braid.types import Decimal, Scalar, Type
 
 _ZEROS: dict[Type, object] = {
@@ -119,11 +118,11 @@ class _Groups:
         return col
 
 
-def has_aggregates(s: rw.Select) -> bool:
+def has_aggregates(s: ast.Select) -> bool:
     return any(next(aggregates(i.expr), None) is not None for i in s.items)
 
 
-def bind_grouped(s: rw.Select, read: Read, alias: str) -> Grouped:
+def bind_grouped(s: ast.Select, read: Read, alias: str) -> Grouped:
     node, scope = read()
     groups = _keyed(s, node, scope, alias)
     rules = Rules("SELECT", groups.column, groups.aggregate, groups.ask)
@@ -143,7 +142,7 @@ def bind_grouped(s: rw.Select, read: Read, alias: str) -> Grouped:
     return Grouped(made, items, {c: usual_name(c.type) for c, _ in groups.keys})
 
 
-def _keyed(s: rw.Select, node: Node, scope: Scope[Expr], alias: str) -> _Groups:
+def _keyed(s: ast.Select, node: Node, scope: Scope[Expr], alias: str) -> _Groups:
     """The groups of a SELECT over one reading of its FROM."""
     groups = _Groups(scope, alias, node.mode != "append", Aggregations(f"{alias}.aggregate_"))
     exprs = [_group_expr(e, s.items, scope) for e in s.group_by]
@@ -158,7 +157,7 @@ def _keyed(s: rw.Select, node: Node, scope: Scope[Expr], alias: str) -> _Groups:
     return groups
 
 
-def _nearest(made: Node, s: rw.Select, read: Read, groups: _Groups) -> Node:
+def _nearest(made: Node, s: ast.Select, read: Read, groups: _Groups) -> Node:
     """Each group with the row of the largest value below the end of its type (MAX), or the smallest above (MIN). The
     rows are read once more for each."""
     for i, (col, function, _, written) in enumerate(groups.extremes):

@@ -24,7 +24,6 @@ from braid.plan.epochs import EmitOnClose
 from braid.plan.logical import Filter, Node, Project
 from braid.plan.watermarks import progress
 from braid.sql import ast
-from braid.sql import ast_risingwave as rw
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class Result:
     types: dict[Expr, str]
 
 
-def bind_query(query: rw.Query, context: Context, names: tuple[str, ...] = ()) -> Result:
+def bind_query(query: ast.Query, context: Context, names: tuple[str, ...] = ()) -> Result:
     """The query of a view. `names`: of its columns, where they are listed."""
     result = bind_inner(query, Env(context), context.alias("result"))
     if names and len(names) != len(result.items):
@@ -59,7 +58,7 @@ def bind_query(query: rw.Query, context: Context, names: tuple[str, ...] = ()) -
     return Result(result.node, items, result.types)
 
 
-def bind_inner(query: rw.Query, env: Env, alias: str) -> Result:
+def bind_inner(query: ast.Query, env: Env, alias: str) -> Result:
     """A query anywhere in a plan; its columns get plan names under `alias`."""
     for cte in query.ctes:
         env = Env(env.context, {**env.ctes, cte.name: (cte, env)})
@@ -69,12 +68,12 @@ def bind_inner(query: rw.Query, env: Env, alias: str) -> Result:
         hint = f"leave it out, and write SELECT … FROM the view ORDER BY … {what} …"
         raise SqlError(f"{what} in a view is not supported yet", at.span, hint)
     body = query.body
-    if isinstance(body, rw.SetOperation):
+    if isinstance(body, ast.SetOperation):
         hint = "make a view of each side, and query both"
         raise SqlError(f"{body.op} in a view is not supported yet", body.span, hint)
-    if isinstance(body, rw.Values):
+    if isinstance(body, ast.Values):
         raise SqlError("VALUES in a view is not supported yet", body.span, "CREATE TABLE, INSERT them, and read that")
-    if isinstance(body, rw.Query):
+    if isinstance(body, ast.Query):
         return bind_inner(body, env, alias)
     result = _select(body, env, alias)
     if query.emit is not None:
@@ -82,7 +81,7 @@ def bind_inner(query: rw.Query, env: Env, alias: str) -> Result:
     return result
 
 
-def _select(s: rw.Select, env: Env, alias: str) -> Result:
+def _select(s: ast.Select, env: Env, alias: str) -> Result:
     if s.source is None:
         raise SqlError("a view needs FROM", s.span, "select from a table, a source or a view")
     if s.distinct:
@@ -112,7 +111,7 @@ def _select(s: rw.Select, env: Env, alias: str) -> Result:
     return projected(node, made, alias, key_types(scope))
 
 
-def _rows(source: rw.Relation, where: ast.Expr | None, env: Env) -> tuple[Node, Scope[Expr]]:
+def _rows(source: ast.Relation, where: ast.Expr | None, env: Env) -> tuple[Node, Scope[Expr]]:
     """The rows of FROM that pass WHERE, and what names mean over them."""
     tree = bind_from(source, env)
     scope = tree.scope

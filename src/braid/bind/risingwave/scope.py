@@ -15,12 +15,11 @@ from typing import Generic, TypeVar
 
 from braid.bind.bound import Declared, Index, View
 from braid.bind.catalog import Catalog
-from braid.bind.names import free_name
+from braid.bind.names import free_name, repeated
 from braid.bind.settings import Settings
 from braid.errors import Span, SqlError, UnknownColumn
 from braid.guess import meant
 from braid.sql import ast
-from braid.sql import ast_risingwave as rw
 
 
 @dataclass(slots=True)
@@ -33,23 +32,23 @@ class Context:
     aliases: set[str] = field(default_factory=set)
     notices: list[str] = field(default_factory=list)
 
-    def relation(self, name: str, span: Span) -> Declared | View | Index:
+    def relation(self, name: ast.Name) -> Declared | View | Index:
         """A table, source, view or index of this name."""
-        found = self.found(name)
+        found = self.found(str(name))
         if found is None:
-            raise SqlError(f"there is no table, source or view {name}", span, self._hint(name))
+            raise SqlError(f"there is no table, source or view {name}", name.span, self._hint(str(name)))
         return found
 
     def found(self, name: str) -> Declared | View | Index | None:
         catalog = self.catalog
         return catalog.get(name) or catalog.views.get(name) or catalog.indexes.get(name)
 
-    def table(self, name: str, span: Span, doing: str) -> Declared:
+    def table(self, name: ast.Name, doing: str) -> Declared:
         """A table whose rows a statement changes."""
-        found = self.relation(name, span)
+        found = self.relation(name)
         if not isinstance(found, Declared) or found.relation is None or found.relation.what != "table":
             what = "an index" if isinstance(found, Index) else "a view" if isinstance(found, View) else _what(found)
-            raise SqlError(f"{name} is {what}", span, f"{doing} a table: CREATE TABLE {name}_rows (…)")
+            raise SqlError(f"{name} is {what}", name.span, f"{doing} a table: CREATE TABLE {name}_rows (…)")
         return found
 
     def alias(self, wanted: str) -> str:
@@ -181,17 +180,16 @@ class Merged(Generic[E]):
     equal: tuple[tuple[E, E], ...]
 
 
-def merged(join: rw.Join, left: Scope[E], right: Scope[E], context: Context, either: Callable[[E, E], E]) -> Merged[E]:
+def merged(join: ast.Join, left: Scope[E], right: Scope[E], context: Context, either: Callable[[E, E], E]) -> Merged[E]:
     """The scope of a join with USING or NATURAL. `either`: the first of two that is not null."""
     plain = both(left, right, join.span)
     if join.natural:
         theirs = {c.name for c in right.columns}
         names = [(n, join.how_span) for n in dict.fromkeys(c.name for c in left.columns if c.name in theirs)]
     else:
-        names = [(n.parts[0], n.span) for n in join.using]
-        twice = next((n for i, n in enumerate(names) if n[0] in {x for x, _ in names[:i]}), None)
-        if twice is not None:
-            raise SqlError(f"{twice[0]} stands twice in USING", twice[1], "name it once")
+        names = [(str(n), n.span) for n in join.using]
+        if (twice := repeated(join.using)) is not None:
+            raise SqlError(f"{twice} stands twice in USING", twice.span, "name it once")
     equal: list[tuple[E, E]] = []
     found: dict[str, Column[E]] = {}
     for name, span in names:
@@ -214,7 +212,7 @@ def _side(name: str, span: Span, scope: Scope[E], which: str) -> Column[E]:
     return found[0]
 
 
-def _merged_column(how: rw.How, a: Column[E], b: Column[E], either: Callable[[E, E], E]) -> Column[E]:
+def _merged_column(how: ast.How, a: Column[E], b: Column[E], either: Callable[[E, E], E]) -> Column[E]:
     match how:
         case "right":
             return b
@@ -237,7 +235,7 @@ def default_name(e: ast.Expr) -> str:
     match e:
         case ast.Name(parts=parts):
             return parts[-1]
-        case ast.Call(name=name) | rw.LongCall(call=ast.Call(name=name)):
+        case ast.Call(name=name) | ast.LongCall(call=ast.Call(name=name)):
             return name.lower()
         case ast.Cast(arg=arg):
             return default_name(arg)
@@ -247,6 +245,6 @@ def default_name(e: ast.Expr) -> str:
             return "array"
         case ast.Subquery(kind="exists"):
             return "exists"
-        case ast.Subquery(kind="scalar", query=rw.Query(body=rw.Select(items=(only,)))):
+        case ast.Subquery(kind="scalar", query=ast.Query(body=ast.Select(items=(only,)))):
             return only.alias or default_name(only.expr)
     return "?column?"

@@ -21,7 +21,6 @@ from braid.plan.epochs import Bound, Changes, OnTime, Windows
 from braid.plan.logical import Node, Source, SourceColumn
 from braid.plan.watermarks import clocked
 from braid.sql import ast
-from braid.sql import ast_risingwave as rw
 from braid.types import Column as TypedColumn
 from braid.types import Scalar, Type
 
@@ -40,7 +39,7 @@ class Leaf:
     span: Span
     declared: Declared | None = None
     index: Index | None = None
-    as_of: rw.AsOf | None = None
+    as_of: ast.AsOf | None = None
     window: str | None = None  # of a window function: what it is, to be compared with that of another
 
 
@@ -50,11 +49,11 @@ class Joined:
 
     left: Tree
     right: Tree
-    how: rw.How
+    how: ast.How
     kind: Kind
     terms: tuple[Expr, ...]
     scope: Scope[Expr]
-    written: rw.Join
+    written: ast.Join
 
 
 Tree = Leaf | Joined
@@ -65,25 +64,26 @@ class Env:
     """What the names of FROM may mean besides the catalog's."""
 
     context: Context
-    ctes: Mapping[str, tuple[rw.With, Env]] = field(default_factory=dict)
+    ctes: Mapping[str, tuple[ast.With, Env]] = field(default_factory=dict)
 
 
-def bind_from(relation: rw.Relation, env: Env) -> Tree:
+def bind_from(relation: ast.Relation, env: Env) -> Tree:
     match relation:
-        case rw.TableName():
+        case ast.Table():
             return _table(relation, env)
-        case rw.Derived():
+        case ast.Derived():
             if relation.lateral:
                 raise SqlError("LATERAL in a view is not supported yet", relation.span, "join on an equality")
+            assert isinstance(relation.query, ast.Query)
             alias = relation.alias or env.context.alias("subquery")
             return _query(relation.query, alias, relation.columns, relation.span, env)
-        case rw.TableFunction():
+        case ast.TableFunction():
             return _window(relation, env)
-        case rw.Join():
+        case ast.Join():
             return _join(relation, env)
 
 
-def _join(join: rw.Join, env: Env) -> Joined:
+def _join(join: ast.Join, env: Env) -> Joined:
     left, right = bind_from(join.left, env), bind_from(join.right, env)
     context = env.context
     kind: Kind = "asof" if join.asof else "regular"
@@ -110,17 +110,18 @@ def _join(join: rw.Join, env: Env) -> Joined:
 # --------------------------------------------------------------------- leaves
 
 
-def _table(t: rw.TableName, env: Env) -> Leaf:
-    alias = t.alias or t.name
+def _table(t: ast.Table, env: Env) -> Leaf:
+    name = str(t.name)
+    alias = t.alias or name
     if t.as_of is not None and t.as_of.kind != "proctime":
         hint = "write FOR SYSTEM_TIME AS OF PROCTIME() for the rows at the time of processing"
         raise SqlError("a view cannot read the past", t.as_of.span, hint)
-    if t.name in env.ctes:
-        cte, outer = env.ctes[t.name]
+    if name in env.ctes:
+        cte, outer = env.ctes[name]
         _no_as_of(t, "a WITH query")
         leaf = _query(cte.query, alias, cte.columns, t.span, outer)
         return _renamed(leaf, alias, t)
-    found = env.context.relation(t.name, t.name_span)
+    found = env.context.relation(t.name)
     match found:
         case View():
             _no_as_of(t, "a view")
@@ -140,23 +141,23 @@ def _table(t: rw.TableName, env: Env) -> Leaf:
             return _renamed(_read(found, alias, t, env.context), alias, t)
 
 
-def _no_as_of(t: rw.TableName, what: str) -> None:
+def _no_as_of(t: ast.Table, what: str) -> None:
     if t.as_of is not None:
         hint = "make it a materialized view, and read that"
         raise SqlError(f"a temporal join cannot look into {what}", t.as_of.span, hint)
 
 
-def _renamed(leaf: Leaf, alias: str, t: rw.TableName) -> Leaf:
+def _renamed(leaf: Leaf, alias: str, t: ast.Table) -> Leaf:
     columns = renamed(leaf.scope.columns, t.columns, t.span)
     return replace(leaf, scope=of_table(Table(alias, columns)))
 
 
-def _read(declared: Declared, alias: str, t: rw.TableName, context: Context) -> Leaf:
+def _read(declared: Declared, alias: str, t: ast.Table, context: Context) -> Leaf:
     """The changes of a table, or the rows of an append-only one."""
     relation = declared.relation
     if relation is None:
-        raise SqlError(f"{declared.name} cannot be read here", t.name_span, "declare it with CREATE TABLE")
-    check_not_sink(declared, t.name_span)
+        raise SqlError(f"{declared.name} cannot be read here", t.name.span, "declare it with CREATE TABLE")
+    check_not_sink(declared, t.name.span)
     name = context.alias(alias)
     by_name = {c.name: c for c in declared.columns}
     ordered = [by_name[k] for k in relation.key] + [c for c in declared.columns if c.name not in relation.key]
@@ -183,7 +184,7 @@ def _on_time(source: Source, watermark: Bounded | None) -> Node:
     return OnTime(source, column, Bound(source.alias, column, column))
 
 
-def _query(query: rw.Query, alias: str, names: tuple[str, ...], span: Span, env: Env) -> Leaf:
+def _query(query: ast.Query, alias: str, names: tuple[str, ...], span: Span, env: Env) -> Leaf:
     from braid.bind.risingwave.queries import bind_inner
 
     result: Result = bind_inner(query, env, alias)
@@ -201,7 +202,7 @@ _USAGE = {
 }
 
 
-def _window(f: rw.TableFunction, env: Env) -> Leaf:
+def _window(f: ast.TableFunction, env: Env) -> Leaf:
     """TUMBLE(t, ts, size [, offset]), HOP(t, ts, slide, size [, offset])."""
     call, what = f.call, f.call.name
     if what not in ("TUMBLE", "HOP"):
@@ -229,7 +230,7 @@ def _window(f: rw.TableFunction, env: Env) -> Leaf:
         hint = f"write {usage}: the slide first, then the size"
         raise SqlError("the size of HOP must be a multiple of its slide", lengths[1].span, hint)
     name = first.parts[0]
-    leaf = _table(rw.TableName(name, f.alias, (), None, f.span, first.span), env)
+    leaf = _table(ast.Table(first, f.alias, f.span), env)
     alias = f.alias or name
     taken = next((c for c in leaf.scope.columns if c.name in ("window_start", "window_end")), None)
     if taken is not None:

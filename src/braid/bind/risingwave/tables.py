@@ -27,6 +27,7 @@ from braid.bind.bound import (
     View,
     ViewDefined,
 )
+from braid.bind.names import repeated
 from braid.bind.risingwave.batch import batch_query
 from braid.bind.risingwave.expressions import bound
 from braid.bind.risingwave.queries import Result, bind_query
@@ -37,8 +38,7 @@ from braid.plan.epochs import Coalesce
 from braid.plan.logical import Encoding, Kind, Node, Output, Query, Sink
 from braid.plan.watermarks import inherited
 from braid.sql import ast
-from braid.sql import ast_risingwave as rw
-from braid.sql.dialects.risingwave_values import named_type
+from braid.sql.dialects.risingwave_values import SqlType, named_type
 from braid.types import Scalar
 
 ROW_ID = "_row_id"
@@ -46,7 +46,7 @@ _NO_GENERATOR = "connector 'datagen' generates nothing yet: write rows into the 
 _UNCHECKED = "the PRIMARY KEY of a source is not checked: every row is kept; CREATE TABLE keeps the last of each key"
 
 
-def _there(s: rw.CreateTable | rw.CreateView | rw.CreateIndex, context: Context) -> Nothing | None:
+def _there(s: ast.CreateTable | ast.CreateView | ast.CreateIndex, context: Context) -> Nothing | None:
     """What has the name already: refused without IF NOT EXISTS."""
     if context.found(s.name) is None:
         return None
@@ -55,14 +55,14 @@ def _there(s: rw.CreateTable | rw.CreateView | rw.CreateIndex, context: Context)
     raise SqlError(f"{s.name} exists already", s.name_span, f"write IF NOT EXISTS, or DROP {s.name} first")
 
 
-def create_table(s: rw.CreateTable, context: Context) -> Bound:
+def create_table(s: ast.CreateTable, context: Context) -> Bound:
     """CREATE TABLE | SOURCE, with columns or AS a query."""
     if (there := _there(s, context)) is not None:
         return there
     columns = list(s.columns)
     if s.rows is not None:
         return _table_of_rows(s, s.rows, context)
-    twice = next((d for i, d in enumerate(columns) if d.name in {x.name for x in columns[:i]}), None)
+    twice = repeated(columns, lambda d: d.name)
     if twice is not None:
         raise SqlError(f"column {twice.name} is written twice", twice.span, "give one of them another name")
     keys = tuple(_key_column(k, columns) for k in s.primary_key)
@@ -76,7 +76,8 @@ def create_table(s: rw.CreateTable, context: Context) -> Bound:
     if append_only and keys:
         hint = "leave PRIMARY KEY out, or make it a table without APPEND ONLY"
         raise SqlError("an append-only table takes no PRIMARY KEY", s.primary_key[0].span, hint)
-    declared = declare(s.what, s.name, [(d.name, d.type) for d in columns], keys, append_only, context.quote(s.span))
+    typed = [(d.name, SqlType(d.type, d.written)) for d in columns]
+    declared = declare(s.what, s.name, typed, keys, append_only, context.quote(s.span))
     watermark = _watermark(s, declared, append_only)
     if watermark is not None:
         assert declared.relation is not None
@@ -87,7 +88,7 @@ def create_table(s: rw.CreateTable, context: Context) -> Bound:
 
 
 def declare(
-    what: str, name: str, columns: list[tuple[str, rw.SqlType]], keys: tuple[str, ...], append_only: bool, sql: str
+    what: str, name: str, columns: list[tuple[str, SqlType]], keys: tuple[str, ...], append_only: bool, sql: str
 ) -> Declared:
     """A table or source of these columns."""
     made = [DeclaredColumn(n, t.type, "key" if n in keys else "value") for n, t in columns]
@@ -110,14 +111,14 @@ def _with(declared: Declared, watermark: Bounded) -> Declared:
     return replace(declared, relation=replace(declared.relation, watermark=watermark))
 
 
-def _key_column(name: ast.Name, columns: list[rw.ColumnDef]) -> str:
+def _key_column(name: ast.Name, columns: list[ast.ColumnDef]) -> str:
     if not any(d.name == name.parts[0] for d in columns):
         hint = f"columns are {', '.join(d.name for d in columns)}"
         raise SqlError(f"there is no column {name}", name.span, hint)
     return name.parts[0]
 
 
-def _watermark(s: rw.CreateTable, declared: Declared, append_only: bool) -> Bounded | None:
+def _watermark(s: ast.CreateTable, declared: Declared, append_only: bool) -> Bounded | None:
     if not s.watermarks:
         return None
     w = s.watermarks[0]
@@ -150,7 +151,7 @@ def _own(n: ast.Name, columns: dict[str, Col]) -> Expr:
     return found
 
 
-def _table_of_rows(s: rw.CreateTable, rows: rw.Query, context: Context) -> Bound:
+def _table_of_rows(s: ast.CreateTable, rows: ast.Query, context: Context) -> Bound:
     """CREATE TABLE … AS: names and types are those of the query."""
     if s.what == "source":
         raise SqlError("CREATE SOURCE takes columns, not a query", s.span, "write CREATE TABLE or a VIEW")
@@ -163,29 +164,24 @@ def _table_of_rows(s: rw.CreateTable, rows: rw.Query, context: Context) -> Bound
         found = tables.described(query.sql)
     finally:
         tables.close()
-    columns: list[tuple[str, rw.SqlType]] = []
+    columns: list[tuple[str, SqlType]] = []
     for (name, _), (_, type_) in zip(query.columns, found, strict=True):
         named = our_type(type_)
         if named is None:
             raise SqlError(f"column {name} has the type {type_}", rows.span, "convert it: x::varchar")
         columns.append((name, named_type(named)))
-    _check_twice([n for n, _ in columns], rows)
+    if (twice := repeated(n for n, _ in columns)) is not None:
+        raise SqlError(f"two columns are called {twice}", rows.span, "give one of them another name with AS")
     declared = declare("table", s.name, columns, (), s.append_only is not None, context.quote(s.span))
     return RowsChanged("insert", declared, query, tuple(n for n, _ in columns), creates=True)
 
 
-def _check_twice(names: list[str], rows: rw.Query) -> None:
-    twice = next((n for i, n in enumerate(names) if n in names[:i]), None)
-    if twice is not None:
-        raise SqlError(f"two columns are called {twice}", rows.span, "give one of them another name with AS")
-
-
-def create_index(s: rw.CreateIndex, context: Context) -> Bound:
+def create_index(s: ast.CreateIndex, context: Context) -> Bound:
     if (there := _there(s, context)) is not None:
         return there
-    table = context.relation(s.table, s.table_span)
+    table = context.relation(s.table)
     if isinstance(table, View | Index) or table.relation is None:
-        raise SqlError(f"{s.table} cannot be indexed", s.table_span, "index a table or a materialized view")
+        raise SqlError(f"{s.table} cannot be indexed", s.table.span, "index a table or a materialized view")
     known = [c.name for c in table.visible]
     for name in (*s.columns, *s.include, *s.distributed_by):
         if name.parts[0] not in known:
@@ -196,13 +192,13 @@ def create_index(s: rw.CreateIndex, context: Context) -> Bound:
     if distributed != columns[: len(distributed)]:
         hint = f"write DISTRIBUTED BY ({', '.join(columns[:1])})"
         raise SqlError("an index is distributed by the first of its columns", s.distributed_by[0].span, hint)
-    return IndexDefined(Index(s.name, s.table, columns, include, distributed or columns[:1]))
+    return IndexDefined(Index(s.name, str(s.table), columns, include, distributed or columns[:1]))
 
 
 # ------------------------------------------------------------------------ views
 
 
-def create_view(s: rw.CreateView, context: Context) -> Bound:
+def create_view(s: ast.CreateView, context: Context) -> Bound:
     if (there := _there(s, context)) is not None:
         return there
     if s.what == "view":
@@ -211,7 +207,7 @@ def create_view(s: rw.CreateView, context: Context) -> Bound:
     return materialized(s, result, context)
 
 
-def _view(s: rw.CreateView, context: Context) -> ViewDefined:
+def _view(s: ast.CreateView, context: Context) -> ViewDefined:
     query = batch_query(s.query, context)
     columns = s.columns or tuple(n for n, _ in query.columns)
     if len(columns) != len(query.columns):
@@ -222,14 +218,10 @@ def _view(s: rw.CreateView, context: Context) -> ViewDefined:
     return ViewDefined(View(s.name, columns, query, s.query, context.text))
 
 
-def materialized(s: rw.CreateView, result: Result, context: Context) -> QueryBound:
+def materialized(s: ast.CreateView, result: Result, context: Context) -> QueryBound:
     """The running query of a view, and the table it makes."""
-    seen: set[str] = set()
-    for item in result.items:
-        if item.name in seen:
-            hint = "give one of them another name with AS"
-            raise SqlError(f"the view has two columns {item.name}", item.span, hint)
-        seen.add(item.name)
+    if (item := repeated(result.items, lambda i: i.name)) is not None:
+        raise SqlError(f"the view has two columns {item.name}", item.span, "give one of them another name with AS")
     sql = context.quote(s.span)
     what: Literal["sink", "materialized view"] = "sink" if s.what == "sink" else "materialized view"
     keys = result.node.row_key

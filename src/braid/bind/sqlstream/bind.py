@@ -15,30 +15,29 @@ from braid.bind.sqlstream.query import bind_insert_query, bind_pump, bind_select
 from braid.bind.sqlstream.sources import bind_relation, bind_rows, declared, drop_first, full_name
 from braid.errors import SqlError
 from braid.sql import ast
-from braid.sql import ast_sqlstream as sql
 from braid.sql.dialects.sqlstream import SQLSTREAM
 
 
 def _own(s: ast.Statement, env: Env) -> Bound | None:
     match s:
-        case sql.CreateRelation():
+        case ast.CreateRelation():
             return bind_relation(s, env)
-        case sql.CreateView():
+        case ast.CreateStreamView():
             return bind_view(s, env)
-        case sql.CreatePump():
+        case ast.CreatePump():
             return bind_pump(s, env)
-        case sql.InsertQuery():
+        case ast.InsertSelect():
             return bind_insert_query(s, env)
-        case sql.InsertRows():
+        case ast.InsertValues():
             return bind_rows(s, env)
-        case sql.SelectStream():
+        case ast.Ask():
             return bind_select(s, env)
-        case sql.CreateSchema(name=name):
+        case ast.CreateSchema(name=name):
             return Nothing((f"schema {name} needs no making: it is there with the first name in it",))
-        case sql.SetSchema(name=name):
+        case ast.SetSchema(name=name):
             settings = replace(env.settings, sqlstream=replace(env.settings.sqlstream, schema=name))
             return SettingChanged("schema", name, settings)
-        case sql.DropObject(kind="PUMP"):
+        case ast.Drop(kind="PUMP"):
             return _drop_pump(s, env)
     return None
 
@@ -53,21 +52,22 @@ def _instead(what: str) -> str:
             return instead(what)
 
 
-def _drop_pump(s: sql.DropObject, env: Env) -> Dropped:
+def _drop_pump(s: ast.Drop, env: Env) -> Dropped:
     """The stream that it writes into stays."""
-    name = full_name(s.name, env)
+    (written,) = s.names
+    name = full_name(written, env)
     if name in env.catalog.queries and name not in env.catalog.sources:
         return Dropped(None, "stream", None, False, (name,))
     if s.if_exists:
         return Dropped(None, "stream", None, False, (), (f"pump {name} does not exist: nothing to do",))
     pumps = [q for q in env.catalog.queries if q not in env.catalog.sources]
-    raise SqlError(f"unknown pump {name}", s.name.span, f"pumps are {', '.join(pumps) or 'none yet'}")
+    raise SqlError(f"unknown pump {name}", written.span, f"pumps are {', '.join(pumps) or 'none yet'}")
 
 
 DIALECT = Dialect(
     SQLSTREAM,
     _own,
-    lambda name, _, env: declared(name, env),
+    declared,
     full=full_name,
     read_by="",
     drop_first=drop_first,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from braid.bind.bound import Declared, DeclaredColumn, QueryBound, SourceDeclared
-from braid.bind.expressions import bind_expr, bind_predicate, conjuncts, located
+from braid.bind.expressions import bind_expr, bind_predicate, conjuncts, told_at
 from braid.bind.from_ import Env
 from braid.bind.insert import fits
 from braid.bind.query import PUSH, check_cycle
@@ -24,7 +24,6 @@ from braid.expr import typing
 from braid.expr.nodes import Col, Expr
 from braid.plan.logical import Filter, Kind, Node, Output, Query, Sink
 from braid.sql import ast
-from braid.sql import ast_sqlstream as sql
 from braid.sql.dialects.sqlstream import SQLSTREAM
 from braid.sql.parser import parse
 from braid.types import Scalar
@@ -59,7 +58,7 @@ class Result:
 # ------------------------------------------------------------------ statements
 
 
-def bind_select(s: sql.SelectStream, env: Env) -> QueryBound:
+def bind_select(s: ast.Ask, env: Env) -> QueryBound:
     result = _result(s.query, env, "")
     if result.kind == "table":
         hint = "join a stream with it, or look into it with: braid cat TABLE"
@@ -68,7 +67,7 @@ def bind_select(s: sql.SelectStream, env: Env) -> QueryBound:
     return QueryBound(_query(PUSH, s.span, result, _sink(PUSH, PUSH, outputs), env), None, transient=True)
 
 
-def bind_view(s: sql.CreateView, env: Env) -> QueryBound | SourceDeclared:
+def bind_view(s: ast.CreateStreamView, env: Env) -> QueryBound | SourceDeclared:
     """A stream view runs, so that its rows can be read; a query that reads it puts its SQL in its place."""
     name = full_name(s.name, env)
     replaced = check_free(name, "view", s.or_replace, s.name.span, env)
@@ -91,7 +90,7 @@ def bind_view(s: sql.CreateView, env: Env) -> QueryBound | SourceDeclared:
     return QueryBound(query, replace(made, created_by=name), replaces=replaced, over=over)
 
 
-def bind_pump(s: sql.CreatePump, env: Env) -> QueryBound:
+def bind_pump(s: ast.CreatePump, env: Env) -> QueryBound:
     name = full_name(s.name, env)
     if s.state == "STOPPED":
         hint = "write CREATE PUMP … STARTED AS, when it shall run"
@@ -105,7 +104,7 @@ def bind_pump(s: sql.CreatePump, env: Env) -> QueryBound:
     return made
 
 
-def bind_insert_query(s: sql.InsertQuery, env: Env, name: str | None = None, whole: Span | None = None) -> QueryBound:
+def bind_insert_query(s: ast.InsertSelect, env: Env, name: str | None = None, whole: Span | None = None) -> QueryBound:
     target = declared(s.target, env)
     if target.kind == "table" or target.view:
         what = "view" if target.view else "table"
@@ -134,7 +133,7 @@ def _within(name: str, env: Env) -> Env:
     return replace(env, settings=settings)
 
 
-def _fitted(result: Result, target: Declared, s: sql.InsertQuery) -> tuple[Output, ...]:
+def _fitted(result: Result, target: Declared, s: ast.InsertSelect) -> tuple[Output, ...]:
     """The target's columns, filled by position."""
     wanted = insert_columns(target, s.columns)
     given = result.items if any(c.name == ROWTIME for c in wanted) else result.columns
@@ -156,15 +155,15 @@ def _fitted(result: Result, target: Declared, s: sql.InsertQuery) -> tuple[Outpu
     return tuple(Output(c.name, values.get(c.name, typing.cast(nothing, c.type))) for c in target.visible)
 
 
-def _named(result: Result, names: tuple[tuple[str, Span], ...], span: Span) -> Result:
+def _named(result: Result, names: tuple[ast.Name, ...], span: Span) -> Result:
     """The result of a view: its own column names, if it gives some; each column once."""
     columns = result.columns
     if names and len(names) != len(columns):
         message = f"the view names {len(names)} columns, its query gives {len(columns)}"
-        raise SqlError(message, names[-1][1], f"the query gives {', '.join(i.name for i in columns)}")
+        raise SqlError(message, names[-1].span, f"the query gives {', '.join(i.name for i in columns)}")
     if not columns:
         raise SqlError("the view has no columns", span, "select a column besides ROWTIME")
-    renamed = [replace(i, name=n, span=at) for i, (n, at) in zip(columns, names, strict=True)] if names else columns
+    renamed = [replace(i, name=str(n), span=n.span) for i, n in zip(columns, names, strict=True)] if names else columns
     for n, item in enumerate(renamed):
         if item.name == ROWTIME:
             raise SqlError("a column of a view cannot be called ROWTIME", item.span, "write … AS another name")
@@ -175,13 +174,15 @@ def _named(result: Result, names: tuple[tuple[str, Span], ...], span: Span) -> R
 # ---------------------------------------------------------------------- result
 
 
-def _result(q: sql.StreamQuery, env: Env, prefix: str) -> Result:
+def _result(q: ast.Select, env: Env, prefix: str) -> Result:
     """`prefix` not empty: a sub-query, or a view in a query."""
+    windows = {n: w for n, w in q.windows if not isinstance(w, ast.Over)}
     context = Context(
-        env, prefix, dict(q.windows), lambda inner, at: _sub(inner, env, at), lambda name, at: _view(name, env, at)
+        env, prefix, windows, lambda inner, at: _sub(inner, env, at), lambda name, at: _view(name, env, at)
     )
+    assert q.source is not None
     tree, scope = bind_relation(q.source, context)
-    for name, window in q.windows:
+    for name, window in windows.items():
         if name not in context.used:
             raise SqlError(f"no source uses window {name}", window.span, f"write source OVER {name}")
     _check_stream(q, tree, nested=bool(prefix))
@@ -210,14 +211,14 @@ def _timed(scope: Scope, tree: Tree, prefix: str) -> Scope:
     return replace(scope, entries=entries, rowtime=rowtime)
 
 
-def _check_stream(q: sql.StreamQuery, tree: Tree, nested: bool) -> None:
-    if q.stream and tree.kind == "table":
+def _check_stream(q: ast.Select, tree: Tree, nested: bool) -> None:
+    if q.kind and tree.kind == "table":
         raise SqlError("SELECT STREAM needs a stream; only tables are read here", q.span, "leave STREAM out")
-    if not q.stream and tree.kind == "stream" and not nested:
+    if not q.kind and tree.kind == "stream" and not nested:
         raise SqlError("a query that reads a stream must say SELECT STREAM", q.span, "write SELECT STREAM …")
 
 
-def _sub(q: sql.StreamQuery, env: Env, prefix: str) -> SubResult:
+def _sub(q: ast.Select, env: Env, prefix: str) -> SubResult:
     result = _named(_result(q, env, prefix), (), q.span)
     columns = tuple((i.name, i.expr) for i in result.columns)
     return SubResult(result.node, result.kind, columns, result.rowtime, result.over)
@@ -227,22 +228,20 @@ def _view(name: str, env: Env, prefix: str) -> SubResult:
     """The rows of a view, from its SQL: what it reads is read again under names of its own."""
     d = env.catalog.sources[name]
     statement = parse(d.sql, SQLSTREAM).statements[0]
-    assert isinstance(statement, sql.CreateView)
+    assert isinstance(statement, ast.CreateStreamView)
     result = _result(statement.query, replace(_within(name, env), text=d.sql), prefix)
     named = zip(d.visible, result.columns, strict=True)
     columns = tuple((c.name, i.expr) for c, i in named)
     return SubResult(result.node, result.kind, columns, result.rowtime, frozenset((name,)))
 
 
-def _items(q: sql.StreamQuery, scope: Scope) -> tuple[Item, ...]:
+def _items(q: ast.Select, scope: Scope) -> tuple[Item, ...]:
     said = rules("SELECT", lambda n: scope.column(n.parts))
     found: list[Item] = []
     for n, item in enumerate(q.items):
         if isinstance(item.expr, ast.Star):
-            try:
+            with told_at(item.span):
                 found += [Item(name, e, item.span) for name, e in scope.star(item.expr.qualifier)]
-            except SqlError as error:
-                raise located(error, item.span) from None
             continue
         bound = bind_expr(item.expr, said)
         if bound.type is Scalar.NULL:

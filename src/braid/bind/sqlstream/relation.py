@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from braid.bind.expressions import bind_predicate, conjuncts, located
+from braid.bind.expressions import bind_predicate, conjuncts, told_at
 from braid.bind.from_ import Env
+from braid.bind.names import repeated
 from braid.bind.sqlstream.scope import Entry, Scope, joined, merged, rules, using
 from braid.bind.sqlstream.sources import declared
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Call, Col, Expr, Lit, columns
 from braid.plan.logical import How, Kind, Node, Project, Source
-from braid.sql import ast_sqlstream as sql
+from braid.sql import ast
 from braid.types import Scalar
 
-Frame = sql.RangeWindow | sql.RowsWindow
+Frame = ast.RangeWindow | ast.RowsWindow
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +86,14 @@ class Context:
     env: Env
     prefix: str
     windows: Mapping[str, Frame]
-    query: Callable[[sql.StreamQuery, str], SubResult]
+    query: Callable[[ast.Select, str], SubResult]
     view: Callable[[str, str], SubResult]
     used: set[str] = field(default_factory=set)  # windows that some operand names
     over: set[str] = field(default_factory=set)  # views that were put in their places
 
 
-def bind_relation(r: sql.StreamRelation, c: Context) -> tuple[Tree, Scope]:
-    if isinstance(r, sql.Operand):
+def bind_relation(r: ast.Relation, c: Context) -> tuple[Tree, Scope]:
+    if not isinstance(r, ast.Join):
         return _operand(r, c)
     left, left_scope = bind_relation(r.left, c)
     right, right_scope = bind_relation(r.right, c)
@@ -109,29 +110,27 @@ def bind_relation(r: sql.StreamRelation, c: Context) -> tuple[Tree, Scope]:
     pair = Pair(left, right, how, (), (), bare, r.natural, r.how_span, on)
     if compared:
         columns_of_using: list[tuple[str, Expr]] = []
-        for name, span in compared:
-            try:
+        for written in compared:
+            name = str(written)
+            with told_at(written.span):
                 a, b = using(left_scope, right_scope, name)
                 pair = replace(pair, keys=(*pair.keys, _same_type(a, b)))
-            except SqlError as error:
-                raise located(error, span) from None
             columns_of_using.append((name, _either(a, b, how)))
         return pair, merged(scope, left_scope, right_scope, tuple(columns_of_using))
     if r.on is not None:
-        for written in conjuncts(r.on):
-            pair = _with_condition(pair, bind_predicate(written, rules("ON", lambda n: scope.column(n.parts))))
+        for term in conjuncts(r.on):
+            pair = _with_condition(pair, bind_predicate(term, rules("ON", lambda n: scope.column(n.parts))))
     return pair, scope
 
 
-def _compared(r: sql.StreamJoin, left: Scope, right: Scope) -> tuple[tuple[str, Span], ...]:
+def _compared(r: ast.Join, left: Scope, right: Scope) -> tuple[ast.Name, ...]:
     """The columns that USING names, or NATURAL finds."""
-    for i, (name, span) in enumerate(r.using):
-        if name in [n for n, _ in r.using[:i]]:
-            raise SqlError(f"USING has column {name} twice", span, "name it once")
+    if (twice := repeated(r.using)) is not None:
+        raise SqlError(f"USING has column {twice} twice", twice.span, "name it once")
     if not r.natural:
         return r.using
     both = set(right.names())
-    return tuple((n, r.how_span) for n in left.names() if n in both)
+    return tuple(ast.Name((n,), r.how_span) for n in left.names() if n in both)
 
 
 def _either(left: Expr, right: Expr, how: How) -> Expr:
@@ -177,12 +176,13 @@ def _same_type(left: Expr, right: Expr) -> tuple[Expr, Expr]:
 # ------------------------------------------------------------------- operands
 
 
-def _operand(r: sql.Operand, c: Context) -> tuple[Operand, Scope]:
-    if isinstance(r.source, sql.StreamQuery):
-        assert r.alias is not None
-        return _derived(r, r.alias, c.query(r.source, f"{c.prefix}{r.alias}/"), c)
-    d = declared(r.source, c.env)
-    alias = r.alias or r.source.name
+def _operand(r: ast.Relation, c: Context) -> tuple[Operand, Scope]:
+    if isinstance(r, ast.Derived):
+        assert r.alias is not None and isinstance(r.query, ast.Select)
+        return _derived(r, r.alias, c.query(r.query, f"{c.prefix}{r.alias}/"), c)
+    assert isinstance(r, ast.Table)
+    d = declared(r.name, c.env)
+    alias = r.alias or r.name.parts[-1]
     if "." in alias:
         raise SqlError(f"the name {alias} holds a '.'", r.span, "choose another alias")
     if d.view:
@@ -194,7 +194,7 @@ def _operand(r: sql.Operand, c: Context) -> tuple[Operand, Scope]:
     return _made(r, alias, node, d.kind, named, rowtime, c)
 
 
-def _derived(r: sql.Operand, alias: str, inner: SubResult, c: Context) -> tuple[Operand, Scope]:
+def _derived(r: ast.Table | ast.Derived, alias: str, inner: SubResult, c: Context) -> tuple[Operand, Scope]:
     """A sub-query or view: its columns under the alias, its rowtime as ROWTIME."""
     c.over.update(inner.over)
     plan_alias = f"{c.prefix}{alias}"
@@ -208,8 +208,8 @@ def _derived(r: sql.Operand, alias: str, inner: SubResult, c: Context) -> tuple[
 
 
 def _made(
-    r: sql.Operand, alias: str, node: Node, kind: Kind, named: tuple[tuple[str, Col], ...], rowtime: Col | None,
-    c: Context,
+    r: ast.Table | ast.Derived, alias: str, node: Node, kind: Kind, named: tuple[tuple[str, Col], ...],
+    rowtime: Col | None, c: Context,
 ) -> tuple[Operand, Scope]:  # fmt: skip
     frame = _frame(r.over, c)
     if frame is not None and kind == "table":
@@ -221,12 +221,13 @@ def _made(
     return operand, Scope((Entry(alias, named, rowtime),))
 
 
-def _frame(over: sql.WindowSpec | None, c: Context) -> Frame | None:
-    if not isinstance(over, sql.WindowName):
+def _frame(over: Frame | ast.Name | None, c: Context) -> Frame | None:
+    if not isinstance(over, ast.Name):
         return over
-    if over.name not in c.windows:
+    name = str(over)
+    if name not in c.windows:
         known = ", ".join(c.windows)
-        hint = f"windows are {known}" if known else f"declare it: WINDOW {over.name} AS (RANGE INTERVAL …)"
-        raise SqlError(f"unknown window {over.name}", over.span, hint)
-    c.used.add(over.name)
-    return c.windows[over.name]
+        hint = f"windows are {known}" if known else f"declare it: WINDOW {name} AS (RANGE INTERVAL …)"
+        raise SqlError(f"unknown window {name}", over.span, hint)
+    c.used.add(name)
+    return c.windows[name]

@@ -15,15 +15,13 @@ from typing import Any
 
 from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow, SourceDeclared
 from braid.bind.from_ import Env
-from braid.bind.insert import inserted_values, no_column
+from braid.bind.insert import inserted_values, named_columns, no_column
 from braid.bind.sources import KIND, check_topic, check_topic_types
 from braid.bind.sqlstream.scope import rules
 from braid.errors import Span, SqlError
 from braid.guess import guess
 from braid.plan.logical import PSEUDO, Encoding, Timestamp
 from braid.sql import ast
-from braid.sql import ast_sqlstream as sql
-from braid.sql.ast_sqlstream import ObjectName
 from braid.types import Scalar
 
 ROWTIME = DeclaredColumn("ROWTIME", Scalar.TIMESTAMP, "rowtime", not_null=True)
@@ -31,7 +29,7 @@ OPTIONS = ("TOPIC", "PARTITIONS", "ROWTIME")
 JSON = Encoding("JSON", "JSON")
 
 
-def bind_relation(s: sql.CreateRelation, env: Env) -> SourceDeclared:
+def bind_relation(s: ast.CreateRelation, env: Env) -> SourceDeclared:
     kind = KIND[s.kind]
     name = full_name(s.name, env)
     replaced = check_free(name, kind, s.or_replace, s.name.span, env)
@@ -40,7 +38,7 @@ def bind_relation(s: sql.CreateRelation, env: Env) -> SourceDeclared:
         check_column(c.name, [x.name for x in columns], c.span)
         columns.append(DeclaredColumn(c.name, c.type, "value", not_null=c.name in s.not_null))
     options = _options(s.options)
-    topic = options["TOPIC"].value if "TOPIC" in options else name
+    topic = str(options["TOPIC"].value.value) if "TOPIC" in options else name
     check_topic(topic, env.catalog, options["TOPIC"].span if "TOPIC" in options else s.name.span)
     made = Declared(
         name, kind, topic, tuple(columns), JSON, _rowtime(options.get("ROWTIME"), columns),
@@ -77,8 +75,8 @@ def check_column(name: str, before: list[str], span: Span) -> None:
         raise SqlError(f"column {name} is declared twice", span, "rename one of them")
 
 
-def _options(options: tuple[sql.Option, ...]) -> dict[str, sql.Option]:
-    found: dict[str, sql.Option] = {}
+def _options(options: tuple[ast.Property, ...]) -> dict[str, ast.Property]:
+    found: dict[str, ast.Property] = {}
     for o in options:
         if o.name not in OPTIONS:
             raise SqlError(f"unknown option {o.name}", o.span, f"options are {', '.join(OPTIONS)}")
@@ -88,21 +86,23 @@ def _options(options: tuple[sql.Option, ...]) -> dict[str, sql.Option]:
     return found
 
 
-def _partitions(o: sql.Option | None) -> int | None:
+def _partitions(o: ast.Property | None) -> int | None:
     if o is None:
         return None
-    if not o.value.isdigit() or not 0 < int(o.value) <= 10_000:
-        raise SqlError(f"PARTITIONS cannot be '{o.value}'", o.span, "write a number from 1 to 10000")
-    return int(o.value)
+    value = str(o.value.value)
+    if not value.isdigit() or not 0 < int(value) <= 10_000:
+        raise SqlError(f"PARTITIONS cannot be '{value}'", o.span, "write a number from 1 to 10000")
+    return int(value)
 
 
-def _rowtime(o: sql.Option | None, columns: list[DeclaredColumn]) -> Timestamp | None:
+def _rowtime(o: ast.Property | None, columns: list[DeclaredColumn]) -> Timestamp | None:
     """The column that gives a row its rowtime."""
     if o is None:
         return None
-    found = next((c for c in columns if c.name in (o.value, o.value.upper())), None)
+    value = str(o.value.value)
+    found = next((c for c in columns if c.name in (value, value.upper())), None)
     if found is None:
-        raise SqlError(f"no column {o.value}", o.span, f"columns are {', '.join(c.name for c in columns)}")
+        raise SqlError(f"no column {value}", o.span, f"columns are {', '.join(c.name for c in columns)}")
     if found.type not in (Scalar.TIMESTAMP, Scalar.BIGINT):
         hint = f"declare {found.name} TIMESTAMP, or BIGINT for milliseconds since 1970"
         raise SqlError(f"column {found.name} is {found.type}, no rowtime", o.span, hint)
@@ -112,36 +112,30 @@ def _rowtime(o: sql.Option | None, columns: list[DeclaredColumn]) -> Timestamp |
 # ------------------------------------------------------------------- INSERT rows
 
 
-def bind_rows(s: sql.InsertRows, env: Env) -> Inserted:
+def bind_rows(s: ast.InsertValues, env: Env) -> Inserted:
     target = declared(s.target, env)
     if target.view:
         raise SqlError(f"{target.name} is a view", s.target.span, "insert into the stream that it reads")
     columns = insert_columns(target, s.columns)
-    return Inserted(target.topic, target, tuple(_row(row, columns, target, s) for row in s.rows))
+    return Inserted(target.topic, target, tuple(_row(row, columns, target, s.span) for row in s.rows))
 
 
-def insert_columns(target: Declared, written: tuple[tuple[str, Span], ...]) -> list[DeclaredColumn]:
+def insert_columns(target: Declared, written: tuple[ast.Name, ...]) -> list[DeclaredColumn]:
     """The columns that an INSERT fills, in order; without a list all but ROWTIME."""
     if not written:
         return list(target.visible)
     known = {c.name: c for c in (*target.visible, *((ROWTIME,) if target.kind == "stream" else ()))}
-    found: list[DeclaredColumn] = []
-    for name, span in written:
-        if name not in known:
-            raise SqlError(f"{target.name} has no column {name}", span, f"columns are {', '.join(known)}")
-        if known[name] in found:
-            raise SqlError(f"column {name} is named twice", span, "name it once")
-        found.append(known[name])
+    found = named_columns(target, written, known)
     missing = [c.name for c in target.visible if c.not_null and c not in found]
     if missing:
         hint = f"{missing[0]} is declared NOT NULL: add it to the list"
-        raise SqlError(f"no value for {target.name}.{missing[0]}", written[-1][1], hint)
+        raise SqlError(f"no value for {target.name}.{missing[0]}", written[-1].span, hint)
     return found
 
 
-def _row(row: tuple[ast.Expr, ...], columns: list[DeclaredColumn], target: Declared, s: sql.InsertRows) -> InsertedRow:
+def _row(row: tuple[ast.Expr, ...], columns: list[DeclaredColumn], target: Declared, span: Span) -> InsertedRow:
     values: dict[str, Any] = {}
-    for e, c, value in inserted_values(row, columns, s.span, rules("VALUES", no_column)):
+    for e, c, value in inserted_values(row, columns, span, rules("VALUES", no_column)):
         if value is None and not (isinstance(e, ast.Literal) and e.value is None):
             raise SqlError(f"this is not a value of type {c.type}", e.span, f"{c.name} takes {c.type}")
         if value is None and c.not_null:
@@ -160,16 +154,16 @@ def _milliseconds(time: datetime) -> int:
 # ------------------------------------------------------------------------ names
 
 
-def full_name(name: ObjectName, env: Env) -> str:
+def full_name(name: ast.Name, env: Env) -> str:
     """The full name of something new."""
-    for part in (name.schema, name.name):
-        if part is not None and "." in part:
+    for part in name.parts:
+        if "." in part:
             raise SqlError(f"the name {part} holds a '.'", name.span, "a '.' stands between schema and name")
-    schema = name.schema or env.settings.sqlstream.schema
-    return name.name if schema is None else f"{schema}.{name.name}"
+    schema = env.settings.sqlstream.schema if len(name.parts) == 1 else None
+    return str(name) if schema is None else f"{schema}.{name}"
 
 
-def declared(name: ObjectName, env: Env) -> Declared:
+def declared(name: ast.Name, env: Env) -> Declared:
     """What a name in a statement means."""
     found = _found(name, env)
     if len(found) == 1:
@@ -178,8 +172,8 @@ def declared(name: ObjectName, env: Env) -> Declared:
         ways = " or ".join(d.name for d in found)
         raise SqlError(f"{name} is in several schemas", name.span, f"write {ways}, or SET SCHEMA first")
     known = {d.name.rpartition(".")[2]: d.name for d in env.catalog.sources.values()}
-    near = guess(name.name, known)
-    exact = known.get(name.name)
+    near = guess(name.parts[-1], known)
+    exact = known.get(name.parts[-1])
     if exact is not None:
         hint = f"there is {exact}"
     elif near is not None:
@@ -203,12 +197,12 @@ def drop_first(users: Iterable[str], env: Env) -> str:
     return f"{'; '.join(dict.fromkeys(found))} first"
 
 
-def _found(name: ObjectName, env: Env) -> list[Declared]:
+def _found(name: ast.Name, env: Env) -> list[Declared]:
     sources = env.catalog.sources
-    if name.schema is not None:
-        return [d for d in (sources.get(f"{name.schema}.{name.name}"),) if d is not None]
-    current = env.settings.sqlstream.schema
-    for full in (f"{current}.{name.name}", name.name):
+    written = str(name)
+    if len(name.parts) > 1:
+        return [sources[written]] if written in sources else []
+    for full in (f"{env.settings.sqlstream.schema}.{written}", written):
         if full in sources:
             return [sources[full]]
-    return [d for d in sources.values() if d.name.rpartition(".")[2] == name.name]
+    return [d for d in sources.values() if d.name.rpartition(".")[2] == written]

@@ -21,7 +21,7 @@ from braid.expr import typing
 from braid.expr.nodes import Col, Expr, columns
 from braid.plan import sliding
 from braid.plan.logical import Filter, Node
-from braid.sql import ast_sqlstream as sql
+from braid.sql import ast
 
 # ----------------------------------------------------------- which joins may be
 
@@ -70,7 +70,7 @@ def _hopping(pair: Pair, name: str) -> None:
     stream = pair.right if pair.left.kind == "table" else pair.left
     hint = "write OVER (ORDER BY FLOOR(ROWTIME TO HOUR) RANGE CURRENT ROW) on the stream, or keep the stream's rows"
     frame = stream.frame if isinstance(stream, Operand) else None
-    if not isinstance(frame, sql.RangeWindow) or frame.order is None or frame.order.kind == "ROWTIME":
+    if not isinstance(frame, ast.RangeWindow) or frame.order is None or frame.order.kind == "ROWTIME":
         message = f"an outer join that keeps the rows of table {name} needs a hopping window on the stream"
         raise SqlError(message, pair.span, hint)
     if frame.lower is not None and (frame.lower.ms or frame.lower.months):
@@ -119,7 +119,7 @@ def _into(tree: Tree, condition: Expr) -> Tree | None:
     """The tree with the condition applied to the rows of the one operand that it is about; None where it cannot be."""
     names = frozenset(columns(condition))
     if isinstance(tree, Operand):
-        if not names or not names <= tree.names or isinstance(tree.frame, sql.RowsWindow):
+        if not names or not names <= tree.names or isinstance(tree.frame, ast.RowsWindow):
             return None
         return replace(tree, filters=(*tree.filters, condition))
     left = _into(tree.left, condition) if names <= tree.left.names and tree.how in ("inner", "left") else None
@@ -190,17 +190,17 @@ def _frame(frame: Frame | None) -> sliding.Frame:
     match frame:
         case None:
             return sliding.RangeFrame()
-        case sql.RowsWindow(lower=lower, upper=upper):
+        case ast.RowsWindow(lower=lower, upper=upper):
             return sliding.RowsFrame(lower, upper)
-        case sql.RangeWindow(order=order, lower=lower, upper=upper):
+        case ast.RangeWindow(order=order, lower=lower, upper=upper):
             return sliding.RangeFrame(_bound(lower), _bound(upper), _order(order))
 
 
-def _bound(interval: sql.Interval | None) -> sliding.Bound:
+def _bound(interval: ast.Interval | None) -> sliding.Bound:
     return sliding.Bound() if interval is None else sliding.Bound(interval.months, interval.ms)
 
 
-def _order(order: sql.OrderKey | None) -> sliding.OrderKey:
+def _order(order: ast.OrderKey | None) -> sliding.OrderKey:
     if order is None:
         return sliding.OrderKey()
     return sliding.OrderKey(_KINDS[order.kind], order.unit, None if order.step is None else order.step.ms)

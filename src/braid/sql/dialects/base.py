@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from braid.errors import Span
 from braid.sql import ast
-from braid.sql import ast_risingwave as risingwave
 from braid.sql.declare import Declaring, plainly
 from braid.types import Scalar
 
@@ -23,6 +23,13 @@ if TYPE_CHECKING:
 StatementRule = Callable[["Cursor"], "ast.Statement | None"]
 # A rule starts at the word behind CREATE [OR REPLACE]; it gets the number of the token CREATE, and OR REPLACE.
 CreateRule = Callable[["Cursor", int, bool], ast.Statement]
+
+# Rules of FROM: for one source with its alias; for the words up to JOIN, as the kind and NATURAL, ASOF or '' (None
+# where no join follows); for what says which rows of a join meet, which gets these, and where they stand.
+SourceRule = Callable[["Cursor"], ast.Relation]
+JoinRule = Callable[["Cursor"], "tuple[ast.How, str] | None"]
+Condition = tuple["ast.Expr | None", tuple[ast.Name, ...], "ast.Within | None"]
+ConditionRule = Callable[["Cursor", ast.How, str, Span], Condition]
 
 # A rule for a value that starts with a word only this dialect has there; None where it is a name after all.
 PrimaryRule = Callable[["Cursor"], "ast.Expr | None"]
@@ -86,7 +93,12 @@ class Words:
     statements: Mapping[str, StatementRule]  # by first word
     creates: Mapping[str, CreateRule]  # by the word behind CREATE
     types: Mapping[str, Scalar]  # besides ARRAY, MAP, STRUCT and DECIMAL
-    clauses: tuple[str, ...]  # behind FROM, in the order in which they must stand
+    source: SourceRule  # of FROM
+    join: JoinRule
+    condition: ConditionRule
+    lists: bool = False  # FROM a, b
+    chains: bool = True  # more than two sources in FROM
+    clauses: tuple[str, ...] = ()  # behind FROM, in the order in which they must stand
     shows: tuple[str, ...]  # what SHOW can list
     shows_unsupported: tuple[str, ...] = ()
     bare_properties: frozenset[str] = frozenset()  # WITH properties whose value may be a bare name
@@ -112,7 +124,7 @@ class Words:
     postgres: bool = False  # $$text$$, E'a\n', rows as (a, b), x.end, x = 1 IS TRUE
     primaries: Mapping[str, PrimaryRule] = field(default_factory=dict)  # by first word
     suffix: Callable[[Cursor, ast.Expr, int], ast.Expr | None] | None = None  # behind a value: x::INT
-    subquery: Callable[[Cursor], risingwave.Query] | None = None  # in parentheses where a value stands
+    subquery: Callable[[Cursor], ast.Query] | None = None  # in parentheses where a value stands
 
     # Declarations that are written for the user:
     spelled: Mapping[Scalar, str | None] = field(default_factory=dict)  # types, where not as ours; None: it has none

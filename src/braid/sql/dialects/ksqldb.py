@@ -12,6 +12,7 @@ from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, quoted, text, typed
 from braid.sql.dialects.base import Words
+from braid.sql.queries import kind_of_join, on_within, table
 from braid.sql.statements import (
     create,
     create_source,
@@ -141,6 +142,9 @@ KSQLDB = Words(
         "TIME": Scalar.TIME,
         "TIMESTAMP": Scalar.TIMESTAMP,
     },
+    source=table,
+    join=kind_of_join,
+    condition=on_within,
     clauses=("WINDOW", "WHERE", "GROUP BY", "PARTITION BY", "HAVING", "EMIT", "LIMIT"),
     shows=("STREAMS", "TABLES", "QUERIES", "TOPICS", "PROPERTIES", "FUNCTIONS"),
     shows_unsupported=("ALL", "CONNECTORS", "CONNECTOR", "SOURCE", "SINK", "TYPES", "VARIABLES"),

@@ -1,18 +1,26 @@
 """RisingWave: PostgreSQL's SQL over tables that change, with views that are kept up to date.
 
-In: the shared grammar of expressions, the grammar of queries and statements of `risingwave_*`. Out: `RISINGWAVE`.
-Rule: unquoted names fold to lower case; few words are reserved.
+In: the shared grammar, and that of queries, calls and values in `risingwave_*`. Out: the dialect `RISINGWAVE`.
+Rule: unquoted names fold to lower case; few words are reserved. What streams and what a snapshot answers have one
+grammar.
 """
 
 from __future__ import annotations
 
+from typing import Literal as OneOf
+
+from braid.errors import Span
+from braid.sql import ast
+from braid.sql.constants import literal
+from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, plainly
-from braid.sql.dialects import risingwave_statements as statements
 from braid.sql.dialects.base import Words
-from braid.sql.dialects.risingwave_calls import LEVELS, PREDICATES, PRIMARIES, SYMBOLS, call
-from braid.sql.dialects.risingwave_queries import query
-from braid.sql.dialects.risingwave_values import suffix
-from braid.sql.statements import create
+from braid.sql.dialects.risingwave_calls import LEVELS, PREDICATES, PRIMARIES, QUERY_STARTS, SYMBOLS, call
+from braid.sql.dialects.risingwave_queries import condition, item, join, query, source
+from braid.sql.dialects.risingwave_values import sql_type, suffix
+from braid.sql.expressions import column_name, comma_list, expression, in_parentheses, plain_name
+from braid.sql.statements import create, insert_into, new_name, no_kind
+from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
 RESERVED = frozenset(
@@ -23,6 +31,350 @@ RESERVED = frozenset(
         *("THEN", "TRUE", "UNION", "USING", "WHEN", "WHERE", "WITH"),
     }
 )
+
+
+def batch(c: Cursor) -> ast.Statement:
+    """A query on its own."""
+    start = c.index
+    rows = _rows(c)
+    return ast.Batch(rows, c.span(start))
+
+
+def _rows(c: Cursor, *stops: str) -> ast.Query:
+    """A query up to the end of the statement, or to one of the words `stops`."""
+    if c.word() not in QUERY_STARTS and not c.at_symbol("("):
+        raise c.unexpected("SELECT, WITH or VALUES", *QUERY_STARTS)
+    found = query(c)
+    if not c.at_end() and c.word() not in stops and not c.starts_statement():
+        raise c.unexpected("the end of the query", "FROM", "WHERE", "JOIN", "ON", "ORDER", "GROUP", "LIMIT", *stops)
+    return found
+
+
+# --------------------------------------------------------------------- CREATE
+
+
+def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    """CREATE TABLE | SOURCE."""
+    _no_replace(c, start, or_replace)
+    what: OneOf["table", "source"] = "table" if c.advance().value == "TABLE" else "source"
+    if_not_exists = c.accept("IF", "NOT", "EXISTS")
+    name, name_span = new_name(c, f"the name of the {what}")
+    columns: list[ast.ColumnDef] = []
+    keys: tuple[ast.Name, ...] = ()
+    watermarks: list[ast.Watermark] = []
+    if c.at_symbol("("):
+        opened = c.advance()
+        while not (c.at_symbol(")") and not columns):
+            if c.accept("PRIMARY", "KEY"):
+                keys = in_parentheses(c, column_name)
+            elif c.at("WATERMARK", "FOR"):
+                watermarks.append(_watermark(c))
+            else:
+                columns.append(_column(c))
+            if not c.accept_symbol(","):
+                break
+        c.close(opened, ")", "',' or ')'")
+    append_only: Span | None = None
+    properties: tuple[ast.Property, ...] = ()
+    rows: ast.Query | None = None
+    while not c.at_end():
+        first = c.index
+        if c.accept("APPEND"):
+            c.expect("ONLY")
+            append_only = c.span(first)
+        elif c.at("ON", "CONFLICT"):
+            hint = "rows of the same primary key replace each other"
+            raise c.error("ON CONFLICT is not supported yet", c.now, f"leave it out: {hint}")
+        elif c.at("WITH"):
+            properties = with_properties(c)
+        elif c.at("FORMAT"):
+            _format(c)
+        elif c.accept("AS"):
+            rows = _rows(c)
+        else:
+            raise c.unexpected("APPEND ONLY, WITH, FORMAT or AS", "APPEND", "WITH", "FORMAT", "AS")
+    if rows is None and not columns:
+        raise c.unexpected("'(' and columns")
+    inline = tuple(ast.Name((d.name,), d.span) for d in columns if d.role == "PRIMARY KEY")
+    if inline and keys:
+        raise c.error("PRIMARY KEY is written twice", keys[0].span, "keep one of them")
+    return ast.CreateTable(
+        what, name, tuple(columns), keys or inline, tuple(watermarks), append_only, properties, if_not_exists, rows,
+        c.span(start), name_span,
+    )  # fmt: skip
+
+
+def _column(c: Cursor) -> ast.ColumnDef:
+    start = c.index
+    name = c.name("the name of a column")
+    found = sql_type(c)
+    role: OneOf["VALUE", "PRIMARY KEY"] = "VALUE"
+    while True:
+        if c.at("PRIMARY"):
+            c.expect("PRIMARY", "KEY")
+            role = "PRIMARY KEY"
+        elif c.accept("NOT", "NULL") or c.accept("NULL"):
+            pass
+        elif c.at("DEFAULT"):
+            raise c.error("DEFAULT is not supported yet", c.now, "leave it out, and insert the value")
+        else:
+            break
+    if not (c.at_symbol(",") or c.at_symbol(")")):
+        raise c.unexpected("',' or ')'", "PRIMARY KEY", "NOT NULL")
+    return ast.ColumnDef(name, found.type, role, c.span(start), written=found.name)
+
+
+def _watermark(c: Cursor) -> ast.Watermark:
+    start = c.index
+    c.expect("WATERMARK", "FOR")
+    column = column_name(c)
+    c.expect("AS")
+    expr = expression(c)
+    ttl = c.accept("WITH", "TTL")
+    return ast.Watermark(column, expr, ttl, c.span(start))
+
+
+def _format(c: Cursor) -> None:
+    """FORMAT PLAIN | UPSERT ENCODE JSON [(…)]."""
+    c.expect("FORMAT")
+    if c.word() not in ("PLAIN", "UPSERT"):
+        raise c.error(f"FORMAT {c.now.text} is not supported yet", c.now, "write FORMAT PLAIN ENCODE JSON")
+    c.advance()
+    c.expect("ENCODE")
+    if not c.at("JSON"):
+        raise c.error(f"ENCODE {c.now.text} is not supported yet", c.now, "write ENCODE JSON")
+    c.advance()
+    if c.at_symbol("("):
+        in_parentheses(c, _property)
+
+
+def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    """CREATE [MATERIALIZED] VIEW | SINK … AS query."""
+    _no_replace(c, start, or_replace)
+    what: OneOf["view", "materialized view", "sink"] = "view"
+    if c.accept("MATERIALIZED"):
+        what = "materialized view"
+        if not c.accept("VIEW"):
+            raise c.unexpected("VIEW", "VIEW", hint="write CREATE MATERIALIZED VIEW name AS SELECT …")
+    elif c.accept("SINK"):
+        what = "sink"
+    else:
+        c.expect("VIEW")
+    if_not_exists = c.accept("IF", "NOT", "EXISTS")
+    name, name_span = new_name(c, f"the name of the {what}")
+    columns = in_parentheses(c, lambda c: c.name("the name of a column")) if c.at_symbol("(") else ()
+    properties = with_properties(c) if c.at("WITH") else ()
+    for p in properties:
+        _check_property(c, p, what)
+    if what == "sink" and c.at("FROM"):
+        raise c.error("CREATE SINK … FROM is not supported yet", c.now, f"write CREATE SINK {name} AS SELECT * FROM …")
+    if not c.accept("AS"):
+        raise c.unexpected("AS and a query", "AS")
+    rows = _rows(c, "WITH") if what == "sink" else _rows(c)
+    if what == "sink" and c.at("WITH"):
+        properties = with_properties(c)
+    return ast.CreateView(what, name, columns, rows, properties, if_not_exists, c.span(start), name_span)
+
+
+# What a materialized view may say of how it is run; none of it changes a result.
+_OF_VIEWS = ("backfill_rate_limit", "source_rate_limit", "resource_group")
+
+
+def _check_property(c: Cursor, p: ast.Property, what: str) -> None:
+    if what == "view":
+        raise c.error("a view takes no WITH", p.span, "leave it out, or make it a MATERIALIZED VIEW")
+    if what == "materialized view" and p.name.lower() not in _OF_VIEWS:
+        raise c.error(f"a materialized view has no property {p.name}", p.span, f"there are {', '.join(_OF_VIEWS)}")
+
+
+def create_index(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    """CREATE INDEX i ON t (columns) [INCLUDE (columns)] [DISTRIBUTED BY (columns)]."""
+    _no_replace(c, start, or_replace)
+    c.expect("INDEX")
+    if_not_exists = c.accept("IF", "NOT", "EXISTS")
+    name, name_span = new_name(c, "the name of the index")
+    c.expect("ON")
+    table = plain_name(c, "the name of a table or view")
+    columns = in_parentheses(c, _index_column)
+    include: tuple[ast.Name, ...] = ()
+    distributed: tuple[ast.Name, ...] = ()
+    if c.accept("INCLUDE"):
+        include = in_parentheses(c, column_name)
+    if c.at("DISTRIBUTED"):
+        c.expect("DISTRIBUTED", "BY")
+        distributed = in_parentheses(c, column_name)
+    return ast.CreateIndex(name, table, columns, include, distributed, if_not_exists, c.span(start), name_span)
+
+
+def _index_column(c: Cursor) -> ast.Name:
+    found = column_name(c)
+    if c.at_symbol("("):
+        raise c.error(
+            "an index on an expression is not supported yet", c.now, "put the expression into a view, index that"
+        )
+    if not c.accept("ASC"):
+        c.accept("DESC")
+    return found
+
+
+def _no_replace(c: Cursor, start: int, or_replace: bool) -> None:
+    if or_replace:
+        raise c.error_from(start, "CREATE OR REPLACE is not supported yet", "DROP it first")
+
+
+def with_properties(c: Cursor) -> tuple[ast.Property, ...]:
+    """WITH (a.b = constant, …)."""
+    c.expect("WITH")
+    return in_parentheses(c, _property)
+
+
+def _property(c: Cursor) -> ast.Property:
+    start = c.index
+    name = c.name("the name of a property")
+    while c.accept_symbol("."):
+        name = f"{name}.{c.label('the name of a property')}"
+    c.expect_symbol("=")
+    if c.now.kind is TokenKind.WORD and c.word() not in ("NULL", "TRUE", "FALSE"):
+        at = c.index
+        value = ast.Literal(c.advance().text, Scalar.VARCHAR, c.span(at))
+    else:
+        value = literal(c)
+    return ast.Property(name, value, c.span(start))
+
+
+# ----------------------------------------------------------------------- rows
+
+
+def insert(c: Cursor) -> ast.Statement:
+    start = c.index
+    insert_into(c)
+    target = plain_name(c, "the name of a table")
+    columns: tuple[ast.Name, ...] = ()
+    if c.at_symbol("(") and c.ahead(1).value not in QUERY_STARTS:
+        columns = in_parentheses(c, column_name)
+    rows = _rows(c, "RETURNING")
+    returning = _returning(c)
+    return ast.Insert(target, columns, rows, returning, c.span(start))
+
+
+def update(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("UPDATE")
+    target = plain_name(c, "the name of a table")
+    c.expect("SET")
+    sets = comma_list(c, _assignment)
+    where = expression(c) if c.accept("WHERE") else None
+    return ast.Update(target, sets, where, _returning(c), c.span(start))
+
+
+def _assignment(c: Cursor) -> tuple[ast.Name, ast.Expr]:
+    name = column_name(c)
+    c.expect_symbol("=")
+    return name, expression(c)
+
+
+def delete(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("DELETE", "FROM")
+    target = plain_name(c, "the name of a table")
+    where = expression(c) if c.accept("WHERE") else None
+    return ast.Delete(target, where, _returning(c), c.span(start))
+
+
+def _returning(c: Cursor) -> tuple[ast.SelectItem, ...]:
+    return comma_list(c, item) if c.accept("RETURNING") else ()
+
+
+# ------------------------------------------------------------------- commands
+
+
+def flush(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.advance()
+    return ast.Flush(c.span(start))
+
+
+def drop(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("DROP")
+    if c.at("MATERIALIZED"):
+        c.expect("MATERIALIZED", "VIEW")
+        kind = "MATERIALIZED VIEW"
+    elif c.word() in ("TABLE", "SOURCE", "VIEW", "INDEX", "SINK"):
+        kind = c.advance().value
+    else:
+        raise c.unexpected("TABLE, SOURCE, VIEW, MATERIALIZED VIEW, INDEX or SINK", "TABLE", "SOURCE", "VIEW",
+                           "MATERIALIZED VIEW", "INDEX", "SINK")  # fmt: skip
+    if_exists = c.accept("IF", "EXISTS")
+    names = comma_list(c, column_name)
+    cascade = c.accept("CASCADE")
+    return ast.Drop(kind, names, if_exists, c.span(start), cascade=cascade)
+
+
+def alter(c: Cursor) -> ast.Statement:
+    """ALTER … SET name = value, of a running view."""
+    start = c.index
+    c.expect("ALTER")
+    words: list[str] = []
+    while not c.at_end():
+        words.append(c.advance().text)
+    if "SET" not in (w.upper() for w in words):
+        return ast.Unsupported("ALTER", c.span(start))
+    return ast.Alter(" ".join(words), c.span(start))
+
+
+def set_(c: Cursor) -> ast.Statement:
+    """SET name = value, SET name TO value."""
+    start = c.index
+    c.expect("SET")
+    name = c.name("the name of a setting")
+    while c.accept_symbol("."):
+        name = f"{name}.{c.name('the name of a setting')}"
+    if not c.accept("TO") and not c.accept_symbol("="):
+        raise c.unexpected("'=' or TO", "TO")
+    if c.at_end():
+        raise c.unexpected("a value")
+    first = c.index
+    while not c.at_end():
+        c.advance()
+    taken = [c.ahead(n - c.index) for n in range(first, c.index)]
+    value = " ".join(t.value if t.kind is TokenKind.STRING else t.text for t in taken)
+    return ast.Set(name, value, c.span(start))
+
+
+def show(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("SHOW")
+    for what in c.dialect.shows:
+        if c.accept(*what.split()):
+            return ast.Show(what, c.span(start))
+    hint = c.dialect.foreign.get(("SHOW", c.word()))
+    raise c.unexpected(f"one of {', '.join(c.dialect.shows)}", *c.dialect.shows, hint=hint)
+
+
+def describe(c: Cursor) -> ast.Statement:
+    start = c.index
+    c.expect("DESCRIBE")
+    no_kind(c, "DESCRIBE")
+    name = plain_name(c, "the name of a table, source or view")
+    return ast.Describe(name, False, c.span(start))
+
+
+def explain(c: Cursor) -> ast.Statement:
+    """EXPLAIN [(options)] statement | name."""
+    start = c.index
+    c.expect("EXPLAIN")
+    if c.at_symbol("("):
+        in_parentheses(c, lambda c: (c.name("an option"), c.at_end() or c.at_symbol(",") or c.at_symbol(")") or
+                                     c.advance()))  # fmt: skip
+    if c.word() in ("CREATE", *QUERY_STARTS):
+        rule = c.dialect.statements[c.word()]
+        inner = rule(c)
+        assert inner is not None
+        return ast.Explain(inner, c.span(start))
+    return ast.Explain(plain_name(c, "the name of a view, SELECT or CREATE"), c.span(start))
+
+
 _NO_STREAM = "RisingWave has no streams: write CREATE SOURCE or CREATE TABLE"
 _NO_WITHIN = "RisingWave has no WITHIN: write ON a.x = b.x AND b.t BETWEEN a.t AND a.t + INTERVAL '1 hour'"
 
@@ -37,31 +389,34 @@ RISINGWAVE = Words(
     fold=str.lower,
     statements={
         "CREATE": create,
-        "SELECT": statements.batch,
-        "WITH": statements.batch,
-        "VALUES": statements.batch,
-        "INSERT": statements.insert,
-        "UPDATE": statements.update,
-        "DELETE": statements.delete,
-        "FLUSH": statements.flush,
-        "WAIT": statements.flush,
-        "DROP": statements.drop,
-        "ALTER": statements.alter,
-        "SET": statements.set_,
-        "SHOW": statements.show,
-        "DESCRIBE": statements.describe,
-        "EXPLAIN": statements.explain,
+        "SELECT": batch,
+        "WITH": batch,
+        "VALUES": batch,
+        "INSERT": insert,
+        "UPDATE": update,
+        "DELETE": delete,
+        "FLUSH": flush,
+        "WAIT": flush,
+        "DROP": drop,
+        "ALTER": alter,
+        "SET": set_,
+        "SHOW": show,
+        "DESCRIBE": describe,
+        "EXPLAIN": explain,
     },
     creates={
-        "TABLE": statements.create_table,
-        "SOURCE": statements.create_table,
-        "MATERIALIZED": statements.create_view,
-        "VIEW": statements.create_view,
-        "SINK": statements.create_view,
-        "INDEX": statements.create_index,
+        "TABLE": create_table,
+        "SOURCE": create_table,
+        "MATERIALIZED": create_view,
+        "VIEW": create_view,
+        "SINK": create_view,
+        "INDEX": create_index,
     },
     types={},
-    clauses=(),
+    source=source,
+    join=join,
+    condition=condition,
+    lists=True,
     shows=("TABLES", "SOURCES", "MATERIALIZED VIEWS", "VIEWS", "INDEXES", "SINKS"),
     kinds=("TABLE", "SOURCE", "MATERIALIZED VIEW", "VIEW", "INDEX"),
     foreign={

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from braid.errors import Span
 from braid.sql import ast
-from braid.sql import ast_risingwave as rw
 from braid.sql.cursor import Cursor
 from braid.sql.dialects.risingwave_values import PRIMARIES as VALUES
 from braid.sql.expressions import ADD, COMPARE, CONCAT, MULTIPLY, UNARY, comma_list, expression, in_parentheses
@@ -46,14 +45,14 @@ def call(c: Cursor) -> ast.Expr:
     return _behind(c, made, order_by, start)
 
 
-def _arguments(c: Cursor) -> tuple[tuple[ast.Expr, ...], bool, tuple[rw.OrderItem, ...]]:
+def _arguments(c: Cursor) -> tuple[tuple[ast.Expr, ...], bool, tuple[ast.OrderItem, ...]]:
     """The arguments of a call; leaves the height of the highest."""
     distinct, height = False, 0
     args: list[ast.Expr] = []
-    order_by: tuple[rw.OrderItem, ...] = ()
+    order_by: tuple[ast.OrderItem, ...] = ()
     if c.at_symbol("*", ")"):
         c.advance()
-        args.append(ast.Star(None, c.span(c.index - 1)))
+        args.append(ast.Star((), c.span(c.index - 1)))
     elif not c.at_symbol(")"):
         distinct = c.accept("DISTINCT")
         if not distinct:
@@ -68,14 +67,13 @@ def _arguments(c: Cursor) -> tuple[tuple[ast.Expr, ...], bool, tuple[rw.OrderIte
     return tuple(args), distinct, order_by
 
 
-def _behind(c: Cursor, made: ast.Call, order_by: tuple[rw.OrderItem, ...], start: int) -> ast.Expr:
+def _behind(c: Cursor, made: ast.Call, order_by: tuple[ast.OrderItem, ...], start: int) -> ast.Expr:
     """What stands behind the parentheses of a call."""
     height = c.height
-    within: tuple[rw.OrderItem, ...] = ()
+    within: tuple[ast.OrderItem, ...] = ()
     where: ast.Expr | None = None
-    over: rw.Over | None = None
-    if c.at("WITHIN", "GROUP"):
-        c.expect("WITHIN", "GROUP")
+    over: ast.Over | None = None
+    if c.accept("WITHIN", "GROUP"):
         opened = c.expect_symbol("(")
         within = order_items(c)
         height = max(height, c.height)
@@ -87,8 +85,7 @@ def _behind(c: Cursor, made: ast.Call, order_by: tuple[rw.OrderItem, ...], start
         where = expression(c)
         height = max(height, c.height)
         c.close(opened, ")")
-    if c.at("OVER"):
-        c.advance()
+    if c.accept("OVER"):
         over = window(c) if c.at_symbol("(") else _named_window(c)
         height = max(height, c.height)
     if not (order_by or within or where or over):
@@ -96,15 +93,15 @@ def _behind(c: Cursor, made: ast.Call, order_by: tuple[rw.OrderItem, ...], start
         return made
     c.height = height
     c.taller(height)
-    return rw.LongCall(made, order_by, within, where, over, c.span(start))
+    return ast.LongCall(made, order_by, within, where, over, c.span(start))
 
 
-def order_items(c: Cursor) -> tuple[rw.OrderItem, ...]:
+def order_items(c: Cursor) -> tuple[ast.OrderItem, ...]:
     """ORDER BY and its items; leaves the height of the highest."""
     c.expect("ORDER", "BY")
     height = 0
 
-    def item(c: Cursor) -> rw.OrderItem:
+    def item(c: Cursor) -> ast.OrderItem:
         nonlocal height
         found = _order_item(c)
         height = max(height, c.height)
@@ -115,7 +112,7 @@ def order_items(c: Cursor) -> tuple[rw.OrderItem, ...]:
     return items
 
 
-def _order_item(c: Cursor) -> rw.OrderItem:
+def _order_item(c: Cursor) -> ast.OrderItem:
     start = c.index
     expr = expression(c)
     descending = c.accept("DESC")
@@ -126,26 +123,26 @@ def _order_item(c: Cursor) -> rw.OrderItem:
         if c.word() not in ("FIRST", "LAST"):
             raise c.unexpected("FIRST or LAST", "FIRST", "LAST")
         nulls = c.advance().value == "FIRST"
-    return rw.OrderItem(expr, descending, nulls, c.span(start))
+    return ast.OrderItem(expr, descending, nulls, c.span(start))
 
 
 # -------------------------------------------------------------------- windows
 
 
-def _named_window(c: Cursor) -> rw.Over:
+def _named_window(c: Cursor) -> ast.Over:
     start = c.index
     name = c.name("'(' or the name of a window")
     c.height = 0
-    return rw.Over(name, (), (), None, c.span(start))
+    return ast.Over(name, (), (), None, c.span(start))
 
 
-def window(c: Cursor) -> rw.Over:
+def window(c: Cursor) -> ast.Over:
     """`(base PARTITION BY … ORDER BY … frame)`."""
     start, height = c.index, 0
     opened = c.expect_symbol("(")
     base: str | None = None
     partition: list[ast.Expr] = []
-    order_by: tuple[rw.OrderItem, ...] = ()
+    order_by: tuple[ast.OrderItem, ...] = ()
     if c.word() not in ("PARTITION", "ORDER", *_UNITS) and not c.at_symbol(")"):
         base = c.name("PARTITION BY, ORDER BY, ROWS, RANGE or ')'")
     if c.at("PARTITION"):
@@ -159,14 +156,14 @@ def window(c: Cursor) -> rw.Over:
     frame = _frame(c) if c.word() in _UNITS else None
     c.close(opened, ")")
     c.height = max(height, c.height)
-    return rw.Over(base, tuple(partition), order_by, frame, c.span(start))
+    return ast.Over(base, tuple(partition), order_by, frame, c.span(start))
 
 
 _UNITS = ("ROWS", "RANGE", "GROUPS")
 _BOUNDS = ("PRECEDING", "FOLLOWING")
 
 
-def _frame(c: Cursor) -> rw.Frame:
+def _frame(c: Cursor) -> ast.Frame:
     start = c.index
     unit = c.advance().value
     end: tuple[ast.Expr | None, str] | None = None
@@ -182,7 +179,7 @@ def _frame(c: Cursor) -> rw.Frame:
         if words is None:
             raise c.unexpected("CURRENT ROW, GROUP, TIES or NO OTHERS", "CURRENT", "GROUP", "TIES", "NO")
         exclude = words
-    return rw.Frame(unit, first, end, exclude, c.span(start))
+    return ast.Frame(unit, first, end, exclude, c.span(start))
 
 
 def _bound(c: Cursor) -> tuple[ast.Expr | None, str]:
@@ -277,7 +274,7 @@ _SPECIAL = {"EXTRACT": _extract, "POSITION": _position, "SUBSTRING": _substring,
 # ----------------------------------------------------------------- predicates
 
 
-def _query(c: Cursor) -> rw.Query:
+def _query(c: Cursor) -> ast.Query:
     """`(query)`."""
     opened = c.expect_symbol("(", "'(' and a query")
     assert c.dialect.subquery is not None
@@ -293,7 +290,7 @@ def _quantified(c: Cursor) -> ast.Expr | None:
         return None
     start = c.index
     every = c.advance().value == "ALL"
-    of: ast.Expr | rw.Query
+    of: ast.Expr | ast.Query
     if c.ahead(1).value in QUERY_STARTS:
         of = _query(c)
     else:
@@ -301,7 +298,7 @@ def _quantified(c: Cursor) -> ast.Expr | None:
         of = expression(c)
         c.close(opened, ")")
     c.taller(c.height)
-    return rw.Quantified(every, of, c.span(start))
+    return ast.Quantified(every, of, c.span(start))
 
 
 def _reserved(c: Cursor) -> ast.Expr | None:
@@ -360,12 +357,11 @@ def grouping(c: Cursor) -> ast.Expr:
     kind = next((k for k in ("ROLLUP", "CUBE") if c.at(k) and c.ahead(1).text == "("), "")
     if kind:
         c.advance()
-    elif c.at("GROUPING", "SETS"):
-        c.expect("GROUPING", "SETS")
+    elif c.accept("GROUPING", "SETS"):
         kind = "GROUPING SETS"
     else:
         return expression(c)
-    return rw.GroupingSets(kind, in_parentheses(c, _set), c.span(start))
+    return ast.GroupingSets(kind, in_parentheses(c, _set), c.span(start))
 
 
 def _set(c: Cursor) -> tuple[ast.Expr, ...]:

@@ -7,32 +7,31 @@ Rule: PostgreSQL's, with ASOF JOIN, FOR SYSTEM_TIME AS OF and EMIT ON WINDOW CLO
 
 from __future__ import annotations
 
-from typing import Literal as OneOf
-
 from braid.errors import Span
 from braid.sql import ast
-from braid.sql import ast_risingwave as rw
 from braid.sql.cursor import Cursor
+from braid.sql.dialects.base import Condition
 from braid.sql.dialects.risingwave_calls import QUERY_STARTS, grouping, order_items, window
 from braid.sql.dialects.risingwave_values import interval
-from braid.sql.expressions import comma_list, expression, in_parentheses
+from braid.sql.expressions import column_name, comma_list, expression, in_parentheses, row
+from braid.sql.queries import HOWS, relation, star
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
 QUERY_GOES_ON = ("UNION", "INTERSECT", "EXCEPT", "ORDER", "LIMIT", "OFFSET", "FETCH")
 
 
-def query(c: Cursor) -> rw.Query:
+def query(c: Cursor) -> ast.Query:
     """A query up to the first token that cannot belong to it."""
     c.enter()
     start = c.index
-    ctes: tuple[rw.With, ...] = ()
+    ctes: tuple[ast.With, ...] = ()
     if c.accept("WITH"):
         if c.at("RECURSIVE"):
             raise c.error("WITH RECURSIVE is not supported yet", c.now, "write the steps as joins")
         ctes = comma_list(c, _cte)
     body = _set_operations(c)
-    order_by: tuple[rw.OrderItem, ...] = ()
+    order_by: tuple[ast.OrderItem, ...] = ()
     limit = offset = None
     emit: Span | None = None
     while True:
@@ -55,10 +54,10 @@ def query(c: Cursor) -> rw.Query:
         else:
             break
     c.leave()
-    return rw.Query(ctes, body, order_by, limit, offset, emit, c.span(start))
+    return ast.Query(ctes, body, order_by, limit, offset, emit, c.span(start))
 
 
-def _cte(c: Cursor) -> rw.With:
+def _cte(c: Cursor) -> ast.With:
     start = c.index
     name = c.name("the name of a query")
     columns = _column_names(c)
@@ -68,10 +67,10 @@ def _cte(c: Cursor) -> rw.With:
     opened = c.expect_symbol("(", "'(' and a query")
     inner = query(c)
     c.close(opened, ")")
-    return rw.With(name, columns, inner, c.span(start))
+    return ast.With(name, columns, inner, c.span(start))
 
 
-def _set_operations(c: Cursor, tight: bool = False) -> rw.Body:
+def _set_operations(c: Cursor, tight: bool = False) -> ast.Body:
     """UNION and EXCEPT; `tight`: INTERSECT, which binds tighter."""
     start, levels = c.index, 1
     c.enter()
@@ -84,13 +83,13 @@ def _set_operations(c: Cursor, tight: bool = False) -> rw.Body:
         if not all_:
             c.accept("DISTINCT")
         right = _body(c) if tight else _set_operations(c, tight=True)
-        left = rw.SetOperation(op, all_, left, right, c.span(start))
+        left = ast.SetOperation(op, all_, left, right, c.span(start))
     for _ in range(levels):
         c.leave()
     return left
 
 
-def _body(c: Cursor) -> rw.Body:
+def _body(c: Cursor) -> ast.Body:
     start = c.index
     if c.at_symbol("("):
         opened = c.advance()
@@ -99,14 +98,14 @@ def _body(c: Cursor) -> rw.Body:
         plain = not (inner.ctes or inner.order_by or inner.limit or inner.offset or inner.emit)
         return inner.body if plain else inner
     if c.accept("VALUES"):
-        rows = comma_list(c, lambda c: in_parentheses(c, expression))
-        return rw.Values(rows, c.span(start))
+        rows = comma_list(c, row)
+        return ast.Values(rows, c.span(start))
     if not c.at("SELECT"):
         raise c.unexpected("SELECT or VALUES", *QUERY_STARTS)
     return _select(c)
 
 
-def _select(c: Cursor) -> rw.Select:
+def _select(c: Cursor) -> ast.Select:
     start = c.index
     c.expect("SELECT")
     distinct: tuple[ast.Expr, ...] | None = None
@@ -115,7 +114,7 @@ def _select(c: Cursor) -> rw.Select:
     else:
         c.accept("ALL")
     items = comma_list(c, item)
-    source = _from(c) if c.accept("FROM") else None
+    source = relation(c) if c.accept("FROM") else None
     where = expression(c) if c.accept("WHERE") else None
     group_by: tuple[ast.Expr, ...] = ()
     if c.accept("GROUP"):
@@ -123,10 +122,12 @@ def _select(c: Cursor) -> rw.Select:
         group_by = comma_list(c, grouping)
     having = expression(c) if c.accept("HAVING") else None
     windows = comma_list(c, _window) if c.accept("WINDOW") else ()
-    return rw.Select(distinct, items, source, where, group_by, having, windows, c.span(start))
+    return ast.Select(
+        items, source, c.span(start), distinct=distinct, where=where, group_by=group_by, having=having, windows=windows
+    )
 
 
-def _window(c: Cursor) -> tuple[str, rw.Over]:
+def _window(c: Cursor) -> tuple[str, ast.Over]:
     name = c.name("the name of a window")
     c.expect("AS")
     return name, window(c)
@@ -135,13 +136,8 @@ def _window(c: Cursor) -> tuple[str, rw.Over]:
 def item(c: Cursor) -> ast.SelectItem:
     """An item of SELECT or RETURNING."""
     start = c.index
-    if c.accept_symbol("*"):
-        return ast.SelectItem(ast.Star(None, c.span(start)), None, c.span(start))
-    if c.now.kind in (TokenKind.WORD, TokenKind.NAME) and c.ahead(1).text == "." and c.ahead(2).text == "*":
-        qualifier = c.name("the name of a table")
-        c.advance()
-        c.advance()
-        return ast.SelectItem(ast.Star(qualifier, c.span(start)), None, c.span(start))
+    if (all_of := star(c, "the name of a table")) is not None:
+        return ast.SelectItem(all_of, None, c.span(start))
     expr = expression(c)
     if c.accept("AS"):
         return ast.SelectItem(expr, c.label("a name"), c.span(start))
@@ -174,76 +170,40 @@ def _fetch(c: Cursor) -> ast.Expr:
 # ----------------------------------------------------------------------- FROM
 
 
-def _from(c: Cursor) -> rw.Relation:
-    """A list of sources; a comma is a cross join."""
-    start = c.index
-    left = _joined(c)
-    while c.at_symbol(","):
-        comma = c.advance()
-        right = _joined(c)
-        left = rw.Join(left, right, "cross", None, (), False, False, True, c.span(start), c.span_of(comma))
-    return left
-
-
-def _joined(c: Cursor) -> rw.Relation:
-    """Sources joined from left to right."""
-    start = c.index
-    left = _primary(c)
-    joins = 0
-    while True:
-        how_start = c.index
-        words = _how(c)
-        if words is None:
-            return left
-        joins += 1
-        c.taller(joins)
-        how, natural, asof = words
-        how_span = c.span(how_start)
-        right = _primary(c)
-        on: ast.Expr | None = None
-        using: tuple[ast.Name, ...] = ()
-        if c.accept("ON"):
-            on = expression(c)
-        elif c.accept("USING"):
-            using = in_parentheses(c, _column)
-        left = rw.Join(left, right, how, on, using, natural, asof, False, c.span(start), how_span)
-        _check_condition(c, left)
-
-
-def _check_condition(c: Cursor, join: rw.Join) -> None:
-    """A join has a condition, in exactly one way."""
-    given = join.on is not None or bool(join.using)
-    if (join.natural or join.how == "cross") and given:
-        kind = "NATURAL JOIN" if join.natural else "CROSS JOIN"
+def condition(c: Cursor, how: ast.How, mark: str, how_span: Span) -> Condition:
+    """ON or USING, in exactly one way, where the kind of join takes one."""
+    on = expression(c) if c.accept("ON") else None
+    using = in_parentheses(c, _column) if on is None and c.accept("USING") else ()
+    free = mark == "NATURAL" or how == "cross"
+    if free and (on or using):
+        kind = "NATURAL JOIN" if mark == "NATURAL" else "CROSS JOIN"
         hint = "leave the condition out, or write JOIN … ON a.x = b.x"
-        raise c.error(f"{kind} takes no condition", join.how_span, hint)
-    if not (given or join.natural or join.how == "cross"):
+        raise c.error(f"{kind} takes no condition", how_span, hint)
+    if not (on or using or free):
         if c.foreign():
             raise c.unexpected("ON")
         hint = "write ON a.x = b.x, USING (x), NATURAL JOIN or CROSS JOIN"
-        raise c.error("the join has no condition", join.how_span, hint)
+        raise c.error("the join has no condition", how_span, hint)
+    return on, using, None
 
 
-def _how(c: Cursor) -> tuple[rw.How, bool, bool] | None:
-    """(kind, NATURAL, ASOF) of the words up to JOIN; None where no join follows."""
+def join(c: Cursor) -> tuple[ast.How, str] | None:
+    """The words up to JOIN."""
     start = c.index
     if c.accept("CROSS"):
         c.expect("JOIN")
-        return "cross", False, False
+        return "cross", ""
     asof = c.at("ASOF") and c.ahead(1).value in ("JOIN", "LEFT", "RIGHT", "FULL", "INNER", "NATURAL")
-    natural = c.at("NATURAL")
-    if asof or natural:
-        c.advance()
+    mark = c.advance().value if asof or c.at("NATURAL") else ""
     if asof and c.at("NATURAL"):
         hint = "write ASOF JOIN … ON a.x = b.x AND a.t >= b.t"
         raise c.error_from(start, "an ASOF JOIN takes no NATURAL", hint)
-    how: rw.How = "inner"
+    how: ast.How = "inner"
     match c.word():
         case "INNER":
             c.advance()
         case "LEFT" | "RIGHT" | "FULL" as word:
-            kinds: dict[str, OneOf["left", "right", "full"]] = {"LEFT": "left", "RIGHT": "right", "FULL": "full"}
-            how = kinds[word]
+            how = HOWS[word]
             c.advance()
             c.accept("OUTER")
         case "JOIN":
@@ -255,18 +215,18 @@ def _how(c: Cursor) -> tuple[rw.How, bool, bool] | None:
     if asof and how in ("right", "full"):
         hint = "write ASOF JOIN or ASOF LEFT JOIN; turn the tables round for the other side"
         raise c.error_from(start, f"there is no ASOF {how.upper()} JOIN", hint)
-    return how, natural, asof
+    return how, mark
 
 
 def _column(c: Cursor) -> ast.Name:
-    start = c.index
-    name = c.name("the name of a column")
+    name = column_name(c)
     if c.at_symbol("."):
         raise c.error("USING takes column names that both sides have", c.now, f"write USING ({name}) or ON a.x = b.x")
-    return ast.Name((name,), c.span(start))
+    return name
 
 
-def _primary(c: Cursor) -> rw.Relation:
+def source(c: Cursor) -> ast.Relation:
+    """A table, a sub-query, a table function, or joins in parentheses."""
     start = c.index
     lateral = c.accept("LATERAL")
     if c.at_symbol("("):
@@ -275,8 +235,8 @@ def _primary(c: Cursor) -> rw.Relation:
             inner = query(c)
             c.close(opened, ")")
             alias, columns = _alias(c)
-            return rw.Derived(inner, alias, columns, c.span(start), lateral)
-        nested = _from(c)
+            return ast.Derived(inner, alias, c.span(start), columns, lateral=lateral)
+        nested = relation(c)
         c.close(opened, ")", "a join or ')'")
         return nested
     name_start = c.index
@@ -285,7 +245,7 @@ def _primary(c: Cursor) -> rw.Relation:
         if not isinstance(call, ast.Call):
             raise c.error_from(name_start, "a source is a table, a sub-query or a table function")
         alias, columns = _alias(c)
-        return rw.TableFunction(call, alias, columns, c.span(start))
+        return ast.TableFunction(call, alias, c.span(start), columns)
     name = c.name("the name of a table, source or view")
     if c.accept_symbol("."):  # public.t
         name = c.name("the name of a table, source or view")
@@ -294,7 +254,7 @@ def _primary(c: Cursor) -> rw.Relation:
     alias, columns = _alias(c)
     if as_of is None:
         as_of = _as_of(c)
-    return rw.TableName(name, alias, columns, as_of, c.span(start), name_span)
+    return ast.Table(ast.Name((name,), name_span), alias, c.span(start), columns, as_of=as_of)
 
 
 def _holds_query(c: Cursor) -> bool:
@@ -323,7 +283,7 @@ def _column_names(c: Cursor) -> tuple[str, ...]:
     return in_parentheses(c, lambda c: c.label("a name")) if c.at_symbol("(") else ()
 
 
-def _as_of(c: Cursor) -> rw.AsOf | None:
+def _as_of(c: Cursor) -> ast.AsOf | None:
     """FOR SYSTEM_TIME AS OF PROCTIME() | NOW() [- interval] | 'time'."""
     start = c.index
     if not c.accept("FOR", "SYSTEM_TIME"):
@@ -331,7 +291,7 @@ def _as_of(c: Cursor) -> rw.AsOf | None:
     c.expect("AS", "OF")
     if c.now.kind is TokenKind.STRING:
         at = c.advance().value
-        return rw.AsOf("at", c.span(start), at=at)
+        return ast.AsOf("at", c.span(start), at=at)
     if c.at("PROCTIME") or c.at("NOW"):
         proctime = c.advance().value == "PROCTIME"
         opened = c.expect_symbol("(")
@@ -340,6 +300,6 @@ def _as_of(c: Cursor) -> rw.AsOf | None:
             back = interval(c, bare=True)
             if back.months:
                 raise c.error("time travel takes days, hours, minutes or seconds", back.span)
-            return rw.AsOf("now", c.span(start), back=back.ms)
-        return rw.AsOf("proctime" if proctime else "now", c.span(start))
+            return ast.AsOf("now", c.span(start), back=back.ms)
+        return ast.AsOf("proctime" if proctime else "now", c.span(start))
     raise c.unexpected("PROCTIME(), NOW() or a time in single quotes", "PROCTIME", "NOW")

@@ -7,11 +7,10 @@ Rule: a type is one of Braid's, with the name under which PostgreSQL knows it be
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal as PyDecimal
 
 from braid.sql import ast
-from braid.sql import ast_risingwave as rw
 from braid.sql.cursor import Cursor, closest
 from braid.sql.expressions import LONGEST, UNARY, expression
 from braid.sql.tokens import Token, TokenKind
@@ -41,7 +40,15 @@ _MONTHS = {"MONTH": 1, "YEAR": 12}
 _CLOCK = re.compile(r"([+-]?)(\d+):(\d{1,2})(?::(\d{1,2})(\.\d{1,3})?)?")
 
 
-def sql_type(c: Cursor) -> rw.SqlType:
+@dataclass(frozen=True, slots=True)
+class SqlType:
+    """A type, and the name under which PostgreSQL knows it."""
+
+    type: Type
+    name: str
+
+
+def sql_type(c: Cursor) -> SqlType:
     """A type by any of its names."""
     start, word = c.index, c.word()
     if word in ("NUMERIC", "DECIMAL"):
@@ -62,7 +69,7 @@ def sql_type(c: Cursor) -> rw.SqlType:
             opened = c.advance()
             c.advance()
             c.close(opened, ")")
-        found = rw.SqlType(made, name)
+        found = SqlType(made, name)
     else:
         if not word:
             raise c.unexpected("a type")
@@ -72,20 +79,20 @@ def sql_type(c: Cursor) -> rw.SqlType:
     while c.at_symbol("[", "]"):
         c.advance()
         c.advance()
-        found = rw.SqlType(Array(found.type), f"{found.name}[]")
+        found = SqlType(Array(found.type), f"{found.name}[]")
     return found
 
 
-def named_type(name: str) -> rw.SqlType:
+def named_type(name: str) -> SqlType:
     """The type of a name that `sql_type` gave."""
     if name == "numeric":
-        return rw.SqlType(NUMERIC, name)
-    return next(rw.SqlType(made, n) for made, n in _NAMES.values() if n == name)
+        return SqlType(NUMERIC, name)
+    return next(SqlType(made, n) for made, n in _NAMES.values() if n == name)
 
 
-def _numeric(c: Cursor, start: int) -> rw.SqlType:
+def _numeric(c: Cursor, start: int) -> SqlType:
     if not c.at_symbol("("):
-        return rw.SqlType(NUMERIC, "numeric")
+        return SqlType(NUMERIC, "numeric")
     opened = c.advance()
     precision, scale = _count(c), 0
     if c.accept_symbol(","):
@@ -93,7 +100,7 @@ def _numeric(c: Cursor, start: int) -> rw.SqlType:
     c.close(opened, ")")
     if not 1 <= precision <= 38 or scale > precision:
         raise c.error_from(start, f"numeric({precision}, {scale}) is out of range", "the precision is 1 to 38")
-    return rw.SqlType(Decimal(precision, scale), f"numeric({precision},{scale})")
+    return SqlType(Decimal(precision, scale), f"numeric({precision},{scale})")
 
 
 def _count(c: Cursor) -> int:
@@ -104,8 +111,7 @@ def _count(c: Cursor) -> int:
 
 def suffix(c: Cursor, left: ast.Expr, start: int) -> ast.Expr | None:
     """`left::type`, `left AT TIME ZONE zone`."""
-    if c.at("AT", "TIME", "ZONE"):
-        c.expect("AT", "TIME", "ZONE")
+    if c.accept("AT", "TIME", "ZONE"):
         height = c.height
         zone = expression(c, UNARY + 1)
         c.height = max(height, c.height)

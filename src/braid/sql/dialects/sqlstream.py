@@ -2,38 +2,209 @@
 
 In: the shared grammar. Out: the dialect `SQLSTREAM`.
 Rule: unquoted names fold to upper case; only "…" quotes a name. SELECT STREAM runs on, SELECT alone is over tables.
+OVER stands between a source and its alias.
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
-from braid.errors import Span
+from braid.errors import Span, SqlError
 from braid.sql import ast
-from braid.sql.ast_sqlstream import (
-    CreatePump,
-    CreateRelation,
-    CreateSchema,
-    CreateView,
-    DescribeObject,
-    DropObject,
-    InsertQuery,
-    InsertRows,
-    Option,
-    SelectStream,
-    SetSchema,
-    StreamQuery,
-)
-from braid.sql.cursor import Cursor
+from braid.sql.cursor import Cursor, closest
 from braid.sql.declare import Declaring, plainly, text
-from braid.sql.dialects.base import RESERVED, STARTERS, Words
-from braid.sql.dialects.sqlstream_queries import column_name, object_name, query
-from braid.sql.expressions import comma_list, expression, in_parentheses, sql_type
-from braid.sql.statements import create, explain, insert_into, no_kind, quoted_set, quoted_unset, show, unsupported
+from braid.sql.dialects.base import RESERVED, STARTERS, Condition, Words
+from braid.sql.dialects.sqlstream_windows import over, window
+from braid.sql.expressions import comma_list, expression, in_parentheses, plain_name, row, sql_type
+from braid.sql.queries import kind_of_join, relation, select_item
+from braid.sql.statements import (
+    create,
+    explain,
+    if_not_exists,
+    insert_into,
+    no_kind,
+    quoted_set,
+    quoted_unset,
+    show,
+    unsupported,
+)
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
-Columns = tuple[tuple[str, Span], ...]
+_JOIN_WORDS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")
+_NOT_YET = {
+    "GROUP": "GROUP BY",
+    "HAVING": "HAVING",
+    "ORDER": "ORDER BY",
+    "LIMIT": "LIMIT",
+    "FETCH": "FETCH",
+    "OFFSET": "OFFSET",
+    "UNION": "UNION",
+    "QUALIFY": "QUALIFY",
+}
+
+
+def query(c: Cursor, nested: bool = False) -> ast.Select:
+    """`nested`: a sub-query, which ends at a closing bracket."""
+    start = c.index
+    c.expect("SELECT")
+    stream = _is_stream(c)
+    if stream:
+        c.advance()
+    if c.at("DISTINCT"):
+        raise c.error("SELECT DISTINCT is not supported yet", c.now, "leave DISTINCT out")
+    c.accept("ALL")
+    items = comma_list(c, select_item)
+    if not c.accept("FROM"):
+        raise c.unexpected("',' or FROM", "FROM", "AS")
+    source = relation(c)
+    where = expression(c) if c.accept("WHERE") else None
+    windows = _windows(c) if c.accept("WINDOW") else ()
+    if c.word() in _NOT_YET:
+        raise c.error(f"{_NOT_YET[c.word()]} is not supported yet", c.now, "leave it out; WHERE filters rows")
+    if c.at("WHERE") or c.at("WINDOW"):
+        raise c.error(f"{c.word()} stands in the wrong place", c.now, "the order is SELECT, FROM, WHERE, WINDOW")
+    if not c.at_end() and not c.starts_statement() and not (nested and c.at_symbol(")")):
+        raise _left_over(c, where is not None)
+    return ast.Select(items, source, c.span(start), "STREAM" if stream else None, where=where, windows=windows)
+
+
+def _is_stream(c: Cursor) -> bool:
+    """`SELECT STREAM …`, and not a column of that name: `SELECT stream, …`, `SELECT stream FROM`, `SELECT stream.a`."""
+    after = c.ahead(1)
+    if not c.at("STREAM"):
+        return False
+    if after.kind is TokenKind.SYMBOL:
+        next_but_one = c.ahead(2)
+        ends = next_but_one.kind is TokenKind.SYMBOL and next_but_one.text == ","
+        starts = next_but_one.value == "FROM" or _misspelled_from(c)
+        return after.text in ("(", "-", "+") or (after.text == "*" and (ends or starts))
+    return after.kind is not TokenKind.END and after.value not in ("FROM", "AS")
+
+
+def _misspelled_from(c: Cursor) -> bool:
+    """`STREAM * FORM orders`, and not `stream * form FROM …`."""
+    word, behind = c.ahead(2), c.ahead(3)
+    found = word.kind is TokenKind.WORD and closest(word.value, ("FROM",)) is not None
+    return found and behind.kind is TokenKind.WORD and behind.value not in ("FROM", "AS")
+
+
+def _windows(c: Cursor) -> tuple[tuple[str, ast.RangeWindow | ast.RowsWindow], ...]:
+    """`w AS (…), …`."""
+    found: dict[str, ast.RangeWindow | ast.RowsWindow] = {}
+    while not found or c.accept_symbol(","):
+        at = c.now
+        name = c.name("the name of a window")
+        if name in found:
+            raise c.error(f"window {name} is declared twice", at, "give one of them another name")
+        c.expect("AS")
+        found[name] = window(c)
+    return tuple(found.items())
+
+
+def _left_over(c: Cursor, filtered: bool) -> SqlError:
+    if c.at("OVER"):
+        return c.error("OVER stands before the alias", c.now, "write source OVER (…) AS alias")
+    if c.at("ON") or c.at("USING"):
+        return c.error(f"{c.word()} stands only behind JOIN", c.now, "write a JOIN b ON a.x = b.x")
+    if c.word() in _JOIN_WORDS:
+        return c.error(f"{c.word()} must stand in FROM, before WHERE", c.now)
+    words = ("AND", "OR", "WINDOW") if filtered else ("AS", "OVER", *_JOIN_WORDS, "ON", "USING", "WHERE", "WINDOW")
+    return c.unexpected("a clause or ';'", *words)
+
+
+# ----------------------------------------------------------------------- FROM
+
+
+def join(c: Cursor) -> tuple[ast.How, str] | None:
+    """The words up to JOIN."""
+    if c.word() not in (*_JOIN_WORDS, "OUTER"):
+        return None
+    natural = c.accept("NATURAL")
+    if natural and c.at("CROSS"):
+        raise c.error("NATURAL CROSS JOIN is not possible", c.now, "write CROSS JOIN, or NATURAL JOIN")
+    if c.at("OUTER"):
+        raise c.error("OUTER JOIN needs a side", c.now, "write LEFT, RIGHT or FULL OUTER JOIN")
+    words = kind_of_join(c)
+    if words is None:
+        raise c.unexpected("JOIN", *_JOIN_WORDS)
+    return words[0], "NATURAL" if natural else ""
+
+
+def condition(c: Cursor, how: ast.How, mark: str, how_span: Span) -> Condition:
+    """ON, USING or nothing, as the kind allows."""
+    if c.at("ON") or c.at("USING"):
+        word = c.word()
+        if how == "cross":
+            hint = f"write JOIN … {word} …, or put the condition into WHERE"
+            raise c.error(f"CROSS JOIN takes no {word}", c.now, hint)
+        if mark:
+            hint = f"leave {word} out (NATURAL compares all columns of the same name), or leave NATURAL out"
+            raise c.error(f"NATURAL JOIN takes no {word}", c.now, hint)
+    on: ast.Expr | None = None
+    using: tuple[ast.Name, ...] = ()
+    if c.accept("ON"):
+        on = expression(c)
+    elif c.accept("USING"):
+        using = in_parentheses(c, column_name)
+    if c.at("ON") or c.at("USING"):
+        raise c.error("a join has one condition", c.now, "keep ON or USING; further conditions go into ON with AND")
+    return on, using, None
+
+
+def source(c: Cursor) -> ast.Relation:
+    """A source with its window and alias, or a join in parentheses."""
+    start = c.index
+    found: ast.Name | ast.Select
+    if c.at_symbol("("):
+        opened = c.advance()
+        if not c.at("SELECT"):
+            c.enter()
+            inner = relation(c)
+            c.leave()
+            c.close(opened, ")")
+            if c.at("OVER"):
+                hint = "write OVER behind each source of the join"
+                raise c.error("a join in parentheses has no window of its own", c.now, hint)
+            if c.at("AS"):
+                raise c.error("a join in parentheses has no alias", c.now, "its sources keep their own names")
+            return inner
+        c.enter()
+        found = query(c, nested=True)
+        c.leave()
+        c.close(opened, ")")
+    else:
+        found = object_name(c, "the name of a stream or table")
+    over_ = over(c) if c.accept("OVER") else None
+    alias = c.alias("an alias after AS")
+    if c.at("OVER"):
+        what = alias or "its window"
+        raise c.error("OVER stands before the alias", c.now, f"write source OVER (…) AS {what}")
+    if isinstance(found, ast.Name):
+        return ast.Table(found, alias, c.span(start), over=over_)
+    if alias is None:
+        raise c.unexpected("an alias", hint="a sub-query needs a name: (SELECT STREAM …) AS q")
+    return ast.Derived(found, alias, c.span(start), over=over_)
+
+
+def object_name(c: Cursor, expected: str) -> ast.Name:
+    """`name` or `schema.name`."""
+    start = c.index
+    name = c.name(expected)
+    if not c.accept_symbol("."):
+        return ast.Name((name,), c.span(start))
+    second = c.name(f"{expected} after '.'")
+    if c.at_symbol("."):
+        raise c.error("a name has at most a schema and a name", c.now, "leave the catalog out")
+    return ast.Name((name, second), c.span(start))
+
+
+def column_name(c: Cursor) -> ast.Name:
+    name = plain_name(c, "the name of a column")
+    if c.at_symbol("."):
+        raise c.error("a plain column name stands here", c.now, "write the column without its source")
+    return name
+
 
 # ------------------------------------------------------------------ definitions
 
@@ -49,7 +220,7 @@ def _create_relation(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     opened = c.expect_symbol("(", "'(' and columns")
     columns: list[ast.ColumnDef] = []
     not_null: list[str] = []
-    keys: Columns = ()
+    keys: tuple[ast.Name, ...] = ()
     while True:
         if c.at("PRIMARY") and columns:
             c.expect("PRIMARY", "KEY")
@@ -59,15 +230,15 @@ def _create_relation(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         if not c.accept_symbol(","):
             break
     c.close(opened, ")", "',' or ')'")
-    for key, span in keys:
+    for key in keys:
         if kind == "STREAM":
-            raise c.error("a stream has no PRIMARY KEY", span, "leave it out")
-        if all(d.name != key for d in columns):
-            raise c.error(f"no column {key} for the PRIMARY KEY", span, "name a column of the table")
-        not_null.append(key)
+            raise c.error("a stream has no PRIMARY KEY", key.span, "leave it out")
+        if all(d.name != str(key) for d in columns):
+            raise c.error(f"no column {key} for the PRIMARY KEY", key.span, "name a column of the table")
+        not_null.append(str(key))
     options = in_parentheses(c, _option) if c.accept("OPTIONS") else ()
     _description(c)
-    return CreateRelation(kind, name, tuple(columns), tuple(not_null), options, or_replace, c.span(start))
+    return ast.CreateRelation(kind, name, tuple(columns), tuple(not_null), options, or_replace, c.span(start))
 
 
 def _column(c: Cursor, kind: str, not_null: list[str]) -> ast.ColumnDef:
@@ -92,15 +263,16 @@ def _column(c: Cursor, kind: str, not_null: list[str]) -> ast.ColumnDef:
     return ast.ColumnDef(name, column_type, role, c.span(start))
 
 
-def _option(c: Cursor) -> Option:
+def _option(c: Cursor) -> ast.Property:
     """`NAME 'value'`, also `NAME = 'value'`."""
     start = c.index
     if c.now.kind not in (TokenKind.WORD, TokenKind.NAME):
         raise c.unexpected("the name of an option")
     name = c.advance().value.upper()
     c.accept_symbol("=")
+    at = c.index
     value = c.string("the value of the option in single quotes", f"write {name} 'value'")
-    return Option(name, value, c.span(start))
+    return ast.Property(name, ast.Literal(value, Scalar.VARCHAR, c.span(at)), c.span(start))
 
 
 def _description(c: Cursor) -> None:
@@ -108,7 +280,7 @@ def _description(c: Cursor) -> None:
         c.string("a description in single quotes")
 
 
-def _columns(c: Cursor) -> Columns:
+def _columns(c: Cursor) -> tuple[ast.Name, ...]:
     """`(a, b)`, if it is there."""
     return in_parentheses(c, column_name) if c.at_symbol("(") and c.ahead(1).value != "SELECT" else ()
 
@@ -119,8 +291,8 @@ def _create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     columns = _columns(c)
     _description(c)
     c.expect("AS")
-    inner = _query(c)
-    return CreateView(name, columns, inner, or_replace, c.span(start))
+    inner = _bracketed(c)
+    return ast.CreateStreamView(name, columns, inner, or_replace, c.span(start))
 
 
 def _create_pump(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
@@ -138,19 +310,17 @@ def _create_pump(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     insert_start = c.index
     insert_into(c)
     made = _insert(c, insert_start)
-    if isinstance(made, InsertRows):
+    if isinstance(made, ast.InsertValues):
         raise c.error("a pump runs a query", made.span, "write INSERT INTO … SELECT STREAM …")
-    return CreatePump(name, state, made, or_replace, c.span(start))
+    return ast.CreatePump(name, state, made, or_replace, c.span(start))
 
 
 def _create_schema(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     c.expect("SCHEMA")
-    if_not_exists = c.at("IF", "NOT")
-    if if_not_exists:
-        c.expect("IF", "NOT", "EXISTS")
+    exists = if_not_exists(c)
     name = c.name("the name of the schema")
     _description(c)
-    return CreateSchema(name, if_not_exists or or_replace, c.span(start))
+    return ast.CreateSchema(name, exists or or_replace, c.span(start))
 
 
 def _create_foreign(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
@@ -169,20 +339,18 @@ def _drop(c: Cursor) -> ast.Statement:
     if kind is None:
         raise c.unexpected("STREAM, TABLE, VIEW or PUMP", *kinds)
     c.advance()
-    if_exists = c.at("IF", "EXISTS")
-    if if_exists:
-        c.expect("IF", "EXISTS")
+    if_exists = c.accept("IF", "EXISTS")
     name = object_name(c, f"the name of the {kind.lower()}")
     if c.at("CASCADE"):
         raise c.error("DROP … CASCADE is not supported", c.now, "drop what reads it first")
     c.accept("RESTRICT")
-    return DropObject(kind, name, if_exists, c.span(start))
+    return ast.Drop(kind, (name,), if_exists, c.span(start))
 
 
 # ------------------------------------------------------------- queries and rows
 
 
-def _query(c: Cursor) -> StreamQuery:
+def _bracketed(c: Cursor) -> ast.Select:
     if c.at_symbol("("):
         opened = c.advance()
         inner = query(c, nested=True)
@@ -196,7 +364,7 @@ def _query(c: Cursor) -> StreamQuery:
 def _select(c: Cursor) -> ast.Statement:
     start = c.index
     inner = query(c)
-    return SelectStream(inner, c.span(start))
+    return ast.Ask(inner, c.span(start))
 
 
 def _insert_statement(c: Cursor) -> ast.Statement:
@@ -205,21 +373,17 @@ def _insert_statement(c: Cursor) -> ast.Statement:
     return _insert(c, start)
 
 
-def _insert(c: Cursor, start: int) -> InsertQuery | InsertRows:
+def _insert(c: Cursor, start: int) -> ast.InsertSelect | ast.InsertValues:
     """What stands behind INSERT INTO."""
     target = object_name(c, "the name of a stream or table")
     columns = _columns(c)
     if c.at("SELECT") or c.at_symbol("("):
-        inner = _query(c)
-        return InsertQuery(target, columns, inner, c.span(start))
+        inner = _bracketed(c)
+        return ast.InsertSelect(target, inner, c.span(start), columns)
     if not c.accept("VALUES"):
         raise c.unexpected("VALUES or SELECT STREAM", "VALUES", "SELECT")
-    rows = comma_list(c, _row)
-    return InsertRows(target, columns, rows, c.span(start))
-
-
-def _row(c: Cursor) -> tuple[ast.Expr, ...]:
-    return in_parentheses(c, expression)
+    rows = comma_list(c, row)
+    return ast.InsertValues(target, columns, rows, c.span(start))
 
 
 # --------------------------------------------------------------------- commands
@@ -240,14 +404,15 @@ def _set(c: Cursor) -> ast.Statement:
             raise c.error("the name of the schema is empty", written, "write SET SCHEMA 'name'")
     else:
         name = c.name("the name of a schema in single quotes")
-    return SetSchema(name, c.span(start))
+    return ast.SetSchema(name, c.span(start))
 
 
 def _describe(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("DESCRIBE")
     no_kind(c, "DESCRIBE")
-    return DescribeObject(object_name(c, "the name of a stream, table or view"), c.span(start))
+    name = object_name(c, "the name of a stream, table or view")
+    return ast.Describe(name, False, c.span(start))
 
 
 def _alter(c: Cursor) -> ast.Statement:
@@ -308,6 +473,10 @@ SQLSTREAM = Words(
         "TIMESTAMP": Scalar.TIMESTAMP,
     },
     kinds=("STREAM", "TABLE", "VIEW", "PUMP", "SCHEMA"),
+    source=source,
+    join=join,
+    condition=condition,
+    lists=True,
     clauses=("WHERE", "WINDOW"),
     shows=("STREAMS", "TABLES", "QUERIES", "TOPICS", "PROPERTIES"),
     foreign={

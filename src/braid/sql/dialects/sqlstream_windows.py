@@ -1,6 +1,6 @@
 """SQLstream's windows and intervals.
 
-In: a cursor at INTERVAL, or at the window behind OVER or AS. Out: an `Interval`, a `WindowSpec`.
+In: a cursor at INTERVAL, or at the window behind OVER or AS. Out: an `Interval`, a window or its name.
 Rule: what a join window may not be (without end, ahead of its row, partitioned, turned round) is refused here, since it
 can be seen in the text alone.
 """
@@ -13,11 +13,11 @@ from itertools import pairwise
 from typing import Literal, get_args
 
 from braid.errors import SqlError
-from braid.sql.ast_sqlstream import Interval, OrderKey, RangeWindow, RowsWindow, TimeUnit, WindowName, WindowSpec
+from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.tokens import Token, TokenKind
 
-UNITS: tuple[TimeUnit, ...] = get_args(TimeUnit)
+UNITS: tuple[ast.TimeUnit, ...] = get_args(ast.TimeUnit)
 _MS = {"DAY": 86_400_000, "HOUR": 3_600_000, "MINUTE": 60_000, "SECOND": 1000}
 _LESS_THAN = {"MONTH": 12, "HOUR": 24, "MINUTE": 60, "SECOND": 60}  # of a field that is not the first
 _BETWEEN = {("YEAR", "MONTH"): "-", ("DAY", "HOUR"): " ", ("HOUR", "MINUTE"): ":", ("MINUTE", "SECOND"): ":"}
@@ -28,7 +28,7 @@ _EXAMPLE = "OVER (RANGE INTERVAL '1' MINUTE PRECEDING)"
 # ------------------------------------------------------------------ intervals
 
 
-def interval(c: Cursor) -> Interval:
+def interval(c: Cursor) -> ast.Interval:
     """`INTERVAL 'v' unit [(precision)] [TO unit [(precision)]]`."""
     start = c.index
     c.expect("INTERVAL")
@@ -52,17 +52,17 @@ def interval(c: Cursor) -> Interval:
         else:
             fraction = more if more is not None else fraction_after
     months, ms = _amount(c, text, value, first, last, leading, fraction)
-    return Interval(months, ms, c.span(start))
+    return ast.Interval(months, ms, c.span(start))
 
 
-def _unit(c: Cursor) -> TimeUnit:
+def _unit(c: Cursor) -> ast.TimeUnit:
     for unit in UNITS:
         if c.accept(unit):
             return unit
     raise c.unexpected("the unit of the interval", *UNITS, hint=f"units are {', '.join(UNITS)}")
 
 
-def _precision(c: Cursor, unit: TimeUnit) -> tuple[int | None, int | None]:
+def _precision(c: Cursor, unit: ast.TimeUnit) -> tuple[int | None, int | None]:
     """`(p)`, behind SECOND also `(p, s)`: digits of the first field, digits of the fraction."""
     if not c.at_symbol("("):
         return None, None
@@ -73,7 +73,7 @@ def _precision(c: Cursor, unit: TimeUnit) -> tuple[int | None, int | None]:
     return digits, fraction
 
 
-def _check_units(c: Cursor, first: TimeUnit, last: TimeUnit, at: Token) -> None:
+def _check_units(c: Cursor, first: ast.TimeUnit, last: ast.TimeUnit, at: Token) -> None:
     if (first in ("YEAR", "MONTH")) != (last in ("YEAR", "MONTH")):
         message = f"an interval cannot mix {first} with {last}"
         hint = "months have no fixed length: write YEAR TO MONTH, or units from DAY to SECOND"
@@ -84,7 +84,7 @@ def _check_units(c: Cursor, first: TimeUnit, last: TimeUnit, at: Token) -> None:
 
 
 def _amount(
-    c: Cursor, text: str, at: Token, first: TimeUnit, last: TimeUnit, leading: int | None, fraction: int | None
+    c: Cursor, text: str, at: Token, first: ast.TimeUnit, last: ast.TimeUnit, leading: int | None, fraction: int | None
 ) -> tuple[int, int]:
     """(months, ms) of the written value."""
     units = UNITS[UNITS.index(first) : UNITS.index(last) + 1]
@@ -121,21 +121,21 @@ def _amount(
     return 0, int(exact)
 
 
-def _example(units: tuple[TimeUnit, ...]) -> str:
+def _example(units: tuple[ast.TimeUnit, ...]) -> str:
     made = "1"
     for before, unit in pairwise(units):
         made += _BETWEEN[before, unit] + ("30" if unit in ("MINUTE", "SECOND") else "6")
     return made
 
 
-def _named(units: tuple[TimeUnit, ...]) -> str:
+def _named(units: tuple[ast.TimeUnit, ...]) -> str:
     return units[0] if len(units) == 1 else f"{units[0]} TO {units[-1]}"
 
 
 # -------------------------------------------------------------------- windows
 
 
-def over(c: Cursor) -> WindowSpec:
+def over(c: Cursor) -> ast.RangeWindow | ast.RowsWindow | ast.Name:
     """What stands behind OVER: `w`, `WINDOW w` or `(…)`."""
     start = c.index
     if c.at_symbol("("):
@@ -145,10 +145,10 @@ def over(c: Cursor) -> WindowSpec:
     if c.at("WINDOW") and c.ahead(1).kind in (TokenKind.WORD, TokenKind.NAME):
         c.advance()
     name = c.name("the name of a window, or '('")
-    return WindowName(name, c.span(start))
+    return ast.Name((name,), c.span(start))
 
 
-def window(c: Cursor) -> RangeWindow | RowsWindow:
+def window(c: Cursor) -> ast.RangeWindow | ast.RowsWindow:
     """`([ORDER BY key] RANGE … | ROWS …)`."""
     start = c.index
     opened = c.expect_symbol("(", "'(' and a window")
@@ -156,12 +156,12 @@ def window(c: Cursor) -> RangeWindow | RowsWindow:
         hint = "leave PARTITION BY out: the condition of the join says which rows meet"
         raise c.error("the window of a join operand cannot be partitioned", c.now, hint)
     order = _order(c) if c.accept("ORDER", "BY") else None
-    found: RangeWindow | RowsWindow
+    found: ast.RangeWindow | ast.RowsWindow
     if c.at("RANGE"):
         c.advance()
         lower, upper = _range(c)
         c.close(opened, ")")
-        found = RangeWindow(order, lower, upper, c.span(start))
+        found = ast.RangeWindow(order, lower, upper, c.span(start))
     elif c.at("ROWS"):
         at = c.now
         c.advance()
@@ -170,7 +170,7 @@ def window(c: Cursor) -> RangeWindow | RowsWindow:
             raise c.error(message, order.span, "write RANGE CURRENT ROW, or leave ORDER BY out")
         fewest, most = _rows(c, at)
         c.close(opened, ")")
-        found = RowsWindow(fewest, most, c.span(start))
+        found = ast.RowsWindow(fewest, most, c.span(start))
     elif c.at_symbol(")"):
         raise c.error("a window needs RANGE or ROWS", c.now, f"write {_EXAMPLE}")
     else:
@@ -178,7 +178,7 @@ def window(c: Cursor) -> RangeWindow | RowsWindow:
     return found
 
 
-def _order(c: Cursor) -> OrderKey:
+def _order(c: Cursor) -> ast.OrderKey:
     """ROWTIME or a function of it that never falls; ASC may be written."""
     start = c.index
     key = _order_key(c)
@@ -187,23 +187,23 @@ def _order(c: Cursor) -> OrderKey:
     c.accept("ASC")
     if c.at_symbol(","):
         raise c.error("a window has one ORDER BY key", c.now, "keep ROWTIME, or FLOOR, CEIL or STEP of it")
-    return OrderKey(key.kind, key.unit, key.step, c.span(start))
+    return ast.OrderKey(key.kind, key.unit, key.step, c.span(start))
 
 
-def _order_key(c: Cursor) -> OrderKey:
+def _order_key(c: Cursor) -> ast.OrderKey:
     start = c.index
     kinds: tuple[Literal["FLOOR", "CEIL", "STEP"], ...] = ("FLOOR", "CEIL", "STEP")
     kind = next((k for k in kinds if c.at(k) and c.ahead(1).text == "("), None)
     if kind is None:
         if not _rowtime(c):
             raise _not_monotonic(c)
-        return OrderKey("ROWTIME", None, None, c.span(start))
+        return ast.OrderKey("ROWTIME", None, None, c.span(start))
     c.advance()
     opened = c.advance()
     if not _rowtime(c):
         raise _not_monotonic(c)
-    unit: TimeUnit | None = None
-    step: Interval | None = None
+    unit: ast.TimeUnit | None = None
+    step: ast.Interval | None = None
     if kind == "STEP":
         if not c.accept("BY"):
             raise c.unexpected("BY", "BY", hint="write STEP(ROWTIME BY INTERVAL '5' MINUTE)")
@@ -217,7 +217,7 @@ def _order_key(c: Cursor) -> OrderKey:
         c.expect("TO")
         unit = _unit(c)
     c.close(opened, ")")
-    return OrderKey(kind, unit, step, c.span(start))
+    return ast.OrderKey(kind, unit, step, c.span(start))
 
 
 def _rowtime(c: Cursor) -> bool:
@@ -231,7 +231,7 @@ def _not_monotonic(c: Cursor) -> SqlError:
     )
 
 
-def _range(c: Cursor) -> tuple[Interval | None, Interval | None]:
+def _range(c: Cursor) -> tuple[ast.Interval | None, ast.Interval | None]:
     """(lower, upper) of RANGE; None is CURRENT ROW."""
     if not c.accept("BETWEEN"):
         return _range_bound(c), None
@@ -249,7 +249,7 @@ def _range(c: Cursor) -> tuple[Interval | None, Interval | None]:
     return lower, upper
 
 
-def _range_bound(c: Cursor, needs_preceding: bool = True) -> Interval | None:
+def _range_bound(c: Cursor, needs_preceding: bool = True) -> ast.Interval | None:
     """`INTERVAL … PRECEDING` or CURRENT ROW; in a lower bound PRECEDING may be left out."""
     _finite(c)
     if c.accept("CURRENT"):

@@ -1,0 +1,375 @@
+"""The syntax tree of statements, as written: nothing resolved, nothing typed.
+
+In: nothing. Out: frozen nodes, each with the span of the text it came from.
+Rule: a statement that several dialects have is one node; a field that a dialect has no words for is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal as OneOf
+
+from braid.errors import Span
+from braid.sql.ast.queries import Expr, Kind, Literal, Name, Query, Select, SelectItem
+from braid.types import Type
+
+# --------------------------------------------------------------------- CREATE
+
+
+@dataclass(frozen=True, slots=True)
+class Property:
+    """`name = value` of WITH, `NAME 'value'` of OPTIONS, `name = value` of PROPERTIES."""
+
+    name: str
+    value: Literal
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDef:
+    """`name TYPE [KEY | PRIMARY KEY | HEADERS | HEADER('h')]`; `written`: as in `Cast`."""
+
+    name: str
+    type: Type
+    role: OneOf["VALUE", "KEY", "PRIMARY KEY", "HEADERS"]
+    span: Span
+    header: str | None = None
+    written: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSource:
+    """CREATE STREAM | TABLE name (columns) WITH (…)."""
+
+    kind: Kind
+    name: str
+    columns: tuple[ColumnDef, ...]
+    properties: tuple[Property, ...]
+    or_replace: bool
+    if_not_exists: bool
+    span: Span
+    name_span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CreateRelation:
+    """CREATE STREAM | TABLE schema.name (columns) [OPTIONS (…)]; `not_null`: the columns that take no NULL."""
+
+    kind: Kind
+    name: Name
+    columns: tuple[ColumnDef, ...]
+    not_null: tuple[str, ...]
+    options: tuple[Property, ...]
+    or_replace: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class StoreAs:
+    """`KEY AS format` or `VALUE AS format` of STORE; the format in upper case."""
+
+    format: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class FieldDef:
+    """`_key.pid INT`, `address.country STRING`, `_value INT`."""
+
+    path: tuple[str, ...]
+    type: Type
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    """`CREATE TABLE | STREAM name (fields) FORMAT (key, value) [PROPERTIES (…)]`."""
+
+    kind: Kind
+    name: str
+    fields: tuple[FieldDef, ...]
+    key_format: StoreAs
+    value_format: StoreAs
+    properties: tuple[Property, ...]
+    if_not_exists: bool
+    span: Span
+    name_span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Watermark:
+    """WATERMARK FOR column AS expr [WITH TTL]."""
+
+    column: Name
+    expr: Expr
+    ttl: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """CREATE TABLE | SOURCE; `rows`: the query of CREATE TABLE … AS."""
+
+    what: OneOf["table", "source"]
+    name: str
+    columns: tuple[ColumnDef, ...]
+    primary_key: tuple[Name, ...]
+    watermarks: tuple[Watermark, ...]
+    append_only: Span | None
+    properties: tuple[Property, ...]
+    if_not_exists: bool
+    rows: Query | None
+    span: Span
+    name_span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CreateIndex:
+    name: str
+    table: Name
+    columns: tuple[Name, ...]
+    include: tuple[Name, ...]
+    distributed_by: tuple[Name, ...]
+    if_not_exists: bool
+    span: Span
+    name_span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CreateSchema:
+    name: str
+    if_not_exists: bool
+    span: Span
+
+
+# ------------------------------------------------------------------ CREATE AS
+
+
+@dataclass(frozen=True, slots=True)
+class CreateAs:
+    """CREATE STREAM | TABLE name AS SELECT."""
+
+    kind: Kind
+    name: str
+    properties: tuple[Property, ...]
+    query: Select
+    or_replace: bool
+    if_not_exists: bool
+    span: Span
+    name_span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CreateStreamView:
+    """CREATE VIEW schema.name [(columns)] AS SELECT [STREAM]."""
+
+    name: Name
+    columns: tuple[Name, ...]
+    query: Select
+    or_replace: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CreateView:
+    """CREATE [MATERIALIZED] VIEW | SINK name [(columns)] AS query."""
+
+    what: OneOf["view", "materialized view", "sink"]
+    name: str
+    columns: tuple[str, ...]
+    query: Query
+    properties: tuple[Property, ...]
+    if_not_exists: bool
+    span: Span
+    name_span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class WithQuery:
+    """`WITH name AS (query);`"""
+
+    name: str
+    query: Select
+    span: Span
+    name_span: Span
+
+
+# ------------------------------------------------------------ queries and rows
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """A query that goes on: its rows are shown, not stored."""
+
+    query: Select
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A query that is answered from a snapshot."""
+
+    rows: Query
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class InsertSelect:
+    """INSERT INTO target [(columns)] [STORE [KEY AS f] [VALUE AS f]] SELECT."""
+
+    target: Name
+    query: Select
+    span: Span
+    columns: tuple[Name, ...] = ()
+    key_format: StoreAs | None = None
+    value_format: StoreAs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class InsertValues:
+    """INSERT INTO target [(columns)] VALUES (…); `columns` empty where none are written."""
+
+    target: Name
+    columns: tuple[Name, ...]
+    rows: tuple[tuple[Expr, ...], ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePump:
+    """CREATE PUMP name [STARTED | STOPPED] AS INSERT INTO …; `state` None where neither is written."""
+
+    name: Name
+    state: OneOf["STARTED", "STOPPED"] | None
+    insert: InsertSelect
+    or_replace: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Insert:
+    """INSERT INTO target [(columns)] query [RETURNING items]; VALUES is a query too."""
+
+    target: Name
+    columns: tuple[Name, ...]
+    rows: Query
+    returning: tuple[SelectItem, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """UPDATE target SET column = expr, … [WHERE …] [RETURNING items]."""
+
+    target: Name
+    sets: tuple[tuple[Name, Expr], ...]
+    where: Expr | None
+    returning: tuple[SelectItem, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    target: Name
+    where: Expr | None
+    returning: tuple[SelectItem, ...]
+    span: Span
+
+
+# ------------------------------------------------------------------- commands
+
+
+@dataclass(frozen=True, slots=True)
+class Show:
+    """SHOW STREAMS | TABLES | QUERIES | TOPICS | PROPERTIES (also LIST)."""
+
+    what: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Describe:
+    name: Name
+    extended: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Explain:
+    """EXPLAIN name | EXPLAIN statement."""
+
+    target: Name | Statement
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """DROP kind [IF EXISTS] name, … [DELETE TOPIC] [CASCADE]; the kind in upper case."""
+
+    kind: str
+    names: tuple[Name, ...]
+    if_exists: bool
+    span: Span
+    delete_topic: bool = False
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Alter:
+    """ALTER …: known settings of a running view are told and change nothing."""
+
+    what: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Set:
+    name: str
+    value: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Unset:
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class SetSchema:
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Flush:
+    """FLUSH, WAIT: until every epoch so far is visible."""
+
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Unsupported:
+    """A statement that the dialect has and Braid does not run yet: parsed to its end, refused by name when bound."""
+
+    what: str
+    span: Span
+
+
+Statement = (
+    CreateSource | CreateRelation | CreateTopic | CreateTable | CreateIndex | CreateSchema
+    | CreateAs | CreateStreamView | CreateView | CreatePump | WithQuery
+    | Ask | Batch | InsertSelect | InsertValues | Insert | Update | Delete
+    | Show | Describe | Explain | Drop | Alter | Set | Unset | SetSchema | Flush | Unsupported
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """All statements of a text, with the text itself so that errors can show their line, and the variables that held at
+    each (not where problems were passed over)."""
+
+    text: str
+    statements: tuple[Statement, ...] = field(default=())
+    defined: tuple[Mapping[str, str], ...] = field(default=())
