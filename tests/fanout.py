@@ -23,7 +23,7 @@ import polars as pl
 from braid.bind.program import Program
 from braid.expr.typing import call
 from braid.lower.lower import lower
-from braid.operators import pairing, windowed
+from braid.operators import matches, pairing
 from braid.operators.arrangement import MemoryRuns
 from braid.plan.keyed import CombiningJoin
 from braid.plan.logical import Filter, Node, Query
@@ -178,5 +178,5 @@ if __name__ == "__main__":
     if len(sys.argv) > 3:
         pairing.PIECE_ROWS = shelf.PIECE = int(sys.argv[3])
         pairing.PIECE_BYTES = 1 << 40
-        windowed.MOST = int(sys.argv[4])
+        matches.MOST = int(sys.argv[4])
     print(json.dumps((hot if sys.argv[1] in HOT else main)(sys.argv[1], int(sys.argv[2]))))

@@ -146,7 +146,7 @@ class StreamStreamModel(Model):
         return self.op.how in ("left" if left else "right", "full")
 
     def release(self, clocks: NaiveClocks) -> list[Row]:
-        op, now = self.op, clocks.at(JoinClock(self.op.left_clock, self.op.right_clock, 0))
+        op, now = self.op, clocks.at(JoinClock(*self.op.clocks, 0))
         due = [x for x in self.parked if x.row.t + self.look(x.left) + op.grace < now]
         self.parked = [x for x in self.parked if x not in due]
         due.sort(key=lambda x: (x.row.t, x.left, text(x.row.key), x.n))
@@ -154,9 +154,9 @@ class StreamStreamModel(Model):
 
     def at(self, clocks: NaiveClocks, inputs: Sequence[Sequence[Row]]) -> list[Row]:
         op, out = self.op, []
-        now = clocks.at(JoinClock(op.left_clock, op.right_clock, 0))
+        now = clocks.at(JoinClock(*op.clocks, 0))
         for left, rows in zip((True, False), inputs, strict=True):
-            own, other = (op.left_clock, op.right_clock) if left else (op.right_clock, op.left_clock)
+            own, other = op.clocks if left else op.clocks[::-1]
             for row in rows:
                 out += self.arrive(left, row, clocks.stored(own), clocks.stored(other), now)
         return out
@@ -164,21 +164,21 @@ class StreamStreamModel(Model):
     def arrive(self, left: bool, row: Row, own: int, other: int, now: int) -> list[Row]:
         op = self.op
         if row.key is None:
-            if op.null_key == "pad" and self.outer(left):
+            if op.life.null_key == "pad" and self.outer(left):
                 return [self.padded(left, row)]
             self.dropped.append(("null key", row))
             return []
-        late = row.t < own - op.retention + 1
+        late = row.t < own - op.life.retention + 1
         if late:
             self.dropped.append(("late", row))
-            if op.late == "discard":
+            if op.life.late == "discard":
                 return []
         self.n += 1
         me = _Stored(left, row, self.n)
 
         def meets(x: _Stored) -> bool:
             l, r = (row.t, x.row.t) if left else (x.row.t, row.t)
-            return l - op.before <= r <= l + op.after and x.row.t >= other - op.retention + 1
+            return l - op.before <= r <= l + op.after and x.row.t >= other - op.life.retention + 1
 
         found = [x for x in self.stored if x.left != left and x.row.key == row.key and meets(x)]
         found.sort(key=lambda x: (x.row.t, x.n))
@@ -188,7 +188,7 @@ class StreamStreamModel(Model):
             l, r = (row, x.row) if left else (x.row, row)
             out.append(self.out(l, r, row, max(row.t, x.row.t)))
         if not found and self.outer(left):
-            if op.grace is None or row.t + self.look(left) < now:
+            if not op.deferred or row.t + self.look(left) < now:
                 out.append(self.padded(left, row))
             else:
                 self.parked.append(me)

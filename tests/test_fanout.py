@@ -15,14 +15,14 @@ import test_law
 import test_law_epochs
 import test_law_keyed
 import test_law_sliding
-from braid.operators import entries, pairing, windowed
+from braid.operators import entries, matches, pairing
 
 STREAMS = ["ss", "ss-ss", "ss-ss-other", "ss-st", "ss-ss-right", "ss-aggregate"]
 
 
 def changes_nothing(monkeypatch: pytest.MonkeyPatch, most: int, piece: int, few: bool) -> None:
     """The law, with so many pairs made at once and so many results in a piece."""
-    monkeypatch.setattr(windowed, "MOST", most)
+    monkeypatch.setattr(matches, "MOST", most)
     monkeypatch.setattr(entries, "MOST", most)
     monkeypatch.setattr(pairing, "PIECE_ROWS", piece)
     for shape in ["ss", "ss-st"] if few else STREAMS:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,9 +18,9 @@ from braid.operators.filter import Filter
 from braid.operators.limit import Limit
 from braid.operators.lookup import LookUp
 from braid.operators.retract import Retract
-from braid.operators.stream_stream import StreamStream
 from braid.operators.table_filter import TableFilter
 from braid.operators.table_join import TableJoin, Unique
+from braid.operators.windowed import OneClock, WindowedJoin
 from braid.plan.logical import Aggregation
 from braid.records.key import canonical_key, key_hash
 from braid.types import Column, Scalar
@@ -83,22 +85,24 @@ CUTS = st.lists(st.integers(0, 40), max_size=6)
 
 
 @st.composite
-def stream_stream(draw: st.DrawFn, left: int = 0, right: int = 1) -> StreamStream:
+def stream_stream(draw: st.DrawFn, left: int = 0, right: int = 1) -> WindowedJoin:
     before, after = draw(st.integers(0, 8)), draw(st.integers(0, 8))
     grace = draw(st.sampled_from([None, 0, 1, 5]))
     retention = before + after + (draw(st.sampled_from([0, 20])) if grace is None else grace)
-    return StreamStream(
+    return WindowedJoin(
         how=draw(st.sampled_from(["inner", "left", "right", "full"])),
         before=before,
         after=after,
-        grace=grace,
-        retention=max(retention, 1),
-        keys=(Scalar.VARCHAR,),
-        key=".KEY1",
-        left_clock=LeafClock(left),
-        right_clock=LeafClock(right),
-        null_key=draw(st.sampled_from(["drop", "pad"])),
-        late=draw(st.sampled_from(["lookup", "lookup", "discard"])),
+        grace=grace or 0,
+        deferred=grace is not None,
+        names=(".KEY1",),
+        clocks=(LeafClock(left), LeafClock(right)),
+        life=OneClock(
+            max(retention, 1),
+            (Scalar.VARCHAR,),
+            null_key=draw(st.sampled_from(["drop", "pad"])),
+            late=draw(st.sampled_from(["lookup", "lookup", "discard"])),
+        ),
     )
 
 
@@ -111,7 +115,7 @@ def check(chain: Chain, history: list[Event], cuts: list[int], buckets: int) -> 
 
 @CASES
 @given(stream_stream(), streams(), CUTS, st.sampled_from([1, 2]), HASHES)
-def test_stream_stream(op: StreamStream, history: list[Event], cuts: list[int], buckets: int, hashes: object) -> None:
+def test_stream_stream(op: WindowedJoin, history: list[Event], cuts: list[int], buckets: int, hashes: object) -> None:
     model = StreamStreamModel(op, (1, 1))
     leaves = {0: {"A.V": pl.String()}, 1: {"B.V": pl.String()}}
     chain = Chain(leaves, [Wired(op, model, (0, 1), ("A.V", "B.V", ".KEY1"))], hashes)
@@ -121,18 +125,11 @@ def test_stream_stream(op: StreamStream, history: list[Event], cuts: list[int], 
 @CASES
 @given(stream_stream(), stream_stream(), streams(leaves=3), CUTS, st.sampled_from([1, 2]))
 def test_stream_stream_chain(
-    first: StreamStream, second: StreamStream, history: list[Event], cuts: list[int], buckets: int
+    first: WindowedJoin, second: WindowedJoin, history: list[Event], cuts: list[int], buckets: int
 ) -> None:
-    outer = first.grace is not None and first.how != "inner"
-    hold = max(first.before, first.after) + (first.grace or 0) if outer else 0
-    second = StreamStream(
-        **{f: getattr(second, f) for f in StreamStream.__slots__}
-        | {
-            "left_clock": JoinClock(first.left_clock, first.right_clock, hold),
-            "right_clock": LeafClock(2),
-            "key": ".KEY2",
-        }
-    )
+    outer = first.deferred and first.how != "inner"
+    hold = max(first.before, first.after) + first.grace if outer else 0
+    second = replace(second, clocks=(JoinClock(*first.clocks, hold), LeafClock(2)), names=(".KEY2",))
     leaves = {i: {f"{'ABC'[i]}.V": pl.String()} for i in range(3)}
     steps = [
         Wired(first, StreamStreamModel(first, (1, 1)), (0, 1), ("A.V", "B.V", ".KEY1")),

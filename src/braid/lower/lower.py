@@ -37,13 +37,12 @@ from braid.operators.project import Project
 from braid.operators.regular import Regular
 from braid.operators.retract import Retract
 from braid.operators.sliding import Sliding
-from braid.operators.stream_stream import StreamStream
 from braid.operators.table_filter import TableFilter
 from braid.operators.table_join import TableJoin
 from braid.operators.temporal import Temporal
-from braid.operators.two_clocks import TwoClocks
 from braid.operators.upserts import Upserts
 from braid.operators.watermarks import Cleaning, Watermark
+from braid.operators.windowed import WindowedJoin
 from braid.operators.windows import Windows
 from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.bands import bands
@@ -421,7 +420,7 @@ def _placed(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int) 
 
 def _two_clocks(node: keyed.TwoClockJoin, b: _Builder) -> _Frame:
     left, right = _keyed_sides(node, b)
-    operator = TwoClocks.of(node, clock(node.left, b.leaves), clock(node.right, b.leaves))
+    operator = WindowedJoin.by_two_clocks(node, clock(node.left, b.leaves), clock(node.right, b.leaves))
     return b.step(operator, [left, right], node, _spread_by(node), [*left.columns, *right.columns, *node.keys])
 
 
@@ -495,7 +494,7 @@ def _null_key(node: _PlainJoin, side: Literal["left", "right"]) -> NullKey:
 def _operator(node: _PlainJoin, b: _Builder) -> Operator:
     match node:
         case logical.StreamStreamJoin():
-            return StreamStream.of(node, clock(node.left, b.leaves), clock(node.right, b.leaves))
+            return WindowedJoin.of(node, clock(node.left, b.leaves), clock(node.right, b.leaves))
         case logical.StreamTableJoin():
             return LookUp.of(node)
         case logical.TableTableJoin():

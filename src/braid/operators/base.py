@@ -97,6 +97,6 @@ class Behind(ABC):
 
 
 class Operator(Protocol):
-    """One step of a stage. See `stream_stream.py` for the fullest example."""
+    """One step of a stage. See `windowed.py` for the fullest example."""
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result: ...

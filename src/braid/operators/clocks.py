@@ -235,9 +235,17 @@ class Clocks:
 
     def moves(self, clock: Clock) -> tuple[pl.Series, Ints]:
         """The places where the clock rises, and its value from there on (strictly rising)."""
+        rises, values = self.rises(clock)
+        return self.places(rises), values
+
+    def rises(self, clock: Clock) -> tuple[Ints, Ints]:
+        """The same with the numbers of the places, which all clocks have in common."""
         values, before = self._values(clock, CLOCK)
         rises = np.flatnonzero(np.diff(values, prepend=before) > 0)
-        return self._places.gather(rises), values[rises]
+        return rises, values[rises]
+
+    def places(self, numbers: Ints) -> pl.Series:
+        return self._places.gather(numbers)
 
     def state(self) -> dict[str, Any]:
         """What the next batch needs, JSON-able. (One document for all who ask: nobody changes it.)"""

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from braid.expr.nodes import Col
-from braid.plan import logical
+from braid.plan import keyed, logical
 from braid.reference.rows import Key, Row, Run, Values
 from braid.reference.steps import Step
 from braid.types import Scalar
 
 Side = Literal["left", "right"]
+SIDES: tuple[Side, Side] = ("left", "right")
 OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
 
 
@@ -27,6 +28,71 @@ def _pair(node: logical.Join, left: Row | None, right: Row | None, key: Key | No
         if row is not None:
             values |= row.values
     return values | {node.key.name: None if key is None else key.values[0]}
+
+
+class JoinStep:
+    """What joins share: two inputs, and a clock. Nothing waits for the clock of a join of two tables."""
+
+    def __init__(self, node: logical.Join | keyed.KeyedJoin, number: int, run: Run, left: Step, right: Step) -> None:
+        self.number, self._run, self._how = number, run, node.how
+        self.inputs: tuple[Step, ...] = (left, right)
+        self._from: dict[Side, Step] = {"left": left, "right": right}
+
+    def _of_both(self, left: float, right: float) -> float:
+        """The clock of the results, by those of the inputs."""
+        return max(left, right)
+
+    @property
+    def clock(self) -> float:
+        return self._of_both(*(x.clock for x in self.inputs))
+
+    @property
+    def after(self) -> float:
+        return self._of_both(*(x.after for x in self.inputs))
+
+    @property
+    def stored(self) -> float:
+        return self.clock
+
+    def _is_outer(self, side: Side) -> bool:
+        return self._how in (side, "full")
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        return [x for side, rows in zip(SIDES, inputs, strict=True) for row in rows for x in self._arrive(side, row)]
+
+    def _arrive(self, side: Side, row: Row) -> list[Row]:
+        """What a row of a side says."""
+        raise NotImplementedError
+
+
+class WindowedStep(JoinStep):
+    """A join of two streams: rows meet whose times are near each other. Rows that wait for a match are as old as the
+    join holds its clock back."""
+
+    def __init__(
+        self,
+        node: logical.StreamStreamJoin | keyed.TwoClockJoin,
+        number: int,
+        run: Run,
+        left: Step,
+        right: Step,
+    ) -> None:
+        super().__init__(node, number, run, left, right)
+        self._before, self._after, self._grace, self._hold = node.before, node.after, node.grace or 0, node.hold
+        self._arrivals = 0  # counts the rows of both sides
+
+    def _lookback(self, side: Side) -> int:
+        """How much later than a row of this side its partner may be."""
+        return self._after if side == "left" else self._before
+
+    def _close(self, side: Side, row: Row) -> int:
+        """Once the clock is past it, the row waits no longer."""
+        return row.time + self._lookback(side) + self._grace
+
+    def _within(self, side: Side, row: Row, other: Row) -> bool:
+        """Is a row of a side near one of the other side?"""
+        left, right = (row.time, other.time) if side == "left" else (other.time, row.time)
+        return left - self._before <= right <= left + self._after
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +123,7 @@ def joined(node: logical.Join, number: int, run: Run, left: Step, right: Step) -
     assert_never(node)
 
 
-class StreamStreamStep:
+class StreamStreamStep(WindowedStep):
     """Each row looks at what the other side has stored, then is stored on its own side: so a pair comes out once, when
     the later of its rows arrives.
 
@@ -66,60 +132,26 @@ class StreamStreamStep:
     """
 
     def __init__(self, node: logical.StreamStreamJoin, number: int, run: Run, left: Step, right: Step) -> None:
-        self.number, self._node, self._run = number, node, run
-        self.inputs: tuple[Step, ...] = (left, right)
-        self._from: dict[Side, Step] = {"left": left, "right": right}
+        super().__init__(node, number, run, left, right)
+        self._node = node
         self._stored: dict[tuple[Side, str], list[_Stored]] = {}  # by key; nothing is ever removed
         self._parked: dict[int, _Stored] = {}  # by arrival
-        self._arrivals = 0
 
     @property
     def stream_time(self) -> float:
         return max(x.clock for x in self.inputs)
 
-    @property
-    def clock(self) -> float:
-        """Released rows are as old as the join holds them."""
-        return self.stream_time - self._node.hold
-
-    @property
-    def after(self) -> float:
-        return max(x.after for x in self.inputs) - self._node.hold
-
-    @property
-    def stored(self) -> float:
-        return self.clock
-
-    # What the sides differ in.
-
-    def _is_outer(self, side: Side) -> bool:
-        return self._node.how in (side, "full")
-
-    def _lookback(self, side: Side) -> int:
-        """How much later than a row of this side its partner may be."""
-        return self._node.after if side == "left" else self._node.before
-
-    def _within(self, x: _Stored, y: _Stored) -> bool:
-        left, right = (x.time, y.time) if x.side == "left" else (y.time, x.time)
-        return left - self._node.before <= right <= left + self._node.after
-
-    def process(self, *inputs: Sequence[Row]) -> list[Row]:
-        left, right = inputs
-        out = [x for row in left for x in self._arrive("left", row)]
-        return out + [x for row in right for x in self._arrive("right", row)]
+    def _of_both(self, left: float, right: float) -> float:
+        return max(left, right) - self._hold
 
     def release(self) -> list[Row]:
         """The parked rows that are due: at this place stream time passes their close."""
         stream_time = max(x.after for x in self.inputs)
-        due = [x for x in self._parked.values() if stream_time >= self._close(x) + 1]
+        due = [x for x in self._parked.values() if stream_time >= self._close(x.side, x.row) + 1]
         due.sort(key=lambda x: (x.time, x.side == "left", x.key.text, x.arrival))
         for x in due:
             del self._parked[x.arrival]
         return [self._padded(x.side, x.row, x.key) for x in due]
-
-    def _close(self, x: _Stored) -> int:
-        assert self._node.grace is not None, "an eager join parks nothing"
-        return x.time + self._lookback(x.side) + self._node.grace
 
     def _arrive(self, side: Side, row: Row) -> list[Row]:
         node, own, row = self._node, self._from[side], self._run.placed(row)
@@ -152,10 +184,9 @@ class StreamStreamStep:
         """The pairs of `me` with the rows of the other side that are stored and that retention still shows."""
         other = OTHER[me.side]
         oldest = self._from[other].stored - self._node.retention + 1
-        stored = self._stored.get((other, me.key.text), [])
-        found = sorted(
-            (x for x in stored if x.time >= oldest and self._within(me, x)), key=lambda x: (x.time, x.arrival)
-        )
+        stored = (x for x in self._stored.get((other, me.key.text), []) if x.time >= oldest)
+        found = [x for x in stored if self._within(me.side, me.row, x.row)]
+        found.sort(key=lambda x: (x.time, x.arrival))
         for x in found:
             self._parked.pop(x.arrival, None)
         return [self._joined(me, x) for x in found]
@@ -169,93 +200,57 @@ class StreamStreamStep:
         return Row(_pair(self._node, left, right, key), row.time, row.headers, cause=row.cause)
 
 
-class StreamTableStep:
+class StreamTableStep(JoinStep):
     """Each stream row with the table's row as it stands now, in processing order. The table emits nothing."""
 
     def __init__(self, node: logical.StreamTableJoin, number: int, run: Run, left: Step, right: Step) -> None:
-        self.number, self._node, self._run, self._stream, self._source = number, node, run, left, right
-        self.inputs: tuple[Step, ...] = (left, right)
+        super().__init__(node, number, run, left, right)
+        self._node = node
         self._table: dict[str, Row] = {}
 
-    @property
-    def clock(self) -> float:
-        return self._stream.clock
+    def _of_both(self, left: float, right: float) -> float:
+        return left
 
-    @property
-    def after(self) -> float:
-        return self._stream.after
-
-    @property
-    def stored(self) -> float:
-        return self._stream.clock
-
-    def process(self, *inputs: Sequence[Row]) -> list[Row]:
-        left, right = inputs
-        out = [x for row in left for x in self._look_up(row)]
-        for row in right:
-            self._update(row)
-        return out
+    def _arrive(self, side: Side, row: Row) -> list[Row]:
+        return self._look_up(row) if side == "left" else self._update(row)
 
     def _look_up(self, row: Row) -> list[Row]:
         node, outer = self._node, self._node.how == "left"
         key = self._run.key([node.left_key], self.number, row)
         if key is None and not (outer and node.null_key == "pad"):
-            self._run.drop("null key", self._stream.number, row)
+            self._run.drop("null key", self._from["left"].number, row)
             return []
         match = None if key is None else self._table.get(key.text)
         if match is None and not outer:
             return []
         return [Row(_pair(node, row, match, key), row.time, row.headers, cause=row.cause)]
 
-    def _update(self, row: Row) -> None:
+    def _update(self, row: Row) -> list[Row]:
         key = self._run.key([self._node.right_key], self.number, row)
         if key is None:
-            self._run.drop("null key", self._source.number, row)
+            self._run.drop("null key", self._from["right"].number, row)
         elif row.gone:
             self._table.pop(key.text, None)
         else:
             self._table[key.text] = row
+        return []
 
 
-class _OfTables:
-    """The clock of a join of two tables: nothing waits for it."""
-
-    inputs: tuple[Step, ...]
-
-    @property
-    def clock(self) -> float:
-        return max(x.clock for x in self.inputs)
-
-    @property
-    def after(self) -> float:
-        return max(x.after for x in self.inputs)
-
-    @property
-    def stored(self) -> float:
-        return self.clock
-
-
-class TableTableStep(_OfTables):
+class TableTableStep(JoinStep):
     """The join of two tables, as a table: after each update the row as it is now, or a tombstone if it is there no
     more. The latest arrival of a key stands, whatever its time."""
 
     def __init__(self, node: logical.TableTableJoin, number: int, run: Run, left: Step, right: Step) -> None:
-        self.number, self._node, self._run = number, node, run
-        self.inputs = (left, right)
-        self._from: dict[Side, Step] = {"left": left, "right": right}
+        super().__init__(node, number, run, left, right)
+        self._node = node
         self._table: dict[Side, dict[str, Row]] = {"left": {}, "right": {}}
-
-    def process(self, *inputs: Sequence[Row]) -> list[Row]:
-        left, right = inputs
-        out = [x for row in left for x in self._update("left", row)]
-        return out + [x for row in right for x in self._update("right", row)]
 
     def _exists(self, key: Key) -> bool:
         """Is there a row of this key in the result?"""
         left, right = key.text in self._table["left"], key.text in self._table["right"]
         return {"inner": left and right, "left": left, "right": right, "full": left or right}[self._node.how]
 
-    def _update(self, side: Side, row: Row) -> list[Row]:
+    def _arrive(self, side: Side, row: Row) -> list[Row]:
         node = self._node
         key = self._run.key([node.left_key if side == "left" else node.right_key], self.number, row)
         if key is None:
@@ -277,20 +272,18 @@ class TableTableStep(_OfTables):
         return []
 
 
-class ForeignKeyStep(_OfTables):
+class ForeignKeyStep(JoinStep):
     """Each row of a table with the row of another that it refers to, as a table by the key of the first. A row whose
     reference is null refers to nothing."""
 
     def __init__(self, node: logical.ForeignKeyJoin, number: int, run: Run, left: Step, right: Step) -> None:
-        self.number, self._node, self._run, self._left, self._right = number, node, run, left, right
-        self.inputs = (left, right)
+        super().__init__(node, number, run, left, right)
+        self._node = node
         self._rows: dict[str, tuple[Key, Row]] = {}  # of the left table, by its own key
         self._found: dict[str, Row] = {}  # of the right table
 
-    def process(self, *inputs: Sequence[Row]) -> list[Row]:
-        left, right = inputs
-        out = [x for row in left for x in self._changed(row)]
-        return out + [x for row in right for x in self._answered(row)]
+    def _arrive(self, side: Side, row: Row) -> list[Row]:
+        return self._changed(row) if side == "left" else self._answered(row)
 
     def _reference(self, row: Row | None) -> str | None:
         key = None if row is None else self._run.key([self._node.left_key], self.number, row)
@@ -300,7 +293,7 @@ class ForeignKeyStep(_OfTables):
         """What a change of a left row says: one thing, or nothing."""
         own, inner = self._run.key(self._node.left.row_key, self.number, row), self._node.how == "inner"
         if own is None:
-            self._run.drop("null key", self._left.number, row)
+            self._run.drop("null key", self._from["left"].number, row)
             return []
         _, known = self._rows.pop(own.text, (own, None))
         before = self._reference(known)
@@ -319,7 +312,7 @@ class ForeignKeyStep(_OfTables):
         """What a change of a right row says: one thing for each row that refers to it."""
         key, inner = self._run.key([self._node.right_key], self.number, row), self._node.how == "inner"
         if key is None:
-            self._run.drop("null key", self._right.number, row)
+            self._run.drop("null key", self._from["right"].number, row)
             return []
         if row.gone:
             self._found.pop(key.text, None)

@@ -10,31 +10,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from braid.expr.nodes import Expr
 from braid.plan import keyed, logical
+from braid.reference.joins import OTHER, SIDES, JoinStep, Side, WindowedStep
 from braid.reference.rows import Key, Row, Run, Values
 from braid.reference.steps import OneInput, Step
 
-Side = Literal["left", "right"]
-OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
 NO_KEY = Key((), "")  # of a join without equalities: all rows have it
 
 
-class _Sides:
-    """What these joins share: the key of a row, whether its side is outer, and the columns of a result."""
+class _OnKeys(JoinStep):
+    """What these joins share: the key of a row, and the columns of a result."""
 
     def __init__(self, node: keyed.KeyedJoin, number: int, run: Run, left: Step, right: Step) -> None:
-        self.number, self._on, self._run = number, node, run
-        self.inputs: tuple[Step, ...] = (left, right)
-        self._from: dict[Side, Step] = {"left": left, "right": right}
+        super().__init__(node, number, run, left, right)
+        self._on = node
         self._keys: dict[Side, tuple[Expr, ...]] = {"left": node.left_keys, "right": node.right_keys}
-        right_if = None if isinstance(node, keyed.RememberingJoin) else node.right_if
-        self._if: dict[Side, Expr | None] = {"left": node.left_if, "right": right_if}
-
-    def _is_outer(self, side: Side) -> bool:
-        return self._on.how in (side, "full")
+        self._if: dict[Side, Expr | None] = dict(zip(SIDES, node.also_if, strict=True))
 
     def _key(self, side: Side, row: Row) -> Key | None:
         """What the row is matched by; None: it meets nothing."""
@@ -72,7 +66,7 @@ class _Living:
     matched: bool = False
 
 
-class TwoClockStep(_Sides):
+class TwoClockStep(WindowedStep, _OnKeys):
     """Each row looks at the living rows of the other side, then lives itself until the other side's clock is past its
     close. At the end of its life a row of an outer side that met none goes out padded.
 
@@ -80,31 +74,11 @@ class TwoClockStep(_Sides):
 
     def __init__(self, node: keyed.TwoClockJoin, number: int, run: Run, left: Step, right: Step) -> None:
         super().__init__(node, number, run, left, right)
-        self._node = node
+        self._eager = node.pad == "eager"
         self._living: list[_Living] = []  # by arrival
-        self._arrivals = 0
 
-    @property
-    def clock(self) -> float:
-        """Rows held back are as old as the join holds them."""
-        return min(x.clock for x in self.inputs) - self._node.hold
-
-    @property
-    def after(self) -> float:
-        return min(x.after for x in self.inputs) - self._node.hold
-
-    @property
-    def stored(self) -> float:
-        return self.clock
-
-    def process(self, *inputs: Sequence[Row]) -> list[Row]:
-        left, right = inputs
-        out = [x for row in left for x in self._arrive("left", row)]
-        return out + [x for row in right for x in self._arrive("right", row)]
-
-    def _close(self, side: Side, row: Row) -> int:
-        look = self._node.after if side == "left" else self._node.before
-        return row.time + look + self._node.grace
+    def _of_both(self, left: float, right: float) -> float:
+        return min(left, right) - self._hold
 
     def release(self) -> list[Row]:
         """The lives that this place ends; who met nobody goes out."""
@@ -123,7 +97,7 @@ class TwoClockStep(_Sides):
         me = _Living(row, side, key, self._arrivals)
         out = self._matches(me)
         is_over = self._from[OTHER[side]].clock > self._close(side, row)
-        if not out and self._is_outer(side) and (is_over or self._node.pad == "eager"):
+        if not out and self._is_outer(side) and (is_over or self._eager):
             me.matched = True  # nothing is left to be padded
             out = [self._padded(side, row)]
         if not is_over:
@@ -135,17 +109,14 @@ class TwoClockStep(_Sides):
     def _matches(self, me: _Living) -> list[Row]:
         if me.key is None:
             return []
-        found = [x for x in self._living if x.side != me.side and x.key == me.key and self._within(me, x)]
+        others = (x for x in self._living if x.side != me.side and x.key == me.key)
+        found = [x for x in others if self._within(me.side, me.row, x.row)]
         found.sort(key=lambda x: (x.row.time, x.arrival))
         for x in (me, *found):
             x.matched = bool(found)
         pairs = [self._of(me.side, me.row, x.row) for x in found]
         times = [max(me.row.time, x.row.time) for x in found]
         return [Row(v, t, me.row.headers, cause=me.row.cause) for v, t in zip(pairs, times, strict=True)]
-
-    def _within(self, x: _Living, y: _Living) -> bool:
-        left, right = (x.row.time, y.row.time) if x.side == "left" else (y.row.time, x.row.time)
-        return left - self._node.before <= right <= left + self._node.after
 
     def _padded(self, side: Side, row: Row) -> Row:
         return Row(self._of(side, row, None), row.time, row.headers, cause=row.cause)
@@ -177,7 +148,7 @@ class _Waiting:
     key: Key
 
 
-class RememberingStep(_Sides):
+class RememberingStep(_OnKeys):
     """Each stream row with the table's rows as they stand now. One that met nothing is completed by the next table row
     of its key, unless the stream's clock has left it behind."""
 
@@ -188,17 +159,8 @@ class RememberingStep(_Sides):
         self._by_key: dict[str, dict[str, Row]] = {}  # join key -> own key -> row; the last written last
         self._waiting: list[_Waiting] = []
 
-    @property
-    def clock(self) -> float:
-        return self._from["left"].clock
-
-    @property
-    def after(self) -> float:
-        return self._from["left"].after
-
-    @property
-    def stored(self) -> float:
-        return self.clock
+    def _of_both(self, left: float, right: float) -> float:
+        return left
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         left, right = inputs
@@ -257,7 +219,7 @@ class _Change:
         return cast(Row, self.new if self.new is not None else self.old)
 
 
-class CombiningStep(_Sides):
+class CombiningStep(_OnKeys):
     """All combinations of two tables. A change takes combinations back and gives others, known by both rows' keys."""
 
     def __init__(self, node: keyed.CombiningJoin, number: int, run: Run, left: Step, right: Step) -> None:
@@ -266,17 +228,8 @@ class CombiningStep(_Sides):
         self._stands: dict[Side, dict[str, Row]] = {"left": {}, "right": {}}
         self._by_key: dict[Side, dict[str, dict[str, Row]]] = {"left": {}, "right": {}}  # the last written last
 
-    @property
-    def clock(self) -> float:
-        return min(x.clock for x in self.inputs)
-
-    @property
-    def after(self) -> float:
-        return min(x.after for x in self.inputs)
-
-    @property
-    def stored(self) -> float:
-        return self.clock
+    def _of_both(self, left: float, right: float) -> float:
+        return min(left, right)
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         left, right = inputs
