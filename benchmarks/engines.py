@@ -20,13 +20,12 @@ from braid.bind.program import Program
 from braid.files.input import open_files
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
-from braid.stage.batch import Chunk
 from braid.stage.call_order import partition_ranks
 from braid.stage.cut import Cut, beginning, ended_now, plan_batch
-from braid.stage.inputs import Input
+from braid.stage.ingest import Chunk
+from braid.stage.inputs import Input, TopicInput
 from braid.stage.local import LocalQuery
 from braid.stage.measured import Measured
-from braid.stage.topic_input import TopicInput
 from braid.topics import TopicStore
 
 BUCKETS = 4  # what Braid takes by itself

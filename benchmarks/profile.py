@@ -26,10 +26,10 @@ from braid.bind.program import Program
 from braid.files.input import FileInput, open_files
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
-from braid.stage import bucket
 from braid.stage import local as runtime
-from braid.stage.batch import Chunk
+from braid.stage import wire
 from braid.stage.cut import plan_batch
+from braid.stage.ingest import Chunk
 from braid.stage.local import LocalQuery
 
 SIDE = (
@@ -55,12 +55,12 @@ JOINS = {
 PHASES: dict[str, tuple[str, ...]] = {
     "read, decode": ("braid.files.input.FileInput.read",),
     "positions, rows": ("braid.stage.local.ingested",),
-    "key text, hash": ("braid.stage.ingest.with_key", "braid.stage.bucket.with_key"),
+    "key text, hash": ("braid.stage.ingest.with_key", "braid.stage.wire.with_key", "braid.stage.emit.with_key"),
     "steps": ("braid.stage.ingest._steps",),
-    "split": ("braid.stage.local.split", "braid.stage.bucket.split"),
+    "split": ("braid.stage.local.split", "braid.stage.wire.split"),
     "blobs out": ("braid.spark.columns.dumps",),
     "blobs in": ("braid.spark.columns.loads",),
-    "order of blobs": ("braid.stage.bucket._joined", "braid.stage.bucket.in_order"),
+    "order of blobs": ("braid.stage.bucket.joined", "braid.stage.bucket.in_order"),
     "clocks": (
         "braid.operators.clocks.Clocks.__init__",
         "braid.operators.clocks.Clocks._values",
@@ -91,7 +91,7 @@ PHASES: dict[str, tuple[str, ...]] = {
     "state: read": ("braid.operators.arrangement.Runs._read",),
     "stage, rest": ("braid.stage.local.run_stage",),
     "exchange": ("braid.stage.local.Exchanging.piece",),
-    "exchange: order in a position": ("braid.stage.bucket.explicit_sub",),
+    "exchange: order in a position": ("braid.stage.wire.explicit_sub",),
     "aggregate": ("braid.operators.aggregate.GroupBy.process",),
     "stream-table": ("braid.operators.lookup.LookUp.process",),
     "table-table": ("braid.operators.table_join.TableJoin.process",),
@@ -199,11 +199,11 @@ def _between_tasks(local: LocalQuery, cache: Path) -> None:
     for stage in local._states:
         for state in stage:
             state.runs = FileRuns(str(folder))
-    wire = str(cache / "wire")
+    large = str(cache / "wire")
     (cache / "wire").mkdir(exist_ok=True)
 
     def split(*args: Any) -> Iterator[tuple[int, pl.DataFrame]]:
-        return ((b, columns.loads(columns.dumps(part, 0, wire), wire)) for b, part in bucket.split(*args))
+        return ((b, columns.loads(columns.dumps(part, 0, large), large)) for b, part in wire.split(*args))
 
     setattr(runtime, "split", split)  # noqa: B010 - a name that the module imports
 

@@ -26,7 +26,7 @@ from benchmarks.processes import MIB, Peak, cpu_seconds
 from benchmarks.report import Goal, Report, Table
 from braid.files.input import open_files
 from braid.lower.physical import Plan
-from braid.stage.batch import Chunk, ingested
+from braid.stage.ingest import Chunk, ingested
 from braid.stage.local import LocalQuery
 
 ROWS = 11_000  # of a batch

@@ -15,19 +15,18 @@ import polars as pl
 
 from braid.bind.bound import BatchQuery, QueryBound, RowsChanged
 from braid.bind.program import NewRecords, Program, first_match
-from braid.face import inserts
+from braid.face import effects
 from braid.face.effects import Rows, StoreWorld, carry_out
 from braid.files.input import open_files
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.plan.logical import Query, Source, sources
-from braid.stage.batch import Chunk
 from braid.stage.call_order import partition_ranks
 from braid.stage.cut import Cut, beginning, part_name, plan_batch
-from braid.stage.inputs import Input
+from braid.stage.ingest import Chunk
+from braid.stage.inputs import Input, TopicInput
 from braid.stage.local import LocalQuery
-from braid.stage.topic_input import TopicInput
-from braid.testing.local import in_topological_order
+from braid.testing.backend import in_topological_order
 from braid.topics.envelope import parse_envelope
 from braid.topics.store import TopicStore
 
@@ -62,7 +61,7 @@ class _World(StoreWorld):
     def note(self, text: str) -> None: ...
 
     def insert(self, records: NewRecords, line: int) -> None:
-        inserts.append(self.store, records)
+        effects.append_records(self.store, records)
 
     def change(self, change: RowsChanged, line: int) -> None:
         self.tables.change(change)

@@ -27,12 +27,12 @@ from braid.operators import matches, pairing
 from braid.operators.arrangement import MemoryRuns
 from braid.plan.keyed import CombiningJoin
 from braid.plan.logical import Filter, Node, Query
-from braid.spark import columns, shelf, source, stage, writer
+from braid.spark import columns, source, stage, writer
 from braid.spark.job import Job, Output, ranks_of, sources_of, spread
-from braid.stage.batch import Chunk
 from braid.stage.bucket import BucketState
 from braid.stage.decode import RAW, decode
-from braid.stage.pieces import Piece
+from braid.stage.ingest import Chunk
+from braid.stage.measured import Piece
 from braid.topics import Staged, TopicStore, publish
 from braid.types import Scalar
 from histories import Col, col, query, stream_stream, table
@@ -176,7 +176,7 @@ def measured(
 
 if __name__ == "__main__":
     if len(sys.argv) > 3:
-        pairing.PIECE_ROWS = shelf.PIECE = int(sys.argv[3])
+        pairing.PIECE_ROWS = stage.PIECE = int(sys.argv[3])
         pairing.PIECE_BYTES = 1 << 40
         matches.MOST = int(sys.argv[4])
     print(json.dumps((hot if sys.argv[1] in HOT else main)(sys.argv[1], int(sys.argv[2]))))

@@ -36,8 +36,8 @@ from braid.errors import BraidError
 from braid.files.watch import Files
 from braid.lower.lower import lower
 from braid.spark import conf
+from braid.spark.job import Wishes, prepared
 from braid.spark.runs import FileRuns
-from braid.spark.setup import Wishes, prepared
 from braid.stage import state_file
 from braid.stage.checkpoint import load
 from braid.topics import TopicStore
@@ -102,7 +102,7 @@ def real_store(folder: Path) -> None:
         store.create(name, partitions)
     for i in range(104):
         values = [{"key": k, "value": {"V": f"v{i}"}, "timestamp": i, "partition": k % 2} for k in range(3)]
-        store.append("l", values, query="q-1", batch=i, extra={"bound": i} if i % 50 == 0 else None)
+        store.append("l", values, query="q-1", batch=i)
     store.append("m", [{"key": 1, "value": {"V": "x"}, "timestamp": 1}])
     (query,) = (e.query for e in Program("ksqldb").statements(SQL) if e.query is not None)
     (filed,) = (e.query for e in Program("ksqldb").statements(FILES) if e.query is not None)

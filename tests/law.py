@@ -16,10 +16,9 @@ from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.operators.changes import HEADERS, TIME
 from braid.plan.logical import Query
-from braid.stage.batch import Chunk
 from braid.stage.call_order import moment_position, partition_ranks, topic_ranks
 from braid.stage.decode import RAW, decode
-from braid.stage.ingest import Mark
+from braid.stage.ingest import Chunk, Mark
 from braid.stage.local import LocalQuery
 from braid.testing.oracle import key_text, value_text
 from histories import Batch, History, Raw, batches, expected

@@ -16,7 +16,7 @@ from braid.errors import SqlError
 from braid.files.values import from_text
 from braid.records import codec
 from braid.records.codec import decode_values, encode_values
-from braid.records.delimited import decode_delimited, encode_delimited
+from braid.records.formats import decode_delimited, encode_delimited
 from braid.records.values import json_value, python_value, python_values
 from braid.types import MAX_DAY, Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 from effort import examples

@@ -24,14 +24,12 @@ from braid.lower.physical import Plan
 from braid.operators.changes import NEVER
 from braid.plan.logical import Encoding, Source
 from braid.sql.parser import parse
-from braid.stage.batch import Chunk
 from braid.stage.call_order import partition_ranks
 from braid.stage.cut import HARD, Cut, beginning, ended_now, part_name, plan_batch
 from braid.stage.decode import Decoded
-from braid.stage.inputs import Input
+from braid.stage.ingest import Chunk
+from braid.stage.inputs import Ahead, Input, TopicInput
 from braid.stage.local import LocalQuery
-from braid.stage.times import Ahead
-from braid.stage.topic_input import TopicInput
 from braid.topics.store import TopicStore
 
 
@@ -260,7 +258,7 @@ def test_ahead() -> None:
 
 
 def test_a_null_time_is_filled_within_the_range() -> None:
-    from braid.stage.times import filled
+    from braid.stage.inputs import filled
 
     rows = pl.DataFrame({"_t": [None, 5, None, 3, None]}, schema={"_t": pl.Int64})
     assert filled(rows)["_t"].to_list() == [NEVER, 5, 5, 3, 5]

@@ -20,10 +20,10 @@ from braid.errors import BraidError
 from braid.files.input import open_files
 from braid.lower.lower import lower
 from braid.plan.logical import Query, Source
-from braid.stage.batch import Chunk
 from braid.stage.decode import Decoded
+from braid.stage.ingest import Chunk
+from braid.stage.inputs import TopicInput
 from braid.stage.local import LocalQuery
-from braid.stage.topic_input import TopicInput
 from braid.testing.driver import Driver
 from braid.topics.segments import segment_name
 from braid.topics.store import TopicStore

@@ -18,7 +18,7 @@ import pytest
 
 from braid.errors import BraidError
 from braid.face.tabular import escaped
-from braid.topics import TopicStore, documents
+from braid.topics import TopicStore, files
 from cli_help import braid
 from effort import fuzzed
 
@@ -116,9 +116,8 @@ def negative(topic: Path) -> str:
 
 def of_rollups(topic: Path) -> str:
     path = topic / ".commits" / f"{0:020d}-{1:020d}.rollup.json"
-    extras = [{"number": "2", "query": "q", "batch": 0, "ends": [1], "extra": {}}]
-    path.write_text(json.dumps({"format": 1, "segments": [], "queries": {"q": 0}, "extras": extras}))
-    return f"{path.name} is damaged: number is no whole number"
+    path.write_text(json.dumps({"format": 1, "segments": [], "queries": {"q": "0"}, "extras": []}))
+    return f"{path.name} is damaged: batch is no whole number"
 
 
 SPOILT = (
@@ -199,16 +198,16 @@ def test_a_damaged_drop_is_named(text: bytes, store: Path) -> None:
 def test_a_document_is_what_it_should_be(tmp_path: Path) -> None:
     for text in (b"NaN", b"Infinity", b"[1, -Infinity]", b"[" * 10**6, b"9" * 5000, b"[" * 200 + b"]" * 200):
         with pytest.raises(ValueError):
-            documents.parsed(text)
-    assert documents.parsed(b"[" * 50 + b"]" * 50)
+            files.parsed(text)
+    assert files.parsed(b"[" * 50 + b"]" * 50)
     for x in (True, 1.0, "1", None, -1, 1 << 63):
         with pytest.raises(ValueError):
-            documents.whole(x, "it")
+            files.whole(x, "it")
     path = tmp_path / "x"
     path.write_bytes(b"12345")
-    assert documents.read_small(str(path), 5) == b"12345"
+    assert files.read_small(str(path), 5) == b"12345"
     with pytest.raises(BraidError, match="has 5 bytes"):
-        documents.read_small(str(path), 4)
+        files.read_small(str(path), 4)
 
 
 def test_what_held_before_still_holds(store: Path) -> None:

@@ -28,8 +28,7 @@ from braid.operators.changes import NEVER
 from braid.plan.logical import Encoding, Place, Source, SourceColumn, Timestamp
 from braid.stage.cut import beginning, plan_batch
 from braid.stage.decode import Decoded
-from braid.stage.inputs import Input
-from braid.stage.topic_input import TopicInput
+from braid.stage.inputs import Input, TopicInput
 from braid.topics.store import TopicStore
 from braid.types import MAX_DAY, MAX_TIME, Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 

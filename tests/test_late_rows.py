@@ -17,8 +17,8 @@ import pytest
 from braid.bind.bound import BatchAsked
 from braid.bind.program import Program
 from braid.expr.nodes import Col
+from braid.face.effects import StoreTables
 from braid.face.show import put_records
-from braid.face.tables import StoreTables
 from braid.files.input import open_files
 from braid.operators.base import State
 from braid.operators.changes import LOW, POS, POS_TYPE

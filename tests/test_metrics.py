@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from braid.errors import BraidError
-from braid.face import progress, prometheus
-from braid.face.metrics import Metrics
+from braid.face import metrics
+from braid.face.metrics import METRICS, Metrics
 from braid.stage.measured import Measured, Shape, Totals, covered, measured
 from braid.timing import MATCH, PARTS
 from cli_help import on_shared_spark
@@ -96,12 +96,12 @@ def test_a_hot_bucket_is_told_of_after_some_batches() -> None:
     assert not totals({0: 0}, 9).hot(SHAPE)
     two = Shape("Q", {}, {0: 2}, {0: "K"})
     assert not totals({0: 10, 1: 90}, 9).hot(two)  # less than twice its fair share
-    told = progress.hot(running(totals({0: 10, 1: 90}, 5)).progress())
+    told = metrics.hot(running(totals({0: 10, 1: 90}, 5)).progress())
     assert told == ["bucket 1 of stage 0 has 90% of its rows (spread by L.K)"]
 
 
 def test_the_line() -> None:
-    assert progress.line("Q", running().progress()) == (
+    assert metrics.progress_line("Q", running().progress()) == (
         "Q  in 10/s  out 5/s  batch 7 125 ms (jvm 28%, match 23%, wait 20%)  state 16 rows 0.0 MiB  drops 10  lag 12"
     )
 
@@ -212,7 +212,7 @@ def test_the_endpoint() -> None:
             assert line in lines, line
         assert any(x.startswith('braid_hottest_bucket_share{bucket="0",query="Q",stage="0"} 0.77') for x in lines)
         names = {line.split()[2] for line in lines if line.startswith("# TYPE")}
-        assert names == {m.name for m in prometheus.METRICS}
+        assert names == {m.name for m in METRICS}
     with pytest.raises(OSError):
         scraped(metrics.address)
 
@@ -232,7 +232,7 @@ def test_the_page_names_every_metric() -> None:
         (name.strip("`"), kind, re.findall(r"`(\w+)`", labels), text)
         for name, kind, labels, text in table("Prometheus")
     ]
-    assert told == [(m.name, m.kind, list(m.labels), m.help) for m in prometheus.METRICS]
+    assert told == [(m.name, m.kind, list(m.labels), m.help) for m in metrics.METRICS]
 
 
 def test_the_page_names_every_part() -> None:

@@ -9,12 +9,11 @@ import polars as pl
 import pytest
 
 from braid.errors import BraidError
-from braid.face import progress
-from braid.face.progress import MaxDrops
+from braid.face import metrics
+from braid.face.metrics import MaxDrops
 from braid.operators.changes import POS, partitioned_position
 from braid.operators.clocks import BOTH, CLOCK, IDLE, STEPS, STORED
-from braid.stage.leaps import Leap, Leaps, told
-from braid.stage.measured import Dropped
+from braid.stage.measured import Dropped, Leap, Leaps, leap_of
 
 DAY = 86_400_000
 
@@ -28,10 +27,10 @@ def steps(*rows: tuple[int, int, int]) -> pl.DataFrame:
 
 
 def test_the_furthest_leap_of_a_part() -> None:
-    said = told(steps((0, BOTH, 10), (4, CLOCK, 30), (9, CLOCK, 31), (12, IDLE, 0), (12, STORED, 999)), 3)
+    said = leap_of(steps((0, BOTH, 10), (4, CLOCK, 30), (9, CLOCK, 31), (12, IDLE, 0), (12, STORED, 999)), 3)
     assert said == {"partition": 3, "first": [0, 10], "leap": [4, 30, 10], "highest": 31}
-    assert told(steps((5, CLOCK, 7)), 3) == {"partition": 3, "first": [5, 7], "leap": None, "highest": 7}
-    assert told(steps((5, IDLE, 7)), 3) is None
+    assert leap_of(steps((5, CLOCK, 7)), 3) == {"partition": 3, "first": [5, 7], "leap": None, "highest": 7}
+    assert leap_of(steps((5, IDLE, 7)), 3) is None
 
 
 def test_a_leap_between_two_batches() -> None:
@@ -62,13 +61,13 @@ def seen(highest: int, late: int = 0) -> Any:
     ],
 )
 def test_times_in_other_units(highest: int, unit: str | None) -> None:
-    said = list(progress.warnings("Q", seen(highest)))
+    said = list(metrics.warnings("Q", seen(highest)))
     assert len(said) == (unit is not None)
     assert unit is None or f"the times of L look like {unit}: {highest:,} was read as milliseconds" in said[0]
 
 
 def test_late_rows_name_the_record_that_moved_the_clock() -> None:
-    first, clock = progress.warnings("Q", seen(1 + 2 * DAY, late=3))
+    first, clock = metrics.warnings("Q", seen(1 + 2 * DAY, late=3))
     assert first == "Q: first late: L partition 0 offset 5"
     assert clock.startswith(
         "Q: 3 of 10 records were late; the furthest that one moved the clock: L partition 0 offset 4, from"

@@ -10,7 +10,7 @@ pytest.importorskip("pyspark")
 
 from braid.errors import BraidError
 from braid.lower.lower import lower
-from braid.spark.setup import Wishes, prepared
+from braid.spark.job import Wishes, prepared
 from braid.topics import TopicStore
 from histories import query, source, stream_stream
 

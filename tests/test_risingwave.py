@@ -13,7 +13,7 @@ from braid.batch_sql.duck import Tables
 from braid.bind.bound import BatchAsked, RowsChanged
 from braid.bind.program import Program
 from braid.errors import BraidError, SqlError
-from braid.face.tables import StoreTables
+from braid.face.effects import StoreTables
 from braid.plan.epochs import AsOfJoin, RegularJoin, TemporalJoin
 from braid.plan.logical import Node
 from braid.sql import ast

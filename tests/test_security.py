@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from braid.errors import BraidError
-from braid.spark import channels, columns, private
+from braid.spark import columns, conf, private
 from cli_help import QUICK, braid, launch
 from crash import processes
 
@@ -158,11 +158,11 @@ def test_the_channels_of_a_cluster_are_looked_at(tmp_path: Path, monkeypatch: py
     )
     monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
     bare = dict.fromkeys(("spark.authenticate", "spark.io.encryption.enabled"), "false")
-    assert [safe for _, safe in channels.examined("local[4]", bare)] == [True]
-    assert [safe for _, safe in channels.examined("spark://x:7077", bare)] == [False, False, False, True]
-    assert [safe for _, safe in channels.examined("spark://x:7077", {})] == [True, False, True, True]
+    assert [safe for _, safe in conf.examined_channels("local[4]", bare)] == [True]
+    assert [safe for _, safe in conf.examined_channels("spark://x:7077", bare)] == [False, False, False, True]
+    assert [safe for _, safe in conf.examined_channels("spark://x:7077", {})] == [True, False, True, True]
     whole = {"spark.network.crypto.enabled": "true"}
-    assert all(safe for _, safe in channels.examined("yarn", whole))
+    assert all(safe for _, safe in conf.examined_channels("yarn", whole))
     said = braid("doctor", "--master", "spark://x:7077")
     assert said.code == 1
     assert "miss  spark://x:7077: records can be read and changed on the network: --conf spark.network" in said.out

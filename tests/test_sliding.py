@@ -18,7 +18,7 @@ import pytest
 from braid.bind.program import Program
 from braid.errors import BraidError
 from braid.expr.nodes import Col
-from braid.face.tail import Tail
+from braid.face.shell import Tail
 from braid.lower.lower import lower
 from braid.operators.frames import SIZES, with_lives
 from braid.plan import logical
@@ -37,8 +37,7 @@ from braid.plan.sliding import (
 )
 from braid.reference import End, Event, Record, Reference
 from braid.reference.frames import life
-from braid.spark.job import dumps
-from braid.spark.setup import loose
+from braid.spark.job import dumps, loose
 from braid.spark.source import Planner
 from braid.testing.driver import Driver
 from braid.topics import TopicStore

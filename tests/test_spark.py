@@ -28,7 +28,7 @@ from braid.files.watch import Files  # noqa: E402
 from braid.lower.lower import lower  # noqa: E402
 from braid.operators.changes import POS, SUB, in_order  # noqa: E402
 from braid.plan.logical import sources  # noqa: E402
-from braid.spark import columns, conf, runs, shelf  # noqa: E402
+from braid.spark import columns, conf, runs, stage  # noqa: E402
 from braid.spark import query as queries  # noqa: E402
 from braid.spark.columns import bucket_ids, spark_partition  # noqa: E402
 from braid.spark.driver import SparkBackend, shared_session  # noqa: E402
@@ -176,10 +176,10 @@ def test_a_stopped_query_goes_on_where_it_was(spark: Any, tmp_path: Path) -> Non
     second.await_idle()
     assert output(store) == [reference_lines(asked, history)]
     assert second.status() == "running"
-    assert len([p for p in queries.saved_state(str(tmp_path / "checkpoints" / "OUT")) if p["steps"]]) == 2
+    assert len([p for p in second.state() if p["steps"]]) == 2
     second.stop()
     kept = list((tmp_path / "checkpoints" / "OUT" / "runs").rglob("*.arrow"))
-    named = json.dumps(queries.saved_state(str(tmp_path / "checkpoints" / "OUT")))
+    named = json.dumps(second.state())
     assert len([f for f in kept if f'"{f.stem}"' in named]) > 2
     with pytest.raises(BraidError, match="buckets"):
         queries.start(spark, plan, str(tmp_path), buckets=4)
@@ -506,15 +506,15 @@ def test_a_damaged_copy_of_state_is_named(tmp_path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("spill", [1, 1 << 40])
 def test_large_outputs_are_merged_piece_by_piece(monkeypatch: pytest.MonkeyPatch, spill: int) -> None:
-    monkeypatch.setattr(shelf, "PIECE", 50)
-    monkeypatch.setattr(shelf, "SPILL", spill)
+    monkeypatch.setattr(stage, "PIECE", 50)
+    monkeypatch.setattr(stage, "SPILL", spill)
     rng = random.Random(5)
     parts: list[list[tuple[int, bytes, int]]] = [[] for _ in range(4)]
     for i in range(1000):
         parts[rng.randrange(4)].append((rng.choice([i, 500]), bytes([1, rng.randrange(9)]), i))
     schema = {POS: pl.Int128, SUB: pl.Binary, "x": pl.Int64}
     frames = [pl.DataFrame(sorted(p, key=lambda r: r[:2]), schema=schema, orient="row") for p in parts]
-    with shelf.Shelf() as held:
+    with stage.Shelf() as held:
         blobs = [
             columns.Blob(1, bucket, 0, columns.ROWS, columns.dumps(frame.slice(start, 40), start // 40))
             for bucket, frame in enumerate(frames)
@@ -523,7 +523,7 @@ def test_large_outputs_are_merged_piece_by_piece(monkeypatch: pytest.MonkeyPatch
         rng.shuffle(blobs)  # the exchange promises no order
         for blob in blobs:
             held.put(blob, blob.frame)
-        pieces = list(shelf.in_pieces(held))
+        pieces = list(stage.in_pieces(held))
     assert len(pieces) > 5 and max(p.height for p in pieces) <= 50
     got = pl.concat(pieces)
     assert got.equals(in_order(got)) and got.sort("x").equals(merged(frames).sort("x"))

@@ -38,7 +38,6 @@ from braid.topics import (
     parse_envelope,
     publish,
     read_records,
-    rolling,
     segments,
     stage,
 )
@@ -289,7 +288,6 @@ def test_odd_lines_keep_their_offsets(store: TopicStore, tmp_path: Path) -> None
     assert frame["_raw"].to_list() == [None, b"", b"{\xff}", b"  ", None, None]
     for first in range(6):
         assert store.read("t", 0, first, 6).equals(frame.slice(first))
-    assert store.running_maxima("t", 0, 0, 6)["m"].to_list() == [7] * 6
     records = read_records(store.topic("t"))
     assert [r.get("value") for r in records] == [1, None, None, None, None, 1]
     assert records[4]["error"] and records[4]["raw"] == "nonsense"
@@ -326,41 +324,10 @@ def test_long_segments_are_read_in_part(store: TopicStore, monkeypatch: pytest.M
     ):
         found = parse_envelope(store.read("t", 0, first, last)["_line"])["_t"].to_list()
         assert found == whole[first:last]
-    expect = pl.Series(whole).cum_max().to_list()
-    assert store.running_maxima("t", 0, 0, 99_999)["m"].to_list() == expect
-    index = store.time_index("t", 0, 0)
-    assert index.rows() == [(e, expect[e - 1]) for e in (8192, 16_384, 24_576, 25_000, 25_002, 25_012)]
     with counted_reads(monkeypatch) as sizes:
-        for first, time_ in ((0, 19_000), (0, -1), (10_000, 19_999), (19_999, 3000), (20_001, 40_000), (3, 30_000)):
-            expected = next((i for i in range(first, len(whole)) if whole[i] > time_), len(whole))
-            assert store.cut_offset("t", 0, first, time_) == expected
+        for first in (24_999, 8192, 3):
+            assert store.read("t", 0, first, first + 3).height == 3
     assert sum(sizes) < 40_000
-
-
-@QUICK
-@given(
-    st.lists(st.lists(st.none() | st.integers(0, 9), max_size=7), max_size=5), st.integers(0, 30), st.integers(-1, 9)
-)
-def test_cuts(batches: list[list[int | None]], first: int, cut: int) -> None:
-    """Against a loop over records; None is a line without a time."""
-    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as m:
-        m.setattr(segments, "CHUNK", 3)
-        m.setattr("braid.topics.index.CHUNK", 3)
-        store = TopicStore(folder)
-        store.create("t")
-        for batch in batches:
-            store.append_lines("t", ["?" if t is None else f'{{"key":1,"value":1,"timestamp":{t}}}' for t in batch])
-        whole = [t for batch in batches for t in batch]
-        first = min(first, len(whole))
-        expected = next((i for i in range(first, len(whole)) if (whole[i] or -1) > cut), len(whole))
-        assert store.cut_offset("t", 0, first, cut) == expected
-        maxima = store.running_maxima("t", 0, first, len(whole))
-        top: int | None = None
-        for (offset, m_), t in zip(maxima.iter_rows(), whole[first:], strict=True):
-            top = t if top is None else top if t is None else max(top, t)
-            assert (offset < len(whole), m_) == (True, top)
-        index = store.time_index("t", 0, 0)
-        assert all(max((t for t in whole[:end] if t is not None), default=None) == m_ for end, m_ in index.iter_rows())
 
 
 def test_a_frame_with_everything(store: TopicStore) -> None:
@@ -455,7 +422,7 @@ def one_batch(store: TopicStore, batch: int, rows: list[list[int]], beside: bool
         positions = pl.DataFrame({"seq": numbers, "hops": 0, "n": 0}, schema=None) if beside else None
         staged.append(stage(topic, "q", batch, p, lines_of(numbers), positions=positions))
     staged = [Staged.from_json(s.to_json()) for s in staged]
-    return publish(topic, "q", batch, staged, {"bound": batch} if batch % 2 else None)
+    return publish(topic, "q", batch, staged)
 
 
 batches = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=2), min_size=1, max_size=9)
@@ -498,10 +465,8 @@ def test_a_crash_between_any_two_steps(sizes: list[list[int]], crashes: list[int
                 assert parse_envelope(found)["_t"].to_list() == prefixes[-1][p]
                 if beside:
                     assert look.read_positions("t", p, 0, 999)["seq"].to_list() == prefixes[-1][p]
-            extras = [(e.batch, e.extra["bound"], list(e.ends)) for e in look.topic("t").view().extras]
-            assert extras == [(k, k, [len(x) for x in prefixes[k + 1]]) for k in range(1, len(rows), 2)]
         for k in range(len(rows)):
-            if any(sizes[k]) or k % 2:
+            if any(sizes[k]):
                 assert not one_batch(TopicStore(folder), k, rows[k], beside)
         last = TopicStore(folder)
         clean_staging(last.topic("t"), "q")
@@ -550,7 +515,7 @@ def test_every_point_is_reached(store: TopicStore, monkeypatch: pytest.MonkeyPat
 
 def test_small_segments_are_rolled_up(store: TopicStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "FOLD", 10)
-    monkeypatch.setattr(rolling, "LARGE", 4000)
+    monkeypatch.setattr(log, "LARGE", 4000)
     store.create("t", 2)
     early = TopicStore(store.root)
     files = Path(store.root) / "topics/t"
@@ -690,7 +655,6 @@ def test_segments_dropped_in_by_hand(store: TopicStore, tmp_path: Path) -> None:
     drop_in(by_hand / "0", 2, line % 5)
     store.append("hand", [record(6)])  # comes after what was dropped in
     assert [r["timestamp"] for r in read_records(TopicStore(store.root).topic("hand"))] == [1, 2, 5, 6, 3, 4]
-    assert store.cut_offset("hand", 0, 0, 4) == 2
     wrong = drop_in(by_hand / "0", 9, line % 9)
     with pytest.raises(BraidError, match="partition 0 ends at 4") as e:
         TopicStore(store.root).end_offsets("hand")

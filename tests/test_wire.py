@@ -11,10 +11,9 @@ from polars.testing import assert_frame_equal
 from braid.bind.program import Program
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
-from braid.stage.batch import Chunk, ingested
-from braid.stage.bucket import split
 from braid.stage.decode import RAW, decode
-from braid.stage.wire import derived, full, full_steps, slim_steps
+from braid.stage.ingest import Chunk, ingested
+from braid.stage.wire import derived, full, full_steps, slim_steps, split
 
 STREAMS = """
 CREATE STREAM l (k VARCHAR KEY, v BIGINT, w DOUBLE) WITH (kafka_topic='l', value_format='JSON', partitions=1);

@@ -1,7 +1,7 @@
 """What went wrong, where, and what to write instead.
 
 In: a message, a span of the SQL text and a hint. Out: one text for a terminal, with the line and a caret.
-Rule: every error a user can cause is a `BraidError`; anything else is a bug of ours.
+Rule: every error a user can cause is a `BraidError`, but for what ends a run; anything else is a bug of ours.
 """
 
 from __future__ import annotations
@@ -103,3 +103,11 @@ class UnknownColumn(SqlError):
             if not hint.upper().endswith(f"{meant.upper()}?"):  # only its case is another
                 self.hint = f"{hint} {said}" if hint.endswith("?") else said
         return self
+
+
+class QueryDied(Exception):
+    """A query failed while it ran; the message says why. Exit code 2."""
+
+
+class TooManyDrops(Exception):
+    """A run dropped more rows than `--max-drops` allows. Exit code 3."""

@@ -23,11 +23,10 @@ from braid.errors import BraidError
 from braid.lower.lower import lower
 from braid.operators.arrangement import MemoryRuns
 from braid.plan.canonical import canonical
-from braid.spark.setup import Wishes, prepared
+from braid.spark.job import Wishes, prepared
 from braid.stage import state_file
 from braid.stage.bucket import BucketState
-from braid.stage.checkpoint import FORMAT, Document, load
-from braid.stage.resume import last_batch
+from braid.stage.checkpoint import FORMAT, Document, last_batch, load
 from braid.topics import TopicStore, publish, stage
 from cli_help import Said, braid
 from crash import world

@@ -22,7 +22,7 @@ from rich.table import Table
 from braid.bind.program import Program
 from braid.errors import BraidError
 from braid.explain.documents import explain_query, render_text
-from braid.face.progress import summary_lines
+from braid.face.metrics import summary_lines
 from braid.face.request import Request
 from braid.face.run import run_program
 from braid.topics import read_records

@@ -16,8 +16,7 @@ from braid.bind.catalog import Catalog
 from braid.bind.program import Mode, Program, Standing
 from braid.dialects import dialect_named
 from braid.errors import BraidError, SqlError
-from braid.topics.documents import parsed, read_small
-from braid.topics.files import locked, refuse_link, write_atomic
+from braid.topics.files import locked, parsed, read_small, refuse_link, write_atomic
 from braid.topics.store import TopicStore
 
 FORMAT = 1

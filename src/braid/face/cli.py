@@ -19,8 +19,7 @@ from typing import Any
 import click
 
 from braid.dialects import DIALECTS
-from braid.errors import BraidError, printable, printable_lines
-from braid.face.cli_errors import QueryDied, TooManyDrops
+from braid.errors import BraidError, QueryDied, TooManyDrops, printable, printable_lines
 from braid.face.tabular import Terminal
 
 out = Terminal()
@@ -149,23 +148,7 @@ def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[s
 @click.option("--max-drops", metavar="N|N%", help="End with exit code 3 when a query drops more rows than that.")
 @click.option("--quiet", is_flag=True, help="No progress line.")
 def run(
-    file: str | None,
-    text: str | None,
-    dialect: str | None,
-    store: str,
-    sources: tuple[str, ...],
-    master: str | None,
-    checkpoint: str | None,
-    until_idle: bool,
-    end: bool,
-    conf: tuple[str, ...],
-    sinks: tuple[str, ...],
-    overwrite: bool,
-    batch_rows: int | None,
-    metrics: str | None,
-    metrics_port: str | None,
-    max_drops: str | None,
-    quiet: bool,
+    file: str | None, text: str | None, dialect: str | None, master: str | None, max_drops: str | None, **wanted: Any
 ) -> None:
     """Run the statements of a file.
 
@@ -177,29 +160,16 @@ def run(
     where there was no other end; 130 stopped by Ctrl-C before --until-idle came to its end; 1 something to mend in the
     SQL, the options or the files; 2 a query died; 3 more rows were dropped than --max-drops allows.
     """
-    from braid.face.progress import MaxDrops
+    from braid.face.metrics import MaxDrops
     from braid.face.request import Request
     from braid.face.run import run_program
 
     sql, dialect = read_sql(file, text, dialect)
-    request = Request(
-        sql=sql,
-        dialect=dialect,
-        store=store,
-        sources=_pairs(sources, "--source"),
-        sinks=_pairs(sinks, "--sink"),
-        master=master or "local[*]",
-        checkpoint=checkpoint,
-        until_idle=until_idle or end,
-        end=end,
-        conf=_pairs(conf, "--conf"),
-        quiet=quiet,
-        batch_rows=batch_rows,
-        overwrite=overwrite,
-        metrics=metrics,
-        metrics_port=metrics_port,
-        max_drops=None if max_drops is None else MaxDrops.of(max_drops),
-    )
+    pairs = {name: _pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "conf")}
+    most = None if max_drops is None else MaxDrops.of(max_drops)
+    until_idle = wanted["until_idle"] or wanted["end"]
+    asked = wanted | pairs | {"until_idle": until_idle}
+    request = Request(sql, dialect, master=master or "local[*]", max_drops=most, **asked)
     outcome = run_program(request, err)
     if outcome.interrupted and request.until_idle:
         raise click.exceptions.Exit(130)
@@ -355,10 +325,10 @@ def cat(
     store: str,
 ) -> None:
     """Print the records of a topic."""
-    from braid.face import iso
-    from braid.face.cat import Wanted, print_topic
+    from braid.face import tabular
+    from braid.face.show import Wanted, print_topic
 
-    begin = None if since is None else iso.option("--from", since)
+    begin = None if since is None else tabular.time_option("--from", since)
     try:
         print_topic(store, topic, Wanted(key, begin, latest, tail, limit, follow), form)
     except KeyboardInterrupt:
@@ -448,16 +418,14 @@ def demo(data: str | None, store: str | None) -> None:
 @click.option("--conf", "conf", multiple=True, metavar="K=V", help="Spark setting, as `braid run` will be given it.")
 def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...]) -> None:
     """Say what this machine has and what is missing."""
-    from braid.face.doctor import examine
+    from braid.face import doctor as doctoring
 
     if quick_start:
-        from braid.spark import quick
-
         with err.status("Spark learns its classes, about a minute …"):
-            out.print(f"Spark starts quickly from now on: {quick.make()}", markup=False)
+            out.print(f"Spark starts quickly from now on: {doctoring.quick_start()}", markup=False)
         return
 
-    if not examine(java, out, master, _pairs(conf, "--conf")):
+    if not doctoring.examine(java, out, master, _pairs(conf, "--conf")):
         raise click.exceptions.Exit(1)
 
 

@@ -1,14 +1,18 @@
 """`braid doctor`: what this machine has, which settings are in force, and how to mend what is missing.
 
-In: nothing. Out: lines on the terminal; whether Braid can run here. Rule: every problem comes with its remedy.
+In: nothing. Out: lines on the terminal; whether Braid can run here; an archive for a quicker start, in this Python
+environment. Rule: every problem comes with its remedy. The archive saves time and does nothing else.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
+import json
 import os
 import platform
 import sys
+import tempfile
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -17,6 +21,16 @@ from rich.table import Table
 
 from braid.errors import BraidError
 
+PATIENCE = 300.0  # s for a JVM to write its classes
+WORDS = """
+CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON', partitions=2);
+CREATE STREAM m (k INT KEY, v STRING) WITH (kafka_topic='m', value_format='JSON', partitions=2);
+CREATE TABLE r (k INT PRIMARY KEY, v STRING) WITH (kafka_topic='r', value_format='JSON', partitions=2);
+CREATE STREAM pairs AS SELECT a.k AS k, a.v AS v, b.v AS w FROM l a LEFT JOIN m b
+  WITHIN 10 SECONDS GRACE PERIOD 5 SECONDS ON a.k = b.k;
+CREATE TABLE counts AS SELECT r.v AS v, COUNT(*) AS n FROM l JOIN r ON l.k = r.k GROUP BY r.v;
+"""  # what a JVM does while it learns: both kinds of exchange, state, a sink
+
 LIBRARIES = ("pyspark", "polars", "polars-hash", "pyarrow", "pandas", "protobuf")
 
 
@@ -24,8 +38,7 @@ def examine(
     java_only: bool, out: Console, master: str = "local[*]", conf: Mapping[str, str] = MappingProxyType({})
 ) -> bool:
     """Prints the examination. `java_only`: nothing but an error about Java."""
-    from braid.spark import channels, quick
-    from braid.spark.conf import LOCAL_SETTINGS, SETTINGS, java_version, on_one_node
+    from braid.spark.conf import LOCAL_SETTINGS, SETTINGS, archive, examined_channels, java_version, on_one_node
     from braid.spark.private import own_folder
 
     fine = True
@@ -47,9 +60,9 @@ def examine(
             out.print(f"miss  {name}: pip install {name}")
     out.print(f"ok    {_memory_gib():.0f} GiB of memory, {os.cpu_count()} cores")
     out.print("ok    connectors: topic store, CSV, JSON lines, Parquet (Kafka is not there yet)")
-    out.print(quick.described(), markup=False)
+    out.print(_quick_start(archive()), markup=False)
     out.print(f"ok    logs of Spark go to {own_folder('log')}", markup=False)
-    for told, safe in channels.examined(master, conf):
+    for told, safe in examined_channels(master, conf):
         fine = fine and safe
         out.print(told, markup=False)
     out.print("\nSettings that Braid makes in every session:")
@@ -63,3 +76,46 @@ def examine(
 
 def _memory_gib() -> float:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
+
+
+def _quick_start(path: str) -> str:
+    if os.path.exists(path):
+        return f"ok    Spark starts quickly: {path}"
+    version = importlib.metadata.version("pyspark")
+    return f"ok    Spark {version} could start in two thirds of the time: braid doctor --quick-start"
+
+
+def quick_start() -> str:
+    """Makes an archive of the classes that a JVM loads for Braid, read and checked once for all later starts: from one
+    that runs two small queries, in about a minute. A JVM that it does not fit (another Java, other jars) says so in its
+    log and starts as before."""
+    from braid.bind.program import Program
+    from braid.lower.lower import lower
+    from braid.spark import conf
+    from braid.spark.query import start
+    from braid.topics import TopicStore
+
+    path = conf.archive()
+    if not os.access(os.path.dirname(path), os.W_OK):
+        raise BraidError(f"{os.path.dirname(path)} cannot be written to", "install braid in an environment of your own")
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(path)  # a JVM that starts with one cannot write one
+    new = f"{path}~{os.getpid()}"
+    spark = conf.session("local[2]", conf.CARRIER | {conf.JAVA_OPTIONS: conf.quoted(f"-XX:ArchiveClassesAtExit={new}")})
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            store, program = TopicStore(folder), Program("ksqldb")
+            queries = [e.query for e in program.statements(WORDS) if e.query is not None]
+            for topic in "lmr":
+                store.create(topic, 2)
+                lines = [json.dumps({"key": k, "value": {"V": "x"}, "timestamp": k}) for k in range(4)]
+                store.append_lines(topic, lines)
+            running = [start(spark, lower(q), folder, trigger={"availableNow": True}) for q in queries]
+            for query in running:
+                query.await_termination()
+    finally:
+        conf.end(spark, PATIENCE)
+    if not os.path.exists(new):
+        raise BraidError("this Java writes no archive of its classes", "nothing else is amiss")
+    os.replace(new, path)
+    return path

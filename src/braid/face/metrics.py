@@ -1,24 +1,141 @@
-"""What a run tells of its batches: JSON lines, one a batch, and an endpoint for Prometheus.
+"""What a run tells of its queries: the live line and the summary; JSON lines, one a batch; an endpoint for Prometheus.
 
-In: running queries, where lines go, which port. Out: lines (`Measured.document`), and figures (`prometheus.py`).
-Rule: who reads them changes nothing, and a run does not die of a disk that has no room for its metrics. Every field and
-name stands in `docs/metrics.md`.
+In: `Progress` of running queries, where lines go, which port. Out: lines for people; lines (`Measured.document`); of
+the endpoint what `METRICS` lists, each scrape as things stand.
+Rule: lines for people are short: what is of no use at a terminal stands in the metrics only. Who reads these changes
+nothing, and a run does not die of a disk that has no room for its metrics. Labels are names of queries, stages, parts,
+operators and reasons, nothing of rows, paths or settings; counters begin at 0 when a query is started. Every field and
+name stands in `docs/metrics.md`: a test compares its table with this one.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Protocol, TextIO
+from dataclasses import dataclass
+from threading import Thread
+from typing import TYPE_CHECKING, Literal, Protocol, TextIO
+from wsgiref.simple_server import WSGIServer
 
 from braid.errors import BraidError
-from braid.stage.measured import Measured
+from braid.face import tabular
+from braid.stage.measured import CACHE, Measured, Place, StageSums
 
 if TYPE_CHECKING:
     from braid.spark.query import Progress
+
+PARTS_SHOWN = 3  # of a batch's time
+LEAST = 0.05  # of it
+SHARE_FROM = 1000  # records from which a share of drops ends a run that is up
+# What times of the years 1995 to 2100 are in other units: no such number of milliseconds is a likely time.
+UNITS = {"seconds": (790_000_000, 4_103_000_000), "microseconds": (79 * 10**13, 4_103_000_000_000_000)}
+UNITS["nanoseconds"] = (UNITS["microseconds"][0] * 1000, UNITS["microseconds"][1] * 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class MaxDrops:
+    """How many rows a query may drop: a number, or a share of the records it has read in this run."""
+
+    rows: int | None = None
+    share: float | None = None
+
+    @staticmethod
+    def of(text: str) -> MaxDrops:
+        number = re.fullmatch(r"([0-9]{1,18})|([0-9]{1,3}(?:\.[0-9]{1,6})?)%", text.strip(), re.ASCII)
+        if number is None or (number[2] is not None and float(number[2]) > 100):
+            raise BraidError(f"--max-drops {text}: it takes a number of rows or a share", "--max-drops 0, or 1%")
+        return MaxDrops(rows=int(number[1])) if number[1] else MaxDrops(share=float(number[2]) / 100)
+
+    def exceeded(self, dropped: int, read: int, over: bool) -> bool:
+        """`over`: the run has read all; before that a share of few records says nothing."""
+        if self.rows is not None:
+            return dropped > self.rows
+        assert self.share is not None
+        return (over or read >= SHARE_FROM) and dropped > self.share * read
+
+    def __str__(self) -> str:
+        return str(self.rows) if self.rows is not None else f"{(self.share or 0) * 100:g}%"
+
+
+def progress_line(name: str, p: Progress) -> str:
+    if p.batch < 0:
+        return f"{name}  first batch …"
+    dropped = sum(p.drops.values())
+    return (
+        f"{name}  in {p.rows_in_per_second:,.0f}/s  out {p.rows_out_per_second:,.0f}/s  batch {p.batch}"
+        f" {p.batch_ms:.0f} ms{_where(p)}  state {p.state_rows:,} rows {p.state_bytes / 2**20:.1f} MiB"
+        f"  drops {dropped:,}  lag {p.lag:,}{''.join(f'  hot: {told}' for told in hot(p))}"
+    )
+
+
+def _where(p: Progress) -> str:
+    """Where the last batch's time went, the largest parts of it."""
+    if p.last is None:
+        return ""
+    parts = [f"{name} {share:.0%}" for name, share in list(p.last.shares().items())[:PARTS_SHOWN] if share >= LEAST]
+    return f" ({', '.join(parts)})" if parts else ""
+
+
+def hot(p: Progress) -> list[str]:
+    """Hot buckets, stage by stage."""
+    keys = p.last.shape.keys if p.last is not None else {}
+    return [
+        f"bucket {h.bucket} of stage {n} has {h.share:.0%} of its rows (spread by {keys.get(n) or 'nothing'})"
+        for n, h in sorted(p.hot.items())
+    ]
+
+
+def summary_line(name: str, p: Progress) -> str:
+    if not p.rows_in and not p.rows_out:
+        return f"{name}: nothing new, state {p.state_rows:,} rows"
+    drops = ", ".join(f"{n:,} {reason}" for reason, n in sorted(p.drops.items()))
+    text = f"{name}: {p.rows_in:,} records in, {p.rows_out:,} out, state {p.state_rows:,} rows"
+    return text + (f"; dropped {drops} (braid drops {name})" if drops else "")
+
+
+def warnings(name: str, p: Progress) -> Iterator[str]:
+    """What a reader of the summary should not miss: why rows were dropped, and times that cannot be meant."""
+    for reason, row in sorted(p.totals.first.items()):
+        why = f": {row.message}" if row.message else ""
+        yield f"{name}: first {reason}: {row.topic} partition {row.partition} offset {row.offset}{why}"
+    leaps, late = p.totals.leaps, p.totals.first.get("late")
+    leap = leaps.furthest.get(late.topic) if late is not None and late.topic is not None else None
+    if late is not None and leap is not None:
+        yield (
+            f"{name}: {p.drops['late']:,} of {p.rows_in:,} records were late; the furthest that one moved the clock:"
+            f" {late.topic} partition {leap.partition} offset {leap.offset}, from {tabular.time_text(leap.before)}"
+            f" to {tabular.time_text(leap.time)} ({_span(leap.time - leap.before)})"
+        )
+    for topic, highest in sorted(leaps.highest.items()):
+        for unit, (low, high) in UNITS.items():
+            if low <= highest < high:
+                yield (
+                    f"{name}: the times of {topic} look like {unit}: {highest:,} was read as milliseconds, so as"
+                    f" {tabular.time_text(highest)}"
+                )
+    for told in hot(p):
+        yield f"{name}: hot keys: {told}; see docs/metrics.md"
+
+
+def _span(ms: int) -> str:
+    """A length of time in the largest unit that it has one of."""
+    for unit, size in (("days", 86_400_000), ("hours", 3_600_000), ("minutes", 60_000), ("s", 1000)):
+        if ms >= size:
+            return f"{ms / size:,.1f} {unit}"
+    return f"{ms} ms"
+
+
+def summary_lines(done: Mapping[str, Progress]) -> Sequence[str]:
+    """The summary's lines, for the demo."""
+    return [summary_line(name, p) for name, p in done.items()]
+
+
+# --------------------------------------------------------------------- metrics
+
 
 LOOPBACK = "127.0.0.1"
 
@@ -64,8 +181,6 @@ class Metrics:
             self._open.close()
 
     def _serve(self, host: str, port: int) -> None:
-        from braid.face.prometheus import serve
-
         try:
             server, thread = serve(host, port, lambda: self.queries)
         except OSError as e:
@@ -93,3 +208,131 @@ def _host_and_port(text: str) -> tuple[str, int]:
     if not port.isdigit() or int(port) > 65_535:
         raise BraidError(f"--metrics-port {text}: it takes [HOST:]PORT", "--metrics-port 9464; 0 finds a free one")
     return host or LOOPBACK, int(port)
+
+
+# ------------------------------------------------------------------ Prometheus
+
+
+def serve(host: str, port: int, queries: Callable[[], Mapping[str, Watched]]) -> tuple[WSGIServer, Thread]:
+    """Serves `queries()`, asked at each scrape, in a thread of its own."""
+    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    from prometheus_client.registry import Collector
+
+    class Figures(Collector):
+        def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
+            seen = {name: query.progress() for name, query in list(queries().items())}
+            for m in METRICS:
+                family = CounterMetricFamily if m.kind == "counter" else GaugeMetricFamily
+                made = family(m.name, m.help, labels=["query", *m.labels])
+                for name, progress in seen.items():
+                    for labels, value in m.samples(progress):
+                        made.add_metric([name, *labels], value)
+                yield made
+
+        def describe(self) -> list[CounterMetricFamily | GaugeMetricFamily]:
+            return []  # asked for when it is registered; nothing runs yet
+
+    registry = CollectorRegistry()
+    registry.register(Figures())
+    return start_http_server(port, addr=host, registry=registry)
+
+
+Sample = tuple[tuple[str, ...], float]  # labels behind `query`, value
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """One name of the endpoint; `labels` behind `query`."""
+
+    name: str
+    kind: Literal["counter", "gauge"]
+    labels: tuple[str, ...]
+    help: str
+    samples: Callable[[Progress], Iterable[Sample]]
+
+
+def _one(value: Callable[[Progress], float]) -> Callable[[Progress], Iterable[Sample]]:
+    return lambda p: [((), value(p))]
+
+
+def _by_name(values: Callable[[Progress], Mapping[str, float]]) -> Callable[[Progress], Iterable[Sample]]:
+    return lambda p: [((name,), value) for name, value in values(p).items()]
+
+
+def _by_stage(value: Callable[[StageSums], float]) -> Callable[[Progress], Iterable[Sample]]:
+    return lambda p: [((str(place),), value(sums)) for place, sums in p.totals.stages.items()]
+
+
+def _tallied(name: str) -> Callable[[Progress], Iterable[Sample]]:
+    return _one(lambda p: sum(s.tallies.get(name, 0) for s in p.totals.stages.values()))
+
+
+def _wall_seconds(p: Progress) -> dict[str, float]:
+    t = p.totals
+    return {"jvm": t.jvm_ms / 1000, "tasks": t.tasks_ms / 1000, "publish": t.publish_ms / 1000}
+
+
+def _spent(p: Progress) -> Iterator[Sample]:
+    for place, sums in p.totals.stages.items():
+        for part, ms in (*sums.ms.items(), ("wait", sums.wait_ms)):
+            yield (str(place), part), ms / 1000
+
+
+def _steps(p: Progress) -> Iterator[Sample]:
+    operators = p.last.shape.operators if p.last is not None else {}
+    for sums in p.totals.stages.values():
+        for n, step in sums.steps.items():
+            yield (str(n), operators[n]), step.ms / 1000
+
+
+def _cache(p: Progress) -> dict[str, float]:
+    every = p.totals.stages.values()
+    return {name.removeprefix("cache_"): sum(s.tallies.get(name, 0) for s in every) for name in CACHE}
+
+
+def _hottest(p: Progress) -> Iterator[Sample]:
+    for place, sums in p.totals.stages.items():
+        hot = sums.hottest(_buckets(p, place))
+        if hot is not None:
+            yield (str(place), str(hot.bucket)), hot.share
+
+
+def _buckets(p: Progress, place: Place) -> int:
+    return p.last.shape.buckets.get(place, 1) if p.last is not None else 1
+
+
+METRICS = (
+    Metric("braid_batches_total", "counter", (), "Batches published.", _one(lambda p: p.totals.batches)),
+    Metric("braid_batch_seconds_total", "counter", (), "Time of batches.", _one(lambda p: p.totals.batch_ms / 1000)),
+    Metric("braid_last_batch_seconds", "gauge", (), "Time of the last batch.", _one(lambda p: p.batch_ms / 1000)),
+    Metric(
+        "braid_wall_seconds_total",
+        "counter",
+        ("part",),
+        "Time of batches: tasks, publish, jvm.",
+        _by_name(_wall_seconds),
+    ),
+    Metric("braid_rows_in_total", "counter", (), "Records read.", _one(lambda p: p.totals.rows_in)),
+    Metric("braid_rows_out_total", "counter", (), "Records written.", _one(lambda p: p.totals.rows_out)),
+    Metric("braid_drops_total", "counter", ("reason",), "Rows dropped.", _by_name(lambda p: p.totals.drops)),
+    Metric("braid_counts_total", "counter", ("name",), "What operators count.", _by_name(lambda p: p.totals.counts)),
+    Metric("braid_lag_records", "gauge", (), "Records that are there and not read.", _one(lambda p: p.lag)),
+    Metric("braid_state_rows", "gauge", (), "Rows of state.", _one(lambda p: p.state_rows)),
+    Metric("braid_state_bytes", "gauge", (), "Bytes of state, packed.", _one(lambda p: p.state_bytes)),
+    Metric("braid_state_runs", "gauge", (), "Runs of state.", _one(lambda p: p.state_runs)),
+    Metric("braid_merges_total", "counter", (), "Merges of runs.", _tallied("merges")),
+    Metric("braid_merged_rows_total", "counter", (), "Rows of state written again.", _tallied("merged_rows")),
+    Metric("braid_cache_total", "counter", ("found",), "Runs of state looked for.", _by_name(_cache)),
+    Metric("braid_spent_seconds_total", "counter", ("stage", "part"), "Time of tasks by what they did.", _spent),
+    Metric("braid_step_seconds_total", "counter", ("step", "operator"), "Time of operators.", _steps),
+    Metric("braid_stage_rows_in_total", "counter", ("stage",), "Rows into stages.", _by_stage(lambda s: s.rows_in)),
+    Metric("braid_stage_rows_out_total", "counter", ("stage",), "Rows out of stages.", _by_stage(lambda s: s.rows_out)),
+    Metric("braid_stage_bytes_in_total", "counter", ("stage",), "Blobs into stages.", _by_stage(lambda s: s.bytes_in)),
+    Metric(
+        "braid_stage_bytes_out_total", "counter", ("stage",), "Blobs out of them.", _by_stage(lambda s: s.bytes_out)
+    ),
+    Metric(
+        "braid_hottest_bucket_share", "gauge", ("stage", "bucket"), "Share of rows of the fullest bucket.", _hottest
+    ),
+)

@@ -1,31 +1,73 @@
-"""What `braid run` is asked for, and the checks before anything happens.
+"""What `braid run` is asked for, and the checks before anything happens; files that stand for topics (`--source`).
 
 In: a request. Out: a program that has been checked whole: its queries, what they read and write, what they go on from.
 Rule: names, files, sinks and checkpoints are refused here, before anything is created or started; nothing is written.
+Names are found as everywhere (`first_match`); how a file is read follows from the declaration alone.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from braid.bind.bound import Again, BatchAsked, Inserted, QueryBound, RowsChanged
+from braid.bind.bound import Again, BatchAsked, Declared, Inserted, QueryBound, RowsChanged
 from braid.bind.program import Effect, Program, first_match
 from braid.errors import BraidError, SqlError
-from braid.face import progress
 from braid.face.catalogue import over
-from braid.face.source_files import SourceFiles
+from braid.face.metrics import MaxDrops
 from braid.files import results as result_files
-from braid.files.input import needs_time
+from braid.files.input import needs_time, open_files
 from braid.files.listing import look, matches
-from braid.files.watch import watched
+from braid.files.watch import Files, watched
 from braid.lower.lower import lower
-from braid.plan.logical import Node, Query, StreamStreamJoin, sources
-from braid.stage import checkpoint, resume
-from braid.testing.local import in_topological_order
-from braid.topics.names import check_name
+from braid.plan.logical import Node, Query, Source, StreamStreamJoin, sources
+from braid.stage import checkpoint
+from braid.stage.inputs import Input
+from braid.testing.backend import in_topological_order
+from braid.topics.files import check_name
 from braid.topics.store import TopicStore
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFiles:
+    """`patterns`: path or glob by name; `declared`: by name; `cache`: a folder for parsed files."""
+
+    patterns: Mapping[str, str]
+    declared: Mapping[str, Declared]
+    cache: str = ""
+
+    def names(self) -> list[str]:
+        """The declared names that files stand for."""
+        return [n for n in (first_match(name, self.declared) for name in self.patterns) if n is not None]
+
+    def topics(self) -> set[str]:
+        """The topics that are not read."""
+        return {self.declared[n].topic for n in self.names()}
+
+    def of(self, query: Query) -> dict[str, Files]:
+        """The files of a query's sources."""
+        return {s.name: found for s in sources(query.root) if (found := self._files(s)) is not None}
+
+    def opened(self) -> dict[str, Callable[[Source], Input]]:
+        """By declared name, what opens the files as they are now."""
+
+        def opened(source: Source) -> Input:
+            files = self._files(source)
+            assert files is not None
+            return open_files(source, files.pattern, self.cache, files.options)
+
+        return dict.fromkeys(self.names(), opened)
+
+    def _files(self, source: Source) -> Files | None:
+        name = first_match(source.name, self.patterns)
+        if name is None:
+            return None
+        options = {"delimiter": source.encoding.delimiter}
+        declared = self.declared.get(source.name)
+        if declared is not None and declared.null_value is not None:
+            options["null_value"] = declared.null_value
+        return Files(self.patterns[name], options)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +91,7 @@ class Request:
     overwrite: bool = False  # folders of --sink that hold results of other runs are replaced
     metrics: str | None = None  # a file of JSON lines, `-` for stdout
     metrics_port: str | None = None
-    max_drops: progress.MaxDrops | None = None
+    max_drops: MaxDrops | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +235,7 @@ def check_checkpoints(prepared: Prepared, request: Request, store: TopicStore) -
         kind, target = target_of(request.sinks[sink]) if sink is not None else ("topic", "")
         to = result_files.described(kind, target)
         found = checkpoint.check_plan(folder, query, to)
-        last = resume.last_batch(folder, found) if found is not None else None
+        last = checkpoint.last_batch(folder, found) if found is not None else None
         if last is not None:
             resumed[query.name] = last
         if target:

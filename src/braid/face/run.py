@@ -26,12 +26,10 @@ from rich.console import Console
 
 from braid.bind.bound import BatchQuery, QueryBound, RowsChanged
 from braid.bind.program import NewRecords, first_match
-from braid.errors import BraidError, printable_lines
-from braid.face import inserts, progress
+from braid.errors import BraidError, QueryDied, TooManyDrops, printable_lines
 from braid.face.catalogue import Catalogue
-from braid.face.cli_errors import QueryDied, TooManyDrops
-from braid.face.effects import Rows, StoreWorld, carry_out
-from braid.face.metrics import Metrics
+from braid.face.effects import Rows, StoreWorld, append_records, carry_out
+from braid.face.metrics import Metrics, progress_line, summary_line, warnings
 from braid.face.request import (
     Prepared,
     Request,
@@ -170,7 +168,7 @@ class _World(StoreWorld):
 
     def insert(self, records: NewRecords, line: int) -> None:
         once = self._once("insert", f"{records.topic}\n{records.records!r}")
-        if not inserts.append(self.store, records, once):
+        if not append_records(self.store, records, once):
             self.note(f"INSERT INTO {records.topic} (line {line}) was done before; skipped")
 
     def change(self, change: RowsChanged, line: int) -> None:
@@ -380,7 +378,7 @@ class _Run:
 
     def _lines(self) -> list[str]:
         going = [(name, q) for name, q in list(self.running.items()) if q.status() == "running"]
-        return [progress.line(name, q.progress()) for name, q in going]
+        return [progress_line(name, q.progress()) for name, q in going]
 
     def _summary(self, done: Mapping[str, Progress], interrupted: bool) -> None:
         if self.request.quiet or not self.request.tell:
@@ -389,8 +387,8 @@ class _Run:
         again = "; the same command goes on from here" if interrupted else ""
         self.err.print(f"{'stopped' if interrupted else 'done'} after {took:.1f} s{again}")
         for name, p in done.items():
-            self.err.print(f"  {progress.summed(name, p)}", markup=False)
-            for text in progress.warnings(name, p):
+            self.err.print(f"  {summary_line(name, p)}", markup=False)
+            for text in warnings(name, p):
                 self.err.print(f"  warning: {text}", style="yellow", markup=False)
 
 

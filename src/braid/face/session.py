@@ -25,16 +25,15 @@ from braid.bind.program import NewRecords, Program, first_match
 from braid.dialects import dialect_named
 from braid.errors import BraidError, Span, SqlError
 from braid.explain.documents import explain_query, render_text
-from braid.face import inserts
 from braid.face.catalogue import Catalogue
-from braid.face.effects import Rows, StoreWorld, carry_out_all
+from braid.face.effects import Rows, StoreWorld, append_records, carry_out_all
 from braid.face.show import folders
 from braid.lower.lower import lower
 from braid.plan.logical import Kind, Query, Timestamp, sources
 from braid.sql.declare import Declaring, declaration
 from braid.topics.drops import read_drops
+from braid.topics.files import check_name
 from braid.topics.lock import shared_lock
-from braid.topics.names import check_name
 from braid.topics.store import TopicStore
 from braid.types import Column, Scalar
 
@@ -164,14 +163,14 @@ class Session(Public):
         of a table. Names are read as the dialect reads them unquoted. In lenses the column `key` is `_key` too.
         Kafka's columns are taken as they are if `name` is declared.
         """
-        from braid.spark.dataframes import Registered, columns_of, is_kafka, streaming, with_key
+        from braid.spark.dataframes import Columns, Registered, columns_of, is_kafka, streaming, with_key
 
         if kind not in ("stream", "table"):
             raise BraidError(f"kind={kind!r} is neither a stream nor a table", "write kind='stream' or kind='table'")
         frame = streaming(self._spark, df, os.path.join(self.store, "frames", check_name(name)))
         declared = self._program.find(name)
         if declared is not None and declared.name not in self._registered and is_kafka(frame):
-            self._registered[declared.name] = Registered(frame, raw=True)
+            self._registered[declared.name] = Registered(frame, Columns(raw=True))
             return
         if declared is not None and declared.name not in self._registered:
             hint = "register it under another name, or give Kafka's columns"
@@ -200,7 +199,7 @@ class Session(Public):
         )
         self._program.catalog = self._program.catalog.apply(SourceDeclared(made))
         up = (None if c is None else fold(c) for c in (partition, offset, deleted))
-        self._registered[made.name] = Registered(renamed, False, *up)
+        self._registered[made.name] = Registered(renamed, Columns(False, *up))
 
     def _declared(self, name: str, kind: Kind, columns: Sequence[Column], key: str | None) -> Declared:
         """The columns as the dialect would declare them."""
@@ -308,7 +307,7 @@ class _World(StoreWorld):
         warnings.warn(text, stacklevel=5)
 
     def insert(self, records: NewRecords, line: int) -> None:
-        inserts.append(self.store, records)
+        append_records(self.store, records)
 
     def change(self, change: RowsChanged, line: int) -> None:
         self.rows = self.tables.change(change)[1].returned or []

@@ -1,8 +1,10 @@
-"""Tables on a terminal and in a pipe.
+"""Tables and times on a terminal and in a pipe.
 
-In: a header and rows. Out: aligned columns, as wide as the screen, or as the rows where nobody looks.
+In: a header and rows; milliseconds since 1970, or a text. Out: aligned columns, as wide as the screen, or as the rows
+where nobody looks; ISO 8601 in UTC, or milliseconds.
 Rule: one look for all commands; whoever reads them with a program asks for JSON lines or CSV. No text of a store, a
-record or a statement makes a terminal do anything but show it.
+record or a statement makes a terminal do anything but show it. A time without a zone is UTC; whole numbers are
+milliseconds; a time beyond the calendar stays a number.
 """
 
 from __future__ import annotations
@@ -11,12 +13,13 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import IO, Any
 
 from rich.console import Console
 from rich.table import Table
 
-from braid.errors import printable, printable_lines
+from braid.errors import BraidError, printable, printable_lines
 
 _UNSEEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # in JSON
 WIDE = 4000  # columns of a pipe
@@ -75,3 +78,36 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], file: IO[s
     with console.capture() as made:
         console.print(table)
     file.writelines(f"{line.rstrip()}\n" for line in made.get().splitlines())
+
+
+# ----------------------------------------------------------------------- times
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MILLISECOND = timedelta(milliseconds=1)
+A_TIME = "2024-03-01T08:00:00Z"
+
+
+def time_text(ms: int) -> str:
+    """`2024-03-01T08:00:00.000Z`."""
+    try:
+        return (EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except OverflowError:
+        return str(ms)
+
+
+def milliseconds(given: str) -> int:
+    """Milliseconds since 1970 of a text; ValueError where it is no time."""
+    given = given.strip()
+    if re.fullmatch(r"[+-]?[0-9]{1,18}", given, re.ASCII):
+        return int(given)
+    at = datetime.fromisoformat(given)
+    return ((at if at.tzinfo is not None else at.replace(tzinfo=UTC)) - EPOCH) // MILLISECOND
+
+
+def time_option(name: str, given: str) -> int:
+    """The same of a command's option."""
+    try:
+        return milliseconds(given)
+    except (ValueError, OverflowError):
+        raise BraidError(f"{name} {given}: it is no time", f"{name} {A_TIME}, or milliseconds since 1970") from None

@@ -24,9 +24,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from braid.errors import BraidError
-from braid.stage.times import Times
-from braid.topics.documents import LARGEST
-from braid.topics.files import open_regular, refuse_other, remove
+from braid.stage.inputs import Times
+from braid.topics.files import LARGEST, open_regular, refuse_other, remove
 
 FORMAT = 3  # of both; part of their names
 GROUP = 1 << 17  # rows of a copy's row group

@@ -2,7 +2,7 @@
 
 In: a source, the log of what is read of its files. Out: its rows by offset, typed as declared, and where a batch that
 ends at a time ends.
-Rule: one partition; pieces of files in the order of the log (`file_watch` says which); a row's offset is its number
+Rule: one partition; pieces of files in the order of the log (`watch` says which); a row's offset is its number
 over all pieces. The same offset gives the same row for ever: a piece is known by the digest of its bytes.
 
 A piece of a text file is parsed once, when it is added to the log, into a Parquet copy in a cache folder; Parquet files
@@ -38,10 +38,10 @@ from braid.files.values import fits, from_column, typed
 from braid.operators.changes import DIFF, HEADERS, NEVER, TIME
 from braid.plan.logical import Source, SourceColumn, Timestamp
 from braid.records import codec
-from braid.records.delimited import delimiter_of
+from braid.records.formats import delimiter_of
 from braid.records.values import a, python_values
 from braid.stage.decode import Decoded, time_of, with_pseudo
-from braid.stage.times import Ahead, Block, Times, filled
+from braid.stage.inputs import Ahead, Block, Times, filled
 from braid.timing import spent
 from braid.topics.files import remove
 from braid.types import Column, polars_type

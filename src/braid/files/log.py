@@ -24,8 +24,7 @@ from typing import Any
 from uuid import uuid4
 
 from braid.errors import BraidError
-from braid.topics.documents import lines_of, members, parsed, text, whole, why
-from braid.topics.files import open_regular, refuse_other, write_atomic
+from braid.topics.files import lines_of, members, open_regular, parsed, refuse_other, text, whole, why, write_atomic
 
 FORMAT = 1
 MOST = 1 << 30  # bytes of a log

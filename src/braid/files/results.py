@@ -67,11 +67,7 @@ def claim(folder: str, run: str) -> None:
         return
     os.makedirs(folder, exist_ok=True)
     if owner is not None:
-        for name in os.listdir(folder):
-            if _PART.fullmatch(name):
-                os.unlink(os.path.join(folder, name))
-        for name in (COMMITS, STAGING):
-            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+        _clear(folder)
     write_atomic(os.path.join(folder, OWNER), json.dumps({"run": run}).encode(), folder)
 
 
@@ -79,15 +75,19 @@ def remove(folder: str, run: str) -> bool:
     """Takes away what this run has written into a folder, and the folder, if it holds nothing else."""
     if not os.path.isdir(folder) or _owner(folder) != run:
         return False
+    _clear(folder)
+    os.unlink(os.path.join(folder, OWNER))
+    if not os.listdir(folder):
+        os.rmdir(folder)
+    return True
+
+
+def _clear(folder: str) -> None:
     for name in os.listdir(folder):
         if _PART.fullmatch(name):
             os.unlink(os.path.join(folder, name))
     for name in (COMMITS, STAGING):
         shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
-    os.unlink(os.path.join(folder, OWNER))
-    if not os.listdir(folder):
-        os.rmdir(folder)
-    return True
 
 
 def _owner(folder: str) -> str | None:

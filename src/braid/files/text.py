@@ -23,7 +23,7 @@ from braid.errors import BraidError
 from braid.expr.json_text import dumps
 from braid.files.values import from_text, typed
 from braid.records import codec
-from braid.topics.documents import LONGEST
+from braid.topics.files import LONGEST
 from braid.topics.segments import is_packed, split_lines
 from braid.types import Column, Scalar
 
@@ -52,7 +52,7 @@ class Text:
     """One way through the content of a text file, from byte `start` to `limit` or to its present end.
 
     `last`: a last line without an end is taken, too; else it is left, and `rest` tells so. Afterwards `stop` and
-    `digest` say what was taken, and `tail` how it ends (`file_log.Piece`).
+    `digest` say what was taken, and `tail` how it ends (`log.Piece`).
     """
 
     def __init__(self, path: str, start: int = 0, limit: int | None = None, last: bool = True) -> None:

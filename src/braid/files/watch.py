@@ -25,7 +25,7 @@ from braid.files.log import FileLog, Names, Piece
 from braid.files.text import PUT_BACK, Text, content, digest_of
 from braid.lower.physical import Plan
 from braid.plan.logical import Source
-from braid.stage import resume
+from braid.stage.checkpoint import reached as reached_in
 from braid.stage.cut import behind_an_end
 
 EVERY = 0.5  # s between two looks
@@ -305,7 +305,7 @@ def watched(
 ) -> list[FileWatch]:
     """The files of each source of a plan that is read from some, as its checkpoint knows them; leaves over one source
     share them. `files`: by the source's name."""
-    reached = resume.reached(checkpoint)
+    reached = reached_in(checkpoint)
     made: dict[str, FileWatch] = {}
     for leaf in plan.leaves:
         name = leaf.source.name

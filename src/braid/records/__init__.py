@@ -1,4 +1,4 @@
-"""Keys and values of records: `values` is the table of types, `formats` that of formats, of which each has a module.
+"""Keys and values of records: `values` is the table of types, `formats` that of formats (`codec` is JSON).
 
-`codec` is JSON, `delimited` is DELIMITED; `key` has the bytes that are hashed.
+`key` has the bytes that are hashed.
 """

@@ -1,19 +1,25 @@
-"""The formats of records: a module each, an arm in both functions here. How a value looks is told in `values`.
+"""The formats of records: an arm in both functions here. How a value looks is told in `values`, JSON in `codec`.
 
 In: keys or values as JSON texts, as topics hold them, and the declared columns; typed columns. Out: a frame with the
 columns, which rows have a null value, why a row is malformed (`codec.decode_values`); JSON texts.
 Rule: a line that is no JSON stands in its topic as a JSON string. `bare`: the text is the value of the only column.
+DELIMITED is ksqlDB's: one line of separated values, quoted where needed; as many fields as columns, an empty field is
+null, numbers are read strictly; STRUCT, ARRAY and MAP have no form here.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Sequence
+from typing import TypeVar
 
 import polars as pl
 
+from braid.errors import SqlError
 from braid.records.codec import Decoded, decode_values, encode_values
-from braid.records.delimited import decode_delimited, encode_delimited
-from braid.types import Column, Scalar
+from braid.records.values import a, form
+from braid.types import Column, Scalar, Type, polars_type
 
 _LINE = [Column("line", Scalar.VARCHAR)]
 
@@ -22,7 +28,7 @@ def decode(
     texts: pl.Series, columns: Sequence[Column], format: str, *, bare: bool, delimiter: str, iso: bool
 ) -> Decoded:
     if format == "DELIMITED":
-        return decode_delimited(_lines(texts), columns, delimiter)
+        return decode_delimited(_unquoted(texts), columns, delimiter)
     return decode_values(texts, columns, unwrapped=bare, iso=iso)
 
 
@@ -38,7 +44,7 @@ def encode(
 _PLAIN_STRING = r'^"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])*"$'  # JSON that every reader reads alike
 
 
-def _lines(texts: pl.Series) -> pl.Series:
+def _unquoted(texts: pl.Series) -> pl.Series:
     """The lines that JSON strings hold; what is none stays as it is."""
     quoted = (texts.str.starts_with('"') & texts.str.ends_with('"')).fill_null(False)
     if not quoted.any():
@@ -49,3 +55,92 @@ def _lines(texts: pl.Series) -> pl.Series:
     if len(odd):
         lines = lines.scatter(odd, decode_values(texts.gather(odd), _LINE, unwrapped=True)[0]["line"])
     return pl.DataFrame({"a": lines, "b": texts}).select(pl.coalesce("a", "b"))["a"]
+
+
+# ------------------------------------------------------------------- DELIMITED
+
+
+S = Scalar
+F = TypeVar("F")
+_BLANK_EDGE = r"\A[\x00-#]|[\x00- ]\z"  # what a reader might trim, or take for a comment, is quoted
+_NAMED = {"SPACE": " ", "TAB": "\t"}
+
+
+def delimiter_of(text: str) -> str:
+    """The delimiter that a `value_delimiter` property names: one character, SPACE or TAB."""
+    found = _NAMED.get(text.upper(), text)
+    if len(found) != 1 or found in '"\n\r':
+        raise SqlError(f"{text!r} is not a delimiter", hint="write one character, 'SPACE' or 'TAB'")
+    return found
+
+
+def decode_delimited(
+    texts: pl.Series, columns: Sequence[Column], delimiter: str = ","
+) -> tuple[pl.DataFrame, pl.Series, pl.Series]:
+    """Columns, `is_null_value`, and `error` (null where the line is well formed)."""
+    by = delimiter_of(delimiter)
+    parts = texts.str.split(by)
+    quoted = texts.str.contains('"', literal=True).fill_null(False)
+    if quoted.any():  # slow path: the csv module, for lines with quotes
+        rows = pl.Series([_fields(t, by) for t in texts.filter(quoted).to_list()], dtype=pl.List(pl.String))
+        order = pl.concat([(~quoted).arg_true(), quoted.arg_true()]).arg_sort()
+        parts = pl.concat([parts.filter(~quoted), rows]).gather(order)
+    frame = pl.DataFrame({"_p": parts})
+    count = pl.col("_p").list.len()
+    wrong = (
+        pl.when(pl.col("_p").is_null() & texts.is_not_null())
+        .then(pl.lit("the quotes of the line do not match"))
+        .when(count != len(columns))
+        .then(pl.concat_str([pl.lit(f"{len(columns)} fields expected, "), count.cast(pl.String), pl.lit(" found")]))
+    )
+    values: list[pl.Expr] = []
+    for i, c in enumerate(columns):
+        raw = pl.col("_p").list.get(i, null_on_oob=True)
+        raw = pl.when(raw != "").then(raw)
+        value = _known(form(c.type).from_text, c.type)(raw, c.type, False)
+        why = pl.concat_str([pl.lit(f"field {c.name}: '"), raw, pl.lit(f"' is not {a(c.type)}")])
+        wrong = wrong.when(raw.is_not_null() & value.is_null()).then(why)
+        values.append(value.cast(polars_type(c.type)).alias(c.name))
+    out = frame.select(*values, wrong.cast(pl.String).alias("_error"))
+    errors = out.get_column("_error").rename("error")
+    out = out.drop("_error")
+    bad = errors.is_not_null()
+    if bad.any():
+        out = out.select(pl.when(~bad).then(pl.col(c.name)).alias(c.name) for c in columns)
+    return out, texts.is_null().rename("is_null_value"), errors
+
+
+def _fields(line: str, by: str) -> list[str] | None:
+    try:
+        found = list(csv.reader(io.StringIO(line), delimiter=by, strict=True))
+    except csv.Error:
+        return None
+    return found[0] if len(found) == 1 else None
+
+
+def encode_delimited(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]], delimiter: str = ",") -> pl.Series:
+    """One line per row; a null is an empty field."""
+    by = delimiter_of(delimiter)
+    texts = [_write(frame.get_column(name), c.type, by).alias(str(i)) for i, (name, c) in enumerate(columns)]
+    if not texts:
+        return pl.Series("value", [""] * frame.height, dtype=pl.String)
+    joined = pl.concat_str([pl.col(t.name).fill_null("") for t in texts], separator=by)
+    return pl.DataFrame(texts).select(joined.alias("value")).to_series()
+
+
+def _write(s: pl.Series, t: Type, by: str) -> pl.Series:
+    texts = _known(form(t).to_text, t)(s, t)
+    if t is not S.VARCHAR:
+        return texts
+    odd = (s.str.contains_any([by, '"', "\n", "\r"]) | s.str.contains(_BLANK_EDGE)).fill_null(False)
+    if not odd.any():
+        return s
+    quoted = pl.concat_str([pl.lit('"'), pl.col("s").str.replace_all('"', '""', literal=True), pl.lit('"')])
+    both = pl.DataFrame({"s": s, "odd": odd})
+    return both.select(pl.when(pl.col("odd")).then(quoted).otherwise(pl.col("s"))).to_series()
+
+
+def _known(cell: F | None, t: Type) -> F:
+    if cell is None:
+        raise SqlError(f"DELIMITED has no form for {t}", hint="use format='JSON'")
+    return cell

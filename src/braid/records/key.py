@@ -15,8 +15,6 @@ import polars_hash as plh
 from braid.records.values import json_object, json_text
 from braid.types import Column
 
-KEY_VERSION = 1
-
 
 def canonical_key(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.Series:
     """The key text of each row; null where the one key column, or every one of several, is null."""

@@ -3,7 +3,7 @@
 In: JSON values (as `json_text.loads` gives them), texts of fields, Python values, typed columns; their types. Out: the
 same values as physical ones (`types.physical_type`), columns, JSON texts, texts of fields, Python values.
 Rule: docs/files-and-topics.md, "Values", strictly: a numeric string is no number, 1.0 is no INTEGER, no digit is lost
-or rounded. What a format adds (names, delimiters, quotes) is in its own module: `codec` for JSON, `delimited`.
+or rounded. What a format adds (names, delimiters, quotes) stands in `codec` for JSON, else in `formats`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Blobs: what flows between Spark's operators, a row for a piece of a frame.
+"""Blobs: what flows between Spark's operators, a row for a piece of a frame; and frames in files.
 
 In: frames, the stage and bucket they are for. Out: record batches of one schema, and the frames again.
 Rule: one schema everywhere; a blob begins with its format, its number among the pieces of a frame and its number of
@@ -9,6 +9,12 @@ where: Spark would copy it six times. Such files live as long as their batch; a 
   frame   number of the leaf or exchanged frame (rows); for the writer: the bucket that the rows come from
   bucket  Spark's key of the bucket (`bucket_ids`), not its number
   kind    what the blob is
+
+A file is Arrow, not compressed, so that it is mapped and not read. It is whole before anybody else hears of it, and
+never changes. Mapped pages can be taken back by the system at any time, so a frame that was written is better mapped
+than kept. The file may go while it is mapped. Arrow has no numbers of 128 bits, which positions are, but decimals of so
+many: in a file they are such decimals, under a marked name. Those that have too many digits make the file one that is
+read, not mapped.
 """
 
 from __future__ import annotations
@@ -29,10 +35,44 @@ import polars as pl
 import pyarrow as pa
 
 from braid.errors import BraidError
-from braid.spark import arrow_file
 from braid.spark.private import own_folder
-from braid.stage import bucket as ipc
+from braid.stage import wire
 from braid.timing import spent
+
+# ----------------------------------------------------------------------- files
+
+
+_DECIMAL = pl.Decimal(38, 0)
+_MARK = "\0"  # ends the name of a column that was a number of 128 bits
+
+
+def write_file(path: str, frame: pl.DataFrame) -> int:
+    """The bytes of the file. (Polars writes it: Arrow would write all of a text that the frame has a part of.)"""
+    with contextlib.suppress(pl.exceptions.InvalidOperationError):  # of more than 38 digits
+        frame = pl.DataFrame(
+            [c.cast(_DECIMAL).alias(c.name + _MARK) if c.dtype == pl.Int128 else c for c in frame.get_columns()]
+        )
+    frame.write_ipc(path, compression="uncompressed", record_batch_size=max(frame.height, 1))
+    return os.path.getsize(path)
+
+
+def mapped(path: str, size: int | None = None) -> pl.DataFrame:
+    """The frame in the first `size` bytes of a file; `pa.ArrowInvalid` where there is none."""
+    whole = pa.memory_map(path).read_buffer()
+    buffer = whole if size is None else whole[:size]
+    try:
+        table = pa.ipc.open_file(buffer).read_all()
+    except pa.ArrowNotImplementedError:
+        return pl.read_ipc(buffer.to_pybytes())
+    made: Any = pl.from_arrow(table, rechunk=False)
+    assert isinstance(made, pl.DataFrame)
+    return pl.DataFrame(
+        [c.to_physical().alias(c.name[:-1]) if c.name.endswith(_MARK) else c for c in made.get_columns()]
+    )
+
+
+# ----------------------------------------------------------------------- blobs
+
 
 ROWS, STEPS, DROPS, COUNTS = 0, 1, 2, 3  # COUNTS: a JSON object
 _BYTES, _FILE = b"B\x01", b"B\x02"  # the first two bytes: the frame follows, or the size and name of its file
@@ -64,11 +104,11 @@ def dumps(frame: pl.DataFrame, piece: int = 0, folder: str | None = None, bucket
     with spent("pack"):
         head = piece.to_bytes(2, "little") + bucket.to_bytes(4, "little") + frame.height.to_bytes(4, "little")
         if folder is not None and frame.estimated_size() >= LARGE:
-            path = _file(frame, folder)
+            path = _filed(frame, folder)
             if path is not None:
                 name = os.path.basename(path)
                 return _FILE + head + os.path.getsize(path).to_bytes(_SIZE, "little") + name.encode()
-        return _BYTES + head + ipc.pack(frame)
+        return _BYTES + head + wire.pack(frame)
 
 
 def loads(blob: bytes, folder: str | None = None) -> pl.DataFrame:
@@ -76,7 +116,7 @@ def loads(blob: bytes, folder: str | None = None) -> pl.DataFrame:
     with spent("unpack"):
         match blob[:2]:
             case b"B\x01":
-                return ipc.unpack(blob[_HEAD:])
+                return wire.unpack(blob[_HEAD:])
             case b"B\x02":
                 return _read(folder, blob[_HEAD + _SIZE :])
             case _:
@@ -109,16 +149,8 @@ def counts(stage: int, bucket: int, values: dict[str, Any]) -> Blob:
 
 
 def batch(blobs: Sequence[Blob]) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays(
-        [
-            pa.array([b.stage for b in blobs], pa.int32()),
-            pa.array([b.frame for b in blobs], pa.int32()),
-            pa.array([b.bucket for b in blobs], pa.int32()),
-            pa.array([b.kind for b in blobs], pa.int32()),
-            pa.array([b.blob for b in blobs], pa.binary()),
-        ],
-        schema=ARROW,
-    )
+    arrays = [pa.array([getattr(b, field.name) for b in blobs], field.type) for field in ARROW]
+    return pa.RecordBatch.from_arrays(arrays, schema=ARROW)
 
 
 def blobs_of(batches: Iterable[pa.RecordBatch]) -> Iterable[Blob]:
@@ -131,13 +163,13 @@ def blobs_of(batches: Iterable[pa.RecordBatch]) -> Iterable[Blob]:
 # --------------------------------------------------------------------- files
 
 
-def _file(frame: pl.DataFrame, folder: str) -> str | None:
+def _filed(frame: pl.DataFrame, folder: str) -> str | None:
     """The frame in a file of its own; None where there is no room for one."""
     path = os.path.join(folder, uuid4().hex)
     try:
         if not os.path.isdir(folder):  # somebody tidied up
             own_folder(os.path.join("wire", os.path.basename(folder)))
-        arrow_file.write(path, frame)
+        write_file(path, frame)
     except (BraidError, OSError, pl.exceptions.PolarsError):
         with contextlib.suppress(OSError):
             os.unlink(path)
@@ -150,7 +182,7 @@ def _read(folder: str | None, name: bytes) -> pl.DataFrame:
         raise BraidError(f"a blob between two stages names a file that is none of its query: {name!r:.200}")
     path = os.path.join(folder, name.decode())
     try:
-        return arrow_file.mapped(path)
+        return mapped(path)
     except FileNotFoundError:
         hint = "the folder for temporary files was emptied; start the query again, nothing is lost"
         raise BraidError(f"a part of the batch is missing: {path}", hint) from None

@@ -1,8 +1,11 @@
-"""The Spark session: settings, Java, where the log goes.
+"""The Spark session: settings, Java, where the log goes, who may speak to its processes.
 
-In: a master URL and the user's own settings. Out: a session that runs Braid's queries as fast as Spark can.
+In: a master URL and the user's own settings. Out: a session that runs Braid's queries as fast as Spark can; lines for
+`braid doctor`.
 Rule: every setting of ours stands in `SETTINGS` with its reason (`braid doctor` shows them); the user's come last and
-win. The terminal stays clean: what the JVM and its workers say goes to a file.
+win. The terminal stays clean: what the JVM and its workers say goes to a file. On one node all stays on the loopback
+address (`LOCAL_SETTINGS`). Between machines Spark authenticates and encrypts only where it is told to, so what it is
+told is looked at; settings given on the command line go before those of spark-defaults.conf.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from pathlib import Path
 
 import pyspark
 from pyspark import SparkContext
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from braid.errors import BraidError
@@ -184,7 +188,7 @@ def on_one_node(master: str) -> bool:
 
 
 def archive() -> str:
-    """Where the classes of a quick start lie, if they were made (`quick.make`): beside the code that they are of."""
+    """Where the classes of a quick start lie, if they were made (`doctor.quick_start`): beside their code."""
     return os.path.join(sys.prefix, f"braid-spark-{pyspark.__version__}.jsa")
 
 
@@ -339,3 +343,51 @@ def _told_to(path: str) -> Iterator[None]:
             os.dup2(own, fd)
             os.close(own)
         os.close(target)
+
+
+# -------------------------------------------------------------------- channels
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One of `ways` (setting and value) keeps others from `what`. The first is what we advise."""
+
+    what: str
+    ways: tuple[tuple[str, str], ...]
+
+
+WANTED = (
+    Wanted("anybody who reaches a port may give Spark work to do", (("spark.authenticate", "true"),)),
+    Wanted(
+        "records can be read and changed on the network",
+        (("spark.network.crypto.enabled", "true"), ("spark.ssl.rpc.enabled", "true")),
+    ),
+    Wanted("records lie open in Spark's temporary files", (("spark.io.encryption.enabled", "true"),)),
+    Wanted("Spark's web page is open to all", (("spark.ui.enabled", "false"), ("spark.acls.enable", "true"))),
+)
+
+
+def examined_channels(master: str, conf: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
+    """A line a channel, and whether it is safe."""
+    if on_one_node(master):
+        yield "ok    Spark's ports are open to this machine only", True
+        return
+    known = {s.key: s.value for s in SETTINGS} | _defaults() | dict(conf)
+    for wanted in WANTED:
+        found = next((f"{k}={v}" for k, v in wanted.ways if known.get(k, "").strip().lower() == v), None)
+        if found is not None:
+            yield f"ok    {master}: {found}", True
+        else:
+            key, value = wanted.ways[0]
+            yield f"miss  {master}: {wanted.what}: --conf {key}={value} (docs/security.md)", False
+
+
+def _defaults() -> dict[str, str]:
+    """The settings of spark-defaults.conf: a name, then blanks, `=` or `:`, then the value."""
+    folder = os.environ.get("SPARK_CONF_DIR") or os.path.join(_find_spark_home(), "conf")
+    try:
+        lines = Path(folder, "spark-defaults.conf").read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    found = (re.match(r"\s*([^\s=:#!][^\s=:]*)\s*[=:\s]\s*(.*?)\s*$", line) for line in lines)
+    return {m[1]: m[2] for m in found if m}

@@ -13,7 +13,7 @@ import hashlib
 import io
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
@@ -31,9 +31,9 @@ from braid.spark import job as jobs
 from braid.spark.entry import SCHEMA
 from braid.spark.source import blobs
 from braid.spark.stage import batch_id
-from braid.stage.batch import Chunk
 from braid.stage.decode import RAW, Decoded, decode, time_of, with_pseudo
 from braid.stage.emit import merged
+from braid.stage.ingest import Chunk
 from braid.topics.files import write_atomic
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 
@@ -43,15 +43,22 @@ KAFKA = ("key", "value", "topic", "partition", "offset", "timestamp")
 
 
 @dataclass(frozen=True, slots=True)
-class Registered:
-    """A DataFrame as a source. `raw`: it has Kafka's columns, and the declaration says how to read them; else its
+class Columns:
+    """How to read a DataFrame. `raw`: it has Kafka's columns, and the declaration says how to read them; else its
     columns are the declared ones. `partition`, `offset`, `deleted`: names of columns, where there are such."""
 
-    frame: DataFrame
     raw: bool
     partition: str | None = None
     offset: str | None = None
     deleted: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """A DataFrame as a source."""
+
+    frame: DataFrame
+    columns: Columns
 
 
 def is_kafka(frame: DataFrame) -> bool:
@@ -65,10 +72,6 @@ def streaming(spark: SparkSession, frame: Any, folder: str) -> DataFrame:
     if isinstance(frame, DataFrame) and frame.isStreaming:
         return frame
     rows = pl.from_arrow(frame.toArrow()) if isinstance(frame, DataFrame) else _rows_of(frame)
-    if isinstance(rows, pl.DataFrame) and len({c.lower() for c in rows.columns}) < rows.width:
-        raise BraidError(
-            "columns of the DataFrame differ only by case", "rename one of them"
-        )  # Spark has no names for it
     if not isinstance(rows, pl.DataFrame):
         what = type(frame).__name__
         raise BraidError(f"{what} is no DataFrame", "give one of Spark, pandas, Polars, or a table of Arrow")
@@ -113,13 +116,13 @@ def with_key(frame: DataFrame, key: str | None) -> DataFrame:
 
 def packed(registered: Registered, leaf: int, text: str) -> DataFrame:
     """The DataFrame's rows as blobs for the job's stages."""
-    frame = registered.frame
-    partition, offset = ("partition", "offset") if registered.raw else (registered.partition, registered.offset)
-    if partition is None or offset is None:
+    frame, how = registered.frame, registered.columns
+    how = replace(how, partition="partition", offset="offset") if how.raw else how
+    if how.partition is None or how.offset is None:
         frame = frame.coalesce(1)
     else:
-        frame = frame.repartition(jobs.loads(text).tasks, F.col(partition))
-    if registered.raw:
+        frame = frame.repartition(jobs.loads(text).tasks, F.col(how.partition))
+    if how.raw:
         frame = frame.select(
             F.col("key").cast("string").alias("key"),
             F.col("value").cast("string").alias("value"),
@@ -127,60 +130,36 @@ def packed(registered: Registered, leaf: int, text: str) -> DataFrame:
             "offset",
             F.unix_millis(F.col("timestamp")).alias("timestamp"),
         )
-    return frame.mapInArrow(
-        functools.partial(_pack, text, leaf, registered.raw, partition, offset, registered.deleted), SCHEMA
-    )
+    return frame.mapInArrow(functools.partial(_pack, text, leaf, how), SCHEMA)
 
 
-def _pack(
-    text: str,
-    leaf: int,
-    raw: bool,
-    partition: str | None,
-    offset: str | None,
-    deleted: str | None,
-    batches: Iterable[pa.RecordBatch],
-) -> Iterator[pa.RecordBatch]:
+def _pack(text: str, leaf: int, how: Columns, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For mapInArrow: a task's rows, as blobs."""
     frames = [pl.DataFrame(pl.from_arrow(b)) for b in batches if b.num_rows]
-    if not frames:
-        return
-    job = jobs.loads(text)
-    rows = pl.concat(frames)
-    yield from blobs(job, _chunks(job, leaf, rows, raw, partition, offset, deleted))
+    if frames:
+        job = jobs.loads(text)
+        yield from blobs(job, _chunks(job, leaf, pl.concat(frames), how))
 
 
-def _chunks(
-    job: jobs.Job,
-    leaf: int,
-    rows: pl.DataFrame,
-    raw: bool,
-    partition: str | None,
-    offset: str | None,
-    deleted: str | None,
-) -> Iterator[Chunk]:
+def _chunks(job: jobs.Job, leaf: int, rows: pl.DataFrame, how: Columns) -> Iterator[Chunk]:
     source = job.plan.leaves[leaf].source
-    whole = partition is None or offset is None
-    parts = {0: rows} if partition is None or offset is None else _by_partition(rows, partition)
+    parts = {0: rows}
+    if how.partition is not None and how.offset is not None:
+        parts = {int(p[0]): f for p, f in rows.partition_by([how.partition], as_dict=True).items()}
     for number, part in sorted(parts.items()):
         if number >= PARTITIONS:
             raise BraidError(f"{source.name} has a partition {number}; at most {PARTITIONS} are possible")
-        if whole:
-            decoded = _decoded(source, part.with_row_index("_offset"), raw, deleted, number, False)
+        if how.partition is None or how.offset is None:
+            decoded = _decoded(source, part.with_row_index("_offset"), how, number, False)
             order = decoded.rows.select(pl.arg_sort_by([TIME], maintain_order=True).alias("i"))["i"]
             decoded = Decoded(
                 decoded.rows[order].with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("_offset")),
                 decoded.error[order],
             )
         else:
-            assert offset is not None
-            placed = part.sort(offset).with_columns(pl.col(offset).cast(pl.Int64).alias("_offset"))
-            decoded = _decoded(source, placed, raw, deleted, number, True)
+            placed = part.sort(how.offset).with_columns(pl.col(how.offset).cast(pl.Int64).alias("_offset"))
+            decoded = _decoded(source, placed, how, number, True)
         yield Chunk(leaf, number, _rank(job, leaf, number), decoded)
-
-
-def _by_partition(rows: pl.DataFrame, partition: str) -> dict[int, pl.DataFrame]:
-    return {int(p[0]): f for p, f in rows.partition_by([partition], as_dict=True).items()}
 
 
 def _rank(job: jobs.Job, leaf: int, partition: int) -> int:
@@ -191,11 +170,9 @@ def _rank(job: jobs.Job, leaf: int, partition: int) -> int:
     return len(job.ranks) + order.index(leaf) * PARTITIONS + partition
 
 
-def _decoded(
-    source: Source, rows: pl.DataFrame, raw: bool, deleted: str | None, partition: int, placed: bool
-) -> Decoded:
+def _decoded(source: Source, rows: pl.DataFrame, how: Columns, partition: int, placed: bool) -> Decoded:
     """`placed`: offsets are the user's; else they begin anew with each batch, whose number then tells rows apart."""
-    if raw:
+    if how.raw:
         nothing = pl.lit(None, pl.String)
         made = rows.select(
             pl.col("_offset").cast(pl.Int64),
@@ -206,7 +183,7 @@ def _decoded(
             nothing.alias("_error"),
         )
         return decode(source, made.select(list(RAW)), partition)
-    gone = pl.col(deleted).fill_null(False) if deleted is not None else pl.lit(False)
+    gone = pl.col(how.deleted).fill_null(False) if how.deleted is not None else pl.lit(False)
     typed = rows.select(
         pl.col("_offset").cast(pl.Int64),
         pl.lit(0, pl.Int64).alias(TIME),
@@ -214,7 +191,11 @@ def _decoded(
         pl.lit(None, pl.String).alias("_key"),
         pl.lit(None, pl.String).alias("_value"),
         pl.when(gone).then(-1).otherwise(1).cast(pl.Int8).alias(DIFF),
-        *(_cast(pl.col(c.field), c.column.type).alias(c.name) for c in source.columns if _is_given(source, c)),
+        *(
+            pl.col(c.field).cast(polars_type(c.column.type)).alias(c.name)
+            for c in source.columns
+            if _is_given(source, c)
+        ),
     )
     error = pl.Series("e", [None] * typed.height, dtype=pl.String)
     if source.timestamp is not None:
@@ -234,11 +215,6 @@ def _decoded(
 def _is_given(source: Source, c: SourceColumn) -> bool:
     """Whether the DataFrame has the column."""
     return c.place == "value" or (c.place == "key" and source.encoding.key != "ROW_ID")
-
-
-def _cast(e: pl.Expr, t: Type) -> pl.Expr:
-    """Spark's Arrow form of a value in ours: an instant, which has the session's zone, as UTC without a zone."""
-    return e.cast(polars_type(t))
 
 
 # ------------------------------------------------------------------- schemas
@@ -322,8 +298,8 @@ def _outputs(query: logical.Query) -> list[tuple[str, str, Type]]:
 def unpack(text: str, last: int | None, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """For mapInArrow: blobs of the last stage as rows of the result; what was dropped goes to the store.
     `last`: the stage is run here too."""
-    from braid.spark.sinks import write_drops
-    from braid.spark.stage import batch_id, checkpoint_id, through
+    from braid.spark.stage import checkpoint_id, through
+    from braid.spark.writer import write_drops
 
     job = jobs.loads(text)
     found = columns.blobs_of(batches)

@@ -17,15 +17,13 @@ from typing import Any
 import polars as pl
 from pyspark.sql import SparkSession
 
-from braid.lower.lower import lower
-from braid.lower.physical import Plan
 from braid.operators.changes import HEADERS, TIME
 from braid.plan.logical import Query
-from braid.spark import call_order, conf
+from braid.spark import conf, source
 from braid.spark import query as queries
 from braid.spark.job import Order
 from braid.stage.call_order import Moment, Placed
-from braid.testing.local import in_topological_order
+from braid.testing.backend import Started, in_turn, placed_query
 from braid.topics import TopicStore, parse_envelope
 from braid.topics.drops import read_drops
 
@@ -43,21 +41,12 @@ PLACED = {
 
 
 @dataclass(slots=True)
-class Running:
-    """A query, its place in the chain of statements, the number it starts at, and up to where it has been let
-    read."""
+class Running(Started):
+    """`gate`: up to where it has been let read."""
 
-    query: Query
-    plan: Plan
-    hops: int
     gate: str
-    since: int
     run: queries.RunningQuery | None = None
     pumped: int = 0  # in numbers of changes; nothing has changed before the first
-
-    @property
-    def reads(self) -> set[str]:
-        return {leaf.source.topic for leaf in self.plan.leaves}
 
 
 @dataclass(slots=True)
@@ -108,7 +97,7 @@ class SparkBackend:
         self._touch(topic)
 
     def mark(self, topic: str, moment: Moment) -> None:
-        call_order.add_mark(self._marks, topic, moment)
+        source.add_mark(self._marks, topic, moment)
         self._seq = max(self._seq, moment.seq)
         self._touch(topic)
 
@@ -129,16 +118,14 @@ class SparkBackend:
     # -------------------------------------------------------------- queries
 
     def start(self, query: Query, number: int) -> None:
-        plan = lower(query)
-        writers = [r for r in self._queries.values() if any(r.query.sink.topic == x.source.topic for x in plan.leaves)]
-        hops = 1 + max((r.hops for r in writers), default=0)
-        running = Running(query, plan, hops, os.path.join(self._order, f"{query.name}.gate"), number)
+        place = placed_query(query, number, self._queries.values())
+        running = Running(*place, os.path.join(self._order, f"{query.name}.gate"))
         self._launch(running)
         self._queries[query.name] = running
 
     def _launch(self, running: Running) -> None:
         if not os.path.exists(running.gate):
-            call_order.open_gate(running.gate, 0)
+            source.open_gate(running.gate, 0)
         outputs = self.store.partitions(running.query.sink.topic)
         running.run = queries.start(
             shared_session(),
@@ -165,13 +152,12 @@ class SparkBackend:
 
     def pump(self) -> None:
         self._flush()
-        ordered = in_topological_order(list(self._queries.values()), lambda r: r.reads, lambda r: r.query.sink.topic)
-        for running in ordered:
+        for running in in_turn(self._queries.values()):
             if max((self._topics[t].changed for t in running.reads if t in self._topics), default=0) <= running.pumped:
                 continue
             assert running.run is not None
             seen, before = self._changes, self.store.end_offsets(running.query.sink.topic)
-            call_order.open_gate(running.gate, self._seq)
+            source.open_gate(running.gate, self._seq)
             running.run.await_idle()
             running.pumped = seen
             if self.store.end_offsets(running.query.sink.topic) != before:

@@ -26,17 +26,16 @@ from braid.errors import BraidError
 from braid.files import results as result_files
 from braid.files.watch import EVERY, Files, FileWatch, Note
 from braid.lower.physical import Plan
-from braid.spark import columns, sinks
+from braid.spark import columns, writer
 from braid.spark import job as jobs
 from braid.spark.conf import keep_state, on_one_node, settings_of_a_query
 from braid.spark.dataframes import Registered, packed, result_schema, unpack
 from braid.spark.entry import FORMAT, SCHEMA, BraidSource, StageProcessor
-from braid.spark.job import Job, Order, Output, exchanges, fused, inputs_of, stateless
-from braid.spark.setup import Wishes, loose, prepared
+from braid.spark.job import Job, Order, Output, Wishes, exchanges, fused, inputs_of, loose, prepared, stateless
 from braid.spark.stage import in_task
 from braid.spark.writer import MANIFEST, write_batches
 from braid.stage import state_file
-from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, measured, summed
+from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured
 from braid.topics import clean_staging
 from braid.topics.drops import clean_drops, read_drops
 
@@ -268,7 +267,7 @@ class RunningQuery:
         told = [(kind, json.loads(doc)) for kind, doc in rows]
         said = [x for kind, found in told if kind == "counts" for x in found]
         self._keep(batch, said)
-        sinks.publish_batch(self.job, batch, rows)
+        writer.publish_batch(self.job, batch, rows)
         state_file.forget(self._folder, batch - 1)
         self._note(batch, told, said, (began * 1000, ran * 1000, time.time() * 1000))
         if not self._checked and self._handle is not None:
@@ -291,7 +290,7 @@ class RunningQuery:
             if kind == "staged":
                 out += found["extent"]["count"] if "extent" in found else found["rows"]
             elif kind == "drops":
-                summed(drops, found["reasons"])
+                add_up(drops, found["reasons"])
                 for reason, *place in found["first"]:
                     first.setdefault(reason, Dropped(*place))
         with self._guard:
@@ -456,11 +455,6 @@ def _await(handle: Any, timeout: float | None) -> bool:
 def _came_too_late(handle: Any) -> bool:
     """Whether the query died of a Python process that was not up in time."""
     return not handle.isActive and TOO_SLOW in str(handle.exception() or "")
-
-
-def saved_state(folder: str) -> list[dict[str, Any]]:
-    """`RunningQuery.state` of a query that is not running, from its checkpoint folder."""
-    return _state_of(state_file.latest(folder)[1])
 
 
 def _state_of(state: state_file.Documents) -> list[dict[str, Any]]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import io
 import itertools
 import os
 import time
@@ -25,9 +24,10 @@ import polars as pl
 import pyarrow as pa
 
 from braid.errors import BraidError
-from braid.spark import arrow_file
+from braid.spark import columns
 from braid.spark.private import own_folder
 from braid.stage.state_file import SUFFIX
+from braid.stage.wire import pack, unpack
 from braid.timing import spent, tally
 from braid.topics.files import open_regular
 
@@ -84,7 +84,7 @@ class FileRuns:
             except (OSError, pl.exceptions.PolarsError) as e:
                 hint = "nothing is lost: make room there, and start the query again"
                 raise BraidError(f"a run of the state cannot be written to {path}: {e}", hint) from e
-        _remember(run, arrow_file.mapped(path, size - _SUM) if size >= LARGE else frame)
+        _remember(run, columns.mapped(path, size - _SUM) if size >= LARGE else frame)
         return size
 
     def remove(self, run: str) -> None:
@@ -129,22 +129,18 @@ class StoreRuns:
         if found is None:
             raise BraidError(f"run {run} of the state is missing", _DAMAGED)
         try:
-            return pl.read_ipc_stream(io.BytesIO(base64.b64decode(found[0], validate=True)))
+            return unpack(base64.b64decode(found[0], validate=True))
         except (ValueError, OSError, pl.exceptions.PolarsError) as e:
             raise BraidError(f"run {run} of the state cannot be read: {e}", _DAMAGED) from e
 
     def put(self, run: str, frame: pl.DataFrame) -> int:
         with spent("state_write"):
-            return self._put(run, frame)
-
-    def _put(self, run: str, frame: pl.DataFrame) -> int:
-        out = io.BytesIO()
-        frame.write_ipc_stream(out, compression="lz4")
-        # text: PySpark pickles binary values of state eight times slower
-        self._state.updateValue((run,), (base64.b64encode(out.getbuffer()).decode("ascii"),))
-        self._keep(run, frame)
-        _remember(run, frame)
-        return out.getbuffer().nbytes
+            data = pack(frame)
+            # text: PySpark pickles binary values of state eight times slower
+            self._state.updateValue((run,), (base64.b64encode(data).decode("ascii"),))
+            self._keep(run, frame)
+            _remember(run, frame)
+            return len(data)
 
     def remove(self, run: str) -> None:
         with spent("state_write"):
@@ -201,7 +197,7 @@ def _remember(run: str, frame: pl.DataFrame) -> None:
 
 def _write(path: str, frame: pl.DataFrame) -> int:
     """The frame and its checksum as a file; its bytes."""
-    size = arrow_file.write(path, frame)
+    size = columns.write_file(path, frame)
     with open(path, "r+b") as f:
         f.write(_checksum(f, size))
     return size + _SUM
@@ -216,7 +212,7 @@ def _mapped(path: str) -> pl.DataFrame | None:
                 return None
             if _checksum(f, size) != f.read():
                 return None
-        return arrow_file.mapped(path, size)
+        return columns.mapped(path, size)
     except (OSError, pa.ArrowInvalid):
         return None
 

@@ -9,14 +9,18 @@ Document: {"batch": n, "next": {"leaf/partition": offset}, "ended": […], "idle
 the partitions that have been closed (`--end`), `idle` those that were silent for their time-out when the batch was
 planned; "early" (while tables that are read first take more than a batch): where that ends; "captured" (where there is
 a captured table): where each partition of its leaf ended when the query first started. In an explicit order (the test
-driver) also "seq" and "marks", see `call_order.py`.
+driver) also "seq" and "marks": then a query never reads past its gate, so that records written one by one still form
+the batches the driver wants.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+import json
+import os
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
+from uuid import uuid4
 
 import polars as pl
 import pyarrow as pa
@@ -24,18 +28,162 @@ from pyspark.sql.datasource import InputPartition
 
 from braid.errors import BraidError
 from braid.files.input import FileInput
-from braid.spark import call_order, columns
+from braid.lower.physical import Leaf
+from braid.spark import columns
 from braid.spark.columns import Blob
-from braid.spark.job import Job, inputs_of, loads
-from braid.stage import leaps
-from braid.stage.batch import Chunk, clocked, ingested
-from braid.stage.bucket import split
+from braid.spark.job import Job, inputs_of, loads, store_of
+from braid.stage import measured
+from braid.stage.call_order import (
+    Moment,
+    Placed,
+    Reading,
+    at_start,
+    cut,
+    moment_position,
+    since_of,
+    topic_ranks,
+    without_replaced,
+)
 from braid.stage.cut import Cut, ended_now, plan_batch
-from braid.stage.ingest import Ingested
-from braid.stage.inputs import Until
-from braid.stage.pieces import SOURCE, Piece
-from braid.stage.wire import derived, slim_steps
+from braid.stage.ingest import Chunk, Ingested, Mark, clocked, ingested
+from braid.stage.inputs import Input, Until
+from braid.stage.measured import SOURCE, Piece
+from braid.stage.wire import derived, slim_steps, split
 from braid.timing import spent
+
+
+@dataclass(slots=True)
+class GateWatch:
+    """What was seen of the gate when there was nothing to read behind it."""
+
+    stamp: tuple[int, int] | None = None
+    start: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicMark:
+    """A line of the file of marks."""
+
+    topic: str
+    seq: int
+    kind: str
+    value: int
+
+
+def open_gate(path: str, seq: int) -> None:
+    """The query may read what stands at numbers up to `seq`."""
+    temporary = f"{path}~{uuid4().hex[:8]}"
+    with open(temporary, "w", encoding="ascii") as f:
+        f.write(str(seq))
+    os.replace(temporary, path)
+
+
+def add_mark(path: str, topic: str, moment: Moment) -> None:
+    with open(path, "a", encoding="utf-8") as f:
+        f.write(json.dumps(asdict(TopicMark(topic, moment.seq, moment.kind, moment.value))) + "\n")
+
+
+def read_marks(path: str) -> list[TopicMark]:
+    try:
+        with open(path, encoding="utf-8") as f:
+            return [TopicMark(**json.loads(line)) for line in f]
+    except FileNotFoundError:
+        return []
+
+
+def cut_in_order(job: Job, start: dict[str, Any], watch: GateWatch) -> dict[str, Any] | None:
+    """The next batch: what stands before the gate; None where that is nothing. Without news this is one `stat`."""
+    assert job.order is not None
+    found = os.stat(job.order.gate)
+    stamp = (found.st_ino, found.st_mtime_ns)
+    if stamp == watch.stamp and start == watch.start:
+        return None
+    with open(job.order.gate, encoding="ascii") as f:
+        seq = int(f.read())
+    made = _cut_at(job, start, seq)
+    if made is None:
+        watch.stamp, watch.start = stamp, start
+    return made
+
+
+def _cut_at(job: Job, start: dict[str, Any], seq: int) -> dict[str, Any] | None:
+    assert job.order is not None
+    store = store_of(job.store)
+    marks = read_marks(job.order.marks)
+    done = start.get("marks", 0)
+    readings = []
+    for leaf in job.plan.leaves:
+        topic = leaf.source.topic
+        ends = store.end_offsets(topic)
+        records = [r for p, end in enumerate(ends) for r in _placed(job, topic, leaf.number, p, start, end, seq)]
+        records = at_start(records, leaf, since_of(job.plan, leaf, job.order.since))
+        moments = [_moment(m) for m in marks[done:] if m.topic == topic and m.seq <= seq]
+        readings.append(Reading(leaf.number, records, moments, len(ends)))
+    if not any(r.records or r.moments for r in readings):
+        return None
+    taken = next(cut(job.plan, readings, job.order.size))
+    offsets = {
+        f"{r.leaf}/{p}": start["next"].get(f"{r.leaf}/{p}", 0) + sum(1 for x in r.records if x.partition == p)
+        for r in taken
+        for p in range(r.partitions)
+    }
+    left = [m.seq for all_, mine in zip(readings, taken, strict=True) for m in all_.moments[len(mine.moments) :]]
+    upto = min(left) - 1 if left else seq
+    return {"next": offsets, "seq": seq, "marks": done + sum(1 for m in marks[done:] if m.seq <= upto)}
+
+
+def _placed(
+    job: Job, topic: str, leaf: int, partition: int, start: Mapping[str, Any], end: int, seq: int
+) -> Iterator[Placed]:
+    """The places of the records not yet read that stand before the gate."""
+    first = start["next"].get(f"{leaf}/{partition}", 0)
+    if first >= end:
+        return
+    places = store_of(job.store).read_positions(topic, partition, first, end).filter(pl.col("seq") <= seq)
+    for offset, s, hops, n in places.select("_offset", "seq", "hops", "n").iter_rows():
+        yield Placed(s, hops, n, partition, offset, None, None, 0, None)
+
+
+def _moment(mark: TopicMark) -> Moment:
+    return Moment(mark.seq, "end" if mark.kind == "end" else "bound", mark.value)
+
+
+def chunks_in_order(
+    job: Job, inputs: Mapping[int, Input], parts: Sequence[Part], marks: tuple[int, int]
+) -> Iterator[Chunk]:
+    """The chunks of a batch; a mark counts for every partition of its topic."""
+    assert job.order is not None
+    store = store_of(job.store)
+    ranks = topic_ranks(job.plan)
+    ranges = {(p.leaf, p.partition): (p.first, p.last) for p in parts}
+    lines = read_marks(job.order.marks)[slice(*marks)] if marks[1] > marks[0] else []
+    for leaf in job.plan.leaves:
+        source, topic = inputs[leaf.number], leaf.source.topic
+        made = tuple(Mark(moment_position(m.seq), _moment(m).kind, m.value) for m in lines if m.topic == topic)
+        for partition in range(source.partitions):
+            first, last = ranges.get((leaf.number, partition), (0, 0))
+            if first == last and not made:
+                continue
+            places = store.read_positions(topic, partition, first, last)
+            since = since_of(job.plan, leaf, job.order.since)
+            placed = _in_order(places, leaf, partition, since)
+            placed = placed.with_columns(pl.lit(ranks[leaf.number], pl.Int64).alias("rank"))
+            decoded = source.read(partition, first, last)
+            if since is not None and leaf.source.kind == "table" and not leaf.source.captured:
+                decoded, placed = without_replaced(decoded, placed, since)
+            yield Chunk(leaf.number, partition, job.ranks[f"{leaf.number}/{partition}"], decoded, placed, made)
+
+
+def _in_order(places: pl.DataFrame, leaf: Leaf, partition: int, since: int | None) -> pl.DataFrame:
+    """The places of records, as `at_start` gives them."""
+    rows = places.select("_offset", "seq", "hops", "n").iter_rows()
+    placed = [Placed(s, hops, n, partition, offset, None, None, 0, None) for offset, s, hops, n in rows]
+    made = [(r.seq, r.hops, r.n) for r in at_start(placed, leaf, since)]
+    return pl.DataFrame(made, schema=dict.fromkeys(("seq", "hops", "n"), pl.Int64), orient="row")
+
+
+# ------------------------------------------------------------------ the source
+
 
 Document = dict[str, Any]
 
@@ -69,7 +217,7 @@ class Planner:
     def __init__(self, text: str) -> None:
         self._text = text
         self._limits: dict[int, list[int]] | None = None  # of a run that ends where the data ended when it began
-        self._watch = call_order.Watch()
+        self._watch = GateWatch()
 
     def beginning(self) -> Document:
         job, inputs = loads(self._text), inputs_of(self._text)
@@ -86,7 +234,7 @@ class Planner:
         job = loads(self._text)
         if start.get("plan") != job.fingerprint:
             raise BraidError("the checkpoint is of another plan", "delete it, or start the query under another name")
-        found = self._cut_at_a_time(job, start) if job.order is None else call_order.plan(job, start, self._watch)
+        found = self._cut_at_a_time(job, start) if job.order is None else cut_in_order(job, start, self._watch)
         if found is None:
             return start
         kept = {name: x for name, x in start.items() if name != "early"}
@@ -175,7 +323,7 @@ def _chunks(text: str, job: Job, slice: Slice) -> Iterator[Chunk]:
     inputs = inputs_of(text)
     if job.order is not None:
         assert slice.marks is not None
-        yield from call_order.chunks(job, inputs, slice.parts, slice.marks)
+        yield from chunks_in_order(job, inputs, slice.parts, slice.marks)
         return
     for part in slice.parts:
         rank = job.ranks[f"{part.leaf}/{part.partition}"]
@@ -201,7 +349,7 @@ def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
             if made.steps.height:
                 steps.append(made.steps)
                 if source.watermark is None and job.order is None:
-                    leap = leaps.told(made.steps, chunk.partition)
+                    leap = measured.leap_of(made.steps, chunk.partition)
                     moved.setdefault(source.topic, []).extend([leap] if leap is not None else [])
             leaf, came = chunk.leaf, chunk.decoded.rows.height
             del chunk  # so that its rows are not held beside those made of them

@@ -1,29 +1,290 @@
 """The writer: the rows of a task's buckets, in order, as staged files of the output; the driver publishes the batch.
 
-In: blobs of the last stage, drops and counts of all stages. Out: a manifest of what was staged, a row a file.
-Rule: an output partition is written by one task, in position order. Staged files are named by attempt, and
-the manifest names those that count: what a retried task or an orphan leaves behind is never visible.
+In: blobs of the last stage, drops and counts of all stages. Out: a manifest of what was staged, a row a file; a
+published batch, in topics of the store, folders of files, on the console, or nowhere.
+Rule: an output partition is written by one task, in position order. Staged files are named by attempt, and the manifest
+names those that count: what a retried task or an orphan leaves behind is never visible. A batch is seen whole or not at
+all, and once: publishing it again changes nothing (the console, which cannot know, shows a replayed batch again).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
-from typing import Any
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+from uuid import uuid4
 
 import polars as pl
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType
 
-from braid.operators.changes import POS, sequence_of
-from braid.spark import columns, sinks
+from braid.errors import BraidError
+from braid.face.tabular import escaped
+from braid.files import results as result_files
+from braid.files.values import csv_field, json_lines
+from braid.operators.changes import BY, DIFF, LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, TIME, sequence_of
+from braid.records import codec
+from braid.spark import columns
 from braid.spark.columns import Blob
-from braid.spark.job import Job, loads
-from braid.spark.shelf import Shelf, in_pieces
-from braid.spark.stage import batch_id, through
-from braid.stage.call_order import BATCH_BITS
-from braid.stage.pieces import WRITE, Piece
+from braid.spark.job import Job, loads, store_of
+from braid.spark.stage import Shelf, batch_id, in_pieces, through
+from braid.stage.call_order import BATCH_BITS, place_of, topic_ranks
+from braid.stage.emit import written
+from braid.stage.measured import WRITE, Piece
+from braid.stage.wire import bucket_of
 from braid.timing import spent
+from braid.topics import Staged, StageWriter, format_envelope, publish
+from braid.topics.drops import publish_drops
+from braid.topics.drops import stage_drops as stage_drop_lines
+from braid.topics.drops import write_drops as write_drop_lines
+from braid.types import Column, Scalar
+
+KINDS = ("topic", "json", "csv", "parquet", "console", "none")
+
+
+class Outputs(Protocol):
+    """What a task writes of a batch: frames of typed rows, in order; `places`: those of an explicit order."""
+
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None: ...
+
+    def close(self) -> Iterator[str]: ...
+
+    def abort(self) -> None: ...
+
+
+def writer_of(job: Job, batch: int) -> Outputs:
+    """For one task and batch."""
+    match job.output.kind:
+        case "topic":
+            return TopicOutputs(job, batch)
+        case "none":
+            return NoOutputs()
+        case _:
+            return FileOutputs(job, batch)
+
+
+class TopicOutputs:
+    """Staged segments of a topic, one per output partition."""
+
+    def __init__(self, job: Job, batch: int) -> None:
+        self._job, self._batch = job, batch
+        self._writers: dict[int, StageWriter] = {}
+
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
+        with spent("encode"):
+            records = written(self._job.plan.query.sink, frame, self._job.output.partitions)
+            lines = format_envelope(records["key"], records["value"], records["timestamp"], records["headers"])
+        made = pl.DataFrame({"partition": records["partition"], "line": lines, "timestamp": records["timestamp"]})
+        if places is not None:
+            made = made.hstack(places)
+        parts = made.partition_by("partition", as_dict=True, maintain_order=True)
+        for (partition,), part in parts.items():
+            positions = part.select(places.columns) if places is not None else None
+            self._writer(int(partition)).write(part["line"], part["timestamp"], positions)
+
+    def _writer(self, partition: int) -> StageWriter:
+        if partition not in self._writers:
+            topic = store_of(self._job.store).topic(self._job.output.target)
+            self._writers[partition] = StageWriter(topic, self._job.run, self._batch, partition)
+        return self._writers[partition]
+
+    def close(self) -> Iterator[str]:
+        for _, writer in sorted(self._writers.items()):
+            yield writer.close().to_json()
+
+    def abort(self) -> None:
+        for writer in self._writers.values():
+            writer.abort()
+
+
+class FileOutputs:
+    """One file per task and batch in a hidden folder: columns of key and value by name, `_rowtime`, and `_op` where
+    rows can be taken back."""
+
+    def __init__(self, job: Job, batch: int) -> None:
+        self._job, self._batch = job, batch
+        self._frames: list[pl.DataFrame] = []
+        self._lines: list[str] = []
+        self._part = -1
+
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
+        if self._part < 0 and frame.height:
+            self._part = int(bucket_of(frame.head(1), self._job.output.partitions)[0])
+        self._frames.append(named(self._job, frame))
+        if self._job.output.kind == "console":
+            self._lines += console_lines(self._job, frame)
+
+    def close(self) -> Iterator[str]:
+        frame, sink = pl.concat(self._frames), self._job.plan.query.sink
+        if self._job.output.kind == "console":
+            yield json.dumps({"rows": frame.height, "text": "\n".join(self._lines)})
+            return
+        folder = os.path.join(self._job.output.target, result_files.STAGING)
+        os.makedirs(folder, exist_ok=True)
+        part = result_files.part_name(self._batch, self._part, self._job.output.kind)
+        name = f"{part}~{uuid4().hex[:8]}"  # of this attempt only
+        types = {o.name: o.expr.type for o in (*sink.key, *sink.values)}
+        types |= {"_rowtime": Scalar.BIGINT, "_op": Scalar.VARCHAR}
+        columns = [Column(n, types[n]) for n in frame.columns]
+        _write_file(frame, columns, self._job.output.kind, os.path.join(folder, name))
+        yield json.dumps({"rows": frame.height, "file": name})
+
+    def abort(self) -> None:
+        self._frames.clear()
+
+
+class NoOutputs:
+    """Rows are counted and go nowhere: for measuring what comes before."""
+
+    def __init__(self) -> None:
+        self._rows = 0
+
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
+        self._rows += frame.height
+
+    def close(self) -> Iterator[str]:
+        yield json.dumps({"rows": self._rows})
+
+    def abort(self) -> None:
+        self._rows = 0
+
+
+def named(job: Job, frame: pl.DataFrame) -> pl.DataFrame:
+    """A projected frame as a user's table."""
+    sink = job.plan.query.sink
+    keys = [pl.col(f"_k{i}").alias(o.name) for i, o in enumerate(sink.key)]
+    values = [pl.col(f"v{i}").alias(o.name) for i, o in enumerate(sink.values)]
+    op = pl.when(pl.col(DIFF) == 1).then(pl.lit("+")).otherwise(pl.lit("-")).alias("_op")
+    return frame.select(*keys, *values, pl.col(TIME).alias("_rowtime"), *([op] if sink.kind == "table" else []))
+
+
+def console_lines(job: Job, frame: pl.DataFrame) -> Iterator[str]:
+    """Rows as JSON objects of the selected columns, in their order; of a table with `_op`."""
+    sink = job.plan.query.sink
+    made = [(f"_k{i}", Column(o.name, o.expr.type)) for i, o in enumerate(sink.key)]
+    made += [(f"v{i}", Column(o.name, o.expr.type)) for i, o in enumerate(sink.values)]
+    made.sort(key=lambda x: sink.columns.index(x[1].name) if x[1].name in sink.columns else len(sink.columns))
+    if sink.kind == "table":
+        op = pl.when(pl.col(DIFF) == 1).then(pl.lit("+")).otherwise(pl.lit("-")).alias("_op")
+        frame, made = frame.with_columns(op), [*made, ("_op", Column("_op", Scalar.VARCHAR))]
+    yield from map(escaped, codec.encode_values(frame, made))
+
+
+def _write_file(frame: pl.DataFrame, columns: Sequence[Column], kind: str, path: str) -> None:
+    match kind:
+        case "json":
+            with open(path, "w", encoding="utf-8") as f:
+                f.writelines(f"{line}\n" for line in json_lines(frame, columns).to_list())
+        case "csv":
+            pl.DataFrame([csv_field(frame[c.name], c.type).alias(c.name) for c in columns]).write_csv(path)
+        case "parquet":
+            frame.write_parquet(path)
+        case _:
+            raise BraidError(f"no sink {kind}", f"known: {', '.join(KINDS)}")
+
+
+# ----------------------------------------------------------- publishing
+
+
+def publish_batch(job: Job, batch: int, manifest: Sequence[tuple[str, str]]) -> None:
+    """The driver's part: what tasks staged becomes visible, drops after the rows."""
+    staged = [doc for kind, doc in manifest if kind == "staged"]
+    match job.output.kind:
+        case "topic":
+            topic = store_of(job.store).topic(job.output.target)
+            publish(topic, job.run, batch, [Staged.from_json(doc) for doc in staged])
+        case "console":
+            for doc in staged:
+                print(json.loads(doc)["text"], flush=True)
+        case "none":
+            pass
+        case _:
+            names = [json.loads(doc)["file"] for doc in staged]
+            result_files.publish(job.output.target, job.run, batch, names)
+    files = [json.loads(doc)["file"] for kind, doc in manifest if kind == "drops"]
+    publish_drops(job.store, job.name, batch, files, run=job.run)
+
+
+# ----------------------------------------------------------------- drops
+
+
+def stage_drops(job: Job, batch: int, dropped: pl.DataFrame) -> Iterator[str]:
+    """A task's drops, as a staged file."""
+    told = _told(job, dropped)
+    name = stage_drop_lines(job.store, job.name, batch, _task(), told, run=job.run)
+    first = told.unique("reason", keep="first", maintain_order=True)
+    places = first.select("reason", "topic", "partition", "offset", "message").rows()
+    yield json.dumps({"file": name, "reasons": dict(dropped["reason"].value_counts().rows()), "first": places})
+
+
+def write_drops(job: Job, batch: int, dropped: pl.DataFrame, run: str) -> None:
+    """A task's drops where the user's own sink commits: shown at once; a task that is done again replaces its file."""
+    write_drop_lines(job.store, job.name, batch, _task(), _told(job, dropped), run=run)
+
+
+def _task() -> int:
+    context = TaskContext.get()
+    return int(context.partitionId()) if context is not None else 0
+
+
+def _told(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
+    """Drops in position order, as they are written."""
+    rows = (_placed_by_order if job.order is not None else _placed_by_rank)(job, dropped.sort(POS, maintain_order=True))
+    return rows.with_columns(_json("key").alias("_key"), _json("value").alias("_value"))
+
+
+def _json(column: str) -> pl.Expr:
+    """The text if it is JSON, else as a JSON string."""
+    text = pl.col(column)
+    quoted = pl.struct(text.alias("x")).struct.json_encode().str.strip_prefix('{"x":').str.strip_suffix("}")
+    fine = text.is_null() | text.str.json_path_match("$").is_not_null() | (text == "null")
+    return pl.when(fine).then(text).otherwise(quoted)
+
+
+def _placed_by_rank(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
+    """Topic, partition and offset of rows lost after the sources, from their positions."""
+    low = pl.col(BY) % pl.lit(LOW, POS_TYPE) // (1 << LEAF_BITS)
+    places = pl.DataFrame(
+        [
+            (rank, job.plan.leaves[int(leaf)].source.topic, int(partition))
+            for place, rank in job.ranks.items()
+            for leaf, partition in [place.split("/")]
+        ],
+        schema={"_rank": pl.Int64, "_topic": pl.String, "_partition": pl.Int32},
+        orient="row",
+    ).unique("_rank")
+    return (
+        dropped.with_columns((low // (1 << OFFSET_BITS)).cast(pl.Int64).alias("_rank"))
+        .join(places, on="_rank", how="left", maintain_order="left")
+        .with_columns(
+            pl.coalesce("topic", "_topic").alias("topic"),
+            pl.when(pl.col("topic").is_null()).then("_partition").otherwise("partition").alias("partition"),
+            pl.coalesce("offset", (low % (1 << OFFSET_BITS)).cast(pl.Int64)).alias("offset"),
+        )
+    )
+
+
+def _placed_by_order(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
+    """The same in an explicit order: the record is looked up beside its topic."""
+    store = store_of(job.store)
+    names = {rank: job.plan.leaves[leaf].source.topic for leaf, rank in topic_ranks(job.plan).items()}
+    rows = []
+    for row in dropped.iter_rows(named=True):
+        if row["topic"] is None:
+            seq, hops, rank, n = place_of(row[BY])
+            row["topic"] = names.get(rank)
+            for p, end in enumerate(store.end_offsets(names[rank]) if rank in names else ()):
+                same = (pl.col("seq") == seq) & (pl.col("hops") == hops) & (pl.col("n") == n)
+                for offset in store.read_positions(names[rank], p, 0, end).filter(same)["_offset"]:
+                    row["partition"], row["offset"] = p, offset
+        rows.append(row)
+    return pl.DataFrame(rows, schema=dropped.schema)
+
+
+# ----------------------------------------------------------------------- tasks
+
 
 MANIFEST = StructType([StructField("kind", StringType()), StructField("doc", StringType())])
 ARROW = pa.schema([("kind", pa.string()), ("doc", pa.string())])
@@ -63,7 +324,7 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
             if dropped:
                 lost = pl.concat([columns.loads(blob, job.wire) for blob in dropped])
                 with spent("write"):
-                    made += (("drops", doc) for doc in sinks.stage_drops(job, batch, lost))
+                    made += (("drops", doc) for doc in stage_drops(job, batch, lost))
         piece.went(shelf.rows)
     yield from made
     if made:
@@ -73,7 +334,7 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
 
 
 def _staged(job: Job, batch: int, shelf: Shelf) -> list[str]:
-    outputs = sinks.writer_of(job, batch)
+    outputs = writer_of(job, batch)
     try:
         number = 0
         for frame in in_pieces(shelf):

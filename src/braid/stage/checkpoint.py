@@ -1,9 +1,15 @@
-"""What a query was when it first ran: `braid.json` in its checkpoint.
+"""A checkpoint, looked at before Spark is started: what its query was (`braid.json`), where it goes on.
 
-In: the folder of a checkpoint and the document of a query that is to start. Out: the document to run by.
-Rule: written before Spark starts, compared before anything else in the folder is opened. A difference is shown and
-refused, and nothing is changed. What was only a default then and now (buckets, partitions) stays as it was recorded:
-other numbers would lose the state without a word.
+In: the folder of a checkpoint and the document of a query that is to start. Out: the document to run by; the last
+committed batch, or an error.
+Rule: `braid.json` is written before Spark starts, compared before anything else in the folder is opened. A difference
+is shown and refused, and nothing is changed. What was only a default then and now (buckets, partitions) stays as it was
+recorded: other numbers would lose the state without a word. Of Spark's part only what a restart reads is looked at: the
+newest offsets and commits, the state after the last batch. A file that a kill left behind beyond these belongs to a
+batch that is done again.
+
+Spark writes a file beside each of its files, `.NAME.crc`: "crc\\0", the size of a block, and the CRC-32 of each block.
+Where there is none (on other file systems) only the content is looked at.
 """
 
 from __future__ import annotations
@@ -13,16 +19,18 @@ import difflib
 import hashlib
 import json
 import os
+import re
+import zlib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from braid.errors import BraidError
 from braid.plan.canonical import canonical, wording
 from braid.plan.logical import Query
-from braid.topics.documents import items, members, parsed, read_small, text, whole, why
-from braid.topics.files import write_atomic
+from braid.stage import state_file
+from braid.topics.files import items, members, parsed, read_small, text, whole, why, write_atomic
 
 FORMAT = 5
 NAME = "braid.json"
@@ -36,7 +44,7 @@ _OF_SPARK = ("metadata", "offsets", "commits", "sources", "state")
 class Document:
     """`plan`: the canonical text of the logical plan; `sql`: the query in its own words (`canonical.wording`), to show
     what has changed; `settings`: the dialect, its settings and whatever else gives the query its meaning; `sources`:
-    (topic, partition) by rank; `files`: the sources that are read from files (`file_log` has their lists).
+    (topic, partition) by rank; `files`: the sources that are read from files (`files.log` has their lists).
 
     `buckets`, `outputs` (partitions of the sink), `shuffle` (partitions of Spark) and `bucket_ids` belong together.
     """
@@ -247,21 +255,7 @@ def _write(folder: str, document: Document) -> None:
 
 
 def _to_json(d: Document) -> dict[str, Any]:
-    return {
-        "format": FORMAT,
-        "query": d.query,
-        "hash": d.hash,
-        "plan": d.plan,
-        "sql": d.sql,
-        "settings": dict(d.settings),
-        "buckets": d.buckets,
-        "outputs": d.outputs,
-        "shuffle": d.shuffle,
-        "bucket_ids": list(d.bucket_ids),
-        "sources": [list(s) for s in d.sources],
-        "spark": d.spark,
-        "files": list(d.files),
-    }
+    return {"format": FORMAT, "query": d.query, "hash": d.hash} | asdict(d) | {"settings": dict(d.settings)}
 
 
 def _from_json(x: dict[str, Any]) -> Document:
@@ -278,3 +272,160 @@ def _from_json(x: dict[str, Any]) -> Document:
         spark=text(x["spark"], "spark"),
         files=tuple(text(name, "a source") for name in items(x["files"], "files")),
     )
+
+
+# ---------------------------------------------------------------- Spark's part
+
+
+SPARK = "spark"  # folder in the checkpoint
+_PLACE = re.compile("[0-9]{1,9}/[0-9]{1,9}")
+_MAGIC = b"crc\0"
+
+
+def last_batch(folder: str, known: Document) -> int | None:
+    """The last batch that was committed; None where none was. A torn or missing file is refused."""
+    root = os.path.join(folder, SPARK)
+    offsets, commits = _numbers(os.path.join(root, "offsets")), _numbers(os.path.join(root, "commits"))
+    states = state_file.batches(folder)
+    if not (offsets or commits or states):
+        return None
+    try:
+        if not offsets and not commits:
+            raise _torn(os.path.join(root, "offsets"), f"it is missing; there is the state of batch {states[-1]}")
+        _json(os.path.join(root, "metadata"), _whole(os.path.join(root, "metadata")))
+        last = commits[-1] if commits else -1
+        newest = offsets[-1] if offsets else -1
+        if newest not in (last, last + 1):
+            missing = os.path.join(root, "offsets", str(last)) if newest < last else _next(root, last)
+            raise _torn(missing, f"it is missing; batch {newest} was begun, batch {last} is committed")
+        for number in offsets[-2:]:
+            _check_offsets(os.path.join(root, "offsets", str(number)), known.fingerprint)
+        if last >= 0:
+            _check_lines(os.path.join(root, "commits", str(last)))
+            state_file.check(folder, last)
+    except BraidError as e:
+        hint = f"put it back from a copy, or delete the checkpoint {folder} and the topic it wrote to start anew"
+        raise BraidError(e.message, hint) from e
+    return last if last >= 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far a query has come: what its source wrote for the last batch that was committed, and for the last that was
+    planned."""
+
+    committed: Mapping[str, Any]
+    planned: Mapping[str, Any]
+
+    def rows(self, leaves: Collection[int]) -> tuple[int, int]:
+        """Up to which row all of these leaves over one source of files have been read for good, and up to which any of
+        them has been given some to read."""
+        places = [f"{leaf}/0" for leaf in leaves]
+        return (
+            min(int(self.committed["next"].get(p, 0)) for p in places),
+            max(int(self.planned["next"].get(p, 0)) for p in places),
+        )
+
+    def closed(self, leaves: Collection[int]) -> bool:
+        """Whether an end of these was processed."""
+        return any(f"{leaf}/0" in self.planned["ended"] for leaf in leaves)
+
+
+def reached(folder: str) -> Reached:
+    """The same, of a checkpoint that `last_batch` has looked through."""
+    root = os.path.join(folder, SPARK)
+    offsets, commits = _numbers(os.path.join(root, "offsets")), _numbers(os.path.join(root, "commits"))
+    last = [_document(os.path.join(root, "offsets"), x[-1] if x else None) for x in (commits, offsets)]
+    return Reached(*last)
+
+
+def _document(root: str, batch: int | None) -> dict[str, Any]:
+    """What the source wrote for a batch; of none, the beginning."""
+    documents = [] if batch is None else _check_lines(os.path.join(root, str(batch)))[1:]
+    return next((d for d in documents if isinstance(d, dict) and "plan" in d), {"next": {}, "ended": []})
+
+
+def _next(root: str, last: int) -> str:
+    return os.path.join(root, "commits", str(last + 1))
+
+
+def _check_offsets(path: str, fingerprint: str) -> None:
+    try:
+        for document in _check_lines(path)[1:]:
+            if isinstance(document, dict) and "plan" in document:  # others are of DataFrames' sources
+                if document["plan"] != fingerprint:
+                    raise _torn(path, "it is of another plan")
+                _check_document(document)
+    except (ValueError, KeyError) as e:
+        raise _torn(path, why(e)) from e
+
+
+def _check_document(x: dict[str, Any]) -> None:
+    """Refuses offsets that no planner wrote (`spark/source.py`)."""
+    whole(x["batch"], "batch", -1)
+    for place, offset in members(x["next"], "next").items():
+        if not _PLACE.fullmatch(place):
+            raise ValueError(f"{place!r:.40} is no source and partition")
+        whole(offset, "an offset")
+    for name in ("ended", "idle"):
+        for place in items(x[name], name):
+            if not _PLACE.fullmatch(text(place, name)):
+                raise ValueError(f"{place!r:.40} is no source and partition")
+    for leaf, ends in members(x.get("captured", {}), "captured").items():
+        if not _PLACE.fullmatch(f"{leaf}/0"):
+            raise ValueError(f"{leaf!r:.40} is no source")
+        for end in items(ends, "captured"):
+            whole(end, "an end")
+
+
+def _check_lines(path: str) -> list[object]:
+    """The documents of a file of Spark's logs: a version, then JSON line by line (`-`: nothing)."""
+    version, *lines = _whole(path).split(b"\n")
+    if not re.fullmatch(rb"v[0-9]+", version) or not lines:
+        raise _torn(path, "it does not begin as Spark begins it")
+    return [_json(path, line) for line in lines if line != b"-"]
+
+
+def _json(path: str, data: bytes) -> object:
+    try:
+        return parsed(data)
+    except ValueError as e:
+        raise _torn(path, f"it is not JSON ({why(e)})") from e
+
+
+def _whole(path: str) -> bytes:
+    """The file's bytes, which are those that were written."""
+    try:
+        data = read_small(path)
+    except FileNotFoundError:
+        raise _torn(path, "it is missing") from None
+    except OSError as e:
+        raise _torn(path, str(e.strerror)) from e
+    try:
+        sums = read_small(os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.crc"))
+    except FileNotFoundError:
+        sums = b""
+    if sums[:4] == _MAGIC and len(sums) >= 8:
+        size = int.from_bytes(sums[4:8], "big")
+        blocks = [data[i : i + size] for i in range(0, len(data), size)] if size else []
+        if b"".join(zlib.crc32(x).to_bytes(4, "big") for x in blocks) != sums[8:]:
+            raise _torn(path, "it is not what its checksum says")
+    if not data:
+        raise _torn(path, "it is empty")
+    return data
+
+
+def _numbers(folder: str) -> list[int]:
+    """The names in a folder that are numbers, in order."""
+    return sorted(int(name) for name in _listed(folder) if name.isdecimal() and name.isascii())
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _torn(path: str, why: str) -> BraidError:
+    return BraidError(f"{path} is damaged: {why}")

@@ -1,9 +1,10 @@
 """Records of a topic, decoded: from key and value texts to the typed columns of a source.
 
 In: a source and raw records (offset, time, key and value as JSON text, headers). Out: typed rows, and the records that
-could not be read.
+could not be read; numbers of rows that have no key of their own.
 Rule: a malformed record never stops a query and never vanishes: it is dropped with its reason, and its time still
-counts for the clock. All declared columns are checked, so that what is malformed does not depend on the query.
+counts for the clock. All declared columns are checked, so that what is malformed does not depend on the query. RW-7:
+the same place gives a row without a key the same number for ever.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from braid.expr.nodes import Col
 from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.plan.logical import Source, SourceColumn
 from braid.records import codec, formats
-from braid.stage.row_ids import row_ids
 from braid.types import MAX_TIME, Column, Scalar, polars_type
 
 # Raw records: what every source delivers. `_error`: why the envelope could not be read.
@@ -31,7 +31,6 @@ RAW: dict[str, pl.DataType] = {
     HEADERS: pl.String(),
     "_error": pl.String(),
 }
-DECODED: dict[str, pl.DataType] = {"_offset": pl.Int64(), TIME: pl.Int64(), DIFF: pl.Int8(), HEADERS: pl.String()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,8 @@ def decode(source: Source, raw: pl.DataFrame, partition: int) -> Decoded:
     keys = [c for c in source.columns if c.place == "key"]
     values = [c for c in source.columns if c.place == "value"]
     key_frame, no_key, key_error = _decode_key(source, keys, raw["_key"])
-    value_frame, is_null, value_error = _decode_value(source, values, raw["_value"])
+    e = source.encoding
+    value_frame, is_null, value_error = _read(source, values, raw["_value"], e.value, e.bare(len(values)))
     if source.encoding.key_in_value and (no_key & ~is_null).any():
         key_frame, value_error = _with_keys_of_values(source, keys, raw["_value"], key_frame, no_key, value_error)
     headers, headers_error = _checked_headers(source, raw[HEADERS])
@@ -74,24 +74,22 @@ def _renamed(frame: pl.DataFrame, columns: list[SourceColumn]) -> pl.DataFrame:
     return frame.rename({c.field: c.name for c in columns})
 
 
-def _decode_key(
-    source: Source, keys: list[SourceColumn], texts: pl.Series
-) -> tuple[pl.DataFrame, pl.Series, pl.Series]:
+def _decode_key(source: Source, keys: list[SourceColumn], texts: pl.Series) -> codec.Decoded:
     if not keys or source.encoding.key in ("NONE", "ROW_ID"):
-        nothing = pl.Series("e", [None] * len(texts), dtype=pl.String)
         frame = pl.DataFrame([pl.Series(c.name, [None] * len(texts), dtype=polars_type(c.column.type)) for c in keys])
-        return frame, texts.is_null(), nothing
-    e, bare = source.encoding, len(keys) == 1
-    frame, null, error = formats.decode(texts, _columns(keys), e.key, bare=bare, delimiter=e.delimiter, iso=e.iso)
-    return _renamed(frame, keys), null, _prefixed("key: ", error)
+        return frame, texts.is_null(), _no_errors(len(texts))
+    frame, null, error = _read(source, keys, texts, source.encoding.key, len(keys) == 1)
+    return frame, null, _prefixed("key: ", error)
 
 
-def _decode_value(
-    source: Source, values: list[SourceColumn], texts: pl.Series
-) -> tuple[pl.DataFrame, pl.Series, pl.Series]:
-    e, bare = source.encoding, source.encoding.bare(len(values))
-    frame, null, error = formats.decode(texts, _columns(values), e.value, bare=bare, delimiter=e.delimiter, iso=e.iso)
-    return _renamed(frame, values), null, error
+def _read(source: Source, columns: list[SourceColumn], texts: pl.Series, format: str, bare: bool) -> codec.Decoded:
+    e = source.encoding
+    frame, null, error = formats.decode(texts, _columns(columns), format, bare=bare, delimiter=e.delimiter, iso=e.iso)
+    return _renamed(frame, columns), null, error
+
+
+def _no_errors(height: int) -> pl.Series:
+    return pl.Series("e", [None] * height, dtype=pl.String)
 
 
 def _with_keys_of_values(
@@ -116,7 +114,7 @@ def _prefixed(prefix: str, error: pl.Series) -> pl.Series:
 def _with_time(source: Source, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
     """The rows with `_t` taken from the timestamp column; a value that gives no time is malformed, a null value keeps
     the record's own time."""
-    nothing = pl.Series("e", [None] * rows.height, dtype=pl.String)
+    nothing = _no_errors(rows.height)
     if source.timestamp is None:
         return rows, nothing
     column = next(c for c in source.columns if c.field == source.timestamp.field)
@@ -184,7 +182,7 @@ _PLAIN_HEADERS = rf"^\[(?:{_PLAIN_PAIR}(?:, ?{_PLAIN_PAIR})*)?\]$"
 
 def _checked_headers(source: Source, texts: pl.Series) -> tuple[pl.Series, pl.Series]:
     """The headers of a source that has columns of them, null where they are no list of [name, base64]; and why."""
-    nothing = pl.Series("e", [None] * len(texts), dtype=pl.String)
+    nothing = _no_errors(len(texts))
     if texts.null_count() == len(texts) or all(c.place not in ("header", "headers") for c in source.columns):
         return texts, nothing
     odd = (~texts.str.contains(_PLAIN_HEADERS)).fill_null(False).arg_true()
@@ -221,3 +219,23 @@ def _headers(column: SourceColumn) -> pl.Expr:
         return made.cast(polars_type(column.column.type)).alias(column.name)
     named = pairs.list.eval(pl.element().filter(pl.element().list.get(0) == column.field)).list.last().list.get(1)
     return named.str.decode("base64").cast(polars_type(column.column.type)).alias(column.name)
+
+
+# ---------------------------------------------------------- rows without a key
+
+
+EPOCH_BITS = 22  # of the number of a statement's row: the row within its epoch
+OFFSET_BITS = 44
+
+_ROW_ID = r'^\{"_row_id": ?([0-9]{1,19})\}$'
+
+
+def key_of(epoch: int, n: int) -> str:
+    """The record key of the n-th row of an epoch: numbers rise with epochs and places."""
+    return f'{{"_row_id":{(epoch << EPOCH_BITS) + n}}}'
+
+
+def row_ids(partition: pl.Expr) -> pl.Expr:
+    """The numbers of records, of `_key`, `_offset` and their partition."""
+    made = pl.col("_offset").cast(pl.Int64) + partition.cast(pl.Int64) * (1 << OFFSET_BITS)
+    return pl.coalesce(pl.col("_key").str.extract(_ROW_ID).cast(pl.Int64, strict=False), made)

@@ -1,24 +1,127 @@
-"""Dropped rows as users read them.
+"""Dropped rows: as those who drop them tell it, and as users read them.
 
-In: frames of `ingest.DROPS`. Out: dicts `{reason, operator, topic, partition, offset, timestamp, clock, key, value,
-message}` (docs/semantics/drops.md, "What a drop shows").
+In: rows that a source, an operator, an exchange or the SELECT has dropped. Out: frames of `DROPS`; of these dicts
+`{reason, operator, topic, partition, offset, timestamp, clock, key, value, message}` (docs/semantics/drops.md, "What a
+drop shows").
 Rule: where a row comes from follows from the position of its record; nothing is dropped without a line here.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import polars as pl
 
-from braid.lower.physical import Plan
-from braid.operators.changes import BY, POS
+from braid.expr.nodes import Col
+from braid.lower.physical import Leaf, Plan, Step
+from braid.operators.changes import BY, LEAF_BITS, POS, POS_TYPE, TIME, causes, no_rows
+from braid.records import codec
+from braid.types import Column
 
 Find = Callable[[int], tuple[str | None, int | None, int | None]]
 
-FIELDS = ("reason", "operator", "topic", "partition", "offset", "timestamp", "clock", "key", "value", "message")
+DROPS: dict[str, pl.DataType] = {
+    "reason": pl.String(),
+    "operator": pl.String(),
+    "topic": pl.String(),
+    "partition": pl.Int32(),
+    "offset": pl.Int64(),
+    "timestamp": pl.Int64(),
+    "clock": pl.Int64(),
+    "key": pl.String(),
+    "value": pl.String(),
+    "message": pl.String(),
+    POS: POS_TYPE,
+    BY: POS_TYPE,
+}
+FIELDS = tuple(c for c in DROPS if not c.startswith("_"))
+
+
+def _told(rows: pl.DataFrame, **facts: pl.Expr | pl.Series) -> pl.DataFrame:
+    """Columns of `DROPS`: what is told of the rows, else null; their times and places as they stand."""
+    known = {"timestamp": pl.col(TIME), POS: pl.col(POS), BY: pl.col(BY)} | facts
+    return rows.select(known.get(c, pl.lit(None)).cast(t).alias(c) for c, t in DROPS.items())
+
+
+def at_source(
+    leaf: Leaf, rows: pl.DataFrame, partition: int, reason: str, message: pl.Series | None = None
+) -> pl.DataFrame:
+    """Records that are not read on."""
+    facts: dict[str, pl.Expr | pl.Series] = {} if message is None else {"message": message}
+    return _told(
+        rows,
+        reason=pl.lit(reason),
+        operator=pl.lit(f"read {leaf.source.name}"),
+        topic=pl.lit(leaf.source.topic),
+        partition=pl.lit(partition),
+        offset=pl.col("_offset"),
+        key=pl.col("_key"),
+        value=pl.col("_value"),
+        **facts,
+        **{BY: pl.col(POS)},
+    )
+
+
+def drops_of(rows: pl.DataFrame, reason: str, operator: str, key: Sequence[str] = ()) -> pl.DataFrame:
+    """Rows lost (or failing) after the sources; where they come from follows from the position of the record that
+    completed them (`located`). `key`: the columns that the rows are known by."""
+    if not rows.height:
+        return no_rows(DROPS)
+    key = key if set(key) <= set(rows.columns) else ()
+    payload = [c for c in rows.columns if not c.startswith("_")]
+    text = pl.struct(payload).struct.json_encode() if payload else pl.lit(None)
+    placed = rows.with_columns(causes(rows).alias(BY))
+    return _told(placed, reason=pl.lit(reason), operator=pl.lit(operator), key=_key_shown(key), value=text)
+
+
+def of_operator(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFrame:
+    """Rows that an operator dropped; places as in `drops_of`."""
+    keys = [c for c in dropped.columns if c.startswith("_k") and c[2:].isdigit()]
+    if len(step.inputs) == 1:
+        text = _shown(dropped, step.columns)
+    else:  # a row of one side shows that side's columns
+        leaf, sides = pl.col(POS) % (1 << LEAF_BITS), pl.lit(None, pl.String)
+        for name, number in zip(("left", "right", *("" for _ in step.inputs)), step.inputs, strict=False):
+            below = leaf.is_in([x.number for x in _leaves_below(plan, number)])
+            mine = pl.when(pl.col("side").is_null()).then(below).otherwise(pl.col("side") == name)
+            sides = pl.when(mine).then(_shown(dropped, _columns_of(plan, number))).otherwise(sides)
+        text = dropped.select(text=sides)["text"]
+    reason, clock = pl.col("reason"), pl.col("clock")
+    return _told(
+        dropped, reason=reason, operator=pl.lit(step.node.called), clock=clock, key=_key_shown(keys), value=text
+    )
+
+
+def _key_shown(columns: Sequence[str]) -> pl.Expr:
+    """The key of a dropped row as text."""
+    parts = [pl.col(c).cast(pl.String) for c in columns]
+    return pl.concat_str(parts, separator=",") if parts else pl.lit(None)
+
+
+def _shown(dropped: pl.DataFrame, columns: Sequence[Col]) -> pl.Series:
+    """The values of these columns, as far as they are there, as JSON."""
+    payload = [(c.name, Column(c.name, c.type)) for c in columns if c.name in dropped.columns]
+    return codec.encode_values(dropped, payload) if payload else pl.Series([None] * dropped.height, dtype=pl.String)
+
+
+def _step_of(plan: Plan, number: int) -> Step:
+    return next(x for s in plan.stages for x in s.steps if x.number == number)
+
+
+def _columns_of(plan: Plan, number: int) -> tuple[Col, ...]:
+    """The columns of the leaf or step with this number."""
+    return plan.leaves[number].columns if number < len(plan.leaves) else _step_of(plan, number).columns
+
+
+def _leaves_below(plan: Plan, number: int) -> list[Leaf]:
+    if number < len(plan.leaves):
+        return [plan.leaves[number]]
+    return [leaf for x in _step_of(plan, number).inputs for leaf in _leaves_below(plan, x)]
+
+
+# ------------------------------------------------------------ for users
 
 
 def located(dropped: pl.DataFrame, plan: Plan, find: Find) -> list[dict[str, Any]]:

@@ -1,8 +1,9 @@
 """Results as records: the rows of all buckets in order, with key and value as text and their output partition.
 
-In: projected frames (`bucket.projected`). Out: one frame in position order, columns of `WRITTEN`.
+In: rows of the last stage, bucket by bucket. Out: the sink's columns (`projected`); of all buckets one frame in
+position order, columns of `WRITTEN`.
 Rule: rows of an output partition stand in position order, across keys too; a row without a key goes to the partition of
-its cause. The partition of a key and its bucket come from one hash.
+its cause.
 """
 
 from __future__ import annotations
@@ -11,10 +12,18 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from braid.operators.changes import DIFF, HEADERS, POS, POS_TYPE, SUB, TIME, in_order, key_column, no_rows
+from braid.expr import compile
+from braid.expr.nodes import Col
+from braid.lower.physical import Plan
+from braid.operators.changes import DIFF, HASH, HEADERS, POS, POS_TYPE, SUB, TIME, in_order, key_column, no_rows
+from braid.operators.ranges import columns_of
+from braid.plan import logical
 from braid.plan.logical import Sink
 from braid.records import formats
-from braid.stage.bucket import bucket_of
+from braid.stage.decode import time_of
+from braid.stage.drops import DROPS, drops_of
+from braid.stage.ingest import needing_a_value, with_key
+from braid.stage.wire import bucket_of, joined
 from braid.types import Column
 
 WRITTEN: dict[str, pl.DataType] = {
@@ -31,10 +40,7 @@ WRITTEN: dict[str, pl.DataType] = {
 def merged(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """Projected frames of several buckets as one, in position order."""
     frames = [f for f in frames if f.height]
-    if not frames:
-        return pl.DataFrame()
-    headers = any(HEADERS in f.columns for f in frames)
-    return in_order(pl.concat(frames, how="diagonal" if headers else "vertical"))
+    return in_order(joined(frames)) if frames else pl.DataFrame()
 
 
 def written(sink: Sink, frame: pl.DataFrame, partitions: int) -> pl.DataFrame:
@@ -70,3 +76,48 @@ def _values(sink: Sink, frame: pl.DataFrame) -> pl.Series:
     columns = [(f"v{i}", Column(o.name, o.expr.type)) for i, o in enumerate(sink.values)]
     bare = sink.encoding.bare(len(columns))
     return formats.encode(frame, columns, sink.encoding.value, bare=bare, delimiter=sink.encoding.delimiter)
+
+
+def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The result's rows: `_pos _sub _t _diff _h _k… [_headers]` and `v0…` in the sink's order of columns; and drops
+    (columns of `DROPS`): expressions that failed (the row lives, with null there), times that the result lacks."""
+    sink = plan.query.sink
+    # the last exchange was by the sink's key, unless LIMIT took all rows into one bucket
+    written, failed_key = (
+        with_key(frame, sink.written_key, gone=_needing_a_value(plan)) if plan.stages[-1].single else (frame, None)
+    )
+    values, failed = compile.evaluate(frame, [(f"v{i}", o.expr) for i, o in enumerate(sink.values)])
+    if failed_key is not None:
+        failed = failed | failed_key
+    names = [POS, SUB, TIME, DIFF, HASH, *(key_column(i) for i in range(len(sink.written_key)))]
+    if HEADERS in frame.columns:
+        names.append(HEADERS)
+    out = columns_of(written, names).hstack(values)
+    live = failed & (frame[DIFF] == 1)
+    key = [e.name for e in plan.query.root.row_key if isinstance(e, Col)]
+    dropped = drops_of(frame.filter(live), "expression", "select", key) if live.any() else no_rows(DROPS)
+    if sink.timestamp is not None:
+        own = pl.when(pl.col(DIFF) == 1).then(_sink_time(sink, out)).otherwise(pl.col(TIME))
+        out = out.with_columns(own.alias(TIME))
+        if out[TIME].null_count():
+            dropped = pl.concat([dropped, drops_of(frame.filter(out[TIME].is_null()), "timestamp", "select", key)])
+            out = out.filter(pl.col(TIME).is_not_null())
+    return out, dropped
+
+
+def _needing_a_value(plan: Plan) -> frozenset[int]:
+    """Which parts of the result's key a stream record with a null value has not."""
+    if plan.query.sink.kind == "table":
+        return frozenset()
+    return needing_a_value(plan.query.sink.written_key, [leaf.source for leaf in plan.leaves])
+
+
+def _sink_time(sink: logical.Sink, out: pl.DataFrame) -> pl.Series:
+    """The time column of the result, in ms; null where it holds none."""
+    assert sink.timestamp is not None
+    outputs = [
+        *((o, key_column(i)) for i, o in enumerate(sink.key)),
+        *((o, f"v{i}") for i, o in enumerate(sink.values)),
+    ]
+    output, name = next((o, n) for o, n in outputs if o.name == sink.timestamp.field)
+    return time_of(out, Col(name, output.expr.type), sink.timestamp.format)

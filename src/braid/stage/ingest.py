@@ -1,27 +1,29 @@
 """Ingest: decoded records of one source partition become changes with positions, and clock steps.
 
-In: decoded rows of one leaf and partition in offset order, where each stands, and the marks of the batch. Out: rows for
-the stage's buckets, steps for all buckets, dropped records.
-Rule: every record moves its partition's clock, dropped ones too; the first record of a partition in a batch is always a
-step (it wakes the partition); stored steps come from storable records only.
-(docs/semantics/order-and-clocks.md, "The clock of a source")
+In: chunks (decoded records of one leaf and partition in offset order, where they stand, what else moves their clock).
+Out: rows for the stage's buckets, steps for all buckets, dropped records.
+Rule: positions come from an explicit order where there is one (the test driver), else from the running maximum of
+times. Every record moves its partition's clock, dropped ones too; the first record of a partition in a batch is always
+a step (it wakes the partition); stored steps come from storable records only.
+(docs/semantics/order-and-clocks.md, "Processing order", "The clock of a source")
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import polars as pl
 
 from braid.expr import compile
 from braid.expr.nodes import Expr, columns
-from braid.lower.physical import Leaf, drops, needs_all
+from braid.lower.physical import Leaf, Plan, Stage, drops, needs_all
 from braid.operators.changes import (
     BASE,
-    BY,
     DIFF,
+    EARLY,
+    END_OF_BATCH,
     HASH,
     HEADERS,
     PART,
@@ -29,15 +31,17 @@ from braid.operators.changes import (
     POS_TYPE,
     SUB,
     TIME,
-    causes,
+    explicit_position,
     key_column,
     no_rows,
+    partitioned_position,
 )
 from braid.operators.clocks import BOTH, CLOCK, FOREVER, IDLE, STEPS, STORED
 from braid.operators.watermarks import ABOVE_ALL, ticks_of
 from braid.plan.logical import Source
 from braid.records.key import canonical_key, key_hash
 from braid.stage.decode import Decoded
+from braid.stage.drops import DROPS, at_source
 from braid.types import Column, Scalar, polars_type
 
 
@@ -58,22 +62,6 @@ class Ingested:
     rows: pl.DataFrame
     steps: pl.DataFrame
     dropped: pl.DataFrame
-
-
-DROPS: dict[str, pl.DataType] = {
-    "reason": pl.String(),
-    "operator": pl.String(),
-    "topic": pl.String(),
-    "partition": pl.Int32(),
-    "offset": pl.Int64(),
-    "timestamp": pl.Int64(),
-    "clock": pl.Int64(),
-    "key": pl.String(),
-    "value": pl.String(),
-    "message": pl.String(),
-    POS: POS_TYPE,
-    BY: POS_TYPE,
-}
 
 
 def leaf_schema(leaf: Leaf) -> dict[str, pl.DataType]:
@@ -130,18 +118,20 @@ def ingest(
     source partition within the query."""
     rows = decoded.rows.with_columns(positions.alias(POS))
     bad = decoded.error.is_not_null()
-    dropped = [_drops(leaf, rows.filter(bad), partition, "malformed", decoded.error.filter(bad))] if bad.any() else []
+    dropped = (
+        [at_source(leaf, rows.filter(bad), partition, "malformed", decoded.error.filter(bad))] if bad.any() else []
+    )
     good = rows.filter(~bad) if bad.any() else rows
     good, failed = with_key(good, leaf.keys, needs_all(leaf.null_key), keys_of_values(leaf))
     if failed.any():
-        dropped.append(_drops(leaf, good.filter(failed), partition, "expression", None))
+        dropped.append(at_source(leaf, good.filter(failed), partition, "expression"))
     good = good.with_columns(pl.lit(None, pl.Binary).alias(SUB))
     if leaf.drop_null_value and (good[DIFF] == -1).any():
-        dropped.append(_drops(leaf, good.filter(pl.col(DIFF) == -1), partition, "null value", None))
+        dropped.append(at_source(leaf, good.filter(pl.col(DIFF) == -1), partition, "null value"))
         good = good.filter(pl.col(DIFF) == 1)
     steps = _steps(leaf, rows, _storable(good), rank, marks) if leaf.clocked else no_rows(STEPS)
     if drops(leaf.null_key) and good[HASH].null_count():
-        dropped.append(_drops(leaf, good.filter(pl.col(HASH).is_null()), partition, "null key", None))
+        dropped.append(at_source(leaf, good.filter(pl.col(HASH).is_null()), partition, "null key"))
         good = good.filter(pl.col(HASH).is_not_null())
     if leaf.awaits:
         good = good.with_columns(pl.lit(rank, pl.Int32).alias(PART))
@@ -214,49 +204,60 @@ def _rises(rows: pl.DataFrame, kind: int, marks: Sequence[Mark]) -> pl.DataFrame
     return at.select(POS, pl.lit(kind, pl.Int8).alias("kind"), pl.col(TIME).alias("value"))
 
 
-def _drops(leaf: Leaf, rows: pl.DataFrame, partition: int, reason: str, message: pl.Series | None) -> pl.DataFrame:
-    return rows.select(
-        pl.lit(reason).alias("reason"),
-        pl.lit(f"read {leaf.source.name}").alias("operator"),
-        pl.lit(leaf.source.topic).alias("topic"),
-        pl.lit(partition, pl.Int32).alias("partition"),
-        pl.col("_offset").alias("offset"),
-        pl.col(TIME).alias("timestamp"),
-        pl.lit(None, pl.Int64).alias("clock"),
-        pl.col("_key").alias("key"),
-        pl.col("_value").alias("value"),
-        message.alias("message") if message is not None else pl.lit(None, pl.String).alias("message"),
-        POS,
-        pl.col(POS).alias(BY),
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Records of one source partition, read by one leaf, in one batch.
+
+    `order`: columns `seq hops rank n` (rank: of the topic), one row a record, where an order is given from outside;
+    `marks`: bounds and ends at their places in it. Without: `ended`: the partition ends after its last record here;
+    `idle`: it has been silent for its declared time-out when the batch ends; `closed`: nothing follows in any source
+    when the batch ends. `early`: rows of a table in files, read whole before any stream: they stand before every stream
+    row, among themselves by time.
+    """
+
+    leaf: int
+    partition: int
+    rank: int
+    decoded: Decoded
+    order: pl.DataFrame | None = None
+    marks: tuple[Mark, ...] = field(default=())
+    ended: bool = False
+    idle: bool = False
+    closed: bool = False
+    early: bool = False
+
+
+def ingested(plan: Plan, chunk: Chunk) -> Ingested:
+    """The chunk's changes and clock steps."""
+    leaf = plan.leaves[chunk.leaf]
+    rows = chunk.decoded.rows
+    if chunk.order is not None:
+        place = explicit_position(pl.col("seq"), pl.col("hops"), pl.col("rank"), pl.col("n"), leaf.number)
+        positions = chunk.order.select(place.alias("p"))["p"]
+    else:
+        m = pl.col(TIME).cum_max() - (EARLY if chunk.early else 0)
+        place = partitioned_position(m, chunk.rank, pl.col("_offset"), leaf.number)
+        positions = rows.select(place.alias("p"))["p"]
+    return ingest(
+        leaf, chunk.decoded, positions, chunk.partition, chunk.rank, [*chunk.marks, *_ends(leaf, chunk, rows)]
     )
 
 
-def key_shown(columns: Sequence[str]) -> pl.Expr:
-    """The key of a dropped row as text."""
-    parts = [pl.col(c).cast(pl.String) for c in columns]
-    return (pl.concat_str(parts, separator=",") if parts else pl.lit(None, pl.String)).alias("key")
+def _ends(leaf: Leaf, chunk: Chunk, rows: pl.DataFrame) -> list[Mark]:
+    marks = []
+    if chunk.ended and rows.height:
+        last = rows.select(m=pl.col(TIME).max(), o=pl.col("_offset").max() + 1)
+        place = last.select(partitioned_position(pl.col("m"), chunk.rank, pl.col("o"), 0).alias("p"))["p"]
+        marks.append(Mark(int(place[0]), "end"))
+    elif chunk.ended:
+        marks.append(Mark(END_OF_BATCH, "end"))
+    elif chunk.closed:
+        marks.append(Mark(END_OF_BATCH, "close"))
+    elif chunk.idle:
+        marks.append(Mark(END_OF_BATCH, "idle"))
+    return marks
 
 
-def drops_of(rows: pl.DataFrame, reason: str, operator: str, key: Sequence[str] = ()) -> pl.DataFrame:
-    """Rows lost (or failing) after the sources; where they come from follows from the position of the record that
-    completed them (`drops.located`). `key`: the columns that the rows are known by."""
-    if not rows.height:
-        return no_rows(DROPS)
-    key = key if set(key) <= set(rows.columns) else ()
-    rows = rows.with_columns(causes(rows).alias(BY))
-    payload = [c for c in rows.columns if not c.startswith("_")]
-    text = rows.select(pl.struct(payload).struct.json_encode().alias("v"))["v"] if payload else None
-    return rows.select(
-        pl.lit(reason).alias("reason"),
-        pl.lit(operator).alias("operator"),
-        pl.lit(None, pl.String).alias("topic"),
-        pl.lit(None, pl.Int32).alias("partition"),
-        pl.lit(None, pl.Int64).alias("offset"),
-        pl.col(TIME).alias("timestamp"),
-        pl.lit(None, pl.Int64).alias("clock"),
-        key_shown(key),
-        text.alias("value") if text is not None else pl.lit(None, pl.String).alias("value"),
-        pl.lit(None, pl.String).alias("message"),
-        POS,
-        BY,
-    )
+def clocked(stage: Stage) -> bool:
+    """Whether the stage's buckets need the clock steps."""
+    return any(x.node.clocked_by or x.node.watermarks for x in stage.steps)

@@ -2,7 +2,7 @@
 
 In: a plan and chunks, batch by batch. Out: written records in order, and drops. `snapshot` and `restore` stand for a
 checkpoint.
-Rule: it calls what Spark's tasks call (`batch.ingested`, `bucket.run_stage`, `bucket.projected`, `emit.written`) and
+Rule: it calls what Spark's tasks call (`ingest.ingested`, `bucket.run_stage`, `emit.projected`, `emit.written`) and
 adds nothing of its own but the loop over stages and buckets.
 """
 
@@ -16,19 +16,19 @@ import polars as pl
 from braid.lower.physical import Plan, Stage
 from braid.operators.arrangement import MemoryRuns
 from braid.operators.changes import no_rows
-from braid.stage.batch import Chunk, clocked, ingested
-from braid.stage.bucket import BucketState, Exchanging, projected, run_stage, split
-from braid.stage.emit import merged, written
-from braid.stage.ingest import DROPS
+from braid.stage.bucket import BucketState, run_stage
+from braid.stage.drops import DROPS
+from braid.stage.emit import merged, projected, written
+from braid.stage.ingest import Chunk, clocked, ingested
+from braid.stage.wire import Exchanging, split
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """A batch's records (columns of `emit.WRITTEN`), in order; dropped rows (columns of `ingest.DROPS`); counters."""
+    """A batch's records (columns of `emit.WRITTEN`), in order; dropped rows (columns of `drops.DROPS`)."""
 
     records: pl.DataFrame
     dropped: pl.DataFrame
-    counts: dict[str, int]
 
 
 class LocalQuery:
@@ -44,17 +44,16 @@ class LocalQuery:
 
     def run(self, chunks: Iterable[Chunk]) -> Outputs:
         """Processes one batch."""
-        frame, dropped, counts = self.results(chunks)
-        return Outputs(written(self.plan.query.sink, frame, self.partitions), dropped, counts)
+        frame, dropped = self.results(chunks)
+        return Outputs(written(self.plan.query.sink, frame, self.partitions), dropped)
 
-    def results(self, chunks: Iterable[Chunk]) -> tuple[pl.DataFrame, pl.DataFrame, dict[str, int]]:
+    def results(self, chunks: Iterable[Chunk]) -> tuple[pl.DataFrame, pl.DataFrame]:
         """The same with typed rows in place of records."""
         frames: list[list[dict[int, list[pl.DataFrame]]]] = [
             [{} for _ in range(self._width(i))] for i in range(len(self.plan.stages))
         ]
         steps: list[pl.DataFrame] = []
         dropped: list[pl.DataFrame] = []
-        counts: dict[str, int] = {}
         for chunk in chunks:
             made = ingested(self.plan, chunk)
             steps.append(made.steps)
@@ -78,10 +77,8 @@ class LocalQuery:
                         self._forward(out, stage, frames)
                     dropped.append(lost)
                 dropped.append(outcome.dropped)
-                for name, n in outcome.counts.items():
-                    counts[name] = counts.get(name, 0) + n
         self.batch += 1
-        return merged(results), pl.concat([no_rows(DROPS), *dropped]), counts
+        return merged(results), pl.concat([no_rows(DROPS), *dropped])
 
     def _forward(self, rows: pl.DataFrame, stage: Stage, frames: list[list[dict[int, list[pl.DataFrame]]]]) -> None:
         exchange = stage.exchange

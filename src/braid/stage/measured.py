@@ -1,24 +1,135 @@
-"""A batch, measured: the pieces of its tasks added up, and all batches of a query added up.
+"""A batch, measured: what its tasks say (pieces), added up, and all batches of a query added up.
 
-In: pieces (`pieces.py`), what the driver saw. Out: `Measured`, one a batch, as a JSON document too; `Totals`.
-Rule: nothing is guessed. Wall times follow each other and add up to the batch: what ran before, between and after our
-tasks is the JVM's. Times of parts are sums over tasks, which run side by side, so they may exceed the wall time.
-Fields: `docs/metrics.md`, which a test compares with `document`.
+In: watches and what went in and out while they were open; clock steps; what the driver saw. Out: pieces, which travel
+beside the counts; `Measured`, one a batch, as a JSON document too; `Totals`.
+Rule: figures only: nothing is computed from them but figures, and nothing is guessed. Wall times follow each other and
+add up to the batch: what ran before, between and after our tasks is the JVM's. Times of parts are sums over tasks,
+which run side by side, so they may exceed the wall time. Fields: `docs/metrics.md`, which a test compares with
+`document`.
+
+Piece: {"stage": number, or "source" or "write", "bucket": number, or null for a whole task, "at": [began, ended] (ms
+since 1970), "rows": [in, out], "bytes": [in, out] (blobs), "us": {part: microseconds}, "tally": {name: count}, "steps":
+{number: [rows in, rows out]}}.
 """
 
 from __future__ import annotations
 
+import copy
+import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from typing import Any
+
+import polars as pl
 
 from braid.expr.nodes import Lit
 from braid.expr.show import show
 from braid.lower.physical import Plan
-from braid.stage.leaps import Leaps
-from braid.stage.pieces import SOURCE, WRITE
+from braid.operators.changes import LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE
+from braid.operators.clocks import BOTH, CLOCK, FOREVER
 from braid.stage.state_file import runs_in
-from braid.timing import MATCH
+from braid.timing import MATCH, Watch
+
+SOURCE, WRITE = "source", "write"
+
+
+class Piece:
+    """A piece in the making; it begins when it is made and ends when it is told."""
+
+    __slots__ = ("_began", "_came", "_place", "_steps", "_went", "watch")
+
+    def __init__(self, stage: int | str, bucket: int | None = None) -> None:
+        self._place, self._began = (stage, bucket), time.time()
+        self.watch = Watch()
+        self._came = self._went = (0, 0)
+        self._steps: Mapping[int, tuple[int, int]] = {}
+
+    def came(self, rows: int, size: int = 0) -> None:
+        self._came = (self._came[0] + rows, self._came[1] + size)
+
+    def went(self, rows: int, size: int = 0, steps: Mapping[int, tuple[int, int]] | None = None) -> None:
+        self._went = (self._went[0] + rows, self._went[1] + size)
+        self._steps = steps or {}
+
+    def told(self) -> dict[str, Any]:
+        stage, bucket = self._place
+        return {
+            "stage": stage,
+            "bucket": bucket,
+            "at": [round(self._began * 1000, 2), round(time.time() * 1000, 2)],
+            "rows": [self._came[0], self._went[0]],
+            "bytes": [self._came[1], self._went[1]],
+            "us": {name: ns // 1000 for name, ns in self.watch.ns.items()},
+            "tally": self.watch.tallies,
+            "steps": {str(n): list(rows) for n, rows in self._steps.items()},
+        }
+
+
+# ------------------------------------------------------------- leaps of clocks
+
+
+@dataclass(frozen=True, slots=True)
+class Leap:
+    """The record at this place has `time`; before it the partition's highest was `before` (ms)."""
+
+    partition: int
+    offset: int
+    time: int
+    before: int
+
+
+def leap_of(steps: pl.DataFrame, partition: int) -> dict[str, Any] | None:
+    """What a task says of a part's steps: its first record that moved the clock, the furthest leap after that, the
+    highest time. None where nothing moved."""
+    own = steps.filter(pl.col("kind").is_in([CLOCK, BOTH]) & (pl.col("value") < FOREVER))
+    if not own.height:
+        return None
+    offset = (pl.col(POS) % pl.lit(LOW, POS_TYPE) // (1 << LEAF_BITS) % (1 << OFFSET_BITS)).cast(pl.Int64)
+    at = own.select(offset.alias("offset"), "value", by=pl.col("value") - pl.col("value").shift(1))
+    furthest = at["by"].arg_max()
+    leap = None
+    if furthest is not None:
+        leap = [at["offset"][furthest], at["value"][furthest], at["value"][furthest - 1]]
+    return {
+        "partition": partition,
+        "first": [at["offset"][0], at["value"][0]],
+        "leap": leap,
+        "highest": at["value"].max(),
+    }
+
+
+class Leaps:
+    """By topic: the furthest leap and the highest time."""
+
+    def __init__(self) -> None:
+        self.furthest: dict[str, Leap] = {}
+        self.highest: dict[str, int] = {}
+        self._shown: dict[tuple[str, int], int] = {}  # the highest time of each partition
+
+    def add(self, said: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
+        """A batch: what the tasks say (`leap_of`), by topic."""
+        for topic, parts in said.items():
+            for part in parts:
+                self._add(topic, part)
+
+    def _add(self, topic: str, part: Mapping[str, Any]) -> None:
+        partition = part["partition"]
+        before = self._shown.get((topic, partition))
+        found = [] if part["leap"] is None else [Leap(partition, *part["leap"])]
+        if before is not None:
+            offset, time = part["first"]
+            found.append(Leap(partition, offset, time, before))
+        for leap in found:
+            known = self.furthest.get(topic)
+            if known is None or leap.time - leap.before > known.time - known.before:
+                self.furthest[topic] = leap
+        highest = part["highest"]
+        self._shown[topic, partition] = highest if before is None else max(before, highest)
+        self.highest[topic] = max(self.highest.get(topic, highest), highest)
+
+
+# --------------------------------------------------------------------- batches
+
 
 HOT = 0.5  # a bucket with more of a stage's rows is hot, if that is also twice its fair share
 MANY = 5  # batches after which a hot bucket is worth a warning
@@ -101,28 +212,9 @@ class StageSums:
             step = self._step(int(number))
             step.rows_in += rows_in
             step.rows_out += rows_out
-        summed(self.tallies, piece["tally"])
+        add_up(self.tallies, piece["tally"])
         if piece["bucket"] is not None:
-            summed(self.buckets, {piece["bucket"]: piece["rows"][0]})
-
-    def plus(self, other: StageSums) -> None:
-        """Adds another batch of the same stage."""
-        self.pieces += other.pieces
-        summed(self.ms, other.ms)
-        self.wait_ms += other.wait_ms
-        self.wall_ms += other.wall_ms
-        self.gap_ms += other.gap_ms
-        self.rows_in += other.rows_in
-        self.rows_out += other.rows_out
-        self.bytes_in += other.bytes_in
-        self.bytes_out += other.bytes_out
-        for number, step in other.steps.items():
-            mine = self._step(number)
-            mine.ms += step.ms
-            mine.rows_in += step.rows_in
-            mine.rows_out += step.rows_out
-        summed(self.tallies, other.tallies)
-        summed(self.buckets, other.buckets)
+            add_up(self.buckets, {piece["bucket"]: piece["rows"][0]})
 
     def hottest(self, buckets: int) -> Hot | None:
         """Of a stage with this many buckets; None where there are no rows, or nothing to compare."""
@@ -176,7 +268,7 @@ class Measured:
     counts: Mapping[str, int]
     stages: dict[Place, StageSums]
     state: dict[Place, Held]
-    moved: Mapping[str, list[Mapping[str, Any]]]  # by topic, `leaps.told`
+    moved: Mapping[str, list[Mapping[str, Any]]]  # by topic, `leap_of`
     first: Mapping[str, Dropped]  # by reason
     spark_ms: Mapping[str, float] | None = None
 
@@ -188,8 +280,8 @@ class Measured:
         """The batch's time by part, largest first; together 1. The time of tasks is divided as they spent theirs."""
         parts: dict[str, float] = {}
         for stage in self.stages.values():
-            summed(parts, stage.ms)
-            summed(parts, {"wait": stage.wait_ms})
+            add_up(parts, stage.ms)
+            add_up(parts, {"wait": stage.wait_ms})
         whole, spent = max(self.batch_ms, 1e-6), max(sum(parts.values()), 1e-6)
         made = {name: ms / spent * (whole - self.jvm_ms - self.publish_ms) / whole for name, ms in parts.items()}
         made |= {"jvm": self.jvm_ms / whole, "publish": self.publish_ms / whole}
@@ -240,7 +332,7 @@ class Measured:
             }
             for n, x in sorted(s.steps.items())
         ]
-        made["state"] = {"rows": held.rows, "bytes": held.bytes, "runs": held.runs}
+        made["state"] = asdict(held)
         made["merges"] = s.tallies.get("merges", 0)
         made["merged_rows"] = s.tallies.get("merged_rows", 0)
         made["cache"] = {name.removeprefix("cache_"): s.tallies.get(name, 0) for name in CACHE}
@@ -275,7 +367,7 @@ def measured(
     counts: dict[str, int] = {}
     moved: dict[str, list[Mapping[str, Any]]] = {}
     for x in said:
-        summed(counts, x.get("counts", {}))
+        add_up(counts, x.get("counts", {}))
         for source, parts in x.get("moved", {}).items():
             moved.setdefault(source, []).extend(parts)
     return Measured(
@@ -338,16 +430,10 @@ class Totals:
         self.batches += 1
         self.leaps.add(m.moved)
         self.first = {**m.first, **self.first}
-        self.batch_ms += m.batch_ms
-        self.jvm_ms += m.jvm_ms
-        self.tasks_ms += m.tasks_ms
-        self.publish_ms += m.publish_ms
-        self.rows_in += m.rows_in
-        self.rows_out += m.rows_out
-        summed(self.drops, m.drops)
-        summed(self.counts, m.counts)
+        for name in ("batch_ms", "jvm_ms", "tasks_ms", "publish_ms", "rows_in", "rows_out", "drops", "counts"):
+            setattr(self, name, add_up(getattr(self, name), getattr(m, name)))
         for place, sums in m.stages.items():
-            self.stages.setdefault(place, StageSums()).plus(sums)
+            add_up(self.stages.setdefault(place, StageSums()), sums)
 
     def hot(self, shape: Shape) -> dict[int, Hot]:
         """Stages in which one bucket had most of the rows over many batches."""
@@ -359,13 +445,17 @@ class Totals:
         return found
 
 
-K = TypeVar("K")
-N = TypeVar("N", int, float)
-
-
-def summed(to: dict[K, N], more: Mapping[K, N]) -> None:
-    for name, n in more.items():
-        to[name] = to[name] + n if name in to else n
+def add_up(to: Any, more: Any) -> Any:
+    """The sum of two figures, name by name, field by field; what holds several is added to in its place."""
+    if isinstance(to, dict):
+        for name, x in more.items():
+            to[name] = add_up(to[name], x) if name in to else copy.deepcopy(x)
+    elif is_dataclass(to):
+        for f in fields(to):
+            setattr(to, f.name, add_up(getattr(to, f.name), getattr(more, f.name)))
+    else:
+        return to + more
+    return to
 
 
 def _turn(place: Place) -> int:

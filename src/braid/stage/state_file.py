@@ -23,8 +23,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from braid.errors import BraidError
-from braid.topics.documents import items, members, parsed, read_small, text, whole, why
-from braid.topics.files import write_atomic
+from braid.topics.files import items, members, parsed, read_small, text, whole, why, write_atomic
 
 FORMAT = 1
 FOLDER, RUNS, SUFFIX = "state", "runs", ".arrow"

@@ -1,20 +1,42 @@
-"""Wire: what of a source's rows and clock steps travels to the buckets. What follows from the rest stays behind.
+"""Wire: rows and clock steps on their way to the buckets of a stage. What follows from the rest stays behind.
 
-In: a leaf, its rows or its steps. Out: fewer columns, and the same frame again.
-Rule: bytes are the cost of an exchange. A row's hash follows from its key, a payload column may be a key column once
-more, a source's rows have no order within a position, and a step's value is mostly the time in its position. A frame
-that still has such a column (it is small, or comes from another stage) is left as it is.
+In: frames; a leaf, its rows or its steps; an exchange. Out: bytes, rows by bucket, fewer columns; and the same frames
+again.
+Rule: the partition of a key and its bucket come from one hash. Bytes are the cost of an exchange. A row's hash follows
+from its key, a payload column may be a key column once more, a source's rows have no order within a position, and a
+step's value is mostly the time in its position. A frame that still has such a column (it is small, or comes from
+another stage) is left as it is.
 """
 
 from __future__ import annotations
 
+import io
+from collections.abc import Iterator, Sequence
+
+import numpy as np
 import polars as pl
 
 from braid.expr.nodes import Col
-from braid.lower.physical import Leaf, needs_all
-from braid.operators.changes import HASH, HEADERS, POS, SUB, key_column, sequence_of
+from braid.lower.physical import Exchange, Leaf, drops, needs_all
+from braid.operators.changes import (
+    DIFF,
+    HASH,
+    HEADERS,
+    LEAF_BITS,
+    LOW,
+    OFFSET_BITS,
+    POS,
+    SUB,
+    explicit_sub,
+    key_column,
+    no_rows,
+    sequence_of,
+)
 from braid.operators.clocks import STEPS
-from braid.stage.ingest import hash_of_key, keys_of_values, leaf_schema
+from braid.operators.ranges import rows_at
+from braid.stage.drops import DROPS, drops_of
+from braid.stage.ingest import hash_of_key, keys_of_values, leaf_schema, with_key
+from braid.timing import spent
 
 ENOUGH = 10_000  # rows: fewer travel as they are, the bytes are not worth the work
 
@@ -58,3 +80,70 @@ def full_steps(steps: pl.DataFrame) -> pl.DataFrame:
     if "value" in steps.columns:
         return steps
     return steps.with_columns(sequence_of(pl.col(POS)).alias("value")).select(list(STEPS))
+
+
+def pack(frame: pl.DataFrame) -> bytes:
+    """A frame as an Arrow IPC stream, LZ4."""
+    out = io.BytesIO()
+    frame.write_ipc_stream(out, compression="lz4")
+    return out.getvalue()
+
+
+def unpack(blob: bytes) -> pl.DataFrame:
+    return pl.read_ipc_stream(io.BytesIO(blob))
+
+
+class Exchanging:
+    """Rows on their way to another stage, piece by piece. A position that goes on in the next piece is numbered on."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._last: tuple[int, int] | None = None  # the last position, and how many rows it has had
+
+    def piece(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Rows ready to leave, and drops (columns of `DROPS`) for want of a key."""
+        exchange = self._exchange
+        if exchange.keys:
+            frame, _ = with_key(frame, exchange.keys, whole=needs_all(exchange.null_key))
+        frame, self._last = explicit_sub(frame, self._last)
+        if drops(exchange.null_key) and frame[HASH].null_count():
+            lost = frame.filter(pl.col(HASH).is_null() & (pl.col(DIFF) == 1))  # one that goes was told when it came
+            return frame.filter(pl.col(HASH).is_not_null()), drops_of(lost, "null key", "exchange")
+        return frame, no_rows(DROPS)
+
+
+def bucket_of(frame: pl.DataFrame, buckets: int) -> pl.Series:
+    """The bucket of each row: by hash; a row without a key goes by the partition of its cause."""
+    by_hash = (pl.col(HASH) % buckets).cast(pl.Int64)
+    if frame[HASH].null_count():
+        low = pl.col(POS) % pl.lit(LOW, pl.Int128)
+        by_hash = pl.coalesce(by_hash, (low // (1 << (OFFSET_BITS + LEAF_BITS))).cast(pl.Int64) % buckets)
+    return frame.select(by_hash.alias("b"))["b"]
+
+
+def split(
+    frame: pl.DataFrame, buckets: int, single: bool = False, without: Sequence[str] = ()
+) -> Iterator[tuple[int, pl.DataFrame]]:
+    """The frame's rows by bucket, one after the other, each part in the frame's order, `without` some columns."""
+    if not frame.height:
+        return
+    rows = frame.drop(without)
+    if buckets == 1 or single:
+        yield 0, rows
+        return
+    with spent("split"):
+        bucket = bucket_of(frame, buckets).to_numpy()
+        order = np.argsort(bucket.astype(np.uint16) if buckets <= 1 << 16 else bucket, kind="stable")  # a counting sort
+        bounds = np.append(0, np.cumsum(np.bincount(bucket, minlength=buckets))).tolist()
+    for b in range(buckets):
+        if bounds[b] < bounds[b + 1]:
+            with spent("split"):
+                part = rows_at(rows, order[bounds[b] : bounds[b + 1]])
+            yield b, part
+
+
+def joined(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """Some frames as one; only some have headers."""
+    if len(frames) == 1:
+        return frames[0]
+    return pl.concat(frames, how="diagonal" if any(HEADERS in f.columns for f in frames) else "vertical")

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from time import time as clock
-from types import TracebackType
 from typing import Any, Literal
 
 from braid.batch_sql.snapshots import Snapshots, keys_of, row_of, values_of
@@ -26,7 +25,7 @@ from braid.plan import logical
 from braid.plan.logical import Query
 from braid.records.values import json_value, python_value
 from braid.stage.call_order import Moment, Placed
-from braid.stage.row_ids import key_of
+from braid.stage.decode import key_of
 from braid.testing.backend import Backend
 from braid.types import MAX_TIME, Column, Map, Struct
 
@@ -72,9 +71,7 @@ class Driver:
     def __enter__(self) -> Driver:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -305,7 +302,7 @@ class _World:
 def _backend(runtime: str, batch: int | None, buckets: int | None, store: str | None) -> Backend:
     match runtime:
         case "local":
-            from braid.testing.local import LocalBackend
+            from braid.testing.backend import LocalBackend
 
             return LocalBackend(batch, buckets)
         case "reference":

@@ -12,8 +12,6 @@ from typing import Any
 import polars as pl
 
 from braid.expr.nodes import Col
-from braid.lower.lower import lower
-from braid.lower.physical import Plan
 from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.plan import logical
 from braid.plan.logical import Query, Sink
@@ -25,54 +23,30 @@ from braid.reference.rows import series_of
 from braid.stage.call_order import Placed, raw_frame, since_of, standing, topic_ranks
 from braid.stage.decode import decode
 from braid.stage.drops import FIELDS, as_json
-from braid.testing.local import in_topological_order
-from braid.testing.memory_topics import MemoryTopics
+from braid.testing.backend import InMemory, Started, placed_query
 from braid.types import Column, Scalar
 
 
 @dataclass(slots=True)
-class Judged:
-    query: Query
-    plan: Plan
+class Judged(Started):
+    """What it has read of each leaf's topic (records, moments), and how many it has written."""
+
     reference: Reference
-    hops: int
-    read: dict[int, tuple[int, int]]
-    since: int
+    read: dict[int, tuple[int, int]] = field(default_factory=dict)
     written: int = 0
-    events: list[Event] = field(default_factory=list)
 
 
-class ReferenceBackend(MemoryTopics):
-    def __init__(self) -> None:
-        super().__init__()
-        self.queries: dict[str, Judged] = {}
-
+class ReferenceBackend(InMemory[Judged]):
     def start(self, query: Query, number: int) -> None:
-        plan = lower(query)
-        writers = [j for j in self.queries.values() if any(j.query.sink.topic == x.source.topic for x in plan.leaves)]
-        hops = 1 + max((j.hops for j in writers), default=0)
-        read = {leaf.number: (0, 0) for leaf in plan.leaves}
-        self.queries[query.name] = Judged(query, plan, Reference(query), hops, read, number)
+        self.queries[query.name] = Judged(*placed_query(query, number, self.queries.values()), Reference(query))
 
-    def stop(self, query: str) -> None:
-        self.queries.pop(query, None)
-
-    def pump(self) -> None:
-        order = in_topological_order(
-            list(self.queries.values()),
-            lambda j: {leaf.source.topic for leaf in j.plan.leaves},
-            lambda j: j.query.sink.topic,
-        )
-        for judged in order:
-            self._advance(judged)
-
-    def _advance(self, judged: Judged) -> None:
+    def advance(self, judged: Judged) -> None:
         events: list[tuple[tuple[int, ...], Event]] = []
         ended: dict[int, list[tuple[int, int]]] = {}
         bounds: dict[tuple[int, int], list[tuple[int, int]]] = {}
         ranks = topic_ranks(judged.plan)
         for leaf in judged.plan.leaves:
-            topic, (start, marks) = self.topics[leaf.source.topic], judged.read[leaf.number]
+            topic, (start, marks) = self.topics[leaf.source.topic], judged.read.get(leaf.number, (0, 0))
             judged.read[leaf.number] = (len(topic.records), len(topic.moments))
             for partition in range(topic.partitions):
                 since = since_of(judged.plan, leaf, judged.since)
@@ -143,10 +117,6 @@ class ReferenceBackend(MemoryTopics):
 
     def restart(self) -> None:
         pass
-
-    def close(self) -> None:
-        self.topics.clear()
-        self.queries.clear()
 
 
 def _records(source: logical.Source, leaf: int, partition: int, placed: Sequence[Placed]) -> list[Record]:

@@ -2,16 +2,15 @@
 
 from braid.topics.commit import Staged, StageWriter, append, clean_staging, publish, stage, stage_path
 from braid.topics.envelope import ENVELOPE, WINDOW, format_envelope, parse_envelope
+from braid.topics.files import check_name, check_new_name
 from braid.topics.lock import StoreLock, holder
-from braid.topics.log import Extra, Topic
-from braid.topics.names import check_name, check_new_name
+from braid.topics.log import Topic
 from braid.topics.reading import follow, read_positions, read_records
 from braid.topics.store import TopicStore
 
 __all__ = [
     "ENVELOPE",
     "WINDOW",
-    "Extra",
     "StageWriter",
     "Staged",
     "StoreLock",

@@ -19,20 +19,25 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 from uuid import uuid4
 
 import polars as pl
 
 from braid.errors import BraidError
-from braid.topics.documents import LONGEST
 from braid.topics.envelope import parse_envelope
-from braid.topics.files import open_for_writing, reach, refuse_link, remove, scratch_name, sync_directory
-from braid.topics.log import Topic, View, folders
-from braid.topics.names import check_name
-from braid.topics.rolling import clear
+from braid.topics.files import (
+    LONGEST,
+    check_name,
+    open_for_writing,
+    reach,
+    refuse_link,
+    remove,
+    scratch_name,
+    sync_directory,
+)
+from braid.topics.log import Topic, View, clear, folders
 from braid.topics.segments import Extent, Meter, Segment, measure, positions_name, segment_name
 
 POSITIONS = {"seq": pl.Int64, "hops": pl.Int16, "n": pl.Int64}
@@ -157,30 +162,23 @@ def stage(
 # -- in the driver ----------------------------------------------------------------------------------------------------
 
 
-def publish(
-    topic: Topic, query: str, batch: int, staged: Sequence[Staged], extra: dict[str, Any] | None = None
-) -> bool:
+def publish(topic: Topic, query: str, batch: int, staged: Sequence[Staged]) -> bool:
     """Makes a batch part of the topic, once: False where (query, batch) has a commit already.
 
     `query` names one life of a query: after its checkpoint is deleted its batches start from 0 again, so the name must
-    then be another one. A batch without rows and without `extra` leaves no commit.
+    then be another one. A batch without rows leaves no commit.
     """
     check_name(query, "query")
-    reach("staged")
-    with topic.locked() as view:
-        recover(topic, view)
-        reach("recovered")
+    with _recovered(topic) as view:
         if view.published(query, batch):
             _remove_staged(topic, f"{query}~")
             return False
-        _publish(topic, view, (query, batch), staged, extra)
+        _publish(topic, view, (query, batch), staged)
         _remove_staged(topic, f"{query}~")  # of attempts that were given up
         return True
 
 
-def _publish(
-    topic: Topic, view: View, source: tuple[str, int], staged: Sequence[Staged], extra: dict[str, Any] | None
-) -> None:
+def _publish(topic: Topic, view: View, source: tuple[str, int], staged: Sequence[Staged]) -> None:
     segments: list[Segment] = []
     ends = view.ends()
     for s in sorted(staged, key=lambda s: (s.partition, s.file)):
@@ -194,10 +192,10 @@ def _publish(
             ends[s.partition] += s.count
         else:
             remove(path)
-    if segments or extra is not None:
+    if segments:
         if topic.fsync:
             sync_directory(topic.staging)
-        topic.commit(view, source, segments, extra)
+        topic.commit(view, source, segments)
         _finish(topic, view)
         topic.fold(view)
     reach("published")
@@ -212,7 +210,6 @@ def append(
     positions: pl.DataFrame | None = None,
     query: str | None = None,
     batch: int = 0,
-    extra: dict[str, Any] | None = None,
 ) -> bool:
     """Stages and publishes in one go (`put`, INSERT … VALUES, the test driver): one commit for all lines.
 
@@ -234,13 +231,20 @@ def append(
         os.makedirs(topic.staging, exist_ok=True)
         staged.append(stage(topic, name, batch, p, part["line"], times=part["t"], positions=beside))
     if query is not None:
-        return publish(topic, query, batch, staged, extra)
+        return publish(topic, query, batch, staged)
+    with _recovered(topic) as view:
+        _publish(topic, view, ("", 0), staged)
+    return True
+
+
+@contextlib.contextmanager
+def _recovered(topic: Topic) -> Iterator[View]:
+    """The topic's lock, for what was staged."""
     reach("staged")
     with topic.locked() as view:
         recover(topic, view)
         reach("recovered")
-        _publish(topic, view, ("", 0), staged, extra)
-        return True
+        yield view
 
 
 def recover(topic: Topic, view: View) -> None:

@@ -15,9 +15,19 @@ from uuid import uuid4
 import polars as pl
 
 from braid.errors import BraidError
-from braid.topics.documents import lines_of, members, parsed, text, why
-from braid.topics.files import reach, refuse_link, remove, scratch_name, write_atomic
-from braid.topics.names import check_name
+from braid.topics.files import (
+    check_name,
+    lines_of,
+    members,
+    parsed,
+    reach,
+    refuse_link,
+    remove,
+    scratch_name,
+    text,
+    why,
+    write_atomic,
+)
 
 DROPS = {
     "reason": pl.String,

@@ -18,12 +18,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from braid.errors import BraidError
-from braid.topics.documents import items, members, parsed, text, whole
-from braid.topics.files import refuse_other, store_root
+from braid.topics.files import items, members, parsed, refuse_other, store_root, text, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +144,7 @@ class StoreLock:
         self.acquire()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 

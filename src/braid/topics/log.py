@@ -6,7 +6,13 @@ Rule: a topic holds what its commits list, in the order of their numbers, and no
 A commit is `<20-digit number>.json`. When there are `FOLD` of them, they are folded into `<from>-<to>.rollup.json`,
 which stands for the commits after `from` up to `to`; rollups are folded again in the same way. A file is removed only
 after the one that stands for it is in place, so whoever lists the directory finds a chain from 0 to the last commit.
-With the commits their small segments are rolled up into larger ones (`rolling.py`).
+
+With the commits their small segments are rolled up into larger ones, of the same records, offsets and order, while the
+topic is read and written. The rollup of the commits is the one step that counts. Before it the larger segments are
+files in `.staging` that nobody knows of; after it they are the topic's, and the small ones are taken away by whoever
+holds the lock. A reader that still knows the small ones finds one gone, looks again and reads the same records from the
+larger one. It has the first offset, and so the name, of the first that it is made of. Segments with positions beside
+them (the test driver's) stay as they are.
 """
 
 from __future__ import annotations
@@ -18,17 +24,30 @@ import re
 import threading
 import time
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 from uuid import uuid4
 
 from braid.errors import BraidError
-from braid.topics.documents import items, members, parsed, read_small, text, whole, why
-from braid.topics.files import locked, reach, refuse_link, remove, write_atomic
-from braid.topics.rolling import clear, rolled, settle
-from braid.topics.segments import Segment, segment_name
+from braid.topics.files import (
+    items,
+    locked,
+    members,
+    parsed,
+    reach,
+    read_small,
+    refuse_link,
+    remove,
+    scratch_name,
+    sync_directory,
+    text,
+    whole,
+    why,
+    write_atomic,
+)
+from braid.topics.segments import ROLLED, Segment, measure, read_bytes, segment_name
 
 FOLD = 100
 FORMAT = 1
@@ -42,17 +61,6 @@ _ROLLUP = re.compile(r"([0-9]{20})-([0-9]{20})\.rollup\.json")
 _FRESH = 100_000_000  # ns; a directory changed so lately may change again without another time stamp
 
 
-@dataclass(frozen=True, slots=True)
-class Extra:
-    """What a commit says beside its segments (bounds, epochs). `ends`: the end of each partition after it."""
-
-    number: int
-    query: str
-    batch: int
-    ends: tuple[int, ...]
-    extra: dict[str, Any]
-
-
 @dataclass(slots=True)
 class View:
     """What the commits so far say. It only grows; a reader in another thread sees a prefix. Where segments were rolled
@@ -64,7 +72,6 @@ class View:
     last: int = 0
     rollups: tuple[tuple[int, int], ...] = ()
     queries: dict[str, int] = field(default_factory=dict)
-    extras: list[Extra] = field(default_factory=list)
     newest: list[Segment] = field(default_factory=list)  # of the last commit: their renames may be undone
 
     def end(self, partition: int) -> int:
@@ -95,7 +102,7 @@ class View:
             made.parts[p], made.firsts[p] = self.parts[p][:at], self.firsts[p][:at]
             for segment in (*new, *self.parts[p][after:]):
                 made.add(segment)
-        made.queries, made.extras = dict(self.queries), list(self.extras)
+        made.queries = dict(self.queries)
         return made
 
     def add(self, segment: Segment) -> None:
@@ -244,11 +251,8 @@ class Topic:
             if _ROLLUP.fullmatch(name):
                 for batch in members(x["queries"], "queries").values():
                     whole(batch, "batch")
-                for e in items(x["extras"], "extras"):
-                    _extra(members(e, "an extra"))
             else:
                 text(x["query"], "query"), whole(x["batch"], "batch")
-                members(x.get("extra") or {}, "extra")
             return x
         except _DAMAGED as e:
             raise _damaged(path, e) from e
@@ -256,22 +260,19 @@ class Topic:
     def _apply(self, view: View, x: dict[str, Any]) -> None:
         try:
             segments = [Segment.from_json(s) for s in x["segments"]]
-            self.apply(view, (x["query"], x["batch"]), segments, x.get("extra"))
+            self.apply(view, (x["query"], x["batch"]), segments)
         except _DAMAGED as e:
             raise _damaged(os.path.join(self.commits, f"{view.last + 1:020d}.json"), e) from e
 
-    def apply(self, view: View, source: tuple[str, int], segments: list[Segment], extra: dict[str, Any] | None) -> None:
+    def apply(self, view: View, source: tuple[str, int], segments: list[Segment]) -> None:
         """One more commit."""
         query, batch = source
-        number = view.last + 1
         for segment in segments:
             view.add(segment)
         if query:
             view.queries[query] = max(batch, view.queries.get(query, -1))
-        if extra is not None:
-            view.extras.append(Extra(number, query, batch, tuple(view.ends()), extra))
         view.newest = segments
-        view.last = number
+        view.last += 1
 
     def _apply_rollup(self, view: View, start: int, to: int) -> View:
         """A view in which the rollup's segments stand for those of its commits."""
@@ -284,7 +285,6 @@ class Topic:
             if to > view.last:
                 for query, batch in x["queries"].items():
                     made.queries[query] = max(batch, made.queries.get(query, -1))
-                made.extras += (e for e in map(_extra, x["extras"]) if e.number > view.last)
                 made.newest = []  # commits are folded after their renames
                 made.last = to
             return made
@@ -304,20 +304,16 @@ class Topic:
 
     # -- writing; under the lock ----------------------------------------------------------------------------------
 
-    def commit(
-        self, view: View, source: tuple[str, int], segments: list[Segment], extra: dict[str, Any] | None = None
-    ) -> None:
+    def commit(self, view: View, source: tuple[str, int], segments: list[Segment]) -> None:
         """Writes the next commit: from here on the segments are in the topic."""
         number = view.last + 1
         x: dict[str, Any] = {"format": FORMAT, "number": number, "query": source[0], "batch": source[1]}
         x["segments"] = [s.to_json() for s in segments]
-        if extra is not None:
-            x["extra"] = extra
         data = json.dumps(x, separators=(",", ":")).encode()
         write_atomic(os.path.join(self.commits, f"{number:020d}.json"), data, self.staging, self.fsync)
         reach("committed")
         with self._guard:
-            self.apply(view, source, segments, extra)
+            self.apply(view, source, segments)
 
     def fold(self, view: View) -> None:
         """Folds commits into rollups where there are many. All renames are done."""
@@ -334,7 +330,6 @@ class Topic:
             *chain[-1],
             segments=rolled(self, [s for x in found for s in x["segments"]], alone[-1]),
             queries=[{x["query"]: x["batch"]} for x in found if x["query"]],
-            extras=[asdict(e) for e in view.extras if e.number > done],
         )
         width = FOLD
         while True:  # rollups of rollups: a commit is written again once per power of FOLD
@@ -348,7 +343,6 @@ class Topic:
                 *chain[-1],
                 segments=rolled(self, [s for x in found for s in x["segments"]], tail[-1][1]),
                 queries=[x["queries"] for x in found],
-                extras=[e for x in found for e in x["extras"]],
             )
         reach("folded")
         self.finish_fold()
@@ -375,12 +369,11 @@ class Topic:
         to: int,
         segments: list[dict[str, Any]],
         queries: list[dict[str, int]],
-        extras: list[dict[str, Any]],
     ) -> None:
         latest: dict[str, int] = {}
         for query, batch in (item for some in queries for item in some.items()):
             latest[query] = max(batch, latest.get(query, -1))
-        x = {"format": FORMAT, "from": start, "to": to, "segments": segments, "queries": latest, "extras": extras}
+        x = {"format": FORMAT, "from": start, "to": to, "segments": segments, "queries": latest, "extras": []}
         path = os.path.join(self.commits, f"{start:020d}-{to:020d}.rollup.json")
         write_atomic(path, json.dumps(x, separators=(",", ":")).encode(), self.staging, self.fsync)
         reach("rollup written")
@@ -403,12 +396,6 @@ def _damaged(path: str, e: Exception) -> BraidError:
     return BraidError(f"{path} is damaged: {why(e)}", "put the file back from a copy, or delete the topic")
 
 
-def _extra(x: dict[str, Any]) -> Extra:
-    ends = tuple(whole(n, "an end") for n in items(x["ends"], "ends"))
-    source = (text(x["query"], "query"), whole(x["batch"], "batch"))
-    return Extra(whole(x["number"], "number"), *source, ends, members(x["extra"], "extra"))
-
-
 def folders(path: str) -> list[int]:
     """The partition folders of a topic, by number."""
     with os.scandir(path) as entries:
@@ -425,3 +412,89 @@ def write_description(path: str, partitions: int, scratch: str, fsync: bool = Fa
     """`topic.json`: how many partitions, and an identity that a later topic of this name will not have."""
     x = {"format": FORMAT, "partitions": partitions, "id": uuid4().hex}
     write_atomic(os.path.join(path, "topic.json"), json.dumps(x).encode(), scratch, fsync)
+
+
+# ------------------------------------------------------------------ rolling up
+
+
+SMALL = 1 << 20  # bytes of a segment that is worth rolling up
+LARGE = 64 << 20  # bytes of one that is made
+
+
+def rolled(topic: Topic, segments: list[dict[str, Any]], number: int) -> list[dict[str, Any]]:
+    """The segments of a fold up to commit `number`, as JSON, neighbours of a partition rolled up where small."""
+    made: list[dict[str, Any]] = []
+    known = sorted((Segment.from_json(s) for s in segments), key=lambda s: (s.partition, s.first))
+    for _, mine in groupby(known, key=lambda s: s.partition):
+        for group in _groups(mine):
+            made += (s.to_json() for s in (group if len(group) == 1 else _together(topic, group, number)))
+    return made
+
+
+def _groups(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
+    """Neighbours that go together; one alone stays as it is."""
+    group: list[Segment] = []
+    for s in segments:
+        if group and not (_rolls(s) and _rolls(group[-1]) and sum(x.extent.size for x in group) < LARGE):
+            yield group
+            group = []
+        group.append(s)
+    if group:
+        yield group
+
+
+def _rolls(s: Segment) -> bool:
+    most = LARGE if s.staged is not None and s.staged.startswith(ROLLED) else SMALL
+    return s.positions is None and s.extent.size < most
+
+
+def _together(topic: Topic, group: list[Segment], number: int) -> list[Segment]:
+    """One segment for several; where one of them cannot be read, they stay, and its reader is told."""
+    first = group[0]
+    name = f"{ROLLED}{number:020d}~{first.partition:06d}~{first.first:020d}.jsonl"
+    path = os.path.join(topic.staging, name)
+    scratch = scratch_name(path)
+    try:
+        with open(scratch, "xb") as f:
+            for s in group:
+                f.write(read_bytes(_place(topic, s), s.extent, 0, s.extent.count, check=True))
+            if topic.fsync:
+                f.flush()
+                os.fsync(f.fileno())
+        extent = measure(scratch)
+    except (BraidError, FileNotFoundError):
+        remove(scratch)
+        return group
+    os.replace(scratch, path)
+    if topic.fsync:
+        sync_directory(topic.staging)
+    reach("rolled up")
+    return [Segment(first.partition, first.first, extent, name, None)]
+
+
+def _place(topic: Topic, s: Segment) -> str:
+    """Where a segment lies now, under the lock."""
+    staged = None if s.staged is None else os.path.join(topic.staging, s.staged)
+    return staged if staged is not None and os.path.exists(staged) else topic.segment_path(s.partition, s.first)
+
+
+def settle(topic: Topic, segments: list[dict[str, Any]], before: list[dict[str, Any]]) -> None:
+    """Gives the larger segments of a rollup their names, and takes the small ones away. `before`: what the commits
+    say that it stands for."""
+    now = {(s["partition"], s["first"]): s for s in segments}
+    for (partition, first), s in sorted(now.items()):
+        staged = os.path.join(topic.staging, s.get("file") or "~")
+        if (s.get("file") or "").startswith(ROLLED) and os.path.exists(staged):
+            os.replace(staged, topic.segment_path(partition, first))
+            reach("roll renamed")
+    for place in sorted({(s["partition"], s["first"]) for s in before} - {*now}):
+        remove(topic.segment_path(*place))
+        reach("rolled away")
+    clear(topic)
+
+
+def clear(topic: Topic) -> None:
+    """Takes away larger segments that nothing refers to: they got their names, or their fold came to nothing."""
+    for name in os.listdir(topic.staging):
+        if name.startswith(ROLLED):
+            remove(os.path.join(topic.staging, name))

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 import polars as pl
 
 from braid.topics.commit import POSITIONS, adopt
-from braid.topics.documents import read_small
 from braid.topics.envelope import parse_envelope
+from braid.topics.files import read_small
 from braid.topics.log import Topic, View
 from braid.topics.segments import (
     MOST,

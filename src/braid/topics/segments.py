@@ -19,16 +19,15 @@ import numpy.typing as npt
 import polars as pl
 
 from braid.errors import BraidError
-from braid.topics.documents import LONGEST, items, text, too_long, whole
 from braid.topics.envelope import parse_envelope
-from braid.topics.files import open_regular
+from braid.topics.files import LONGEST, items, open_regular, text, too_long, whole
 
 CHUNK = 8192  # lines between two entries of a segment's index
 BLOCK = 64 << 20  # bytes read at once where a whole file must be seen
 AT_ONCE = 256 << 20  # bytes of lines that are read whole; of more only those that are wanted, line by line
 MOST = 4 << 30  # bytes of lines that one read gives
 
-ROLLED = "~roll~"  # begins the staged name of a segment that is made of smaller ones (see `rolling.py`)
+ROLLED = "~roll~"  # begins the staged name of a segment that is made of smaller ones (see `log.py`)
 
 _SUM = re.compile("[0-9a-f]{8}")
 

@@ -19,11 +19,10 @@ from uuid import uuid4
 import polars as pl
 
 from braid.errors import BraidError
-from braid.topics import commit, index, reading
+from braid.topics import commit, reading
 from braid.topics.envelope import ENVELOPE, format_envelope
-from braid.topics.files import locked, reach, refuse_link, store_root
+from braid.topics.files import check_name, check_new_name, locked, reach, refuse_link, store_root
 from braid.topics.log import MAX_PARTITIONS, Topic, folders, write_description
-from braid.topics.names import check_name, check_new_name
 from braid.types import MAX_TIME
 
 
@@ -137,15 +136,6 @@ class TopicStore:
     def read_positions(self, name: str, partition: int, first: int, last: int) -> pl.DataFrame:
         return reading.read_positions(self._with(name, partition), partition, first, last)
 
-    def cut_offset(self, name: str, partition: int, first: int, time: int) -> int:
-        return index.cut_offset(self._with(name, partition), partition, first, time)
-
-    def running_maxima(self, name: str, partition: int, first: int, last: int) -> pl.DataFrame:
-        return index.running_maxima(self._with(name, partition), partition, first, last)
-
-    def time_index(self, name: str, partition: int, first: int, last: int | None = None) -> pl.DataFrame:
-        return index.time_index(self._with(name, partition), partition, first, last)
-
     def _with(self, name: str, partition: int) -> Topic:
         topic = self.topic(name)
         count = len(topic.view().parts)
@@ -159,7 +149,6 @@ class TopicStore:
         records: pl.DataFrame | Sequence[Mapping[str, Any]],
         query: str | None = None,
         batch: int = 0,
-        extra: dict[str, Any] | None = None,
     ) -> bool:
         """Adds records in one commit. With a `query`, once per (query, batch): False where it was done before.
 
@@ -180,7 +169,6 @@ class TopicStore:
             positions=positions,
             query=query,
             batch=batch,
-            extra=extra,
         )
 
     def append_lines(self, name: str, lines: pl.Series | Sequence[str], partition: int = 0) -> None:
