@@ -48,7 +48,7 @@ class SourceColumn:
 class Encoding:
     """How the records of a topic are written.
 
-    `key` ROW_ID: the only key column numbers the rows; where the key does not give it (`row_ids.key_of`), it is made of
+    `key` ROW_ID: the only key column numbers the rows; where the key does not give it (`decode.key_of`), it is made of
     partition and offset. `key_in_value`: a record without a key has its key columns in its value. `iso`: dates and
     times may be ISO text, besides numbers.
     """
