@@ -15,7 +15,7 @@ import test_law
 import test_law_epochs
 import test_law_keyed
 import test_law_sliding
-from braid.operators import entries, matches, pairing
+from braid.operators import matches, multiset, pairing
 
 STREAMS = ["ss", "ss-ss", "ss-ss-other", "ss-st", "ss-ss-right", "ss-aggregate"]
 
@@ -23,7 +23,7 @@ STREAMS = ["ss", "ss-ss", "ss-ss-other", "ss-st", "ss-ss-right", "ss-aggregate"]
 def changes_nothing(monkeypatch: pytest.MonkeyPatch, most: int, piece: int, few: bool) -> None:
     """The law, with so many pairs made at once and so many results in a piece."""
     monkeypatch.setattr(matches, "MOST", most)
-    monkeypatch.setattr(entries, "MOST", most)
+    monkeypatch.setattr(multiset, "MOST", most)
     monkeypatch.setattr(pairing, "PIECE_ROWS", piece)
     for shape in ["ss", "ss-st"] if few else STREAMS:
         test_law.check(shape, 50 + most + piece)
@@ -81,7 +81,7 @@ def test_hot_keys_in_small_pieces_give_the_same_bytes(monkeypatch: pytest.Monkey
 
     whole = fanout.hot(shape, 200)
     monkeypatch.setattr(pairing, "PIECE_ROWS", 200)
-    monkeypatch.setattr(entries, "MOST", 400)
+    monkeypatch.setattr(multiset, "MOST", 400)
     monkeypatch.setattr(fanout.shelf, "PIECE", 200)
     cut = fanout.hot(shape, 200)
     assert (cut["results"], cut["digest"]) == (whole["results"], whole["digest"])

@@ -17,8 +17,7 @@ from braid.operators.clocks import Clocks, JoinClock, LeafClock
 from braid.operators.filter import Filter
 from braid.operators.limit import Limit
 from braid.operators.lookup import LookUp
-from braid.operators.retract import Retract
-from braid.operators.table_filter import TableFilter
+from braid.operators.table_changes import Retract, TableFilter
 from braid.operators.table_join import TableJoin, Unique
 from braid.operators.windowed import OneClock, WindowedJoin
 from braid.plan.logical import Aggregation

@@ -35,12 +35,10 @@ from braid.operators.on_time import OnTime
 from braid.operators.places import WIDTH, width_of_result
 from braid.operators.project import Project
 from braid.operators.regular import Regular
-from braid.operators.retract import Retract
 from braid.operators.sliding import Sliding
-from braid.operators.table_filter import TableFilter
+from braid.operators.table_changes import Retract, TableFilter, Upserts
 from braid.operators.table_join import TableJoin
 from braid.operators.temporal import Temporal
-from braid.operators.upserts import Upserts
 from braid.operators.watermarks import Cleaning, Watermark
 from braid.operators.windowed import WindowedJoin
 from braid.operators.windows import Windows

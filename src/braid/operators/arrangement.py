@@ -8,6 +8,7 @@ expired; the manifest (JSON-able, small) names the live ones, oldest first. Newe
 `Newest`: rows by hash, one per key and run; the newest run that knows a key wins; tombstones live until they reach
 the oldest run.
 `Agenda`: entries by the time they fall due; an entry is taken back by a second one with `_diff` -1.
+`Whole`: rows as they come, all read by every batch. Its manifest has id, rows and bytes of runs, and no floor.
 
 Manifest of one: {"runs": [[id, rows, bytes, lowest time, highest time, plain], …], "floor": time below which nothing
 counts any more}. `plain` says that no two keys of the run share a hash.
@@ -47,6 +48,7 @@ from braid.timing import spent, tally
 FAN = 4  # so many runs of like size become one
 LEVEL_0 = 1024  # runs below this size are alike
 MOST_RUNS = 24
+FEW = 64  # so many rows more than needed do not matter (`Whole`)
 FREE_MERGE = 65_536  # a batch may always merge so many rows …
 MERGE_PER_NEW = 16  # … or so many for each new one; more only where there are too many runs
 TINY = 64  # runs of this size lose their expired rows at once
@@ -417,6 +419,53 @@ def _found(pairs: Sequence[Ints], rows: Sequence[pl.DataFrame]) -> Found:
     if len(pairs) == 1:
         return Found(pairs[0], rows[0])
     return Found(np.concatenate(pairs), pl.concat(rows, how="diagonal"))
+
+
+class Whole:
+    """Rows of an operator that every batch reads, all of them, and writes as they come.
+
+    A batch adds one run. A run merges with the one before it where that is not more than twice as large, so that a row
+    is written again a few times only; when half of the rows are no longer needed, what is needed becomes one run.
+    """
+
+    __slots__ = ("_name", "_runs", "_state")
+
+    def __init__(self, state: State, name: str) -> None:
+        self._state, self._name = state, name
+        self._runs: list[tuple[str, int, int]] = [(r, n, b) for r, n, b in state.manifest.get(name, {}).get("runs", ())]
+
+    def with_new(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """The rows kept, and new ones."""
+        kept = [self._state.runs.get(run) for run, _, _ in self._runs]
+        return pl.concat([*kept, rows], how="diagonal") if kept else rows
+
+    def close(self, needed: pl.DataFrame, new: pl.DataFrame) -> None:
+        """From now on at least the rows that are needed are kept; `new` are those of them that were not before."""
+        kept = sum(n for _, n, _ in self._runs)
+        if kept + new.height > 2 * needed.height + FEW:
+            self._replace(0, needed)
+        elif new.height:
+            first = len(self._runs)
+            with spent("merge"):
+                while first and self._runs[first - 1][1] <= 2 * new.height:
+                    first -= 1
+                    new = pl.concat([self._state.runs.get(self._runs[first][0]), new], how="diagonal")
+            if first < len(self._runs):
+                tally("merges")
+                tally("merged_rows", new.height)
+            self._replace(first, new)
+        else:
+            return
+        self._state.manifest[self._name] = {"runs": [list(r) for r in self._runs]}
+
+    def _replace(self, first: int, rows: pl.DataFrame) -> None:
+        """One run in place of those from number `first` on."""
+        for run, _, _ in self._runs[first:]:
+            self._state.runs.remove(run)
+        del self._runs[first:]
+        if rows.height:
+            run, size = self._state.new_run(rows)
+            self._runs.append((run, rows.height, size))
 
 
 @dataclass(slots=True)

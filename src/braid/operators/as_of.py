@@ -24,8 +24,18 @@ from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, NEVER
 from braid.operators.clocks import Clocks
-from braid.operators.entries import entries_of, known, null_in, parted, zeros
-from braid.operators.epochs import EPOCH, Bag, changes_of, distinct_keys, netted
+from braid.operators.multiset import (
+    EPOCH,
+    Bag,
+    changes_of,
+    distinct_keys,
+    entries_of,
+    known,
+    netted,
+    null_in,
+    parted,
+    zeros,
+)
 from braid.operators.pairing import MISSING, gathered, keys_of, payload_of
 from braid.operators.ranges import Ints, begins, columns_of, grouped, narrow, rows_at
 from braid.plan import epochs

@@ -19,7 +19,7 @@ import polars as pl
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, POS, SUB, released_sub
 from braid.operators.clocks import Clocks
-from braid.operators.epochs import changes_of, weighted
+from braid.operators.multiset import changes_of, weighted
 from braid.operators.pairing import keys_of, payload_of
 from braid.plan import epochs
 from braid.records.key import canonical_key

@@ -22,8 +22,7 @@ from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, sequence_of
 from braid.operators.clocks import Clocks, LeafClock
-from braid.operators.entries import entries_of
-from braid.operators.epochs import EPOCH, TICK, Bag, at_first, changes_of, end_of
+from braid.operators.multiset import EPOCH, TICK, Bag, at_first, changes_of, end_of, entries_of
 from braid.operators.pairing import keys_of, payload_of
 from braid.operators.ranges import Ints
 from braid.operators.watermarks import Watermark, lowest, ticks_of

@@ -22,7 +22,7 @@ from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
 from braid.operators.changes import NEVER, POS, Flags, sequence_of
 from braid.operators.clocks import Clocks, LeafClock
-from braid.operators.epochs import end_of
+from braid.operators.multiset import end_of
 from braid.operators.pairing import dropped_rows
 from braid.operators.ranges import Ints
 from braid.operators.watermarks import ABOVE_ALL, Watermark, ticks_of

@@ -25,19 +25,25 @@ from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, NEVER
 from braid.operators.clocks import Clocks
-from braid.operators.entries import (
+from braid.operators.multiset import (
+    EPOCH,
+    TICK,
+    Bag,
     Reach,
     by_hash_and_tick,
+    changes_of,
+    distinct_keys,
     entries_of,
     in_rounds,
     known,
     meetings,
     null_in,
+    only_adds,
     parted,
+    sums_of,
     touched,
     zeros,
 )
-from braid.operators.epochs import EPOCH, TICK, Bag, changes_of, distinct_keys, only_adds, sums_of
 from braid.operators.pairing import keys_of, payload_of, piece_rows, pieces
 from braid.operators.ranges import Crowded, Ints, begins, columns_of, hashes_of, keyed, rows_at
 from braid.operators.watermarks import Cleaning, ticks_of

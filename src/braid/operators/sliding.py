@@ -21,15 +21,14 @@ import numpy as np
 import polars as pl
 
 from braid.expr import compile
+from braid.operators.arrangement import Whole
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, NEVER, PART, POS, POS_TYPE, SUB, TIME, no_rows
 from braid.operators.clocks import FOREVER, Clock, Clocks, LeafClock
-from braid.operators.frames import ENTER, EXPIRES, LEAVE, OPEN, hop_end, hop_ends, with_lives
+from braid.operators.frames import ENTER, EXPIRES, LEAVE, OPEN, Together, hop_end, hop_ends, with_lives
 from braid.operators.pairing import all_dropped, dropped_rows, payload_of, piece_rows
 from braid.operators.places import order_of_results, places_of, positions_of, same_leaf
 from braid.operators.ranges import Crowded, Ints, rows_at
-from braid.operators.together import Together
-from braid.operators.whole import Whole
 from braid.plan import sliding
 from braid.plan.sliding import Meeting, Operand, RangeFrame, RowsFrame, SlidingJoin, Tree
 

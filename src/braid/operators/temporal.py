@@ -24,8 +24,7 @@ from braid.expr.nodes import Col, Expr
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH
 from braid.operators.clocks import Clocks
-from braid.operators.entries import entries_of, known, meetings, null_in, parted
-from braid.operators.epochs import EPOCH, TICK, Bag, changes_of, netted
+from braid.operators.multiset import EPOCH, TICK, Bag, changes_of, entries_of, known, meetings, netted, null_in, parted
 from braid.operators.pairing import keys_of, payload_of
 from braid.operators.ranges import columns_of, hashes_of, keyed, rows_at
 from braid.plan import epochs

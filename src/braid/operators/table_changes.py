@@ -1,0 +1,176 @@
+"""Changes of tables: as a multiset, as a table by another key, and of the rows that pass a condition.
+
+In: changes of one table in processing order, spread by the key that each class names. Out: changes, at the place and
+time of those that cause them.
+Rule: what stands before a change says what comes of it.
+
+`Retract`: upserts as rows that come and go. For each change the key's old row with -1 (if it had one), then the new one
+with +1 (if it has one): summed up, the result is the table at every place. It makes a table fit for aggregates.
+`Upserts`: rows that have keys of their own as upserts by another key, that several of them may share. What stands at
+one position is one change: of each row only what it is afterwards counts. Under a key those that came or changed are
+written; if there are none but some went, the one written last of those that remain, or a tombstone. Under a null key
+each row that comes is written, and nothing else. (docs/rules/lenses.md, "Two tables")
+`TableFilter`: upserts of the rows that pass, a tombstone for one that no longer does; a key that neither passed nor
+passes says nothing. (docs/rules/ksqldb.md, KR-32)
+
+*Matches* nothing.
+*Keeps* the last row of each key; the rows; the keys that pass.
+*Emits* at the change's place; upserts at that of the row that came, or of the last one that went.
+*Forgets* a row when it is replaced, deleted or goes, a key when it no longer passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from braid.expr import compile
+from braid.expr.nodes import Col, Expr
+from braid.operators.arrangement import Newest
+from braid.operators.base import Behind, Result, State
+from braid.operators.changes import DIFF, HASH, POS, SUB, result_subs
+from braid.operators.clocks import Clocks
+from braid.operators.lives import Lives, Standing, arrivals, timeline
+from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, keys_of, payload_of, without_nulls
+from braid.operators.ranges import Flags, Ints, columns_of, order_of, rows_at
+from braid.plan import logical
+from braid.plan.told import Kept, Told
+
+
+@dataclass(frozen=True, slots=True)
+class Retract(Behind):
+    """Spread by the table's primary key."""
+
+    called = "materialize"
+    mode = "retract"
+
+    @property
+    def told(self) -> Told:
+        return Told([Kept("input", "rows")], notes=["a change is the old row going, the new one coming"])
+
+    def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
+        drops: list[pl.DataFrame] = []
+        rows = without_nulls(inputs[0], None, drops)
+        if not rows.height:
+            return Result(rows, all_dropped(drops))
+        keys, payload = keys_of(rows), payload_of(rows)
+        held = Newest(state, "rows", keys)
+        line = timeline([rows], None, keys)
+        seen = line.seen(0, 0, held)
+        line.keep(0, held)
+
+        had, has = np.flatnonzero(seen.at != MISSING), np.flatnonzero(rows[DIFF].to_numpy() == 1)
+        cause = np.concatenate([had, has])
+        which = np.concatenate([seen.at[had], has])  # the rows are the first of `parts`
+        second = np.arange(len(cause)) >= len(had)
+        order = order_of(2 * cause + second)
+        cause, which, second = cause[order], which[order], second[order]
+        old = ~second
+        number = (second & np.append(False, old[:-1])).astype(np.int64)  # 1: a new row after its old one
+        own = rows_at(rows.drop(payload), cause).with_columns(
+            pl.Series(DIFF, np.where(old, -1, 1).astype(np.int8)), result_subs(rows[SUB], cause, number)
+        )
+        return Result(own.hstack(gathered(seen.parts, payload, which)), all_dropped(drops))
+
+
+@dataclass(frozen=True, slots=True)
+class Upserts(Behind):
+    """`own`: the columns that the rows are known by; `keyed`: there is a key to write."""
+
+    called = "upserts"
+    mode = "upsert"
+    own: tuple[str, ...]
+    keyed: bool
+
+    @property
+    def told(self) -> Told:
+        return Told([Kept("input", "rows")], notes=["under each key stands the row that was written last"])
+
+    def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
+        (rows,) = inputs
+        if not rows.height:
+            return Result(rows)
+        if not self.keyed:
+            return Result(rows.filter(pl.col(DIFF) == 1).with_columns(pl.lit(None, pl.UInt64).alias(HASH)))
+        keys = keys_of(rows)
+        base, known = arrivals(state, inputs), rows[HASH].is_not_null().to_numpy()
+        came = np.flatnonzero(~known & (rows[DIFF].to_numpy() == 1))  # under a null key
+        final = self._final(rows, known, keys)
+        line = timeline([rows], None, keys, [final])
+        lives = line.lives(0, Standing(state, "rows", keys), self.own, base)
+        wrote = np.flatnonzero(final & (rows[DIFF].to_numpy() == 1))
+        group = line.groups(0)
+        speaks = self._speaks(rows, group, lives)
+        which, life = lives.at(group[speaks], speaks)
+        newest = speaks.copy()  # of a tombstone: itself
+        newest[which] = lives.row[life]
+        remains = np.zeros(len(speaks), dtype=np.bool_)
+        remains[which] = True
+
+        cause = np.concatenate([came, wrote, speaks])
+        shown = np.concatenate([came, wrote, newest])
+        diff = np.ones(len(cause), dtype=np.int8)
+        diff[len(cause) - len(speaks) :] = np.where(remains, 1, -1)
+        order = np.argsort(cause, kind="stable")
+        columns = payload_of(rows)
+        payload = gathered(lives.parts, columns, shown[order])
+        own = rows_at(rows.drop(columns), cause[order]).with_columns(pl.Series(DIFF, diff[order]))
+        return Result(own.hstack(payload).select(rows.columns))
+
+    def _final(self, rows: pl.DataFrame, known: Flags, keys: list[str]) -> Flags:
+        """Whether a row has a key, and is the last of its own key at its position and under its key."""
+        place = rows[POS].rle_id().alias("_place")
+        numbered = columns_of(rows, [HASH, *keys, *self.own]).with_columns(place).with_row_index("_i")
+        numbered = numbered.filter(pl.Series(known))
+        last = numbered.select(pl.col("_i").max().over("_place", HASH, *keys, *self.own))["_i"]
+        final = np.zeros(rows.height, dtype=np.bool_)
+        final[last.to_numpy()] = True
+        return final
+
+    def _speaks(self, rows: pl.DataFrame, group: Ints, lives: Lives) -> Ints:
+        """The rows that went, one for each position and key at which none came: the last."""
+        final = np.flatnonzero(group >= 0)
+        spoken = rows[POS].rle_id().to_numpy().astype(np.int64)[final] * (len(lives.first) + 1) + group[final]
+        sign = rows[DIFF].to_numpy()[final]
+        at = np.flatnonzero((sign == -1) & np.isin(final, lives.stop) & ~np.isin(spoken, spoken[sign == 1]))
+        _, first = np.unique(spoken[at][::-1], return_index=True)
+        return np.sort(final[at[len(at) - 1 - first]])
+
+
+@dataclass(frozen=True, slots=True)
+class TableFilter:
+    """Spread by the table's primary key. `kept`: payload columns that a tombstone keeps, those of the key."""
+
+    predicate: Expr
+    kept: tuple[str, ...]
+
+    @staticmethod
+    def of(node: logical.Filter) -> TableFilter:
+        return TableFilter(node.predicate, tuple(e.name for e in node.row_key if isinstance(e, Col)))
+
+    def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
+        drops: list[pl.DataFrame] = []
+        rows = without_nulls(inputs[0], None, drops)
+        if not rows.height:
+            return Result(rows, all_dropped(drops))
+        keys = keys_of(rows)
+        held = Newest(state, "passing", keys)
+        alive = rows[DIFF].to_numpy() == 1
+        made, failed = compile.evaluate(rows, [("_passes", self.predicate)])
+        told = np.flatnonzero(failed.to_numpy() & alive)
+        if len(told):
+            drops.append(dropped_rows(rows_at(rows, told), "expression", None))
+        passes = made["_passes"].fill_null(False).to_numpy() & alive
+        diff = pl.Series(DIFF, np.where(passes, 1, -1).astype(np.int8))
+        verdicts = columns_of(rows, [HASH, *keys]).hstack([diff])
+        line = timeline([verdicts], None, keys)
+        passed = line.seen(0, 0, held).at != MISSING
+        line.keep(0, held)
+
+        at = np.flatnonzero(passes | passed)
+        names = [c for c in payload_of(rows) if c not in self.kept]
+        values = gathered([rows], names, np.where(passes[at], at, MISSING))
+        return Result(rows_at(rows, at).with_columns(diff[at], *values.get_columns()), all_dropped(drops))
