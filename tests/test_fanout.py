@@ -82,7 +82,7 @@ def test_hot_keys_in_small_pieces_give_the_same_bytes(monkeypatch: pytest.Monkey
     whole = fanout.hot(shape, 200)
     monkeypatch.setattr(pairing, "PIECE_ROWS", 200)
     monkeypatch.setattr(multiset, "MOST", 400)
-    monkeypatch.setattr(fanout.shelf, "PIECE", 200)
+    monkeypatch.setattr(fanout.stage, "PIECE", 200)
     cut = fanout.hot(shape, 200)
     assert (cut["results"], cut["digest"]) == (whole["results"], whole["digest"])
     assert cut["largest"] < whole["largest"] / 4
