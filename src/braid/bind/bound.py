@@ -23,10 +23,11 @@ from braid.plan.logical import (
     Timestamp,
 )
 from braid.plan.watermarks import Inherited
+from braid.records.wire import Facets, facets
 from braid.types import Column, Type
 
 if TYPE_CHECKING:
-    from braid.sql import ast
+from braid.sql import ast
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,11 @@ class Declared:
         if self.message_key is not None:
             return tuple(c for c in self.columns if c.name == self.message_key)
         return tuple(c for c in self.columns if c.place == "key")
+
+    @property
+    def facets(self) -> Facets:
+        """How its records are written on a broker."""
+        return facets(self.encoding, [(c.place, c.type) for c in self.columns], self.message_key)
 
     def read_as(self, alias: str) -> Source:
         """The plan node that reads it under `alias`, with all columns and pseudo columns."""

@@ -37,6 +37,7 @@ from braid.dialects import dialect_named
 from braid.errors import BraidError, SqlError
 from braid.plan.logical import Query
 from braid.records.values import json_value
+from braid.records.wire import Facets
 from braid.sql import ast
 from braid.sql.parser import parse, parse_all, plain
 from braid.types import Column
@@ -53,8 +54,11 @@ class NewRecord:
 
 @dataclass(frozen=True, slots=True)
 class NewRecords:
+    """`how`: as a broker's records of the topic are written."""
+
     topic: str
     records: tuple[NewRecord, ...]
+    how: Facets = field(default_factory=Facets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +299,7 @@ def new_records(bound: Inserted) -> NewRecords:
     for row in bound.rows:
         doc = {n: json_value(v, values[n].type) for n, v in row.value.items()}
         made.append(NewRecord(_key_text(row.key, keys, target, doc), _value_text(doc, values, target), row.timestamp))
-    return NewRecords(bound.topic, tuple(made))
+    return NewRecords(bound.topic, tuple(made), target.facets)
 
 
 def _key_text(

@@ -14,24 +14,36 @@ from typing import Any
 
 from braid.bind.catalog import Catalog
 from braid.bind.program import Mode, Program, Standing
-from braid.dialects import dialect_named
+from braid.dialects import DIALECTS, dialect_named
 from braid.errors import BraidError, SqlError
+from braid.records.wire import Facets
+from braid.topics.broker import Broker
 from braid.topics.files import locked, parsed, read_small, refuse_link, write_atomic
-from braid.topics.store import TopicStore
+from braid.topics.interface import Topics, open_topics
 
 FORMAT = 1
 MOST = 64 << 20  # bytes of a catalogue
 
 
-def over(store: str, dialect: str) -> Program:
+def over(store: str, dialect: str, broker: Broker | None = None) -> Program:
     """A program for a look at a file of statements: all that was declared in the store stands, and nothing is kept."""
-    return Catalogue(TopicStore(store), dialect).program("file").copy()
+    return Catalogue(open_topics(store, broker), dialect).program("file").copy()
+
+
+def written_as(store: Topics, topic: str) -> Facets:
+    """How the topic's records are written, as far as anybody has declared it here."""
+    for dialect in DIALECTS:
+        sources = Catalogue(store, dialect).program("once").catalog.sources.values()
+        found = next((d for d in sources if d.topic == topic), None)
+        if found is not None:
+            return found.facets
+    return Facets()
 
 
 class Catalogue:
     """The declarations of a store in one dialect. A store that is not there has none, and is not made."""
 
-    def __init__(self, store: TopicStore, dialect: str) -> None:
+    def __init__(self, store: Topics, dialect: str) -> None:
         self._store = store
         self._folder = os.path.join(store.root, "catalogue")
         self.dialect = dialect_named(dialect).name
@@ -51,12 +63,9 @@ class Catalogue:
             program.catalog.queries,
             views=program.catalog.views,
             indexes=program.catalog.indexes,
-            stored={name: self._store.partitions(name) for name in self._names()},
+            stored=self._store.sizes(),
         )
         return program
-
-    def _names(self) -> list[str]:
-        return self._store.names() if os.path.isdir(self._store.root) else []
 
     def made(self, standing: Standing) -> None:
         self._change((standing.name,), (standing,))

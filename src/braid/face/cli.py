@@ -8,19 +8,23 @@ Rule: an error a user can cause is one message with what, where and what to writ
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from braid.dialects import DIALECTS
 from braid.errors import BraidError, QueryDied, TooManyDrops, printable, printable_lines
 from braid.face.tabular import Terminal
+
+if TYPE_CHECKING:
+    from braid.topics.broker import Broker
 
 out = Terminal()
 err = Terminal(stderr=True)
@@ -103,6 +107,21 @@ store_option = click.option(
 )
 
 
+def kafka_options(command: Decorated) -> Decorated:
+    """`--kafka HOST:PORT [--kafka-config FILE]` as the argument `broker`."""
+
+    @functools.wraps(command)
+    def with_broker(*args: Any, kafka: str | None, kafka_config: str | None, **more: Any) -> Any:
+        from braid.topics.broker import broker_of
+
+        return command(*args, broker=broker_of(kafka, kafka_config), **more)
+
+    file = click.option("--kafka-config", metavar="FILE", help="Settings of Kafka's client (librdkafka): security.")
+    return click.option("--kafka", metavar="HOST:PORT", help="Topics lie in Kafka; STORE keeps the rest.")(
+        file(with_broker)
+    )
+
+
 def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[str, str]:
     """(text, dialect) of what the user gave."""
     from braid.sql.parser import dialect_of
@@ -147,6 +166,7 @@ def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[s
 @click.option("--metrics-port", metavar="[HOST:]PORT", help="Serve them to Prometheus. [default host: 127.0.0.1]")
 @click.option("--max-drops", metavar="N|N%", help="End with exit code 3 when a query drops more rows than that.")
 @click.option("--quiet", is_flag=True, help="No progress line.")
+@kafka_options
 def run(
     file: str | None, text: str | None, dialect: str | None, master: str | None, max_drops: str | None, **wanted: Any
 ) -> None:
@@ -201,7 +221,10 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
 )
 @click.option("--state", is_flag=True, help="Add live rows and bytes from the last committed batch.")
 @store_option
-def explain(file: str | None, text: str | None, dialect: str | None, form: str, state: bool, store: str) -> None:
+@kafka_options
+def explain(
+    file: str | None, text: str | None, dialect: str | None, form: str, state: bool, store: str, broker: Broker | None
+) -> None:
     """Show the plan of each query.
 
     Which join it is, its keys, what state is kept and until when, the changelog mode, exchanges, what was refused.
@@ -210,7 +233,7 @@ def explain(file: str | None, text: str | None, dialect: str | None, form: str, 
     from braid.face.catalogue import over
 
     sql, dialect = read_sql(file, text, dialect)
-    documents = explain_program(sql, over(store, dialect), store if state else None)
+    documents = explain_program(sql, over(store, dialect, broker), store if state else None)
     if form == "json":
         out.print_json(json.dumps(documents[0] if len(documents) == 1 else documents, default=str))
         return
@@ -229,13 +252,14 @@ def explain(file: str | None, text: str | None, dialect: str | None, form: str, 
 @main.command()
 @sql_options
 @store_option
-def check(file: str | None, text: str | None, dialect: str | None, store: str) -> None:
+@kafka_options
+def check(file: str | None, text: str | None, dialect: str | None, store: str, broker: Broker | None) -> None:
     """List every problem of a file; run nothing."""
     from braid.bind.program import check_program
     from braid.face.catalogue import over
 
     sql, dialect = read_sql(file, text, dialect)
-    problems, read = check_program(sql, over(store, dialect))
+    problems, read = check_program(sql, over(store, dialect, broker))
     for problem in problems:
         err.print(problem.render(), style="red", markup=False)
     if problems:
@@ -296,11 +320,12 @@ def infer(file: str, dialect: str, name: str | None, key: str | None, table: boo
 
 @main.command()
 @store_option
-def topics(store: str) -> None:
-    """List the topics of the store."""
+@kafka_options
+def topics(store: str, broker: Broker | None) -> None:
+    """List the topics of the store, or of a broker."""
     from braid.face.show import print_topics
 
-    print_topics(store)
+    print_topics(store, broker)
 
 
 @main.command()
@@ -313,6 +338,7 @@ def topics(store: str) -> None:
 @click.option("--from", "since", metavar="TIME", help="Those from this time on: ISO 8601, or ms since 1970.")
 @click.option("--latest", is_flag=True, help="The last record of each key: the table as it stands.")
 @store_option
+@kafka_options
 def cat(
     topic: str,
     follow: bool,
@@ -323,6 +349,7 @@ def cat(
     since: str | None,
     latest: bool,
     store: str,
+    broker: Broker | None,
 ) -> None:
     """Print the records of a topic."""
     from braid.face import tabular
@@ -330,7 +357,7 @@ def cat(
 
     begin = None if since is None else tabular.time_option("--from", since)
     try:
-        print_topic(store, topic, Wanted(key, begin, latest, tail, limit, follow), form)
+        print_topic(store, topic, Wanted(key, begin, latest, tail, limit, follow), form, broker)
     except KeyboardInterrupt:
         if not follow:
             raise
@@ -343,7 +370,8 @@ def cat(
     "--partitions", type=click.IntRange(min=1), default=1, show_default=True, help="Of a topic that does not exist yet."
 )
 @store_option
-def put(topic: str, file: str | None, partitions: int, store: str) -> None:
+@kafka_options
+def put(topic: str, file: str | None, partitions: int, store: str, broker: Broker | None) -> None:
     """Append JSON lines to a topic (from FILE or stdin).
 
     A line is a record with key, value and timestamp (ms, or ISO 8601; without one it is now):
@@ -356,7 +384,7 @@ def put(topic: str, file: str | None, partitions: int, store: str) -> None:
     except OSError as e:
         raise BraidError(f"cannot read {file}: {e.strerror}") from None
     with lines:
-        count = put_records(store, topic, lines, partitions)
+        count = put_records(store, topic, lines, partitions, broker)
     err.print(f"{count} record{'s' * (count != 1)} into {topic}")
 
 
@@ -436,8 +464,15 @@ def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...]) ->
     "--source", "sources", multiple=True, metavar="NAME=PATH", help="Files in place of a topic; declared if need be."
 )
 @click.option("--master", default="local[*]", show_default=True, help="Spark master URL.")
+@kafka_options
 def sql(
-    file: str | None, text: str | None, dialect: str | None, store: str, sources: tuple[str, ...], master: str
+    file: str | None,
+    text: str | None,
+    dialect: str | None,
+    store: str,
+    sources: tuple[str, ...],
+    master: str,
+    broker: Broker | None,
 ) -> None:
     """Type statements and see what they give.
 
@@ -449,7 +484,7 @@ def sql(
 
     first, dialect = read_sql(file, text, dialect) if file or text else ("", dialect or "ksqldb")
     live = sys.stdin.isatty() and sys.stdout.isatty()
-    shell = Shell(dialect, store, out, err, live, master, _pairs(sources, "--source"))
+    shell = Shell(dialect, store, out, err, live, master, _pairs(sources, "--source"), broker)
     try:
         rest = "" if live else sys.stdin.read()
         shell.declare(f"{first};{rest}")

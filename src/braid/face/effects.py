@@ -46,19 +46,19 @@ from braid.errors import BraidError
 from braid.operators.changes import TIME
 from braid.plan.logical import Query, Source
 from braid.records.key import key_partition
+from braid.records.wire import Facet, Facets
 from braid.stage.call_order import Placed
 from braid.stage.decode import key_of
 from braid.stage.inputs import Input
 from braid.topics.drops import publish_drops, stage_drops
-from braid.topics.envelope import parse_envelope
 from braid.topics.files import check_name
-from braid.topics.store import TopicStore
+from braid.topics.interface import Topics
 
 
 class StoreTables:
     """The tables of one store, read as they stand at each call."""
 
-    def __init__(self, store: TopicStore, files: Mapping[str, Callable[[Source], Input]] | None = None) -> None:
+    def __init__(self, store: Topics, files: Mapping[str, Callable[[Source], Input]] | None = None) -> None:
         """`files`: what opens the files of a table that is read from some, by its name."""
         self._store = store
         self._files, self._read = files or {}, dict[str, pl.DataFrame]()
@@ -97,7 +97,8 @@ class StoreTables:
             },
             schema={"_key": pl.String, "_value": pl.String, "_t": pl.Int64, "_partition": pl.Int64},
         )
-        done = self._store.append(topic, frame, query=once)
+        how = Facets(Facet("JSON"), Facet("JSON"))
+        done = self._store.append(topic, frame, query=once, how=how)
         if done and written.late:
             self._drop(change.target.name, epoch, written.late)
         return done, written
@@ -134,10 +135,10 @@ class StoreTables:
         found: list[Placed] = []
         self._torn[topic] = 0
         for partition, end in enumerate(self._store.end_offsets(topic)):
-            read = parse_envelope(self._store.read(topic, partition, 0, end)["_line"])
-            good = read.with_row_index("n").filter(pl.col("error").is_null())
+            read = self._store.raw(topic, partition, 0, end, Facets())
+            good = read.filter(pl.col("_error").is_null())
             self._torn[topic] += read.height - good.height
-            columns = good.select("n", "_t", pl.col("_t").cum_max().alias("epoch"), "_key", "_value").iter_rows()
+            columns = good.select("_offset", "_t", pl.col("_t").cum_max().alias("epoch"), "_key", "_value").iter_rows()
             found += [Placed(e, 0, 0, partition, n, key, value, t, None) for n, t, e, key, value in columns]
         found.sort(key=lambda r: (r.seq, r.partition, r.offset))
         return found[start:]
@@ -148,8 +149,8 @@ class StoreTables:
         for name in self._store.names():
             for partition, end in enumerate(self._store.end_offsets(name)):
                 if end:
-                    line = self._store.read(name, partition, end - 1, end)["_line"]
-                    last = max(last, parse_envelope(line)["_t"].max() or 0)  # type: ignore[assignment]
+                    newest = self._store.raw(name, partition, end - 1, end, Facets())
+                    last = max(last, newest["_t"].max() or 0)  # type: ignore[assignment]
         return last
 
     def _epoch(self, read: Read) -> int | None:
@@ -162,9 +163,9 @@ def _count(n: int) -> str:
     return f"{n} record{'s' * (n != 1)}"
 
 
-def append_records(store: TopicStore, inserted: NewRecords, once: str | None = None) -> bool:
+def append_records(store: Topics, inserted: NewRecords, once: str | None = None) -> bool:
     """Adds the records; False where the commit named `once` was made before."""
-    if inserted.topic not in store.names():
+    if not store.exists(inserted.topic):
         store.create(inserted.topic, 1)
     records = inserted.records
     now = int(time.time() * 1000)
@@ -178,7 +179,7 @@ def append_records(store: TopicStore, inserted: NewRecords, once: str | None = N
         },
         schema_overrides={"_value": pl.String, "_t": pl.Int64},
     )
-    return store.append(inserted.topic, frame, query=once)
+    return store.append(inserted.topic, frame, query=once, how=inserted.how)
 
 
 # --------------------------------------------------------------------- effects
@@ -193,8 +194,9 @@ class World(Protocol):
     def note(self, text: str) -> None:
         """Something that the statement's author should know."""
 
-    def create_topic(self, name: str, partitions: int | None) -> None:
-        """The topic of a declared source, where it is missing. `partitions` None: nobody said how many."""
+    def create_topic(self, name: str, partitions: int | None, compacted: bool) -> None:
+        """The topic of a declared source, where it is missing. `partitions` None: nobody said how many; `compacted`: a
+        table's."""
 
     def delete_topic(self, name: str) -> None:
         """Nothing happens where there is none."""
@@ -229,7 +231,7 @@ def carry_out(effect: Effect, world: World) -> None:
         world.note(f"{bound.query.name}: {notice}" if isinstance(bound, QueryBound) else notice)
     match bound:
         case SourceDeclared(declared=made):
-            world.create_topic(made.topic, made.partitions)
+            world.create_topic(made.topic, made.partitions, made.kind == "table")
         case QueryBound(query=query):
             if bound.replaces:
                 _remove(world, (query.name,), (query.sink.topic,))
@@ -238,7 +240,7 @@ def carry_out(effect: Effect, world: World) -> None:
             world.insert(new_records(bound), line)
         case RowsChanged(target=target):
             if bound.creates:
-                world.create_topic(target.topic, target.partitions)
+                world.create_topic(target.topic, target.partitions, target.kind == "table")
             world.change(bound, line)
         case BatchAsked(query=query):
             world.answer(query)
@@ -286,14 +288,14 @@ def _remove(world: World, queries: Sequence[str], topics: Sequence[str]) -> None
 class StoreWorld:
     """What is the same wherever topics lie in a store."""
 
-    def __init__(self, store: TopicStore, files: Mapping[str, Callable[[Source], Input]] | None = None) -> None:
+    def __init__(self, store: Topics, files: Mapping[str, Callable[[Source], Input]] | None = None) -> None:
         """`files`: as `StoreTables` takes them."""
         self.store, self.tables = store, StoreTables(store, files)
         self.checkpoints = os.path.join(store.root, "checkpoints")
 
-    def create_topic(self, name: str, partitions: int | None) -> None:
+    def create_topic(self, name: str, partitions: int | None, compacted: bool) -> None:
         if partitions is not None or not self.store.exists(check_name(name)):
-            self.store.create(name, partitions or 1)
+            self.store.create(name, partitions or 1, compacted)
 
     def delete_topic(self, name: str) -> None:
         if self.store.exists(name):

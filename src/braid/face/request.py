@@ -25,8 +25,9 @@ from braid.plan.logical import Node, Query, Source, StreamStreamJoin, sources
 from braid.stage import checkpoint
 from braid.stage.inputs import Input
 from braid.testing.backend import in_topological_order
+from braid.topics.broker import Broker
 from braid.topics.files import check_name
-from braid.topics.store import TopicStore
+from braid.topics.interface import Topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class SourceFiles:
 @dataclass(frozen=True, slots=True)
 class Request:
     """What `braid run` was asked for. `sources`, `sinks`: declared name -> path (or `console`). `batch_rows`: at most
-    so many records a batch. `end` asks for `until_idle`, too."""
+    so many records a batch. `end` asks for `until_idle`, too. `broker`: where the topics lie, if not in the store."""
 
     sql: str
     dialect: str
@@ -92,6 +93,7 @@ class Request:
     metrics: str | None = None  # a file of JSON lines, `-` for stdout
     metrics_port: str | None = None
     max_drops: MaxDrops | None = None
+    broker: Broker | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ class Prepared:
 
 def prepare(request: Request) -> Prepared:
     """Parses, binds and checks all statements."""
-    program = over(request.store, request.dialect)
+    program = over(request.store, request.dialect, request.broker)
     effects = tuple(program.statements(request.sql))
     for option, names in (("--source", request.sources), ("--sink", request.sinks)):
         for name in names:
@@ -223,7 +225,7 @@ def source_files(prepared: Prepared, request: Request, cache: str = "") -> Sourc
     return SourceFiles(request.sources, prepared.program.catalog.sources, cache)
 
 
-def check_checkpoints(prepared: Prepared, request: Request, store: TopicStore) -> dict[str, int]:
+def check_checkpoints(prepared: Prepared, request: Request, store: Topics) -> dict[str, int]:
     """Refuses checkpoints of other queries, and files that do not go on where the last run ended, before anything is
     made. Gives the last batch of those that are resumed."""
     resumed: dict[str, int] = {}
@@ -251,6 +253,6 @@ def check_checkpoints(prepared: Prepared, request: Request, store: TopicStore) -
     return resumed
 
 
-def checkpoint_of(query: Query, request: Request, store: TopicStore) -> str:
+def checkpoint_of(query: Query, request: Request, store: Topics) -> str:
     parent = os.path.abspath(request.checkpoint) if request.checkpoint else os.path.join(store.root, "checkpoints")
     return os.path.join(parent, query.name)

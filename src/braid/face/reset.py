@@ -34,6 +34,7 @@ class Known:
     reads: frozenset[str]
     writes: str | None
     files: str | None
+    on_broker: bool = False
 
 
 def reset(store: str, query: str, parent: str | None = None, cascade: bool = False) -> Iterator[str]:
@@ -91,7 +92,8 @@ def queries(store: TopicStore, parent: str | None = None) -> Mapping[str, Known]
         if document is not None:
             topic, files = document.writes()
             reads = frozenset(t for t, _ in document.sources)
-            made[name] = Known(name, folder, str(document.settings.get("run")), reads, topic, files)
+            run, on_broker = str(document.settings.get("run")), "topics" in document.settings
+            made[name] = Known(name, folder, run, reads, topic, files, on_broker)
     return made
 
 
@@ -118,7 +120,7 @@ def _how(q: Known, first: Known) -> str:
 
 def _check_alone(store: TopicStore, q: Known, runs: Collection[str]) -> None:
     """Whether all that the output holds was written by queries that begin anew."""
-    if q.writes is None or not store.exists(q.writes):
+    if q.writes is None or q.on_broker or not store.exists(q.writes):
         return
     others = [run for run in store.topic(q.writes).view().queries if run not in runs]
     if others:
@@ -128,7 +130,9 @@ def _check_alone(store: TopicStore, q: Known, runs: Collection[str]) -> None:
 
 
 def _begin_anew(store: TopicStore, q: Known) -> Iterator[str]:
-    if q.writes is not None and store.exists(q.writes):
+    if q.writes is not None and q.on_broker:
+        yield f"{q.name}: its topic {q.writes} in Kafka stays as it is, and gets all results once more"
+    elif q.writes is not None and store.exists(q.writes):
         store.delete(q.writes)
         yield f"{q.name}: removed topic {q.writes}"
     if q.files is not None and result_files.remove(q.files, q.run):

@@ -43,8 +43,8 @@ from braid.face.request import (
 from braid.face.tabular import print_table
 from braid.lower.lower import lower
 from braid.plan.logical import Query
+from braid.topics.interface import Topics, open_topics
 from braid.topics.lock import StoreLock
-from braid.topics.store import TopicStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +72,7 @@ def run_program(request: Request, err: Console) -> Outcome:
         from braid.spark.conf import java_version
 
         java_version()
-    store = TopicStore(request.store)
+    store = open_topics(request.store, request.broker)
     if os.path.exists(store.root) and not os.path.isdir(store.root):
         raise BraidError(f"{request.store} is a file", "--store takes a folder")
     with (
@@ -143,7 +143,7 @@ class _World(StoreWorld):
     a query is made when it starts. INSERT, UPDATE and DELETE are done once per store: their commits bear names that
     follow from their texts and places."""
 
-    def __init__(self, store: TopicStore, prepared: Prepared, request: Request, err: Console, parsed: str) -> None:
+    def __init__(self, store: Topics, prepared: Prepared, request: Request, err: Console, parsed: str) -> None:
         files = source_files(prepared, request, parsed)
         super().__init__(store, files.opened())
         self._from_files = files.topics()
@@ -162,9 +162,9 @@ class _World(StoreWorld):
         if self._tell:
             self._err.print(f"note: {text}", markup=False)
 
-    def create_topic(self, name: str, partitions: int | None) -> None:
+    def create_topic(self, name: str, partitions: int | None, compacted: bool) -> None:
         if name not in self._from_files and (name not in self._made or self.store.exists(name)):
-            super().create_topic(name, partitions)
+            super().create_topic(name, partitions, compacted)
 
     def insert(self, records: NewRecords, line: int) -> None:
         once = self._once("insert", f"{records.topic}\n{records.records!r}")
@@ -230,7 +230,7 @@ class _Run:
         self,
         request: Request,
         prepared: Prepared,
-        store: TopicStore,
+        store: Topics,
         spark: SparkSession,
         err: Console,
         scratch: str,
@@ -289,6 +289,7 @@ class _Run:
             close=self.request.end,
             note=lambda text: self.err.print(f"note: {text}", markup=False),
             trigger={"availableNow": True} if self.request.until_idle else None,
+            broker=self.request.broker,
         )
         self.running[query.name] = running
         return running

@@ -45,8 +45,9 @@ from braid.stage.cut import LIMIT, Cut, beginning, part_name, plan_batch
 from braid.stage.ingest import Chunk
 from braid.stage.inputs import Input, TopicInput, Until
 from braid.stage.local import LocalQuery
+from braid.topics.broker import Broker
+from braid.topics.interface import Topics, open_topics
 from braid.topics.lock import StoreLock, holder
-from braid.topics.store import TopicStore
 
 if TYPE_CHECKING:
     from braid.spark.query import RunningQuery
@@ -67,7 +68,7 @@ class Tail:
     """`more` gives what has come since the last call; `limit` of the query ends it."""
 
     def __init__(
-        self, query: Query, store: TopicStore, files: Mapping[str, Callable[[Source], Input]] | None = None
+        self, query: Query, store: Topics, files: Mapping[str, Callable[[Source], Input]] | None = None
     ) -> None:
         """`files`: what opens the sources, by name, that are read from files."""
         plain = replace(query, sink=replace(query.sink, encoding=Encoding(), partitions=1))
@@ -162,13 +163,14 @@ class Shell:
         live: bool,
         master: str,
         sources: Mapping[str, str] | None = None,
+        broker: Broker | None = None,
     ) -> None:
-        """`sources`: files in place of topics, by name."""
+        """`sources`: files in place of topics, by name. `broker`: where the topics lie, if not in the store."""
         dialect_named(dialect)
         self.dialect, self.live = dialect, live
         self.failed = False
         self._programs: dict[str, Program] = {}
-        self._store = TopicStore(store)
+        self._store, self._broker = open_topics(store, broker), broker
         self._out, self._err, self._master = out, err, master
         self._running: dict[str, RunningQuery] = {}
         self._told: set[str] = set()
@@ -336,7 +338,7 @@ class Shell:
         if self._spark is None:
             self._begin()
         self._told.discard(query.name)
-        running = start(self._spark, lower(query), self._store.root, files=self.files.of(query))
+        running = start(self._spark, lower(query), self._store.root, files=self.files.of(query), broker=self._broker)
         self._running[query.name] = running
         self._err.print(f"{query.name} is running", markup=False)
 
@@ -376,13 +378,13 @@ class Shell:
 class _World(StoreWorld):
     """What statements typed at the prompt do."""
 
-    def __init__(self, store: TopicStore, shell: Shell) -> None:
+    def __init__(self, store: Topics, shell: Shell) -> None:
         super().__init__(store, shell.files.opened())
         self._shell = shell
 
-    def create_topic(self, name: str, partitions: int | None) -> None:
+    def create_topic(self, name: str, partitions: int | None, compacted: bool) -> None:
         if name not in self._shell.files.topics():
-            super().create_topic(name, partitions)
+            super().create_topic(name, partitions, compacted)
 
     def note(self, text: str) -> None:
         self._shell._err.print(f"note: {text}", markup=False)

@@ -25,14 +25,16 @@ import polars as pl
 from braid.bind.program import first_match
 from braid.errors import BraidError, printable
 from braid.face import tabular
+from braid.face.catalogue import written_as
 from braid.face.tabular import cell, json_line, print_table, seen
 from braid.records.key import key_partition
+from braid.records.wire import Facets, kafka_partition, to_bytes
 from braid.stage.drops import FIELDS
-from braid.topics.commit import adopt
+from braid.topics.broker import Broker
 from braid.topics.drops import each_drop
 from braid.topics.files import is_name
-from braid.topics.log import Topic
-from braid.topics.reading import follow, page_end, read_parsed, records_of
+from braid.topics.interface import Topics, open_topics
+from braid.topics.reading import records_of
 from braid.topics.store import TopicStore, json_of
 from braid.types import MAX_TIME
 
@@ -48,17 +50,18 @@ def open_store(store: str) -> TopicStore:
     return TopicStore(store)
 
 
-def print_topics(store: str) -> None:
-    """The topics of a store with their records."""
-    opened = open_store(store)
+def print_topics(store: str, broker: Broker | None = None) -> None:
+    """The topics of a store or a broker with their records; in Kafka, where offsets have gaps, these are at most so
+    many."""
+    opened = open_store(store) if broker is None else open_topics(store, broker)
     rows = []
     for name in opened.names():
         ends = opened.end_offsets(name)
-        rows.append((name, len(ends), sum(ends)))
+        rows.append((name, len(ends), sum(ends) - sum(opened.start_offsets(name))))
     if rows:
         print_table(("topic", "partitions", "records"), rows)
     else:
-        click.echo(f"{store} has no topics", err=True)
+        click.echo(f"{store if broker is None else broker.address} has no topics", err=True)
 
 
 def print_drops(store: str, query: str, form: str, limit: int | None = None) -> None:
@@ -109,7 +112,7 @@ def folders(path: str) -> list[str]:
         return []
 
 
-def put_records(store: str, topic: str, lines: Iterable[str], partitions: int) -> int:
+def put_records(store: str, topic: str, lines: Iterable[str], partitions: int, broker: Broker | None = None) -> int:
     """Appends records given as JSON lines, without a timestamp as of now. A line that is no record is refused with its
     number, and nothing is written."""
     records = []
@@ -120,18 +123,20 @@ def put_records(store: str, topic: str, lines: Iterable[str], partitions: int) -
                 records.append(_record(line, number, now))
     except UnicodeDecodeError:
         raise BraidError("the input is not UTF-8 text", f"a record is a line: {EXAMPLE}") from None
-    opened = TopicStore(store)
-    have = opened.partitions(topic) if topic in opened.names() else partitions
-    keys = [json_of(r.get("key")) for r in records]
-    placed = key_partition(pl.Series(keys, dtype=pl.String), have).to_list()
-    for record, partition in zip(records, placed, strict=True):
+    opened = open_topics(store, broker)
+    there = opened.exists(topic)
+    have = opened.partitions(topic) if there else partitions
+    keys = pl.Series([json_of(r.get("key")) for r in records], dtype=pl.String)
+    how = Facets() if opened.dense else written_as(opened, topic)
+    placed = key_partition(keys, have) if opened.dense else kafka_partition(to_bytes(keys, how.key), have).fill_null(0)
+    for record, partition in zip(records, placed.to_list(), strict=True):
         record.setdefault("partition", partition)
         if not 0 <= record["partition"] < have:
             raise BraidError(f"{topic} has no partition {record['partition']}", f"it has {have}, from 0 on")
-    if topic not in opened.names():
+    if not there:
         opened.create(topic, partitions)
     if records:
-        opened.append(topic, records)
+        opened.append(topic, records, how=how)
     return len(records)
 
 
@@ -179,6 +184,7 @@ def _pair(x: Any) -> bool:
 
 COLUMNS = ("partition", "offset", "timestamp", "key", "value")
 PAGE = 10_000  # records read at a time
+EVERY = 0.1  # s between two looks at a topic that is followed
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,22 +208,25 @@ class Wanted:
         return rows
 
 
-def print_topic(shown: str, name: str, wanted: Wanted, form: str) -> None:
-    """Prints records of a topic of the store `shown`. `form`: table, jsonl or csv."""
-    store = open_store(shown)
+def print_topic(shown: str, name: str, wanted: Wanted, form: str, broker: Broker | None = None) -> None:
+    """Prints records of a topic of the store `shown`, or of a broker. `form`: table, jsonl or csv."""
+    store = open_store(shown) if broker is None else open_topics(shown, broker)
     found = first_match(name, store.names())
     if found is None:
-        raise BraidError(f"no topic {name} in {shown}", f"topics: {', '.join(store.names()) or 'none'}")
+        raise BraidError(
+            f"no topic {name} in {shown if broker is None else broker.address}",
+            f"topics: {', '.join(store.names()) or 'none'}",
+        )
     if wanted.latest and wanted.follow:
         raise BraidError("--latest with --follow: what comes later is not known yet", "leave one of them out")
-    topic = store.topic(found)
-    records = islice(_records(topic, wanted), wanted.limit)
+    how = Facets() if store.dense else written_as(store, found)
+    records = islice(_records(store, found, wanted, how), wanted.limit)
     match form:
         case "jsonl":
             for r in records:
                 click.echo(json_line(r))
         case "csv":
-            _print_csv(records, _records(topic, wanted, False))
+            _print_csv(records, _records(store, found, wanted, how, False))
         case _ if wanted.follow:
             click.echo("  ".join(COLUMNS))
             for r in records:
@@ -241,28 +250,36 @@ def _row(record: dict[str, Any]) -> list[Any]:
 # ---------------------------------------------------------------------- which
 
 
-def _records(topic: Topic, wanted: Wanted, follows: bool | None = None) -> Iterator[dict[str, Any]]:
-    adopt(topic)
-    ends = topic.ends()
-    for partition, end in enumerate(ends):
-        pages = _pages(topic, partition, end, wanted)
+def _records(
+    store: Topics, topic: str, wanted: Wanted, how: Facets, follows: bool | None = None
+) -> Iterator[dict[str, Any]]:
+    ends = store.end_offsets(topic)
+    for partition, (begin, end) in enumerate(zip(store.start_offsets(topic), ends, strict=True)):
+        pages = _pages(store, topic, partition, begin, end, wanted, how)
         if wanted.latest:
             pages = iter([_latest(pages)])
         if wanted.tail is not None:
             pages = iter(_last(pages, wanted.tail))
         for page in pages:
-            yield from records_of(topic.name, partition, page)
-    if wanted.follow if follows is None else follows:
-        for some in follow(topic, ends, keep=wanted.among):
-            yield from some
+            yield from records_of(topic, partition, page)
+    while wanted.follow if follows is None else follows:
+        now = store.end_offsets(topic)
+        if now == ends:
+            time.sleep(EVERY)
+        for partition, (begin, end) in enumerate(zip(ends, now, strict=True)):
+            if begin < end:
+                yield from records_of(topic, partition, wanted.among(store.parsed(topic, partition, begin, end, how)))
+        ends = now
 
 
-def _pages(topic: Topic, partition: int, end: int, wanted: Wanted) -> Iterator[pl.DataFrame]:
+def _pages(
+    store: Topics, topic: str, partition: int, first: int, end: int, wanted: Wanted, how: Facets
+) -> Iterator[pl.DataFrame]:
     narrow = wanted.key is None and wanted.since is None and not wanted.latest
-    first = max(end - wanted.tail, 0) if narrow and wanted.tail is not None else 0
+    first = max(end - wanted.tail, first) if narrow and wanted.tail is not None and store.dense else first
     while first < end:
-        last = page_end(topic, partition, first, min(first + PAGE, end))
-        yield wanted.among(read_parsed(topic, partition, first, last))
+        last = store.page_end(topic, partition, first, min(first + PAGE, end))
+        yield wanted.among(store.parsed(topic, partition, first, last, how))
         first = last
 
 

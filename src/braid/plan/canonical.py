@@ -27,7 +27,7 @@ from braid.types import Scalar
 # A class is called here as it was called when checkpoints first had it: whoever renames one notes its old name.
 RENAMED: Mapping[type, str] = {epochs.Bound: "Watermark"}
 # Fields that are only words: of the SQL, of declarations, of what is told to people.
-WORDS = {"Query": ("sql", "notices"), "Sink": ("columns",), "Source": ("name",)}
+WORDS = {"Query": ("sql", "notices"), "Sink": ("columns",), "Source": ("name",), "Encoding": ("binary",)}
 
 
 def canonical(query: Query) -> str:

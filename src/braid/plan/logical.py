@@ -50,7 +50,8 @@ class Encoding:
 
     `key` ROW_ID: the only key column numbers the rows; where the key does not give it (`decode.key_of`), it is made of
     partition and offset. `key_in_value`: a record without a key has its key columns in its value. `iso`: dates and
-    times may be ISO text, besides numbers.
+    times may be ISO text, besides numbers. `binary`: facets (key, value) that are one value, which stands on a broker
+    as its serializer writes it and not as JSON; elsewhere that makes no difference.
     """
 
     key: Format = "JSON"
@@ -59,6 +60,7 @@ class Encoding:
     wrapped: bool = True  # False: a single value column is the bare value
     key_in_value: bool = False
     iso: bool = False
+    binary: tuple[str, ...] = ()
 
     def bare(self, values: int) -> bool:
         """Whether a record's value is that of its only column, and no object."""

@@ -31,9 +31,10 @@ from braid.spark import job as jobs
 from braid.spark.entry import SCHEMA
 from braid.spark.source import blobs
 from braid.spark.stage import batch_id
-from braid.stage.decode import RAW, Decoded, decode, time_of, with_pseudo
+from braid.stage.decode import Decoded, decode, time_of, with_pseudo
 from braid.stage.emit import merged
 from braid.stage.ingest import Chunk
+from braid.topics.envelope import RAW
 from braid.topics.files import write_atomic
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 

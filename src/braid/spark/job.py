@@ -15,7 +15,7 @@ import hashlib
 import os
 import pickle
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -37,6 +37,9 @@ from braid.stage.checkpoint import Document
 from braid.stage.cut import LIMIT
 from braid.stage.inputs import Input, TopicInput
 from braid.topics import TopicStore, check_name
+from braid.topics.broker import Broker
+from braid.topics.files import members, whole
+from braid.topics.interface import Topics, open_topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,8 @@ class Job:
     output partition come from several tasks, so there is one more exchange before the writer. `checkpoint`: where
     the state lies; where None, Spark's state store keeps it, with copies of runs in the folder `cache` of each node.
     `wire`: a folder that all tasks see, for large frames on their way from one to the next. `close`: all sources are
-    closed when what they have has been read.
+    closed when what they have has been read. `broker`: where the topics lie, if not in the store; then `begin` has the
+    offset at which the query begins, of each `leaf/partition`.
     """
 
     plan: Plan
@@ -92,11 +96,18 @@ class Job:
     files: Mapping[int, FileInput] = field(default_factory=dict)
     frames: frozenset[int] = frozenset()
     order: Order | None = None
+    broker: Broker | None = None
+    begin: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def last(self) -> int:
         """The number under which the writer knows its blobs."""
         return len(self.plan.stages)
+
+    @property
+    def on_broker(self) -> bool:
+        """Whether the output is a topic of a broker."""
+        return self.broker is not None and self.output.kind == "topic"
 
     def after(self, stage: Stage, bucket: int) -> int:
         """Spark's key for what leaves the last stage."""
@@ -112,16 +123,18 @@ def fused(job: Job) -> int | None:
     """The last stage, if it runs in the writer's task, in the same process: then each output partition's rows come from
     one task's buckets, and state asks for no task of Spark's own making."""
     last = job.plan.stages[-1]
-    return last.number if stateless(last) or (job.checkpoint is not None and not job.gathered) else None
+    return last.number if not job.gathered and (stateless(last) or job.checkpoint is not None) else None
 
 
 def spread(
-    plan: Plan, outputs: int, buckets: int, tasks: int
+    plan: Plan, outputs: int, buckets: int, tasks: int, by_key: bool = False
 ) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...], bool]:
-    """`ids`, `out_ids` and `gathered` of a job."""
+    """`ids`, `out_ids` and `gathered` of a job. `by_key`: the output's partitions follow from the bytes of its
+    keys, not from buckets."""
     last = plan.stages[-1]
     out_ids = bucket_ids(outputs, outputs, tasks)
     gathered = tasks > outputs and buckets > outputs and not stateless(last) and not last.single
+    gathered = gathered or (by_key and outputs > 1)
     even = bucket_ids(buckets, buckets, tasks)
     ids = []
     for stage in plan.stages:
@@ -136,7 +149,9 @@ def spread(
 
 def exchanges(job: Job) -> int:
     """How many exchanges the job's physical plan has."""
-    return sum(1 for s in job.plan.stages if s.exchange is None or not stateless(s)) + job.gathered
+    last = job.plan.stages[-1]
+    before = sum(1 for s in job.plan.stages if not stateless(s))
+    return before + (job.gathered or stateless(last))
 
 
 def sources_of(plan: Plan, partitions: Sequence[int]) -> tuple[tuple[str, int], ...]:
@@ -172,6 +187,11 @@ def store_of(root: str) -> TopicStore:
     return TopicStore(root)
 
 
+def topics_of(job: Job) -> Topics:
+    """Where the job's topics lie."""
+    return store_of(job.store) if job.broker is None else open_topics(job.store, job.broker)
+
+
 @functools.lru_cache(maxsize=16)
 def inputs_of(text: str) -> dict[int, Input]:
     """The inputs of a job's leaves; those that are Spark DataFrames are not among them."""
@@ -181,7 +201,7 @@ def inputs_of(text: str) -> dict[int, Input]:
         if leaf.number in job.frames:
             continue
         files = job.files.get(leaf.number)
-        made[leaf.number] = files if files is not None else TopicInput(store_of(job.store), leaf.source)
+        made[leaf.number] = files if files is not None else TopicInput(topics_of(job), leaf.source)
     return made
 
 
@@ -208,6 +228,7 @@ class Wishes:
     up: bool = False  # the query stays up: files may still come
     close: bool = False  # all sources are closed behind what they have
     note: Note = print
+    broker: Broker | None = None
 
     def named(self) -> list[str]:
         """The recorded numbers that were asked for, as the checkpoint names them."""
@@ -220,11 +241,14 @@ def prepared(
 ) -> tuple[Job, str, list[FileWatch]]:
     """The job, its checkpoint recorded or compared, and whoever looks for more files; the sink's topic is there
     afterwards. `one_node`: all tasks run on the driver's."""
-    topics = TopicStore(store)
+    topics = open_topics(store, wishes.broker)
     name = check_name(plan.query.name, "query")
     folder = wishes.checkpoint or checkpoint_of(topics.root, name)
     sink = result_files.described(wishes.output.kind, wishes.output.target) if wishes.output else "topic"
     known = checkpoint.check_plan(folder, plan.query, sink)
+    if known is not None and ("topics" in known.settings) != (wishes.broker is not None):
+        way = "with --kafka" if wishes.broker is None else "without --kafka"
+        raise BraidError(f"the query {name} has run {way}: its checkpoint knows other topics", f"run it {way} again")
     goes_on = known is not None and checkpoint.last_batch(folder, known) is not None
     watches = {x.source.name: x for x in watched(plan, wishes.files, folder, wishes.up, wishes.note)}
     for watch in watches.values():
@@ -240,24 +264,32 @@ def prepared(
         result_files.check(output.target, run, goes_on, wishes.overwrite)
     buckets = wishes.buckets or _buckets(plan, output.partitions)
     tasks = wishes.tasks or min(cores, output.partitions)
+    settings = {"dialect": plan.query.dialect, "run": run, "order": wishes.order is not None, "sink": sink}
+    by_key = wishes.broker is not None and output.kind == "topic"
+    if wishes.broker is not None:
+        settings |= {"topics": _topics(plan, topics, watches, known), "begin": _begin(plan, topics, watches, known)}
+    flat = _flat(plan, output.partitions, buckets, tasks, by_key)
     document = Document(
         query=name,
         plan=canonical(plan.query),
         sql=wording(plan.query),
-        settings={"dialect": plan.query.dialect, "run": run, "order": wishes.order is not None, "sink": sink},
+        settings=settings,
         buckets=buckets,
         outputs=output.partitions,
         shuffle=tasks,
-        bucket_ids=_flat(plan, output.partitions, buckets, tasks),
+        bucket_ids=flat,
         sources=sources_of(plan, partitions),
         spark=pyspark.__version__,
         files=tuple(sorted(watches)),
     )
     kept = checkpoint.open_or_create(folder, document, wishes.named())
-    if kept.bucket_ids != _flat(plan, kept.outputs, kept.buckets, kept.shuffle) or kept.outputs != output.partitions:
+    if (
+        kept.bucket_ids != _flat(plan, kept.outputs, kept.buckets, kept.shuffle, by_key)
+        or kept.outputs != output.partitions
+    ):
         raise BraidError(f"{folder} spreads its state otherwise than this version of braid", "use the older one again")
-    if output.kind == "topic" and output.target not in topics.names():
-        topics.create(output.target, output.partitions)
+    if output.kind == "topic" and not topics.exists(output.target):
+        topics.create(output.target, output.partitions, plan.query.sink.kind == "table")
     for watch in watches.values():
         watch.begin()
     job = _job(
@@ -276,6 +308,8 @@ def prepared(
         files={x.number: watches[x.source.name].read_as(x.source) for x in plan.leaves if x.source.name in watches},
         frames=frames,
         order=wishes.order,
+        broker=wishes.broker,
+        begin=kept.settings.get("begin", {}),
     )
     return job, folder, list(watches.values())
 
@@ -301,8 +335,35 @@ def loose(plan: Plan, store: str, tasks: int, names: frozenset[str]) -> Job:
     )
 
 
-def _job(plan: Plan, topics: TopicStore, run: str, output: Output, buckets: int, tasks: int, **more: Any) -> Job:
-    spreading = spread(plan, output.partitions, buckets, tasks)
+def _topics(plan: Plan, topics: Topics, files: Collection[str], known: Document | None) -> dict[str, str]:
+    """What tells the topics that are read from later ones of their names; another one is refused."""
+    read = {x.source.topic for x in plan.leaves if x.source.name not in files}
+    now = {name: topics.identity(name) for name in sorted(read)}
+    then = now if known is None else members(known.settings["topics"])
+    for name in now.keys() & then.keys():
+        if now[name] != then[name]:
+            raise BraidError(
+                f"the topic {name} was deleted and made anew since the query {plan.query.name} read it",
+                f"braid reset {plan.query.name} lets the query begin again with the topic that is there",
+            )
+    return now
+
+
+def _begin(plan: Plan, topics: Topics, files: Collection[str], known: Document | None) -> dict[str, int]:
+    """Where the query begins to read: at what was there when it first started."""
+    if known is not None:
+        return {place: whole(n, "an offset") for place, n in members(known.settings["begin"]).items()}
+    return {
+        f"{leaf.number}/{p}": offset
+        for leaf in plan.leaves
+        if leaf.source.name not in files
+        for p, offset in enumerate(topics.start_offsets(leaf.source.topic))
+    }
+
+
+def _job(plan: Plan, topics: Topics, run: str, output: Output, buckets: int, tasks: int, **more: Any) -> Job:
+    by_key = more.get("broker") is not None and output.kind == "topic"
+    spreading = spread(plan, output.partitions, buckets, tasks, by_key)
     return Job(plan, plan.query.name, run, topics.root, output, buckets, tasks, *spreading, **more)
 
 
@@ -315,10 +376,10 @@ def checkpoint_of(store: str, name: str) -> str:
     return os.path.join(store, "checkpoints", name)
 
 
-def _topic(plan: Plan, topics: TopicStore, wanted: int | None, source: int) -> Output:
+def _topic(plan: Plan, topics: Topics, wanted: int | None, source: int) -> Output:
     """The sink's topic as it is, or will be: with the partitions asked for, declared, or of the left source."""
     sink = plan.query.sink
-    there = sink.topic in topics.names()
+    there = topics.exists(sink.topic)
     have = topics.partitions(sink.topic) if there else wanted or sink.partitions or source
     if wanted is not None and have != wanted:
         raise BraidError(f"the topic {sink.topic} has {have} partitions, not {wanted}", "partitions are for ever")
@@ -330,6 +391,6 @@ def _buckets(plan: Plan, outputs: int) -> int:
     return outputs if all(stateless(s) for s in plan.stages) else outputs * -(-BUCKETS // outputs)
 
 
-def _flat(plan: Plan, outputs: int, buckets: int, tasks: int) -> tuple[int, ...]:
-    ids, out_ids, _ = spread(plan, outputs, buckets, tasks)
+def _flat(plan: Plan, outputs: int, buckets: int, tasks: int, by_key: bool) -> tuple[int, ...]:
+    ids, out_ids, _ = spread(plan, outputs, buckets, tasks, by_key)
     return tuple(i for row in (*ids, out_ids) for i in row)

@@ -37,6 +37,7 @@ from braid.spark.writer import MANIFEST, write_batches
 from braid.stage import state_file
 from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured
 from braid.topics import clean_staging
+from braid.topics.broker import Broker
 from braid.topics.drops import clean_drops, read_drops
 
 Status = Literal["running", "stopped", "failed"]
@@ -332,23 +333,38 @@ def start(
     overwrite: bool = False,
     close: bool = False,
     note: Note = print,
+    broker: Broker | None = None,
 ) -> RunningQuery:
     """Starts a query, or goes on from its checkpoint. `partitions`, `buckets`, `tasks`: see `Job`; by default the
     output's partitions are those of its topic, the declared ones, or those of the left source. `overwrite`: a folder
     of another run's results is replaced. `close`: when all that is there has been read, nothing will follow. `note` is
-    told what a user should know of files. Without a `trigger` that ends by itself more files may come."""
+    told what a user should know of files. `broker`: where the topics lie, if not in the store. Without a `trigger` that
+    ends by itself more files may come."""
     named, up = frozenset(frames or ()), not trigger
     wishes = Wishes(
-        checkpoint, output, partitions, buckets, tasks, limit, files or {}, named, order, overwrite, up, close, note
+        checkpoint,
+        output,
+        partitions,
+        buckets,
+        tasks,
+        limit,
+        files or {},
+        named,
+        order,
+        overwrite,
+        up,
+        close,
+        note,
+        broker,
     )
     context = spark.sparkContext
     job, folder, watches = prepared(plan, store, context.defaultParallelism, wishes, on_one_node(context.master))
     text = jobs.dumps(job)
 
     def begin(running: RunningQuery) -> Any:
-        if job.output.kind == "topic":
+        if job.output.kind == "topic" and not job.on_broker:
             clean_staging(jobs.store_of(job.store).topic(job.output.target), job.run)
-        elif job.output.kind not in ("console", "none"):
+        elif job.output.kind not in ("topic", "console", "none"):
             result_files.claim(job.output.target, job.run)
         clean_drops(job.store, job.name)
         columns.clear_abandoned(job.wire)

@@ -50,6 +50,7 @@ from braid.stage.inputs import Input, Until
 from braid.stage.measured import SOURCE, Piece
 from braid.stage.wire import derived, slim_steps, split
 from braid.timing import spent
+from braid.topics.kafka import commit_offsets
 
 
 @dataclass(slots=True)
@@ -222,7 +223,7 @@ class Planner:
     def beginning(self) -> Document:
         job, inputs = loads(self._text), inputs_of(self._text)
         now = {str(leaf): inputs[leaf].ends() for leaf in job.plan.captured if leaf in inputs}
-        made: Document = {"batch": -1, "next": {}, "ended": [], "idle": [], "plan": job.fingerprint}
+        made: Document = {"batch": -1, "next": dict(job.begin), "ended": [], "idle": [], "plan": job.fingerprint}
         return made | {"captured": now} if now else made
 
     def freeze(self) -> None:
@@ -261,6 +262,8 @@ class Planner:
         for leaf, x in inputs_of(self._text).items():
             if isinstance(x, FileInput):
                 x.forget(done[job.plan.leaves[leaf].source.name])
+        if job.broker is not None:
+            commit_offsets(job.broker, f"braid.{job.name}", _reached(job, end))
 
     def slices(self, start: Document, end: Document) -> Sequence[Slice]:
         """What the tasks of the batch between two documents read."""
@@ -270,6 +273,17 @@ class Planner:
             done = start.get("marks", 0)
             return [Slice(tuple(parts), (done, end.get("marks", done)))]  # the very first document has none
         return [Slice(tuple(x)) for x in shared_out(parts)]
+
+
+def _reached(job: Job, end: Document) -> dict[tuple[str, int], int]:
+    """How far each partition of the topics has been read by all leaves."""
+    made: dict[tuple[str, int], int] = {}
+    for place, offset in end["next"].items():
+        leaf, partition = map(int, place.split("/"))
+        if leaf not in job.files:
+            which = job.plan.leaves[leaf].source.topic, partition
+            made[which] = min(offset, made.get(which, offset))
+    return made
 
 
 def read(text: str, slice: Slice) -> Iterator[pa.RecordBatch]:

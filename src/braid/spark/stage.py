@@ -31,7 +31,7 @@ from braid.spark.job import Job, loads, stateless
 from braid.spark.runs import FileRuns, MapState, StoreRuns, run_prefix
 from braid.stage import state_file
 from braid.stage.bucket import BucketState, Keepless, Outcome, in_turn, run_stage
-from braid.stage.emit import merged, projected
+from braid.stage.emit import merged, partition_of, projected, wire_keys
 from braid.stage.measured import Piece
 from braid.stage.wire import Exchanging, full, full_steps, split
 from braid.timing import spent
@@ -347,17 +347,28 @@ def _in_turn(job: Job, stage: Stage, state: BucketState, blobs: Sequence[Blob], 
     return whole, shelf.rows
 
 
+def _for_writers(job: Job, bucket: int, key: int, rows: pl.DataFrame) -> Iterator[tuple[int, int, pl.DataFrame]]:
+    """(pile, Spark's key, rows): all to one writer, or on a broker with several partitions to those of each."""
+    if not rows.height:
+        return
+    if not job.on_broker or job.output.partitions == 1:
+        yield bucket, key, rows
+        return
+    parts = partition_of(wire_keys(job.plan.query.sink, rows), rows, job.output.partitions)
+    for partition in parts.unique().sort().to_list():
+        yield bucket * job.output.partitions + partition, job.out_ids[partition], rows.filter(parts == partition)
+
+
 def _rows_out(job: Job, stage: Stage, bucket: int, outcome: Outcome) -> Iterator[Blob]:
     """The stage's rows as blobs, piece by piece; what is lost on the way is told to `outcome`."""
     if stage.exchange is None:
-        key, number = job.after(stage, bucket), 0
-        for frame in outcome.frames:
+        key = job.after(stage, bucket)
+        for piece, frame in enumerate(outcome.frames):
             with spent("project"):
                 out, lost = projected(job.plan, frame)
             outcome.lost.append(lost)
-            if out.height:
-                yield Blob(job.last, bucket, key, columns.ROWS, columns.dumps(out, number, job.wire))
-                number += 1
+            for pile, to, part in _for_writers(job, bucket, key, out):
+                yield Blob(job.last, pile, to, columns.ROWS, columns.dumps(part, piece, job.wire))
         return
     target, exchanging = job.plan.stages[stage.exchange.stage], Exchanging(stage.exchange)
     for number, frame in enumerate(outcome.frames):

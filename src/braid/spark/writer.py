@@ -21,16 +21,21 @@ from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType
 
 from braid.errors import BraidError
+from braid.expr.nodes import Col
 from braid.face.tabular import escaped
 from braid.files import results as result_files
 from braid.files.values import csv_field, json_lines
 from braid.operators.changes import BY, DIFF, LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, TIME, sequence_of
 from braid.records import codec
+from braid.records.wire import to_bytes
 from braid.spark import columns
 from braid.spark.columns import Blob
 from braid.spark.job import Job, loads, store_of
 from braid.spark.stage import Shelf, batch_id, in_pieces, through
+from braid.stage import emit
 from braid.stage.call_order import BATCH_BITS, place_of, topic_ranks
+from braid.stage.checkpoint import offsets_digest
+from braid.stage.drops import drops_of
 from braid.stage.emit import written
 from braid.stage.measured import WRITE, Piece
 from braid.stage.wire import bucket_of
@@ -39,13 +44,17 @@ from braid.topics import Staged, StageWriter, format_envelope, publish
 from braid.topics.drops import publish_drops
 from braid.topics.drops import stage_drops as stage_drop_lines
 from braid.topics.drops import write_drops as write_drop_lines
+from braid.topics.transactions import Transaction
 from braid.types import Column, Scalar
 
 KINDS = ("topic", "json", "csv", "parquet", "console", "none")
 
 
 class Outputs(Protocol):
-    """What a task writes of a batch: frames of typed rows, in order; `places`: those of an explicit order."""
+    """What a task writes of a batch: frames of typed rows, in order; `places`: those of an explicit order. `lost`: rows
+    that cannot be written there (columns of `DROPS`)."""
+
+    lost: list[pl.DataFrame]
 
     def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None: ...
 
@@ -57,6 +66,8 @@ class Outputs(Protocol):
 def writer_of(job: Job, batch: int) -> Outputs:
     """For one task and batch."""
     match job.output.kind:
+        case "topic" if job.on_broker:
+            return BrokerOutputs(job, batch)
         case "topic":
             return TopicOutputs(job, batch)
         case "none":
@@ -70,6 +81,7 @@ class TopicOutputs:
 
     def __init__(self, job: Job, batch: int) -> None:
         self._job, self._batch = job, batch
+        self.lost: list[pl.DataFrame] = []
         self._writers: dict[int, StageWriter] = {}
 
     def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
@@ -99,12 +111,44 @@ class TopicOutputs:
             writer.abort()
 
 
+class BrokerOutputs:
+    """A transaction on a broker: it is committed when the task is done, and the driver has nothing left to do."""
+
+    def __init__(self, job: Job, batch: int) -> None:
+        assert job.broker is not None and job.checkpoint is not None
+        self._job, self._how = job, emit.facets_of(job.plan.query.sink)
+        digest = offsets_digest(job.checkpoint, batch)
+        self.lost: list[pl.DataFrame] = []
+        self._transaction = Transaction(job.broker, job.output.target, job.run, _task(), batch, digest)
+
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
+        sink = self._job.plan.query.sink
+        early = frame[TIME] <= 0  # a client takes it for now, or not at all
+        if early.any():
+            key = [e.name for e in self._job.plan.query.root.row_key if isinstance(e, Col)]
+            self.lost.append(drops_of(frame.filter(early), "timestamp", "sink", key))
+            frame = frame.filter(~early)
+        with spent("encode"):
+            records = written(sink, frame, self._job.output.partitions)
+            keys, values = to_bytes(records["key"], self._how.key), to_bytes(records["value"], self._how.value)
+            parts = emit.partition_of(keys, frame, self._job.output.partitions)
+        self._transaction.write(parts, keys, values, records["timestamp"], records["headers"])
+
+    def close(self) -> Iterator[str]:
+        self._transaction.commit()
+        yield json.dumps({"rows": self._transaction.count})
+
+    def abort(self) -> None:
+        self._transaction.abort()
+
+
 class FileOutputs:
     """One file per task and batch in a hidden folder: columns of key and value by name, `_rowtime`, and `_op` where
     rows can be taken back."""
 
     def __init__(self, job: Job, batch: int) -> None:
         self._job, self._batch = job, batch
+        self.lost: list[pl.DataFrame] = []
         self._frames: list[pl.DataFrame] = []
         self._lines: list[str] = []
         self._part = -1
@@ -140,6 +184,7 @@ class NoOutputs:
 
     def __init__(self) -> None:
         self._rows = 0
+        self.lost: list[pl.DataFrame] = []
 
     def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
         self._rows += frame.height
@@ -192,6 +237,8 @@ def publish_batch(job: Job, batch: int, manifest: Sequence[tuple[str, str]]) -> 
     """The driver's part: what tasks staged becomes visible, drops after the rows."""
     staged = [doc for kind, doc in manifest if kind == "staged"]
     match job.output.kind:
+        case "topic" if job.on_broker:
+            pass  # tasks have done it
         case "topic":
             topic = store_of(job.store).topic(job.output.target)
             publish(topic, job.run, batch, [Staged.from_json(doc) for doc in staged])
@@ -305,6 +352,7 @@ def write_batches(text: str, last: int | None, batches: Iterable[pa.RecordBatch]
 def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, str]]:
     """Rows of the manifest: (staged | drops | counts, document)."""
     dropped: list[bytes] = []
+    lost: list[pl.DataFrame] = []
     counts: list[dict[str, Any]] = []
     made: list[tuple[str, str]] = []
     with Shelf(job.wire) as shelf:
@@ -319,12 +367,14 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
         piece = Piece(WRITE)
         piece.came(shelf.rows, shelf.size)
         with piece.watch:
-            if shelf.rows:
-                made += (("staged", doc) for doc in _staged(job, batch, shelf))
-            if dropped:
-                lost = pl.concat([columns.loads(blob, job.wire) for blob in dropped])
+            if shelf.rows or job.on_broker:
+                docs, late = _staged(job, batch, shelf)
+                made += (("staged", doc) for doc in docs)
+                lost += late
+            if dropped or lost:
+                found = pl.concat([*(columns.loads(blob, job.wire) for blob in dropped), *lost])
                 with spent("write"):
-                    made += (("drops", doc) for doc in stage_drops(job, batch, lost))
+                    made += (("drops", doc) for doc in stage_drops(job, batch, found))
         piece.went(shelf.rows)
     yield from made
     if made:
@@ -333,7 +383,8 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
         yield "counts", json.dumps(counts, separators=(",", ":"))
 
 
-def _staged(job: Job, batch: int, shelf: Shelf) -> list[str]:
+def _staged(job: Job, batch: int, shelf: Shelf) -> tuple[list[str], list[pl.DataFrame]]:
+    """What the manifest says of the rows; rows that could not be written."""
     outputs = writer_of(job, batch)
     try:
         number = 0
@@ -343,7 +394,7 @@ def _staged(job: Job, batch: int, shelf: Shelf) -> list[str]:
             with spent("write"):
                 outputs.write(frame, places)
         with spent("write"):
-            return list(outputs.close())
+            return list(outputs.close()), outputs.lost
     except BaseException:
         outputs.abort()
         raise

@@ -16,8 +16,9 @@ import polars as pl
 from braid.lower.physical import Leaf, Plan
 from braid.operators.changes import DIFF, HEADERS, HOP_BITS, LEAF_BITS, LOW, N_BITS, RANK_BITS, TIME
 from braid.plan.epochs import in_epochs
-from braid.stage.decode import RAW, Decoded, decode
+from braid.stage.decode import Decoded, decode
 from braid.stage.ingest import Chunk, Mark
+from braid.topics.envelope import RAW
 
 PART_BITS = 10  # of the `n` of a record that a query finds at its start
 BATCH_BITS = 20  # of `n`: the batch, then the number within it

@@ -331,6 +331,15 @@ class Reached:
         return any(f"{leaf}/0" in self.planned["ended"] for leaf in leaves)
 
 
+def offsets_digest(folder: str, batch: int) -> str:
+    """What a batch reads, as Spark has written it down before the batch began; and that it stays on the disk."""
+    path = os.path.join(folder, SPARK, "offsets", str(batch))
+    with open(path, "rb") as f:
+        os.fsync(f.fileno())
+        lines = f.read().split(b"\n")[2:]
+    return hashlib.sha256(b"\n".join(lines)).hexdigest()
+
+
 def reached(folder: str) -> Reached:
     """The same, of a checkpoint that `last_batch` has looked through."""
     root = os.path.join(folder, SPARK)

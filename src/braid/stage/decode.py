@@ -22,16 +22,6 @@ from braid.plan.logical import Source, SourceColumn
 from braid.records import codec, formats
 from braid.types import MAX_TIME, Column, Scalar, polars_type
 
-# Raw records: what every source delivers. `_error`: why the envelope could not be read.
-RAW: dict[str, pl.DataType] = {
-    "_offset": pl.Int64(),
-    TIME: pl.Int64(),
-    "_key": pl.String(),
-    "_value": pl.String(),
-    HEADERS: pl.String(),
-    "_error": pl.String(),
-}
-
 
 @dataclass(frozen=True, slots=True)
 class Decoded:

@@ -20,6 +20,7 @@ from braid.operators.ranges import columns_of
 from braid.plan import logical
 from braid.plan.logical import Sink
 from braid.records import formats
+from braid.records.wire import Facets, facets, kafka_partition, to_bytes
 from braid.stage.decode import time_of
 from braid.stage.drops import DROPS, drops_of
 from braid.stage.ingest import needing_a_value, with_key
@@ -56,6 +57,27 @@ def written(sink: Sink, frame: pl.DataFrame, partitions: int) -> pl.DataFrame:
         pl.col(TIME).alias("timestamp"),
         pl.col(HEADERS).alias("headers") if HEADERS in frame.columns else pl.lit(None, pl.String).alias("headers"),
     )
+
+
+def facets_of(sink: Sink) -> Facets:
+    """How the result's records are written on a broker."""
+    keys, values = [("key", e.type) for e in sink.written_key], [("value", o.expr.type) for o in sink.values]
+    return facets(sink.encoding, [*keys, *values])
+
+
+def wire_keys(sink: Sink, frame: pl.DataFrame) -> pl.Series:
+    """The bytes of the keys of a projected frame's rows."""
+    return to_bytes(_keys(sink, frame), facets_of(sink).key)
+
+
+def partition_of(keys: pl.Series, frame: pl.DataFrame, partitions: int) -> pl.Series:
+    """Where rows go on a broker: by the bytes of their keys, as the Java producer does; without a key with the
+    partition of their cause."""
+    found = kafka_partition(keys, partitions)
+    if not found.null_count():
+        return found
+    causes = bucket_of(frame.with_columns(pl.lit(None, pl.UInt64).alias(HASH)), partitions).cast(pl.Int32)
+    return found.zip_with(found.is_not_null(), causes)
 
 
 def _keys(sink: Sink, frame: pl.DataFrame) -> pl.Series:

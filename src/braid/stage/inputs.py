@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,13 +22,13 @@ import numpy.typing as npt
 import polars as pl
 
 from braid.errors import BraidError
-from braid.operators.changes import HEADERS, NEVER, TIME
+from braid.operators.changes import NEVER, TIME
 from braid.plan.logical import Source
-from braid.stage.decode import RAW, Decoded, decode
+from braid.records.wire import facets
+from braid.stage.decode import Decoded, decode
 from braid.timing import spent
-from braid.topics.envelope import parse_envelope
+from braid.topics.interface import Topics
 from braid.topics.segments import CHUNK
-from braid.topics.store import TopicStore
 
 
 class Input(Protocol):
@@ -166,14 +166,17 @@ CACHED = 1024  # chunks of times kept in memory: 64 MB
 
 
 class TopicInput:
-    """Can be sent to other processes. Not for several threads at once."""
+    """Topics of the store, or of a broker. Can be sent to other processes. Not for several threads at once."""
 
-    def __init__(self, store: TopicStore, source: Source) -> None:
+    def __init__(self, store: Topics, source: Source) -> None:
         self.store, self.source = store, source
+        columns = [(c.place, c.column.type) for c in source.columns]
+        self._how = facets(source.encoding, columns, source.message_key)
+        self._ends: list[int] = []
         self._ahead: dict[int, Ahead] = {}
         self._times: OrderedDict[tuple[int, int, int], Times] = OrderedDict()
 
-    def __reduce__(self) -> tuple[type[TopicInput], tuple[TopicStore, Source]]:
+    def __reduce__(self) -> tuple[type[TopicInput], tuple[Topics, Source]]:
         return TopicInput, (self.store, self.source)
 
     @property
@@ -181,7 +184,8 @@ class TopicInput:
         return self.store.partitions(self.source.topic)
 
     def ends(self) -> list[int]:
-        return self.store.end_offsets(self.source.topic)
+        self._ends = self.store.end_offsets(self.source.topic)
+        return self._ends
 
     # ------------------------------------------------------------- times
 
@@ -192,25 +196,28 @@ class TopicInput:
         return self._ahead_of(partition, first).highest(count)
 
     def _ahead_of(self, partition: int, first: int) -> Ahead:
-        end = self.store.topic(self.source.topic).view().end(partition)
+        end = (self._ends or self.ends())[partition]
         ahead = self._ahead.get(partition)
         if ahead is None or (ahead.first, ahead.end) != (first, end):
-            blocks = self._chunks if self.source.timestamp is None else self._decoded_chunks
-            ahead = Ahead(first, end, blocks(partition, first, end), lambda a, b: self._chunk(partition, a, b))
+            known = (
+                self.store.highs(self.source.topic, partition, first, end) if self.source.timestamp is None else None
+            )
+            blocks = (
+                self._read_chunks(partition, first, end) if known is None else self._chunks(partition, first, known)
+            )
+            ahead = Ahead(first, end, blocks, lambda a, b: self._chunk(partition, a, b))
             self._ahead[partition] = ahead
         return ahead
 
-    def _chunks(self, partition: int, first: int, end: int) -> Iterator[Block]:
-        """What the index of the segments says; only the chunk in which `first` lies is read."""
-        for segment in self.store.topic(self.source.topic).view().overlapping(partition, first, end):
-            for k, high in enumerate(segment.extent.highs):
-                start, stop = segment.first + k * CHUNK, min(segment.first + (k + 1) * CHUNK, segment.end)
-                if start >= first:
-                    yield start, stop, NEVER if high is None else high
-                elif stop > first:
-                    yield first, stop, int(self._chunk(partition, first, stop).max())
+    def _chunks(self, partition: int, first: int, known: Iterable[tuple[int, int, int | None]]) -> Iterator[Block]:
+        """What is known of chunks; only the one in which `first` lies is read."""
+        for start, stop, high in known:
+            if start >= first:
+                yield start, stop, NEVER if high is None else high
+            elif stop > first:
+                yield first, stop, int(self._chunk(partition, first, stop).max())
 
-    def _decoded_chunks(self, partition: int, first: int, end: int) -> Iterator[Block]:
+    def _read_chunks(self, partition: int, first: int, end: int) -> Iterator[Block]:
         start = first
         while start < end:
             stop = min(start + CHUNK - start % CHUNK, end)
@@ -218,7 +225,7 @@ class TopicInput:
             start = stop
 
     def _chunk(self, partition: int, start: int, stop: int) -> Times:
-        """Times of records, `NEVER` where one has none."""
+        """Times of records, `NEVER` where one has none, or where there is none at an offset."""
         which = (partition, start, stop)
         found = self._times.get(which)
         if found is None:
@@ -226,7 +233,9 @@ class TopicInput:
             times = raw[TIME]
             if self.source.timestamp is not None:
                 times = decode(self.source, raw, partition).rows[TIME]
-            found = self._times[which] = times.fill_null(NEVER).to_numpy()
+            found = np.full(stop - start, NEVER, np.int64)
+            found[raw["_offset"].to_numpy() - start] = times.fill_null(NEVER).to_numpy()
+            self._times[which] = found
             if len(self._times) > CACHED:
                 self._times.popitem(last=False)
         self._times.move_to_end(which)
@@ -237,7 +246,7 @@ class TopicInput:
     def read(self, partition: int, first: int, last: int) -> Decoded:
         with spent("read"):
             raw = self._raw(partition, first, last)
-        if raw.height != last - first:
+        if raw.height != last - first and self.store.dense:
             raise BraidError(
                 f"the topic {self.source.topic!r} has no records {first} to {last - 1} in partition {partition}",
                 "it was deleted or replaced since they were planned to be read; delete the checkpoint to start anew",
@@ -249,13 +258,4 @@ class TopicInput:
         return Decoded(filled(decoded.rows), decoded.error)
 
     def _raw(self, partition: int, first: int, last: int) -> pl.DataFrame:
-        """Columns of `decode.RAW`. A line that holds no record is shown whole in place of its value."""
-        lines = self.store.read(self.source.topic, partition, first, last)
-        envelope = parse_envelope(lines["_line"]).rename({"error": "_error", "_headers": HEADERS})
-        rows = lines.select("_offset").hstack(envelope)
-        if envelope["_error"].null_count() == rows.height:
-            return rows.select(list(RAW))
-        shown = pl.coalesce(lines["_line"], lines["_raw"].bin.encode("base64"))
-        lost = pl.col("_error").is_not_null() & pl.col("_key").is_null() & pl.col("_value").is_null()
-        rows = rows.with_columns(pl.when(lost).then(shown).otherwise(pl.col("_value")).alias("_value"))
-        return rows.select(list(RAW))
+        return self.store.raw(self.source.topic, partition, first, last, self._how)

@@ -248,7 +248,7 @@ class _World:
     def note(self, text: str) -> None:
         pass  # EXPLAIN has them
 
-    def create_topic(self, name: str, partitions: int | None) -> None:
+    def create_topic(self, name: str, partitions: int | None, compacted: bool) -> None:
         self._backend.create_topic(name, partitions or 1)
 
     def delete_topic(self, name: str) -> None:

@@ -5,7 +5,7 @@ from braid.topics.envelope import ENVELOPE, WINDOW, format_envelope, parse_envel
 from braid.topics.files import check_name, check_new_name
 from braid.topics.lock import StoreLock, holder
 from braid.topics.log import Topic
-from braid.topics.reading import follow, read_positions, read_records
+from braid.topics.reading import read_positions, read_records
 from braid.topics.store import TopicStore
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "check_name",
     "check_new_name",
     "clean_staging",
-    "follow",
     "format_envelope",
     "holder",
     "parse_envelope",

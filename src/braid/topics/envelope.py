@@ -24,6 +24,15 @@ ENVELOPE: dict[str, pl.DataType | type[pl.DataType]] = {
     "_window": WINDOW,
     "error": pl.String,
 }
+# Raw records: what every source delivers. `_error`: why a record could not be read.
+RAW: dict[str, pl.DataType] = {
+    "_offset": pl.Int64(),
+    "_t": pl.Int64(),
+    "_key": pl.String(),
+    "_value": pl.String(),
+    "_headers": pl.String(),
+    "_error": pl.String(),
+}
 
 _STRING = r'"(?:[^"\\]|\\.)*"'
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import polars as pl
 
-from braid.topics.commit import POSITIONS, adopt
+from braid.topics.commit import POSITIONS
 from braid.topics.envelope import parse_envelope
 from braid.topics.files import read_small
 from braid.topics.log import Topic, View
@@ -183,23 +182,3 @@ def _record(name: str, partition: int, row: dict[str, Any]) -> dict[str, Any]:
 
 def _loads(text: str | None) -> Any:
     return None if text is None else json.loads(text)
-
-
-def follow(
-    topic: Topic,
-    start: list[int] | None = None,
-    every: float = 0.1,
-    stop: Callable[[], bool] = lambda: False,
-    keep: Callable[[pl.DataFrame], pl.DataFrame] = lambda rows: rows,
-) -> Iterator[list[dict[str, Any]]]:
-    """Records as they come, from the offsets `start` (default: those after now), until `stop` says so."""
-    adopt(topic)
-    at = topic.ends() if start is None else start
-    while not stop():
-        adopt(topic)
-        ends = topic.ends()
-        if ends == at:
-            time.sleep(every)
-            continue
-        yield read_records(topic, at, ends, keep)
-        at = ends

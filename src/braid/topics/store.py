@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -20,14 +20,17 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.topics import commit, reading
-from braid.topics.envelope import ENVELOPE, format_envelope
+from braid.topics.envelope import ENVELOPE, RAW, format_envelope, parse_envelope
 from braid.topics.files import check_name, check_new_name, locked, reach, refuse_link, store_root
 from braid.topics.log import MAX_PARTITIONS, Topic, folders, write_description
+from braid.topics.segments import CHUNK
 from braid.types import MAX_TIME
 
 
 class TopicStore:
     """`path` is the store's directory; made when the first topic is. `fsync`: commits also survive a loss of power."""
+
+    dense = True
 
     def __init__(self, path: str | Path, fsync: bool = False) -> None:
         self.root, self.fsync = store_root(path), fsync
@@ -59,11 +62,16 @@ class TopicStore:
                 continue
         return sorted(found)
 
+    def sizes(self) -> dict[str, int]:
+        """The topics, and how many partitions they have."""
+        return {name: self.partitions(name) for name in self.names()} if os.path.isdir(self.root) else {}
+
     def exists(self, name: str) -> bool:
         return check_name(name) in self.names()
 
-    def create(self, name: str, partitions: int = 1) -> None:
-        """A topic with so many partitions, for ever. Nothing happens where it is there already."""
+    def create(self, name: str, partitions: int = 1, compacted: bool = False) -> None:
+        """A topic with so many partitions, for ever. Nothing happens where it is there already. `compacted`: only the
+        last record of each key counts; here the others stay all the same."""
         check_name(name)
         if not 1 <= partitions <= MAX_PARTITIONS:
             raise BraidError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}")
@@ -133,6 +141,41 @@ class TopicStore:
     def read(self, name: str, partition: int, first: int, last: int) -> pl.DataFrame:
         return reading.read(self._with(name, partition), partition, first, last)
 
+    def raw(self, name: str, partition: int, first: int, last: int, how: object = None) -> pl.DataFrame:
+        """Columns of `RAW`. A line that holds no record is shown whole in place of its value. Keys and values are JSON
+        texts in all formats, so `how` they are written makes no difference."""
+        lines = self.read(name, partition, first, last)
+        envelope = parse_envelope(lines["_line"]).rename({"error": "_error"})
+        rows = lines.select("_offset").hstack(envelope)
+        if envelope["_error"].null_count() == rows.height:
+            return rows.select(list(RAW))
+        shown = pl.coalesce(lines["_line"], lines["_raw"].bin.encode("base64"))
+        lost = pl.col("_error").is_not_null() & pl.col("_key").is_null() & pl.col("_value").is_null()
+        rows = rows.with_columns(pl.when(lost).then(shown).otherwise(pl.col("_value")).alias("_value"))
+        return rows.select(list(RAW))
+
+    def parsed(self, name: str, partition: int, first: int, last: int, how: object = None) -> pl.DataFrame:
+        """The records in [first, last) for people: `_offset`, `_line`, `_raw` and the columns of `ENVELOPE`."""
+        return reading.read_parsed(self._with(name, partition), partition, first, last)
+
+    def page_end(self, name: str, partition: int, first: int, last: int) -> int:
+        """Where a page from `first` on ends: at `last`, or before where it would be large."""
+        return reading.page_end(self._with(name, partition), partition, first, last)
+
+    def highs(self, name: str, partition: int, first: int, end: int) -> Iterator[tuple[int, int, int | None]]:
+        """The highest time of each chunk of [first, end), whole chunks only: (its first offset, end, time)."""
+        for segment in self.topic(name).view().overlapping(partition, first, end):
+            for k, high in enumerate(segment.extent.highs):
+                yield segment.first + k * CHUNK, min(segment.first + (k + 1) * CHUNK, segment.end), high
+
+    def start_offsets(self, name: str) -> list[int]:
+        """Nothing is ever taken away."""
+        return [0] * self.partitions(name)
+
+    def identity(self, name: str) -> str:
+        """What tells a topic from a later one of its name."""
+        return self.topic(name).view().identity
+
     def read_positions(self, name: str, partition: int, first: int, last: int) -> pl.DataFrame:
         return reading.read_positions(self._with(name, partition), partition, first, last)
 
@@ -149,13 +192,14 @@ class TopicStore:
         records: pl.DataFrame | Sequence[Mapping[str, Any]],
         query: str | None = None,
         batch: int = 0,
+        how: object = None,
     ) -> bool:
         """Adds records in one commit. With a `query`, once per (query, batch): False where it was done before.
 
         A frame has `_key`, `_value` (JSON text), `_t`, and where needed `_headers`, `_window`, `_partition` and the
         columns of positions. A mapping has `key`, `value`, `timestamp`, `headers`, `window`, `partition` as in JSON.
         """
-        frame = records if isinstance(records, pl.DataFrame) else _frame(records)
+        frame = records if isinstance(records, pl.DataFrame) else frame_of(records)
         lines = format_envelope(
             frame["_key"], frame["_value"], frame["_t"], *(_column(frame, c) for c in ("_headers", "_window"))
         )
@@ -183,7 +227,7 @@ def _column(frame: pl.DataFrame, name: str) -> pl.Series | None:
     return frame[name] if name in frame.columns else None
 
 
-def _frame(records: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+def frame_of(records: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     rows = []
     for r in records:
         time = r.get("timestamp")

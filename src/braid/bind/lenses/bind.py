@@ -19,7 +19,7 @@ from braid.bind.bound import (
 from braid.bind.commands import Dialect, sinks_first
 from braid.bind.from_ import Env
 from braid.bind.insert import widens
-from braid.bind.lenses.facets import Facet, type_name
+from braid.bind.lenses.facets import Facet, encoding, type_name
 from braid.bind.lenses.query import Result, bind_query
 from braid.bind.lenses.topics import bind_create, bind_values, check_topic, described
 from braid.bind.query import PUSH, check_cycle
@@ -27,7 +27,7 @@ from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
 from braid.guess import meant
-from braid.plan.logical import Encoding, Output, Query, Sink
+from braid.plan.logical import Output, Query, Sink
 from braid.plan.pushdown import pushed
 from braid.sql import ast
 from braid.sql.dialects.lenses import LENSES
@@ -111,9 +111,9 @@ def _sink(topic: str, made: Result, partitions: int | None) -> Sink:
     key = made.key.expr
     keys = () if key is None else (Output("_key", key),)
     values = _outputs(made.value, "_value")
-    encoding = Encoding("JSON", "JSON", wrapped=made.value.whole is None)
+    encoded = encoding(made.key.format, made.value.format, made.value.whole is not None)
     names = tuple(o.name for o in (*keys, *values))
-    return Sink(topic, topic, made.kind, keys, values, encoding, (), partitions, None, None, names)
+    return Sink(topic, topic, made.kind, keys, values, encoded, (), partitions, None, None, names)
 
 
 def _declares(topic: str, made: Result, partitions: int | None, query: str, sql: str) -> Declared:
@@ -126,8 +126,8 @@ def _declares(topic: str, made: Result, partitions: int | None, query: str, sql:
     columns += [DeclaredColumn(n, e.type, "value", nullable=n in nullable) for n, e in made.value.fields]
     if made.value.whole is not None:
         columns.append(DeclaredColumn("_value", made.value.whole.type, "value", nullable="" in nullable))
-    encoding = Encoding("JSON", "JSON", wrapped=made.value.whole is None)
-    return Declared(topic, made.kind, topic, tuple(columns), encoding, partitions=partitions, created_by=query, sql=sql,
+    encoded = encoding(made.key.format, made.value.format, made.value.whole is not None)
+    return Declared(topic, made.kind, topic, tuple(columns), encoded, partitions=partitions, created_by=query, sql=sql,
                     formats=(made.key.format, made.value.format))  # fmt: skip
 
 

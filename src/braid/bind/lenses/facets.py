@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
+from braid.plan.logical import Encoding
 from braid.types import Array, Decimal, Map, Scalar, Struct, Type
 
 PRIMITIVES = {"INT": Scalar.INT, "LONG": Scalar.BIGINT, "STRING": Scalar.VARCHAR, "BYTES": Scalar.BYTES}
@@ -22,6 +23,15 @@ CONVERTS = {  # what STORE … AS converts, by format: nothing is lost
     "LONG": (Scalar.INT,),
     "STRING": (Scalar.INT, Scalar.BIGINT, Scalar.BOOLEAN, Scalar.DOUBLE),
 }
+
+
+def encoding(key: str, value: str, whole: bool) -> Encoding:
+    """Of records with facets of these formats; `whole`: the value is one. On a broker a primitive stands in the bytes
+    of its serializer."""
+    binary = tuple(name for name, format in (("key", key), ("value", value)) if format in PRIMITIVES)
+    return Encoding("JSON", "JSON", wrapped=not whole, binary=binary)
+
+
 AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

@@ -1,0 +1,238 @@
+"""A Kafka broker, and the clients that talk to it.
+
+In: its address, and a file of librdkafka's settings (security, timeouts). Out: clients, one of a kind for each process;
+errors that say what to do.
+Rule: a broker travels to tasks as its address and the path of the file: what stands in the file, secrets among it, is
+read where a client is made and is in no plan, log, error or checkpoint. Clients are made in the process that uses them,
+never before a fork.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from braid.errors import BraidError
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, KafkaError, Producer
+    from confluent_kafka.admin import AdminClient
+
+T = TypeVar("T")
+WAIT = 8.0  # s that a broker has to answer before a run starts
+# Settings that Braid gives itself: another value would lose or double records.
+OWN = (
+    "bootstrap.servers", "group.id", "enable.auto.commit", "enable.auto.offset.store", "isolation.level",
+    "auto.offset.reset", "transactional.id", "enable.idempotence", "enable.partition.eof", "partitioner",
+)  # fmt: skip
+_SECRET = re.compile(r"password|secret|key\.pem|oauthbearer\.config|jaas|token", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """`address`: HOST:PORT, several with commas. `config`: the path of a file of settings, a line each: name=value."""
+
+    address: str
+    config: str | None = None
+
+    def settings(self) -> dict[str, str]:
+        """librdkafka's settings, those of the file among them."""
+        return {**read_settings(self.config), "bootstrap.servers": self.address}
+
+
+def broker_of(address: str | None, config: str | None) -> Broker | None:
+    """The broker that a user names; its settings are looked at."""
+    if address is None:
+        if config is not None:
+            raise BraidError("--kafka-config has no meaning without --kafka", "name the broker: --kafka HOST:PORT")
+        return None
+    for one in address.split(","):
+        if not re.fullmatch(r"\[?[A-Za-z0-9._:-]+\]?:[0-9]{1,5}", one.strip()):
+            raise BraidError(f"--kafka {address}: {one!r} is no HOST:PORT", "--kafka localhost:9092")
+    broker = Broker(address, None if config is None else os.path.abspath(config))
+    broker.settings()
+    return broker
+
+
+def read_settings(path: str | None) -> dict[str, str]:
+    """The settings of a file; `#` begins a comment."""
+    if path is None:
+        return {}
+    try:
+        with open(path, encoding="utf-8") as f:
+            lines = f.read().splitlines()
+    except OSError as e:
+        raise BraidError(
+            f"--kafka-config {path}: {e.strerror}", "name a file of settings, name=value in a line"
+        ) from None
+    except UnicodeDecodeError:
+        raise BraidError(f"--kafka-config {path} is not UTF-8 text") from None
+    made: dict[str, str] = {}
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith("#"):
+            continue
+        name, equals, value = (x.strip() for x in text.partition("="))
+        if not equals or not name:
+            raise BraidError(f"{path}, line {number} is no setting", "write name=value, such as sasl.mechanism=PLAIN")
+        if name in OWN:
+            raise BraidError(f"{path}, line {number}: {name} is Braid's own to set", "leave it out")
+        made[name] = value
+    return made
+
+
+def masked(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings as people may see them."""
+    return {name: "***" if _SECRET.search(name) else value for name, value in settings.items()}
+
+
+# --------------------------------------------------------------------- clients
+
+
+class _Log(logging.Handler):
+    """Keeps the last line of librdkafka, for errors that say only that time was up; nothing of it is printed."""
+
+    last = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _Log.last = record.getMessage()
+
+
+_LOGGER = logging.getLogger("braid.kafka")
+_LOGGER.propagate = False
+_LOGGER.addHandler(_Log())
+_MADE: dict[tuple[int, str, Broker, str], Any] = {}
+_GUARD = threading.Lock()
+_LAST: dict[Broker, str] = {}  # what a broker's clients complained of last
+
+
+def kept(kind: str, broker: Broker, name: str, make: Callable[[], T]) -> T:
+    """This process's client of a kind and name."""
+    which = (os.getpid(), kind, broker, name)
+    with _GUARD:
+        if which not in _MADE:
+            _MADE[which] = make()
+        made: T = _MADE[which]
+        return made
+
+
+def forget(kind: str, broker: Broker, name: str) -> None:
+    with _GUARD:
+        _MADE.pop((os.getpid(), kind, broker, name), None)
+
+
+def _common(broker: Broker) -> dict[str, Any]:
+    return {
+        "reconnect.backoff.ms": "50",
+        "reconnect.backoff.max.ms": "1000",
+        **broker.settings(),
+        "logger": _LOGGER,
+        "error_cb": lambda e: _LAST.__setitem__(broker, e.str()),
+    }
+
+
+def _made(broker: Broker, of: Callable[[dict[str, Any]], T], more: Mapping[str, Any]) -> T:
+    """A client; a setting that librdkafka does not take is refused, without its value."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return of(_common(broker) | dict(more))
+    except KafkaException as e:
+        text = e.args[0].str() if hasattr(e.args[0], "str") else str(e.args[0])
+        for name, value in broker.settings().items():
+            if _SECRET.search(name):
+                text = text.replace(value, "***")
+        raise BraidError(f"Kafka's client refuses its settings: {text}", "look at the file of --kafka-config") from None
+
+
+def admin(broker: Broker) -> AdminClient:
+    from confluent_kafka.admin import AdminClient
+
+    return kept("admin", broker, "", lambda: _made(broker, AdminClient, {}))
+
+
+def consumer(broker: Broker, group: str = "braid") -> Consumer:
+    """A new consumer, to be assigned partitions."""
+    from confluent_kafka import Consumer
+
+    more = {
+        "group.id": group,
+        "enable.auto.commit": "false",
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "error",
+        "enable.partition.eof": "true",
+        "fetch.queue.backoff.ms": "5",
+        "fetch.wait.max.ms": "100",
+        "queued.max.messages.kbytes": "16384",
+    }
+    return _made(broker, Consumer, more)
+
+
+def producer(broker: Broker, transactional: str | None = None) -> Producer:
+    from confluent_kafka import Producer
+
+    more = {
+        "enable.idempotence": "true",
+        "compression.type": "lz4",
+        "linger.ms": "5",
+        "queue.buffering.max.messages": "1000000",
+        "queue.buffering.max.kbytes": "262144",
+    }
+    if transactional is not None:
+        more["transactional.id"] = transactional
+    return _made(broker, Producer, more)
+
+
+# ---------------------------------------------------------------------- errors
+
+
+def asked(broker: Broker, what: str, call: Callable[[], T]) -> T:
+    """The answer of a broker, or why there is none."""
+    from confluent_kafka import KafkaException
+
+    try:
+        return call()
+    except KafkaException as e:
+        raise refused(broker, what, e.args[0]) from None
+    except TimeoutError:
+        raise _silent(broker, what) from None
+
+
+def refused(broker: Broker, what: str, error: KafkaError) -> BraidError:
+    """One clear line for an error of Kafka's."""
+    from confluent_kafka import KafkaError as Codes
+
+    code = error.code()
+    if code in (Codes._TRANSPORT, Codes._TIMED_OUT, Codes._ALL_BROKERS_DOWN, Codes._RESOLVE, Codes.REQUEST_TIMED_OUT):
+        return _silent(broker, what)
+    if code in (
+        Codes.TOPIC_AUTHORIZATION_FAILED,
+        Codes.GROUP_AUTHORIZATION_FAILED,
+        Codes.CLUSTER_AUTHORIZATION_FAILED,
+        Codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    ):
+        hint = "give this user the right: topics, the group and the transactional ids, which begin with braid."
+        return BraidError(f"{what}: the broker does not permit it ({error.str()})", hint)
+    if code in (Codes.UNKNOWN_TOPIC_OR_PART, Codes._UNKNOWN_TOPIC, Codes._UNKNOWN_PARTITION):
+        return BraidError(f"{what}: the topic is not there any more", "make it again, or leave the statement out")
+    if code in (Codes.MSG_SIZE_TOO_LARGE,):
+        hint = "raise message.max.bytes in --kafka-config, and max.message.bytes of the topic"
+        return BraidError(f"{what}: a record is larger than is allowed", hint)
+    if code == Codes.INVALID_TIMESTAMP:
+        hint = "raise message.timestamp.after.max.ms of the topic, or let Braid make the topic"
+        return BraidError(f"{what}: the topic takes no times so far ahead", hint)
+    return BraidError(f"{what}: {error.str()}", f"Kafka's code is {error.name()}")
+
+
+def _silent(broker: Broker, what: str) -> BraidError:
+    said = _LAST.get(broker) or _Log.last
+    text = said.split(": ", 1)[-1] if said else ""
+    if re.search(r"authenticat|SASL|SSL|certificate", said, re.IGNORECASE):
+        hint = "look at security.protocol and sasl.* in the file of --kafka-config"
+        return BraidError(f"{what}: the broker at {broker.address} refuses the connection: {text}", hint)
+    return BraidError(f"{what}: no broker answers at {broker.address}", "name a broker that runs: --kafka HOST:PORT")

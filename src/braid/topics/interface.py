@@ -1,0 +1,81 @@
+"""Topics, wherever they lie: in the folder of a store, or in Kafka.
+
+In: a folder, and the broker that holds the topics, if one does. Out: what everybody who reads and writes topics asks.
+Rule: who asks cannot tell which of the two answers, but for `dense`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import polars as pl
+
+from braid.records.wire import Facets
+from braid.topics.broker import Broker
+from braid.topics.store import TopicStore
+
+
+class Topics(Protocol):
+    """`root`: the folder of checkpoints, drops and the catalogue."""
+
+    root: str
+
+    @property
+    def dense(self) -> bool:
+        """Whether each offset before the end has a record."""
+        ...
+
+    def names(self) -> list[str]: ...
+
+    def sizes(self) -> dict[str, int]:
+        """The topics, and how many partitions they have."""
+        ...
+
+    def exists(self, name: str) -> bool: ...
+
+    def create(self, name: str, partitions: int = 1, compacted: bool = False) -> None: ...
+
+    def delete(self, name: str) -> None: ...
+
+    def identity(self, name: str) -> str: ...
+
+    def partitions(self, name: str) -> int: ...
+
+    def start_offsets(self, name: str) -> list[int]: ...
+
+    def end_offsets(self, name: str) -> list[int]: ...
+
+    def raw(self, name: str, partition: int, first: int, last: int, how: Facets) -> pl.DataFrame:
+        """Columns of `RAW` of the records in [first, last)."""
+        ...
+
+    def highs(self, name: str, partition: int, first: int, end: int) -> Iterator[tuple[int, int, int | None]] | None:
+        """The highest time of each chunk; None where nobody knows without reading."""
+        ...
+
+    def parsed(self, name: str, partition: int, first: int, last: int, how: Facets) -> pl.DataFrame:
+        """The records in [first, last) for people: `_offset`, `_line`, `_raw` and the columns of `ENVELOPE`."""
+        ...
+
+    def page_end(self, name: str, partition: int, first: int, last: int) -> int:
+        """Where a page from `first` on ends: at `last`, or before where it would be large."""
+        ...
+
+    def append(
+        self,
+        name: str,
+        records: pl.DataFrame | Sequence[Mapping[str, Any]],
+        query: str | None = None,
+        batch: int = 0,
+        how: Facets | None = None,
+    ) -> bool: ...
+
+
+def open_topics(root: str, broker: Broker | None = None) -> Topics:
+    """The topics of a broker, or else those of the store."""
+    if broker is None:
+        return TopicStore(root)
+    from braid.topics.kafka import KafkaTopics
+
+    return KafkaTopics(root, broker)

@@ -1,0 +1,364 @@
+"""Topics in Kafka, seen as those of the store are.
+
+In: a folder (checkpoints, drops, what was declared) and a broker. Out: its topics: names, partitions, ends, records of
+a range, records written.
+Rule: the same range gives the same records for ever, or an error: nothing is skipped because retention or a hand took
+it away. Offsets have gaps; a partition ends at its last stable offset, so only what was committed is read. What is
+written here (INSERT … VALUES, `put`) is one transaction, and with a name it is done once.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+import polars as pl
+
+from braid.errors import BraidError
+from braid.records.wire import Facets, kafka_partition, of_bytes, to_bytes
+from braid.topics.broker import WAIT, Broker, admin, asked, consumer, kept, refused
+from braid.topics.envelope import RAW, WINDOW
+from braid.topics.files import check_name, store_root
+from braid.topics.store import frame_of
+from braid.topics.transactions import Transaction
+from braid.types import MAX_TIME
+
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, TopicPartition
+
+PATIENCE = 600.0  # s that a broker may be away while records are read
+MANY = 20_000  # records asked for at once
+OPEN = 64  # consumers that a process keeps
+FOR_EVER = {
+    "message.timestamp.type": "CreateTime",
+    "message.timestamp.before.max.ms": str(2**63 - 1),
+    "message.timestamp.after.max.ms": str(2**63 - 1),
+}
+
+
+class KafkaTopics:
+    """`path`: the folder beside the broker, of checkpoints, drops and the catalogue."""
+
+    dense = False
+
+    def __init__(self, path: str | Path, broker: Broker) -> None:
+        self.root, self.broker = store_root(path), broker
+
+    def __reduce__(self) -> tuple[type[KafkaTopics], tuple[str, Broker]]:
+        return KafkaTopics, (self.root, self.broker)
+
+    # -- topics ---------------------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        return list(self.sizes())
+
+    def sizes(self) -> dict[str, int]:
+        """The broker's topics, but for its own, and how many partitions they have."""
+        found = asked(self.broker, "list the topics", lambda: admin(self.broker).list_topics(timeout=WAIT)).topics
+        return {n: len(found[n].partitions) for n in sorted(found) if not n.startswith("__") and found[n].error is None}
+
+    def exists(self, name: str) -> bool:
+        return self._partitions(check_name(name)) is not None
+
+    def partitions(self, name: str) -> int:
+        found = self._partitions(name)
+        if found is None:
+            raise self.missing(name)
+        return found
+
+    def missing(self, name: str) -> BraidError:
+        hint = "declare it with partitions = N to make it, or name a topic of this broker"
+        return BraidError(f"there is no topic {name!r} at {self.broker.address}", hint)
+
+    def _partitions(self, name: str) -> int | None:
+        from confluent_kafka import KafkaError
+
+        found = asked(self.broker, f"topic {name}", lambda: admin(self.broker).list_topics(name, timeout=WAIT))
+        topic = found.topics.get(name)
+        if topic is None or (
+            topic.error is not None
+            and topic.error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)
+        ):
+            return None
+        if topic.error is not None:
+            raise refused(self.broker, f"topic {name}", topic.error)
+        return len(topic.partitions)
+
+    def create(self, name: str, partitions: int = 1, compacted: bool = False) -> None:
+        """A topic with so many partitions, whose records stand for ever; `compacted`: the last of each key. Nothing
+        happens where it is there already."""
+        from confluent_kafka import KafkaError, KafkaException
+        from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
+
+        have = self._partitions(check_name(name))
+        if have is None:
+            config = FOR_EVER | ({"cleanup.policy": "compact"} if compacted else {"retention.ms": "-1"})
+            made = admin(self.broker).create_topics([NewTopic(name, partitions, config=config)], operation_timeout=WAIT)
+            try:
+                made[name].result(WAIT + 2)
+            except KafkaException as e:
+                if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise refused(self.broker, f"create the topic {name}", e.args[0]) from None
+            have = self._until(name, there=True)
+        if have != partitions:
+            raise BraidError(
+                f"the topic {name!r} has {have} partitions, not {partitions}",
+                f"write partitions={have}, or choose another topic",
+            )
+
+    def delete(self, name: str) -> None:
+        made = admin(self.broker).delete_topics([name], operation_timeout=WAIT)
+        asked(self.broker, f"delete the topic {name}", lambda: made[name].result(WAIT + 2))
+        self._until(name, there=False)
+
+    def _until(self, name: str, there: bool) -> int | None:
+        """A controller answers before all brokers know."""
+        deadline = time.monotonic() + WAIT
+        while True:
+            have = self._partitions(name)
+            if (have is not None) == there or time.monotonic() > deadline:
+                return have
+            time.sleep(0.05)
+
+    def identity(self, name: str) -> str:
+        """What tells a topic from a later one of its name."""
+        from confluent_kafka import TopicCollection
+
+        found = admin(self.broker).describe_topics(TopicCollection([name]), request_timeout=WAIT)[name]
+        described = asked(self.broker, f"topic {name}", lambda: found.result(WAIT + 2))
+        return str(described.topic_id)
+
+    # -- records --------------------------------------------------------------------------------------------------
+
+    def start_offsets(self, name: str) -> list[int]:
+        """The first offset that is still there, of each partition."""
+        return self._offsets(name, "earliest")
+
+    def end_offsets(self, name: str) -> list[int]:
+        """The last stable offset of each partition."""
+        return self._offsets(name, "latest")
+
+    def _offsets(self, name: str, which: str) -> list[int]:
+        from confluent_kafka import IsolationLevel, TopicPartition
+        from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+        places = [TopicPartition(name, p) for p in range(self.partitions(name))]
+        found = admin(self.broker).list_offsets(
+            dict.fromkeys(places, getattr(OffsetSpec, which)()),
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=WAIT,
+        )
+        what = f"offsets of the topic {name}"
+        made = {tp.partition: asked(self.broker, what, partial(f.result, WAIT + 2)) for tp, f in found.items()}
+        return [int(made[p].offset) for p in range(len(places))]
+
+    def raw(self, name: str, partition: int, first: int, last: int, how: Facets) -> pl.DataFrame:
+        """Columns of `RAW` of the records that there are in [first, last)."""
+        if first >= last:
+            return pl.DataFrame(schema=RAW)
+        got = _reader(self.broker, name, partition).read(first, last)
+        key, key_error = of_bytes(pl.Series("k", got.keys, dtype=pl.Binary), how.key)
+        value, value_error = of_bytes(pl.Series("v", got.values, dtype=pl.Binary), how.value)
+        key_error, value_error = ("the key: " + key_error), ("the value: " + value_error)
+        errors = pl.DataFrame({"a": key_error, "b": value_error}).select(pl.coalesce("a", "b").alias("e"))["e"]
+        columns: tuple[Any, ...] = (got.offsets, got.times, key, value, got.headers, errors)
+        made = (pl.Series(c, x, dtype=t) for (c, t), x in zip(RAW.items(), columns, strict=True))
+        return pl.DataFrame(list(made))
+
+    def parsed(self, name: str, partition: int, first: int, last: int, how: Facets) -> pl.DataFrame:
+        """The records in [first, last) for people: `_offset`, `_line`, `_raw` and the columns of `ENVELOPE`."""
+        rows = self.raw(name, partition, first, last, how)
+        nothing = [pl.lit(None, pl.String).alias("_line"), pl.lit(None, pl.Binary).alias("_raw")]
+        return rows.rename({"_error": "error"}).with_columns(*nothing, pl.lit(None, WINDOW).alias("_window"))
+
+    def page_end(self, name: str, partition: int, first: int, last: int) -> int:
+        return last
+
+    def highs(self, name: str, partition: int, first: int, end: int) -> None:
+        """A broker tells no highest times of ranges."""
+
+    def append(
+        self,
+        name: str,
+        records: pl.DataFrame | Sequence[Mapping[str, Any]],
+        query: str | None = None,
+        batch: int = 0,
+        how: Facets | None = None,
+    ) -> bool:
+        """Adds records in one transaction. With a `query`, once: False where it was done before. Columns and mappings
+        as the store takes them; a record without a partition goes where the Java producer puts its key."""
+        frame = records if isinstance(records, pl.DataFrame) else frame_of(records)
+        how = how or Facets()
+        keys, values = to_bytes(frame["_key"], how.key), to_bytes(frame["_value"], how.value)
+        parts = kafka_partition(keys, self.partitions(name)).fill_null(0)
+        if "_partition" in frame.columns and not isinstance(records, pl.DataFrame):
+            parts = frame["_partition"]
+        headers = frame["_headers"] if "_headers" in frame.columns else None
+        run = query or f"put.{uuid4().hex}"
+        made = Transaction(self.broker, name, run, 0, 0, query)
+        try:
+            if not made.done:
+                made.write(parts, keys, values, frame["_t"], headers)
+                made.commit()
+            return not made.done
+        except BaseException:
+            made.abort()
+            raise
+        finally:
+            made.forget()
+
+
+# --------------------------------------------------------------------- reading
+
+
+@dataclass(slots=True)
+class Records:
+    offsets: list[int] = field(default_factory=list)
+    times: list[int | None] = field(default_factory=list)
+    keys: list[bytes | None] = field(default_factory=list)
+    values: list[bytes | None] = field(default_factory=list)
+    headers: list[str | None] = field(default_factory=list)
+
+
+class _Reader:
+    """A consumer of one partition, which stays where the last range ended: the next one is mostly on its way."""
+
+    def __init__(self, broker: Broker, topic: str, partition: int) -> None:
+        self.broker, self.topic, self.partition = broker, topic, partition
+        self._consumer: Consumer | None = None
+        self._at = -1
+        self._ahead: list[Any] = []  # messages behind the range that was asked for
+
+    def read(self, first: int, last: int) -> Records:
+        """The records of [first, last), of which at least one offset is there."""
+        if self._at != first or self._consumer is None:
+            self._seek(first)
+        assert self._consumer is not None
+        got, found = Records(), self._ahead
+        self._ahead = []
+        deadline = time.monotonic() + PATIENCE
+        done = False
+        while not done:
+            if found:
+                deadline = time.monotonic() + PATIENCE
+                done = self._take(got, found, first, last)
+            elif time.monotonic() > deadline:
+                self.close()
+                raise BraidError(
+                    f"the topic {self.topic!r} gives no records {first} to {last - 1} in partition {self.partition}",
+                    "its broker was away for ten minutes; start the query again when it is there",
+                )
+            if not done:
+                found = self._consumer.consume(min(MANY, max(last - self._at, 1)), 0.02)
+        self._at = last
+        return got
+
+    def _take(self, got: Records, found: list[Any], first: int, last: int) -> bool:
+        """Takes what lies in the range. True when all of it has come."""
+        done, good = False, []
+        for i, m in enumerate(found):
+            error = m.error()
+            if error is None:
+                if m.offset() >= last:
+                    self._ahead = found[i:]
+                    done = True
+                    break
+                good.append(m)
+                continue
+            if self._is_end(error):
+                done = done or m.offset() >= last
+            elif not error.retriable():
+                self._fail(error, first, last)
+        good = [m for m in good if m.offset() >= first]
+        if good:
+            got.offsets += [m.offset() for m in good]
+            got.times += [_time(m.timestamp()) for m in good]
+            got.keys += [m.key() for m in good]
+            got.values += [m.value() for m in good]
+            got.headers += [_headers(m.headers()) for m in good]
+            self._at = good[-1].offset() + 1
+        return done or self._at >= last
+
+    @staticmethod
+    def _is_end(error: Any) -> bool:
+        from confluent_kafka import KafkaError
+
+        return bool(error.code() == KafkaError._PARTITION_EOF)
+
+    def _fail(self, error: Any, first: int, last: int) -> None:
+        from confluent_kafka import KafkaError
+
+        transient = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT)
+        if error.code() in transient:
+            return  # the client tries on
+        self.close()
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            raise gone(self.topic, self.partition, first)
+        raise refused(self.broker, f"read the topic {self.topic}", error)
+
+    def _seek(self, first: int) -> None:
+        self._ahead = []
+        place = _place(self.topic, self.partition, first)
+        if self._consumer is None:
+            self._consumer = consumer(self.broker)
+        self._consumer.assign([place])
+        self._at = first
+
+    def close(self) -> None:
+        if self._consumer is not None:
+            self._consumer.close()
+        self._consumer, self._at = None, -1
+
+
+def gone(topic: str, partition: int, first: int) -> BraidError:
+    return BraidError(
+        f"the topic {topic!r} has lost records from offset {first} on, in partition {partition}",
+        "retention or a hand took them away, or it was made anew: braid reset QUERY lets the query begin again",
+    )
+
+
+def _place(topic: str, partition: int, offset: int) -> TopicPartition:
+    from confluent_kafka import TopicPartition
+
+    return TopicPartition(topic, partition, offset)
+
+
+def _reader(broker: Broker, topic: str, partition: int) -> _Reader:
+    """This process's reader of a partition; of those that were not used for longest, the last are closed."""
+    readers = kept("readers", broker, "", OrderedDict[tuple[str, int], _Reader])
+    which = (topic, partition)
+    if which not in readers:
+        readers[which] = _Reader(broker, topic, partition)
+        while len(readers) > OPEN:
+            readers.popitem(last=False)[1].close()
+    readers.move_to_end(which)
+    return readers[which]
+
+
+def _time(stamp: tuple[int, int]) -> int | None:
+    kind, ms = stamp
+    return None if kind == 0 or not -MAX_TIME <= ms < MAX_TIME else ms
+
+
+def _headers(given: list[tuple[str, bytes | None]] | None) -> str | None:
+    if not given:
+        return None
+    pairs = [[n, None if x is None else base64.b64encode(x).decode()] for n, x in given]
+    return json.dumps(pairs, separators=(",", ":"), ensure_ascii=False)
+
+
+def commit_offsets(broker: Broker, group: str, reached: Mapping[tuple[str, int], int]) -> None:
+    """Tells the broker how far a query has read, for the usual tools; nothing depends on it."""
+    from confluent_kafka import ConsumerGroupTopicPartitions
+
+    places = [_place(topic, partition, offset) for (topic, partition), offset in reached.items()]
+    if places:
+        admin(broker).alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
