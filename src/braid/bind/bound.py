@@ -27,7 +27,7 @@ from braid.records.wire import Facets, facets
 from braid.types import Column, Type
 
 if TYPE_CHECKING:
-from braid.sql import ast
+    from braid.sql import ast
 
 
 @dataclass(frozen=True, slots=True)
