@@ -122,6 +122,8 @@ class BrokerOutputs:
         self._transaction = Transaction(job.broker, job.output.target, job.run, _task(), batch, digest)
 
     def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
+        if not frame.height:
+            return
         sink = self._job.plan.query.sink
         early = frame[TIME] <= 0  # a client takes it for now, or not at all
         if early.any():
