@@ -31,7 +31,6 @@ from braid.topics import (
     drops,
     envelope,
     files,
-    follow,
     format_envelope,
     holder,
     log,
@@ -765,18 +764,6 @@ def test_writers_and_readers_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert reader.end_offsets("t") == [800, 800]
     assert all(sorted(part) == sorted(list(range(40)) * 20) for part in values(store, "t"))
 
-
-def test_follow(store: TopicStore) -> None:
-    store.create("t")
-    store.append("t", [record(1)])
-    records = follow(store.topic("t"), start=[0], every=0.01)
-    assert [r["value"] for r in next(records)] == [{"V": "v1"}]
-    store.append("t", [record(2), record(3)])
-    assert [r["offset"] for r in next(records)] == [1, 2]
-    assert list(follow(store.topic("t"), stop=lambda: True)) == []
-
-
-# -- drops --------------------------------------------------------------------------------------------------------
 
 
 def test_drops(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What stays behind on the way to the buckets is made again there: rows and steps as they were."""
+"""Keys and values as bytes on a broker (records/wire.py)."""
 
 from __future__ import annotations
 
@@ -6,79 +6,114 @@ from typing import Any
 
 import polars as pl
 import pytest
-from polars.testing import assert_frame_equal
+from hypothesis import given
+from hypothesis import strategies as st
 
-from braid.bind.program import Program
-from braid.lower.lower import lower
-from braid.lower.physical import Plan
-from braid.stage.decode import RAW, decode
-from braid.stage.ingest import Chunk, ingested
-from braid.stage.wire import derived, full, full_steps, slim_steps, split
+from braid.plan.logical import Encoding
+from braid.records import formats
+from braid.records.wire import ANY, Facet, Facets, facets, kafka_partition, murmur2, of_bytes, to_bytes
+from braid.types import Column, Scalar
 
-STREAMS = """
-CREATE STREAM l (k VARCHAR KEY, v BIGINT, w DOUBLE) WITH (kafka_topic='l', value_format='JSON', partitions=1);
-CREATE STREAM r (k VARCHAR KEY, v BIGINT, w DOUBLE) WITH (kafka_topic='r', value_format='JSON', partitions=1);
-CREATE TABLE t (k VARCHAR PRIMARY KEY, v BIGINT) WITH (kafka_topic='t', value_format='JSON', partitions=1);
-"""
-QUERIES = {
-    "by a key column": "SELECT l.k AS k, l.v AS v, r.v AS rv FROM l JOIN r WITHIN 5 SECONDS ON l.k = r.k",
-    "by a value column": "SELECT l.v AS v, l.k AS k, r.w AS w FROM l LEFT JOIN r WITHIN 5 SECONDS ON l.v = r.v",
-    "by an expression": "SELECT r.v AS v, l.k AS k, r.k AS rk FROM l JOIN r WITHIN 5 SECONDS ON ABS(l.v) = r.v",
-    "by a double": "SELECT l.w AS w, l.k AS k, r.k AS rk FROM l JOIN r WITHIN 5 SECONDS ON l.w = r.w",
-    "with a table": "SELECT l.k AS k, l.v AS v, t.v AS tv FROM l LEFT JOIN t ON l.k = t.k",
-    "without a join": "SELECT k, v, w FROM l WHERE v > 1",
-    "keyless": "SELECT v, w FROM l PARTITION BY v",
-}
-ROWS: list[tuple[int, str | None, str | None]] = [
-    (5, '"a"', '{"V":1,"W":0.0}'),
-    (3, '"b"', '{"V":-1,"W":-0.0}'),
-    (9, None, '{"V":2,"W":"NaN"}'),
-    (9, '"d"', None),
-    (7, '"e"', '{"V":null,"W":1e300}'),
-    (12, '"f"', "{oops"),
-    (13, '"a"', '{"V":1,"W":null}'),
-]
+S = Scalar
+KAFKA = [S.INT, S.BIGINT, S.DOUBLE, S.VARCHAR, S.BYTES]
 
 
-def _plan(select: str) -> Plan:
-    statements = Program("ksqldb").statements(f"{STREAMS} CREATE STREAM o AS {select};")
-    return lower(next(e.query for e in statements if e.query is not None))
+def binary(*values: bytes | None) -> pl.Series:
+    return pl.Series("b", values, dtype=pl.Binary)
 
 
-def _chunk(plan: Plan, leaf: int, headers: bool, by_time: bool = False) -> Chunk:
-    raw: dict[str, list[Any]] = {name: [] for name in RAW}
-    for offset, (time, key, value) in enumerate(sorted(ROWS, key=lambda r: r[0]) if by_time else ROWS):
-        values = (offset, time, key, value, '[["h","eA=="]]' if headers and offset == 1 else None, None)
-        for name, x in zip(RAW, values, strict=True):
-            raw[name].append(x)
-    return Chunk(leaf, 0, leaf, decode(plan.leaves[leaf].source, pl.DataFrame(raw, schema=RAW), 0))
+def texts(*values: str | None) -> pl.Series:
+    return pl.Series("t", values, dtype=pl.String)
 
 
-@pytest.mark.parametrize("headers", [False, True])
-@pytest.mark.parametrize("select", QUERIES.values(), ids=QUERIES.keys())
-def test_rows_and_steps_come_back(select: str, headers: bool) -> None:
-    plan = _plan(select)
-    for leaf in plan.leaves:
-        made = ingested(plan, _chunk(plan, leaf.number, headers))
-        parts, whole = dict(split(made.rows, 3, False, derived(leaf))), dict(split(made.rows, 3))
-        assert parts.keys() == whole.keys()
-        for b, part in parts.items():
-            assert set(part.columns).isdisjoint(derived(leaf))
-            assert_frame_equal(full(leaf, part), whole[b])
-            assert_frame_equal(full(leaf, whole[b]), whole[b])
-        assert_frame_equal(full_steps(slim_steps(made.steps)), made.steps)
+@pytest.mark.parametrize(
+    ("facet", "text", "data"),
+    [
+        (Facet("JSON"), '{"a":1}', b'{"a":1}'),
+        (Facet("JSON"), "null", b"null"),
+        (Facet("DELIMITED"), '"1,\\"x\\""', b'1,"x"'),
+        (Facet("KAFKA", S.INT), "5", b"\x00\x00\x00\x05"),
+        (Facet("KAFKA", S.BIGINT), "-1", b"\xff" * 8),
+        (Facet("KAFKA", S.DOUBLE), "5.5", b"@\x16" + b"\x00" * 6),
+        (Facet("KAFKA", S.VARCHAR), '"a\\nb"', b"a\nb"),
+        (Facet("KAFKA", S.BYTES), '"AAE="', b"\x00\x01"),
+        (ANY, '"x y"', b"x y"),
+        (ANY, "17", b"17"),
+    ],
+)
+def test_both_ways(facet: Facet, text: str, data: bytes) -> None:
+    assert to_bytes(texts(text, None, text), facet).to_list() == [data, None, data]
+    made, error = of_bytes(binary(None, data, data), facet)
+    assert made.to_list() == [None, text, text]
+    assert error.null_count() == 3
 
 
-def test_a_key_that_is_a_column_travels_once() -> None:
-    leaf = _plan(QUERIES["by a key column"]).leaves[0]
-    assert "L.K" in derived(leaf) and not derived(leaf, rows=10)  # a few rows travel whole
-    leaf = _plan(QUERIES["by a value column"]).leaves[0]
-    assert "L.V" not in derived(leaf)  # null as a key, but not as a column, where a record's value is null
+def test_none_is_no_bytes() -> None:
+    assert to_bytes(texts("1"), Facet("NONE")).to_list() == [None]
+    assert of_bytes(binary(b"1"), Facet("NONE"))[0].to_list() == [None]
 
 
-def test_values_of_steps_stay_behind_where_they_are_the_times_of_positions() -> None:
-    plan = _plan(QUERIES["by a key column"])
-    steps = ingested(plan, _chunk(plan, 0, False, by_time=True)).steps
-    assert "value" not in slim_steps(steps).columns
-    other = steps.with_columns(pl.col("value") - 1)
-    assert_frame_equal(full_steps(slim_steps(other)), other)
+@pytest.mark.parametrize(
+    ("facet", "why"),
+    [
+        (Facet("JSON"), "it is not UTF-8"),
+        (Facet("DELIMITED"), "it is not UTF-8"),
+        (Facet("KAFKA", S.VARCHAR), "it is not UTF-8"),
+        (Facet("KAFKA", S.INT), "it does not have the 4 bytes of INTEGER"),
+    ],
+)
+def test_what_cannot_be_read_is_shown_and_costs_no_others(facet: Facet, why: str) -> None:
+    good = to_bytes(texts('"1"' if facet.type is S.VARCHAR or facet.format == "DELIMITED" else "1"), facet)[0]
+    made, error = of_bytes(binary(good, b"\xff\xfe", None, good), facet)
+    assert error.to_list() == [None, why, None, None]
+    assert made[1] == '"//4="'
+    assert made[2] is None
+    assert made[0] == made[3] != made[1]
+
+
+def test_what_nobody_has_declared_is_shown_as_json_text_or_base64() -> None:
+    made, _ = of_bytes(binary(b'{"a":[1]}', b"{oh", b"\xff", b"", None), ANY)
+    assert made.to_list() == ['{"a":[1]}', '"{oh"', '"/w=="', '""', None]
+
+
+@given(
+    st.sampled_from(KAFKA), st.lists(st.none() | st.integers(-(2**31), 2**31 - 1) | st.floats() | st.text(), max_size=8)
+)
+def test_values_of_kafka_format_come_back(t: Scalar, given_: list[Any]) -> None:
+    kinds = {S.INT: int, S.BIGINT: int, S.DOUBLE: float, S.VARCHAR: str, S.BYTES: str}
+    values = [v for v in given_ if v is None or isinstance(v, kinds[t])]
+    if t is S.BYTES:
+        values = [None if v is None else v.encode("utf-8", "surrogatepass") for v in values]
+    values = [v for v in values if not isinstance(v, str) or v.isprintable()]
+    dtype = {S.INT: pl.Int32, S.BIGINT: pl.Int64, S.DOUBLE: pl.Float64, S.VARCHAR: pl.String, S.BYTES: pl.Binary}[t]
+    frame = pl.DataFrame({"x": pl.Series(values, dtype=dtype)})
+    made = formats.encode(frame, [("x", Column("x", t))], "KAFKA", bare=True, delimiter=",")
+    made = made.set(frame["x"].is_null(), None)
+    back, error = of_bytes(to_bytes(made, Facet("KAFKA", t)), Facet("KAFKA", t))
+    assert error.null_count() == len(values)
+    assert back.to_list() == made.to_list()
+
+
+def test_partitions_are_those_of_the_java_producer() -> None:
+    """Vectors of the Java client's own hash."""
+    known = {
+        "21": -973932308,
+        "foobar": -790332482,
+        "a-little-bit-long-string": -985981536,
+        "a-little-bit-longer-string": -1486304829,
+        "lkjh234lh9fiuh90y23oiuhsafujhadof229phr9h19h89h8": -58897971,
+        "abc": 479470107,
+    }
+    keys = binary(*(k.encode() for k in known), None, b"")
+    assert murmur2(keys).to_list()[:-2] == [h % 2**32 for h in known.values()]
+    assert murmur2(keys)[-2] is None
+    assert kafka_partition(keys, 7).to_list()[:-2] == [(h & 0x7FFFFFFF) % 7 for h in known.values()]
+
+
+def test_how_records_are_written_follows_from_their_declaration() -> None:
+    two = [("key", S.INT), ("value", S.INT), ("value", S.VARCHAR)]
+    assert facets(Encoding("KAFKA", "JSON"), two) == Facets(Facet("KAFKA", S.INT), Facet("JSON"))
+    assert facets(Encoding("NONE", "DELIMITED"), two[1:]) == Facets(Facet("NONE"), Facet("DELIMITED"))
+    assert facets(Encoding("KAFKA", "KAFKA"), two[1:2]) == Facets(Facet("NONE"), Facet("KAFKA", S.INT))
+    assert facets(Encoding("JSON", "JSON", binary=("key",)), two) == Facets(Facet("KAFKA", S.INT), Facet("JSON"))
+    assert facets(Encoding("KAFKA", "JSON"), two[1:], "v").key == Facet("KAFKA", S.VARCHAR)

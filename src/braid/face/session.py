@@ -31,10 +31,11 @@ from braid.face.show import folders
 from braid.lower.lower import lower
 from braid.plan.logical import Kind, Query, Timestamp, sources
 from braid.sql.declare import Declaring, declaration
+from braid.topics.broker import Broker, broker_of
 from braid.topics.drops import read_drops
 from braid.topics.files import check_name
+from braid.topics.interface import Topics, open_topics
 from braid.topics.lock import shared_lock
-from braid.topics.store import TopicStore
 from braid.types import Column, Scalar
 
 if TYPE_CHECKING:
@@ -111,10 +112,11 @@ class Session(Public):
     """Made by `connect`. `spark` is the SparkSession; `store` the folder of topics and checkpoints. In a `with` its
     queries end with the block. A statement that is executed again, word for word, gives the query that it started."""
 
-    def __init__(self, dialect: str, store: str | None, spark: SparkSession) -> None:
+    def __init__(self, dialect: str, store: str | None, spark: SparkSession, broker: Broker | None = None) -> None:
         self._dialect = dialect_named(dialect)
         self._temporary = tempfile.TemporaryDirectory(prefix="braid-") if store is None else None
-        self._store = TopicStore(store if store is not None else self._temporary.name)  # type: ignore[union-attr]
+        folder = store if store is not None else self._temporary.name  # type: ignore[union-attr]
+        self._store, self._broker = open_topics(folder, broker), broker
         self._program = Catalogue(self._store, self._dialect.name).program("cell")
         self._registered: dict[str, Registered] = {}
         self._handles: dict[str, Handle] = {}
@@ -238,7 +240,7 @@ class Session(Public):
         from braid.spark.query import result_frame
 
         query = self._select(sql)
-        return result_frame(self._spark, lower(query), self.store, self._frames(query))
+        return result_frame(self._spark, lower(query), self.store, self._frames(query), self._broker)
 
     def drops(self, query: str = "query") -> list[dict[str, Any]]:
         """Rows that a query dropped; without a name, the SELECTs of `sql`. Those of `sql` are told when a task is done,
@@ -296,7 +298,7 @@ class Session(Public):
 class _World(StoreWorld):
     """What the statements of one call do. `rows`: those of the last statement that shows some."""
 
-    def __init__(self, store: TopicStore, session: Session) -> None:
+    def __init__(self, store: Topics, session: Session) -> None:
         super().__init__(store)
         self._session = session
         self.started: list[Handle] = []
@@ -332,7 +334,8 @@ class _World(StoreWorld):
             hint = "stop that session first, or give this one another store"
             raise BraidError(f"{name} runs in another session of this process", hint)
         session._lock()
-        handle = Handle(start(session.spark, lower(bound.query), self.store.root, frames=frames))
+        made = start(session.spark, lower(bound.query), self.store.root, frames=frames, broker=session._broker)
+        handle = Handle(made)
         session._handles[name] = handle
         _started[self.store.root, name] = handle
         self.started.append(handle)
@@ -368,14 +371,19 @@ def connect(
     spark: SparkSession | None = None,
     master: str = "local[*]",
     conf: Mapping[str, str] | None = None,
+    kafka: str | None = None,
+    kafka_config: str | None = None,
 ) -> Session:
     """A session; starts Spark with the settings that suit Braid, or takes yours, or the one that runs in this process:
-    then a line on stderr says so, and `master` and `conf` are its own. `store` None: a temporary folder."""
+    then a line on stderr says so, and `master` and `conf` are its own. `store` None: a temporary folder. `kafka`:
+    HOST:PORT of the broker where topics lie (then `store` keeps the rest); `kafka_config`: a file of its client's
+    settings, name=value in a line."""
     from braid.spark.conf import joined, running, session
 
     dialect_named(dialect)
+    broker = broker_of(kafka, kafka_config)
     if store is not None and os.path.exists(store) and not os.path.isdir(store):
         raise BraidError(f"{store} is a file", "a store is a folder")
     if spark is None and not running():
-        return Session(dialect, store, session(master, conf))
-    return Session(dialect, store, joined(spark, conf))
+        return Session(dialect, store, session(master, conf), broker)
+    return Session(dialect, store, joined(spark, conf), broker)

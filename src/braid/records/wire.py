@@ -73,8 +73,7 @@ def of_bytes(data: pl.Series, facet: Facet) -> tuple[pl.Series, pl.Series]:
         case "ANY":
             return _of_any(data), _nothing(len(data))
         case _:  # JSON
-            texts = data.cast(pl.String, strict=False)
-            return _checked(data, texts, "it is not UTF-8")
+            return _checked(data, _texts(data), "it is not UTF-8")
 
 
 def to_bytes(texts: pl.Series, facet: Facet) -> pl.Series:
@@ -96,6 +95,21 @@ def to_bytes(texts: pl.Series, facet: Facet) -> pl.Series:
             return texts.cast(pl.Binary)
 
 
+def _texts(data: pl.Series) -> pl.Series:
+    """The texts that bytes are, null where they are none."""
+    try:
+        return data.cast(pl.String)
+    except pl.exceptions.ComputeError:  # one bad byte refuses all
+        return pl.Series(data.name, [_text(x) for x in data.to_list()], dtype=pl.String)
+
+
+def _text(data: bytes | None) -> str | None:
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
 def _value(texts: pl.Series, t: Type) -> pl.Series:
     return decode_values(texts, [Column("x", t)], unwrapped=True)[0]["x"]
 
@@ -105,7 +119,7 @@ def _nothing(height: int) -> pl.Series:
 
 
 def _of_text(data: pl.Series) -> tuple[pl.Series, pl.Series]:
-    texts = data.cast(pl.String, strict=False)
+    texts = _texts(data)
     made, error = _checked(data, texts, "it is not UTF-8")
     return json_text(texts, S.VARCHAR).zip_with(error.is_null(), made), error
 
@@ -136,7 +150,7 @@ def _checked(data: pl.Series, texts: pl.Series, why: str) -> tuple[pl.Series, pl
 
 def _of_any(data: pl.Series) -> pl.Series:
     """As people read it: JSON, text, base64."""
-    texts = data.cast(pl.String, strict=False)
+    texts = _texts(data)
     shown, _ = _checked(data, texts, "")
     fine = texts.is_null() | texts.str.json_path_match("$").is_not_null() | (texts == "null")
     return shown.zip_with(fine.fill_null(True), json_text(shown, S.VARCHAR))

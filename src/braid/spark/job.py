@@ -314,9 +314,9 @@ def prepared(
     return job, folder, list(watches.values())
 
 
-def loose(plan: Plan, store: str, tasks: int, names: frozenset[str]) -> Job:
+def loose(plan: Plan, store: str, tasks: int, names: frozenset[str], broker: Broker | None = None) -> Job:
     """A job whose checkpoint is the user's: nothing is recorded but in Spark's own."""
-    topics = TopicStore(store)
+    topics = open_topics(store, broker)
     frames = _frames(plan, names)
     partitions = [0 if x.number in frames else topics.partitions(x.source.topic) for x in plan.leaves]
     run = f"{plan.query.name}-{uuid4().hex[:12]}"
@@ -332,6 +332,8 @@ def loose(plan: Plan, store: str, tasks: int, names: frozenset[str]) -> Job:
         fingerprint=hashlib.sha256(canonical(plan.query).encode()).hexdigest()[:16],
         cache=own_folder(os.path.join("state", run)),
         frames=frames,
+        broker=broker,
+        begin=_begin(plan, topics, names, None) if broker is not None else {},
     )
 
 

@@ -381,10 +381,12 @@ def start(
     return running
 
 
-def result_frame(spark: SparkSession, plan: Plan, store: str, frames: Mapping[str, Registered]) -> DataFrame:
+def result_frame(
+    spark: SparkSession, plan: Plan, store: str, frames: Mapping[str, Registered], broker: Broker | None = None
+) -> DataFrame:
     """A query's result as a streaming DataFrame. Who starts it gives the checkpoint; it must be started with the
     session's number of shuffle partitions."""
-    job = loose(plan, store, int(str(spark.conf.get("spark.sql.shuffle.partitions"))), frozenset(frames))
+    job = loose(plan, store, int(str(spark.conf.get("spark.sql.shuffle.partitions"))), frozenset(frames), broker)
     text = jobs.dumps(job)
     keep_state(spark)
     frame = through(read(spark, job, text, frames), job, text)
