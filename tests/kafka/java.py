@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from kafka.clients import Read, consume
-from kafka.fetch import Unavailable, java, kafka_jars
+from kafka.fetch import java, kafka_jars
 
 SECONDS = 60
 CONSUMER = "org.apache.kafka.tools.consumer.ConsoleConsumer"
@@ -78,15 +78,11 @@ def java_partitions(address: str, topic: str, keys: Iterable[str]) -> dict[str, 
 
 def java_murmur2(keys: Iterable[bytes]) -> list[int]:
     """Java's own hash of any bytes: partition = (hash & 0x7fffffff) % partitions. Starts a JVM, so ask in bulk."""
+    from py4j.java_gateway import JavaGateway
     from pyspark import __file__ as pyspark
 
-    try:
-        from py4j.java_gateway import JavaGateway, find_jar_path
-    except ImportError:
-        raise Unavailable("no py4j to ask Java with") from None
-    jars = sorted((Path(pyspark).parent / "jars").glob("py4j-*.jar"))
     gateway = JavaGateway.launch_gateway(
-        jarpath=str(jars[0]) if jars else find_jar_path(),
+        jarpath=str(next((Path(pyspark).parent / "jars").glob("py4j-*.jar"))),
         classpath=":".join(str(jar) for jar in sorted(kafka_jars().glob("*.jar"))),
         java_path=java(),
         javaopts=SMALL,
