@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 QUICK  := $(VENV)/.quick
 export POLARS_MAX_THREADS ?= 1
 
-.PHONY: install demo test test-fast test-spark test-spark43 lint law fuzz bench crash bench-small soak clean java
+.PHONY: install demo test test-fast test-spark test-spark43 test-kafka lint law fuzz bench crash bench-small soak clean java
 
 install: $(STAMP)
 
@@ -52,6 +52,10 @@ test-spark43: java
 	@test -x .venv43/bin/python || $(PYTHON) -m venv .venv43
 	.venv43/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' 'pyspark>=4.3,<4.4'
 	.venv43/bin/python -m pytest -m spark
+
+# On a real Kafka broker and a schema registry, fetched once (tests/kafka/README.md); else skipped, with the reason.
+test-kafka: $(STAMP) java $(QUICK)
+	@$(BIN)/python -m pytest -m "kafka and not law" -n 2 --dist loadfile -rs
 
 law: $(STAMP) java $(QUICK)
 	$(BIN)/python -m pytest -m "not kafka" --law -n 2

@@ -1,0 +1,1 @@
+"""Real servers for tests: a Kafka broker, a schema registry, Java's own clients."""

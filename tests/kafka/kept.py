@@ -1,0 +1,82 @@
+"""One server for all who test at the same time, kept between runs.
+
+In: how a server of a folder is made. Out: it runs; this process is one of its users until it says otherwise.
+Rule: who uses it holds the lock `users` together with the others; it is only started anew by one that uses it alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from kafka.fetch import locked, try_lock
+from kafka.server import START_SECONDS, STOP_SECONDS, Server, until
+
+MOST_BYTES = 2_000_000_000  # more data than this is thrown away, when nobody else uses it
+
+
+@contextlib.contextmanager
+def own(make: Callable[[Path], Server]) -> Iterator[Server]:
+    """A server that belongs to one test alone."""
+    with tempfile.TemporaryDirectory(prefix="braid-server-") as scratch:
+        server = make(Path(scratch))
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+@contextlib.contextmanager
+def kept(make: Callable[[Path], Server], folder: Path) -> Iterator[Server]:
+    """The server of this folder, shared; started if it does not run. BRAID_TESTS_KEEP=0 makes it one's own."""
+    if os.environ.get("BRAID_TESTS_KEEP") == "0":
+        with own(make) as server:
+            yield server
+        return
+    with locked(folder / "users", STOP_SECONDS + 30, shared=True) as users:
+        with locked(folder / "starting", 2 * START_SECONDS):
+            server = make(folder)
+            lives = server.attach()
+            well = lives and until(server.ready, 30)
+            if lives and (not well or _bytes(folder) > MOST_BYTES) and _alone(users):
+                server.stop()
+                lives = False
+            if lives and not well:
+                raise RuntimeError(f"the shared {server.name} does not answer, and others use it:\n{server.tail()}")
+            if lives:
+                server.shared = True
+            else:
+                server = make(folder)
+                server.wipe()
+                server.start()
+                server.hand_over()
+        yield server
+
+
+def stop(make: Callable[[Path], Server], folder: Path) -> bool:
+    """Ends the kept server; False if it does not run, or somebody uses it."""
+    with locked(folder / "starting", START_SECONDS), locked(folder / "users", 2, shared=True) as users:
+        server = make(folder)
+        if not (server.attach() and _alone(users)):
+            return False
+        server.stop()
+        return True
+
+
+def _alone(users: int) -> bool:
+    alone = try_lock(users)
+    fcntl.flock(users, fcntl.LOCK_SH)  # an attempt that failed has lost the lock; nobody holds it alone for long
+    return alone
+
+
+def _bytes(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):
+            total += path.stat().st_blocks * 512
+    return total
