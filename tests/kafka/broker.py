@@ -138,7 +138,7 @@ class Broker(Server):
         return [java(), *options, *SMALL, logging, "-cp", str(kafka_jars() / "*")]
 
 
-def _fetch() -> None:
+def fetch() -> None:
     """Before any lock is taken that others wait for."""
     java()
     kafka_jars()
@@ -153,7 +153,7 @@ def _folder() -> Path:
 @contextlib.contextmanager
 def kept_broker() -> Iterator[Broker]:
     """The shared broker, started if it does not run; `Unavailable` where it cannot be had."""
-    _fetch()
+    fetch()
     with kept.kept(Broker, _folder()) as server:
         assert isinstance(server, Broker)
         yield server
@@ -162,7 +162,7 @@ def kept_broker() -> Iterator[Broker]:
 @contextlib.contextmanager
 def own_broker(settings: Mapping[str, str] | None = None) -> Iterator[Broker]:
     """A broker for one test alone, to be stopped and killed; nothing of it is left behind."""
-    _fetch()
+    fetch()
     with kept.own(lambda folder: Broker(folder, settings)) as server:
         assert isinstance(server, Broker)
         yield server

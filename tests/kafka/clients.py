@@ -28,6 +28,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSp
 from kafka.server import until
 
 SECONDS = 30.0
+LOGINS: dict[str, dict[str, str]] = {}  # how one comes in as administrator, where a broker asks: see `secured.py`
 Headers = list[tuple[str, bytes | None]]
 
 
@@ -58,7 +59,7 @@ class Read:
 def settings(address: str, **more: Any) -> dict[str, Any]:
     """Settings of a client. Names take _ for a dot, so `group_id="g"` is group.id."""
     base = {"bootstrap.servers": address, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
-    return {**base, **{name.replace("_", "."): value for name, value in more.items()}}
+    return {**base, **LOGINS.get(address, {}), **{name.replace("_", "."): value for name, value in more.items()}}
 
 
 def admin(address: str) -> AdminClient:

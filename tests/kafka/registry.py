@@ -91,8 +91,8 @@ class Registry(Server):
 
 def _fetch() -> None:
     """Before any lock is taken that others wait for."""
-    java(21)
     apicurio()
+    java(21)
 
 
 @contextlib.contextmanager
