@@ -17,10 +17,11 @@ from braid.lower.physical import Plan
 from braid.operators.changes import HEADERS, TIME
 from braid.plan.logical import Query
 from braid.stage.call_order import moment_position, partition_ranks, topic_ranks
-from braid.stage.decode import RAW, decode
+from braid.stage.decode import decode
 from braid.stage.ingest import Chunk, Mark
 from braid.stage.local import LocalQuery
 from braid.testing.oracle import key_text, value_text
+from braid.topics.envelope import RAW
 from histories import Batch, History, Raw, batches, expected
 
 Line = tuple[str | None, str | None, int, str | None]

@@ -765,7 +765,6 @@ def test_writers_and_readers_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert all(sorted(part) == sorted(list(range(40)) * 20) for part in values(store, "t"))
 
 
-
 def test_drops(tmp_path: Path) -> None:
     root = str(tmp_path)
     frame = pl.DataFrame(

@@ -75,8 +75,10 @@ def _alone(users: int) -> bool:
 
 
 def _bytes(folder: Path) -> int:
+    """Roughly: the broker takes files away meanwhile."""
     total = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):
-            total += path.stat().st_blocks * 512
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.stat(os.path.join(parent, name)).st_blocks * 512
     return total

@@ -151,8 +151,9 @@ def _checked(data: pl.Series, texts: pl.Series, why: str) -> tuple[pl.Series, pl
 def _of_any(data: pl.Series) -> pl.Series:
     """As people read it: JSON, text, base64."""
     texts = _texts(data)
+    texts = texts.set(texts.str.contains(_NO_TEXT).fill_null(False), None)
     shown, _ = _checked(data, texts, "")
-    fine = texts.is_null() | texts.str.json_path_match("$").is_not_null() | (texts == "null")
+    fine = texts.is_null() | shown.str.json_path_match("$").is_not_null() | (texts == "null")
     return shown.zip_with(fine.fill_null(True), json_text(shown, S.VARCHAR))
 
 
@@ -175,6 +176,8 @@ def _pieces(data: np.ndarray[Any, np.dtype[np.uint8]], size: int) -> pl.Series:
 
 # ------------------------------------------------------------------- partitions
 
+
+_NO_TEXT = r"[\x00-\x08\x0e-\x1f]"  # nobody writes these in a text
 
 M, R = np.uint32(0x5BD1E995), np.uint32(24)
 

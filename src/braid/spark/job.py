@@ -72,8 +72,8 @@ class Job:
     output partition come from several tasks, so there is one more exchange before the writer. `checkpoint`: where
     the state lies; where None, Spark's state store keeps it, with copies of runs in the folder `cache` of each node.
     `wire`: a folder that all tasks see, for large frames on their way from one to the next. `close`: all sources are
-    closed when what they have has been read. `broker`: where the topics lie, if not in the store; then `begin` has the
-    offset at which the query begins, of each `leaf/partition`.
+    closed when what they have has been read. `broker`: where the topics lie, if not in the store; then `topics` has
+    the identities of those that are read, `begin` the offset at which the query begins, of each `leaf/partition`.
     """
 
     plan: Plan
@@ -97,6 +97,7 @@ class Job:
     frames: frozenset[int] = frozenset()
     order: Order | None = None
     broker: Broker | None = None
+    topics: Mapping[str, str] = field(default_factory=dict)
     begin: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -189,7 +190,7 @@ def store_of(root: str) -> TopicStore:
 
 def topics_of(job: Job) -> Topics:
     """Where the job's topics lie."""
-    return store_of(job.store) if job.broker is None else open_topics(job.store, job.broker)
+    return store_of(job.store) if job.broker is None else open_topics(job.store, job.broker, job.topics)
 
 
 @functools.lru_cache(maxsize=16)
@@ -294,7 +295,7 @@ def prepared(
         watch.begin()
     job = _job(
         plan,
-        topics,
+        topics.root,
         run,
         output,
         kept.buckets,
@@ -309,6 +310,7 @@ def prepared(
         frames=frames,
         order=wishes.order,
         broker=wishes.broker,
+        topics=kept.settings.get("topics", {}),
         begin=kept.settings.get("begin", {}),
     )
     return job, folder, list(watches.values())
@@ -323,7 +325,7 @@ def loose(plan: Plan, store: str, tasks: int, names: frozenset[str], broker: Bro
     buckets = 1 if all(stateless(s) for s in plan.stages) else max(BUCKETS, tasks)
     return _job(
         plan,
-        topics,
+        topics.root,
         run,
         Output("frame", "", 1),
         buckets,
@@ -333,6 +335,7 @@ def loose(plan: Plan, store: str, tasks: int, names: frozenset[str], broker: Bro
         cache=own_folder(os.path.join("state", run)),
         frames=frames,
         broker=broker,
+        topics=_topics(plan, topics, names, None) if broker is not None else {},
         begin=_begin(plan, topics, names, None) if broker is not None else {},
     )
 
@@ -363,10 +366,10 @@ def _begin(plan: Plan, topics: Topics, files: Collection[str], known: Document |
     }
 
 
-def _job(plan: Plan, topics: Topics, run: str, output: Output, buckets: int, tasks: int, **more: Any) -> Job:
+def _job(plan: Plan, store: str, run: str, output: Output, buckets: int, tasks: int, **more: Any) -> Job:
     by_key = more.get("broker") is not None and output.kind == "topic"
     spreading = spread(plan, output.partitions, buckets, tasks, by_key)
-    return Job(plan, plan.query.name, run, topics.root, output, buckets, tasks, *spreading, **more)
+    return Job(plan, plan.query.name, run, store, output, buckets, tasks, *spreading, **more)
 
 
 def _frames(plan: Plan, names: frozenset[str]) -> frozenset[int]:

@@ -72,10 +72,10 @@ class Topics(Protocol):
     ) -> bool: ...
 
 
-def open_topics(root: str, broker: Broker | None = None) -> Topics:
-    """The topics of a broker, or else those of the store."""
+def open_topics(root: str, broker: Broker | None = None, known: Mapping[str, str] | None = None) -> Topics:
+    """The topics of a broker, or else those of the store. `known`: identities of topics on the broker."""
     if broker is None:
         return TopicStore(root)
     from braid.topics.kafka import KafkaTopics
 
-    return KafkaTopics(root, broker)
+    return KafkaTopics(root, broker, known)

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 PATIENCE = 600.0  # s that a broker may be away while records are read
 MANY = 20_000  # records asked for at once
 OPEN = 64  # consumers that a process keeps
+IDLE = 60.0  # s after which one that nobody uses is closed
 FOR_EVER = {
     "message.timestamp.type": "CreateTime",
     "message.timestamp.before.max.ms": str(2**63 - 1),
@@ -45,15 +46,16 @@ FOR_EVER = {
 
 
 class KafkaTopics:
-    """`path`: the folder beside the broker, of checkpoints, drops and the catalogue."""
+    """`path`: the folder beside the broker, of checkpoints, drops and the catalogue. `known`: the identities of topics
+    that a query reads. Consumers of these are kept; another topic may be made anew under its name at any time."""
 
     dense = False
 
-    def __init__(self, path: str | Path, broker: Broker) -> None:
-        self.root, self.broker = store_root(path), broker
+    def __init__(self, path: str | Path, broker: Broker, known: Mapping[str, str] | None = None) -> None:
+        self.root, self.broker, self.known = store_root(path), broker, dict(known or {})
 
-    def __reduce__(self) -> tuple[type[KafkaTopics], tuple[str, Broker]]:
-        return KafkaTopics, (self.root, self.broker)
+    def __reduce__(self) -> tuple[type[KafkaTopics], tuple[str, Broker, dict[str, str]]]:
+        return KafkaTopics, (self.root, self.broker, self.known)
 
     # -- topics ---------------------------------------------------------------------------------------------------
 
@@ -164,7 +166,7 @@ class KafkaTopics:
         """Columns of `RAW` of the records that there are in [first, last)."""
         if first >= last:
             return pl.DataFrame(schema=RAW)
-        got = _reader(self.broker, name, partition).read(first, last)
+        got = self._records(name, partition, first, last)
         key, key_error = of_bytes(pl.Series("k", got.keys, dtype=pl.Binary), how.key)
         value, value_error = of_bytes(pl.Series("v", got.values, dtype=pl.Binary), how.value)
         key_error, value_error = ("the key: " + key_error), ("the value: " + value_error)
@@ -172,6 +174,15 @@ class KafkaTopics:
         columns: tuple[Any, ...] = (got.offsets, got.times, key, value, got.headers, errors)
         made = (pl.Series(c, x, dtype=t) for (c, t), x in zip(RAW.items(), columns, strict=True))
         return pl.DataFrame(list(made))
+
+    def _records(self, name: str, partition: int, first: int, last: int) -> Records:
+        if name in self.known:
+            return _reader(self.broker, name, self.known[name], partition).read(first, last)
+        reader = _Reader(self.broker, name, partition)
+        try:
+            return reader.read(first, last)
+        finally:
+            reader.close()
 
     def parsed(self, name: str, partition: int, first: int, last: int, how: Facets) -> pl.DataFrame:
         """The records in [first, last) for people: `_offset`, `_line`, `_raw` and the columns of `ENVELOPE`."""
@@ -233,6 +244,7 @@ class _Reader:
 
     def __init__(self, broker: Broker, topic: str, partition: int) -> None:
         self.broker, self.topic, self.partition = broker, topic, partition
+        self.used = 0.0
         self._consumer: Consumer | None = None
         self._at = -1
         self._ahead: list[Any] = []  # messages behind the range that was asked for
@@ -331,15 +343,16 @@ def _place(topic: str, partition: int, offset: int) -> TopicPartition:
     return TopicPartition(topic, partition, offset)
 
 
-def _reader(broker: Broker, topic: str, partition: int) -> _Reader:
-    """This process's reader of a partition; of those that were not used for longest, the last are closed."""
-    readers = kept("readers", broker, "", OrderedDict[tuple[str, int], _Reader])
-    which = (topic, partition)
+def _reader(broker: Broker, topic: str, identity: str, partition: int) -> _Reader:
+    """This process's reader of a partition; those that were not used for longest are closed."""
+    readers = kept("readers", broker, "", OrderedDict[tuple[str, str, int], _Reader])
+    which, now = (topic, identity, partition), time.monotonic()
     if which not in readers:
         readers[which] = _Reader(broker, topic, partition)
-        while len(readers) > OPEN:
-            readers.popitem(last=False)[1].close()
     readers.move_to_end(which)
+    readers[which].used = now
+    while len(readers) > OPEN or now - next(iter(readers.values())).used > IDLE:
+        readers.popitem(last=False)[1].close()
     return readers[which]
 
 

@@ -1,0 +1,169 @@
+"""The same statements over the same records give the same, broker to broker and on the store.
+
+In: case pages, their statements and records (not what they expect: their times are moved, as a broker takes none
+before 1970). Out: every result record by record, in order, with its time and headers.
+Rule: every page is run whose topics have one partition: then both have one order. What a page holds back (an end, a
+declared bound) is not told to either.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+import braid
+from braid.bind.program import first_match
+from braid.errors import BraidError
+from braid.face.catalogue import written_as
+from braid.face.session import Session
+from braid.stage.emit import facets_of
+from braid.testing.cases import Block, _feed, blocks
+from braid.topics.broker import Broker as Address
+from braid.topics.interface import Topics, open_topics
+from braid.topics.reading import records_of
+from kafka.broker import Broker, own_broker
+from kafka.clients import delete_topic
+from kafka.fetch import Unavailable
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.filterwarnings("ignore::UserWarning")]
+
+CASES = Path(__file__).parent.parent / "cases"
+NOT_HERE = re.compile(r"UPDATE |DELETE |VALUES|LIMIT|ROWPARTITION|ROWOFFSET|PARTITIONS *= *[2-9]", re.IGNORECASE)
+SHOWN = ("reason", "operator", "topic", "key", "value", "timestamp")  # of a drop; offsets have gaps on a broker
+LATER = 1_000_000_000_000  # ms that times of records are moved by
+
+
+@dataclass(frozen=True)
+class Page:
+    path: Path
+    dialect: str
+    sql: str
+    records: tuple[dict[str, Any], ...]
+
+
+def page_of(path: Path) -> Page | None:
+    """The page, where it can be fed to a run that only reads what is there."""
+    found = list(blocks(path.read_text(encoding="utf-8")))
+    sql = [b for b in found if b.kind == "sql"]
+    text = "\n".join(b.text for b in sql)
+    if not sql or any(b.kind in ("refused", "query", "explain") for b in found) or NOT_HERE.search(text):
+        return None
+    if "SELECT" not in text.upper():
+        return None
+    dialect = next((b.argument for b in sql if b.argument), "ksqldb")
+    records = tuple(r for b in found if b.kind == "input" for r in records_in(b))
+    if not records or any(r["partition"] for r in records):
+        return None
+    return Page(path, dialect, text, records)
+
+
+class Recorder:
+    """Takes what a page writes."""
+
+    def __init__(self) -> None:
+        self.records: list[dict[str, Any]] = []
+
+    def write(self, topic: str, **record: Any) -> None:
+        self.records.append({"topic": topic, **record})
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None  # clock, restart, finish
+
+
+def records_in(block: Block) -> list[dict[str, Any]]:
+    recorder = Recorder()
+    _feed(recorder, block)  # type: ignore[arg-type]
+    return recorder.records
+
+
+OF_A_DIALECT = 12
+KAFKA_CANNOT = ("malformed.md",)  # has keys that no serializer writes
+
+
+def pages() -> Iterator[Page]:
+    """Some of each dialect, from all over its folders; the semantic tables among them."""
+    found = [p for path in sorted(CASES.rglob("*.md")) if (p := page_of(path)) is not None]
+    found = [p for p in found if p.path.name not in KAFKA_CANNOT]
+    for dialect in sorted({p.dialect for p in found}):
+        mine = [p for p in found if p.dialect == dialect]
+        tables = [p for p in mine if p.path.name == "semantic_table.md"]
+        step = max(1, len(mine) // OF_A_DIALECT)
+        yield from tables
+        yield from [p for p in mine[::step] if p not in tables][: OF_A_DIALECT - len(tables)]
+
+
+PAGES = list(pages())
+
+
+def fed(topics: Topics, page: Page) -> None:
+    """The page's records, in the order of the page."""
+    for r in page.records:
+        topic = first_match(r["topic"], topics.names()) or r["topic"]
+        headers = [list(h) for h in r["headers"]] or None
+        record = r | {"timestamp": LATER + r["timestamp"], "headers": headers}
+        topics.append(topic, [record], how=written_as(topics, topic))
+
+
+def made(session: Session, topics: Topics, page: Page) -> dict[str, list[Any]]:
+    """What the page's queries write. All records are there before the first query starts, so all have one order."""
+    for r in page.records:  # not compacted: a record without a key is one, too
+        if page.dialect != "sqlstream" and not topics.exists(r["topic"]):
+            topics.create(r["topic"])
+    session.execute(";".join(x for x in page.sql.split(";") if "SELECT" not in x.upper()) + ";")
+    fed(topics, page)
+    handles = session.execute(page.sql)
+    for handle in handles:
+        handle.await_idle()
+    found = {}
+    for handle in handles:
+        sink = handle._running.job.output.target
+        how, rows = facets_of(handle._running.job.plan.query.sink), []
+        for p, end in enumerate(topics.end_offsets(sink)):
+            parsed: pl.DataFrame = topics.parsed(sink, p, 0, end, how)
+            rows += [
+                (p, json.dumps(r["key"]), json.dumps(r["value"]), r["timestamp"], json.dumps(r.get("headers")))
+                for r in records_of(sink, p, parsed)
+            ]
+        found[handle.name] = rows
+        found[f"drops of {handle.name}"] = sorted(json.dumps({c: d[c] for c in SHOWN}) for d in handle.drops())
+    return found
+
+
+@pytest.fixture(scope="module")
+def plain_broker() -> Iterator[Broker]:
+    """One that never compacts: all that was written can be seen."""
+    try:
+        with own_broker({"log.cleaner.enable": "false"}) as server:
+            yield server
+    except Unavailable as reason:
+        pytest.skip(f"no Kafka broker: {reason}")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.path.relative_to(CASES)))
+def test_a_broker_gives_what_the_store_gives(page: Page, plain_broker: Broker, tmp_path: Path) -> None:
+    there = open_topics(str(tmp_path / "there"), Address(plain_broker.address))
+    before = set(there.names())
+    outcomes = []
+    try:
+        for folder, kafka in (("here", None), ("there", plain_broker.address)):
+            with braid.connect(page.dialect, str(tmp_path / folder), kafka=kafka) as session:
+                try:
+                    topics = session._store
+                    outcomes.append(made(session, topics, page))
+                except BraidError as e:
+                    outcomes.append({"refused": [e.message]})
+    finally:
+        for name in set(there.names()) - before:
+            delete_topic(plain_broker.address, name)
+    here, on_broker = outcomes
+    if "refused" in here:
+        pytest.skip(f"the store refuses it: {here['refused'][0]}")
+    assert on_broker == here
+    assert here
