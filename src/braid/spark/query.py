@@ -8,6 +8,7 @@ query that died only because a Python process was not up in time, on a busy mach
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import json
@@ -37,8 +38,9 @@ from braid.spark.writer import MANIFEST, write_batches
 from braid.stage import state_file
 from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured
 from braid.topics import clean_staging
-from braid.topics.broker import Broker
+from braid.topics.broker import Broker, BrokerAway
 from braid.topics.drops import clean_drops, read_drops
+from braid.topics.kafka import PATIENCE
 
 Status = Literal["running", "stopped", "failed"]
 
@@ -90,11 +92,13 @@ class _Seen:
 class RunningQuery:
     """One started query. `begin` starts it on Spark and gives Spark's handle; see `launch`."""
 
-    def __init__(self, job: Job, text: str, folder: str, begin: Callable[[RunningQuery], Any]) -> None:
-        self.job = job
+    def __init__(self, job: Job, text: str, folder: str, begin: Callable[[RunningQuery], Any], note: Note) -> None:
+        self.job, self._note = job, note
         self._text, self._folder, self._begin = text, folder, begin
         self._handle: Any = None
         self._starts, self._stopped = 0, False
+        self._waiting = 0
+        self._away = 0.0  # since when the broker was away, and no batch has come through
         self._starting = threading.Lock()
         self._failed: BraidError | None = None
         self._over = threading.Event()
@@ -115,10 +119,21 @@ class RunningQuery:
     def launch(self) -> Any:
         """Spark's handle: of the first start, or of a new one where the last died of a process that came too late."""
         with self._starting:
-            if self._handle is None or (self._starts < STARTS and not self._stopped and _came_too_late(self._handle)):
+            if self._handle is None or (not self._stopped and self._once_more()):
                 self._starts += 1
                 self._handle = self._begin(self)
             return self._handle
+
+    def _once_more(self) -> bool:
+        """Whether the query died of what passes: a process that came too late, a broker that was away."""
+        if _broker_was_away(self._handle):
+            now = time.monotonic()
+            self._away = self._away or now
+            if now - self._away < PATIENCE:
+                self._note(f"{self.name} waits for its broker: {reason(str(self._handle.exception()))}")
+                time.sleep(1)
+                return True
+        return self._starts < STARTS and _came_too_late(self._handle)
 
     def status(self) -> Status:
         if self.launch().isActive:
@@ -247,6 +262,12 @@ class RunningQuery:
             seen.spark_ms = dict(last["durationMs"])
 
     def _lag(self) -> int:
+        """Records that wait; as of the last look where the broker does not answer."""
+        with contextlib.suppress(BrokerAway):
+            self._waiting = self._waiting_now()
+        return self._waiting
+
+    def _waiting_now(self) -> int:
         last = self._handle.lastProgress if self._handle is not None else None
         ends = {f"{leaf}/{p}": end for leaf, x in inputs_of(self._text).items() for p, end in enumerate(x.ends())}
         done: dict[str, int] = {}
@@ -270,7 +291,7 @@ class RunningQuery:
         self._keep(batch, said)
         writer.publish_batch(self.job, batch, rows)
         state_file.forget(self._folder, batch - 1)
-        self._note(batch, told, said, (began * 1000, ran * 1000, time.time() * 1000))
+        self._noted(batch, told, said, (began * 1000, ran * 1000, time.time() * 1000))
         if not self._checked and self._handle is not None:
             self._check()
 
@@ -283,7 +304,7 @@ class RunningQuery:
         with self._guard:
             seen.upto, seen.state = batch, state | changed
 
-    def _note(
+    def _noted(
         self, batch: int, told: list[tuple[str, Any]], said: list[dict[str, Any]], span: tuple[float, float, float]
     ) -> None:
         out, drops, first = 0, dict[str, int](), dict[str, Dropped]()
@@ -299,7 +320,7 @@ class RunningQuery:
             seen.last = measured(self._shape, batch, span, said, out, drops, first, seen.state)
             seen.totals.add(seen.last)
             seen.done.append(seen.last)
-            self._starts = 1
+            self._starts, self._away = 1, 0.0
             now = time.monotonic()
             seen.recent.append((now, seen.last.rows_in, out))
             while seen.recent and seen.recent[0][0] < now - RATE_WINDOW:
@@ -374,7 +395,7 @@ def start(
             stream = stream.option("checkpointLocation", os.path.join(folder, "spark")).queryName(job.run)
             return (stream.trigger(**trigger) if trigger else stream).start()
 
-    running = RunningQuery(job, text, folder, begin)
+    running = RunningQuery(job, text, folder, begin, note)
     running.launch()
     if up and watches:
         running.follow(watches)
@@ -468,6 +489,11 @@ def _await(handle: Any, timeout: float | None) -> bool:
         return handle.awaitTermination(timeout) is not False
     except Exception:  # its reason is asked for by the caller
         return True
+
+
+def _broker_was_away(handle: Any) -> bool:
+    """Whether the query died of a broker that did not answer."""
+    return not handle.isActive and BrokerAway.__name__ in str(handle.exception() or "")
 
 
 def _came_too_late(handle: Any) -> bool:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -50,7 +51,8 @@ from braid.stage.inputs import Input, Until
 from braid.stage.measured import SOURCE, Piece
 from braid.stage.wire import derived, slim_steps, split
 from braid.timing import spent
-from braid.topics.kafka import commit_offsets
+from braid.topics.broker import BrokerAway
+from braid.topics.kafka import PATIENCE, commit_offsets
 
 
 @dataclass(slots=True)
@@ -235,11 +237,24 @@ class Planner:
         job = loads(self._text)
         if start.get("plan") != job.fingerprint:
             raise BraidError("the checkpoint is of another plan", "delete it, or start the query under another name")
-        found = self._cut_at_a_time(job, start) if job.order is None else cut_in_order(job, start, self._watch)
+        found = self._patiently(job, start) if job.order is None else cut_in_order(job, start, self._watch)
         if found is None:
             return start
         kept = {name: x for name, x in start.items() if name != "early"}
         return {**kept, "idle": [], **found, "batch": start["batch"] + 1}
+
+    def _patiently(self, job: Job, start: Document) -> Document | None:
+        """As long as the broker is away there is nothing new; a run that is to end waits for it."""
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return self._cut_at_a_time(job, start)
+            except BrokerAway:
+                if self._limits is None:
+                    return None
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(1)
 
     def _cut_at_a_time(self, job: Job, start: Document) -> Document | None:
         inputs = inputs_of(self._text)

@@ -191,6 +191,23 @@ def producer(broker: Broker, transactional: str | None = None) -> Producer:
 # ---------------------------------------------------------------------- errors
 
 
+_LATER = "try again when it has settled"
+_PASSES = (  # of which the client itself does not say that one may try again
+    "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "GROUP_LOAD_IN_PROGRESS",
+    "GROUP_COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR_FOR_GROUP", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION",
+    "NOT_LEADER_OR_FOLLOWER", "REPLICA_NOT_AVAILABLE", "OFFSET_NOT_AVAILABLE", "FENCED_LEADER_EPOCH",
+    "UNKNOWN_LEADER_EPOCH", "KAFKA_STORAGE_ERROR", "UNSTABLE_OFFSET_COMMIT", "CONCURRENT_TRANSACTIONS",
+    # the transaction was ended by the broker, or by another start of this query
+    "INVALID_TXN_STATE", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "PRODUCER_FENCED",
+    "_FENCED", "_STATE",
+)  # fmt: skip
+
+
+class BrokerAway(BraidError):
+    """It does not answer, or is not ready, or what was begun there has ended meanwhile. Later it may be otherwise: a
+    query that runs waits."""
+
+
 def asked(broker: Broker, what: str, call: Callable[[], T]) -> T:
     """The answer of a broker, or why there is none."""
     from confluent_kafka import KafkaException
@@ -198,9 +215,12 @@ def asked(broker: Broker, what: str, call: Callable[[], T]) -> T:
     try:
         return call()
     except KafkaException as e:
-        raise refused(broker, what, e.args[0]) from None
+        why = refused(broker, what, e.args[0])
     except TimeoutError:
-        raise _silent(broker, what) from None
+        why = _silent(broker, what)
+    if isinstance(why, BrokerAway):
+        forget("admin", broker, "")  # it may remember a leader of before, and not ask anew
+    raise why
 
 
 def refused(broker: Broker, what: str, error: KafkaError) -> BraidError:
@@ -226,6 +246,8 @@ def refused(broker: Broker, what: str, error: KafkaError) -> BraidError:
     if code == Codes.INVALID_TIMESTAMP:
         hint = "raise message.timestamp.after.max.ms of the topic, or let Braid make the topic"
         return BraidError(f"{what}: the topic takes no times so far ahead", hint)
+    if error.retriable() or error.txn_requires_abort() or error.name() in _PASSES:
+        return BrokerAway(f"{what}: the broker at {broker.address} is not ready: {error.str()}", _LATER)
     return BraidError(f"{what}: {error.str()}", f"Kafka's code is {error.name()}")
 
 
@@ -235,4 +257,4 @@ def _silent(broker: Broker, what: str) -> BraidError:
     if re.search(r"authenticat|SASL|SSL|certificate", said, re.IGNORECASE):
         hint = "look at security.protocol and sasl.* in the file of --kafka-config"
         return BraidError(f"{what}: the broker at {broker.address} refuses the connection: {text}", hint)
-    return BraidError(f"{what}: no broker answers at {broker.address}", "name a broker that runs: --kafka HOST:PORT")
+    return BrokerAway(f"{what}: no broker answers at {broker.address}", "name a broker that runs: --kafka HOST:PORT")

@@ -24,7 +24,7 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.records.wire import Facets, kafka_partition, of_bytes, to_bytes
-from braid.topics.broker import WAIT, Broker, admin, asked, consumer, kept, refused
+from braid.topics.broker import WAIT, Broker, BrokerAway, admin, asked, consumer, forget, kept, refused
 from braid.topics.envelope import RAW, WINDOW
 from braid.topics.files import check_name, store_root
 from braid.topics.store import frame_of
@@ -160,7 +160,11 @@ class KafkaTopics:
         )
         what = f"offsets of the topic {name}"
         made = {tp.partition: asked(self.broker, what, partial(f.result, WAIT + 2)) for tp, f in found.items()}
-        return [int(made[p].offset) for p in range(len(places))]
+        offsets = [int(made[p].offset) for p in range(len(places))]
+        if min(offsets) < 0:  # a broker that has just started does not know yet
+            forget("admin", self.broker, "")
+            raise BrokerAway(f"{what}: the broker at {self.broker.address} is not ready", "try again")
+        return offsets
 
     def raw(self, name: str, partition: int, first: int, last: int, how: Facets) -> pl.DataFrame:
         """Columns of `RAW` of the records that there are in [first, last)."""
@@ -208,6 +212,8 @@ class KafkaTopics:
         as the store takes them; a record without a partition goes where the Java producer puts its key."""
         frame = records if isinstance(records, pl.DataFrame) else frame_of(records)
         how = how or Facets()
+        if (frame["_t"] <= 0).any():
+            raise BraidError("a record in Kafka has a time after 1970-01-01T00:00:00Z", "write a later timestamp")
         keys, values = to_bytes(frame["_key"], how.key), to_bytes(frame["_value"], how.value)
         parts = kafka_partition(keys, self.partitions(name)).fill_null(0)
         if "_partition" in frame.columns and not isinstance(records, pl.DataFrame):
@@ -288,7 +294,7 @@ class _Reader:
             if self._is_end(error):
                 done = done or m.offset() >= last
             elif not error.retriable():
-                self._fail(error, first, last)
+                self._fail(error, first)
         good = [m for m in good if m.offset() >= first]
         if good:
             got.offsets += [m.offset() for m in good]
@@ -305,16 +311,16 @@ class _Reader:
 
         return bool(error.code() == KafkaError._PARTITION_EOF)
 
-    def _fail(self, error: Any, first: int, last: int) -> None:
+    def _fail(self, error: Any, first: int) -> None:
+        """What passes, the client itself tries again."""
         from confluent_kafka import KafkaError
 
-        transient = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE, KafkaError._TIMED_OUT)
-        if error.code() in transient:
-            return  # the client tries on
-        self.close()
+        why: BraidError = refused(self.broker, f"read the topic {self.topic}", error)
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-            raise gone(self.topic, self.partition, first)
-        raise refused(self.broker, f"read the topic {self.topic}", error)
+            why = gone(self.topic, self.partition, first)
+        if not isinstance(why, BrokerAway):
+            self.close()
+            raise why
 
     def _seek(self, first: int) -> None:
         self._ahead = []

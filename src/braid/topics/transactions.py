@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import base64
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from braid.errors import BraidError
-from braid.topics.broker import WAIT, Broker, admin, asked, consumer, forget, kept, producer, refused
+from braid.topics.broker import WAIT, Broker, BrokerAway, admin, asked, consumer, forget, kept, producer, refused
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -25,6 +26,13 @@ if TYPE_CHECKING:
 COMMIT = 120.0  # s
 DIGEST = 32  # characters
 POLL = 10_000  # records between two looks at what was delivered
+
+
+class _Kept:
+    """A producer for the next batch, and the last one that it has written."""
+
+    producer: Producer | None = None
+    batch: int | None = None
 
 
 class Transaction:
@@ -36,11 +44,10 @@ class Transaction:
         self.broker, self.topic, self.batch = broker, topic, batch
         self.name, self._group, self._task = f"braid.{run}.{task}", f"braid.{run}", task
         self._digest = None if digest is None else digest[:DIGEST]
-        self.count = 0
-        self._producer = self._fenced(new=False)
-        self.done = self._digest is not None and self._look()
-        if not self.done:
-            self._begin()
+        self.count, self.done = 0, False
+        self._kept = kept("producer", broker, self.name, _Kept)
+        if self._kept.producer is None or self._kept.batch != batch - 1 or not self._goes_on():
+            self._anew()
 
     def write(
         self, partitions: pl.Series, keys: pl.Series, values: pl.Series, times: pl.Series, headers: pl.Series | None
@@ -61,15 +68,15 @@ class Transaction:
             strict=True,
         )
         topic = self.topic
-        for sent, (partition, key, value, time, header) in enumerate(rows, 1):
+        for sent, (partition, key, value, at, header) in enumerate(rows, 1):
             while True:
                 try:
-                    produce(topic, value, key, partition, None, None, time, header)
+                    produce(topic, value, key, partition, None, None, at, header)
                     break
                 except BufferError:
                     poll(0.1)
                 except KafkaException as e:
-                    raise refused(self.broker, f"write to the topic {topic}", e.args[0]) from None
+                    raise refused(self.broker, self._what, e.args[0]) from None
             if sent % POLL == 0:
                 poll(0)
 
@@ -82,12 +89,13 @@ class Transaction:
         while True:
             try:
                 self._producer.commit_transaction(COMMIT)
+                self._kept.batch = self.batch
                 return
             except KafkaException as e:
                 if e.args[0].retriable():
                     continue
                 self.abort()
-                raise refused(self.broker, f"write to the topic {self.topic}", e.args[0]) from None
+                raise refused(self.broker, self._what, e.args[0]) from None
 
     def forget(self) -> None:
         """The producer is not kept: no other batch will come."""
@@ -109,50 +117,46 @@ class Transaction:
 
     # -- the marker -----------------------------------------------------------------------------------------------
 
-    def _begin(self) -> None:
-        """The transaction, with its marker first: that also finds out whether a kept producer is still the one."""
-        from confluent_kafka import KafkaError, KafkaException, TopicPartition
+    def _anew(self) -> None:
+        """A producer that ends all others of its name, wherever they are, and what they had begun."""
+        self._kept.producer = producer(self.broker, self.name)
+        asked(self.broker, self._what, lambda: self._producer.init_transactions(COMMIT))
+        self.done = self._digest is not None and self._look()
+        if not self.done:
+            asked(self.broker, self._what, lambda: self._begin(COMMIT))
 
-        marker = TopicPartition(self.topic, self._task, self.batch + 1, self._digest or "")
-        for attempt in (1, 2):
-            try:
-                self._producer.begin_transaction()
-                if self._digest is None:
-                    return
-                self._producer.send_offsets_to_transaction([marker], self._membership(), COMMIT)
-                return
-            except KafkaException as e:
-                ended = e.args[0].code() in (
-                    KafkaError._FENCED,
-                    KafkaError.INVALID_PRODUCER_EPOCH,
-                    KafkaError.PRODUCER_FENCED,
-                    KafkaError.INVALID_PRODUCER_ID_MAPPING,
-                    KafkaError._STATE,
-                )
-                if attempt == 2 or not ended:
-                    forget("producer", self.broker, self.name)
-                    raise refused(self.broker, f"write to the topic {self.topic}", e.args[0]) from None
-                self._producer = self._fenced(new=True)
-                self.done = self._look()
-                if self.done:
-                    return
+    def _goes_on(self) -> bool:
+        """Begins with the producer that has written the batch before; False where that has ended, or takes long."""
+        from confluent_kafka import KafkaException
+
+        try:
+            self._begin(WAIT)
+            return True
+        except KafkaException:
+            return False
+
+    def _begin(self, seconds: float) -> None:
+        """The transaction, with its marker first: that also finds out whether a kept producer is still the one."""
+        from confluent_kafka import TopicPartition
+
+        self._producer.begin_transaction()
+        if self._digest is not None:
+            marker = TopicPartition(self.topic, self._task, self.batch + 1, self._digest)
+            self._producer.send_offsets_to_transaction([marker], self._membership(), seconds)
+
+    @property
+    def _producer(self) -> Producer:
+        assert self._kept.producer is not None
+        return self._kept.producer
+
+    @property
+    def _what(self) -> str:
+        return f"write to the topic {self.topic}"
 
     def _membership(self) -> Any:
         return kept(
             "group", self.broker, self._group, lambda: consumer(self.broker, self._group)
         ).consumer_group_metadata()
-
-    def _fenced(self, new: bool) -> Producer:
-        """The producer of this name; a new one ends all others of it, wherever they are."""
-        if new:
-            forget("producer", self.broker, self.name)
-
-        def made() -> Producer:
-            found = producer(self.broker, self.name)
-            asked(self.broker, f"write to the topic {self.topic}", lambda: found.init_transactions(COMMIT))
-            return found
-
-        return kept("producer", self.broker, self.name, made)
 
     def _look(self) -> bool:
         """Whether the batch was written."""
@@ -170,6 +174,10 @@ class Transaction:
         hint = "the checkpoint and the topic do not belong together any more: braid reset QUERY lets it begin anew"
         raise BraidError(what, hint)
 
+    def _ask(self, request: Any) -> Any:
+        found = admin(self.broker).list_consumer_group_offsets(request, require_stable=True, request_timeout=WAIT)
+        return found[self._group].result(WAIT + 2)
+
     def _marker(self) -> tuple[int, str]:
         """The number of the last batch that was written; -1 where there is none."""
         from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
@@ -177,15 +185,14 @@ class Transaction:
         place = TopicPartition(self.topic, self._task)
         request = [ConsumerGroupTopicPartitions(self._group, [place])]
         what = f"the marker of {self._group}"
-        found = asked(
-            self.broker,
-            what,
-            lambda: (
-                admin(self.broker)
-                .list_consumer_group_offsets(request, require_stable=True, request_timeout=COMMIT)[self._group]
-                .result(COMMIT + 2)
-            ),
-        )
+        deadline = time.monotonic() + COMMIT
+        while True:
+            try:
+                found = asked(self.broker, what, lambda: self._ask(request))
+                break
+            except BrokerAway:  # asked anew, by a new client
+                if time.monotonic() > deadline:
+                    raise
         (at,) = found.topic_partitions
         if at.error is not None:
             raise refused(self.broker, what, at.error)
