@@ -36,6 +36,7 @@ from braid.bind.settings import Settings
 from braid.dialects import dialect_named
 from braid.errors import BraidError, SqlError
 from braid.plan.logical import Query
+from braid.records.formats import passed
 from braid.records.values import json_value
 from braid.sql import ast
 from braid.sql.parser import parse, parse_all, plain
@@ -287,14 +288,17 @@ def check_program(sql: str, program: Program) -> tuple[list[SqlError], int]:
 
 
 def new_records(bound: Inserted) -> NewRecords:
-    """The records of INSERT … VALUES as texts."""
+    """The records of INSERT … VALUES as texts; in a format with schemas as they are when they have been through it."""
     target = bound.target
     keys = [Column(c.name, c.type) for c in target.columns if c.place == "key"]
     values = {c.name: Column(c.name, c.type) for c in target.columns if c.place == "value"}
+    of_keys, of_values = target.encoding.of_keys(len(keys)), target.encoding.of_values(len(values))
     made = []
     for row in bound.rows:
         doc = {n: json_value(v, values[n].type) for n, v in row.value.items()}
-        made.append(NewRecord(_key_text(row.key, keys, target, doc), _value_text(doc, values, target), row.timestamp))
+        key, value = _key_text(row.key, keys, target, doc), _value_text(doc, values, target)
+        key, value = passed(key, keys, of_keys), passed(value, list(values.values()), of_values)
+        made.append(NewRecord(key, value, row.timestamp))
     return NewRecords(bound.topic, tuple(made))
 
 

@@ -16,6 +16,7 @@ from braid.bind.catalog import Catalog
 from braid.bind.program import Mode, Program, Standing
 from braid.dialects import dialect_named
 from braid.errors import BraidError, SqlError
+from braid.records.registry import Registry, of_store
 from braid.topics.files import locked, parsed, read_small, refuse_link, write_atomic
 from braid.topics.store import TopicStore
 
@@ -31,15 +32,17 @@ def over(store: str, dialect: str) -> Program:
 class Catalogue:
     """The declarations of a store in one dialect. A store that is not there has none, and is not made."""
 
-    def __init__(self, store: TopicStore, dialect: str) -> None:
+    def __init__(self, store: TopicStore, dialect: str, registry: Registry | None = None) -> None:
+        """`registry`: by default that of the store."""
         self._store = store
+        self._registry = registry or of_store(store.root)
         self._folder = os.path.join(store.root, "catalogue")
         self.dialect = dialect_named(dialect).name
         self._path = os.path.join(self._folder, f"{self.dialect}.json")
 
     def program(self, mode: Mode) -> Program:
         """A program in which all that was declared stands. What does not bind any more is left out."""
-        program = Program(self.dialect, mode=mode, keeper=self)
+        program = Program(self.dialect, Catalog(registry=self._registry), mode=mode, keeper=self)
         waiting = self._read()
         while waiting:
             left = [s for s in waiting if not _stands(program, s)]
@@ -51,6 +54,7 @@ class Catalogue:
             program.catalog.queries,
             views=program.catalog.views,
             indexes=program.catalog.indexes,
+            registry=self._registry,
             stored={name: self._store.partitions(name) for name in self._names()},
         )
         return program

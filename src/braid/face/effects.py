@@ -19,6 +19,7 @@ from typing import Any, Protocol, assert_never
 import polars as pl
 
 from braid.batch_sql.snapshots import Snapshots, Written
+from braid.bind import schemas
 from braid.bind.bound import (
     Again,
     BatchAsked,
@@ -46,6 +47,7 @@ from braid.errors import BraidError
 from braid.operators.changes import TIME
 from braid.plan.logical import Query, Source
 from braid.records.key import key_partition
+from braid.records.registry import Registry, of_store
 from braid.stage.call_order import Placed
 from braid.stage.decode import key_of
 from braid.stage.inputs import Input
@@ -190,6 +192,10 @@ Rows = Sequence[Sequence[Any]]
 class World(Protocol):
     """Where effects happen."""
 
+    @property
+    def registry(self) -> Registry | None:
+        """Where schemas of what is written stand."""
+
     def note(self, text: str) -> None:
         """Something that the statement's author should know."""
 
@@ -229,10 +235,13 @@ def carry_out(effect: Effect, world: World) -> None:
         world.note(f"{bound.query.name}: {notice}" if isinstance(bound, QueryBound) else notice)
     match bound:
         case SourceDeclared(declared=made):
+            schemas.register_source(made, world.registry)
             world.create_topic(made.topic, made.partitions)
         case QueryBound(query=query):
             if bound.replaces:
                 _remove(world, (query.name,), (query.sink.topic,))
+            if not bound.transient:
+                schemas.register_sink(query.sink, world.registry)
             world.start(bound)
         case Inserted():
             world.insert(new_records(bound), line)
@@ -286,10 +295,20 @@ def _remove(world: World, queries: Sequence[str], topics: Sequence[str]) -> None
 class StoreWorld:
     """What is the same wherever topics lie in a store."""
 
-    def __init__(self, store: TopicStore, files: Mapping[str, Callable[[Source], Input]] | None = None) -> None:
-        """`files`: as `StoreTables` takes them."""
+    def __init__(
+        self,
+        store: TopicStore,
+        files: Mapping[str, Callable[[Source], Input]] | None = None,
+        registry: Registry | None = None,
+    ) -> None:
+        """`files`: as `StoreTables` takes them. `registry`: by default that of the store."""
         self.store, self.tables = store, StoreTables(store, files)
+        self._registry = registry or of_store(store.root)
         self.checkpoints = os.path.join(store.root, "checkpoints")
+
+    @property
+    def registry(self) -> Registry | None:
+        return self._registry
 
     def create_topic(self, name: str, partitions: int | None) -> None:
         if partitions is not None or not self.store.exists(check_name(name)):

@@ -20,6 +20,7 @@ from braid.operators.ranges import columns_of
 from braid.plan import logical
 from braid.plan.logical import Sink
 from braid.records import formats
+from braid.records.registry import Registry
 from braid.stage.decode import time_of
 from braid.stage.drops import DROPS, drops_of
 from braid.stage.ingest import needing_a_value, with_key
@@ -43,39 +44,40 @@ def merged(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return in_order(joined(frames)) if frames else pl.DataFrame()
 
 
-def written(sink: Sink, frame: pl.DataFrame, partitions: int) -> pl.DataFrame:
-    """Records of a merged frame, in its order."""
+def written(sink: Sink, frame: pl.DataFrame, partitions: int, registry: Registry | None = None) -> pl.DataFrame:
+    """Records of a merged frame, in its order. With a registry, keys and values in formats with schemas are bytes, as a
+    broker has them."""
     if not frame.height:
         return no_rows(WRITTEN)
     return frame.select(
         POS,
         SUB,
         bucket_of(frame, partitions).cast(pl.Int32).alias("partition"),
-        _keys(sink, frame).alias("key"),
-        pl.when(pl.col(DIFF) == 1).then(_values(sink, frame)).otherwise(None).alias("value"),
+        _keys(sink, frame, registry).alias("key"),
+        pl.when(pl.col(DIFF) == 1).then(_values(sink, frame, registry)).otherwise(None).alias("value"),
         pl.col(TIME).alias("timestamp"),
         pl.col(HEADERS).alias("headers") if HEADERS in frame.columns else pl.lit(None, pl.String).alias("headers"),
     )
 
 
-def _keys(sink: Sink, frame: pl.DataFrame) -> pl.Series:
+def _keys(sink: Sink, frame: pl.DataFrame, registry: Registry | None) -> pl.Series:
     names = [o.name for o in sink.key] or [f"KEY_{i}" for i in range(len(sink.record_key))]
     exprs = sink.written_key
     if not exprs or sink.encoding.key == "NONE":
         return pl.Series("key", [None] * frame.height, dtype=pl.String)
     columns = [(key_column(i), Column(n, e.type)) for i, (n, e) in enumerate(zip(names, exprs, strict=True))]
-    bare = len(columns) == 1
-    texts = formats.encode(frame, columns, sink.encoding.key, bare=bare, delimiter=sink.encoding.delimiter)
+    facet = sink.encoding.of_keys(len(columns))
+    texts = formats.encode(frame, columns, facet, registry=registry, topic=sink.topic)
     if sink.whole_key:
         return texts.rename("key")
     null = frame.select(pl.all_horizontal(pl.col(name).is_null() for name, _ in columns).alias("n"))["n"]
     return pl.select(pl.when(null).then(None).otherwise(texts).alias("key"))["key"]
 
 
-def _values(sink: Sink, frame: pl.DataFrame) -> pl.Series:
+def _values(sink: Sink, frame: pl.DataFrame, registry: Registry | None) -> pl.Series:
     columns = [(f"v{i}", Column(o.name, o.expr.type)) for i, o in enumerate(sink.values)]
-    bare = sink.encoding.bare(len(columns))
-    return formats.encode(frame, columns, sink.encoding.value, bare=bare, delimiter=sink.encoding.delimiter)
+    facet = sink.encoding.of_values(len(columns))
+    return formats.encode(frame, columns, facet, registry=registry, topic=sink.topic)
 
 
 def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:

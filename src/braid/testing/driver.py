@@ -17,12 +17,16 @@ from typing import Any, Literal
 
 from braid.batch_sql.snapshots import Snapshots, keys_of, row_of, values_of
 from braid.bind.bound import BatchAsked, BatchQuery, Declared, DeclaredColumn, QueryBound, Read, RowsChanged
+from braid.bind.catalog import Catalog
 from braid.bind.program import NewRecords, Program, first_match
 from braid.errors import BraidError
 from braid.explain.documents import explain_query
 from braid.face.effects import Rows, carry_out_all
 from braid.plan import logical
 from braid.plan.logical import Query
+from braid.records import framed
+from braid.records.formats import produced
+from braid.records.registry import FolderRegistry, Registry, Schema, subject_of
 from braid.records.values import json_value, python_value
 from braid.stage.call_order import Moment, Placed
 from braid.stage.decode import key_of
@@ -58,7 +62,8 @@ class Driver:
         buckets: int | None = None,
         store: str | None = None,
     ) -> None:
-        self._program = Program(dialect)
+        self._registry = FolderRegistry()
+        self._program = Program(dialect, Catalog(registry=self._registry))
         self._times_as_int = self._program.spoken.ticks
         self._backend = _backend(runtime, batch, buckets, store)
         self._seq = 0
@@ -88,6 +93,26 @@ class Driver:
 
     # -------------------------------------------------------------- records
 
+    def topic(self, name: str, partitions: int = 1) -> None:
+        """A topic, where it is missing, before anything is declared over it."""
+        self._backend.create_topic(name, partitions)
+
+    def schema(
+        self,
+        topic: str,
+        facet: Literal["key", "value"],
+        format: str,
+        text: str,
+        id: int | None = None,
+        references: Sequence[tuple[str, str, int]] = (),
+    ) -> int:
+        """Registers the schema of a topic's keys or values; gives its id. `references`: (name, subject, version)."""
+        if format.upper() not in framed.KINDS or facet not in ("key", "value"):
+            raise BraidError(f"no {facet} has a schema of {format}", f"formats are {', '.join(framed.KINDS)}")
+        made = Schema(framed.KINDS[format.upper()], text, tuple((n, s, v) for n, s, v in references))
+        framed.type_of(made, framed.others_of(self._registry, made), fold=False)
+        return self._registry.register(subject_of(topic, facet), made, id, checked=False)
+
     def write(
         self,
         topic: str,
@@ -114,11 +139,22 @@ class Driver:
             value_text = _text(
                 value, _columns(declared, "value"), declared.encoding.value, not declared.encoding.wrapped
             )
+        key_text = self._passed(name, "key", key_text, declared)
+        value_text = self._passed(name, "value", value_text, declared)
         text = json.dumps([list(h) for h in headers]) if headers else None
         partitions = self._backend.partitions(name)
         if partitions is None or not 0 <= partition < partitions:
             raise BraidError(f"topic {name} has no partition {partition}", f"it has {partitions or 0}")
         self._append(name, key_text, value_text, timestamp, partition, text)
+
+    def _passed(self, topic: str, facet: str, text: str | None, declared: Declared | None) -> str | None:
+        """The text as it is when a producer has written it by the topic's schema, if it has one."""
+        latest = self._registry.latest(subject_of(topic, facet))
+        if text is None or latest is None:
+            return text
+        if declared is not None and getattr(declared.encoding, facet) not in framed.KINDS:
+            return text
+        return produced(text, latest[1], framed.others_of(self._registry, latest[1]))
 
     def _write_row(self, declared: Declared, key: Any, value: Any, timestamp: int) -> None:
         """A row of a table, an epoch of its own. Columns of the key may stand in `value` too."""
@@ -244,6 +280,10 @@ class _World:
     def __init__(self, driver: Driver) -> None:
         self._driver, self._backend = driver, driver._backend
         self.rows: list[Any] | None = None
+
+    @property
+    def registry(self) -> Registry | None:
+        return self._driver._registry
 
     def note(self, text: str) -> None:
         pass  # EXPLAIN has them

@@ -173,7 +173,7 @@ def key_text(sink: Sink, key: tuple[object, ...] | None) -> str | None:
     frame, fields = _frame(columns, [key]), [(c.name, c) for c in columns]
     e = sink.encoding
     if e.key == "DELIMITED" or sink.whole_key:
-        return str(formats.encode(frame, fields, e.key, bare=len(fields) == 1, delimiter=e.delimiter)[0])
+        return str(formats.encode(frame, fields, e.of_keys(len(fields)))[0])
     text = canonical_key(frame, columns)[0]
     return None if text is None else str(text)
 
@@ -186,7 +186,7 @@ def value_text(sink: Sink, row: OutRecord) -> str | None:
         return "{}"
     frame, fields = _frame(columns, [tuple(row.values[c.name] for c in columns)]), [(c.name, c) for c in columns]
     e = sink.encoding
-    return str(formats.encode(frame, fields, e.value, bare=e.bare(len(columns)), delimiter=e.delimiter)[0])
+    return str(formats.encode(frame, fields, e.of_values(len(columns)))[0])
 
 
 def _frame(columns: Sequence[Column], rows: Sequence[tuple[object, ...]]) -> pl.DataFrame:
