@@ -237,7 +237,7 @@ def values(t: Type) -> st.SearchStrategy[Any]:
         S.DOUBLE: st.floats(allow_nan=False),
         S.VARCHAR: st.text(max_size=4),
         S.BYTES: st.binary(max_size=4),
-        S.DATE: st.integers(-900_000, 900_000),
+        S.DATE: st.integers(-719_162, 2_932_896),
         S.TIME: st.integers(0, 86_399_999).map(lambda n: n * 1_000_000),
         S.TIMESTAMP: st.integers(-(10**13), 10**14).map(lambda n: n * 1000),
     }[t]  # type: ignore[index]

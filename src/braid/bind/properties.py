@@ -25,10 +25,10 @@ OF_SOURCES = (*COMMON, "KEY", "NULL_VALUE", "WINDOW_TYPE", "WINDOW_SIZE")
 OF_SINKS = COMMON
 NO_EFFECT = ("REPLICAS", "RETENTION_MS", "CLEANUP_POLICY")
 LATER = ("VALUE_PROTOBUF_NULLABLE_REPRESENTATION", "KEY_PROTOBUF_NULLABLE_REPRESENTATION")
-SCHEMED: tuple[Format, ...] = ("AVRO",)  # formats whose schemas stand in a registry
-UNWRAPPED = ("JSON", "AVRO")  # formats in which a single value may stand alone
+SCHEMED: tuple[Format, ...] = ("AVRO", "JSON_SR")  # formats whose schemas stand in a registry
+UNWRAPPED = ("JSON", "AVRO", "JSON_SR")  # formats in which a single value may stand alone
 FORMATS: dict[str, Format] = {f: f for f in ("JSON", "DELIMITED", "KAFKA", "NONE", *SCHEMED)}
-LATER_FORMATS = ("PROTOBUF", "PROTOBUF_NOSR", "JSON_SR")
+LATER_FORMATS = ("PROTOBUF", "PROTOBUF_NOSR")
 DELIMITERS = {"SPACE": " ", "TAB": "\t"}
 KAFKA_TYPES = (Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE, Scalar.VARCHAR, Scalar.BYTES)
 

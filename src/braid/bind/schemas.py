@@ -86,7 +86,7 @@ def _span(p: Properties, facet: str) -> Span:
 
 def _schema(
     p: Properties, facet: str, format: Format | None, topic: str, registry: Registry | None
-) -> tuple[Schema, tuple[str, ...], bool]:
+) -> tuple[Schema, framed.Others, bool]:
     """The schema that a facet has from the registry, what it refers to, and whether its id was chosen."""
     name = f"{facet}_SCHEMA_ID".upper()
     id = p.count(name)

@@ -106,7 +106,7 @@ class _Form:
         """The columns that are read, and those without which the others would be read otherwise."""
         own = set(columns(source.watermark)) if source.watermark is not None else set()
         fixed = {source.message_key, source.timestamp.field if source.timestamp is not None else None}
-        whole = not source.encoding.wrapped or source.encoding.value not in ("JSON", "AVRO")
+        whole = not source.encoding.wrapped or source.encoding.value not in ("JSON", "AVRO", "JSON_SR")
         return [
             c
             for c in source.columns

@@ -9,18 +9,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Format = Literal["JSON", "DELIMITED", "KAFKA", "NONE", "ROW_ID", "AVRO"]
+Format = Literal["JSON", "DELIMITED", "KAFKA", "NONE", "ROW_ID", "AVRO", "JSON_SR"]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSchema:
     """The schema of a facet: made of the columns, its record called `name`; or the one that was chosen by its `id`: its
-    text, and those (`others`) whose names it uses."""
+    text, and names and texts of those (`others`) that it uses."""
 
     name: str
     id: int | None = None
     text: str = ""
-    others: tuple[str, ...] = ()
+    others: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,5 +34,5 @@ class Facet:
     schema: RecordSchema | None = None
 
     @property
-    def others(self) -> tuple[str, ...]:
+    def others(self) -> tuple[tuple[str, str], ...]:
         return self.schema.others if self.schema is not None else ()

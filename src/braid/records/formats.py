@@ -68,12 +68,23 @@ def encode(
             id = registry.register(subject_of(topic, facet.name), schema) if chosen is None else chosen
             return framed.encode(frame, columns, schema, facet.others, id, bare=facet.bare)[0]
         whole = facet.schema is not None and facet.schema.id is not None  # with the fields that no column gives
-        found, held, _ = framed.passed(frame, columns, schema, facet.others, bare=facet.bare, whole=whole)
+        found, held, why = framed.passed(frame, columns, schema, facet.others, bare=facet.bare, whole=whole)
+        if not whole and why.null_count() < len(why):  # the schema was made for these columns
+            raise RuntimeError(f"{facet.format}: {why.drop_nulls()[0]}")
         return encode_values(found, [(c.name, c) for c in held], unwrapped=facet.bare)
     if facet.format == "DELIMITED" and columns:
         lines = encode_delimited(frame, columns, facet.delimiter)
         return encode_values(lines.alias("line").to_frame(), [("line", _LINE[0])], unwrapped=True)
     return encode_values(frame, columns, unwrapped=facet.bare)
+
+
+def unwritable(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]], facet: Facet) -> pl.Series | None:
+    """Why the schema that was chosen for a facet has no place for a row, null where it has; None: every row has one."""
+    if facet.format not in framed.KINDS or not columns or facet.schema is None or facet.schema.id is None:
+        return None
+    schema = written_by(facet, [c for _, c in columns])
+    _, errors = framed.encode(frame, columns, schema, facet.others, facet.schema.id, bare=facet.bare)
+    return errors if errors.null_count() < len(errors) else None
 
 
 def passed(text: str | None, columns: Sequence[Column], facet: Facet) -> str | None:
@@ -88,7 +99,7 @@ def passed(text: str | None, columns: Sequence[Column], facet: Facet) -> str | N
     return text if found is None else str(found)
 
 
-def produced(text: str, schema: Schema, others: tuple[str, ...]) -> str:
+def produced(text: str, schema: Schema, others: framed.Others) -> str:
     """A JSON text as another producer writes it by a schema: fields that are missing have their defaults."""
     try:
         t, is_record = framed.type_of(schema, others, fold=False)

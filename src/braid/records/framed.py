@@ -14,28 +14,32 @@ from functools import lru_cache
 
 import polars as pl
 
-from braid.expr.json_text import dumps, loads
+from braid.errors import BraidError
+from braid.expr.json_text import compact, loads
+from braid.records import avro_schema
 from braid.records.avro_schema import Avro, BadSchema
 from braid.records.codec import Decoded
 from braid.records.facet import RecordSchema
 from braid.records.registry import Registry, Schema, SchemaKind, UnknownSchema, referred
 from braid.types import Column, Type, polars_type
 
-KINDS: dict[str, SchemaKind] = {"AVRO": "AVRO"}  # the formats, and what their schemas are called in a registry
+KINDS: dict[str, SchemaKind] = {
+    "AVRO": "AVRO",
+    "JSON_SR": "JSON",
+}  # the formats, and what their schemas are called in a registry
 HEAD = 5
+Others = tuple[tuple[str, str], ...]
 Encoded = tuple[pl.Series, pl.Series]  # bytes; errors, null where there are some
 
 
 @lru_cache(maxsize=256)
-def avro(text: str, others: tuple[str, ...] = ()) -> Avro:
-    from braid.records.avro_schema import parsed
-
-    return parsed(text, others)
+def avro(text: str, others: Others = ()) -> Avro:
+    return avro_schema.parsed(text, [t for _, t in others])
 
 
-def others_of(registry: Registry, schema: Schema) -> tuple[str, ...]:
-    """The texts of what a schema refers to."""
-    return tuple(referred(registry, schema).values()) if schema.references else ()
+def others_of(registry: Registry, schema: Schema) -> Others:
+    """Names and texts of what a schema refers to, the farthest first."""
+    return tuple(referred(registry, schema).items()) if schema.references else ()
 
 
 # ------------------------------------------------------------------- reading
@@ -101,14 +105,25 @@ def _decoded(
     bodies: pl.Series,
     columns: Sequence[Column],
     schema: Schema,
-    others: tuple[str, ...],
+    others: Others,
     bare: bool,
     chosen: RecordSchema | None,
 ) -> Decoded:
-    from braid.records.avro import decode_bodies
+    match schema.kind:
+        case "AVRO":
+            from braid.records.avro import decode_bodies
 
-    reader = avro(chosen.text, chosen.others) if chosen is not None and chosen.text else None
-    return decode_bodies(bodies, columns, avro(schema.text, others), bare=bare, chosen=reader)
+            reader = avro(chosen.text, chosen.others) if chosen is not None and chosen.text else None
+            return decode_bodies(bodies, columns, avro(schema.text, others), bare=bare, chosen=reader)
+        case "JSON":
+            from braid.records import json_sr
+
+            return json_sr.decode_bodies(bodies, columns, bare=bare)
+    raise _no_arm(schema.kind)
+
+
+def _no_arm(kind: str) -> BraidError:
+    return BraidError(f"schemas of kind {kind} are not supported yet", f"known are {', '.join(KINDS.values())}")
 
 
 # ------------------------------------------------------------------- writing
@@ -118,7 +133,7 @@ def encode(
     frame: pl.DataFrame,
     columns: Sequence[tuple[str, Column]],
     schema: Schema,
-    others: tuple[str, ...],
+    others: Others,
     id: int,
     *,
     bare: bool,
@@ -134,22 +149,26 @@ def encode(
 
 
 def _encoded(
-    frame: pl.DataFrame,
-    columns: Sequence[tuple[str, Column]],
-    schema: Schema,
-    others: tuple[str, ...],
-    bare: bool,
+    frame: pl.DataFrame, columns: Sequence[tuple[str, Column]], schema: Schema, others: Others, bare: bool
 ) -> Encoded:
-    from braid.records.avro_write import encode_bodies
+    match schema.kind:
+        case "AVRO":
+            from braid.records.avro_write import encode_bodies
 
-    return encode_bodies(frame, columns, avro(schema.text, others), bare=bare)
+            return encode_bodies(frame, columns, avro(schema.text, others), bare=bare)
+        case "JSON":
+            from braid.records import json_sr
+
+            bodies = json_sr.encode_bodies(frame, columns, bare=bare)
+            return bodies, pl.repeat(None, frame.height, dtype=pl.String, eager=True)
+    raise _no_arm(schema.kind)
 
 
 def passed(
     frame: pl.DataFrame,
     columns: Sequence[tuple[str, Column]],
     schema: Schema,
-    others: tuple[str, ...] = (),
+    others: Others = (),
     *,
     bare: bool,
     whole: bool = False,
@@ -166,6 +185,8 @@ def passed(
         order = pl.concat([(~nothing).arg_true(), nothing.arg_true()]).arg_sort()
         empty, _, _ = _nothing(types, int(nothing.sum()), None)
         found, why = pl.concat([found, empty])[order], pl.concat([why, errors.filter(nothing)]).gather(order)
+    if bare:
+        errors, why = errors.set(frame[columns[0][0]].is_null(), None), why.set(frame[columns[0][0]].is_null(), None)
     return found, types, pl.DataFrame({"a": errors, "b": why}).select(pl.coalesce("a", "b"))["a"]
 
 
@@ -174,48 +195,58 @@ def passed(
 
 def schema_text(columns: Sequence[Column], kind: SchemaKind, name: str, *, bare: bool) -> str:
     """The text of the schema that columns are written by; `name`: the full one of its record."""
-    from braid.records.avro_schema import schema_of
+    match kind:
+        case "AVRO":
+            return avro_schema.schema_of(columns, name, bare=bare)
+        case "JSON":
+            from braid.records import json_sr
 
-    return schema_of(columns, name, bare=bare)
+            return json_sr.schema_of(columns, bare=bare)
+    raise _no_arm(kind)
 
 
 def record_name(facet: str, name: str) -> str:
     """The full name of the record that the keys, or values, of a stream or table are."""
-    from braid.records.avro_schema import NAMESPACE, VALUE_NAME
-
     camel = "".join(part.capitalize() for part in name.split("_"))
-    return VALUE_NAME if facet == "value" else f"{NAMESPACE}.{camel}Key"
+    return avro_schema.VALUE_NAME if facet == "value" else f"{avro_schema.NAMESPACE}.{camel}Key"
 
 
-def type_of(schema: Schema, others: tuple[str, ...], fold: bool) -> tuple[Type | None, bool]:
+def type_of(schema: Schema, others: Others, fold: bool) -> tuple[Type | None, bool]:
     """The type of what a schema holds, None where there is none; and whether that is a record. `fold`: names become
     upper case."""
-    from braid.records.avro_schema import type_of as of_avro
+    match schema.kind:
+        case "AVRO":
+            own = avro(schema.text, others)
+            return avro_schema.type_of(own, fold), own.only is not None and own.only.kind == "record"
+        case "JSON":
+            from braid.records import json_sr
 
-    own = avro(schema.text, others)
-    return of_avro(own, fold), own.only is not None and own.only.kind == "record"
+            return json_sr.type_of(schema.text, others, fold)
+    raise _no_arm(schema.kind)
 
 
-def completed(text: str, schema: Schema, others: tuple[str, ...]) -> str:
+def completed(text: str, schema: Schema, others: Others) -> str:
     """A JSON text with the defaults of the fields that it has not."""
-    from braid.records.avro_schema import with_defaults
-
+    if schema.kind != "AVRO":
+        return text
     try:
         doc = loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return text
-    return dumps(with_defaults(avro(schema.text, others), doc))
+    return compact(avro_schema.with_defaults(avro(schema.text, others), doc))
 
 
 def unnameable(columns: Sequence[Column], kind: SchemaKind) -> str | None:
     """The first name, at any depth, that the format does not take."""
-    from braid.records.avro_schema import unnameable as by_avro
-
-    return by_avro(columns)
+    return None if kind == "JSON" else avro_schema.unnameable(columns)
 
 
 def misfit(registry: Registry, new: Schema, old: Schema) -> str | None:
     """Why who reads by a new schema could not read what was written by an old one."""
-    from braid.records.avro_schema import unreadable
+    if new.kind == "AVRO":
+        reader, writer = (avro(x.text, others_of(registry, x)) for x in (new, old))
+        return avro_schema.unreadable(reader, writer)
+    from braid.records import json_sr
 
-    return unreadable(avro(new.text, others_of(registry, new)), avro(old.text, others_of(registry, old)))
+    now, before = (type_of(x, others_of(registry, x), fold=False)[0] for x in (new, old))
+    return json_sr.unreadable(now, before)

@@ -61,11 +61,9 @@ def written(sink: Sink, frame: pl.DataFrame, partitions: int, registry: Registry
 
 
 def _keys(sink: Sink, frame: pl.DataFrame, registry: Registry | None) -> pl.Series:
-    names = [o.name for o in sink.key] or [f"KEY_{i}" for i in range(len(sink.record_key))]
-    exprs = sink.written_key
-    if not exprs or sink.encoding.key == "NONE":
+    columns, _ = _columns(sink)
+    if not columns or sink.encoding.key == "NONE":
         return pl.Series("key", [None] * frame.height, dtype=pl.String)
-    columns = [(key_column(i), Column(n, e.type)) for i, (n, e) in enumerate(zip(names, exprs, strict=True))]
     facet = sink.encoding.of_keys(len(columns))
     texts = formats.encode(frame, columns, facet, registry=registry, topic=sink.topic)
     if sink.whole_key:
@@ -75,14 +73,15 @@ def _keys(sink: Sink, frame: pl.DataFrame, registry: Registry | None) -> pl.Seri
 
 
 def _values(sink: Sink, frame: pl.DataFrame, registry: Registry | None) -> pl.Series:
-    columns = [(f"v{i}", Column(o.name, o.expr.type)) for i, o in enumerate(sink.values)]
+    _, columns = _columns(sink)
     facet = sink.encoding.of_values(len(columns))
     return formats.encode(frame, columns, facet, registry=registry, topic=sink.topic)
 
 
 def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The result's rows: `_pos _sub _t _diff _h _k… [_headers]` and `v0…` in the sink's order of columns; and drops
-    (columns of `DROPS`): expressions that failed (the row lives, with null there), times that the result lacks."""
+    (columns of `DROPS`): expressions that failed (the row lives, with null there), times that the result lacks, what
+    has no place in the schema that was chosen for it."""
     sink = plan.query.sink
     # the last exchange was by the sink's key, unless LIMIT took all rows into one bucket
     written, failed_key = (
@@ -103,8 +102,32 @@ def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFra
         out = out.with_columns(own.alias(TIME))
         if out[TIME].null_count():
             dropped = pl.concat([dropped, drops_of(frame.filter(out[TIME].is_null()), "timestamp", "select", key)])
-            out = out.filter(pl.col(TIME).is_not_null())
+            frame, out = frame.filter(out[TIME].is_not_null()), out.filter(pl.col(TIME).is_not_null())
+    why = _unwritable(sink, out)
+    if why is not None:
+        lost = why.is_not_null()
+        told = drops_of(frame.filter(lost), "schema", "select", key, why.filter(lost))
+        out, dropped = out.filter(~lost), pl.concat([dropped, told])
     return out, dropped
+
+
+def _unwritable(sink: Sink, out: pl.DataFrame) -> pl.Series | None:
+    """Why a row has no place in the schemas that were chosen for the result."""
+    keys, values = _columns(sink)
+    of_keys = formats.unwritable(out, keys, sink.encoding.of_keys(len(keys)))
+    of_values = formats.unwritable(out, values, sink.encoding.of_values(len(values)))
+    if of_values is not None:
+        of_values = of_values.set(out[DIFF] != 1, None)
+    found = [x.alias(str(i)) for i, x in enumerate((of_keys, of_values)) if x is not None]
+    return pl.DataFrame(found).select(pl.coalesce(pl.all()))["0" if of_keys is not None else "1"] if found else None
+
+
+def _columns(sink: Sink) -> tuple[list[tuple[str, Column]], list[tuple[str, Column]]]:
+    """The columns of key and value, with what they are called there."""
+    names = [o.name for o in sink.key] or [f"KEY_{i}" for i in range(len(sink.record_key))]
+    both = enumerate(zip(names, sink.written_key, strict=True))
+    keys = [(key_column(i), Column(n, e.type)) for i, (n, e) in both]
+    return keys, [(f"v{i}", Column(o.name, o.expr.type)) for i, o in enumerate(sink.values)]
 
 
 def _needing_a_value(plan: Plan) -> frozenset[int]:

@@ -144,6 +144,8 @@ def _operator(judged: Judged, drop: Drop) -> str:
     nodes, mine = judged.reference.nodes.values(), judged.reference.nodes[drop.step]
     if drop.reason == "late":
         return next((x.called for x in nodes if any(y is mine for y in x.inputs)), "select")
+    if drop.reason in ("schema", "timestamp"):
+        return "select"
     decided = drop.reason == "unreached" or mine is not judged.query.root or isinstance(mine, logical.Source)
     return mine.called if decided else "select"
 
