@@ -64,7 +64,8 @@ def test_bad_bodies() -> None:
 
 def test_what_there_is_no_type_for_is_left_out() -> None:
     properties = {"a": {"type": "null"}, "b": {"oneOf": [{"type": "string"}, {"type": "integer"}]},
-                  "c": {"enum": ["x"]}, "d": {"anyOf": [{"type": "null"}, {"type": "number"}]}, "e": {"type": "array"}}  # fmt: skip
+                  "c": {"enum": ["x"]},
+                  "d": {"anyOf": [{"type": "null"}, {"type": "number"}]}, "e": {"type": "array"}}  # fmt: skip
     text = json.dumps({"type": "object", "properties": properties})
     assert json_sr.type_of(text, (), True) == (Struct((Column("C", S.VARCHAR), Column("D", S.DOUBLE))), True)
 

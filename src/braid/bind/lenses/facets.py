@@ -2,7 +2,8 @@
 
 In: types and formats; projections with their targets, in written order. Out: which format a facet gets, whether a
 format holds a type, names of types; the facets of a result.
-Rule: in the topic store every facet is a JSON value; the format stands in the catalog and says what is accepted. A
+Rule: in the topic store every facet is a JSON value; the format stands in the catalog and says what is accepted. AVRO
+has a schema in the registry. A
 facet is either one whole projection or a tree. A path that holds a value or fields already is refused; a new field
 under a structure that was projected is added to it.
 """
@@ -15,6 +16,8 @@ from dataclasses import dataclass, field, replace
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
+from braid.plan.logical import Encoding
+from braid.records.facet import RecordSchema
 from braid.types import Array, Decimal, Map, Scalar, Struct, Type
 
 PRIMITIVES = {"INT": Scalar.INT, "LONG": Scalar.BIGINT, "STRING": Scalar.VARCHAR, "BYTES": Scalar.BYTES}
@@ -89,6 +92,23 @@ def _not_avro(name: str, t: Type) -> str | None:
         case Array(element):
             return _not_avro(name, element)
     return None
+
+
+def encoding_of(topic: str, formats: tuple[str, str], *, wrapped: bool) -> Encoding:
+    """How a topic's facets are written: AVRO by a schema, all others as JSON."""
+    name = "".join(c if c.isalnum() else "_" for c in topic)
+    name = name if AVRO_NAME.fullmatch(name) else f"_{name}"
+    key, value = (
+        RecordSchema(f"lenses.{name}{end}") if f == "AVRO" else None
+        for f, end in zip(formats, ("Key", ""), strict=True)
+    )
+    return Encoding(
+        "AVRO" if key is not None else "JSON",
+        "AVRO" if value is not None else "JSON",
+        wrapped=wrapped,
+        key_schema=key,
+        value_schema=value,
+    )
 
 
 def type_name(t: Type) -> str:
