@@ -36,6 +36,7 @@ from braid.bind.settings import Settings
 from braid.dialects import dialect_named
 from braid.errors import BraidError, SqlError
 from braid.plan.logical import Query
+from braid.records.facet import PROTOBUFS
 from braid.records.formats import passed
 from braid.records.values import json_value
 from braid.sql import ast
@@ -310,7 +311,7 @@ def _key_text(
     if key is None or all(v is None for v in key.values()):
         return None
     doc = {c.name: json_value(key[c.name], c.type) for c in keys}
-    return _text(doc[keys[0].name] if len(keys) == 1 else doc)
+    return _text(doc[keys[0].name] if len(keys) == 1 and target.encoding.key not in PROTOBUFS else doc)
 
 
 def _value_text(doc: dict[str, Any], values: dict[str, Column], target: Declared) -> str | None:

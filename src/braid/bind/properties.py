@@ -13,22 +13,23 @@ from difflib import get_close_matches
 from braid.bind.bound import DeclaredColumn
 from braid.errors import Span, SqlError
 from braid.plan.logical import Encoding, Timestamp
-from braid.records.facet import Format
+from braid.records.facet import PROTOBUFS, Format
 from braid.sql import ast
 from braid.types import Array, Map, Scalar, Struct, Type
 
 COMMON = ("KAFKA_TOPIC", "FORMAT", "KEY_FORMAT", "VALUE_FORMAT", "PARTITIONS", "REPLICAS", "TIMESTAMP",
           "TIMESTAMP_FORMAT", "WRAP_SINGLE_VALUE", "VALUE_DELIMITER", "KEY_DELIMITER", "RETENTION_MS",
           "CLEANUP_POLICY", "KEY_SCHEMA_ID", "VALUE_SCHEMA_ID", "KEY_SCHEMA_FULL_NAME", "VALUE_SCHEMA_FULL_NAME",
-          "VALUE_AVRO_SCHEMA_FULL_NAME")  # fmt: skip
+          "VALUE_AVRO_SCHEMA_FULL_NAME", "KEY_PROTOBUF_NULLABLE_REPRESENTATION",
+          "VALUE_PROTOBUF_NULLABLE_REPRESENTATION")  # fmt: skip
 OF_SOURCES = (*COMMON, "KEY", "NULL_VALUE", "WINDOW_TYPE", "WINDOW_SIZE")
 OF_SINKS = COMMON
 NO_EFFECT = ("REPLICAS", "RETENTION_MS", "CLEANUP_POLICY")
-LATER = ("VALUE_PROTOBUF_NULLABLE_REPRESENTATION", "KEY_PROTOBUF_NULLABLE_REPRESENTATION")
-SCHEMED: tuple[Format, ...] = ("AVRO", "JSON_SR")  # formats whose schemas stand in a registry
+SCHEMED: tuple[Format, ...] = ("AVRO", "JSON_SR", "PROTOBUF")  # formats whose schemas stand in a registry
 UNWRAPPED = ("JSON", "AVRO", "JSON_SR")  # formats in which a single value may stand alone
-FORMATS: dict[str, Format] = {f: f for f in ("JSON", "DELIMITED", "KAFKA", "NONE", *SCHEMED)}
-LATER_FORMATS = ("PROTOBUF", "PROTOBUF_NOSR")
+_KNOWN: tuple[Format, ...] = ("JSON", "DELIMITED", "KAFKA", "NONE", *SCHEMED, "PROTOBUF_NOSR")
+FORMATS: dict[str, Format] = {f: f for f in _KNOWN}
+NULLS = ("KEY_PROTOBUF_NULLABLE_REPRESENTATION", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION")
 DELIMITERS = {"SPACE": " ", "TAB": "\t"}
 KAFKA_TYPES = (Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE, Scalar.VARCHAR, Scalar.BYTES)
 
@@ -87,8 +88,6 @@ def read(properties: Sequence[ast.Property], allowed: tuple[str, ...], at: Span)
         if p.name in ("WINDOW_TYPE", "WINDOW_SIZE"):
             hint = "declare it without windows, and use the bounds as columns"
             raise SqlError("windowed sources are not supported yet", p.span, hint)
-        if p.name in LATER:
-            raise SqlError(f"property {p.name} is not supported yet", p.span, "leave it out and declare the columns")
         if p.name == "KEY" and p.name not in allowed:
             hint = "the SELECT gives the key: project the key column, or write PARTITION BY"
             raise SqlError("KEY cannot be set on a query's result", p.span, hint)
@@ -188,8 +187,6 @@ def _format(p: Properties, name: str) -> Format | None:
     if text is None:
         return None
     word = text.strip().upper()
-    if word in LATER_FORMATS:
-        raise SqlError(f"format {word} is not supported yet", p.span(name), "use AVRO, JSON, DELIMITED or KAFKA")
     if word not in FORMATS:
         near = get_close_matches(word, FORMATS, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else f"formats are {', '.join(FORMATS)}"
@@ -247,6 +244,7 @@ def _wrapped(p: Properties, value: Format, values: Sequence[DeclaredColumn], wra
     if len(values) != 1:
         message = f"WRAP_SINGLE_VALUE is for one value column; there are {len(values)}"
         raise SqlError(message, p.span("WRAP_SINGLE_VALUE"), "leave it out")
-    if value not in UNWRAPPED:
-        raise SqlError(f"WRAP_SINGLE_VALUE has no meaning with {value}", p.span("WRAP_SINGLE_VALUE"), "leave it out")
-    return flag
+    if value not in UNWRAPPED and flag != (value in PROTOBUFS):
+        never = "are never alone" if value in PROTOBUFS else "always stand alone"
+        raise SqlError(f"values in {value} {never}", p.span("WRAP_SINGLE_VALUE"), "leave WRAP_SINGLE_VALUE out")
+    return flag or value not in UNWRAPPED

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 from braid.bind.bound import Declared, DeclaredColumn
 from braid.bind.catalog import Catalog
@@ -19,7 +20,7 @@ from braid.bind.properties import SCHEMED, Properties, written_format
 from braid.errors import BraidError, Span, SqlError
 from braid.plan.logical import Encoding, Kind, Sink
 from braid.records import formats, framed
-from braid.records.facet import Facet, Format, RecordSchema
+from braid.records.facet import PROTOBUFS, Facet, Format, RecordSchema
 from braid.records.registry import Incompatible, Registry, Schema, UnknownSchema, subject_of
 from braid.types import Column, Type
 
@@ -53,7 +54,7 @@ def _inferred(
     schema, others, chosen = _schema(p, facet, format, topic, registry)
     span = _span(p, facet)
     try:
-        found, is_record = framed.type_of(schema, others, fold=not chosen)
+        found, is_record = framed.type_of(schema, others, fold=not chosen, name=_full_name(p, facet) or "")
     except BraidError as e:
         raise SqlError(f"the schema of the {facet}: {e.message}", span, e.hint) from None
     if found is None:
@@ -68,7 +69,7 @@ def _inferred(
 
 def _alone(p: Properties, facet: str, format: Format | None) -> bool:
     """Whether the facet is one value, whatever its schema is."""
-    return facet == "key" or p.flag("WRAP_SINGLE_VALUE") is False
+    return format not in PROTOBUFS and (facet == "key" or p.flag("WRAP_SINGLE_VALUE") is False)
 
 
 def _columns(facet: str, t: Type, is_record: bool, span: Span) -> list[DeclaredColumn]:
@@ -131,20 +132,52 @@ def with_schemas(e: Encoding, p: Properties, name: str, topic: str, registry: Re
 def _record_schema(
     p: Properties, facet: str, format: Format, name: str, topic: str, registry: Registry | None
 ) -> RecordSchema | None:
-    names = [n for n in (f"{facet}_AVRO_SCHEMA_FULL_NAME".upper(), f"{facet}_SCHEMA_FULL_NAME".upper()) if n in p.items]
+    nulls = _nulls(p, facet, format)
+    if format == "PROTOBUF_NOSR":
+        return RecordSchema("", nulls=nulls)
+    names = _names(p, facet)
     if format not in SCHEMED:
         for n in (*names, *(n for n in (f"{facet}_SCHEMA_ID".upper(),) if n in p.items)):
             raise SqlError(f"{n} needs a format with schemas, not {format}", p.span(n), "write AVRO, or leave it out")
         return None
-    full = (p.text(names[0]) or "").strip() if names else framed.record_name(facet, name)
-    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", full):
+    written = _full_name(p, facet)
+    full = framed.record_name(format, facet, name) if written is None else written
+    if (written is not None or format == "AVRO") and not re.fullmatch(
+        r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*", full
+    ):
         hint = "write letters, digits and _, with dots between the parts of a namespace"
         raise SqlError(f"{full!r} is no name of a schema", p.span(names[0]), hint)
     id = p.count(f"{facet}_SCHEMA_ID".upper())
     if id is None:
-        return RecordSchema(full)
+        return RecordSchema(full, nulls=nulls)
     schema, others, _ = _schema(p, facet, format, topic, registry)
-    return RecordSchema(full, id, schema.text, others)
+    return RecordSchema(full, id, schema.text, others, nulls)
+
+
+def _names(p: Properties, facet: str) -> list[str]:
+    """The properties that name a facet's record."""
+    return [n for n in (f"{facet}_AVRO_SCHEMA_FULL_NAME".upper(), f"{facet}_SCHEMA_FULL_NAME".upper()) if n in p.items]
+
+
+def _full_name(p: Properties, facet: str) -> str | None:
+    names = _names(p, facet)
+    return (p.text(names[0]) or "").strip() if names else None
+
+
+def _nulls(p: Properties, facet: str, format: Format) -> Literal["", "OPTIONAL", "WRAPPER"]:
+    """How null is told from 0."""
+    name = f"{facet}_PROTOBUF_NULLABLE_REPRESENTATION".upper()
+    text = p.text(name)
+    if text is None:
+        return ""
+    if format not in PROTOBUFS:
+        raise SqlError(f"{name} is for PROTOBUF, not {format}", p.span(name), "leave it out")
+    match text.strip().upper():
+        case "OPTIONAL":
+            return "OPTIONAL"
+        case "WRAPPER":
+            return "WRAPPER"
+    raise SqlError(f"{name} cannot be {text!r}", p.span(name), "write OPTIONAL or WRAPPER")
 
 
 def check_chosen(e: Encoding, columns: Sequence[DeclaredColumn], p: Properties) -> None:
@@ -155,11 +188,11 @@ def check_chosen(e: Encoding, columns: Sequence[DeclaredColumn], p: Properties) 
         format = e.key if facet == "key" else e.value
         t, is_record = framed.type_of(Schema(framed.KINDS[format], chosen.text), chosen.others, fold=False)
         assert t is not None
-        has = _columns(facet, t, is_record and facet == "value" and e.wrapped, p.at)
+        whole = format in PROTOBUFS or (facet == "value" and e.wrapped)
+        has = _columns(facet, t, is_record and whole, p.at)
         mine = [c for c in columns if c.place == facet]
         for i, c in enumerate(mine):
-            named = facet == "value" and e.wrapped
-            if i >= len(has) or (named and has[i].name != c.name) or has[i].type != c.type:
+            if i >= len(has) or (whole and has[i].name != c.name) or has[i].type != c.type:
                 there = f"{has[i].name} {has[i].type}" if i < len(has) else "nothing"
                 message = f"column {i + 1} of the {facet} is {c.name} {c.type}; schema {chosen.id} has {there} there"
                 raise SqlError(
@@ -171,7 +204,14 @@ def check_names(e: Encoding, columns: Sequence[DeclaredColumn], span: Span) -> N
     """Names that a format does not take are refused."""
     for place, format in (("key", e.key), ("value", e.value)):
         mine = [Column(c.name, c.type) for c in columns if c.place == place and not c.hidden]
-        if format not in SCHEMED or (place == "key" and len(mine) == 1):
+        if format not in framed.KINDS:
+            continue
+        held = framed.unholdable(mine, framed.KINDS[format])
+        if held is not None:
+            raise SqlError(
+                f"{format} cannot hold {held.name}, which is {held.type}", span, "write value_format = 'JSON'"
+            )
+        if place == "key" and len(mine) == 1 and format not in PROTOBUFS:
             continue
         bad = framed.unnameable(mine, framed.KINDS[format])
         if bad is not None:

@@ -22,7 +22,7 @@ from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoi
 from braid.plan.node import Mode, OfOne, OfTwo, Passing, PlanNode
 from braid.plan.sliding import SlidingJoin
 from braid.plan.told import EAGER, LAST, MEETS_TABLE, SIDES, Kept, Told, held, window
-from braid.records.facet import Facet, Format, RecordSchema
+from braid.records.facet import PROTOBUFS, Facet, Format, RecordSchema
 from braid.types import Column, Scalar
 
 Kind = Literal["stream", "table"]
@@ -68,7 +68,7 @@ class Encoding:
 
     def of_keys(self, columns: int) -> Facet:
         """How keys of so many columns are written."""
-        return Facet("key", self.key, columns == 1, self.delimiter, self.key_schema)
+        return Facet("key", self.key, columns == 1 and self.key not in PROTOBUFS, self.delimiter, self.key_schema)
 
     def of_values(self, columns: int) -> Facet:
         return Facet("value", self.value, self.bare(columns), self.delimiter, self.value_schema)

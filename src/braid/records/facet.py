@@ -9,18 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Format = Literal["JSON", "DELIMITED", "KAFKA", "NONE", "ROW_ID", "AVRO", "JSON_SR"]
+Format = Literal["JSON", "DELIMITED", "KAFKA", "NONE", "ROW_ID", "AVRO", "JSON_SR", "PROTOBUF", "PROTOBUF_NOSR"]
+PROTOBUFS = ("PROTOBUF", "PROTOBUF_NOSR")  # a facet is a message, also of one column
 
 
 @dataclass(frozen=True, slots=True)
 class RecordSchema:
     """The schema of a facet: made of the columns, its record called `name`; or the one that was chosen by its `id`: its
-    text, and names and texts of those (`others`) that it uses."""
+    text, and names and texts of those (`others`) that it uses. `nulls`: how Protobuf tells null from 0."""
 
     name: str
     id: int | None = None
     text: str = ""
     others: tuple[tuple[str, str], ...] = ()
+    nulls: Literal["", "OPTIONAL", "WRAPPER"] = ""
 
 
 @dataclass(frozen=True, slots=True)

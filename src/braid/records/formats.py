@@ -20,7 +20,7 @@ import polars as pl
 from braid.errors import BraidError, SqlError
 from braid.records import framed
 from braid.records.codec import Decoded, decode_values, encode_values
-from braid.records.facet import Facet
+from braid.records.facet import PROTOBUFS, Facet
 from braid.records.registry import Registry, Schema, subject_of
 from braid.records.values import a, form
 from braid.types import Column, Scalar, Struct, Type, polars_type
@@ -32,15 +32,14 @@ def written_by(facet: Facet, columns: Sequence[Column]) -> Schema:
     """The schema that columns are written by."""
     assert facet.schema is not None
     kind = framed.KINDS[facet.format]
-    text = facet.schema.text or framed.schema_text(columns, kind, facet.schema.name, bare=facet.bare)
-    return Schema(kind, text)
+    s = facet.schema
+    return Schema(kind, s.text or framed.schema_text(columns, kind, s.name, bare=facet.bare, nulls=s.nulls))
 
 
 def decode(
     texts: pl.Series, columns: Sequence[Column], facet: Facet, *, iso: bool, registry: Registry | None = None
 ) -> Decoded:
     if texts.dtype == pl.Binary:
-        assert registry is not None
         return framed.decode(texts, columns, registry, facet.format, bare=facet.bare, chosen=facet.schema)
     if facet.format in framed.KINDS and facet.schema is not None and facet.schema.text:
         chosen = written_by(facet, columns)
@@ -64,12 +63,13 @@ def encode(
     if facet.format in framed.KINDS and columns:
         schema = written_by(facet, [c for _, c in columns])
         if registry is not None:
-            chosen = facet.schema.id if facet.schema is not None else None
-            id = registry.register(subject_of(topic, facet.name), schema) if chosen is None else chosen
+            id = facet.schema.id if facet.schema is not None else None
+            if id is None and facet.format != "PROTOBUF_NOSR":
+                id = registry.register(subject_of(topic, facet.name), schema)
             return framed.encode(frame, columns, schema, facet.others, id, bare=facet.bare)[0]
         whole = facet.schema is not None and facet.schema.id is not None  # with the fields that no column gives
         found, held, why = framed.passed(frame, columns, schema, facet.others, bare=facet.bare, whole=whole)
-        if not whole and why.null_count() < len(why):  # the schema was made for these columns
+        if not whole and schema.kind != "PROTOBUF" and why.null_count() < len(why):  # it was made for these columns
             raise RuntimeError(f"{facet.format}: {why.drop_nulls()[0]}")
         return encode_values(found, [(c.name, c) for c in held], unwrapped=facet.bare)
     if facet.format == "DELIMITED" and columns:
@@ -78,12 +78,17 @@ def encode(
     return encode_values(frame, columns, unwrapped=facet.bare)
 
 
+def may_refuse(facet: Facet) -> bool:
+    """Whether rows of the declared types may have no place: in a schema of others, or where a list holds a null."""
+    return facet.schema is not None and (facet.schema.id is not None or facet.format in PROTOBUFS)
+
+
 def unwritable(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]], facet: Facet) -> pl.Series | None:
-    """Why the schema that was chosen for a facet has no place for a row, null where it has; None: every row has one."""
-    if facet.format not in framed.KINDS or not columns or facet.schema is None or facet.schema.id is None:
+    """Why the schema of a facet has no place for a row, null where it has; None: every row has one."""
+    if not columns or not may_refuse(facet):
         return None
     schema = written_by(facet, [c for _, c in columns])
-    _, errors = framed.encode(frame, columns, schema, facet.others, facet.schema.id, bare=facet.bare)
+    _, errors = framed.encode(frame, columns, schema, facet.others, None, bare=facet.bare)
     return errors if errors.null_count() < len(errors) else None
 
 
@@ -93,7 +98,7 @@ def passed(text: str | None, columns: Sequence[Column], facet: Facet) -> str | N
     if text is None or facet.format not in framed.KINDS or not columns:
         return text
     frame, _, error = decode_values(pl.Series([text]), columns, unwrapped=facet.bare)
-    if error[0] is not None:
+    if error[0] is not None or unwritable(frame, [(c.name, c) for c in columns], facet) is not None:
         return text
     found = encode(frame, [(c.name, c) for c in columns], facet)[0]
     return text if found is None else str(found)

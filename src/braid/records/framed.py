@@ -26,6 +26,8 @@ from braid.types import Column, Type, polars_type
 KINDS: dict[str, SchemaKind] = {
     "AVRO": "AVRO",
     "JSON_SR": "JSON",
+    "PROTOBUF": "PROTOBUF",
+    "PROTOBUF_NOSR": "PROTOBUF",
 }  # the formats, and what their schemas are called in a registry
 HEAD = 5
 Others = tuple[tuple[str, str], ...]
@@ -48,13 +50,17 @@ def others_of(registry: Registry, schema: Schema) -> Others:
 def decode(
     raw: pl.Series,
     columns: Sequence[Column],
-    registry: Registry,
+    registry: Registry | None,
     format: str,
     *,
     bare: bool,
     chosen: RecordSchema | None = None,
 ) -> Decoded:
     """The columns of records' bytes. `chosen`: the schema of the declaration, which counts where it has an id."""
+    if format == "PROTOBUF_NOSR":
+        return _unframed(raw, columns, chosen)
+    if registry is None:
+        raise BraidError(f"{format} needs a schema registry", "name one: --registry URL")
     head = raw.bin.head(HEAD)
     found: list[tuple[pl.Series, Decoded]] = []
     for (mark,), part in pl.DataFrame({"h": head, "n": pl.int_range(len(raw), eager=True)}).group_by("h"):
@@ -83,6 +89,19 @@ def _nothing(columns: Sequence[Column], height: int, error: str | None) -> Decod
     return frame, null, pl.Series("error", [error] * height, dtype=pl.String)
 
 
+def _unframed(raw: pl.Series, columns: Sequence[Column], schema: RecordSchema | None) -> Decoded:
+    """The columns of bodies alone, by the schema that the columns get."""
+    name, nulls = (schema.name, schema.nulls) if schema is not None else ("", "")
+    text = schema_text(columns, "PROTOBUF", name, bare=False, nulls=nulls)
+    there = raw.is_not_null()
+    made = _decoded(raw.filter(there), columns, Schema("PROTOBUF", text), (), False, None)
+    if there.all():
+        return made
+    empty = _nothing(columns, int((~there).sum()), None)
+    order = pl.concat([there.arg_true(), (~there).arg_true()]).arg_sort()
+    return pl.concat([made[0], empty[0]])[order], ~there, pl.concat([made[2], empty[2]]).gather(order)
+
+
 def _of_id(
     bodies: pl.Series,
     id: int,
@@ -96,7 +115,13 @@ def _of_id(
         schema = registry.by_id(id)
         if schema.kind != kind:
             return _nothing(columns, len(bodies), f"schema {id} is {schema.kind}, not {kind}")
-        return _decoded(bodies, columns, schema, others_of(registry, schema), bare, chosen)
+        others = others_of(registry, schema)
+        if kind == "PROTOBUF":
+            from braid.records import protobuf
+            from braid.records.proto_schema import file_of
+
+            return protobuf.decode_framed(bodies, columns, file_of(schema.text, others))
+        return _decoded(bodies, columns, schema, others, bare, chosen)
     except (UnknownSchema, BadSchema) as e:
         return _nothing(columns, len(bodies), f"schema {id}: {e.message}")
 
@@ -119,11 +144,12 @@ def _decoded(
             from braid.records import json_sr
 
             return json_sr.decode_bodies(bodies, columns, bare=bare)
-    raise _no_arm(schema.kind)
+        case "PROTOBUF":
+            from braid.records import protobuf
+            from braid.records.proto_schema import file_of
 
-
-def _no_arm(kind: str) -> BraidError:
-    return BraidError(f"schemas of kind {kind} are not supported yet", f"known are {', '.join(KINDS.values())}")
+            file = file_of(schema.text, others)
+            return protobuf.decode_bodies(bodies, columns, file, file.message().full_name)
 
 
 # ------------------------------------------------------------------- writing
@@ -134,18 +160,24 @@ def encode(
     columns: Sequence[tuple[str, Column]],
     schema: Schema,
     others: Others,
-    id: int,
+    id: int | None,
     *,
     bare: bool,
 ) -> Encoded:
-    """The bytes of each row. A bare null is null."""
+    """The bytes of each row, without an id the bodies alone. A bare null is null."""
     bodies, errors = _encoded(frame, columns, schema, others, bare)
-    head = b"\0" + id.to_bytes(4, "big")
-    made = pl.select((pl.lit(head) + pl.lit(bodies)).alias("value"))["value"] if len(bodies) else bodies
+    if id is not None:
+        bodies = _headed(bodies, schema, id)
     if bare:
         null = frame[columns[0][0]].is_null()
-        return made.set(null, None), errors.set(null, None)
-    return made, errors
+        return bodies.set(null, None), errors.set(null, None)
+    return bodies, errors
+
+
+def _headed(bodies: pl.Series, schema: Schema, id: int) -> pl.Series:
+    first = b"\0" if schema.kind == "PROTOBUF" else b""  # its first message
+    head = b"\0" + id.to_bytes(4, "big") + first
+    return pl.select((pl.lit(head) + pl.lit(bodies)).alias("value"))["value"] if len(bodies) else bodies
 
 
 def _encoded(
@@ -161,7 +193,11 @@ def _encoded(
 
             bodies = json_sr.encode_bodies(frame, columns, bare=bare)
             return bodies, pl.repeat(None, frame.height, dtype=pl.String, eager=True)
-    raise _no_arm(schema.kind)
+        case "PROTOBUF":
+            from braid.records import protobuf
+            from braid.records.proto_schema import file_of
+
+            return protobuf.encode_bodies(frame, columns, file_of(schema.text, others))
 
 
 def passed(
@@ -193,7 +229,7 @@ def passed(
 # ------------------------------------------------------------------- schemas
 
 
-def schema_text(columns: Sequence[Column], kind: SchemaKind, name: str, *, bare: bool) -> str:
+def schema_text(columns: Sequence[Column], kind: SchemaKind, name: str, *, bare: bool, nulls: str = "") -> str:
     """The text of the schema that columns are written by; `name`: the full one of its record."""
     match kind:
         case "AVRO":
@@ -202,18 +238,23 @@ def schema_text(columns: Sequence[Column], kind: SchemaKind, name: str, *, bare:
             from braid.records import json_sr
 
             return json_sr.schema_of(columns, bare=bare)
-    raise _no_arm(kind)
+        case "PROTOBUF":
+            from braid.records import proto_schema
+
+            return proto_schema.schema_of(columns, name, nulls)
 
 
-def record_name(facet: str, name: str) -> str:
+def record_name(format: str, facet: str, name: str) -> str:
     """The full name of the record that the keys, or values, of a stream or table are."""
+    if format != "AVRO":
+        return ""
     camel = "".join(part.capitalize() for part in name.split("_"))
     return avro_schema.VALUE_NAME if facet == "value" else f"{avro_schema.NAMESPACE}.{camel}Key"
 
 
-def type_of(schema: Schema, others: Others, fold: bool) -> tuple[Type | None, bool]:
+def type_of(schema: Schema, others: Others, fold: bool, name: str = "") -> tuple[Type | None, bool]:
     """The type of what a schema holds, None where there is none; and whether that is a record. `fold`: names become
-    upper case."""
+    upper case. `name`: which message."""
     match schema.kind:
         case "AVRO":
             own = avro(schema.text, others)
@@ -222,7 +263,11 @@ def type_of(schema: Schema, others: Others, fold: bool) -> tuple[Type | None, bo
             from braid.records import json_sr
 
             return json_sr.type_of(schema.text, others, fold)
-    raise _no_arm(schema.kind)
+        case "PROTOBUF":
+            from braid.records import proto_schema
+
+            file = proto_schema.file_of(schema.text, others)
+            return proto_schema.type_of(file, file.message(name), fold), True
 
 
 def completed(text: str, schema: Schema, others: Others) -> str:
@@ -241,11 +286,25 @@ def unnameable(columns: Sequence[Column], kind: SchemaKind) -> str | None:
     return None if kind == "JSON" else avro_schema.unnameable(columns)
 
 
+def unholdable(columns: Sequence[Column], kind: SchemaKind) -> Column | None:
+    """The first column that the format has no form for."""
+    if kind != "PROTOBUF":
+        return None
+    from braid.records.proto_schema import unholdable as by_protobuf
+
+    return next((c for c in columns if by_protobuf(c.type) is not None), None)
+
+
 def misfit(registry: Registry, new: Schema, old: Schema) -> str | None:
     """Why who reads by a new schema could not read what was written by an old one."""
     if new.kind == "AVRO":
         reader, writer = (avro(x.text, others_of(registry, x)) for x in (new, old))
         return avro_schema.unreadable(reader, writer)
+    if new.kind == "PROTOBUF":
+        from braid.records import proto_schema
+
+        now_, before_ = (proto_schema.file_of(x.text, others_of(registry, x)).message() for x in (new, old))
+        return proto_schema.unreadable(now_, before_)
     from braid.records import json_sr
 
     now, before = (type_of(x, others_of(registry, x), fold=False)[0] for x in (new, old))

@@ -297,7 +297,7 @@ def _has_place(sink: logical.Sink, key: Sequence[object], written: Mapping[str, 
         columns = [Column(o.name, o.expr.type) for o in sink.values]
         facets.append((e.of_values(len(columns)), columns, tuple(written.values())))
     for facet, columns, given in facets:
-        if columns and facet.schema is not None and facet.schema.id is not None:
+        if columns and formats.may_refuse(facet):
             frame = pl.DataFrame([series_of(c.name, [v], c.type) for c, v in zip(columns, given, strict=True)])
             if formats.unwritable(frame, [(c.name, c) for c in columns], facet) is not None:
                 return False

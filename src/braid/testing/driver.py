@@ -25,6 +25,7 @@ from braid.face.effects import Rows, carry_out_all
 from braid.plan import logical
 from braid.plan.logical import Query
 from braid.records import framed
+from braid.records.facet import PROTOBUFS
 from braid.records.formats import produced
 from braid.records.registry import FolderRegistry, Registry, Schema, subject_of
 from braid.records.values import json_value, python_value
@@ -135,7 +136,8 @@ class Driver:
         if declared is None:
             key_text, value_text = _plain(key), _plain(value)
         else:
-            key_text = _text(key, _columns(declared, "key"), declared.encoding.key, True)
+            keys = _columns(declared, "key")
+            key_text = _text(key, keys, declared.encoding.key, declared.encoding.key not in PROTOBUFS)
             value_text = _text(
                 value, _columns(declared, "value"), declared.encoding.value, not declared.encoding.wrapped
             )
@@ -381,6 +383,8 @@ def _text(value: Any, columns: Sequence[Column], format: str, bare: bool) -> str
             ordered = {c.name: doc.get(next((n for n in value if typed[n] == c), "")) for c in columns}
             return _plain(",".join("" if v is None else str(v) for v in ordered.values()))
         return _plain(doc)
+    if len(columns) == 1 and format in PROTOBUFS:
+        return _plain({columns[0].name: json_value(value, columns[0].type)})
     if len(columns) == 1 and not isinstance(value, str):
         return _plain(json_value(value, columns[0].type))
     return _plain(value)
