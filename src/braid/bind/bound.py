@@ -189,7 +189,8 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """DROP STREAM | TABLE; `queries` (those that write it) stop. `name` None: IF EXISTS, and it does not."""
+    """DROP STREAM | TABLE; `queries` (those that write it) stop. `name` None: IF EXISTS, and it does not. `subjects`:
+    of the schemas that go with the topic."""
 
     name: str | None
     kind: Kind
@@ -197,6 +198,7 @@ class Dropped:
     delete_topic: bool
     queries: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+    subjects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -250,6 +250,10 @@ def _made(facets: list[tuple[Facet, list[Column]]], topic: str) -> list[tuple[st
     ]
 
 
+def subjects_of(d: Declared) -> tuple[str, ...]:
+    return tuple(subject_of(d.topic, facet.name) for facet, _ in of_source(d))
+
+
 def check_sink(sink: Sink, registry: Registry | None, span: Span) -> None:
     """Refuses a result whose schema the registry would not take."""
     if registry is None:

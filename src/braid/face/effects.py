@@ -253,6 +253,9 @@ def carry_out(effect: Effect, world: World) -> None:
             world.answer(query)
         case Dropped(topic=topic):
             _remove(world, bound.queries, (topic,) if bound.delete_topic and topic is not None else ())
+            if (registry := world.registry) is not None:
+                for subject in bound.subjects:
+                    registry.forget(subject)
         case Removed():
             _remove(world, bound.queries, bound.topics)
         case Explained(query=explained):

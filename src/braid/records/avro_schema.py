@@ -24,6 +24,7 @@ NAMESPACE = "io.confluent.ksql.avro_schemas"
 VALUE_NAME = f"{NAMESPACE}.KsqlDataSourceSchema"
 PRIMITIVES = ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
 MOST_DIGITS = 38
+MOST_FIELDS = 20_000
 NO_DEFAULT: Any = object()
 
 
@@ -109,7 +110,24 @@ def parsed(text: str, referred: Sequence[str] = ()) -> Avro:
     names: dict[str, Avro] = {}
     for other in referred:
         _read(_json(other), "", names, 0)
-    return _read(_json(text), "", names, 0)
+    found = _read(_json(text), "", names, 0)
+    if _size(found, {}) > MOST_FIELDS:
+        raise BadSchema(f"the schema has more than {MOST_FIELDS} fields", "do not use names within names so often")
+    return found
+
+
+def _size(a: Avro, known: dict[str, int]) -> int:
+    """How many types there are where every name is written out; one within itself counts once."""
+    own = a.real
+    if own.name and own.name in known:
+        return known[own.name]
+    if own.name:
+        known[own.name] = 1
+    inner = [*(f.type for f in own.fields), *own.branches, *([own.items] if own.items is not None else [])]
+    size = 1 + sum(_size(x, known) for x in inner)
+    if own.name:
+        known[own.name] = size
+    return size
 
 
 def _json(text: str) -> Any:

@@ -21,6 +21,7 @@ from braid.records.values import elements, json_object, json_text, lists
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 S = Scalar
+MOST_TYPES = 20_000
 CONNECT = "org.apache.kafka.connect.data."
 
 
@@ -162,6 +163,11 @@ def _branches(doc: dict[str, Any]) -> list[Any] | None:
 
 def _type(doc: Any, root: Any, known: dict[str, Any], fold: bool, depth: int) -> Type | None:
     doc = _resolved(doc, root, known)
+    known[""] = known.get("", 0) + 1  # of all types so far
+    if known[""] > MOST_TYPES:
+        raise BraidError(
+            f"the schema has more than {MOST_TYPES} types", "do not refer within what is referred to so often"
+        )
     if not isinstance(doc, dict) or depth > 30:
         return None
     branches = _branches(doc)

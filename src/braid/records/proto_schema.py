@@ -25,6 +25,7 @@ from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 S = Scalar
 F = descriptor_pb2.FieldDescriptorProto
 FILE = "braid.proto"
+MOST_FIELDS = 20_000
 _TOKEN = re.compile(
     r"""\s+|//[^\n]*|/\*.*?\*/|(?P<text>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|(?P<word>\.?[A-Za-z_][\w.]*)"""
     r"""|(?P<number>[-+]?(?:0[xX][0-9a-fA-F]+|[0-9][0-9.eE+-]*))|(?P<sign>.)""",
@@ -237,6 +238,7 @@ class File:
         try:
             self._add(FILE, *_file_of(text, FILE))
             self.descriptor = self._pool.FindFileByName(FILE)
+            self._check_size()
         except (TypeError, KeyError) as e:
             raise _bad(str(e).splitlines()[-1].strip()) from None
 
@@ -259,6 +261,11 @@ class File:
             file.ClearField("syntax")
         self._pool.Add(file)
 
+    def _check_size(self) -> None:
+        known: dict[str, int] = {}
+        if any(_size(m, known) > MOST_FIELDS for m in self.messages()):
+            raise _bad(f"it has more than {MOST_FIELDS} fields where messages within messages are written out")
+
     def messages(self) -> list[Any]:
         return list(self.descriptor.message_types_by_name.values())
 
@@ -270,6 +277,15 @@ class File:
             listed = ", ".join(m.full_name for m in found) or "none"
             raise BraidError(f"the schema has no message {full_name or 'at all'}", f"messages are {listed}")
         return named[0]
+
+
+def _size(message: Any, known: dict[str, int]) -> int:
+    """How many fields a message has with those of its fields; one within itself counts once."""
+    if message.full_name not in known:
+        known[message.full_name] = 1
+        inner = [f.message_type for f in message.fields if f.message_type is not None]
+        known[message.full_name] = len(message.fields) + sum(_size(m, known) for m in inner)
+    return known[message.full_name]
 
 
 @lru_cache(maxsize=256)

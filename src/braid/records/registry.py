@@ -65,6 +65,10 @@ class Registry(Protocol):
         """The id of the schema in this subject, a new version if it has none of this text."""
         ...
 
+    def forget(self, subject: str) -> None:
+        """The subject has no versions any more; its schemas keep their ids."""
+        ...
+
 
 def subject_of(topic: str, facet: str) -> str:
     """The subject of a topic's keys or values."""
@@ -144,15 +148,20 @@ class FolderRegistry:
                 raise BraidError(f"the id {id} names another schema", "take another id, or none")
             doc = {"kind": schema.kind, "text": schema.text, "references": [list(r) for r in schema.references]}
             self._put(f"schemas/{id}", doc)
-            self._put(f"subjects/{quote(subject, safe='')}", [*(i for i in ids if i != id), id])
+            self._put(_file_of(subject), [*(i for i in ids if i != id), id])
             return id
+
+    def forget(self, subject: str) -> None:
+        with self._locked():
+            if self._ids(subject):
+                self._put(_file_of(subject), [])
 
     @property
     def _called(self) -> str:
         return "the registry of the store" if self.folder is not None else "the registry of the driver"
 
     def _ids(self, subject: str) -> list[int]:
-        return list(self._get(f"subjects/{quote(subject, safe='')}") or [])
+        return list(self._get(_file_of(subject)) or [])
 
     def _numbers(self) -> list[int]:
         if self.folder is None:
@@ -195,6 +204,10 @@ class FolderRegistry:
         with open(os.path.join(self.folder, ".lock"), "a", encoding="ascii") as f:
             fcntl.flock(f, fcntl.LOCK_EX)
             yield
+
+
+def _file_of(subject: str) -> str:
+    return f"subjects/{quote(subject, safe='')}"
 
 
 # --------------------------------------------------------------- on a server
@@ -244,6 +257,9 @@ class HttpRegistry:
         if made is None:
             raise BraidError(f"{self._called} does not take schemas for {subject}", "is it a schema registry?")
         return int(made)
+
+    def forget(self, subject: str) -> None:
+        self._asked(lambda: self._client.delete_subject(subject), f"subject {subject}")
 
     def _incompatible(self, subject: str) -> Incompatible:
         hint = "write another topic, or make the new schema able to read what the last one wrote"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -51,7 +51,8 @@ def decode(source: Source, raw: pl.DataFrame, partition: int, registry: Registry
     key_frame, no_key, key_error = _decode_key(source, keys, raw["_key"], registry)
     value_frame, is_null, value_error = _read(source, values, raw["_value"], registry, is_key=False)
     if source.encoding.key_in_value and (no_key & ~is_null).any():
-        key_frame, value_error = _with_keys_of_values(source, keys, raw["_value"], key_frame, no_key, value_error)
+        found = _with_keys_of_values(source, keys, raw["_value"], key_frame, no_key, value_error, registry)
+        key_frame, value_error = found
     headers, headers_error = _checked_headers(source, raw[HEADERS])
     errors = {"a": raw["_error"], "b": key_error, "c": value_error, "d": headers_error}
     error = pl.DataFrame(errors).select(pl.coalesce("a", "b", "c", "d"))["a"]
@@ -108,9 +109,12 @@ def _with_keys_of_values(
     key_frame: pl.DataFrame,
     no_key: pl.Series,
     error: pl.Series,
+    registry: Registry | None,
 ) -> tuple[pl.DataFrame, pl.Series]:
     """The key columns of records without a key, from their values; and why a record is malformed."""
-    found, _, why = codec.decode_values(texts.set(~no_key, None), _columns(keys), iso=source.encoding.iso)
+    facet = replace(source.encoding.of_values(len(keys)), bare=False)
+    there = texts.set(~no_key, None)
+    found, _, why = formats.decode(there, _columns(keys), facet, iso=source.encoding.iso, registry=registry)
     named = _renamed(found, keys)
     columns = [named[c].zip_with(no_key, key_frame[c]) for c in named.columns]
     return pl.DataFrame(columns), pl.DataFrame({"a": error, "b": why}).select(pl.coalesce("a", "b"))["a"]
