@@ -9,7 +9,6 @@ or in the text of an address.
 
 from __future__ import annotations
 
-import fcntl
 import functools
 import json
 import os
@@ -108,7 +107,10 @@ class FolderRegistry:
         doc = self._get(f"schemas/{id}")
         if doc is None:
             raise UnknownSchema(f"no schema has the id {id}", f"it is not in {self._called}")
-        return Schema(doc["kind"], doc["text"], tuple((n, s, v) for n, s, v in doc["references"]))
+        try:
+            return Schema(doc["kind"], doc["text"], tuple((n, s, v) for n, s, v in doc["references"]))
+        except (KeyError, TypeError, ValueError):
+            raise BraidError(f"schema {id} in {self._called} is damaged", "put its file back as it was") from None
 
     def latest(self, subject: str) -> tuple[int, Schema] | None:
         ids = self._ids(subject)
@@ -175,24 +177,27 @@ class FolderRegistry:
     def _get(self, name: str) -> Any:
         if self.folder is None:
             return self._memory.get(name)
+        from braid.topics.files import parsed, read_small
+
+        path = os.path.join(self.folder, f"{name}.json")
         try:
-            with open(os.path.join(self.folder, f"{name}.json"), encoding="utf-8") as f:
-                return json.load(f)
-        except FileNotFoundError:
+            return parsed(read_small(path))
+        except (FileNotFoundError, NotADirectoryError):
             return None
-        except (OSError, ValueError) as e:
-            raise BraidError(f"{name}.json of the store's registry cannot be read: {e}") from None
+        except ValueError as e:
+            raise BraidError(f"{path} is no document of a registry: {e}", "put it back as it was") from None
 
     def _put(self, name: str, doc: Any) -> None:
         if self.folder is None:
             self._memory[name] = doc
             return
+        from braid.topics.files import refuse_link, write_atomic
+
         path = os.path.join(self.folder, f"{name}.json")
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        temporary = f"{path}.{os.getpid()}.tmp"
-        with open(temporary, "w", encoding="utf-8") as f:
-            json.dump(doc, f, ensure_ascii=False, indent=1)
-        os.replace(temporary, path)
+        folder = os.path.dirname(path)
+        refuse_link(folder)
+        os.makedirs(folder, exist_ok=True)
+        write_atomic(path, json.dumps(doc, ensure_ascii=False, indent=1).encode(), folder)
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -200,9 +205,11 @@ class FolderRegistry:
         if self.folder is None:
             yield
             return
+        from braid.topics.files import locked, refuse_link
+
+        refuse_link(self.folder)
         os.makedirs(self.folder, exist_ok=True)
-        with open(os.path.join(self.folder, ".lock"), "a", encoding="ascii") as f:
-            fcntl.flock(f, fcntl.LOCK_EX)
+        with locked(os.path.join(self.folder, ".lock")):
             yield
 
 
