@@ -25,20 +25,12 @@ from braid.plan.logical import Encoding, Source, SourceColumn
 from braid.records import avro, avro_write, framed
 from braid.records.avro_schema import VALUE_NAME, BadSchema, parsed, schema_of, type_of, unreadable
 from braid.records.facet import RecordSchema
-from braid.records.registry import (
-    Address,
-    FolderRegistry,
-    HttpRegistry,
-    Incompatible,
-    Schema,
-    UnknownSchema,
-    opened,
-    shown,
-)
+from braid.records.registry import Incompatible, Schema, UnknownSchema
 from braid.stage.decode import decode
 from braid.stage.emit import written
 from braid.stage.ingest import Chunk
 from braid.stage.local import LocalQuery
+from braid.topics.registries import Address, FolderRegistry, HttpRegistry, opened, shown
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 S = Scalar

@@ -11,7 +11,8 @@ import polars as pl
 import pytest
 
 from braid.records import framed, json_sr
-from braid.records.registry import FolderRegistry, Incompatible, Schema
+from braid.records.registry import Incompatible, Schema
+from braid.topics.registries import FolderRegistry
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 S = Scalar

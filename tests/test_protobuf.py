@@ -18,7 +18,8 @@ from braid.errors import BraidError
 from braid.records import avro, framed, protobuf
 from braid.records.facet import RecordSchema
 from braid.records.proto_schema import file_of, schema_of, type_of
-from braid.records.registry import FolderRegistry, Incompatible, Schema
+from braid.records.registry import Incompatible, Schema
+from braid.topics.registries import FolderRegistry
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 S = Scalar

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from braid.errors import BraidError
-from braid.records.registry import Address, HttpRegistry, Incompatible, Schema, UnknownSchema, opened
+from braid.records.registry import Incompatible, Schema, UnknownSchema
+from braid.topics.registries import Address, HttpRegistry, opened
 
 RECORD = '{"type":"record","name":"R","fields":[{"name":"v","type":"int"}]}'
 SECRET = "ann:very-secret"

@@ -16,8 +16,9 @@ from braid.bind.catalog import Catalog
 from braid.bind.program import Mode, Program, Standing
 from braid.dialects import dialect_named
 from braid.errors import BraidError, SqlError
-from braid.records.registry import Registry, of_store
+from braid.records.registry import Registry
 from braid.topics.files import locked, parsed, read_small, refuse_link, write_atomic
+from braid.topics.registries import of_store
 from braid.topics.store import TopicStore
 
 FORMAT = 1

@@ -47,13 +47,14 @@ from braid.errors import BraidError
 from braid.operators.changes import TIME
 from braid.plan.logical import Query, Source
 from braid.records.key import key_partition
-from braid.records.registry import Registry, of_store
+from braid.records.registry import Registry
 from braid.stage.call_order import Placed
 from braid.stage.decode import key_of
 from braid.stage.inputs import Input
 from braid.topics.drops import publish_drops, stage_drops
 from braid.topics.envelope import parse_envelope
 from braid.topics.files import check_name
+from braid.topics.registries import of_store
 from braid.topics.store import TopicStore
 
 

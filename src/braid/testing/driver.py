@@ -27,11 +27,12 @@ from braid.plan.logical import Query
 from braid.records import framed
 from braid.records.facet import PROTOBUFS
 from braid.records.formats import produced
-from braid.records.registry import FolderRegistry, Registry, Schema, subject_of
+from braid.records.registry import Registry, Schema, subject_of
 from braid.records.values import json_value, python_value
 from braid.stage.call_order import Moment, Placed
 from braid.stage.decode import key_of
 from braid.testing.backend import Backend
+from braid.topics.registries import FolderRegistry
 from braid.types import MAX_TIME, Column, Map, Struct
 
 
