@@ -30,6 +30,7 @@ from braid.stage.decode import decode
 from braid.stage.emit import written
 from braid.stage.ingest import Chunk
 from braid.stage.local import LocalQuery
+from braid.testing import Driver
 from braid.topics.registries import Address, FolderRegistry, HttpRegistry, opened, shown
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
@@ -486,3 +487,22 @@ def test_no_secret_is_told() -> None:
 def test_a_declaration_without_a_registry() -> None:
     with pytest.raises(SqlError, match="there is none here"):
         list(Program("ksqldb").statements("CREATE STREAM s WITH (kafka_topic='s', value_format='AVRO');"))
+
+
+def test_the_schemas_of_lenses() -> None:
+    with Driver(dialect="lenses") as d:
+        d.execute("""SET defaults.topic.autocreate=true;
+            CREATE TABLE a(_key.id INT, name STRING, s.x INT) FORMAT (AVRO, AVRO);
+            INSERT INTO o SELECT STREAM name, s FROM a;
+            INSERT INTO w STORE VALUE AS AVRO SELECT STREAM name AS _value FROM a;""")
+        d.write("a", key={"id": 1}, value={"name": "n", "s": {"x": 2}}, timestamp=1)
+        d.write("a", key={"id": 2}, value={"name": None}, timestamp=2)
+        assert [(r.key, r.value) for r in d.read("o")] == [
+            ({"id": 1}, {"name": "n", "s": {"x": 2}}), ({"id": 2}, {"name": None, "s": None}),
+        ]  # fmt: skip
+        assert [r.value for r in d.read("w")] == ["n", None]
+        found = {s: d._registry.latest(s) for s in ("a-key", "a-value", "o-key", "o-value", "w-value")}
+        types = {s: type_of(parsed(x[1].text), False) for s, x in found.items() if x is not None}
+        key, x = Struct((Column("id", S.INT),)), Struct((Column("x", S.INT),))
+        value = Struct((Column("name", S.VARCHAR), Column("s", x)))
+        assert types == {"a-key": key, "o-key": key, "a-value": value, "o-value": value, "w-value": S.VARCHAR}
