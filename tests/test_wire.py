@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from braid.plan.logical import Encoding
 from braid.records import formats
-from braid.records.wire import ANY, Facet, Facets, facets, kafka_partition, murmur2, of_bytes, to_bytes
+from braid.records.wire import ANY, Wire, Wires, kafka_partition, murmur2, of_bytes, to_bytes, wires
 from braid.types import Column, Scalar
 
 S = Scalar
@@ -29,19 +29,19 @@ def texts(*values: str | None) -> pl.Series:
 @pytest.mark.parametrize(
     ("facet", "text", "data"),
     [
-        (Facet("JSON"), '{"a":1}', b'{"a":1}'),
-        (Facet("JSON"), "null", b"null"),
-        (Facet("DELIMITED"), '"1,\\"x\\""', b'1,"x"'),
-        (Facet("KAFKA", S.INT), "5", b"\x00\x00\x00\x05"),
-        (Facet("KAFKA", S.BIGINT), "-1", b"\xff" * 8),
-        (Facet("KAFKA", S.DOUBLE), "5.5", b"@\x16" + b"\x00" * 6),
-        (Facet("KAFKA", S.VARCHAR), '"a\\nb"', b"a\nb"),
-        (Facet("KAFKA", S.BYTES), '"AAE="', b"\x00\x01"),
+        (Wire("JSON"), '{"a":1}', b'{"a":1}'),
+        (Wire("JSON"), "null", b"null"),
+        (Wire("DELIMITED"), '"1,\\"x\\""', b'1,"x"'),
+        (Wire("KAFKA", S.INT), "5", b"\x00\x00\x00\x05"),
+        (Wire("KAFKA", S.BIGINT), "-1", b"\xff" * 8),
+        (Wire("KAFKA", S.DOUBLE), "5.5", b"@\x16" + b"\x00" * 6),
+        (Wire("KAFKA", S.VARCHAR), '"a\\nb"', b"a\nb"),
+        (Wire("KAFKA", S.BYTES), '"AAE="', b"\x00\x01"),
         (ANY, '"x y"', b"x y"),
         (ANY, "17", b"17"),
     ],
 )
-def test_both_ways(facet: Facet, text: str, data: bytes) -> None:
+def test_both_ways(facet: Wire, text: str, data: bytes) -> None:
     assert to_bytes(texts(text, None, text), facet).to_list() == [data, None, data]
     made, error = of_bytes(binary(None, data, data), facet)
     assert made.to_list() == [None, text, text]
@@ -49,20 +49,20 @@ def test_both_ways(facet: Facet, text: str, data: bytes) -> None:
 
 
 def test_none_is_no_bytes() -> None:
-    assert to_bytes(texts("1"), Facet("NONE")).to_list() == [None]
-    assert of_bytes(binary(b"1"), Facet("NONE"))[0].to_list() == [None]
+    assert to_bytes(texts("1"), Wire("NONE")).to_list() == [None]
+    assert of_bytes(binary(b"1"), Wire("NONE"))[0].to_list() == [None]
 
 
 @pytest.mark.parametrize(
     ("facet", "why"),
     [
-        (Facet("JSON"), "it is not UTF-8"),
-        (Facet("DELIMITED"), "it is not UTF-8"),
-        (Facet("KAFKA", S.VARCHAR), "it is not UTF-8"),
-        (Facet("KAFKA", S.INT), "it does not have the 4 bytes of INTEGER"),
+        (Wire("JSON"), "it is not UTF-8"),
+        (Wire("DELIMITED"), "it is not UTF-8"),
+        (Wire("KAFKA", S.VARCHAR), "it is not UTF-8"),
+        (Wire("KAFKA", S.INT), "it does not have the 4 bytes of INTEGER"),
     ],
 )
-def test_what_cannot_be_read_is_shown_and_costs_no_others(facet: Facet, why: str) -> None:
+def test_what_cannot_be_read_is_shown_and_costs_no_others(facet: Wire, why: str) -> None:
     good = to_bytes(texts('"1"' if facet.type is S.VARCHAR or facet.format == "DELIMITED" else "1"), facet)[0]
     made, error = of_bytes(binary(good, b"\xff\xfe", None, good), facet)
     assert error.to_list() == [None, why, None, None]
@@ -89,7 +89,7 @@ def test_values_of_kafka_format_come_back(t: Scalar, given_: list[Any]) -> None:
     frame = pl.DataFrame({"x": pl.Series(values, dtype=dtype)})
     made = formats.encode(frame, [("x", Column("x", t))], "KAFKA", bare=True, delimiter=",")
     made = made.set(frame["x"].is_null(), None)
-    back, error = of_bytes(to_bytes(made, Facet("KAFKA", t)), Facet("KAFKA", t))
+    back, error = of_bytes(to_bytes(made, Wire("KAFKA", t)), Wire("KAFKA", t))
     assert error.null_count() == len(values)
     assert back.to_list() == made.to_list()
 
@@ -112,8 +112,8 @@ def test_partitions_are_those_of_the_java_producer() -> None:
 
 def test_how_records_are_written_follows_from_their_declaration() -> None:
     two = [("key", S.INT), ("value", S.INT), ("value", S.VARCHAR)]
-    assert facets(Encoding("KAFKA", "JSON"), two) == Facets(Facet("KAFKA", S.INT), Facet("JSON"))
-    assert facets(Encoding("NONE", "DELIMITED"), two[1:]) == Facets(Facet("NONE"), Facet("DELIMITED"))
-    assert facets(Encoding("KAFKA", "KAFKA"), two[1:2]) == Facets(Facet("NONE"), Facet("KAFKA", S.INT))
-    assert facets(Encoding("JSON", "JSON", binary=("key",)), two) == Facets(Facet("KAFKA", S.INT), Facet("JSON"))
-    assert facets(Encoding("KAFKA", "JSON"), two[1:], "v").key == Facet("KAFKA", S.VARCHAR)
+    assert wires(Encoding("KAFKA", "JSON"), two) == Wires(Wire("KAFKA", S.INT), Wire("JSON"))
+    assert wires(Encoding("NONE", "DELIMITED"), two[1:]) == Wires(Wire("NONE"), Wire("DELIMITED"))
+    assert wires(Encoding("KAFKA", "KAFKA"), two[1:2]) == Wires(Wire("NONE"), Wire("KAFKA", S.INT))
+    assert wires(Encoding("JSON", "JSON", binary=("key",)), two) == Wires(Wire("KAFKA", S.INT), Wire("JSON"))
+    assert wires(Encoding("KAFKA", "JSON"), two[1:], "v").key == Wire("KAFKA", S.VARCHAR)

@@ -23,7 +23,7 @@ from braid.bind.program import first_match
 from braid.errors import BraidError
 from braid.face.catalogue import written_as
 from braid.face.session import Session
-from braid.stage.emit import facets_of
+from braid.stage.emit import wires_of
 from braid.testing.cases import Block, _feed, blocks
 from braid.topics.broker import Broker as Address
 from braid.topics.interface import Topics, open_topics
@@ -124,7 +124,7 @@ def made(session: Session, topics: Topics, page: Page) -> dict[str, list[Any]]:
     found = {}
     for handle in handles:
         sink = handle._running.job.output.target
-        how, rows = facets_of(handle._running.job.plan.query.sink), []
+        how, rows = wires_of(handle._running.job.plan.query.sink), []
         for p, end in enumerate(topics.end_offsets(sink)):
             parsed: pl.DataFrame = topics.parsed(sink, p, 0, end, how)
             rows += [

@@ -23,7 +23,7 @@ from braid.plan.logical import (
     Timestamp,
 )
 from braid.plan.watermarks import Inherited
-from braid.records.wire import Facets, facets
+from braid.records.wire import Wires, wires
 from braid.types import Column, Type
 
 if TYPE_CHECKING:
@@ -107,9 +107,9 @@ class Declared:
         return tuple(c for c in self.columns if c.place == "key")
 
     @property
-    def facets(self) -> Facets:
+    def wires(self) -> Wires:
         """How its records are written on a broker."""
-        return facets(self.encoding, [(c.place, c.type) for c in self.columns], self.message_key)
+        return wires(self.encoding, [(c.place, c.type) for c in self.columns], self.message_key)
 
     def read_as(self, alias: str) -> Source:
         """The plan node that reads it under `alias`, with all columns and pseudo columns."""
@@ -195,7 +195,8 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """DROP STREAM | TABLE; `queries` (those that write it) stop. `name` None: IF EXISTS, and it does not."""
+    """DROP STREAM | TABLE; `queries` (those that write it) stop. `name` None: IF EXISTS, and it does not. `subjects`:
+    of the schemas that go with the topic."""
 
     name: str | None
     kind: Kind
@@ -203,6 +204,7 @@ class Dropped:
     delete_topic: bool
     queries: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
+    subjects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

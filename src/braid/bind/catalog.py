@@ -35,6 +35,7 @@ from braid.bind.bound import (
     ViewDefined,
 )
 from braid.plan.logical import sources
+from braid.records.registry import Registry
 
 __all__ = ["Catalog", "Declared", "DeclaredColumn", "RunningQuery"]
 
@@ -54,7 +55,8 @@ class RunningQuery:
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """Sources and running queries by name, in the order of their making. `inserts`: INSERT INTOs so far, per sink.
-    `named`: WITH queries. `stored`: topics that are there, with their partitions."""
+    `named`: WITH queries. `stored`: topics that are there, with their partitions. `registry`: of schemas, where there
+    is one."""
 
     sources: Mapping[str, Declared] = field(default_factory=dict)
     queries: Mapping[str, RunningQuery] = field(default_factory=dict)
@@ -63,6 +65,7 @@ class Catalog:
     views: Mapping[str, View] = field(default_factory=dict)
     indexes: Mapping[str, Index] = field(default_factory=dict)
     stored: Mapping[str, int] = field(default_factory=dict)
+    registry: Registry | None = field(default=None, compare=False, repr=False)
 
     def get(self, name: str) -> Declared | None:
         return self.sources.get(name)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
+from braid.bind import schemas
 from braid.bind.bound import (
     BatchAsked,
     Bound,
@@ -232,4 +233,6 @@ def _drop(s: ast.Drop, env: Env, d: Dialect) -> Dropped:
     if readers:
         message = f"{found.name} is read by {d.read_by}{', '.join(readers)}"
         raise SqlError(message, written.span, d.drop_first(readers, env))
-    return Dropped(found.name, found.kind, found.topic, s.delete_topic, env.catalog.writers(found.name))
+    writers = env.catalog.writers(found.name)
+    subjects = schemas.subjects_of(found) if s.delete_topic else ()
+    return Dropped(found.name, found.kind, found.topic, s.delete_topic, writers, subjects=subjects)

@@ -36,8 +36,10 @@ from braid.bind.settings import Settings
 from braid.dialects import dialect_named
 from braid.errors import BraidError, SqlError
 from braid.plan.logical import Query
+from braid.records.facet import PROTOBUFS
+from braid.records.formats import passed
 from braid.records.values import json_value
-from braid.records.wire import Facets
+from braid.records.wire import Wires
 from braid.sql import ast
 from braid.sql.parser import parse, parse_all, plain
 from braid.types import Column
@@ -58,7 +60,7 @@ class NewRecords:
 
     topic: str
     records: tuple[NewRecord, ...]
-    how: Facets = field(default_factory=Facets)
+    how: Wires = field(default_factory=Wires)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,15 +293,18 @@ def check_program(sql: str, program: Program) -> tuple[list[SqlError], int]:
 
 
 def new_records(bound: Inserted) -> NewRecords:
-    """The records of INSERT … VALUES as texts."""
+    """The records of INSERT … VALUES as texts; in a format with schemas as they are when they have been through it."""
     target = bound.target
     keys = [Column(c.name, c.type) for c in target.columns if c.place == "key"]
     values = {c.name: Column(c.name, c.type) for c in target.columns if c.place == "value"}
+    of_keys, of_values = target.encoding.of_keys(len(keys)), target.encoding.of_values(len(values))
     made = []
     for row in bound.rows:
         doc = {n: json_value(v, values[n].type) for n, v in row.value.items()}
-        made.append(NewRecord(_key_text(row.key, keys, target, doc), _value_text(doc, values, target), row.timestamp))
-    return NewRecords(bound.topic, tuple(made), target.facets)
+        key, value = _key_text(row.key, keys, target, doc), _value_text(doc, values, target)
+        key, value = passed(key, keys, of_keys), passed(value, list(values.values()), of_values)
+        made.append(NewRecord(key, value, row.timestamp))
+    return NewRecords(bound.topic, tuple(made), target.wires)
 
 
 def _key_text(
@@ -310,7 +315,7 @@ def _key_text(
     if key is None or all(v is None for v in key.values()):
         return None
     doc = {c.name: json_value(key[c.name], c.type) for c in keys}
-    return _text(doc[keys[0].name] if len(keys) == 1 else doc)
+    return _text(doc[keys[0].name] if len(keys) == 1 and target.encoding.key not in PROTOBUFS else doc)
 
 
 def _value_text(doc: dict[str, Any], values: dict[str, Column], target: Declared) -> str | None:

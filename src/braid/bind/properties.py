@@ -12,21 +12,24 @@ from difflib import get_close_matches
 
 from braid.bind.bound import DeclaredColumn
 from braid.errors import Span, SqlError
-from braid.plan.logical import Encoding, Format, Timestamp
+from braid.plan.logical import Encoding, Timestamp
+from braid.records.facet import PROTOBUFS, Format
 from braid.sql import ast
 from braid.types import Array, Map, Scalar, Struct, Type
 
 COMMON = ("KAFKA_TOPIC", "FORMAT", "KEY_FORMAT", "VALUE_FORMAT", "PARTITIONS", "REPLICAS", "TIMESTAMP",
           "TIMESTAMP_FORMAT", "WRAP_SINGLE_VALUE", "VALUE_DELIMITER", "KEY_DELIMITER", "RETENTION_MS",
-          "CLEANUP_POLICY")  # fmt: skip
+          "CLEANUP_POLICY", "KEY_SCHEMA_ID", "VALUE_SCHEMA_ID", "KEY_SCHEMA_FULL_NAME", "VALUE_SCHEMA_FULL_NAME",
+          "VALUE_AVRO_SCHEMA_FULL_NAME", "KEY_PROTOBUF_NULLABLE_REPRESENTATION",
+          "VALUE_PROTOBUF_NULLABLE_REPRESENTATION")  # fmt: skip
 OF_SOURCES = (*COMMON, "KEY", "NULL_VALUE", "WINDOW_TYPE", "WINDOW_SIZE")
 OF_SINKS = COMMON
 NO_EFFECT = ("REPLICAS", "RETENTION_MS", "CLEANUP_POLICY")
-LATER = ("VALUE_SCHEMA_ID", "KEY_SCHEMA_ID", "VALUE_SCHEMA_FULL_NAME", "KEY_SCHEMA_FULL_NAME",
-         "VALUE_PROTOBUF_NULLABLE_REPRESENTATION", "KEY_PROTOBUF_NULLABLE_REPRESENTATION",
-         "VALUE_AVRO_SCHEMA_FULL_NAME")  # fmt: skip
-FORMATS: dict[str, Format] = {"JSON": "JSON", "DELIMITED": "DELIMITED", "KAFKA": "KAFKA", "NONE": "NONE"}
-LATER_FORMATS = ("AVRO", "PROTOBUF", "PROTOBUF_NOSR", "JSON_SR")
+SCHEMED: tuple[Format, ...] = ("AVRO", "JSON_SR", "PROTOBUF")  # formats whose schemas stand in a registry
+UNWRAPPED = ("JSON", "AVRO", "JSON_SR")  # formats in which a single value may stand alone
+_KNOWN: tuple[Format, ...] = ("JSON", "DELIMITED", "KAFKA", "NONE", *SCHEMED, "PROTOBUF_NOSR")
+FORMATS: dict[str, Format] = {f: f for f in _KNOWN}
+NULLS = ("KEY_PROTOBUF_NULLABLE_REPRESENTATION", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION")
 DELIMITERS = {"SPACE": " ", "TAB": "\t"}
 KAFKA_TYPES = (Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE, Scalar.VARCHAR, Scalar.BYTES)
 
@@ -85,8 +88,6 @@ def read(properties: Sequence[ast.Property], allowed: tuple[str, ...], at: Span)
         if p.name in ("WINDOW_TYPE", "WINDOW_SIZE"):
             hint = "declare it without windows, and use the bounds as columns"
             raise SqlError("windowed sources are not supported yet", p.span, hint)
-        if p.name in LATER:
-            raise SqlError(f"property {p.name} is not supported yet", p.span, "leave it out and declare the columns")
         if p.name == "KEY" and p.name not in allowed:
             hint = "the SELECT gives the key: project the key column, or write PARTITION BY"
             raise SqlError("KEY cannot be set on a query's result", p.span, hint)
@@ -137,10 +138,14 @@ def timestamp(p: Properties, columns: Sequence[DeclaredColumn]) -> Timestamp | N
 
 
 def encoding(
-    p: Properties, keys: Sequence[DeclaredColumn], values: Sequence[DeclaredColumn], inherited: Encoding | None
+    p: Properties,
+    keys: Sequence[DeclaredColumn],
+    values: Sequence[DeclaredColumn],
+    inherited: Encoding | None,
+    wrap: bool = True,
 ) -> Encoding:
     """How records are written. What no property says is `inherited` (a sink's: from the first source), else JSON values
-    and KAFKA keys, or JSON keys where KAFKA cannot hold them."""
+    and KAFKA keys, or JSON keys where KAFKA cannot hold them. `wrap`: what the settings say of single values."""
     both = _format(p, "FORMAT")
     for one in ("KEY_FORMAT", "VALUE_FORMAT"):
         if both is not None and one in p.items:
@@ -152,7 +157,12 @@ def encoding(
     _check_format("VALUE_FORMAT", value, values, p, both is not None)
     key = _key_format(p, keys, both, inherited)
     delimiter = _delimiter(p, value, inherited)
-    return Encoding(key, value, delimiter, _wrapped(p, value, values))
+    return Encoding(key, value, delimiter, _wrapped(p, value, values, wrap))
+
+
+def written_format(p: Properties, facet: str) -> Format | None:
+    """The format that the properties give keys, or values."""
+    return _format(p, f"{facet}_FORMAT".upper()) or _format(p, "FORMAT")
 
 
 def _key_format(
@@ -177,8 +187,6 @@ def _format(p: Properties, name: str) -> Format | None:
     if text is None:
         return None
     word = text.strip().upper()
-    if word in LATER_FORMATS:
-        raise SqlError(f"format {word} is not supported yet", p.span(name), "use JSON, DELIMITED or KAFKA")
     if word not in FORMATS:
         near = get_close_matches(word, FORMATS, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else f"formats are {', '.join(FORMATS)}"
@@ -229,13 +237,14 @@ def _delimiter(p: Properties, value: Format, inherited: Encoding | None) -> str:
     return text
 
 
-def _wrapped(p: Properties, value: Format, values: Sequence[DeclaredColumn]) -> bool:
+def _wrapped(p: Properties, value: Format, values: Sequence[DeclaredColumn], wrap: bool) -> bool:
     flag = p.flag("WRAP_SINGLE_VALUE")
     if flag is None:
-        return True
+        return wrap or len(values) != 1 or value not in UNWRAPPED
     if len(values) != 1:
         message = f"WRAP_SINGLE_VALUE is for one value column; there are {len(values)}"
         raise SqlError(message, p.span("WRAP_SINGLE_VALUE"), "leave it out")
-    if value != "JSON":
-        raise SqlError(f"WRAP_SINGLE_VALUE has no meaning with {value}", p.span("WRAP_SINGLE_VALUE"), "leave it out")
-    return flag
+    if value not in UNWRAPPED and flag != (value in PROTOBUFS):
+        never = "are never alone" if value in PROTOBUFS else "always stand alone"
+        raise SqlError(f"values in {value} {never}", p.span("WRAP_SINGLE_VALUE"), "leave WRAP_SINGLE_VALUE out")
+    return flag or value not in UNWRAPPED

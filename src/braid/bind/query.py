@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from braid.bind import properties
+from braid.bind import properties, schemas
 from braid.bind.bound import Declared, DeclaredColumn, Nothing, QueryBound
 from braid.bind.catalog import Catalog
 from braid.bind.expressions import Rules, bind_predicate, bind_value, children, names, told_at
@@ -110,8 +110,11 @@ def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBo
     columns = result.columns()
     keys = [c for c in columns if c.place == "key"]
     values = [c for c in columns if c.place == "value"]
-    encoding = properties.encoding(p, keys, values, result.first.encoding)
     topic = p.text("KAFKA_TOPIC") or s.name
+    encoding = properties.encoding(p, keys, values, result.first.encoding, env.settings.wrap)
+    encoding = schemas.with_schemas(encoding, p, s.name, topic, env.catalog.registry)
+    schemas.check_names(encoding, columns, s.name_span)
+    schemas.check_chosen(encoding, columns, p)
     check_topic(topic, env.catalog, p.span("KAFKA_TOPIC"))
     partitions = p.count("PARTITIONS") or result.first.partitions
     timestamp = properties.timestamp(p, [c for c in columns if not c.hidden])
@@ -121,6 +124,7 @@ def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBo
     sink = Sink(s.name, topic, result.kind, result.key, result.values, encoding, result.record_key, partitions,
                 timestamp, None, tuple(i.name for i in result.items), result.whole_key)  # fmt: skip
     check_cycle(result.node, sink, env.catalog, s.name_span)
+    schemas.check_sink(sink, env.catalog.registry, s.name_span)
     notices = (*result.notices, *p.notices())
     return QueryBound(Query(s.name, dialect, sql, result.node, sink, notices), declared)
 
@@ -150,6 +154,7 @@ def bind_insert_select(s: ast.InsertSelect, env: Env, dialect: str, sql: str) ->
         whole_key=result.whole_key,
     )
     check_cycle(result.node, sink, env.catalog, s.target.span)
+    schemas.check_sink(sink, env.catalog.registry, s.target.span)
     name = env.catalog.next_insert(target.name)
     return QueryBound(Query(name, dialect, sql, result.node, sink, result.notices))
 

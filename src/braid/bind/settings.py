@@ -70,13 +70,14 @@ class RisingwaveSettings:
 class Settings:
     """`null_key`: are outer rows without a join key dropped or padded. `key_column`: does a projected join column show
     the join key or its own value. `late`: do rows too late to be stored still look up. `mode`: `native` accepts more
-    where the meaning is clear, `strict` refuses what only early releases allowed. `sqlstream`, `lenses`,
-    `risingwave`: those dialects' own."""
+    where the meaning is clear, `strict` refuses what only early releases allowed. `wrap`: is a value of one column a
+    record. `sqlstream`, `lenses`, `risingwave`: those dialects' own."""
 
     null_key: NullKey = "drop"
     key_column: KeyColumn = "join"
     late: Late = "lookup"
     mode: Strictness = "default"
+    wrap: bool = field(default=True, repr=False)
     sqlstream: SqlstreamSettings = field(default_factory=SqlstreamSettings, repr=False)
     lenses: LensesSettings = field(default_factory=LensesSettings, repr=False)
     risingwave: RisingwaveSettings = field(default_factory=RisingwaveSettings, repr=False)
@@ -137,6 +138,10 @@ SETTINGS: dict[str, dict[str, Setting]] = {
         "braid.key.column": _one_of("key_column", *get_args(KeyColumn)),
         "braid.late": _one_of("late", *get_args(Late)),
         "braid.mode": _one_of("mode", *get_args(Strictness)),
+        "ksql.persistence.wrap.single.values": Setting(
+            "wrap", ("true", "false"), lambda text: {"true": True, "false": False}.get(text.strip().lower()),
+            lambda on: str(on).lower(),
+        ),
     },
     "sqlstream": {
         "braid.outer.emission": _one_of("emission", *get_args(Emission)),

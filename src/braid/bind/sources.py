@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from braid.bind import properties
+from braid.bind import properties, schemas
 from braid.bind.bound import Declared, DeclaredColumn, Nothing, SourceDeclared
 from braid.bind.catalog import Catalog
 from braid.bind.expressions import told_at
@@ -33,23 +33,26 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
     exists = existing(s, catalog)
     if isinstance(exists, Nothing):
         return exists
-    if not s.columns:
-        hint = f"write CREATE {s.kind} {s.name} (column TYPE, …) WITH (…); schemas are not read from a registry"
-        raise SqlError(f"{s.name} has no columns", s.name_span, hint)
-    columns = tuple(_column(c, kind) for c in s.columns)
-    _check_twice(s.columns)
     p = properties.read(s.properties, properties.OF_SOURCES, s.name_span)
+    topic = p.text("KAFKA_TOPIC") or s.name
+    columns = schemas.completed(p, tuple(_column(c, kind) for c in s.columns), topic, kind, catalog)
+    if not columns:
+        hint = f"write CREATE {s.kind} {s.name} (column TYPE, …) WITH (…), or a format with schemas, such as AVRO"
+        raise SqlError(f"{s.name} has no columns", s.name_span, hint)
+    _check_twice(s.columns)
     message_key = _message_key(p, columns, kind, settings)
     keys = [c for c in columns if c.place == "key"]
     values = [c for c in columns if c.place == "value"]
     if kind == "table" and not keys and message_key is None:
-        hint = f"mark it: {s.columns[0].name} {s.columns[0].type} PRIMARY KEY"
+        hint = f"mark it: {columns[0].name} {columns[0].type} PRIMARY KEY"
         raise SqlError(f"table {s.name} has no PRIMARY KEY", s.name_span, hint)
-    encoding = properties.encoding(p, keys, values, None)
+    encoding = properties.encoding(p, keys, values, None, settings.wrap)
+    encoding = schemas.with_schemas(encoding, p, s.name, topic, catalog.registry)
+    schemas.check_names(encoding, columns, s.name_span)
     if message_key is not None:
         encoding = _string_key(encoding, p)
     declared = Declared(
-        s.name, kind, p.text("KAFKA_TOPIC") or s.name, columns, encoding,
+        s.name, kind, topic, columns, encoding,
         properties.timestamp(p, [c for c in columns if c.place in ("key", "value")]),
         message_key, p.count("PARTITIONS"), None, sql, p.text("NULL_VALUE"),
     )  # fmt: skip
@@ -252,6 +255,8 @@ def check_written(made: Declared, catalog: Catalog, spans: Mapping[str, Span], a
 
 def _shape(d: Declared) -> str:
     """What a value is, where not an object of columns."""
+    if d.encoding.value in properties.SCHEMED:
+        return f"{d.encoding.value} {'records' if d.encoding.wrapped else 'values'}"
     if d.encoding.value == "DELIMITED":
         return f"values delimited by {d.encoding.delimiter!r}"
     return "objects" if d.encoding.wrapped and d.encoding.value != "KAFKA" else "single values"
@@ -265,7 +270,9 @@ def _pairs(declared: Declared, known: Declared) -> list[tuple[DeclaredColumn, De
         wanted = [c for c in declared.visible if c.place == place]
         have = list(known.key) if place == "key" else [c for c in known.columns if c.place == place]
         other = {c.name.lower(): c for c in known.columns if c.place in ("key", "value")}
-        bare = len(wanted) == len(have) == 1 if place == "key" else _shape(declared) != "objects"
+        e = declared.encoding
+        named_fields = e.wrapped and e.value not in ("DELIMITED", "KAFKA")
+        bare = len(wanted) == len(have) == 1 if place == "key" else not named_fields
         if bare:
             pairs += zip(wanted, have, strict=False)
             continue

@@ -16,10 +16,12 @@ from braid.bind.catalog import Catalog
 from braid.bind.program import Mode, Program, Standing
 from braid.dialects import DIALECTS, dialect_named
 from braid.errors import BraidError, SqlError
-from braid.records.wire import Facets
+from braid.records.registry import Registry
+from braid.records.wire import Wires
 from braid.topics.broker import Broker
 from braid.topics.files import locked, parsed, read_small, refuse_link, write_atomic
 from braid.topics.interface import Topics, open_topics
+from braid.topics.registries import of_store
 
 FORMAT = 1
 MOST = 64 << 20  # bytes of a catalogue
@@ -30,28 +32,30 @@ def over(store: str, dialect: str, broker: Broker | None = None) -> Program:
     return Catalogue(open_topics(store, broker), dialect).program("file").copy()
 
 
-def written_as(store: Topics, topic: str) -> Facets:
+def written_as(store: Topics, topic: str) -> Wires:
     """How the topic's records are written, as far as anybody has declared it here."""
     for dialect in DIALECTS:
         sources = Catalogue(store, dialect).program("once").catalog.sources.values()
         found = next((d for d in sources if d.topic == topic), None)
         if found is not None:
-            return found.facets
-    return Facets()
+            return found.wires
+    return Wires()
 
 
 class Catalogue:
     """The declarations of a store in one dialect. A store that is not there has none, and is not made."""
 
-    def __init__(self, store: Topics, dialect: str) -> None:
+    def __init__(self, store: Topics, dialect: str, registry: Registry | None = None) -> None:
+        """`registry`: by default that of the store."""
         self._store = store
+        self._registry = registry or of_store(store.root)
         self._folder = os.path.join(store.root, "catalogue")
         self.dialect = dialect_named(dialect).name
         self._path = os.path.join(self._folder, f"{self.dialect}.json")
 
     def program(self, mode: Mode) -> Program:
         """A program in which all that was declared stands. What does not bind any more is left out."""
-        program = Program(self.dialect, mode=mode, keeper=self)
+        program = Program(self.dialect, Catalog(registry=self._registry), mode=mode, keeper=self)
         waiting = self._read()
         while waiting:
             left = [s for s in waiting if not _stands(program, s)]
@@ -63,6 +67,7 @@ class Catalogue:
             program.catalog.queries,
             views=program.catalog.views,
             indexes=program.catalog.indexes,
+            registry=self._registry,
             stored=self._store.sizes(),
         )
         return program

@@ -19,6 +19,7 @@ from typing import Any, Protocol, assert_never
 import polars as pl
 
 from braid.batch_sql.snapshots import Snapshots, Written
+from braid.bind import schemas
 from braid.bind.bound import (
     Again,
     BatchAsked,
@@ -46,13 +47,15 @@ from braid.errors import BraidError
 from braid.operators.changes import TIME
 from braid.plan.logical import Query, Source
 from braid.records.key import key_partition
-from braid.records.wire import Facet, Facets
+from braid.records.registry import Registry
+from braid.records.wire import Wire, Wires
 from braid.stage.call_order import Placed
 from braid.stage.decode import key_of
 from braid.stage.inputs import Input
 from braid.topics.drops import publish_drops, stage_drops
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
+from braid.topics.registries import of_store
 
 
 class StoreTables:
@@ -97,7 +100,7 @@ class StoreTables:
             },
             schema={"_key": pl.String, "_value": pl.String, "_t": pl.Int64, "_partition": pl.Int64},
         )
-        how = Facets(Facet("JSON"), Facet("JSON"))
+        how = Wires(Wire("JSON"), Wire("JSON"))
         done = self._store.append(topic, frame, query=once, how=how)
         if done and written.late:
             self._drop(change.target.name, epoch, written.late)
@@ -135,7 +138,7 @@ class StoreTables:
         found: list[Placed] = []
         self._torn[topic] = 0
         for partition, end in enumerate(self._store.end_offsets(topic)):
-            read = self._store.raw(topic, partition, 0, end, Facets())
+            read = self._store.raw(topic, partition, 0, end, Wires())
             good = read.filter(pl.col("_error").is_null())
             self._torn[topic] += read.height - good.height
             columns = good.select("_offset", "_t", pl.col("_t").cum_max().alias("epoch"), "_key", "_value").iter_rows()
@@ -149,7 +152,7 @@ class StoreTables:
         for name in self._store.names():
             for partition, end in enumerate(self._store.end_offsets(name)):
                 if end:
-                    newest = self._store.raw(name, partition, end - 1, end, Facets())
+                    newest = self._store.raw(name, partition, end - 1, end, Wires())
                     last = max(last, newest["_t"].max() or 0)  # type: ignore[assignment]
         return last
 
@@ -191,6 +194,10 @@ Rows = Sequence[Sequence[Any]]
 class World(Protocol):
     """Where effects happen."""
 
+    @property
+    def registry(self) -> Registry | None:
+        """Where schemas of what is written stand."""
+
     def note(self, text: str) -> None:
         """Something that the statement's author should know."""
 
@@ -231,10 +238,13 @@ def carry_out(effect: Effect, world: World) -> None:
         world.note(f"{bound.query.name}: {notice}" if isinstance(bound, QueryBound) else notice)
     match bound:
         case SourceDeclared(declared=made):
+            schemas.register_source(made, world.registry)
             world.create_topic(made.topic, made.partitions, made.kind == "table")
         case QueryBound(query=query):
             if bound.replaces:
                 _remove(world, (query.name,), (query.sink.topic,))
+            if not bound.transient:
+                schemas.register_sink(query.sink, world.registry)
             world.start(bound)
         case Inserted():
             world.insert(new_records(bound), line)
@@ -246,6 +256,9 @@ def carry_out(effect: Effect, world: World) -> None:
             world.answer(query)
         case Dropped(topic=topic):
             _remove(world, bound.queries, (topic,) if bound.delete_topic and topic is not None else ())
+            if (registry := world.registry) is not None:
+                for subject in bound.subjects:
+                    registry.forget(subject)
         case Removed():
             _remove(world, bound.queries, bound.topics)
         case Explained(query=explained):
@@ -288,10 +301,20 @@ def _remove(world: World, queries: Sequence[str], topics: Sequence[str]) -> None
 class StoreWorld:
     """What is the same wherever topics lie in a store."""
 
-    def __init__(self, store: Topics, files: Mapping[str, Callable[[Source], Input]] | None = None) -> None:
-        """`files`: as `StoreTables` takes them."""
+    def __init__(
+        self,
+        store: Topics,
+        files: Mapping[str, Callable[[Source], Input]] | None = None,
+        registry: Registry | None = None,
+    ) -> None:
+        """`files`: as `StoreTables` takes them. `registry`: by default that of the store."""
         self.store, self.tables = store, StoreTables(store, files)
+        self._registry = registry or of_store(store.root)
         self.checkpoints = os.path.join(store.root, "checkpoints")
+
+    @property
+    def registry(self) -> Registry | None:
+        return self._registry
 
     def create_topic(self, name: str, partitions: int | None, compacted: bool) -> None:
         if partitions is not None or not self.store.exists(check_name(name)):

@@ -28,7 +28,7 @@ from braid.face import tabular
 from braid.face.catalogue import written_as
 from braid.face.tabular import cell, json_line, print_table, seen
 from braid.records.key import key_partition
-from braid.records.wire import Facets, kafka_partition, to_bytes
+from braid.records.wire import Wires, kafka_partition, to_bytes
 from braid.stage.drops import FIELDS
 from braid.topics.broker import Broker
 from braid.topics.drops import each_drop
@@ -127,7 +127,7 @@ def put_records(store: str, topic: str, lines: Iterable[str], partitions: int, b
     there = opened.exists(topic)
     have = opened.partitions(topic) if there else partitions
     keys = pl.Series([json_of(r.get("key")) for r in records], dtype=pl.String)
-    how = Facets() if opened.dense else written_as(opened, topic)
+    how = Wires() if opened.dense else written_as(opened, topic)
     placed = key_partition(keys, have) if opened.dense else kafka_partition(to_bytes(keys, how.key), have).fill_null(0)
     for record, partition in zip(records, placed.to_list(), strict=True):
         record.setdefault("partition", partition)
@@ -219,7 +219,7 @@ def print_topic(shown: str, name: str, wanted: Wanted, form: str, broker: Broker
         )
     if wanted.latest and wanted.follow:
         raise BraidError("--latest with --follow: what comes later is not known yet", "leave one of them out")
-    how = Facets() if store.dense else written_as(store, found)
+    how = Wires() if store.dense else written_as(store, found)
     records = islice(_records(store, found, wanted, how), wanted.limit)
     match form:
         case "jsonl":
@@ -251,7 +251,7 @@ def _row(record: dict[str, Any]) -> list[Any]:
 
 
 def _records(
-    store: Topics, topic: str, wanted: Wanted, how: Facets, follows: bool | None = None
+    store: Topics, topic: str, wanted: Wanted, how: Wires, follows: bool | None = None
 ) -> Iterator[dict[str, Any]]:
     ends = store.end_offsets(topic)
     for partition, (begin, end) in enumerate(zip(store.start_offsets(topic), ends, strict=True)):
@@ -273,7 +273,7 @@ def _records(
 
 
 def _pages(
-    store: Topics, topic: str, partition: int, first: int, end: int, wanted: Wanted, how: Facets
+    store: Topics, topic: str, partition: int, first: int, end: int, wanted: Wanted, how: Wires
 ) -> Iterator[pl.DataFrame]:
     narrow = wanted.key is None and wanted.since is None and not wanted.latest
     first = max(end - wanted.tail, first) if narrow and wanted.tail is not None and store.dense else first

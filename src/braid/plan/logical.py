@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Self
 
 from braid.expr.nodes import Col, Expr
@@ -22,11 +22,11 @@ from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoi
 from braid.plan.node import Mode, OfOne, OfTwo, Passing, PlanNode
 from braid.plan.sliding import SlidingJoin
 from braid.plan.told import EAGER, LAST, MEETS_TABLE, SIDES, Kept, Told, held, window
+from braid.records.facet import PROTOBUFS, Facet, Format, RecordSchema
 from braid.types import Column, Scalar
 
 Kind = Literal["stream", "table"]
 How = Literal["inner", "left", "right", "full"]
-Format = Literal["JSON", "DELIMITED", "KAFKA", "NONE", "ROW_ID"]
 Place = Literal["key", "value", "header", "headers", "rowtime", "rowpartition", "rowoffset"]
 
 
@@ -50,8 +50,9 @@ class Encoding:
 
     `key` ROW_ID: the only key column numbers the rows; where the key does not give it (`decode.key_of`), it is made of
     partition and offset. `key_in_value`: a record without a key has its key columns in its value. `iso`: dates and
-    times may be ISO text, besides numbers. `binary`: facets (key, value) that are one value, which stands on a broker
-    as its serializer writes it and not as JSON; elsewhere that makes no difference.
+    times may be ISO text, besides numbers. `key_schema`, `value_schema`: only in formats that have schemas. `binary`:
+    facets (key, value) that are one value, which stands on a broker as its serializer writes it and not as JSON;
+    elsewhere that makes no difference.
     """
 
     key: Format = "JSON"
@@ -60,11 +61,20 @@ class Encoding:
     wrapped: bool = True  # False: a single value column is the bare value
     key_in_value: bool = False
     iso: bool = False
+    key_schema: RecordSchema | None = field(default=None, repr=False)
+    value_schema: RecordSchema | None = field(default=None, repr=False)
     binary: tuple[str, ...] = ()
 
     def bare(self, values: int) -> bool:
         """Whether a record's value is that of its only column, and no object."""
         return values == 1 and (not self.wrapped or self.value == "KAFKA")
+
+    def of_keys(self, columns: int) -> Facet:
+        """How keys of so many columns are written."""
+        return Facet("key", self.key, columns == 1 and self.key not in PROTOBUFS, self.delimiter, self.key_schema)
+
+    def of_values(self, columns: int) -> Facet:
+        return Facet("value", self.value, self.bare(columns), self.delimiter, self.value_schema)
 
 
 @dataclass(frozen=True, slots=True)

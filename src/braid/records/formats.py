@@ -1,7 +1,8 @@
 """The formats of records: an arm in both functions here. How a value looks is told in `values`, JSON in `codec`.
 
 In: keys or values as JSON texts, as topics hold them, and the declared columns; typed columns. Out: a frame with the
-columns, which rows have a null value, why a row is malformed (`codec.decode_values`); JSON texts.
+columns, which rows have a null value, why a row is malformed (`codec.decode_values`); JSON texts. Formats with schemas
+(`framed`) are bytes where there is a broker; in the topic store they are JSON that has been through the bytes once.
 Rule: a line that is no JSON stands in its topic as a JSON string. `bare`: the text is the value of the only column.
 DELIMITED is ksqlDB's: one line of separated values, quoted where needed; as many fields as columns, an empty field is
 null, numbers are read strictly; STRUCT, ARRAY and MAP have no form here.
@@ -16,29 +17,109 @@ from typing import TypeVar
 
 import polars as pl
 
-from braid.errors import SqlError
+from braid.errors import BraidError, SqlError
+from braid.records import framed
 from braid.records.codec import Decoded, decode_values, encode_values
+from braid.records.facet import PROTOBUFS, Facet
+from braid.records.registry import Registry, Schema, subject_of
 from braid.records.values import a, form
-from braid.types import Column, Scalar, Type, polars_type
+from braid.types import Column, Scalar, Struct, Type, polars_type
 
 _LINE = [Column("line", Scalar.VARCHAR)]
 
 
+def written_by(facet: Facet, columns: Sequence[Column]) -> Schema:
+    """The schema that columns are written by."""
+    assert facet.schema is not None
+    kind = framed.KINDS[facet.format]
+    s = facet.schema
+    return Schema(kind, s.text or framed.schema_text(columns, kind, s.name, bare=facet.bare, nulls=s.nulls))
+
+
 def decode(
-    texts: pl.Series, columns: Sequence[Column], format: str, *, bare: bool, delimiter: str, iso: bool
+    texts: pl.Series, columns: Sequence[Column], facet: Facet, *, iso: bool, registry: Registry | None = None
 ) -> Decoded:
-    if format == "DELIMITED":
-        return decode_delimited(_unquoted(texts), columns, delimiter)
-    return decode_values(texts, columns, unwrapped=bare, iso=iso)
+    if texts.dtype == pl.Binary:
+        return framed.decode(texts, columns, registry, facet.format, bare=facet.bare, chosen=facet.schema)
+    if facet.format in framed.KINDS and facet.schema is not None and facet.schema.text:
+        chosen = written_by(facet, columns)
+        texts = pl.Series(
+            [t if t is None else framed.completed(t, chosen, facet.others) for t in texts], dtype=pl.String
+        )
+    if facet.format == "DELIMITED":
+        return decode_delimited(_unquoted(texts), columns, facet.delimiter)
+    return decode_values(texts, columns, unwrapped=facet.bare, iso=iso)
 
 
 def encode(
-    frame: pl.DataFrame, columns: Sequence[tuple[str, Column]], format: str, *, bare: bool, delimiter: str
+    frame: pl.DataFrame,
+    columns: Sequence[tuple[str, Column]],
+    facet: Facet,
+    *,
+    registry: Registry | None = None,
+    topic: str = "",
 ) -> pl.Series:
-    if format == "DELIMITED" and columns:
-        lines = encode_delimited(frame, columns, delimiter)
+    """With a registry, bytes in a format with schemas; else JSON texts. What has no place in the schema is null."""
+    if facet.format in framed.KINDS and columns:
+        schema = written_by(facet, [c for _, c in columns])
+        if registry is not None:
+            id = facet.schema.id if facet.schema is not None else None
+            if id is None and facet.format != "PROTOBUF_NOSR":
+                id = registry.register(subject_of(topic, facet.name), schema)
+            return framed.encode(frame, columns, schema, facet.others, id, bare=facet.bare)[0]
+        whole = facet.schema is not None and facet.schema.id is not None  # with the fields that no column gives
+        found, held, why = framed.passed(frame, columns, schema, facet.others, bare=facet.bare, whole=whole)
+        if not whole and schema.kind != "PROTOBUF" and why.null_count() < len(why):  # it was made for these columns
+            raise RuntimeError(f"{facet.format}: {why.drop_nulls()[0]}")
+        return encode_values(found, [(c.name, c) for c in held], unwrapped=facet.bare)
+    if facet.format == "DELIMITED" and columns:
+        lines = encode_delimited(frame, columns, facet.delimiter)
         return encode_values(lines.alias("line").to_frame(), [("line", _LINE[0])], unwrapped=True)
-    return encode_values(frame, columns, unwrapped=bare)
+    return encode_values(frame, columns, unwrapped=facet.bare)
+
+
+def may_refuse(facet: Facet) -> bool:
+    """Whether rows of the declared types may have no place: in a schema of others, or where a list holds a null."""
+    return facet.schema is not None and (facet.schema.id is not None or facet.format in PROTOBUFS)
+
+
+def unwritable(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]], facet: Facet) -> pl.Series | None:
+    """Why the schema of a facet has no place for a row, null where it has; None: every row has one."""
+    if not columns or not may_refuse(facet):
+        return None
+    schema = written_by(facet, [c for _, c in columns])
+    _, errors = framed.encode(frame, columns, schema, facet.others, None, bare=facet.bare)
+    return errors if errors.null_count() < len(errors) else None
+
+
+def passed(text: str | None, columns: Sequence[Column], facet: Facet) -> str | None:
+    """A JSON text as it is when it has been written and read in a format with schemas; any other as it stands, and one
+    that does not fit."""
+    if text is None or facet.format not in framed.KINDS or not columns:
+        return text
+    frame, _, error = decode_values(pl.Series([text]), columns, unwrapped=facet.bare)
+    if error[0] is not None or unwritable(frame, [(c.name, c) for c in columns], facet) is not None:
+        return text
+    found = encode(frame, [(c.name, c) for c in columns], facet)[0]
+    return text if found is None else str(found)
+
+
+def produced(text: str, schema: Schema, others: framed.Others) -> str:
+    """A JSON text as another producer writes it by a schema: fields that are missing have their defaults."""
+    try:
+        t, is_record = framed.type_of(schema, others, fold=False)
+        if t is None:
+            return text
+        bare = not (is_record and isinstance(t, Struct))
+        columns = t.fields if isinstance(t, Struct) and not bare else (Column("value", t),)
+        frame, null, error = decode_values(pl.Series([framed.completed(text, schema, others)]), columns, unwrapped=bare)
+        if error[0] is not None or null[0]:
+            return text
+        named = [(c.name, c) for c in columns]
+        found, _, why = framed.passed(frame, named, schema, others, bare=bare)
+        return text if why[0] is not None else str(encode_values(found, named, unwrapped=bare)[0])
+    except BraidError:
+        return text
 
 
 _PLAIN_STRING = r'^"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])*"$'  # JSON that every reader reads alike

@@ -341,13 +341,13 @@ def _json_struct(s: pl.Series, t: Struct, key: bool) -> pl.Series:
 
 
 def _json_array(s: pl.Series, t: Array, key: bool) -> pl.Series:
-    at, elements = _elements(s)
-    return _lists(s, "[]", at, json_text(elements, t.element, key=key).fill_null("null"))
+    at, inside = elements(s)
+    return lists(s, "[]", at, json_text(inside, t.element, key=key).fill_null("null"))
 
 
 def _json_map(s: pl.Series, t: Map, key: bool) -> pl.Series:
     """Of keys that have one text the last value counts, in the place of the first."""
-    at, entries = _elements(s)
+    at, entries = elements(s)
     names = json_text(entries.struct.field("key"), t.key).fill_null("null")
     plain = names.str.starts_with('"')
     if not plain.all():
@@ -355,17 +355,17 @@ def _json_map(s: pl.Series, t: Map, key: bool) -> pl.Series:
     items = json_text(entries.struct.field("value"), t.value, key=key).fill_null("null")
     pairs = pl.DataFrame([at.alias("n"), names.alias("k"), items.alias("v")])
     pairs = pairs.group_by("n", "k", maintain_order=True).agg(pl.col("v").last())
-    return _lists(s, "{}", pairs["n"], pairs.select(pl.concat_str("k", pl.lit(":"), "v")).to_series())
+    return lists(s, "{}", pairs["n"], pairs.select(pl.concat_str("k", pl.lit(":"), "v")).to_series())
 
 
-def _elements(s: pl.Series) -> tuple[pl.Series, pl.Series]:
+def elements(s: pl.Series) -> tuple[pl.Series, pl.Series]:
     """All elements of all lists, behind the row of each."""
     frame = pl.DataFrame([pl.int_range(len(s), eager=True).alias("n"), s.alias("v")])
     frame = frame.filter(pl.col("v").list.len() > 0).explode("v")
     return frame["n"], frame["v"]
 
 
-def _lists(s: pl.Series, brackets: str, at: pl.Series, texts: pl.Series) -> pl.Series:
+def lists(s: pl.Series, brackets: str, at: pl.Series, texts: pl.Series) -> pl.Series:
     """The lists again, of the texts of their elements."""
     frame = pl.DataFrame([at.alias("n"), texts.alias("t")])
     found = frame.group_by("n", maintain_order=True).agg(pl.col("t").str.join(","))

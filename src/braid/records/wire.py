@@ -31,43 +31,43 @@ NUMBERS: dict[Type, tuple[str, int, type[pl.DataType]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Facet:
+class Wire:
     """How a key or a value is written. `type`: of the one value in KAFKA's format."""
 
     format: str
     type: Type | None = None
 
 
-ANY = Facet("ANY")
+ANY = Wire("ANY")
 
 
 @dataclass(frozen=True, slots=True)
-class Facets:
-    key: Facet = ANY
-    value: Facet = ANY
+class Wires:
+    key: Wire = ANY
+    value: Wire = ANY
 
 
-def facets(encoding: Encoding, columns: Iterable[tuple[str, Type]], message_key: str | None = None) -> Facets:
+def wires(encoding: Encoding, columns: Iterable[tuple[str, Type]], message_key: str | None = None) -> Wires:
     """Of records with these columns: key or value, and type. With a `message_key` the key is a text."""
     columns = list(columns)
     keys = [t for place, t in columns if place == "key"] or [S.VARCHAR] * (message_key is not None)
-    return Facets(_facet(encoding, "key", keys), _facet(encoding, "value", [t for p, t in columns if p == "value"]))
+    return Wires(_wire(encoding, "key", keys), _wire(encoding, "value", [t for p, t in columns if p == "value"]))
 
 
-def _facet(encoding: Encoding, name: str, types: Sequence[Type]) -> Facet:
+def _wire(encoding: Encoding, name: str, types: Sequence[Type]) -> Wire:
     format = encoding.key if name == "key" else encoding.value
     if (format == "KAFKA" or name in encoding.binary) and len(types) == 1:
-        return Facet("KAFKA", types[0])
-    return Facet("NONE" if format == "NONE" or (format == "KAFKA" and not types) else format)
+        return Wire("KAFKA", types[0])
+    return Wire("NONE" if format == "NONE" or (format == "KAFKA" and not types) else format)
 
 
-def of_bytes(data: pl.Series, facet: Facet) -> tuple[pl.Series, pl.Series]:
+def of_bytes(data: pl.Series, wire: Wire) -> tuple[pl.Series, pl.Series]:
     """JSON texts, and why bytes are malformed (null where they are not)."""
-    match facet.format:
+    match wire.format:
         case "NONE":
             return pl.repeat(None, len(data), dtype=pl.String, eager=True), _nothing(len(data))
         case "KAFKA":
-            return _of_binary(data, facet.type)
+            return _of_binary(data, wire.type)
         case "DELIMITED":
             return _of_text(data)
         case "ANY":
@@ -76,15 +76,15 @@ def of_bytes(data: pl.Series, facet: Facet) -> tuple[pl.Series, pl.Series]:
             return _checked(data, _texts(data), "it is not UTF-8")
 
 
-def to_bytes(texts: pl.Series, facet: Facet) -> pl.Series:
+def to_bytes(texts: pl.Series, wire: Wire) -> pl.Series:
     """Bytes of JSON texts that were made by `formats.encode`, or by a person."""
-    match facet.format:
+    match wire.format:
         case "NONE":
             return pl.repeat(None, len(texts), dtype=pl.Binary, eager=True)
         case "KAFKA":
-            assert facet.type is not None
-            values = _value(texts, facet.type)
-            return _big_endian(values, facet.type) if facet.type in NUMBERS else values.cast(pl.Binary)
+            assert wire.type is not None
+            values = _value(texts, wire.type)
+            return _big_endian(values, wire.type) if wire.type in NUMBERS else values.cast(pl.Binary)
         case "DELIMITED":
             return _value(texts, S.VARCHAR).cast(pl.Binary)
         case "ANY":

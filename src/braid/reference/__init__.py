@@ -15,14 +15,17 @@ docs/rules/ksqldb.md, "Two streams")
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
 from typing import assert_never
 
+import polars as pl
+
 from braid.errors import BraidError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
 from braid.plan import epochs, keyed, logical, sliding
+from braid.records import formats
 from braid.reference.epoch_steps import (
     AsOfStep,
     ChangesStep,
@@ -43,10 +46,10 @@ from braid.reference.keyed_joins import (
     TwoClockStep,
     UpsertStep,
 )
-from braid.reference.rows import Bound, Drop, End, Event, Idle, OutRecord, Place, Record, Row, Run, evaluated
+from braid.reference.rows import Bound, Drop, End, Event, Idle, OutRecord, Place, Record, Row, Run, evaluated, series_of
 from braid.reference.sliding_steps import SlidingStep
 from braid.reference.steps import AggregateStep, FilterStep, ProjectStep, SourceStep, Step
-from braid.types import Scalar
+from braid.types import Column, Scalar
 
 __all__ = ["Bound", "Drop", "End", "Event", "Idle", "OutRecord", "Record", "Reference"]
 
@@ -160,6 +163,9 @@ class Reference:
                 continue
             key = tuple(None if row.gone and needs[name] else values[name][i] for name, _ in keys)
             written = None if row.gone else {o.name: values[f"value {o.name}"][i] for o in sink.values}
+            if not _has_place(sink, key, written):
+                self._run.drop("schema", self._root.number, row)
+                continue
             out.append(OutRecord(None if key in ((), (None,)) else key, written, time, row.headers, place))
         return out
 
@@ -281,6 +287,21 @@ def _released_by(step: Step) -> list[Row]:
 
 def _given_by(step: Step) -> list[Row]:
     return step.process(*(_given_by(x) for x in step.inputs))
+
+
+def _has_place(sink: logical.Sink, key: Sequence[object], written: Mapping[str, object] | None) -> bool:
+    """Whether the schemas that were chosen for the result have a place for a row."""
+    e, columns = sink.encoding, [Column(o.name, o.expr.type) for o in sink.key]
+    facets = [(e.of_keys(len(columns)), columns, key)]
+    if written is not None:
+        columns = [Column(o.name, o.expr.type) for o in sink.values]
+        facets.append((e.of_values(len(columns)), columns, tuple(written.values())))
+    for facet, columns, given in facets:
+        if columns and formats.may_refuse(facet):
+            frame = pl.DataFrame([series_of(c.name, [v], c.type) for c, v in zip(columns, given, strict=True)])
+            if formats.unwritable(frame, [(c.name, c) for c in columns], facet) is not None:
+                return False
+    return True
 
 
 def _time_of_result(sink: logical.Sink) -> list[tuple[str, Expr]]:

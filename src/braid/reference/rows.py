@@ -20,7 +20,7 @@ from braid.types import Column, Scalar, Type, polars_type
 
 Place = Any  # of the processing order: opaque, ordered, given by the caller
 Values = dict[str, object]
-Reason = Literal["malformed", "null value", "null key", "late", "expression", "timestamp", "unreached"]
+Reason = Literal["malformed", "null value", "null key", "late", "expression", "timestamp", "schema", "unreached"]
 
 # ---------------------------------------------------------------- in
 

@@ -265,6 +265,8 @@ def prepared(
         result_files.check(output.target, run, goes_on, wishes.overwrite)
     buckets = wishes.buckets or _buckets(plan, output.partitions)
     tasks = wishes.tasks or min(cores, output.partitions)
+    if wishes.broker is not None:
+        _check_formats(plan)
     settings = {"dialect": plan.query.dialect, "run": run, "order": wishes.order is not None, "sink": sink}
     by_key = wishes.broker is not None and output.kind == "topic"
     if wishes.broker is not None:
@@ -338,6 +340,17 @@ def loose(plan: Plan, store: str, tasks: int, names: frozenset[str], broker: Bro
         topics=_topics(plan, topics, names, None) if broker is not None else {},
         begin=_begin(plan, topics, names, None) if broker is not None else {},
     )
+
+
+def _check_formats(plan: Plan) -> None:
+    """Whether a broker's records can be read and written."""
+    encodings = [*(leaf.source.encoding for leaf in plan.leaves), plan.query.sink.encoding]
+    for format in (f for e in encodings for f in (e.key, e.value)):
+        if format not in ("JSON", "DELIMITED", "KAFKA", "NONE", "ROW_ID"):
+            hint = "write JSON, DELIMITED or KAFKA; without --kafka the store's own registry holds the schemas"
+            raise BraidError(
+                f"{plan.query.name}: {format} needs a schema registry, which --kafka does not take yet", hint
+            )
 
 
 def _topics(plan: Plan, topics: Topics, files: Collection[str], known: Document | None) -> dict[str, str]:

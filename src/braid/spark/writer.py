@@ -116,7 +116,7 @@ class BrokerOutputs:
 
     def __init__(self, job: Job, batch: int) -> None:
         assert job.broker is not None and job.checkpoint is not None
-        self._job, self._how = job, emit.facets_of(job.plan.query.sink)
+        self._job, self._how = job, emit.wires_of(job.plan.query.sink)
         digest = offsets_digest(job.checkpoint, batch)
         self.lost: list[pl.DataFrame] = []
         self._transaction = Transaction(job.broker, job.output.target, job.run, _task(), batch, digest)

@@ -1,6 +1,7 @@
 """Records of a topic, decoded: from key and value texts to the typed columns of a source.
 
-In: a source and raw records (offset, time, key and value as JSON text, headers). Out: typed rows, and the records that
+In: a source and raw records (offset, time, key and value as JSON text, headers); of a broker, key and value of formats
+with schemas as bytes (Binary), and the registry that knows these schemas. Out: typed rows, and the records that
 could not be read; numbers of rows that have no key of their own.
 Rule: a malformed record never stops a query and never vanishes: it is dropped with its reason, and its time still
 counts for the clock. All declared columns are checked, so that what is malformed does not depend on the query. RW-7:
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
@@ -20,6 +21,7 @@ from braid.expr.nodes import Col
 from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.plan.logical import Source, SourceColumn
 from braid.records import codec, formats
+from braid.records.registry import Registry
 from braid.types import MAX_TIME, Column, Scalar, polars_type
 
 
@@ -32,19 +34,20 @@ class Decoded:
     error: pl.Series
 
 
-def decode(source: Source, raw: pl.DataFrame, partition: int) -> Decoded:
-    """Typed columns of raw records (columns of `RAW`) of one partition."""
+def decode(source: Source, raw: pl.DataFrame, partition: int, registry: Registry | None = None) -> Decoded:
+    """Typed columns of raw records (columns of `RAW`; keys and values may be Binary) of one partition."""
     keys = [c for c in source.columns if c.place == "key"]
     values = [c for c in source.columns if c.place == "value"]
-    key_frame, no_key, key_error = _decode_key(source, keys, raw["_key"])
-    e = source.encoding
-    value_frame, is_null, value_error = _read(source, values, raw["_value"], e.value, e.bare(len(values)))
+    key_frame, no_key, key_error = _decode_key(source, keys, raw["_key"], registry)
+    value_frame, is_null, value_error = _read(source, values, raw["_value"], registry, is_key=False)
     if source.encoding.key_in_value and (no_key & ~is_null).any():
-        key_frame, value_error = _with_keys_of_values(source, keys, raw["_value"], key_frame, no_key, value_error)
+        found = _with_keys_of_values(source, keys, raw["_value"], key_frame, no_key, value_error, registry)
+        key_frame, value_error = found
     headers, headers_error = _checked_headers(source, raw[HEADERS])
     errors = {"a": raw["_error"], "b": key_error, "c": value_error, "d": headers_error}
     error = pl.DataFrame(errors).select(pl.coalesce("a", "b", "c", "d"))["a"]
-    rows = raw.select("_offset", TIME, headers.alias(HEADERS), "_key", "_value").with_columns(
+    texts = [_readable(raw[name]) for name in ("_key", "_value")]
+    rows = raw.select("_offset", TIME, headers.alias(HEADERS), *texts).with_columns(
         pl.when(is_null).then(-1).otherwise(1).cast(pl.Int8).alias(DIFF),
         *(key_frame[c.name] for c in keys),
         *(value_frame[c.name] for c in values),
@@ -64,17 +67,24 @@ def _renamed(frame: pl.DataFrame, columns: list[SourceColumn]) -> pl.DataFrame:
     return frame.rename({c.field: c.name for c in columns})
 
 
-def _decode_key(source: Source, keys: list[SourceColumn], texts: pl.Series) -> codec.Decoded:
+def _readable(raw: pl.Series) -> pl.Series:
+    """What is shown of a dropped record."""
+    return raw.bin.encode("base64") if raw.dtype == pl.Binary else raw
+
+
+def _decode_key(source: Source, keys: list[SourceColumn], texts: pl.Series, registry: Registry | None) -> codec.Decoded:
     if not keys or source.encoding.key in ("NONE", "ROW_ID"):
         frame = pl.DataFrame([pl.Series(c.name, [None] * len(texts), dtype=polars_type(c.column.type)) for c in keys])
         return frame, texts.is_null(), _no_errors(len(texts))
-    frame, null, error = _read(source, keys, texts, source.encoding.key, len(keys) == 1)
+    frame, null, error = _read(source, keys, texts, registry, is_key=True)
     return frame, null, _prefixed("key: ", error)
 
 
-def _read(source: Source, columns: list[SourceColumn], texts: pl.Series, format: str, bare: bool) -> codec.Decoded:
-    e = source.encoding
-    frame, null, error = formats.decode(texts, _columns(columns), format, bare=bare, delimiter=e.delimiter, iso=e.iso)
+def _read(
+    source: Source, columns: list[SourceColumn], texts: pl.Series, registry: Registry | None, *, is_key: bool
+) -> codec.Decoded:
+    facet = source.encoding.of_keys(len(columns)) if is_key else source.encoding.of_values(len(columns))
+    frame, null, error = formats.decode(texts, _columns(columns), facet, iso=source.encoding.iso, registry=registry)
     return _renamed(frame, columns), null, error
 
 
@@ -89,9 +99,12 @@ def _with_keys_of_values(
     key_frame: pl.DataFrame,
     no_key: pl.Series,
     error: pl.Series,
+    registry: Registry | None,
 ) -> tuple[pl.DataFrame, pl.Series]:
     """The key columns of records without a key, from their values; and why a record is malformed."""
-    found, _, why = codec.decode_values(texts.set(~no_key, None), _columns(keys), iso=source.encoding.iso)
+    facet = replace(source.encoding.of_values(len(keys)), bare=False)
+    there = texts.set(~no_key, None)
+    found, _, why = formats.decode(there, _columns(keys), facet, iso=source.encoding.iso, registry=registry)
     named = _renamed(found, keys)
     columns = [named[c].zip_with(no_key, key_frame[c]) for c in named.columns]
     return pl.DataFrame(columns), pl.DataFrame({"a": error, "b": why}).select(pl.coalesce("a", "b"))["a"]

@@ -64,7 +64,9 @@ def at_source(
     )
 
 
-def drops_of(rows: pl.DataFrame, reason: str, operator: str, key: Sequence[str] = ()) -> pl.DataFrame:
+def drops_of(
+    rows: pl.DataFrame, reason: str, operator: str, key: Sequence[str] = (), message: pl.Series | None = None
+) -> pl.DataFrame:
     """Rows lost (or failing) after the sources; where they come from follows from the position of the record that
     completed them (`located`). `key`: the columns that the rows are known by."""
     if not rows.height:
@@ -73,7 +75,8 @@ def drops_of(rows: pl.DataFrame, reason: str, operator: str, key: Sequence[str] 
     payload = [c for c in rows.columns if not c.startswith("_")]
     text = pl.struct(payload).struct.json_encode() if payload else pl.lit(None)
     placed = rows.with_columns(causes(rows).alias(BY))
-    return _told(placed, reason=pl.lit(reason), operator=pl.lit(operator), key=_key_shown(key), value=text)
+    made = _told(placed, reason=pl.lit(reason), operator=pl.lit(operator), key=_key_shown(key), value=text)
+    return made if message is None else made.with_columns(message.alias("message"))
 
 
 def of_operator(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFrame:

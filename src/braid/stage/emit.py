@@ -20,7 +20,8 @@ from braid.operators.ranges import columns_of
 from braid.plan import logical
 from braid.plan.logical import Sink
 from braid.records import formats
-from braid.records.wire import Facets, facets, kafka_partition, to_bytes
+from braid.records.registry import Registry
+from braid.records.wire import Wires, kafka_partition, to_bytes, wires
 from braid.stage.decode import time_of
 from braid.stage.drops import DROPS, drops_of
 from braid.stage.ingest import needing_a_value, with_key
@@ -44,30 +45,31 @@ def merged(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
     return in_order(joined(frames)) if frames else pl.DataFrame()
 
 
-def written(sink: Sink, frame: pl.DataFrame, partitions: int) -> pl.DataFrame:
-    """Records of a merged frame, in its order."""
+def written(sink: Sink, frame: pl.DataFrame, partitions: int, registry: Registry | None = None) -> pl.DataFrame:
+    """Records of a merged frame, in its order. With a registry, keys and values in formats with schemas are bytes, as a
+    broker has them."""
     if not frame.height:
         return no_rows(WRITTEN)
     return frame.select(
         POS,
         SUB,
         bucket_of(frame, partitions).cast(pl.Int32).alias("partition"),
-        _keys(sink, frame).alias("key"),
-        pl.when(pl.col(DIFF) == 1).then(_values(sink, frame)).otherwise(None).alias("value"),
+        _keys(sink, frame, registry).alias("key"),
+        pl.when(pl.col(DIFF) == 1).then(_values(sink, frame, registry)).otherwise(None).alias("value"),
         pl.col(TIME).alias("timestamp"),
         pl.col(HEADERS).alias("headers") if HEADERS in frame.columns else pl.lit(None, pl.String).alias("headers"),
     )
 
 
-def facets_of(sink: Sink) -> Facets:
+def wires_of(sink: Sink) -> Wires:
     """How the result's records are written on a broker."""
     keys, values = [("key", e.type) for e in sink.written_key], [("value", o.expr.type) for o in sink.values]
-    return facets(sink.encoding, [*keys, *values])
+    return wires(sink.encoding, [*keys, *values])
 
 
 def wire_keys(sink: Sink, frame: pl.DataFrame) -> pl.Series:
     """The bytes of the keys of a projected frame's rows."""
-    return to_bytes(_keys(sink, frame), facets_of(sink).key)
+    return to_bytes(_keys(sink, frame, None), wires_of(sink).key)
 
 
 def partition_of(keys: pl.Series, frame: pl.DataFrame, partitions: int) -> pl.Series:
@@ -80,29 +82,28 @@ def partition_of(keys: pl.Series, frame: pl.DataFrame, partitions: int) -> pl.Se
     return found.zip_with(found.is_not_null(), causes)
 
 
-def _keys(sink: Sink, frame: pl.DataFrame) -> pl.Series:
-    names = [o.name for o in sink.key] or [f"KEY_{i}" for i in range(len(sink.record_key))]
-    exprs = sink.written_key
-    if not exprs or sink.encoding.key == "NONE":
+def _keys(sink: Sink, frame: pl.DataFrame, registry: Registry | None) -> pl.Series:
+    columns, _ = _columns(sink)
+    if not columns or sink.encoding.key == "NONE":
         return pl.Series("key", [None] * frame.height, dtype=pl.String)
-    columns = [(key_column(i), Column(n, e.type)) for i, (n, e) in enumerate(zip(names, exprs, strict=True))]
-    bare = len(columns) == 1
-    texts = formats.encode(frame, columns, sink.encoding.key, bare=bare, delimiter=sink.encoding.delimiter)
+    facet = sink.encoding.of_keys(len(columns))
+    texts = formats.encode(frame, columns, facet, registry=registry, topic=sink.topic)
     if sink.whole_key:
         return texts.rename("key")
     null = frame.select(pl.all_horizontal(pl.col(name).is_null() for name, _ in columns).alias("n"))["n"]
     return pl.select(pl.when(null).then(None).otherwise(texts).alias("key"))["key"]
 
 
-def _values(sink: Sink, frame: pl.DataFrame) -> pl.Series:
-    columns = [(f"v{i}", Column(o.name, o.expr.type)) for i, o in enumerate(sink.values)]
-    bare = sink.encoding.bare(len(columns))
-    return formats.encode(frame, columns, sink.encoding.value, bare=bare, delimiter=sink.encoding.delimiter)
+def _values(sink: Sink, frame: pl.DataFrame, registry: Registry | None) -> pl.Series:
+    _, columns = _columns(sink)
+    facet = sink.encoding.of_values(len(columns))
+    return formats.encode(frame, columns, facet, registry=registry, topic=sink.topic)
 
 
 def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The result's rows: `_pos _sub _t _diff _h _k… [_headers]` and `v0…` in the sink's order of columns; and drops
-    (columns of `DROPS`): expressions that failed (the row lives, with null there), times that the result lacks."""
+    (columns of `DROPS`): expressions that failed (the row lives, with null there), times that the result lacks, what
+    has no place in the schema that was chosen for it."""
     sink = plan.query.sink
     # the last exchange was by the sink's key, unless LIMIT took all rows into one bucket
     written, failed_key = (
@@ -123,8 +124,32 @@ def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFra
         out = out.with_columns(own.alias(TIME))
         if out[TIME].null_count():
             dropped = pl.concat([dropped, drops_of(frame.filter(out[TIME].is_null()), "timestamp", "select", key)])
-            out = out.filter(pl.col(TIME).is_not_null())
+            frame, out = frame.filter(out[TIME].is_not_null()), out.filter(pl.col(TIME).is_not_null())
+    why = _unwritable(sink, out)
+    if why is not None:
+        lost = why.is_not_null()
+        told = drops_of(frame.filter(lost), "schema", "select", key, why.filter(lost))
+        out, dropped = out.filter(~lost), pl.concat([dropped, told])
     return out, dropped
+
+
+def _unwritable(sink: Sink, out: pl.DataFrame) -> pl.Series | None:
+    """Why a row has no place in the schemas that were chosen for the result."""
+    keys, values = _columns(sink)
+    of_keys = formats.unwritable(out, keys, sink.encoding.of_keys(len(keys)))
+    of_values = formats.unwritable(out, values, sink.encoding.of_values(len(values)))
+    if of_values is not None:
+        of_values = of_values.set(out[DIFF] != 1, None)
+    found = [x.alias(str(i)) for i, x in enumerate((of_keys, of_values)) if x is not None]
+    return pl.DataFrame(found).select(pl.coalesce(pl.all()))["0" if of_keys is not None else "1"] if found else None
+
+
+def _columns(sink: Sink) -> tuple[list[tuple[str, Column]], list[tuple[str, Column]]]:
+    """The columns of key and value, with what they are called there."""
+    names = [o.name for o in sink.key] or [f"KEY_{i}" for i in range(len(sink.record_key))]
+    both = enumerate(zip(names, sink.written_key, strict=True))
+    keys = [(key_column(i), Column(n, e.type)) for i, (n, e) in both]
+    return keys, [(f"v{i}", Column(o.name, o.expr.type)) for i, o in enumerate(sink.values)]
 
 
 def _needing_a_value(plan: Plan) -> frozenset[int]:

@@ -24,7 +24,7 @@ import polars as pl
 from braid.errors import BraidError
 from braid.operators.changes import NEVER, TIME
 from braid.plan.logical import Source
-from braid.records.wire import facets
+from braid.records.wire import wires
 from braid.stage.decode import Decoded, decode
 from braid.timing import spent
 from braid.topics.interface import Topics
@@ -171,7 +171,7 @@ class TopicInput:
     def __init__(self, store: Topics, source: Source) -> None:
         self.store, self.source = store, source
         columns = [(c.place, c.column.type) for c in source.columns]
-        self._how = facets(source.encoding, columns, source.message_key)
+        self._how = wires(source.encoding, columns, source.message_key)
         self._ends: list[int] = []
         self._ahead: dict[int, Ahead] = {}
         self._times: OrderedDict[tuple[int, int, int], Times] = OrderedDict()

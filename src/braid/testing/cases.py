@@ -28,9 +28,13 @@ from braid.guess import guess
 from braid.testing.driver import Driver, Record
 
 FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[ \t]*(.*)$")
-KINDS = ("sql", "input", "output", "standing", "refused", "explain", "query", "drops")
+KINDS = ("sql", "input", "output", "standing", "refused", "explain", "query", "drops", "schema")
 NAMED = ("output", "standing", "explain", "drops")  # those that say of what
 SHOWN = ("", "bash", "console", "csv", "diff", "json", "jsonl", "markdown", "mermaid", "python", "sh", "text", "yaml")
+SCHEMA = re.compile(
+    r"(?P<topic>\S+) +(?P<facet>key|value) +(?P<format>\w+)(?: +id=(?P<id>\d+))?(?P<uses>(?: +uses=\S+@\S+:\d+)*)$"
+)
+USES = re.compile(r"uses=(\S+?)@(\S+):(\d+)")
 INPUT_COLUMNS = ("topic", "timestamp", "key", "value", "partition", "headers")
 OUTPUT_COLUMNS = ("timestamp", "key", "value", "partition", "headers")
 
@@ -97,6 +101,9 @@ def misfits(page: Sequence[Block]) -> Iterator[tuple[int, str]]:
                 known = f"dialects are {', '.join(DIALECTS)}"
                 problem = BraidError(f"unknown dialect {block.argument}", f"did you mean {near}?" if near else known)
             dialect = dialect or block.argument
+        elif block.kind == "schema" and SCHEMA.match(block.argument) is None:
+            written = "schema TOPIC key|value FORMAT [id=N] [uses=NAME@SUBJECT:VERSION …]"
+            problem = BraidError(f"what is the schema of? {block.argument}", f"write {'`' * 3}{written}")
         elif block.kind == "refused" and "\n----" not in block.text:
             problem = BraidError("nothing is said of the refusal", "behind the statements write ---- and a part of it")
         if problem is not None:
@@ -122,7 +129,7 @@ def run_case(path: Path, runtime: str = "local", batch: int | None = None, bucke
                 problem = f"internal error\n{traceback.format_exc()}"
             if problem is not None:
                 outcome.failures.append((block.line, problem))
-                if block.kind in ("sql", "input") or problem.startswith("internal error"):
+                if block.kind in ("sql", "schema", "input") or problem.startswith("internal error"):
                     break  # nothing after it can hold
     return outcome
 
@@ -131,6 +138,9 @@ def _run_block(driver: Driver, block: Block, outcome: Outcome) -> str | None:
     match block.kind:
         case "sql":
             driver.execute(block.text)
+            return None
+        case "schema":
+            _register(driver, block)
             return None
         case "input":
             _feed(driver, block)
@@ -152,6 +162,15 @@ def _run_block(driver: Driver, block: Block, outcome: Outcome) -> str | None:
         case _:
             outcome.blocks -= 1
             return None
+
+
+def _register(driver: Driver, block: Block) -> None:
+    found = SCHEMA.match(block.argument)
+    assert found is not None
+    uses = [(name, subject, int(version)) for name, subject, version in USES.findall(found["uses"])]
+    facet: Any = found["facet"]
+    id = None if found["id"] is None else int(found["id"])
+    driver.schema(found["topic"], facet, found["format"], block.text, id, uses)
 
 
 def _feed(driver: Driver, block: Block) -> None:

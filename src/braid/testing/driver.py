@@ -17,16 +17,22 @@ from typing import Any, Literal
 
 from braid.batch_sql.snapshots import Snapshots, keys_of, row_of, values_of
 from braid.bind.bound import BatchAsked, BatchQuery, Declared, DeclaredColumn, QueryBound, Read, RowsChanged
+from braid.bind.catalog import Catalog
 from braid.bind.program import NewRecords, Program, first_match
 from braid.errors import BraidError
 from braid.explain.documents import explain_query
 from braid.face.effects import Rows, carry_out_all
 from braid.plan import logical
 from braid.plan.logical import Query
+from braid.records import framed
+from braid.records.facet import PROTOBUFS
+from braid.records.formats import produced
+from braid.records.registry import Registry, Schema, subject_of
 from braid.records.values import json_value, python_value
 from braid.stage.call_order import Moment, Placed
 from braid.stage.decode import key_of
 from braid.testing.backend import Backend
+from braid.topics.registries import FolderRegistry
 from braid.types import MAX_TIME, Column, Map, Struct
 
 
@@ -58,7 +64,8 @@ class Driver:
         buckets: int | None = None,
         store: str | None = None,
     ) -> None:
-        self._program = Program(dialect)
+        self._registry = FolderRegistry()
+        self._program = Program(dialect, Catalog(registry=self._registry))
         self._times_as_int = self._program.spoken.ticks
         self._backend = _backend(runtime, batch, buckets, store)
         self._seq = 0
@@ -88,6 +95,26 @@ class Driver:
 
     # -------------------------------------------------------------- records
 
+    def topic(self, name: str, partitions: int = 1) -> None:
+        """A topic, where it is missing, before anything is declared over it."""
+        self._backend.create_topic(name, partitions)
+
+    def schema(
+        self,
+        topic: str,
+        facet: Literal["key", "value"],
+        format: str,
+        text: str,
+        id: int | None = None,
+        references: Sequence[tuple[str, str, int]] = (),
+    ) -> int:
+        """Registers the schema of a topic's keys or values; gives its id. `references`: (name, subject, version)."""
+        if format.upper() not in framed.KINDS or facet not in ("key", "value"):
+            raise BraidError(f"no {facet} has a schema of {format}", f"formats are {', '.join(framed.KINDS)}")
+        made = Schema(framed.KINDS[format.upper()], text, tuple((n, s, v) for n, s, v in references))
+        framed.type_of(made, framed.others_of(self._registry, made), fold=False)
+        return self._registry.register(subject_of(topic, facet), made, id, checked=False)
+
     def write(
         self,
         topic: str,
@@ -110,15 +137,27 @@ class Driver:
         if declared is None:
             key_text, value_text = _plain(key), _plain(value)
         else:
-            key_text = _text(key, _columns(declared, "key"), declared.encoding.key, True)
+            keys = _columns(declared, "key")
+            key_text = _text(key, keys, declared.encoding.key, declared.encoding.key not in PROTOBUFS)
             value_text = _text(
                 value, _columns(declared, "value"), declared.encoding.value, not declared.encoding.wrapped
             )
+        key_text = self._passed(name, "key", key_text, declared)
+        value_text = self._passed(name, "value", value_text, declared)
         text = json.dumps([list(h) for h in headers]) if headers else None
         partitions = self._backend.partitions(name)
         if partitions is None or not 0 <= partition < partitions:
             raise BraidError(f"topic {name} has no partition {partition}", f"it has {partitions or 0}")
         self._append(name, key_text, value_text, timestamp, partition, text)
+
+    def _passed(self, topic: str, facet: str, text: str | None, declared: Declared | None) -> str | None:
+        """The text as it is when a producer has written it by the topic's schema, if it has one."""
+        latest = self._registry.latest(subject_of(topic, facet))
+        if text is None or latest is None:
+            return text
+        if declared is not None and getattr(declared.encoding, facet) not in framed.KINDS:
+            return text
+        return produced(text, latest[1], framed.others_of(self._registry, latest[1]))
 
     def _write_row(self, declared: Declared, key: Any, value: Any, timestamp: int) -> None:
         """A row of a table, an epoch of its own. Columns of the key may stand in `value` too."""
@@ -245,6 +284,10 @@ class _World:
         self._driver, self._backend = driver, driver._backend
         self.rows: list[Any] | None = None
 
+    @property
+    def registry(self) -> Registry | None:
+        return self._driver._registry
+
     def note(self, text: str) -> None:
         pass  # EXPLAIN has them
 
@@ -341,6 +384,8 @@ def _text(value: Any, columns: Sequence[Column], format: str, bare: bool) -> str
             ordered = {c.name: doc.get(next((n for n in value if typed[n] == c), "")) for c in columns}
             return _plain(",".join("" if v is None else str(v) for v in ordered.values()))
         return _plain(doc)
+    if len(columns) == 1 and format in PROTOBUFS:
+        return _plain({columns[0].name: json_value(value, columns[0].type)})
     if len(columns) == 1 and not isinstance(value, str):
         return _plain(json_value(value, columns[0].type))
     return _plain(value)

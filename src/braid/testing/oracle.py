@@ -16,6 +16,7 @@ from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.plan import logical
 from braid.plan.logical import Query, Sink
 from braid.records import codec, formats
+from braid.records.facet import PROTOBUFS
 from braid.records.key import canonical_key, key_hash
 from braid.records.values import python_values
 from braid.reference import Bound, Drop, End, Event, OutRecord, Record, Reference
@@ -71,7 +72,8 @@ class ReferenceBackend(InMemory[Judged]):
         for row in rows:
             seq, partition = row.place if isinstance(row.place, tuple) else (row.place, 0)
             key = key_text(sink, row.key)
-            target = _partition(key, sink, row, topic.partitions, partition)
+            hashed = key if sink.encoding.key not in PROTOBUFS else _canonical(sink, row.key)
+            target = _partition(hashed, sink, row, topic.partitions, partition)
             headers = row.headers if isinstance(row.headers, str) else None
             n = judged.written
             judged.written += 1
@@ -144,6 +146,8 @@ def _operator(judged: Judged, drop: Drop) -> str:
     nodes, mine = judged.reference.nodes.values(), judged.reference.nodes[drop.step]
     if drop.reason == "late":
         return next((x.called for x in nodes if any(y is mine for y in x.inputs)), "select")
+    if drop.reason in ("schema", "timestamp"):
+        return "select"
     decided = drop.reason == "unreached" or mine is not judged.query.root or isinstance(mine, logical.Source)
     return mine.called if decided else "select"
 
@@ -172,9 +176,18 @@ def key_text(sink: Sink, key: tuple[object, ...] | None) -> str | None:
     columns = [Column(n, e.type) for n, e in zip(names, sink.written_key, strict=True)]
     frame, fields = _frame(columns, [key]), [(c.name, c) for c in columns]
     e = sink.encoding
-    if e.key == "DELIMITED" or sink.whole_key:
-        return str(formats.encode(frame, fields, e.key, bare=len(fields) == 1, delimiter=e.delimiter)[0])
-    text = canonical_key(frame, columns)[0]
+    if e.key in ("DELIMITED", *PROTOBUFS) or sink.whole_key:
+        return str(formats.encode(frame, fields, e.of_keys(len(fields)))[0])
+    return _canonical(sink, key)
+
+
+def _canonical(sink: Sink, key: tuple[object, ...] | None) -> str | None:
+    """The text that a key is hashed by."""
+    if key is None:
+        return None
+    names = [o.name for o in sink.key] or [f"KEY_{i}" for i in range(len(key))]
+    columns = [Column(n, e.type) for n, e in zip(names, sink.written_key, strict=True)]
+    text = canonical_key(_frame(columns, [key]), columns)[0]
     return None if text is None else str(text)
 
 
@@ -186,7 +199,7 @@ def value_text(sink: Sink, row: OutRecord) -> str | None:
         return "{}"
     frame, fields = _frame(columns, [tuple(row.values[c.name] for c in columns)]), [(c.name, c) for c in columns]
     e = sink.encoding
-    return str(formats.encode(frame, fields, e.value, bare=e.bare(len(columns)), delimiter=e.delimiter)[0])
+    return str(formats.encode(frame, fields, e.of_values(len(columns)))[0])
 
 
 def _frame(columns: Sequence[Column], rows: Sequence[tuple[object, ...]]) -> pl.DataFrame:

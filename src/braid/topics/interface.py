@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import polars as pl
 
-from braid.records.wire import Facets
+from braid.records.wire import Wires
 from braid.topics.broker import Broker
 from braid.topics.store import TopicStore
 
@@ -46,7 +46,7 @@ class Topics(Protocol):
 
     def end_offsets(self, name: str) -> list[int]: ...
 
-    def raw(self, name: str, partition: int, first: int, last: int, how: Facets) -> pl.DataFrame:
+    def raw(self, name: str, partition: int, first: int, last: int, how: Wires) -> pl.DataFrame:
         """Columns of `RAW` of the records in [first, last)."""
         ...
 
@@ -54,7 +54,7 @@ class Topics(Protocol):
         """The highest time of each chunk; None where nobody knows without reading."""
         ...
 
-    def parsed(self, name: str, partition: int, first: int, last: int, how: Facets) -> pl.DataFrame:
+    def parsed(self, name: str, partition: int, first: int, last: int, how: Wires) -> pl.DataFrame:
         """The records in [first, last) for people: `_offset`, `_line`, `_raw` and the columns of `ENVELOPE`."""
         ...
 
@@ -68,7 +68,7 @@ class Topics(Protocol):
         records: pl.DataFrame | Sequence[Mapping[str, Any]],
         query: str | None = None,
         batch: int = 0,
-        how: Facets | None = None,
+        how: Wires | None = None,
     ) -> bool: ...
 
 

@@ -23,7 +23,7 @@ from uuid import uuid4
 import polars as pl
 
 from braid.errors import BraidError
-from braid.records.wire import Facets, kafka_partition, of_bytes, to_bytes
+from braid.records.wire import Wires, kafka_partition, of_bytes, to_bytes
 from braid.topics.broker import WAIT, Broker, BrokerAway, admin, asked, consumer, forget, kept, refused
 from braid.topics.envelope import RAW, WINDOW
 from braid.topics.files import check_name, store_root
@@ -166,7 +166,7 @@ class KafkaTopics:
             raise BrokerAway(f"{what}: the broker at {self.broker.address} is not ready", "try again")
         return offsets
 
-    def raw(self, name: str, partition: int, first: int, last: int, how: Facets) -> pl.DataFrame:
+    def raw(self, name: str, partition: int, first: int, last: int, how: Wires) -> pl.DataFrame:
         """Columns of `RAW` of the records that there are in [first, last)."""
         if first >= last:
             return pl.DataFrame(schema=RAW)
@@ -188,7 +188,7 @@ class KafkaTopics:
         finally:
             reader.close()
 
-    def parsed(self, name: str, partition: int, first: int, last: int, how: Facets) -> pl.DataFrame:
+    def parsed(self, name: str, partition: int, first: int, last: int, how: Wires) -> pl.DataFrame:
         """The records in [first, last) for people: `_offset`, `_line`, `_raw` and the columns of `ENVELOPE`."""
         rows = self.raw(name, partition, first, last, how)
         nothing = [pl.lit(None, pl.String).alias("_line"), pl.lit(None, pl.Binary).alias("_raw")]
@@ -206,12 +206,12 @@ class KafkaTopics:
         records: pl.DataFrame | Sequence[Mapping[str, Any]],
         query: str | None = None,
         batch: int = 0,
-        how: Facets | None = None,
+        how: Wires | None = None,
     ) -> bool:
         """Adds records in one transaction. With a `query`, once: False where it was done before. Columns and mappings
         as the store takes them; a record without a partition goes where the Java producer puts its key."""
         frame = records if isinstance(records, pl.DataFrame) else frame_of(records)
-        how = how or Facets()
+        how = how or Wires()
         if (frame["_t"] <= 0).any():
             raise BraidError("a record in Kafka has a time after 1970-01-01T00:00:00Z", "write a later timestamp")
         keys, values = to_bytes(frame["_key"], how.key), to_bytes(frame["_value"], how.value)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from braid.bind import schemas
 from braid.bind.bound import (
     Bound,
     Declared,
@@ -19,7 +20,7 @@ from braid.bind.bound import (
 from braid.bind.commands import Dialect, sinks_first
 from braid.bind.from_ import Env
 from braid.bind.insert import widens
-from braid.bind.lenses.facets import Facet, encoding, type_name
+from braid.bind.lenses.facets import Facet, encoding_of, type_name
 from braid.bind.lenses.query import Result, bind_query
 from braid.bind.lenses.topics import bind_create, bind_values, check_topic, described
 from braid.bind.query import PUSH, check_cycle
@@ -80,6 +81,7 @@ def _insert(s: ast.InsertSelect, env: Env, sql: str) -> QueryBound:
     if target is not None:
         sink = _fitted(target, made, s)
         check_cycle(made.node, sink, env.catalog, span)
+        schemas.check_sink(sink, env.catalog.registry, span)
         return _query(env, name, made, sink, sql)
     if env.settings.lenses.autocreate != "true":
         hint = f"SET defaults.topic.autocreate=true; or CREATE TABLE {topic} first"
@@ -87,7 +89,9 @@ def _insert(s: ast.InsertSelect, env: Env, sql: str) -> QueryBound:
     check_topic(topic, env.catalog, span)
     partitions = env.settings.lenses.partitions_of(topic) or made.partitions
     declared = _declares(topic, made, partitions, name, sql)
-    return _query(env, name, made, _sink(topic, made, partitions), sql, declared)
+    sink = _sink(topic, made, partitions)
+    schemas.check_sink(sink, env.catalog.registry, span)
+    return _query(env, name, made, sink, sql, declared)
 
 
 def _query(
@@ -111,9 +115,9 @@ def _sink(topic: str, made: Result, partitions: int | None) -> Sink:
     key = made.key.expr
     keys = () if key is None else (Output("_key", key),)
     values = _outputs(made.value, "_value")
-    encoded = encoding(made.key.format, made.value.format, made.value.whole is not None)
+    encoding = encoding_of(topic, (made.key.format, made.value.format), wrapped=made.value.whole is None)
     names = tuple(o.name for o in (*keys, *values))
-    return Sink(topic, topic, made.kind, keys, values, encoded, (), partitions, None, None, names)
+    return Sink(topic, topic, made.kind, keys, values, encoding, (), partitions, None, None, names)
 
 
 def _declares(topic: str, made: Result, partitions: int | None, query: str, sql: str) -> Declared:
@@ -126,8 +130,8 @@ def _declares(topic: str, made: Result, partitions: int | None, query: str, sql:
     columns += [DeclaredColumn(n, e.type, "value", nullable=n in nullable) for n, e in made.value.fields]
     if made.value.whole is not None:
         columns.append(DeclaredColumn("_value", made.value.whole.type, "value", nullable="" in nullable))
-    encoded = encoding(made.key.format, made.value.format, made.value.whole is not None)
-    return Declared(topic, made.kind, topic, tuple(columns), encoded, partitions=partitions, created_by=query, sql=sql,
+    encoding = encoding_of(topic, (made.key.format, made.value.format), wrapped=made.value.whole is None)
+    return Declared(topic, made.kind, topic, tuple(columns), encoding, partitions=partitions, created_by=query, sql=sql,
                     formats=(made.key.format, made.value.format))  # fmt: skip
 
 

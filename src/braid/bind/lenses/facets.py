@@ -2,7 +2,8 @@
 
 In: types and formats; projections with their targets, in written order. Out: which format a facet gets, whether a
 format holds a type, names of types; the facets of a result.
-Rule: in the topic store every facet is a JSON value; the format stands in the catalog and says what is accepted. A
+Rule: in the topic store every facet is a JSON value; the format stands in the catalog and says what is accepted. AVRO
+has a schema in the registry. A
 facet is either one whole projection or a tree. A path that holds a value or fields already is refused; a new field
 under a structure that was projected is added to it.
 """
@@ -16,6 +17,7 @@ from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
 from braid.plan.logical import Encoding
+from braid.records.facet import RecordSchema
 from braid.types import Array, Decimal, Map, Scalar, Struct, Type
 
 PRIMITIVES = {"INT": Scalar.INT, "LONG": Scalar.BIGINT, "STRING": Scalar.VARCHAR, "BYTES": Scalar.BYTES}
@@ -23,13 +25,6 @@ CONVERTS = {  # what STORE … AS converts, by format: nothing is lost
     "LONG": (Scalar.INT,),
     "STRING": (Scalar.INT, Scalar.BIGINT, Scalar.BOOLEAN, Scalar.DOUBLE),
 }
-
-
-def encoding(key: str, value: str, whole: bool) -> Encoding:
-    """Of records with facets of these formats; `whole`: the value is one. On a broker a primitive stands in the bytes
-    of its serializer."""
-    binary = tuple(name for name, format in (("key", key), ("value", value)) if format in PRIMITIVES)
-    return Encoding("JSON", "JSON", wrapped=not whole, binary=binary)
 
 
 AVRO_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -99,6 +94,25 @@ def _not_avro(name: str, t: Type) -> str | None:
         case Array(element):
             return _not_avro(name, element)
     return None
+
+
+def encoding_of(topic: str, formats: tuple[str, str], *, wrapped: bool) -> Encoding:
+    """How a topic's facets are written: AVRO by a schema, all others as JSON; but on a broker a primitive stands in the
+    bytes of its serializer."""
+    name = "".join(c if c.isalnum() else "_" for c in topic)
+    name = name if AVRO_NAME.fullmatch(name) else f"_{name}"
+    key, value = (
+        RecordSchema(f"lenses.{name}{end}") if f == "AVRO" else None
+        for f, end in zip(formats, ("Key", ""), strict=True)
+    )
+    return Encoding(
+        "AVRO" if key is not None else "JSON",
+        "AVRO" if value is not None else "JSON",
+        wrapped=wrapped,
+        key_schema=key,
+        value_schema=value,
+        binary=tuple(n for n, f in zip(("key", "value"), formats, strict=True) if f in PRIMITIVES),
+    )
 
 
 def type_name(t: Type) -> str:

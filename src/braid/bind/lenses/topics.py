@@ -13,7 +13,7 @@ from typing import Any
 from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow, Nothing, SourceDeclared
 from braid.bind.catalog import Catalog
 from braid.bind.insert import inserted_value
-from braid.bind.lenses.facets import PRIMITIVES, Facet, check_avro, check_holds, encoding, type_name
+from braid.bind.lenses.facets import PRIMITIVES, Facet, check_avro, check_holds, encoding_of, type_name
 from braid.bind.lenses.scope import FACETS
 from braid.bind.sources import KIND, check_topic_name
 from braid.errors import Span, SqlError
@@ -43,8 +43,8 @@ def bind_create(s: ast.CreateTopic, catalog: Catalog, sql: str) -> SourceDeclare
             hint = "properties are partitions, replication and compacted"
             raise SqlError(f"unknown property {p.name.lower()}", p.span, hint)
     formats = s.key_format.format, s.value_format.format
-    declared = Declared(s.name, KIND[s.kind], s.name, tuple(columns),
-                        encoding(*formats, columns[-1].name == "_value"), partitions=partitions, sql=sql,
+    encoding = encoding_of(s.name, formats, wrapped=columns[-1].name != "_value")
+    declared = Declared(s.name, KIND[s.kind], s.name, tuple(columns), encoding, partitions=partitions, sql=sql,
                         formats=formats)  # fmt: skip
     return SourceDeclared(declared, notices=tuple(notices))
 

@@ -32,17 +32,21 @@ from braid.bind.risingwave.batch import batch_query
 from braid.bind.risingwave.expressions import bound
 from braid.bind.risingwave.queries import Result, bind_query
 from braid.bind.risingwave.scope import Context
-from braid.errors import SqlError
+from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr
 from braid.plan.epochs import Coalesce
 from braid.plan.logical import Encoding, Kind, Node, Output, Query, Sink
 from braid.plan.watermarks import inherited
+from braid.records import framed
+from braid.records.facet import RecordSchema
+from braid.records.registry import subject_of
 from braid.sql import ast
-from braid.sql.dialects.risingwave_values import SqlType, named_type
-from braid.types import Scalar
+from braid.sql.dialects.risingwave_values import SqlType, named_type, type_named
+from braid.types import Scalar, Struct
 
 ROW_ID = "_row_id"
 _NO_GENERATOR = "connector 'datagen' generates nothing yet: write rows into the topic, or bind a file with --source"
+_REGISTRY = "schema.registry has no effect here: schemas are in the registry of the store, or of --registry"
 _UNCHECKED = "the PRIMARY KEY of a source is not checked: every row is kept; CREATE TABLE keeps the last of each key"
 
 
@@ -62,6 +66,9 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     columns = list(s.columns)
     if s.rows is not None:
         return _table_of_rows(s, s.rows, context)
+    avro = s.encode if s.encode is not None and s.encode[0] == "AVRO" else None
+    if avro is not None and not columns:
+        columns = _of_registry(s, avro[1], context)
     twice = repeated(columns, lambda d: d.name)
     if twice is not None:
         raise SqlError(f"column {twice.name} is written twice", twice.span, "give one of them another name")
@@ -82,9 +89,39 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     if watermark is not None:
         assert declared.relation is not None
         declared = _with(declared, watermark)
+    if avro is not None:
+        written = replace(declared.encoding, value="AVRO", value_schema=RecordSchema(_record_name(s.name)))
+        declared = replace(declared, encoding=written)
+        if any(p.name == "schema.registry" for p in avro[2]):
+            notices.append(_REGISTRY)
     if any(p.name == "connector" and p.value.value == "datagen" for p in s.properties):
         notices.append(_NO_GENERATOR)
     return SourceDeclared(declared, notices=tuple(notices))
+
+
+def _record_name(name: str) -> str:
+    made = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
+    return made if made[:1].isalpha() else f"_{made}"
+
+
+def _of_registry(s: ast.CreateTable, at: Span, context: Context) -> list[ast.ColumnDef]:
+    """The columns that a topic's values have in the registry."""
+    registry, subject = context.catalog.registry, subject_of(s.name, "value")
+    latest = None if registry is None else registry.latest(subject)
+    if registry is None or latest is None:
+        hint = "declare the columns, or register their schema"
+        raise SqlError(f"the registry has no schema for subject {subject}", at, hint)
+    found, is_record = framed.type_of(latest[1], framed.others_of(registry, latest[1]), fold=False)
+    if latest[1].kind != "AVRO" or not is_record or not isinstance(found, Struct):
+        raise SqlError(f"the schema of {subject} is no record of AVRO", at, "declare the columns")
+    made = []
+    for c in found.fields:
+        t = type_named(c.type)
+        if t is None:
+            hint = "declare the columns that you need"
+            raise SqlError(f"column {c.name} is {c.type}, which is not supported yet", at, hint)
+        made.append(ast.ColumnDef(c.name, t.type, "VALUE", at, written=t.name))
+    return made
 
 
 def declare(

@@ -109,7 +109,8 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE | SOURCE; `rows`: the query of CREATE TABLE … AS."""
+    """CREATE TABLE | SOURCE; `rows`: the query of CREATE TABLE … AS. `encode`: of FORMAT … ENCODE, with where it stands
+    and what stands in its parentheses."""
 
     what: OneOf["table", "source"]
     name: str
@@ -122,6 +123,7 @@ class CreateTable:
     rows: Query | None
     span: Span
     name_span: Span
+    encode: tuple[str, Span, tuple[Property, ...]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

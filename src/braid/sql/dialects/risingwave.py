@@ -65,7 +65,9 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     if c.at_symbol("("):
         opened = c.advance()
         while not (c.at_symbol(")") and not columns):
-            if c.accept("PRIMARY", "KEY"):
+            if c.accept_symbol("*"):
+                pass  # all that the schema has
+            elif c.accept("PRIMARY", "KEY"):
                 keys = in_parentheses(c, column_name)
             elif c.at("WATERMARK", "FOR"):
                 watermarks.append(_watermark(c))
@@ -77,6 +79,7 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     append_only: Span | None = None
     properties: tuple[ast.Property, ...] = ()
     rows: ast.Query | None = None
+    encode: tuple[str, Span, tuple[ast.Property, ...]] | None = None
     while not c.at_end():
         first = c.index
         if c.accept("APPEND"):
@@ -88,19 +91,19 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         elif c.at("WITH"):
             properties = with_properties(c)
         elif c.at("FORMAT"):
-            _format(c)
+            encode = _format(c)
         elif c.accept("AS"):
             rows = _rows(c)
         else:
             raise c.unexpected("APPEND ONLY, WITH, FORMAT or AS", "APPEND", "WITH", "FORMAT", "AS")
-    if rows is None and not columns:
+    if rows is None and not columns and (encode is None or encode[0] == "JSON"):
         raise c.unexpected("'(' and columns")
     inline = tuple(ast.Name((d.name,), d.span) for d in columns if d.role == "PRIMARY KEY")
     if inline and keys:
         raise c.error("PRIMARY KEY is written twice", keys[0].span, "keep one of them")
     return ast.CreateTable(
         what, name, tuple(columns), keys or inline, tuple(watermarks), append_only, properties, if_not_exists, rows,
-        c.span(start), name_span,
+        c.span(start), name_span, encode,
     )  # fmt: skip
 
 
@@ -134,18 +137,19 @@ def _watermark(c: Cursor) -> ast.Watermark:
     return ast.Watermark(column, expr, ttl, c.span(start))
 
 
-def _format(c: Cursor) -> None:
-    """FORMAT PLAIN | UPSERT ENCODE JSON [(…)]."""
+def _format(c: Cursor) -> tuple[str, Span, tuple[ast.Property, ...]]:
+    """FORMAT PLAIN | UPSERT ENCODE JSON | AVRO [(…)]."""
     c.expect("FORMAT")
     if c.word() not in ("PLAIN", "UPSERT"):
         raise c.error(f"FORMAT {c.now.text} is not supported yet", c.now, "write FORMAT PLAIN ENCODE JSON")
     c.advance()
     c.expect("ENCODE")
-    if not c.at("JSON"):
-        raise c.error(f"ENCODE {c.now.text} is not supported yet", c.now, "write ENCODE JSON")
+    if c.word() not in ("JSON", "AVRO"):
+        raise c.error(f"ENCODE {c.now.text} is not supported yet", c.now, "write ENCODE JSON or ENCODE AVRO")
+    start, word = c.index, c.word()
     c.advance()
-    if c.at_symbol("("):
-        in_parentheses(c, _property)
+    span = c.span(start)
+    return word, span, in_parentheses(c, _property) if c.at_symbol("(") else ()
 
 
 def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:

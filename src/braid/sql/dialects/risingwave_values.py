@@ -83,6 +83,18 @@ def sql_type(c: Cursor) -> SqlType:
     return found
 
 
+def type_named(t: Type) -> SqlType | None:
+    """The type that values of another system have here, None where there is none."""
+    if isinstance(t, Decimal):
+        return SqlType(t, f"numeric({t.precision},{t.scale})")
+    if isinstance(t, Array):
+        inner = type_named(t.element)
+        return None if inner is None else SqlType(Array(inner.type), f"{inner.name}[]")
+    words = {S.INT: "integer", S.DOUBLE: "double precision", S.TIMESTAMP: "timestamptz"}
+    found = next((n for made, n in _NAMES.values() if made == t), None)
+    return None if found is None or not isinstance(t, Scalar) else SqlType(t, words.get(t, found))
+
+
 def named_type(name: str) -> SqlType:
     """The type of a name that `sql_type` gave."""
     if name == "numeric":

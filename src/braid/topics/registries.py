@@ -1,0 +1,286 @@
+"""The kinds of schema registries: a folder of a store (or this process's memory), a server.
+
+In: an address, with settings. Out: a `records.registry.Registry`; `opened` gives the one at an address, once a process.
+Rule: a server speaks Confluent's HTTP interface, and answers within seconds or is told to be away. No secret stands in
+a message or in the text of an address.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+from urllib.parse import quote, urlsplit, urlunsplit
+
+from braid.errors import BraidError
+from braid.records.registry import Incompatible, Registry, Schema, UnknownSchema
+from braid.topics.files import locked, parsed, read_small, refuse_link, write_atomic
+
+SECONDS = 5.0  # to wait for an answer
+
+T = TypeVar("T")
+
+
+# --------------------------------------------------------------- in a folder
+
+
+class FolderRegistry:
+    """Schemas in a folder of JSON files: `schemas/<id>.json`, and `subjects/<name>.json`, the ids of its versions.
+
+    `folder` None: in memory. Compatibility is BACKWARD, as Confluent's is where nobody says another: who reads by the
+    new schema can read what the last one wrote.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self.folder = folder
+        self._memory: dict[str, Any] = {}
+
+    def by_id(self, id: int) -> Schema:
+        doc = self._get(f"schemas/{id}")
+        if doc is None:
+            raise UnknownSchema(f"no schema has the id {id}", f"it is not in {self._called}")
+        try:
+            return Schema(doc["kind"], doc["text"], tuple((n, s, v) for n, s, v in doc["references"]))
+        except (KeyError, TypeError, ValueError):
+            raise BraidError(f"schema {id} in {self._called} is damaged", "put its file back as it was") from None
+
+    def latest(self, subject: str) -> tuple[int, Schema] | None:
+        ids = self._ids(subject)
+        return (ids[-1], self.by_id(ids[-1])) if ids else None
+
+    def version(self, subject: str, version: int) -> Schema:
+        ids = self._ids(subject)
+        if not 1 <= version <= len(ids):
+            raise BraidError(f"subject {subject} has no version {version}", f"it has {len(ids)}")
+        return self.by_id(ids[version - 1])
+
+    def check(self, subject: str, schema: Schema) -> None:
+        from braid.records.framed import misfit
+
+        last = self.latest(subject)
+        if last is None or last[1] == schema:
+            return
+        before = last[1]
+        why = f"it was {before.kind}" if before.kind != schema.kind else misfit(self, schema, before)
+        if why is not None:
+            hint = "write another topic, or make the new schema able to read what the last one wrote"
+            raise Incompatible(f"the schema of {subject} cannot be changed so: {why}", hint)
+
+    def register(self, subject: str, schema: Schema, id: int | None = None, *, checked: bool = True) -> int:
+        """`id`: the number to give it, where one is wanted."""
+        with self._locked():
+            ids = self._ids(subject)
+            known = next((i for i in ids if self.by_id(i) == schema and id in (None, i)), None)
+            if known is not None:
+                return known
+            if checked:
+                self.check(subject, schema)
+            there = self._numbers()
+            if id is None:
+                id = next((i for i in there if self.by_id(i) == schema), None) or max(there, default=0) + 1
+            elif id in there and self.by_id(id) != schema:
+                raise BraidError(f"the id {id} names another schema", "take another id, or none")
+            doc = {"kind": schema.kind, "text": schema.text, "references": [list(r) for r in schema.references]}
+            self._put(f"schemas/{id}", doc)
+            self._put(_file_of(subject), [*(i for i in ids if i != id), id])
+            return id
+
+    def forget(self, subject: str) -> None:
+        with self._locked():
+            if self._ids(subject):
+                self._put(_file_of(subject), [])
+
+    @property
+    def _called(self) -> str:
+        return "the registry of the store" if self.folder is not None else "the registry of the driver"
+
+    def _ids(self, subject: str) -> list[int]:
+        return list(self._get(_file_of(subject)) or [])
+
+    def _numbers(self) -> list[int]:
+        if self.folder is None:
+            names = [n.removeprefix("schemas/") for n in self._memory if n.startswith("schemas/")]
+        else:
+            there = os.path.join(self.folder, "schemas")
+            listed = os.listdir(there) if os.path.isdir(there) else []
+            names = [n.removesuffix(".json") for n in listed if n.endswith(".json")]
+        return sorted(int(n) for n in names if n.isdigit())
+
+    def _get(self, name: str) -> Any:
+        if self.folder is None:
+            return self._memory.get(name)
+        path = os.path.join(self.folder, f"{name}.json")
+        try:
+            return parsed(read_small(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except ValueError as e:
+            raise BraidError(f"{path} is no document of a registry: {e}", "put it back as it was") from None
+
+    def _put(self, name: str, doc: Any) -> None:
+        if self.folder is None:
+            self._memory[name] = doc
+            return
+        path = os.path.join(self.folder, f"{name}.json")
+        folder = os.path.dirname(path)
+        refuse_link(folder)
+        os.makedirs(folder, exist_ok=True)
+        write_atomic(path, json.dumps(doc, ensure_ascii=False, indent=1).encode(), folder)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One process at a time numbers schemas."""
+        if self.folder is None:
+            yield
+            return
+        refuse_link(self.folder)
+        os.makedirs(self.folder, exist_ok=True)
+        with locked(os.path.join(self.folder, ".lock")):
+            yield
+
+
+def _file_of(subject: str) -> str:
+    return f"subjects/{quote(subject, safe='')}"
+
+
+# --------------------------------------------------------------- on a server
+
+
+class HttpRegistry:
+    """Confluent's HTTP interface, by the client of confluent-kafka; what an id names is asked for once."""
+
+    def __init__(self, url: str, settings: Sequence[tuple[str, str]] = ()) -> None:
+        from confluent_kafka.schema_registry import SchemaRegistryClient
+
+        self._called = shown(url)
+        # `cache.latest.ttl.sec`: else the client remembers the latest version for ever
+        ours = {"timeout": SECONDS, "max.retries": 1, "retries.wait.ms": 100, "cache.latest.ttl.sec": 1}
+        try:
+            self._client = SchemaRegistryClient({**ours, **_split(url), **dict(settings)})
+        except (ValueError, TypeError, OSError) as e:
+            hint = "settings are those of confluent-kafka's client, such as basic.auth.user.info=NAME:PASSWORD"
+            raise BraidError(f"the registry's settings are refused: {_first(e, settings)}", hint) from None
+        self._schemas: dict[int, Schema] = {}
+
+    def by_id(self, id: int) -> Schema:
+        if id not in self._schemas:
+            found = self._asked(lambda: self._client.get_schema(id), f"schema {id}")
+            if found is None:
+                raise UnknownSchema(f"no schema has the id {id}", f"it is not in {self._called}")
+            self._schemas[id] = _from_client(found)
+        return self._schemas[id]
+
+    def latest(self, subject: str) -> tuple[int, Schema] | None:
+        found = self._asked(lambda: self._client.get_latest_version(subject), f"subject {subject}")
+        return None if found is None else (int(found.schema_id or 0), _from_client(found.schema))
+
+    def version(self, subject: str, version: int) -> Schema:
+        found = self._asked(lambda: self._client.get_version(subject, version), f"subject {subject}")
+        if found is None:
+            raise BraidError(f"subject {subject} has no version {version}", f"it is not in {self._called}")
+        return _from_client(found.schema)
+
+    def check(self, subject: str, schema: Schema) -> None:
+        asked = self._asked(lambda: self._client.test_compatibility(subject, _to_client(schema)), f"subject {subject}")
+        if asked is False:
+            raise self._incompatible(subject)
+
+    def register(self, subject: str, schema: Schema) -> int:
+        made = self._asked(lambda: self._client.register_schema(subject, _to_client(schema)), f"subject {subject}")
+        if made is None:
+            raise BraidError(f"{self._called} does not take schemas for {subject}", "is it a schema registry?")
+        return int(made)
+
+    def forget(self, subject: str) -> None:
+        self._asked(lambda: self._client.delete_subject(subject), f"subject {subject}")
+
+    def _incompatible(self, subject: str) -> Incompatible:
+        hint = "write another topic, or make the new schema able to read what the last one wrote"
+        return Incompatible(f"{self._called} refuses the schema of {subject}: incompatible with an earlier one", hint)
+
+    def _asked(self, ask: Callable[[], T], what: str) -> T | None:
+        """What it answers; None where it knows no such thing."""
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+
+        try:
+            return ask()
+        except SchemaRegistryError as e:
+            if e.http_status_code == 404 and 40000 < e.error_code < 40500:  # a subject, a version, a schema
+                return None
+            if e.http_status_code == 409:
+                raise self._incompatible(what.removeprefix("subject ")) from None
+            if e.http_status_code in (401, 403):
+                hint = "give basic.auth.user.info=NAME:PASSWORD, or rights on it"
+                raise BraidError(f"{self._called} refuses access to {what} ({e.http_status_code})", hint) from None
+            raise BraidError(f"{self._called} does not give {what}: {e.http_status_code}", _registry_hint(e)) from None
+        except Exception as e:  # what the HTTP client raises is not told by its own interface
+            hint = "is it up, and is this its address?"
+            raise BraidError(f"no registry answers at {self._called}: {type(e).__name__}", hint) from None
+
+
+def _registry_hint(e: Any) -> str:
+    return "is this the address of a schema registry?" if e.error_code < 40000 else f"error {e.error_code}"
+
+
+def _from_client(found: Any) -> Schema:
+    references = tuple((r.name, r.subject, r.version) for r in found.references or ())
+    return Schema(found.schema_type or "AVRO", found.schema_str, references)
+
+
+def _to_client(schema: Schema) -> Any:
+    from confluent_kafka.schema_registry import Schema as Theirs
+    from confluent_kafka.schema_registry import SchemaReference
+
+    return Theirs(schema.text, schema.kind, [SchemaReference(*r) for r in schema.references])
+
+
+def shown(url: str) -> str:
+    """An address without its user and password."""
+    parts = urlsplit(url)
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+def _split(url: str) -> dict[str, str]:
+    """The settings that an address holds."""
+    parts = urlsplit(url)
+    user, at, _ = parts.netloc.rpartition("@")
+    return {"url": shown(url)} | ({"basic.auth.user.info": user} if at else {})
+
+
+def _first(e: Exception, settings: Sequence[tuple[str, str]]) -> str:
+    text = str(e).splitlines()[0] if str(e) else type(e).__name__
+    for _, value in settings:
+        text = text.replace(value, "…") if len(value) > 3 else text
+    return text
+
+
+# ----------------------------------------------------------------- addresses
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a registry is: a folder or a URL. It can be sent to tasks; `settings` are those of confluent-kafka's client
+    (`basic.auth.user.info`, `ssl.ca.location`, …) and never shown."""
+
+    where: str
+    settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    def __str__(self) -> str:
+        return shown(self.where) if "://" in self.where else self.where
+
+
+def of_store(root: str) -> Registry:
+    """The registry in the folder of a store."""
+    return opened(Address(os.path.join(root, "registry")))
+
+
+@functools.lru_cache(maxsize=16)
+def opened(address: Address) -> Registry:
+    """The registry at an address; one a process, so that it asks for each id once."""
+    if "://" in address.where:
+        return HttpRegistry(address.where, address.settings)
+    return FolderRegistry(address.where)
