@@ -30,10 +30,11 @@ from braid.plan.logical import Filter, Node, Query
 from braid.spark import columns, source, stage, writer
 from braid.spark.job import Job, Output, ranks_of, sources_of, spread
 from braid.stage.bucket import BucketState
-from braid.stage.decode import RAW, decode
+from braid.stage.decode import decode
 from braid.stage.ingest import Chunk
 from braid.stage.measured import Piece
 from braid.topics import Staged, TopicStore, publish
+from braid.topics.envelope import RAW
 from braid.types import Scalar
 from histories import Col, col, query, stream_stream, table
 from histories import source as stream

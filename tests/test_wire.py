@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from braid.plan.logical import Encoding
 from braid.records import formats
+from braid.records.facet import Facet
 from braid.records.wire import ANY, Wire, Wires, kafka_partition, murmur2, of_bytes, to_bytes, wires
 from braid.types import Column, Scalar
 
@@ -87,7 +88,7 @@ def test_values_of_kafka_format_come_back(t: Scalar, given_: list[Any]) -> None:
     values = [v for v in values if not isinstance(v, str) or v.isprintable()]
     dtype = {S.INT: pl.Int32, S.BIGINT: pl.Int64, S.DOUBLE: pl.Float64, S.VARCHAR: pl.String, S.BYTES: pl.Binary}[t]
     frame = pl.DataFrame({"x": pl.Series(values, dtype=dtype)})
-    made = formats.encode(frame, [("x", Column("x", t))], "KAFKA", bare=True, delimiter=",")
+    made = formats.encode(frame, [("x", Column("x", t))], Facet("value", "KAFKA", bare=True))
     made = made.set(frame["x"].is_null(), None)
     back, error = of_bytes(to_bytes(made, Wire("KAFKA", t)), Wire("KAFKA", t))
     assert error.null_count() == len(values)

@@ -103,7 +103,7 @@ class Broker(Server):
         (self.folder / "server.properties").chmod(0o600)
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         made = subprocess.run(
-            [*self._java(), "kafka.tools.StorageTool", "format", "-t", cluster, "-c", "server.properties"],
+            [*self._java(), "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "-c", "server.properties"],
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
             capture_output=True,

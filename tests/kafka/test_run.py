@@ -267,3 +267,17 @@ def test_a_checkpoint_of_the_store_does_not_go_on_in_kafka(broker: Broker, tmp_p
     other = braid(tmp_path, "run", "q.sql", "--store", "d", "--kafka", broker.address, "--until-idle")
     assert other.returncode == 1
     assert f"{names['o']} has run without --kafka" in other.stderr
+
+
+def test_a_partition_that_is_added_is_not_passed_over(broker: Broker, tmp_path: Path) -> None:
+    names = prepared(broker, tmp_path)
+    run = up(tmp_path, broker)
+    try:
+        assert until(lambda: clients.topic_exists(broker.address, names["o"]))
+        clients.add_partitions(broker.address, names["l"], 4)
+        assert until(lambda: run.poll() is not None)
+    finally:
+        run.kill()
+    said = (tmp_path / "run.log").read_text()
+    assert run.returncode == 2
+    assert f"the topic '{names['l']}' has a partition 3" in " ".join(said.split())

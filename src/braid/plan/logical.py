@@ -63,7 +63,7 @@ class Encoding:
     iso: bool = False
     key_schema: RecordSchema | None = field(default=None, repr=False)
     value_schema: RecordSchema | None = field(default=None, repr=False)
-    binary: tuple[str, ...] = ()
+    binary: tuple[str, ...] = field(default=(), repr=False)
 
     def bare(self, values: int) -> bool:
         """Whether a record's value is that of its only column, and no object."""

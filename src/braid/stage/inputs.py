@@ -172,7 +172,6 @@ class TopicInput:
         self.store, self.source = store, source
         columns = [(c.place, c.column.type) for c in source.columns]
         self._how = wires(source.encoding, columns, source.message_key)
-        self._ends: list[int] = []
         self._ahead: dict[int, Ahead] = {}
         self._times: OrderedDict[tuple[int, int, int], Times] = OrderedDict()
 
@@ -184,8 +183,7 @@ class TopicInput:
         return self.store.partitions(self.source.topic)
 
     def ends(self) -> list[int]:
-        self._ends = self.store.end_offsets(self.source.topic)
-        return self._ends
+        return self.store.end_offsets(self.source.topic)
 
     # ------------------------------------------------------------- times
 
@@ -196,7 +194,7 @@ class TopicInput:
         return self._ahead_of(partition, first).highest(count)
 
     def _ahead_of(self, partition: int, first: int) -> Ahead:
-        end = (self._ends or self.ends())[partition]
+        end = self.store.known_end(self.source.topic, partition)
         ahead = self._ahead.get(partition)
         if ahead is None or (ahead.first, ahead.end) != (first, end):
             known = (

@@ -173,19 +173,23 @@ def consumer(broker: Broker, group: str = "braid") -> Consumer:
     return _made(broker, Consumer, more)
 
 
-def producer(broker: Broker, transactional: str | None = None) -> Producer:
+def producer(broker: Broker, transactional: str, lost: Callable[[], None]) -> Producer:
+    """A new producer of transactions. `lost` is called when it has lost its broker, while it is polled."""
     from confluent_kafka import Producer
 
-    more = {
+    more: dict[str, Any] = {
         "enable.idempotence": "true",
         "compression.type": "lz4",
         "linger.ms": "5",
         "queue.buffering.max.messages": "1000000",
         "queue.buffering.max.kbytes": "262144",
     }
-    if transactional is not None:
-        more["transactional.id"] = transactional
-    return _made(broker, Producer, more)
+
+    def failed(error: KafkaError) -> None:
+        _LAST[broker] = error.str()
+        lost()
+
+    return _made(broker, Producer, more | {"transactional.id": transactional, "error_cb": failed})
 
 
 # ---------------------------------------------------------------------- errors

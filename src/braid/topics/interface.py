@@ -46,6 +46,10 @@ class Topics(Protocol):
 
     def end_offsets(self, name: str) -> list[int]: ...
 
+    def known_end(self, name: str, partition: int) -> int:
+        """The end of a partition as of the last look."""
+        ...
+
     def raw(self, name: str, partition: int, first: int, last: int, how: Wires) -> pl.DataFrame:
         """Columns of `RAW` of the records in [first, last)."""
         ...

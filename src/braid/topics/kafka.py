@@ -53,6 +53,7 @@ class KafkaTopics:
 
     def __init__(self, path: str | Path, broker: Broker, known: Mapping[str, str] | None = None) -> None:
         self.root, self.broker, self.known = store_root(path), broker, dict(known or {})
+        self._ends: dict[str, list[int]] = {}
 
     def __reduce__(self) -> tuple[type[KafkaTopics], tuple[str, Broker, dict[str, str]]]:
         return KafkaTopics, (self.root, self.broker, self.known)
@@ -146,7 +147,12 @@ class KafkaTopics:
 
     def end_offsets(self, name: str) -> list[int]:
         """The last stable offset of each partition."""
-        return self._offsets(name, "latest")
+        self._ends[name] = self._offsets(name, "latest")
+        return self._ends[name]
+
+    def known_end(self, name: str, partition: int) -> int:
+        """The end of a partition as of the last look."""
+        return (self._ends.get(name) or self.end_offsets(name))[partition]
 
     def _offsets(self, name: str, which: str) -> list[int]:
         from confluent_kafka import IsolationLevel, TopicPartition

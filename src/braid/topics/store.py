@@ -138,6 +138,10 @@ class TopicStore:
         commit.adopt(topic)
         return topic.ends()
 
+    def known_end(self, name: str, partition: int) -> int:
+        """The end of a partition as of the last look."""
+        return self.topic(name).view().end(partition)
+
     def read(self, name: str, partition: int, first: int, last: int) -> pl.DataFrame:
         return reading.read(self._with(name, partition), partition, first, last)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import base64
 import json
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -29,10 +30,19 @@ POLL = 10_000  # records between two looks at what was delivered
 
 
 class _Kept:
-    """A producer for the next batch, and the last one that it has written."""
+    """A producer for the next batch, and the last one that it has written. Once it has lost its broker it is `lost`:
+    it may not find back to a transaction, and a new one does at once."""
 
     producer: Producer | None = None
     batch: int | None = None
+    lost: bool = False
+
+    def ready(self, batch: int) -> bool:
+        """Whether it may go on with this batch."""
+        if self.producer is None or self.batch != batch - 1:
+            return False
+        self.producer.poll(0)  # it tells of its errors then
+        return not self.lost
 
 
 class Transaction:
@@ -46,7 +56,7 @@ class Transaction:
         self._digest = None if digest is None else digest[:DIGEST]
         self.count, self.done = 0, False
         self._kept = kept("producer", broker, self.name, _Kept)
-        if self._kept.producer is None or self._kept.batch != batch - 1 or not self._goes_on():
+        if not (self._kept.ready(batch) and self._goes_on()):
             self._anew()
 
     def write(
@@ -119,7 +129,9 @@ class Transaction:
 
     def _anew(self) -> None:
         """A producer that ends all others of its name, wherever they are, and what they had begun."""
-        self._kept.producer = producer(self.broker, self.name)
+        forget("producer", self.broker, self.name)
+        self._kept = kept("producer", self.broker, self.name, _Kept)
+        self._kept.producer = producer(self.broker, self.name, partial(setattr, self._kept, "lost", True))
         asked(self.broker, self._what, lambda: self._producer.init_transactions(COMMIT))
         self.done = self._digest is not None and self._look()
         if not self.done:
