@@ -92,7 +92,9 @@ class _Seen:
 class RunningQuery:
     """One started query. `begin` starts it on Spark and gives Spark's handle; see `launch`."""
 
-    def __init__(self, job: Job, text: str, folder: str, begin: Callable[[RunningQuery], Any], note: Note) -> None:
+    def __init__(
+        self, job: Job, text: str, folder: str, begin: Callable[[RunningQuery], Any], note: Note = print
+    ) -> None:
         self.job, self._note = job, note
         self._text, self._folder, self._begin = text, folder, begin
         self._handle: Any = None

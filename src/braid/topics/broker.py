@@ -183,6 +183,7 @@ def producer(broker: Broker, transactional: str, lost: Callable[[], None]) -> Pr
         "linger.ms": "5",
         "queue.buffering.max.messages": "1000000",
         "queue.buffering.max.kbytes": "262144",
+        "transaction.timeout.ms": "300000",  # of one task's part of a batch; a new start ends an older one at once
     }
 
     def failed(error: KafkaError) -> None:
