@@ -86,11 +86,6 @@ def read_settings(path: str | None) -> dict[str, str]:
     return made
 
 
-def masked(settings: Mapping[str, str]) -> dict[str, str]:
-    """Settings as people may see them."""
-    return {name: "***" if _SECRET.search(name) else value for name, value in settings.items()}
-
-
 # --------------------------------------------------------------------- clients
 
 
