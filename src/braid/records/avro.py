@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from braid.records.avro_schema import NO_DEFAULT, Avro, AvroField, Beyond, branch_name, misread, rewritten
-from braid.records.codec import Decoded
+from braid.records.avro_schema import NO_DEFAULT, Avro, AvroField, Beyond, branch_name, misread, per_ms, rewritten
+from braid.records.codec import Decoded, clean, nothing, stack
+from braid.records.columnar import NotAtOnce, arrow_type, finished, halved, listed, zigzag
 from braid.records.values import WHOLE, Malformed, plain_double, read_at, reader
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, physical_type, polars_type
 
@@ -35,15 +35,21 @@ def decode_bodies(
     """The columns of bodies, none of which is null."""
     wrong = _misread(writer, columns, bare)
     if wrong is not None:
-        nothing = [pl.Series(c.name, [None] * len(bodies), dtype=polars_type(c.type)) for c in columns]
-        return pl.DataFrame(nothing), _false(len(bodies)), pl.Series("error", [wrong] * len(bodies), dtype=pl.String)
+        return nothing(columns, len(bodies), wrong)
     try:
         fast = None if any(_odd(c.type) for c in columns) else json.dumps(_wrapped(rewritten(writer), writer))
     except Beyond:
         fast = None
-    parts = _halved(bodies.to_list(), columns, writer, bare, chosen, fast)
-    frames, nulls, errors = zip(*parts, strict=True)
-    return pl.concat(frames), pl.concat(nulls), pl.concat(errors)
+
+    def at_once(some: list[bytes]) -> Decoded:
+        if fast is None:
+            raise NotAtOnce
+        return clean(_at_once(some, columns, writer, bare, chosen, fast))
+
+    def alone(some: list[bytes], _: BaseException | None) -> Decoded:
+        return _one_by_one(some, columns, writer, bare, chosen)
+
+    return stack(halved(bodies.to_list(), at_once, alone, _FEW))
 
 
 def _misread(writer: Avro, columns: Sequence[Column], bare: bool) -> str | None:
@@ -71,31 +77,6 @@ def _wrapped(schema: Any, writer: Avro) -> Any:
     if writer.real.kind == "record":
         return schema
     return {"type": "record", "name": "Top", "fields": [{"name": "f0", "type": schema}]}
-
-
-def _halved(
-    bodies: list[bytes], columns: Sequence[Column], writer: Avro, bare: bool, chosen: Avro | None, fast: str | None
-) -> list[Decoded]:
-    if fast is None or len(bodies) < _FEW:
-        return [_one_by_one(bodies, columns, writer, bare, chosen)]
-    try:
-        frame = _at_once(bodies, columns, writer, bare, chosen, fast)
-        return [(frame, _false(len(bodies)), pl.repeat(None, len(bodies), dtype=pl.String, eager=True).rename("error"))]
-    except _Never:
-        return [_one_by_one(bodies, columns, writer, bare, chosen)]
-    except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
-        raise
-    except BaseException:  # also panics of pyruhvro, which are no exceptions
-        half = len(bodies) // 2
-        return [
-            made
-            for part in (bodies[:half], bodies[half:])
-            for made in _halved(part, columns, writer, bare, chosen, fast)
-        ]
-
-
-def _false(n: int) -> pl.Series:
-    return pl.repeat(False, n, dtype=pl.Boolean, eager=True).rename("is_null_value")
 
 
 # ------------------------------------------------------------- one by one
@@ -161,17 +142,10 @@ def _reads(a: Avro, t: Type | None, chosen: Avro | None = None) -> Read:
 
 
 def _long(b: bytes, p: int) -> tuple[int, int]:
-    n = shift = 0
-    while True:
-        byte = b[p]
-        p += 1
-        n |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            break
-        shift += 7
-        if shift > 63:
-            raise Malformed("a number has more than 64 bits")
-    return (n >> 1) ^ -(n & 1), p
+    try:
+        return zigzag(b, p)
+    except ValueError as e:
+        raise Malformed(str(e)) from None
 
 
 def _int(b: bytes, p: int) -> tuple[int, int]:
@@ -253,16 +227,8 @@ def _maker(a: Avro, t: Type | None) -> Callable[[Any], Any]:
     return lambda v: v
 
 
-_PER_MS = {"millis": 1, "micros": 1000, "nanos": 1_000_000}
-
-
-def _per_ms(a: Avro) -> int:
-    """How many units of a time are a millisecond: a number without a logical type counts these."""
-    return _PER_MS.get(a.logical.rpartition("-")[2], 1)
-
-
 def _moment(a: Avro, t: Scalar) -> Callable[[Any], Any]:
-    whole, per = WHOLE[t], _per_ms(a)
+    whole, per = WHOLE[t], per_ms(a)
 
     def made(v: int) -> int:
         if not whole.low * per <= v < whole.high * per:
@@ -417,22 +383,18 @@ def default_value(f: AvroField, t: Type) -> Any:
 # ------------------------------------------------------------------ at once
 
 
-class _Never(Exception):
-    """Columns that are not read at once, whichever records come."""
-
-
 def _at_once(
     bodies: list[bytes], columns: Sequence[Column], writer: Avro, bare: bool, chosen: Avro | None, schema: str
 ) -> pl.DataFrame:
     import pyruhvro
 
     if writer.nullable or writer.kind == "union":
-        raise _Never  # a top that may be null is a null value: rare, and told record by record
+        raise NotAtOnce  # a top that may be null is a null value: rare, and told record by record
     found = pyruhvro.deserialize_array(bodies, schema)
     own = writer.real
     if bare:
         top = found.column(0) if own.kind != "record" else _whole(found)
-        return pl.DataFrame([_finished(_converted(top, own, columns[0].type, chosen), columns[0])])
+        return pl.DataFrame([finished(_converted(top, own, columns[0].type, chosen), columns[0])])
     made = []
     for c, f in _pairs(own, columns):
         if f is None:
@@ -442,7 +404,7 @@ def _at_once(
             continue
         picked = chosen.only.field(f.name) if chosen is not None and chosen.only is not None else None
         x = found.column(own.fields.index(f))
-        made.append(_finished(_converted(x, f.type, c.type, None if picked is None else picked.type), c))
+        made.append(finished(_converted(x, f.type, c.type, None if picked is None else picked.type), c))
     return pl.DataFrame(made)
 
 
@@ -450,36 +412,29 @@ def _whole(found: pa.RecordBatch) -> pa.Array:
     return pa.StructArray.from_arrays(found.columns, fields=list(found.schema))
 
 
-def _finished(x: pa.Array, c: Column) -> pl.Series:
-    made = pl.Series(c.name, x)
-    if made.dtype != physical_type(c.type):
-        made = made.cast(physical_type(c.type))
-    return made.cast(polars_type(c.type))
-
-
 def _converted(x: pa.Array, a: Avro, t: Type, chosen: Avro | None) -> pa.Array:
     """A column as Arrow has it in the physical form of `t`. It raises where a value does not fit."""
     own = a.only
     if own is None:
         if any(b.kind != "null" for b in a.some):
-            raise _Never
-        return pa.nulls(len(x), _arrow(t))
+            raise NotAtOnce
+        return pa.nulls(len(x), arrow_type(t))
     if a.real.kind == "union" and pa.types.is_union(x.type):  # a union of one
-        raise _Never
+        raise NotAtOnce
     inner = _inner(chosen)
     match t:
         case Array(element):
             assert own.items is not None
             below = None if inner is None else inner.items
-            return _listed(x, _converted(x.values, own.items, element, below))
+            return listed(x, _converted(x.values, own.items, element, below))
         case Map(key, value):
-            return _listed(x, _entries(x, own, key, value))
+            return listed(x, _entries(x, own, key, value))
         case Struct(fields):
             made = []
             for c, f in _pairs(own, fields):
                 picked = inner.field(c.name) if inner is not None else None
                 if f is None:
-                    made.append(pa.array([_default_of(c, chosen)] * len(x), _arrow(c.type)))
+                    made.append(pa.array([_default_of(c, chosen)] * len(x), arrow_type(c.type)))
                 else:
                     made.append(
                         _converted(x.field(own.fields.index(f)), f.type, c.type, picked.type if picked else None)
@@ -488,11 +443,6 @@ def _converted(x: pa.Array, a: Avro, t: Type, chosen: Avro | None) -> pa.Array:
         case Decimal():
             return _decimals(_binary(x, own), own, t)
     return _scalar(x, own, t)
-
-
-def _listed(x: pa.Array, values: pa.Array) -> pa.Array:
-    mask = x.is_null() if x.null_count else None
-    return pa.ListArray.from_arrays(x.offsets, values, mask=mask)
 
 
 def _entries(x: pa.Array, a: Avro, key: Type, value: Type) -> pa.Array:
@@ -527,11 +477,11 @@ def _scalar(x: pa.Array, a: Avro, t: Type) -> pa.Array:
             return _binary(x, a)
         case S.DATE | S.TIME | S.TIMESTAMP:
             return _moments(x.cast(pa.int64()), a, t)
-    raise _Never
+    raise NotAtOnce
 
 
 def _moments(x: pa.Array, a: Avro, t: Scalar) -> pa.Array:
-    whole, per = WHOLE[t], _per_ms(a)
+    whole, per = WHOLE[t], per_ms(a)
     numbers = pl.Series("x", x)
     if not numbers.is_between(max(whole.low * per, -(2**63)), min(whole.high * per, 2**63) - 1).all():
         raise Malformed(f"out of range for {t}")
@@ -556,7 +506,7 @@ def _binary(x: pa.Array, a: Avro) -> pa.Array:
 def _decimals(x: pa.Array, a: Avro, t: Decimal) -> pa.Array:
     """Numbers of up to 16 bytes, the highest first."""
     if a.scale != t.scale:
-        raise _Never
+        raise NotAtOnce
     offsets = np.frombuffer(x.buffers()[1], np.int32, len(x) + 1, x.offset * 4)
     data = np.frombuffer(x.buffers()[2] or b"\0", np.uint8)
     size, end = np.diff(offsets), offsets[1:]
@@ -571,8 +521,3 @@ def _decimals(x: pa.Array, a: Avro, t: Decimal) -> pa.Array:
     if x.null_count:
         made = pc.if_else(x.is_null(), pa.scalar(None, made.type), made)
     return made.cast(pa.decimal128(t.precision, t.scale))  # refuses what has too many digits
-
-
-@lru_cache(maxsize=256)
-def _arrow(t: Type) -> pa.DataType:
-    return pl.Series([], dtype=physical_type(t)).to_arrow(compat_level=pl.CompatLevel.oldest()).type

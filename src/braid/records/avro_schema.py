@@ -254,6 +254,14 @@ def _struct(fields: Sequence[tuple[str, Type | None]], fold: bool) -> Struct | N
     return Struct(tuple(Column(n, t) for n, t in known.items())) if known else None
 
 
+PER_MS = {"millis": 1, "micros": 1000, "nanos": 1_000_000}
+
+
+def per_ms(a: Avro) -> int:
+    """How many units of a time are a millisecond: a number without a logical type counts these."""
+    return PER_MS.get(a.logical.rpartition("-")[2], 1)
+
+
 def branch_name(a: Avro) -> str:
     """What a branch of a union is called."""
     return a.name.rpartition(".")[2] or a.kind

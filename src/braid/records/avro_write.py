@@ -19,7 +19,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from braid.records.avro_schema import NO_DEFAULT, Avro, AvroField, Beyond, branch_name, rewritten
+from braid.records.avro_schema import NO_DEFAULT, Avro, AvroField, Beyond, branch_name, per_ms, rewritten
+from braid.records.columnar import ENDS, plain
 from braid.records.values import WHOLE
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, physical_type
 
@@ -27,7 +28,6 @@ S = Scalar
 Write = Callable[[Any, bytearray], None]
 Encoded = tuple[pl.Series, pl.Series]  # bodies; errors, null where there is a body
 _FEW = 16
-_PER_MS = {"millis": 1, "micros": 1000, "nanos": 1_000_000}
 
 
 class Unwritable(ValueError):
@@ -42,7 +42,7 @@ def encode_bodies(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]], sc
         try:
             bodies = _at_once(made, types, schema, bare)
             return bodies, pl.repeat(None, frame.height, dtype=pl.String, eager=True)
-        except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
+        except ENDS:
             raise
         except BaseException:  # also panics of pyruhvro; what is wrong is told row by row
             pass
@@ -191,7 +191,7 @@ def _writes_one(a: Avro, t: Type) -> Write:
         case S.INT | S.BIGINT | S.DOUBLE if kind in ("float", "double"):
             return _writes_real(kind)
         case S.DATE | S.TIME | S.TIMESTAMP if kind in ("int", "long"):
-            unit, per = WHOLE[t].unit, _PER_MS.get(a.logical.rpartition("-")[2], 1)
+            unit, per = WHOLE[t].unit, per_ms(a)
             whole = _writes_whole(kind)
             return lambda v, out: whole(v * per // unit, out)
     raise Unwritable(f"{t} has no place in {a.called}")
@@ -370,7 +370,7 @@ def _at_once(frame: pl.DataFrame, columns: tuple[Column, ...], schema: Avro, bar
     if own.kind == "union":
         raise Beyond
     if bare:
-        arrays = [_for(_arrow(frame[columns[0].name], columns[0].type), schema, columns[0].type, types[0])]
+        arrays = [_for(plain(frame[columns[0].name], columns[0].type), schema, columns[0].type, types[0])]
     else:
         arrays = []
         for f, field in zip(own.fields, types, strict=True):
@@ -380,7 +380,7 @@ def _at_once(frame: pl.DataFrame, columns: tuple[Column, ...], schema: Avro, bar
                     raise Beyond
                 arrays.append(pa.nulls(frame.height, field.type))
             else:
-                arrays.append(_for(_arrow(frame[c.name], c.type), f.type, c.type, field))
+                arrays.append(_for(plain(frame[c.name], c.type), f.type, c.type, field))
     batch = pa.RecordBatch.from_arrays(arrays, schema=types)
     made = pyruhvro.serialize_record_batch(batch, text, 1)
     return pl.Series("value", pa.chunked_array(made).cast(pa.large_binary()))
@@ -395,11 +395,6 @@ def _target(schema: Avro) -> tuple[str, pa.Schema]:
         made = {"type": "record", "name": "Top", "fields": [{"name": "f0", "type": made}]}
     text = json.dumps(made)
     return text, pyruhvro.avro_to_arrow_schema(text)
-
-
-def _arrow(s: pl.Series, t: Type) -> pa.Array:
-    made = s.cast(physical_type(t)).to_arrow(compat_level=pl.CompatLevel.oldest())
-    return made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
 
 
 def _for(x: pa.Array, a: Avro, t: Type, field: pa.Field, among: pa.Array | None = None) -> pa.Array:
@@ -478,7 +473,7 @@ def _scalar(x: pa.Array, a: Avro, t: Type) -> pa.Array:
         case (S.DOUBLE, "double"):
             return x.cast(pa.float64())
         case (S.DATE | S.TIME | S.TIMESTAMP, "int" | "long") if isinstance(t, Scalar):
-            unit, per = WHOLE[t].unit, _PER_MS.get(a.logical.rpartition("-")[2], 1)
+            unit, per = WHOLE[t].unit, per_ms(a)
             numbers = pl.Series("x", x).cast(pl.Int64)
             if per > unit:  # nanoseconds of far times have more than 64 bits
                 raise Beyond

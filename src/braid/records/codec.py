@@ -104,11 +104,11 @@ def _decode_blocks(texts: pl.Series, columns: Sequence[Column], iso: bool) -> De
     found = _fast(texts, columns, iso)
     if found is not None:
         frame, proven = found
-        return _completed(_clean(frame.filter(proven)), texts, columns, proven, False, iso)
+        return _completed(clean(frame.filter(proven)), texts, columns, proven, False, iso)
     size = max(_SMALLEST, -(-len(texts) // _SPLIT))
     if size >= len(texts):
         return _decode_slow(texts, columns, False, iso)
-    return _stack([_decode_blocks(texts.slice(i, size), columns, iso) for i in range(0, len(texts), size)])
+    return stack([_decode_blocks(texts.slice(i, size), columns, iso) for i in range(0, len(texts), size)])
 
 
 def _completed(
@@ -117,10 +117,7 @@ def _completed(
     """`made` of the texts that are `known`; the others line by line, in their places."""
     if known.all():
         return made
-    slow = _decode_slow(texts.filter(~known), columns, unwrapped, iso)
-    order = pl.concat([known.arg_true(), (~known).arg_true()]).arg_sort()
-    frame, nulls, errors = _stack([made, slow])
-    return frame[order], nulls.gather(order), errors.gather(order)
+    return in_place(known, made, _decode_slow(texts.filter(~known), columns, unwrapped, iso))
 
 
 def _decode_bare(texts: pl.Series, column: Column, iso: bool) -> Decoded:
@@ -131,7 +128,7 @@ def _decode_bare(texts: pl.Series, column: Column, iso: bool) -> Decoded:
     values, proven = found
     nothing = texts.is_null() | (texts == "null").fill_null(True)
     known = proven | nothing
-    frame, _, error = _clean(values.set(~proven, None).alias(column.name).to_frame().filter(known))
+    frame, _, error = clean(values.set(~proven, None).alias(column.name).to_frame().filter(known))
     made = frame, nothing.filter(known).alias("is_null_value"), error
     return _completed(made, texts, [column], known, True, iso)
 
@@ -155,12 +152,43 @@ def _bare(texts: pl.Series, column: Column) -> tuple[pl.Series, pl.Series] | Non
     return values, proven.fill_null(False)
 
 
-def _stack(parts: list[Decoded]) -> Decoded:
+def stack(parts: Sequence[Decoded]) -> Decoded:
+    """Parts that follow each other as one."""
     frames, nulls, errors = zip(*parts, strict=True)
     return pl.concat(frames), pl.concat(nulls), pl.concat(errors)
 
 
-def _clean(frame: pl.DataFrame) -> Decoded:
+def in_place(known: pl.Series, made: Decoded, rest: Decoded) -> Decoded:
+    """`made` where it is `known`, the `rest` elsewhere."""
+    order = pl.concat([known.arg_true(), (~known).arg_true()]).arg_sort()
+    frame, nulls, errors = stack([made, rest])
+    return frame[order], nulls.gather(order), errors.gather(order)
+
+
+def nothing(columns: Sequence[Column], height: int, error: str | None) -> Decoded:
+    """Records that give no columns: those that are null, or are malformed."""
+    frame = pl.DataFrame([pl.Series(c.name, [None] * height, dtype=polars_type(c.type)) for c in columns])
+    null = pl.Series("is_null_value", [error is None] * height, dtype=pl.Boolean)
+    return frame, null, pl.Series("error", [error] * height, dtype=pl.String)
+
+
+def utf8(data: pl.Series) -> pl.Series:
+    """The texts that bytes are, null where they are none."""
+    try:
+        return data.cast(pl.String)
+    except pl.exceptions.PolarsError:  # one bad byte refuses all
+        return pl.Series(data.name, [_utf8(x) for x in data.to_list()], dtype=pl.String)
+
+
+def _utf8(data: bytes | None) -> str | None:
+    try:
+        return None if data is None else data.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def clean(frame: pl.DataFrame) -> Decoded:
+    """Columns of records that are all well."""
     no = pl.repeat(False, frame.height, dtype=pl.Boolean, eager=True).rename("is_null_value")
     return frame, no, pl.repeat(None, frame.height, dtype=pl.String, eager=True).rename("error")
 

@@ -18,10 +18,10 @@ from braid.errors import BraidError
 from braid.expr.json_text import compact, loads
 from braid.records import avro_schema
 from braid.records.avro_schema import Avro, BadSchema
-from braid.records.codec import Decoded
+from braid.records.codec import Decoded, in_place, nothing, stack
 from braid.records.facet import RecordSchema
 from braid.records.registry import Registry, Schema, SchemaKind, UnknownSchema, referred
-from braid.types import Column, Type, polars_type
+from braid.types import Column, Type
 
 KINDS: dict[str, SchemaKind] = {
     "AVRO": "AVRO",
@@ -66,9 +66,9 @@ def decode(
     for (mark,), part in pl.DataFrame({"h": head, "n": pl.int_range(len(raw), eager=True)}).group_by("h"):
         places = part["n"].sort()
         if mark is None:
-            found.append((places, _nothing(columns, len(places), None)))
+            found.append((places, nothing(columns, len(places), None)))
         elif len(mark) < HEAD or mark[0] != 0:
-            found.append((places, _nothing(columns, len(places), "there is no schema id in front of the record")))
+            found.append((places, nothing(columns, len(places), "there is no schema id in front of the record")))
         else:
             id = int.from_bytes(mark[1:], "big")
             bodies = raw.gather(places).bin.slice(HEAD)
@@ -76,17 +76,10 @@ def decode(
     if len(found) == 1:
         return found[0][1]
     if not found:
-        return _nothing(columns, 0, None)
+        return nothing(columns, 0, None)
     order = pl.concat([p for p, _ in found]).arg_sort()
-    frames, nulls, why = zip(*(made for _, made in found), strict=True)
-    return pl.concat(frames)[order], pl.concat(nulls).gather(order), pl.concat(why).gather(order)
-
-
-def _nothing(columns: Sequence[Column], height: int, error: str | None) -> Decoded:
-    """Records that give no columns: those that are null, or are malformed."""
-    frame = pl.DataFrame([pl.Series(c.name, [None] * height, dtype=polars_type(c.type)) for c in columns])
-    null = pl.Series("is_null_value", [error is None] * height, dtype=pl.Boolean)
-    return frame, null, pl.Series("error", [error] * height, dtype=pl.String)
+    frame, nulls, why = stack([made for _, made in found])
+    return frame[order], nulls.gather(order), why.gather(order)
 
 
 def _unframed(raw: pl.Series, columns: Sequence[Column], schema: RecordSchema | None) -> Decoded:
@@ -97,9 +90,7 @@ def _unframed(raw: pl.Series, columns: Sequence[Column], schema: RecordSchema | 
     made = _decoded(raw.filter(there), columns, Schema("PROTOBUF", text), (), False, None)
     if there.all():
         return made
-    empty = _nothing(columns, int((~there).sum()), None)
-    order = pl.concat([there.arg_true(), (~there).arg_true()]).arg_sort()
-    return pl.concat([made[0], empty[0]])[order], ~there, pl.concat([made[2], empty[2]]).gather(order)
+    return in_place(there, made, nothing(columns, int((~there).sum()), None))
 
 
 def _of_id(
@@ -114,7 +105,7 @@ def _of_id(
     try:
         schema = registry.by_id(id)
         if schema.kind != kind:
-            return _nothing(columns, len(bodies), f"schema {id} is {schema.kind}, not {kind}")
+            return nothing(columns, len(bodies), f"schema {id} is {schema.kind}, not {kind}")
         others = others_of(registry, schema)
         if kind == "PROTOBUF":
             from braid.records import protobuf
@@ -123,7 +114,7 @@ def _of_id(
             return protobuf.decode_framed(bodies, columns, file_of(schema.text, others))
         return _decoded(bodies, columns, schema, others, bare, chosen)
     except (UnknownSchema, BadSchema) as e:
-        return _nothing(columns, len(bodies), f"schema {id}: {e.message}")
+        return nothing(columns, len(bodies), f"schema {id}: {e.message}")
 
 
 def _decoded(
@@ -215,12 +206,12 @@ def passed(
     types: Sequence[Column] = [c for _, c in columns]
     if whole and not bare:
         types = getattr(type_of(schema, others, fold=False)[0], "fields", types)
-    nothing = bodies.is_null()
-    found, _, why = _decoded(bodies.filter(~nothing), types, schema, others, bare, None)
-    if nothing.any():
-        order = pl.concat([(~nothing).arg_true(), nothing.arg_true()]).arg_sort()
-        empty, _, _ = _nothing(types, int(nothing.sum()), None)
-        found, why = pl.concat([found, empty])[order], pl.concat([why, errors.filter(nothing)]).gather(order)
+    there = bodies.is_not_null()
+    made = _decoded(bodies.filter(there), types, schema, others, bare, None)
+    if not there.all():
+        empty, null, _ = nothing(types, int((~there).sum()), None)
+        made = in_place(there, made, (empty, null, errors.filter(~there)))
+    found, _, why = made
     if bare:
         errors, why = errors.set(frame[columns[0][0]].is_null(), None), why.set(frame[columns[0][0]].is_null(), None)
     return found, types, pl.DataFrame({"a": errors, "b": why}).select(pl.coalesce("a", "b"))["a"]

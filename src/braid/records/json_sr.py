@@ -16,7 +16,7 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.expr.json_text import compact, dumps, loads
-from braid.records.codec import Decoded, decode_values
+from braid.records.codec import Decoded, decode_values, utf8
 from braid.records.values import elements, json_object, json_text, lists
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
@@ -30,7 +30,7 @@ CONNECT = "org.apache.kafka.connect.data."
 
 def decode_bodies(bodies: pl.Series, columns: Sequence[Column], *, bare: bool) -> Decoded:
     """The columns of bodies, none of which is null."""
-    texts = _texts(bodies)
+    texts = utf8(bodies)
     torn = texts.is_null()
     if any(_has_map(c.type) for c in columns):
         top: Type = columns[0].type if bare else Struct(tuple(columns))
@@ -40,21 +40,6 @@ def decode_bodies(bodies: pl.Series, columns: Sequence[Column], *, bare: bool) -
         null = null & ~torn
         error = pl.select(pl.when(torn).then(pl.lit("it is not UTF-8")).otherwise(error).alias("error"))["error"]
     return frame, null, error
-
-
-def _texts(bodies: pl.Series) -> pl.Series:
-    """The bodies as texts, null where one is no UTF-8."""
-    try:
-        return bodies.cast(pl.String)
-    except pl.exceptions.PolarsError:
-        return pl.Series([_utf8(b) for b in bodies.to_list()], dtype=pl.String)
-
-
-def _utf8(body: bytes) -> str | None:
-    try:
-        return body.decode()
-    except UnicodeDecodeError:
-        return None
 
 
 def _has_map(t: Type) -> bool:

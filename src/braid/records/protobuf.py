@@ -10,6 +10,7 @@ schema stands which of its messages it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal as Number
 from functools import lru_cache
 from typing import Any
 
@@ -17,10 +18,11 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from braid.records.codec import Decoded
-from braid.records.proto_schema import DATE, DECIMAL, TIME, TIMESTAMP, File, entry_of, type_of
-from braid.records.values import WHOLE
-from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, physical_type, polars_type
+from braid.records.codec import Decoded, clean, nothing, stack
+from braid.records.columnar import arrow_type, finished, halved, listed, plain, zigzag
+from braid.records.proto_schema import DATE, DECIMAL, TIME, TIMESTAMP, File, entry_of
+from braid.records.values import WHOLE, reader
+from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 S = Scalar
 Encoded = tuple[pl.Series, pl.Series]
@@ -41,45 +43,32 @@ def _handler(file: File, name: str) -> Any:
 def split_indexes(body: bytes) -> tuple[tuple[int, ...], int] | None:
     """Which message a body holds, as places from the outside in, and where it begins; None where that is torn."""
     try:
-        count, at = _zigzag(body, 0)
+        count, at = zigzag(body, 0)
         if count == 0:
             return (0,), at
         if not 0 < count <= 20:
             return None
         places = []
         for _ in range(count):
-            place, at = _zigzag(body, at)
+            place, at = zigzag(body, at)
             places.append(place)
         return tuple(places), at
-    except IndexError:
+    except (IndexError, ValueError):
         return None
-
-
-def _zigzag(b: bytes, p: int) -> tuple[int, int]:
-    n = shift = 0
-    while True:
-        byte = b[p]
-        p += 1
-        n |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return (n >> 1) ^ -(n & 1), p
-        shift += 7
 
 
 def decode_framed(bodies: pl.Series, columns: Sequence[Column], file: File) -> Decoded:
     """The columns of bodies that begin with places of messages."""
     if bodies.bin.starts_with(b"\0").all():
         return decode_bodies(bodies.bin.slice(1), columns, file, file.message().full_name)
-    parts = [_decode_one(b, columns, file) for b in bodies.to_list()]
-    frames, nulls, errors = zip(*parts, strict=True)
-    return pl.concat(frames), pl.concat(nulls), pl.concat(errors)
+    return stack([_decode_one(b, columns, file) for b in bodies.to_list()])
 
 
 def _decode_one(body: bytes, columns: Sequence[Column], file: File) -> Decoded:
     found = split_indexes(body)
     messages = file.messages()
     if found is None or len(found[0]) != 1 or not 0 <= found[0][0] < len(messages):
-        return _failed(columns, "its schema has no such message")
+        return nothing(columns, 1, "its schema has no such message")
     return decode_bodies(pl.Series([body[found[1] :]]), columns, file, messages[found[0][0]].full_name)
 
 
@@ -88,37 +77,17 @@ def decode_bodies(bodies: pl.Series, columns: Sequence[Column], file: File, name
     message = file.message(name)
     wrong = _misread(message, columns, "")
     if wrong is not None:
-        frame, null, _ = _failed(columns, wrong)
-        return (
-            pl.concat([frame] * len(bodies)),
-            pl.concat([null] * len(bodies)),
-            pl.Series("error", [wrong] * len(bodies)),
-        )
+        return nothing(columns, len(bodies), wrong)
+
+    def at_once(some: pa.Array) -> Decoded:
+        found = _handler(file, name).array_to_record_batch(some)
+        return clean(pl.DataFrame([finished(_of_field(found, message, c, len(some)), c) for c in columns]))
+
+    def alone(_: pa.Array, e: BaseException | None) -> Decoded:
+        return nothing(columns, 1, str(e).splitlines()[0] if str(e) else type(e).__name__)
+
     array = bodies.to_arrow(compat_level=pl.CompatLevel.oldest()).cast(pa.binary())
-    parts = _halved(array, columns, file, name)
-    frames, nulls, errors = zip(*parts, strict=True)
-    return pl.concat(frames), pl.concat(nulls), pl.concat(errors)
-
-
-def _failed(columns: Sequence[Column], why: str) -> Decoded:
-    frame = pl.DataFrame([pl.Series(c.name, [None], dtype=polars_type(c.type)) for c in columns])
-    return frame, pl.Series("is_null_value", [False]), pl.Series("error", [why], dtype=pl.String)
-
-
-def _halved(array: pa.Array, columns: Sequence[Column], file: File, name: str) -> list[Decoded]:
-    try:
-        found = _handler(file, name).array_to_record_batch(array)
-        message, n = file.message(name), len(array)
-        made = [_finished(_of_field(found, message, c, n), c) for c in columns]
-        error = pl.repeat(None, n, dtype=pl.String, eager=True).rename("error")
-        return [(pl.DataFrame(made), pl.repeat(False, n, dtype=pl.Boolean, eager=True).rename("is_null_value"), error)]
-    except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError):
-        raise
-    except BaseException as e:  # also panics of ptars, which are no exceptions
-        if len(array) == 1:
-            return [_failed(columns, str(e).splitlines()[0] if str(e) else type(e).__name__)]
-        half = len(array) // 2
-        return [*_halved(array[:half], columns, file, name), *_halved(array[half:], columns, file, name)]
+    return stack(halved(array, at_once, alone))
 
 
 def _field(message: Any, name: str) -> Any:
@@ -128,17 +97,7 @@ def _field(message: Any, name: str) -> Any:
 
 def _of_field(found: pa.RecordBatch, message: Any, c: Column, n: int) -> pa.Array:
     f = _field(message, c.name)
-    return pa.nulls(n, _arrow(c.type)) if f is None else _converted(found.column(f.name), f, c.type)
-
-
-def _finished(x: pa.Array, c: Column) -> pl.Series:
-    made = pl.Series(c.name, x)
-    return made.cast(physical_type(c.type)).cast(polars_type(c.type)) if made.dtype != polars_type(c.type) else made
-
-
-@lru_cache(maxsize=256)
-def _arrow(t: Type) -> pa.DataType:
-    return pl.Series([], dtype=physical_type(t)).to_arrow(compat_level=pl.CompatLevel.oldest()).type
+    return pa.nulls(n, arrow_type(c.type)) if f is None else _converted(found.column(f.name), f, c.type)
 
 
 _READS: dict[Scalar, tuple[str, ...]] = {
@@ -211,14 +170,10 @@ def _converted(x: pa.Array, f: Any, t: Type) -> pa.Array:
             entry = entry_of(f)
             keys, items = (x.keys, x.items) if pa.types.is_map(x.type) else (x.values.field(0), x.values.field(1))
             both = [keys.cast(pa.string()), _one(items, entry.fields_by_name["value"], value)]
-            return _listed(x, pa.StructArray.from_arrays(both, names=["key", "value"]))
+            return listed(x, pa.StructArray.from_arrays(both, names=["key", "value"]))
         case Array(element):
-            return _listed(x, _one(x.values, f, element))
+            return listed(x, _one(x.values, f, element))
     return _one(x, f, t)
-
-
-def _listed(x: pa.Array, values: pa.Array) -> pa.Array:
-    return pa.ListArray.from_arrays(x.offsets, values, mask=x.is_null() if x.null_count else None)
 
 
 def _one(x: pa.Array, f: Any, t: Type) -> pa.Array:
@@ -247,15 +202,11 @@ def _one(x: pa.Array, f: Any, t: Type) -> pa.Array:
 
 def _of_struct(x: pa.Array, message: Any, c: Column) -> pa.Array:
     f = _field(message, c.name)
-    return pa.nulls(len(x), _arrow(c.type)) if f is None else _converted(x.field(f.name), f, c.type)
+    return pa.nulls(len(x), arrow_type(c.type)) if f is None else _converted(x.field(f.name), f, c.type)
 
 
 def _decimals(x: pa.Array, t: Decimal) -> pa.Array:
     """Messages of unscaled bytes and a scale."""
-    from decimal import Decimal as Number
-
-    from braid.records.values import reader
-
     fit, out = reader(t), list[Number | None]()
     for v in x.to_pylist():
         out.append(None if v is None else fit(f"{int.from_bytes(v['value'], 'big', signed=True)}e-{v['scale']}"))
@@ -288,7 +239,7 @@ def encode_bodies(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]], fi
         f = message.fields_by_name[field.name]
         if field.name in by_field:
             name, c = by_field[field.name]
-            arrays.append(_for(_plain(frame[name], c.type), f, c.type, field.type))
+            arrays.append(_for(plain(frame[name], c.type), f, c.type, field.type))
         else:
             arrays.append(_absent(n, field.type))
     made = handler.record_batch_to_array(pa.RecordBatch.from_arrays(arrays, schema=_nullable(handler.schema(), arrays)))
@@ -302,11 +253,6 @@ def _nowhere(n: int, why: str) -> Encoded:
 
 def _nullable(schema: pa.Schema, arrays: Sequence[pa.Array]) -> pa.Schema:
     return pa.schema([pa.field(f.name, a.type) for f, a in zip(schema, arrays, strict=True)])
-
-
-def _plain(s: pl.Series, t: Type) -> pa.Array:
-    made = s.cast(physical_type(t)).to_arrow(compat_level=pl.CompatLevel.oldest())
-    return made.combine_chunks() if isinstance(made, pa.ChunkedArray) else made
 
 
 def _holes(s: pl.Series, t: Type) -> pl.Series | None:
@@ -407,8 +353,3 @@ def _decimals_for(x: pa.Array, precision: int, scale: int) -> pa.Array:
 
 def _bytes_of(n: int) -> bytes:
     return n.to_bytes(((n if n >= 0 else ~n).bit_length() // 8) + 1, "big", signed=True)
-
-
-def struct_of(file: File, fold: bool, name: str = "") -> Struct | None:
-    """The type of a message: the first one where none is named."""
-    return type_of(file, file.message(name), fold)

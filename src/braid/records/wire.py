@@ -18,7 +18,7 @@ import polars as pl
 import pyarrow as pa
 
 from braid.plan.logical import Encoding
-from braid.records.codec import decode_values
+from braid.records.codec import decode_values, utf8
 from braid.records.values import json_text
 from braid.types import Column, Scalar, Type
 
@@ -73,7 +73,7 @@ def of_bytes(data: pl.Series, wire: Wire) -> tuple[pl.Series, pl.Series]:
         case "ANY":
             return _of_any(data), _nothing(len(data))
         case _:  # JSON
-            return _checked(data, _texts(data), "it is not UTF-8")
+            return _checked(data, utf8(data), "it is not UTF-8")
 
 
 def to_bytes(texts: pl.Series, wire: Wire) -> pl.Series:
@@ -95,21 +95,6 @@ def to_bytes(texts: pl.Series, wire: Wire) -> pl.Series:
             return texts.cast(pl.Binary)
 
 
-def _texts(data: pl.Series) -> pl.Series:
-    """The texts that bytes are, null where they are none."""
-    try:
-        return data.cast(pl.String)
-    except pl.exceptions.ComputeError:  # one bad byte refuses all
-        return pl.Series(data.name, [_text(x) for x in data.to_list()], dtype=pl.String)
-
-
-def _text(data: bytes | None) -> str | None:
-    try:
-        return None if data is None else data.decode()
-    except UnicodeDecodeError:
-        return None
-
-
 def _value(texts: pl.Series, t: Type) -> pl.Series:
     return decode_values(texts, [Column("x", t)], unwrapped=True)[0]["x"]
 
@@ -119,7 +104,7 @@ def _nothing(height: int) -> pl.Series:
 
 
 def _of_text(data: pl.Series) -> tuple[pl.Series, pl.Series]:
-    texts = _texts(data)
+    texts = utf8(data)
     made, error = _checked(data, texts, "it is not UTF-8")
     return json_text(texts, S.VARCHAR).zip_with(error.is_null(), made), error
 
@@ -150,7 +135,7 @@ def _checked(data: pl.Series, texts: pl.Series, why: str) -> tuple[pl.Series, pl
 
 def _of_any(data: pl.Series) -> pl.Series:
     """As people read it: JSON, text, base64."""
-    texts = _texts(data)
+    texts = utf8(data)
     texts = texts.set(texts.str.contains(_NO_TEXT).fill_null(False), None)
     shown, _ = _checked(data, texts, "")
     fine = texts.is_null() | shown.str.json_path_match("$").is_not_null() | (texts == "null")
