@@ -34,8 +34,10 @@ def over(store: str, dialect: str, broker: Broker | None = None) -> Program:
 
 def written_as(store: Topics, topic: str) -> Wires:
     """How the topic's records are written, as far as anybody has declared it here."""
-    for dialect in DIALECTS:
-        sources = Catalogue(store, dialect).program("once").catalog.sources.values()
+    for catalogue in (Catalogue(store, dialect) for dialect in DIALECTS):
+        if not catalogue.kept:
+            continue
+        sources = catalogue.program("once").catalog.sources.values()
         found = next((d for d in sources if d.topic == topic), None)
         if found is not None:
             return found.wires
@@ -52,6 +54,11 @@ class Catalogue:
         self._folder = os.path.join(store.root, "catalogue")
         self.dialect = dialect_named(dialect).name
         self._path = os.path.join(self._folder, f"{self.dialect}.json")
+
+    @property
+    def kept(self) -> bool:
+        """Whether anything was ever declared."""
+        return os.path.exists(self._path)
 
     def program(self, mode: Mode) -> Program:
         """A program in which all that was declared stands. What does not bind any more is left out."""
@@ -81,7 +88,7 @@ class Catalogue:
     # ------------------------------------------------------------------ file
 
     def _change(self, without: Sequence[str], more: Sequence[Standing]) -> None:
-        if not more and not os.path.exists(self._path):
+        if not more and not self.kept:
             return
         os.makedirs(self._folder, exist_ok=True)
         refuse_link(self._folder)

@@ -46,7 +46,6 @@ from braid.bind.program import Effect, NewRecords, Program, new_records
 from braid.errors import BraidError
 from braid.operators.changes import TIME
 from braid.plan.logical import Query, Source
-from braid.records.key import key_partition
 from braid.records.registry import Registry
 from braid.records.wire import Wire, Wires
 from braid.stage.call_order import Placed
@@ -91,16 +90,16 @@ class StoreTables:
         written = self._snapshots.change(change, self._epoch)
         epoch = max(int(time.time() * 1000), self._last() + 1)
         keys = [key_of(epoch, n) if key is None else key for n, (key, _) in enumerate(written.records)]
+        how = Wires(Wire("JSON"), Wire("JSON"))
         frame = pl.DataFrame(
             {
                 "_key": keys,
                 "_value": [value for _, value in written.records],
                 "_t": [epoch] * len(keys),
-                "_partition": [0] * len(keys),
+                "_partition": self._store.placed(pl.Series(keys, dtype=pl.String), self._store.partitions(topic), how),
             },
             schema={"_key": pl.String, "_value": pl.String, "_t": pl.Int64, "_partition": pl.Int64},
         )
-        how = Wires(Wire("JSON"), Wire("JSON"))
         done = self._store.append(topic, frame, query=once, how=how)
         if done and written.late:
             self._drop(change.target.name, epoch, written.late)
@@ -178,7 +177,7 @@ def append_records(store: Topics, inserted: NewRecords, once: str | None = None)
             "_key": keys,
             "_value": [r.value for r in records],
             "_t": [now if r.timestamp is None else r.timestamp for r in records],
-            "_partition": key_partition(keys, store.partitions(inserted.topic)),
+            "_partition": store.placed(keys, store.partitions(inserted.topic), inserted.how),
         },
         schema_overrides={"_value": pl.String, "_t": pl.Int64},
     )

@@ -27,8 +27,7 @@ from braid.errors import BraidError, printable
 from braid.face import tabular
 from braid.face.catalogue import written_as
 from braid.face.tabular import cell, json_line, print_table, seen
-from braid.records.key import key_partition
-from braid.records.wire import Wires, kafka_partition, to_bytes
+from braid.records.wire import Wires
 from braid.stage.drops import FIELDS
 from braid.topics.broker import Broker
 from braid.topics.drops import each_drop
@@ -50,10 +49,15 @@ def open_store(store: str) -> TopicStore:
     return TopicStore(store)
 
 
+def _opened(store: str, broker: Broker | None) -> tuple[Topics, str]:
+    """The topics of a store that is there, or of a broker; and what that is called."""
+    return (open_store(store), store) if broker is None else (open_topics(store, broker), broker.address)
+
+
 def print_topics(store: str, broker: Broker | None = None) -> None:
     """The topics of a store or a broker with their records; in Kafka, where offsets have gaps, these are at most so
     many."""
-    opened = open_store(store) if broker is None else open_topics(store, broker)
+    opened, shown = _opened(store, broker)
     rows = []
     for name in opened.names():
         ends = opened.end_offsets(name)
@@ -61,7 +65,7 @@ def print_topics(store: str, broker: Broker | None = None) -> None:
     if rows:
         print_table(("topic", "partitions", "records"), rows)
     else:
-        click.echo(f"{store if broker is None else broker.address} has no topics", err=True)
+        click.echo(f"{shown} has no topics", err=True)
 
 
 def print_drops(store: str, query: str, form: str, limit: int | None = None) -> None:
@@ -128,8 +132,7 @@ def put_records(store: str, topic: str, lines: Iterable[str], partitions: int, b
     have = opened.partitions(topic) if there else partitions
     keys = pl.Series([json_of(r.get("key")) for r in records], dtype=pl.String)
     how = Wires() if opened.dense else written_as(opened, topic)
-    placed = key_partition(keys, have) if opened.dense else kafka_partition(to_bytes(keys, how.key), have).fill_null(0)
-    for record, partition in zip(records, placed.to_list(), strict=True):
+    for record, partition in zip(records, opened.placed(keys, have, how).to_list(), strict=True):
         record.setdefault("partition", partition)
         if not 0 <= record["partition"] < have:
             raise BraidError(f"{topic} has no partition {record['partition']}", f"it has {have}, from 0 on")
@@ -210,13 +213,10 @@ class Wanted:
 
 def print_topic(shown: str, name: str, wanted: Wanted, form: str, broker: Broker | None = None) -> None:
     """Prints records of a topic of the store `shown`, or of a broker. `form`: table, jsonl or csv."""
-    store = open_store(shown) if broker is None else open_topics(shown, broker)
+    store, shown = _opened(shown, broker)
     found = first_match(name, store.names())
     if found is None:
-        raise BraidError(
-            f"no topic {name} in {shown if broker is None else broker.address}",
-            f"topics: {', '.join(store.names()) or 'none'}",
-        )
+        raise BraidError(f"no topic {name} in {shown}", f"topics: {', '.join(store.names()) or 'none'}")
     if wanted.latest and wanted.follow:
         raise BraidError("--latest with --follow: what comes later is not known yet", "leave one of them out")
     how = Wires() if store.dense else written_as(store, found)

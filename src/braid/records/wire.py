@@ -17,12 +17,14 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from braid.errors import BraidError
 from braid.plan.logical import Encoding
 from braid.records.codec import decode_values, utf8
 from braid.records.values import json_text
 from braid.types import Column, Scalar, Type
 
 S = Scalar
+BYTES = ("JSON", "DELIMITED", "KAFKA", "NONE", "ROW_ID")  # the formats that have bytes without a schema
 NUMBERS: dict[Type, tuple[str, int, type[pl.DataType]]] = {
     S.INT: (">i4", 4, pl.Int32),
     S.BIGINT: (">i8", 8, pl.Int64),
@@ -61,6 +63,12 @@ def _wire(encoding: Encoding, name: str, types: Sequence[Type]) -> Wire:
     return Wire("NONE" if format == "NONE" or (format == "KAFKA" and not types) else format)
 
 
+def no_registry(format: str) -> BraidError:
+    """That a format cannot be read or written on a broker."""
+    hint = "write JSON, DELIMITED or KAFKA; without --kafka the store's own registry holds the schemas"
+    return BraidError(f"{format} needs a schema registry, which --kafka does not take yet", hint)
+
+
 def of_bytes(data: pl.Series, wire: Wire) -> tuple[pl.Series, pl.Series]:
     """JSON texts, and why bytes are malformed (null where they are not)."""
     match wire.format:
@@ -72,8 +80,9 @@ def of_bytes(data: pl.Series, wire: Wire) -> tuple[pl.Series, pl.Series]:
             return _of_text(data)
         case "ANY":
             return _of_any(data), _nothing(len(data))
-        case _:  # JSON
+        case "JSON" | "ROW_ID":
             return _checked(data, utf8(data), "it is not UTF-8")
+    raise no_registry(wire.format)
 
 
 def to_bytes(texts: pl.Series, wire: Wire) -> pl.Series:
@@ -91,8 +100,9 @@ def to_bytes(texts: pl.Series, wire: Wire) -> pl.Series:
             strings = (texts.str.starts_with('"')).fill_null(False)
             plain = _value(texts.set(~strings, None), S.VARCHAR)
             return texts.zip_with(~strings, plain).cast(pl.Binary)
-        case _:
+        case "JSON" | "ROW_ID":
             return texts.cast(pl.Binary)
+    raise no_registry(wire.format)
 
 
 def _value(texts: pl.Series, t: Type) -> pl.Series:

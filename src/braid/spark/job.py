@@ -29,6 +29,7 @@ from braid.files.watch import Files, FileWatch, Note, watched
 from braid.lower.physical import Plan, Stage
 from braid.operators.filter import Filter
 from braid.plan.canonical import canonical, wording
+from braid.records.wire import BYTES, no_registry
 from braid.spark.columns import bucket_ids
 from braid.spark.private import own_folder
 from braid.stage import checkpoint
@@ -57,7 +58,8 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The sink: a topic of the store (`topic`), a folder of files, the console, or nothing (`none`)."""
+    """The sink: a topic of the store (`topic`) or of a broker (`kafka`), a folder of files, the console, or nothing
+    (`none`)."""
 
     kind: str
     target: str
@@ -104,11 +106,6 @@ class Job:
     def last(self) -> int:
         """The number under which the writer knows its blobs."""
         return len(self.plan.stages)
-
-    @property
-    def on_broker(self) -> bool:
-        """Whether the output is a topic of a broker."""
-        return self.broker is not None and self.output.kind == "topic"
 
     def after(self, stage: Stage, bucket: int) -> int:
         """Spark's key for what leaves the last stage."""
@@ -268,10 +265,9 @@ def prepared(
     if wishes.broker is not None:
         _check_formats(plan)
     settings = {"dialect": plan.query.dialect, "run": run, "order": wishes.order is not None, "sink": sink}
-    by_key = wishes.broker is not None and output.kind == "topic"
     if wishes.broker is not None:
         settings |= {"topics": _topics(plan, topics, watches, known), "begin": _begin(plan, topics, watches, known)}
-    flat = _flat(plan, output.partitions, buckets, tasks, by_key)
+    flat = _flat(plan, output, output.partitions, buckets, tasks)
     document = Document(
         query=name,
         plan=canonical(plan.query),
@@ -287,11 +283,11 @@ def prepared(
     )
     kept = checkpoint.open_or_create(folder, document, wishes.named())
     if (
-        kept.bucket_ids != _flat(plan, kept.outputs, kept.buckets, kept.shuffle, by_key)
+        kept.bucket_ids != _flat(plan, output, kept.outputs, kept.buckets, kept.shuffle)
         or kept.outputs != output.partitions
     ):
         raise BraidError(f"{folder} spreads its state otherwise than this version of braid", "use the older one again")
-    if output.kind == "topic" and not topics.exists(output.target):
+    if output.kind in ("topic", "kafka") and not topics.exists(output.target):
         topics.create(output.target, output.partitions, plan.query.sink.kind == "table")
     for watch in watches.values():
         watch.begin()
@@ -346,11 +342,8 @@ def _check_formats(plan: Plan) -> None:
     """Whether a broker's records can be read and written."""
     encodings = [*(leaf.source.encoding for leaf in plan.leaves), plan.query.sink.encoding]
     for format in (f for e in encodings for f in (e.key, e.value)):
-        if format not in ("JSON", "DELIMITED", "KAFKA", "NONE", "ROW_ID"):
-            hint = "write JSON, DELIMITED or KAFKA; without --kafka the store's own registry holds the schemas"
-            raise BraidError(
-                f"{plan.query.name}: {format} needs a schema registry, which --kafka does not take yet", hint
-            )
+        if format not in BYTES:
+            raise no_registry(format)
 
 
 def _topics(plan: Plan, topics: Topics, files: Collection[str], known: Document | None) -> dict[str, str]:
@@ -380,8 +373,7 @@ def _begin(plan: Plan, topics: Topics, files: Collection[str], known: Document |
 
 
 def _job(plan: Plan, store: str, run: str, output: Output, buckets: int, tasks: int, **more: Any) -> Job:
-    by_key = more.get("broker") is not None and output.kind == "topic"
-    spreading = spread(plan, output.partitions, buckets, tasks, by_key)
+    spreading = spread(plan, output.partitions, buckets, tasks, output.kind == "kafka")
     return Job(plan, plan.query.name, run, store, output, buckets, tasks, *spreading, **more)
 
 
@@ -401,7 +393,7 @@ def _topic(plan: Plan, topics: Topics, wanted: int | None, source: int) -> Outpu
     have = topics.partitions(sink.topic) if there else wanted or sink.partitions or source
     if wanted is not None and have != wanted:
         raise BraidError(f"the topic {sink.topic} has {have} partitions, not {wanted}", "partitions are for ever")
-    return Output("topic", sink.topic, have)
+    return Output("topic" if topics.dense else "kafka", sink.topic, have)
 
 
 def _buckets(plan: Plan, outputs: int) -> int:
@@ -409,6 +401,6 @@ def _buckets(plan: Plan, outputs: int) -> int:
     return outputs if all(stateless(s) for s in plan.stages) else outputs * -(-BUCKETS // outputs)
 
 
-def _flat(plan: Plan, outputs: int, buckets: int, tasks: int, by_key: bool) -> tuple[int, ...]:
-    ids, out_ids, _ = spread(plan, outputs, buckets, tasks, by_key)
+def _flat(plan: Plan, output: Output, outputs: int, buckets: int, tasks: int) -> tuple[int, ...]:
+    ids, out_ids, _ = spread(plan, outputs, buckets, tasks, output.kind == "kafka")
     return tuple(i for row in (*ids, out_ids) for i in row)

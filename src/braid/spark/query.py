@@ -38,9 +38,8 @@ from braid.spark.writer import MANIFEST, write_batches
 from braid.stage import state_file
 from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured
 from braid.topics import clean_staging
-from braid.topics.broker import Broker, BrokerAway
+from braid.topics.broker import PATIENCE, Broker, BrokerAway
 from braid.topics.drops import clean_drops, read_drops
-from braid.topics.kafka import PATIENCE
 
 Status = Literal["running", "stopped", "failed"]
 
@@ -385,9 +384,9 @@ def start(
     text = jobs.dumps(job)
 
     def begin(running: RunningQuery) -> Any:
-        if job.output.kind == "topic" and not job.on_broker:
+        if job.output.kind == "topic":
             clean_staging(jobs.store_of(job.store).topic(job.output.target), job.run)
-        elif job.output.kind not in ("topic", "console", "none"):
+        elif job.output.kind not in ("kafka", "console", "none"):
             result_files.claim(job.output.target, job.run)
         clean_drops(job.store, job.name)
         columns.clear_abandoned(job.wire)

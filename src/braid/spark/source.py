@@ -51,8 +51,8 @@ from braid.stage.inputs import Input, Until
 from braid.stage.measured import SOURCE, Piece
 from braid.stage.wire import derived, slim_steps, split
 from braid.timing import spent
-from braid.topics.broker import BrokerAway
-from braid.topics.kafka import PATIENCE, commit_offsets
+from braid.topics.broker import PATIENCE, BrokerAway
+from braid.topics.kafka import commit_offsets
 
 
 @dataclass(slots=True)

@@ -33,8 +33,9 @@ from braid.stage import state_file
 from braid.stage.bucket import BucketState, Keepless, Outcome, in_turn, run_stage
 from braid.stage.emit import merged, partition_of, projected, wire_keys
 from braid.stage.measured import Piece
-from braid.stage.wire import Exchanging, full, full_steps, split
+from braid.stage.wire import Exchanging, full, full_steps, parted, split
 from braid.timing import spent
+from braid.topics.transactions import EARLIEST
 
 SPILL = 64 << 20  # packed bytes
 PIECE = 250_000  # rows made to text at once
@@ -351,12 +352,12 @@ def _for_writers(job: Job, bucket: int, key: int, rows: pl.DataFrame) -> Iterato
     """(pile, Spark's key, rows): all to one writer, or on a broker with several partitions to those of each."""
     if not rows.height:
         return
-    if not job.on_broker or job.output.partitions == 1:
+    if job.output.kind != "kafka" or job.output.partitions == 1:
         yield bucket, key, rows
         return
-    parts = partition_of(wire_keys(job.plan.query.sink, rows), rows, job.output.partitions)
-    for partition in parts.unique().sort().to_list():
-        yield bucket * job.output.partitions + partition, job.out_ids[partition], rows.filter(parts == partition)
+    count = job.output.partitions
+    for partition, part in parted(rows, partition_of(wire_keys(job.plan.query.sink, rows), rows, count), count):
+        yield bucket * count + partition, job.out_ids[partition], part
 
 
 def _rows_out(job: Job, stage: Stage, bucket: int, outcome: Outcome) -> Iterator[Blob]:
@@ -365,7 +366,7 @@ def _rows_out(job: Job, stage: Stage, bucket: int, outcome: Outcome) -> Iterator
         key = job.after(stage, bucket)
         for piece, frame in enumerate(outcome.frames):
             with spent("project"):
-                out, lost = projected(job.plan, frame)
+                out, lost = projected(job.plan, frame, EARLIEST if job.output.kind == "kafka" else None)
             outcome.lost.append(lost)
             for pile, to, part in _for_writers(job, bucket, key, out):
                 yield Blob(job.last, pile, to, columns.ROWS, columns.dumps(part, piece, job.wire))

@@ -21,7 +21,6 @@ from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType
 
 from braid.errors import BraidError
-from braid.expr.nodes import Col
 from braid.face.tabular import escaped
 from braid.files import results as result_files
 from braid.files.values import csv_field, json_lines
@@ -35,7 +34,6 @@ from braid.spark.stage import Shelf, batch_id, in_pieces, through
 from braid.stage import emit
 from braid.stage.call_order import BATCH_BITS, place_of, topic_ranks
 from braid.stage.checkpoint import offsets_digest
-from braid.stage.drops import drops_of
 from braid.stage.emit import written
 from braid.stage.measured import WRITE, Piece
 from braid.stage.wire import bucket_of
@@ -51,10 +49,7 @@ KINDS = ("topic", "json", "csv", "parquet", "console", "none")
 
 
 class Outputs(Protocol):
-    """What a task writes of a batch: frames of typed rows, in order; `places`: those of an explicit order. `lost`: rows
-    that cannot be written there (columns of `DROPS`)."""
-
-    lost: list[pl.DataFrame]
+    """What a task writes of a batch: frames of typed rows, in order; `places`: those of an explicit order."""
 
     def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None: ...
 
@@ -66,10 +61,10 @@ class Outputs(Protocol):
 def writer_of(job: Job, batch: int) -> Outputs:
     """For one task and batch."""
     match job.output.kind:
-        case "topic" if job.on_broker:
-            return BrokerOutputs(job, batch)
         case "topic":
             return TopicOutputs(job, batch)
+        case "kafka":
+            return BrokerOutputs(job, batch)
         case "none":
             return NoOutputs()
         case _:
@@ -81,7 +76,6 @@ class TopicOutputs:
 
     def __init__(self, job: Job, batch: int) -> None:
         self._job, self._batch = job, batch
-        self.lost: list[pl.DataFrame] = []
         self._writers: dict[int, StageWriter] = {}
 
     def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
@@ -118,18 +112,12 @@ class BrokerOutputs:
         assert job.broker is not None and job.checkpoint is not None
         self._job, self._how = job, emit.wires_of(job.plan.query.sink)
         digest = offsets_digest(job.checkpoint, batch)
-        self.lost: list[pl.DataFrame] = []
         self._transaction = Transaction(job.broker, job.output.target, job.run, _task(), batch, digest)
 
     def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
         if not frame.height:
             return
         sink = self._job.plan.query.sink
-        early = frame[TIME] <= 0  # a client takes it for now, or not at all
-        if early.any():
-            key = [e.name for e in self._job.plan.query.root.row_key if isinstance(e, Col)]
-            self.lost.append(drops_of(frame.filter(early), "timestamp", "sink", key))
-            frame = frame.filter(~early)
         with spent("encode"):
             records = written(sink, frame, self._job.output.partitions)
             keys, values = to_bytes(records["key"], self._how.key), to_bytes(records["value"], self._how.value)
@@ -150,7 +138,6 @@ class FileOutputs:
 
     def __init__(self, job: Job, batch: int) -> None:
         self._job, self._batch = job, batch
-        self.lost: list[pl.DataFrame] = []
         self._frames: list[pl.DataFrame] = []
         self._lines: list[str] = []
         self._part = -1
@@ -186,7 +173,6 @@ class NoOutputs:
 
     def __init__(self) -> None:
         self._rows = 0
-        self.lost: list[pl.DataFrame] = []
 
     def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
         self._rows += frame.height
@@ -239,16 +225,14 @@ def publish_batch(job: Job, batch: int, manifest: Sequence[tuple[str, str]]) -> 
     """The driver's part: what tasks staged becomes visible, drops after the rows."""
     staged = [doc for kind, doc in manifest if kind == "staged"]
     match job.output.kind:
-        case "topic" if job.on_broker:
-            pass  # tasks have done it
         case "topic":
             topic = store_of(job.store).topic(job.output.target)
             publish(topic, job.run, batch, [Staged.from_json(doc) for doc in staged])
         case "console":
             for doc in staged:
                 print(json.loads(doc)["text"], flush=True)
-        case "none":
-            pass
+        case "none" | "kafka":
+            pass  # on a broker tasks have done it
         case _:
             names = [json.loads(doc)["file"] for doc in staged]
             result_files.publish(job.output.target, job.run, batch, names)
@@ -354,7 +338,6 @@ def write_batches(text: str, last: int | None, batches: Iterable[pa.RecordBatch]
 def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, str]]:
     """Rows of the manifest: (staged | drops | counts, document)."""
     dropped: list[bytes] = []
-    lost: list[pl.DataFrame] = []
     counts: list[dict[str, Any]] = []
     made: list[tuple[str, str]] = []
     with Shelf(job.wire) as shelf:
@@ -369,14 +352,12 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
         piece = Piece(WRITE)
         piece.came(shelf.rows, shelf.size)
         with piece.watch:
-            if shelf.rows or job.on_broker:
-                docs, late = _staged(job, batch, shelf)
-                made += (("staged", doc) for doc in docs)
-                lost += late
-            if dropped or lost:
-                found = pl.concat([*(columns.loads(blob, job.wire) for blob in dropped), *lost])
+            if shelf.rows or job.output.kind == "kafka":  # there a batch without rows is marked, too
+                made += (("staged", doc) for doc in _staged(job, batch, shelf))
+            if dropped:
+                lost = pl.concat([columns.loads(blob, job.wire) for blob in dropped])
                 with spent("write"):
-                    made += (("drops", doc) for doc in stage_drops(job, batch, found))
+                    made += (("drops", doc) for doc in stage_drops(job, batch, lost))
         piece.went(shelf.rows)
     yield from made
     if made:
@@ -385,8 +366,7 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
         yield "counts", json.dumps(counts, separators=(",", ":"))
 
 
-def _staged(job: Job, batch: int, shelf: Shelf) -> tuple[list[str], list[pl.DataFrame]]:
-    """What the manifest says of the rows; rows that could not be written."""
+def _staged(job: Job, batch: int, shelf: Shelf) -> list[str]:
     outputs = writer_of(job, batch)
     try:
         number = 0
@@ -396,7 +376,7 @@ def _staged(job: Job, batch: int, shelf: Shelf) -> tuple[list[str], list[pl.Data
             with spent("write"):
                 outputs.write(frame, places)
         with spent("write"):
-            return list(outputs.close()), outputs.lost
+            return list(outputs.close())
     except BaseException:
         outputs.abort()
         raise

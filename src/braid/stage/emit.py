@@ -100,10 +100,10 @@ def _values(sink: Sink, frame: pl.DataFrame, registry: Registry | None) -> pl.Se
     return formats.encode(frame, columns, facet, registry=registry, topic=sink.topic)
 
 
-def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
+def projected(plan: Plan, frame: pl.DataFrame, after: int | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The result's rows: `_pos _sub _t _diff _h _k… [_headers]` and `v0…` in the sink's order of columns; and drops
-    (columns of `DROPS`): expressions that failed (the row lives, with null there), times that the result lacks, what
-    has no place in the schema that was chosen for it."""
+    (columns of `DROPS`): expressions that failed (the row lives, with null there), times that the result lacks, or that
+    are not `after` the earliest it can have, what has no place in the schema that was chosen for it."""
     sink = plan.query.sink
     # the last exchange was by the sink's key, unless LIMIT took all rows into one bucket
     written, failed_key = (
@@ -122,9 +122,10 @@ def projected(plan: Plan, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFra
     if sink.timestamp is not None:
         own = pl.when(pl.col(DIFF) == 1).then(_sink_time(sink, out)).otherwise(pl.col(TIME))
         out = out.with_columns(own.alias(TIME))
-        if out[TIME].null_count():
-            dropped = pl.concat([dropped, drops_of(frame.filter(out[TIME].is_null()), "timestamp", "select", key)])
-            frame, out = frame.filter(out[TIME].is_not_null()), out.filter(pl.col(TIME).is_not_null())
+    timed = out[TIME].is_not_null() if after is None else (out[TIME] > after).fill_null(False)
+    if not timed.all():
+        dropped = pl.concat([dropped, drops_of(frame.filter(~timed), "timestamp", "select", key)])
+        frame, out = frame.filter(timed), out.filter(timed)
     why = _unwritable(sink, out)
     if why is not None:
         lost = why.is_not_null()

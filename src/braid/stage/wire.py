@@ -132,14 +132,21 @@ def split(
         yield 0, rows
         return
     with spent("split"):
-        bucket = bucket_of(frame, buckets).to_numpy()
-        order = np.argsort(bucket.astype(np.uint16) if buckets <= 1 << 16 else bucket, kind="stable")  # a counting sort
-        bounds = np.append(0, np.cumsum(np.bincount(bucket, minlength=buckets))).tolist()
-    for b in range(buckets):
-        if bounds[b] < bounds[b + 1]:
+        numbers = bucket_of(frame, buckets)
+    yield from parted(rows, numbers, buckets)
+
+
+def parted(rows: pl.DataFrame, numbers: pl.Series, count: int) -> Iterator[tuple[int, pl.DataFrame]]:
+    """The rows of each number below `count`, one part after the other, each in the frame's order."""
+    with spent("split"):
+        number = numbers.to_numpy()
+        order = np.argsort(number.astype(np.uint16) if count <= 1 << 16 else number, kind="stable")  # a counting sort
+        bounds = np.append(0, np.cumsum(np.bincount(number, minlength=count))).tolist()
+    for n in range(count):
+        if bounds[n] < bounds[n + 1]:
             with spent("split"):
-                part = rows_at(rows, order[bounds[b] : bounds[b + 1]])
-            yield b, part
+                part = rows_at(rows, order[bounds[n] : bounds[n + 1]])
+            yield n, part
 
 
 def joined(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 WAIT = 8.0  # s that a broker has to answer before a run starts
+PATIENCE = 600.0  # s that it may be away while one runs
 # Settings that Braid gives itself: another value would lose or double records.
 OWN = (
     "bootstrap.servers", "group.id", "enable.auto.commit", "enable.auto.offset.store", "isolation.level",

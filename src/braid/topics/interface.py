@@ -66,14 +66,20 @@ class Topics(Protocol):
         """Where a page from `first` on ends: at `last`, or before where it would be large."""
         ...
 
+    def placed(self, keys: pl.Series, partitions: int, how: Wires) -> pl.Series:
+        """The partition of each key text, among so many; 0 without a key."""
+        ...
+
     def append(
         self,
         name: str,
         records: pl.DataFrame | Sequence[Mapping[str, Any]],
         query: str | None = None,
-        batch: int = 0,
+        *,
         how: Wires | None = None,
-    ) -> bool: ...
+    ) -> bool:
+        """Adds records (`TopicStore.append`) at once. With a `query`, once: False where it was done before."""
+        ...
 
 
 def open_topics(root: str, broker: Broker | None = None, known: Mapping[str, str] | None = None) -> Topics:

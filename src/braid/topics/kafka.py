@@ -24,17 +24,16 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.records.wire import Wires, kafka_partition, of_bytes, to_bytes
-from braid.topics.broker import WAIT, Broker, BrokerAway, admin, asked, consumer, forget, kept, refused
+from braid.topics.broker import PATIENCE, WAIT, Broker, BrokerAway, admin, asked, consumer, forget, kept, refused
 from braid.topics.envelope import RAW, WINDOW
 from braid.topics.files import check_name, store_root
 from braid.topics.store import frame_of
-from braid.topics.transactions import Transaction
+from braid.topics.transactions import EARLIEST, Transaction
 from braid.types import MAX_TIME
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
 
-PATIENCE = 600.0  # s that a broker may be away while records are read
 MANY = 20_000  # records asked for at once
 OPEN = 64  # consumers that a process keeps
 IDLE = 60.0  # s after which one that nobody uses is closed
@@ -206,30 +205,31 @@ class KafkaTopics:
     def highs(self, name: str, partition: int, first: int, end: int) -> None:
         """A broker tells no highest times of ranges."""
 
+    def placed(self, keys: pl.Series, partitions: int, how: Wires) -> pl.Series:
+        """The partition of each key text, among so many, as the Java producer has it; 0 without a key."""
+        return kafka_partition(to_bytes(keys, how.key), partitions).fill_null(0)
+
     def append(
         self,
         name: str,
         records: pl.DataFrame | Sequence[Mapping[str, Any]],
         query: str | None = None,
-        batch: int = 0,
+        *,
         how: Wires | None = None,
     ) -> bool:
         """Adds records in one transaction. With a `query`, once: False where it was done before. Columns and mappings
-        as the store takes them; a record without a partition goes where the Java producer puts its key."""
+        as the store takes them."""
         frame = records if isinstance(records, pl.DataFrame) else frame_of(records)
         how = how or Wires()
-        if (frame["_t"] <= 0).any():
+        if (frame["_t"] <= EARLIEST).any():
             raise BraidError("a record in Kafka has a time after 1970-01-01T00:00:00Z", "write a later timestamp")
         keys, values = to_bytes(frame["_key"], how.key), to_bytes(frame["_value"], how.value)
-        parts = kafka_partition(keys, self.partitions(name)).fill_null(0)
-        if "_partition" in frame.columns and not isinstance(records, pl.DataFrame):
-            parts = frame["_partition"]
         headers = frame["_headers"] if "_headers" in frame.columns else None
         run = query or f"put.{uuid4().hex}"
         made = Transaction(self.broker, name, run, 0, 0, query)
         try:
             if not made.done:
-                made.write(parts, keys, values, frame["_t"], headers)
+                made.write(frame["_partition"], keys, values, frame["_t"], headers)
                 made.commit()
             return not made.done
         except BaseException:

@@ -19,6 +19,7 @@ from uuid import uuid4
 import polars as pl
 
 from braid.errors import BraidError
+from braid.records.key import key_partition
 from braid.topics import commit, reading
 from braid.topics.envelope import ENVELOPE, RAW, format_envelope, parse_envelope
 from braid.topics.files import check_name, check_new_name, locked, reach, refuse_link, store_root
@@ -190,12 +191,17 @@ class TopicStore:
             raise BraidError(f"the topic {name!r} has {count} partitions, none with number {partition}")
         return topic
 
+    def placed(self, keys: pl.Series, partitions: int, how: object = None) -> pl.Series:
+        """The partition of each key text, among so many; 0 without a key."""
+        return key_partition(keys, partitions)
+
     def append(
         self,
         name: str,
         records: pl.DataFrame | Sequence[Mapping[str, Any]],
         query: str | None = None,
         batch: int = 0,
+        *,
         how: object = None,
     ) -> bool:
         """Adds records in one commit. With a `query`, once per (query, batch): False where it was done before.

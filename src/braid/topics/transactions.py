@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from confluent_kafka import Producer
 
 COMMIT = 120.0  # s
+EARLIEST = 0  # ms: a time must be later; a client takes 0 for now, a broker none before it
 DIGEST = 32  # characters
 POLL = 10_000  # records between two looks at what was delivered
 
