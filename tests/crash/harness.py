@@ -4,7 +4,7 @@ In: a seed, a plan. Out: what happened, or an `AssertionError` with the seed and
 Rule: every line of every output partition is compared, byte for byte and offset by offset; nothing is lost, nothing is
 there twice. Whatever was killed, the same command goes on, and says nothing of Python's or the JVM's to the user.
 
-    python -m crash.harness N [SEED]      N kills, in rounds of some; `make crash N=200`
+    python -m crash.harness N [SEED] [--kafka]     N kills, in rounds of some; `make crash N=200 [KAFKA=1]`
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ from pathlib import Path
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from braid.topics import TopicStore
 from cli_help import QUICK, Said, checked, started
 from crash import processes, world
 from crash.cluster import CONF, Cluster, cluster
-from crash.plan import KINDS, ON_CLUSTER, Kill, plan
+from crash.places import InStore, OnBroker, Place, place
+from crash.plan import KINDS, ON_BROKER, ON_CLUSTER, Kill, plan
+from kafka.broker import Broker, own_broker
 
 ROWS = 60  # records a partition
 BATCH_ROWS = 20
 PATIENCE = 120.0  # s without a batch
 SLOW = 400.0  # s for a run to end
+BEGINS = 5.0  # s in which a batch begins to write
 TINY = "64k"  # of a disk that is soon full
 CHOICES = (*((name,) for name in world.QUERIES), ("CHAINED", "TABLES"))  # queries of a round, by its seed
 
@@ -46,6 +48,7 @@ class Report:
 
     kills: Counter[str] = field(default_factory=Counter)
     inside: int = 0  # kills that fell into a batch
+    begun: int = 0  # of these, while a task had written some of it
     runs: int = 0
     died: int = 0  # runs that ended with a reason, as a process of theirs was killed
     records: int = 0
@@ -53,41 +56,50 @@ class Report:
     def add(self, other: Report) -> None:
         self.kills.update(other.kills)
         self.inside += other.inside
+        self.begun += other.begun
         self.runs += other.runs
         self.died += other.died
         self.records += other.records
 
 
 def round_of(
-    seed: int, kills: Sequence[Kill], folder: Path, on: Cluster | None = None, names: Sequence[str] | None = None
+    seed: int,
+    kills: Sequence[Kill],
+    folder: Path,
+    on: Cluster | None = None,
+    names: Sequence[str] | None = None,
+    at: Place | None = None,
 ) -> Report:
-    """One input, read to its end in spite of all kills of the plan."""
+    """One input, read to its end in spite of all kills of the plan. `at`: where its topics lie, if not in the store."""
     names = CHOICES[seed % len(CHOICES)] if names is None else names
+    at = InStore(folder / "s") if at is None else at
     made = world.history(seed, ROWS)
-    want = world.expected(made, names)
-    (folder / "q.sql").write_text(world.sql(names), encoding="utf-8")
-    world.write(TopicStore(folder / "s"), made)
-    at = _Round(seed, folder, on, names, [sum(map(len, partitions)) for partitions in want.values()])
+    want = world.expected(made, names, at.partitions)
+    (folder / "q.sql").write_text(world.sql(names, at.prefix), encoding="utf-8")
+    at.write(made)
+    round = _Round(seed, folder, on, at, names, [sum(map(len, want[name])) for name in names])
     try:
         for kill in kills:
-            at.carry_out(kill)
-        at.finish()
-        found = world.difference(world.written(folder / "s", names), want)
+            round.carry_out(kill)
+        round.finish()
+        found = world.difference(at.written(names), want)
         assert found is None, found
-        at.report.records = sum(at.want)
-        assert not list((folder / "s").glob("topics/*/.staging/*")), "staged files are left over"
+        assert (left := at.left_over(names)) is None, f"{left} left over"
+        round.report.records = sum(round.want)
     except BaseException as e:
-        lines = [f"make crash N=1 SEED={seed} ({', '.join(names)})", *map(str, kills), *at.told, str(folder)]
+        lines = [f"make crash N=1 SEED={seed} ({', '.join(names)})", *map(str, kills), *round.told, str(folder)]
         e.add_note("\n  ".join(lines))
         raise
     finally:
-        at.close()
-    return at.report
+        round.close()
+    return round.report
 
 
 class _Round:
-    def __init__(self, seed: int, folder: Path, on: Cluster | None, names: Sequence[str], want: list[int]) -> None:
-        self.folder, self.store, self.on = folder, folder / "s", on
+    def __init__(
+        self, seed: int, folder: Path, on: Cluster | None, at: Place, names: Sequence[str], want: list[int]
+    ) -> None:
+        self.folder, self.store, self.on, self.at = folder, folder / "s", on, at
         self.names, self.want = names, want
         self.rng = random.Random(f"moments {seed}")
         self.report = Report()
@@ -111,6 +123,7 @@ class _Round:
         wire.parent.chmod(0o700)
         master = self.on.url if self.on is not None else "local[2,8]" if retries else "local[2]"
         words = [sys.executable, "-m", "braid", "run", "q.sql", "--store", "s", "--batch-rows", str(BATCH_ROWS)]
+        words += self.at.options
         words += ["--master", master, *QUICK[2:]]
         words += [*CONF] if self.on is not None else []
         words += ["--until-idle"] * in_turn
@@ -137,13 +150,14 @@ class _Round:
 
     def carry_out(self, kill: Kill) -> None:
         process = self._run(kill)
-        self._wait(process, kill)
+        begun = self._wait(process, kill)
         if process.poll() is not None:  # nothing was left to do, or a worker's death has come through late
             self._died_or_done()
             process = self._run(kill)
-            self._wait(process, kill)
+            begun = self._wait(process, kill)
         self.report.kills[kill.kind] += 1
         self.report.inside += self._inside()
+        self.report.begun += begun
         self.told.append(f"{kill.kind} at {self._committed()} batches")
         match kill.kind:
             case "driver" | "start":
@@ -156,7 +170,7 @@ class _Round:
                 self._kill_one(process, lambda: processes.jvms(process.pid)[:1])
                 self._dies(process)
             case "interrupt":
-                finished = world.counts(self.store, self.names) == self.want
+                finished = self._finished()
                 processes.signal_group(process, signal.SIGINT)
                 process.wait(SLOW)
                 said = self._ended()
@@ -177,6 +191,12 @@ class _Round:
                 assert self.on is not None
                 self._kill_one(process, self.on.executors)
                 self._goes_on_or_dies(process)
+            case "broker":
+                assert isinstance(self.at, OnBroker) and self.at.own
+                self.at.broker.kill()
+                time.sleep(self.rng.uniform(0, 5))
+                self.at.broker.start()
+                self._goes_on_or_dies(process)
             case _:
                 raise AssertionError(kill.kind)
 
@@ -187,14 +207,20 @@ class _Round:
             assert time.monotonic() < deadline, "there was nothing to kill"
             time.sleep(0.05)
 
-    def _wait(self, process: subprocess.Popen[str], kill: Kill) -> None:
+    def _wait(self, process: subprocess.Popen[str], kill: Kill) -> bool:
+        """Until the moment of the kill; whether a task is writing."""
         goal = self._committed() + kill.batches
         deadline = time.monotonic() + PATIENCE
         while process.poll() is None and self._committed() < goal and time.monotonic() < deadline:
-            if world.counts(self.store, self.names) == self.want:
-                break  # nothing is left to do
+            if self._finished():
+                return False
             time.sleep(0.01)
         time.sleep(kill.delay)
+        deadline = time.monotonic() + BEGINS
+        while kill.begun and process.poll() is None and time.monotonic() < deadline:
+            if self.at.begun(self.names):  # for some ms
+                return True
+        return False
 
     def _goes_on_or_dies(self, process: subprocess.Popen[str]) -> None:
         """A task that lost its process is done again; where the query dies of it, it says so."""
@@ -249,6 +275,9 @@ class _Round:
 
     # ------------------------------------------------------------- looking
 
+    def _finished(self) -> bool:
+        return self.at.counts(self.names) == self.want
+
     def _committed(self) -> int:
         return sum(1 + _last(self.store, name, "commits") for name in self.names)
 
@@ -288,21 +317,21 @@ def _place(on_cluster: bool, seed: int) -> Iterator[tuple[Path, Cluster | None]]
         yield folder, on
 
 
-def main(count: int, seed: int, each: int = 6) -> None:
+def main(count: int, seed: int, broker: Broker | None = None, each: int = 6) -> None:
     """Rounds of up to `each` kills, every fourth on a cluster. A seed is one round: `make crash N=1 SEED=…`."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the processes end with us
     total, began = Report(), time.monotonic()
     done = 0
     while done < count:
         on_cluster = seed % 4 == 3
-        kills = plan(seed, each, ON_CLUSTER if on_cluster else KINDS)
-        with _place(on_cluster, seed) as (folder, on):
-            made = round_of(seed, kills, folder, on)
+        kills = plan(seed, each, ON_CLUSTER if on_cluster else ON_BROKER if broker is not None else KINDS)
+        with _place(on_cluster, seed) as (folder, on), place(folder / "s", broker, own=True) as at:
+            made = round_of(seed, kills, folder, on, at=at)
         total.add(made)
         done = sum(total.kills.values())
         shown = ", ".join(f"{n} {kind}" for kind, n in sorted(total.kills.items()))
         print(
             f"seed {seed}: {done} kills of at least {count} ({shown}), {total.inside} inside a batch,"
+            f" {total.begun} while it was written,"
             f" {total.runs} runs of which {total.died} died, {total.records} records equal,"
             f" {time.monotonic() - began:.0f} s",
             flush=True,
@@ -311,4 +340,11 @@ def main(count: int, seed: int, each: int = 6) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else int(time.time()) % 1_000_000)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the processes end with us
+    words = [w for w in sys.argv[1:] if w != "--kafka"]
+    asked = int(words[0]), int(words[1]) if len(words) > 1 else int(time.time()) % 1_000_000
+    if "--kafka" in sys.argv:
+        with own_broker({"log.cleaner.enable": "false"}) as server:  # all that was written can be seen
+            main(*asked, server)
+    else:
+        main(*asked)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 
 from crash import processes
-from crash.plan import KINDS, ON_CLUSTER, plan
+from crash.plan import KINDS, ON_BROKER, ON_CLUSTER, plan
 
 
 def test_a_plan_is_the_seeds() -> None:
     assert plan(4, 30) == plan(4, 30) != plan(5, 30)
     assert plan(4, 30)[:10] == plan(4, 10)
-    assert {k.kind for k in plan(1, 300)} == {*KINDS} and {k.kind for k in plan(1, 300, ON_CLUSTER)} == {*ON_CLUSTER}
+    for kinds in (KINDS, ON_CLUSTER, ON_BROKER):
+        assert {k.kind for k in plan(1, 300, kinds)} == {*kinds}
 
 
 def test_only_what_is_ours_is_killed() -> None:

@@ -30,6 +30,7 @@ from braid.stage.checkpoint import FORMAT, Document, last_batch, load
 from braid.topics import TopicStore, publish, stage
 from cli_help import Said, braid
 from crash import world
+from crash.places import InStore
 
 NAMES = ("WINDOWED",)
 SQL = world.sql(NAMES)
@@ -50,7 +51,7 @@ def spark_file(path: Path, text: bytes) -> None:
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store with a query that has committed batches 0 to 4 and begun the next, in the folder that is the current."""
     monkeypatch.chdir(tmp_path)
-    world.write(TopicStore("s"), world.history(1, 20))
+    InStore(Path("s")).write(world.history(1, 20))
     Path("q.sql").write_text(SQL, encoding="utf-8")
     Path("s/.run.lock").touch()
     _, folder, _ = prepared(lower(QUERY), "s", 2, NO_WISHES)
