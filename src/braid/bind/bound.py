@@ -14,6 +14,7 @@ from braid.errors import Span
 from braid.expr.nodes import Expr, substituted
 from braid.plan.logical import (
     PSEUDO,
+    Begin,
     Encoding,
     Kind,
     Place,
@@ -76,7 +77,8 @@ class Declared:
 
     `null_value`: the text that stands for null in a CSV file bound to it. `view`: readers put its `sql` in its place.
     `formats`: of key and value, where the dialect has formats that are all JSON in the topic store.
-    `relation`: in dialects with tables to query. `over`: the views whose SQL was put into a view's.
+    `relation`: in dialects with tables to query. `over`: the views whose SQL was put into a view's. `begin`: where
+    queries begin to read it.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Declared:
     formats: tuple[str, str] | None = None
     relation: Relation | None = None
     over: tuple[str, ...] = ()
+    begin: Begin = "earliest"
 
     @property
     def visible(self) -> tuple[DeclaredColumn, ...]:

@@ -136,7 +136,7 @@ def _source(ref: ast.Relation, env: Env) -> From:
         listed = f"CREATE STREAM {name} (…) first; declared: {', '.join(known) or 'none'}"
         raise SqlError(f"unknown stream or table {name}", ref.span, meant(name, known, listed))
     alias = ref.alias or name
-    entry = Entry(alias, declared, declared.read_as(alias))
+    entry = Entry(alias, declared, replace(declared.read_as(alias), begin=env.settings.begin))
     return From(entry.source, Scope((entry,)), declared.kind)
 
 

@@ -21,6 +21,7 @@ Late = Literal["lookup", "discard"]
 Strictness = Literal["default", "native", "strict"]
 Emission = Literal["arrival", "expiry", "istream"]
 OnOff = Literal["on", "off"]
+Reset = Literal["earliest", "latest"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,7 @@ class LensesSettings:
     """`autocreate`: a target that does not exist is made. `partitions`: of such targets; `of_topics`: the same by name.
     `grace` and `retention` in ms (`retention` None: for ever). `outer`: when an unmatched row goes out padded.
     `outer_table`: what `stream OUTER JOIN table` does. `bare`: what a field that is not grouped does in GROUP BY.
-    `names`: how a path without AS is named. `pushdown`: do filters go below joins."""
+    `names`: how a path without AS is named. `pushdown`: do filters go below joins. `begin`: as of `Settings`."""
 
     autocreate: str = "false"
     partitions: int | None = None
@@ -51,6 +52,7 @@ class LensesSettings:
     bare: str = "latest"
     names: str = "last"
     pushdown: str = "on"
+    begin: Reset = "earliest"
 
     def partitions_of(self, topic: str) -> int | None:
         return dict(self.of_topics).get(topic, self.partitions)
@@ -71,13 +73,14 @@ class Settings:
     """`null_key`: are outer rows without a join key dropped or padded. `key_column`: does a projected join column show
     the join key or its own value. `late`: do rows too late to be stored still look up. `mode`: `native` accepts more
     where the meaning is clear, `strict` refuses what only early releases allowed. `wrap`: is a value of one column a
-    record. `sqlstream`, `lenses`, `risingwave`: those dialects' own."""
+    record. `begin`: where queries begin to read. `sqlstream`, `lenses`, `risingwave`: those dialects' own."""
 
     null_key: NullKey = "drop"
     key_column: KeyColumn = "join"
     late: Late = "lookup"
     mode: Strictness = "default"
     wrap: bool = field(default=True, repr=False)
+    begin: Reset = field(default="earliest", repr=False)
     sqlstream: SqlstreamSettings = field(default_factory=SqlstreamSettings, repr=False)
     lenses: LensesSettings = field(default_factory=LensesSettings, repr=False)
     risingwave: RisingwaveSettings = field(default_factory=RisingwaveSettings, repr=False)
@@ -142,6 +145,7 @@ SETTINGS: dict[str, dict[str, Setting]] = {
             "wrap", ("true", "false"), lambda text: {"true": True, "false": False}.get(text.strip().lower()),
             lambda on: str(on).lower(),
         ),
+        "auto.offset.reset": _one_of("begin", *get_args(Reset)),
     },
     "sqlstream": {
         "braid.outer.emission": _one_of("emission", *get_args(Emission)),
@@ -165,6 +169,7 @@ SETTINGS: dict[str, dict[str, Setting]] = {
         "braid.lenses.bare": _bare("bare", "latest", "reject"),
         "braid.lenses.names": _bare("names", "last", "text"),
         "braid.lenses.pushdown": _bare("pushdown", "on", "off"),
+        "auto.offset.reset": _bare("begin", *get_args(Reset)),
     },
 }  # fmt: skip
 
@@ -194,7 +199,7 @@ _OTHERS = ("timezone", "time_zone", "extra_float_digits", "application_name", "d
            "create_compaction_group_for_mv", "sqlsmith", "bypass_cluster_limits")  # fmt: skip
 
 MANNERS: dict[str, Manner] = {
-    "ksqldb": Manner(str, 0.5, 0.85, "another system", quote="'"),
+    "ksqldb": Manner(lambda name: name.removeprefix("ksql.streams."), 0.5, 0.85, "another system", quote="'"),
     "sqlstream": Manner(str.lower, 0.5, quote="'"),
     "lenses": Manner(str.lower, 0.6, 0.9, "Lenses or Kafka", takes="it takes: "),
     "risingwave": Manner(

@@ -182,6 +182,8 @@ def _leaf(leaf: Leaf, plan: Plan) -> Document:
     notes = [f"re-keyed by {', '.join(keys)}"] if rekey and keys else []
     if source.timestamp is not None:
         notes.append(f"time from column {source.timestamp.field}")
+    if source.begin != "earliest":
+        notes.append(f"begins at {source.begin}" + (" ms" if isinstance(source.begin, int) else ""))
     if source.message_key is not None:
         notes.append(f"message key must equal {source.message_key}")
     clock = "highest time shown, minimum over live partitions" if leaf.clocked else None

@@ -151,6 +151,13 @@ def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[s
 @click.option("--master", default=None, help="Spark master URL. [default: local[*]]")
 @click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
 @click.option("--until-idle", is_flag=True, help="End when all input present at the start has been processed.")
+@click.option(
+    "--from",
+    "begins",
+    multiple=True,
+    metavar="[TOPIC:]WHERE",
+    help="Where a query that starts begins: earliest, latest, a time; of a TOPIC also 0=15,1=20. [default: earliest]",
+)
 @click.option("--end", is_flag=True, help="As --until-idle, and no more will come: what waits for a time goes out.")
 @click.option("--conf", "conf", multiple=True, metavar="K=V", help="Spark setting; may be given more than once.")
 @click.option(
@@ -180,6 +187,7 @@ def run(
     where there was no other end; 130 stopped by Ctrl-C before --until-idle came to its end; 1 something to mend in the
     SQL, the options or the files; 2 a query died; 3 more rows were dropped than --max-drops allows.
     """
+    from braid.face.begin import begins_of
     from braid.face.metrics import MaxDrops
     from braid.face.request import Request
     from braid.face.run import run_program
@@ -188,7 +196,7 @@ def run(
     pairs = {name: _pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "conf")}
     most = None if max_drops is None else MaxDrops.of(max_drops)
     until_idle = wanted["until_idle"] or wanted["end"]
-    asked = wanted | pairs | {"until_idle": until_idle}
+    asked = wanted | pairs | {"until_idle": until_idle, "begins": begins_of(wanted["begins"])}
     request = Request(sql, dialect, master=master or "local[*]", max_drops=most, **asked)
     outcome = run_program(request, err)
     if outcome.interrupted and request.until_idle:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from braid.bind.bound import Again, BatchAsked, Declared, Inserted, QueryBound, RowsChanged
 from braid.bind.program import Effect, Program, first_match
 from braid.errors import BraidError, SqlError
+from braid.face.begin import check_read
 from braid.face.catalogue import over
 from braid.face.metrics import MaxDrops
 from braid.files import results as result_files
@@ -25,6 +26,7 @@ from braid.plan.logical import Node, Query, Source, StreamStreamJoin, sources
 from braid.stage import checkpoint
 from braid.stage.inputs import Input
 from braid.testing.backend import in_topological_order
+from braid.topics.begin import UNASKED, Begins
 from braid.topics.broker import Broker
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
@@ -74,7 +76,8 @@ class SourceFiles:
 @dataclass(frozen=True, slots=True)
 class Request:
     """What `braid run` was asked for. `sources`, `sinks`: declared name -> path (or `console`). `batch_rows`: at most
-    so many records a batch. `end` asks for `until_idle`, too. `broker`: where the topics lie, if not in the store."""
+    so many records a batch. `end` asks for `until_idle`, too. `broker`: where the topics lie, if not in the store.
+    `begins`: where queries that start begin to read."""
 
     sql: str
     dialect: str
@@ -94,6 +97,7 @@ class Request:
     metrics_port: str | None = None
     max_drops: MaxDrops | None = None
     broker: Broker | None = None
+    begins: Begins = UNASKED
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +127,7 @@ def prepare(request: Request) -> Prepared:
         look(pattern, empty=True)
     for query in queries:
         _check_times(query.root, request.sources)
+    check_read(request.begins, {s.topic for q in queries for s in sources(q.root)})
     _check_sinks(queries, request)
     order = in_topological_order(queries, lambda q: {s.topic for s in sources(q.root)}, lambda q: q.sink.topic)
     return Prepared(program, effects, tuple(order), push)

@@ -19,7 +19,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -290,6 +290,7 @@ class _Run:
             note=lambda text: self.err.print(f"note: {text}", markup=False),
             trigger={"availableNow": True} if self.request.until_idle else None,
             broker=self.request.broker,
+            begins=replace(self.request.begins, whole=frozenset(q.sink.topic for q in self.prepared.queries)),
         )
         self.running[query.name] = running
         return running

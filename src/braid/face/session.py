@@ -25,12 +25,14 @@ from braid.bind.program import NewRecords, Program, first_match
 from braid.dialects import dialect_named
 from braid.errors import BraidError, Span, SqlError
 from braid.explain.documents import explain_query, render_text
+from braid.face.begin import begins_of
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, StoreWorld, append_records, carry_out_all
 from braid.face.show import folders
 from braid.lower.lower import lower
 from braid.plan.logical import Kind, Query, Timestamp, sources
 from braid.sql.declare import Declaring, declaration
+from braid.topics.begin import UNASKED, Begins
 from braid.topics.broker import Broker, broker_of
 from braid.topics.drops import read_drops
 from braid.topics.files import check_name
@@ -112,11 +114,19 @@ class Session(Public):
     """Made by `connect`. `spark` is the SparkSession; `store` the folder of topics and checkpoints. In a `with` its
     queries end with the block. A statement that is executed again, word for word, gives the query that it started."""
 
-    def __init__(self, dialect: str, store: str | None, spark: SparkSession, broker: Broker | None = None) -> None:
+    def __init__(
+        self,
+        dialect: str,
+        store: str | None,
+        spark: SparkSession,
+        broker: Broker | None = None,
+        begins: Begins = UNASKED,
+    ) -> None:
         self._dialect = dialect_named(dialect)
         self._temporary = tempfile.TemporaryDirectory(prefix="braid-") if store is None else None
         folder = store if store is not None else self._temporary.name  # type: ignore[union-attr]
         self._store, self._broker = open_topics(folder, broker), broker
+        self._begins = begins
         self._program = Catalogue(self._store, self._dialect.name).program("cell")
         self._registered: dict[str, Registered] = {}
         self._handles: dict[str, Handle] = {}
@@ -240,7 +250,7 @@ class Session(Public):
         from braid.spark.query import result_frame
 
         query = self._select(sql)
-        return result_frame(self._spark, lower(query), self.store, self._frames(query), self._broker)
+        return result_frame(self._spark, lower(query), self.store, self._frames(query), self._broker, self._begins)
 
     def drops(self, query: str = "query") -> list[dict[str, Any]]:
         """Rows that a query dropped; without a name, the SELECTs of `sql`. Those of `sql` are told when a task is done,
@@ -290,6 +300,10 @@ class Session(Public):
             self._open.enter_context(shared_lock(self.store))
             self._locked = True
 
+    def _written(self) -> frozenset[str]:
+        """The topics that its queries write."""
+        return frozenset(h._running.job.output.target for h in self._handles.values())
+
     def _frames(self, query: Query) -> Mapping[str, Registered]:
         """The registered DataFrames that a query reads, by source name."""
         return {s.name: self._registered[s.name] for s in sources(query.root) if s.name in self._registered}
@@ -334,7 +348,14 @@ class _World(StoreWorld):
             hint = "stop that session first, or give this one another store"
             raise BraidError(f"{name} runs in another session of this process", hint)
         session._lock()
-        made = start(session.spark, lower(bound.query), self.store.root, frames=frames, broker=session._broker)
+        made = start(
+            session.spark,
+            lower(bound.query),
+            self.store.root,
+            frames=frames,
+            broker=session._broker,
+            begins=replace(session._begins, whole=session._written()),
+        )
         handle = Handle(made)
         session._handles[name] = handle
         _started[self.store.root, name] = handle
@@ -373,17 +394,19 @@ def connect(
     conf: Mapping[str, str] | None = None,
     kafka: str | None = None,
     kafka_config: str | None = None,
+    begin: str | Sequence[str] = (),
 ) -> Session:
     """A session; starts Spark with the settings that suit Braid, or takes yours, or the one that runs in this process:
     then a line on stderr says so, and `master` and `conf` are its own. `store` None: a temporary folder. `kafka`:
     HOST:PORT of the broker where topics lie (then `store` keeps the rest); `kafka_config`: a file of its client's
-    settings, name=value in a line."""
+    settings, name=value in a line. `begin`: where queries that start begin to read, in the words of `braid run --from`:
+    `"latest"`, `["latest", "orders:0=15,1=20"]`."""
     from braid.spark.conf import joined, running, session
 
     dialect_named(dialect)
-    broker = broker_of(kafka, kafka_config)
+    broker, begins = broker_of(kafka, kafka_config), begins_of(begin)
     if store is not None and os.path.exists(store) and not os.path.isdir(store):
         raise BraidError(f"{store} is a file", "a store is a folder")
     if spark is None and not running():
-        return Session(dialect, store, session(master, conf), broker)
-    return Session(dialect, store, joined(spark, conf), broker)
+        return Session(dialect, store, session(master, conf), broker, begins)
+    return Session(dialect, store, joined(spark, conf), broker, begins)

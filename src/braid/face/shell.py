@@ -45,6 +45,7 @@ from braid.stage.cut import LIMIT, Cut, beginning, part_name, plan_batch
 from braid.stage.ingest import Chunk
 from braid.stage.inputs import Input, TopicInput, Until
 from braid.stage.local import LocalQuery
+from braid.topics.begin import Begins, offsets_of
 from braid.topics.broker import Broker
 from braid.topics.interface import Topics, open_topics
 from braid.topics.lock import StoreLock, holder
@@ -82,6 +83,10 @@ class Tail:
         self._ranks = partition_ranks(self._plan, {leaf: x.partitions for leaf, x in self._inputs})
         self._query = LocalQuery(self._plan, 1, 1)
         self._at: Cut = beginning()
+        for leaf in self._plan.leaves:
+            if leaf.source.name not in (files or {}):
+                begun = offsets_of(store, leaf.source.topic, leaf.source.begin)
+                self._at["next"] |= {part_name(leaf.number, p): offset for p, offset in enumerate(begun)}
         self._given = 0
 
     @property
@@ -338,7 +343,14 @@ class Shell:
         if self._spark is None:
             self._begin()
         self._told.discard(query.name)
-        running = start(self._spark, lower(query), self._store.root, files=self.files.of(query), broker=self._broker)
+        running = start(
+            self._spark,
+            lower(query),
+            self._store.root,
+            files=self.files.of(query),
+            broker=self._broker,
+            begins=Begins(whole=frozenset(r.job.output.target for r in self._running.values())),
+        )
         self._running[query.name] = running
         self._err.print(f"{query.name} is running", markup=False)
 

@@ -27,6 +27,7 @@ from braid.types import Column, Scalar
 
 Kind = Literal["stream", "table"]
 How = Literal["inner", "left", "right", "full"]
+Begin = Literal["earliest", "latest"] | int  # ms
 Place = Literal["key", "value", "header", "headers", "rowtime", "rowpartition", "rowoffset"]
 
 
@@ -93,6 +94,7 @@ class Source(PlanNode):
     `end`: what the end of a finite input does to its clock: it stays ('hold'), or rises above every time ('lift').
     `captured`: a table as it stands when the query starts: a bag of rows, read before all streams and never again.
     `watermark`: the clock counts this value of each record, in ticks (`epochs`), in place of its time.
+    `begin`: where a query that starts begins to read; a time is that of messages.
     """
 
     clocked_by: ClassVar[tuple[Node, ...]] = ()
@@ -108,6 +110,7 @@ class Source(PlanNode):
     end: Literal["hold", "lift"] = "hold"
     watermark: Expr | None = None
     captured: bool = False
+    begin: Begin = "earliest"
 
     @property
     def called(self) -> str:

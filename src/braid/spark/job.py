@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
+import json
 import os
 import pickle
 import time
@@ -38,6 +39,7 @@ from braid.stage.checkpoint import Document
 from braid.stage.cut import LIMIT
 from braid.stage.inputs import Input, TopicInput
 from braid.topics import TopicStore, check_name
+from braid.topics.begin import UNASKED, Begins, Where, offsets_of
 from braid.topics.broker import Broker
 from braid.topics.files import members, whole
 from braid.topics.interface import Topics, open_topics
@@ -227,6 +229,7 @@ class Wishes:
     close: bool = False  # all sources are closed behind what they have
     note: Note = print
     broker: Broker | None = None
+    begins: Begins = UNASKED
 
     def named(self) -> list[str]:
         """The recorded numbers that were asked for, as the checkpoint names them."""
@@ -265,8 +268,15 @@ def prepared(
     if wishes.broker is not None:
         _check_formats(plan)
     settings = {"dialect": plan.query.dialect, "run": run, "order": wishes.order is not None, "sink": sink}
+    others = {*watches, *wishes.frames}
+    where = _where(plan, others, wishes.begins)
+    if known is not None:
+        _check_where(name, known, where, wishes.begins)
+        settings |= {x: known.settings[x] for x in ("begin", "from") if x in known.settings}
+    elif wishes.broker is not None or where:
+        settings |= {"begin": _begin(plan, topics, others, where)} | ({"from": where} if where else {})
     if wishes.broker is not None:
-        settings |= {"topics": _topics(plan, topics, watches, known), "begin": _begin(plan, topics, watches, known)}
+        settings |= {"topics": _topics(plan, topics, others, known)}
     flat = _flat(plan, output, output.partitions, buckets, tasks)
     document = Document(
         query=name,
@@ -309,12 +319,19 @@ def prepared(
         order=wishes.order,
         broker=wishes.broker,
         topics=kept.settings.get("topics", {}),
-        begin=kept.settings.get("begin", {}),
+        begin={x: whole(n, "an offset") for x, n in members(kept.settings.get("begin", {})).items()},
     )
     return job, folder, list(watches.values())
 
 
-def loose(plan: Plan, store: str, tasks: int, names: frozenset[str], broker: Broker | None = None) -> Job:
+def loose(
+    plan: Plan,
+    store: str,
+    tasks: int,
+    names: frozenset[str],
+    broker: Broker | None = None,
+    begins: Begins = UNASKED,
+) -> Job:
     """A job whose checkpoint is the user's: nothing is recorded but in Spark's own."""
     topics = open_topics(store, broker)
     frames = _frames(plan, names)
@@ -334,7 +351,7 @@ def loose(plan: Plan, store: str, tasks: int, names: frozenset[str], broker: Bro
         frames=frames,
         broker=broker,
         topics=_topics(plan, topics, names, None) if broker is not None else {},
-        begin=_begin(plan, topics, names, None) if broker is not None else {},
+        begin=_begin(plan, topics, names, _where(plan, names, begins)),
     )
 
 
@@ -360,15 +377,35 @@ def _topics(plan: Plan, topics: Topics, files: Collection[str], known: Document 
     return now
 
 
-def _begin(plan: Plan, topics: Topics, files: Collection[str], known: Document | None) -> dict[str, int]:
-    """Where the query begins to read: at what was there when it first started."""
-    if known is not None:
-        return {place: whole(n, "an offset") for place, n in members(known.settings["begin"]).items()}
+def _where(plan: Plan, files: Collection[str], begins: Begins) -> dict[str, Where]:
+    """Where the leaves begin that do not begin at what is there first."""
+    wanted = {
+        str(x.number): begins.of(x.source.topic, x.source.kind == "stream", x.source.begin)
+        for x in plan.leaves
+        if x.source.name not in files
+    }
+    return {leaf: where for leaf, where in wanted.items() if where != "earliest"}
+
+
+def _check_where(name: str, known: Document, where: Mapping[str, Where], begins: Begins) -> None:
+    """A query that has begun somewhere does not begin elsewhere."""
+    asked = begins.streams is not None or begins.topics
+    if asked and json.loads(json.dumps(where)) != known.settings.get("from", {}):
+        raise BraidError(f"the query {name} has begun elsewhere", f"leave --from out, or braid reset {name} before it")
+
+
+def _begin(plan: Plan, topics: Topics, files: Collection[str], where: Mapping[str, Where]) -> dict[str, int]:
+    """The offset at which each partition is begun. Leaves over one topic begin at the same."""
+    found: dict[tuple[str, Where], list[int]] = {}
+    for leaf in plan.leaves:
+        which = leaf.source.topic, where.get(str(leaf.number), "earliest")
+        if leaf.source.name not in files and which not in found:
+            found[which] = offsets_of(topics, *which)
     return {
         f"{leaf.number}/{p}": offset
         for leaf in plan.leaves
         if leaf.source.name not in files
-        for p, offset in enumerate(topics.start_offsets(leaf.source.topic))
+        for p, offset in enumerate(found[leaf.source.topic, where.get(str(leaf.number), "earliest")])
     }
 
 

@@ -38,6 +38,7 @@ from braid.spark.writer import MANIFEST, write_batches
 from braid.stage import state_file
 from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured
 from braid.topics import clean_staging
+from braid.topics.begin import UNASKED, Begins
 from braid.topics.broker import PATIENCE, Broker, BrokerAway
 from braid.topics.drops import clean_drops, read_drops
 
@@ -356,12 +357,13 @@ def start(
     close: bool = False,
     note: Note = print,
     broker: Broker | None = None,
+    begins: Begins = UNASKED,
 ) -> RunningQuery:
     """Starts a query, or goes on from its checkpoint. `partitions`, `buckets`, `tasks`: see `Job`; by default the
     output's partitions are those of its topic, the declared ones, or those of the left source. `overwrite`: a folder
     of another run's results is replaced. `close`: when all that is there has been read, nothing will follow. `note` is
-    told what a user should know of files. `broker`: where the topics lie, if not in the store. Without a `trigger` that
-    ends by itself more files may come."""
+    told what a user should know of files. `broker`: where the topics lie, if not in the store. `begins`: where
+    a query that starts begins to read. Without a `trigger` that ends by itself more files may come."""
     named, up = frozenset(frames or ()), not trigger
     wishes = Wishes(
         checkpoint,
@@ -378,6 +380,7 @@ def start(
         close,
         note,
         broker,
+        begins,
     )
     context = spark.sparkContext
     job, folder, watches = prepared(plan, store, context.defaultParallelism, wishes, on_one_node(context.master))
@@ -404,11 +407,17 @@ def start(
 
 
 def result_frame(
-    spark: SparkSession, plan: Plan, store: str, frames: Mapping[str, Registered], broker: Broker | None = None
+    spark: SparkSession,
+    plan: Plan,
+    store: str,
+    frames: Mapping[str, Registered],
+    broker: Broker | None = None,
+    begins: Begins = UNASKED,
 ) -> DataFrame:
     """A query's result as a streaming DataFrame. Who starts it gives the checkpoint; it must be started with the
     session's number of shuffle partitions."""
-    job = loose(plan, store, int(str(spark.conf.get("spark.sql.shuffle.partitions"))), frozenset(frames), broker)
+    tasks = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    job = loose(plan, store, tasks, frozenset(frames), broker, begins)
     text = jobs.dumps(job)
     keep_state(spark)
     frame = through(read(spark, job, text, frames), job, text)

@@ -8,9 +8,9 @@ all inputs, so a query has one scan of it in its plan.
 Document: {"batch": n, "next": {"leaf/partition": offset}, "ended": […], "idle": […], "plan": fingerprint}; `ended` are
 the partitions that have been closed (`--end`), `idle` those that were silent for their time-out when the batch was
 planned; "early" (while tables that are read first take more than a batch): where that ends; "captured" (where there is
-a captured table): where each partition of its leaf ended when the query first started. In an explicit order (the test
-driver) also "seq" and "marks": then a query never reads past its gate, so that records written one by one still form
-the batches the driver wants.
+a captured table): where each partition of its leaf ended when the query first started; "begin" (in the first): where it
+began. In an explicit order (the test driver) also "seq" and "marks": then a query never reads past its gate, so that
+records written one by one still form the batches the driver wants.
 """
 
 from __future__ import annotations
@@ -240,7 +240,9 @@ class Planner:
         found = self._patiently(job, start) if job.order is None else cut_in_order(job, start, self._watch)
         if found is None:
             return start
-        kept = {name: x for name, x in start.items() if name != "early"}
+        kept = {name: x for name, x in start.items() if name not in ("early", "begin")}
+        if start["batch"] < 0:
+            kept["begin"] = start["next"]
         return {**kept, "idle": [], **found, "batch": start["batch"] + 1}
 
     def _patiently(self, job: Job, start: Document) -> Document | None:
@@ -283,6 +285,8 @@ class Planner:
     def slices(self, start: Document, end: Document) -> Sequence[Slice]:
         """What the tasks of the batch between two documents read."""
         job = loads(self._text)
+        if start["batch"] < 0 and "begin" in end:  # Spark asks again where a query begins
+            start = start | {"next": end["begin"]}
         parts = parts_of(start, end, _at_first(job, start))
         if job.order is not None:
             done = start.get("marks", 0)

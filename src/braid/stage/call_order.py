@@ -65,6 +65,20 @@ def since_of(plan: Plan, leaf: Leaf, number: int | None) -> int | None:
     return number if plan.query.snapshot or leaf.source.captured else None
 
 
+def begun(records: Sequence[Placed], leaf: Leaf, number: int) -> Sequence[Placed]:
+    """The records that a leaf of a query that starts at `number` reads: from where its source begins on."""
+    begin = leaf.source.begin
+    if begin == "earliest":
+        return records
+    made, reached = list[Placed](), set[int]()
+    for r in records:
+        if begin != "latest" and r.timestamp >= begin:
+            reached.add(r.partition)
+        if r.seq > number or r.partition in reached:
+            made.append(r)
+    return made
+
+
 def at_start(records: Sequence[Placed], leaf: Leaf, since: int | None) -> list[Placed]:
     """The records of a leaf of a query that starts at number `since` with a snapshot: those before it come in one
     epoch, of that number, or of the one before where the leaf is ahead. None: as they stand. Of a captured table those

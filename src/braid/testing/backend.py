@@ -22,6 +22,7 @@ from braid.stage.call_order import (
     Moment,
     Placed,
     Reading,
+    begun,
     chunks,
     cut,
     place_of,
@@ -202,7 +203,8 @@ class LocalBackend(InMemory[Running]):
         readings = []
         for leaf in running.plan.leaves:
             topic, (records, moments) = self.topics[leaf.source.topic], running.read.get(leaf.number, (0, 0))
-            new = standing(topic.records[records:], leaf, since_of(running.plan, leaf, running.since))
+            begins = begun(topic.records[records:], leaf, running.since)
+            new = standing(begins, leaf, since_of(running.plan, leaf, running.since))
             readings.append(Reading(leaf.number, new, topic.moments[moments:], topic.partitions))
             running.read[leaf.number] = (len(topic.records), len(topic.moments))
         if not any(r.records or r.moments for r in readings):

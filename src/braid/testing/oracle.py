@@ -21,7 +21,7 @@ from braid.records.key import canonical_key, key_hash
 from braid.records.values import python_values
 from braid.reference import Bound, Drop, End, Event, OutRecord, Record, Reference
 from braid.reference.rows import series_of
-from braid.stage.call_order import Placed, raw_frame, since_of, standing, topic_ranks
+from braid.stage.call_order import Placed, begun, raw_frame, since_of, standing, topic_ranks
 from braid.stage.decode import decode
 from braid.stage.drops import FIELDS, as_json
 from braid.testing.backend import InMemory, Started, placed_query
@@ -51,7 +51,8 @@ class ReferenceBackend(InMemory[Judged]):
             judged.read[leaf.number] = (len(topic.records), len(topic.moments))
             for partition in range(topic.partitions):
                 since = since_of(judged.plan, leaf, judged.since)
-                mine = [r for r in standing(topic.records[start:], leaf, since) if r.partition == partition]
+                new = begun(topic.records[start:], leaf, judged.since)
+                mine = [r for r in standing(new, leaf, since) if r.partition == partition]
                 for placed, record in zip(mine, _records(leaf.source, leaf.number, partition, mine), strict=True):
                     events.append(((placed.seq, placed.hops, ranks[leaf.number], placed.n, leaf.number), record))
             for m in topic.moments[marks:]:

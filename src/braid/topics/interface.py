@@ -46,6 +46,10 @@ class Topics(Protocol):
 
     def end_offsets(self, name: str) -> list[int]: ...
 
+    def offsets_at(self, name: str, time: int) -> list[int]:
+        """Of each partition the offset of the first record whose time is this or later; the end where none is."""
+        ...
+
     def known_end(self, name: str, partition: int) -> int:
         """The end of a partition as of the last look."""
         ...

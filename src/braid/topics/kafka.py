@@ -149,24 +149,30 @@ class KafkaTopics:
         self._ends[name] = self._offsets(name, "latest")
         return self._ends[name]
 
+    def offsets_at(self, name: str, time: int) -> list[int]:
+        """Of each partition the offset of the first record whose time is this or later; the end where none is."""
+        ends = self.end_offsets(name)
+        found = self._offsets(name, "for_timestamp", max(time, 0))
+        return [end if at < 0 else min(at, end) for at, end in zip(found, ends, strict=True)]
+
     def known_end(self, name: str, partition: int) -> int:
         """The end of a partition as of the last look."""
         return (self._ends.get(name) or self.end_offsets(name))[partition]
 
-    def _offsets(self, name: str, which: str) -> list[int]:
+    def _offsets(self, name: str, which: str, *given: int) -> list[int]:
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
         places = [TopicPartition(name, p) for p in range(self.partitions(name))]
         found = admin(self.broker).list_offsets(
-            dict.fromkeys(places, getattr(OffsetSpec, which)()),
+            dict.fromkeys(places, getattr(OffsetSpec, which)(*given)),
             isolation_level=IsolationLevel.READ_COMMITTED,
             request_timeout=WAIT,
         )
         what = f"offsets of the topic {name}"
         made = {tp.partition: asked(self.broker, what, partial(f.result, WAIT + 2)) for tp, f in found.items()}
         offsets = [int(made[p].offset) for p in range(len(places))]
-        if min(offsets) < 0:  # a broker that has just started does not know yet
+        if not given and min(offsets) < 0:  # a broker that has just started does not know yet
             forget("admin", self.broker, "")
             raise BrokerAway(f"{what}: the broker at {self.broker.address} is not ready", "try again")
         return offsets

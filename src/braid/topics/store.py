@@ -177,6 +177,17 @@ class TopicStore:
         """Nothing is ever taken away."""
         return [0] * self.partitions(name)
 
+    def offsets_at(self, name: str, time: int) -> list[int]:
+        """Of each partition the offset of the first record whose time is this or later; the end where none is."""
+        return [self._offset_at(name, p, end, time) for p, end in enumerate(self.end_offsets(name))]
+
+    def _offset_at(self, name: str, partition: int, end: int, time: int) -> int:
+        for first, last, high in self.highs(name, partition, 0, end):
+            if high is not None and high >= time:
+                found = self.raw(name, partition, first, last).filter(pl.col("_t") >= time)
+                return int(found["_offset"][0])
+        return end
+
     def identity(self, name: str) -> str:
         """What tells a topic from a later one of its name."""
         return self.topic(name).view().identity

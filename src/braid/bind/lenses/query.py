@@ -25,7 +25,7 @@ from braid.expr.aggregates import result_type
 from braid.expr.nodes import Col, Expr, columns
 from braid.guess import meant
 from braid.plan.keyed import Lateral, Materialize
-from braid.plan.logical import Aggregate, Filter, Kind, Node, Project, Source, SourceColumn, Timestamp
+from braid.plan.logical import Aggregate, Begin, Filter, Kind, Node, Project, Source, SourceColumn, Timestamp
 from braid.sql import ast
 from braid.types import Array, Column, Scalar, Type
 
@@ -184,13 +184,14 @@ def _relation(ref: ast.Relation | None, kind: Kind, env: Env, notices: list[str]
         known = [*env.catalog.named, *env.catalog.sources]
         listed = f"known are {', '.join(known)}" if known else "CREATE TABLE declares a topic"
         raise SqlError(f"unknown topic {name}", ref.span, meant(name, known, listed))
-    return topic_relation(declared, alias, kind, env.prefix)
+    return topic_relation(declared, alias, kind, env.prefix, env.settings.lenses.begin)
 
 
-def topic_relation(d: Declared, alias: str, kind: Kind, prefix: str) -> Relation:
+def topic_relation(d: Declared, alias: str, kind: Kind, prefix: str, begin: Begin) -> Relation:
     name = f"{prefix}{alias}"
     read = tuple(SourceColumn(f"{name}.{c.name}", c.name, Column(c.name, c.type), c.place) for c in d.columns)
-    source = Source(name, d.name, d.topic, kind, read, d.encoding, d.timestamp, None, d.partitions, end="lift")
+    source = Source(name, d.name, d.topic, kind, read, d.encoding, d.timestamp, None, d.partitions, end="lift",
+                    begin=begin)  # fmt: skip
     key = next((s.col for s in read if s.place == "key"), None)
     values = {s.field: s.col for s in read if s.place == "value"}
     formats = d.formats or ("JSON" if key is None else format_of(key.type, "JSON"), "JSON")  # a registered DataFrame

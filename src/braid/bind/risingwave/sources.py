@@ -166,7 +166,7 @@ def _read(declared: Declared, alias: str, t: ast.Table, context: Context) -> Lea
     if relation.watermark is not None:
         watermark = substituted(relation.watermark.expr, {c.field: c.col for c in columns})
     source = Source(name, declared.name, declared.topic, declared.kind, columns, declared.encoding, None, None,
-                    declared.partitions, "lift", watermark)  # fmt: skip
+                    declared.partitions, "lift", watermark, begin=declared.begin)  # fmt: skip
     types = dict(relation.types)
     seen: tuple[Column[Expr], ...] = tuple(
         Column(c.name, Col(f"{name}.{c.name}", c.type), types[c.name]) for c in declared.visible

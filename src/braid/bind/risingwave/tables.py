@@ -8,6 +8,7 @@ view is a table by its stream key: its columns, and hidden ones where the key is
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Literal
 
@@ -96,7 +97,32 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
             notices.append(_REGISTRY)
     if any(p.name == "connector" and p.value.value == "datagen" for p in s.properties):
         notices.append(_NO_GENERATOR)
+    declared = _of_kafka(s, declared)
     return SourceDeclared(declared, notices=tuple(notices))
+
+
+def _of_kafka(s: ast.CreateTable, declared: Declared) -> Declared:
+    """With the topic, and the place to begin at, that the properties of connector 'kafka' name."""
+    said = {p.name: p for p in s.properties}
+    if "connector" not in said or said["connector"].value.value != "kafka":
+        return declared
+    topic, mode, at = (said.get(n) for n in ("topic", "scan.startup.mode", "scan.startup.timestamp.millis"))
+    if topic is not None:
+        declared = replace(declared, topic=str(topic.value.value))
+    if s.what == "table" and (at is not None or (mode is not None and mode.value.value != "earliest")):
+        hint = "write CREATE SOURCE; a table is all of its topic"
+        raise SqlError("a table that begins later is not supported yet", (at or mode or s).span, hint)
+    if at is not None:  # goes before the mode
+        text = str(at.value.value)
+        if not re.fullmatch("[0-9]{1,18}", text, re.ASCII):
+            raise SqlError(f"{at.name} cannot be {text}", at.span, "write milliseconds since 1970: '1700000000000'")
+        return replace(declared, begin=int(text))
+    if mode is not None:
+        where = str(mode.value.value).lower()
+        if where not in ("earliest", "latest"):
+            raise SqlError(f"{mode.name} cannot be {where}", mode.span, "write 'earliest' or 'latest'")
+        return replace(declared, begin="latest" if where == "latest" else "earliest")
+    return declared
 
 
 def _record_name(name: str) -> str:
