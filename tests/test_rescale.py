@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ pytest.importorskip("pyspark")
 
 from braid.errors import BraidError
 from braid.lower.lower import lower
-from braid.spark.job import Wishes, prepared
+from braid.spark.job import Wishes, prepared, ranks_of, sources_of
 from braid.topics import TopicStore
 from histories import query, source, stream_stream
 
@@ -35,6 +36,20 @@ def test_a_source_with_more_partitions_is_refused(store: TopicStore) -> None:
     store.create("a", 3)
     with pytest.raises(BraidError, match="source a, partition 2: not in the checkpoint"):
         prepared(PLAN, store.root, 2, NO_WISHES)
+
+
+def test_partitions_that_are_added_stand_behind_all_others() -> None:
+    """And among themselves, whenever each of them came."""
+    ranks = ranks_of(PLAN, [2, 3], sources_of(PLAN, [2, 3]))
+    assert ranks == {"0/0": 0, "0/1": 1, "1/0": 2, "1/1": 3, "1/2": 4}
+    added = {place: pickle.loads(pickle.dumps(ranks))[place] for place in ("0/2", "1/7", "1/3", "0/3")}
+    assert len(set(added.values())) == 4 and min(added.values()) > 4
+    assert {place: ranks.added(n) for place, n in added.items()} == {
+        place: tuple(map(int, place.split("/"))) for place in added
+    }
+    assert dict(ranks.items()) == {"0/0": 0, "0/1": 1, "1/0": 2, "1/1": 3, "1/2": 4}
+    with pytest.raises(BraidError, match="too many"):
+        ranks["1/20000"]
 
 
 def test_more_cores_change_nothing(store: TopicStore) -> None:

@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from cli_help import braid as command
+from cli_help import on_shared_spark
 from kafka import clients, java
 from kafka.broker import Broker
 from kafka.clients import Record
@@ -269,15 +271,29 @@ def test_a_checkpoint_of_the_store_does_not_go_on_in_kafka(broker: Broker, tmp_p
     assert f"{names['o']} has run without --kafka" in other.stderr
 
 
-def test_a_partition_that_is_added_is_not_passed_over(broker: Broker, tmp_path: Path) -> None:
+def test_partitions_that_are_added_are_read(broker: Broker, tmp_path: Path) -> None:
+    """While a query runs, and while it does not; again after a kill. Each row once."""
     names = prepared(broker, tmp_path)
+    feed = Feed(broker, names, 6)
+    feed.more(30)
     run = up(tmp_path, broker)
     try:
-        assert until(lambda: clients.topic_exists(broker.address, names["o"]))
-        clients.add_partitions(broker.address, names["l"], 4)
-        assert until(lambda: run.poll() is not None)
+        assert until(lambda: joined(broker, names["o"]) == feed.join), (tmp_path / "run.log").read_text()[-2000:]
+        clients.add_partitions(broker.address, names["l"], 5)
+        feed.more(60)
+        assert until(lambda: joined(broker, names["o"]) == feed.join), (tmp_path / "run.log").read_text()[-2000:]
+        assert all(clients.ends(broker.address, names["l"]).values())
     finally:
         run.kill()
-    said = (tmp_path / "run.log").read_text()
-    assert run.returncode == 2
-    assert f"the topic '{names['l']}' has a partition 3" in " ".join(said.split())
+        run.wait()
+    clients.add_partitions(broker.address, names["r"], 4)
+    feed.more(60)
+    clients.produce(broker.address, names["r"], [Record(None, b'{"W": 1}', 5_000, [], 3)])
+    done = on_shared_spark("run", "q.sql", "--store", "d", "--kafka", broker.address, "--until-idle", cwd=tmp_path)
+    assert done.code == 0, done.err
+    assert joined(broker, names["o"]) == feed.join
+    (lost,) = [
+        json.loads(x)
+        for x in command("drops", names["o"], "--store", tmp_path / "d", "--format", "jsonl").out.splitlines()
+    ]
+    assert (lost["topic"], lost["partition"], lost["reason"]) == (names["r"], 3, "null key")

@@ -40,7 +40,7 @@ from braid.lower.lower import lower
 from braid.plan.logical import Encoding, Query, Sink, Source
 from braid.plan.logical import sources as read_by
 from braid.sql.tokens import Lexer, TokenKind
-from braid.stage.call_order import partition_ranks
+from braid.stage.call_order import Ranks, partition_ranks
 from braid.stage.cut import LIMIT, Cut, beginning, part_name, plan_batch
 from braid.stage.ingest import Chunk
 from braid.stage.inputs import Input, TopicInput, Until
@@ -80,7 +80,8 @@ class Tail:
             opened = (files or {}).get(leaf.source.name)
             x: Input = TopicInput(store, leaf.source) if opened is None else opened(leaf.source)
             self._inputs.append((leaf.number, Until(x, x.ends()) if leaf.source.captured else x))
-        self._ranks = partition_ranks(self._plan, {leaf: x.partitions for leaf, x in self._inputs})
+        ranks = partition_ranks(self._plan, {leaf: x.partitions for leaf, x in self._inputs})
+        self._ranks = Ranks({part_name(*place): n for place, n in ranks.items()}, self._plan, len(ranks))
         self._query = LocalQuery(self._plan, 1, 1)
         self._at: Cut = beginning()
         for leaf in self._plan.leaves:
@@ -100,9 +101,8 @@ class Tail:
 
     def more(self) -> Iterator[list[TailRow]]:
         """The rows of what is there now, a batch at a time."""
-        named = {part_name(leaf, p): rank for (leaf, p), rank in self._ranks.items()}
         while not self.over:
-            end = plan_batch(self._inputs, self._at, LIMIT, self._plan.captured, named)
+            end = plan_batch(self._inputs, self._at, LIMIT, self._plan.captured, self._ranks)
             if end is None:
                 return
             records = self._query.run(self._chunks(end)).records
@@ -117,7 +117,7 @@ class Tail:
                 first, last = self._at["next"].get(part_name(leaf, p), 0), end["next"][part_name(leaf, p)]
                 if last > first:
                     early = leaf in self._plan.captured
-                    yield Chunk(leaf, p, self._ranks[leaf, p], x.read(p, first, last), early=early)
+                    yield Chunk(leaf, p, self._ranks[part_name(leaf, p)], x.read(p, first, last), early=early)
 
     def _row(self, key: str | None, value: str | None, time: int) -> TailRow:
         """The record's columns, those of its key first put beside those of its value."""

@@ -39,7 +39,6 @@ from braid.topics.files import write_atomic
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 
 ROWS_BITS = 32  # of the number of a row without an offset: the row within its batch
-PARTITIONS = 1 << 10  # of one registered DataFrame, at most: part of a position
 KAFKA = ("key", "value", "topic", "partition", "offset", "timestamp")
 
 
@@ -148,8 +147,8 @@ def _chunks(job: jobs.Job, leaf: int, rows: pl.DataFrame, how: Columns) -> Itera
     if how.partition is not None and how.offset is not None:
         parts = {int(p[0]): f for p, f in rows.partition_by([how.partition], as_dict=True).items()}
     for number, part in sorted(parts.items()):
-        if number >= PARTITIONS:
-            raise BraidError(f"{source.name} has a partition {number}; at most {PARTITIONS} are possible")
+        if number >= jobs.OF_A_FRAME:
+            raise BraidError(f"{source.name} has a partition {number}; at most {jobs.OF_A_FRAME} are possible")
         if how.partition is None or how.offset is None:
             decoded = _decoded(source, part.with_row_index("_offset"), how, number, False)
             order = decoded.rows.select(pl.arg_sort_by([TIME], maintain_order=True).alias("i"))["i"]
@@ -168,7 +167,7 @@ def _rank(job: jobs.Job, leaf: int, partition: int) -> int:
     order = sorted(
         job.frames, key=lambda n: (job.plan.leaves[n].source.kind != "table", job.plan.leaves[n].source.name)
     )
-    return len(job.ranks) + order.index(leaf) * PARTITIONS + partition
+    return len(job.ranks) + order.index(leaf) * jobs.OF_A_FRAME + partition
 
 
 def _decoded(source: Source, rows: pl.DataFrame, how: Columns, partition: int, placed: bool) -> Decoded:

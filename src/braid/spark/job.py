@@ -16,6 +16,7 @@ import json
 import os
 import pickle
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,7 +35,7 @@ from braid.records.wire import BYTES, no_registry
 from braid.spark.columns import bucket_ids
 from braid.spark.private import own_folder
 from braid.stage import checkpoint
-from braid.stage.call_order import partition_ranks
+from braid.stage.call_order import Ranks, partition_ranks
 from braid.stage.checkpoint import Document
 from braid.stage.cut import LIMIT
 from braid.stage.inputs import Input, TopicInput
@@ -43,6 +44,8 @@ from braid.topics.begin import UNASKED, Begins, Where, offsets_of
 from braid.topics.broker import Broker
 from braid.topics.files import members, whole
 from braid.topics.interface import Topics, open_topics
+
+OF_A_FRAME = 1 << 10  # partitions of one registered DataFrame, at most: part of a position
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,7 @@ class Job:
     ids: tuple[tuple[int, ...], ...]
     out_ids: tuple[int, ...]
     gathered: bool
-    ranks: Mapping[str, int]
+    ranks: Ranks
     fingerprint: str
     checkpoint: str | None = None
     cache: str = ""
@@ -161,12 +164,15 @@ def sources_of(plan: Plan, partitions: Sequence[int]) -> tuple[tuple[str, int], 
     return tuple(made[rank] for rank in sorted(made))
 
 
-def ranks_of(plan: Plan, partitions: Sequence[int], sources: Sequence[tuple[str, int]]) -> dict[str, int]:
-    """The rank of each `leaf/partition`."""
+def ranks_of(
+    plan: Plan, partitions: Sequence[int], sources: Sequence[tuple[str, int]], frames: int = 0, grows: bool = True
+) -> Ranks:
+    """The rank of each `leaf/partition`. `grows`: topics may get more partitions."""
     at = {source: rank for rank, source in enumerate(sources)}
-    return {
+    known = {
         f"{leaf.number}/{p}": at[leaf.source.topic, p] for leaf in plan.leaves for p in range(partitions[leaf.number])
     }
+    return Ranks(known, plan, len(known) + frames * OF_A_FRAME if grows else None)
 
 
 def dumps(job: Job) -> str:
@@ -196,12 +202,12 @@ def topics_of(job: Job) -> Topics:
 def inputs_of(text: str) -> dict[int, Input]:
     """The inputs of a job's leaves; those that are Spark DataFrames are not among them."""
     job = loads(text)
-    made: dict[int, Input] = {}
+    topics, made = topics_of(job), dict[int, Input]()
     for leaf in job.plan.leaves:
         if leaf.number in job.frames:
             continue
         files = job.files.get(leaf.number)
-        made[leaf.number] = files if files is not None else TopicInput(topics_of(job), leaf.source)
+        made[leaf.number] = files if files is not None else TopicInput(topics, leaf.source)
     return made
 
 
@@ -259,6 +265,9 @@ def prepared(
         0 if x.number in frames else 1 if x.source.name in watches else topics.partitions(x.source.topic)
         for x in plan.leaves
     ]
+    if known is not None and wishes.broker is not None:  # those that were added since come behind all others
+        then = Counter(topic for topic, _ in known.sources)
+        partitions = [min(n, then[x.source.topic]) for n, x in zip(partitions, plan.leaves, strict=True)]
     output = wishes.output or _topic(plan, topics, wishes.partitions, known.outputs if known else partitions[0] or 1)
     run = str(known.settings.get("run")) if known else f"{name}-{int(time.time()):08x}{uuid4().hex[:6]}"
     if output.kind in result_files.KINDS.values():
@@ -308,7 +317,7 @@ def prepared(
         output,
         kept.buckets,
         kept.shuffle,
-        ranks=ranks_of(plan, partitions, kept.sources),
+        ranks=ranks_of(plan, partitions, kept.sources, len(frames)),
         fingerprint=kept.fingerprint,
         checkpoint=os.path.abspath(folder),
         wire=own_folder(os.path.join("wire", run)) if one_node else None,
@@ -345,7 +354,7 @@ def loose(
         Output("frame", "", 1),
         buckets,
         tasks,
-        ranks=ranks_of(plan, partitions, sources_of(plan, partitions)),
+        ranks=ranks_of(plan, partitions, sources_of(plan, partitions), grows=False),
         fingerprint=hashlib.sha256(canonical(plan.query).encode()).hexdigest()[:16],
         cache=own_folder(os.path.join("state", run)),
         frames=frames,

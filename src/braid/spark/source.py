@@ -237,6 +237,8 @@ class Planner:
         job = loads(self._text)
         if start.get("plan") != job.fingerprint:
             raise BraidError("the checkpoint is of another plan", "delete it, or start the query under another name")
+        if job.checkpoint is None and job.begin.keys() - start["next"].keys():
+            raise BraidError("a topic has got partitions since the query began", "start it with another checkpoint")
         found = self._patiently(job, start) if job.order is None else cut_in_order(job, start, self._watch)
         if found is None:
             return start

@@ -279,12 +279,11 @@ def _json(column: str) -> pl.Expr:
 def _placed_by_rank(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
     """Topic, partition and offset of rows lost after the sources, from their positions."""
     low = pl.col(BY) % pl.lit(LOW, POS_TYPE) // (1 << LEAF_BITS)
+    ranks = dropped.select((low // (1 << OFFSET_BITS)).cast(pl.Int64).alias("r"))["r"].unique().drop_nulls()
+    known = [(rank, *map(int, place.split("/"))) for place, rank in job.ranks.items()]
+    added = [(r, *job.ranks.added(r)) for r in ranks if job.ranks.behind is not None and r >= job.ranks.behind]
     places = pl.DataFrame(
-        [
-            (rank, job.plan.leaves[int(leaf)].source.topic, int(partition))
-            for place, rank in job.ranks.items()
-            for leaf, partition in [place.split("/")]
-        ],
+        [(rank, job.plan.leaves[leaf].source.topic, partition) for rank, leaf, partition in (*known, *added)],
         schema={"_rank": pl.Int64, "_topic": pl.String, "_partition": pl.Int32},
         orient="row",
     ).unique("_rank")

@@ -7,14 +7,15 @@ Rule: the order is (seq, hops, topic rank, n), the same in every runtime and for
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import polars as pl
 
+from braid.errors import BraidError
 from braid.lower.physical import Leaf, Plan
-from braid.operators.changes import DIFF, HEADERS, HOP_BITS, LEAF_BITS, LOW, N_BITS, RANK_BITS, TIME
+from braid.operators.changes import DIFF, HEADERS, HOP_BITS, LEAF_BITS, LOW, MAX_RANKS, N_BITS, RANK_BITS, TIME
 from braid.plan.epochs import in_epochs
 from braid.stage.decode import Decoded, decode
 from braid.stage.ingest import Chunk, Mark
@@ -129,6 +130,33 @@ def partition_ranks(plan: Plan, partitions: dict[int, int]) -> dict[tuple[int, i
     }
     order = {key: i for i, key in enumerate(sorted(set(keys.values())))}
     return {place: order[key] for place, key in keys.items()}
+
+
+class Ranks(dict[str, int]):
+    """The rank of each `leaf/partition` that was there when a query first started. `behind`: the first rank behind all
+    of these. A partition that is added stands behind them, by its number, then its topic: so no old record changes its
+    place, and every start counts alike. None: none may be added."""
+
+    def __init__(self, known: Mapping[str, int], plan: Plan, behind: int | None) -> None:
+        super().__init__(known)
+        self.behind = behind
+        self._topics = topic_ranks(plan)
+        self._count = len(set(self._topics.values()))
+
+    def __missing__(self, place: str) -> int:
+        leaf, partition = map(int, place.split("/"))
+        if self.behind is None:
+            raise BraidError("a topic has got partitions since the query began", "start it with another checkpoint")
+        rank = self.behind + partition * self._count + self._topics[leaf]
+        if rank >= MAX_RANKS:
+            raise BraidError(f"a topic has {partition + 1} partitions, which is too many", "read fewer topics at once")
+        return rank
+
+    def added(self, rank: int) -> tuple[int, int]:
+        """A leaf, and the partition that was added, of a rank."""
+        assert self.behind is not None
+        partition, topic = divmod(rank - self.behind, self._count)
+        return next(leaf for leaf, n in self._topics.items() if n == topic), partition
 
 
 def cut(plan: Plan, readings: Sequence[Reading], size: int | None) -> Iterator[list[Reading]]:

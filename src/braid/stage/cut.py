@@ -131,11 +131,6 @@ def _parts(
                 )
             if first < end and name in start["ended"]:
                 raise behind_an_end(input.source.name)
-            if ranks is not None and name not in ranks:
-                raise BraidError(
-                    f"the topic {input.source.topic!r} has a partition {partition}, new since the query began",
-                    "braid reset QUERY lets the query begin again, with all of them",
-                )
             rank = len(found) if ranks is None else ranks[name]
             upto = min(end, start.get("early", {}).get(name, end))
             found.append(_Part(name, input, partition, first, upto, rank, leaf in early))

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 MANY = 20_000  # records asked for at once
 OPEN = 64  # consumers that a process keeps
+LOOK = 3.0  # s between two looks for partitions that were added
 IDLE = 60.0  # s after which one that nobody uses is closed
 FOR_EVER = {
     "message.timestamp.type": "CreateTime",
@@ -53,6 +54,7 @@ class KafkaTopics:
     def __init__(self, path: str | Path, broker: Broker, known: Mapping[str, str] | None = None) -> None:
         self.root, self.broker, self.known = store_root(path), broker, dict(known or {})
         self._ends: dict[str, list[int]] = {}
+        self._counts: dict[str, tuple[float, int, int]] = {}
 
     def __reduce__(self) -> tuple[type[KafkaTopics], tuple[str, Broker, dict[str, str]]]:
         return KafkaTopics, (self.root, self.broker, self.known)
@@ -76,6 +78,15 @@ class KafkaTopics:
             raise self.missing(name)
         return found
 
+    def _counted(self, name: str) -> int:
+        """How many partitions a topic that a query reads has, as of the last look. One that is added counts from the
+        look after the one that has found it: then all brokers know it."""
+        now, seen = time.monotonic(), self._counts.get(name)
+        if seen is None or now - seen[0] > LOOK or name not in self.known:
+            found = self.partitions(name)
+            seen = self._counts[name] = now, found, seen[1] if seen is not None else found
+        return seen[2] if name in self.known else seen[1]
+
     def missing(self, name: str) -> BraidError:
         hint = "declare it with partitions = N to make it, or name a topic of this broker"
         return BraidError(f"there is no topic {name!r} at {self.broker.address}", hint)
@@ -96,7 +107,7 @@ class KafkaTopics:
 
     def create(self, name: str, partitions: int = 1, compacted: bool = False) -> None:
         """A topic with so many partitions, whose records stand for ever; `compacted`: the last of each key. Nothing
-        happens where it is there already."""
+        happens where it is there already; it may have got more partitions since."""
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
@@ -110,7 +121,7 @@ class KafkaTopics:
                 if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise refused(self.broker, f"create the topic {name}", e.args[0]) from None
             have = self._until(name, there=True)
-        if have != partitions:
+        if have is None or have < partitions:
             raise BraidError(
                 f"the topic {name!r} has {have} partitions, not {partitions}",
                 f"write partitions={have}, or choose another topic",
@@ -163,7 +174,7 @@ class KafkaTopics:
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-        places = [TopicPartition(name, p) for p in range(self.partitions(name))]
+        places = [TopicPartition(name, p) for p in range(self._counted(name))]
         found = admin(self.broker).list_offsets(
             dict.fromkeys(places, getattr(OffsetSpec, which)(*given)),
             isolation_level=IsolationLevel.READ_COMMITTED,
