@@ -9,13 +9,14 @@ import threading
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from braid.errors import BraidError
 from braid.records.registry import Incompatible, Schema, UnknownSchema
-from braid.topics.registries import Address, HttpRegistry, opened
+from braid.topics.registries import HttpRegistry, address_of, opened
 
 RECORD = '{"type":"record","name":"R","fields":[{"name":"v","type":"int"}]}'
 SECRET = "ann:very-secret"
@@ -101,12 +102,19 @@ def server() -> Iterator[Server]:
     made.server_close()
 
 
-def address(server: Server, user: str = SECRET) -> Address:
-    return Address(f"http://127.0.0.1:{server.server_address[1]}", (("basic.auth.user.info", user),))
+def url(server: Server) -> str:
+    return f"http://127.0.0.1:{server.server_address[1]}"
 
 
-def test_register_and_read(server: Server) -> None:
-    registry = opened(pickle.loads(pickle.dumps(address(server))))
+def given(user: str = SECRET) -> tuple[tuple[str, str], ...]:
+    return (("basic.auth.user.info", user),)
+
+
+def test_register_and_read(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "registry.properties").write_text(f"# ours\nbasic.auth.user.info={SECRET}\n")
+    address = address_of(url(server), str(tmp_path / "registry.properties"))
+    assert address is not None and SECRET.encode() not in pickle.dumps(address)
+    registry = opened(pickle.loads(pickle.dumps(address)))
     schema = Schema("AVRO", RECORD)
     assert registry.latest("t-value") is None
     registry.check("t-value", schema)
@@ -117,11 +125,11 @@ def test_register_and_read(server: Server) -> None:
     assert registry.by_id(other) == uses
     asked = len(server.asked)
     assert registry.by_id(other) == uses and len(server.asked) == asked, "an id is asked for once"
-    assert opened(address(server)) is registry
+    assert opened(address) is registry
 
 
 def test_refusals(server: Server) -> None:
-    registry = HttpRegistry(address(server).where, address(server).settings)
+    registry = HttpRegistry(url(server), given())
     with pytest.raises(UnknownSchema, match="no schema has the id 9"):
         registry.by_id(9)
     registry.register("t-value", Schema("AVRO", RECORD))
@@ -134,7 +142,7 @@ def test_refusals(server: Server) -> None:
 
 
 def test_no_access_tells_no_secret(server: Server) -> None:
-    registry = HttpRegistry(address(server, "ann:wrong-secret").where, address(server, "ann:wrong-secret").settings)
+    registry = HttpRegistry(url(server), given("ann:wrong-secret"))
     with pytest.raises(BraidError) as refused:
         registry.latest("t-value")
     assert "refuses access to subject t-value (401)" in str(refused.value) and "secret" not in str(refused.value)
@@ -151,6 +159,6 @@ def test_no_server_is_told_in_seconds() -> None:
 
 
 def test_no_registry_at_the_address(server: Server) -> None:
-    registry = HttpRegistry(f"{address(server).where}/nowhere", address(server).settings)
+    registry = HttpRegistry(f"{url(server)}/nowhere", given())
     with pytest.raises(BraidError, match="does not give subject t-value: 404"):
         registry.register("t-value", Schema("AVRO", RECORD))

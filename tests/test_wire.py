@@ -112,9 +112,11 @@ def test_partitions_are_those_of_the_java_producer() -> None:
 
 
 def test_how_records_are_written_follows_from_their_declaration() -> None:
-    two = [("key", S.INT), ("value", S.INT), ("value", S.VARCHAR)]
-    assert wires(Encoding("KAFKA", "JSON"), two) == Wires(Wire("KAFKA", S.INT), Wire("JSON"))
-    assert wires(Encoding("NONE", "DELIMITED"), two[1:]) == Wires(Wire("NONE"), Wire("DELIMITED"))
-    assert wires(Encoding("KAFKA", "KAFKA"), two[1:2]) == Wires(Wire("NONE"), Wire("KAFKA", S.INT))
-    assert wires(Encoding("JSON", "JSON", binary=("key",)), two) == Wires(Wire("KAFKA", S.INT), Wire("JSON"))
-    assert wires(Encoding("KAFKA", "JSON"), two[1:], "v").key == Wire("KAFKA", S.VARCHAR)
+    k, v, w = Column("k", S.INT), Column("v", S.INT), Column("w", S.VARCHAR)
+    assert wires(Encoding("KAFKA", "JSON"), [k], [v, w]) == Wires(Wire("KAFKA", S.INT), Wire("JSON"))
+    assert wires(Encoding("NONE", "DELIMITED"), [], [v, w]) == Wires(Wire("NONE"), Wire("DELIMITED"))
+    assert wires(Encoding("KAFKA", "KAFKA"), [], [v]) == Wires(Wire("NONE"), Wire("KAFKA", S.INT))
+    assert wires(Encoding("JSON", "JSON", binary=("key",)), [k], [v]) == Wires(Wire("KAFKA", S.INT), Wire("JSON"))
+    assert wires(Encoding("KAFKA", "JSON"), [], [v], "v").key == Wire("KAFKA", S.VARCHAR)
+    avro = wires(Encoding("JSON", "AVRO"), [], [v, w])
+    assert avro == Wires(ANY, Wire("AVRO", facet=Facet("value", "AVRO", False), columns=(v, w)))

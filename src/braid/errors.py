@@ -53,6 +53,10 @@ class BraidError(Exception):
         return self.render().removeprefix("error: ")
 
 
+class Away(BraidError):
+    """A server does not answer, or is not ready. Later it may be otherwise: a query that runs waits."""
+
+
 class SqlError(BraidError):
     """A statement that is refused. `line` and `column` count from 1; None where no place is known."""
 

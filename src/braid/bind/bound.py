@@ -112,7 +112,8 @@ class Declared:
     @property
     def wires(self) -> Wires:
         """How its records are written on a broker."""
-        return wires(self.encoding, [(c.place, c.type) for c in self.columns], self.message_key)
+        keys, values = ([Column(c.name, c.type) for c in self.columns if c.place == p] for p in ("key", "value"))
+        return wires(self.encoding, keys, values, self.message_key)
 
     def read_as(self, alias: str) -> Source:
         """The plan node that reads it under `alias`, with all columns and pseudo columns."""

@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
+from braid.bind import schemas
 from braid.bind.bound import (
     Again,
     Bound,
@@ -183,6 +184,7 @@ class Program:
             bound = bind(statement, catalog, self.settings, text, self.spoken)
         except SqlError as e:
             raise e.with_text(text) from None
+        schemas.check_there(bound, catalog.registry, statement.span, text)
         if isinstance(bound, Explained) and bound.query is None:
             return Explained(bound.name, self.queries[bound.name])
         return bound

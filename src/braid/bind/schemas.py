@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from braid.bind.bound import Declared, DeclaredColumn
+from braid.bind.bound import Bound, Declared, DeclaredColumn, QueryBound, SourceDeclared
 from braid.bind.catalog import Catalog
 from braid.bind.names import RESERVED
 from braid.bind.properties import SCHEMED, Properties, written_format
 from braid.errors import BraidError, Span, SqlError
-from braid.plan.logical import Encoding, Kind, Sink
+from braid.plan.logical import Encoding, Kind, Query, Sink
 from braid.records import formats, framed
 from braid.records.facet import PROTOBUFS, Facet, Format, RecordSchema
 from braid.records.registry import Incompatible, Registry, Schema, UnknownSchema, subject_of
@@ -96,10 +96,7 @@ def _schema(
             f"{name} needs a format with schemas, not {format or 'JSON'}", p.span(name), "write AVRO, or leave it out"
         )
     if registry is None:
-        hint = f"declare the columns of the {facet}"
-        raise SqlError(
-            f"the columns of the {facet} are in a schema registry; there is none here", _span(p, facet), hint
-        )
+        raise SqlError(f"{format} needs a schema registry", _span(p, facet), framed.NAME_IT)
     try:
         schema = registry.by_id(id) if id is not None else None
         if schema is None:
@@ -252,6 +249,17 @@ def _made(facets: list[tuple[Facet, list[Column]]], topic: str) -> list[tuple[st
 
 def subjects_of(d: Declared) -> tuple[str, ...]:
     return tuple(subject_of(d.topic, facet.name) for facet, _ in of_source(d))
+
+
+def check_there(bound: Bound, registry: Registry | None, span: Span, text: str) -> None:
+    """Refuses what needs a registry where there is none."""
+    match bound:
+        case SourceDeclared(declared=Declared(encoding=e)) | QueryBound(query=Query(sink=Sink(encoding=e))):
+            format = next((f for f in (e.key, e.value) if f in SCHEMED), None)
+            if registry is None and format is not None:
+                raise SqlError(f"{format} needs a schema registry", span, framed.NAME_IT, text)
+        case _:
+            pass
 
 
 def check_sink(sink: Sink, registry: Registry | None, span: Span) -> None:

@@ -16,12 +16,10 @@ from braid.bind.catalog import Catalog
 from braid.bind.program import Mode, Program, Standing
 from braid.dialects import DIALECTS, dialect_named
 from braid.errors import BraidError, SqlError
-from braid.records.registry import Registry
 from braid.records.wire import Wires
 from braid.topics.broker import Broker
 from braid.topics.files import locked, parsed, read_small, refuse_link, write_atomic
 from braid.topics.interface import Topics, open_topics
-from braid.topics.registries import of_store
 
 FORMAT = 1
 MOST = 64 << 20  # bytes of a catalogue
@@ -47,10 +45,8 @@ def written_as(store: Topics, topic: str) -> Wires:
 class Catalogue:
     """The declarations of a store in one dialect. A store that is not there has none, and is not made."""
 
-    def __init__(self, store: Topics, dialect: str, registry: Registry | None = None) -> None:
-        """`registry`: by default that of the store."""
-        self._store = store
-        self._registry = registry or of_store(store.root)
+    def __init__(self, store: Topics, dialect: str) -> None:
+        self._store, self._registry = store, store.registry
         self._folder = os.path.join(store.root, "catalogue")
         self.dialect = dialect_named(dialect).name
         self._path = os.path.join(self._folder, f"{self.dialect}.json")

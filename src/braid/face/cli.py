@@ -108,18 +108,31 @@ store_option = click.option(
 
 
 def kafka_options(command: Decorated) -> Decorated:
-    """`--kafka HOST:PORT [--kafka-config FILE]` as the argument `broker`."""
+    """`--kafka HOST:PORT [--kafka-config FILE] [--registry URL [--registry-config FILE]]` as the argument `broker`."""
 
     @functools.wraps(command)
-    def with_broker(*args: Any, kafka: str | None, kafka_config: str | None, **more: Any) -> Any:
+    def with_broker(
+        *args: Any,
+        kafka: str | None,
+        kafka_config: str | None,
+        registry: str | None,
+        registry_config: str | None,
+        **more: Any,
+    ) -> Any:
         from braid.topics.broker import broker_of
 
-        return command(*args, broker=broker_of(kafka, kafka_config), **more)
+        return command(*args, broker=broker_of(kafka, kafka_config, registry, registry_config), **more)
 
-    file = click.option("--kafka-config", metavar="FILE", help="Settings of Kafka's client (librdkafka): security.")
-    return click.option("--kafka", metavar="HOST:PORT", help="Topics lie in Kafka; STORE keeps the rest.")(
-        file(with_broker)
+    options = (
+        ("--kafka", "HOST:PORT", "Topics lie in Kafka; STORE keeps the rest."),
+        ("--kafka-config", "FILE", "Settings of Kafka's client (librdkafka): security."),
+        ("--registry", "URL", "Schema registry of the records in Kafka."),
+        ("--registry-config", "FILE", "Settings of the registry's client (confluent-kafka): security."),
     )
+    made: Decorated = with_broker
+    for name, metavar, text in reversed(options):
+        made = click.option(name, metavar=metavar, help=text)(made)
+    return made
 
 
 def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[str, str]:

@@ -47,14 +47,13 @@ from braid.errors import BraidError
 from braid.operators.changes import TIME
 from braid.plan.logical import Query, Source
 from braid.records.registry import Registry
-from braid.records.wire import Wire, Wires
+from braid.records.wire import Wires
 from braid.stage.call_order import Placed
 from braid.stage.decode import key_of
 from braid.stage.inputs import Input
 from braid.topics.drops import publish_drops, stage_drops
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
-from braid.topics.registries import of_store
 
 
 class StoreTables:
@@ -90,13 +89,13 @@ class StoreTables:
         written = self._snapshots.change(change, self._epoch)
         epoch = max(int(time.time() * 1000), self._last() + 1)
         keys = [key_of(epoch, n) if key is None else key for n, (key, _) in enumerate(written.records)]
-        how = Wires(Wire("JSON"), Wire("JSON"))
+        texts, how = pl.Series(keys, dtype=pl.String), change.target.wires
         frame = pl.DataFrame(
             {
                 "_key": keys,
                 "_value": [value for _, value in written.records],
                 "_t": [epoch] * len(keys),
-                "_partition": self._store.placed(pl.Series(keys, dtype=pl.String), self._store.partitions(topic), how),
+                "_partition": self._store.placed(topic, texts, self._store.partitions(topic), how),
             },
             schema={"_key": pl.String, "_value": pl.String, "_t": pl.Int64, "_partition": pl.Int64},
         )
@@ -137,8 +136,8 @@ class StoreTables:
         found: list[Placed] = []
         self._torn[topic] = 0
         for partition, end in enumerate(self._store.end_offsets(topic)):
-            read = self._store.raw(topic, partition, 0, end, Wires())
-            good = read.filter(pl.col("_error").is_null())
+            read = self._store.parsed(topic, partition, 0, end, Wires())
+            good = read.filter(pl.col("error").is_null())
             self._torn[topic] += read.height - good.height
             columns = good.select("_offset", "_t", pl.col("_t").cum_max().alias("epoch"), "_key", "_value").iter_rows()
             found += [Placed(e, 0, 0, partition, n, key, value, t, None) for n, t, e, key, value in columns]
@@ -177,7 +176,7 @@ def append_records(store: Topics, inserted: NewRecords, once: str | None = None)
             "_key": keys,
             "_value": [r.value for r in records],
             "_t": [now if r.timestamp is None else r.timestamp for r in records],
-            "_partition": store.placed(keys, store.partitions(inserted.topic), inserted.how),
+            "_partition": store.placed(inserted.topic, keys, store.partitions(inserted.topic), inserted.how),
         },
         schema_overrides={"_value": pl.String, "_t": pl.Int64},
     )
@@ -304,16 +303,14 @@ class StoreWorld:
         self,
         store: Topics,
         files: Mapping[str, Callable[[Source], Input]] | None = None,
-        registry: Registry | None = None,
     ) -> None:
-        """`files`: as `StoreTables` takes them. `registry`: by default that of the store."""
+        """`files`: as `StoreTables` takes them."""
         self.store, self.tables = store, StoreTables(store, files)
-        self._registry = registry or of_store(store.root)
         self.checkpoints = os.path.join(store.root, "checkpoints")
 
     @property
     def registry(self) -> Registry | None:
-        return self._registry
+        return self.store.registry
 
     def create_topic(self, name: str, partitions: int | None, compacted: bool) -> None:
         if partitions is not None or not self.store.exists(check_name(name)):

@@ -132,7 +132,7 @@ def put_records(store: str, topic: str, lines: Iterable[str], partitions: int, b
     have = opened.partitions(topic) if there else partitions
     keys = pl.Series([json_of(r.get("key")) for r in records], dtype=pl.String)
     how = Wires() if opened.dense else written_as(opened, topic)
-    for record, partition in zip(records, opened.placed(keys, have, how).to_list(), strict=True):
+    for record, partition in zip(records, opened.placed(topic, keys, have, how).to_list(), strict=True):
         record.setdefault("partition", partition)
         if not 0 <= record["partition"] < have:
             raise BraidError(f"{topic} has no partition {record['partition']}", f"it has {have}, from 0 on")

@@ -22,7 +22,7 @@ from braid.records import framed
 from braid.records.codec import Decoded, decode_values, encode_values
 from braid.records.facet import PROTOBUFS, Facet
 from braid.records.registry import Registry, Schema, subject_of
-from braid.records.values import a, form
+from braid.records.values import a, cut, form
 from braid.types import Column, Scalar, Struct, Type, polars_type
 
 _LINE = [Column("line", Scalar.VARCHAR)]
@@ -120,6 +120,49 @@ def produced(text: str, schema: Schema, others: framed.Others) -> str:
         return text if why[0] is not None else str(encode_values(found, named, unwrapped=bare)[0])
     except BraidError:
         return text
+
+
+# -------------------------------------------------------- bytes, for people
+
+
+def shown(
+    raw: pl.Series, columns: Sequence[Column], facet: Facet, registry: Registry | None
+) -> tuple[pl.Series, pl.Series]:
+    """JSON texts of records' bytes in a format with schemas, and why there is none."""
+    if facet.format != "PROTOBUF_NOSR":
+        own = written_by(facet, columns), columns, facet.bare
+        return framed.texts(raw, framed.known(registry, facet.format), own)
+    frame, null, why = framed.decode(raw, columns, None, facet.format, bare=False, chosen=facet.schema)
+    return encode_values(frame, [(c.name, c) for c in columns]).set(null | why.is_not_null(), None), why
+
+
+def to_bytes(
+    texts: pl.Series, columns: Sequence[Column], facet: Facet, registry: Registry | None, topic: str
+) -> pl.Series:
+    """Bytes of JSON texts that a person wrote: by the last schema of the topic, else by that of the columns. What does
+    not fit is refused."""
+    id, schema, others, bare = None, written_by(facet, columns), facet.others, facet.bare
+    if facet.format != "PROTOBUF_NOSR":
+        there, subject = framed.known(registry, facet.format), subject_of(topic, facet.name)
+        chosen = facet.schema.id if facet.schema is not None else None
+        latest = there.latest(subject) if chosen is None else (chosen, schema)
+        if latest is not None and latest[1].kind == schema.kind and latest[1].text != schema.text:
+            id, schema = latest
+            others = framed.others_of(there, schema)
+            columns, bare = framed.columns_of(schema, others)
+        elif chosen is not None:
+            id, (columns, bare) = chosen, framed.columns_of(schema, others)
+        else:
+            id = there.register(subject, schema)
+    full = pl.Series([t if t is None else framed.completed(t, schema, others) for t in texts], dtype=pl.String)
+    frame, null, why = decode_values(full, columns, unwrapped=bare)
+    named = [(c.name, c) for c in columns]
+    made, unfit = framed.encode(frame, named, schema, others, id, bare=bare)
+    wrong = pl.DataFrame({"a": why, "b": unfit.set(null, None)}).select(pl.coalesce("a", "b"))["a"]
+    for text, reason in zip(texts, wrong, strict=True):
+        if reason is not None:
+            raise BraidError(f"the {facet.name} {cut(text)} does not fit its schema: {reason}", "look at its fields")
+    return made.set(null, None)
 
 
 _PLAIN_STRING = r'^"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt])*"$'  # JSON that every reader reads alike

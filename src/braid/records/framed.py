@@ -3,25 +3,25 @@
 In: keys or values as bytes, the declared columns, a registry; typed columns and the schema they are written by. Out:
 `codec.Decoded`; bytes, and why a row has none; the types of a schema's columns.
 Rule: a byte 0, the id in four bytes, the highest first, then the body. Records of one id are decoded together. A record
-whose id is unknown, or that has none, is malformed; a registry that does not answer ends the query. What is here once a
+whose id is unknown, or that has none, is malformed; one whose registry does not answer waits. What is here once a
 format is an arm: `_decoded`, `_encoded`, `type_of`, `schema_text`, `misfit`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import polars as pl
 
-from braid.errors import BraidError
+from braid.errors import Away, BraidError
 from braid.expr.json_text import compact, loads
 from braid.records import avro_schema
 from braid.records.avro_schema import Avro, BadSchema
-from braid.records.codec import Decoded, in_place, nothing, stack
+from braid.records.codec import Decoded, encode_values, in_place, nothing, stack
 from braid.records.facet import RecordSchema
 from braid.records.registry import Registry, Schema, SchemaKind, UnknownSchema, referred
-from braid.types import Column, Type
+from braid.types import Column, Scalar, Struct, Type
 
 KINDS: dict[str, SchemaKind] = {
     "AVRO": "AVRO",
@@ -30,6 +30,7 @@ KINDS: dict[str, SchemaKind] = {
     "PROTOBUF_NOSR": "PROTOBUF",
 }  # the formats, and what their schemas are called in a registry
 HEAD = 5
+NAME_IT = "name it: --registry URL"
 Others = tuple[tuple[str, str], ...]
 Encoded = tuple[pl.Series, pl.Series]  # bytes; errors, null where there are some
 
@@ -59,8 +60,45 @@ def decode(
     """The columns of records' bytes. `chosen`: the schema of the declaration, which counts where it has an id."""
     if format == "PROTOBUF_NOSR":
         return _unframed(raw, columns, chosen)
+    there = known(registry, format)
+    return _by_id(raw, columns, lambda part, id: _of_id(part, id, columns, there, KINDS[format], bare, chosen))
+
+
+def known(registry: Registry | None, format: str) -> Registry:
+    """The registry, refused where there is none."""
     if registry is None:
-        raise BraidError(f"{format} needs a schema registry", "name one: --registry URL")
+        raise BraidError(f"{format} needs a schema registry", NAME_IT)
+    return registry
+
+
+def texts(
+    raw: pl.Series, registry: Registry, own: tuple[Schema, Sequence[Column], bool] | None = None
+) -> tuple[pl.Series, pl.Series]:
+    """JSON of records' bytes, with all that their schemas have; and why there is none. `own`: a schema of which the
+    columns are known, and whether they are `bare`."""
+    one = [Column("text", Scalar.VARCHAR)]
+
+    def of_id(bodies: pl.Series, id: int) -> Decoded:
+        try:
+            schema = registry.by_id(id)
+            if own is not None and schema.text == own[0].text:
+                columns, bare = own[1:]
+            else:
+                columns, bare = columns_of(schema, others_of(registry, schema))
+            frame, null, why = _of_id(bodies, id, columns, registry, schema.kind, bare, None)
+        except Away:
+            raise
+        except BraidError as e:
+            return nothing(one, len(bodies), e.message)
+        made = encode_values(frame, [(c.name, c) for c in columns], unwrapped=bare)
+        return made.set(why.is_not_null() | null, None).alias("text").to_frame(), null, why
+
+    found, _, why = _by_id(raw, one, of_id)
+    return found["text"], why
+
+
+def _by_id(raw: pl.Series, columns: Sequence[Column], of_id: Callable[[pl.Series, int], Decoded]) -> Decoded:
+    """The records of each id by what reads them: bodies, and the id."""
     head = raw.bin.head(HEAD)
     found: list[tuple[pl.Series, Decoded]] = []
     for (mark,), part in pl.DataFrame({"h": head, "n": pl.int_range(len(raw), eager=True)}).group_by("h"):
@@ -72,7 +110,7 @@ def decode(
         else:
             id = int.from_bytes(mark[1:], "big")
             bodies = raw.gather(places).bin.slice(HEAD)
-            found.append((places, _of_id(bodies, id, columns, registry, KINDS[format], bare, chosen)))
+            found.append((places, of_id(bodies, id)))
     if len(found) == 1:
         return found[0][1]
     if not found:
@@ -259,6 +297,16 @@ def type_of(schema: Schema, others: Others, fold: bool, name: str = "") -> tuple
 
             file = proto_schema.file_of(schema.text, others)
             return proto_schema.type_of(file, file.message(name), fold), True
+
+
+def columns_of(schema: Schema, others: Others) -> tuple[tuple[Column, ...], bool]:
+    """The columns of what a schema holds, and whether that is one bare value."""
+    t, is_record = type_of(schema, others, fold=False)
+    if t is None:
+        raise BraidError("the schema has no column of a type that there is here")
+    if is_record and isinstance(t, Struct):
+        return t.fields, False
+    return (Column("value", t),), True
 
 
 def completed(text: str, schema: Schema, others: Others) -> str:

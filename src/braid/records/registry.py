@@ -1,7 +1,7 @@
 """Schema registries: which schema an id in front of a record names, and which ids a subject has.
 
-In: ids, subjects (`subject_of`), schemas. Out: schemas, ids; a `BraidError` where a registry does not answer or knows
-none; `Incompatible` where what is registered already forbids a schema.
+In: ids, subjects (`subject_of`), schemas. Out: schemas, ids; `RegistryAway` where it does not answer; a `BraidError`
+where it knows none; `Incompatible` where what is registered already forbids a schema.
 Rule: an id names one schema for ever. The kinds of registries are in `topics/registries.py`.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from braid.errors import BraidError
+from braid.errors import Away, BraidError
 
 SchemaKind = Literal["AVRO", "JSON", "PROTOBUF"]
 
@@ -30,6 +30,10 @@ class UnknownSchema(BraidError):
 
 class Incompatible(BraidError):
     """A schema that readers of what a subject has could not use."""
+
+
+class RegistryAway(Away):
+    """It does not answer."""
 
 
 class Registry(Protocol):

@@ -3,13 +3,14 @@
 In: bytes as they came, or the JSON texts that Braid works on (`formats`), and how the facet is written. Out: the other
 of the two; why bytes are malformed.
 Rule: JSON stands there as it is. DELIMITED and text is the text alone, a number in KAFKA's format so many bytes, big
-endian, and here a JSON string or number. What cannot be read is shown in base64, with its reason. A null is no bytes.
-Bytes of a facet that nobody has declared are JSON where they are, else text, else base64.
+endian, and here a JSON string or number. In formats with schemas (`framed`) who decodes has the bytes, and who looks
+(`shown`) the JSON. What cannot be read is shown in base64, with its reason. A null is no bytes. Bytes of a facet that
+nobody has declared, or reads, are JSON where they are, else text, else base64.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,14 +18,15 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from braid.errors import BraidError
 from braid.plan.logical import Encoding
+from braid.records import formats, framed
 from braid.records.codec import decode_values, utf8
+from braid.records.facet import Facet
+from braid.records.registry import Registry
 from braid.records.values import json_text
 from braid.types import Column, Scalar, Type
 
 S = Scalar
-BYTES = ("JSON", "DELIMITED", "KAFKA", "NONE", "ROW_ID")  # the formats that have bytes without a schema
 NUMBERS: dict[Type, tuple[str, int, type[pl.DataType]]] = {
     S.INT: (">i4", 4, pl.Int32),
     S.BIGINT: (">i8", 8, pl.Int64),
@@ -34,10 +36,13 @@ NUMBERS: dict[Type, tuple[str, int, type[pl.DataType]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How a key or a value is written. `type`: of the one value in KAFKA's format."""
+    """How a key or a value is written. `type`: of the one value in KAFKA's format. `facet`, `columns`: in a format with
+    schemas."""
 
     format: str
     type: Type | None = None
+    facet: Facet | None = None
+    columns: tuple[Column, ...] = ()
 
 
 ANY = Wire("ANY")
@@ -49,28 +54,32 @@ class Wires:
     value: Wire = ANY
 
 
-def wires(encoding: Encoding, columns: Iterable[tuple[str, Type]], message_key: str | None = None) -> Wires:
-    """Of records with these columns: key or value, and type. With a `message_key` the key is a text."""
-    columns = list(columns)
-    keys = [t for place, t in columns if place == "key"] or [S.VARCHAR] * (message_key is not None)
-    return Wires(_wire(encoding, "key", keys), _wire(encoding, "value", [t for p, t in columns if p == "value"]))
+def wires(
+    encoding: Encoding, keys: Sequence[Column], values: Sequence[Column], message_key: str | None = None
+) -> Wires:
+    """Of records with these columns. With a `message_key` the key is a text."""
+    if not keys and message_key is not None:
+        keys = [Column(message_key, S.VARCHAR)]
+    return Wires(_wire(encoding, "key", keys), _wire(encoding, "value", values))
 
 
-def _wire(encoding: Encoding, name: str, types: Sequence[Type]) -> Wire:
+def _wire(encoding: Encoding, name: str, columns: Sequence[Column]) -> Wire:
     format = encoding.key if name == "key" else encoding.value
-    if (format == "KAFKA" or name in encoding.binary) and len(types) == 1:
-        return Wire("KAFKA", types[0])
-    return Wire("NONE" if format == "NONE" or (format == "KAFKA" and not types) else format)
-
-
-def no_registry(format: str) -> BraidError:
-    """That a format cannot be read or written on a broker."""
-    hint = "write JSON, DELIMITED or KAFKA; without --kafka the store's own registry holds the schemas"
-    return BraidError(f"{format} needs a schema registry, which --kafka does not take yet", hint)
+    if format == "NONE" or (format == "KAFKA" and not columns):
+        return Wire("NONE")
+    if name == "key" and not columns:
+        return ANY
+    if (format == "KAFKA" or name in encoding.binary) and len(columns) == 1:
+        return Wire("KAFKA", columns[0].type)
+    if format in framed.KINDS:
+        count = len(columns)
+        facet = encoding.of_keys(count) if name == "key" else encoding.of_values(count)
+        return Wire(format, facet=facet, columns=tuple(columns))
+    return Wire(format)
 
 
 def of_bytes(data: pl.Series, wire: Wire) -> tuple[pl.Series, pl.Series]:
-    """JSON texts, and why bytes are malformed (null where they are not)."""
+    """JSON texts, and why bytes are malformed (null where they are not). In formats with schemas the bytes."""
     match wire.format:
         case "NONE":
             return pl.repeat(None, len(data), dtype=pl.String, eager=True), _nothing(len(data))
@@ -80,13 +89,35 @@ def of_bytes(data: pl.Series, wire: Wire) -> tuple[pl.Series, pl.Series]:
             return _of_text(data)
         case "ANY":
             return _of_any(data), _nothing(len(data))
-        case "JSON" | "ROW_ID":
+        case "ROW_ID":
+            return _checked(data, utf8(data), "")[0], _nothing(len(data))
+        case "JSON":
             return _checked(data, utf8(data), "it is not UTF-8")
-    raise no_registry(wire.format)
+    return data, _nothing(len(data))
 
 
-def to_bytes(texts: pl.Series, wire: Wire) -> pl.Series:
-    """Bytes of JSON texts that were made by `formats.encode`, or by a person."""
+def shown(data: pl.Series, wire: Wire, registry: Registry | None) -> tuple[pl.Series, pl.Series]:
+    """JSON texts for people, and why bytes are malformed. Where nobody has declared them, a schema id in front of them
+    tells what they are."""
+    if wire.facet is not None:
+        texts, error = formats.shown(data, wire.columns, wire.facet, registry)
+        return _checked(data, texts, error)
+    texts, error = of_bytes(data, wire)
+    if wire.format != "ANY" or registry is None:
+        return texts, error
+    headed = (data.bin.starts_with(b"\0") & (data.bin.size() > framed.HEAD)).fill_null(False)
+    if not headed.any():
+        return texts, error
+    places = headed.arg_true()
+    found, _ = framed.texts(data.gather(places), registry)
+    either = pl.DataFrame({"a": found, "b": texts.gather(places)}).select(pl.coalesce("a", "b"))["a"]
+    return texts.scatter(places, either), error
+
+
+def to_bytes(texts: pl.Series, wire: Wire, registry: Registry | None = None, topic: str = "") -> pl.Series:
+    """Bytes of JSON texts that were made by `formats.encode`, or by a person; what are bytes already stay."""
+    if texts.dtype == pl.Binary:
+        return texts
     match wire.format:
         case "NONE":
             return pl.repeat(None, len(texts), dtype=pl.Binary, eager=True)
@@ -102,7 +133,8 @@ def to_bytes(texts: pl.Series, wire: Wire) -> pl.Series:
             return texts.zip_with(~strings, plain).cast(pl.Binary)
         case "JSON" | "ROW_ID":
             return texts.cast(pl.Binary)
-    raise no_registry(wire.format)
+    assert wire.facet is not None
+    return formats.to_bytes(texts, wire.columns, wire.facet, registry, topic)
 
 
 def _value(texts: pl.Series, t: Type) -> pl.Series:
@@ -130,16 +162,17 @@ def _of_binary(data: pl.Series, t: Type | None) -> tuple[pl.Series, pl.Series]:
     return _checked(data, json_text(values, t), f"it does not have the {size} bytes of {t}")
 
 
-def _checked(data: pl.Series, texts: pl.Series, why: str) -> tuple[pl.Series, pl.Series]:
+def _checked(data: pl.Series, texts: pl.Series, why: str | pl.Series) -> tuple[pl.Series, pl.Series]:
     """The texts, in base64 where there is none; and `why`, there."""
     if texts.null_count() == data.null_count():
         return texts, _nothing(len(data))
     bad = texts.is_null() & data.is_not_null()
-    shown = json_text(data.set(~bad, None).bin.encode("base64"), S.VARCHAR)
-    frame = pl.DataFrame({"t": texts, "s": shown, "b": bad})
+    encoded = json_text(data.set(~bad, None).bin.encode("base64"), S.VARCHAR)
+    reasons = pl.repeat(why, len(data), dtype=pl.String, eager=True) if isinstance(why, str) else why
+    frame = pl.DataFrame({"t": texts, "s": encoded, "b": bad, "w": reasons})
     return (
         frame.select(pl.coalesce("t", "s").alias("t"))["t"],
-        frame.select(pl.when("b").then(pl.lit(why)).otherwise(None).cast(pl.String).alias("e"))["e"],
+        frame.select(pl.when("b").then("w").otherwise(None).cast(pl.String).alias("e"))["e"],
     )
 
 
@@ -147,9 +180,9 @@ def _of_any(data: pl.Series) -> pl.Series:
     """As people read it: JSON, text, base64."""
     texts = utf8(data)
     texts = texts.set(texts.str.contains(_NO_TEXT).fill_null(False), None)
-    shown, _ = _checked(data, texts, "")
-    fine = texts.is_null() | shown.str.json_path_match("$").is_not_null() | (texts == "null")
-    return shown.zip_with(fine.fill_null(True), json_text(shown, S.VARCHAR))
+    found, _ = _checked(data, texts, "")
+    fine = texts.is_null() | found.str.json_path_match("$").is_not_null() | (texts == "null")
+    return found.zip_with(fine.fill_null(True), json_text(found, S.VARCHAR))
 
 
 def _big_endian(values: pl.Series, t: Type) -> pl.Series:

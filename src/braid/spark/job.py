@@ -31,7 +31,6 @@ from braid.files.watch import Files, FileWatch, Note, watched
 from braid.lower.physical import Plan, Stage
 from braid.operators.filter import Filter
 from braid.plan.canonical import canonical, wording
-from braid.records.wire import BYTES, no_registry
 from braid.spark.columns import bucket_ids
 from braid.spark.private import own_folder
 from braid.stage import checkpoint
@@ -274,8 +273,6 @@ def prepared(
         result_files.check(output.target, run, goes_on, wishes.overwrite)
     buckets = wishes.buckets or _buckets(plan, output.partitions)
     tasks = wishes.tasks or min(cores, output.partitions)
-    if wishes.broker is not None:
-        _check_formats(plan)
     settings = {"dialect": plan.query.dialect, "run": run, "order": wishes.order is not None, "sink": sink}
     others = {*watches, *wishes.frames}
     where = _where(plan, others, wishes.begins)
@@ -362,14 +359,6 @@ def loose(
         topics=_topics(plan, topics, names, None) if broker is not None else {},
         begin=_begin(plan, topics, names, _where(plan, names, begins)),
     )
-
-
-def _check_formats(plan: Plan) -> None:
-    """Whether a broker's records can be read and written."""
-    encodings = [*(leaf.source.encoding for leaf in plan.leaves), plan.query.sink.encoding]
-    for format in (f for e in encodings for f in (e.key, e.value)):
-        if format not in BYTES:
-            raise no_registry(format)
 
 
 def _topics(plan: Plan, topics: Topics, files: Collection[str], known: Document | None) -> dict[str, str]:

@@ -27,6 +27,7 @@ from braid.errors import BraidError
 from braid.files import results as result_files
 from braid.files.watch import EVERY, Files, FileWatch, Note
 from braid.lower.physical import Plan
+from braid.records.registry import RegistryAway
 from braid.spark import columns, writer
 from braid.spark import job as jobs
 from braid.spark.conf import keep_state, on_one_node, settings_of_a_query
@@ -127,12 +128,12 @@ class RunningQuery:
             return self._handle
 
     def _once_more(self) -> bool:
-        """Whether the query died of what passes: a process that came too late, a broker that was away."""
-        if _broker_was_away(self._handle):
+        """Whether the query died of what passes: a process that came too late, a server that was away."""
+        if _was_away(self._handle):
             now = time.monotonic()
             self._away = self._away or now
             if now - self._away < PATIENCE:
-                self._note(f"{self.name} waits for its broker: {reason(str(self._handle.exception()))}")
+                self._note(f"{self.name} waits: {reason(str(self._handle.exception()))}")
                 time.sleep(1)
                 return True
         return self._starts < STARTS and _came_too_late(self._handle)
@@ -265,7 +266,7 @@ class RunningQuery:
 
     def _lag(self) -> int:
         """Records that wait; as of the last look where the broker does not answer."""
-        with contextlib.suppress(BrokerAway):
+        with contextlib.suppress(Away):
             self._waiting = self._waiting_now()
         return self._waiting
 
@@ -501,9 +502,10 @@ def _await(handle: Any, timeout: float | None) -> bool:
         return True
 
 
-def _broker_was_away(handle: Any) -> bool:
-    """Whether the query died of a broker that did not answer."""
-    return not handle.isActive and BrokerAway.__name__ in str(handle.exception() or "")
+def _was_away(handle: Any) -> bool:
+    """Whether the query died of a broker, or a registry, that did not answer."""
+    why = str(handle.exception() or "") if not handle.isActive else ""
+    return any(kind.__name__ in why for kind in (BrokerAway, RegistryAway))
 
 
 def _came_too_late(handle: Any) -> bool:

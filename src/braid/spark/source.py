@@ -27,7 +27,7 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from braid.errors import BraidError
+from braid.errors import Away, BraidError
 from braid.files.input import FileInput
 from braid.lower.physical import Leaf
 from braid.spark import columns
@@ -51,7 +51,7 @@ from braid.stage.inputs import Input, Until
 from braid.stage.measured import SOURCE, Piece
 from braid.stage.wire import derived, slim_steps, split
 from braid.timing import spent
-from braid.topics.broker import PATIENCE, BrokerAway
+from braid.topics.broker import PATIENCE
 from braid.topics.kafka import commit_offsets
 
 
@@ -248,12 +248,12 @@ class Planner:
         return {**kept, "idle": [], **found, "batch": start["batch"] + 1}
 
     def _patiently(self, job: Job, start: Document) -> Document | None:
-        """As long as the broker is away there is nothing new; a run that is to end waits for it."""
+        """As long as the broker, or the registry, is away there is nothing new; a run that is to end waits for it."""
         deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 return self._cut_at_a_time(job, start)
-            except BrokerAway:
+            except Away:
                 if self._limits is None:
                     return None
                 if time.monotonic() > deadline:

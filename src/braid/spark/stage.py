@@ -27,7 +27,7 @@ from braid.operators.changes import HASH, LOW, POS, POS_TYPE, SUB
 from braid.operators.pairing import pieces
 from braid.spark import columns
 from braid.spark.columns import Blob
-from braid.spark.job import Job, loads, stateless
+from braid.spark.job import Job, loads, stateless, topics_of
 from braid.spark.runs import FileRuns, MapState, StoreRuns, run_prefix
 from braid.stage import state_file
 from braid.stage.bucket import BucketState, Keepless, Outcome, in_turn, run_stage
@@ -356,7 +356,8 @@ def _for_writers(job: Job, bucket: int, key: int, rows: pl.DataFrame) -> Iterato
         yield bucket, key, rows
         return
     count = job.output.partitions
-    for partition, part in parted(rows, partition_of(wire_keys(job.plan.query.sink, rows), rows, count), count):
+    keys = wire_keys(job.plan.query.sink, rows, topics_of(job).registry)
+    for partition, part in parted(rows, partition_of(keys, rows, count), count):
         yield bucket * count + partition, job.out_ids[partition], part
 
 

@@ -29,7 +29,7 @@ from braid.records import codec
 from braid.records.wire import to_bytes
 from braid.spark import columns
 from braid.spark.columns import Blob
-from braid.spark.job import Job, loads, store_of
+from braid.spark.job import Job, loads, store_of, topics_of
 from braid.spark.stage import Shelf, batch_id, in_pieces, through
 from braid.stage import emit
 from braid.stage.call_order import BATCH_BITS, place_of, topic_ranks
@@ -119,7 +119,7 @@ class BrokerOutputs:
             return
         sink = self._job.plan.query.sink
         with spent("encode"):
-            records = written(sink, frame, self._job.output.partitions)
+            records = written(sink, frame, self._job.output.partitions, topics_of(self._job).registry)
             keys, values = to_bytes(records["key"], self._how.key), to_bytes(records["value"], self._how.value)
             parts = emit.partition_of(keys, frame, self._job.output.partitions)
         self._transaction.write(parts, keys, values, records["timestamp"], records["headers"])

@@ -46,8 +46,7 @@ def decode(source: Source, raw: pl.DataFrame, partition: int, registry: Registry
     headers, headers_error = _checked_headers(source, raw[HEADERS])
     errors = {"a": raw["_error"], "b": key_error, "c": value_error, "d": headers_error}
     error = pl.DataFrame(errors).select(pl.coalesce("a", "b", "c", "d"))["a"]
-    texts = [_readable(raw[name]) for name in ("_key", "_value")]
-    rows = raw.select("_offset", TIME, headers.alias(HEADERS), *texts).with_columns(
+    rows = raw.select("_offset", TIME, headers.alias(HEADERS), "_key", "_value").with_columns(
         pl.when(is_null).then(-1).otherwise(1).cast(pl.Int8).alias(DIFF),
         *(key_frame[c.name] for c in keys),
         *(value_frame[c.name] for c in values),
@@ -65,11 +64,6 @@ def _columns(columns: list[SourceColumn]) -> list[Column]:
 
 def _renamed(frame: pl.DataFrame, columns: list[SourceColumn]) -> pl.DataFrame:
     return frame.rename({c.field: c.name for c in columns})
-
-
-def _readable(raw: pl.Series) -> pl.Series:
-    """What is shown of a dropped record."""
-    return raw.bin.encode("base64") if raw.dtype == pl.Binary else raw
 
 
 def _decode_key(source: Source, keys: list[SourceColumn], texts: pl.Series, registry: Registry | None) -> codec.Decoded:

@@ -17,7 +17,9 @@ import polars as pl
 from braid.expr.nodes import Col
 from braid.lower.physical import Leaf, Plan, Step
 from braid.operators.changes import BY, LEAF_BITS, POS, POS_TYPE, TIME, causes, no_rows
+from braid.plan.logical import Source
 from braid.records import codec
+from braid.records.facet import Facet
 from braid.types import Column
 
 Find = Callable[[int], tuple[str | None, int | None, int | None]]
@@ -50,6 +52,9 @@ def at_source(
 ) -> pl.DataFrame:
     """Records that are not read on."""
     facts: dict[str, pl.Expr | pl.Series] = {} if message is None else {"message": message}
+    count = [sum(c.place == place for c in leaf.source.columns) for place in ("key", "value")]
+    facets = leaf.source.encoding.of_keys(count[0]), leaf.source.encoding.of_values(count[1])
+    key, value = (_readable(leaf.source, rows, f) for f in facets)
     return _told(
         rows,
         reason=pl.lit(reason),
@@ -57,11 +62,23 @@ def at_source(
         topic=pl.lit(leaf.source.topic),
         partition=pl.lit(partition),
         offset=pl.col("_offset"),
-        key=pl.col("_key"),
-        value=pl.col("_value"),
+        key=key,
+        value=value,
         **facts,
         **{BY: pl.col(POS)},
     )
+
+
+def _readable(source: Source, rows: pl.DataFrame, facet: Facet) -> pl.Series:
+    """What is shown of a key or a value: bytes as the columns that they gave, in base64 where they gave none."""
+    raw = rows[f"_{facet.name}"]
+    if raw.dtype != pl.Binary:
+        return raw
+    columns = [(c.name, Column(c.field, c.column.type)) for c in source.columns if c.place == facet.name]
+    texts = codec.encode_values(rows, columns, unwrapped=facet.bare)
+    gave = pl.any_horizontal(pl.col(name).is_not_null() for name, _ in columns)
+    made = pl.when(gave).then(texts).when(raw.is_not_null()).then(raw.bin.encode("base64"))
+    return rows.select(made.alias(facet.name))[facet.name]
 
 
 def drops_of(

@@ -63,13 +63,13 @@ def written(sink: Sink, frame: pl.DataFrame, partitions: int, registry: Registry
 
 def wires_of(sink: Sink) -> Wires:
     """How the result's records are written on a broker."""
-    keys, values = [("key", e.type) for e in sink.written_key], [("value", o.expr.type) for o in sink.values]
-    return wires(sink.encoding, [*keys, *values])
+    keys, values = _columns(sink)
+    return wires(sink.encoding, [c for _, c in keys], [c for _, c in values])
 
 
-def wire_keys(sink: Sink, frame: pl.DataFrame) -> pl.Series:
+def wire_keys(sink: Sink, frame: pl.DataFrame, registry: Registry | None) -> pl.Series:
     """The bytes of the keys of a projected frame's rows."""
-    return to_bytes(_keys(sink, frame, None), wires_of(sink).key)
+    return to_bytes(_keys(sink, frame, registry), wires_of(sink).key)
 
 
 def partition_of(keys: pl.Series, frame: pl.DataFrame, partitions: int) -> pl.Series:

@@ -29,6 +29,7 @@ from braid.stage.decode import Decoded, decode
 from braid.timing import spent
 from braid.topics.interface import Topics
 from braid.topics.segments import CHUNK
+from braid.types import Column
 
 
 class Input(Protocol):
@@ -170,8 +171,10 @@ class TopicInput:
 
     def __init__(self, store: Topics, source: Source) -> None:
         self.store, self.source = store, source
-        columns = [(c.place, c.column.type) for c in source.columns]
-        self._how = wires(source.encoding, columns, source.message_key)
+        keys, values = (
+            [Column(c.field, c.column.type) for c in source.columns if c.place == p] for p in ("key", "value")
+        )
+        self._how = wires(source.encoding, keys, values, source.message_key)
         self._ahead: dict[int, Ahead] = {}
         self._times: OrderedDict[tuple[int, int, int], Times] = OrderedDict()
 
@@ -230,7 +233,7 @@ class TopicInput:
             raw = self._raw(partition, start, stop)
             times = raw[TIME]
             if self.source.timestamp is not None:
-                times = decode(self.source, raw, partition).rows[TIME]
+                times = decode(self.source, raw, partition, self.store.registry).rows[TIME]
             found = np.full(stop - start, NEVER, np.int64)
             found[raw["_offset"].to_numpy() - start] = times.fill_null(NEVER).to_numpy()
             self._times[which] = found
@@ -250,7 +253,7 @@ class TopicInput:
                 "it was deleted or replaced since they were planned to be read; delete the checkpoint to start anew",
             )
         with spent("decode"):
-            decoded = decode(self.source, raw, partition)
+            decoded = decode(self.source, raw, partition, self.store.registry)
         if not decoded.rows[TIME].null_count():
             return decoded
         return Decoded(filled(decoded.rows), decoded.error)

@@ -17,7 +17,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from braid.errors import BraidError
+from braid.errors import Away, BraidError
+from braid.topics.registries import Address, address_of
+from braid.topics.settings import read_settings
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
@@ -36,55 +38,35 @@ _SECRET = re.compile(r"password|secret|key\.pem|oauthbearer\.config|jaas|token",
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """`address`: HOST:PORT, several with commas. `config`: the path of a file of settings, a line each: name=value."""
+    """`address`: HOST:PORT, several with commas. `config`: the path of a file of settings, a line each: name=value.
+    `registry`: where the schemas of its records are."""
 
     address: str
     config: str | None = None
+    registry: Address | None = None
 
     def settings(self) -> dict[str, str]:
         """librdkafka's settings, those of the file among them."""
-        return {**read_settings(self.config), "bootstrap.servers": self.address}
+        found = read_settings(self.config, "--kafka-config", OWN, "sasl.mechanism=PLAIN")
+        return {**found, "bootstrap.servers": self.address}
 
 
-def broker_of(address: str | None, config: str | None) -> Broker | None:
-    """The broker that a user names; its settings are looked at."""
+def broker_of(
+    address: str | None, config: str | None, registry: str | None = None, registry_config: str | None = None
+) -> Broker | None:
+    """The broker that a user names, and its registry; their settings are looked at."""
     if address is None:
-        if config is not None:
-            raise BraidError("--kafka-config has no meaning without --kafka", "name the broker: --kafka HOST:PORT")
+        given = {"--kafka-config": config, "--registry": registry, "--registry-config": registry_config}
+        for option in (n for n, x in given.items() if x is not None):
+            raise BraidError(f"{option} has no meaning without --kafka", "name the broker: --kafka HOST:PORT")
         return None
     for one in address.split(","):
         if not re.fullmatch(r"\[?[A-Za-z0-9._:-]+\]?:[0-9]{1,5}", one.strip()):
             raise BraidError(f"--kafka {address}: {one!r} is no HOST:PORT", "--kafka localhost:9092")
-    broker = Broker(address, None if config is None else os.path.abspath(config))
+    schemas = address_of(registry, registry_config)
+    broker = Broker(address, None if config is None else os.path.abspath(config), schemas)
     broker.settings()
     return broker
-
-
-def read_settings(path: str | None) -> dict[str, str]:
-    """The settings of a file; `#` begins a comment."""
-    if path is None:
-        return {}
-    try:
-        with open(path, encoding="utf-8") as f:
-            lines = f.read().splitlines()
-    except OSError as e:
-        raise BraidError(
-            f"--kafka-config {path}: {e.strerror}", "name a file of settings, name=value in a line"
-        ) from None
-    except UnicodeDecodeError:
-        raise BraidError(f"--kafka-config {path} is not UTF-8 text") from None
-    made: dict[str, str] = {}
-    for number, line in enumerate(lines, 1):
-        text = line.strip()
-        if not text or text.startswith("#"):
-            continue
-        name, equals, value = (x.strip() for x in text.partition("="))
-        if not equals or not name:
-            raise BraidError(f"{path}, line {number} is no setting", "write name=value, such as sasl.mechanism=PLAIN")
-        if name in OWN:
-            raise BraidError(f"{path}, line {number}: {name} is Braid's own to set", "leave it out")
-        made[name] = value
-    return made
 
 
 # --------------------------------------------------------------------- clients
@@ -204,7 +186,7 @@ _PASSES = (  # of which the client itself does not say that one may try again
 )  # fmt: skip
 
 
-class BrokerAway(BraidError):
+class BrokerAway(Away):
     """It does not answer, or is not ready, or what was begun there has ended meanwhile. Later it may be otherwise: a
     query that runs waits."""
 

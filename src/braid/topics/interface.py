@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import polars as pl
 
+from braid.records.registry import Registry
 from braid.records.wire import Wires
 from braid.topics.broker import Broker
 from braid.topics.store import TopicStore
@@ -24,6 +25,11 @@ class Topics(Protocol):
     @property
     def dense(self) -> bool:
         """Whether each offset before the end has a record."""
+        ...
+
+    @property
+    def registry(self) -> Registry | None:
+        """Where the schemas of its records are."""
         ...
 
     def names(self) -> list[str]: ...
@@ -70,8 +76,8 @@ class Topics(Protocol):
         """Where a page from `first` on ends: at `last`, or before where it would be large."""
         ...
 
-    def placed(self, keys: pl.Series, partitions: int, how: Wires) -> pl.Series:
-        """The partition of each key text, among so many; 0 without a key."""
+    def placed(self, name: str, keys: pl.Series, partitions: int, how: Wires) -> pl.Series:
+        """The partition of each key text of a topic, among so many; 0 without a key."""
         ...
 
     def append(

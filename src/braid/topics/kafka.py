@@ -13,7 +13,7 @@ import base64
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -23,10 +23,12 @@ from uuid import uuid4
 import polars as pl
 
 from braid.errors import BraidError
-from braid.records.wire import Wires, kafka_partition, of_bytes, to_bytes
+from braid.records.registry import Registry
+from braid.records.wire import Wire, Wires, kafka_partition, of_bytes, shown, to_bytes
 from braid.topics.broker import PATIENCE, WAIT, Broker, BrokerAway, admin, asked, consumer, forget, kept, refused
 from braid.topics.envelope import RAW, WINDOW
 from braid.topics.files import check_name, store_root
+from braid.topics.registries import opened
 from braid.topics.store import frame_of
 from braid.topics.transactions import EARLIEST, Transaction
 from braid.types import MAX_TIME
@@ -38,6 +40,7 @@ MANY = 20_000  # records asked for at once
 OPEN = 64  # consumers that a process keeps
 LOOK = 3.0  # s between two looks for partitions that were added
 IDLE = 60.0  # s after which one that nobody uses is closed
+Made = Callable[[pl.Series, Wire], tuple[pl.Series, pl.Series]]
 FOR_EVER = {
     "message.timestamp.type": "CreateTime",
     "message.timestamp.before.max.ms": str(2**63 - 1),
@@ -58,6 +61,10 @@ class KafkaTopics:
 
     def __reduce__(self) -> tuple[type[KafkaTopics], tuple[str, Broker, dict[str, str]]]:
         return KafkaTopics, (self.root, self.broker, self.known)
+
+    @property
+    def registry(self) -> Registry | None:
+        return None if self.broker.registry is None else opened(self.broker.registry)
 
     # -- topics ---------------------------------------------------------------------------------------------------
 
@@ -189,17 +196,20 @@ class KafkaTopics:
         return offsets
 
     def raw(self, name: str, partition: int, first: int, last: int, how: Wires) -> pl.DataFrame:
-        """Columns of `RAW` of the records that there are in [first, last)."""
+        """Columns of `RAW` of the records that there are in [first, last); bytes in formats with schemas."""
+        return self._read(name, partition, first, last, of_bytes, how)
+
+    def _read(self, name: str, partition: int, first: int, last: int, made: Made, how: Wires) -> pl.DataFrame:
         if first >= last:
             return pl.DataFrame(schema=RAW)
         got = self._records(name, partition, first, last)
-        key, key_error = of_bytes(pl.Series("k", got.keys, dtype=pl.Binary), how.key)
-        value, value_error = of_bytes(pl.Series("v", got.values, dtype=pl.Binary), how.value)
-        key_error, value_error = ("the key: " + key_error), ("the value: " + value_error)
-        errors = pl.DataFrame({"a": key_error, "b": value_error}).select(pl.coalesce("a", "b").alias("e"))["e"]
-        columns: tuple[Any, ...] = (got.offsets, got.times, key, value, got.headers, errors)
-        made = (pl.Series(c, x, dtype=t) for (c, t), x in zip(RAW.items(), columns, strict=True))
-        return pl.DataFrame(list(made))
+        key, key_error = made(pl.Series("_key", got.keys, dtype=pl.Binary), how.key)
+        value, value_error = made(pl.Series("_value", got.values, dtype=pl.Binary), how.value)
+        errors = {"a": "the key: " + key_error, "b": "the value: " + value_error}
+        error = pl.DataFrame(errors).select(pl.coalesce("a", "b").alias("e"))["e"]
+        columns: tuple[Any, ...] = (got.offsets, got.times, key, value, got.headers, error)
+        types = {**RAW, "_key": key.dtype, "_value": value.dtype}
+        return pl.DataFrame([pl.Series(c, x, dtype=t) for (c, t), x in zip(types.items(), columns, strict=True)])
 
     def _records(self, name: str, partition: int, first: int, last: int) -> Records:
         if name in self.known:
@@ -212,9 +222,11 @@ class KafkaTopics:
 
     def parsed(self, name: str, partition: int, first: int, last: int, how: Wires) -> pl.DataFrame:
         """The records in [first, last) for people: `_offset`, `_line`, `_raw` and the columns of `ENVELOPE`."""
-        rows = self.raw(name, partition, first, last, how)
-        nothing = [pl.lit(None, pl.String).alias("_line"), pl.lit(None, pl.Binary).alias("_raw")]
-        return rows.rename({"_error": "error"}).with_columns(*nothing, pl.lit(None, WINDOW).alias("_window"))
+        registry = self.registry
+        rows = self._read(name, partition, first, last, (lambda data, wire: shown(data, wire, registry)), how)
+        line = pl.when(pl.col("error").is_not_null()).then("_value").alias("_line")
+        nothing = [pl.lit(None, pl.Binary).alias("_raw"), pl.lit(None, WINDOW).alias("_window")]
+        return rows.rename({"_error": "error"}).with_columns(line, *nothing)
 
     def page_end(self, name: str, partition: int, first: int, last: int) -> int:
         return last
@@ -222,9 +234,9 @@ class KafkaTopics:
     def highs(self, name: str, partition: int, first: int, end: int) -> None:
         """A broker tells no highest times of ranges."""
 
-    def placed(self, keys: pl.Series, partitions: int, how: Wires) -> pl.Series:
-        """The partition of each key text, among so many, as the Java producer has it; 0 without a key."""
-        return kafka_partition(to_bytes(keys, how.key), partitions).fill_null(0)
+    def placed(self, name: str, keys: pl.Series, partitions: int, how: Wires) -> pl.Series:
+        """The partition of each key text of a topic, among so many, as the Java producer has it; 0 without a key."""
+        return kafka_partition(to_bytes(keys, how.key, self.registry, name), partitions).fill_null(0)
 
     def append(
         self,
@@ -240,7 +252,8 @@ class KafkaTopics:
         how = how or Wires()
         if (frame["_t"] <= EARLIEST).any():
             raise BraidError("a record in Kafka has a time after 1970-01-01T00:00:00Z", "write a later timestamp")
-        keys, values = to_bytes(frame["_key"], how.key), to_bytes(frame["_value"], how.value)
+        keys = to_bytes(frame["_key"], how.key, self.registry, name)
+        values = to_bytes(frame["_value"], how.value, self.registry, name)
         headers = frame["_headers"] if "_headers" in frame.columns else None
         run = query or f"put.{uuid4().hex}"
         made = Transaction(self.broker, name, run, 0, 0, query)

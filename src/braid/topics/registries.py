@@ -1,8 +1,10 @@
 """The kinds of schema registries: a folder of a store (or this process's memory), a server.
 
-In: an address, with settings. Out: a `records.registry.Registry`; `opened` gives the one at an address, once a process.
-Rule: a server speaks Confluent's HTTP interface, and answers within seconds or is told to be away. No secret stands in
-a message or in the text of an address.
+In: an address, and a file of settings. Out: a `records.registry.Registry`; `opened` gives the one at an address, once a
+process.
+Rule: a server speaks Confluent's HTTP interface, and answers within seconds or is told to be away. It travels to tasks
+as its address and the path of the file: what stands in the file is read where a client is made. No secret stands in a
+message or in an address.
 """
 
 from __future__ import annotations
@@ -12,15 +14,17 @@ import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import quote, urlsplit, urlunsplit
+from urllib.parse import quote, urlsplit
 
 from braid.errors import BraidError
-from braid.records.registry import Incompatible, Registry, Schema, UnknownSchema
+from braid.records.registry import Incompatible, Registry, RegistryAway, Schema, UnknownSchema
 from braid.topics.files import locked, parsed, read_small, refuse_link, write_atomic
+from braid.topics.settings import read_settings
 
-SECONDS = 5.0  # to wait for an answer
+SECONDS = 4.0  # to wait for an answer
+OWN = ("url", "timeout", "max.retries", "retries.wait.ms", "cache.latest.ttl.sec")  # settings that Braid gives itself
 
 T = TypeVar("T")
 
@@ -156,11 +160,11 @@ class HttpRegistry:
     def __init__(self, url: str, settings: Sequence[tuple[str, str]] = ()) -> None:
         from confluent_kafka.schema_registry import SchemaRegistryClient
 
-        self._called = shown(url)
+        self._called = url
         # `cache.latest.ttl.sec`: else the client remembers the latest version for ever
         ours = {"timeout": SECONDS, "max.retries": 1, "retries.wait.ms": 100, "cache.latest.ttl.sec": 1}
         try:
-            self._client = SchemaRegistryClient({**ours, **_split(url), **dict(settings)})
+            self._client = SchemaRegistryClient({**dict(settings), **ours, "url": url})
         except (ValueError, TypeError, OSError) as e:
             hint = "settings are those of confluent-kafka's client, such as basic.auth.user.info=NAME:PASSWORD"
             raise BraidError(f"the registry's settings are refused: {_first(e, settings)}", hint) from None
@@ -214,12 +218,16 @@ class HttpRegistry:
             if e.http_status_code == 409:
                 raise self._incompatible(what.removeprefix("subject ")) from None
             if e.http_status_code in (401, 403):
-                hint = "give basic.auth.user.info=NAME:PASSWORD, or rights on it"
+                hint = "look at basic.auth.user.info in the file of --registry-config"
                 raise BraidError(f"{self._called} refuses access to {what} ({e.http_status_code})", hint) from None
-            raise BraidError(f"{self._called} does not give {what}: {e.http_status_code}", _registry_hint(e)) from None
+            kind = RegistryAway if e.http_status_code >= 500 else BraidError
+            raise kind(f"{self._called} does not give {what}: {e.http_status_code}", _registry_hint(e)) from None
         except Exception as e:  # what the HTTP client raises is not told by its own interface
+            if "SSL" in str(e):
+                hint = "look at ssl.* in the file of --registry-config"
+                raise BraidError(f"{self._called} cannot be trusted, or does not trust: {e}", hint) from None
             hint = "is it up, and is this its address?"
-            raise BraidError(f"no registry answers at {self._called}: {type(e).__name__}", hint) from None
+            raise RegistryAway(f"no registry answers at {self._called}: {type(e).__name__}", hint) from None
 
 
 def _registry_hint(e: Any) -> str:
@@ -238,19 +246,6 @@ def _to_client(schema: Schema) -> Any:
     return Theirs(schema.text, schema.kind, [SchemaReference(*r) for r in schema.references])
 
 
-def shown(url: str) -> str:
-    """An address without its user and password."""
-    parts = urlsplit(url)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
-
-
-def _split(url: str) -> dict[str, str]:
-    """The settings that an address holds."""
-    parts = urlsplit(url)
-    user, at, _ = parts.netloc.rpartition("@")
-    return {"url": shown(url)} | ({"basic.auth.user.info": user} if at else {})
-
-
 def _first(e: Exception, settings: Sequence[tuple[str, str]]) -> str:
     text = str(e).splitlines()[0] if str(e) else type(e).__name__
     for _, value in settings:
@@ -263,14 +258,31 @@ def _first(e: Exception, settings: Sequence[tuple[str, str]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a registry is: a folder or a URL. It can be sent to tasks; `settings` are those of confluent-kafka's client
-    (`basic.auth.user.info`, `ssl.ca.location`, …) and never shown."""
+    """Where a registry is: a folder or a URL. `config`: the path of a file of settings of confluent-kafka's client
+    (`basic.auth.user.info`, `ssl.ca.location`, …), a line each: name=value."""
 
     where: str
-    settings: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    config: str | None = None
 
-    def __str__(self) -> str:
-        return shown(self.where) if "://" in self.where else self.where
+    def settings(self) -> dict[str, str]:
+        return read_settings(self.config, "--registry-config", OWN, "basic.auth.user.info=NAME:PASSWORD")
+
+
+def address_of(url: str | None, config: str | None) -> Address | None:
+    """The registry that a user names; its settings are looked at."""
+    if url is None:
+        if config is not None:
+            raise BraidError("--registry-config has no meaning without --registry", "name it: --registry URL")
+        return None
+    parts = urlsplit(url)
+    if "@" in url:
+        hint = "write basic.auth.user.info=NAME:PASSWORD into the file of --registry-config"
+        raise BraidError("--registry takes an address without name and password", hint)
+    if parts.scheme not in ("http", "https") or not parts.netloc:
+        raise BraidError(f"--registry {url} is no address", "--registry http://localhost:8081")
+    address = Address(url, None if config is None else os.path.abspath(config))
+    address.settings()
+    return address
 
 
 def of_store(root: str) -> Registry:
@@ -278,9 +290,13 @@ def of_store(root: str) -> Registry:
     return opened(Address(os.path.join(root, "registry")))
 
 
-@functools.lru_cache(maxsize=16)
 def opened(address: Address) -> Registry:
     """The registry at an address; one a process, so that it asks for each id once."""
+    return _opened(address, os.getpid())
+
+
+@functools.lru_cache(maxsize=16)
+def _opened(address: Address, _: int) -> Registry:
     if "://" in address.where:
-        return HttpRegistry(address.where, address.settings)
+        return HttpRegistry(address.where, tuple(address.settings().items()))
     return FolderRegistry(address.where)

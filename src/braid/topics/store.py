@@ -20,10 +20,12 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.records.key import key_partition
+from braid.records.registry import Registry
 from braid.topics import commit, reading
 from braid.topics.envelope import ENVELOPE, RAW, format_envelope, parse_envelope
 from braid.topics.files import check_name, check_new_name, locked, reach, refuse_link, store_root
 from braid.topics.log import MAX_PARTITIONS, Topic, folders, write_description
+from braid.topics.registries import of_store
 from braid.topics.segments import CHUNK
 from braid.types import MAX_TIME
 
@@ -40,6 +42,10 @@ class TopicStore:
 
     def __reduce__(self) -> tuple[type[TopicStore], tuple[str, bool]]:
         return TopicStore, (self.root, self.fsync)
+
+    @property
+    def registry(self) -> Registry:
+        return of_store(self.root)
 
     @property
     def _folder(self) -> str:
@@ -202,7 +208,7 @@ class TopicStore:
             raise BraidError(f"the topic {name!r} has {count} partitions, none with number {partition}")
         return topic
 
-    def placed(self, keys: pl.Series, partitions: int, how: object = None) -> pl.Series:
+    def placed(self, name: str, keys: pl.Series, partitions: int, how: object = None) -> pl.Series:
         """The partition of each key text, among so many; 0 without a key."""
         return key_partition(keys, partitions)
 
