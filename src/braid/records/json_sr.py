@@ -21,6 +21,7 @@ from braid.records.values import elements, json_object, json_text, lists
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 S = Scalar
+DRAFT = "http://json-schema.org/draft-07/schema#"  # some registries know by it what a schema is
 MOST_TYPES = 20_000
 CONNECT = "org.apache.kafka.connect.data."
 
@@ -218,9 +219,7 @@ def _object(doc: dict[str, Any], root: Any, known: dict[str, Any], fold: bool, d
 
 def schema_of(columns: Sequence[Column], *, bare: bool) -> str:
     """The schema that columns are written by."""
-    if bare:
-        return json.dumps(_word(columns[0].type))
-    return json.dumps(_words(columns))
+    return json.dumps({"$schema": DRAFT} | (_word(columns[0].type) if bare else _words(columns)))
 
 
 def _words(columns: Sequence[Column]) -> dict[str, Any]:

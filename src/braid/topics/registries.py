@@ -160,7 +160,7 @@ class HttpRegistry:
     def __init__(self, url: str, settings: Sequence[tuple[str, str]] = ()) -> None:
         from confluent_kafka.schema_registry import SchemaRegistryClient
 
-        self._called = url
+        self._called, self._settings = url, settings
         # `cache.latest.ttl.sec`: else the client remembers the latest version for ever
         ours = {"timeout": SECONDS, "max.retries": 1, "retries.wait.ms": 100, "cache.latest.ttl.sec": 1}
         try:
@@ -220,6 +220,9 @@ class HttpRegistry:
             if e.http_status_code in (401, 403):
                 hint = "look at basic.auth.user.info in the file of --registry-config"
                 raise BraidError(f"{self._called} refuses access to {what} ({e.http_status_code})", hint) from None
+            if e.http_status_code == 422:
+                why = _first(e, self._settings)
+                raise BraidError(f"{self._called} refuses the schema of {what}: {why}", _registry_hint(e)) from None
             kind = RegistryAway if e.http_status_code >= 500 else BraidError
             raise kind(f"{self._called} does not give {what}: {e.http_status_code}", _registry_hint(e)) from None
         except Exception as e:  # what the HTTP client raises is not told by its own interface
