@@ -266,7 +266,7 @@ class RunningQuery:
 
     def _lag(self) -> int:
         """Records that wait; as of the last look where the broker does not answer."""
-        with contextlib.suppress(Away):
+        with contextlib.suppress(BrokerAway):
             self._waiting = self._waiting_now()
         return self._waiting
 
