@@ -355,7 +355,7 @@ def test_create_source_without_columns() -> None:
         ("DESCRIBE EXTENDED `s`", ("Describe", "s", True)),
         ("DESCRIBE s EXTENDED", ("Describe", "S", True)),
         ("DESCRIBE extended", ("Describe", "EXTENDED", False)),
-        ("DESCRIBE FUNCTION abs", ("Unsupported", "DESCRIBE FUNCTION")),
+        ("DESCRIBE FUNCTION abs", ("DescribeFunction", "ABS")),
         ("EXPLAIN q", ("Explain", "Q")),
         ("DROP STREAM s", ("Drop", "STREAM", ("S",), False, False, False)),
         ("DROP TABLE IF EXISTS s DELETE TOPIC", ("Drop", "TABLE", ("S",), True, True, False)),

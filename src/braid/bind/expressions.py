@@ -16,6 +16,7 @@ from typing import assert_never
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.aggregates import is_aggregate
+from braid.expr.functions_times import OF_UNITS
 from braid.expr.nodes import Col, Expr
 from braid.plan.logical import Aggregation
 from braid.sql import ast
@@ -252,7 +253,9 @@ def _call(e: ast.Call, rules: Rules) -> Expr:
         raise SqlError(f"DISTINCT has no meaning in {e.name}", hint="leave it out")
     if e.args and isinstance(e.args[0], ast.Star):
         raise SqlError(f"{e.name}(*) is not possible", hint="only COUNT takes *")
-    args = [bind_expr(x, rules) for x in e.args]
+    unit = e.args[0] if e.name in OF_UNITS and e.args else None
+    first = [] if not isinstance(unit, ast.Name) else [typing.literal(str(unit), Scalar.VARCHAR)]
+    args = [*first, *(bind_expr(x, rules) for x in e.args[len(first) :])]
     if e.name == "AS_VALUE":  # a copy: its value is that of its argument, but it is never the key
         if len(args) != 1:
             raise SqlError("AS_VALUE takes one argument", hint="write AS_VALUE(column)")

@@ -119,7 +119,7 @@ def _quotient(call: Call, args: list[pl.Expr]) -> pl.Expr:
     a, b = args
     if call.type is S.DOUBLE:
         # not `a / b`: Polars multiplies by the reciprocal of a constant, and 3.0 / 10 is not 0.3 then
-        return _of_doubles(np.divide, a, b)
+        return of_doubles(np.divide, a, b)
     if isinstance(call.type, Decimal):  # slow path: Polars rounds a quotient half to even
         return _decimal_rows(call.type, a, b, _WIDE.divide)
     # Polars floors; one more where there is a remainder and the signs differ
@@ -130,14 +130,14 @@ def _quotient(call: Call, args: list[pl.Expr]) -> pl.Expr:
 def _remainder(call: Call, args: list[pl.Expr]) -> pl.Expr:
     a, b = args
     if call.type is S.DOUBLE:
-        return _of_doubles(np.fmod, a, b)
+        return of_doubles(np.fmod, a, b)
     if isinstance(call.type, Decimal):
         return _decimal_rows(call.type, a, b, _WIDE.remainder)
     rest = a % b
     return pl.when((rest != 0) & ((rest < 0) != (a < 0))).then(rest - b).otherwise(rest)
 
 
-def _of_doubles(op: Callable[[Any, Any], Any], a: pl.Expr, b: pl.Expr) -> pl.Expr:
+def of_doubles(op: Callable[[Any, Any], Any], a: pl.Expr, b: pl.Expr) -> pl.Expr:
     """An IEEE division as NumPy has it, null where an operand is or the divisor is zero."""
 
     def apply(s: pl.Series) -> pl.Series:
@@ -526,7 +526,7 @@ def resolve_concat(args: Sequence[Expr]) -> Signature | Refused:
         if len(args) >= 2 and all(fits(a.type, t) for a in args):
             return Signature((t,) * len(args), t)
     other = next((a.type for a in args if not fits(a.type, S.VARCHAR)), None)
-    return Refused("it joins two or more VARCHAR, or BYTES", f"CAST the {other} to VARCHAR" if other else None)
+    return Refused("it takes two or more VARCHAR, or BYTES", f"CAST the {other} to VARCHAR" if other else None)
 
 
 # ------------------------------------------------------------------- times

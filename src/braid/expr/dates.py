@@ -254,7 +254,7 @@ def zone(text: str) -> Zone:
     return Zone(text, 0)
 
 
-def _to_local(x: pl.Expr, z: Zone) -> pl.Expr:
+def to_local(x: pl.Expr, z: Zone) -> pl.Expr:
     """The UTC instant `x` as wall-clock time of `z` (naive)."""
     if z.name is None:
         return x + pl.duration(microseconds=z.offset) if z.offset else x
@@ -293,7 +293,7 @@ def check_parse(pattern: str) -> None:
 
 def format_pattern(x: pl.Expr, pattern: str, z: Zone) -> pl.Expr:
     """The Datetime `x` (UTC) as text."""
-    local = _to_local(x, z)
+    local = to_local(x, z)
     pieces: list[pl.Expr] = []
     chrono = ""
     for letter, count, text in parts(pattern):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import decimal as py
 import math
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import polars as pl
@@ -20,11 +19,16 @@ from braid.expr import dates
 from braid.expr.arithmetic import OPERATORS, compared_type, concat, resolve_concat
 from braid.expr.casts import JAVA_BLANKS, fit
 from braid.expr.casts import cast as cast_to
+from braid.expr.functions_arrays import ARRAY_FUNCTIONS
+from braid.expr.functions_bytes import BYTES_FUNCTIONS
+from braid.expr.functions_json import JSON_FUNCTIONS
 from braid.expr.functions_lenses import LENSES
+from braid.expr.functions_numbers import NUMBER_FUNCTIONS
 from braid.expr.functions_postgres import POSTGRES
-from braid.expr.json_text import compact, loads
+from braid.expr.functions_text import TEXT_FUNCTIONS
+from braid.expr.functions_times import TIME_FUNCTIONS
 from braid.expr.nodes import Call, Expr
-from braid.expr.rows import rows
+from braid.expr.rows import LARGEST, rows
 from braid.expr.signatures import (
     Function,
     Refused,
@@ -38,7 +42,7 @@ from braid.expr.signatures import (
     forms,
     null_failed,
 )
-from braid.types import Array, Decimal, Map, Scalar, Type, polars_type
+from braid.types import Array, Decimal, Scalar, Type, polars_type
 
 S = Scalar
 
@@ -46,7 +50,6 @@ NOT_DETERMINISTIC = {
     "UNIX_TIMESTAMP": "use ROWTIME, the time of the record",
     "NOW": "use ROWTIME, the time of the record",
     "CURRENT_TIMESTAMP": "use ROWTIME, the time of the record",
-    "UNIX_DATE": "use ROWTIME, the time of the record",
     "UUID": "use ROWPARTITION and ROWOFFSET, which name a record",
     "RANDOM": "compute it from a column",
 }
@@ -158,7 +161,6 @@ def _position(text: str | None, part: str | None, position: int | None, occurren
     return at + 1
 
 
-LARGEST = 16 << 20  # bytes of a text that is made of others: a record has no more
 LONGEST = 1 << 20  # characters that a padding fills up to; a length can come from data, and records are not longer
 
 
@@ -370,6 +372,8 @@ def _format_timestamp(call: Call, args: list[pl.Expr]) -> pl.Expr:
             x = x.cast(dates.DATETIME)
         case S.TIME:
             x = x.cast(pl.Int64).floordiv(1000).cast(dates.DATETIME)
+        case S.INT:
+            x = dates.day(x.cast(pl.Int64)).cast(dates.DATETIME)
     return dates.format_pattern(x, *_with_pattern(call))
 
 
@@ -382,6 +386,8 @@ def _parse_timestamp(call: Call, args: list[pl.Expr]) -> pl.Expr:
             return out.dt.date()
         case S.TIME:
             return out.dt.time()
+        case S.INT:
+            return out.dt.date().cast(pl.Int32)
     return out
 
 
@@ -392,131 +398,6 @@ def _unix_timestamp(args: Sequence[Expr]) -> Signature | Refused:
             NOT_DETERMINISTIC["UNIX_TIMESTAMP"],
         )
     return forms("a TIMESTAMP", ((S.TIMESTAMP,), S.BIGINT))(args)
-
-
-# --------------------------------------------------------------- collections
-
-
-def _resolve_length(args: Sequence[Expr]) -> Signature | Refused:
-    if len(args) == 1 and isinstance(args[0].type, Array):
-        return Signature((args[0].type,), S.INT)
-    return Refused("it takes an ARRAY", "the length of text is LEN")
-
-
-def _resolve_contains(args: Sequence[Expr]) -> Signature | Refused:
-    array = args[0].type if len(args) == 2 else None
-    if isinstance(array, Array):
-        element = common_type(array.element, args[1].type)
-        if element is not None:
-            return Signature((Array(element), element), S.BOOLEAN)
-    return Refused("it takes an ARRAY and a value of its element type")
-
-
-def _contains(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    """False for a null array; a null value is found if the array has one."""
-    return args[0].list.contains(args[1], nulls_equal=True).fill_null(False)
-
-
-def _resolve_slice(args: Sequence[Expr]) -> Signature | Refused:
-    array = args[0].type if len(args) == 3 else None
-    if isinstance(array, Array) and all(common_type(a.type, S.INT) is S.INT for a in args[1:]):
-        return Signature((array, S.INT, S.INT), array)
-    return Refused("it takes an ARRAY and two INTEGER positions, both included")
-
-
-def _slice(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    """Null where the positions lie outside; a null position is the array's end."""
-    array, (start, end) = args[0], (a.cast(pl.Int64) for a in args[1:])
-    size = array.list.len().cast(pl.Int64)
-    start = start.fill_null(1) - 1
-    end = end.fill_null(size)
-    ok = (start >= 0) & (end <= size) & (start <= end)
-    return pl.when(ok).then(
-        array.list.slice(pl.when(ok).then(start).otherwise(0), pl.when(ok).then(end - start).otherwise(0))
-    )
-
-
-def _resolve_map_part(part: str) -> Resolver:
-    def resolve(args: Sequence[Expr]) -> Signature | Refused:
-        t = args[0].type if len(args) == 1 else None
-        if isinstance(t, Map):
-            return Signature((t,), Array(t.key if part == "key" else t.value))
-        return Refused("it takes a MAP")
-
-    return resolve
-
-
-# ---------------------------------------------------------------------- JSON
-
-
-@lru_cache(maxsize=1000)
-def json_path(path: str) -> tuple[str, ...] | None:
-    """The steps of `$.a.b[0]['c']`; None if it is not such a path."""
-    if not path.startswith("$"):
-        return None
-    steps: list[str] = []
-    i = 1
-    while i < len(path):
-        if path[i] == ".":
-            end = i + 1
-            while end < len(path) and path[end] not in ".[":
-                end += 1
-            step, i = path[i + 1 : end], end
-        elif path[i] == "[":
-            quote = path[i + 1 : i + 2]
-            close = path.find(f"{quote}]" if quote in ("'", '"') else "]", i + 2)
-            if close < 0:
-                return None
-            quoted = quote in ("'", '"')
-            step, i = (path[i + 2 : close], close + 2) if quoted else (path[i + 1 : close].strip(), close + 1)
-        else:
-            return None
-        if step in ("", "*"):
-            return None
-        steps.append(step)
-    return tuple(steps)
-
-
-def _resolve_extract(args: Sequence[Expr]) -> Signature | Refused:
-    path = constant(args[1]) if len(args) == 2 else None
-    if isinstance(path, str) and json_path(path) is None:
-        return Refused(f"{path!r} is not a path to one value", "write it as '$.log.cloud' or '$.items[0].name'")
-    return forms("a VARCHAR of JSON and a VARCHAR path", ((S.VARCHAR, S.VARCHAR), S.VARCHAR))(args)
-
-
-def _extract(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    """Slow path (Python rows): JSON of any shape."""
-    return rows(_extract_one, args, pl.String())
-
-
-def _extract_one(text: str, path: str) -> str | None:
-    try:
-        value = loads(text, to_end=False)
-    except ValueError:
-        return None
-    for step in json_path(path) or ():
-        if isinstance(value, dict):
-            if step not in value:
-                return None
-            value = value[step]
-        elif isinstance(value, list):
-            if not step.isdecimal() or int(step) >= len(value):
-                return None
-            value = value[int(step)]
-        else:
-            return None
-    return value if type(value) is str else compact(value)
-
-
-def _extract_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    def bad(text: str, path: str) -> bool:
-        try:
-            loads(text, to_end=False)
-        except ValueError:
-            return True
-        return json_path(path) is None
-
-    return rows(bad, args, pl.Boolean())
 
 
 # --------------------------------------------------------------------- table
@@ -607,6 +488,18 @@ _SCALARS = (
     Function("FORMAT_DATE", _pattern("a DATE and a pattern", S.DATE, _TEXT, reads=False), _format_timestamp),
     Function("FORMAT_TIME", _pattern("a TIME and a pattern", S.TIME, _TEXT, reads=False), _format_timestamp),
     Function(
+        "DATETOSTRING",
+        _pattern("an INTEGER of days and a pattern", S.INT, _TEXT, reads=False),
+        _format_timestamp,
+        null_failed(_format_timestamp),
+    ),
+    Function(
+        "STRINGTODATE",
+        _pattern("a VARCHAR and a pattern", _TEXT, S.INT, reads=True),
+        _parse_timestamp,
+        null_failed(_parse_timestamp),
+    ),
+    Function(
         "STRINGTOTIMESTAMP",
         _pattern(f"a VARCHAR, {_zoned}", _TEXT, S.BIGINT, reads=True),
         _parse_timestamp,
@@ -630,18 +523,17 @@ _SCALARS = (
         _parse_timestamp,
         null_failed(_parse_timestamp),
     ),
-    Function("ARRAY_LENGTH", _resolve_length, lambda call, args: args[0].list.len().cast(pl.Int32)),
-    Function("ARRAY_CONTAINS", _resolve_contains, _contains),
-    Function("SLICE", _resolve_slice, _slice),
-    Function(
-        "MAP_KEYS", _resolve_map_part("key"), lambda call, args: args[0].list.eval(pl.element().struct.field("key"))
-    ),
-    Function(
-        "MAP_VALUES",
-        _resolve_map_part("value"),
-        lambda call, args: args[0].list.eval(pl.element().struct.field("value")),
-    ),
-    Function("EXTRACTJSONFIELD", _resolve_extract, _extract, _extract_failed),
 )
 
-FUNCTIONS: dict[str, Function] = {**OPERATORS, **LENSES, **POSTGRES, **{f.name: f for f in _SCALARS}}
+FUNCTIONS: dict[str, Function] = {
+    **OPERATORS,
+    **LENSES,
+    **POSTGRES,
+    **{f.name: f for f in _SCALARS},
+    **TEXT_FUNCTIONS,
+    **BYTES_FUNCTIONS,
+    **NUMBER_FUNCTIONS,
+    **TIME_FUNCTIONS,
+    **ARRAY_FUNCTIONS,
+    **JSON_FUNCTIONS,
+}

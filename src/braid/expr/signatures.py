@@ -13,7 +13,8 @@ import polars as pl
 
 from braid.expr.casts import as_decimal
 from braid.expr.nodes import Call, Expr, Lit
-from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, is_numeric
+from braid.expr.rows import distinct
+from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, is_numeric, polars_type
 
 S = Scalar
 MAX_PRECISION = 38
@@ -65,6 +66,29 @@ def decimal_failed(build: Builder) -> Builder:
         return null_failed(build)(call, args) if isinstance(call.type, Decimal) else pl.lit(False)
 
     return failed
+
+
+def tried(f: Callable[..., object], result: Type) -> tuple[Builder, Builder]:
+    """What a Python function gives, called once for equal arguments: null where it raises a `ValueError`; and where it
+    does."""
+
+    def one(*values: object) -> object:
+        try:
+            return f(*values)
+        except ValueError:
+            return None
+
+    def failing(*values: object) -> bool:
+        try:
+            f(*values)
+        except ValueError:
+            return True
+        return False
+
+    return (
+        lambda call, args: distinct(one, args, polars_type(result)),
+        lambda call, args: distinct(failing, args, pl.Boolean()),
+    )
 
 
 def constant(e: Expr) -> object:

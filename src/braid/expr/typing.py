@@ -40,8 +40,8 @@ def call(name: str, args: Sequence[Expr], known: Collection[str] | None = None) 
             )
         if name.upper() in _TABLE_FUNCTIONS:
             raise SqlError(f"table function {name} is not supported yet", hint="name an element, such as a[1]")
-        known = [n for n in FUNCTIONS if n.isupper()] if known is None else known
-        hint = meant(name, known, f"the functions are {', '.join(sorted(known))}", 3)
+        all_of_them = f"the functions are {', '.join(sorted(known))}" if known else "SHOW FUNCTIONS lists them"
+        hint = meant(name, known or [n for n in FUNCTIONS if n.isupper()], all_of_them, 3)
         raise SqlError(f"unknown function {name}", hint=hint)
     try:
         signature = function.resolve(args)

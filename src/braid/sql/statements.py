@@ -258,7 +258,10 @@ def describe(c: Cursor) -> ast.Statement:
     c.expect("DESCRIBE")
     after = c.ahead(1).kind
     if c.word() in ("FUNCTION", "CONNECTOR") and after in (TokenKind.WORD, TokenKind.NAME):
-        return unsupported(c, f"DESCRIBE {c.word()}", start)
+        if c.word() == "CONNECTOR" or "FUNCTIONS" not in c.dialect.shows:
+            return unsupported(c, f"DESCRIBE {c.word()}", start)
+        c.advance()
+        return ast.DescribeFunction(c.name("the name of a function").upper(), c.span(start))
     extended = False
     if c.at("EXTENDED") and after in (TokenKind.WORD, TokenKind.NAME):
         c.advance()

@@ -90,7 +90,8 @@ def drops_of(
         return no_rows(DROPS)
     key = key if set(key) <= set(rows.columns) else ()
     payload = [c for c in rows.columns if not c.startswith("_")]
-    text = pl.struct(payload).struct.json_encode() if payload else pl.lit(None)
+    parts = [_with_text(pl.col(c), rows.schema[c]).alias(c) for c in payload]
+    text = pl.struct(parts).struct.json_encode() if parts else pl.lit(None)
     placed = rows.with_columns(causes(rows).alias(BY))
     made = _told(placed, reason=pl.lit(reason), operator=pl.lit(operator), key=_key_shown(key), value=text)
     return made if message is None else made.with_columns(message.alias("message"))
@@ -112,6 +113,19 @@ def of_operator(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFrame:
     return _told(
         dropped, reason=reason, operator=pl.lit(step.node.called), clock=clock, key=_key_shown(keys), value=text
     )
+
+
+def _with_text(x: pl.Expr, dtype: pl.DataType) -> pl.Expr:
+    """Bytes, at any depth, as base64: Polars has no JSON of them."""
+    match dtype:
+        case pl.Binary():
+            return x.bin.encode("base64")
+        case pl.List():
+            return x.list.eval(_with_text(pl.element(), dtype.inner))  # type: ignore[arg-type]
+        case pl.Struct():
+            fields = [_with_text(x.struct.field(f.name), f.dtype).alias(f.name) for f in dtype.fields]  # type: ignore[arg-type]
+            return pl.when(x.is_not_null()).then(pl.struct(fields))
+    return x
 
 
 def _key_shown(columns: Sequence[str]) -> pl.Expr:

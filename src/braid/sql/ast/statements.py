@@ -291,6 +291,14 @@ class Show:
 
 
 @dataclass(frozen=True, slots=True)
+class DescribeFunction:
+    """DESCRIBE FUNCTION name; the name in upper case."""
+
+    name: str
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Describe:
     name: Name
     extended: bool
@@ -363,7 +371,7 @@ Statement = (
     CreateSource | CreateRelation | CreateTopic | CreateTable | CreateIndex | CreateSchema
     | CreateAs | CreateStreamView | CreateView | CreatePump | WithQuery
     | Ask | Batch | InsertSelect | InsertValues | Insert | Update | Delete
-    | Show | Describe | Explain | Drop | Alter | Set | Unset | SetSchema | Flush | Unsupported
+    | Show | Describe | DescribeFunction | Explain | Drop | Alter | Set | Unset | SetSchema | Flush | Unsupported
 )  # fmt: skip
 
 

@@ -1,0 +1,341 @@
+"""Functions of arrays and maps.
+
+In: typed calls and the Polars expressions of their arguments. Out: rows of `FUNCTIONS`.
+Rule: ksqlDB's meaning. Null in, null out, unless the row says otherwise; nulls in an array are values like others, two
+of them are equal. Entries of a map stand in the order in which they came.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any
+
+import polars as pl
+
+from braid.expr.casts import to_text
+from braid.expr.nodes import Call, Expr
+from braid.expr.rows import LARGEST, rows
+from braid.expr.signatures import Function, Refused, Resolver, Signature, common_type
+from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
+
+S = Scalar
+MOST = 1 << 20  # elements of an array that two numbers make: records have no more
+
+
+def _plain(t: Type) -> bool:
+    return isinstance(t, Scalar | Decimal)
+
+
+def _array(result: Callable[[Array], Type], usage: str, plain: bool = False) -> Resolver:
+    """One array; `plain`: of values that are no arrays, maps or structures."""
+
+    def resolve(args: Sequence[Expr]) -> Signature | Refused:
+        t = args[0].type if len(args) == 1 else None
+        if isinstance(t, Array) and (not plain or _plain(t.element)):
+            return Signature((t,), result(t))
+        return Refused(f"it takes {usage}")
+
+    return resolve
+
+
+def _two_arrays(args: Sequence[Expr]) -> Signature | Refused:
+    if len(args) == 2 and any(isinstance(a.type, Array) for a in args):
+        t = common_type(args[0].type, args[1].type)
+        if isinstance(t, Array):
+            return Signature((t, t), t)
+    return Refused("it takes two ARRAYs of one type", "CAST one of them")
+
+
+# ------------------------------------------------------------------------- parts
+
+
+def _resolve_length(args: Sequence[Expr]) -> Signature | Refused:
+    if len(args) == 1 and isinstance(args[0].type, Array):
+        return Signature((args[0].type,), S.INT)
+    return Refused("it takes an ARRAY", "the length of text is LEN")
+
+
+def _resolve_contains(args: Sequence[Expr]) -> Signature | Refused:
+    array = args[0].type if len(args) == 2 else None
+    if isinstance(array, Array):
+        element = common_type(array.element, args[1].type)
+        if element is not None:
+            return Signature((Array(element), element), S.BOOLEAN)
+    return Refused("it takes an ARRAY and a value of its element type")
+
+
+def _contains(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """False for a null array; a null value is found if the array has one."""
+    return args[0].list.contains(args[1], nulls_equal=True).fill_null(False)
+
+
+def _resolve_slice(args: Sequence[Expr]) -> Signature | Refused:
+    array = args[0].type if len(args) == 3 else None
+    if isinstance(array, Array) and all(common_type(a.type, S.INT) is S.INT for a in args[1:]):
+        return Signature((array, S.INT, S.INT), array)
+    return Refused("it takes an ARRAY and two INTEGER positions, both included")
+
+
+def _slice(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """Null where the positions lie outside; a null position is the array's end."""
+    array, (start, end) = args[0], (a.cast(pl.Int64) for a in args[1:])
+    size = array.list.len().cast(pl.Int64)
+    start = start.fill_null(1) - 1
+    end = end.fill_null(size)
+    ok = (start >= 0) & (end <= size) & (start <= end)
+    return pl.when(ok).then(
+        array.list.slice(pl.when(ok).then(start).otherwise(0), pl.when(ok).then(end - start).otherwise(0))
+    )
+
+
+def _resolve_map_part(part: str) -> Resolver:
+    def resolve(args: Sequence[Expr]) -> Signature | Refused:
+        t = args[0].type if len(args) == 1 else None
+        if isinstance(t, Map):
+            return Signature((t,), Array(t.key if part == "key" else t.value))
+        return Refused("it takes a MAP")
+
+    return resolve
+
+
+# ---------------------------------------------------------------------- as sets
+
+
+def _same(value: Any) -> Hashable:
+    """What is the same for equal values, also for arrays, maps and structures."""
+    match value:
+        case list():
+            return tuple(map(_same, value))
+        case dict():
+            return tuple((k, _same(v)) for k, v in value.items())
+        case float():
+            return "NaN" if math.isnan(value) else value
+    return value  # type: ignore[no-any-return]
+
+
+def _union(a: list[Any], b: list[Any]) -> list[Any]:
+    return _firsts([*a, *b])
+
+
+def _firsts(values: list[Any]) -> list[Any]:
+    found: dict[Hashable, Any] = {}
+    for v in values:
+        found.setdefault(_same(v), v)
+    return list(found.values())
+
+
+def _except(a: list[Any], b: list[Any]) -> list[Any]:
+    out = {_same(v) for v in b}
+    return [v for v in _firsts(a) if _same(v) not in out]
+
+
+def _intersect(a: list[Any], b: list[Any]) -> list[Any]:
+    both = {_same(v) for v in b}
+    return [v for v in _firsts(a) if _same(v) in both]
+
+
+def _of_two(name: str, f: Callable[[list[Any], list[Any]], list[Any]]) -> Function:
+    """Slow path (Python rows): Polars' sets have no order."""
+    return Function(name, _two_arrays, lambda call, args: rows(f, args, polars_type(call.type)))
+
+
+def _concat(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """The other one where one is null."""
+    a, b = args
+    empty = pl.lit(pl.Series([[]], dtype=polars_type(call.type))).first()
+    both = a.fill_null(empty).list.concat(b.fill_null(empty))
+    return pl.when(a.is_not_null() | b.is_not_null()).then(both)
+
+
+def _resolve_remove(args: Sequence[Expr]) -> Signature | Refused:
+    t = args[0].type if len(args) == 2 else None
+    if isinstance(t, Array):
+        element = common_type(t.element, args[1].type)
+        if element is not None:
+            return Signature((Array(element), element), Array(element))
+    return Refused("it takes an ARRAY and a value of its element type")
+
+
+def _remove(array: list[Any] | None, value: Any) -> list[Any] | None:
+    return None if array is None else [v for v in array if _same(v) != _same(value)]
+
+
+# ---------------------------------------------------------------------- in order
+
+
+def _extreme(largest: bool) -> Callable[[Call, list[pl.Expr]], pl.Expr]:
+    def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
+        """NaN is the largest number, as in Java."""
+        x = args[0]
+        made = x.list.max() if largest else x.list.min()
+        if largest and call.type is S.DOUBLE:
+            made = pl.when(x.list.eval(pl.element().is_nan()).list.any()).then(float("nan")).otherwise(made)
+        return made
+
+    return build
+
+
+def _resolve_sort(args: Sequence[Expr]) -> Signature | Refused:
+    t = args[0].type if len(args) in (1, 2) else None
+    if isinstance(t, Array) and _plain(t.element) and all(a.type in (S.VARCHAR, S.NULL) for a in args[1:]):
+        return Signature((t, *(S.VARCHAR,) * (len(args) - 1)), t)
+    return Refused("it takes an ARRAY of plain values, and maybe 'ASC' or 'DESC'")
+
+
+def _sort(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """Nulls stand at the end; another word than these gives null."""
+    x = args[0]
+    up, down = x.list.sort(nulls_last=True), x.list.sort(descending=True, nulls_last=True)
+    if len(args) == 1:
+        return up
+    word = args[1].str.strip_chars().str.to_uppercase()
+    ascending, descending = word.is_in(["ASC", "ASCENDING"]), word.is_in(["DESC", "DESCENDING"])
+    return pl.when(ascending).then(up).when(descending).then(down)
+
+
+def _resolve_join(args: Sequence[Expr]) -> Signature | Refused:
+    t = args[0].type if len(args) in (1, 2) else None
+    joinable = isinstance(t, Array) and (
+        isinstance(t.element, Decimal) or t.element in (S.BOOLEAN, S.INT, S.BIGINT, S.DOUBLE, S.VARCHAR, S.NULL)
+    )
+    if t is not None and joinable and all(a.type in (S.VARCHAR, S.NULL) for a in args[1:]):
+        return Signature((t, *(S.VARCHAR,) * (len(args) - 1)), S.VARCHAR)
+    return Refused("it takes an ARRAY of numbers, texts or BOOLEANs, and maybe a VARCHAR to put between them")
+
+
+def _join(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """A null is written as such; a null between them is nothing."""
+    t = call.args[0].type
+    assert isinstance(t, Array)
+    made = args[0].list.eval(to_text(pl.element(), t.element).cast(pl.String).fill_null("null"))
+    by = pl.lit(",") if len(args) == 1 else args[1].fill_null("")
+    size = made.list.eval(pl.element().str.len_bytes()).list.sum() + made.list.len() * by.str.len_bytes()
+    return pl.when(size <= LARGEST).then(made).list.join(by)
+
+
+def _join_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    return args[0].is_not_null() & _join(call, args).is_null()
+
+
+# ------------------------------------------------------------------------- maps
+
+_TEXT_KEYS = Array(S.VARCHAR)
+
+
+def _resolve_as_map(args: Sequence[Expr]) -> Signature | Refused:
+    if len(args) == 2 and args[0].type == _TEXT_KEYS and isinstance(values := args[1].type, Array):
+        return Signature((_TEXT_KEYS, values), Map(S.VARCHAR, values.element))
+    return Refused("it takes an ARRAY of VARCHAR for the keys, and one of values")
+
+
+def _as_map(keys: list[Any], values: list[Any]) -> list[dict[str, Any]]:
+    """The last value of a key; null where there are fewer values. A null is no key."""
+    found = {k: values[i] if i < len(values) else None for i, k in enumerate(keys) if k is not None}
+    return [{"key": k, "value": v} for k, v in found.items()]
+
+
+def _resolve_map_union(args: Sequence[Expr]) -> Signature | Refused:
+    t = common_type(args[0].type, args[1].type) if len(args) == 2 else None
+    if isinstance(t, Map):
+        return Signature((t, t), t)
+    return Refused("it takes two MAPs of one type")
+
+
+def _map_union(a: list[Any] | None, b: list[Any] | None) -> list[dict[str, Any]] | None:
+    """The second value of a key that both have; the other one where one is null."""
+    if a is None and b is None:
+        return None
+    found = {e["key"]: e["value"] for e in [*(a or ()), *(b or ())]}
+    return [{"key": k, "value": v} for k, v in found.items()]
+
+
+def _resolve_entries(args: Sequence[Expr]) -> Signature | Refused:
+    t = args[0].type if len(args) == 2 and args[1].type in (S.BOOLEAN, S.NULL) else None
+    if isinstance(t, Map):
+        return Signature((t, S.BOOLEAN), Array(Struct((Column("K", t.key), Column("V", t.value)))))
+    return Refused("it takes a MAP and whether to sort it by key")
+
+
+def _entries(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    key, value = pl.element().struct.field("key"), pl.element().struct.field("value")
+    plain = args[0].list.eval(pl.struct(key.alias("K"), value.alias("V")))
+    by_key = args[0].list.eval(pl.struct(key.alias("K"), value.alias("V")).sort_by(key))
+    return pl.when(args[1]).then(by_key).when(~args[1]).then(plain)
+
+
+# ----------------------------------------------------------------------- series
+
+
+def _resolve_series(args: Sequence[Expr]) -> Signature | Refused:
+    if len(args) in (2, 3):
+        t = common_type(args[0].type, args[1].type)
+        step = len(args) == 2 or common_type(args[2].type, S.INT) is S.INT
+        if step and t in (S.INT, S.BIGINT):
+            return Signature((t, t, *(S.INT,) * (len(args) - 2)), Array(t))
+    return Refused("it takes an INTEGER or BIGINT to begin with and one to end with, and maybe an INTEGER step")
+
+
+def _series_parts(args: list[pl.Expr]) -> tuple[pl.Expr, pl.Expr, pl.Expr]:
+    """Begin, step, number of elements; null where there is none."""
+    start, end = args[0].cast(pl.Int128), args[1].cast(pl.Int128)
+    step = args[2].cast(pl.Int128) if len(args) == 3 else pl.when(end > start).then(1).otherwise(-1).cast(pl.Int128)
+    step = pl.when(step != 0).then(step)
+    count = (end - start).floordiv(step) + 1
+    ok = (start == end) | ((end > start) == (step > 0))
+    return start, step, pl.when(ok & (count <= MOST)).then(count)
+
+
+def _series(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """From begin to end, both included."""
+    start, step, count = _series_parts(args)
+    made = pl.int_ranges(0, count.cast(pl.Int64)) * step.cast(pl.Int64) + start.cast(pl.Int64)
+    return pl.when(count.is_not_null()).then(made).cast(polars_type(call.type))
+
+
+def _series_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    return pl.all_horizontal([a.is_not_null() for a in args]) & _series_parts(args)[2].is_null()
+
+
+ARRAY_FUNCTIONS = {
+    f.name: f
+    for f in (
+        Function("ARRAY_LENGTH", _resolve_length, lambda call, args: args[0].list.len().cast(pl.Int32)),
+        Function("ARRAY_CONTAINS", _resolve_contains, _contains),
+        Function("SLICE", _resolve_slice, _slice),
+        Function(
+            "MAP_KEYS", _resolve_map_part("key"), lambda call, args: args[0].list.eval(pl.element().struct.field("key"))
+        ),
+        Function(
+            "MAP_VALUES",
+            _resolve_map_part("value"),
+            lambda call, args: args[0].list.eval(pl.element().struct.field("value")),
+        ),
+        Function(
+            "ARRAY_DISTINCT",
+            _array(lambda t: t, "an ARRAY"),
+            lambda call, args: args[0].list.unique(maintain_order=True),
+        ),
+        _of_two("ARRAY_UNION", _union),
+        _of_two("ARRAY_EXCEPT", _except),
+        _of_two("ARRAY_INTERSECT", _intersect),
+        Function("ARRAY_CONCAT", _two_arrays, _concat),
+        Function(
+            "ARRAY_REMOVE",
+            _resolve_remove,
+            lambda call, args: rows(_remove, args, polars_type(call.type), nulls=True),
+        ),
+        Function("ARRAY_MAX", _array(lambda t: t.element, "an ARRAY of plain values", plain=True), _extreme(True)),
+        Function("ARRAY_MIN", _array(lambda t: t.element, "an ARRAY of plain values", plain=True), _extreme(False)),
+        Function("ARRAY_SORT", _resolve_sort, _sort),
+        Function("ARRAY_JOIN", _resolve_join, _join, _join_failed),
+        Function("GENERATE_SERIES", _resolve_series, _series, _series_failed),
+        Function("AS_MAP", _resolve_as_map, lambda call, args: rows(_as_map, args, polars_type(call.type))),
+        Function(
+            "MAP_UNION",
+            _resolve_map_union,
+            lambda call, args: rows(_map_union, args, polars_type(call.type), nulls=True),
+        ),
+        Function("ENTRIES", _resolve_entries, _entries),
+    )
+}

@@ -1,0 +1,28 @@
+"""Which functions there are, for people.
+
+In: the tables of functions and aggregates. Out: a row for each, by name: name, kind, what it takes.
+Rule: what a function takes is what its refusal says.
+"""
+
+from __future__ import annotations
+
+from braid.expr.aggregates import AGGREGATES
+from braid.expr.functions import FUNCTIONS
+from braid.expr.nodes import Lit
+from braid.expr.signatures import Function, Refused
+from braid.types import Scalar
+
+_USAGE = "it takes "
+
+
+def listed() -> list[tuple[str, str, str]]:
+    """The functions of ksqlDB, and its aggregates."""
+    rows = [(name, "scalar", _takes(f)) for name, f in FUNCTIONS.items() if name.isupper()]
+    return sorted([*rows, *((f.name, "aggregate", f.takes) for f in AGGREGATES.values())])
+
+
+def _takes(f: Function) -> str:
+    many = [Lit("", Scalar.VARCHAR)] * 9
+    refused = (f.resolve(args) for args in ((), many))
+    texts = [r.message for r in refused if isinstance(r, Refused) and r.message.startswith(_USAGE)]
+    return texts[0].removeprefix(_USAGE)
