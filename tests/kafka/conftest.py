@@ -6,7 +6,10 @@ Rule: who stops or kills one takes `fresh_broker` or `fresh_registry`, which is 
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import TypeVar
 
 import pytest
 
@@ -14,42 +17,43 @@ from kafka.broker import Broker, kept_broker, own_broker
 from kafka.fetch import Unavailable
 from kafka.registry import Registry, kept_registry, own_registry
 
+T = TypeVar("T")
+
+
+@contextlib.contextmanager
+def had(server: AbstractContextManager[T]) -> Iterator[T]:
+    """The server; where it cannot be had the test is skipped, with the reason."""
+    with contextlib.ExitStack() as stack:
+        try:
+            made = stack.enter_context(server)
+        except Unavailable as reason:
+            pytest.skip(f"no server: {reason}")
+        yield made
+
 
 @pytest.fixture(scope="session")
 def broker() -> Iterator[Broker]:
     """The shared broker. Topics of other tests lie on it: take names of `clients.fresh`."""
-    try:
-        with kept_broker() as server:
-            yield server
-    except Unavailable as reason:
-        pytest.skip(f"no Kafka broker: {reason}")
+    with had(kept_broker()) as server:
+        yield server
 
 
 @pytest.fixture
 def fresh_broker() -> Iterator[Broker]:
     """A broker of the test's own: it may be stopped, killed, started again."""
-    try:
-        with own_broker() as server:
-            yield server
-    except Unavailable as reason:
-        pytest.skip(f"no Kafka broker: {reason}")
+    with had(own_broker()) as server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def registry() -> Iterator[Registry]:
     """The shared registry. Subjects of other tests are in it: take names of `clients.fresh`."""
-    try:
-        with kept_registry() as server:
-            yield server
-    except Unavailable as reason:
-        pytest.skip(f"no schema registry: {reason}")
+    with had(kept_registry()) as server:
+        yield server
 
 
 @pytest.fixture
 def fresh_registry() -> Iterator[Registry]:
     """An empty registry of the test's own: it may be stopped and killed."""
-    try:
-        with own_registry() as server:
-            yield server
-    except Unavailable as reason:
-        pytest.skip(f"no schema registry: {reason}")
+    with had(own_registry()) as server:
+        yield server

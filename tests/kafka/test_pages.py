@@ -30,7 +30,7 @@ from braid.topics.interface import Topics, open_topics
 from braid.topics.reading import records_of
 from kafka.broker import Broker, own_broker
 from kafka.clients import delete_topic
-from kafka.fetch import Unavailable
+from kafka.conftest import had
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.filterwarnings("ignore::UserWarning")]
 
@@ -139,11 +139,8 @@ def made(session: Session, topics: Topics, page: Page) -> dict[str, list[Any]]:
 @pytest.fixture(scope="module")
 def plain_broker() -> Iterator[Broker]:
     """One that never compacts: all that was written can be seen."""
-    try:
-        with own_broker({"log.cleaner.enable": "false"}) as server:
-            yield server
-    except Unavailable as reason:
-        pytest.skip(f"no Kafka broker: {reason}")
+    with had(own_broker({"log.cleaner.enable": "false"})) as server:
+        yield server
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.path.relative_to(CASES)))

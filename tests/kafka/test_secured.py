@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from kafka.broker import Broker
 from kafka.clients import Record, consume, make_topic, produce, send, settings
-from kafka.fetch import Unavailable
+from kafka.conftest import had
 from kafka.secured import allow, login, secured_broker
 
 pytestmark = pytest.mark.kafka
@@ -21,11 +21,8 @@ pytestmark = pytest.mark.kafka
 
 @pytest.fixture(scope="module")
 def secured() -> Iterator[Broker]:
-    try:
-        with secured_broker({"ann": "right"}) as server:
-            yield server
-    except Unavailable as reason:
-        pytest.skip(f"no Kafka broker: {reason}")
+    with had(secured_broker({"ann": "right"})) as server:
+        yield server
 
 
 def test_a_user_may_what_was_granted(secured: Broker) -> None:

@@ -108,7 +108,8 @@ store_option = click.option(
 
 
 def kafka_options(command: Decorated) -> Decorated:
-    """`--kafka HOST:PORT [--kafka-config FILE] [--registry URL [--registry-config FILE]]` as the argument `broker`."""
+    """`--kafka HOST:PORT [--kafka-config FILE] [--registry URL [--registry-config FILE]]` as the argument `broker`;
+    and `--at-least-once` where it is given."""
 
     @functools.wraps(command)
     def with_broker(
@@ -117,11 +118,12 @@ def kafka_options(command: Decorated) -> Decorated:
         kafka_config: str | None,
         registry: str | None,
         registry_config: str | None,
+        at_least_once: bool = False,
         **more: Any,
     ) -> Any:
         from braid.topics.broker import broker_of
 
-        return command(*args, broker=broker_of(kafka, kafka_config, registry, registry_config), **more)
+        return command(*args, broker=broker_of(kafka, kafka_config, registry, registry_config, at_least_once), **more)
 
     options = (
         ("--kafka", "HOST:PORT", "Topics lie in Kafka; STORE keeps the rest."),
@@ -133,6 +135,11 @@ def kafka_options(command: Decorated) -> Decorated:
     for name, metavar, text in reversed(options):
         made = click.option(name, metavar=metavar, help=text)(made)
     return made
+
+
+at_least_once_option = click.option(
+    "--at-least-once", is_flag=True, help="Write to Kafka without transactions: rows may be there twice after a crash."
+)
 
 
 def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[str, str]:
@@ -186,6 +193,7 @@ def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[s
 @click.option("--metrics-port", metavar="[HOST:]PORT", help="Serve them to Prometheus. [default host: 127.0.0.1]")
 @click.option("--max-drops", metavar="N|N%", help="End with exit code 3 when a query drops more rows than that.")
 @click.option("--quiet", is_flag=True, help="No progress line.")
+@at_least_once_option
 @kafka_options
 def run(
     file: str | None, text: str | None, dialect: str | None, master: str | None, max_drops: str | None, **wanted: Any
@@ -242,6 +250,7 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
 )
 @click.option("--state", is_flag=True, help="Add live rows and bytes from the last committed batch.")
 @store_option
+@at_least_once_option
 @kafka_options
 def explain(
     file: str | None, text: str | None, dialect: str | None, form: str, state: bool, store: str, broker: Broker | None
@@ -252,9 +261,12 @@ def explain(
     """
     from braid.explain.documents import explain_program, render_dot, render_mermaid, render_texts
     from braid.face.catalogue import over
+    from braid.topics.broker import delivery
 
     sql, dialect = read_sql(file, text, dialect)
     documents = explain_program(sql, over(store, dialect, broker), store if state else None)
+    if broker is not None:
+        documents = [d | {"delivery": delivery(broker)} for d in documents]
     if form == "json":
         out.print_json(json.dumps(documents[0] if len(documents) == 1 else documents, default=str))
         return
@@ -264,6 +276,8 @@ def explain(
     if planned:
         render = {"text": render_texts, "mermaid": render_mermaid, "dot": render_dot}[form]
         click.echo(printable_lines(render(planned)))
+        if broker is not None and form == "text":
+            click.echo(f"results go to Kafka at {broker.address} {delivery(broker)}")
     if not documents:
         err.print("no query in it: EXPLAIN shows CREATE … AS SELECT, INSERT INTO … SELECT and SELECT")
     if any(d["refusals"] for d in documents):
@@ -465,7 +479,8 @@ def demo(data: str | None, store: str | None) -> None:
     "--master", default="local[*]", show_default=True, help="Spark master URL: are a cluster's channels safe?"
 )
 @click.option("--conf", "conf", multiple=True, metavar="K=V", help="Spark setting, as `braid run` will be given it.")
-def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...]) -> None:
+@kafka_options
+def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...], broker: Broker | None) -> None:
     """Say what this machine has and what is missing."""
     from braid.face import doctor as doctoring
 
@@ -474,7 +489,7 @@ def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...]) ->
             out.print(f"Spark starts quickly from now on: {doctoring.quick_start()}", markup=False)
         return
 
-    if not doctoring.examine(java, out, master, _pairs(conf, "--conf")):
+    if not doctoring.examine(java, out, master, _pairs(conf, "--conf"), broker):
         raise click.exceptions.Exit(1)
 
 
@@ -485,6 +500,7 @@ def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...]) ->
     "--source", "sources", multiple=True, metavar="NAME=PATH", help="Files in place of a topic; declared if need be."
 )
 @click.option("--master", default="local[*]", show_default=True, help="Spark master URL.")
+@at_least_once_option
 @kafka_options
 def sql(
     file: str | None,

@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from braid.errors import BraidError
+from braid.topics.broker import Broker, delivery
 
 PATIENCE = 300.0  # s for a JVM to write its classes
 WORDS = """
@@ -31,13 +32,17 @@ CREATE STREAM pairs AS SELECT a.k AS k, a.v AS v, b.v AS w FROM l a LEFT JOIN m 
 CREATE TABLE counts AS SELECT r.v AS v, COUNT(*) AS n FROM l JOIN r ON l.k = r.k GROUP BY r.v;
 """  # what a JVM does while it learns: both kinds of exchange, state, a sink
 
-LIBRARIES = ("pyspark", "polars", "polars-hash", "pyarrow", "pandas", "protobuf")
+LIBRARIES = ("pyspark", "polars", "polars-hash", "pyarrow", "pandas", "protobuf", "confluent-kafka")
 
 
 def examine(
-    java_only: bool, out: Console, master: str = "local[*]", conf: Mapping[str, str] = MappingProxyType({})
+    java_only: bool,
+    out: Console,
+    master: str = "local[*]",
+    conf: Mapping[str, str] = MappingProxyType({}),
+    broker: Broker | None = None,
 ) -> bool:
-    """Prints the examination. `java_only`: nothing but an error about Java."""
+    """Prints the examination. `java_only`: nothing but an error about Java. `broker`: one that is looked at, too."""
     from braid.spark.conf import LOCAL_SETTINGS, SETTINGS, archive, examined_channels, java_version, on_one_node
     from braid.spark.private import own_folder
 
@@ -59,7 +64,9 @@ def examine(
             fine = False
             out.print(f"miss  {name}: pip install {name}")
     out.print(f"ok    {_memory_gib():.0f} GiB of memory, {os.cpu_count()} cores")
-    out.print("ok    connectors: topic store, CSV, JSON lines, Parquet (Kafka is not there yet)")
+    out.print("ok    connectors: topic store, Kafka, CSV, JSON lines, Parquet")
+    if broker is not None:
+        fine = _examined(broker, out) and fine
     out.print(_quick_start(archive()), markup=False)
     out.print(f"ok    logs of Spark go to {own_folder('log')}", markup=False)
     for told, safe in examined_channels(master, conf):
@@ -72,6 +79,22 @@ def examine(
     width = None if out.is_terminal else 240
     Console(file=out.file, highlight=False, markup=False, width=width).print(table)
     return fine
+
+
+def _examined(broker: Broker, out: Console) -> bool:
+    """Whether a broker answers, and how results get there."""
+    from braid.topics import access
+    from braid.topics.kafka import KafkaTopics
+
+    try:
+        count = len(KafkaTopics(os.getcwd(), broker).names())
+        out.print(f"ok    Kafka at {broker.address} answers, with {count} topics to see", markup=False)
+        access.try_transaction(broker, "doctor", None)
+        out.print(f"ok    results go there {delivery(broker)}", markup=False)
+        return True
+    except BraidError as e:
+        out.print(f"miss  {e}", markup=False)
+        return False
 
 
 def _memory_gib() -> float:

@@ -258,6 +258,20 @@ def check_checkpoints(prepared: Prepared, request: Request, store: Topics) -> di
     return resumed
 
 
+def check_broker(prepared: Prepared, request: Request, store: Topics) -> None:
+    """Refuses what a broker does not let the queries do."""
+    if request.broker is None:
+        return
+    from braid.topics import access
+
+    access.check_speculation(request.conf.get("spark.speculation"))
+    files = source_files(prepared, request).topics()
+    for query in prepared.queries:
+        stays = query.name in prepared.push or first_match(query.sink.name, request.sinks) is not None
+        reads = {s.topic for s in sources(query.root)} - files
+        access.check(store, query.name, reads, [] if stays else [query.sink.topic])
+
+
 def checkpoint_of(query: Query, request: Request, store: Topics) -> str:
     parent = os.path.abspath(request.checkpoint) if request.checkpoint else os.path.join(store.root, "checkpoints")
     return os.path.join(parent, query.name)

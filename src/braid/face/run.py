@@ -34,6 +34,7 @@ from braid.face.request import (
     Prepared,
     Request,
     check_asked,
+    check_broker,
     check_checkpoints,
     checkpoint_of,
     prepare,
@@ -43,6 +44,7 @@ from braid.face.request import (
 from braid.face.tabular import print_table
 from braid.lower.lower import lower
 from braid.plan.logical import Query
+from braid.topics.broker import delivery
 from braid.topics.interface import Topics, open_topics
 from braid.topics.lock import StoreLock
 
@@ -81,6 +83,7 @@ def run_program(request: Request, err: Console) -> Outcome:
         tempfile.TemporaryDirectory(prefix="braid-files-") as parsed,
     ):
         resumed = check_checkpoints(prepared, request, store)
+        check_broker(prepared, request, store)
         world = _World(store, prepared, request, err, parsed)
         program = Catalogue(store, request.dialect).program("file")
         for effect in prepared.effects:
@@ -93,6 +96,8 @@ def run_program(request: Request, err: Console) -> Outcome:
         for name, batch in resumed.items():
             err.print(f"note: {name} goes on after batch {batch} of its checkpoint", markup=False)
         if not request.quiet:
+            if request.broker is not None:
+                err.print(f"results go to Kafka {delivery(request.broker)}", markup=False)
             err.print("starting Spark …")
         with (
             _session(request) as spark,

@@ -18,7 +18,7 @@ import pickle
 import time
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import uuid4
 
@@ -38,7 +38,7 @@ from braid.stage.call_order import Ranks, partition_ranks
 from braid.stage.checkpoint import Document
 from braid.stage.cut import LIMIT
 from braid.stage.inputs import Input, TopicInput
-from braid.topics import TopicStore, check_name
+from braid.topics import TopicStore, access, check_name
 from braid.topics.begin import UNASKED, Begins, Where, offsets_of
 from braid.topics.broker import Broker
 from braid.topics.files import members, whole
@@ -63,11 +63,12 @@ class Order:
 @dataclass(frozen=True, slots=True)
 class Output:
     """The sink: a topic of the store (`topic`) or of a broker (`kafka`), a folder of files, the console, or nothing
-    (`none`)."""
+    (`none`). `largest`: the bytes of the largest batch of records that the topic of a broker takes."""
 
     kind: str
     target: str
     partitions: int
+    largest: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +214,7 @@ def inputs_of(text: str) -> dict[int, Input]:
 # -------------------------------------------------------------- before a start
 
 
+AT_LEAST_ONCE = "at least once"
 BUCKETS = 4  # of a stage with state, at least
 
 
@@ -252,9 +254,15 @@ def prepared(
     folder = wishes.checkpoint or checkpoint_of(topics.root, name)
     sink = result_files.described(wishes.output.kind, wishes.output.target) if wishes.output else "topic"
     known = checkpoint.check_plan(folder, plan.query, sink)
+    if wishes.broker is not None:
+        others = {*wishes.files, *wishes.frames}
+        reads = (x.source.topic for x in plan.leaves if x.source.name not in others)
+        access.check(topics, name, reads, [] if wishes.output else [plan.query.sink.topic])
     if known is not None and ("topics" in known.settings) != (wishes.broker is not None):
         way = "with --kafka" if wishes.broker is None else "without --kafka"
         raise BraidError(f"the query {name} has run {way}: its checkpoint knows other topics", f"run it {way} again")
+    if known is not None and wishes.broker is not None:
+        _check_delivery(name, known, wishes.broker)
     goes_on = known is not None and checkpoint.last_batch(folder, known) is not None
     watches = {x.source.name: x for x in watched(plan, wishes.files, folder, wishes.up, wishes.note)}
     for watch in watches.values():
@@ -283,6 +291,7 @@ def prepared(
         settings |= {"begin": _begin(plan, topics, others, where)} | ({"from": where} if where else {})
     if wishes.broker is not None:
         settings |= {"topics": _topics(plan, topics, others, known)}
+        settings |= {} if wishes.broker.exactly_once else {"delivery": AT_LEAST_ONCE}
     flat = _flat(plan, output, output.partitions, buckets, tasks)
     document = Document(
         query=name,
@@ -305,6 +314,8 @@ def prepared(
         raise BraidError(f"{folder} spreads its state otherwise than this version of braid", "use the older one again")
     if output.kind in ("topic", "kafka") and not topics.exists(output.target):
         topics.create(output.target, output.partitions, plan.query.sink.kind == "table")
+    if wishes.broker is not None and output.kind == "kafka":
+        output = replace(output, largest=access.largest(wishes.broker, output.target))
     for watch in watches.values():
         watch.begin()
     job = _job(
@@ -359,6 +370,13 @@ def loose(
         topics=_topics(plan, topics, names, None) if broker is not None else {},
         begin=_begin(plan, topics, names, _where(plan, names, begins)),
     )
+
+
+def _check_delivery(name: str, known: Document, broker: Broker) -> None:
+    """A query keeps its delivery: the markers of one that wrote without transactions are not where it is."""
+    if ("delivery" in known.settings) == broker.exactly_once:
+        way = "with --at-least-once" if broker.exactly_once else "without --at-least-once"
+        raise BraidError(f"the query {name} has run {way}", f"run it {way} again, or braid reset {name} before it")
 
 
 def _topics(plan: Plan, topics: Topics, files: Collection[str], known: Document | None) -> dict[str, str]:

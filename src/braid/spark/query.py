@@ -38,7 +38,7 @@ from braid.spark.stage import in_task
 from braid.spark.writer import MANIFEST, write_batches
 from braid.stage import state_file
 from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured
-from braid.topics import clean_staging
+from braid.topics import access, clean_staging
 from braid.topics.begin import UNASKED, Begins
 from braid.topics.broker import PATIENCE, Broker, BrokerAway
 from braid.topics.drops import clean_drops, read_drops
@@ -384,6 +384,8 @@ def start(
         begins,
     )
     context = spark.sparkContext
+    if broker is not None:
+        access.check_speculation(context.getConf().get("spark.speculation", None))
     job, folder, watches = prepared(plan, store, context.defaultParallelism, wishes, on_one_node(context.master))
     text = jobs.dumps(job)
 

@@ -24,16 +24,15 @@ from braid.errors import BraidError
 from braid.face.tabular import escaped
 from braid.files import results as result_files
 from braid.files.values import csv_field, json_lines
-from braid.operators.changes import BY, DIFF, LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, TIME, sequence_of
+from braid.operators.changes import BY, DIFF, LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, TIME, no_rows, sequence_of
 from braid.records import codec
-from braid.records.wire import to_bytes
 from braid.spark import columns
+from braid.spark.broker_sink import BrokerOutputs
 from braid.spark.columns import Blob
-from braid.spark.job import Job, loads, store_of, topics_of
+from braid.spark.job import Job, loads, store_of
 from braid.spark.stage import Shelf, batch_id, in_pieces, through
-from braid.stage import emit
 from braid.stage.call_order import BATCH_BITS, place_of, topic_ranks
-from braid.stage.checkpoint import offsets_digest
+from braid.stage.drops import DROPS
 from braid.stage.emit import written
 from braid.stage.measured import WRITE, Piece
 from braid.stage.wire import bucket_of
@@ -42,16 +41,16 @@ from braid.topics import Staged, StageWriter, format_envelope, publish
 from braid.topics.drops import publish_drops
 from braid.topics.drops import stage_drops as stage_drop_lines
 from braid.topics.drops import write_drops as write_drop_lines
-from braid.topics.transactions import Transaction
 from braid.types import Column, Scalar
 
 KINDS = ("topic", "json", "csv", "parquet", "console", "none")
 
 
 class Outputs(Protocol):
-    """What a task writes of a batch: frames of typed rows, in order; `places`: those of an explicit order."""
+    """What a task writes of a batch: frames of typed rows, in order; `places`: those of an explicit order. It gives
+    rows that cannot be written, as drops."""
 
-    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None: ...
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> pl.DataFrame | None: ...
 
     def close(self) -> Iterator[str]: ...
 
@@ -64,7 +63,7 @@ def writer_of(job: Job, batch: int) -> Outputs:
         case "topic":
             return TopicOutputs(job, batch)
         case "kafka":
-            return BrokerOutputs(job, batch)
+            return BrokerOutputs(job, batch, task_number())
         case "none":
             return NoOutputs()
         case _:
@@ -103,33 +102,6 @@ class TopicOutputs:
     def abort(self) -> None:
         for writer in self._writers.values():
             writer.abort()
-
-
-class BrokerOutputs:
-    """A transaction on a broker: it is committed when the task is done, and the driver has nothing left to do."""
-
-    def __init__(self, job: Job, batch: int) -> None:
-        assert job.broker is not None and job.checkpoint is not None
-        self._job, self._how = job, emit.wires_of(job.plan.query.sink)
-        digest = offsets_digest(job.checkpoint, batch)
-        self._transaction = Transaction(job.broker, job.output.target, job.run, _task(), batch, digest)
-
-    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
-        if not frame.height:
-            return
-        sink = self._job.plan.query.sink
-        with spent("encode"):
-            records = written(sink, frame, self._job.output.partitions, topics_of(self._job).registry)
-            keys, values = to_bytes(records["key"], self._how.key), to_bytes(records["value"], self._how.value)
-            parts = emit.partition_of(keys, frame, self._job.output.partitions)
-        self._transaction.write(parts, keys, values, records["timestamp"], records["headers"])
-
-    def close(self) -> Iterator[str]:
-        self._transaction.commit()
-        yield json.dumps({"rows": self._transaction.count})
-
-    def abort(self) -> None:
-        self._transaction.abort()
 
 
 class FileOutputs:
@@ -246,7 +218,7 @@ def publish_batch(job: Job, batch: int, manifest: Sequence[tuple[str, str]]) -> 
 def stage_drops(job: Job, batch: int, dropped: pl.DataFrame) -> Iterator[str]:
     """A task's drops, as a staged file."""
     told = _told(job, dropped)
-    name = stage_drop_lines(job.store, job.name, batch, _task(), told, run=job.run)
+    name = stage_drop_lines(job.store, job.name, batch, task_number(), told, run=job.run)
     first = told.unique("reason", keep="first", maintain_order=True)
     places = first.select("reason", "topic", "partition", "offset", "message").rows()
     yield json.dumps({"file": name, "reasons": dict(dropped["reason"].value_counts().rows()), "first": places})
@@ -254,10 +226,10 @@ def stage_drops(job: Job, batch: int, dropped: pl.DataFrame) -> Iterator[str]:
 
 def write_drops(job: Job, batch: int, dropped: pl.DataFrame, run: str) -> None:
     """A task's drops where the user's own sink commits: shown at once; a task that is done again replaces its file."""
-    write_drop_lines(job.store, job.name, batch, _task(), _told(job, dropped), run=run)
+    write_drop_lines(job.store, job.name, batch, task_number(), _told(job, dropped), run=run)
 
 
-def _task() -> int:
+def task_number() -> int:
     context = TaskContext.get()
     return int(context.partitionId()) if context is not None else 0
 
@@ -351,10 +323,12 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
         piece = Piece(WRITE)
         piece.came(shelf.rows, shelf.size)
         with piece.watch:
+            lost = pl.concat([no_rows(DROPS), *(columns.loads(blob, job.wire) for blob in dropped)])
             if shelf.rows or job.output.kind == "kafka":  # there a batch without rows is marked, too
-                made += (("staged", doc) for doc in _staged(job, batch, shelf))
-            if dropped:
-                lost = pl.concat([columns.loads(blob, job.wire) for blob in dropped])
+                staged, refused = _staged(job, batch, shelf)
+                made += (("staged", doc) for doc in staged)
+                lost = pl.concat([lost, *refused])
+            if lost.height:
                 with spent("write"):
                     made += (("drops", doc) for doc in stage_drops(job, batch, lost))
         piece.went(shelf.rows)
@@ -365,17 +339,21 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
         yield "counts", json.dumps(counts, separators=(",", ":"))
 
 
-def _staged(job: Job, batch: int, shelf: Shelf) -> list[str]:
+def _staged(job: Job, batch: int, shelf: Shelf) -> tuple[list[str], list[pl.DataFrame]]:
+    """What was written, and the drops of what could not be."""
     outputs = writer_of(job, batch)
+    refused = []
     try:
         number = 0
         for frame in in_pieces(shelf):
             places = _places(job, batch, frame, number) if job.order is not None else None
             number += frame.height
             with spent("write"):
-                outputs.write(frame, places)
+                lost = outputs.write(frame, places)
+            if lost is not None:
+                refused.append(lost)
         with spent("write"):
-            return list(outputs.close())
+            return list(outputs.close()), refused
     except BaseException:
         outputs.abort()
         raise

@@ -13,7 +13,7 @@ import logging
 import os
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 T = TypeVar("T")
-WAIT = 8.0  # s that a broker has to answer before a run starts
+WAIT = 6.0  # s that a broker has to answer before a run starts
 PATIENCE = 600.0  # s that it may be away while one runs
+SMALLEST, BATCH = 1000, 1_000_000  # bytes: what librdkafka takes for a limit, and batches at once
 # Settings that Braid gives itself: another value would lose or double records.
 OWN = (
     "bootstrap.servers", "group.id", "enable.auto.commit", "enable.auto.offset.store", "isolation.level",
-    "auto.offset.reset", "transactional.id", "enable.idempotence", "enable.partition.eof", "partitioner",
+    "auto.offset.reset", "transactional.id", "enable.idempotence", "enable.partition.eof", "partitioner", "acks",
+    "max.in.flight.requests.per.connection", "message.max.bytes", "batch.size",
 )  # fmt: skip
 _SECRET = re.compile(r"password|secret|key\.pem|oauthbearer\.config|jaas|token", re.IGNORECASE)
 
@@ -39,11 +41,13 @@ _SECRET = re.compile(r"password|secret|key\.pem|oauthbearer\.config|jaas|token",
 @dataclass(frozen=True, slots=True)
 class Broker:
     """`address`: HOST:PORT, several with commas. `config`: the path of a file of settings, a line each: name=value.
-    `registry`: where the schemas of its records are."""
+    `registry`: where the schemas of its records are. `exactly_once`: by transactions; else what a task
+    wrote is there twice where it had to be done again."""
 
     address: str
     config: str | None = None
     registry: Address | None = None
+    exactly_once: bool = True
 
     def settings(self) -> dict[str, str]:
         """librdkafka's settings, those of the file among them."""
@@ -52,21 +56,30 @@ class Broker:
 
 
 def broker_of(
-    address: str | None, config: str | None, registry: str | None = None, registry_config: str | None = None
+    address: str | None,
+    config: str | None,
+    registry: str | None = None,
+    registry_config: str | None = None,
+    at_least_once: bool = False,
 ) -> Broker | None:
     """The broker that a user names, and its registry; their settings are looked at."""
     if address is None:
         given = {"--kafka-config": config, "--registry": registry, "--registry-config": registry_config}
-        for option in (n for n, x in given.items() if x is not None):
+        for option in (n for n, x in {**given, "--at-least-once": at_least_once}.items() if x):
             raise BraidError(f"{option} has no meaning without --kafka", "name the broker: --kafka HOST:PORT")
         return None
     for one in address.split(","):
         if not re.fullmatch(r"\[?[A-Za-z0-9._:-]+\]?:[0-9]{1,5}", one.strip()):
             raise BraidError(f"--kafka {address}: {one!r} is no HOST:PORT", "--kafka localhost:9092")
     schemas = address_of(registry, registry_config)
-    broker = Broker(address, None if config is None else os.path.abspath(config), schemas)
+    broker = Broker(address, None if config is None else os.path.abspath(config), schemas, not at_least_once)
     broker.settings()
     return broker
+
+
+def delivery(broker: Broker) -> str:
+    """How often a record is written, for people."""
+    return "exactly once" if broker.exactly_once else "at least once: rows may be there twice where a run ended badly"
 
 
 # --------------------------------------------------------------------- clients
@@ -151,24 +164,34 @@ def consumer(broker: Broker, group: str = "braid") -> Consumer:
     return _made(broker, Consumer, more)
 
 
-def producer(broker: Broker, transactional: str, lost: Callable[[], None]) -> Producer:
-    """A new producer of transactions. `lost` is called when it has lost its broker, while it is polled."""
+def producer(broker: Broker, transactional: str, lost: Callable[[], None], most: Sequence[int] = ()) -> Producer:
+    """A new producer, of transactions if the broker takes any. `lost` is called when it has lost its broker, while it
+    is polled. `most`: the bytes of the largest batch of each topic that it writes."""
     from confluent_kafka import Producer
 
+    most = [max(x, SMALLEST) for x in most] or [SMALLEST]
     more: dict[str, Any] = {
-        "enable.idempotence": "true",
         "compression.type": "lz4",
         "linger.ms": "5",
         "queue.buffering.max.messages": "1000000",
         "queue.buffering.max.kbytes": "262144",
-        "transaction.timeout.ms": "300000",  # of one task's part of a batch; a new start ends an older one at once
+        "message.max.bytes": str(max(most)),
+        "batch.size": str(min(BATCH, *most)),  # of one record it is the topic that says how large
     }
+    if broker.exactly_once:
+        more |= {
+            "transactional.id": transactional,
+            "enable.idempotence": "true",
+            "transaction.timeout.ms": "300000",  # of one task's part of a batch; a new start ends an older one at once
+        }
+    else:
+        more["max.in.flight.requests.per.connection"] = "1"  # records that are sent again stay in their order
 
     def failed(error: KafkaError) -> None:
         _LAST[broker] = error.str()
         lost()
 
-    return _made(broker, Producer, more | {"transactional.id": transactional, "error_cb": failed})
+    return _made(broker, Producer, more | {"error_cb": failed})
 
 
 # ---------------------------------------------------------------------- errors
@@ -189,6 +212,10 @@ _PASSES = (  # of which the client itself does not say that one may try again
 class BrokerAway(Away):
     """It does not answer, or is not ready, or what was begun there has ended meanwhile. Later it may be otherwise: a
     query that runs waits."""
+
+
+class NotPermitted(BraidError):
+    """The user lacks a right."""
 
 
 def asked(broker: Broker, what: str, call: Callable[[], T]) -> T:
@@ -220,12 +247,11 @@ def refused(broker: Broker, what: str, error: KafkaError) -> BraidError:
         Codes.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     ):
         hint = "give this user the right: topics, the group and the transactional ids, which begin with braid."
-        return BraidError(f"{what}: the broker does not permit it ({error.str()})", hint)
+        return NotPermitted(f"{what}: the broker does not permit it ({error.str()})", hint)
     if code in (Codes.UNKNOWN_TOPIC_OR_PART, Codes._UNKNOWN_TOPIC, Codes._UNKNOWN_PARTITION):
         return BraidError(f"{what}: the topic is not there any more", "make it again, or leave the statement out")
     if code in (Codes.MSG_SIZE_TOO_LARGE,):
-        hint = "raise message.max.bytes in --kafka-config, and max.message.bytes of the topic"
-        return BraidError(f"{what}: a record is larger than is allowed", hint)
+        return BraidError(f"{what}: a record is larger than is allowed", "raise max.message.bytes of the topic")
     if code == Codes.INVALID_TIMESTAMP:
         hint = "raise message.timestamp.after.max.ms of the topic, or let Braid make the topic"
         return BraidError(f"{what}: the topic takes no times so far ahead", hint)
@@ -235,6 +261,7 @@ def refused(broker: Broker, what: str, error: KafkaError) -> BraidError:
 
 
 def _silent(broker: Broker, what: str) -> BraidError:
+    admin(broker).poll(0)  # what its client complains of is told then
     said = _LAST.get(broker) or _Log.last
     text = said.split(": ", 1)[-1] if said else ""
     if re.search(r"authenticat|SASL|SSL|certificate", said, re.IGNORECASE):

@@ -30,7 +30,7 @@ from braid.topics.envelope import RAW, WINDOW
 from braid.topics.files import check_name, store_root
 from braid.topics.registries import opened
 from braid.topics.store import frame_of
-from braid.topics.transactions import EARLIEST, Transaction
+from braid.topics.transactions import EARLIEST, writing
 from braid.types import MAX_TIME
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 MANY = 20_000  # records asked for at once
 OPEN = 64  # consumers that a process keeps
 LOOK = 3.0  # s between two looks for partitions that were added
+LARGEST = 1_000_000  # bytes of a batch where nobody asked the topic
 IDLE = 60.0  # s after which one that nobody uses is closed
 Made = Callable[[pl.Series, Wire], tuple[pl.Series, pl.Series]]
 FOR_EVER = {
@@ -112,21 +113,25 @@ class KafkaTopics:
             raise refused(self.broker, f"topic {name}", topic.error)
         return len(topic.partitions)
 
-    def create(self, name: str, partitions: int = 1, compacted: bool = False) -> None:
+    def create(self, name: str, partitions: int = 1, compacted: bool = False, try_only: bool = False) -> None:
         """A topic with so many partitions, whose records stand for ever; `compacted`: the last of each key. Nothing
-        happens where it is there already; it may have got more partitions since."""
+        happens where it is there already; it may have got more partitions since. `try_only`: it is asked whether one
+        could, and not made."""
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 
         have = self._partitions(check_name(name))
         if have is None:
             config = FOR_EVER | ({"cleanup.policy": "compact"} if compacted else {"retention.ms": "-1"})
-            made = admin(self.broker).create_topics([NewTopic(name, partitions, config=config)], operation_timeout=WAIT)
+            new = NewTopic(name, partitions, config=config)
+            made = admin(self.broker).create_topics([new], operation_timeout=WAIT, validate_only=try_only)
             try:
                 made[name].result(WAIT + 2)
             except KafkaException as e:
                 if e.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise refused(self.broker, f"create the topic {name}", e.args[0]) from None
+            if try_only:
+                return
             have = self._until(name, there=True)
         if have is None or have < partitions:
             raise BraidError(
@@ -256,10 +261,10 @@ class KafkaTopics:
         values = to_bytes(frame["_value"], how.value, self.registry, name)
         headers = frame["_headers"] if "_headers" in frame.columns else None
         run = query or f"put.{uuid4().hex}"
-        made = Transaction(self.broker, name, run, 0, 0, query)
+        made = writing(self.broker, {name: LARGEST}, run, 0, 0, query)
         try:
             if not made.done:
-                made.write(frame["_partition"], keys, values, frame["_t"], headers)
+                made.write(name, frame["_partition"], keys, values, frame["_t"], headers)
                 made.commit()
             return not made.done
         except BaseException:

@@ -1,11 +1,12 @@
-"""Records written to a broker exactly once.
+"""Records written to a broker exactly once; or at least once, where it knows no transactions.
 
 In: what a task writes of a batch, under a name that only this task of this query has. Out: the records, seen by readers
 of committed records whole or not at all, once.
 Rule: rows and a marker are one transaction. The marker is an offset of a group of its own: the number of the batch, and
 a digest of what the batch reads. The start of a transaction's name ends every older writer of it; then the marker is
 read: it says this batch (which was written, and is not written again), or the one before. Anything else is refused,
-as markers expire on brokers, and a checkpoint may have been put back from a copy.
+as markers expire on brokers, and a checkpoint may have been put back from a copy. Without transactions there is no
+marker either: a batch that is done again is written again.
 """
 
 from __future__ import annotations
@@ -13,20 +14,34 @@ from __future__ import annotations
 import base64
 import json
 import time
+from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import polars as pl
 
 from braid.errors import BraidError
-from braid.topics.broker import WAIT, Broker, BrokerAway, admin, asked, consumer, forget, kept, producer, refused
+from braid.topics.broker import (
+    PATIENCE,
+    WAIT,
+    Broker,
+    BrokerAway,
+    admin,
+    asked,
+    consumer,
+    forget,
+    kept,
+    producer,
+    refused,
+)
 
 if TYPE_CHECKING:
-    from confluent_kafka import Producer
+    from confluent_kafka import KafkaError, Message, Producer
 
 COMMIT = 120.0  # s
 EARLIEST = 0  # ms: a time must be later; a client takes 0 for now, a broker none before it
 DIGEST = 32  # characters
+LATER = "try again when it has settled"
 POLL = 10_000  # records between two looks at what was delivered
 
 
@@ -46,25 +61,59 @@ class _Kept:
         return not self.lost
 
 
-class Transaction:
-    """One task's part of a batch: `done` where it was written before. `run`: one life of a query; `task`: the number of
-    the writing task, and of the partition of the topic at which its marker stands. Without a `digest` there is no
-    marker: records of nobody's."""
+class Writing(Protocol):
+    """One task's part of a batch: `done` where it was written before; `count`: how many records."""
 
-    def __init__(self, broker: Broker, topic: str, run: str, task: int, batch: int, digest: str | None) -> None:
-        self.broker, self.topic, self.batch = broker, topic, batch
-        self.name, self._group, self._task = f"braid.{run}.{task}", f"braid.{run}", task
-        self._digest = None if digest is None else digest[:DIGEST]
-        self.count, self.done = 0, False
-        self._kept = kept("producer", broker, self.name, _Kept)
-        if not (self._kept.ready(batch) and self._goes_on()):
-            self._anew()
+    done: bool
+    count: int
 
     def write(
-        self, partitions: pl.Series, keys: pl.Series, values: pl.Series, times: pl.Series, headers: pl.Series | None
+        self,
+        topic: str,
+        partitions: pl.Series,
+        keys: pl.Series,
+        values: pl.Series,
+        times: pl.Series,
+        headers: pl.Series | None,
     ) -> None:
         """Records in their order. Nothing where it is `done`."""
-        self.count += len(keys)
+
+    def commit(self) -> None:
+        """All of it is there."""
+
+    def abort(self) -> None: ...
+
+    def forget(self) -> None:
+        """The producer is not kept: no other batch will come."""
+
+
+def writing(broker: Broker, sizes: Mapping[str, int], run: str, task: int, batch: int, digest: str | None) -> Writing:
+    """`sizes`: the topics, the result's first, and the bytes of the largest batch of records of each. `run`: one life
+    of a query; `task`: the number of the writing task, and of the partition of the result's topic at which its marker
+    stands. Without a `digest` there is no marker: records of nobody's."""
+    if not broker.exactly_once:
+        return _AtLeastOnce(broker, sizes, f"braid.{run}.{task}")
+    return Transaction(broker, sizes, run, task, batch, digest)
+
+
+class _Sender:
+    """Gives records to a producer."""
+
+    def __init__(self, broker: Broker, sizes: Mapping[str, int]) -> None:
+        self.broker, self._sizes, self._topic = broker, sizes, next(iter(sizes))
+        self.count, self.done = 0, False
+
+    def write(
+        self,
+        topic: str,
+        partitions: pl.Series,
+        keys: pl.Series,
+        values: pl.Series,
+        times: pl.Series,
+        headers: pl.Series | None,
+    ) -> None:
+        if topic == self._topic:
+            self.count += len(keys)
         if self.done:
             return
         from confluent_kafka import KafkaException
@@ -75,41 +124,69 @@ class Transaction:
             keys.to_list(),
             values.to_list(),
             times.to_list(),
-            [None] * len(keys) if headers is None else map(_headers, headers.to_list()),
+            [None] * len(keys) if headers is None else map(headers_of, headers.to_list()),
             strict=True,
         )
-        topic = self.topic
         for sent, (partition, key, value, at, header) in enumerate(rows, 1):
+            deadline = 0.0
             while True:
                 try:
-                    produce(topic, value, key, partition, None, None, at, header)
+                    produce(topic, value, key, partition, None, self._told, at, header)
                     break
                 except BufferError:
+                    now = time.monotonic()
+                    deadline = deadline or now + PATIENCE
+                    if now > deadline:
+                        raise BrokerAway(f"{self._what}: the broker takes no records", LATER) from None
                     poll(0.1)
                 except KafkaException as e:
                     raise refused(self.broker, self._what, e.args[0]) from None
             if sent % POLL == 0:
                 poll(0)
 
+    @property
+    def _producer(self) -> Producer:
+        raise NotImplementedError
+
+    _told: Any = None  # whom the producer tells of each record
+
+    @property
+    def _what(self) -> str:
+        return f"write to the topic {self._topic}"
+
+
+class Transaction(_Sender):
+    """See `writing`."""
+
+    def __init__(
+        self, broker: Broker, sizes: Mapping[str, int], run: str, task: int, batch: int, digest: str | None
+    ) -> None:
+        super().__init__(broker, sizes)
+        self.batch = batch
+        self.name, self._group, self._task = f"braid.{run}.{task}", f"braid.{run}", task
+        self._digest = None if digest is None else digest[:DIGEST]
+        self._kept = kept("producer", broker, self.name, _Kept)
+        if not (self._kept.ready(batch) and self._goes_on()):
+            self._anew()
+
     def commit(self) -> None:
-        """Rows and marker are there."""
         if self.done:
             return
         from confluent_kafka import KafkaException
 
+        deadline = time.monotonic() + PATIENCE
         while True:
             try:
                 self._producer.commit_transaction(COMMIT)
                 self._kept.batch = self.batch
                 return
             except KafkaException as e:
-                if e.args[0].retriable():
+                if e.args[0].retriable() and time.monotonic() < deadline:
                     continue
                 self.abort()
                 raise refused(self.broker, self._what, e.args[0]) from None
 
     def forget(self) -> None:
-        """The producer is not kept: no other batch will come."""
         forget("producer", self.broker, self.name)
         forget("group", self.broker, self._group)
 
@@ -132,7 +209,8 @@ class Transaction:
         """A producer that ends all others of its name, wherever they are, and what they had begun."""
         forget("producer", self.broker, self.name)
         self._kept = kept("producer", self.broker, self.name, _Kept)
-        self._kept.producer = producer(self.broker, self.name, partial(setattr, self._kept, "lost", True))
+        lost = partial(setattr, self._kept, "lost", True)
+        self._kept.producer = producer(self.broker, self.name, lost, [*self._sizes.values()])
         asked(self.broker, self._what, lambda: self._producer.init_transactions(COMMIT))
         self.done = self._digest is not None and self._look()
         if not self.done:
@@ -154,17 +232,13 @@ class Transaction:
 
         self._producer.begin_transaction()
         if self._digest is not None:
-            marker = TopicPartition(self.topic, self._task, self.batch + 1, self._digest)
+            marker = TopicPartition(self._topic, self._task, self.batch + 1, self._digest)
             self._producer.send_offsets_to_transaction([marker], self._membership(), seconds)
 
     @property
     def _producer(self) -> Producer:
         assert self._kept.producer is not None
         return self._kept.producer
-
-    @property
-    def _what(self) -> str:
-        return f"write to the topic {self.topic}"
 
     def _membership(self) -> Any:
         return kept(
@@ -181,9 +255,9 @@ class Transaction:
         if number == self.batch:
             what = f"batch {self.batch} of {self._group} was written of other records than it is made of now"
         elif number < 0:
-            what = f"the broker has forgotten how far {self._group} has written {self.topic}"
+            what = f"the broker has forgotten how far {self._group} has written {self._topic}"
         else:
-            what = f"{self._group} has written batch {number} to {self.topic}; the checkpoint is at batch {self.batch}"
+            what = f"{self._group} has written batch {number} to {self._topic}; the checkpoint is at batch {self.batch}"
         hint = "the checkpoint and the topic do not belong together any more: braid reset QUERY lets it begin anew"
         raise BraidError(what, hint)
 
@@ -195,7 +269,7 @@ class Transaction:
         """The number of the last batch that was written; -1 where there is none."""
         from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-        place = TopicPartition(self.topic, self._task)
+        place = TopicPartition(self._topic, self._task)
         request = [ConsumerGroupTopicPartitions(self._group, [place])]
         what = f"the marker of {self._group}"
         deadline = time.monotonic() + COMMIT
@@ -212,7 +286,42 @@ class Transaction:
         return (-1, "") if at.offset < 0 else (at.offset - 1, at.metadata or "")
 
 
-def _headers(text: str | None) -> list[tuple[str, str | bytes | None]] | None:
+class _AtLeastOnce(_Sender):
+    """Records that are there when `commit` returns; what went before an error stays."""
+
+    def __init__(self, broker: Broker, sizes: Mapping[str, int], name: str) -> None:
+        super().__init__(broker, sizes)
+        self._name = name
+        self._kept = kept("producer", broker, name, _Kept)
+        self._failed: KafkaError | None = None
+        if self._kept.producer is None:
+            self._kept.producer = producer(broker, name, lambda: None, [*sizes.values()])
+
+    def commit(self) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while self._producer.flush(1.0) and self._failed is None:
+            if time.monotonic() > deadline:
+                raise BrokerAway(f"{self._what}: the broker takes no records", LATER)
+        if self._failed is not None:
+            raise refused(self.broker, self._what, self._failed)
+
+    def abort(self) -> None:
+        self._producer.purge()  # what waits is not sent any more
+        self.forget()
+
+    def forget(self) -> None:
+        forget("producer", self.broker, self._name)
+
+    def _told(self, error: KafkaError | None, _: Message) -> None:
+        self._failed = self._failed or error
+
+    @property
+    def _producer(self) -> Producer:
+        assert self._kept.producer is not None
+        return self._kept.producer
+
+
+def headers_of(text: str | None) -> list[tuple[str, str | bytes | None]] | None:
     if text is None:
         return None
     return [(n, None if x is None else base64.b64decode(x)) for n, x in json.loads(text)]

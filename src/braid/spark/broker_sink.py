@@ -1,0 +1,87 @@
+"""The part of a batch that a task writes to a broker.
+
+In: rows in order. Out: records of the result's topic; rows that the topic does not take, as drops.
+Rule: whether a record is too large follows from its own bytes, uncompressed, and costs no other record. The task
+commits itself: when all tasks have, the driver has nothing left to do.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import polars as pl
+
+from braid.records.wire import to_bytes
+from braid.spark.job import Job, topics_of
+from braid.stage import emit
+from braid.stage.checkpoint import offsets_digest
+from braid.stage.drops import drops_of
+from braid.timing import spent
+from braid.topics.transactions import headers_of, writing
+
+BATCH, RECORD, HEADER = 61, 22, 10  # bytes that a batch, a record in it and a header have besides what is in them
+TOO_LARGE = "too large"
+
+
+class BrokerOutputs:
+    """One transaction, committed when the task is done."""
+
+    def __init__(self, job: Job, batch: int, task: int) -> None:
+        assert job.broker is not None and job.checkpoint is not None
+        self._job, self._how, self._topic = job, emit.wires_of(job.plan.query.sink), job.output.target
+        digest = offsets_digest(job.checkpoint, batch)
+        self._writing = writing(job.broker, {self._topic: job.output.largest}, job.run, task, batch, digest)
+
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> pl.DataFrame | None:
+        if not frame.height:
+            return None
+        output = self._job.output
+        with spent("encode"):
+            records = emit.written(self._job.plan.query.sink, frame, output.partitions, topics_of(self._job).registry)
+            keys, values = to_bytes(records["key"], self._how.key), to_bytes(records["value"], self._how.value)
+            made = pl.DataFrame(
+                {
+                    "partition": emit.partition_of(keys, frame, output.partitions),
+                    "key": keys,
+                    "value": values,
+                    "time": records["timestamp"],
+                    "headers": records["headers"],
+                }
+            )
+            sizes = sizes_of(made)
+            fit = sizes <= output.largest
+        good = made if fit.all() else made.filter(fit)
+        self._writing.write(self._topic, *good.get_columns())
+        return None if fit.all() else self._too_large(frame, records, sizes, ~fit)
+
+    def _too_large(
+        self, frame: pl.DataFrame, records: pl.DataFrame, sizes: pl.Series, which: pl.Series
+    ) -> pl.DataFrame:
+        """Drops with the key, and without the value."""
+        most = f" bytes as a record; {self._topic} takes {self._job.output.largest} (max.message.bytes)"
+        told = sizes.filter(which).cast(pl.String) + most
+        lost = drops_of(frame.filter(which), TOO_LARGE, "write", (), told)
+        return lost.with_columns(records["key"].filter(which), pl.lit(None, pl.String).alias("value"))
+
+    def close(self) -> Iterator[str]:
+        self._writing.commit()
+        yield json.dumps({"rows": self._writing.count})
+
+    def abort(self) -> None:
+        self._writing.abort()
+
+
+def sizes_of(records: pl.DataFrame) -> pl.Series:
+    """The bytes of each record in a batch of its own, at most."""
+    size = pl.lit(BATCH + RECORD)
+    for column in ("key", "value"):
+        size = size + pl.col(column).bin.size().fill_null(0).cast(pl.Int64)
+    sizes = records.select(size.alias("size"))["size"]
+    if records["headers"].null_count() == records.height:
+        return sizes
+    of_headers = [
+        sum(HEADER + len(name.encode()) + len(value or b"") for name, value in headers_of(text) or ())
+        for text in records["headers"].to_list()
+    ]
+    return sizes + pl.Series(of_headers, dtype=pl.Int64)

@@ -1,0 +1,107 @@
+"""What a query needs of its broker, asked before it starts.
+
+In: a broker, the topics that a query reads and writes. Out: how large a record of a topic may be; or one line that
+says what is missing, and what to do.
+Rule: nothing is left behind: a topic is not made, and the transaction that is tried is given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Any
+from uuid import uuid4
+
+from braid.errors import BraidError
+from braid.topics.broker import WAIT, Broker, NotPermitted, admin, asked, consumer, producer, refused
+from braid.topics.interface import Topics
+from braid.topics.kafka import KafkaTopics
+
+TRIED = 5.0  # s for a first transaction
+APPEND_TIME = "LogAppendTime"
+ASK = "give this user the right: docs/kafka.md, Security"
+
+
+def check(topics: Topics, query: str, reads: Iterable[str], writes: Iterable[str]) -> None:
+    """Whether a query may run. Topics that are not there yet are made by others, or by its start."""
+    assert isinstance(topics, KafkaTopics)
+    for topic in sorted(set(reads)):
+        if topics.exists(topic):
+            permitted(topics.broker, topic, "READ")
+    for topic in sorted(set(writes)):
+        if topics.exists(topic):
+            largest(topics.broker, topic)
+        else:
+            topics.create(topic, try_only=True)
+        if topics.broker.exactly_once:
+            try_transaction(topics.broker, query, topic if topics.exists(topic) else None)
+
+
+def permitted(broker: Broker, topic: str, *operations: str) -> None:
+    """Refuses a topic with which the user may not do all of this."""
+    from confluent_kafka import TopicCollection
+
+    what = f"topic {topic}"
+    found = admin(broker).describe_topics(
+        TopicCollection([topic]), include_authorized_operations=True, request_timeout=WAIT
+    )
+    may = asked(broker, what, lambda: found[topic].result(WAIT + 2)).authorized_operations
+    for operation in operations:
+        if may is not None and operation not in {x.name for x in may}:
+            raise NotPermitted(f"{what}: the broker does not permit to {operation} it", ASK)
+
+
+def largest(broker: Broker, topic: str) -> int:
+    """The bytes of the largest batch of records that a topic takes. One that sets times of its own is refused, and one
+    that may not be written."""
+    from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
+
+    # a marker is an offset of the topic, for which a broker asks READ
+    permitted(broker, topic, "WRITE", *(["READ"] if broker.exactly_once else []))
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    (found,) = admin(broker).describe_configs([resource], request_timeout=WAIT).values()
+    settings = asked(broker, f"settings of the topic {topic} (DESCRIBE_CONFIGS)", lambda: found.result(WAIT + 2))
+    if settings["message.timestamp.type"].value == APPEND_TIME:
+        raise BraidError(
+            f"the topic {topic} has times of the broker's own (message.timestamp.type={APPEND_TIME}): those of results"
+            " would be lost",
+            f"set message.timestamp.type=CreateTime for {topic}, or write to another topic",
+        )
+    return int(settings["max.message.bytes"].value or 0)
+
+
+@lru_cache(maxsize=64)
+def try_transaction(broker: Broker, query: str, topic: str | None) -> None:
+    """Begins a transaction as a task of the query does, and gives it up."""
+    from confluent_kafka import KafkaException, TopicPartition
+
+    name = f"braid.{query}-try-{uuid4().hex[:6]}"
+    made, group = producer(broker, name, lambda: None), consumer(broker, name)
+
+    def tried(call: Callable[[], Any]) -> None:
+        try:
+            call()
+        except KafkaException as e:
+            why = refused(broker, f"a transaction of {name}", e.args[0])
+            if isinstance(why, NotPermitted):
+                raise why from None
+            what = f"the broker at {broker.address} takes no transactions: {e.args[0].str()}"
+            hint = "with --at-least-once none are used: a row may be written twice then, where a run ended badly"
+            raise BraidError(what, hint) from None
+
+    try:
+        asked(broker, "list the topics", lambda: made.list_topics(timeout=WAIT))
+        tried(lambda: made.init_transactions(TRIED))
+        made.begin_transaction()
+        if topic is not None:
+            place = TopicPartition(topic, 0, 1)
+            tried(lambda: made.send_offsets_to_transaction([place], group.consumer_group_metadata(), TRIED))
+        tried(lambda: made.abort_transaction(TRIED))
+    finally:
+        group.close()
+
+
+def check_speculation(speculation: str | None) -> None:
+    """Refuses to let two attempts of one task write at a time: each would end the other's transaction."""
+    if (speculation or "").lower() == "true":
+        raise BraidError("spark.speculation does not go with --kafka: attempts of a task end each other", "turn it off")
