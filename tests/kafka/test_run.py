@@ -120,9 +120,13 @@ def test_each_row_once_through_kills(broker: Broker, tmp_path: Path) -> None:
         time.sleep(0.5)
     try:
         assert until(lambda: joined(broker, names["o"]) == feed.join), (tmp_path / "run.log").read_text()[-2000:]
-        told = clients.group_offsets(broker.address, f"braid.{names['o']}")  # as of the batch before the last
-        assert {topic for topic, _ in told} == {names["l"], names["r"]}
-        assert 0 < sum(told.values()) <= feed.count
+        feed.more(12)  # offsets are told as of the batch before the last
+        group = f"braid.{names['o']}"
+        assert until(
+            lambda: {topic for topic, _ in clients.group_offsets(broker.address, group)} == {names["l"], names["r"]}
+        )
+        assert 0 < sum(clients.group_offsets(broker.address, group).values()) <= feed.count
+        assert until(lambda: joined(broker, names["o"]) == feed.join)
     finally:
         assert ended(run) == 0
     assert joined(broker, names["o"]) == feed.join
