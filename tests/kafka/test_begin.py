@@ -20,7 +20,7 @@ from cli_help import on_shared_spark
 from kafka import clients
 from kafka.broker import Broker
 from kafka.clients import Record
-from kafka.test_run import until, up
+from kafka.test_run import lag, until, up
 
 pytestmark = [pytest.mark.kafka]
 
@@ -54,12 +54,14 @@ def test_begins_once(broker: Broker, tmp_path: Path) -> None:
     kept = tmp_path / "d" / "checkpoints" / o / "spark" / "metadata"
     assert until(kept.exists)
     time.sleep(1)
+    assert lag(broker, o, s) == 0
     run.send_signal(signal.SIGKILL)  # nothing of O has been read
     run.wait()
     clients.produce(broker.address, s, [record(3, 500, 0)])
     words = ("run", "q.sql", "--store", "d", "--kafka", broker.address, "--until-idle")
     done = on_shared_spark(*words, cwd=tmp_path)
     assert done.code == 0, done.err
+    assert (lag(broker, o, s), lag(broker, p, s)) == (0, 0)
     assert [json.loads(r.value) for r in clients.consume(broker.address, o)] == [{"V": 3}]
     assert sorted(json.loads(r.value)["V"] for r in clients.consume(broker.address, p)) == [1, 2, 3]
     other = on_shared_spark(*words, "--from", f"{s}:0=1", cwd=tmp_path)

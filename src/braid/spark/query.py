@@ -33,9 +33,11 @@ from braid.spark import job as jobs
 from braid.spark.conf import keep_state, on_one_node, settings_of_a_query
 from braid.spark.dataframes import Registered, packed, result_schema, unpack
 from braid.spark.entry import FORMAT, SCHEMA, BraidSource, StageProcessor
+from braid.spark.group import Group
 from braid.spark.job import Job, Order, Output, Wishes, exchanges, fused, inputs_of, loose, prepared, stateless
 from braid.spark.stage import in_task
 from braid.spark.writer import MANIFEST, write_batches
+from braid.stage import checkpoint as checkpoints
 from braid.stage import state_file
 from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured
 from braid.topics import access, clean_staging
@@ -108,6 +110,9 @@ class RunningQuery:
         self._follower: threading.Thread | None = None
         upto, state = state_file.latest(folder)
         self._seen = _Seen(upto=upto, state=state)
+        self._group = Group(job)
+        if job.broker is not None:
+            self._group.tell(checkpoints.reached(folder).committed["next"] or job.begin)
         self._told = False  # whether somebody takes batches
         self._shape = Shape.of(job.plan, job.name, job.buckets)
         self._checked = False
@@ -158,6 +163,7 @@ class RunningQuery:
             self._stopped = True
         self._over.set()
         self._handle.stop()
+        self._group.close()
 
     def follow(self, watches: Sequence[FileWatch]) -> None:
         """Looks for more files as long as the query runs. One that cannot be read on ends it."""
@@ -294,6 +300,8 @@ class RunningQuery:
         self._keep(batch, said)
         writer.publish_batch(self.job, batch, rows)
         state_file.forget(self._folder, batch - 1)
+        if self.job.broker is not None:
+            self._group.tell(checkpoints.upto(self._folder, batch))
         self._noted(batch, told, said, (began * 1000, ran * 1000, time.time() * 1000))
         if not self._checked and self._handle is not None:
             self._check()

@@ -52,7 +52,6 @@ from braid.stage.measured import SOURCE, Piece
 from braid.stage.wire import derived, slim_steps, split
 from braid.timing import spent
 from braid.topics.broker import PATIENCE
-from braid.topics.kafka import commit_offsets
 
 
 @dataclass(slots=True)
@@ -281,8 +280,6 @@ class Planner:
         for leaf, x in inputs_of(self._text).items():
             if isinstance(x, FileInput):
                 x.forget(done[job.plan.leaves[leaf].source.name])
-        if job.broker is not None:
-            commit_offsets(job.broker, f"braid.{job.name}", _reached(job, end))
 
     def slices(self, start: Document, end: Document) -> Sequence[Slice]:
         """What the tasks of the batch between two documents read."""
@@ -294,17 +291,6 @@ class Planner:
             done = start.get("marks", 0)
             return [Slice(tuple(parts), (done, end.get("marks", done)))]  # the very first document has none
         return [Slice(tuple(x)) for x in shared_out(parts)]
-
-
-def _reached(job: Job, end: Document) -> dict[tuple[str, int], int]:
-    """How far each partition of the topics has been read by all leaves."""
-    made: dict[tuple[str, int], int] = {}
-    for place, offset in end["next"].items():
-        leaf, partition = map(int, place.split("/"))
-        if leaf not in job.files:
-            which = job.plan.leaves[leaf].source.topic, partition
-            made[which] = min(offset, made.get(which, offset))
-    return made
 
 
 def read(text: str, slice: Slice) -> Iterator[pa.RecordBatch]:

@@ -340,8 +340,14 @@ def offsets_digest(folder: str, batch: int) -> str:
     return hashlib.sha256(b"\n".join(lines)).hexdigest()
 
 
+def upto(folder: str, batch: int) -> Mapping[str, int]:
+    """Where a batch that Spark has begun ends, by `leaf/partition`."""
+    found: Mapping[str, int] = _document(os.path.join(folder, SPARK, "offsets"), batch)["next"]
+    return found
+
+
 def reached(folder: str) -> Reached:
-    """The same, of a checkpoint that `last_batch` has looked through."""
+    """How far a query has come, of a checkpoint that `last_batch` has looked through."""
     root = os.path.join(folder, SPARK)
     offsets, commits = _numbers(os.path.join(root, "offsets")), _numbers(os.path.join(root, "commits"))
     last = [_document(os.path.join(root, "offsets"), x[-1] if x else None) for x in (commits, offsets)]

@@ -415,10 +415,11 @@ def _headers(given: list[tuple[str, bytes | None]] | None) -> str | None:
     return json.dumps(pairs, separators=(",", ":"), ensure_ascii=False)
 
 
-def commit_offsets(broker: Broker, group: str, reached: Mapping[tuple[str, int], int]) -> None:
-    """Tells the broker how far a query has read, for the usual tools; nothing depends on it."""
+def commit_offsets(broker: Broker, group: str, reached: Mapping[tuple[str, int], int]) -> list[Any]:
+    """Commits offsets for a group that has no members. Gives futures."""
     from confluent_kafka import ConsumerGroupTopicPartitions
 
     places = [_place(topic, partition, offset) for (topic, partition), offset in reached.items()]
-    if places:
-        admin(broker).alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)])
+    if not places:
+        return []
+    return list(admin(broker).alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)]).values())
