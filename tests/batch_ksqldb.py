@@ -414,7 +414,42 @@ def group(rng: random.Random, of: str) -> Question:
     return question(topics, key, declarations, sql, duck, columns_out, calls, True, tuple(n.upper() for n in names))
 
 
+def windows(rng: random.Random, final: bool) -> Question:
+    """GROUP BY in windows that take all rows: those of FINAL are closed at the end."""
+    key, size = rng.choice(["int", "text"]), rng.choice([1, 7, 30])
+    step = size if rng.random() < 0.5 else rng.randint((size + 3) // 4, size)
+    t = topic(rng, "a", rng.choice([1, 2]))
+    rel = leaf(t, key)
+    by = rng.choice(of_type(list(rel.columns), "int", "long", "text"))
+    chosen = aggregates(rng, list(rel.columns), True)
+    having = rng.choice(["", "", " HAVING COUNT(*) > 1"])
+    kind = (
+        f"TUMBLING (SIZE {size} MILLISECONDS"
+        if step == size
+        else f"HOPPING (SIZE {size} MILLISECONDS, ADVANCE BY {step} MILLISECONDS"
+    )
+    said = f"WINDOW {kind}, GRACE PERIOD 1 HOUR)"
+    sql = (
+        f"SELECT {by.sql} AS g, WINDOWSTART AS ws, WINDOWEND AS we,"
+        f" {', '.join(f'{e.sql} AS {n}' for n, e in chosen.items())} FROM {rel.said} {said}"
+        f" GROUP BY {by.sql}{having}{' EMIT FINAL' if final else ''}"
+    )
+    starts = f"generate_series(_t - _t % {step} - {size // step * step}, _t, {step})"
+    duck = (
+        f"SELECT {by.duck} AS g, ws, ws + {size} AS we,"
+        f" {', '.join(f'{e.duck} AS {n}' for n, e in chosen.items())}, max(_t) AS _t"
+        f" FROM (SELECT *, unnest({starts}) AS ws FROM {rel.duck})"
+        f" WHERE ws >= 0 AND _t >= ws AND _t < ws + {size} AND {by.duck} IS NOT NULL"
+        f" GROUP BY {by.duck}, ws{having}"
+    )
+    calls = [*history(rng, [t], key), Clock(t.name, 10_000_000)]
+    columns = ("g", "ws", "we", *chosen)
+    return question([t], key, declared(t, key), sql, duck, columns, calls, True, ("G",))
+
+
 SHAPES: dict[str, Shape] = {
+    "ksqldb windows": partial(windows, final=False),
+    "ksqldb windows final": partial(windows, final=True),
     "ksqldb filter": filter_stream,
     "ksqldb table filter": filter_table,
     **{f"ksqldb streams {kind}": partial(one_join, kind=kind) for kind in KINDS},

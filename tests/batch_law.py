@@ -134,7 +134,7 @@ def given(question: Question, rng: random.Random, runtime: Literal["local", "spa
             return [(*map(plain, row), None) for row in driver.query(question.asks)]
         found += driver.read(question.out)
     if question.stands:
-        last = {repr(r.key): r for r in found}
+        last = {repr((r.key, r.window)): r for r in found}
         found = [r for r in last.values() if r.value is not None]
     return [row_of(question, r.key, r.value, r.timestamp) for r in found]
 

@@ -44,6 +44,7 @@ from braid.reference import Bound, Drop, End, Event, Idle, OutRecord, Record, Re
 from braid.types import Column, Scalar
 
 DAY = 86_400_000
+BOUNDS = (Col(".WINDOWSTART", Scalar.BIGINT), Col(".WINDOWEND", Scalar.BIGINT))
 
 # ---------------------------------------------------------------- plans
 
@@ -125,6 +126,8 @@ def aggregate(node: Node, keys: Sequence[Expr], calls: Sequence[tuple[str, Expr 
     """GROUP BY `keys` with the aggregates `calls`: (function, argument)."""
     step = _steps(node)
     named = [(Col(f".KEY{step + i}", e.type), e) for i, e in enumerate(keys, 1)]
+    if isinstance(node, logical.TimeWindows):
+        named += zip(BOUNDS, (node.start, node.end), strict=True)
     results = [Aggregation(Col(f".AGG{i}", _aggregate_type(f, arg)), f, arg) for i, (f, arg) in enumerate(calls)]
     return Aggregate(node, tuple(named), tuple(results))
 
@@ -132,12 +135,14 @@ def aggregate(node: Node, keys: Sequence[Expr], calls: Sequence[tuple[str, Expr 
 def query(root: Node, *values: str | Output, key: Sequence[Expr] | None = None, limit: int | None = None) -> Query:
     """SELECT the named columns (all, if none is named). The record's key is the root's, or `key`."""
     kind: Kind = "stream" if root.mode == "append" else "table"
-    keys = tuple(key) if key is not None else root.row_key
+    keys = tuple(key) if key is not None else tuple(e for e in root.row_key if e not in BOUNDS)
+    window = BOUNDS if BOUNDS[0] in root.row_key else None
     columns = root.schema
     named = values or tuple(c.name for c in columns if c not in keys and not c.name.endswith("ROWTIME"))
     outputs = tuple(v if isinstance(v, Output) else Output(v, col(root, v)) for v in named)
     written = tuple(Output(f"K{i}", e) for i, e in enumerate(keys))
-    return Query("OUT", "ksqldb", "", root, Sink("OUT", "out", kind, written, outputs, Encoding(), limit=limit))
+    sink = Sink("OUT", "out", kind, written, outputs, Encoding(), limit=limit, window=window)
+    return Query("OUT", "ksqldb", "", root, sink)
 
 
 def _steps(*nodes: Node) -> int:
@@ -175,6 +180,7 @@ SHAPES = (
     "ss-ss-ss", "ss-ss-ss-other", "ss-ss-ss-bushy", "ss-ss-st",
     "aggregate", "ss-aggregate", "ss-ss-aggregate", "st-aggregate", "tt-aggregate",
     "ft-tt", "ft-tt-right", "ft-aggregate",
+    "windows", "windows-final", "ss-windows", "ss-ss-windows-final", "st-windows",
 )  # fmt: skip
 CHAINS = {"ss": ("stream", "stream"), "st": ("stream", "table"), "tt": ("table", "table"), "ft": ("table", "table")}
 WINDOWS = [(5, 5), (0, 10), (10, 0), (3, 12), (20, 4), (1, 1), (0, 0)]
@@ -185,18 +191,30 @@ def random_query(rng: random.Random, shape: str | None = None, *, limit: bool = 
     shape = shape or rng.choice(SHAPES)
     joins = [part for part in shape.split("-") if part in CHAINS]
     nested: Literal["", "right", "bushy"] = "right" if "right" in shape else "bushy" if "bushy" in shape else ""
-    root = _random_chain(rng, joins, other="other" in shape, nested=nested) if joins else _random_source(rng)
+    kind: Kind | None = "stream" if "windows" in shape else None
+    root = _random_chain(rng, joins, other="other" in shape, nested=nested) if joins else _random_source(rng, kind)
     if shape == "filter" or (shape != "project" and rng.random() < 0.3):
         root = Filter(root, _random_predicate(rng, root))
-    if "aggregate" in shape:
-        root = _random_aggregate(rng, root)
+    windows = _random_windows(rng, root) if "windows" in shape else None
+    if "aggregate" in shape or windows is not None:
+        root = _random_aggregate(rng, windows or root)
         if rng.random() < 0.4:
-            root = Filter(root, call("gt", [col(root, ".AGG0"), Lit(rng.choice([0, 1, 2]), Scalar.BIGINT)]))
+            having = call(rng.choice(["gt", "le"]), [col(root, ".AGG0"), Lit(rng.choice([0, 1, 2]), Scalar.BIGINT)])
+            root = Filter(root, having)
+    if windows is not None and "final" in shape:
+        root = logical.Final(root, windows.grace, *BOUNDS)
     return query(root, *_random_outputs(rng, root), limit=rng.randint(1, 12) if limit else None)
 
 
-def _random_source(rng: random.Random) -> Node:
-    return source("A", kind=rng.choice(["stream", "table"]), partitions=rng.randint(1, 3))
+def _random_source(rng: random.Random, kind: Kind | None = None) -> Node:
+    return source("A", kind=kind or rng.choice(["stream", "table"]), partitions=rng.randint(1, 3))
+
+
+def _random_windows(rng: random.Random, node: Node) -> logical.TimeWindows:
+    size = rng.choice([1, 5, 12, 40])
+    advance = size if rng.random() < 0.5 else rng.randint((size + 3) // 4, size)
+    start, end = (Col(c.name.replace("WINDOW", ""), c.type) for c in BOUNDS)
+    return logical.TimeWindows(node, size, advance, rng.choice([0, 0, 3, 20, DAY]), start, end)
 
 
 def _random_chain(rng: random.Random, joins: Sequence[str], other: bool, nested: Literal["", "right", "bushy"]) -> Node:

@@ -1,6 +1,6 @@
 """The law, as tests say it: a history cut in any way, over any buckets, across restarts, gives the reference's output.
 
-In: a query, a history and cuts (`histories.py`). Out: records as (key, value, time, headers) texts, in order.
+In: a query, a history and cuts (`histories.py`). Out: records as (key, value, time, headers, window), in order.
 Rule: what is compared is everything a topic would hold, order included.
 """
 
@@ -24,7 +24,7 @@ from braid.testing.oracle import key_text, value_text
 from braid.topics.envelope import RAW
 from histories import Batch, History, Raw, batches, expected
 
-Line = tuple[str | None, str | None, int, str | None]
+Line = tuple[str | None, str | None, int, str | None, tuple[int, int] | None]
 
 
 def reference_lines(query: Query, history: History) -> list[Line]:
@@ -35,6 +35,7 @@ def reference_lines(query: Query, history: History) -> list[Line]:
             value_text(query.sink, r),
             r.time,
             r.headers if isinstance(r.headers, str) else None,
+            r.window,
         )
         for r in expected(query, history).records
     ]
@@ -49,8 +50,14 @@ def local_lines(query: Query, history: History, cuts: Iterable[int], buckets: in
         if rng.random() < 0.3:
             local.restore(local.snapshot())
         made = local.run(chunks_of(plan, history, batch))
-        lines += made.records.select("key", "value", "timestamp", "headers").rows()
+        lines += lines_of(made.records)
     return lines
+
+
+def lines_of(records: pl.DataFrame) -> list[Line]:
+    """Records that were written (columns of `emit.WRITTEN`)."""
+    rows = records.select("key", "value", "timestamp", "headers", "window").rows()
+    return [(*line, None if window is None else (window["start"], window["end"])) for *line, window in rows]
 
 
 def chunks_of(plan: Plan, history: History, batch: Batch) -> list[Chunk]:
@@ -96,6 +103,7 @@ def raw_of(rows: Sequence[Raw], first: int) -> pl.DataFrame:
             "_key": [None if r.key is None else json.dumps(r.key) for r in rows],
             "_value": [None if r.value is None else json.dumps(r.value) for r in rows],
             HEADERS: [r.headers for r in rows],
+            "_window": [None] * len(rows),
             "_error": [None] * len(rows),
         },
         schema=RAW,

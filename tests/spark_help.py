@@ -23,7 +23,7 @@ from braid.plan.logical import Query, sources
 from braid.stage.local import LocalQuery
 from braid.topics import TopicStore, parse_envelope
 from histories import History, random_history, random_query
-from law import Line, chunks_of
+from law import Line, chunks_of, lines_of
 
 
 def case(shape: str, seed: int, length: int | None = None) -> tuple[Query, History]:
@@ -58,7 +58,8 @@ def output(store: TopicStore, topic: str = "out") -> list[list[Line]]:
     found = []
     for p, end in enumerate(store.end_offsets(topic)):
         rows = parse_envelope(store.read(topic, p, 0, end)["_line"])
-        found.append(rows.select("_key", "_value", "_t", "_headers").rows())
+        names = {"_key": "key", "_value": "value", "_t": "timestamp", "_headers": "headers", "_window": "window"}
+        found.append(lines_of(rows.rename(names)))
     return found
 
 
@@ -70,12 +71,9 @@ def in_one_batch(query: Query, history: History, outputs: int, buckets: int) -> 
     local = LocalQuery(plan, outputs, buckets)
     found: list[list[Line]] = [[] for _ in range(outputs)]
     for batch in batches(history, []):
-        for p, *line in (
-            local.run(chunks_of(plan, history, batch))
-            .records.select("partition", "key", "value", "timestamp", "headers")
-            .rows()
-        ):
-            found[p].append(tuple(line))
+        records = local.run(chunks_of(plan, history, batch)).records
+        for p, line in zip(records["partition"], lines_of(records), strict=True):
+            found[p].append(line)
     return found
 
 

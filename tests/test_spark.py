@@ -61,6 +61,7 @@ def spark() -> Any:
         ("ss-ss-other", 16, 30, 4, 1, 2),  # two stages, and buckets of one output in two tasks
         ("st-ss", 22, 15, 4, 1, 1),
         ("tt-aggregate", 0, 30, 4, 4, 2),
+        ("ss-windows", 1, 15, 4, 2, 2),
     ],
 )
 def test_any_cut_gives_the_same(
@@ -83,7 +84,9 @@ def test_any_cut_gives_the_same(
     assert sum(progress.drops.values()) == len(running.drops())
 
 
-@pytest.mark.parametrize(("shape", "seed", "batch"), [("ss-ss", 9, None), ("ss-st", 13, 1), ("aggregate", 3, 7)])
+@pytest.mark.parametrize(
+    ("shape", "seed", "batch"), [("ss-ss", 9, None), ("ss-st", 13, 1), ("aggregate", 3, 7), ("windows-final", 2, 5)]
+)
 def test_an_order_given_from_outside(spark: Any, shape: str, seed: int, batch: int | None) -> None:
     """Records one by one, marks between them, read in between, restarted once."""
     rng = random.Random(f"spark order {shape} {seed}")
@@ -108,7 +111,7 @@ def test_an_order_given_from_outside(spark: Any, shape: str, seed: int, batch: i
                 backend.pump()
         backend.restart()
         backend.pump()
-        got = [(r.key, r.value, r.timestamp, r.headers) for r in backend.records("out", 0)]
+        got = [(r.key, r.value, r.timestamp, r.headers, r.window) for r in backend.records("out", 0)]
     finally:
         backend.close()
     whole = type(history)(history.topics, True, tuple(moments))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 import pytest
@@ -12,7 +12,19 @@ from hypothesis import strategies as st
 from braid.plan.logical import Encoding
 from braid.records import formats
 from braid.records.facet import Facet
-from braid.records.wire import ANY, Wire, Wires, kafka_partition, murmur2, of_bytes, to_bytes, wires
+from braid.records.wire import (
+    ANY,
+    Wire,
+    Wires,
+    kafka_partition,
+    murmur2,
+    of_bytes,
+    to_bytes,
+    wires,
+    with_windows,
+    without_windows,
+)
+from braid.topics.envelope import WINDOW
 from braid.types import Column, Scalar
 
 S = Scalar
@@ -120,3 +132,17 @@ def test_how_records_are_written_follows_from_their_declaration() -> None:
     assert wires(Encoding("KAFKA", "JSON"), [], [v], "v").key == Wire("KAFKA", S.VARCHAR)
     avro = wires(Encoding("JSON", "AVRO"), [], [v, w])
     assert avro == Wires(ANY, Wire("AVRO", facet=Facet("value", "AVRO", False), columns=(v, w)))
+
+
+@pytest.mark.parametrize("kind", ["time", "session"])
+def test_windows_stand_behind_keys_as_kafka_streams_writes_them(kind: Literal["time", "session"]) -> None:
+    keys = pl.Series([b"a", b"", b"b"], dtype=pl.Binary)
+    windows = pl.Series([{"start": 1, "end": 258}, {"start": 2**40, "end": 2**40}, None], dtype=WINDOW)
+    written = with_windows(keys, windows, kind)
+    start, end = (1).to_bytes(8, "big"), (258).to_bytes(8, "big")
+    assert written[0] == (b"a" + start if kind == "time" else b"a" + end + start)
+    key, window, why = without_windows(written, kind)
+    assert key.to_list() == keys.to_list()
+    assert [w and w["start"] for w in window] == [1, 2**40, None]
+    assert [w and w["end"] for w in window] == ([258, 2**40, None] if kind == "session" else [None] * 3)
+    assert why.to_list() == [None, None, "no window follows it"]

@@ -84,6 +84,7 @@ def records_in(block: Block) -> list[dict[str, Any]]:
 
 
 OF_A_DIALECT = 12
+ALWAYS = ("semantic_table.md", "final.md", "windowed_sources.md")
 KAFKA_CANNOT = ("malformed.md",)  # has keys that no serializer writes
 
 
@@ -93,7 +94,7 @@ def pages() -> Iterator[Page]:
     found = [p for p in found if p.path.name not in KAFKA_CANNOT]
     for dialect in sorted({p.dialect for p in found}):
         mine = [p for p in found if p.dialect == dialect]
-        tables = [p for p in mine if p.path.name == "semantic_table.md"]
+        tables = [p for p in mine if p.path.name in ALWAYS]
         step = max(1, len(mine) // OF_A_DIALECT)
         yield from tables
         yield from [p for p in mine[::step] if p not in tables][: OF_A_DIALECT - len(tables)]
@@ -128,12 +129,17 @@ def made(session: Session, topics: Topics, page: Page) -> dict[str, list[Any]]:
         for p, end in enumerate(topics.end_offsets(sink)):
             parsed: pl.DataFrame = topics.parsed(sink, p, 0, end, how)
             rows += [
-                (p, json.dumps(r["key"]), json.dumps(r["value"]), r["timestamp"], json.dumps(r.get("headers")))
+                (p, json.dumps(r["key"]), json.dumps(r["value"]), r["timestamp"], *map(json.dumps, besides(r)))
                 for r in records_of(sink, p, parsed)
             ]
         found[handle.name] = rows
         found[f"drops of {handle.name}"] = sorted(json.dumps({c: d[c] for c in SHOWN}) for d in handle.drops())
     return found
+
+
+def besides(record: dict[str, Any]) -> tuple[Any, Any]:
+    """Headers, and where the window begins: of windows of a size a broker's keys hold no more."""
+    return record.get("headers"), record.get("window", [None])[0]
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from braid.bind.settings import LensesSettings, Settings
 from braid.errors import Span
 from braid.expr.nodes import Expr, substituted
 from braid.plan.logical import (
+    BOUNDS,
     PSEUDO,
     Begin,
     Encoding,
@@ -55,6 +56,19 @@ class Bounded:
 
 
 @dataclass(frozen=True, slots=True)
+class Windowing:
+    """The windows that are parts of keys; `size` in ms, of those that have one."""
+
+    kind: Literal["TUMBLING", "HOPPING", "SESSION"]
+    size: int | None
+
+    @property
+    def written(self) -> Literal["time", "session"]:
+        """What follows keys on a broker."""
+        return "session" if self.kind == "SESSION" else "time"
+
+
+@dataclass(frozen=True, slots=True)
 class Relation:
     """What is known besides of a table that statements change and queries read: its rows are those that stand.
 
@@ -78,7 +92,7 @@ class Declared:
     `null_value`: the text that stands for null in a CSV file bound to it. `view`: readers put its `sql` in its place.
     `formats`: of key and value, where the dialect has formats that are all JSON in the topic store.
     `relation`: in dialects with tables to query. `over`: the views whose SQL was put into a view's. `begin`: where
-    queries begin to read it.
+    queries begin to read it. `windowed`: the windows that are parts of its keys.
     """
 
     name: str
@@ -97,6 +111,7 @@ class Declared:
     relation: Relation | None = None
     over: tuple[str, ...] = ()
     begin: Begin = "earliest"
+    windowed: Windowing | None = None
 
     @property
     def visible(self) -> tuple[DeclaredColumn, ...]:
@@ -124,11 +139,15 @@ class Declared:
         columns += [
             SourceColumn(f"{alias}.{n}", n, Column(n, t), place) for n, (place, t) in PSEUDO.items() if n not in named
         ]
+        size = None
+        if self.windowed is not None:
+            size = self.windowed.size
+            columns += [SourceColumn(f"{alias}.{n}", n, Column(n, t), place) for n, (place, t) in BOUNDS.items()]
         mark = None if self.relation is None else self.relation.watermark
         names: dict[str, Expr] = {c.field: c.col for c in columns}
         return Source(alias, self.name, self.topic, self.kind, tuple(columns), self.encoding, self.timestamp,
                       self.message_key, self.partitions,
-                      watermark=None if mark is None else substituted(mark.expr, names))  # fmt: skip
+                      watermark=None if mark is None else substituted(mark.expr, names), window_size=size)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

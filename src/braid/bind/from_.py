@@ -176,6 +176,11 @@ def _check_sources(s: Step) -> None:
         if e.alias == s.new.alias:
             raise SqlError(f"{e.alias} names two sources", s.join.right.span, f"write {d.name} AS another name")
     for e, span in ((s.left.scope.entries[0], s.join.left.span), (s.new, s.join.right.span)):
+        if e.declared.windowed is not None:
+            hint = "group what is joined: the join first, then WINDOW and GROUP BY"
+            raise SqlError(
+                f"{e.declared.name} is windowed; joins of windowed sources are not supported yet", span, hint
+            )
         if e.declared.encoding.value == "KAFKA":
             hint = f"declare {e.declared.name} with value_format = 'JSON' or 'DELIMITED'"
             raise SqlError(f"{e.declared.name} has KAFKA values, which cannot be joined", span, hint)

@@ -38,6 +38,9 @@ def bind_insert_values(s: ast.InsertValues, target: Declared) -> Inserted:
 
 
 def check_insertable(target: Declared, span: Span) -> None:
+    if target.windowed is not None:
+        message = f"{target.name} has windows in its keys: nothing can be inserted"
+        raise SqlError(message, span, "insert into what is grouped")
     if any(c.place in ("header", "headers") for c in target.columns):
         message = f"{target.name} has header columns: nothing can be inserted"
         raise SqlError(message, span, "declare it without them")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from braid.bind.expressions import Aggregations, Rules, aggregates, bind_expr, bind_value, told_at
 from braid.bind.names import Namer, Scope, repeated
 from braid.bind.sources import check_key_type
+from braid.bind.windows import Windowed
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.aggregates import result_type
@@ -51,6 +52,7 @@ class Grouping:
     scope: Scope
     over_table: bool
     keys: tuple[tuple[Col, Expr], ...]
+    window: Windowed | None = None
     aggregations: Aggregations = field(default_factory=lambda: Aggregations(".AGG"))
 
     def rules(self, clause: str) -> Rules:
@@ -65,6 +67,8 @@ class Grouping:
         raise SqlError(f"{name} is neither grouped nor aggregated", hint=hint)
 
     def _column(self, n: ast.Name) -> Expr:
+        if self.window is not None and len(n.parts) == 1 and n.parts[0] in self.window.names:
+            return self.window.names[n.parts[0]]
         return self.grouped(self.scope.column(n.parts), str(n))
 
     def _whole(self, e: ast.Expr) -> Expr | None:
@@ -85,7 +89,9 @@ class Grouping:
         return self.aggregations.column(call.name, args[0] if args else None, type_)
 
 
-def bind_grouping(group_by: tuple[ast.Expr, ...], scope: Scope, steps: int, over_table: bool) -> Grouping:
+def bind_grouping(
+    group_by: tuple[ast.Expr, ...], scope: Scope, steps: int, over_table: bool, window: Windowed | None = None
+) -> Grouping:
     keys: list[tuple[Col, Expr]] = []
     rules = Rules("GROUP BY", lambda n: scope.column(n.parts))
     for e in group_by:
@@ -95,7 +101,7 @@ def bind_grouping(group_by: tuple[ast.Expr, ...], scope: Scope, steps: int, over
         if any(x == bound for _, x in keys):
             raise SqlError("GROUP BY has this expression twice", e.span, "keep one of them")
         keys.append((Col(f".KEY{steps + len(keys) + 1}", bound.type), bound))
-    return Grouping(scope, over_table, tuple(keys))
+    return Grouping(scope, over_table, tuple(keys), window)
 
 
 def bind_items(

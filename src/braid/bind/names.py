@@ -14,13 +14,12 @@ from braid.bind.bound import Declared, DeclaredColumn
 from braid.errors import SqlError, UnknownColumn
 from braid.expr.nodes import Col
 from braid.guess import guess
-from braid.plan.logical import PSEUDO, Source
+from braid.plan.logical import BOUNDS, PSEUDO, Source
 from braid.types import Struct
 
 T = TypeVar("T")
 
-WINDOW_BOUNDS = ("WINDOWSTART", "WINDOWEND")
-RESERVED = (*PSEUDO, *WINDOW_BOUNDS)
+RESERVED = (*PSEUDO, *BOUNDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,8 @@ class Entry:
         for c in self.declared.visible:
             if c.name == name:
                 return self.col(c)
-        return Col(f"{self.alias}.{name}", PSEUDO[name][1]) if name in PSEUDO else None
+        known = PSEUDO if self.declared.windowed is None else PSEUDO | BOUNDS
+        return Col(f"{self.alias}.{name}", known[name][1]) if name in known else None
 
     def col(self, c: DeclaredColumn) -> Col:
         return Col(f"{self.alias}.{c.name}", c.type)
@@ -100,9 +100,9 @@ class Scope:
             raise SqlError(f"{name} is ambiguous", hint=f"write {ways}")
         if self.synthetic is not None and self.synthetic[0] == name:
             return self.synthetic[1]
-        if name in WINDOW_BOUNDS:
-            hint = "read a windowed source; those are not supported yet"
-            raise SqlError(f"{name} stands only in windowed sources", hint=hint)
+        if name in BOUNDS:
+            hint = "add WINDOW TUMBLING (SIZE …) and GROUP BY"
+            raise SqlError(f"{name} is known only where rows are grouped by windows", hint=hint)
         raise UnknownColumn(f"unknown column {name}", hint=_missing(name, self.entries))
 
     def _is_struct(self, name: str) -> bool:

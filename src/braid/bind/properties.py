@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from typing import Literal
 
-from braid.bind.bound import DeclaredColumn
+from braid.bind.bound import DeclaredColumn, Windowing
 from braid.errors import Span, SqlError
 from braid.plan.logical import Encoding, Timestamp
 from braid.records.facet import PROTOBUFS, Format
 from braid.sql import ast
+from braid.sql.dialects.base import UNITS
 from braid.types import Array, Map, Scalar, Struct, Type
 
 COMMON = ("KAFKA_TOPIC", "FORMAT", "KEY_FORMAT", "VALUE_FORMAT", "PARTITIONS", "REPLICAS", "TIMESTAMP",
@@ -30,6 +32,7 @@ UNWRAPPED = ("JSON", "AVRO", "JSON_SR")  # formats in which a single value may s
 _KNOWN: tuple[Format, ...] = ("JSON", "DELIMITED", "KAFKA", "NONE", *SCHEMED, "PROTOBUF_NOSR")
 FORMATS: dict[str, Format] = {f: f for f in _KNOWN}
 NULLS = ("KEY_PROTOBUF_NULLABLE_REPRESENTATION", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION")
+KINDS: tuple[Literal["TUMBLING", "HOPPING", "SESSION"], ...] = ("TUMBLING", "HOPPING", "SESSION")
 DELIMITERS = {"SPACE": " ", "TAB": "\t"}
 KAFKA_TYPES = (Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE, Scalar.VARCHAR, Scalar.BYTES)
 
@@ -85,9 +88,6 @@ def read(properties: Sequence[ast.Property], allowed: tuple[str, ...], at: Span)
     for p in properties:
         if p.name in items:
             raise SqlError(f"property {p.name} is written twice", p.span, "keep one of them")
-        if p.name in ("WINDOW_TYPE", "WINDOW_SIZE"):
-            hint = "declare it without windows, and use the bounds as columns"
-            raise SqlError("windowed sources are not supported yet", p.span, hint)
         if p.name == "KEY" and p.name not in allowed:
             hint = "the SELECT gives the key: project the key column, or write PARTITION BY"
             raise SqlError("KEY cannot be set on a query's result", p.span, hint)
@@ -98,6 +98,29 @@ def read(properties: Sequence[ast.Property], allowed: tuple[str, ...], at: Span)
             raise SqlError(f"unknown property {p.name.lower()}", p.span, hint)
         items[p.name] = p
     return Properties(items, at)
+
+
+def windowing(p: Properties) -> Windowing | None:
+    """WINDOW_TYPE and WINDOW_SIZE: the windows that are parts of a source's keys."""
+    name, text = p.text("WINDOW_TYPE"), p.text("WINDOW_SIZE")
+    if name is None:
+        if text is not None:
+            raise SqlError("WINDOW_SIZE needs WINDOW_TYPE", p.span("WINDOW_SIZE"), "add window_type = 'TUMBLING'")
+        return None
+    kind = next((k for k in KINDS if k == name.strip().upper()), None)
+    if kind is None:
+        raise SqlError(f"no window is {name}", p.span("WINDOW_TYPE"), f"windows are {', '.join(KINDS)}")
+    if kind == "SESSION":
+        if text is not None:
+            raise SqlError("SESSION windows have no size", p.span("WINDOW_SIZE"), "leave window_size out")
+        return Windowing(kind, None)
+    if text is None:
+        raise SqlError(f"{kind} windows need a WINDOW_SIZE", p.span("WINDOW_TYPE"), "add window_size = '1 HOUR'")
+    number, _, unit = text.strip().upper().partition(" ")
+    size = int(number) * UNITS.get(unit.strip(), 0) if number.isdigit() and len(number) < 16 else 0
+    if size == 0:
+        raise SqlError(f"{text} is no size of a window", p.span("WINDOW_SIZE"), "write window_size = '10 MINUTES'")
+    return Windowing(kind, size)
 
 
 def column_named(p: Properties, name: str, columns: Sequence[DeclaredColumn]) -> DeclaredColumn | None:

@@ -9,18 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from braid.bind import properties, schemas
-from braid.bind.bound import Declared, DeclaredColumn, Nothing, QueryBound
+from braid.bind.bound import Declared, DeclaredColumn, Nothing, QueryBound, Windowing
 from braid.bind.catalog import Catalog
 from braid.bind.expressions import Rules, bind_predicate, bind_value, children, names, told_at
 from braid.bind.from_ import Env, From, bind_from
 from braid.bind.insert import check_insertable, matched
 from braid.bind.items import Grouping, Item, bind_grouping, bind_items, is_copy
-from braid.bind.names import RESERVED, WINDOW_BOUNDS, Entry, Namer, free_name
+from braid.bind.names import RESERVED, Entry, Namer, free_name
 from braid.bind.sources import KIND, check_key_type, check_topic, check_written, existing
+from braid.bind.windows import OF_GROUPS, bind_window
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr
 from braid.guess import meant
 from braid.plan.logical import (
+    BOUNDS,
     Aggregate,
     Encoding,
     Filter,
@@ -48,6 +50,7 @@ EAGER = (
 class Result:
     """A bound query before its sink: rows of `node`, the columns `items`, and which of them are the key.
 
+    `windowed`, `bounds`: of the window that is part of each row's key.
     `key` empty: `record_key` (which may be empty too) is written without being a column; `message_key` names the value
     column that always equals it, if there is one.
     """
@@ -60,6 +63,8 @@ class Result:
     record_key: tuple[Expr, ...] = ()
     message_key: str | None = None
     notices: tuple[str, ...] = ()
+    windowed: Windowing | None = None
+    bounds: tuple[Col, Col] | None = None
 
     @property
     def whole_key(self) -> bool:
@@ -115,14 +120,15 @@ def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBo
     encoding = schemas.with_schemas(encoding, p, s.name, topic, env.catalog.registry)
     schemas.check_names(encoding, columns, s.name_span)
     schemas.check_chosen(encoding, columns, p)
+    encoding = replace(encoding, window=None if result.windowed is None else result.windowed.written)
     check_topic(topic, env.catalog, p.span("KAFKA_TOPIC"))
     partitions = p.count("PARTITIONS") or result.first.partitions
     timestamp = properties.timestamp(p, [c for c in columns if not c.hidden])
     declared = Declared(s.name, result.kind, topic, columns, encoding, timestamp, result.message_key, partitions,
-                        s.name, sql)  # fmt: skip
+                        s.name, sql, windowed=result.windowed)  # fmt: skip
     check_written(declared, env.catalog, {i.name: i.span for i in result.items}, s.name_span)
     sink = Sink(s.name, topic, result.kind, result.key, result.values, encoding, result.record_key, partitions,
-                timestamp, None, tuple(i.name for i in result.items), result.whole_key)  # fmt: skip
+                timestamp, None, tuple(i.name for i in result.items), result.whole_key, result.bounds)  # fmt: skip
     check_cycle(result.node, sink, env.catalog, s.name_span)
     schemas.check_sink(sink, env.catalog.registry, s.name_span)
     notices = (*result.notices, *p.notices())
@@ -168,7 +174,7 @@ def bind_select(s: ast.Ask, env: Env, dialect: str, sql: str) -> QueryBound:
     result = _result(Asked(q, env, None))
     sink = Sink(PUSH, PUSH, result.kind, result.key, result.values, Encoding("JSON", "JSON"), result.record_key,
                 1 if q.limit is not None else result.first.partitions, None, q.limit,
-                tuple(i.name for i in result.items), result.whole_key)  # fmt: skip
+                tuple(i.name for i in result.items), result.whole_key, result.bounds)  # fmt: skip
     return QueryBound(Query(PUSH, dialect, sql, result.node, sink, result.notices), None, transient=True)
 
 
@@ -190,11 +196,11 @@ def clause(q: ast.Select, name: str) -> Span:
 
 
 def _supported(q: ast.Select) -> None:
-    if q.window is not None:
-        hint = "group without WINDOW, or by a time column"
-        raise SqlError(f"WINDOW {q.window.kind} is not supported yet", q.window.span, hint)
-    if q.emit == "FINAL":
-        raise SqlError("EMIT FINAL is not supported yet", clause(q, "EMIT"), "write EMIT CHANGES")
+    if q.window is not None and not q.group_by:
+        raise SqlError("WINDOW needs GROUP BY", q.window.span, "add GROUP BY and an aggregate")
+    if q.emit == "FINAL" and q.window is None:
+        hint = "write EMIT CHANGES, or add WINDOW"
+        raise SqlError("EMIT FINAL waits for windows to close; here are none", clause(q, "EMIT"), hint)
     if q.having is not None and not q.group_by:
         raise SqlError("HAVING needs GROUP BY", clause(q, "HAVING"), "write WHERE")
     if q.partition_by and q.group_by:
@@ -243,8 +249,13 @@ def _result(a: Asked) -> Result:
     grouping: Grouping | None = None
     if q.group_by:
         _check_values(scope.entries, clause(q, "GROUP BY"))
-        grouping = bind_grouping(q.group_by, scope, source.steps, source.kind == "table")
-        notices.append("a row for each group is kept: state grows with the groups")
+        window = None
+        if q.window is not None:
+            window = bind_window(q.window, source.kind == "table", q.emit == "FINAL")
+            node = window.below(node)
+        grouping = bind_grouping(q.group_by, scope, source.steps, source.kind == "table", window)
+        if window is None:
+            notices.append("a row for each group is kept: state grows with the groups")
     items = tuple(bind_items(q.items, scope, grouping, bool(q.partition_by)))
     if grouping is not None:
         node = _grouped(q, node, grouping)
@@ -267,12 +278,17 @@ def _grouped(q: ast.Select, node: Node, grouping: Grouping) -> Node:
     if not grouping.aggregations.made:
         hint = "add one, such as COUNT(*)"
         raise SqlError("GROUP BY needs an aggregate in SELECT or HAVING", clause(q, "GROUP BY"), hint)
-    made = Aggregate(node, grouping.keys, tuple(grouping.aggregations.made))
-    return made if having is None else Filter(made, having)
+    window = grouping.window
+    keys = grouping.keys if window is None else (*grouping.keys, *window.keys)
+    made: Node = Aggregate(node, keys, tuple(grouping.aggregations.made))
+    made = made if having is None else Filter(made, having)
+    return made if window is None else window.above(made)
 
 
 def _with_key(a: Asked, r: Result, source: From, grouping: Grouping | None) -> Result:
     if grouping is not None:
+        if grouping.window is not None:
+            r = replace(r, windowed=grouping.window.windowing, bounds=OF_GROUPS)
         keys = [Wanted(key, "grouping expression", a.env.quote(e), copy=is_copy(e))
                 for (key, _), e in zip(grouping.keys, a.query.group_by, strict=True)]  # fmt: skip
         return _keyed(a, r, keys)
@@ -322,6 +338,9 @@ def _twice(what: str, holds: list[Item]) -> SqlError:
 def _partitioned(a: Asked, r: Result, source: From) -> Result:
     """PARTITION BY: its expressions are the new key; PARTITION BY NULL: no key."""
     q = a.query
+    if source.scope.entries[0].declared.windowed is not None:
+        hint = "leave PARTITION BY out, or write GROUP BY"
+        raise SqlError("the rows of a windowed source keep their keys", clause(q, "PARTITION BY"), hint)
     if r.kind == "table":
         message = "PARTITION BY of a table is not possible: its key says which row is which"
         raise SqlError(message, clause(q, "PARTITION BY"), "write GROUP BY, or declare a stream over the topic")
@@ -418,7 +437,10 @@ def _source_key(a: Asked, r: Result, source: From) -> Result:
             message = f"{a.sink} needs the key column {d.message_key} in its SELECT"
             raise SqlError(message, a.items_span, f"add {d.message_key} to the SELECT")
         return replace(r, record_key=(column,), message_key=holds[0].name if holds else None)
-    key = source.node.row_key
+    key = source.node.row_key[: len(d.key)]
+    if d.windowed is not None:
+        start, end = (c.col for c in entry.source.window)
+        r = replace(r, windowed=d.windowed, bounds=(start, end))
     if any(c.hidden for c in d.key):
         return replace(r, record_key=key)
     prefix = f"{entry.alias}." if source.scope.is_join else ""
@@ -432,7 +454,7 @@ def _check_outputs(r: Result, a: Asked) -> None:
         own = i.name in keys and (
             i.written is None or (isinstance(i.written, ast.Name) and i.written.parts[-1] == i.name)
         )
-        if i.name in WINDOW_BOUNDS or (a.sink is not None and i.name in RESERVED and not own):
+        if (i.name in BOUNDS and r.bounds is None) or (a.sink is not None and i.name in RESERVED and not own):
             raise SqlError(f"{i.name} cannot be the name of a result's column", i.span, f"write … AS {i.name}_1")
         if i.expr.type is Scalar.NULL:
             raise SqlError(f"the type of {i.name} is not known", i.span, "write CAST(NULL AS …)")

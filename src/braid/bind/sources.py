@@ -51,10 +51,13 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
     schemas.check_names(encoding, columns, s.name_span)
     if message_key is not None:
         encoding = _string_key(encoding, p)
+    windowed = properties.windowing(p)
+    if windowed is not None:
+        encoding = replace(encoding, window=windowed.written)
     declared = Declared(
         s.name, kind, topic, columns, encoding,
         properties.timestamp(p, [c for c in columns if c.place in ("key", "value")]),
-        message_key, p.count("PARTITIONS"), None, sql, p.text("NULL_VALUE"),
+        message_key, p.count("PARTITIONS"), None, sql, p.text("NULL_VALUE"), windowed=windowed,
     )  # fmt: skip
     check_topic(declared.topic, catalog, p.span("KAFKA_TOPIC"))
     check_topic_types(declared, catalog, {c.name: c.span for c in s.columns}, s.name_span)

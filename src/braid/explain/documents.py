@@ -65,6 +65,11 @@ class _Topology:
                 return self.rekeyed(joined, node.row_key)
             case logical.OnKey():
                 return self._join(node, (node.left_key,), (node.right_key,), node.row_key)
+            case logical.Aggregate(input=logical.TimeWindows(input=below), keys=keys):
+                x = self.rekeyed(self.walk(below), tuple(e for _, e in keys[:-2]))
+                x = _Told(self.add("windows", (x,)), x.key, x.partitions)
+                number = self.add("aggregate", (x,), by=[show(e) for _, e in keys])
+                return _Told(number, tuple(c for c, _ in keys[:-2]), x.partitions)
             case logical.Aggregate(keys=keys):
                 x = self.rekeyed(self.walk(node.input), tuple(e for _, e in keys))
                 number = self.add("aggregate", (x,), by=[show(e) for _, e in keys])

@@ -67,6 +67,14 @@ def of_node(node: logical.Node) -> Words:
         case logical.Aggregate(keys=keys, aggregations=made):
             kept = [Kept("input", "one row a group", "never")]
             return Words("aggregate", [show(e) for _, e in keys], kept, notes=[", ".join(map(_aggregate, made))])
+        case logical.TimeWindows(size=size, advance=advance, grace=grace):
+            kind, every = ("tumbling", "") if size == advance else ("hopping", f", every {duration(advance)}")
+            open_ = f"size {duration(size)}{every}; open until stream time reaches its end + {duration(grace)}"
+            return Words(f"{kind} windows", clock="the input's", notes=[open_])
+        case logical.Final(grace=grace):
+            until = f"stream time reaches the window's end + {duration(grace)}"
+            kept = [Kept("input", "last row of each open window", until, bounded=True)]
+            return Words("final", state=kept, notes=["each window speaks once, when it is closed"])
         case keyed.Lateral(array=array, element=element):
             return Words("lateral", notes=[f"{element.name}: each element of {show(array)}"])
         case logical.OnKey() | keyed.OnKeys():

@@ -19,7 +19,7 @@ from braid.errors import BraidError
 from braid.expr.nodes import Col, Expr, Lit, columns, substituted
 from braid.lower.physical import Exchange, Leaf, NullKey, Plan, Stage, Step
 from braid.lower.spread import common_keys, one_bucket
-from braid.operators.aggregate import GroupBy
+from braid.operators.aggregate import Closing, GroupBy
 from braid.operators.as_of import AsOf
 from braid.operators.base import Operator
 from braid.operators.changes import MAX_LEAVES
@@ -39,6 +39,7 @@ from braid.operators.sliding import Sliding
 from braid.operators.table_changes import Retract, TableFilter, Upserts
 from braid.operators.table_join import TableJoin
 from braid.operators.temporal import Temporal
+from braid.operators.time_windows import Final, TimeWindows
 from braid.operators.watermarks import Cleaning, Watermark
 from braid.operators.windowed import WindowedJoin
 from braid.operators.windows import Windows
@@ -199,8 +200,15 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             keys = node.input.row_key if table else wanted
             x = _input(node.input, b, keys, "own" if table else "route")
             return b.step(_filter(node), [x], node, x.keys, x.columns)
+        case logical.TimeWindows():
+            x = b.spread(_input(node.input, b, wanted, "drop"), wanted, "drop", "GROUP BY has another key")
+            windows = TimeWindows.of(node, clock(node.input, b.leaves))
+            return b.step(windows, [x], node, x.keys, [*x.columns, node.start, node.end])
         case logical.Aggregate():
             return _aggregate(node, b)
+        case logical.Final():
+            x = _lower(node.input, b, wanted)
+            return b.step(Final.of(node, clock(node.input, b.leaves)), [x], node, x.keys, x.columns)
         case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
             return _join(node, b)
         case logical.ForeignKeyJoin():
@@ -328,7 +336,10 @@ def _before(keys: Keys, node: keyed.Lateral) -> Keys:
 
 
 def _aggregate(node: logical.Aggregate, b: _Builder) -> _Frame:
-    keys = tuple(e for _, e in node.keys)
+    """Windows are parts of the groups' keys, and all windows of a key are in one bucket."""
+    windows = node.input if isinstance(node.input, logical.TimeWindows) else None
+    spread_by = node.keys if windows is None else node.keys[:-2]
+    keys = tuple(e for _, e in spread_by)
     mode = node.input.mode
     x = _input(node.input, b, *((keys, "drop") if mode == "append" else (node.input.row_key, "own")))
     if mode == "upsert":
@@ -336,7 +347,8 @@ def _aggregate(node: logical.Aggregate, b: _Builder) -> _Frame:
         mode = "retract"
     x = b.spread(x, keys, "drop", "GROUP BY has another key")
     cols = [*(c for c, _ in node.keys), *(a.output for a in node.aggregations)]
-    return b.step(GroupBy.of(node), [x], node, tuple(c for c, _ in node.keys), cols)
+    closing = None if windows is None else Closing(clock(windows, b.leaves), windows.grace)
+    return b.step(GroupBy.of(node, closing), [x], node, tuple(c for c, _ in spread_by), cols)
 
 
 def _foreign_key(node: logical.ForeignKeyJoin, b: _Builder) -> _Frame:
@@ -514,7 +526,9 @@ def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
             | logical.Project(input=x)
             | keyed.Lateral(input=x)
             | keyed.Materialize(input=x)
+            | logical.TimeWindows(input=x)
             | logical.Aggregate(input=x)
+            | logical.Final(input=x)
         ):
             return clock(x, leaves)
         case keyed.TwoClockJoin():

@@ -8,7 +8,7 @@ nulls do not count, nothing adds up to zero. (docs/rules/ksqldb.md, "Groups")
 *Matches* nothing.
 *Keeps* one row a group: its accumulators and its highest time.
 *Emits* at the input row's place; time is the highest of the group so far.
-*Forgets* nothing: a group that is empty again stands with COUNT 0.
+*Forgets* groups of windows that are closed, else nothing: a group that is empty again stands with COUNT 0.
 
 Which functions exist, over what, is told by `expr.aggregates`; here is how each runs.
 """
@@ -27,7 +27,7 @@ from braid.expr.nodes import Col, Expr
 from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, at_one_moment, key_column, no_rows, one_change
-from braid.operators.clocks import Clocks
+from braid.operators.clocks import Clock, Clocks
 from braid.operators.lives import Standing, Timeline, arrivals, timeline
 from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, without_nulls
 from braid.operators.ranges import Flags, Ints, columns_of, rows_at, values_at
@@ -169,21 +169,31 @@ ACCUMULATIONS: dict[str, Accumulation] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Closing:
+    """Windows whose ends are the last of the key: none is changed once its clock has reached its end and the grace."""
+
+    clock: Clock
+    grace: int
+
+
+@dataclass(frozen=True, slots=True)
 class GroupBy:
     """`keys`: plan columns of the grouping key, beside `_k0` …; `own`: those that the rows of a table are known by
-    (None: rows only come); `mode`: of the input."""
+    (None: rows only come); `mode`: of the input; `closing`: of groups in windows."""
 
     keys: tuple[str, ...]
     aggregations: tuple[logical.Aggregation, ...]
     own: tuple[str, ...] | None = None
     mode: Mode = "append"
+    closing: Closing | None = None
 
     @staticmethod
-    def of(node: logical.Aggregate) -> GroupBy:
+    def of(node: logical.Aggregate, closing: Closing | None = None) -> GroupBy:
         mode = node.input.mode
         own = tuple(e.name for e in node.input.row_key if isinstance(e, Col))
         latest = any(a.function == "LATEST" for a in node.aggregations) and mode != "append"
-        return GroupBy(tuple(c.name for c, _ in node.keys), node.aggregations, own if latest else None, mode)
+        names = tuple(c.name for c, _ in node.keys)
+        return GroupBy(names, node.aggregations, own if latest else None, mode, closing)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []
@@ -191,7 +201,7 @@ class GroupBy:
         keys = [key_column(i) for i in range(len(self.keys))]
         if not rows.height:
             return Result(self._nothing(rows, keys), all_dropped(drops))
-        held = Newest(state, "groups", keys)
+        held = Newest(state, "groups", keys, None if self.closing is None else keys[-1])
         arguments = [(f"{i}", a.arg) for i, a in enumerate(self.aggregations) if a.arg is not None]
         values, failed = compile.evaluate(rows, arguments) if arguments else (pl.DataFrame(), pl.Series([False]))
         if failed.any():
@@ -213,6 +223,8 @@ class GroupBy:
         back[line.number] = np.flatnonzero(~groups.start)
         after = rows_at(pl.DataFrame([s.alias(n) for n, s in running.items()]), back)
 
+        if self.closing is not None:
+            held.forget(clocks.end(self.closing.clock) - self.closing.grace + 1)
         stands = pl.repeat(1, rows.height, dtype=pl.Int8, eager=True).alias(DIFF)
         line.keep(0, held, columns_of(rows, [HASH, *keys]).hstack([stands, *after.get_columns()]))
         told = np.flatnonzero(_tells(line, rows, by_place=self.mode == "retract"))

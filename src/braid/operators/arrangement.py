@@ -285,13 +285,22 @@ class Arrangement(Runs):
 
 
 class Newest(Runs):
-    """The last row of each key. Columns: `_h`, the key columns, `_diff` (-1: there is none any more), any others."""
+    """The last row of each key. Columns: `_h`, the key columns, `_diff` (-1: there is none any more), any others.
+    `time`: a column of the key by which rows expire."""
 
-    __slots__ = ("keys",)
+    __slots__ = ("keys", "time")
 
-    def __init__(self, state: State, name: str, keys: Sequence[str]) -> None:
+    def __init__(self, state: State, name: str, keys: Sequence[str], time: str | None = None) -> None:
         super().__init__(state, name)
-        self.keys = tuple(keys)
+        self.keys, self.time = tuple(keys), time
+
+    def forget(self, bound: int) -> None:
+        """Nobody looks for keys below `bound` any more: runs that hold no others go, the rest when runs merge."""
+        self.floor = max(self.floor, bound)
+        old = [r for r in self.runs if r.high < self.floor]
+        self.expired += sum(r.rows for r in old)
+        self._remove(old)
+        self.runs = [r for r in self.runs if r.high >= self.floor]
 
     def append(self, rows: pl.DataFrame) -> None:
         """Adds one run: rows sorted by hash, one per key. Then merges."""
@@ -327,14 +336,17 @@ class Newest(Runs):
     def _run(self, rows: pl.DataFrame, oldest: bool) -> Run | None:
         if oldest:
             rows = rows.filter(pl.col(DIFF) == 1)
-        return (
-            Run("", rows.height, 0, 0, 0, keyed(hashes_of(rows), columns_of(rows, self.keys)).plain, rows)
-            if rows.height
-            else None
-        )
+        if not rows.height:
+            return None
+        t = np.zeros(1, np.int64) if self.time is None else rows[self.time].to_numpy()
+        low, high = int(t.min()), int(t.max())
+        return Run("", rows.height, 0, low, high, keyed(hashes_of(rows), columns_of(rows, self.keys)).plain, rows)
 
     def _merged(self, runs: Sequence[Run], oldest: bool) -> Run | None:
         rows = pl.concat([self._read(r) for r in runs], how="diagonal")
+        if self.time is not None:
+            before, rows = rows.height, rows.filter(pl.col(self.time) >= self.floor)
+            self.expired += before - rows.height
         rows = rows_at(rows, key_order(hashes_of(rows)))
         return self._run(rows.filter(pl.Series(last_of_key(rows, self.keys))), oldest)
 

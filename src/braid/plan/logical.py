@@ -28,7 +28,7 @@ from braid.types import Column, Scalar
 Kind = Literal["stream", "table"]
 How = Literal["inner", "left", "right", "full"]
 Begin = Literal["earliest", "latest"] | int  # ms
-Place = Literal["key", "value", "header", "headers", "rowtime", "rowpartition", "rowoffset"]
+Place = Literal["key", "value", "header", "headers", "rowtime", "rowpartition", "rowoffset", "windowstart", "windowend"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Encoding:
     partition and offset. `key_in_value`: a record without a key has its key columns in its value. `iso`: dates and
     times may be ISO text, besides numbers. `key_schema`, `value_schema`: only in formats that have schemas. `binary`:
     facets (key, value) that are one value, which stands on a broker as its serializer writes it and not as JSON;
-    elsewhere that makes no difference.
+    elsewhere that makes no difference. `window`: keys are followed by one of this kind.
     """
 
     key: Format = "JSON"
@@ -65,6 +65,7 @@ class Encoding:
     key_schema: RecordSchema | None = field(default=None, repr=False)
     value_schema: RecordSchema | None = field(default=None, repr=False)
     binary: tuple[str, ...] = field(default=(), repr=False)
+    window: Literal["time", "session"] | None = field(default=None, repr=False)
 
     def bare(self, values: int) -> bool:
         """Whether a record's value is that of its only column, and no object."""
@@ -93,6 +94,7 @@ class Source(PlanNode):
     `message_key` names a value column that must equal the message key (KEY='c'), else the record is dropped.
     `end`: what the end of a finite input does to its clock: it stays ('hold'), or rises above every time ('lift').
     `captured`: a table as it stands when the query starts: a bag of rows, read before all streams and never again.
+    `window_size` (ms): of windows of which a record holds only the start.
     `watermark`: the clock counts this value of each record, in ticks (`epochs`), in place of its time.
     `begin`: where a query that starts begins to read; a time is that of messages.
     """
@@ -111,6 +113,7 @@ class Source(PlanNode):
     watermark: Expr | None = None
     captured: bool = False
     begin: Begin = "earliest"
+    window_size: int | None = None
 
     @property
     def called(self) -> str:
@@ -119,6 +122,11 @@ class Source(PlanNode):
     @property
     def key(self) -> tuple[SourceColumn, ...]:
         return tuple(c for c in self.columns if c.place == "key")
+
+    @property
+    def window(self) -> tuple[SourceColumn, ...]:
+        """The bounds of the window that is part of each record's key; nothing where there is none."""
+        return tuple(c for c in self.columns if c.place in ("windowstart", "windowend"))
 
     @property
     def inputs(self) -> tuple[Node, ...]:
@@ -139,7 +147,7 @@ class Source(PlanNode):
     def row_key(self) -> tuple[Expr, ...]:
         if self.message_key is not None:
             return tuple(c.col for c in self.columns if c.field == self.message_key and c.place == "value")
-        return tuple(c.col for c in self.key)
+        return tuple(c.col for c in (*self.key, *self.window))
 
     def computes(self) -> Iterator[Expr]:
         yield from ()
@@ -332,6 +340,49 @@ class ForeignKeyJoin(OnKey):
         return Told([Kept("left", "rows"), Kept("right", LAST)], notes=["each left row meets the one it refers to"])
 
 
+@dataclass(frozen=True)
+class TimeWindows(Passing):
+    """Each row once for each window [`start`, `end`) that its time lies in, in their order: `size` ms long, at every
+    multiple of `advance` from 0 on. A window is open until stream time reaches its end and `grace`."""
+
+    called = "windows"
+    input: Node
+    size: int
+    advance: int
+    grace: int
+    start: Col
+    end: Col
+
+    @property
+    def clocked_by(self) -> tuple[Node, ...]:
+        return self.inputs
+
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return (*self.input.schema, self.start, self.end)
+
+    def computes(self) -> Iterator[Expr]:
+        yield from ()
+
+
+@dataclass(frozen=True)
+class Final(Passing):
+    """Of a windowed table each row once: as it stands when stream time reaches its window's end and `grace`."""
+
+    called = "final"
+    input: Node
+    grace: int
+    start: Col
+    end: Col
+
+    @property
+    def clocked_by(self) -> tuple[Node, ...]:
+        return self.inputs
+
+    def computes(self) -> Iterator[Expr]:
+        yield from (self.start, self.end)
+
+
 @dataclass(frozen=True, slots=True)
 class Aggregation:
     """One aggregate: `function` is a key of `operators.aggregate.AGGREGATES`; `arg` None for COUNT(*)."""
@@ -382,7 +433,9 @@ Node = (
     | RememberingJoin
     | CombiningJoin
     | Materialize
+    | TimeWindows
     | Aggregate
+    | Final
     | SlidingJoin
     | EpochNode
 )
@@ -404,7 +457,8 @@ class Sink:
     `key` may be empty: then `record_key` (often the join key) is written as the record's key without being a column.
     `timestamp` names the output column that gives the time. `limit`: the query ends after so many rows.
     `columns`: the names of key and value columns in the order in which they were selected, for showing rows.
-    `whole_key`: a key of several columns is written as an object even where all of them are null.
+    `whole_key`: a key of several columns is written as an object even where all of them are null. `window`: the bounds
+    (ms) of the window that is part of each row's key.
     """
 
     name: str
@@ -419,6 +473,7 @@ class Sink:
     limit: int | None = None
     columns: tuple[str, ...] = ()
     whole_key: bool = False
+    window: tuple[Col, Col] | None = None
 
     @property
     def written_key(self) -> tuple[Expr, ...]:
@@ -451,4 +506,8 @@ PSEUDO: dict[str, tuple[Place, Scalar]] = {
     "ROWTIME": ("rowtime", Scalar.BIGINT),
     "ROWPARTITION": ("rowpartition", Scalar.INT),
     "ROWOFFSET": ("rowoffset", Scalar.BIGINT),
+}
+BOUNDS: dict[str, tuple[Place, Scalar]] = {
+    "WINDOWSTART": ("windowstart", Scalar.BIGINT),
+    "WINDOWEND": ("windowend", Scalar.BIGINT),
 }

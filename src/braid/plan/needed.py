@@ -20,8 +20,9 @@ def needed(query: Query) -> frozenset[str]:
 
 def written(query: Query) -> frozenset[str]:
     """Those that the result is made of."""
-    outputs = (*query.sink.key, *query.sink.values)
-    return frozenset(c for e in (*query.sink.written_key, *(o.expr for o in outputs)) for c in columns(e))
+    sink = query.sink
+    written = (*sink.written_key, *(o.expr for o in (*sink.key, *sink.values)), *(sink.window or ()))
+    return frozenset(c for e in written for c in columns(e))
 
 
 def needed_by(node: Node) -> Iterable[str]:

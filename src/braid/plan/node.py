@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
 from braid.expr.nodes import Col, Expr
 
@@ -80,14 +80,17 @@ class PlanNode(ABC):
 
 
 class OfOne(PlanNode):
-    """A node over one input, that reads no clock."""
+    """A node over one input; unless it says otherwise, it reads no clock."""
 
-    clocked_by: ClassVar[tuple[Node, ...]] = ()
     input: Node
 
     @property
     def inputs(self) -> tuple[Node, ...]:
         return (self.input,)
+
+    @property
+    def clocked_by(self) -> tuple[Node, ...]:
+        return ()
 
     def over(self, change: Callable[[Node], Node]) -> Self:
         return replace(self, input=change(self.input))  # type: ignore[type-var]  # each kind is a dataclass

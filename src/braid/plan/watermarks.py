@@ -17,7 +17,7 @@ from braid.expr.typing import conjuncts
 from braid.plan import epochs
 from braid.plan.epochs import Bound, Clean, RegularJoin
 from braid.plan.keyed import Lateral, Materialize, OnKeys
-from braid.plan.logical import Aggregate, Filter, Node, OnKey, Output, Project, Source, sources
+from braid.plan.logical import Aggregate, Filter, Final, Node, OnKey, Output, Project, Source, TimeWindows, sources
 from braid.plan.sliding import SlidingJoin
 
 Bounds = tuple[Bound, ...]
@@ -50,7 +50,7 @@ def progress(node: Node) -> Progress:
             return {c.name: bounds for c, e in keys if (bounds := watermark(e, below))}
         case epochs.Changes() | epochs.AsOfJoin() | SlidingJoin():
             return {}
-        case OnKey() | OnKeys() | Lateral() | Materialize():
+        case OnKey() | OnKeys() | Lateral() | Materialize() | TimeWindows() | Final():
             return {}
     assert_never(node)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -50,8 +50,11 @@ ANY = Wire("ANY")
 
 @dataclass(frozen=True, slots=True)
 class Wires:
+    """`window`: the kind of window that is part of the key."""
+
     key: Wire = ANY
     value: Wire = ANY
+    window: Literal["time", "session"] | None = None
 
 
 def wires(
@@ -60,7 +63,7 @@ def wires(
     """Of records with these columns. With a `message_key` the key is a text."""
     if not keys and message_key is not None:
         keys = [Column(message_key, S.VARCHAR)]
-    return Wires(_wire(encoding, "key", keys), _wire(encoding, "value", values))
+    return Wires(_wire(encoding, "key", keys), _wire(encoding, "value", values), encoding.window)
 
 
 def _wire(encoding: Encoding, name: str, columns: Sequence[Column]) -> Wire:
@@ -135,6 +138,36 @@ def to_bytes(texts: pl.Series, wire: Wire, registry: Registry | None = None, top
             return texts.cast(pl.Binary)
     assert wire.facet is not None
     return formats.to_bytes(texts, wire.columns, wire.facet, registry, topic)
+
+
+def with_windows(keys: pl.Series, windows: pl.Series, kind: Literal["time", "session"]) -> pl.Series:
+    """Keys as Kafka Streams writes them: the start behind the key, of a session the end and the start, 8 bytes each. A
+    key without a window stands alone."""
+    bounds = ("start",) if kind == "time" else ("end", "start")
+    parts = [keys, *(_big_endian(windows.struct.field(b), S.BIGINT) for b in bounds)]
+    hexed = pl.DataFrame([x.bin.encode("hex").alias(str(i)) for i, x in enumerate(parts)])
+    whole = hexed.select(pl.concat_str(pl.all()).str.decode("hex").alias("k"))["k"]
+    return whole.zip_with(windows.is_not_null(), keys)
+
+
+def without_windows(keys: pl.Series, kind: Literal["time", "session"]) -> tuple[pl.Series, pl.Series, pl.Series]:
+    """Such keys and their windows apart; and why a key has none. A window of `time` has no end."""
+    size = keys.bin.size().cast(pl.Int64).fill_null(0)
+    tail = 8 if kind == "time" else 16
+    short = size < tail
+    found = pl.DataFrame([keys.set(short, None).alias("k"), (size - tail).clip(0).alias("n")])
+    at = {"start": 0} if kind == "time" else {"end": 0, "start": 8}
+    number = {
+        b: pl.col("k").bin.slice(pl.col("n") + i, 8).bin.reinterpret(dtype=pl.Int64, endianness="big")
+        for b, i in at.items()
+    }
+    end = number.get("end", pl.lit(None, pl.Int64))
+    made = found.select(
+        pl.col("k").bin.slice(0, pl.col("n")).alias("k"),
+        pl.when(pl.col("k").is_not_null()).then(pl.struct(start=number["start"], end=end)).alias("w"),
+    )
+    why = pl.select(pl.when(short).then(pl.lit("no window follows it")).alias("e"))["e"]
+    return made["k"].zip_with(~short, keys), made["w"], why
 
 
 def _value(texts: pl.Series, t: Type) -> pl.Series:

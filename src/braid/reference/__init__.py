@@ -48,7 +48,7 @@ from braid.reference.keyed_joins import (
 )
 from braid.reference.rows import Bound, Drop, End, Event, Idle, OutRecord, Place, Record, Row, Run, evaluated, series_of
 from braid.reference.sliding_steps import SlidingStep
-from braid.reference.steps import AggregateStep, FilterStep, ProjectStep, SourceStep, Step
+from braid.reference.steps import AggregateStep, FilterStep, FinalStep, ProjectStep, SourceStep, Step, TimeWindowsStep
 from braid.types import Column, Scalar
 
 __all__ = ["Bound", "Drop", "End", "Event", "Idle", "OutRecord", "Record", "Reference"]
@@ -166,7 +166,8 @@ class Reference:
             if not _has_place(sink, key, written):
                 self._run.drop("schema", self._root.number, row)
                 continue
-            out.append(OutRecord(None if key in ((), (None,)) else key, written, time, row.headers, place))
+            whole = None if key in ((), (None,)) else key
+            out.append(OutRecord(whole, written, time, row.headers, place, _window(sink, row)))
         return out
 
     def _learn(self, records: Sequence[Record]) -> None:
@@ -199,9 +200,12 @@ class Reference:
             case logical.Project():
                 x = self._build(node.input)
                 return ProjectStep(node, self._number(), self._run, x)
+            case logical.TimeWindows():
+                return TimeWindowsStep(node, *self._numbered(node.input))
             case logical.Aggregate():
-                x = self._build(node.input)
-                return AggregateStep(node, self._number(), self._run, x)
+                return AggregateStep(node, *self._numbered(node.input))
+            case logical.Final():
+                return FinalStep(node, *self._numbered(node.input))
             case logical.OnKey():
                 left, right = self._side(node.left, node.left_key), self._side(node.right, node.right_key)
                 return joined(node, self._number(), self._run, left, right)
@@ -282,11 +286,20 @@ def _released_by(step: Step) -> list[Row]:
     """What comes of the rows that steps release at the present place."""
     below = [_released_by(x) for x in step.inputs]
     rows = step.process(*below) if any(below) else []
-    return [*rows, *step.release()] if isinstance(step, StreamStreamStep | TwoClockStep) else rows
+    return [*rows, *step.release()] if isinstance(step, StreamStreamStep | TwoClockStep | FinalStep) else rows
 
 
 def _given_by(step: Step) -> list[Row]:
     return step.process(*(_given_by(x) for x in step.inputs))
+
+
+def _window(sink: logical.Sink, row: Row) -> tuple[int, int] | None:
+    """The bounds that are part of a row's key."""
+    if sink.window is None:
+        return None
+    start, end = (row.values[c.name] for c in sink.window)
+    assert isinstance(start, int) and isinstance(end, int)
+    return start, end
 
 
 def _has_place(sink: logical.Sink, key: Sequence[object], written: Mapping[str, object] | None) -> bool:

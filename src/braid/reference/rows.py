@@ -85,6 +85,7 @@ class OutRecord:
     time: int
     headers: object
     place: Place
+    window: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -204,7 +204,7 @@ class SourceStep:
         values: Values = {}
         for c in self.node.columns:
             match c.place:
-                case "key" | "header" | "headers":
+                case "key" | "header" | "headers" | "windowstart" | "windowend":
                     values[c.name] = record.values.get(c.name)
                 case "value":
                     stands_in = record.message_key if c.field == self.node.message_key else None
@@ -313,6 +313,59 @@ def _tombstone(row: Row, key: Sequence[Expr]) -> Row:
     kept = {e.name for e in key if isinstance(e, Col)}
     values = {name: value if name in kept else None for name, value in row.values.items()}
     return replace(row, values=values, gone=True)
+
+
+class TimeWindowsStep(OneInput):
+    """Each row once for each window that holds its time and is open: stream time is below its end and the grace."""
+
+    def __init__(self, node: logical.TimeWindows, number: int, run: Run, source: Step) -> None:
+        super().__init__(number, run, source)
+        self._node = node
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        (rows,) = inputs
+        return [out for row in rows for out in self._windows(row)]
+
+    def _windows(self, row: Row) -> list[Row]:
+        node = self._node
+        last = row.time - row.time % node.advance
+        starts = [s for s in range(last, row.time - node.size, -node.advance) if s >= 0][::-1]
+        open_ = [s for s in starts if s + node.size + node.grace > self.clock]
+        if len(open_) < len(starts) or not starts:
+            self._run.drop("late", self._source.number, row)
+        bounds = [{node.start.name: s, node.end.name: s + node.size} for s in open_]
+        return [replace(row, values=row.values | more) for more in bounds]
+
+
+class FinalStep(OneInput):
+    """Of each window of a table the row that stands when stream time reaches its end and the grace."""
+
+    def __init__(self, node: logical.Final, number: int, run: Run, source: Step) -> None:
+        super().__init__(number, run, source)
+        self._node = node
+        self._rows: dict[str, Row] = {}
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        (rows,) = inputs
+        for row in rows:
+            key = self._run.key(self._node.row_key, self.number, row)
+            assert key is not None
+            self._rows[key.text] = self._run.placed(row)
+        return []
+
+    def release(self) -> list[Row]:
+        """The rows of the windows that close at this place."""
+        node = self._node
+        due = [(k, x) for k, x in self._rows.items() if self._bound(x, node.end) + node.grace <= self.after]
+        due.sort(key=lambda x: (self._bound(x[1], node.start), x[0]))
+        for key, _ in due:
+            del self._rows[key]
+        return [x for _, x in due if not x.gone]
+
+    def _bound(self, row: Row, column: Col) -> int:
+        value = row.values[column.name]
+        assert isinstance(value, int)
+        return value
 
 
 @dataclass(slots=True, eq=False)

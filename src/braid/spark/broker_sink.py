@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from braid.records.wire import to_bytes
+from braid.records.wire import to_bytes, with_windows
 from braid.spark.job import Job, topics_of
 from braid.stage import emit
 from braid.stage.checkpoint import offsets_digest
@@ -40,10 +40,11 @@ class BrokerOutputs:
         with spent("encode"):
             records = emit.written(self._job.plan.query.sink, frame, output.partitions, topics_of(self._job).registry)
             keys, values = to_bytes(records["key"], self._how.key), to_bytes(records["value"], self._how.value)
+            parts, window = emit.partition_of(keys, frame, output.partitions), self._how.window
             made = pl.DataFrame(
                 {
-                    "partition": emit.partition_of(keys, frame, output.partitions),
-                    "key": keys,
+                    "partition": parts,
+                    "key": keys if window is None else with_windows(keys, records["window"], window),
                     "value": values,
                     "time": records["timestamp"],
                     "headers": records["headers"],

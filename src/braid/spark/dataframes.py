@@ -34,7 +34,7 @@ from braid.spark.stage import batch_id
 from braid.stage.decode import Decoded, decode, time_of, with_pseudo
 from braid.stage.emit import merged
 from braid.stage.ingest import Chunk
-from braid.topics.envelope import RAW
+from braid.topics.envelope import RAW, WINDOW
 from braid.topics.files import write_atomic
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 
@@ -180,6 +180,7 @@ def _decoded(source: Source, rows: pl.DataFrame, how: Columns, partition: int, p
             pl.col("key").alias("_key"),
             pl.col("value").alias("_value"),
             nothing.alias(HEADERS),
+            pl.lit(None, WINDOW).alias("_window"),
             nothing.alias("_error"),
         )
         return decode(source, made.select(list(RAW)), partition)

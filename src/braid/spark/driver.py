@@ -22,13 +22,13 @@ from braid.plan.logical import Query
 from braid.spark import conf, source
 from braid.spark import query as queries
 from braid.spark.job import Order
-from braid.stage.call_order import Moment, Placed
+from braid.stage.call_order import Moment, Placed, window_of
 from braid.testing.backend import Started, in_turn, placed_query
-from braid.topics import TopicStore, parse_envelope
+from braid.topics import WINDOW, TopicStore, parse_envelope
 from braid.topics.drops import read_drops
 
 BUCKETS = 2
-PLACED = {
+PLACED: dict[str, pl.DataType | type[pl.DataType]] = {
     "seq": pl.Int64,
     "hops": pl.Int64,
     "n": pl.Int64,
@@ -37,6 +37,7 @@ PLACED = {
     "_value": pl.String,
     TIME: pl.Int64,
     HEADERS: pl.String,
+    "_window": WINDOW,
 }
 
 
@@ -110,7 +111,8 @@ class SparkBackend:
         for name, topic in self._topics.items():
             if topic.waiting:
                 rows = [
-                    (r.seq, r.hops, r.n, r.partition, r.key, r.value, r.timestamp, r.headers) for r in topic.waiting
+                    (r.seq, r.hops, r.n, r.partition, r.key, r.value, r.timestamp, r.headers, window_of(r))
+                    for r in topic.waiting
                 ]
                 self.store.append(name, pl.DataFrame(rows, schema=PLACED, orient="row"))
                 topic.waiting.clear()
@@ -191,9 +193,10 @@ class SparkBackend:
             return
         lines = parse_envelope(self.store.read(topic, partition, first, last)["_line"])
         places = self.store.read_positions(topic, partition, first, last)
-        rows = lines.hstack(places).select("seq", "hops", "n", "_offset", "_key", "_value", TIME, HEADERS)
-        for seq, hops, n, offset, key, value, time, headers in rows.iter_rows():
-            yield Placed(seq, hops, n, partition, offset, key, value, time, headers)
+        rows = lines.hstack(places).select("seq", "hops", "n", "_offset", "_key", "_value", TIME, HEADERS, "_window")
+        for seq, hops, n, offset, key, value, time, headers, window in rows.iter_rows():
+            bounds = None if window is None else (window["start"], window["end"])
+            yield Placed(seq, hops, n, partition, offset, key, value, time, headers, bounds)
 
     def drops(self, query: str) -> list[dict[str, Any]]:
         return read_drops(self.store.root, query)

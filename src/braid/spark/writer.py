@@ -25,6 +25,7 @@ from braid.face.tabular import escaped
 from braid.files import results as result_files
 from braid.files.values import csv_field, json_lines
 from braid.operators.changes import BY, DIFF, LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, TIME, no_rows, sequence_of
+from braid.plan.logical import BOUNDS
 from braid.records import codec
 from braid.spark import columns
 from braid.spark.broker_sink import BrokerOutputs
@@ -33,6 +34,7 @@ from braid.spark.job import Job, loads, store_of
 from braid.spark.stage import Shelf, batch_id, in_pieces, through
 from braid.stage.call_order import BATCH_BITS, place_of, topic_ranks
 from braid.stage.drops import DROPS
+from braid.stage.emit import BOUNDS as OF_WINDOW
 from braid.stage.emit import written
 from braid.stage.measured import WRITE, Piece
 from braid.stage.wire import bucket_of
@@ -80,7 +82,7 @@ class TopicOutputs:
     def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
         with spent("encode"):
             records = written(self._job.plan.query.sink, frame, self._job.output.partitions)
-            lines = format_envelope(records["key"], records["value"], records["timestamp"], records["headers"])
+            lines = format_envelope(*(records[c] for c in ("key", "value", "timestamp", "headers", "window")))
         made = pl.DataFrame({"partition": records["partition"], "line": lines, "timestamp": records["timestamp"]})
         if places is not None:
             made = made.hstack(places)
@@ -162,7 +164,9 @@ def named(job: Job, frame: pl.DataFrame) -> pl.DataFrame:
     keys = [pl.col(f"_k{i}").alias(o.name) for i, o in enumerate(sink.key)]
     values = [pl.col(f"v{i}").alias(o.name) for i, o in enumerate(sink.values)]
     op = pl.when(pl.col(DIFF) == 1).then(pl.lit("+")).otherwise(pl.lit("-")).alias("_op")
-    return frame.select(*keys, *values, pl.col(TIME).alias("_rowtime"), *([op] if sink.kind == "table" else []))
+    bounds = () if sink.window is None else (pl.col(b).alias(n) for b, n in zip(OF_WINDOW, BOUNDS, strict=True))
+    of_table = [op] if sink.kind == "table" else []
+    return frame.select(*keys, *values, *bounds, pl.col(TIME).alias("_rowtime"), *of_table)
 
 
 def console_lines(job: Job, frame: pl.DataFrame) -> Iterator[str]:

@@ -29,7 +29,7 @@ _LAST_HOP = (1 << HOP_BITS) - 1
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A record of a topic with its place in the order. Key, value and headers are JSON texts."""
+    """A record of a topic with its place in the order. Key, value and headers are JSON texts; `window`: bounds."""
 
     seq: int
     hops: int
@@ -40,6 +40,12 @@ class Placed:
     value: str | None
     timestamp: int
     headers: str | None
+    window: tuple[int, int] | None = None
+
+
+def window_of(record: Placed) -> dict[str, int] | None:
+    """A record's window as columns have it."""
+    return None if record.window is None else {"start": record.window[0], "end": record.window[1]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +223,7 @@ def raw_frame(records: Sequence[Placed]) -> pl.DataFrame:
             "_key": [r.key for r in records],
             "_value": [r.value for r in records],
             HEADERS: [r.headers for r in records],
+            "_window": [window_of(r) for r in records],
             "_error": [None] * len(records),
         },
         schema=RAW,

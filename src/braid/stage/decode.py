@@ -45,8 +45,10 @@ def decode(source: Source, raw: pl.DataFrame, partition: int, registry: Registry
         key_frame, value_error = found
     headers, headers_error = _checked_headers(source, raw[HEADERS])
     errors = {"a": raw["_error"], "b": key_error, "c": value_error, "d": headers_error}
-    error = pl.DataFrame(errors).select(pl.coalesce("a", "b", "c", "d"))["a"]
-    rows = raw.select("_offset", TIME, headers.alias(HEADERS), "_key", "_value").with_columns(
+    if source.window:
+        errors["e"] = pl.select(pl.when(raw["_window"].is_null()).then(pl.lit("it has no window")).alias("e"))["e"]
+    error = pl.DataFrame(errors).select(pl.coalesce(*errors))["a"]
+    rows = raw.select("_offset", TIME, headers.alias(HEADERS), "_window", "_key", "_value").with_columns(
         pl.when(is_null).then(-1).otherwise(1).cast(pl.Int8).alias(DIFF),
         *(key_frame[c.name] for c in keys),
         *(value_frame[c.name] for c in values),
@@ -164,6 +166,11 @@ def with_pseudo(source: Source, rows: pl.DataFrame, partition: int) -> pl.DataFr
                 made.append(pl.lit(partition, pl.Int32).alias(c.name))
             case "rowoffset":
                 made.append(pl.col("_offset").alias(c.name))
+            case "windowstart":
+                made.append(pl.col("_window").struct.field("start").alias(c.name))
+            case "windowend":
+                bounds = pl.col("_window").struct
+                made.append(pl.coalesce(bounds.field("end"), bounds.field("start") + source.window_size).alias(c.name))
             case "header" | "headers":
                 made.append(_headers(c))
             case "key" if source.encoding.key == "ROW_ID":

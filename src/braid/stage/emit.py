@@ -26,6 +26,7 @@ from braid.stage.decode import time_of
 from braid.stage.drops import DROPS, drops_of
 from braid.stage.ingest import needing_a_value, with_key
 from braid.stage.wire import bucket_of, joined
+from braid.topics.envelope import WINDOW
 from braid.types import Column
 
 WRITTEN: dict[str, pl.DataType] = {
@@ -36,7 +37,9 @@ WRITTEN: dict[str, pl.DataType] = {
     "value": pl.String(),
     "timestamp": pl.Int64(),
     "headers": pl.String(),
+    "window": WINDOW,
 }
+BOUNDS = ("_w0", "_w1")  # of the window of a row
 
 
 def merged(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -58,6 +61,9 @@ def written(sink: Sink, frame: pl.DataFrame, partitions: int, registry: Registry
         pl.when(pl.col(DIFF) == 1).then(_values(sink, frame, registry)).otherwise(None).alias("value"),
         pl.col(TIME).alias("timestamp"),
         pl.col(HEADERS).alias("headers") if HEADERS in frame.columns else pl.lit(None, pl.String).alias("headers"),
+        (pl.lit(None) if sink.window is None else pl.struct(start=BOUNDS[0], end=BOUNDS[1]))
+        .cast(WINDOW)
+        .alias("window"),
     )
 
 
@@ -105,10 +111,9 @@ def projected(plan: Plan, frame: pl.DataFrame, after: int | None = None) -> tupl
     (columns of `DROPS`): expressions that failed (the row lives, with null there), times that the result lacks, or that
     are not `after` the earliest it can have, what has no place in the schema that was chosen for it."""
     sink = plan.query.sink
-    # the last exchange was by the sink's key, unless LIMIT took all rows into one bucket
-    written, failed_key = (
-        with_key(frame, sink.written_key, gone=_needing_a_value(plan)) if plan.stages[-1].single else (frame, None)
-    )
+    # the last exchange was by the sink's key, unless LIMIT took all rows into one bucket; windows are in the hash
+    rehashed = plan.stages[-1].single or sink.window is not None
+    written, failed_key = with_key(frame, sink.written_key, gone=_needing_a_value(plan)) if rehashed else (frame, None)
     values, failed = compile.evaluate(frame, [(f"v{i}", o.expr) for i, o in enumerate(sink.values)])
     if failed_key is not None:
         failed = failed | failed_key
@@ -116,6 +121,8 @@ def projected(plan: Plan, frame: pl.DataFrame, after: int | None = None) -> tupl
     if HEADERS in frame.columns:
         names.append(HEADERS)
     out = columns_of(written, names).hstack(values)
+    if sink.window is not None:
+        out = out.hstack([frame[c.name].alias(n) for c, n in zip(sink.window, BOUNDS, strict=True)])
     live = failed & (frame[DIFF] == 1)
     key = [e.name for e in plan.query.root.row_key if isinstance(e, Col)]
     dropped = drops_of(frame.filter(live), "expression", "select", key) if live.any() else no_rows(DROPS)

@@ -217,12 +217,13 @@ class LocalBackend(InMemory[Running]):
 
     def _write(self, running: Running, records: pl.DataFrame, batch: int) -> None:
         topic = self.topics[running.query.sink.topic]
-        columns = ("partition", "key", "value", "timestamp", "headers")
+        columns = ("partition", "key", "value", "timestamp", "headers", "window")
         for i, (pos, *rest) in enumerate(records.select(POS, *columns).iter_rows()):
             seq, _, _, _ = place_of(pos)
-            partition, key, value, timestamp, headers = rest
+            partition, key, value, timestamp, headers, window = rest
+            bounds = None if window is None else (window["start"], window["end"])
             n = (batch << BATCH_BITS) + i
-            topic.append(Placed(seq, running.hops, n, partition, 0, key, value, timestamp, headers))
+            topic.append(Placed(seq, running.hops, n, partition, 0, key, value, timestamp, headers, bounds))
 
     def _found(self, running: Running) -> Any:
         """Finds a record by its explicit position: (topic, partition, offset)."""

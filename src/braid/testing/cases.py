@@ -35,8 +35,8 @@ SCHEMA = re.compile(
     r"(?P<topic>\S+) +(?P<facet>key|value) +(?P<format>\w+)(?: +id=(?P<id>\d+))?(?P<uses>(?: +uses=\S+@\S+:\d+)*)$"
 )
 USES = re.compile(r"uses=(\S+?)@(\S+):(\d+)")
-INPUT_COLUMNS = ("topic", "timestamp", "key", "value", "partition", "headers")
-OUTPUT_COLUMNS = ("timestamp", "key", "value", "partition", "headers")
+INPUT_COLUMNS = ("topic", "timestamp", "key", "value", "partition", "headers", "window")
+OUTPUT_COLUMNS = ("timestamp", "key", "value", "partition", "headers", "window")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +196,7 @@ def _feed(driver: Driver, block: Block) -> None:
                 timestamp=fields.get("timestamp", 0),
                 partition=fields.get("partition", 0),
                 headers=[(h[0], h[1]) for h in fields.get("headers", [])],
+                window=None if fields.get("window") is None else (fields["window"][0], fields["window"][1]),
             )
 
 

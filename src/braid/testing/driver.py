@@ -148,7 +148,7 @@ class Driver:
         partitions = self._backend.partitions(name)
         if partitions is None or not 0 <= partition < partitions:
             raise BraidError(f"topic {name} has no partition {partition}", f"it has {partitions or 0}")
-        self._append(name, key_text, value_text, timestamp, partition, text)
+        self._append(name, key_text, value_text, timestamp, partition, text, window)
 
     def _passed(self, topic: str, facet: str, text: str | None, declared: Declared | None) -> str | None:
         """The text as it is when a producer has written it by the topic's schema, if it has one."""
@@ -192,10 +192,17 @@ class Driver:
         return self._seq
 
     def _append(
-        self, topic: str, key: str | None, value: str | None, timestamp: int, partition: int, headers: str | None
+        self,
+        topic: str,
+        key: str | None,
+        value: str | None,
+        timestamp: int,
+        partition: int,
+        headers: str | None,
+        window: tuple[int, int] | None = None,
     ) -> None:
         self._next()
-        self._backend.append(topic, [Placed(self._seq, 0, 0, partition, 0, key, value, timestamp, headers)])
+        self._backend.append(topic, [Placed(self._seq, 0, 0, partition, 0, key, value, timestamp, headers, window)])
 
     def read(self, topic: str) -> list[Record]:
         """What is new in a topic since the last read, in processing order over its partitions."""
@@ -423,7 +430,7 @@ def _record(topic: str, placed: Placed, declared: Declared | None, ints: bool) -
         if isinstance(value, dict):
             bare = len(values) == 1 and not declared.encoding.wrapped
             value = python_value(value, values[0].type, ints) if bare else _typed(value, values, ints)
-    return Record(topic, placed.partition, key, value, placed.timestamp, _headers(placed.headers))
+    return Record(topic, placed.partition, key, value, placed.timestamp, _headers(placed.headers), placed.window)
 
 
 def _headers(text: str | None) -> list[tuple[str, str]]:

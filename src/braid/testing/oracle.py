@@ -78,7 +78,8 @@ class ReferenceBackend(InMemory[Judged]):
             headers = row.headers if isinstance(row.headers, str) else None
             n = judged.written
             judged.written += 1
-            topic.append(Placed(seq, judged.hops, n, target, 0, key, value_text(sink, row), row.time, headers))
+            text = value_text(sink, row)
+            topic.append(Placed(seq, judged.hops, n, target, 0, key, text, row.time, headers, row.window))
 
     def drops(self, query: str) -> list[dict[str, Any]]:
         """As the other runtimes tell them; the definitions know no clock of a drop, and show all columns of its row."""

@@ -31,6 +31,7 @@ RAW: dict[str, pl.DataType] = {
     "_key": pl.String(),
     "_value": pl.String(),
     "_headers": pl.String(),
+    "_window": WINDOW,
     "_error": pl.String(),
 }
 

@@ -24,7 +24,16 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.records.registry import Registry
-from braid.records.wire import Wire, Wires, kafka_partition, of_bytes, shown, to_bytes
+from braid.records.wire import (
+    Wire,
+    Wires,
+    kafka_partition,
+    of_bytes,
+    shown,
+    to_bytes,
+    with_windows,
+    without_windows,
+)
 from braid.topics.broker import PATIENCE, WAIT, Broker, BrokerAway, admin, asked, consumer, forget, kept, refused
 from braid.topics.envelope import RAW, WINDOW
 from braid.topics.files import check_name, store_root
@@ -208,11 +217,17 @@ class KafkaTopics:
         if first >= last:
             return pl.DataFrame(schema=RAW)
         got = self._records(name, partition, first, last)
-        key, key_error = made(pl.Series("_key", got.keys, dtype=pl.Binary), how.key)
+        keys, windows = pl.Series("_key", got.keys, dtype=pl.Binary), pl.Series("_window", [], dtype=WINDOW)
+        why = pl.Series("w", [], dtype=pl.String)
+        if how.window is not None:
+            keys, windows, why = without_windows(keys, how.window)
+        key, key_error = made(keys, how.key)
         value, value_error = made(pl.Series("_value", got.values, dtype=pl.Binary), how.value)
-        errors = {"a": "the key: " + key_error, "b": "the value: " + value_error}
-        error = pl.DataFrame(errors).select(pl.coalesce("a", "b").alias("e"))["e"]
-        columns: tuple[Any, ...] = (got.offsets, got.times, key, value, got.headers, error)
+        of_windows = why.extend_constant(None, len(keys) - len(why))
+        errors = {"w": "the key: " + of_windows, "a": "the key: " + key_error, "b": "the value: " + value_error}
+        error = pl.DataFrame(errors).select(pl.coalesce("w", "a", "b").alias("e"))["e"]
+        windows = windows.extend_constant(None, len(keys) - len(windows))
+        columns: tuple[Any, ...] = (got.offsets, got.times, key, value, got.headers, windows, error)
         types = {**RAW, "_key": key.dtype, "_value": value.dtype}
         return pl.DataFrame([pl.Series(c, x, dtype=t) for (c, t), x in zip(types.items(), columns, strict=True)])
 
@@ -230,8 +245,7 @@ class KafkaTopics:
         registry = self.registry
         rows = self._read(name, partition, first, last, (lambda data, wire: shown(data, wire, registry)), how)
         line = pl.when(pl.col("error").is_not_null()).then("_value").alias("_line")
-        nothing = [pl.lit(None, pl.Binary).alias("_raw"), pl.lit(None, WINDOW).alias("_window")]
-        return rows.rename({"_error": "error"}).with_columns(line, *nothing)
+        return rows.rename({"_error": "error"}).with_columns(line, pl.lit(None, pl.Binary).alias("_raw"))
 
     def page_end(self, name: str, partition: int, first: int, last: int) -> int:
         return last
@@ -259,6 +273,8 @@ class KafkaTopics:
             raise BraidError("a record in Kafka has a time after 1970-01-01T00:00:00Z", "write a later timestamp")
         keys = to_bytes(frame["_key"], how.key, self.registry, name)
         values = to_bytes(frame["_value"], how.value, self.registry, name)
+        if how.window is not None and "_window" in frame.columns:
+            keys = with_windows(keys, frame["_window"], how.window)
         headers = frame["_headers"] if "_headers" in frame.columns else None
         run = query or f"put.{uuid4().hex}"
         made = writing(self.broker, {name: LARGEST}, run, 0, 0, query)
