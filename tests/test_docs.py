@@ -29,6 +29,7 @@ from pathlib import Path
 
 import pytest
 
+from braid.bind.catalog import Catalog
 from braid.bind.program import Program
 from braid.bind.settings import SETTINGS
 from braid.errors import BraidError
@@ -38,6 +39,7 @@ from braid.sql.dialects.ksqldb import KSQLDB
 from braid.sql.parser import dialect_of
 from braid.testing.cases import DIALECTS, INPUT_COLUMNS, SHOWN, Block, blocks, run_case
 from braid.testing.cases import KINDS as case_kinds
+from braid.topics.registries import FolderRegistry
 from cli_help import shown
 
 ROOT = Path(__file__).parent.parent
@@ -57,6 +59,11 @@ PAGES = {
 BATCH = "docs/semantics/batch.md"  # a list of what tests/test_law_batch.py runs: no case page
 SEMANTICS = [name for name in PAGES if name.startswith("docs/semantics/") and name != BATCH]
 OTHERS = [name for name in PAGES if name not in SEMANTICS]
+
+
+def program_of(dialect: str) -> Program:
+    """A program with a registry of its own, as each store has one."""
+    return Program(dialect, Catalog(registry=FolderRegistry()))
 
 
 def page_blocks(name: str) -> list[Block]:
@@ -153,7 +160,7 @@ def test_statements_bind(name: str) -> None:
         if block.kind == "sql":
             dialect = block.argument.split()[0] if block.argument else ""
             assert dialect in DIALECTS, f"{name}:{block.line}: which dialect?"
-            list(programs.setdefault(dialect, Program(dialect)).statements(block.text))
+            list(programs.setdefault(dialect, program_of(dialect)).statements(block.text))
 
 
 @pytest.mark.parametrize("name", [n for n in OTHERS if has(n, "python")])
@@ -166,7 +173,7 @@ def test_python(name: str) -> None:
 @pytest.mark.parametrize("path", sorted((ROOT / "examples").rglob("*.sql")), ids=lambda p: p.name)
 def test_example_binds(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    list(Program(dialect_of(text) or "ksqldb").statements(text))
+    list(program_of(dialect_of(text) or "ksqldb").statements(text))
 
 
 # -------------------------------------------------------------------- commands
@@ -304,7 +311,7 @@ def test_dialect_row(row: Row) -> None:
         assert path.is_file()
         assert path.is_relative_to(ROOT / "tests" / "cases" / row.dialect), "test_cases.py runs those only"
     for sql in row.statements:
-        program = Program(row.dialect)
+        program = program_of(row.dialect)
         list(program.statements(page_blocks(f"docs/dialects/{row.dialect}.md")[0].text))
         if status in ("does", "differs"):
             list(program.statements(sql))
