@@ -109,7 +109,7 @@ store_option = click.option(
 
 def kafka_options(command: Decorated) -> Decorated:
     """`--kafka HOST:PORT [--kafka-config FILE] [--registry URL [--registry-config FILE]]` as the argument `broker`;
-    and `--at-least-once` where it is given."""
+    and `--at-least-once`, `--dead-letters` where they are given."""
 
     @functools.wraps(command)
     def with_broker(
@@ -119,11 +119,13 @@ def kafka_options(command: Decorated) -> Decorated:
         registry: str | None,
         registry_config: str | None,
         at_least_once: bool = False,
+        dead_letters: str | None = None,
         **more: Any,
     ) -> Any:
         from braid.topics.broker import broker_of
 
-        return command(*args, broker=broker_of(kafka, kafka_config, registry, registry_config, at_least_once), **more)
+        broker = broker_of(kafka, kafka_config, registry, registry_config, at_least_once, dead_letters)
+        return command(*args, broker=broker, **more)
 
     options = (
         ("--kafka", "HOST:PORT", "Topics lie in Kafka; STORE keeps the rest."),
@@ -139,6 +141,11 @@ def kafka_options(command: Decorated) -> Decorated:
 
 at_least_once_option = click.option(
     "--at-least-once", is_flag=True, help="Write to Kafka without transactions: rows may be there twice after a crash."
+)
+
+
+dead_letters_option = click.option(
+    "--dead-letters", metavar="TOPIC", help="What queries drop goes to this topic in Kafka, too, as it came."
 )
 
 
@@ -193,6 +200,7 @@ def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[s
 @click.option("--metrics-port", metavar="[HOST:]PORT", help="Serve them to Prometheus. [default host: 127.0.0.1]")
 @click.option("--max-drops", metavar="N|N%", help="End with exit code 3 when a query drops more rows than that.")
 @click.option("--quiet", is_flag=True, help="No progress line.")
+@dead_letters_option
 @at_least_once_option
 @kafka_options
 def run(
@@ -500,6 +508,7 @@ def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...], br
     "--source", "sources", multiple=True, metavar="NAME=PATH", help="Files in place of a topic; declared if need be."
 )
 @click.option("--master", default="local[*]", show_default=True, help="Spark master URL.")
+@dead_letters_option
 @at_least_once_option
 @kafka_options
 def sql(

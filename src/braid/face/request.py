@@ -269,7 +269,7 @@ def check_broker(prepared: Prepared, request: Request, store: Topics) -> None:
     for query in prepared.queries:
         stays = query.name in prepared.push or first_match(query.sink.name, request.sinks) is not None
         reads = {s.topic for s in sources(query.root)} - files
-        access.check(store, query.name, reads, [] if stays else [query.sink.topic])
+        access.check(store, query.name, reads, None if stays else query.sink.topic)
 
 
 def checkpoint_of(query: Query, request: Request, store: Topics) -> str:

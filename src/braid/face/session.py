@@ -398,17 +398,19 @@ def connect(
     registry: str | None = None,
     registry_config: str | None = None,
     at_least_once: bool = False,
+    dead_letters: str | None = None,
 ) -> Session:
     """A session; starts Spark with the settings that suit Braid, or takes yours, or the one that runs in this process:
     then a line on stderr says so, and `master` and `conf` are its own. `store` None: a temporary folder. `kafka`:
     HOST:PORT of the broker where topics lie (then `store` keeps the rest); `registry`: URL of the schema registry for
     them; `kafka_config`, `registry_config`: files of their clients' settings, name=value in a line. `begin`: where
     queries that start begin to read, in the words of `braid run --from`: `"latest"`, `["latest", "orders:0=15,1=20"]`.
-    `at_least_once`: topics are written to without transactions."""
+    `at_least_once`: topics are written to without transactions; `dead_letters`: a topic that gets what is dropped."""
     from braid.spark.conf import joined, running, session
 
     dialect_named(dialect)
-    broker, begins = broker_of(kafka, kafka_config, registry, registry_config, at_least_once), begins_of(begin)
+    broker = broker_of(kafka, kafka_config, registry, registry_config, at_least_once, dead_letters)
+    begins = begins_of(begin)
     if store is not None and os.path.exists(store) and not os.path.isdir(store):
         raise BraidError(f"{store} is a file", "a store is a folder")
     if spark is None and not running():

@@ -1,6 +1,6 @@
 """The part of a batch that a task writes to a broker.
 
-In: rows in order. Out: records of the result's topic; rows that the topic does not take, as drops.
+In: rows in order, drops. Out: records of the result's topic; rows that the topic does not take, as drops; letters.
 Rule: whether a record is too large follows from its own bytes, uncompressed, and costs no other record. The task
 commits itself: when all tasks have, the driver has nothing left to do.
 """
@@ -14,13 +14,14 @@ import polars as pl
 
 from braid.records.wire import to_bytes, with_windows
 from braid.spark.job import Job, topics_of
+from braid.spark.letters import letters_of
 from braid.stage import emit
 from braid.stage.checkpoint import offsets_digest
 from braid.stage.drops import drops_of
 from braid.timing import spent
-from braid.topics.transactions import headers_of, writing
+from braid.topics.kafka import KafkaTopics
+from braid.topics.transactions import sizes_of, writing
 
-BATCH, RECORD, HEADER = 61, 22, 10  # bytes that a batch, a record in it and a header have besides what is in them
 TOO_LARGE = "too large"
 
 
@@ -31,7 +32,10 @@ class BrokerOutputs:
         assert job.broker is not None and job.checkpoint is not None
         self._job, self._how, self._topic = job, emit.wires_of(job.plan.query.sink), job.output.target
         digest = offsets_digest(job.checkpoint, batch)
-        self._writing = writing(job.broker, {self._topic: job.output.largest}, job.run, task, batch, digest)
+        sizes = {self._topic: job.output.largest}
+        if (letters := job.output.letters) is not None:
+            sizes[letters.topic] = letters.largest
+        self._writing = writing(job.broker, sizes, job.run, task, batch, digest)
 
     def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> pl.DataFrame | None:
         if not frame.height:
@@ -65,24 +69,15 @@ class BrokerOutputs:
         lost = drops_of(frame.filter(which), TOO_LARGE, "write", (), told)
         return lost.with_columns(records["key"].filter(which), pl.lit(None, pl.String).alias("value"))
 
-    def close(self) -> Iterator[str]:
+    def close(self, drops: pl.DataFrame) -> Iterator[str]:
+        to, job = self._job.output.letters, self._job
+        if to is not None and drops.height and not self._writing.done:
+            topics = topics_of(job)
+            assert isinstance(topics, KafkaTopics)
+            made = letters_of(to, job.name, topics, [*job.topics], drops)
+            self._writing.write(to.topic, *made.get_columns())
         self._writing.commit()
         yield json.dumps({"rows": self._writing.count})
 
     def abort(self) -> None:
         self._writing.abort()
-
-
-def sizes_of(records: pl.DataFrame) -> pl.Series:
-    """The bytes of each record in a batch of its own, at most."""
-    size = pl.lit(BATCH + RECORD)
-    for column in ("key", "value"):
-        size = size + pl.col(column).bin.size().fill_null(0).cast(pl.Int64)
-    sizes = records.select(size.alias("size"))["size"]
-    if records["headers"].null_count() == records.height:
-        return sizes
-    of_headers = [
-        sum(HEADER + len(name.encode()) + len(value or b"") for name, value in headers_of(text) or ())
-        for text in records["headers"].to_list()
-    ]
-    return sizes + pl.Series(of_headers, dtype=pl.Int64)

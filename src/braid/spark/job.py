@@ -32,6 +32,7 @@ from braid.lower.physical import Plan, Stage
 from braid.operators.filter import Filter
 from braid.plan.canonical import canonical, wording
 from braid.spark.columns import bucket_ids
+from braid.spark.letters import Letters
 from braid.spark.private import own_folder
 from braid.stage import checkpoint
 from braid.stage.call_order import Ranks, partition_ranks
@@ -63,12 +64,14 @@ class Order:
 @dataclass(frozen=True, slots=True)
 class Output:
     """The sink: a topic of the store (`topic`) or of a broker (`kafka`), a folder of files, the console, or nothing
-    (`none`). `largest`: the bytes of the largest batch of records that the topic of a broker takes."""
+    (`none`). `largest`: the bytes of the largest batch of records that the topic of a broker takes;
+    `letters`: where drops go, too."""
 
     kind: str
     target: str
     partitions: int
     largest: int = 0
+    letters: Letters | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +260,7 @@ def prepared(
     if wishes.broker is not None:
         others = {*wishes.files, *wishes.frames}
         reads = (x.source.topic for x in plan.leaves if x.source.name not in others)
-        access.check(topics, name, reads, [] if wishes.output else [plan.query.sink.topic])
+        access.check(topics, name, reads, None if wishes.output else plan.query.sink.topic)
     if known is not None and ("topics" in known.settings) != (wishes.broker is not None):
         way = "with --kafka" if wishes.broker is None else "without --kafka"
         raise BraidError(f"the query {name} has run {way}: its checkpoint knows other topics", f"run it {way} again")
@@ -315,7 +318,8 @@ def prepared(
     if output.kind in ("topic", "kafka") and not topics.exists(output.target):
         topics.create(output.target, output.partitions, plan.query.sink.kind == "table")
     if wishes.broker is not None and output.kind == "kafka":
-        output = replace(output, largest=access.largest(wishes.broker, output.target))
+        largest = access.largest(wishes.broker, output.target)
+        output = replace(output, largest=largest, letters=_letters(topics, wishes.broker))
     for watch in watches.values():
         watch.begin()
     job = _job(
@@ -351,6 +355,8 @@ def loose(
 ) -> Job:
     """A job whose checkpoint is the user's: nothing is recorded but in Spark's own."""
     topics = open_topics(store, broker)
+    if broker is not None:
+        access.check(topics, plan.query.name, (), None)
     frames = _frames(plan, names)
     partitions = [0 if x.number in frames else topics.partitions(x.source.topic) for x in plan.leaves]
     run = f"{plan.query.name}-{uuid4().hex[:12]}"
@@ -370,6 +376,16 @@ def loose(
         topics=_topics(plan, topics, names, None) if broker is not None else {},
         begin=_begin(plan, topics, names, _where(plan, names, begins)),
     )
+
+
+def _letters(topics: Topics, broker: Broker) -> Letters | None:
+    """The topic of dead letters, which is there afterwards."""
+    name = broker.dead_letters
+    if name is None:
+        return None
+    if not topics.exists(name):
+        topics.create(name)
+    return Letters(name, topics.partitions(name), access.largest(broker, name, letters=True))
 
 
 def _check_delivery(name: str, known: Document, broker: Broker) -> None:

@@ -136,9 +136,10 @@ class RunningQuery:
         """Whether the query died of what passes: a process that came too late, a server that was away."""
         if _was_away(self._handle):
             now = time.monotonic()
-            self._away = self._away or now
-            if now - self._away < PATIENCE:
+            if not self._away:
+                self._away = now
                 self._note(f"{self.name} waits: {reason(str(self._handle.exception()))}")
+            if now - self._away < PATIENCE:
                 time.sleep(1)
                 return True
         return self._starts < STARTS and _came_too_late(self._handle)
@@ -331,11 +332,13 @@ class RunningQuery:
             seen.last = measured(self._shape, batch, span, said, out, drops, first, seen.state)
             seen.totals.add(seen.last)
             seen.done.append(seen.last)
-            self._starts, self._away = 1, 0.0
+            away, self._starts, self._away = self._away, 1, 0.0
             now = time.monotonic()
             seen.recent.append((now, seen.last.rows_in, out))
             while seen.recent and seen.recent[0][0] < now - RATE_WINDOW:
                 seen.recent.popleft()
+        if away:
+            self._note(f"{self.name} goes on, after {time.monotonic() - away:.0f} s")
 
     def _check(self) -> None:
         """One scan, and no exchange that was not planned: Spark's optimizer must not have got in between."""

@@ -54,7 +54,9 @@ class Outputs(Protocol):
 
     def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> pl.DataFrame | None: ...
 
-    def close(self) -> Iterator[str]: ...
+    def close(self, drops: pl.DataFrame) -> Iterator[str]:
+        """`drops`: those of the batch, with their places."""
+        ...
 
     def abort(self) -> None: ...
 
@@ -97,7 +99,7 @@ class TopicOutputs:
             self._writers[partition] = StageWriter(topic, self._job.run, self._batch, partition)
         return self._writers[partition]
 
-    def close(self) -> Iterator[str]:
+    def close(self, drops: pl.DataFrame) -> Iterator[str]:
         for _, writer in sorted(self._writers.items()):
             yield writer.close().to_json()
 
@@ -123,7 +125,7 @@ class FileOutputs:
         if self._job.output.kind == "console":
             self._lines += console_lines(self._job, frame)
 
-    def close(self) -> Iterator[str]:
+    def close(self, drops: pl.DataFrame) -> Iterator[str]:
         frame, sink = pl.concat(self._frames), self._job.plan.query.sink
         if self._job.output.kind == "console":
             yield json.dumps({"rows": frame.height, "text": "\n".join(self._lines)})
@@ -151,7 +153,7 @@ class NoOutputs:
     def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
         self._rows += frame.height
 
-    def close(self) -> Iterator[str]:
+    def close(self, drops: pl.DataFrame) -> Iterator[str]:
         yield json.dumps({"rows": self._rows})
 
     def abort(self) -> None:
@@ -219,13 +221,12 @@ def publish_batch(job: Job, batch: int, manifest: Sequence[tuple[str, str]]) -> 
 # ----------------------------------------------------------------- drops
 
 
-def stage_drops(job: Job, batch: int, dropped: pl.DataFrame) -> Iterator[str]:
+def stage_drops(job: Job, batch: int, told: pl.DataFrame) -> Iterator[str]:
     """A task's drops, as a staged file."""
-    told = _told(job, dropped)
     name = stage_drop_lines(job.store, job.name, batch, task_number(), told, run=job.run)
     first = told.unique("reason", keep="first", maintain_order=True)
     places = first.select("reason", "topic", "partition", "offset", "message").rows()
-    yield json.dumps({"file": name, "reasons": dict(dropped["reason"].value_counts().rows()), "first": places})
+    yield json.dumps({"file": name, "reasons": dict(told["reason"].value_counts().rows()), "first": places})
 
 
 def write_drops(job: Job, batch: int, dropped: pl.DataFrame, run: str) -> None:
@@ -240,6 +241,8 @@ def task_number() -> int:
 
 def _told(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
     """Drops in position order, as they are written."""
+    if not dropped.height:
+        return dropped
     rows = (_placed_by_order if job.order is not None else _placed_by_rank)(job, dropped.sort(POS, maintain_order=True))
     return rows.with_columns(_json("key").alias("_key"), _json("value").alias("_value"))
 
@@ -329,12 +332,13 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
         with piece.watch:
             lost = pl.concat([no_rows(DROPS), *(columns.loads(blob, job.wire) for blob in dropped)])
             if shelf.rows or job.output.kind == "kafka":  # there a batch without rows is marked, too
-                staged, refused = _staged(job, batch, shelf)
+                staged, told = _staged(job, batch, shelf, lost)
                 made += (("staged", doc) for doc in staged)
-                lost = pl.concat([lost, *refused])
-            if lost.height:
+            else:
+                told = _told(job, lost)
+            if told.height:
                 with spent("write"):
-                    made += (("drops", doc) for doc in stage_drops(job, batch, lost))
+                    made += (("drops", doc) for doc in stage_drops(job, batch, told))
         piece.went(shelf.rows)
     yield from made
     if made:
@@ -343,21 +347,21 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
         yield "counts", json.dumps(counts, separators=(",", ":"))
 
 
-def _staged(job: Job, batch: int, shelf: Shelf) -> tuple[list[str], list[pl.DataFrame]]:
-    """What was written, and the drops of what could not be."""
+def _staged(job: Job, batch: int, shelf: Shelf, dropped: pl.DataFrame) -> tuple[list[str], pl.DataFrame]:
+    """What was written; and the drops of the batch, those of what could not be written among them."""
     outputs = writer_of(job, batch)
-    refused = []
     try:
         number = 0
         for frame in in_pieces(shelf):
             places = _places(job, batch, frame, number) if job.order is not None else None
             number += frame.height
             with spent("write"):
-                lost = outputs.write(frame, places)
-            if lost is not None:
-                refused.append(lost)
+                refused = outputs.write(frame, places)
+            if refused is not None:
+                dropped = pl.concat([dropped, refused])
         with spent("write"):
-            return list(outputs.close()), refused
+            told = _told(job, dropped)
+            return list(outputs.close(told)), told
     except BaseException:
         outputs.abort()
         raise

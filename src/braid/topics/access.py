@@ -7,13 +7,14 @@ Rule: nothing is left behind: a topic is not made, and the transaction that is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from typing import Any
 from uuid import uuid4
 
 from braid.errors import BraidError
 from braid.topics.broker import WAIT, Broker, NotPermitted, admin, asked, consumer, producer, refused
+from braid.topics.files import check_name
 from braid.topics.interface import Topics
 from braid.topics.kafka import KafkaTopics
 
@@ -22,19 +23,32 @@ APPEND_TIME = "LogAppendTime"
 ASK = "give this user the right: docs/kafka.md, Security"
 
 
-def check(topics: Topics, query: str, reads: Iterable[str], writes: Iterable[str]) -> None:
-    """Whether a query may run. Topics that are not there yet are made by others, or by its start."""
+def check(topics: Topics, query: str, reads: Iterable[str], writes: str | None) -> None:
+    """Whether a query may run. Topics that are not there yet are made by others, or by its start. `writes`: the
+    result's topic; None where it goes elsewhere."""
     assert isinstance(topics, KafkaTopics)
-    for topic in sorted(set(reads)):
+    broker, reads = topics.broker, sorted(set(reads))
+    for topic in reads:
         if topics.exists(topic):
-            permitted(topics.broker, topic, "READ")
-    for topic in sorted(set(writes)):
-        if topics.exists(topic):
-            largest(topics.broker, topic)
-        else:
-            topics.create(topic, try_only=True)
-        if topics.broker.exactly_once:
-            try_transaction(topics.broker, query, topic if topics.exists(topic) else None)
+            permitted(broker, topic, "READ")
+    if broker.dead_letters is not None:
+        _check_letters(broker.dead_letters, query, {*reads, writes})
+    for to in (writes, broker.dead_letters):
+        if to is not None and not topics.exists(to):
+            topics.create(to, try_only=True)
+        elif to is not None:
+            largest(broker, to, letters=to == broker.dead_letters)
+    if writes is not None and broker.exactly_once:
+        try_transaction(broker, query, writes if topics.exists(writes) else None)
+
+
+def _check_letters(topic: str, query: str, others: Collection[str | None]) -> None:
+    check_name(topic)
+    if None in others:
+        what = f"--dead-letters {topic}: the result of {query} does not go to a topic, with which letters are written"
+        raise BraidError(what, "leave it out; drops are read by braid drops")
+    if topic in others:
+        raise BraidError(f"--dead-letters {topic}: {query} reads or writes it", "name a topic of its own")
 
 
 def permitted(broker: Broker, topic: str, *operations: str) -> None:
@@ -51,17 +65,17 @@ def permitted(broker: Broker, topic: str, *operations: str) -> None:
             raise NotPermitted(f"{what}: the broker does not permit to {operation} it", ASK)
 
 
-def largest(broker: Broker, topic: str) -> int:
-    """The bytes of the largest batch of records that a topic takes. One that sets times of its own is refused, and one
-    that may not be written."""
+def largest(broker: Broker, topic: str, letters: bool = False) -> int:
+    """The bytes of the largest batch of records that a topic takes. One that may not be written is refused, and for
+    results one that sets times of its own."""
     from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
     # a marker is an offset of the topic, for which a broker asks READ
-    permitted(broker, topic, "WRITE", *(["READ"] if broker.exactly_once else []))
+    permitted(broker, topic, "WRITE", *(["READ"] if broker.exactly_once and not letters else []))
     resource = ConfigResource(ResourceType.TOPIC, topic)
     (found,) = admin(broker).describe_configs([resource], request_timeout=WAIT).values()
     settings = asked(broker, f"settings of the topic {topic} (DESCRIBE_CONFIGS)", lambda: found.result(WAIT + 2))
-    if settings["message.timestamp.type"].value == APPEND_TIME:
+    if settings["message.timestamp.type"].value == APPEND_TIME and not letters:
         raise BraidError(
             f"the topic {topic} has times of the broker's own (message.timestamp.type={APPEND_TIME}): those of results"
             " would be lost",

@@ -42,12 +42,13 @@ _SECRET = re.compile(r"password|secret|key\.pem|oauthbearer\.config|jaas|token",
 class Broker:
     """`address`: HOST:PORT, several with commas. `config`: the path of a file of settings, a line each: name=value.
     `registry`: where the schemas of its records are. `exactly_once`: by transactions; else what a task
-    wrote is there twice where it had to be done again."""
+    wrote is there twice where it had to be done again. `dead_letters`: a topic that gets what queries drop."""
 
     address: str
     config: str | None = None
     registry: Address | None = None
     exactly_once: bool = True
+    dead_letters: str | None = None
 
     def settings(self) -> dict[str, str]:
         """librdkafka's settings, those of the file among them."""
@@ -61,10 +62,12 @@ def broker_of(
     registry: str | None = None,
     registry_config: str | None = None,
     at_least_once: bool = False,
+    dead_letters: str | None = None,
 ) -> Broker | None:
     """The broker that a user names, and its registry; their settings are looked at."""
     if address is None:
         given = {"--kafka-config": config, "--registry": registry, "--registry-config": registry_config}
+        given |= {"--dead-letters": dead_letters}
         for option in (n for n, x in {**given, "--at-least-once": at_least_once}.items() if x):
             raise BraidError(f"{option} has no meaning without --kafka", "name the broker: --kafka HOST:PORT")
         return None
@@ -72,7 +75,8 @@ def broker_of(
         if not re.fullmatch(r"\[?[A-Za-z0-9._:-]+\]?:[0-9]{1,5}", one.strip()):
             raise BraidError(f"--kafka {address}: {one!r} is no HOST:PORT", "--kafka localhost:9092")
     schemas = address_of(registry, registry_config)
-    broker = Broker(address, None if config is None else os.path.abspath(config), schemas, not at_least_once)
+    file = None if config is None else os.path.abspath(config)
+    broker = Broker(address, file, schemas, not at_least_once, dead_letters)
     broker.settings()
     return broker
 

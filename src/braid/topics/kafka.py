@@ -13,7 +13,7 @@ import base64
 import json
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 MANY = 20_000  # records asked for at once
 OPEN = 64  # consumers that a process keeps
 LOOK = 3.0  # s between two looks for partitions that were added
+APART = 2_000  # records that are rather read than passed over
 LARGEST = 1_000_000  # bytes of a batch where nobody asked the topic
 IDLE = 60.0  # s after which one that nobody uses is closed
 Made = Callable[[pl.Series, Wire], tuple[pl.Series, pl.Series]]
@@ -240,6 +241,18 @@ class KafkaTopics:
         finally:
             reader.close()
 
+    def at(self, name: str, partition: int, offsets: Sequence[int]) -> Iterator[tuple[int, Found]]:
+        """Those of the records at these offsets that are there."""
+        reader, asked = _Reader(self.broker, name, partition), set(offsets)
+        try:
+            for first, last in _spans(sorted(asked)):
+                got = reader.read(first, last)
+                for i, offset in enumerate(got.offsets):
+                    if offset in asked:
+                        yield offset, Found(got.times[i], got.keys[i], got.values[i], got.headers[i])
+        finally:
+            reader.close()
+
     def parsed(self, name: str, partition: int, first: int, last: int, how: Wires) -> pl.DataFrame:
         """The records in [first, last) for people: `_offset`, `_line`, `_raw` and the columns of `ENVELOPE`."""
         registry = self.registry
@@ -291,6 +304,27 @@ class KafkaTopics:
 
 
 # --------------------------------------------------------------------- reading
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A record as it came; headers as JSON."""
+
+    time: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: str | None
+
+
+def _spans(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Ranges that hold all of the offsets, which are sorted; between two ranges lie more than a few others."""
+    first = last = offsets[0]
+    for offset in offsets[1:]:
+        if offset - last > APART:
+            yield first, last + 1
+            first = offset
+        last = offset
+    yield first, last + 1
 
 
 @dataclass(slots=True)

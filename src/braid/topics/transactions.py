@@ -42,6 +42,7 @@ COMMIT = 120.0  # s
 EARLIEST = 0  # ms: a time must be later; a client takes 0 for now, a broker none before it
 DIGEST = 32  # characters
 LATER = "try again when it has settled"
+BATCH, RECORD, HEADER = 61, 22, 10  # bytes that a batch, a record in it and a header have besides what is in them
 POLL = 10_000  # records between two looks at what was delivered
 
 
@@ -325,3 +326,18 @@ def headers_of(text: str | None) -> list[tuple[str, str | bytes | None]] | None:
     if text is None:
         return None
     return [(n, None if x is None else base64.b64decode(x)) for n, x in json.loads(text)]
+
+
+def sizes_of(records: pl.DataFrame) -> pl.Series:
+    """The bytes of each record in a batch of its own, at most."""
+    size = pl.lit(BATCH + RECORD)
+    for column in ("key", "value"):
+        size = size + pl.col(column).bin.size().fill_null(0).cast(pl.Int64)
+    sizes = records.select(size.alias("size"))["size"]
+    if records["headers"].null_count() == records.height:
+        return sizes
+    of_headers = [
+        sum(HEADER + len(name.encode()) + len(value or b"") for name, value in headers_of(text) or ())
+        for text in records["headers"].to_list()
+    ]
+    return sizes + pl.Series(of_headers, dtype=pl.Int64)
