@@ -154,7 +154,7 @@ def test_each_right_is_asked_for(secured: Broker, tmp_path: Path, number: int) -
     granted(secured, user, names, but=RIGHTS[number])
     topics = as_user(secured, tmp_path, user)
     with pytest.raises(BraidError) as e:
-        access.check(topics, "q", [names["s"]], [names["o"]])
+        access.check(topics, "q", [names["s"]], names["o"])
     operation, kind, name = RIGHTS[number]
     assert "does not permit" in e.value.message
     told = {"TOPIC": names.get(name, ""), "GROUP": "group", "TRANSACTIONAL_ID": "transaction"}[kind]
@@ -162,7 +162,7 @@ def test_each_right_is_asked_for(secured: Broker, tmp_path: Path, number: int) -
     assert "right" in (e.value.hint or "")
     if operation == "WRITE" and kind == "TOPIC":
         allow(secured.address, user, operation, kind, names[name])
-        access.check(topics, "q", [names["s"]], [names["o"]])
+        access.check(topics, "q", [names["s"]], names["o"])
 
 
 def test_a_topic_to_be_made(secured: Broker, tmp_path: Path) -> None:
@@ -171,9 +171,9 @@ def test_a_topic_to_be_made(secured: Broker, tmp_path: Path) -> None:
     topics = as_user(secured, tmp_path, user)
     granted(secured, user, {"s": source, "o": sink})
     with pytest.raises(BraidError, match=f"create the topic {sink}: the broker does not permit it"):
-        access.check(topics, "q", [source], [sink])
+        access.check(topics, "q", [source], sink)
     allow(secured.address, user, "CREATE", "TOPIC", sink)
-    access.check(topics, "q", [source], [sink])
+    access.check(topics, "q", [source], sink)
     assert not clients.topic_exists(secured.address, sink)
 
 
