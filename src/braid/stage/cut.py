@@ -24,6 +24,7 @@ from itertools import groupby
 from typing import NotRequired, TypedDict
 
 from braid.errors import BraidError
+from braid.operators.changes import NEVER
 from braid.stage.inputs import Input
 
 LIMIT = 1_000_000  # records a batch, where nobody asks for another number
@@ -152,11 +153,22 @@ def _within(parts: list[_Part], limit: int) -> dict[str, int]:
 
 def _latest_time(parts: list[_Part], limit: int) -> int:
     """The largest T up to which all partitions have at most `limit` records; below all times where there is none."""
-    share = limit // len(parts)
-    over = [t for p in parts if (t := p.time_after(limit + 1)) is not None]
-    # Up to `low` each partition has at most its share; above `high` one alone has more than the limit, or all is read.
-    low = min(t for p in parts if (t := p.time_after(share + 1)) is not None) - 1
-    high = min(over) - 1 if over else max(t for p in parts if (t := p.time_after(p.end - p.first)) is not None)
+    step = limit // len(parts) + 1
+    seen = {p.name: p.time_after(step) for p in parts}  # the highest time as far as a partition was looked at
+    counts = dict.fromkeys(seen, step)
+    low = high = NEVER
+    while True:  # looks on where least time has passed: at most at twice the limit of records, all in all
+        open_ = [(t, p) for p in parts if (t := seen[p.name]) is not None]
+        if not open_:  # all has been looked at
+            high = max(t for p in parts if (t := p.time_after(p.end - p.first)) is not None)
+            break
+        time, least = min(open_, key=lambda x: x[0])
+        if sum(p.cut(time - 1) - p.first for p in parts) > limit:
+            high = time - 2
+            break
+        low = time - 1
+        counts[least.name] += step
+        seen[least.name] = least.time_after(counts[least.name])
     while low < high:
         middle = (low + high + 1) // 2
         if sum(p.cut(middle) - p.first for p in parts) <= limit:

@@ -15,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -163,6 +164,7 @@ def filled(rows: pl.DataFrame) -> pl.DataFrame:
 # ---------------------------------------------------------------------- topics
 
 
+NONE = np.empty(0, np.int64)
 CACHED = 1024  # chunks of times kept in memory: 64 MB
 
 
@@ -176,6 +178,7 @@ class TopicInput:
         )
         self._how = wires(source.encoding, keys, values, source.message_key)
         self._ahead: dict[int, Ahead] = {}
+        self._held: dict[int, tuple[int, Times]] = {}  # what was read ahead of a partition, from an offset on
         self._times: OrderedDict[tuple[int, int, int], Times] = OrderedDict()
 
     def __reduce__(self) -> tuple[type[TopicInput], tuple[Topics, Source]]:
@@ -203,10 +206,13 @@ class TopicInput:
             known = (
                 self.store.highs(self.source.topic, partition, first, end) if self.source.timestamp is None else None
             )
-            blocks = (
-                self._read_chunks(partition, first, end) if known is None else self._chunks(partition, first, known)
-            )
-            ahead = Ahead(first, end, blocks, lambda a, b: self._chunk(partition, a, b))
+            if known is None:
+                self._forget(partition, first)
+                ahead = Ahead(
+                    first, end, self._read_chunks(partition, first, end), partial(self._read_ahead, partition)
+                )
+            else:
+                ahead = Ahead(first, end, self._chunks(partition, first, known), partial(self._chunk, partition))
             self._ahead[partition] = ahead
         return ahead
 
@@ -222,24 +228,45 @@ class TopicInput:
         start = first
         while start < end:
             stop = min(start + CHUNK - start % CHUNK, end)
-            yield start, stop, int(self._chunk(partition, start, stop).max())
+            yield start, stop, int(self._read_ahead(partition, start, stop).max())
             start = stop
 
+    def _read_ahead(self, partition: int, start: int, stop: int) -> Times:
+        """Times of records behind those that were read ahead before: each is read once."""
+        at, times = self._held.get(partition, (start, NONE))
+        if not at <= start <= at + len(times):
+            at, times = start, NONE
+        if stop > at + len(times):
+            times = np.concatenate([times, self._times_of(partition, at + len(times), stop)])
+            self._held[partition] = at, times
+        return times[start - at : stop - at]
+
+    def _forget(self, partition: int, first: int) -> None:
+        """What was read ahead and lies before `first`."""
+        at, times = self._held.pop(partition, (first, NONE))
+        if at <= first <= at + len(times):
+            self._held[partition] = first, times[first - at :].copy()
+
     def _chunk(self, partition: int, start: int, stop: int) -> Times:
-        """Times of records, `NEVER` where one has none, or where there is none at an offset."""
+        """Times of a chunk whose highest is known."""
         which = (partition, start, stop)
         found = self._times.get(which)
         if found is None:
-            raw = self._raw(partition, start, stop)
-            times = raw[TIME]
-            if self.source.timestamp is not None:
-                times = decode(self.source, raw, partition, self.store.registry).rows[TIME]
-            found = np.full(stop - start, NEVER, np.int64)
-            found[raw["_offset"].to_numpy() - start] = times.fill_null(NEVER).to_numpy()
-            self._times[which] = found
+            found = self._times[which] = self._times_of(partition, start, stop)
             if len(self._times) > CACHED:
                 self._times.popitem(last=False)
         self._times.move_to_end(which)
+        return found
+
+    def _times_of(self, partition: int, start: int, stop: int) -> Times:
+        """Times of records, `NEVER` where one has none, or where there is none at an offset."""
+        if self.source.timestamp is None:
+            rows = self.store.times(self.source.topic, partition, start, stop)
+        else:
+            raw = self._raw(partition, start, stop)
+            rows = decode(self.source, raw, partition, self.store.registry).rows.select("_offset", TIME)
+        found = np.full(stop - start, NEVER, np.int64)
+        found[rows["_offset"].to_numpy() - start] = rows[TIME].fill_null(NEVER).to_numpy()
         return found
 
     # -------------------------------------------------------------- rows

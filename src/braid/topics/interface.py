@@ -64,6 +64,10 @@ class Topics(Protocol):
         """Columns of `RAW` of the records in [first, last)."""
         ...
 
+    def times(self, name: str, partition: int, first: int, last: int) -> pl.DataFrame:
+        """`_offset` and `_t` of the records in [first, last)."""
+        ...
+
     def highs(self, name: str, partition: int, first: int, end: int) -> Iterator[tuple[int, int, int | None]] | None:
         """The highest time of each chunk; None where nobody knows without reading."""
         ...

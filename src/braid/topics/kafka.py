@@ -232,6 +232,11 @@ class KafkaTopics:
         types = {**RAW, "_key": key.dtype, "_value": value.dtype}
         return pl.DataFrame([pl.Series(c, x, dtype=t) for (c, t), x in zip(types.items(), columns, strict=True)])
 
+    def times(self, name: str, partition: int, first: int, last: int) -> pl.DataFrame:
+        """`_offset` and `_t` of the records in [first, last)."""
+        got = self._records(name, partition, first, last) if first < last else Records()
+        return pl.DataFrame({"_offset": got.offsets, "_t": got.times}, schema={"_offset": pl.Int64, "_t": pl.Int64})
+
     def _records(self, name: str, partition: int, first: int, last: int) -> Records:
         if name in self.known:
             return _reader(self.broker, name, self.known[name], partition).read(first, last)

@@ -165,6 +165,10 @@ class TopicStore:
         rows = rows.with_columns(pl.when(lost).then(shown).otherwise(pl.col("_value")).alias("_value"))
         return rows.select(list(RAW))
 
+    def times(self, name: str, partition: int, first: int, last: int) -> pl.DataFrame:
+        """`_offset` and `_t` of the records in [first, last)."""
+        return self.raw(name, partition, first, last).select("_offset", "_t")
+
     def parsed(self, name: str, partition: int, first: int, last: int, how: object = None) -> pl.DataFrame:
         """The records in [first, last) for people: `_offset`, `_line`, `_raw` and the columns of `ENVELOPE`."""
         return reading.read_parsed(self._with(name, partition), partition, first, last)
