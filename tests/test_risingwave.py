@@ -12,7 +12,9 @@ import pytest
 from braid.batch_sql.duck import Tables
 from braid.bind.bound import BatchAsked, RowsChanged
 from braid.bind.program import Program
+from braid.bind.risingwave.expressions import KNOWN
 from braid.errors import BraidError, SqlError
+from braid.expr.functions import FUNCTIONS
 from braid.face.effects import StoreTables
 from braid.plan.epochs import AsOfJoin, RegularJoin, TemporalJoin
 from braid.plan.logical import Node
@@ -276,3 +278,11 @@ def test_a_value_as_text_is_that_of_postgresql_in_views_and_in_batch(type_: str,
         d.execute(f"INSERT INTO t VALUES ({value});")
         assert [r.value for r in d.read("v")] == [{"s": text}]
         assert d.execute("SELECT x::varchar FROM t;") == [(text,)]
+
+
+def test_functions_are_those_of_the_dialect() -> None:
+    """Those of other dialects have other meanings, such as LOG."""
+    for name in sorted({n for n in FUNCTIONS if n.isupper()} - {*KNOWN}):
+        sql = f"CREATE TABLE t (k INT PRIMARY KEY); CREATE MATERIALIZED VIEW v AS SELECT k, {name}(k) AS x FROM t;"
+        with pytest.raises(SqlError, match="unknown function|not supported|not deterministic"):
+            list(Program("risingwave").statements(sql))

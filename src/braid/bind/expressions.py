@@ -16,8 +16,10 @@ from typing import assert_never
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.aggregates import is_aggregate
+from braid.expr.functions import FUNCTIONS, NOT_DETERMINISTIC
 from braid.expr.functions_times import OF_UNITS
 from braid.expr.nodes import Col, Expr
+from braid.guess import meant
 from braid.plan.logical import Aggregation
 from braid.sql import ast
 from braid.types import Array, Decimal, Map, Scalar, Struct, Type, is_numeric
@@ -38,8 +40,8 @@ COMMON = (  # functions that most SQLs have under these names
 @dataclass(frozen=True, slots=True)
 class Rules:
     """`clause`: for messages. `aggregate` None: aggregates may not stand here. `whole`: asked first about each node, so
-    that a grouped query finds its grouping expressions. `functions`: the names to guess from, where the dialect has
-    not all; `groups`: whether it has GROUP BY."""
+    that a grouped query finds its grouping expressions. `functions`: those of the dialect (None: all). `groups`:
+    whether it has GROUP BY."""
 
     clause: str
     column: Callable[[ast.Name], Expr]
@@ -260,7 +262,11 @@ def _call(e: ast.Call, rules: Rules) -> Expr:
         if len(args) != 1:
             raise SqlError("AS_VALUE takes one argument", hint="write AS_VALUE(column)")
         return args[0]
-    return typing.call(e.name, args, rules.functions)
+    known = rules.functions
+    if known is not None and e.name not in known and (e.name in FUNCTIONS or e.name not in NOT_DETERMINISTIC):
+        all_of_them = f"the functions are {', '.join(sorted(known))}"
+        raise SqlError(f"unknown function {e.name}", hint=meant(e.name, known, all_of_them, 3))
+    return typing.call(e.name, args)
 
 
 def _case(e: ast.Case, rules: Rules) -> Expr:

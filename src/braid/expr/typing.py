@@ -7,7 +7,7 @@ what would have one. Errors have no place: the caller adds it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import polars as pl
 
@@ -28,9 +28,8 @@ _TABLE_FUNCTIONS = ("EXPLODE", "CUBE_EXPLODE")
 _FORMS = {S.DATE: "2020-05-26", S.TIME: "23:59:58", S.TIMESTAMP: "2020-05-26T23:59:58.000"}
 
 
-def call(name: str, args: Sequence[Expr], known: Collection[str] | None = None) -> Expr:
-    """A call of `name` (a function of SQL in upper case, an operator in lower case) with its arguments widened.
-    `known`: the names to guess from and to list, where not all of them."""
+def call(name: str, args: Sequence[Expr]) -> Expr:
+    """A call of `name` (a function of SQL in upper case, an operator in lower case) with its arguments widened."""
     function = FUNCTIONS.get(name) or FUNCTIONS.get(name.upper())
     if function is None:
         if name.upper() in NOT_DETERMINISTIC:
@@ -40,8 +39,7 @@ def call(name: str, args: Sequence[Expr], known: Collection[str] | None = None) 
             )
         if name.upper() in _TABLE_FUNCTIONS:
             raise SqlError(f"table function {name} is not supported yet", hint="name an element, such as a[1]")
-        all_of_them = f"the functions are {', '.join(sorted(known))}" if known else "SHOW FUNCTIONS lists them"
-        hint = meant(name, known or [n for n in FUNCTIONS if n.isupper()], all_of_them, 3)
+        hint = meant(name, [n for n in FUNCTIONS if n.isupper()], "SHOW FUNCTIONS lists them", 3)
         raise SqlError(f"unknown function {name}", hint=hint)
     try:
         signature = function.resolve(args)

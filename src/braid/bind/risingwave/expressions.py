@@ -25,7 +25,7 @@ _FUNCTIONS = {
     "LOWER": "LCASE", "UPPER": "UCASE", "SUBSTR": "SUBSTRING", "LENGTH": "LEN", "CHAR_LENGTH": "LEN",
     "STRPOS": "INSTR", "CEILING": "CEIL",
 }  # fmt: skip
-_KNOWN = (*COMMON, *_FUNCTIONS)
+KNOWN = (*COMMON, *_FUNCTIONS)
 _TEXTS: dict[Type, str] = {
     Scalar.DOUBLE: "double_text", Scalar.TIMESTAMP: "timestamp_text", Scalar.TIME: "time_text",
 }  # fmt: skip
@@ -53,7 +53,7 @@ def bound(
 
 
 def _rules(clause: str, column: Column, aggregate: Aggregate | None = None, named: Named | None = None) -> Rules:
-    return Rules(clause, column, aggregate, whole(column, clause, aggregate, named), _KNOWN)
+    return Rules(clause, column, aggregate, whole(column, clause, aggregate, named), KNOWN)
 
 
 def condition(e: ast.Expr, clause: str, column: Column) -> Expr:
@@ -67,7 +67,7 @@ def whole(
     """What the shared binder is to ask first about each node."""
 
     def bind(x: ast.Expr) -> Expr:
-        return bind_expr(x, Rules(clause, column, aggregate, ask, _KNOWN))
+        return bind_expr(x, Rules(clause, column, aggregate, ask, KNOWN))
 
     def ask(e: ast.Expr) -> Expr | None:
         match e:
@@ -80,8 +80,8 @@ def whole(
             case ast.Call(name="NOW" | "CURRENT_TIMESTAMP" | "PROCTIME"):
                 hint = "compare with a column of the row; a batch query may call it"
                 raise SqlError(f"{e.name.lower()}() in a view is not supported yet", e.span, hint)
-            case ast.Call(name=name) if name in _FUNCTIONS:
-                return bind(ast.Call(_FUNCTIONS[name], e.args, e.span, e.distinct))
+            case ast.Call(name=name, distinct=False) if name in _FUNCTIONS:
+                return typing.call(_FUNCTIONS[name], [bind(x) for x in e.args])
             case ast.Cast(arg=ast.Literal(value=str() as text), type=Scalar.TIMESTAMP):
                 return timestamp(text, e)
             case ast.Cast(arg=arg, type=Scalar.VARCHAR):
