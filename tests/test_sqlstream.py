@@ -205,7 +205,7 @@ def test_functions_have_their_names_in_sql() -> None:
     query = bound("SELECT STREAM UPPER(LOWER('Ab')), CHAR_LENGTH('ab'), MOD(v, 2) FROM l")
     assert [show(o.expr) for o in query.sink.values] == ["UCASE(LCASE('Ab'))", "LEN('ab')", "(L.V % 2)"]
     for name in {n for n in FUNCTIONS if n.isupper()} - {*COMMON, *NAMES}:
-        with pytest.raises(SqlError, match=f"unknown function {name}|{name} is not deterministic"):
+        with pytest.raises(SqlError, match=rf"unknown function {name}|{name} is not deterministic"):
             bound(f"SELECT STREAM {name}(v) FROM l")
 
 

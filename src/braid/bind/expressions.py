@@ -258,14 +258,14 @@ def _call(e: ast.Call, rules: Rules) -> Expr:
     unit = e.args[0] if e.name in OF_UNITS and e.args else None
     first = [] if not isinstance(unit, ast.Name) else [typing.literal(str(unit), Scalar.VARCHAR)]
     args = [*first, *(bind_expr(x, rules) for x in e.args[len(first) :])]
-    if e.name == "AS_VALUE":  # a copy: its value is that of its argument, but it is never the key
-        if len(args) != 1:
-            raise SqlError("AS_VALUE takes one argument", hint="write AS_VALUE(column)")
-        return args[0]
     known = rules.functions
     if known is not None and e.name not in known and (e.name in FUNCTIONS or e.name not in NOT_DETERMINISTIC):
         all_of_them = f"the functions are {', '.join(sorted(known))}"
         raise SqlError(f"unknown function {e.name}", hint=meant(e.name, known, all_of_them, 3))
+    if e.name == "AS_VALUE":  # a copy: its value is that of its argument, but it is never the key
+        if len(args) != 1:
+            raise SqlError("AS_VALUE takes one argument", hint="write AS_VALUE(column)")
+        return args[0]
     return typing.call(e.name, args)
 
 
