@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 import polars as pl
-from confluent_kafka import Consumer, IsolationLevel, TopicPartition
+from confluent_kafka import Consumer, IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from braid.records.key import key_hash
@@ -130,10 +130,16 @@ class OnBroker:
         return [self._counter(name).count() for name in names]
 
     def begun(self, names: Sequence[str]) -> bool:
-        return any(self._ends(name, False) != self._ends(name, True) for name in names if self._counter(name).there())
+        there = [name for name in names if self._counter(name).there()]
+        try:
+            return any(self._ends(name, False) != self._ends(name, True) for name in there)
+        except KafkaException:  # a client remembers the leader of before a broker's death
+            self._admin = clients.admin(self.broker.address)
+            return False
 
     def left_over(self, names: Sequence[str]) -> str | None:
         """A killed task's transaction is open until the next one of its name begins: all have, when all is done."""
+        self._admin = clients.admin(self.broker.address)
         return None if until(lambda: not self.begun(names), SETTLED) else "an open transaction"
 
     def close(self) -> None:

@@ -435,12 +435,16 @@ def put(topic: str, file: str | None, partitions: int, store: str, broker: Broke
 @click.argument("query")
 @click.option("--cascade", is_flag=True, help="Also the queries that read its output, or write there too.")
 @click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
+@click.option("--delete-topic", is_flag=True, help="In Kafka its topic goes, too; else it gets all results once more.")
 @store_option
-def reset(query: str, cascade: bool, checkpoint: str | None, store: str) -> None:
+@kafka_options
+def reset(
+    query: str, cascade: bool, checkpoint: str | None, delete_topic: bool, store: str, broker: Broker | None
+) -> None:
     """Let a query begin anew: remove its checkpoint, its output and its drops."""
     from braid.face import reset as resetting
 
-    for line in resetting.reset(store, query, checkpoint, cascade):
+    for line in resetting.reset(store, query, checkpoint, cascade, broker, delete_topic):
         click.echo(line)
 
 
@@ -448,11 +452,12 @@ def reset(query: str, cascade: bool, checkpoint: str | None, store: str) -> None
 @click.argument("topic")
 @click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
 @store_option
-def rm(topic: str, checkpoint: str | None, store: str) -> None:
+@kafka_options
+def rm(topic: str, checkpoint: str | None, store: str, broker: Broker | None) -> None:
     """Remove a topic that no query reads or writes."""
     from braid.face.reset import remove_topic
 
-    for line in remove_topic(store, topic, checkpoint):
+    for line in remove_topic(store, topic, checkpoint, broker):
         click.echo(line)
 
 

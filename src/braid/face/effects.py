@@ -48,12 +48,15 @@ from braid.operators.changes import TIME
 from braid.plan.logical import Query, Source
 from braid.records.registry import Registry
 from braid.records.wire import Wires
+from braid.stage import checkpoint as checkpoints
 from braid.stage.call_order import Placed
 from braid.stage.decode import key_of
 from braid.stage.inputs import Input
+from braid.topics import traces
 from braid.topics.drops import publish_drops, stage_drops
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
+from braid.topics.kafka import KafkaTopics
 
 
 class StoreTables:
@@ -321,9 +324,11 @@ class StoreWorld:
             self.store.delete(name)
 
     def forget(self, query: str) -> None:
-        """A query's checkpoint and drops go."""
+        """A query's checkpoint and drops go, and what it left at a broker."""
         name = check_name(query)
         checkpoint = os.path.join(self.checkpoints, name)
+        if isinstance(self.store, KafkaTopics) and (known := checkpoints.load(checkpoint)) is not None:
+            traces.remove(self.store.broker, name, str(known.settings.get("run")), known.shuffle)
         for folder in (checkpoint, f"{checkpoint}.files", os.path.join(self.store.root, "drops", name)):
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -3,6 +3,7 @@
 In: a store that no run uses, a name. Out: what is removed: checkpoints, what they wrote, drops; lines that tell it.
 Rule: nothing goes that another query reads or writes, unless that query begins anew too (`cascade`). All is looked at
 before anything is removed; a topic goes before the checkpoint that wrote it, so that nothing is ever written twice.
+A topic on a broker may have other readers: it goes only where that is said, and what the query left there with it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ from braid.face.catalogue import Catalogue
 from braid.face.show import folders, open_store
 from braid.files import results as result_files
 from braid.stage import checkpoint
+from braid.topics import traces
+from braid.topics.broker import Broker
+from braid.topics.interface import open_topics
+from braid.topics.kafka import KafkaTopics
 from braid.topics.lock import StoreLock
 from braid.topics.store import TopicStore
 
@@ -26,7 +31,7 @@ from braid.topics.store import TopicStore
 @dataclass(frozen=True, slots=True)
 class Known:
     """A query that has run: `run` names this life of its checkpoint; `files`: the folder of its results, where they are
-    no topic."""
+    no topic; `tasks`: how many wrote."""
 
     name: str
     folder: str
@@ -34,13 +39,24 @@ class Known:
     reads: frozenset[str]
     writes: str | None
     files: str | None
+    tasks: int = 0
     on_broker: bool = False
 
 
-def reset(store: str, query: str, parent: str | None = None, cascade: bool = False) -> Iterator[str]:
+def reset(
+    store: str,
+    query: str,
+    parent: str | None = None,
+    cascade: bool = False,
+    broker: Broker | None = None,
+    delete_topic: bool = False,
+) -> Iterator[str]:
     """A query begins anew: its checkpoint, its output and its drops go. `parent`: the folder of checkpoints. `cascade`:
-    so do those that read what it wrote, or write there too."""
+    so do those that read what it wrote, or write there too. `broker`: where its topics lie, if not in the store;
+    `delete_topic`: that of its output goes there, too."""
     opened = open_store(store)
+    if delete_topic and broker is None:
+        raise BraidError("--delete-topic has no meaning without --kafka", "in the store the topic goes anyway")
     with StoreLock(opened.root):
         known = queries(opened, parent)
         found = first_match(query, known)
@@ -54,27 +70,33 @@ def reset(store: str, query: str, parent: str | None = None, cascade: bool = Fal
         going = [known[n] for n in (found, *with_it)]
         for q in going:
             _check_alone(opened, q, {x.run for x in going})
+            if broker is not None and not q.on_broker:
+                raise BraidError(f"{q.name} has run without --kafka: its topics are those of the store", "leave it out")
         for q in going:
+            if q.on_broker:
+                yield from _leave_broker(q, broker, delete_topic)
             yield from _begin_anew(opened, q)
 
 
-def remove_topic(store: str, topic: str, parent: str | None = None) -> Iterator[str]:
+def remove_topic(store: str, topic: str, parent: str | None = None, broker: Broker | None = None) -> Iterator[str]:
     """A topic goes, and what is declared over it."""
     opened = open_store(store)
+    topics = opened if broker is None else open_topics(store, broker)
+    where = store if broker is None else broker.address
     with StoreLock(opened.root):
-        found = first_match(topic, opened.names())
+        found = first_match(topic, topics.names())
         if found is None:
-            raise BraidError(f"no topic {topic} in {store}", f"topics: {', '.join(opened.names()) or 'none'}")
+            raise BraidError(f"no topic {topic} in {where}", f"topics: {', '.join(topics.names()) or 'none'}")
         known = queries(opened, parent)
-        users = [f"{n} {'writes' if q.writes == found else 'reads'} it" for n, q in known.items() if _uses(q, found)]
+        users = {n: q for n, q in known.items() if _uses(q, found) and q.on_broker == (broker is not None)}
         if users:
-            names = [n for n, q in known.items() if _uses(q, found)]
-            hint = f"braid reset {names[0]}" + (" --cascade" if len(names) > 1 else "")
-            raise BraidError(f"{found} is in use: {', '.join(users)}", hint)
-        opened.delete(found)
+            told = (f"{n} {'writes' if q.writes == found else 'reads'} it" for n, q in users.items())
+            hint = f"braid reset {next(iter(users))}" + (" --cascade" if len(users) > 1 else "")
+            raise BraidError(f"{found} is in use: {', '.join(told)}", hint)
+        topics.delete(found)
         yield f"removed topic {found}"
         for dialect in DIALECTS:
-            catalogue = Catalogue(opened, dialect)
+            catalogue = Catalogue(topics, dialect)
             sources = catalogue.program("once").catalog.sources
             gone = [d.name for d in sources.values() if d.topic == found]
             if gone:
@@ -93,7 +115,7 @@ def queries(store: TopicStore, parent: str | None = None) -> Mapping[str, Known]
             topic, files = document.writes()
             reads = frozenset(t for t, _ in document.sources)
             run, on_broker = str(document.settings.get("run")), "topics" in document.settings
-            made[name] = Known(name, folder, run, reads, topic, files, on_broker)
+            made[name] = Known(name, folder, run, reads, topic, files, document.shuffle, on_broker)
     return made
 
 
@@ -129,10 +151,27 @@ def _check_alone(store: TopicStore, q: Known, runs: Collection[str]) -> None:
         raise BraidError(f"{q.writes} holds more than {q.name} wrote: {what}", hint)
 
 
+def _leave_broker(q: Known, broker: Broker | None, delete_topic: bool) -> Iterator[str]:
+    """What a query left at its broker, as far as it is named."""
+    stays = f"{q.name}: its topic {q.writes} in Kafka stays as it is, and gets all results once more"
+    if broker is None:
+        yield f"{q.name}: its groups in Kafka stay, and what its tasks had begun; --kafka HOST:PORT ends both"
+    else:
+        for group in traces.remove(broker, q.name, q.run, q.tasks):
+            yield f"{q.name}: removed the group {group} in Kafka"
+        topics = KafkaTopics(os.curdir, broker)
+        if delete_topic and q.writes is not None:
+            if topics.exists(q.writes):
+                topics.delete(q.writes)
+                yield f"{q.name}: removed the topic {q.writes} in Kafka"
+            return
+        stays += "; --delete-topic removes it"
+    if q.writes is not None:
+        yield stays
+
+
 def _begin_anew(store: TopicStore, q: Known) -> Iterator[str]:
-    if q.writes is not None and q.on_broker:
-        yield f"{q.name}: its topic {q.writes} in Kafka stays as it is, and gets all results once more"
-    elif q.writes is not None and store.exists(q.writes):
+    if q.writes is not None and not q.on_broker and store.exists(q.writes):
         store.delete(q.writes)
         yield f"{q.name}: removed topic {q.writes}"
     if q.files is not None and result_files.remove(q.files, q.run):

@@ -7,6 +7,7 @@ Rule: nothing is left behind: a topic is not made, and the transaction that is t
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterable
 from functools import lru_cache
 from typing import Any
@@ -113,6 +114,10 @@ def try_transaction(broker: Broker, query: str, topic: str | None) -> None:
         tried(lambda: made.abort_transaction(TRIED))
     finally:
         group.close()
+        if topic is not None:
+            for gone in admin(broker).delete_consumer_groups([name], request_timeout=WAIT).values():
+                with contextlib.suppress(KafkaException, TimeoutError):  # without the right it goes after some minutes
+                    gone.result(WAIT)
 
 
 def check_speculation(speculation: str | None) -> None:

@@ -1,0 +1,37 @@
+"""What a query leaves at its broker besides records: groups of consumers, transactions that nobody ended.
+
+In: a query, one life of its checkpoint. Out: nothing of it is left.
+Rule: who still writes for that life, such as the orphan of a killed run, cannot any more: its transactional ids are
+taken over first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from braid.errors import BraidError
+from braid.topics.broker import WAIT, Broker, admin, asked, producer, refused
+
+
+def remove(broker: Broker, query: str, run: str, tasks: int) -> list[str]:
+    """The groups that are gone: that of the markers, and that of the offsets. `tasks`: how many wrote."""
+    if broker.exactly_once:
+        for name in (f"braid.{run}.{task}" for task in range(tasks)):
+            made = producer(broker, name, lambda: None)
+            asked(broker, f"end the transactions of {name}", partial(made.init_transactions, WAIT))
+    return list(_groups_gone(broker, [f"braid.{run}", f"braid.{query}"]))
+
+
+def _groups_gone(broker: Broker, groups: list[str]) -> Iterator[str]:
+    from confluent_kafka import KafkaError, KafkaException
+
+    for group, done in admin(broker).delete_consumer_groups(groups, request_timeout=WAIT).items():
+        try:
+            done.result(WAIT + 2)
+            yield group
+        except KafkaException as e:
+            if e.args[0].code() == KafkaError.NON_EMPTY_GROUP:
+                raise BraidError(f"the group {group} has members: something reads as it", "stop it first") from None
+            if e.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                raise refused(broker, f"delete the group {group}", e.args[0]) from None
