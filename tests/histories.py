@@ -16,10 +16,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Literal
 
+from braid.expr.aggregates import shaped
 from braid.expr.nodes import Call, Cast, Col, Expr, Lit
 from braid.expr.typing import call
 from braid.plan import logical
@@ -330,7 +331,38 @@ def _random_aggregate(rng: random.Random, node: Node) -> Aggregate:
     for function in rng.sample(functions, rng.randint(1, len(functions))):
         texts = [c for c in columns if c.name.endswith(".V")] if function not in ("SUM", "AVG") else []
         calls.append((function, rng.choice([*numbers, *texts])))
-    return aggregate(node, groups, calls)
+    made = aggregate(node, groups, calls)
+    return replace(made, aggregations=(*made.aggregations, *_random_collections(rng, node)))
+
+
+def _random_collections(rng: random.Random, node: Node) -> Iterator[Aggregation]:
+    """Aggregates that keep values, with their constants."""
+    numbers = [c for c in node.schema if c.type == Scalar.INT]
+    texts = [c for c in node.schema if c.name.endswith(".V")]
+    n, nulls = Lit(rng.randint(1, 3), Scalar.INT), Lit(rng.random() < 0.5, Scalar.BOOLEAN)
+    over_table = node.mode != "append"
+    either = rng.choice([*numbers, *texts])
+    calls: list[tuple[str, list[Expr]]] = [
+        ("COLLECT_LIST", [either]),
+        ("ATTR", [either]),
+        ("CORRELATION", [rng.choice(numbers), rng.choice(numbers)]),
+        *([("HISTOGRAM", [rng.choice(texts)])] if texts else []),
+    ]
+    if not over_table:
+        calls += [
+            ("EARLIEST_BY_OFFSET", [either, *rng.choice([[], [n], [nulls], [n, nulls]])]),
+            ("LATEST_BY_OFFSET", [either, *rng.choice([[n], [n, nulls]])]),
+            ("COLLECT_SET", [either]),
+            ("COUNT_DISTINCT", [either]),
+            ("TOPK", [either, n]),
+            ("TOPK", [rng.choice(numbers), either, n]),
+            ("TOPKDISTINCT", [either, n]),
+            ("STDDEV_SAMPLE", [rng.choice(numbers)]),
+        ]
+    for i, (function, args) in enumerate(rng.sample(calls, rng.randint(0, 3))):
+        shape = shaped(function, args, False, False, over_table)
+        limit = (rng.choice([2, 1000]),) if function in ("COLLECT_LIST", "COLLECT_SET") else ()
+        yield Aggregation(Col(f".KEPT{i}", shape.type), function, shape.arg, (*shape.options, *limit))
 
 
 def _random_outputs(rng: random.Random, root: Node) -> list[str | Output]:

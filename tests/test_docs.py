@@ -33,7 +33,7 @@ from braid.bind.catalog import Catalog
 from braid.bind.program import Program
 from braid.bind.settings import SETTINGS
 from braid.errors import BraidError
-from braid.expr.aggregates import AGGREGATES, LATER
+from braid.expr.aggregates import AGGREGATES
 from braid.expr.functions import FUNCTIONS
 from braid.sql.dialects.ksqldb import KSQLDB
 from braid.sql.parser import dialect_of
@@ -327,7 +327,7 @@ def test_dialect_page_names_everything() -> None:
     words = set(re.findall(r"[A-Z_][A-Z_0-9]+", text))
     functions = {f for f in FUNCTIONS if f.isupper()}
     shows = {word for s in (*KSQLDB.shows, "CONNECTORS", "TYPES", "VARIABLES") for word in s.split()}
-    for name in (*functions, *AGGREGATES, *LATER, *KSQLDB.statements, *shows):
+    for name in (*functions, *AGGREGATES, *KSQLDB.statements, *shows):
         assert name in words, f"docs/dialects/ksqldb.md does not name {name}"
     for setting, row in SETTINGS["ksqldb"].items():
         assert f"'{setting}'" in text

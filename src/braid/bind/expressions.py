@@ -138,11 +138,11 @@ class Aggregations:
     name: str
     made: list[Aggregation] = field(default_factory=list)
 
-    def column(self, function: str, arg: Expr | None, type_: Type) -> Col:
+    def column(self, function: str, arg: Expr | None, type_: Type, options: tuple[int | bool | None, ...] = ()) -> Col:
         for a in self.made:
-            if (a.function, a.arg) == (function, arg):
+            if (a.function, a.arg, a.options) == (function, arg, options):
                 return a.output
-        self.made.append(Aggregation(Col(f"{self.name}{len(self.made)}", type_), function, arg))
+        self.made.append(Aggregation(Col(f"{self.name}{len(self.made)}", type_), function, arg, options))
         return self.made[-1].output
 
 

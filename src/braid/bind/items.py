@@ -6,15 +6,17 @@ Rule: `*` gives every column, with its source's name before it in a join; what h
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from braid.bind.expressions import Aggregations, Rules, aggregates, bind_expr, bind_value, told_at
 from braid.bind.names import Namer, Scope, repeated
+from braid.bind.settings import Settings
 from braid.bind.sources import check_key_type
 from braid.bind.windows import Windowed
 from braid.errors import Span, SqlError
 from braid.expr import typing
-from braid.expr.aggregates import result_type
+from braid.expr.aggregates import shaped
 from braid.expr.nodes import Col, Expr
 from braid.sql import ast
 from braid.types import Struct
@@ -47,11 +49,13 @@ def is_copy(e: ast.Expr | None) -> bool:
 
 @dataclass(slots=True)
 class Grouping:
-    """GROUP BY: its keys, and the aggregations that SELECT and HAVING ask for, collected as they are bound."""
+    """GROUP BY: its keys, and the aggregations that SELECT and HAVING ask for, collected as they are bound. `limits`:
+    how many values some of them keep at most."""
 
     scope: Scope
     over_table: bool
     keys: tuple[tuple[Col, Expr], ...]
+    limits: Mapping[str, int]
     window: Windowed | None = None
     aggregations: Aggregations = field(default_factory=lambda: Aggregations(".AGG"))
 
@@ -85,12 +89,19 @@ class Grouping:
         star = len(call.args) == 1 and isinstance(call.args[0], ast.Star)
         inner = Rules(f"the aggregate {call.name}", lambda n: self.scope.column(n.parts))
         args = [] if star else [bind_expr(x, inner) for x in call.args]
-        type_ = result_type(call.name, args, star, call.distinct, self.over_table)
-        return self.aggregations.column(call.name, args[0] if args else None, type_)
+        shape = shaped(call.name, args, star, call.distinct, self.over_table)
+        limit = self.limits.get(call.name)
+        options = shape.options if limit is None else (*shape.options, limit)
+        return self.aggregations.column(call.name, shape.arg, shape.type, options)
 
 
 def bind_grouping(
-    group_by: tuple[ast.Expr, ...], scope: Scope, steps: int, over_table: bool, window: Windowed | None = None
+    group_by: tuple[ast.Expr, ...],
+    scope: Scope,
+    steps: int,
+    over_table: bool,
+    settings: Settings,
+    window: Windowed | None = None,
 ) -> Grouping:
     keys: list[tuple[Col, Expr]] = []
     rules = Rules("GROUP BY", lambda n: scope.column(n.parts))
@@ -101,7 +112,8 @@ def bind_grouping(
         if any(x == bound for _, x in keys):
             raise SqlError("GROUP BY has this expression twice", e.span, "keep one of them")
         keys.append((Col(f".KEY{steps + len(keys) + 1}", bound.type), bound))
-    return Grouping(scope, over_table, tuple(keys), window)
+    limits = {"COLLECT_LIST": settings.collect_list, "COLLECT_SET": settings.collect_set}
+    return Grouping(scope, over_table, tuple(keys), limits, window)
 
 
 def bind_items(

@@ -253,7 +253,7 @@ def _result(a: Asked) -> Result:
         if q.window is not None:
             window = bind_window(q.window, source.kind == "table", q.emit == "FINAL")
             node = window.below(node)
-        grouping = bind_grouping(q.group_by, scope, source.steps, source.kind == "table", window)
+        grouping = bind_grouping(q.group_by, scope, source.steps, source.kind == "table", a.env.settings, window)
         if window is None:
             notices.append("a row for each group is kept: state grows with the groups")
     items = tuple(bind_items(q.items, scope, grouping, bool(q.partition_by)))

@@ -73,7 +73,8 @@ class Settings:
     """`null_key`: are outer rows without a join key dropped or padded. `key_column`: does a projected join column show
     the join key or its own value. `late`: do rows too late to be stored still look up. `mode`: `native` accepts more
     where the meaning is clear, `strict` refuses what only early releases allowed. `wrap`: is a value of one column a
-    record. `begin`: where queries begin to read. `sqlstream`, `lenses`, `risingwave`: those dialects' own."""
+    record. `begin`: where queries begin to read. `collect_list`, `collect_set`: how many values these aggregates keep.
+    `sqlstream`, `lenses`, `risingwave`: those dialects' own."""
 
     null_key: NullKey = "drop"
     key_column: KeyColumn = "join"
@@ -81,6 +82,8 @@ class Settings:
     mode: Strictness = "default"
     wrap: bool = field(default=True, repr=False)
     begin: Reset = field(default="earliest", repr=False)
+    collect_list: int = field(default=1000, repr=False)
+    collect_set: int = field(default=1000, repr=False)
     sqlstream: SqlstreamSettings = field(default_factory=SqlstreamSettings, repr=False)
     lenses: LensesSettings = field(default_factory=LensesSettings, repr=False)
     risingwave: RisingwaveSettings = field(default_factory=RisingwaveSettings, repr=False)
@@ -146,6 +149,8 @@ SETTINGS: dict[str, dict[str, Setting]] = {
             lambda on: str(on).lower(),
         ),
         "auto.offset.reset": _one_of("begin", *get_args(Reset)),
+        "ksql.functions.collect_list.limit": Setting("collect_list", ("a number of values",), _count),
+        "ksql.functions.collect_set.limit": Setting("collect_set", ("a number of values",), _count),
     },
     "sqlstream": {
         "braid.outer.emission": _one_of("emission", *get_args(Emission)),

@@ -119,7 +119,8 @@ def names(node: logical.Node) -> dict[str, str]:
 
 
 def _aggregate(a: logical.Aggregation) -> str:
-    return f"{a.function}({'*' if a.arg is None else show(a.arg)})"
+    options = "".join(f", {x}" for x in a.options if x is not None)
+    return f"{a.function}({'*' if a.arg is None else show(a.arg)}{options})"
 
 
 def equal(pairs: Iterable[tuple[Expr, Expr]]) -> list[str]:

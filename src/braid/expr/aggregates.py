@@ -1,32 +1,55 @@
 """Aggregate functions as the plan sees them: which exist, what they take, what they give.
 
-In: a name and the types of arguments. Out: the result type, or a refusal.
+In: a name and the types of arguments. Out: what is aggregated, with which constants, into which type; or a refusal.
 Rule: ONE ROW per function; how it is computed is the operator's business.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from braid.errors import SqlError
+from braid.expr import typing
 from braid.expr.nodes import Expr
-from braid.types import Decimal, Scalar, Type, is_numeric
+from braid.expr.signatures import constant
+from braid.types import Array, Decimal, Map, Scalar, Type, is_numeric
 
 ORDERED = (Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE, Scalar.VARCHAR, Scalar.BYTES, Scalar.DATE, Scalar.TIME,
            Scalar.TIMESTAMP)  # fmt: skip
+MOST = 10_000  # values that an aggregate is asked to keep
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What is aggregated, the constants that say how, and the type of the result."""
+
+    arg: Expr | None
+    type: Type
+    options: tuple[int | bool | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
-    """`result`: the type for an argument's type, None if it takes no such argument. `star`: may be written f(*).
-    `over_tables`: a row that changes can be taken out again."""
+    """`shape`: of the arguments, None if it takes no such ones. `star`: may be written f(*). `over_tables`: a row that
+    changes can be taken out again. `common`: every dialect has it."""
 
     name: str
     takes: str
-    result: Callable[[Type], Type | None]
+    shape: Callable[[Sequence[Expr]], Shape | None]
     star: bool = False
     over_tables: bool = False
+    common: bool = False
+
+
+def _one(result: Callable[[Type], Type | None]) -> Callable[[Sequence[Expr]], Shape | None]:
+    """One argument, whose type gives the result's."""
+
+    def shape(args: Sequence[Expr]) -> Shape | None:
+        t = result(args[0].type) if len(args) == 1 else None
+        return None if t is None else Shape(args[0], t)
+
+    return shape
 
 
 def _same_if(accepts: Callable[[Type], bool]) -> Callable[[Type], Type | None]:
@@ -37,51 +60,131 @@ def _ordered(t: Type) -> bool:
     return t in ORDERED or isinstance(t, Decimal)
 
 
+def _known(t: Type) -> bool:
+    return t is not Scalar.NULL
+
+
+def _by_offset(args: Sequence[Expr]) -> Shape | None:
+    """A value, maybe how many, and maybe whether nulls are passed over."""
+    rest = list(args[1:])
+    n = _number(rest.pop(0)) if rest and rest[0].type is not Scalar.BOOLEAN else None
+    ignored = constant(rest[0]) if rest else True
+    if not args or not _known(args[0].type) or len(rest) > 1 or not isinstance(ignored, bool):
+        return None
+    if n is None and len(args) - len(rest) == 2:
+        return None
+    return Shape(args[0], args[0].type if n is None else Array(args[0].type), (n, not ignored))
+
+
+def _latest(args: Sequence[Expr]) -> Shape | None:
+    """The plain one keeps one value, which no option says."""
+    shape = _by_offset(args)
+    return Shape(shape.arg, shape.type) if shape is not None and shape.options == (None, False) else shape
+
+
+def _number(e: Expr) -> int | None:
+    n = constant(e)
+    return n if isinstance(n, int) and not isinstance(n, bool) and 0 < n <= MOST else None
+
+
+def _largest(args: Sequence[Expr]) -> Shape | None:
+    """A value, others that come with it, and how many."""
+    n = _number(args[-1]) if len(args) >= 2 else None
+    if n is None or not _ordered(args[0].type) or not all(_known(a.type) for a in args):
+        return None
+    if len(args) == 2:
+        return Shape(args[0], Array(args[0].type), (n,))
+    names = ["sort_col", *(f"col{i}" for i in range(len(args) - 2))]
+    row = typing.struct(list(zip(names, args[:-1], strict=True)))
+    return Shape(row, Array(row.type), (n,))
+
+
+def _pair(args: Sequence[Expr]) -> Shape | None:
+    if len(args) != 2 or not all(is_numeric(a.type) for a in args):
+        return None
+    x, y = (typing.cast(a, Scalar.DOUBLE) for a in args)
+    return Shape(typing.struct([("X", x), ("Y", y)]), Scalar.DOUBLE)
+
+
+def _spread(args: Sequence[Expr]) -> Shape | None:
+    if len(args) != 1 or not is_numeric(args[0].type):
+        return None
+    exact = args[0].type in (Scalar.INT, Scalar.BIGINT)
+    return Shape(args[0] if exact else typing.cast(args[0], Scalar.DOUBLE), Scalar.DOUBLE)
+
+
+_BIG = Scalar.BIGINT
+_OFFSET = "a value, maybe how many of them, and maybe whether nulls are passed over"
+
 AGGREGATES: dict[str, AggregateFunction] = {
     f.name: f
     for f in (
-        AggregateFunction("COUNT", "any value, or *", lambda _: Scalar.BIGINT, star=True, over_tables=True),
-        AggregateFunction("SUM", "a number", _same_if(is_numeric), over_tables=True),
-        AggregateFunction("AVG", "a number", lambda t: Scalar.DOUBLE if is_numeric(t) else None, over_tables=True),
-        AggregateFunction("MIN", "a number, text or time", _same_if(_ordered)),
-        AggregateFunction("MAX", "a number, text or time", _same_if(_ordered)),
-        AggregateFunction("LATEST_BY_OFFSET", "any value", _same_if(lambda t: t is not Scalar.NULL)),
+        AggregateFunction("COUNT", "any value, or *", _one(lambda _: _BIG), star=True, over_tables=True, common=True),
+        AggregateFunction("SUM", "a number", _one(_same_if(is_numeric)), over_tables=True, common=True),
+        AggregateFunction(
+            "AVG", "a number", _one(lambda t: Scalar.DOUBLE if is_numeric(t) else None), over_tables=True, common=True
+        ),
+        AggregateFunction("MIN", "a number, text or time", _one(_same_if(_ordered)), common=True),
+        AggregateFunction("MAX", "a number, text or time", _one(_same_if(_ordered)), common=True),
+        AggregateFunction("LATEST_BY_OFFSET", _OFFSET, _latest, common=True),
+        AggregateFunction("EARLIEST_BY_OFFSET", _OFFSET, _by_offset),
+        AggregateFunction(
+            "COLLECT_LIST", "any value", _one(lambda t: Array(t) if _known(t) else None), over_tables=True
+        ),
+        AggregateFunction("COLLECT_SET", "any value", _one(lambda t: Array(t) if _known(t) else None)),
+        AggregateFunction("COUNT_DISTINCT", "any value", _one(lambda t: _BIG if _known(t) else None)),
+        AggregateFunction("TOPK", "a value, maybe others that come with it, and how many", _largest),
+        AggregateFunction(
+            "TOPKDISTINCT", "a value and how many", lambda args: _largest(args) if len(args) == 2 else None
+        ),
+        AggregateFunction(
+            "HISTOGRAM", "a VARCHAR", _one(lambda t: Map(t, _BIG) if t is Scalar.VARCHAR else None), over_tables=True
+        ),
+        AggregateFunction("STDDEV_SAMP", "a number", _spread, over_tables=True),
+        AggregateFunction("STDDEV_SAMPLE", "a number", _spread, over_tables=True),
+        AggregateFunction("CORRELATION", "two numbers", _pair, over_tables=True),
+        AggregateFunction("ATTR", "any value", _one(_same_if(_known)), over_tables=True),
     )
 }
-# Known, and refused by name.
-LATER = (
-    "EARLIEST_BY_OFFSET", "COLLECT_LIST", "COLLECT_SET", "TOPK", "TOPKDISTINCT", "COUNT_DISTINCT", "HISTOGRAM",
-    "STDDEV_SAMPLE", "STDDEV_SAMP", "CORRELATION", "ATTR",
-)  # fmt: skip
 
 
 def is_aggregate(name: str) -> bool:
-    return name in AGGREGATES or name in LATER
+    return name in AGGREGATES
 
 
-def result_type(name: str, args: list[Expr], star: bool, distinct: bool, over_table: bool) -> Type:
-    """The type of `name(args)`; `star`: of `name(*)`."""
-    if name in LATER:
-        hint = f"supported are {', '.join(AGGREGATES)}"
-        raise SqlError(f"aggregate {name} is not supported yet", hint=hint)
+def shaped(name: str, args: list[Expr], star: bool, distinct: bool, over_table: bool) -> Shape:
+    """What `name(args)` aggregates; `star`: `name(*)`."""
     f = AGGREGATES[name]
     if distinct:
-        raise SqlError(
-            f"{name}(DISTINCT …) is not supported", hint="group by the value in a table of its own, then count it"
-        )
-    if star:
+        hint = "write COUNT_DISTINCT" if name == "COUNT" else "group by the value in a table of its own, then count it"
+        raise SqlError(f"{name}(DISTINCT …) is not supported", hint=hint)
+    if star or (not args and f.star):  # COUNT() is COUNT(*)
         if not f.star:
             raise SqlError(f"{name}(*) is not possible", hint=f"{name} takes {f.takes}")
-        return Scalar.BIGINT
-    if not args and f.star:  # COUNT() is COUNT(*)
-        return Scalar.BIGINT
-    if len(args) != 1:
-        raise SqlError(f"{name} takes one argument, not {len(args)}", hint=f"{name} takes {f.takes}")
+        return Shape(None, Scalar.BIGINT)
     if over_table and not f.over_tables:
         undoable = ", ".join(x.name for x in AGGREGATES.values() if x.over_tables)
         hint = f"over a table, whose rows change, use {undoable}"
         raise SqlError(f"{name} over a table is not possible: an old value cannot be taken out again", hint=hint)
-    found = f.result(args[0].type)
-    if found is None:
-        raise SqlError(f"{name} takes {f.takes}, not {args[0].type}", hint="CAST it")
-    return found
+    shape = f.shape(args)
+    if shape is None:
+        given = ", ".join(str(a.type) for a in args) or "nothing"
+        raise SqlError(f"{name} takes {f.takes}, not {given}", hint=_hint(name, args))
+    return shape
+
+
+def _hint(name: str, args: Sequence[Expr]) -> str | None:
+    if name.startswith("TOPK") or name.endswith("BY_OFFSET"):
+        return f"how many is a constant from 1 to {MOST}: {name}(x, 3)"
+    return "CAST it" if len(args) == 1 else None
+
+
+def result_type(name: str, args: list[Expr], star: bool, distinct: bool, over_table: bool) -> Type:
+    """The type of one that every dialect has."""
+    if not AGGREGATES[name].common:
+        hint = f"supported are {', '.join(f.name for f in AGGREGATES.values() if f.common)}"
+        raise SqlError(f"aggregate {name} is not supported yet", hint=hint)
+    shape = shaped(name, args, star, distinct, over_table)
+    if shape.options:
+        raise SqlError(f"{name} takes one argument, not {len(args)}", hint="leave the others out")
+    return shape.type

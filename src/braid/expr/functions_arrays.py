@@ -102,13 +102,13 @@ def _resolve_map_part(part: str) -> Resolver:
 # ---------------------------------------------------------------------- as sets
 
 
-def _same(value: Any) -> Hashable:
+def same(value: Any) -> Hashable:
     """What is the same for equal values, also for arrays, maps and structures."""
     match value:
         case list():
-            return tuple(map(_same, value))
+            return tuple(map(same, value))
         case dict():
-            return tuple((k, _same(v)) for k, v in value.items())
+            return tuple((k, same(v)) for k, v in value.items())
         case float():
             return "NaN" if math.isnan(value) else value
     return value  # type: ignore[no-any-return]
@@ -121,18 +121,18 @@ def _union(a: list[Any], b: list[Any]) -> list[Any]:
 def _firsts(values: list[Any]) -> list[Any]:
     found: dict[Hashable, Any] = {}
     for v in values:
-        found.setdefault(_same(v), v)
+        found.setdefault(same(v), v)
     return list(found.values())
 
 
 def _except(a: list[Any], b: list[Any]) -> list[Any]:
-    out = {_same(v) for v in b}
-    return [v for v in _firsts(a) if _same(v) not in out]
+    out = {same(v) for v in b}
+    return [v for v in _firsts(a) if same(v) not in out]
 
 
 def _intersect(a: list[Any], b: list[Any]) -> list[Any]:
-    both = {_same(v) for v in b}
-    return [v for v in _firsts(a) if _same(v) in both]
+    both = {same(v) for v in b}
+    return [v for v in _firsts(a) if same(v) in both]
 
 
 def _of_two(name: str, f: Callable[[list[Any], list[Any]], list[Any]]) -> Function:
@@ -158,7 +158,7 @@ def _resolve_remove(args: Sequence[Expr]) -> Signature | Refused:
 
 
 def _remove(array: list[Any] | None, value: Any) -> list[Any] | None:
-    return None if array is None else [v for v in array if _same(v) != _same(value)]
+    return None if array is None else [v for v in array if same(v) != same(value)]
 
 
 # ---------------------------------------------------------------------- in order

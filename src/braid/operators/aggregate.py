@@ -28,6 +28,7 @@ from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, at_one_moment, key_column, no_rows, one_change
 from braid.operators.clocks import Clock, Clocks
+from braid.operators.collecting import COLLECTED
 from braid.operators.lives import Standing, Timeline, arrivals, timeline
 from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, without_nulls
 from braid.operators.ranges import Flags, Ints, columns_of, rows_at, values_at
@@ -168,6 +169,12 @@ ACCUMULATIONS: dict[str, Accumulation] = {
 }
 
 
+def accumulation(a: logical.Aggregation) -> Accumulation:
+    """How an aggregate runs; one with options keeps values."""
+    plain = ACCUMULATIONS.get(a.function) if not a.options else None
+    return plain or Accumulation(*COLLECTED[a.function](*a.options))
+
+
 @dataclass(frozen=True, slots=True)
 class Closing:
     """Windows whose ends are the last of the key: none is changed once its clock has reached its end and the grace."""
@@ -217,7 +224,7 @@ class GroupBy:
             known = shown if a.function == "LATEST" else values
             value = values_at(everything if a.arg is None else known[f"{i}"], line.number)
             names = list(self._columns(i))
-            made = ACCUMULATIONS[a.function].running(groups, value, [before[n] for n in names])
+            made = accumulation(a).running(groups, value, [before[n] for n in names])
             running |= dict(zip(names, made, strict=True))
         back = np.empty(rows.height, dtype=np.int64)
         back[line.number] = np.flatnonzero(~groups.start)
@@ -257,7 +264,7 @@ class GroupBy:
     def _columns(self, i: int) -> dict[str, pl.DataType]:
         """Accumulator columns of aggregate i."""
         a = self.aggregations[i]
-        types = ACCUMULATIONS[a.function].columns(a.arg.type if a.arg is not None else Scalar.BIGINT)
+        types = accumulation(a).columns(a.arg.type if a.arg is not None else Scalar.BIGINT)
         return {f"_a{i}_{j}": t for j, t in enumerate(types)}
 
     def _before(self, line: Timeline, rows: pl.DataFrame, held: Newest) -> tuple[Groups, pl.DataFrame]:
@@ -286,7 +293,7 @@ class GroupBy:
         made = [rows[k].alias(name) for k, name in zip(keys, self.keys, strict=True)]
         for i, a in enumerate(self.aggregations):
             held = [after[n] for n in self._columns(i)]
-            value = ACCUMULATIONS[a.function].result(held, a.output.type)
+            value = accumulation(a).result(held, a.output.type)
             made.append(value.cast(polars_type(a.output.type)).alias(a.output.name))
         headers = [rows[HEADERS]] if HEADERS in rows.columns else []
         internal = [rows[POS], rows[SUB], after[TIME], rows[DIFF], rows[HASH], *(rows[k] for k in keys), *headers]

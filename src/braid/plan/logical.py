@@ -385,11 +385,13 @@ class Final(Passing):
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """One aggregate: `function` is a key of `operators.aggregate.AGGREGATES`; `arg` None for COUNT(*)."""
+    """One aggregate: `function` is a name of `expr.aggregates`; `arg` None for COUNT(*), a structure where it takes
+    several values; `options`: its constants."""
 
     output: Col
     function: str
     arg: Expr | None
+    options: tuple[int | bool | None, ...] = ()
 
 
 @dataclass(frozen=True)

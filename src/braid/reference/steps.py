@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
-from decimal import Decimal as Number
-from typing import Any, Protocol, assert_never
+from typing import Protocol, assert_never
 
-from braid.errors import BraidError
 from braid.expr.nodes import Col, Expr
 from braid.plan import logical
+from braid.reference.aggregates import aggregated
 from braid.reference.rows import Bound, End, Event, Idle, Key, Record, Row, Run, Values
-from braid.types import Decimal, Scalar, Type
+from braid.types import Scalar
 
 FOREVER = 2**61  # the time of a source that has ended and lifts its clock
 NEVER = float("-inf")  # the clock of a source that has shown nothing
@@ -383,7 +382,16 @@ class _Entry:
 class _Group:
     key: tuple[object, ...]
     entries: list[_Entry] = field(default_factory=list)
+    history: list[tuple[int, _Entry]] = field(default_factory=list)  # +1: it came, -1: it went
     time: float = NEVER
+
+    def put(self, entry: _Entry) -> None:
+        self.entries.append(entry)
+        self.history.append((1, entry))
+
+    def take(self, entry: _Entry) -> None:
+        self.entries.remove(entry)
+        self.history.append((-1, entry))
 
 
 class AggregateStep(OneInput):
@@ -435,7 +443,7 @@ class AggregateStep(OneInput):
         entry = None if group is None else next((e for e in group.entries if e.is_like(gone)), None)
         if group is None or entry is None:
             return None
-        group.entries.remove(entry)
+        group.take(entry)
         return group
 
     def _upsert(self, row: Row) -> list[Row]:
@@ -446,7 +454,7 @@ class AggregateStep(OneInput):
         changed: list[_Group] = []
         if key.text in self._counted:
             group, entry = self._counted.pop(key.text)
-            group.entries.remove(entry)
+            group.take(entry)
             changed.append(group)
         if not row.gone and (entered := self._enter(row)) is not None:
             self._counted[key.text] = entered
@@ -461,7 +469,7 @@ class AggregateStep(OneInput):
             return None
         group = self._groups.setdefault(key.text, _Group(key.values))
         entry = self._entry(row)
-        group.entries.append(entry)
+        group.put(entry)
         return group, entry
 
     def _entry(self, row: Row) -> _Entry:
@@ -474,37 +482,6 @@ class AggregateStep(OneInput):
         values: Values = dict(zip((c.name for c, _ in self._node.keys), group.key, strict=True))
         for i, a in enumerate(self._node.aggregations):
             arguments = [e.arguments[i] for e in group.entries]
-            known = arguments[-1:] if a.function == "LATEST" else [x for x in arguments if x is not None]
-            values[a.output.name] = aggregated(a.function, known, a.output.type)
+            changes = [(sign, e.arguments[i]) for sign, e in group.history]
+            values[a.output.name] = aggregated(a, arguments, changes)
         return Row(values, int(group.time), cause.headers, cause=cause.cause)
-
-
-def aggregated(function: str, values: Sequence[Any], result: Type) -> object:
-    """An aggregate of the values that are not null, in order of arrival."""
-    match function:
-        case "COUNT":
-            return len(values)
-        case "SUM":
-            return _sum(values, result)
-        case "AVG":
-            return _sum(values, Scalar.DOUBLE) / len(values) if values else 0.0
-        case "MIN":
-            return min(values, default=None)
-        case "MAX":
-            return max(values, default=None)
-        case "LATEST_BY_OFFSET" | "LATEST":
-            return values[-1] if values else None
-        case "EARLIEST_BY_OFFSET":
-            return values[0] if values else None
-    raise BraidError(f"the reference does not know the aggregate {function}")
-
-
-def _sum(values: Sequence[Any], result: Type) -> Any:
-    """Integers wrap as Java's do, a DECIMAL that does not fit is null; nothing adds up to zero."""
-    total: Any = Number(0) if isinstance(result, Decimal) else 0.0 if result == Scalar.DOUBLE else 0
-    for value in values:
-        total += float(value) if result == Scalar.DOUBLE else value
-    if isinstance(result, Decimal) and abs(total) >= Number(10) ** (result.precision - result.scale):
-        return None
-    bits = 32 if result == Scalar.INT else 64 if result == Scalar.BIGINT else 0
-    return (total + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1) if bits else total

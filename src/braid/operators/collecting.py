@@ -1,0 +1,307 @@
+"""Aggregates that keep values: lists, sets, the first and the last ones, the largest, counts of each; and the spread.
+
+In: the groups of a batch, an argument in their order, what stood before. Out: accumulators after each row.
+Rule: what stands after a row is a stretch of the group's values where it can be; else a Python fold over the rows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from braid.expr.functions_arrays import same
+from braid.operators.ranges import Ints, expand, values_at
+from braid.types import Map, Scalar, Type, polars_type
+
+if TYPE_CHECKING:
+    from braid.operators.aggregate import Groups, Running
+
+MOST_COUNTED = 1000  # different texts that HISTOGRAM counts
+
+Columns = Callable[[Type], tuple[pl.DataType, ...]]
+Result = Callable[[Sequence[pl.Series], Type], pl.Series]
+Parts = tuple[Columns, "Running", Result]  # of an accumulation
+
+
+def _list_of(t: Type) -> tuple[pl.DataType, ...]:
+    return (pl.List(polars_type(t)),)
+
+
+def _as_it_is(held: Sequence[pl.Series], t: Type) -> pl.Series:
+    return held[0].fill_null([])
+
+
+def _first(held: Sequence[pl.Series], t: Type) -> pl.Series:
+    return held[0].list.first()
+
+
+def _last(held: Sequence[pl.Series], t: Type) -> pl.Series:
+    return held[0].list.last()
+
+
+# -------------------------------------------------------------------- stretches
+
+
+class _Values:
+    """The values of each group, those held first, then those of the batch that count: `known`, one after the other."""
+
+    def __init__(self, groups: Groups, value: pl.Series, counts: pl.Series, held: pl.Series) -> None:
+        """`counts`: whether a value of the batch does."""
+        stood = held.list.len().fill_null(0).to_numpy().astype(np.int64)
+        own = groups.group[~groups.start][counts.to_numpy()]
+        everything = np.concatenate([np.repeat(np.arange(len(stood)), stood), own])
+        order = np.argsort(everything, kind="stable")
+        inside = held.filter(pl.Series(stood > 0)).explode().cast(value.dtype)
+        self.known = values_at(inside.clone().append(value.filter(counts)), order)
+        self.group = everything[order]
+        self.is_held = order < int(stood.sum())
+        sizes = np.bincount(everything, minlength=len(stood))
+        self.first = (np.cumsum(sizes) - sizes)[groups.group]  # of the group of each place
+        self.stood = stood[groups.group]
+
+    def lists(self, start: Ints, size: Ints) -> pl.Series:
+        """For each place so many values from there on."""
+        _, at = expand(self.first + start, self.first + start + size)
+        offsets = pa.array(np.concatenate([[0], np.cumsum(size)]), pa.int64())
+        made = pl.from_arrow(pa.LargeListArray.from_arrays(offsets, values_at(self.known, at).to_arrow()))
+        assert isinstance(made, pl.Series)
+        return made.cast(pl.List(self.known.dtype))
+
+
+def _so_far(groups: Groups, counts: pl.Series) -> Ints:
+    """How many values of the batch count up to each place."""
+    none = pl.zeros(len(groups.first), dtype=pl.Int64, eager=True)
+    return groups.sums(groups.spread(none, counts.cast(pl.Int64)).to_numpy())
+
+
+def _counted(value: pl.Series, nulls: bool) -> pl.Series:
+    return pl.repeat(True, len(value), eager=True) if nulls else value.is_not_null()
+
+
+def _earliest(n: int, nulls: bool) -> Running:
+    def running(groups: Groups, value: pl.Series, held: Sequence[pl.Series]) -> list[pl.Series]:
+        counts = _counted(value, nulls)
+        values = _Values(groups, value, counts, held[0])
+        size = np.minimum(values.stood + _so_far(groups, counts), n)
+        return [values.lists(np.zeros_like(size), size)]
+
+    return running
+
+
+def _latest(n: int, nulls: bool) -> Running:
+    def running(groups: Groups, value: pl.Series, held: Sequence[pl.Series]) -> list[pl.Series]:
+        counts = _counted(value, nulls)
+        values = _Values(groups, value, counts, held[0])
+        size = values.stood + _so_far(groups, counts)
+        return [values.lists(np.maximum(size - n, 0), np.minimum(size, n))]
+
+    return running
+
+
+def _new_ones(groups: Groups, value: pl.Series, nulls: bool, held: pl.Series) -> pl.Series:
+    """Which values of the batch their group has not had."""
+    counts = _counted(value, nulls)
+    values = _Values(groups, value, counts, held)
+    pairs = pl.DataFrame([pl.Series("g", values.group), values.known.alias("v")])
+    new = pairs.select(pl.struct("g", "v").is_first_distinct())["g"].to_numpy() & ~values.is_held
+    found = np.zeros(len(value), dtype=np.bool_)
+    found[counts.to_numpy()] = new[~values.is_held]
+    return pl.Series(found)
+
+
+def _set(most: int) -> Running:
+    def running(groups: Groups, value: pl.Series, held: Sequence[pl.Series]) -> list[pl.Series]:
+        counts = _new_ones(groups, value, True, held[0])
+        values = _Values(groups, value, counts, held[0])
+        size = np.minimum(values.stood + _so_far(groups, counts), most)
+        return [values.lists(np.zeros_like(size), size)]
+
+    return running
+
+
+def _distinct(groups: Groups, value: pl.Series, held: Sequence[pl.Series]) -> list[pl.Series]:
+    """How many there are, and the last row of a group in the batch has them all."""
+    new = _new_ones(groups, value, False, held[0])
+    values = _Values(groups, value, new, held[0])
+    size = values.stood + _so_far(groups, new)
+    last = np.append(groups.start[1:], True) if len(size) else groups.start
+    return [values.lists(np.zeros_like(size), np.where(last, size, 0)), pl.Series(size)]
+
+
+# ------------------------------------------------------------------------ folds
+
+Step = Callable[[list[Any], Any, int], list[Any]]  # what stood, a value, +1 or -1: what stands; makes a new list
+
+
+def _folded(step: Step) -> Running:
+    """Slow path (Python rows): what stands is no stretch of the values."""
+
+    def running(groups: Groups, value: pl.Series, held: Sequence[pl.Series]) -> list[pl.Series]:
+        before, values = iter(held[0].to_list()), iter(value.to_list())
+        state: list[Any] = []
+        found: list[list[Any]] = []
+        for leads, diff in zip(groups.start.tolist(), groups.diff.tolist(), strict=True):
+            state = next(before) or [] if leads else step(state, next(values), diff)
+            found.append(state)
+        return [pl.Series(found, dtype=held[0].dtype)]
+
+    return running
+
+
+def _collected(most: int) -> Running:
+    """A value that is taken back takes the last one like it along."""
+
+    def step(state: list[Any], value: Any, diff: int) -> list[Any]:
+        if diff > 0:
+            return [*state, value] if len(state) < most else state
+        at = next((i for i in reversed(range(len(state))) if same(state[i]) == same(value)), None)
+        return state if at is None else [*state[:at], *state[at + 1 :]]
+
+    def running(groups: Groups, value: pl.Series, held: Sequence[pl.Series]) -> list[pl.Series]:
+        whole = _earliest(most, True) if (groups.diff >= 0).all() else _folded(step)
+        return whole(groups, value, held)
+
+    return running
+
+
+def _largest(k: int, *, once: bool) -> Running:
+    """The largest first; of those that are equal the earlier. A structure is as large as its first field."""
+
+    def size(value: Any) -> tuple[bool, Any]:
+        sort = next(iter(value.values())) if isinstance(value, dict) else value
+        return (True, 0) if sort != sort else (False, sort)  # noqa: PLR0124  # NaN is the largest
+
+    def step(state: list[Any], value: Any, diff: int) -> list[Any]:
+        if value is None or (isinstance(value, dict) and next(iter(value.values())) is None):
+            return state
+        sizes = [size(v) for v in reversed(state)]
+        at = len(state) - bisect_left(sizes, size(value))
+        if at >= k or (once and at and sizes[len(state) - at] == size(value)):
+            return state
+        return [*state[:at], value, *state[at:]][:k]
+
+    return _folded(step)
+
+
+def _histogram(state: list[Any], value: Any, diff: int) -> list[Any]:
+    at = next((i for i, e in enumerate(state) if e["key"] == value), None)
+    if value is None or (at is None and (diff < 0 or len(state) >= MOST_COUNTED)):
+        return state
+    if at is None:
+        return [*state, {"key": value, "value": 1}]
+    count = state[at]["value"] + diff
+    return [*state[:at], *([{"key": value, "value": count}] if count > 0 else []), *state[at + 1 :]]
+
+
+def _attribute(state: list[Any], value: Any, diff: int) -> list[Any]:
+    """Each different value, null too, and how often it stands."""
+    like: Hashable = same(value)
+    at = next((i for i, e in enumerate(state) if same(e["value"]) == like), None)
+    if at is None:
+        return [*state, {"value": value, "count": 1}] if diff > 0 else state
+    count = state[at]["count"] + diff
+    return [*state[:at], *([{"value": value, "count": count}] if count > 0 else []), *state[at + 1 :]]
+
+
+def _only(held: Sequence[pl.Series], t: Type) -> pl.Series:
+    """The value where there is one."""
+    one = (held[0].list.len() == 1).fill_null(False)
+    return held[0].list.first().struct.field("value").set(~one, None)
+
+
+# ----------------------------------------------------------------------- spread
+
+
+def _spread(groups: Groups, value: pl.Series, held: Sequence[pl.Series]) -> list[pl.Series]:
+    """Count, sum, and squares of the differences from the mean, each value's share in its turn (Youngs and Cramer)."""
+    diff = groups.diff[~groups.start] * value.is_not_null().to_numpy()
+    known = value.fill_null(0)
+    count = groups.sums(groups.spread(held[0].fill_null(0), pl.Series(diff)).to_numpy())
+    total = groups.over(pl.col("v").cum_sum(), groups.spread(held[1].fill_null(0), known * pl.Series(diff)))
+    signs = groups.spread(pl.zeros(len(groups.first), dtype=pl.Int64, eager=True), pl.Series(diff)).to_numpy()
+    own = groups.spread(pl.zeros(len(groups.first), dtype=known.dtype, eager=True), known)
+    # of the larger one of the groups before and after
+    n = np.where(signs < 0, count + 1, count)
+    sum_ = total + own.zip_with(pl.Series(signs < 0), pl.zeros(len(own), dtype=own.dtype, eager=True))
+    delta = (own * pl.Series(n) - sum_).cast(pl.Float64).to_numpy()
+    share = np.divide(delta * delta, n * (n - 1.0), out=np.zeros(len(n)), where=(n > 1) & (signs != 0)) * signs
+    squares = groups.over(pl.col("v").cum_sum(), _leading(groups, held[2].fill_null(0.0), pl.Series(share)))
+    return [pl.Series(count), total, squares]
+
+
+def _leading(groups: Groups, leading: pl.Series, values: pl.Series) -> pl.Series:
+    """`values` of all places, but for the leading rows."""
+    return groups.spread(leading, values.filter(pl.Series(~groups.start)))
+
+
+def _variance(held: Sequence[pl.Series], t: Type) -> pl.Series:
+    n = held[0].to_numpy()
+    squares = np.maximum(held[2].to_numpy(), 0.0)
+    return pl.Series(np.divide(squares, n - 1.0, out=np.zeros(len(n)), where=n > 1))
+
+
+def _deviation(held: Sequence[pl.Series], t: Type) -> pl.Series:
+    return _variance(held, t).sqrt()
+
+
+def _pairs(groups: Groups, value: pl.Series, held: Sequence[pl.Series]) -> list[pl.Series]:
+    """Count and the sums of x, y, x², y², xy."""
+    x, y = value.struct.field("X"), value.struct.field("Y")
+    both = x.is_not_null() & y.is_not_null()
+    sign = pl.Series(groups.diff[~groups.start]).cast(pl.Float64) * both
+    parts = (sign, x * sign, y * sign, x * x * sign, y * y * sign, x * y * sign)
+    # where one is missing nothing is added, also to what is infinite
+    return [
+        groups.over(
+            pl.col("v").cum_sum(), groups.spread(h.fill_null(0.0), p.zip_with(both, pl.zeros(len(p), eager=True)))
+        )
+        for h, p in zip(held, parts, strict=True)
+    ]
+
+
+def _correlation(held: Sequence[pl.Series], t: Type) -> pl.Series:
+    n, sx, sy, sxx, syy, sxy = (h.to_numpy() for h in held)
+    with np.errstate(all="ignore"):
+        return pl.Series((n * sxy - sx * sy) / np.sqrt((n * sxx - sx * sx) * (n * syy - sy * sy)))
+
+
+def _counts_of(t: Type) -> tuple[pl.DataType, ...]:
+    return (pl.List(pl.Struct({"value": polars_type(t), "count": pl.Int64})),)
+
+
+def _of_spread(t: Type) -> tuple[pl.DataType, ...]:
+    return (pl.Int64(), pl.Float64() if t is Scalar.DOUBLE else pl.Int64(), pl.Float64())
+
+
+def _by_offset(earliest: bool) -> Callable[[int | None, bool], Parts]:
+    running = _earliest if earliest else _latest
+    return lambda n, nulls: (
+        _list_of,
+        running(1 if n is None else n, nulls),
+        _first if n is None else _as_it_is,
+    )
+
+
+COLLECTED: dict[str, Callable[..., Parts]] = {
+    "EARLIEST_BY_OFFSET": _by_offset(True),
+    "LATEST_BY_OFFSET": _by_offset(False),
+    "COLLECT_LIST": lambda most: (_list_of, _collected(most), _as_it_is),
+    "COLLECT_SET": lambda most: (_list_of, _set(most), _as_it_is),
+    "COUNT_DISTINCT": lambda: (lambda t: (*_list_of(t), pl.Int64()), _distinct, lambda held, t: held[1]),
+    "TOPK": lambda k: (_list_of, _largest(k, once=False), _as_it_is),
+    "TOPKDISTINCT": lambda k: (_list_of, _largest(k, once=True), _as_it_is),
+    "HISTOGRAM": lambda: (
+        lambda t: (polars_type(Map(t, Scalar.BIGINT)),),
+        _folded(_histogram),
+        _as_it_is,
+    ),
+    "ATTR": lambda: (_counts_of, _folded(_attribute), _only),
+    "STDDEV_SAMP": lambda: (_of_spread, _spread, _variance),
+    "STDDEV_SAMPLE": lambda: (_of_spread, _spread, _deviation),
+    "CORRELATION": lambda: (lambda t: (pl.Float64(),) * 6, _pairs, _correlation),
+}

@@ -1,0 +1,141 @@
+"""Aggregates of the reference: by the definition, from all values of a group.
+
+In: the values that stand, in order of arrival; those that came and went. Out: the value of the aggregate.
+Rule: computed anew each time; what ksqlDB makes of the order of changes (COLLECT_LIST, HISTOGRAM) from their history.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from decimal import Decimal as Number
+from typing import Any
+
+from braid.errors import BraidError
+from braid.plan.logical import Aggregation
+from braid.types import Decimal, Scalar, Type
+
+Changes = Sequence[tuple[int, Any]]  # +1 and a value that came, -1 and one that went
+
+
+def aggregated(a: Aggregation, arguments: Sequence[Any], changes: Changes) -> object:
+    """An aggregate of a group."""
+    values, result = [x for x in arguments if x is not None], a.output.type
+    match a.function:
+        case "COUNT":
+            return len(values)
+        case "SUM":
+            return _sum(values, result)
+        case "AVG":
+            return _sum(values, Scalar.DOUBLE) / len(values) if values else 0.0
+        case "MIN":
+            return min(values, default=None)
+        case "MAX":
+            return max(values, default=None)
+        case "LATEST":
+            return arguments[-1] if arguments else None
+        case "EARLIEST_BY_OFFSET" | "LATEST_BY_OFFSET":
+            n, nulls = a.options or (None, False)
+            return _by_offset(arguments if nulls else values, n, a.function == "EARLIEST_BY_OFFSET")
+        case "COLLECT_LIST":
+            return _collected(changes, int(a.options[0] or 0))
+        case "COLLECT_SET":
+            return _different(arguments)[: a.options[0]]
+        case "COUNT_DISTINCT":
+            return len(_different(values))
+        case "TOPK":
+            return sorted(filter(_has_size, values), key=_size, reverse=True)[: a.options[0]]
+        case "TOPKDISTINCT":
+            return sorted(_different(values), key=_size, reverse=True)[: a.options[0]]
+        case "HISTOGRAM":
+            return _histogram(changes)
+        case "ATTR":
+            different = _different(arguments)
+            return different[0] if len(different) == 1 else None
+        case "STDDEV_SAMP":
+            return _variance(values)
+        case "STDDEV_SAMPLE":
+            return math.sqrt(_variance(values))
+        case "CORRELATION":
+            return _correlation([(v["X"], v["Y"]) for v in values if v["X"] is not None and v["Y"] is not None])
+    raise BraidError(f"the reference does not know the aggregate {a.function}")
+
+
+def _sum(values: Sequence[Any], result: Type) -> Any:
+    """Integers wrap as Java's do, a DECIMAL that does not fit is null; nothing adds up to zero."""
+    total: Any = Number(0) if isinstance(result, Decimal) else 0.0 if result == Scalar.DOUBLE else 0
+    for value in values:
+        total += float(value) if result == Scalar.DOUBLE else value
+    if isinstance(result, Decimal) and abs(total) >= Number(10) ** (result.precision - result.scale):
+        return None
+    bits = 32 if result == Scalar.INT else 64 if result == Scalar.BIGINT else 0
+    return (total + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1) if bits else total
+
+
+def _by_offset(values: Sequence[Any], n: int | None, earliest: bool) -> object:
+    if n is not None:
+        return list(values[:n] if earliest else values[-n:])
+    return (values[0] if earliest else values[-1]) if values else None
+
+
+def _different(values: Iterable[Any]) -> list[Any]:
+    found: list[Any] = []
+    for v in values:
+        if v not in found:
+            found.append(v)
+    return found
+
+
+def _collected(changes: Changes, most: int) -> list[Any]:
+    """A value that goes takes the last one like it along."""
+    found: list[Any] = []
+    for sign, value in changes:
+        if sign > 0 and len(found) < most:
+            found.append(value)
+        elif sign < 0 and value in found:
+            del found[len(found) - 1 - found[::-1].index(value)]
+    return found
+
+
+def _histogram(changes: Changes) -> list[dict[str, Any]]:
+    """Of at most 1000 different texts at a time, as entries of a map."""
+    found: dict[str, int] = {}
+    for sign, value in changes:
+        if value in found or (value is not None and sign > 0 and len(found) < 1000):
+            found[value] = found.get(value, 0) + sign
+            if not found[value]:
+                del found[value]
+    return [{"key": text, "value": n} for text, n in found.items()]
+
+
+def _size(value: Any) -> Any:
+    return next(iter(value.values())) if isinstance(value, dict) else value
+
+
+def _has_size(value: Any) -> bool:
+    return _size(value) is not None
+
+
+def _variance(values: Sequence[Any]) -> float:
+    """One value after the other, as Youngs and Cramer have it."""
+    total: Any = 0
+    squares = 0.0
+    for n, value in enumerate(values, 1):
+        total += value
+        if n > 1:
+            delta = float(value * n - total)
+            squares += delta * delta / (n * (n - 1.0))
+    return squares / (len(values) - 1.0) if len(values) > 1 else 0.0
+
+
+def _correlation(pairs: Sequence[tuple[float, float]]) -> float:
+    n = float(len(pairs))
+    sums = [0.0] * 5
+    for x, y in pairs:
+        sums = [s + part for s, part in zip(sums, (x, y, x * x, y * y, x * y), strict=True)]
+    sx, sy, sxx, syy, sxy = sums
+    below = (n * sxx - sx * sx) * (n * syy - sy * sy)
+    above = n * sxy - sx * sy
+    if below < 0 or math.isnan(below) or (below == 0 and above == 0):
+        return math.nan
+    return math.copysign(math.inf, above) if below == 0 else above / math.sqrt(below)
