@@ -23,7 +23,7 @@ from benchmarks import machine
 from benchmarks.harness import Sizes
 from benchmarks.report import Report, of_goals, page, terminal
 
-NAMES = ("interval", "shapes", "joins", "chains", "topics", "small", "state", "hot", "cores")
+NAMES = ("interval", "shapes", "joins", "chains", "topics", "small", "state", "hot", "cores", "kafka")
 LONG = ("shapes", "cores")  # not for a look: long, or nothing to see in small batches
 SMALL = Sizes(90_000, 10_000, 60_000, 1, 2, 15, (10_000, 100_000), 8, "2g")
 LONGEST = 3600  # s of one benchmark

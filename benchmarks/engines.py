@@ -41,11 +41,11 @@ def plan_of(sql: str, dialect: str = "ksqldb") -> Plan:
     return lower([e.query for e in Program(dialect).statements(sql) if e.query is not None][-1])
 
 
-def session(sizes: Sizes, master: str | None = None) -> Any:
+def session(sizes: Sizes, master: str | None = None, more: Mapping[str, str] | None = None) -> Any:
     from braid.spark.conf import session as braid_session
 
     conf = {"spark.driver.memory": sizes.memory, "spark.sql.streaming.numRecentProgressUpdates": "100000"}
-    return braid_session(master or f"local[{sizes.cores}]", conf)
+    return braid_session(master or f"local[{sizes.cores}]", conf | dict(more or {}))
 
 
 # ------------------------------------------------------------- Braid on Spark
@@ -61,17 +61,20 @@ def on_spark(
     store: Path | None = None,
     output: str | None = None,
     limit: int | None = None,
+    broker: str | None = None,
 ) -> Run:
-    """Braid until its input is read. Sources read the files of their name in `data`, or the topics of `store`; results
-    go to the topic `output`, or nowhere."""
+    """Braid until its input is read. Sources read the files of their name in `data`, or the topics of `store` or of a
+    `broker`; results go to the topic `output`, or nowhere."""
     from braid.spark.job import Output
     from braid.spark.query import start
+    from braid.topics.broker import Broker
 
-    sink = Output("topic", output, sizes.cores) if output else Output("none", "", sizes.cores)
+    kind = "kafka" if broker else "topic"
+    sink = Output(kind, output, sizes.cores) if output else Output("none", "", sizes.cores)
     running = start(
         spark, plan, str(store or folder / "store"), files=files_of(plan, data) if data else None, output=sink,
         checkpoint=str(folder / "checkpoint"), tasks=sizes.cores, limit=limit or sizes.batch,
-        trigger={"availableNow": True},
+        trigger={"availableNow": True}, broker=Broker(broker) if broker else None,
     )  # fmt: skip
     running.await_termination()
     return run_of(running)
@@ -168,14 +171,20 @@ def spark_files(spark: Any, data: Path, side: str, late: str = "5 seconds", sche
     return stream.withWatermark("ts", late).alias(side)
 
 
-def spark_run(frame: Any, folder: Path, store: str = "memory", json: bool = False) -> Run:
-    """Spark's query to its end; results go nowhere, or to files of JSON lines. `store`: where state lies."""
+def spark_run(
+    frame: Any, folder: Path, store: str = "memory", json: bool = False, topic: Mapping[str, str] | None = None
+) -> Run:
+    """Spark's query to its end; results go nowhere, to files of JSON lines, or to a `topic` that Kafka's sink is told of
+    by these options. `store`: where state lies."""
     from braid.spark.conf import changed
 
     # the clock of Braid's ksqlDB dialect is the highest time of both sides, so it is here
     with changed(frame.sparkSession, {PROVIDER: STORES[store], "spark.sql.streaming.multipleWatermarkPolicy": "max"}):
         writer = frame.writeStream.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
-        query = writer.format("json").start(str(folder / "rows")) if json else writer.format("noop").start()
+        if topic is not None:
+            query = writer.format("kafka").options(**topic).start()
+        else:
+            query = writer.format("json").start(str(folder / "rows")) if json else writer.format("noop").start()
     query.awaitTermination()
     progress = query.recentProgress
     batches = [Batch(p["numInputRows"], p["durationMs"]["triggerExecution"]) for p in progress if p["numInputRows"]]

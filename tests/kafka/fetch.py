@@ -30,6 +30,16 @@ KAFKA_JARS = (
     "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
 )
 
+# Spark's own connector, to be compared with: no released set closes by itself, this one runs on Spark 4.2 and 4.3.
+SPARK = "4.2.0"
+SPARK_JARS = (
+    f"org.apache.spark:spark-sql-kafka-0-10_2.13:{SPARK}:only",
+    "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.1.0-preview1:only",
+    "org.apache.spark:spark-avro_2.13:4.1.1:only",
+    "org.apache.kafka:kafka-clients:3.9.2:only",
+    "org.apache.commons:commons-pool2:2.12.1:only",
+)
+
 
 class Unavailable(Exception):
     """A server cannot be had on this machine; the text says why."""
@@ -79,6 +89,11 @@ def fetched(folder: Path, fill: Callable[[Path], None]) -> Path:
 def kafka_jars() -> Path:
     """The folder with the jars of the broker and of the console clients."""
     return fetched(cache() / f"kafka-{KAFKA}" / "libs", lambda to: _maven_jars(KAFKA_JARS, to))
+
+
+def spark_jars() -> list[Path]:
+    """Spark's Kafka connector, and its Avro functions."""
+    return sorted(fetched(cache() / f"spark-{SPARK}", lambda to: _maven_jars(SPARK_JARS, to)).glob("*.jar"))
 
 
 def apicurio() -> Path:

@@ -1,0 +1,227 @@
+"""Kafka to Kafka: joins from a broker's topics to a topic, beside Spark's own Kafka connector and Spark's own joins.
+
+In: a real broker of this run's own, topics of JSON or Avro records. Out: interval joins, by the times of records and
+by a column, and a lookup into a table: Braid, exactly once, beside Spark, at least once.
+Rule: both read the same topics, as many records a batch, and write a topic of as many partitions; what the topics hold at
+the end is read back, and must be what DuckDB makes of the same rows. Where Spark's connector cannot be had, the page says
+so, and Braid is measured alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from uuid import uuid4
+
+import polars as pl
+
+from benchmarks import broker as on_broker
+from benchmarks.broker import Encode, Held, as_json, fill, held, side, table
+from benchmarks.engines import on_spark, plan_of, session, spark_run
+from benchmarks.harness import Run, Sizes, Variant, summaries, take_turns
+from benchmarks.report import Goal, Report, Table, held_back, of_parts, of_rates
+
+BRAID, SPARK = "Braid, exactly once", "Spark's connector and join, at least once"
+W = 5_000  # ms
+TINY = (20_000, 2, 1000)  # rows, minutes and keys to warm up with
+
+SIDES = """
+CREATE STREAM l (k BIGINT KEY, v BIGINT, s VARCHAR{t}) WITH (kafka_topic='{l}', key_format='JSON', {more});
+CREATE STREAM r (k BIGINT KEY, v BIGINT, s VARCHAR{t}) WITH (kafka_topic='{r}', key_format='JSON', {more});
+CREATE STREAM o AS SELECT l.k AS k, l.v AS v, r.v AS rv, l.s AS s FROM l JOIN r
+  WITHIN 5 SECONDS GRACE PERIOD 5 SECONDS ON l.k = r.k;
+"""
+LOOKUP = """
+CREATE STREAM l (k BIGINT KEY, v BIGINT, s VARCHAR) WITH (kafka_topic='{l}', key_format='JSON', value_format='JSON');
+CREATE TABLE d (k BIGINT PRIMARY KEY, v BIGINT, s VARCHAR)
+  WITH (kafka_topic='{d}', key_format='JSON', value_format='JSON');
+CREATE STREAM o AS SELECT l.k AS k, l.v AS v, d.v AS rv, d.s AS s FROM l JOIN d ON l.k = d.k;
+"""
+COLUMNS = ("k", "v", "rv", "s")
+VALUE = "V long, RV long, S string"
+NEAR = f"select l.k, l.v, r.v as rv, l.s from l join r on l.k = r.k and r.t between l.t - {W} and l.t + {W}"
+LOOKED_UP = "select l.k, l.v, d.v as rv, d.s from l join d on l.k = d.k"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A join of topics. `topics`: by the name in the statement; `frames`: what was written there; `expected`: the same
+    join in DuckDB's words; `schema`: of a value, as Spark reads it; `time`: of a record, in ms, as Spark has it."""
+
+    title: str
+    sql: str
+    topics: Mapping[str, str]
+    frames: Mapping[str, pl.DataFrame]
+    expected: str
+    schema: str = "V long, S string"
+    time: str | None = "unix_millis(timestamp)"
+    goal: float = 0.0
+
+    @property
+    def rows(self) -> int:
+        return sum(f.height for f in self.frames.values())
+
+    def wanted(self) -> Held:
+        import duckdb
+
+        with duckdb.connect() as c:
+            for name, frame in self.frames.items():
+                c.register(name, frame.to_arrow())
+            return held(c.sql(self.expected).pl(), COLUMNS)
+
+
+# --------------------------------------------------------------------- engines
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    spark: Any
+    address: str
+    sizes: Sizes
+    report: Report
+    missing: str | None  # why Spark's connector cannot be had
+
+    def braid(self, case: Case, made: dict[str, str], folder: Path, limit: int | None = None) -> Run:
+        made[BRAID] = output = f"o-{uuid4().hex[:8]}"
+        plan, sizes = plan_of(case.sql.format(**case.topics)), self.sizes
+        return on_spark(self.spark, plan, folder, sizes, output=output, limit=limit, broker=self.address)
+
+    def sparks(self, case: Case, made: dict[str, str], folder: Path) -> Run:
+        """Spark's query: the lookup's table is read once, and kept in memory."""
+        from pyspark.sql import functions as F
+
+        made[SPARK] = output = f"o-{uuid4().hex[:8]}"
+        on_broker.make(self.address, output, partitions=self.sizes.cores)
+        each = str(self.sizes.batch // (1 if "d" in case.topics else 2))
+        left = self.read(case, "l", maxOffsetsPerTrigger=each)
+        if "d" in case.topics:
+            other = self.read(case, "d").cache()
+            joined = left.alias("l").join(other.alias("d"), "k").select("k", "l.V", F.col("d.V").alias("RV"), "d.S")
+        else:
+            other, near = self.read(case, "r", maxOffsetsPerTrigger=each).alias("r"), f"interval {W // 1000} seconds"
+            on = f"l.k = r.k and r.ts between l.ts - {near} and l.ts + {near}"
+            joined = left.alias("l").join(other, F.expr(on)).select("l.k", "l.V", F.col("r.V").alias("RV"), "l.S")
+        out = joined.select(F.col("k").cast("string").alias("key"), F.to_json(F.struct("V", "RV", "S")).alias("value"))
+        run = spark_run(out, folder, topic={"kafka.bootstrap.servers": self.address, "topic": output})
+        if "d" in case.topics:
+            other.unpersist()
+        return run
+
+    def read(self, case: Case, name: str, **options: str) -> Any:
+        from pyspark.sql import functions as F
+
+        live = name != "d"
+        reader = self.spark.readStream if live else self.spark.read
+        options |= {"kafka.bootstrap.servers": self.address, "startingOffsets": "earliest"}
+        raw = reader.format("kafka").option("subscribe", case.topics[name]).options(**options).load()
+        value = F.from_json(F.col("value").cast("string"), case.schema)
+        rows = raw.select(F.col("key").cast("string").cast("long").alias("k"), value.alias("x"), "timestamp")
+        rows = rows.select("k", "x.*", "timestamp")
+        if not live or "d" in case.topics:
+            return rows
+        return rows.withColumn("ts", F.expr(f"timestamp_millis({case.time})")).withWatermark("ts", "5 seconds")
+
+
+# ------------------------------------------------------------------- comparing
+
+
+def compared(bench: Bench, case: Case, rounds: int) -> None:
+    print(f"  {case.title}", flush=True)
+    wanted, outputs = case.wanted(), list[tuple[str, str]]()
+
+    def noted(run: Callable[[Case, dict[str, str], Path], Run], to: Path) -> Run:
+        made: dict[str, str] = {}
+        found = run(case, made, to)
+        outputs.extend(made.items())
+        return replace(found, rows_out=wanted.rows)  # what came is compared below, row by row
+
+    variants: dict[str, Variant] = {}
+    if bench.missing is None:
+        variants[SPARK] = partial(noted, bench.sparks)
+    variants[BRAID] = partial(noted, bench.braid)
+    figures = summaries(take_turns(variants, rounds, wanted.rows))
+    for name, topic in outputs:
+        found = read_back(bench.address, topic)
+        if found != wanted:
+            raise AssertionError(f"{name} wrote {found.rows:,} rows to {topic}, not the {wanted.rows:,} of the join")
+    base = SPARK if bench.missing is None else None
+    sizes = bench.sizes
+    text = f"{case.rows:,} records, {sizes.keys:,} keys, {sizes.cores} partitions, batches of {sizes.batch:,}."
+    bench.report.tables += [
+        of_rates(case.title, text, figures, base),
+        of_parts(f"{case.title}: where a batch of Braid spends its time", figures[BRAID].parts),
+    ]
+    if base is not None and case.goal:
+        back = held_back(figures[BRAID].parts)
+        bench.report.goals.append(Goal(f"{case.title}: times Spark", figures[BRAID].ratio, ">=", case.goal, back))
+
+
+def read_back(address: str, topic: str) -> Held:
+    keys, values = on_broker.records(address, topic)
+    k = pl.Series("k", keys, dtype=pl.Binary).cast(pl.String).cast(pl.Int64)
+    texts = pl.Series(values, dtype=pl.Binary).cast(pl.String)
+    value = texts.str.json_decode(pl.Struct({"V": pl.Int64, "RV": pl.Int64, "S": pl.String}))
+    return held(value.struct.unnest().rename(str.lower).with_columns(k), COLUMNS)
+
+
+def cases(address: str, rows: int, files: int, keys: int, partitions: int) -> list[Case]:
+    """The topics, filled, and the joins over them."""
+    mark = uuid4().hex[:6]
+    frames = {"l": side(rows, files, keys, 0), "r": side(rows, files, keys, 1), "d": table(keys)}
+    names = {x: f"{x}-{mark}" for x in ("l", "r", "lt", "rt", "d")}
+    plain, timed = as_json("v", "s"), as_json("v", "s", "t")
+    for name, topic in names.items():
+        fill(address, topic, frames[name[0]], timed if name.endswith("t") else plain, partitions)
+    two = {x: frames[x] for x in "lr"}
+    by_times = SIDES.replace("{t}", "").replace("{more}", "value_format='JSON'")
+    by_column = SIDES.replace("{t}", ", t BIGINT").replace("{more}", "value_format='JSON', timestamp='t'")
+    return [
+        Case("Interval join, times of records", by_times, {x: names[x] for x in "lr"}, two, NEAR, goal=4.5),
+        Case(
+            "Interval join, times in a column", by_column, {x: names[f"{x}t"] for x in "lr"}, two, NEAR,
+            "V long, S string, T long", "T", 3.0,
+        ),
+        Case(
+            "Stream-table lookup", LOOKUP, {x: names[x] for x in "ld"}, {x: frames[x] for x in "ld"}, LOOKED_UP, goal=1.2
+        ),
+    ]  # fmt: skip
+
+
+@contextmanager
+def opened(sizes: Sizes) -> Iterator[Bench]:
+    """A broker of one's own and a session with Spark's connector, if that can be had."""
+    from kafka.broker import own_broker
+    from kafka.fetch import Unavailable, spark_jars
+
+    missing, more = None, dict[str, str]()
+    try:
+        more["spark.jars"] = ",".join(map(str, spark_jars()))
+    except Unavailable as reason:
+        missing = str(reason)
+    with own_broker() as server:
+        spark = session(sizes, more=more)
+        try:
+            yield Bench(spark, server.address, sizes, Report(), missing)
+        finally:
+            spark.stop()
+
+
+def run(sizes: Sizes) -> Report:
+    with opened(sizes) as bench:
+        if bench.missing is not None:
+            text = f"Spark's Kafka connector could not be fetched, so Braid was measured alone: {bench.missing}"
+            bench.report.tables.append(Table("Without Spark's connector", text, ("", ), ()))
+        for case in cases(bench.address, *TINY, sizes.cores):  # warms up
+            with TemporaryDirectory() as to:
+                bench.braid(case, {}, Path(to), limit=10_000)
+            if bench.missing is None:
+                with TemporaryDirectory() as to:
+                    bench.sparks(case, {}, Path(to))
+        for case in cases(bench.address, sizes.rows, sizes.files, sizes.keys, sizes.cores):
+            compared(bench, case, sizes.rounds)
+        return bench.report
