@@ -1,9 +1,9 @@
 """Records on a broker: sides of a join written there, results read back and compared.
 
-In: a broker's address, frames with `k` and `t` (ms) beside the columns of a value. Out: topics; what a topic holds, as one
+In: a broker's address, frames with `k` and `t` (ms) beside the columns of a value. Out: topics; what one holds, as a
 number that does not depend on order.
-Rule: neither Braid's nor Spark's clients are used here. A record goes where Java's producer would put it, with `t` as its
-time; what is read back was committed. `tests/` lies on the path: the servers are those of the tests.
+Rule: neither Braid's nor Spark's clients are used here. A record goes where Java's producer would put it, with `t` as
+its time; what is read back was committed. `tests/` lies on the path: the servers are those of the tests.
 """
 
 from __future__ import annotations

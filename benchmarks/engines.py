@@ -174,8 +174,8 @@ def spark_files(spark: Any, data: Path, side: str, late: str = "5 seconds", sche
 def spark_run(
     frame: Any, folder: Path, store: str = "memory", json: bool = False, topic: Mapping[str, str] | None = None
 ) -> Run:
-    """Spark's query to its end; results go nowhere, to files of JSON lines, or to a `topic` that Kafka's sink is told of
-    by these options. `store`: where state lies."""
+    """Spark's query to its end; results go nowhere, to files of JSON lines, or to a `topic` (options of Kafka's sink).
+    `store`: where state lies."""
     from braid.spark.conf import changed
 
     # the clock of Braid's ksqlDB dialect is the highest time of both sides, so it is here

@@ -2,9 +2,9 @@
 
 In: a real broker of this run's own, topics of JSON or Avro records. Out: interval joins, by the times of records and
 by a column, and a lookup into a table: Braid, exactly once, beside Spark, at least once.
-Rule: both read the same topics, as many records a batch, and write a topic of as many partitions; what the topics hold at
-the end is read back, and must be what DuckDB makes of the same rows. Where Spark's connector cannot be had, the page says
-so, and Braid is measured alone.
+Rule: both read the same topics, as many records a batch, and write a topic of as many partitions. What these hold at
+the end is read back, and must be what DuckDB makes of the same rows. Where Spark's connector cannot be had, the page
+says so, and Braid is measured alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from uuid import uuid4
 import polars as pl
 
 from benchmarks import broker as on_broker
-from benchmarks.broker import Encode, Held, as_json, fill, held, side, table
+from benchmarks.broker import Held, as_json, fill, held, side, table
 from benchmarks.engines import on_spark, plan_of, session, spark_run
 from benchmarks.harness import Run, Sizes, Variant, summaries, take_turns
 from benchmarks.report import Goal, Report, Table, held_back, of_parts, of_rates
@@ -187,7 +187,8 @@ def cases(address: str, rows: int, files: int, keys: int, partitions: int) -> li
             "V long, S string, T long", "T", 3.0,
         ),
         Case(
-            "Stream-table lookup", LOOKUP, {x: names[x] for x in "ld"}, {x: frames[x] for x in "ld"}, LOOKED_UP, goal=1.2
+            "Stream-table lookup", LOOKUP, {x: names[x] for x in "ld"}, {x: frames[x] for x in "ld"}, LOOKED_UP,
+            goal=1.2,
         ),
     ]  # fmt: skip
 
@@ -215,7 +216,7 @@ def run(sizes: Sizes) -> Report:
     with opened(sizes) as bench:
         if bench.missing is not None:
             text = f"Spark's Kafka connector could not be fetched, so Braid was measured alone: {bench.missing}"
-            bench.report.tables.append(Table("Without Spark's connector", text, ("", ), ()))
+            bench.report.tables.append(Table("Without Spark's connector", text, ("",), ()))
         for case in cases(bench.address, *TINY, sizes.cores):  # warms up
             with TemporaryDirectory() as to:
                 bench.braid(case, {}, Path(to), limit=10_000)
