@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 QUICK  := $(VENV)/.quick
 export POLARS_MAX_THREADS ?= 1
 
-.PHONY: install demo test test-fast test-spark test-spark43 test-kafka lint law fuzz bench crash bench-small soak clean java
+.PHONY: install demo test test-fast test-spark test-spark43 test-kafka lint law fuzz bench bench-kafka bench-small crash soak clean java
 
 install: $(STAMP)
 
@@ -75,6 +75,10 @@ fuzz: $(STAMP)
 
 bench: $(STAMP) java
 	$(BIN)/python -m benchmarks --write
+
+# Kafka to Kafka, beside Spark's own connector; servers and jars are fetched once (tests/kafka/README.md).
+bench-kafka: $(STAMP) java
+	PYTHONPATH=src:tests $(BIN)/python -m benchmarks kafka kafka_latency --rows 1000000 --batch 500000 --write
 
 bench-small: $(STAMP) java
 	$(BIN)/python -m benchmarks --small

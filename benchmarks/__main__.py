@@ -1,6 +1,7 @@
-"""`python -m benchmarks [NAME …] [--rows N] …`: runs benchmarks, shows their tables, writes `docs/benchmarks.md`.
+"""`python -m benchmarks [NAME …] [--rows N] …`: runs benchmarks, shows their tables, writes their pages in `docs/`.
 
-In: names (none: all) and sizes. Out: tables on the terminal; with `--write` the page and its figures as JSON.
+In: names (none: all of the first page) and sizes. Out: tables on the terminal; with `--write` pages, and their figures
+as JSON.
 Rule: a benchmark that fails does not take the others with it: it is named at the end, and the exit code is 1. Each has
 a process of its own; with `--small`, which has no time to start six JVMs, they share one.
 """
@@ -21,9 +22,14 @@ from tempfile import TemporaryDirectory
 
 from benchmarks import machine
 from benchmarks.harness import Sizes
-from benchmarks.report import Report, of_goals, page, terminal
+from benchmarks.report import INTRODUCTION, KAFKA, Report, of_goals, page, terminal
 
-NAMES = ("interval", "shapes", "joins", "chains", "topics", "small", "state", "hot", "cores", "kafka")
+PAGES = {
+    "benchmarks": ("interval", "shapes", "joins", "chains", "topics", "small", "state", "hot", "cores"),
+    "benchmarks-kafka": ("kafka", "kafka_latency"),
+}
+BEGIN = {"benchmarks": INTRODUCTION, "benchmarks-kafka": KAFKA}
+NAMES = tuple(name for names in PAGES.values() for name in names)
 LONG = ("shapes", "cores")  # not for a look: long, or nothing to see in small batches
 SMALL = Sizes(90_000, 10_000, 60_000, 1, 2, 15, (10_000, 100_000), 8, "2g")
 LONGEST = 3600  # s of one benchmark
@@ -39,7 +45,7 @@ def main() -> int:
         return 0
     reports, failed = {}, []
     with TemporaryDirectory(prefix="braid-bench-") as folder:
-        for name in args.names or [n for n in NAMES if not (args.small and n in LONG)]:
+        for name in args.names or [n for n in PAGES["benchmarks"] if not (args.small and n in LONG)]:
             print(f"{name}", flush=True)
             taken = [*machine.describe(), ("sizes", _shown(sizes))]
             try:
@@ -64,13 +70,17 @@ def main() -> int:
 
 
 def _keep(reports: Mapping[str, Report]) -> None:
-    """Writes the page and its figures; what was not measured this time stays as it was."""
-    figures = ROOT / "docs" / "benchmarks.json"
-    known = json.loads(figures.read_text()) if figures.exists() else {}
-    known |= {name: report.document() for name, report in reports.items()}
-    known = {name: known[name] for name in NAMES if name in known}
-    figures.write_text(json.dumps(known, indent=1) + "\n")
-    (ROOT / "docs" / "benchmarks.md").write_text(page({name: Report.of(x) for name, x in known.items()}))
+    """Writes the pages and their figures; what was not measured this time stays as it was."""
+    for title, names in PAGES.items():
+        made = {name: report.document() for name, report in reports.items() if name in names}
+        if not made:
+            continue
+        figures = ROOT / "docs" / f"{title}.json"
+        known = (json.loads(figures.read_text()) if figures.exists() else {}) | made
+        known = {name: known[name] for name in names if name in known}
+        figures.write_text(json.dumps(known, indent=1) + "\n")
+        text = page({name: Report.of(x) for name, x in known.items()}, BEGIN[title])
+        (ROOT / "docs" / f"{title}.md").write_text(text)
 
 
 def _shown(sizes: Sizes) -> str:
@@ -104,7 +114,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", choices=[*NAMES, []], metavar="NAME", help=", ".join(NAMES))
     parser.add_argument("--small", action="store_true", help="sizes for a look: under three minutes in all")
-    parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md and .json")
+    parser.add_argument("--write", action="store_true", help="write the pages in docs/, and their figures")
     parser.add_argument("--into", help=argparse.SUPPRESS)
     parser.add_argument("--rows", type=int, help="of a side (4,000,000)")
     parser.add_argument("--keys", type=int, help="different ones (200,000)")

@@ -98,19 +98,27 @@ class Bench:
         made[SPARK] = output = f"o-{uuid4().hex[:8]}"
         on_broker.make(self.address, output, partitions=self.sizes.cores)
         each = str(self.sizes.batch // (1 if "d" in case.topics else 2))
-        left = self.read(case, "l", maxOffsetsPerTrigger=each)
         if "d" in case.topics:
+            left = self.read(case, "l", maxOffsetsPerTrigger=each)
             other = self.read(case, "d").cache()
             joined = left.alias("l").join(other.alias("d"), "k").select("k", "l.V", F.col("d.V").alias("RV"), "d.S")
         else:
-            other, near = self.read(case, "r", maxOffsetsPerTrigger=each).alias("r"), f"interval {W // 1000} seconds"
-            on = f"l.k = r.k and r.ts between l.ts - {near} and l.ts + {near}"
-            joined = left.alias("l").join(other, F.expr(on)).select("l.k", "l.V", F.col("r.V").alias("RV"), "l.S")
+            columns = ("l.k", "l.V", F.col("r.V").alias("RV"), "l.S")
+            joined = self.joined(case, {"maxOffsetsPerTrigger": each}).select(*columns)
         out = joined.select(F.col("k").cast("string").alias("key"), F.to_json(F.struct("V", "RV", "S")).alias("value"))
         run = spark_run(out, folder, topic={"kafka.bootstrap.servers": self.address, "topic": output})
         if "d" in case.topics:
             other.unpersist()
         return run
+
+    def joined(self, case: Case, options: Mapping[str, str]) -> Any:
+        """Spark's join of two streams within five seconds."""
+        from pyspark.sql import functions as F
+
+        near = f"interval {W // 1000} seconds"
+        on = f"l.k = r.k and r.ts between l.ts - {near} and l.ts + {near}"
+        left, right = (self.read(case, name, **options).alias(name) for name in "lr")
+        return left.join(right, F.expr(on))
 
     def read(self, case: Case, name: str, **options: str) -> Any:
         from pyspark.sql import functions as F

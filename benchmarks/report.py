@@ -1,4 +1,4 @@
-"""Tables of figures, on the terminal and as `docs/benchmarks.md`.
+"""Tables of figures, on the terminal and as pages in `docs/`.
 
 In: tables and goals of benchmarks. Out: text; the same as documents for JSON, to travel and to be kept.
 Rule: a figure is shown as it was taken. A goal that was missed says by how much, and what holds it back.
@@ -166,9 +166,26 @@ two machines, or of a busy one, cannot.
 """
 
 
-def page(reports: Mapping[str, Report]) -> str:
-    """`docs/benchmarks.md`, of the reports by the names of their benchmarks."""
-    parts = [INTRODUCTION]
+KAFKA = """# Benchmarks of Kafka to Kafka
+
+Made by `make bench-kafka` on a real broker, which it fetches and starts (Apache Kafka, one node, on the machine that is
+measured), beside Spark's own Kafka connector and Spark's own joins in the same session. Sizes are arguments:
+`PYTHONPATH=tests python -m benchmarks kafka kafka_latency --rows 500000`. How figures are taken stands in
+[benchmarks](benchmarks.md). What is different here:
+
+- Both sides read the same topics, with as many records in a batch, and write to a topic of as many partitions. What
+  the topics hold at the end is read back by a third client, and must be, row by row, what DuckDB makes of the records.
+- **Braid writes each row once** (a transaction for each task and batch); **Spark's sink writes at least once**: a task
+  that is done again writes its rows again. Spark writes no times of records, Braid does.
+- The broker takes its share of the same cores, and of the CPU seconds.
+- Spark's lookup joins the stream with the table as it stood at the start, read once and kept in memory; Braid's reads
+  the table as it changes.
+"""
+
+
+def page(reports: Mapping[str, Report], introduction: str = INTRODUCTION) -> str:
+    """A page, of the reports by the names of their benchmarks."""
+    parts = [introduction]
     goals = [g for r in reports.values() for g in r.goals]
     if goals:
         parts.append(markdown(of_goals(goals)))

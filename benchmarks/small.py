@@ -110,7 +110,7 @@ def _braid(spark: Any, folder: Path, seconds: float, sizes: Sizes) -> list[float
             done[p] = end
 
     try:
-        return _watched(topics.append_lines, results, seconds)
+        return watched(topics.append_lines, results, seconds)
     finally:
         running.stop()
 
@@ -150,12 +150,12 @@ def _spark(spark: Any, folder: Path, seconds: float, sizes: Sizes) -> list[float
                     yield from Path(path.removeprefix("file://")).read_text().splitlines()
 
     try:
-        return _watched(write, results, seconds)
+        return watched(write, results, seconds)
     finally:
         query.stop()
 
 
-def _watched(
+def watched(
     write: Callable[[str, list[str]], None], results: Callable[[], Iterator[str]], seconds: float
 ) -> list[float]:
     """Milliseconds from the times of records to the moment their results were seen, from half of `seconds` after the

@@ -18,7 +18,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from benchmarks import data, processes, profile, report
+from benchmarks import broker, data, processes, profile, report
 from benchmarks.engines import in_a_loop, parts_of, plan_of
 from benchmarks.harness import Batch, Run, percentile, rate, steady, summaries, take_turns
 from benchmarks.interval import SQL, bare_loop, duck_join
@@ -174,3 +174,12 @@ def test_data_are_the_same_each_time(tmp_path: Path) -> None:
     assert first.equals(second)
     (lines,) = data.json_lines(3, 1, 10, 0)
     assert pl.read_ndjson("\n".join(lines).encode()).columns == ["key", "value", "timestamp"]
+
+
+def test_what_a_topic_holds_is_told_without_its_order() -> None:
+    frame = broker.side(100, 2, 10, 0)
+    same = frame.sample(fraction=1, shuffle=True, seed=1)
+    assert broker.held(same, ["k", "t", "v"]) == broker.held(frame, ["k", "t", "v"])
+    for other in (frame.with_columns(v=pl.col("v") + (pl.col("t") == pl.col("t").max())), frame[1:]):
+        assert broker.held(other, ["k", "t", "v"]) != broker.held(frame, ["k", "t", "v"])
+    assert broker.as_json("v", "s")(frame.head(1))[0] == f'{{"V":{frame["v"][0]},"S":"{frame["s"][0]}"}}'
