@@ -6,7 +6,7 @@ STAMP  := $(VENV)/.installed
 QUICK  := $(VENV)/.quick
 export POLARS_MAX_THREADS ?= 1
 
-.PHONY: install demo test test-fast test-spark test-spark43 test-kafka lint law fuzz bench bench-kafka bench-small crash soak clean java
+.PHONY: install demo demo-kafka test test-fast test-spark test-spark43 test-kafka lint law fuzz bench bench-kafka bench-small crash soak clean java
 
 install: $(STAMP)
 
@@ -26,6 +26,10 @@ $(QUICK): $(STAMP)
 
 demo: $(STAMP) java
 	@$(BIN)/python -m braid demo
+
+# The same joins from topic to topic of a real broker, which is fetched once (tests/kafka/README.md).
+demo-kafka: $(STAMP) java
+	@PYTHONPATH=src:tests $(BIN)/python -m kafka.demo
 
 lint: $(STAMP)
 	$(BIN)/ruff check src tests benchmarks

@@ -89,7 +89,7 @@ class Registry(Server):
         self.call("PUT", f"/config/{quote(subject, safe='')}", {"compatibility": level})
 
 
-def _fetch() -> None:
+def fetch() -> None:
     """Before any lock is taken that others wait for."""
     apicurio()
     java(21)
@@ -98,7 +98,7 @@ def _fetch() -> None:
 @contextlib.contextmanager
 def kept_registry() -> Iterator[Registry]:
     """The shared registry, started if it does not run; `Unavailable` where it cannot be had."""
-    _fetch()
+    fetch()
     with kept.kept(Registry, cache() / f"apicurio-{APICURIO}" / "registry") as server:
         assert isinstance(server, Registry)
         yield server
@@ -107,7 +107,7 @@ def kept_registry() -> Iterator[Registry]:
 @contextlib.contextmanager
 def own_registry() -> Iterator[Registry]:
     """An empty registry for one test alone, to be stopped and killed."""
-    _fetch()
+    fetch()
     with kept.own(Registry) as server:
         assert isinstance(server, Registry)
         yield server

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -72,11 +72,7 @@ def run_demo(data: str | None, store: str | None, out: Console, err: Console) ->
             out.print("stopped")
             return
         opened = TopicStore(folder)
-        for step in STEPS:
-            records = [{**(r["value"] or {}), "_key": r["key"]} for r in read_records(opened.topic(step.topic))]
-            out.print(f"\n[bold]{step.title}[/bold]\n{step.what}")
-            out.print(_table(step, records))
-            out.print(step.sentence(records), markup=False)
+        show_results(lambda topic: read_records(opened.topic(topic)), out)
         out.print("\n[bold]Read, written, kept and dropped[/bold]")
         for line in summary_lines(outcome.done):
             out.print(line, markup=False)
@@ -84,6 +80,15 @@ def run_demo(data: str | None, store: str | None, out: Console, err: Console) ->
         out.print(_plan(), markup=False)
         out.print("\n[bold]Try next[/bold]")
         out.print(_next(paths, store), markup=False)
+
+
+def show_results(read: Callable[[str], Iterable[Row]], out: Console) -> None:
+    """Some rows of each join, and a sentence. `read`: the records of a topic, with `key` and `value`."""
+    for step in STEPS:
+        records = [{**(r["value"] or {}), "_key": r["key"]} for r in read(step.topic)]
+        out.print(f"\n[bold]{step.title}[/bold]\n{step.what}")
+        out.print(_table(step, records))
+        out.print(step.sentence(records), markup=False)
 
 
 def _period(data: str | None) -> str:
