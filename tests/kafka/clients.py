@@ -58,7 +58,7 @@ class Read:
 
 def settings(address: str, **more: Any) -> dict[str, Any]:
     """Settings of a client. Names take _ for a dot, so `group_id="g"` is group.id."""
-    base = {"bootstrap.servers": address, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500}
+    base = {"bootstrap.servers": address, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 500, "log_level": 4}
     return {**base, **LOGINS.get(address, {}), **{name.replace("_", "."): value for name, value in more.items()}}
 
 

@@ -1,11 +1,11 @@
 """`make demo-kafka`: the joins of `braid demo` from broker to broker, Avro with a schema registry.
 
-In: the demo's data; a broker and a registry of the demo's own, which are fetched once. Out: topics of results, some rows of
-each, what is left to read, what was dropped; commands to go on with.
+In: the demo's data; a broker and a registry of the demo's own, which are fetched once. Out: results, what is left to read,
+what was dropped; commands to go on with.
 Rule: records are written by confluent-kafka's own Avro serializer, a few of them spoilt; what is shown is read from the
 broker. Each time all begins anew; the servers end by themselves, half an hour after their last user.
 
-    PYTHONPATH=tests python -m kafka.demo [stop]
+    PYTHONPATH=tests python -m kafka.demo [stop] [FOLDER]
 """
 
 from __future__ import annotations
@@ -42,21 +42,24 @@ from braid.topics.reading import records_of
 from kafka import broker, clients, kept, registry
 from kafka.fetch import Unavailable, cache
 
-FOLDER = cache() / "demo"
 KEYS = {"flights": "tailnum", "weather": "origin", "planes": "tailnum"}
 TIMES = {"flights": "departed", "weather": "hour"}
 AVRO = {pl.String: "string", pl.Int64: "int", pl.Float64: "double", pl.Boolean: "boolean"}
+ONE_MORE = {"key": "N14228", "value": {"carrier": "UA", "flight": 1545, "departed": 1359730800000}}
 SPOILT = 3  # flights that somebody writes without the serializer
 
 
-def main() -> int:
+def main(words: list[str]) -> int:
     out, err = Console(highlight=False), Console(stderr=True)
-    if sys.argv[1:] == ["stop"]:
-        out.print("stopped" if all(stopped()) else "does not run, or is in use")
+    end, folder = words[:1] == ["stop"], cache() / "demo"
+    for word in words[end:]:
+        folder = Path(word).resolve()
+    if end:
+        out.print("stopped" if all(stopped(folder)) else "does not run, or is in use")
         return 0
     try:
         with ExitStack() as stack:
-            _run(stack, out, err)
+            _run(folder, stack, out, err)
         return 0
     except Unavailable as reason:
         err.print(f"no Kafka on this machine: {reason}", style="red", markup=False)
@@ -65,8 +68,8 @@ def main() -> int:
     return 1
 
 
-def stopped() -> list[bool]:
-    return [kept.stop(broker.Broker, FOLDER / "broker"), kept.stop(registry.Registry, FOLDER / "registry")]
+def stopped(folder: Path) -> list[bool]:
+    return [kept.stop(broker.Broker, folder / "broker"), kept.stop(registry.Registry, folder / "registry")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +78,28 @@ class Place:
 
     kafka: str
     registry: str
-    store: Path
+    folder: Path
+
+    @property
+    def store(self) -> Path:
+        return self.folder / "store"
+
+    @property
+    def sql(self) -> Path:
+        return self.folder / "demo.sql"
 
 
-def _run(stack: ExitStack, out: Console, err: Console) -> None:
+def _run(folder: Path, stack: ExitStack, out: Console, err: Console) -> None:
     began = time.monotonic()
     out.print("[bold]Flights from New York, over Kafka[/bold] (January 2013): `make demo`, topic to topic, as Avro.")
     with err.status("a broker and a schema registry start (the first time they are fetched, 300 MB) …"):
-        at = _servers(stack)
+        at = _servers(folder, stack)
     out.print(f"A broker at {at.kafka}, a registry at {at.registry}", markup=False, soft_wrap=True)
     with err.status("flights, weather and planes are written …"):
         count = write_all(at)
     out.print(f"{count:,} records written by confluent-kafka's Avro serializer, {SPOILT} flights by none")
     sql = demo_sql().replace("value_format = 'JSON'", "value_format = 'AVRO'")
-    (FOLDER / "demo.sql").write_text(sql)
+    at.sql.write_text(sql)
     address = broker_of(at.kafka, None, at.registry)
     outcome = run_program(Request(sql, "ksqldb", str(at.store), until_idle=True, tell=False, broker=address), err)
     if outcome.interrupted:
@@ -107,16 +118,16 @@ def _run(stack: ExitStack, out: Console, err: Console) -> None:
     out.print(_next(at), markup=False, soft_wrap=True)
 
 
-def _servers(stack: ExitStack) -> Place:
+def _servers(folder: Path, stack: ExitStack) -> Place:
     broker.fetch()
     registry.fetch()
-    stopped()  # topics of the last time go with it
-    one = stack.enter_context(kept.kept(broker.Broker, FOLDER / "broker"))
-    other = stack.enter_context(kept.kept(registry.Registry, FOLDER / "registry"))
+    stopped(folder)  # topics of the last time go with it
+    one = stack.enter_context(kept.kept(broker.Broker, folder / "broker"))
+    other = stack.enter_context(kept.kept(registry.Registry, folder / "registry"))
     assert isinstance(one, broker.Broker) and isinstance(other, registry.Registry)
-    store = FOLDER / "store"
-    shutil.rmtree(store, ignore_errors=True)
-    return Place(one.address, other.url, store)
+    made = Place(one.address, other.url, folder)
+    shutil.rmtree(made.store, ignore_errors=True)
+    return made
 
 
 # --------------------------------------------------------------------- records
@@ -192,12 +203,12 @@ def _next(at: Place) -> str:
         "demo topics",
         "demo cat FLEET --latest --limit 5",
         f"{braid} drops FLIGHTS_WITH_PLANE --store {store}",
-        f"demo run {shlex.quote(str(FOLDER / 'demo.sql'))} &       # goes on from here, until you end it: kill %1",
-        """echo '{"key": "N14228", "value": {"carrier": "UA", "flight": 1545}}' | demo put flights""",
+        f"demo run {shlex.quote(str(at.sql))} &       # goes on from here, until you end it: kill %1",
+        f"echo '{json.dumps(ONE_MORE)}' | demo put flights",
         "demo cat FLIGHTS_WITH_PLANE --tail 1",
     ]
     return "\n".join(f"  {line}" for line in lines)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
