@@ -1,7 +1,7 @@
 """`make demo-kafka`: the joins of `braid demo` from broker to broker, Avro with a schema registry.
 
-In: the demo's data; a broker and a registry of the demo's own, which are fetched once. Out: results, what is left to read,
-what was dropped; commands to go on with.
+In: the demo's data; a broker and a registry of the demo's own, which are fetched once. Out: results, what is left to
+read, a dead letter; commands to go on with.
 Rule: records are written by confluent-kafka's own Avro serializer, a few of them spoilt; what is shown is read from the
 broker. Each time all begins anew; the servers end by themselves, half an hour after their last user.
 
@@ -36,7 +36,6 @@ from braid.face.metrics import summary_lines
 from braid.face.request import Request
 from braid.face.run import run_program
 from braid.topics.broker import broker_of
-from braid.topics.drops import each_drop
 from braid.topics.interface import Topics, open_topics
 from braid.topics.reading import records_of
 from kafka import broker, clients, kept, registry
@@ -46,6 +45,7 @@ KEYS = {"flights": "tailnum", "weather": "origin", "planes": "tailnum"}
 TIMES = {"flights": "departed", "weather": "hour"}
 AVRO = {pl.String: "string", pl.Int64: "int", pl.Float64: "double", pl.Boolean: "boolean"}
 ONE_MORE = {"key": "N14228", "value": {"carrier": "UA", "flight": 1545, "departed": 1359730800000}}
+DEAD = "dead-letters"
 SPOILT = 3  # flights that somebody writes without the serializer
 
 
@@ -100,7 +100,7 @@ def _run(folder: Path, stack: ExitStack, out: Console, err: Console) -> None:
     out.print(f"{count:,} records written by confluent-kafka's Avro serializer, {SPOILT} flights by none")
     sql = demo_sql().replace("value_format = 'JSON'", "value_format = 'AVRO'")
     at.sql.write_text(sql)
-    address = broker_of(at.kafka, None, at.registry)
+    address = broker_of(at.kafka, None, at.registry, dead_letters=DEAD)
     outcome = run_program(Request(sql, "ksqldb", str(at.store), until_idle=True, tell=False, broker=address), err)
     if outcome.interrupted:
         out.print("stopped")
@@ -112,8 +112,10 @@ def _run(folder: Path, stack: ExitStack, out: Console, err: Console) -> None:
         out.print(line, markup=False)
     out.print("\n[bold]What is left to read[/bold] (the group of each query, as Kafka's own tools show it)")
     out.print(_lag(at.kafka, list(outcome.done)))
-    out.print("\n[bold]A record that is no Avro[/bold] (braid drops FLIGHTS_WITH_PLANE)")
-    out.print(_dropped(at.store), markup=False)
+    out.print(
+        f"\n[bold]A dead letter[/bold]: what a query cannot take goes to the topic {DEAD}, as it came, with the reason"
+    )
+    out.print(_dead(at.kafka), markup=False, soft_wrap=True)
     out.print(f"\n{time.monotonic() - began:.0f} s in all. [bold]Try next[/bold] (the servers stay for half an hour)")
     out.print(_next(at), markup=False, soft_wrap=True)
 
@@ -190,10 +192,11 @@ def _lag(address: str, queries: list[str]) -> Table:
     return table
 
 
-def _dropped(store: Path) -> str:
-    bad = [d for d in each_drop(str(store), "FLIGHTS_WITH_PLANE") if d["reason"] == "malformed"]
-    shown = {name: bad[0][name] for name in ("topic", "partition", "offset", "message")}
-    return f"{len(bad)} of them; the first: " + ", ".join(f"{name} {x}" for name, x in shown.items())
+def _dead(address: str) -> str:
+    """The first that is no Avro."""
+    letters = [r for r in clients.consume(address, DEAD) if not (r.value or b"").startswith(b"\0")]
+    shown = [f"{name.rsplit('.', 1)[-1]}: {(x or b'').decode()}" for name, x in letters[0].headers]
+    return f"{(letters[0].value or b'').decode()[:70]} …\n" + ", ".join(shown)
 
 
 def _next(at: Place) -> str:
@@ -202,6 +205,7 @@ def _next(at: Place) -> str:
         f'demo() {{ {braid} "$@" --kafka {at.kafka} --registry {at.registry} --store {store}; }}',
         "demo topics",
         "demo cat FLEET --latest --limit 5",
+        f"demo cat {DEAD} --limit 5",
         f"{braid} drops FLIGHTS_WITH_PLANE --store {store}",
         f"demo run {shlex.quote(str(at.sql))} &       # goes on from here, until you end it: kill %1",
         f"echo '{json.dumps(ONE_MORE)}' | demo put flights",
