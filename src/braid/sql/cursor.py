@@ -38,7 +38,7 @@ class Cursor:
         self.index = 0
         self.item_start = -1  # the token at which a SELECT item starts: only there may `a->*` stand
         self.notices: list[str] = []  # what the query so far says that is not clean
-        self.height = 0  # levels of the expression read last
+        self.height = 0  # levels of what was read so far of the expression that is being read
         self._tokens = tokens
         self._last = len(tokens) - 1
         self._depth = 0
@@ -206,17 +206,14 @@ class Cursor:
     def leave(self) -> None:
         self._depth -= 1
 
-    def reset_depth(self) -> None:
-        """After an error that was caught: the levels it left open are gone."""
-        self._depth = 0
+    def taller(self) -> None:
+        """A node stands over what was read so far of its expression."""
+        self.height += 1
+        self.check_height(self.height)
 
-    def taller(self, *heights: int) -> int:
-        """The height of a node over parts of these heights."""
-        height = 1 + max(heights, default=0)
+    def check_height(self, height: int) -> None:
         if height > MAX_DEPTH:
             raise self._too_deep()
-        self.height = height
-        return height
 
     def _too_deep(self) -> SqlError:
         hint = "write a long chain of OR as IN (...), group parts with parentheses, or use several statements"

@@ -81,16 +81,17 @@ def expression(c: Cursor, floor: int = OR) -> ast.Expr:
     """An expression whose outer operators bind at least as tightly as `floor`."""
     start = c.index
     if (token := c.constant()) is not None:
-        c.height = 1
+        c.height = c.height or 1
         return constant(c, token, start)
     c.enter()
+    beside, c.height = c.height, 0
     left: ast.Expr
     if c.at("NOT"):
         if floor > NOT:
             raise c.unexpected("a value", hint="put NOT ... in parentheses")
         c.advance()
         arg = expression(c, NOT)
-        c.taller(c.height)
+        c.taller()
         left = ast.Unary("NOT", arg, c.span(start))
     elif c.at_symbol("-") or c.at_symbol("+"):
         op = c.symbol()
@@ -100,13 +101,12 @@ def expression(c: Cursor, floor: int = OR) -> ast.Expr:
         else:
             c.advance()
             arg = expression(c, UNARY + 1)
-            c.taller(c.height)
+            c.taller()
             left = ast.Unary(op, arg, c.span(start))
     else:
         left = primary(c)
     compared = False
     while (level := _level(c)) >= floor:
-        height = c.height
         if level == COMPARE:
             if compared and not (c.at("IS") and c.dialect.postgres):
                 raise c.error("comparisons cannot be chained", c.now, "join them with AND, or use parentheses")
@@ -115,9 +115,10 @@ def expression(c: Cursor, floor: int = OR) -> ast.Expr:
         else:
             op = c.advance().value
             right = expression(c, level + 1)
-            c.taller(height, c.height)
+            c.taller()
             left = ast.Binary(op, left, right, c.span(start))
     c.leave()
+    c.height = max(beside, c.height)
     return left
 
 
@@ -136,21 +137,19 @@ def _level(c: Cursor) -> int:
 
 def _predicate(c: Cursor, left: ast.Expr, start: int) -> ast.Expr:
     """A comparison, IS, BETWEEN, IN or LIKE behind `left`."""
-    height = c.height
     negated = c.accept("NOT")
     own = c.dialect.predicates.get(c.word())
     if own is not None and (made := own(c, left, negated, start)) is not None:
-        c.taller(height, c.height)
+        c.taller()
         return made
     if c.accept("IS"):
-        return _is(c, left, start, height)
+        return _is(c, left, start)
     if c.accept("BETWEEN"):
         low = expression(c, CONCAT)
-        height = max(height, c.height)
         if not c.accept("AND"):
             raise c.unexpected("AND", "AND", hint="write x BETWEEN low AND high")
         high = expression(c, CONCAT)
-        c.taller(height, c.height)
+        c.taller()
         return ast.Between(left, low, high, negated, c.span(start))
     if c.accept("IN"):
         opened = c.expect_symbol("(", "'(' and a list of values")
@@ -160,13 +159,13 @@ def _predicate(c: Cursor, left: ast.Expr, start: int) -> ast.Expr:
             return ast.Subquery("in", inner, c.span(start), left, negated)
         if c.at_symbol(")"):
             raise c.unexpected("a value", hint="IN takes at least one: IN (1, 2)")
-        items = _arguments(c)
+        items = comma_list(c, expression)
         c.close(opened, ")", "',' or ')'")
-        c.taller(height, c.height)
+        c.taller()
         return ast.InList(left, items, negated, c.span(start))
     if c.accept("LIKE"):
         pattern = expression(c, CONCAT)
-        c.taller(height, c.height)
+        c.taller()
         escape = None
         if c.accept("ESCAPE"):
             token = c.now
@@ -176,23 +175,23 @@ def _predicate(c: Cursor, left: ast.Expr, start: int) -> ast.Expr:
         return ast.Like(left, pattern, escape, negated, c.span(start))
     op = c.advance().text
     right = expression(c, CONCAT)
-    c.taller(height, c.height)
+    c.taller()
     return ast.Binary("!=" if op == "<>" else op, left, right, c.span(start))
 
 
-def _is(c: Cursor, left: ast.Expr, start: int, height: int) -> ast.Expr:
+def _is(c: Cursor, left: ast.Expr, start: int) -> ast.Expr:
     negated = c.accept("NOT")
     if c.accept("NULL"):
-        c.taller(height)
+        c.taller()
         return ast.IsNull(left, negated, c.span(start))
     if c.accept("DISTINCT"):
         c.expect("FROM")
         right = expression(c, CONCAT)
         distinct = ast.Binary("IS DISTINCT FROM", left, right, c.span(start))
-        c.taller(height, c.height)
+        c.taller()
         if not negated:
             return distinct
-        c.taller(c.height)
+        c.taller()
         return ast.Unary("NOT", distinct, c.span(start))
     hint = None
     if c.word() in ("TRUE", "FALSE"):
@@ -203,7 +202,6 @@ def _is(c: Cursor, left: ast.Expr, start: int, height: int) -> ast.Expr:
 def primary(c: Cursor) -> ast.Expr:
     """A value without operators around it, then `->field` and `[index]` behind it."""
     start, token = c.index, c.now
-    c.height = 1
     expr: ast.Expr
     match token.kind:
         case TokenKind.NUMBER | TokenKind.STRING:
@@ -243,25 +241,26 @@ def primary(c: Cursor) -> ast.Expr:
             raise c.unexpected("an expression", hint=hint)
         case _:
             raise c.unexpected("an expression")
+    c.height = c.height or 1
     while True:
         if c.accept_symbol("->"):
             if c.at_symbol("*"):
                 return _all_fields(c, expr, start)
             field = c.name("a field name after ->")
-            c.taller(c.height)
+            c.taller()
             expr = ast.Arrow(expr, field, c.span(start))
         elif c.at_symbol("["):
-            opened, height = c.advance(), c.height
+            opened = c.advance()
             index = expression(c)
             c.close(opened, "]")
-            c.taller(height, c.height)
+            c.taller()
             expr = ast.Subscript(expr, index, c.span(start))
         elif c.dialect.paths and isinstance(expr, ast.Subscript) and c.accept_symbol("."):
             field = c.name("a field name after '.'")
-            c.taller(c.height)
+            c.taller()
             expr = ast.Arrow(expr, field, c.span(start))
         elif c.dialect.suffix is not None and (longer := c.dialect.suffix(c, expr, start)) is not None:
-            c.taller(c.height)
+            c.taller()
             expr = longer
         else:
             return expr
@@ -269,11 +268,10 @@ def primary(c: Cursor) -> ast.Expr:
 
 def _row(c: Cursor, first: ast.Expr, start: int) -> ast.Expr:
     """The rest of `(a, b)`."""
-    items, height = [first], c.height
+    items = [first]
     while c.accept_symbol(","):
         items.append(expression(c))
-        height = max(height, c.height)
-    c.taller(height)
+    c.taller()
     return ast.Call("ROW", tuple(items), c.span(start))
 
 
@@ -284,7 +282,7 @@ def _all_fields(c: Cursor, base: ast.Expr, start: int) -> ast.Expr:
     c.advance()
     if not (c.at_symbol(",") or c.at("FROM") or c.at_end()):
         raise c.unexpected("',' or FROM after ->*", "FROM")
-    c.taller(c.height)
+    c.taller()
     return ast.Arrow(base, "*", c.span(start))
 
 
@@ -340,43 +338,32 @@ def _subquery(c: Cursor) -> SqlError:
 def _call(c: Cursor) -> ast.Expr:
     start = c.index
     if c.word() == "EXISTS" and c.ahead(2).text.upper() in ("SELECT", "WITH"):
-        if c.dialect.subquery is None:
-            raise _subquery(c)
-        c.advance()
-        opened = c.advance()
-        inner = c.dialect.subquery(c)
-        c.close(opened, ")")
-        return ast.Subquery("exists", inner, c.span(start))
+        raise _subquery(c)
     name = c.name("a function").upper()
     opened = c.advance()
-    distinct = False
-    args: list[ast.Expr] = []
-    height = 0
-    if c.at_symbol("*", ")"):
-        c.advance()
-        args.append(ast.Star((), c.span(c.index - 1)))
-    elif not c.at_symbol(")"):
-        distinct = c.accept("DISTINCT")
-        while not args or c.accept_symbol(","):
-            args.append(expression(c))
-            height = max(height, c.height)
+    args, distinct = arguments(c)
     if c.word() in ("FROM", "FOR") and name in WITH_WORDS:
         advice = c.dialect.foreign.get((name, "("), f"write {name}(value, …), with commas")
         raise c.error_from(start, f"{name}(… {c.word()} …) is not supported", advice)
     c.close(opened, ")", "',' or ')'")
-    c.taller(height)
-    return ast.Call(name, tuple(args), c.span(start), distinct)
+    c.taller()
+    return ast.Call(name, args, c.span(start), distinct)
 
 
-def _arguments(c: Cursor) -> tuple[ast.Expr, ...]:
-    """Expressions with commas between; leaves the height of the highest."""
+def arguments(c: Cursor) -> tuple[tuple[ast.Expr, ...], bool]:
+    """What stands in the parentheses of a call, and whether DISTINCT stands before it."""
+    if c.at_symbol("*", ")"):
+        c.advance()
+        return (ast.Star((), c.span(c.index - 1)),), False
+    if c.at_symbol(")"):
+        return (), False
+    distinct = c.accept("DISTINCT")
+    if c.dialect.postgres and not distinct:
+        c.accept("ALL")
     args = [expression(c)]
-    height = c.height
-    while c.accept_symbol(","):
+    while c.accept_symbol(","):  # no `comma_list`: its frame, level by level, is too many
         args.append(expression(c))
-        height = max(height, c.height)
-    c.height = height
-    return tuple(args)
+    return tuple(args), distinct
 
 
 def _is_lambda(c: Cursor) -> bool:
@@ -389,29 +376,24 @@ def _is_lambda(c: Cursor) -> bool:
 
 def _case(c: Cursor) -> ast.Expr:
     start, opened = c.index, c.advance()
-    height = 0
     operand: ast.Expr | None = None
     default: ast.Expr | None = None
     if not c.at("WHEN"):
         operand = expression(c)
-        height = c.height
     whens: list[tuple[ast.Expr, ast.Expr]] = []
     while not whens or c.at("WHEN"):
         c.expect("WHEN")
         when = expression(c)
-        height = max(height, c.height)
         c.expect("THEN")
         whens.append((when, expression(c)))
-        height = max(height, c.height)
     if c.accept("ELSE"):
         default = expression(c)
-        height = max(height, c.height)
     if not c.accept("END"):
         span = c.source.span(opened.start, opened.end)
         hint = f"the CASE at line {span.line}, column {span.column} is not closed"
         words = ("END",) if default else ("WHEN", "ELSE", "END")
         raise c.unexpected("END" if default else "WHEN, ELSE or END", *words, hint=hint)
-    c.taller(height)
+    c.taller()
     return ast.Case(operand, tuple(whens), default, c.span(start))
 
 
@@ -420,7 +402,7 @@ def _cast(c: Cursor) -> ast.Expr:
     c.advance()
     opened = c.advance()
     arg = expression(c)
-    c.taller(c.height)
+    c.taller()
     if not c.accept("AS"):
         raise c.unexpected("AS and a type", "AS", hint="write CAST(x AS TYPE)")
     to = sql_type(c)
@@ -434,12 +416,10 @@ def _array(c: Cursor) -> ast.Expr:
     c.accept("ARRAY")
     opened = c.advance()
     items: list[ast.Expr] = []
-    height = 0
     while not c.at_symbol("]") and (not items or c.accept_symbol(",")):
         items.append(expression(c))
-        height = max(height, c.height)
     c.close(opened, "]", "',' or ']'")
-    c.taller(height)
+    c.taller()
     return ast.ArrayLiteral(tuple(items), c.span(start))
 
 
@@ -448,17 +428,14 @@ def _map(c: Cursor) -> ast.Expr:
     c.advance()
     opened = c.advance()
     items: list[tuple[ast.Expr, ast.Expr]] = []
-    height = 0
     while not (c.at_symbol(")") and not items):
         key = expression(c)
-        height = max(height, c.height)
         c.expect_symbol(":=", "':=' between key and value")
         items.append((key, expression(c)))
-        height = max(height, c.height)
         if not c.accept_symbol(","):
             break
     c.close(opened, ")", "',' or ')'")
-    c.taller(height)
+    c.taller()
     return ast.MapLiteral(tuple(items), c.span(start))
 
 
@@ -467,16 +444,14 @@ def _struct(c: Cursor) -> ast.Expr:
     c.advance()
     opened = c.advance()
     items: list[tuple[str, ast.Expr]] = []
-    height = 0
     while not (c.at_symbol(")") and not items):
         name = c.name("a field name")
         c.expect_symbol(":=", "':=' between field and value")
         items.append((name, expression(c)))
-        height = max(height, c.height)
         if not c.accept_symbol(","):
             break
     c.close(opened, ")", "',' or ')'")
-    c.taller(height)
+    c.taller()
     return ast.StructLiteral(tuple(items), c.span(start))
 
 
@@ -485,7 +460,7 @@ def _typed_string(c: Cursor) -> ast.Expr:
     start = c.index
     to = c.dialect.types[c.advance().value]
     arg = literal(c)
-    c.taller(1)
+    c.height = 2
     return ast.Cast(arg, to, c.span(start))
 
 

@@ -123,7 +123,7 @@ def relation(c: Cursor) -> ast.Relation:
     while c.dialect.lists and c.at_symbol(","):
         comma = c.advance()
         commas += 1
-        c.taller(commas)
+        c.check_height(commas + 1)
         right = _joined(c)
         left = ast.Join(left, right, "cross", c.span(start), c.span_of(comma), comma=True)
     return left
@@ -141,7 +141,7 @@ def _joined(c: Cursor) -> ast.Relation:
         how, mark = words
         how_span = c.span(first)
         joins += 1
-        c.taller(joins)
+        c.check_height(joins + 1)
         right = d.source(c)
         on, using, within = d.condition(c, how, mark, how_span)
         natural, asof = mark == "NATURAL", mark == "ASOF"

@@ -10,7 +10,17 @@ from braid.errors import Span
 from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.dialects.risingwave_values import PRIMARIES as VALUES
-from braid.sql.expressions import ADD, COMPARE, CONCAT, MULTIPLY, UNARY, comma_list, expression, in_parentheses
+from braid.sql.expressions import (
+    ADD,
+    COMPARE,
+    CONCAT,
+    MULTIPLY,
+    UNARY,
+    arguments,
+    comma_list,
+    expression,
+    in_parentheses,
+)
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
@@ -38,78 +48,41 @@ def call(c: Cursor) -> ast.Expr:
         return ast.Call(name, args, c.span(start))
     name = c.advance().value.upper()
     opened = c.advance()
-    args, distinct, order_by = _arguments(c)
+    args, distinct = arguments(c)
+    order_by = order_items(c) if c.at("ORDER") and args else ()
     c.close(opened, ")", "',' or ')'")
-    c.taller(c.height)
+    c.taller()
     made = ast.Call(name, args, c.span(start), distinct)
     return _behind(c, made, order_by, start)
 
 
-def _arguments(c: Cursor) -> tuple[tuple[ast.Expr, ...], bool, tuple[ast.OrderItem, ...]]:
-    """The arguments of a call; leaves the height of the highest."""
-    distinct, height = False, 0
-    args: list[ast.Expr] = []
-    order_by: tuple[ast.OrderItem, ...] = ()
-    if c.at_symbol("*", ")"):
-        c.advance()
-        args.append(ast.Star((), c.span(c.index - 1)))
-    elif not c.at_symbol(")"):
-        distinct = c.accept("DISTINCT")
-        if not distinct:
-            c.accept("ALL")
-        while not args or c.accept_symbol(","):
-            args.append(expression(c))
-            height = max(height, c.height)
-        if c.at("ORDER"):
-            order_by = order_items(c)
-            height = max(height, c.height)
-    c.height = height
-    return tuple(args), distinct, order_by
-
-
 def _behind(c: Cursor, made: ast.Call, order_by: tuple[ast.OrderItem, ...], start: int) -> ast.Expr:
     """What stands behind the parentheses of a call."""
-    height = c.height
     within: tuple[ast.OrderItem, ...] = ()
     where: ast.Expr | None = None
     over: ast.Over | None = None
     if c.accept("WITHIN", "GROUP"):
         opened = c.expect_symbol("(")
         within = order_items(c)
-        height = max(height, c.height)
         c.close(opened, ")")
     if c.at("FILTER") and c.ahead(1).text == "(":
         c.advance()
         opened = c.advance()
         c.expect("WHERE")
         where = expression(c)
-        height = max(height, c.height)
         c.close(opened, ")")
     if c.accept("OVER"):
         over = window(c) if c.at_symbol("(") else _named_window(c)
-        height = max(height, c.height)
     if not (order_by or within or where or over):
-        c.height = height
         return made
-    c.height = height
-    c.taller(height)
+    c.taller()
     return ast.LongCall(made, order_by, within, where, over, c.span(start))
 
 
 def order_items(c: Cursor) -> tuple[ast.OrderItem, ...]:
-    """ORDER BY and its items; leaves the height of the highest."""
+    """ORDER BY and its items."""
     c.expect("ORDER", "BY")
-    height = 0
-
-    def item(c: Cursor) -> ast.OrderItem:
-        nonlocal height
-        found = _order_item(c)
-        height = max(height, c.height)
-        return found
-
-    items = comma_list(c, item)
-    c.height = height
-    return items
+    return comma_list(c, _order_item)
 
 
 def _order_item(c: Cursor) -> ast.OrderItem:
@@ -132,31 +105,26 @@ def _order_item(c: Cursor) -> ast.OrderItem:
 def _named_window(c: Cursor) -> ast.Over:
     start = c.index
     name = c.name("'(' or the name of a window")
-    c.height = 0
     return ast.Over(name, (), (), None, c.span(start))
 
 
 def window(c: Cursor) -> ast.Over:
     """`(base PARTITION BY … ORDER BY … frame)`."""
-    start, height = c.index, 0
+    start = c.index
     opened = c.expect_symbol("(")
     base: str | None = None
-    partition: list[ast.Expr] = []
+    partition: tuple[ast.Expr, ...] = ()
     order_by: tuple[ast.OrderItem, ...] = ()
     if c.word() not in ("PARTITION", "ORDER", *_UNITS) and not c.at_symbol(")"):
         base = c.name("PARTITION BY, ORDER BY, ROWS, RANGE or ')'")
     if c.at("PARTITION"):
         c.expect("PARTITION", "BY")
-        while not partition or c.accept_symbol(","):
-            partition.append(expression(c))
-            height = max(height, c.height)
+        partition = comma_list(c, expression)
     if c.at("ORDER"):
         order_by = order_items(c)
-        height = max(height, c.height)
     frame = _frame(c) if c.word() in _UNITS else None
     c.close(opened, ")")
-    c.height = max(height, c.height)
-    return ast.Over(base, tuple(partition), order_by, frame, c.span(start))
+    return ast.Over(base, partition, order_by, frame, c.span(start))
 
 
 _UNITS = ("ROWS", "RANGE", "GROUPS")
@@ -213,16 +181,16 @@ def _extract(c: Cursor) -> tuple[str, tuple[ast.Expr, ...]]:
     part = _word(field, c.span(start))
     c.expect("FROM")
     of = expression(c)
-    c.taller(c.height)
+    c.taller()
     return "DATE_PART", (part, of)
 
 
 def _position(c: Cursor) -> tuple[str, tuple[ast.Expr, ...]]:
     """POSITION(part IN text)."""
-    part, height = expression(c, CONCAT), c.height
+    part = expression(c, CONCAT)
     c.expect("IN")
     text = expression(c)
-    c.taller(height, c.height)
+    c.taller()
     return "STRPOS", (text, part)
 
 
@@ -239,11 +207,9 @@ def _overlay(c: Cursor) -> tuple[str, tuple[ast.Expr, ...]]:
 def _mixed(c: Cursor, words: tuple[str, ...]) -> tuple[ast.Expr, ...]:
     """Arguments with commas or one of these words between."""
     args = [expression(c)]
-    height = c.height
     while c.accept_symbol(",") or any(c.accept(w) for w in words):
         args.append(expression(c))
-        height = max(height, c.height)
-    c.taller(height)
+    c.taller()
     return tuple(args)
 
 
@@ -251,19 +217,17 @@ def _trim(c: Cursor) -> tuple[str, tuple[ast.Expr, ...]]:
     """TRIM([LEADING | TRAILING | BOTH] [characters] FROM x), TRIM(x [, characters])."""
     side = next((s for s in _SIDES if c.accept(s)), None)
     name = _SIDES[side] if side is not None else "TRIM"
-    if side is not None and c.accept("FROM"):
-        args = [expression(c)]
-        c.taller(c.height)
-        return name, tuple(args)
+    alone = side is not None and c.accept("FROM")
     args = [expression(c)]
-    height = c.height
-    if c.accept("FROM"):
+    if alone:
+        pass
+    elif c.accept("FROM"):
         args.insert(0, expression(c))
     elif c.accept_symbol(","):
         args.append(expression(c))
     elif side is not None:
         raise c.unexpected("FROM", "FROM")
-    c.taller(height, c.height)
+    c.taller()
     return name, tuple(args)
 
 
@@ -297,7 +261,7 @@ def _quantified(c: Cursor) -> ast.Expr | None:
         opened = c.advance()
         of = expression(c)
         c.close(opened, ")")
-    c.taller(c.height)
+    c.taller()
     return ast.Quantified(every, of, c.span(start))
 
 
@@ -338,7 +302,6 @@ def _is(c: Cursor, left: ast.Expr, negated: bool, start: int) -> ast.Expr | None
     negated = c.accept("NOT")
     at = c.index
     c.advance()
-    c.height = 1
     if word == "UNKNOWN":
         return ast.IsNull(left, negated, c.span(start))
     value = ast.Literal(word == "TRUE", Scalar.BOOLEAN, c.span(at))

@@ -124,9 +124,7 @@ def _count(c: Cursor) -> int:
 def suffix(c: Cursor, left: ast.Expr, start: int) -> ast.Expr | None:
     """`left::type`, `left AT TIME ZONE zone`."""
     if c.accept("AT", "TIME", "ZONE"):
-        height = c.height
         zone = expression(c, UNARY + 1)
-        c.height = max(height, c.height)
         return ast.Binary("AT TIME ZONE", left, zone, c.span(start))
     if not c.accept_symbol("::"):
         return None
@@ -150,7 +148,7 @@ def cast(c: Cursor) -> ast.Expr | None:
     c.advance()
     opened = c.advance()
     arg = expression(c)
-    c.taller(c.height)
+    c.taller()
     c.expect("AS")
     made = _to_type(c, arg, start)
     c.close(opened, ")")
@@ -165,7 +163,7 @@ def typed_string(c: Cursor) -> ast.Expr | None:
     to = sql_type(c)
     span_start = c.index
     text = c.advance().value
-    c.taller(1)
+    c.height = 2
     return ast.Cast(ast.Literal(text, S.VARCHAR, c.span(span_start)), to.type, c.span(start), to.name)
 
 
