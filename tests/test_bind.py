@@ -62,8 +62,8 @@ def described(made: bound.Bound) -> str:
             return "\n".join(f"{topic}: {r.key} {r.value} @{r.timestamp}" for r in rows)
         case bound.SettingChanged(settings=settings, notices=notices):
             return "\n".join([str(settings), *(f"notice: {n}" for n in notices)])
-        case bound.Dropped(name=name, topic=topic, delete_topic=delete, queries=queries, notices=notices):
-            return f"drop {name} {topic} delete={delete} stops={queries}{''.join(notices)}"
+        case bound.Dropped(names=names, topics=topics, queries=queries):
+            return f"drop {names} topics={topics} stops={queries}"
         case bound.Nothing(notices=notices):
             return "\n".join(notices)
 

@@ -218,14 +218,12 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """DROP STREAM | TABLE; `queries` (those that write it) stop. `name` None: IF EXISTS, and it does not. `subjects`:
-    of the schemas that go with the topic."""
+    """DROP: sources, views and indexes by name, the queries that stop, the topics that go, and with them the schemas of
+    `subjects`."""
 
-    name: str | None
-    kind: Kind
-    topic: str | None
-    delete_topic: bool
+    names: tuple[str, ...]
     queries: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
     notices: tuple[str, ...] = ()
     subjects: tuple[str, ...] = ()
 
@@ -250,7 +248,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """A statement without effect: CREATE … IF NOT EXISTS of what exists."""
+    """A statement without effect: CREATE … IF NOT EXISTS of what exists, DROP … IF EXISTS of what does not."""
 
     notices: tuple[str, ...]
 
@@ -352,32 +350,11 @@ class RowsChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class ViewDefined:
-    view: View
-    notices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class IndexDefined:
-    index: Index
-
-
-@dataclass(frozen=True, slots=True)
-class Removed:
-    """DROP: relations, views and indexes by name, the queries that stop, the topics that go."""
-
-    names: tuple[str, ...]
-    queries: tuple[str, ...]
-    topics: tuple[str, ...]
-    notices: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Flushed:
     """FLUSH: every epoch so far is to be visible."""
 
 
 Bound = (
     SourceDeclared | QueryBound | Inserted | Shown | Described | Explained | Dropped | SettingChanged | Nothing
-    | BatchAsked | RowsChanged | ViewDefined | IndexDefined | Removed | Flushed | Named | Again
+    | BatchAsked | RowsChanged | View | Index | Flushed | Named | Again
 )  # fmt: skip

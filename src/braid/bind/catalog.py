@@ -21,18 +21,15 @@ from braid.bind.bound import (
     Explained,
     Flushed,
     Index,
-    IndexDefined,
     Inserted,
     Named,
     Nothing,
     QueryBound,
-    Removed,
     RowsChanged,
     SettingChanged,
     Shown,
     SourceDeclared,
     View,
-    ViewDefined,
 )
 from braid.plan.logical import sources
 from braid.records.registry import Registry
@@ -111,13 +108,7 @@ class Catalog:
 
     def without(self, name: str) -> Catalog:
         """The catalog as if nothing of this name had been made."""
-        return replace(
-            self,
-            sources={n: d for n, d in self.sources.items() if n != name},
-            queries={n: q for n, q in self.queries.items() if n != name},
-            views={n: v for n, v in self.views.items() if n != name},
-            indexes={n: i for n, i in self.indexes.items() if n != name},
-        )
+        return self.apply(Dropped((name,), (name,)))
 
     def apply(self, bound: Bound) -> Catalog:
         """The catalog after a statement took effect."""
@@ -126,19 +117,15 @@ class Catalog:
                 return replace(self, sources={**self.sources, d.name: d})
             case QueryBound():
                 return self._with_query(bound)
-            case Dropped(name=name, queries=stopped):
-                kept = {n: d for n, d in self.sources.items() if n != name}
-                running = {n: q for n, q in self.queries.items() if n not in stopped}
-                return replace(self, sources=kept, queries=running)
             case Named(name=name):
                 return replace(self, named={**self.named, name: bound})
             case RowsChanged(target=d, creates=True):
                 return replace(self, sources={**self.sources, d.name: d})
-            case ViewDefined(view=view):
-                return replace(self, views={**self.views, view.name: view})
-            case IndexDefined(index=index):
-                return replace(self, indexes={**self.indexes, index.name: index})
-            case Removed(names=names, queries=stopped):
+            case View(name=name):
+                return replace(self, views={**self.views, name: bound})
+            case Index(name=name):
+                return replace(self, indexes={**self.indexes, name: bound})
+            case Dropped(names=names, queries=stopped):
                 return replace(
                     self,
                     sources={n: d for n, d in self.sources.items() if n not in names},

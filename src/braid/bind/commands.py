@@ -22,6 +22,7 @@ from braid.bind.bound import (
     Described,
     Dropped,
     Explained,
+    Nothing,
     QueryBound,
     SettingChanged,
     Shown,
@@ -31,7 +32,7 @@ from braid.bind.expressions import located
 from braid.bind.from_ import Env
 from braid.bind.settings import Settings, changed, shown
 from braid.errors import SqlError, UnknownColumn
-from braid.plan.logical import Kind, Query
+from braid.plan.logical import Query
 from braid.plan.rewrite import rewrite
 from braid.sql import ast
 from braid.sql.dialects.base import Words
@@ -218,13 +219,12 @@ def _explain(s: ast.Explain, env: Env, d: Dialect) -> Explained | Shown:
     raise SqlError("EXPLAIN takes a query", target.span, d.queries)
 
 
-def _drop(s: ast.Drop, env: Env, d: Dialect) -> Dropped:
+def _drop(s: ast.Drop, env: Env, d: Dialect) -> Dropped | Nothing:
     (written,) = s.names
     name, kind = d.full(written, env), s.kind.lower()
     if s.if_exists and env.catalog.get(name) is None:
         notice = f"{kind} {name}" if d.kinds else name
-        made: Kind = "table" if kind == "table" else "stream"
-        return Dropped(None, made, None, False, notices=(f"{notice} does not exist: nothing to do",))
+        return Nothing((f"{notice} does not exist: nothing to do",))
     found = d.find(written, env)
     is_a = "view" if found.view else found.kind
     if d.kinds and is_a != kind:
@@ -233,6 +233,5 @@ def _drop(s: ast.Drop, env: Env, d: Dialect) -> Dropped:
     if readers:
         message = f"{found.name} is read by {d.read_by}{', '.join(readers)}"
         raise SqlError(message, written.span, d.drop_first(readers, env))
-    writers = env.catalog.writers(found.name)
-    subjects = schemas.subjects_of(found) if s.delete_topic else ()
-    return Dropped(found.name, found.kind, found.topic, s.delete_topic, writers, subjects=subjects)
+    made = Dropped((found.name,), env.catalog.writers(found.name))
+    return replace(made, topics=(found.topic,), subjects=schemas.subjects_of(found)) if s.delete_topic else made

@@ -20,16 +20,13 @@ from braid.bind.bound import (
     Dropped,
     Explained,
     Index,
-    IndexDefined,
     Inserted,
     Named,
     QueryBound,
-    Removed,
     RowsChanged,
     SettingChanged,
     SourceDeclared,
     View,
-    ViewDefined,
 )
 from braid.bind.catalog import Catalog
 from braid.bind.commands import Dialect, bind
@@ -199,13 +196,11 @@ class Program:
                 return self._made(query.name, effect)
             case SourceDeclared(declared=made) | RowsChanged(target=made, creates=True):
                 return self._made(made.name, effect)
-            case Named(name=name) | ViewDefined(view=View(name=name)) | IndexDefined(index=Index(name=name)):
+            case Named(name=name) | View(name=name) | Index(name=name):
                 return self._made(name, effect)
             case Again(name=name):
                 return name
-            case Dropped(name=name, queries=stopped):
-                self._gone((name, *stopped), stopped)
-            case Removed(names=names, queries=stopped):
+            case Dropped(names=names, queries=stopped):
                 self._gone((*names, *stopped), stopped)
             case SettingChanged(settings=settings):
                 self.settings, self.sets = settings, (*self.sets, effect.text)
@@ -220,9 +215,9 @@ class Program:
             self.keeper.made(self.standing[name])
         return name
 
-    def _gone(self, names: Sequence[str | None], stopped: Sequence[str]) -> None:
+    def _gone(self, names: Sequence[str], stopped: Sequence[str]) -> None:
         if self.keeper is not None:
-            self.keeper.gone([n for n in names if n is not None])
+            self.keeper.gone(names)
         self.standing = {n: s for n, s in self.standing.items() if n not in names}
         self.queries = {n: q for n, q in self.queries.items() if n not in stopped}
 

@@ -29,18 +29,17 @@ from braid.bind.bound import (
     Dropped,
     Explained,
     Flushed,
-    IndexDefined,
+    Index,
     Inserted,
     Named,
     Nothing,
     QueryBound,
     Read,
-    Removed,
     RowsChanged,
     SettingChanged,
     Shown,
     SourceDeclared,
-    ViewDefined,
+    View,
 )
 from braid.bind.program import Effect, NewRecords, Program, new_records
 from braid.errors import BraidError
@@ -255,13 +254,11 @@ def carry_out(effect: Effect, world: World) -> None:
             world.change(bound, line)
         case BatchAsked(query=query):
             world.answer(query)
-        case Dropped(topic=topic):
-            _remove(world, bound.queries, (topic,) if bound.delete_topic and topic is not None else ())
+        case Dropped():
+            _remove(world, bound.queries, bound.topics)
             if (registry := world.registry) is not None:
                 for subject in bound.subjects:
                     registry.forget(subject)
-        case Removed():
-            _remove(world, bound.queries, bound.topics)
         case Explained(query=explained):
             assert explained is not None  # the program has found it
             world.explain(explained)
@@ -271,7 +268,7 @@ def carry_out(effect: Effect, world: World) -> None:
             world.flush()
         case Again(query=query) if query is not None:
             world.start(QueryBound(query))
-        case ViewDefined() | IndexDefined() | Named() | SettingChanged() | Nothing() | Again():
+        case View() | Index() | Named() | SettingChanged() | Nothing() | Again():
             pass  # the program keeps them
         case _:
             assert_never(bound)

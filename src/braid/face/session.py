@@ -226,7 +226,7 @@ class Session(Public):
         if declared is None or declared.name not in self._registered:
             raise BraidError(f"{name} is not registered", f"registered: {', '.join(self._registered) or 'nothing'}")
         if declared.sql.startswith("register("):
-            self._program.catalog = self._program.catalog.apply(Dropped(declared.name, declared.kind, None, False))
+            self._program.catalog = self._program.catalog.apply(Dropped((declared.name,)))
         del self._registered[declared.name]
 
     def execute(self, sql: str) -> Result:

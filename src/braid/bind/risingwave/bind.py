@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from braid.batch_sql.duck_text import token
-from braid.bind.bound import BatchAsked, Bound, Declared, Flushed, Index, Nothing, Removed, View
+from braid.bind.bound import BatchAsked, Bound, Declared, Dropped, Flushed, Index, Nothing, View
 from braid.bind.catalog import Catalog
 from braid.bind.commands import Dialect, Table
 from braid.bind.from_ import Env
@@ -77,7 +77,7 @@ def _drop(s: ast.Drop, context: Context) -> Bound:
         return Nothing(tuple(notices))
     topics = tuple(catalog.sources[n].topic for n in going if n in catalog.sources)
     queries = tuple(q.name for q in catalog.queries.values() if q.sink in going)
-    return Removed(tuple(going), queries, topics, tuple(notices))
+    return Dropped(tuple(going), queries, topics, tuple(notices))
 
 
 def _what(found: Declared | View | Index) -> str:

@@ -19,14 +19,12 @@ from braid.bind.bound import (
     Declared,
     DeclaredColumn,
     Index,
-    IndexDefined,
     Nothing,
     QueryBound,
     Relation,
     RowsChanged,
     SourceDeclared,
     View,
-    ViewDefined,
 )
 from braid.bind.names import repeated
 from braid.bind.risingwave.batch import batch_query
@@ -255,7 +253,7 @@ def create_index(s: ast.CreateIndex, context: Context) -> Bound:
     if distributed != columns[: len(distributed)]:
         hint = f"write DISTRIBUTED BY ({', '.join(columns[:1])})"
         raise SqlError("an index is distributed by the first of its columns", s.distributed_by[0].span, hint)
-    return IndexDefined(Index(s.name, str(s.table), columns, include, distributed or columns[:1]))
+    return Index(s.name, str(s.table), columns, include, distributed or columns[:1])
 
 
 # ------------------------------------------------------------------------ views
@@ -270,7 +268,7 @@ def create_view(s: ast.CreateView, context: Context) -> Bound:
     return materialized(s, result, context)
 
 
-def _view(s: ast.CreateView, context: Context) -> ViewDefined:
+def _view(s: ast.CreateView, context: Context) -> View:
     query = batch_query(s.query, context)
     columns = s.columns or tuple(n for n, _ in query.columns)
     if len(columns) != len(query.columns):
@@ -278,7 +276,7 @@ def _view(s: ast.CreateView, context: Context) -> ViewDefined:
         raise SqlError(message, s.query.span, "name each column, or none")
     if len(set(columns)) < len(columns):
         raise SqlError("a view has each name once", s.query.span, "give the columns names with AS")
-    return ViewDefined(View(s.name, columns, query, s.query, context.text))
+    return View(s.name, columns, query, s.query, context.text)
 
 
 def materialized(s: ast.CreateView, result: Result, context: Context) -> QueryBound:

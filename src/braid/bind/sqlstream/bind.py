@@ -52,14 +52,14 @@ def _instead(what: str) -> str:
             return instead(what)
 
 
-def _drop_pump(s: ast.Drop, env: Env) -> Dropped:
+def _drop_pump(s: ast.Drop, env: Env) -> Dropped | Nothing:
     """The stream that it writes into stays."""
     (written,) = s.names
     name = full_name(written, env)
     if name in env.catalog.queries and name not in env.catalog.sources:
-        return Dropped(None, "stream", None, False, (name,))
+        return Dropped((), (name,))
     if s.if_exists:
-        return Dropped(None, "stream", None, False, (), (f"pump {name} does not exist: nothing to do",))
+        return Nothing((f"pump {name} does not exist: nothing to do",))
     pumps = [q for q in env.catalog.queries if q not in env.catalog.sources]
     raise SqlError(f"unknown pump {name}", written.span, f"pumps are {', '.join(pumps) or 'none yet'}")
 
