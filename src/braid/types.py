@@ -82,9 +82,6 @@ class Column:
     type: Type
 
 
-NUMERIC_RANK = {Scalar.INT: 0, Scalar.BIGINT: 1, Scalar.DOUBLE: 3}  # DECIMAL stands between BIGINT and DOUBLE
-
-
 def is_numeric(t: Type) -> bool:
     return t in (Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE) or isinstance(t, Decimal)
 

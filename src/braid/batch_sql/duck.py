@@ -2,7 +2,7 @@
 
 In: frames by name, a query in DuckDB's SQL. Out: rows, or a frame of the wanted columns; `SqlError` where it is
 refused.
-Rule: what DuckDB does in another way than PostgreSQL is set right here, or in `plan.risingwave.batch_*` where it is
+Rule: what DuckDB does in another way than PostgreSQL is set right here, or in `bind.risingwave.batch` where it is
 text. It is shut in: no files, no extensions, no variables of Python, so much memory.
 """
 

@@ -18,7 +18,7 @@ from braid.expr import typing
 from braid.expr.aggregates import is_aggregate
 from braid.expr.functions import FUNCTIONS, NOT_DETERMINISTIC
 from braid.expr.functions_times import OF_UNITS
-from braid.expr.nodes import Col, Expr
+from braid.expr.nodes import Col, Expr, columns
 from braid.guess import meant
 from braid.plan.logical import Aggregation
 from braid.sql import ast
@@ -128,6 +128,16 @@ def aggregates(e: ast.Expr) -> Iterator[ast.Call]:
         return
     for child in children(e):
         yield from aggregates(child)
+
+
+def sides(a: Expr, b: Expr, left: Collection[str], right: Collection[str]) -> tuple[Expr, Expr] | None:
+    """The two expressions, that over columns of `left` first; None where they are not over one side each."""
+    of_a, of_b = set(columns(a)), set(columns(b))
+    if of_a and of_b and of_a <= set(left) and of_b <= set(right):
+        return a, b
+    if of_a and of_b and of_a <= set(right) and of_b <= set(left):
+        return b, a
+    return None
 
 
 @dataclass(slots=True)

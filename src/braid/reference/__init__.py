@@ -195,67 +195,61 @@ class Reference:
                 self._sources.append(source)
                 return source
             case logical.Filter():
-                x = self._build(node.input)
-                return FilterStep(node, self._number(), self._run, x)
+                return FilterStep(node, *self._over(node.input))
             case logical.Project():
-                x = self._build(node.input)
-                return ProjectStep(node, self._number(), self._run, x)
+                return ProjectStep(node, *self._over(node.input))
             case logical.TimeWindows():
-                return TimeWindowsStep(node, *self._numbered(node.input))
+                return TimeWindowsStep(node, *self._over(node.input))
             case logical.Aggregate():
-                return AggregateStep(node, *self._numbered(node.input))
+                return AggregateStep(node, *self._over(node.input))
             case logical.Final():
-                return FinalStep(node, *self._numbered(node.input))
+                return FinalStep(node, *self._over(node.input))
             case logical.OnKey():
                 left, right = self._side(node.left, node.left_key), self._side(node.right, node.right_key)
                 return joined(node, self._number(), self._run, left, right)
             case epochs.Changes():
-                return ChangesStep(node, *self._numbered(node.input))
+                return ChangesStep(node, *self._over(node.input))
             case epochs.Clocked():
                 x = self._build(node.input)
                 for clock in node.clocks:
                     self._build(clock)
                 return x
             case epochs.OnTime():
-                x = self._build(node.input)
-                return OnTimeStep(node, self._number(), self._run, x, self._sources)
+                return OnTimeStep(node, *self._over(node.input), self._sources)
             case epochs.Windows():
-                return WindowsStep(node, *self._numbered(node.input))
+                return WindowsStep(node, *self._over(node.input))
             case epochs.Coalesce():
-                return CoalesceStep(node, *self._numbered(node.input))
+                return CoalesceStep(node, *self._over(node.input))
             case epochs.RegularJoin():
-                left, right = self._build(node.left), self._build(node.right)
-                return RegularStep(node, self._number(), self._run, left, right)
+                return RegularStep(node, *self._over_both(node))
             case epochs.AsOfJoin():
-                left, right = self._build(node.left), self._build(node.right)
-                return AsOfStep(node, self._number(), self._run, left, right)
+                return AsOfStep(node, *self._over_both(node))
             case epochs.TemporalJoin():
-                left, right = self._build(node.left), self._build(node.right)
-                return TemporalStep(node, self._number(), self._run, left, right)
+                return TemporalStep(node, *self._over_both(node))
             case epochs.EmitOnClose():
-                x = self._build(node.input)
-                return EmitOnCloseStep(node, self._number(), self._run, x, self._sources)
+                return EmitOnCloseStep(node, *self._over(node.input), self._sources)
             case sliding.SlidingJoin():
                 xs = [self._operand(x) for x in node.operands]
                 return SlidingStep(node, self._number(), self._run, xs)
             case keyed.TwoClockJoin():
-                left, right = self._build(node.left), self._build(node.right)
-                return TwoClockStep(node, self._number(), self._run, left, right)
+                return TwoClockStep(node, *self._over_both(node))
             case keyed.RememberingJoin():
-                left, right = self._build(node.left), self._build(node.right)
-                return RememberingStep(node, self._number(), self._run, left, right)
+                return RememberingStep(node, *self._over_both(node))
             case keyed.CombiningJoin():
-                left, right = self._build(node.left), self._build(node.right)
-                return CombiningStep(node, self._number(), self._run, left, right)
+                return CombiningStep(node, *self._over_both(node))
             case keyed.Lateral():
-                return LateralStep(node, *self._numbered(node.input))
+                return LateralStep(node, *self._over(node.input))
             case keyed.Materialize():
-                return MaterializeStep(node, *self._numbered(node.input))
+                return MaterializeStep(node, *self._over(node.input))
         assert_never(node)
 
-    def _numbered(self, node: logical.Node) -> tuple[int, Run, Step]:
+    def _over(self, node: logical.Node) -> tuple[int, Run, Step]:
         x = self._build(node)
         return self._number(), self._run, x
+
+    def _over_both(self, node: epochs.EpochJoin | keyed.KeyedJoin) -> tuple[int, Run, Step, Step]:
+        left, right = self._build(node.left), self._build(node.right)
+        return self._number(), self._run, left, right
 
     def _side(self, node: logical.Node, key: Expr) -> Step:
         """A join's input; a source (behind filters and projections) learns which key makes its records storable."""

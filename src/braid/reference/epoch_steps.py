@@ -12,16 +12,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from operator import ge, gt, le, lt
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
 from braid.expr.nodes import Expr, Lit
-from braid.plan import epochs, logical
+from braid.plan import epochs
 from braid.reference.rows import Row, Run, Values
-from braid.reference.steps import FOREVER, NEVER, SourceStep, Step, ticks
+from braid.reference.steps import FOREVER, NEVER, N, SourceStep, Step, ticks
 from braid.types import Scalar
 
 ALONE = Lit(0, Scalar.INT)  # with it a key of NULLs is a key, and no equality at all is one
 COMPARE = {"lt": lt, "le": le, "ge": ge, "gt": gt}
+E = TypeVar("E", bound=epochs.EpochJoin)
 SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 
 
@@ -56,11 +57,11 @@ class Bag:
         return made
 
 
-class EpochStep:
+class EpochStep(Generic[N]):
     """What these steps share: a place in the plan, inputs, the epoch of now."""
 
-    def __init__(self, number: int, run: Run, *inputs: Step) -> None:
-        self.number, self.run, self.inputs = number, run, inputs
+    def __init__(self, node: N, number: int, run: Run, *inputs: Step) -> None:
+        self.node, self.number, self.run, self.inputs = node, number, run, inputs
 
     @property
     def clock(self) -> float:
@@ -86,11 +87,11 @@ class EpochStep:
         return sorted(made, key=lambda row: not row.gone)
 
 
-class ChangesStep(EpochStep):
+class ChangesStep(EpochStep[epochs.Changes]):
     """A table as a multiset."""
 
     def __init__(self, node: epochs.Changes, number: int, run: Run, source: Step) -> None:
-        super().__init__(number, run, source)
+        super().__init__(node, number, run, source)
         self._key = node.input.row_key
         self._rows: dict[str, Row] = {}
 
@@ -110,12 +111,11 @@ class ChangesStep(EpochStep):
         return out
 
 
-class OnTimeStep(EpochStep):
+class OnTimeStep(EpochStep[epochs.OnTime]):
     """Rows that the watermark before their epoch has not passed."""
 
     def __init__(self, node: epochs.OnTime, number: int, run: Run, source: Step, sources: Sequence[SourceStep]) -> None:
-        super().__init__(number, run, source)
-        self._value = node.value
+        super().__init__(node, number, run, source)
         self._source = next(s for s in sources if s.node.alias == node.bound.alias)
         self._before: float = self._source.clock
 
@@ -123,7 +123,7 @@ class OnTimeStep(EpochStep):
         (rows,) = inputs
         on_time = []
         for row in rows:
-            if self._is_late(ticks(self.run.look(self._value, row)[0])):
+            if self._is_late(ticks(self.run.look(self.node.value, row)[0])):
                 self.run.drop("late", self.inputs[0].number, row)
             else:
                 on_time.append(row)
@@ -134,19 +134,15 @@ class OnTimeStep(EpochStep):
         return self._before > NEVER if tick is None else tick < self._before
 
 
-class WindowsStep(EpochStep):
+class WindowsStep(EpochStep[epochs.Windows]):
     """Each row once for each window that its time lies in."""
-
-    def __init__(self, node: epochs.Windows, number: int, run: Run, source: Step) -> None:
-        super().__init__(number, run, source)
-        self._node = node
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
         return [replace(row, values=row.values | bounds) for row in rows for bounds in self._windows(row)]
 
     def _windows(self, row: Row) -> list[Values]:
-        node = self._node
+        node = self.node
         time = self.run.value(node.time, self.number, row)
         if time is None:
             return [{node.start.name: None, node.end.name: None}] if node.null_time == "keep" else []
@@ -172,13 +168,11 @@ class _Group:
         return self.left if which == "left" else self.right
 
 
-class _JoinStep(EpochStep):
+class _JoinStep(EpochStep[E]):
     """What joins share: the rows of both sides by key, and NULLs."""
 
-    def __init__(self, node: epochs.EpochJoin, number: int, run: Run, left: Step, right: Step) -> None:
-        super().__init__(number, run, left, right)
-        self.how: logical.How = node.how
-        self._on = node.on
+    def __init__(self, node: E, number: int, run: Run, left: Step, right: Step) -> None:
+        super().__init__(node, number, run, left, right)
         self._groups: dict[str, _Group] = {}
         self._padding: dict[str, Values] = {
             "left": dict.fromkeys(c.name for c in node.left.schema),
@@ -187,12 +181,12 @@ class _JoinStep(EpochStep):
 
     def is_kept(self, side: str) -> bool:
         """Do rows of this side go out even where they meet nothing?"""
-        return self.how in (side, "full")
+        return self.node.how in (side, "full")
 
     def group(self, side: Literal["left", "right"], row: Row) -> str | None:
         """The key of a row; None where a NULL keeps it from meeting anything."""
-        exprs = self._on.left if side == "left" else self._on.right
-        for e, safe in zip(exprs, self._on.null_safe, strict=True):
+        exprs = self.node.on.left if side == "left" else self.node.on.right
+        for e, safe in zip(exprs, self.node.on.null_safe, strict=True):
             if not safe and self.run.value(e, self.number, row) is None:
                 return None
         key = self.run.key([*exprs, ALONE], self.number, row)
@@ -211,7 +205,7 @@ class _JoinStep(EpochStep):
         return value is True and not failed
 
 
-class _ResultStep(_JoinStep):
+class _ResultStep(_JoinStep[E]):
     """A join whose result follows from what both sides hold."""
 
     def result(self, group: _Group) -> Bag:
@@ -236,19 +230,15 @@ class _ResultStep(_JoinStep):
         return self.changes(difference)
 
 
-class RegularStep(_ResultStep):
+class RegularStep(_ResultStep[epochs.RegularJoin]):
     """Pairs for which the residual is true; rows of a kept side without such a partner are padded."""
-
-    def __init__(self, node: epochs.RegularJoin, number: int, run: Run, left: Step, right: Step) -> None:
-        super().__init__(node, number, run, left, right)
-        self._residual = node.residual
 
     def result(self, group: _Group) -> Bag:
         made = Bag()
         met: dict[str, set[str]] = {"left": set(), "right": set()}
         for left, n in group.left:
             for right, m in group.right:
-                if self.true(self._residual, left | right):
+                if self.true(self.node.residual, left | right):
                     made.add(left | right, n * m)
                     met["left"].add(repr(left))
                     met["right"].add(repr(right))
@@ -259,12 +249,8 @@ class RegularStep(_ResultStep):
         return made
 
 
-class AsOfStep(_ResultStep):
+class AsOfStep(_ResultStep[epochs.AsOfJoin]):
     """Each left row with the nearest right row."""
-
-    def __init__(self, node: epochs.AsOfJoin, number: int, run: Run, left: Step, right: Step) -> None:
-        super().__init__(node, number, run, left, right)
-        self._node = node
 
     def result(self, group: _Group) -> Bag:
         made = Bag()
@@ -278,7 +264,7 @@ class AsOfStep(_ResultStep):
         return made
 
     def _nearest(self, left: Values, rights: list[Values]) -> Values | None:
-        node, x = self._node, self._value(self._node.left_at, left)
+        node, x = self.node, self._value(self.node.left_at, left)
         found: list[tuple[Any, tuple[Any, ...], Values]] = []
         for right in rights:
             y = self._value(node.right_at, right)
@@ -294,12 +280,11 @@ class AsOfStep(_ResultStep):
         return self.run.look(e, Row(values, 0, None))[0]
 
 
-class TemporalStep(_JoinStep):
+class TemporalStep(_JoinStep[epochs.TemporalJoin]):
     """Each left row with the right rows as they stood before this epoch, remembered until the row is taken back."""
 
     def __init__(self, node: epochs.TemporalJoin, number: int, run: Run, left: Step, right: Step) -> None:
         super().__init__(node, number, run, left, right)
-        self._residual = node.residual
         self._right: dict[str, Bag] = {}
         self._met: dict[str, list[Bag]] = {}
 
@@ -327,21 +312,20 @@ class TemporalStep(_JoinStep):
     def _look_up(self, left: Values) -> Bag:
         made, key = Bag(), self.group("left", Row(left, 0, None))
         for right, n in self._right.get(key, Bag()) if key is not None else ():
-            if self.true(self._residual, left | right):
+            if self.true(self.node.residual, left | right):
                 made.add(left | right, n)
         if not made.counts and self.is_kept("left"):
             made.add(self.padded("left", left), 1)
         return made
 
 
-class EmitOnCloseStep(EpochStep):
+class EmitOnCloseStep(EpochStep[epochs.EmitOnClose]):
     """Rows wait until the watermark after an epoch is above their value."""
 
     def __init__(
         self, node: epochs.EmitOnClose, number: int, run: Run, source: Step, sources: Sequence[SourceStep]
     ) -> None:
-        super().__init__(number, run, source)
-        self._node = node
+        super().__init__(node, number, run, source)
         self._sources = {s.node.alias: s for s in sources}
         self._waiting = Bag()
 
@@ -349,10 +333,10 @@ class EmitOnCloseStep(EpochStep):
         (rows,) = inputs
         for row in rows:
             self._waiting.add(row.values, -1 if row.gone else 1)
-        limit = min(self._watermark(b) for b in self._node.bounds)
+        limit = min(self._watermark(b) for b in self.node.bounds)
         due = Bag()
         for values, count in list(self._waiting):
-            tick = ticks(self.run.look(self._node.value, Row(values, 0, None))[0])
+            tick = ticks(self.run.look(self.node.value, Row(values, 0, None))[0])
             if tick is not None and tick < limit:
                 due.add(values, count)
         self._waiting = self._waiting.minus(due)
@@ -370,12 +354,12 @@ class EmitOnCloseStep(EpochStep):
         return value if not b.slide else (value - b.offset) // b.slide * b.slide + b.offset + b.ahead
 
 
-class CoalesceStep(EpochStep):
+class CoalesceStep(EpochStep[epochs.Coalesce]):
     """A multiset as a table: one change of a key per epoch, tombstones first, then rows, each by key."""
 
     def __init__(self, node: epochs.Coalesce, number: int, run: Run, source: Step) -> None:
-        super().__init__(number, run, source)
-        self._key, self._upsert = node.key, node.mode == "upsert"
+        super().__init__(node, number, run, source)
+        self._upsert = node.mode == "upsert"
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
@@ -388,5 +372,5 @@ class CoalesceStep(EpochStep):
         return [row for _, row in sorted(changes, key=lambda c: (not c[1].gone, c[0]))]
 
     def _text(self, row: Row) -> str:
-        key = self.run.key(self._key, self.number, row)
+        key = self.run.key(self.node.key, self.number, row)
         return "" if key is None else key.text

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Generic, Literal, TypeVar, assert_never
 
 from braid.expr.nodes import Col
 from braid.plan import keyed, logical
@@ -19,6 +19,8 @@ from braid.types import Scalar
 Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
 OTHER: dict[Side, Side] = {"left": "right", "right": "left"}
+J = TypeVar("J", bound=logical.Join | keyed.KeyedJoin)
+W = TypeVar("W", bound=logical.StreamStreamJoin | keyed.TwoClockJoin)
 
 
 def _pair(node: logical.Join, left: Row | None, right: Row | None, key: Key | None) -> Values:
@@ -30,11 +32,11 @@ def _pair(node: logical.Join, left: Row | None, right: Row | None, key: Key | No
     return values | {node.key.name: None if key is None else key.values[0]}
 
 
-class JoinStep:
+class JoinStep(Generic[J]):
     """What joins share: two inputs, and a clock. Nothing waits for the clock of a join of two tables."""
 
-    def __init__(self, node: logical.Join | keyed.KeyedJoin, number: int, run: Run, left: Step, right: Step) -> None:
-        self.number, self._run, self._how = number, run, node.how
+    def __init__(self, node: J, number: int, run: Run, left: Step, right: Step) -> None:
+        self.node, self.number, self._run, self._how = node, number, run, node.how
         self.inputs: tuple[Step, ...] = (left, right)
         self._from: dict[Side, Step] = {"left": left, "right": right}
 
@@ -65,18 +67,11 @@ class JoinStep:
         raise NotImplementedError
 
 
-class WindowedStep(JoinStep):
+class WindowedStep(JoinStep[W]):
     """A join of two streams: rows meet whose times are near each other. Rows that wait for a match are as old as the
     join holds its clock back."""
 
-    def __init__(
-        self,
-        node: logical.StreamStreamJoin | keyed.TwoClockJoin,
-        number: int,
-        run: Run,
-        left: Step,
-        right: Step,
-    ) -> None:
+    def __init__(self, node: W, number: int, run: Run, left: Step, right: Step) -> None:
         super().__init__(node, number, run, left, right)
         self._before, self._after, self._grace, self._hold = node.before, node.after, node.grace or 0, node.hold
         self._arrivals = 0  # counts the rows of both sides
@@ -123,7 +118,7 @@ def joined(node: logical.Join, number: int, run: Run, left: Step, right: Step) -
     assert_never(node)
 
 
-class StreamStreamStep(WindowedStep):
+class StreamStreamStep(WindowedStep[logical.StreamStreamJoin]):
     """Each row looks at what the other side has stored, then is stored on its own side: so a pair comes out once, when
     the later of its rows arrives.
 
@@ -133,7 +128,6 @@ class StreamStreamStep(WindowedStep):
 
     def __init__(self, node: logical.StreamStreamJoin, number: int, run: Run, left: Step, right: Step) -> None:
         super().__init__(node, number, run, left, right)
-        self._node = node
         self._stored: dict[tuple[Side, str], list[_Stored]] = {}  # by key; nothing is ever removed
         self._parked: dict[int, _Stored] = {}  # by arrival
 
@@ -154,7 +148,7 @@ class StreamStreamStep(WindowedStep):
         return [self._padded(x.side, x.row, x.key) for x in due]
 
     def _arrive(self, side: Side, row: Row) -> list[Row]:
-        node, own, row = self._node, self._from[side], self._run.placed(row)
+        node, own, row = self.node, self._from[side], self._run.placed(row)
         key = self._run.key([node.left_key if side == "left" else node.right_key], self.number, row)
         if key is None:
             if node.null_key == "pad" and self._is_outer(side):
@@ -183,7 +177,7 @@ class StreamStreamStep(WindowedStep):
     def _matches(self, me: _Stored) -> list[Row]:
         """The pairs of `me` with the rows of the other side that are stored and that retention still shows."""
         other = OTHER[me.side]
-        oldest = self._from[other].stored - self._node.retention + 1
+        oldest = self._from[other].stored - self.node.retention + 1
         stored = (x for x in self._stored.get((other, me.key.text), []) if x.time >= oldest)
         found = [x for x in stored if self._within(me.side, me.row, x.row)]
         found.sort(key=lambda x: (x.time, x.arrival))
@@ -193,19 +187,18 @@ class StreamStreamStep(WindowedStep):
 
     def _joined(self, me: _Stored, x: _Stored) -> Row:
         left, right = (me.row, x.row) if me.side == "left" else (x.row, me.row)
-        return Row(_pair(self._node, left, right, me.key), max(me.time, x.time), me.row.headers, cause=me.row.cause)
+        return Row(_pair(self.node, left, right, me.key), max(me.time, x.time), me.row.headers, cause=me.row.cause)
 
     def _padded(self, side: Side, row: Row, key: Key | None) -> Row:
         left, right = (row, None) if side == "left" else (None, row)
-        return Row(_pair(self._node, left, right, key), row.time, row.headers, cause=row.cause)
+        return Row(_pair(self.node, left, right, key), row.time, row.headers, cause=row.cause)
 
 
-class StreamTableStep(JoinStep):
+class StreamTableStep(JoinStep[logical.StreamTableJoin]):
     """Each stream row with the table's row as it stands now, in processing order. The table emits nothing."""
 
     def __init__(self, node: logical.StreamTableJoin, number: int, run: Run, left: Step, right: Step) -> None:
         super().__init__(node, number, run, left, right)
-        self._node = node
         self._table: dict[str, Row] = {}
 
     def _of_both(self, left: float, right: float) -> float:
@@ -215,7 +208,7 @@ class StreamTableStep(JoinStep):
         return self._look_up(row) if side == "left" else self._update(row)
 
     def _look_up(self, row: Row) -> list[Row]:
-        node, outer = self._node, self._node.how == "left"
+        node, outer = self.node, self.node.how == "left"
         key = self._run.key([node.left_key], self.number, row)
         if key is None and not (outer and node.null_key == "pad"):
             self._run.drop("null key", self._from["left"].number, row)
@@ -226,7 +219,7 @@ class StreamTableStep(JoinStep):
         return [Row(_pair(node, row, match, key), row.time, row.headers, cause=row.cause)]
 
     def _update(self, row: Row) -> list[Row]:
-        key = self._run.key([self._node.right_key], self.number, row)
+        key = self._run.key([self.node.right_key], self.number, row)
         if key is None:
             self._run.drop("null key", self._from["right"].number, row)
         elif row.gone:
@@ -236,22 +229,21 @@ class StreamTableStep(JoinStep):
         return []
 
 
-class TableTableStep(JoinStep):
+class TableTableStep(JoinStep[logical.TableTableJoin]):
     """The join of two tables, as a table: after each update the row as it is now, or a tombstone if it is there no
     more. The latest arrival of a key stands, whatever its time."""
 
     def __init__(self, node: logical.TableTableJoin, number: int, run: Run, left: Step, right: Step) -> None:
         super().__init__(node, number, run, left, right)
-        self._node = node
         self._table: dict[Side, dict[str, Row]] = {"left": {}, "right": {}}
 
     def _exists(self, key: Key) -> bool:
         """Is there a row of this key in the result?"""
         left, right = key.text in self._table["left"], key.text in self._table["right"]
-        return {"inner": left and right, "left": left, "right": right, "full": left or right}[self._node.how]
+        return {"inner": left and right, "left": left, "right": right, "full": left or right}[self.node.how]
 
     def _arrive(self, side: Side, row: Row) -> list[Row]:
-        node = self._node
+        node = self.node
         key = self._run.key([node.left_key if side == "left" else node.right_key], self.number, row)
         if key is None:
             self._run.drop("null key", self._from[side].number, row)
@@ -272,13 +264,12 @@ class TableTableStep(JoinStep):
         return []
 
 
-class ForeignKeyStep(JoinStep):
+class ForeignKeyStep(JoinStep[logical.ForeignKeyJoin]):
     """Each row of a table with the row of another that it refers to, as a table by the key of the first. A row whose
     reference is null refers to nothing."""
 
     def __init__(self, node: logical.ForeignKeyJoin, number: int, run: Run, left: Step, right: Step) -> None:
         super().__init__(node, number, run, left, right)
-        self._node = node
         self._rows: dict[str, tuple[Key, Row]] = {}  # of the left table, by its own key
         self._found: dict[str, Row] = {}  # of the right table
 
@@ -286,12 +277,12 @@ class ForeignKeyStep(JoinStep):
         return self._changed(row) if side == "left" else self._answered(row)
 
     def _reference(self, row: Row | None) -> str | None:
-        key = None if row is None else self._run.key([self._node.left_key], self.number, row)
+        key = None if row is None else self._run.key([self.node.left_key], self.number, row)
         return None if key is None else key.text
 
     def _changed(self, row: Row) -> list[Row]:
         """What a change of a left row says: one thing, or nothing."""
-        own, inner = self._run.key(self._node.left.row_key, self.number, row), self._node.how == "inner"
+        own, inner = self._run.key(self.node.left.row_key, self.number, row), self.node.how == "inner"
         if own is None:
             self._run.drop("null key", self._from["left"].number, row)
             return []
@@ -310,7 +301,7 @@ class ForeignKeyStep(JoinStep):
 
     def _answered(self, row: Row) -> list[Row]:
         """What a change of a right row says: one thing for each row that refers to it."""
-        key, inner = self._run.key([self._node.right_key], self.number, row), self._node.how == "inner"
+        key, inner = self._run.key([self.node.right_key], self.number, row), self.node.how == "inner"
         if key is None:
             self._run.drop("null key", self._from["right"].number, row)
             return []
@@ -325,17 +316,17 @@ class ForeignKeyStep(JoinStep):
         return [self._pair(x, None if row.gone else row, row.time, row) for _, x in referring]
 
     def _bytes(self, own: Key) -> bytes:
-        (first, *more), types = own.values, [e.type for e in self._node.left.row_key]
+        (first, *more), types = own.values, [e.type for e in self.node.left.row_key]
         widths = {Scalar.INT: 4, Scalar.BIGINT: 8}
-        if self._node.binary and not more and types[0] in widths and isinstance(first, int):
+        if self.node.binary and not more and types[0] in widths and isinstance(first, int):
             return first.to_bytes(widths[types[0]], "big", signed=True)
         return own.text.encode()
 
     def _pair(self, left: Row, right: Row | None, time: int, cause: Row) -> Row:
-        values = _pair(self._node, left, right, self._run.key([self._node.left_key], self.number, left))
+        values = _pair(self.node, left, right, self._run.key([self.node.left_key], self.number, left))
         return Row(values, time, cause.headers, cause=cause.cause)
 
     def _tombstone(self, own: Key, cause: Row) -> Row:
-        keys = zip(self._node.left.row_key, own.values, strict=True)
-        values = _pair(self._node, None, None, None) | {e.name: v for e, v in keys if isinstance(e, Col)}
+        keys = zip(self.node.left.row_key, own.values, strict=True)
+        values = _pair(self.node, None, None, None) | {e.name: v for e, v in keys if isinstance(e, Col)}
         return Row(values, cause.time, cause.headers, gone=True, cause=cause.cause)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from braid.expr.nodes import Expr
 from braid.plan import keyed, logical
@@ -18,15 +18,15 @@ from braid.reference.joins import OTHER, SIDES, JoinStep, Side, WindowedStep
 from braid.reference.rows import Key, Row, Run, Values
 from braid.reference.steps import OneInput, Step
 
+K = TypeVar("K", bound=keyed.KeyedJoin)
 NO_KEY = Key((), "")  # of a join without equalities: all rows have it
 
 
-class _OnKeys(JoinStep):
+class _OnKeys(JoinStep[K]):
     """What these joins share: the key of a row, and the columns of a result."""
 
-    def __init__(self, node: keyed.KeyedJoin, number: int, run: Run, left: Step, right: Step) -> None:
+    def __init__(self, node: K, number: int, run: Run, left: Step, right: Step) -> None:
         super().__init__(node, number, run, left, right)
-        self._on = node
         self._keys: dict[Side, tuple[Expr, ...]] = {"left": node.left_keys, "right": node.right_keys}
         self._if: dict[Side, Expr | None] = dict(zip(SIDES, node.also_if, strict=True))
 
@@ -42,14 +42,14 @@ class _OnKeys(JoinStep):
 
     def _pair(self, left: Row | None, right: Row | None) -> Values:
         """Both payloads, nulls for a missing one, and the join key of a side that is there."""
-        values: Values = dict.fromkeys(c.name for c in self._on.schema)
+        values: Values = dict.fromkeys(c.name for c in self.node.schema)
         for row in (left, right):
             if row is not None:
                 values |= row.values
         side: Side = "left" if left is not None else "right"
         there = cast(Row, left if left is not None else right)
         own = [self._run.value(e, self.number, there) for e in self._keys[side]]
-        return values | {c.name: v for c, v in zip(self._on.keys, own, strict=True)}
+        return values | {c.name: v for c, v in zip(self.node.keys, own, strict=True)}
 
     def _of(self, side: Side, own: Row | None, other: Row | None) -> Values:
         return self._pair(own, other) if side == "left" else self._pair(other, own)
@@ -66,7 +66,7 @@ class _Living:
     matched: bool = False
 
 
-class TwoClockStep(WindowedStep, _OnKeys):
+class TwoClockStep(WindowedStep[keyed.TwoClockJoin], _OnKeys[keyed.TwoClockJoin]):
     """Each row looks at the living rows of the other side, then lives itself until the other side's clock is past its
     close. At the end of its life a row of an outer side that met none goes out padded.
 
@@ -148,13 +148,12 @@ class _Waiting:
     key: Key
 
 
-class RememberingStep(_OnKeys):
+class RememberingStep(_OnKeys[keyed.RememberingJoin]):
     """Each stream row with the table's rows as they stand now. One that met nothing is completed by the next table row
     of its key, unless the stream's clock has left it behind."""
 
     def __init__(self, node: keyed.RememberingJoin, number: int, run: Run, left: Step, right: Step) -> None:
         super().__init__(node, number, run, left, right)
-        self._node = node
         self._stands: dict[str, Row] = {}
         self._by_key: dict[str, dict[str, Row]] = {}  # join key -> own key -> row; the last written last
         self._waiting: list[_Waiting] = []
@@ -166,12 +165,12 @@ class RememberingStep(_OnKeys):
         left, right = inputs
         self._forget()
         out = [x for row in left for x in self._look_up(row)]
-        for text, row in signed(right, self._run, self._node.right, self._stands):
+        for text, row in signed(right, self._run, self.node.right, self._stands):
             out += self._change(text, row)
         return out
 
     def _forget(self) -> None:
-        retention = self._node.retention
+        retention = self.node.retention
         if retention is not None:
             self._waiting = [x for x in self._waiting if self.clock <= x.row.time + retention]
 
@@ -219,12 +218,11 @@ class _Change:
         return cast(Row, self.new if self.new is not None else self.old)
 
 
-class CombiningStep(_OnKeys):
+class CombiningStep(_OnKeys[keyed.CombiningJoin]):
     """All combinations of two tables. A change takes combinations back and gives others, known by both rows' keys."""
 
     def __init__(self, node: keyed.CombiningJoin, number: int, run: Run, left: Step, right: Step) -> None:
         super().__init__(node, number, run, left, right)
-        self._node = node
         self._stands: dict[Side, dict[str, Row]] = {"left": {}, "right": {}}
         self._by_key: dict[Side, dict[str, dict[str, Row]]] = {"left": {}, "right": {}}  # the last written last
 
@@ -236,7 +234,7 @@ class CombiningStep(_OnKeys):
         return [*self._of_side("left", left), *self._of_side("right", right)]
 
     def _of_side(self, side: Side, rows: Sequence[Row]) -> list[Row]:
-        node = self._node.left if side == "left" else self._node.right
+        node = self.node.left if side == "left" else self.node.right
         changes: list[_Change] = []
         open_: dict[str, _Change] = {}  # the last change of each join key at this place
         for text, row in signed(rows, self._run, node, self._stands[side]):
@@ -266,9 +264,10 @@ class CombiningStep(_OnKeys):
             mine[change.own] = change.new
         if not others:
             return self._replaced(side, change, None) if self._is_outer(side) else []
-        lonely = [self._alone(side, change, x) for x in others] if self._is_outer(OTHER[side]) else []
+        alone = others if self._is_outer(OTHER[side]) else []
+        lonely = [self._row(side, change, None, x, gone=False) for x in alone]
         if change.old is None and had == 0:  # they are alone no more
-            return [*(self._gone(x) for x in lonely), *self._all(side, change, others)]
+            return [*(replace(x, gone=True) for x in lonely), *self._all(side, change, others)]
         return [*self._all(side, change, others), *(lonely if not mine else [])]
 
     def _all(self, side: Side, change: _Change, others: Sequence[Row]) -> list[Row]:
@@ -282,48 +281,37 @@ class CombiningStep(_OnKeys):
                 out.append(self._row(side, change, row, other, gone=row is change.old))
         return out
 
-    def _alone(self, side: Side, change: _Change, other: Row) -> Row:
-        return self._row(side, change, None, other, gone=False)
-
     def _row(self, side: Side, change: _Change, own: Row | None, other: Row | None, gone: bool) -> Row:
         time = change.cause.time if other is None else max(change.cause.time, other.time)
         return Row(self._of(side, own, other), time, change.cause.headers, gone, change.cause.cause)
 
-    def _gone(self, row: Row) -> Row:
-        return replace(row, gone=True)
 
-
-class LateralStep(OneInput):
+class LateralStep(OneInput[keyed.Lateral]):
     """Each row once for each element of an array. A tombstone passes on; a row that goes takes its elements along."""
-
-    def __init__(self, node: keyed.Lateral, number: int, run: Run, source: Step) -> None:
-        super().__init__(number, run, source)
-        self._node = node
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
         return [x for row in rows for x in self._each(row)]
 
     def _each(self, row: Row) -> list[Row]:
-        if row.gone and self._node.mode != "retract":
-            return [replace(row, values=row.values | dict.fromkeys(c.name for c in self._node.columns))]
-        elements = cast("list[Any] | None", self._run.value(self._node.array, self.number, row))
-        names = [c.name for c in self._node.columns]
+        if row.gone and self.node.mode != "retract":
+            return [replace(row, values=row.values | dict.fromkeys(c.name for c in self.node.columns))]
+        elements = cast("list[Any] | None", self._run.value(self.node.array, self.number, row))
+        names = [c.name for c in self.node.columns]
         made = [dict(zip(names, (x, i), strict=False)) for i, x in enumerate(elements or [])]
         return [replace(row, values=row.values | x) for x in made]
 
 
-class MaterializeStep(OneInput):
+class MaterializeStep(OneInput[keyed.Materialize]):
     """A table as rows that come and go."""
 
     def __init__(self, node: keyed.Materialize, number: int, run: Run, source: Step) -> None:
-        super().__init__(number, run, source)
-        self._node = node
+        super().__init__(node, number, run, source)
         self._stands: dict[str, Row] = {}
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
-        return [row for _, row in signed(rows, self._run, self._node.input, self._stands)]
+        return [row for _, row in signed(rows, self._run, self.node.input, self._stands)]
 
 
 class UpsertStep:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
-from typing import Protocol, assert_never
+from typing import Generic, Protocol, TypeVar, assert_never
 
 from braid.expr.nodes import Col, Expr
 from braid.plan import logical
@@ -17,6 +17,7 @@ from braid.reference.aggregates import aggregated
 from braid.reference.rows import Bound, End, Event, Idle, Key, Record, Row, Run, Values
 from braid.types import Scalar
 
+N = TypeVar("N", bound=logical.Node)  # what a step is the step of
 FOREVER = 2**61  # the time of a source that has ended and lifts its clock
 NEVER = float("-inf")  # the clock of a source that has shown nothing
 
@@ -233,12 +234,12 @@ class SourceStep:
         return self._given
 
 
-class OneInput:
+class OneInput(Generic[N]):
     """What steps with one input share: a place in the plan, and clocks. They are the input's: rows that do not pass
     have come, too."""
 
-    def __init__(self, number: int, run: Run, source: Step) -> None:
-        self.number, self._run, self._source = number, run, source
+    def __init__(self, node: N, number: int, run: Run, source: Step) -> None:
+        self.node, self.number, self._run, self._source = node, number, run, source
         self.inputs: tuple[Step, ...] = (source,)
 
     @property
@@ -254,13 +255,12 @@ class OneInput:
         return self._source.stored
 
 
-class FilterStep(OneInput):
+class FilterStep(OneInput[logical.Filter]):
     """Rows for which the predicate is true. In a table, a row that stops passing becomes a tombstone; a row of a
     multiset is taken back by a row that is gone, which passes as it did."""
 
     def __init__(self, node: logical.Filter, number: int, run: Run, source: Step) -> None:
-        super().__init__(number, run, source)
-        self._node = node
+        super().__init__(node, number, run, source)
         self._is_table = node.mode == "upsert"
         self._is_multiset = node.mode == "retract"
         self._key = node.input.row_key
@@ -272,7 +272,7 @@ class FilterStep(OneInput):
 
     def _passes(self, row: Row) -> bool:
         may_pass = not row.gone or self._is_multiset
-        return may_pass and self._run.value(self._node.predicate, self.number, row) is True
+        return may_pass and self._run.value(self.node.predicate, self.number, row) is True
 
     def _append(self, row: Row) -> list[Row]:
         return [row] if self._passes(row) else []
@@ -291,12 +291,8 @@ class FilterStep(OneInput):
         return [_tombstone(row, self._key)]
 
 
-class ProjectStep(OneInput):
+class ProjectStep(OneInput[logical.Project]):
     """Computed columns. Of a tombstone, or a stream's null value, nothing can fail."""
-
-    def __init__(self, node: logical.Project, number: int, run: Run, source: Step) -> None:
-        super().__init__(number, run, source)
-        self.node = node
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
@@ -314,19 +310,15 @@ def _tombstone(row: Row, key: Sequence[Expr]) -> Row:
     return replace(row, values=values, gone=True)
 
 
-class TimeWindowsStep(OneInput):
+class TimeWindowsStep(OneInput[logical.TimeWindows]):
     """Each row once for each window that holds its time and is open: stream time is below its end and the grace."""
-
-    def __init__(self, node: logical.TimeWindows, number: int, run: Run, source: Step) -> None:
-        super().__init__(number, run, source)
-        self._node = node
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
         return [out for row in rows for out in self._windows(row)]
 
     def _windows(self, row: Row) -> list[Row]:
-        node = self._node
+        node = self.node
         last = row.time - row.time % node.advance
         starts = [s for s in range(last, row.time - node.size, -node.advance) if s >= 0][::-1]
         open_ = [s for s in starts if s + node.size + node.grace > self.clock]
@@ -336,25 +328,24 @@ class TimeWindowsStep(OneInput):
         return [replace(row, values=row.values | more) for more in bounds]
 
 
-class FinalStep(OneInput):
+class FinalStep(OneInput[logical.Final]):
     """Of each window of a table the row that stands when stream time reaches its end and the grace."""
 
     def __init__(self, node: logical.Final, number: int, run: Run, source: Step) -> None:
-        super().__init__(number, run, source)
-        self._node = node
+        super().__init__(node, number, run, source)
         self._rows: dict[str, Row] = {}
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
         for row in rows:
-            key = self._run.key(self._node.row_key, self.number, row)
+            key = self._run.key(self.node.row_key, self.number, row)
             assert key is not None
             self._rows[key.text] = self._run.placed(row)
         return []
 
     def release(self) -> list[Row]:
         """The rows of the windows that close at this place."""
-        node = self._node
+        node = self.node
         due = [(k, x) for k, x in self._rows.items() if self._bound(x, node.end) + node.grace <= self.after]
         due.sort(key=lambda x: (self._bound(x[1], node.start), x[0]))
         for key, _ in due:
@@ -394,7 +385,7 @@ class _Group:
         self.history.append((-1, entry))
 
 
-class AggregateStep(OneInput):
+class AggregateStep(OneInput[logical.Aggregate]):
     """One row per group, emitted after every change, computed from all entries that stand.
 
     Over a table the old entry of a row leaves its group before the new one enters; a group that has lost all its
@@ -402,8 +393,7 @@ class AggregateStep(OneInput):
     """
 
     def __init__(self, node: logical.Aggregate, number: int, run: Run, source: Step) -> None:
-        super().__init__(number, run, source)
-        self._node = node
+        super().__init__(node, number, run, source)
         self._mode = node.input.mode
         self._row_key = node.input.row_key
         self._groups: dict[str, _Group] = {}
@@ -437,7 +427,7 @@ class AggregateStep(OneInput):
         if not row.gone:
             entered = self._enter(row)
             return None if entered is None else entered[0]
-        key = self._run.key([e for _, e in self._node.keys], self.number, row)
+        key = self._run.key([e for _, e in self.node.keys], self.number, row)
         group = None if key is None else self._groups.get(key.text)
         gone = self._entry(row)
         entry = None if group is None else next((e for e in group.entries if e.is_like(gone)), None)
@@ -463,7 +453,7 @@ class AggregateStep(OneInput):
         return [self._result(group, row) for group in changed]
 
     def _enter(self, row: Row) -> tuple[_Group, _Entry] | None:
-        key = self._run.key([e for _, e in self._node.keys], self.number, row)
+        key = self._run.key([e for _, e in self.node.keys], self.number, row)
         if key is None or any(v is None for v in key.values):  # stricter than a record's key
             self._run.drop("null key", self._source.number, row)
             return None
@@ -473,14 +463,14 @@ class AggregateStep(OneInput):
         return group, entry
 
     def _entry(self, row: Row) -> _Entry:
-        arguments = (a.arg for a in self._node.aggregations)
+        arguments = (a.arg for a in self.node.aggregations)
         own = self._run.key(self._row_key, self.number, row) if self._mode == "retract" else None
         return _Entry(tuple(1 if e is None else self._run.value(e, self.number, row) for e in arguments), own)
 
     def _result(self, group: _Group, cause: Row) -> Row:
         group.time = max(group.time, cause.time)
-        values: Values = dict(zip((c.name for c, _ in self._node.keys), group.key, strict=True))
-        for i, a in enumerate(self._node.aggregations):
+        values: Values = dict(zip((c.name for c, _ in self.node.keys), group.key, strict=True))
+        for i, a in enumerate(self.node.aggregations):
             arguments = [e.arguments[i] for e in group.entries]
             changes = [(sign, e.arguments[i]) for sign, e in group.history]
             values[a.output.name] = aggregated(a, arguments, changes)

@@ -255,11 +255,7 @@ def duration(c: Cursor) -> ast.Duration:
     number = c.advance().text
     unit = c.word()
     if number.isdigit() and unit in units:
-        c.advance()
-        ms = int(number) * units[unit] if len(number) <= 19 else LONGEST + 1
-        if ms > LONGEST:
-            raise c.error_from(start, "the duration is too long", "the longest has a billion days")
-        return ast.Duration(ms, c.span(start))
+        return amount(c, start, number, unit)
     if unit in units:
         c.advance()
         raise c.error_from(start, f"{number} is not a whole number of {unit}", _whole(number, units, unit))
@@ -269,6 +265,15 @@ def duration(c: Cursor) -> ast.Duration:
         raise c.unexpected(f"a unit after {number}", *units, hint=hint)
     meant = closest(unit, units)
     raise c.error(f"unknown unit {c.now.text}", c.now, f"did you mean {meant}? {hint}" if meant else hint)
+
+
+def amount(c: Cursor, start: int, number: str, unit: str) -> ast.Duration:
+    """So many of the unit at the cursor."""
+    c.advance()
+    ms = int(number) * c.dialect.units[unit] if len(number) <= 19 else LONGEST + 1
+    if ms > LONGEST:
+        raise c.error_from(start, "the duration is too long", "the longest has a billion days")
+    return ast.Duration(ms, c.span(start))
 
 
 def _whole(number: str, units: Mapping[str, int], unit: str) -> str:

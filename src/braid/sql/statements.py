@@ -7,12 +7,13 @@ is left over.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from braid.errors import Span, SqlError
 from braid.sql import ast
 from braid.sql.constants import literal
 from braid.sql.cursor import Cursor
+from braid.sql.dialects.base import StatementRule
 from braid.sql.expressions import column_name, comma_list, in_parentheses, plain_name, row, sql_type
 from braid.sql.queries import query
 from braid.sql.tokens import TokenKind
@@ -193,10 +194,14 @@ def drop(c: Cursor) -> ast.Statement:
 # ------------------------------------------------------------- SELECT, INSERT
 
 
-def select(c: Cursor) -> ast.Statement:
-    start = c.index
-    inner = query(c)
-    return ast.Ask(inner, c.span(start))
+def asking(query: Callable[[Cursor], ast.Select]) -> StatementRule:
+    """A query alone."""
+
+    def rule(c: Cursor) -> ast.Statement:
+        start = c.index
+        return ast.Ask(query(c), c.span(start))
+
+    return rule
 
 
 def insert_into(c: Cursor) -> None:
@@ -253,23 +258,27 @@ def no_kind(c: Cursor, verb: str) -> None:
         raise c.error(f"{verb} takes the name alone", c.now, f"write {verb} {after.text}")
 
 
-def describe(c: Cursor) -> ast.Statement:
-    start = c.index
-    c.expect("DESCRIBE")
-    after = c.ahead(1).kind
-    if c.word() in ("FUNCTION", "CONNECTOR") and after in (TokenKind.WORD, TokenKind.NAME):
-        if c.word() == "CONNECTOR" or "FUNCTIONS" not in c.dialect.shows:
-            return unsupported(c, f"DESCRIBE {c.word()}", start)
-        c.advance()
-        return ast.DescribeFunction(c.name("the name of a function").upper(), c.span(start))
-    extended = False
-    if c.at("EXTENDED") and after in (TokenKind.WORD, TokenKind.NAME):
-        c.advance()
-        extended = True
-    no_kind(c, "DESCRIBE")
-    name = plain_name(c, "the name of a stream or table")
-    extended = c.accept("EXTENDED") or extended
-    return ast.Describe(name, extended, c.span(start))
+def describing(
+    what: str, name: Callable[[Cursor, str], ast.Name] = plain_name, extended: bool = False
+) -> StatementRule:
+    """DESCRIBE name. `extended`: DESCRIBE [EXTENDED] name, DESCRIBE FUNCTION name."""
+
+    def rule(c: Cursor) -> ast.Statement:
+        start = c.index
+        c.expect("DESCRIBE")
+        more = extended and c.ahead(1).kind in (TokenKind.WORD, TokenKind.NAME)
+        if more and c.word() in ("FUNCTION", "CONNECTOR"):
+            if c.word() == "CONNECTOR" or "FUNCTIONS" not in c.dialect.shows:
+                return unsupported(c, f"DESCRIBE {c.word()}", start)
+            c.advance()
+            return ast.DescribeFunction(c.name("the name of a function").upper(), c.span(start))
+        before = more and c.accept("EXTENDED")
+        no_kind(c, "DESCRIBE")
+        found = name(c, f"the name of {what}")
+        behind = extended and c.accept("EXTENDED")
+        return ast.Describe(found, before or behind, c.span(start))
+
+    return rule
 
 
 def explain(c: Cursor) -> ast.Statement:

@@ -12,9 +12,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from braid.bind.expressions import conjuncts, told_at
+from braid.bind.expressions import bind_expr, bind_predicate, conjuncts, told_at
 from braid.bind.lenses.facets import CONVERTS, PRIMITIVES, format_of, type_name
-from braid.bind.lenses.scope import Clause, Relation, Scope, aliases_read, condition, value
+from braid.bind.lenses.scope import Relation, Scope, aliases_read, rules
 from braid.bind.settings import LensesSettings
 from braid.errors import SqlError
 from braid.expr import typing
@@ -295,8 +295,8 @@ def _terms(parts: list[ast.Expr], scope: Scope) -> On:
 
 def _term(e: ast.Expr, scope: Scope) -> Equality | tuple[int, Expr]:
     """An equality of both sources, or (0 left, 1 right, condition) over one of them."""
-    clause = Clause("ON", scope)
-    bound = condition(e, clause)
+    said = rules("ON", scope)
+    bound = bind_predicate(e, said)
     read = list(aliases_read(bound, scope))
     if len(read) < 2:
         return (0 if read in ([], [scope.relations[0].alias]) else 1), bound
@@ -307,7 +307,7 @@ def _term(e: ast.Expr, scope: Scope) -> Equality | tuple[int, Expr]:
     if not isinstance(e, ast.Binary) or e.op != "=":
         hint = "in ON both sources meet by = only; write other comparisons in WHERE"
         raise SqlError(f"this condition of ON reads both {both}, and is no equality", e.span, hint)
-    left, right = value(e.left, clause), value(e.right, clause)
+    left, right = bind_expr(e.left, said), bind_expr(e.right, said)
     for side, x in ((left, e.left), (right, e.right)):
         if len(list(aliases_read(side, scope))) != 1:
             hint = f"one source on each side of =, such as ON {read[0]}.a = {read[1]}.b"

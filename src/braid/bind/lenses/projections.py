@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from braid.bind.expressions import told_at
+from braid.bind.expressions import Rules, bind_expr, told_at
 from braid.bind.lenses.facets import Facet, Placed, Tree, check_avro, check_holds, converted, format_of
 from braid.bind.lenses.joins import default_name, merged, tidy
-from braid.bind.lenses.scope import FACETS, Clause, Relation, Scope, is_nullable, value
+from braid.bind.lenses.scope import FACETS, Relation, Scope, is_nullable
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
@@ -30,7 +30,7 @@ class Given:
     a grouped query, what a field is there (its key then stands for the group and cannot be projected)."""
 
     scope: Scope
-    clause: Clause
+    rules: Rules
     key: Expr | None
     key_format: str
     names: str
@@ -127,7 +127,7 @@ def _placed(item: ast.SelectItem, given: Given) -> Iterator[Placed]:
             for p in _expanded(item.expr, given):
                 yield p if given.lifted is None else replace(p, expr=given.lifted(p.expr, p.path[-1]))
         return
-    expr = value(item.expr, given.clause)
+    expr = bind_expr(item.expr, given.rules)
     written = tidy(given.text[item.span.start : item.span.end])
     if item.target is None:
         yield Placed("_value", (_default(item, given),), expr, written, item.span)

@@ -11,13 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from braid.bind.bound import Declared, Named
-from braid.bind.expressions import Aggregations, bind_expr
+from braid.bind.expressions import Aggregations, Rules, bind_expr, bind_predicate
 from braid.bind.from_ import Env
 from braid.bind.lenses import joins
 from braid.bind.lenses.facets import Facet, format_of, type_name
 from braid.bind.lenses.joins import default_name
 from braid.bind.lenses.projections import REKEYED, Given, bind_projections
-from braid.bind.lenses.scope import AGGREGATES, Clause, Relation, Scope, condition, is_nullable, value
+from braid.bind.lenses.scope import AGGREGATES, Relation, Scope, is_nullable, rules
 from braid.bind.sources import KIND
 from braid.errors import SqlError
 from braid.expr import typing
@@ -61,7 +61,7 @@ def bind_query(q: ast.Select, env: Env, stored: Stored = (None, None)) -> Result
     below = _join(q, source, env, notices) if isinstance(source, ast.Join) else _source(q, source, env, notices)
     given, node = below.given, below.node
     if q.where is not None:
-        node = Filter(node, condition(q.where, Clause("WHERE", given.scope.barring(None))))
+        node = Filter(node, bind_predicate(q.where, rules("WHERE", given.scope.barring(None))))
     if q.group_by:
         return _grouped(q, replace(below, node=node), env, stored, notices)
     key, body = bind_projections(q.items, given, stored)
@@ -78,7 +78,7 @@ def _grouped(q: ast.Select, below: From, env: Env, stored: Stored, notices: list
     given = replace(
         below.given,
         scope=g.scope,
-        clause=g.clause,
+        rules=g.rules,
         key=g.key,
         key_format=key_format,
         missing=lambda: g.missing,
@@ -118,14 +118,14 @@ def _source(q: ast.Select, ref: ast.Relation | None, env: Env, notices: list[str
         node = Lateral(node, array, element, index)
         scope = replace(scope, elements=(*scope.elements, (lateral.alias, element)))
     given = Given(
-        scope, Clause("SELECT", scope), r.key, r.key_format, env.settings.lenses.names, env.text, lambda: r.nullable
+        scope, rules("SELECT", scope), r.key, r.key_format, env.settings.lenses.names, env.text, lambda: r.nullable
     )
     return From(given, node, r.kind, r.partitions)
 
 
 def _array(lateral: ast.Lateral, scope: Scope) -> tuple[Expr, Type]:
     """The array of a LATERAL, whose alias must be new, and the type of its elements."""
-    array = value(lateral.array, Clause("LATERAL", scope))
+    array = bind_expr(lateral.array, rules("LATERAL", scope))
     if not isinstance(array.type, Array):
         hint = "name an array field, or write [a, b]"
         raise SqlError(f"LATERAL takes an array, not {type_name(array.type)}", lateral.array.span, hint)
@@ -160,7 +160,7 @@ def _join(q: ast.Select, j: ast.Join, env: Env, notices: list[str]) -> From:
     if _kind(q) != made.kind:
         notices.append(f"the join gives a {made.kind}: SELECT {q.kind} only says how topics are read")
     barred = scope.barring("in a join")
-    given = Given(barred, Clause("SELECT", barred), made.key, made.key_format, env.settings.lenses.names, env.text,
+    given = Given(barred, rules("SELECT", barred), made.key, made.key_format, env.settings.lenses.names, env.text,
                   lambda: made.nullable, made.equated)  # fmt: skip
     return From(given, made.node, made.kind, made.partitions)
 
@@ -260,9 +260,9 @@ class Grouping:
     latest: list[str] = field(default_factory=list)  # fields that mean their latest value
 
     @property
-    def clause(self) -> Clause:
+    def rules(self) -> Rules:
         """Where projections stand."""
-        return Clause("SELECT", self.scope, self._aggregate, self._known, self._column)
+        return rules("SELECT", self.scope, self._aggregate, self._known, self._column)
 
     @property
     def node(self) -> Aggregate:
@@ -309,15 +309,15 @@ class Grouping:
     def _known(self, e: ast.Expr) -> Expr | None:
         """The key that `e` is, if it is a grouping expression."""
         try:
-            bound = bind_expr(e, Clause("SELECT", self.scope).rules)
+            bound = bind_expr(e, rules("SELECT", self.scope))
         except SqlError:
             return None  # the same error comes again, with its place, when `e` is bound part by part
         return next((c for _, c, key in self.keys if key == bound), None)
 
     def _aggregate(self, call: ast.Call) -> Expr:
         star = len(call.args) == 1 and isinstance(call.args[0], ast.Star)
-        inner = Clause(f"the aggregate {call.name}", self.scope)
-        args = [] if star else [bind_expr(x, inner.rules) for x in call.args]
+        inner = rules(f"the aggregate {call.name}", self.scope)
+        args = [] if star else [bind_expr(x, inner) for x in call.args]
         name = AGGREGATES[call.name]
         if name == "LATEST":
             if len(args) != 1:
@@ -331,9 +331,9 @@ def bind_grouping(
     group_by: tuple[ast.Expr, ...], scope: Scope, node: Node, bare: str, prefix: str, text: str
 ) -> Grouping:
     g = Grouping(scope.barring(BARRED), node, bare, Aggregations(f"{prefix}.AGG"))
-    clause = Clause("GROUP BY", scope)
+    said = rules("GROUP BY", scope)
     for e in group_by:
-        bound = value(e, clause)
+        bound = bind_expr(e, said)
         if any(x == bound for _, _, x in g.keys):
             raise SqlError("GROUP BY has this expression twice", e.span, "keep one of them")
         name = default_name(e, text)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from braid.bind.expressions import Rules, bind_expr, bind_predicate
+from braid.bind.expressions import Rules, bind_expr
 from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
@@ -227,64 +227,60 @@ LATER = ("BOTTOMK", "COLLECT", "COLLECT_UNIQUE", "FIRST", "MAXK", "MAXK_UNIQUE",
          "ELEMENT_OF", "REPEAT", "ZIP", "ZIP_ALL")  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Clause:
-    """Where an expression stands. `aggregate` None: aggregates may not stand there; `known`: asked first about every
-    part, so that a grouped query finds its keys."""
+def rules(
+    clause: str,
+    scope: Scope,
+    aggregate: Callable[[ast.Call], Expr] | None = None,
+    known: Callable[[ast.Expr], Expr | None] | None = None,
+    column: Callable[[ast.Name], Expr] | None = None,
+) -> Rules:
+    """What expressions of a clause mean. `aggregate` None: aggregates may not stand there; `known`: asked first about
+    every part, so that a grouped query finds its keys."""
 
-    name: str
-    scope: Scope
-    aggregate: Callable[[ast.Call], Expr] | None = None
-    known: Callable[[ast.Expr], Expr | None] | None = None
-    column: Callable[[ast.Name], Expr] | None = None
+    def whole(e: ast.Expr) -> Expr | None:
+        return (None if known is None else known(e)) or _own(e, made)
 
-    @property
-    def rules(self) -> Rules:
-        column = self.column or (lambda n: self.scope.resolve(n.parts))
-        return Rules(self.name, column, None, self._whole)
+    made = Rules(clause, column or (lambda n: scope.resolve(n.parts)), aggregate, whole)
+    return made
 
-    def _whole(self, e: ast.Expr) -> Expr | None:
-        """What means something else in Lenses than in other dialects."""
-        if self.known is not None and (found := self.known(e)) is not None:
-            return found
-        match e:
-            case ast.Literal(type=Decimal(), value=value):
-                return typing.literal(float(str(value)), Scalar.DOUBLE)
-            case ast.Subscript(base=base, index=index):
-                return self._element(base, index)
-            case ast.ArrayLiteral(items=()):
-                raise SqlError("an empty array has no type", hint="write one element or more")
-            case ast.Call():
-                return self._call(e)
-        return None
 
-    def _element(self, base: ast.Expr, index: ast.Expr) -> Expr:
-        of, at = bind_expr(base, self.rules), bind_expr(index, self.rules)
-        if isinstance(of.type, Array):
-            at = typing.call("add", [at, typing.literal(1, Scalar.INT)])
-        return typing.call("subscript", [of, at])
+def _own(e: ast.Expr, r: Rules) -> Expr | None:
+    """What means something else in Lenses than in other dialects."""
+    match e:
+        case ast.Literal(type=Decimal(), value=value):
+            return typing.literal(float(str(value)), Scalar.DOUBLE)
+        case ast.Subscript(base=base, index=index):
+            of, at = bind_expr(base, r), bind_expr(index, r)
+            if isinstance(of.type, Array):
+                at = typing.call("add", [at, typing.literal(1, Scalar.INT)])
+            return typing.call("subscript", [of, at])
+        case ast.ArrayLiteral(items=()):
+            raise SqlError("an empty array has no type", hint="write one element or more")
+        case ast.Call():
+            return _call(e, r)
+    return None
 
-    def _call(self, e: ast.Call) -> Expr:
-        if e.name in AGGREGATES:
-            if self.aggregate is None:
-                hint = "add GROUP BY" if self.name == "SELECT" else "group in a WITH first, then use its field"
-                where = "without GROUP BY" if self.name == "SELECT" else f"in {self.name}"
-                raise SqlError(f"{e.name} is an aggregate; it cannot stand {where}", hint=hint)
-            return self.aggregate(e)
-        if e.distinct or any(isinstance(a, ast.Star) for a in e.args):
-            raise SqlError(f"{e.name} takes values", hint="only COUNT takes *")
-        args = [bind_expr(a, self.rules) for a in e.args]
-        if e.name in SWAPPED:
-            return typing.call(SWAPPED[e.name], args[::-1])
-        if e.name in FUNCTIONS:
-            return _named_as_written(e.name, args)
-        if e.name in LATER:
-            raise SqlError(
-                f"{e.name} is not supported yet", hint=f"supported are {', '.join((*AGGREGATES, *FUNCTIONS))}"
-            )
-        known = [*FUNCTIONS, *SWAPPED, *AGGREGATES]
-        hint = meant(e.name, known, f"functions are {', '.join(sorted(known))}", 3)
-        raise SqlError(f"unknown function {e.name}", hint=hint)
+
+def _call(e: ast.Call, r: Rules) -> Expr:
+    if e.name in AGGREGATES:
+        if r.aggregate is None:
+            hint = "add GROUP BY" if r.clause == "SELECT" else "group in a WITH first, then use its field"
+            where = "without GROUP BY" if r.clause == "SELECT" else f"in {r.clause}"
+            raise SqlError(f"{e.name} is an aggregate; it cannot stand {where}", hint=hint)
+        return r.aggregate(e)
+    if e.distinct or any(isinstance(a, ast.Star) for a in e.args):
+        raise SqlError(f"{e.name} takes values", hint="only COUNT takes *")
+    args = [bind_expr(a, r) for a in e.args]
+    if e.name in SWAPPED:
+        return typing.call(SWAPPED[e.name], args[::-1])
+    if e.name in FUNCTIONS:
+        return _named_as_written(e.name, args)
+    if e.name in LATER:
+        raise SqlError(f"{e.name} is not supported yet", hint=f"supported are {', '.join((*AGGREGATES, *FUNCTIONS))}")
+    known = [*FUNCTIONS, *SWAPPED, *AGGREGATES]
+    raise SqlError(
+        f"unknown function {e.name}", hint=meant(e.name, known, f"functions are {', '.join(sorted(known))}", 3)
+    )
 
 
 def _named_as_written(name: str, args: list[Expr]) -> Expr:
@@ -295,11 +291,3 @@ def _named_as_written(name: str, args: list[Expr]) -> Expr:
         given = ", ".join(str(a.type) for a in args)
         reason = error.message.removeprefix(f"{FUNCTIONS[name]}({given}): ")
         raise SqlError(f"{name}({given}): {reason}", hint=error.hint or "see its arguments") from None
-
-
-def value(e: ast.Expr, clause: Clause) -> Expr:
-    return bind_expr(e, clause.rules)
-
-
-def condition(e: ast.Expr, clause: Clause) -> Expr:
-    return bind_predicate(e, clause.rules)

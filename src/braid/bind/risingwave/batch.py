@@ -1,88 +1,31 @@
 """Batch queries, from what is written to a text that DuckDB answers; and INSERT, UPDATE, DELETE, which one decides.
 
-In: a query or a statement as read. Out: `BatchQuery`; `RowsChanged`, one epoch.
+In: a query or a statement as read, the names around it. Out: `BatchQuery`; `RowsChanged`, one epoch.
 Rule: every name is bound here, and the text is made anew from what is bound: DuckDB sees names that `duck_text.token`
-makes, functions and types of our lists, and constants that it quotes; nothing else. What a statement writes is decided
-from the snapshot before it; which rows are late is decided where they enter the table.
+makes, functions and types of our lists, and constants that it quotes; nothing else. Each column of a result gets a name
+that no other has, so `*`, ORDER BY and sub-queries never mean another one. ON sees the two sides of its join and no
+more; USING and NATURAL become equalities, so that merged columns are those of the dialect. RW-30: an ASOF join is a
+look-up that breaks ties by the smallest key, as views do. What a statement writes is decided from the snapshot before
+it; which rows are late is decided where they enter the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import assert_never
 
 from braid.batch_sql.duck_text import name, token
-from braid.bind.bound import BatchQuery, Bound, Declared, Index, Read, Returning, RowsChanged, View
+from braid.bind.bound import BatchQuery, Bound, Declared, Read, Returning, RowsChanged
+from braid.bind.expressions import conjuncts, names
 from braid.bind.names import repeated
-from braid.bind.risingwave.scope import Column, Context, Scope, Table, check_not_sink, of_table
+from braid.bind.risingwave.batch_values import Env, Made, Values, column_token, constant, ordered
+from braid.bind.risingwave.scope import Column, Context, Scope, Table, both, default_name, merged, of_table, renamed
 from braid.errors import Span, SqlError
 from braid.sql import ast
 
-
-@dataclass(slots=True)
-class Made:
-    """What one statement reads so far; `count` makes its names differ."""
-
-    context: Context
-    reads: dict[str, Read] = field(default_factory=dict)
-    views: dict[str, str] = field(default_factory=dict)
-    count: int = 0
-
-    def token(self, kind: str, of: str) -> str:
-        """A name, quoted, that nothing else in the statement has."""
-        self.count += 1
-        return name(token(f"{kind}{self.count}", of))
-
-    def read(self, declared: Declared, as_of: ast.AsOf | None = None) -> str:
-        """The name of a table, as it stands or stood."""
-        back = as_of.back if as_of is not None and as_of.kind == "now" else None
-        at = as_of.at if as_of is not None and as_of.kind == "at" else None
-        when = "" if as_of is None else f"@{at or back}"
-        made = token("r", declared.name + when)
-        self.reads[made] = Read(made, declared, back, at)
-        return name(made)
-
-    def relation(self, table: ast.Table) -> tuple[str, tuple[tuple[str, str], ...]]:
-        """A relation of the catalog: its name, and its columns with theirs."""
-        found = self.context.relation(table.name)
-        if table.as_of is not None:
-            _check_as_of(table.as_of, found)
-        match found:
-            case Declared():
-                check_not_sink(found, table.name.span)
-                return self.read(found, table.as_of), tuple((c.name, column_token(c.name)) for c in found.visible)
-            case Index():
-                base = self.context.catalog.sources[found.table]
-                made = token("v", found.name)
-                columns = tuple((n, column_token(n)) for n in found.all_columns)
-                self.views[made] = f"SELECT {', '.join(t for _, t in columns)} FROM {self.read(base)}"
-                return name(made), columns
-            case View():
-                self.reads.update({r.name: r for r in found.query.reads})
-                self.views.update(found.query.views)
-                made = token("v", found.name)
-                self.views[made] = found.query.sql
-                names = [t for _, t in found.query.columns]
-                return name(made), tuple(zip(found.columns, names, strict=True))
-        assert_never(found)
-
-    def query(self, sql: str, columns: tuple[tuple[str, str], ...], span: Span) -> BatchQuery:
-        reads, views = tuple(self.reads.values()), tuple(self.views.items())
-        return BatchQuery(sql, columns, reads, views, span, self.context.text)
-
-
-@dataclass(frozen=True, slots=True)
-class Env:
-    """What names may mean besides those of FROM: WITH queries as (name, columns), and the scopes around."""
-
-    made: Made
-    ctes: Mapping[str, tuple[str, tuple[tuple[str, str], ...]]] = field(default_factory=dict)
-    outer: tuple[Scope[str], ...] = ()
-
-    def under(self, scope: Scope[str]) -> Env:
-        """For a query within this scope."""
-        return replace(self, outer=(scope, *self.outer))
+_MANY = 100  # rows of constants that DuckDB gets column by column: it reads them in a fifth of the time
+NOTHING: Scope[str] = Scope((), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,18 +36,320 @@ class Rows:
     columns: tuple[tuple[str, str], ...]
 
 
-def column_token(column: str) -> str:
-    """A column of a table."""
-    return name(token("c", column))
-
-
 def batch_query(query: ast.Query, context: Context) -> BatchQuery:
     """A query as DuckDB reads it, with all it reads."""
-    from braid.bind.risingwave.batch_queries import rows_of
-
     made = Made(context)
     rows = rows_of(query, Env(made))
     return made.query(rows.sql, rows.columns, query.span)
+
+
+def rows_of(q: ast.Query, env: Env) -> Rows:
+    """A whole query."""
+    if q.emit is not None:
+        hint = "write it in a view: CREATE MATERIALIZED VIEW v AS … EMIT ON WINDOW CLOSE"
+        raise SqlError("EMIT ON WINDOW CLOSE waits for a clock; a batch query has none", q.emit, hint)
+    written: list[str] = []
+    names = [cte.name for cte in q.ctes]
+    for n, cte in enumerate(q.ctes):
+        if cte.name in names[:n]:
+            raise SqlError(f"{cte.name} stands twice in WITH", cte.span, "give one of them another name")
+        inner = rows_of(cte.query, env)
+        token = env.made.token("q", cte.name)
+        written.append(f"{token} AS ({inner.sql})")
+        seen = tuple(Column(n, t, "") for n, t in inner.columns)
+        columns = tuple((c.name, c.expr) for c in renamed(seen, cte.columns, cte.span))
+        env = Env(env.made, {**env.ctes, cte.name: (token, columns)}, env.outer)
+    body, order_by = _body(q.body, q.order_by, env)
+    sql = body.sql
+    if written:
+        sql = f"WITH {', '.join(written)} {sql}"
+    if order_by:
+        sql += f" ORDER BY {', '.join(order_by)}"
+    bounds = Values(env, NOTHING, "LIMIT")
+    if q.limit is not None:
+        sql += f" LIMIT {bounds.sql(q.limit)}"
+    if q.offset is not None:
+        sql += f" OFFSET {bounds.sql(q.offset)}"
+    return Rows(sql, body.columns)
+
+
+def _body(body: ast.Body, order_by: tuple[ast.OrderItem, ...], env: Env) -> tuple[Rows, list[str]]:
+    """The text of a query without its end, and the items of ORDER BY."""
+    match body:
+        case ast.Select():
+            return _select(body, order_by, env)
+        case ast.Values():
+            rows = _values(body, env)
+        case ast.Query():
+            inner = rows_of(body, env)
+            rows = Rows(f"({inner.sql})", inner.columns)
+        case ast.SetOperation(left=left, right=right):
+            a, b = _body(left, (), env)[0], _body(right, (), env)[0]
+            if len(a.columns) != len(b.columns):
+                message = f"{len(a.columns)} columns before {body.op}, {len(b.columns)} behind it"
+                raise SqlError(message, right.span, "select the same number of columns on both sides")
+            rows = Rows(f"({a.sql}) {body.op} {'ALL ' if body.all else ''}({b.sql})", a.columns)
+        case _:
+            assert_never(body)
+    return rows, [_of_columns(i, rows.columns) for i in order_by]
+
+
+def _of_columns(item: ast.OrderItem, columns: tuple[tuple[str, str], ...]) -> str:
+    """An item of ORDER BY behind UNION or VALUES: a column of the result."""
+    found = _output(item.expr, columns)
+    if found is None:
+        hint = f"the columns are {', '.join(n for n, _ in columns)}; or ORDER BY in a query around this one"
+        raise SqlError("ORDER BY takes a column of the result here", item.expr.span, hint)
+    return ordered(found, item)
+
+
+def _output(e: ast.Expr, columns: tuple[tuple[str, str], ...]) -> str | None:
+    """The column of a result that a place or a name means."""
+    match e:
+        case ast.Literal(value=int(place)) if not isinstance(place, bool):
+            if not 1 <= place <= len(columns):
+                hint = f"it is from 1 to {len(columns)}"
+                raise SqlError(f"there is no column number {place}", e.span, hint)
+            return columns[place - 1][1]
+        case ast.Name(parts=(name,)):
+            found = [t for n, t in columns if n == name]
+            if len(found) > 1:
+                raise SqlError(f"{name} is ambiguous", e.span, "name the table before it, or write its place")
+            return found[0] if found else None
+    return None
+
+
+def _values(v: ast.Values, env: Env) -> Rows:
+    """VALUES; its columns are column1, column2 …"""
+    width = len(v.rows[0])
+    values = Values(env, NOTHING, "VALUES")
+    rows: list[list[str]] = []
+    for row in v.rows:
+        if len(row) != width:
+            hint = "give each row of VALUES the same number of values"
+            raise SqlError(f"{len(row)} values, but {width} in the first row", row[-1].span, hint)
+        rows.append([constant(e) if isinstance(e, ast.Literal) else values.sql(e) for e in row])
+    columns = tuple((f"column{i + 1}", env.made.token("c", f"column{i + 1}")) for i in range(width))
+    table = env.made.token("t", "values")
+    if len(rows) >= _MANY and all(isinstance(e, ast.Literal) for row in v.rows for e in row):
+        lists = [f"unnest([{', '.join(x)}]) AS {t}" for x, (_, t) in zip(zip(*rows, strict=True), columns, strict=True)]
+        return Rows(f"SELECT {', '.join(lists)}", columns)
+    names = ", ".join(t for _, t in columns)
+    written = ", ".join(f"({', '.join(row)})" for row in rows)
+    return Rows(f"SELECT {names} FROM (VALUES {written}) AS {table}({names})", columns)
+
+
+# --------------------------------------------------------------------- SELECT
+
+
+def outputs(items: tuple[ast.SelectItem, ...], scope: Scope[str], env: Env) -> list[tuple[str, str, str]]:
+    """(name, name in the text, expression) of each column that items give."""
+    return _outputs(items, Values(env, scope, "SELECT"))
+
+
+def _outputs(items: tuple[ast.SelectItem, ...], values: Values) -> list[tuple[str, str, str]]:
+    found: list[tuple[str, str, str]] = []
+    for item in items:
+        if isinstance(item.expr, ast.Star):
+            if item.expr.qualifier is None and not values.scope.tables:
+                raise SqlError("* needs FROM", item.span, "name what to select")
+            columns = values.scope.star(item.expr.qualifier, item.span)
+            found += [(c.name, values.env.made.token("c", c.name), c.expr) for c in columns]
+        else:
+            called = item.alias or default_name(item.expr)
+            found.append((called, values.env.made.token("c", called), values.sql(item.expr, of_rows=True)))
+    return found
+
+
+def _select(s: ast.Select, order_by: tuple[ast.OrderItem, ...], env: Env) -> tuple[Rows, list[str]]:
+    source = from_of(s.source, env) if s.source is not None else From("", NOTHING)
+    scope = source.scope
+    windows: dict[str, ast.Over] = {}
+    for called, over in s.windows:
+        assert isinstance(over, ast.Over)
+        if called in windows:
+            raise SqlError(f"window {called} is written twice", over.span, "give one of them another name")
+        windows[called] = over
+    select = Values(env, scope, "SELECT", windows)
+    items = _outputs(s.items, select)
+    columns = tuple((n, t) for n, t, _ in items)
+    written = {t: sql for _, t, sql in items}
+    distinct = ""
+    if s.distinct is not None:
+        on = [written.get(_output(e, columns) or "") or select.sql(e) for e in s.distinct]
+        distinct = f"DISTINCT ON ({', '.join(on)}) " if on else "DISTINCT "
+    sql = f"SELECT {distinct}{', '.join(f'{e} AS {t}' for _, t, e in items)}"
+    if source.sql:
+        sql += f" FROM {source.sql}"
+    if s.where is not None:
+        sql += f" WHERE {Values(env, scope, 'WHERE').sql(s.where)}"
+    if s.group_by:
+        group = Values(env, scope, "GROUP BY")
+        sql += f" GROUP BY {', '.join(_grouped(e, columns, group) for e in s.group_by)}"
+    if s.having is not None:
+        sql += f" HAVING {Values(env, scope, 'HAVING').sql(s.having)}"
+    order = Values(env, scope, "ORDER BY", windows)
+    made = [ordered(_ordering(i.expr, columns, order), i) for i in order_by]
+    return Rows(sql, columns), made
+
+
+def _ordering(e: ast.Expr, columns: tuple[tuple[str, str], ...], values: Values) -> str:
+    """PostgreSQL's rule: a place or a name is one of the result, anything else is over the rows of FROM."""
+    if isinstance(e, ast.Literal) and not isinstance(e.value, int):
+        raise SqlError("ORDER BY a constant orders nothing", e.span, "name a column, or its place")
+    return _output(e, columns) or values.sql(e)
+
+
+def _grouped(e: ast.Expr, columns: tuple[tuple[str, str], ...], values: Values) -> str:
+    """A name is a column of FROM first, then one of the result; a number is a place."""
+    match e:
+        case ast.GroupingSets():
+            sets = ", ".join(f"({', '.join(_grouped(x, columns, values) for x in s)})" for s in e.sets)
+            return f"{e.kind} ({sets})"
+        case ast.Name() if not values.knows(e):
+            place = next((i for i, (n, _) in enumerate(columns) if (n,) == e.parts), None)
+            return values.sql(e) if place is None else str(place + 1)
+        case ast.Literal(value=int(place)) if not isinstance(place, bool):
+            _output(e, columns)
+            return str(place)
+    return values.sql(e)
+
+
+# ------------------------------------------------------------------------- FROM
+
+
+_KINDS = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN", "cross": "CROSS JOIN"}
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+_SETS = {"GENERATE_SERIES": "generate_series", "RANGE": "range", "UNNEST": "unnest"}
+
+
+@dataclass(frozen=True, slots=True)
+class From:
+    sql: str
+    scope: Scope[str]
+
+
+def from_of(relation: ast.Relation, env: Env) -> From:
+    return _relation(relation, env, None)
+
+
+def _relation(relation: ast.Relation, env: Env, before: Scope[str] | None) -> From:
+    """`before`: what stands to the left, for LATERAL and table functions."""
+    match relation:
+        case ast.Table():
+            return _table(relation, env)
+        case ast.Derived():
+            return _derived(relation, env, before)
+        case ast.TableFunction():
+            return _function(relation, env, before)
+        case ast.Join():
+            return _join(relation, env, before)
+    assert_never(relation)
+
+
+def _named(sql: str, alias: str, columns: tuple[tuple[str, str], ...], names: tuple[str, ...], r: ast.Relation,
+           env: Env) -> From:  # fmt: skip
+    """A relation under a name of its own; `columns` as (name, name in the text)."""
+    token = env.made.token("t", alias)
+    seen = renamed(tuple(Column(n, f"{token}.{t}", "") for n, t in columns), names, r.span)
+    return From(f"{sql} AS {token}", of_table(Table(alias, seen)))
+
+
+def _table(t: ast.Table, env: Env) -> From:
+    name = str(t.name)
+    if name in env.ctes:
+        if t.as_of is not None:
+            raise SqlError("time travel reads tables and materialized views", t.as_of.span, "leave the clause out")
+        sql, columns = env.ctes[name]
+    else:
+        sql, columns = env.made.relation(t)
+    return _named(sql, t.alias or name, columns, t.columns, t, env)
+
+
+def _derived(d: ast.Derived, env: Env, before: Scope[str] | None) -> From:
+    assert isinstance(d.query, ast.Query)
+    inner = rows_of(d.query, env.under(before) if d.lateral and before is not None else env)
+    alias = d.alias or f"subquery {env.made.count}"
+    return _named(f"{'LATERAL ' if d.lateral else ''}({inner.sql})", alias, inner.columns, d.columns, d, env)
+
+
+def _function(f: ast.TableFunction, env: Env, before: Scope[str] | None) -> From:
+    """Functions that give rows; a function over columns is asked for each row before it."""
+    name = f.call.name
+    if name in ("TUMBLE", "HOP"):
+        hint = f"write it in a view: CREATE MATERIALIZED VIEW w AS SELECT * FROM {name}(…), and read that"
+        raise SqlError(f"{name} in a batch query is not supported yet", f.call.span, hint)
+    if name not in _SETS:
+        known = ", ".join(n.lower() for n in _SETS)
+        raise SqlError(f"there is no table function {name.lower()}", f.call.span, f"there are {known}, TUMBLE, HOP")
+    if f.call.distinct or any(isinstance(x, ast.Star) for x in f.call.args):
+        raise SqlError(f"{name.lower()} takes values", f.call.span, "write it without * and DISTINCT")
+    nothing: Scope[str] = Scope((), ())
+    values = Values(env, before or nothing, "FROM")
+    args = ", ".join(values.sql(x) for x in f.call.args)
+    alias = f.alias or name.lower()
+    column = env.made.token("c", alias)
+    if name != "UNNEST" and not any(names(f.call)):
+        token = env.made.token("t", alias)
+        seen = renamed((Column(alias, f"{token}.{column}", ""),), f.columns, f.span)
+        return From(f"{_SETS[name]}({args}) AS {token}({column})", of_table(Table(alias, seen)))
+    made = args if name == "UNNEST" else f"{_SETS[name]}({args})"
+    sql = f"LATERAL (SELECT unnest({made}) AS {column})"
+    return _named(sql, alias, ((alias, column),), f.columns, f, env)
+
+
+# ---------------------------------------------------------------------- joins
+
+
+def _join(join: ast.Join, env: Env, before: Scope[str] | None) -> From:
+    left = _relation(join.left, env, before)
+    seen = left.scope if before is None else Scope(
+        (*before.tables, *left.scope.tables), (*before.columns, *left.scope.columns)
+    )  # fmt: skip
+    right = _relation(join.right, env, seen)
+    if join.asof:
+        return _nearest(join, left, right, env)
+    how = "inner" if join.natural and join.how == "cross" else join.how
+    other = f"({right.sql})" if isinstance(join.right, ast.Join) else right.sql
+    if join.using or join.natural:
+        made = merged(join, left.scope, right.scope, env.made.context, lambda a, b: f"COALESCE({a}, {b})")
+        on = " AND ".join(f"({a} = {b})" for a, b in made.equal) or "TRUE"
+        return From(f"{left.sql} {_KINDS[how]} {other} ON {on}", made.scope)
+    scope = both(left.scope, right.scope, join.span)
+    if join.on is None:
+        return From(f"{left.sql} CROSS JOIN {other}", scope)
+    on = Values(env, scope, "ON").sql(join.on)
+    return From(f"{left.sql} {_KINDS[how]} {other} ON {on}", scope)
+
+
+def _nearest(join: ast.Join, left: From, right: From, env: Env) -> From:
+    """An ASOF join: for each left row the nearest right one, by LATERAL."""
+    made = env.made
+    if made.context.settings.risingwave.strict:
+        hint = "write CREATE MATERIALIZED VIEW v AS SELECT …, or SET strict = false"
+        raise SqlError("an ASOF JOIN needs a view", join.how_span, hint)
+    if join.using or join.natural or join.on is None:
+        hint = "write ON a.x = b.x AND a.t >= b.t"
+        raise SqlError("an ASOF JOIN takes ON, with an equality and one inequality", join.how_span, hint)
+    table = join.right
+    if not isinstance(table, ast.Table):
+        raise SqlError("the right side of a batch ASOF JOIN is a table", table.span, "make it a view first")
+    inequalities = [t for t in conjuncts(join.on) if isinstance(t, ast.Binary) and t.op in _TURNED]
+    if len(inequalities) != 1:
+        hint = "write ON a.x = b.x AND a.t >= b.t"
+        raise SqlError("an ASOF JOIN takes exactly one inequality", join.on.span, hint)
+    (compare,) = inequalities
+    scope = both(left.scope, right.scope, join.span)
+    values = Values(env, scope, "ON")
+    on_left = all(right.scope.knows(n) and not left.scope.knows(n) for n in names(compare.left))
+    nearest, op = (compare.left, _TURNED[compare.op]) if on_left else (compare.right, compare.op)
+    order = [f"{values.sql(nearest)} {'ASC' if op in ('<', '<=') else 'DESC'}"]
+    alias = right.sql.rpartition(" AS ")[2]
+    found = made.context.found(str(table.name)) if str(table.name) not in env.ctes else None
+    if isinstance(found, Declared) and found.relation is not None:
+        order += [f"{alias}.{column_token(k)}" for k in found.relation.key]
+    inner = f"SELECT * FROM {right.sql} WHERE {values.sql(join.on)} ORDER BY {', '.join(order)} LIMIT 1"
+    return From(f"{left.sql} {_KINDS[join.how]} LATERAL ({inner}) AS {alias} ON TRUE", scope)
 
 
 # ------------------------------------------------------------ over the rows of one table
@@ -114,8 +359,6 @@ def changed_rows(
     target: Declared, sets: Sequence[ast.Expr], where: ast.Expr | None, span: Span, context: Context
 ) -> BatchQuery:
     """The rows of a table that meet a condition, hidden columns too, and behind them new values."""
-    from braid.bind.risingwave.batch_values import Values
-
     made = Made(context)
     alias = made.token("t", target.name)
     values = Values(Env(made), _scope(target, alias), "WHERE")
@@ -131,8 +374,6 @@ def changed_rows(
 
 def returning(items: tuple[ast.SelectItem, ...], target: Declared, context: Context) -> Returning | None:
     """RETURNING, over the rows that were written."""
-    from braid.bind.risingwave.batch_queries import outputs
-
     if not items:
         return None
     made = Made(context)
@@ -151,14 +392,6 @@ def returning(items: tuple[ast.SelectItem, ...], target: Declared, context: Cont
 def _scope(target: Declared, alias: str) -> Scope[str]:
     columns = tuple(Column(c.name, f"{alias}.{column_token(c.name)}", "") for c in target.visible)
     return of_table(Table(target.name, columns))
-
-
-def _check_as_of(as_of: ast.AsOf, found: Declared | View | Index) -> None:
-    if as_of.kind == "proctime":
-        hint = "write CREATE MATERIALIZED VIEW v AS SELECT …, or leave FOR SYSTEM_TIME AS OF PROCTIME() out"
-        raise SqlError("a temporal join needs a view: a batch query has no processing time", as_of.span, hint)
-    if not isinstance(found, Declared):
-        raise SqlError("time travel reads tables and materialized views", as_of.span, "leave the clause out")
 
 
 # ------------------------------------------------------- INSERT, UPDATE, DELETE

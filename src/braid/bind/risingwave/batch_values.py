@@ -1,6 +1,7 @@
 """Values in batch queries: expressions with every name, function and type bound.
 
-In: an expression as read, the scopes of its place. Out: its text for DuckDB, each operation in parentheses.
+In: an expression as read, the scopes of its place. Out: its text for DuckDB, each operation in parentheses; which
+relations of the catalog are read so far, under which names.
 Rule: a form without an arm here reaches nothing, and a function that stands in no list here is refused: none of them
 reads a file, a setting, a table or a variable. DuckDB finds the types.
 """
@@ -8,14 +9,14 @@ reads a file, a setting, a table or a variable. DuckDB finds the types.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import assert_never
 
 from braid.batch_sql.duck_text import duck_type, literal, name, token
+from braid.bind.bound import BatchQuery, Declared, Index, Read, View
 from braid.bind.expressions import told_at
-from braid.bind.risingwave.batch import Env
-from braid.bind.risingwave.scope import Scope
+from braid.bind.risingwave.scope import Context, Scope, check_not_sink
 from braid.errors import Span, SqlError
 from braid.sql import ast
 
@@ -33,6 +34,87 @@ _WORDS = {
     **{f"!{op}": f"(NOT {form})" for op, form in _PATTERNS.items()},
 }
 _COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+
+
+@dataclass(slots=True)
+class Made:
+    """What one statement reads so far; `count` makes its names differ."""
+
+    context: Context
+    reads: dict[str, Read] = field(default_factory=dict)
+    views: dict[str, str] = field(default_factory=dict)
+    count: int = 0
+
+    def token(self, kind: str, of: str) -> str:
+        """A name, quoted, that nothing else in the statement has."""
+        self.count += 1
+        return name(token(f"{kind}{self.count}", of))
+
+    def read(self, declared: Declared, as_of: ast.AsOf | None = None) -> str:
+        """The name of a table, as it stands or stood."""
+        back = as_of.back if as_of is not None and as_of.kind == "now" else None
+        at = as_of.at if as_of is not None and as_of.kind == "at" else None
+        when = "" if as_of is None else f"@{at or back}"
+        made = token("r", declared.name + when)
+        self.reads[made] = Read(made, declared, back, at)
+        return name(made)
+
+    def relation(self, table: ast.Table) -> tuple[str, tuple[tuple[str, str], ...]]:
+        """A relation of the catalog: its name, and its columns with theirs."""
+        found = self.context.relation(table.name)
+        if table.as_of is not None:
+            _check_as_of(table.as_of, found)
+        match found:
+            case Declared():
+                check_not_sink(found, table.name.span)
+                return self.read(found, table.as_of), tuple((c.name, column_token(c.name)) for c in found.visible)
+            case Index():
+                base = self.context.catalog.sources[found.table]
+                made = token("v", found.name)
+                columns = tuple((n, column_token(n)) for n in found.all_columns)
+                self.views[made] = f"SELECT {', '.join(t for _, t in columns)} FROM {self.read(base)}"
+                return name(made), columns
+            case View():
+                self.reads.update({r.name: r for r in found.query.reads})
+                self.views.update(found.query.views)
+                made = token("v", found.name)
+                self.views[made] = found.query.sql
+                names = [t for _, t in found.query.columns]
+                return name(made), tuple(zip(found.columns, names, strict=True))
+        assert_never(found)
+
+    def query(self, sql: str, columns: tuple[tuple[str, str], ...], span: Span) -> BatchQuery:
+        reads, views = tuple(self.reads.values()), tuple(self.views.items())
+        return BatchQuery(sql, columns, reads, views, span, self.context.text)
+
+
+@dataclass(frozen=True, slots=True)
+class Env:
+    """What names may mean besides those of FROM: WITH queries as (name, columns), and the scopes around."""
+
+    made: Made
+    ctes: Mapping[str, tuple[str, tuple[tuple[str, str], ...]]] = field(default_factory=dict)
+    outer: tuple[Scope[str], ...] = ()
+
+    def under(self, scope: Scope[str]) -> Env:
+        """For a query within this scope."""
+        return replace(self, outer=(scope, *self.outer))
+
+
+def column_token(column: str) -> str:
+    """A column of a table."""
+    return name(token("c", column))
+
+
+def _check_as_of(as_of: ast.AsOf, found: Declared | View | Index) -> None:
+    if as_of.kind == "proctime":
+        hint = "write CREATE MATERIALIZED VIEW v AS SELECT …, or leave FOR SYSTEM_TIME AS OF PROCTIME() out"
+        raise SqlError("a temporal join needs a view: a batch query has no processing time", as_of.span, hint)
+    if not isinstance(found, Declared):
+        raise SqlError("time travel reads tables and materialized views", as_of.span, "leave the clause out")
+
+
+# ------------------------------------------------------------------ expressions
 
 
 def ordered(sql: str, item: ast.OrderItem) -> str:
@@ -170,7 +252,7 @@ class Values:
 
     def _rows(self, query: ast.Query, span: Span, width: int | None) -> str:
         """A query inside an expression; `width`: how many columns it has."""
-        from braid.bind.risingwave.batch_queries import rows_of
+        from braid.bind.risingwave.batch import rows_of
 
         rows = rows_of(query, self.env.under(self.scope))
         if width is not None and len(rows.columns) != width:

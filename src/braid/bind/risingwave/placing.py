@@ -7,18 +7,51 @@ equality of both sides is a key, all else that reads both sides decides what mat
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal
 
-from braid.bind.bound import Declared
-from braid.bind.risingwave.scope import Context
-from braid.bind.risingwave.sources import Joined, Leaf, Tree
+from braid.bind.bound import Declared, Index
+from braid.bind.expressions import sides
+from braid.bind.risingwave.scope import Context, Scope
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns
 from braid.expr.typing import all_of
 from braid.plan.epochs import AsOfJoin, Compare, Equalities, RegularJoin, TemporalJoin, Windows
 from braid.plan.logical import Filter, How, Node
 from braid.plan.watermarks import cleaned, progress
+from braid.sql import ast
+
+Kind = Literal["regular", "asof", "temporal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A relation. `declared`: the table it reads, where it is one; `index`: through which index."""
+
+    node: Node
+    scope: Scope[Expr]
+    span: Span
+    declared: Declared | None = None
+    index: Index | None = None
+    as_of: ast.AsOf | None = None
+    window: str | None = None  # of a window function: what it is, to be compared with that of another
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A join, not yet placed: `terms` are the parts of its condition."""
+
+    left: Tree
+    right: Tree
+    how: ast.How
+    kind: Kind
+    terms: tuple[Expr, ...]
+    scope: Scope[Expr]
+    written: ast.Join
+
+
+Tree = Leaf | Joined
+
 
 _TURNED: dict[str, Compare] = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
 _COMPARES: dict[str, Compare] = {"lt": "lt", "le": "le", "gt": "gt", "ge": "ge"}
@@ -178,12 +211,8 @@ def _pair(term: Expr, left: frozenset[str], right: frozenset[str]) -> tuple[Expr
             null_safe = True
         case _:
             return None
-    reads_a, reads_b = frozenset(columns(a)), frozenset(columns(b))
-    if reads_a and reads_b and reads_a <= left and reads_b <= right:
-        return a, b, null_safe
-    if reads_a and reads_b and reads_a <= right and reads_b <= left:
-        return b, a, null_safe
-    return None
+    found = sides(a, b, left, right)
+    return None if found is None else (*found, null_safe)
 
 
 # ---------------------------------------------------------------------- as of
@@ -219,14 +248,11 @@ def _asof(j: Joined, pool: list[Expr], context: Context) -> tuple[Node, list[Exp
 
 
 def _inequality(term: Expr, left: Node, right: Node, span: Span) -> tuple[Expr, Compare, Expr]:
-    mine, theirs = _names(left), _names(right)
     if isinstance(term, Call) and term.function in _COMPARES:
-        a, b = term.args
-        reads_a, reads_b = frozenset(columns(a)), frozenset(columns(b))
-        if reads_a and reads_b and reads_a <= mine and reads_b <= theirs:
-            return a, _COMPARES[term.function], b
-        if reads_a and reads_b and reads_a <= theirs and reads_b <= mine:
-            return b, _TURNED[term.function], a
+        found = sides(term.args[0], term.args[1], _names(left), _names(right))
+        if found is not None:
+            compare = (_COMPARES if found[0] is term.args[0] else _TURNED)[term.function]
+            return found[0], compare, found[1]
     hint = "write ON a.x = b.x AND a.t >= b.t, with one side of it on each table"
     raise SqlError("an ASOF JOIN takes one of <, <=, >, >= between the two sides", span, hint)
 

@@ -1,29 +1,52 @@
-"""A query that runs: SELECT over a tree of joins, as logical nodes.
+"""A query that runs: FROM and its relations under their names, SELECT over them, as logical nodes.
 
 In: a query as read. Out: a `Result`: a projection, its columns, and their SQL types.
 Rule: names are bound first, then the parts of WHERE and ON are placed where they may stand (`placing`); the projection
-keeps the columns of the rows' key, selected or not. RW-44: with EMIT ON WINDOW CLOSE rows wait for the first column
-that has a watermark; without one there is nothing to wait for.
+keeps the columns of the rows' key, selected or not. A table is read as its changes (`Changes`), an append-only one as
+its rows; a view is its query, read in place. RW-44: with EMIT ON WINDOW CLOSE rows wait for the first column that has a
+watermark; without one there is nothing to wait for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from braid.bind.bound import Bounded, Declared, Index, View
 from braid.bind.names import free_name
 from braid.bind.risingwave import grouping
 from braid.bind.risingwave.expressions import bound, condition, type_name, usual_name
-from braid.bind.risingwave.placing import place
-from braid.bind.risingwave.scope import Context, Scope, default_name
-from braid.bind.risingwave.sources import Env, bind_from
+from braid.bind.risingwave.placing import Joined, Kind, Leaf, Tree, place
+from braid.bind.risingwave.scope import (
+    Column,
+    Context,
+    Scope,
+    Table,
+    both,
+    check_not_sink,
+    default_name,
+    merged,
+    of_table,
+    renamed,
+)
 from braid.errors import Span, SqlError
-from braid.expr.nodes import Col, Expr
+from braid.expr import typing
+from braid.expr.nodes import Col, Expr, substituted
 from braid.expr.typing import all_of, conjuncts
-from braid.plan.epochs import EmitOnClose
-from braid.plan.logical import Filter, Node, Project
-from braid.plan.watermarks import progress
+from braid.plan.epochs import Bound, Changes, EmitOnClose, OnTime, Windows
+from braid.plan.logical import Filter, Node, Project, Source, SourceColumn
+from braid.plan.watermarks import clocked, progress
 from braid.sql import ast
+from braid.types import Column as TypedColumn
+from braid.types import Scalar, Type
+
+
+@dataclass(slots=True)
+class Env:
+    """What the names of FROM may mean besides the catalog's."""
+
+    context: Context
+    ctes: Mapping[str, tuple[ast.With, Env]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +177,189 @@ def emit_on_close(node: Node, columns: Sequence[Col], span: Span) -> Node:
             return EmitOnClose(node, column, known[column.name])
     hint = "declare WATERMARK FOR on each table, and select the column it is for, or window_start"
     raise SqlError("EMIT ON WINDOW CLOSE needs a column with a watermark, and this view has none", span, hint)
+
+
+# ----------------------------------------------------------------------- FROM
+
+
+def bind_from(relation: ast.Relation, env: Env) -> Tree:
+    match relation:
+        case ast.Table():
+            return _table(relation, env)
+        case ast.Derived():
+            if relation.lateral:
+                raise SqlError("LATERAL in a view is not supported yet", relation.span, "join on an equality")
+            assert isinstance(relation.query, ast.Query)
+            alias = relation.alias or env.context.alias("subquery")
+            return _query(relation.query, alias, relation.columns, relation.span, env)
+        case ast.TableFunction():
+            return _window(relation, env)
+        case ast.Join():
+            return _join(relation, env)
+
+
+def _join(join: ast.Join, env: Env) -> Joined:
+    left, right = bind_from(join.left, env), bind_from(join.right, env)
+    context = env.context
+    kind: Kind = "asof" if join.asof else "regular"
+    if isinstance(right, Leaf) and right.as_of is not None:
+        kind = "temporal"
+        if join.asof:
+            hint = "write ASOF JOIN, or JOIN … FOR SYSTEM_TIME AS OF PROCTIME()"
+            raise SqlError("an ASOF JOIN reads no FOR SYSTEM_TIME", right.as_of.span, hint)
+    if join.using or join.natural:
+        if join.asof:
+            hint = "write ON a.x = b.x AND a.t >= b.t"
+            word = "NATURAL" if join.natural else "USING"
+            raise SqlError(f"an ASOF JOIN takes no {word}", join.how_span, hint)
+        made = merged(join, left.scope, right.scope, context, lambda a, b: typing.call("COALESCE", [a, b]))
+        equal = tuple(typing.call("eq", [a, b]) for a, b in made.equal)
+        return Joined(left, right, join.how, kind, equal, made.scope, join)
+    scope = both(left.scope, right.scope, join.span)
+    if join.on is None:
+        return Joined(left, right, join.how, kind, (), scope, join)
+    on = condition(join.on, "ON", scope.expr)
+    return Joined(left, right, join.how, kind, tuple(conjuncts(on)), scope, join)
+
+
+# --------------------------------------------------------------------- leaves
+
+
+def _table(t: ast.Table, env: Env) -> Leaf:
+    name = str(t.name)
+    alias = t.alias or name
+    if t.as_of is not None and t.as_of.kind != "proctime":
+        hint = "write FOR SYSTEM_TIME AS OF PROCTIME() for the rows at the time of processing"
+        raise SqlError("a view cannot read the past", t.as_of.span, hint)
+    if name in env.ctes:
+        cte, outer = env.ctes[name]
+        _no_as_of(t, "a WITH query")
+        leaf = _query(cte.query, alias, cte.columns, t.span, outer)
+        return _renamed(leaf, alias, t)
+    found = env.context.relation(t.name)
+    match found:
+        case View():
+            _no_as_of(t, "a view")
+            inner = Context(env.context.catalog, env.context.settings, found.text, env.context.aliases,
+                            env.context.notices)  # fmt: skip
+            try:
+                leaf = _query(found.written, alias, found.columns, t.span, Env(inner))
+            except SqlError as e:
+                raise e.with_text(found.text) from None
+            return _renamed(leaf, alias, t)
+        case Index():
+            table = env.context.catalog.sources[found.table]
+            leaf = _read(table, alias, t, env.context)
+            columns = tuple(c for n in found.all_columns for c in leaf.scope.columns if c.name == n)
+            return _renamed(replace(leaf, scope=of_table(Table(alias, columns)), index=found), alias, t)
+        case Declared():
+            return _renamed(_read(found, alias, t, env.context), alias, t)
+
+
+def _no_as_of(t: ast.Table, what: str) -> None:
+    if t.as_of is not None:
+        hint = "make it a materialized view, and read that"
+        raise SqlError(f"a temporal join cannot look into {what}", t.as_of.span, hint)
+
+
+def _renamed(leaf: Leaf, alias: str, t: ast.Table) -> Leaf:
+    columns = renamed(leaf.scope.columns, t.columns, t.span)
+    return replace(leaf, scope=of_table(Table(alias, columns)))
+
+
+def _read(declared: Declared, alias: str, t: ast.Table, context: Context) -> Leaf:
+    """The changes of a table, or the rows of an append-only one."""
+    relation = declared.relation
+    if relation is None:
+        raise SqlError(f"{declared.name} cannot be read here", t.name.span, "declare it with CREATE TABLE")
+    check_not_sink(declared, t.name.span)
+    name = context.alias(alias)
+    by_name = {c.name: c for c in declared.columns}
+    ordered = [by_name[k] for k in relation.key] + [c for c in declared.columns if c.name not in relation.key]
+    columns = tuple(SourceColumn(f"{name}.{c.name}", c.name, TypedColumn(c.name, c.type), c.place) for c in ordered)
+    watermark = None
+    if relation.watermark is not None:
+        watermark = substituted(relation.watermark.expr, {c.field: c.col for c in columns})
+    source = Source(name, declared.name, declared.topic, declared.kind, columns, declared.encoding, None, None,
+                    declared.partitions, "lift", watermark, begin=declared.begin)  # fmt: skip
+    types = dict(relation.types)
+    seen: tuple[Column[Expr], ...] = tuple(
+        Column(c.name, Col(f"{name}.{c.name}", c.type), types[c.name]) for c in declared.visible
+    )
+    node: Node = _on_time(source, relation.watermark) if declared.kind == "stream" else Changes(source)
+    node = clocked(node, name, relation.inherited)
+    return Leaf(node, of_table(Table(alias, seen)), t.span, declared, None, t.as_of)
+
+
+def _on_time(source: Source, watermark: Bounded | None) -> Node:
+    """The rows of a source that are not late."""
+    if watermark is None:
+        return source
+    column = next(c.col for c in source.columns if c.column.name == watermark.column)
+    return OnTime(source, column, Bound(source.alias, column, column))
+
+
+def _query(query: ast.Query, alias: str, names: tuple[str, ...], span: Span, env: Env) -> Leaf:
+    result = bind_inner(query, env, alias)
+    seen: tuple[Column[Expr], ...] = tuple(Column(i.name, i.col, i.type) for i in result.items)
+    columns = renamed(seen, names, span)
+    return Leaf(result.node, of_table(Table(alias, columns)), span)
+
+
+# -------------------------------------------------------------------- windows
+
+
+_USAGE = {
+    "TUMBLE": "TUMBLE(t, ts, INTERVAL '1' MINUTE)",
+    "HOP": "HOP(t, ts, INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)",
+}
+
+
+def _window(f: ast.TableFunction, env: Env) -> Leaf:
+    """TUMBLE(t, ts, size [, offset]), HOP(t, ts, slide, size [, offset])."""
+    call, what = f.call, f.call.name
+    if what not in ("TUMBLE", "HOP"):
+        hint = "a view reads tables, sources, views, TUMBLE(…) and HOP(…)"
+        raise SqlError(f"table function {what.lower()} in a view is not supported yet", call.span, hint)
+    usage = _USAGE[what]
+    lengths = call.args[2:]
+    wanted = 1 if what == "TUMBLE" else 2
+    if len(lengths) not in (wanted, wanted + 1):
+        raise SqlError(f"{what} takes {wanted + 2} or {wanted + 3} arguments", call.span, f"write {usage}")
+    first, second = call.args[:2]
+    if not isinstance(first, ast.Name) or len(first.parts) != 1:
+        raise SqlError(f"the first argument of {what} is the name of a table", first.span, f"write {usage}")
+    if not isinstance(second, ast.Name):
+        raise SqlError(f"the second argument of {what} is a column", second.span, f"write {usage}")
+    for x in lengths:
+        if not isinstance(x, ast.Interval) or x.months:
+            raise SqlError(f"{what} takes lengths of days or shorter", x.span, f"write {usage}")
+    ms = [x.ms for x in lengths if isinstance(x, ast.Interval)]
+    slide, size = (ms[0], ms[0]) if what == "TUMBLE" else (ms[0], ms[1])
+    offset = ms[wanted] if len(ms) > wanted else 0
+    if slide <= 0 or size <= 0:
+        raise SqlError(f"the lengths of {what} must be above zero", lengths[0].span, f"write {usage}")
+    if size % slide:
+        hint = f"write {usage}: the slide first, then the size"
+        raise SqlError("the size of HOP must be a multiple of its slide", lengths[1].span, hint)
+    name = first.parts[0]
+    leaf = _table(ast.Table(first, f.alias, f.span), env)
+    alias = f.alias or name
+    taken = next((c for c in leaf.scope.columns if c.name in ("window_start", "window_end")), None)
+    if taken is not None:
+        hint = f"rename it in a view, and read that: SELECT {taken.name} AS w …"
+        raise SqlError(f"{name} has a column {taken.name} of its own", first.span, hint)
+    column = leaf.scope.column(ast.Name((second.parts[-1],), second.span))
+    time = column.expr
+    if time.type not in (Scalar.TIMESTAMP, Scalar.DATE):
+        raise SqlError(f"{column.name} is {column.type}, not a time", second.span, "take a timestamp column")
+    unique = time.name.rsplit(".", 1)[0] if isinstance(time, Col) else alias
+    type_: Type = Scalar.TIMESTAMP
+    start, end = Col(f"{unique}.window_start", type_), Col(f"{unique}.window_end", type_)
+    node = Windows(leaf.node, time, size * 1000, slide * 1000, offset * 1000, start, end,
+                   "keep" if what == "TUMBLE" else "drop")  # fmt: skip
+    shown = "timestamptz" if column.type == "timestamptz" else "timestamp"
+    bounds: tuple[Column[Expr], ...] = (Column("window_start", start, shown), Column("window_end", end, shown))
+    columns = renamed((*leaf.scope.columns, *bounds), f.columns, f.span)
+    made = f"{what} {slide} {size} {offset}"
+    return replace(leaf, node=node, scope=of_table(Table(alias, columns)), span=f.span, window=made, declared=None)

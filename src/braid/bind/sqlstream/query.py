@@ -7,7 +7,7 @@ name, a selected ROWTIME is that time and no column; a query on its own shows it
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from braid.bind.bound import Declared, DeclaredColumn, QueryBound, SourceDeclared
 from braid.bind.expressions import bind_expr, bind_predicate, conjuncts, told_at
@@ -15,45 +15,17 @@ from braid.bind.from_ import Env
 from braid.bind.insert import fits
 from braid.bind.query import PUSH, check_cycle
 from braid.bind.sources import check_topic, check_written
-from braid.bind.sqlstream.relation import Context, Operand, SubResult, Tree, bind_relation
+from braid.bind.sqlstream.relation import Context, Item, Operand, Result, Tree, bind_relation, built, check, with_where
 from braid.bind.sqlstream.scope import ROWTIME, Scope, rules, unique_names
 from braid.bind.sqlstream.sources import JSON, check_column, check_free, declared, full_name, insert_columns
-from braid.bind.sqlstream.tree import built, check, with_where
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr
-from braid.plan.logical import Filter, Kind, Node, Output, Query, Sink
+from braid.plan.logical import Filter, Output, Query, Sink
 from braid.sql import ast
 from braid.sql.dialects.sqlstream import SQLSTREAM
 from braid.sql.parser import parse
 from braid.types import Scalar
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """A column of the result. `is_time`: it is the result's rowtime."""
-
-    name: str
-    expr: Expr
-    span: Span
-    is_time: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """A bound query before its sink."""
-
-    node: Node
-    kind: Kind
-    items: tuple[Item, ...]
-    rowtime: Col | None
-    over: frozenset[str] = frozenset()
-
-    @property
-    def columns(self) -> tuple[Item, ...]:
-        """Without the rowtime: what a stream of these rows has."""
-        return tuple(i for i in self.items if not i.is_time)
-
 
 # ------------------------------------------------------------------ statements
 
@@ -177,9 +149,11 @@ def _named(result: Result, names: tuple[ast.Name, ...], span: Span) -> Result:
 def _result(q: ast.Select, env: Env, prefix: str) -> Result:
     """`prefix` not empty: a sub-query, or a view in a query."""
     windows = {n: w for n, w in q.windows if not isinstance(w, ast.Over)}
-    context = Context(
-        env, prefix, windows, lambda inner, at: _sub(inner, env, at), lambda name, at: _view(name, env, at)
-    )
+
+    def sub(inner: ast.Select, at: str) -> Result:
+        return _named(_result(inner, env, at), (), inner.span)
+
+    context = Context(env, prefix, windows, sub, lambda name, at: _view(name, env, at))
     assert q.source is not None
     tree, scope = bind_relation(q.source, context)
     for name, window in windows.items():
@@ -218,21 +192,14 @@ def _check_stream(q: ast.Select, tree: Tree, nested: bool) -> None:
         raise SqlError("a query that reads a stream must say SELECT STREAM", q.span, "write SELECT STREAM …")
 
 
-def _sub(q: ast.Select, env: Env, prefix: str) -> SubResult:
-    result = _named(_result(q, env, prefix), (), q.span)
-    columns = tuple((i.name, i.expr) for i in result.columns)
-    return SubResult(result.node, result.kind, columns, result.rowtime, result.over)
-
-
-def _view(name: str, env: Env, prefix: str) -> SubResult:
+def _view(name: str, env: Env, prefix: str) -> Result:
     """The rows of a view, from its SQL: what it reads is read again under names of its own."""
     d = env.catalog.sources[name]
     statement = parse(d.sql, SQLSTREAM).statements[0]
     assert isinstance(statement, ast.CreateStreamView)
     result = _result(statement.query, replace(_within(name, env), text=d.sql), prefix)
-    named = zip(d.visible, result.columns, strict=True)
-    columns = tuple((c.name, i.expr) for c, i in named)
-    return SubResult(result.node, result.kind, columns, result.rowtime, frozenset((name,)))
+    items = tuple(replace(i, name=c.name) for c, i in zip(d.visible, result.columns, strict=True))
+    return replace(result, items=items, over=frozenset((name,)))
 
 
 def _items(q: ast.Select, scope: Scope) -> tuple[Item, ...]:

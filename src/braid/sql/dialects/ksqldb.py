@@ -12,17 +12,17 @@ from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, quoted, text, typed
 from braid.sql.dialects.base import Words
-from braid.sql.queries import kind_of_join, on_within, table
+from braid.sql.queries import kind_of_join, on_within, query, table
 from braid.sql.statements import (
+    asking,
     create,
     create_source,
-    describe,
+    describing,
     drop,
     explain,
     insert,
     quoted_set,
     quoted_unset,
-    select,
     show,
     unsupported,
 )
@@ -102,12 +102,12 @@ KSQLDB = Words(
     fold=str.upper,
     statements={
         "CREATE": create,
-        "SELECT": select,
+        "SELECT": asking(query),
         "INSERT": insert,
         "DROP": _drop,
         "SHOW": show,
         "LIST": show,
-        "DESCRIBE": describe,
+        "DESCRIBE": describing("a stream or table", extended=True),
         "EXPLAIN": explain,
         "SET": quoted_set,
         "UNSET": quoted_unset,

@@ -13,9 +13,9 @@ from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, declaration, paths, quoted, typed
 from braid.sql.dialects.base import RESERVED, TYPE_ADVICE, Condition, Words
-from braid.sql.expressions import LONGEST, comma_list, dotted, expression, in_parentheses, plain_name, row, sql_type
-from braid.sql.queries import relation, star
-from braid.sql.statements import create, describe, drop, explain, if_not_exists, insert_into, new_name, show
+from braid.sql.expressions import comma_list, dotted, expression, in_parentheses, plain_name, row, sql_type
+from braid.sql.queries import HOWS, amount, relation, star
+from braid.sql.statements import asking, create, describing, drop, explain, if_not_exists, insert_into, new_name, show
 from braid.sql.tokens import TokenKind
 from braid.types import Array, Column, Scalar, Type
 
@@ -24,7 +24,6 @@ OTHER_FORMATS = ("XML", "CSV", "PROTOBUF", "CUSTOM")  # Lenses reads them; Braid
 
 
 JOIN_WORDS = ("JOIN", "LEFT", "RIGHT", "INNER", "OUTER", "LATERAL", "EVENTTIME", "WHERE", "GROUP")
-HOWS: dict[str, ast.How] = {"JOIN": "inner", "INNER": "inner", "LEFT": "left", "RIGHT": "right", "OUTER": "full"}
 
 
 def query(c: Cursor, nested: bool = False) -> ast.Select:
@@ -208,11 +207,7 @@ def duration(c: Cursor) -> ast.Duration:
     unit = c.word()
     if unit not in units or not number.isdigit():
         raise _no_duration(c, start, number, hint)
-    c.advance()
-    ms = int(number) * units[unit] if len(number) <= 19 else LONGEST + 1
-    if ms > LONGEST:
-        raise c.error_from(start, "the duration is too long", "the longest has a billion days")
-    return ast.Duration(ms, c.span(start))
+    return amount(c, start, number, unit)
 
 
 def _no_duration(c: Cursor, start: int, number: str, hint: str) -> SqlError:
@@ -238,12 +233,6 @@ def _lateral(c: Cursor) -> ast.Lateral:
         raise c.unexpected("AS and a name for the elements", "AS", hint="write LATERAL readings AS reading")
     alias = c.name("a name for the elements after AS")
     return ast.Lateral(array, alias, c.span(start))
-
-
-def _select(c: Cursor) -> ast.Statement:
-    start = c.index
-    inner = query(c)
-    return ast.Ask(inner, c.span(start))
 
 
 def _with(c: Cursor) -> ast.Statement:
@@ -438,14 +427,14 @@ LENSES = Words(
     title="Lenses SQL",
     fold=str,
     statements={
-        "SELECT": _select,
+        "SELECT": asking(query),
         "WITH": _with,
         "INSERT": _insert,
         "SET": _set,
         "CREATE": create,
         "DROP": drop,
         "SHOW": show,
-        "DESCRIBE": describe,
+        "DESCRIBE": describing("a stream or table", extended=True),
         "EXPLAIN": explain,
     },
     creates={"TABLE": _create_topic, "STREAM": _create_topic},

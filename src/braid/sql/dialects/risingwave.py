@@ -19,7 +19,7 @@ from braid.sql.dialects.risingwave_calls import LEVELS, PREDICATES, PRIMARIES, Q
 from braid.sql.dialects.risingwave_queries import condition, item, join, query, source
 from braid.sql.dialects.risingwave_values import sql_type, suffix
 from braid.sql.expressions import column_name, comma_list, expression, in_parentheses, plain_name
-from braid.sql.statements import create, insert_into, new_name, no_kind
+from braid.sql.statements import create, describing, insert_into, new_name
 from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
@@ -356,14 +356,6 @@ def show(c: Cursor) -> ast.Statement:
     raise c.unexpected(f"one of {', '.join(c.dialect.shows)}", *c.dialect.shows, hint=hint)
 
 
-def describe(c: Cursor) -> ast.Statement:
-    start = c.index
-    c.expect("DESCRIBE")
-    no_kind(c, "DESCRIBE")
-    name = plain_name(c, "the name of a table, source or view")
-    return ast.Describe(name, False, c.span(start))
-
-
 def explain(c: Cursor) -> ast.Statement:
     """EXPLAIN [(options)] statement | name."""
     start = c.index
@@ -405,7 +397,7 @@ RISINGWAVE = Words(
         "ALTER": alter,
         "SET": set_,
         "SHOW": show,
-        "DESCRIBE": describe,
+        "DESCRIBE": describing("a table, source or view"),
         "EXPLAIN": explain,
     },
     creates={

@@ -18,11 +18,12 @@ from braid.sql.dialects.sqlstream_windows import over, window
 from braid.sql.expressions import comma_list, expression, in_parentheses, plain_name, row, sql_type
 from braid.sql.queries import kind_of_join, relation, select_item
 from braid.sql.statements import (
+    asking,
     create,
+    describing,
     explain,
     if_not_exists,
     insert_into,
-    no_kind,
     quoted_set,
     quoted_unset,
     show,
@@ -361,12 +362,6 @@ def _bracketed(c: Cursor) -> ast.Select:
     return query(c)
 
 
-def _select(c: Cursor) -> ast.Statement:
-    start = c.index
-    inner = query(c)
-    return ast.Ask(inner, c.span(start))
-
-
 def _insert_statement(c: Cursor) -> ast.Statement:
     start = c.index
     insert_into(c)
@@ -407,14 +402,6 @@ def _set(c: Cursor) -> ast.Statement:
     return ast.SetSchema(name, c.span(start))
 
 
-def _describe(c: Cursor) -> ast.Statement:
-    start = c.index
-    c.expect("DESCRIBE")
-    no_kind(c, "DESCRIBE")
-    name = object_name(c, "the name of a stream, table or view")
-    return ast.Describe(name, False, c.span(start))
-
-
 def _alter(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("ALTER")
@@ -436,13 +423,13 @@ SQLSTREAM = Words(
     fold=str.upper,
     statements={
         "CREATE": create,
-        "SELECT": _select,
+        "SELECT": asking(query),
         "INSERT": _insert_statement,
         "DROP": _drop,
         "SET": _set,
         "UNSET": quoted_unset,
         "SHOW": show,
-        "DESCRIBE": _describe,
+        "DESCRIBE": describing("a stream, table or view", object_name),
         "EXPLAIN": explain,
         "ALTER": _alter,
     },
@@ -501,7 +488,7 @@ SQLSTREAM = Words(
     },
     type_advice={"STRING": "VARCHAR(100)", "BYTES": "VARBINARY", "NUMERIC": "DECIMAL", "TEXT": "VARCHAR(100)"},
     name_quotes='"',
-    reserved=(RESERVED - {"WITHIN"}) | {"CROSS", "NATURAL", "OVER", "USING", "INTERVAL"},
+    reserved=_RESERVED,
     never_alias=(RESERVED - {"WITHIN"})
     | STARTERS
     | {"NATURAL", "OVER", "USING", "INTERVAL", "OFFSET", "FETCH", "UNION"}
