@@ -9,9 +9,11 @@ text. It is shut in: no files, no extensions, no variables of Python, so much me
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import duckdb
@@ -31,13 +33,13 @@ CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": MEMORY,
     "temp_directory": "",
 }
-SETTINGS = (
-    "SET python_enable_replacements = false",
-    "SET threads = 1",
-    "SET TimeZone = 'UTC'",
-    "SET integer_division = true",
-    "SET default_null_order = 'nulls_last_on_asc_first_on_desc'",
-    "SET lock_configuration = true",
+SETTINGS = (  # of all cursors
+    "SET GLOBAL python_enable_replacements = false",
+    "SET GLOBAL threads = 1",
+    "SET GLOBAL TimeZone = 'UTC'",
+    "SET GLOBAL integer_division = true",
+    "SET GLOBAL default_null_order = 'nulls_last_on_asc_first_on_desc'",
+    "SET GLOBAL lock_configuration = true",
 )
 _OURS = {
     "TINYINT": "smallint",
@@ -94,20 +96,27 @@ class Row(dict[str, Any]):
         return f"({','.join('' if v is None else str(v) for v in self.values())})"
 
 
+@lru_cache(maxsize=1)
+def _database(process: int) -> duckdb.DuckDBPyConnection:
+    """One for all queries of a process: to make it takes 15 times as long as a small query. Nothing is kept in it."""
+    made = duckdb.connect(config=CLOSED)
+    for setting in SETTINGS:
+        made.execute(setting)
+    made.execute(TEXT)
+    return made
+
+
 class Tables:
-    """A connection that holds the relations a query reads."""
+    """A cursor that holds the relations a query reads; they are temporary, and go with it."""
 
     def __init__(self, query: BatchQuery, frames: dict[Read, pl.DataFrame] | None = None) -> None:
-        self._connection = duckdb.connect(config=CLOSED)
-        for setting in SETTINGS:
-            self._connection.execute(setting)
-        self._connection.execute(TEXT)
+        self._connection = _database(os.getpid()).cursor()
         self.query = query
         for read in query.reads:
             self.add(read, None if frames is None else frames[read])
         with self._told():
             for made, sql in query.views:
-                self._connection.execute(f"CREATE VIEW {name(made)} AS {sql}")
+                self._connection.execute(f"CREATE TEMP VIEW {name(made)} AS {sql}")
 
     def add(self, read: Read, frame: pl.DataFrame | None) -> None:
         """Makes `frame` readable under the name of `read`, hidden columns too; None: an empty table of its columns."""
@@ -118,7 +127,7 @@ class Tables:
         self._connection.register(raw, made.rename(tokens).to_arrow())
         types = sql_types(declared)
         items = [_as(name(tokens[c.name]), "" if c.hidden else types[c.name]) for c in declared.columns]
-        self._connection.execute(f"CREATE VIEW {name(read.name)} AS SELECT {', '.join(items)} FROM {name(raw)}")
+        self._connection.execute(f"CREATE TEMP VIEW {name(read.name)} AS SELECT {', '.join(items)} FROM {name(raw)}")
 
     def described(self, sql: str) -> list[tuple[str, str]]:
         """Names and DuckDB types of the columns of a query."""
@@ -159,6 +168,8 @@ class Tables:
             message = f"the query needs more than {MEMORY} of memory"
             raise SqlError(message, self.query.span, "read fewer rows, or group them first", self.query.text) from None
         except duckdb.Error as e:
+            if isinstance(e, duckdb.FatalException | duckdb.InternalException):
+                _database.cache_clear()  # the database answers nothing any more
             lines = untoken(str(e)).split("\n\n", maxsplit=1)[0].strip().splitlines()
             message = lines[0].split(": ", maxsplit=1)[-1].rstrip("!").split(". ")[0]
             message = _CASTING.sub("", message)
