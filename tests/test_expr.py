@@ -14,8 +14,7 @@ from braid.errors import SqlError
 from braid.expr import typing as t
 from braid.expr.compile import evaluate, failed, value_of
 from braid.expr.functions import FUNCTIONS
-from braid.expr.functions_lenses import LENSES
-from braid.expr.functions_postgres import POSTGRES
+from braid.expr.functions_dialects import LENSES, POSTGRES
 from braid.expr.nodes import Call, Cast, Col, Expr, Lit
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 from test_functions import CASES as MORE

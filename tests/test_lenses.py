@@ -16,7 +16,7 @@ from braid.bind.program import Program
 from braid.bind.settings import SETTINGS
 from braid.errors import SqlError
 from braid.expr import compile, typing
-from braid.expr.functions_lenses import LENSES
+from braid.expr.functions_dialects import LENSES
 from braid.expr.nodes import Col, Expr, columns
 from braid.plan.keyed import CombiningJoin, KeyedJoin, RememberingJoin, TwoClockJoin
 from braid.plan.logical import Filter, Node, Query

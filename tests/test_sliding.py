@@ -36,7 +36,7 @@ from braid.plan.sliding import (
     Tree,
 )
 from braid.reference import End, Event, Record, Reference
-from braid.reference.frames import life
+from braid.reference.sliding_steps import life
 from braid.spark.job import dumps, loose
 from braid.spark.source import Planner
 from braid.testing.driver import Driver

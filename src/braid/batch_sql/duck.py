@@ -76,7 +76,7 @@ _HINTS = {  # by what stands in the message
 _CASTING = re.compile(r" when casting from source column c[0-9]+$")
 
 
-# A value as PostgreSQL writes it; `expr/functions_postgres.py` does it for views.
+# A value as PostgreSQL writes it; `expr/functions_dialects.py` does it for views.
 TEXT = """CREATE MACRO postgres_text(x) AS CASE typeof(x)
     WHEN 'DOUBLE' THEN CASE
         WHEN isnan(TRY_CAST(x AS DOUBLE)) THEN 'NaN'

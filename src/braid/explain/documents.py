@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from braid.bind.bound import QueryBound
 from braid.bind.program import Program
@@ -22,7 +22,7 @@ from braid.expr.nodes import Expr, Lit
 from braid.expr.show import show
 from braid.lower.lower import lower
 from braid.lower.physical import Exchange, Leaf, Plan, Stage, Step
-from braid.plan import keyed, logical
+from braid.plan import epochs, keyed, logical, sliding
 from braid.plan.canonical import kind_of
 from braid.plan.logical import Node, Query
 from braid.plan.node import Mode
@@ -74,10 +74,21 @@ class _Topology:
                 x = self.rekeyed(self.walk(node.input), tuple(e for _, e in keys))
                 number = self.add("aggregate", (x,), by=[show(e) for _, e in keys])
                 return _Told(number, tuple(c for c, _ in keys), x.partitions)
-        read = tuple(self.walk(x) for x in node.inputs)
-        facts = {"predicate": show(node.predicate)} if isinstance(node, logical.Filter) else {}
-        key = read[0].key if isinstance(node, logical.Filter | keyed.Lateral) else node.row_key
-        return _Told(self.add(kind_of(type(node)).lower(), read, **facts), key, read[0].partitions)
+            case logical.Filter(predicate=predicate):
+                x = self.walk(node.input)
+                return _Told(self.add("filter", (x,), predicate=show(predicate)), x.key, x.partitions)
+            case keyed.Lateral():
+                x = self.walk(node.input)
+                return _Told(self.add("lateral", (x,)), x.key, x.partitions)
+            case (
+                logical.Project() | logical.TimeWindows() | logical.Final()
+                | keyed.Materialize() | sliding.SlidingJoin() | epochs.Changes() | epochs.OnTime() | epochs.Windows()
+                | epochs.Clocked() | epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin()
+                | epochs.EmitOnClose() | epochs.Coalesce()
+            ):  # fmt: skip
+                read = tuple(self.walk(x) for x in node.inputs)
+                return _Told(self.add(kind_of(type(node)).lower(), read), node.row_key, read[0].partitions)
+        assert_never(node)
 
     def rekeyed(self, x: _Told, keys: tuple[Expr, ...]) -> _Told:
         """The step with its rows by another key, if it is another."""

@@ -21,10 +21,9 @@ from braid.expr.casts import JAVA_BLANKS, fit
 from braid.expr.casts import cast as cast_to
 from braid.expr.functions_arrays import ARRAY_FUNCTIONS
 from braid.expr.functions_bytes import BYTES_FUNCTIONS
+from braid.expr.functions_dialects import LENSES, POSTGRES
 from braid.expr.functions_json import JSON_FUNCTIONS
-from braid.expr.functions_lenses import LENSES
 from braid.expr.functions_numbers import NUMBER_FUNCTIONS
-from braid.expr.functions_postgres import POSTGRES
 from braid.expr.functions_text import TEXT_FUNCTIONS
 from braid.expr.functions_times import TIME_FUNCTIONS
 from braid.expr.nodes import Call, Expr
@@ -277,10 +276,6 @@ def _round_doubles(s: pl.Series, places: int) -> pl.Series:
     return out.rename(s.name)
 
 
-def _absolute(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    return args[0].abs()
-
-
 def _sign(call: Call, args: list[pl.Expr]) -> pl.Expr:
     x = args[0].fill_nan(0.0) if call.args[0].type is S.DOUBLE else args[0]
     return (x > 0).cast(pl.Int32) - (x < 0).cast(pl.Int32)
@@ -453,7 +448,7 @@ _SCALARS = (
     ),
     Function("LPAD", _pads, _pad(True), _pad_failed),
     Function("RPAD", _pads, _pad(False), _pad_failed),
-    Function("ABS", _number, _absolute),
+    Function("ABS", _number, lambda call, args: args[0].abs()),
     Function("CEIL", _number, _ceiling, decimal_failed(_ceiling)),
     Function("FLOOR", _number, _floor, decimal_failed(_floor)),
     Function("ROUND", _resolve_round, _round, decimal_failed(_round)),
