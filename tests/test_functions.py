@@ -216,6 +216,11 @@ CASES: list[tuple[str, tuple[Any, ...], Any]] = [
     ("MAP_UNION", (AB, None), entries(("a", 1), ("b", None))),
     ("ENTRIES", ({"b": 1, "a": 2}, True), [{"K": "a", "V": 2}, {"K": "b", "V": 1}]),
     ("ENTRIES", ({"b": 1, "a": 2}, False), [{"K": "b", "V": 1}, {"K": "a", "V": 2}]),
+    ("zip", ([1, 2], ["a"]), [{"E0": 1, "E1": "a"}, {"E0": 2, "E1": None}]),
+    ("zip", ([1], []), [{"E0": 1, "E1": None}]),
+    ("cube", ([1, 2],), [[None, None], [None, 2], [1, None], [1, 2]]),
+    ("cube", ([1, None],), [[None, None], [1, None]]),
+    ("cube", ([],), [[]]), ("cube", ([1] * 17,), FAILS),
     # JSON
     ("EXTRACTJSONFIELD", ('{"a":1}', "$.a"), "1"),
     *(("IS_JSON_STRING", (x,), True) for x in ("[1, 2, 3]", "{}", "1", '"abc"', "null", " 1 ")),
@@ -338,7 +343,7 @@ def test_patterns_in_columns() -> None:
 
 def test_every_function_says_what_it_takes() -> None:
     rows = {name: (kind, takes) for name, kind, takes in listed()}
-    assert {f for f in FUNCTIONS if f.isupper()} | set(AGGREGATES) == rows.keys()
+    assert {f for f in FUNCTIONS if f.isupper()} | set(AGGREGATES) | set(t.TABLE_FUNCTIONS) == rows.keys()
     assert all(takes for _, takes in rows.values())
     assert rows["PI"] == ("scalar", "nothing") and rows["SUM"] == ("aggregate", "a number")
     assert rows["UNIX_DATE"] == ("scalar", "a DATE")

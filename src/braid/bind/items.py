@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from braid.bind.exploding import Elements
 from braid.bind.expressions import Aggregations, Rules, aggregates, bind_expr, bind_value, told_at
 from braid.bind.names import Namer, Scope, repeated
 from braid.bind.settings import Settings
@@ -117,10 +118,18 @@ def bind_grouping(
 
 
 def bind_items(
-    items: tuple[ast.SelectItem, ...], scope: Scope, grouping: Grouping | None, keys_last: bool = False
+    items: tuple[ast.SelectItem, ...],
+    scope: Scope,
+    grouping: Grouping | None,
+    keys_last: bool = False,
+    elements: Elements = (),
 ) -> list[Item]:
-    """All columns of the result, in order. `keys_last`: wildcards give a source's keys behind its values."""
-    rules = Rules("SELECT", lambda n: scope.column(n.parts)) if grouping is None else grouping.rules("SELECT")
+    """All columns of the result, in order. `keys_last`: wildcards give a source's keys behind its values. `elements`:
+    what calls of table functions mean."""
+    plain = Rules(
+        "SELECT", lambda n: scope.column(n.parts), whole=lambda e: next((c for x, c in elements if x == e), None)
+    )
+    rules = plain if grouping is None else grouping.rules("SELECT")
     namer = Namer(scope.taken())
     found: list[Item] = []
     for item in items:

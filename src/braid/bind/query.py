@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from braid.bind import properties, schemas
 from braid.bind.bound import Declared, DeclaredColumn, Nothing, QueryBound, Windowing
 from braid.bind.catalog import Catalog
+from braid.bind.exploding import exploded
 from braid.bind.expressions import Rules, bind_predicate, bind_value, children, names, told_at
 from braid.bind.from_ import Env, From, bind_from
 from braid.bind.insert import check_insertable, matched
@@ -256,7 +257,8 @@ def _result(a: Asked) -> Result:
         grouping = bind_grouping(q.group_by, scope, source.steps, source.kind == "table", a.env.settings, window)
         if window is None:
             notices.append("a row for each group is kept: state grows with the groups")
-    items = tuple(bind_items(q.items, scope, grouping, bool(q.partition_by)))
+    node, elements = exploded(q.items, scope, node, over_table=source.kind == "table", grouped=grouping is not None)
+    items = tuple(bind_items(q.items, scope, grouping, bool(q.partition_by), elements))
     if grouping is not None:
         node = _grouped(q, node, grouping)
     kind: Kind = "table" if grouping is not None else source.kind

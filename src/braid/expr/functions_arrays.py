@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from itertools import product, zip_longest
 from typing import Any
 
 import polars as pl
@@ -297,6 +298,36 @@ def _series_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
     return pl.all_horizontal([a.is_not_null() for a in args]) & _series_parts(args)[2].is_null()
 
 
+# ------------------------------------------------------------------------- rows
+
+MOST_COLUMNS = 16  # of a cube: it has 2 to that power rows
+
+
+def _resolve_zip(args: Sequence[Expr]) -> Signature | Refused:
+    types = [a.type for a in args]
+    arrays = [t for t in types if isinstance(t, Array)]
+    if len(arrays) < 2 or len(arrays) < len(types):
+        return Refused("it takes ARRAYs")
+    return Signature(tuple(types), Array(Struct(tuple(Column(f"E{i}", t.element) for i, t in enumerate(arrays)))))
+
+
+def _zip(*arrays: list[Any] | None) -> list[dict[str, Any]]:
+    """Side by side, until the longest ends."""
+    return [{f"E{i}": v for i, v in enumerate(row)} for row in zip_longest(*(a or () for a in arrays))]
+
+
+def _cube(array: list[Any]) -> list[list[Any]] | None:
+    """Every choice of its values, null for those that are not chosen; the first value changes last. A null is only
+    that."""
+    if len(array) > MOST_COLUMNS:
+        return None
+    return [list(row) for row in product(*([None] if v is None else [None, v] for v in array))]
+
+
+def _cube_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    return args[0].list.len() > MOST_COLUMNS
+
+
 ARRAY_FUNCTIONS = {
     f.name: f
     for f in (
@@ -337,5 +368,12 @@ ARRAY_FUNCTIONS = {
             lambda call, args: rows(_map_union, args, polars_type(call.type), nulls=True),
         ),
         Function("ENTRIES", _resolve_entries, _entries),
+        Function("zip", _resolve_zip, lambda call, args: rows(_zip, args, polars_type(call.type), nulls=True)),
+        Function(
+            "cube",
+            _array(Array, "an ARRAY"),
+            lambda call, args: rows(_cube, args, polars_type(call.type)),
+            _cube_failed,
+        ),
     )
 }

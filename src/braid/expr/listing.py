@@ -1,6 +1,6 @@
 """Which functions there are, for people.
 
-In: the tables of functions and aggregates. Out: a row for each, by name: name, kind, what it takes.
+In: the tables of functions, aggregates and table functions. Out: a row for each, by name: name, kind, what it takes.
 Rule: what a function takes is what its refusal says.
 """
 
@@ -10,6 +10,7 @@ from braid.expr.aggregates import AGGREGATES
 from braid.expr.functions import FUNCTIONS
 from braid.expr.nodes import Lit
 from braid.expr.signatures import Function, Refused
+from braid.expr.typing import TABLE_FUNCTIONS
 from braid.types import Scalar
 
 _USAGE = "it takes "
@@ -18,7 +19,8 @@ _USAGE = "it takes "
 def listed() -> list[tuple[str, str, str]]:
     """The functions of ksqlDB, and its aggregates."""
     rows = [(name, "scalar", _takes(f)) for name, f in FUNCTIONS.items() if name.isupper()]
-    return sorted([*rows, *((f.name, "aggregate", f.takes) for f in AGGREGATES.values())])
+    tables = [(name, "table", "an ARRAY") for name in TABLE_FUNCTIONS]
+    return sorted([*rows, *tables, *((f.name, "aggregate", f.takes) for f in AGGREGATES.values())])
 
 
 def _takes(f: Function) -> str:

@@ -24,7 +24,7 @@ __all__ = ["all_of", "call", "case", "cast", "common_type", "conjuncts", "field"
 
 S = Scalar
 _TIMES = (S.DATE, S.TIME, S.TIMESTAMP)
-_TABLE_FUNCTIONS = ("EXPLODE", "CUBE_EXPLODE")
+TABLE_FUNCTIONS = ("EXPLODE", "CUBE_EXPLODE")
 _FORMS = {S.DATE: "2020-05-26", S.TIME: "23:59:58", S.TIMESTAMP: "2020-05-26T23:59:58.000"}
 
 
@@ -37,8 +37,9 @@ def call(name: str, args: Sequence[Expr]) -> Expr:
                 f"{name} is not deterministic: a batch that is run again would give other rows",
                 hint=NOT_DETERMINISTIC[name.upper()],
             )
-        if name.upper() in _TABLE_FUNCTIONS:
-            raise SqlError(f"table function {name} is not supported yet", hint="name an element, such as a[1]")
+        if name.upper() in TABLE_FUNCTIONS:
+            hint = "it stands in the SELECT of a stream, without GROUP BY and not in another one"
+            raise SqlError(f"{name} gives rows and cannot stand here", hint=hint)
         hint = meant(name, [n for n in FUNCTIONS if n.isupper()], "SHOW FUNCTIONS lists them", 3)
         raise SqlError(f"unknown function {name}", hint=hint)
     try:

@@ -1,0 +1,62 @@
+"""Table functions in SELECT: EXPLODE and CUBE_EXPLODE.
+
+In: the items of a query, its scope and its node. Out: a node with a row for each element, and what the calls mean.
+Rule: several calls go side by side, row by row, until the longest array ends; the others are null then. They stand over
+streams, and not with GROUP BY.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from braid.bind.expressions import Rules, bind_expr, children
+from braid.bind.names import Scope
+from braid.errors import SqlError
+from braid.expr import typing
+from braid.expr.nodes import Col, Expr
+from braid.expr.typing import TABLE_FUNCTIONS
+from braid.plan.keyed import Lateral
+from braid.plan.logical import Node
+from braid.sql import ast
+from braid.types import Array
+
+Elements = Sequence[tuple[ast.Call, Expr]]  # of table functions: the column of each call
+
+
+def calls(e: ast.Expr) -> Iterator[ast.Call]:
+    """The outermost calls of table functions."""
+    if isinstance(e, ast.Call) and e.name in TABLE_FUNCTIONS:
+        yield e
+        return
+    for child in children(e):
+        yield from calls(child)
+
+
+def exploded(
+    items: Sequence[ast.SelectItem], scope: Scope, node: Node, *, over_table: bool, grouped: bool
+) -> tuple[Node, Elements]:
+    """The node with the elements of what the items call, and the column of each call."""
+    made = [call for i in items for call in calls(i.expr)]
+    if not made:
+        return node, []
+    if grouped:
+        hint = "explode into a stream of its own, then group that"
+        raise SqlError(f"{made[0].name} and GROUP BY exclude each other", made[0].span, hint)
+    if over_table:
+        hint = "declare a stream over the topic, and explode that"
+        raise SqlError(f"{made[0].name} over a table is not possible: a row would become several", made[0].span, hint)
+    rules = Rules(made[0].name, lambda n: scope.column(n.parts))
+    arrays = [_array(call, rules) for call in made]
+    array = arrays[0] if len(arrays) == 1 else typing.call("zip", arrays)
+    assert isinstance(array.type, Array)
+    element = Col(".EXPLODED", array.type.element)
+    columns = [element] if len(arrays) == 1 else [typing.field(element, f"E{i}") for i in range(len(arrays))]
+    return Lateral(node, array, element), list(zip(made, columns, strict=True))
+
+
+def _array(call: ast.Call, rules: Rules) -> Expr:
+    args = [bind_expr(x, rules) for x in call.args]
+    if len(args) != 1 or not isinstance(args[0].type, Array):
+        given = ", ".join(str(a.type) for a in args) or "nothing"
+        raise SqlError(f"{call.name} takes an ARRAY, not {given}", call.span, "ENTRIES makes one of a MAP")
+    return typing.call("cube", args) if call.name == "CUBE_EXPLODE" else args[0]
