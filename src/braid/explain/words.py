@@ -59,13 +59,14 @@ def of_node(node: logical.Node) -> Words:
         case logical.Source() | keyed.Materialize() | epochs.Clocked():  # no step is theirs
             return Words(node.called)
         case logical.Filter(input=x, predicate=predicate):
-            kept = [Kept("input", "keys that pass", "deleted")] if x.mode == "upsert" else []
+            passing = Kept("input", "keys that pass", *(CLOSED if _in_windows(x) else ("deleted", False)))
+            kept = [passing] if x.mode == "upsert" else []
             return Words("filter", state=kept, more={"predicate": show(predicate, names(x))})
         case logical.Project(input=x, outputs=outputs):
             known = names(x)
             return Words("project", more={"columns": {c.name: show(e, known) for c, e in outputs}})
         case logical.Aggregate(keys=keys, aggregations=made):
-            kept = [Kept("input", "one row a group", "never")]
+            kept = [Kept("input", "one row a group", *(CLOSED if _in_windows(node) else ("never", False)))]
             return Words("aggregate", [show(e) for _, e in keys], kept, notes=[", ".join(map(_aggregate, made))])
         case logical.TimeWindows(size=size, advance=advance, grace=grace):
             kind, every = ("tumbling", "") if size == advance else ("hopping", f", every {duration(advance)}")
@@ -107,6 +108,13 @@ def of_node(node: logical.Node) -> Words:
         case epochs.Coalesce(key=key):
             return Words("coalesce", [show(e) for e in key])
     assert_never(node)
+
+
+CLOSED = ("its window is closed", True)
+
+
+def _in_windows(node: logical.Node) -> bool:
+    return isinstance(node, logical.Aggregate) and isinstance(node.input, logical.TimeWindows)
 
 
 def names(node: logical.Node) -> dict[str, str]:

@@ -242,9 +242,16 @@ def _row(record: dict[str, Any]) -> list[Any]:
         record["partition"],
         record["offset"],
         None if time is None else tabular.time_text(time),
-        record.get("key"),
+        record.get("key") if record.get("window") is None else _windowed(record),
         shown,
     ]
+
+
+def _windowed(record: dict[str, Any]) -> str:
+    """A key and its window; where that ends a broker may not say."""
+    start, end = record["window"]
+    until = "…" if end is None else tabular.time_text(end)
+    return f"{cell(record.get('key'))} [{tabular.time_text(start)}, {until})"
 
 
 # ---------------------------------------------------------------------- which
@@ -288,7 +295,9 @@ def _latest(pages: Iterable[pl.DataFrame]) -> pl.DataFrame:
     last: pl.DataFrame | None = None
     for page in pages:
         keyed = page.filter(pl.col("_key").is_not_null() & pl.col("error").is_null())
-        last = (keyed if last is None else pl.concat([last, keyed])).unique("_key", keep="last", maintain_order=True)
+        last = (keyed if last is None else pl.concat([last, keyed])).unique(
+            ("_key", "_window"), keep="last", maintain_order=True
+        )
     return pl.DataFrame() if last is None else last.filter(pl.col("_value").is_not_null()).sort("_offset")
 
 
@@ -337,6 +346,7 @@ def _flat(record: dict[str, Any]) -> dict[str, Any]:
     made = {c: record.get(c) for c in ("partition", "offset", "timestamp")}
     key, value = record.get("key"), record.get("value")
     made |= {f"key.{f}": v for f, v in key.items()} if isinstance(key, dict) else {"key": key}
+    made |= dict(zip(("window.start", "window.end"), record.get("window") or (), strict=False))
     if value is not None:
         made |= value if isinstance(value, dict) else {"value": value}
     return made | {c: record[c] for c in ("error", "raw") if c in record}

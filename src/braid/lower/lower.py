@@ -19,11 +19,11 @@ from braid.errors import BraidError
 from braid.expr.nodes import Col, Expr, Lit, columns, substituted
 from braid.lower.physical import Exchange, Leaf, NullKey, Plan, Stage, Step
 from braid.lower.spread import common_keys, one_bucket
-from braid.operators.aggregate import Closing, GroupBy
+from braid.operators.aggregate import GroupBy
 from braid.operators.as_of import AsOf
 from braid.operators.base import Operator
 from braid.operators.changes import MAX_LEAVES
-from braid.operators.clocks import Clock, JoinClock, LeafClock
+from braid.operators.clocks import Clock, Closing, JoinClock, LeafClock
 from braid.operators.coalesce import Coalesce
 from braid.operators.filter import Filter
 from braid.operators.foreign_key import Answers, join_of
@@ -199,7 +199,7 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             table = node.mode == "upsert"
             keys = node.input.row_key if table else wanted
             x = _input(node.input, b, keys, "own" if table else "route")
-            return b.step(_filter(node), [x], node, x.keys, x.columns)
+            return b.step(_filter(node, b), [x], node, x.keys, x.columns)
         case logical.TimeWindows():
             x = b.spread(_input(node.input, b, wanted, "drop"), wanted, "drop", "GROUP BY has another key")
             windows = TimeWindows.of(node, clock(node.input, b.leaves))
@@ -337,8 +337,7 @@ def _before(keys: Keys, node: keyed.Lateral) -> Keys:
 
 def _aggregate(node: logical.Aggregate, b: _Builder) -> _Frame:
     """Windows are parts of the groups' keys, and all windows of a key are in one bucket."""
-    windows = node.input if isinstance(node.input, logical.TimeWindows) else None
-    spread_by = node.keys if windows is None else node.keys[:-2]
+    spread_by = node.keys[:-2] if isinstance(node.input, logical.TimeWindows) else node.keys
     keys = tuple(e for _, e in spread_by)
     mode = node.input.mode
     x = _input(node.input, b, *((keys, "drop") if mode == "append" else (node.input.row_key, "own")))
@@ -347,8 +346,7 @@ def _aggregate(node: logical.Aggregate, b: _Builder) -> _Frame:
         mode = "retract"
     x = b.spread(x, keys, "drop", "GROUP BY has another key")
     cols = [*(c for c, _ in node.keys), *(a.output for a in node.aggregations)]
-    closing = None if windows is None else Closing(clock(windows, b.leaves), windows.grace)
-    return b.step(GroupBy.of(node, closing), [x], node, tuple(c for c, _ in spread_by), cols)
+    return b.step(GroupBy.of(node, _closing(node, b)), [x], node, tuple(c for c, _ in spread_by), cols)
 
 
 def _foreign_key(node: logical.ForeignKeyJoin, b: _Builder) -> _Frame:
@@ -482,7 +480,7 @@ def _local(node: Node, b: _Builder, keys: Keys, null_key: NullKey, stage: int) -
             return b.leaf(node, keys, stage, null_key, joins=True)
         case logical.Filter(input=x):
             frame = _local(x, b, keys, "pad", stage)  # a row that does not pass has no key to miss
-            return b.step(_filter(node), [frame], node, frame.keys, frame.columns)
+            return b.step(_filter(node, b), [frame], node, frame.keys, frame.columns)
         case logical.Project(input=x):
             return _project(node, _local(x, b, _below(keys, node), null_key, stage), b)
         case epochs.OnTime(input=x, value=value, bound=bound):
@@ -512,8 +510,17 @@ def _operator(node: _PlainJoin, b: _Builder) -> Operator:
     assert_never(node)
 
 
-def _filter(node: logical.Filter) -> Operator:
-    return TableFilter.of(node) if node.mode == "upsert" else Filter.of(node)
+def _filter(node: logical.Filter, b: _Builder) -> Operator:
+    return TableFilter.of(node, _closing(node.input, b)) if node.mode == "upsert" else Filter.of(node)
+
+
+def _closing(node: Node, b: _Builder) -> Closing | None:
+    """When the groups of a node are not changed any more."""
+    match node:
+        case logical.Aggregate(input=logical.TimeWindows() as windows):
+            return Closing(clock(windows, b.leaves), windows.grace)
+        case _:
+            return None
 
 
 def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:

@@ -27,7 +27,7 @@ from braid.expr.nodes import Col, Expr
 from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, at_one_moment, key_column, no_rows, one_change
-from braid.operators.clocks import Clock, Clocks
+from braid.operators.clocks import Clocks, Closing
 from braid.operators.collecting import COLLECTED
 from braid.operators.lives import Standing, Timeline, arrivals, timeline
 from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, without_nulls
@@ -176,14 +176,6 @@ def accumulation(a: logical.Aggregation) -> Accumulation:
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
-    """Windows whose ends are the last of the key: none is changed once its clock has reached its end and the grace."""
-
-    clock: Clock
-    grace: int
-
-
-@dataclass(frozen=True, slots=True)
 class GroupBy:
     """`keys`: plan columns of the grouping key, beside `_k0` …; `own`: those that the rows of a table are known by
     (None: rows only come); `mode`: of the input; `closing`: of groups in windows."""
@@ -231,7 +223,7 @@ class GroupBy:
         after = rows_at(pl.DataFrame([s.alias(n) for n, s in running.items()]), back)
 
         if self.closing is not None:
-            held.forget(clocks.end(self.closing.clock) - self.closing.grace + 1)
+            held.forget(self.closing.open_from(clocks))
         stands = pl.repeat(1, rows.height, dtype=pl.Int8, eager=True).alias(DIFF)
         line.keep(0, held, columns_of(rows, [HASH, *keys]).hstack([stands, *after.get_columns()]))
         told = np.flatnonzero(_tells(line, rows, by_place=self.mode == "retract"))

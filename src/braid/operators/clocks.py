@@ -276,6 +276,19 @@ class Clocks:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """Windows whose ends are the last part of the key: none is changed once its clock has reached its end and the
+    grace."""
+
+    clock: Clock
+    grace: int
+
+    def open_from(self, clocks: Clocks) -> int:
+        """The first end of a window that is open after the batch."""
+        return clocks.end(self.clock) - self.grace + 1
+
+
 _recent: deque[tuple[Sequence[pl.DataFrame], Mapping[str, Any], Mapping[int, int], Clocks]] = deque(maxlen=4)
 
 

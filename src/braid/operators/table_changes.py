@@ -32,7 +32,7 @@ from braid.expr.nodes import Col, Expr
 from braid.operators.arrangement import Newest
 from braid.operators.base import Behind, Result, State
 from braid.operators.changes import DIFF, HASH, POS, SUB, result_subs
-from braid.operators.clocks import Clocks
+from braid.operators.clocks import Clocks, Closing
 from braid.operators.lives import Lives, Standing, arrivals, timeline
 from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, keys_of, payload_of, without_nulls
 from braid.operators.ranges import Flags, Ints, columns_of, order_of, rows_at
@@ -142,14 +142,16 @@ class Upserts(Behind):
 
 @dataclass(frozen=True, slots=True)
 class TableFilter:
-    """Spread by the table's primary key. `kept`: payload columns that a tombstone keeps, those of the key."""
+    """Spread by the table's primary key. `kept`: payload columns that a tombstone keeps, those of the key;
+    `closing`: of groups in windows."""
 
     predicate: Expr
     kept: tuple[str, ...]
+    closing: Closing | None = None
 
     @staticmethod
-    def of(node: logical.Filter) -> TableFilter:
-        return TableFilter(node.predicate, tuple(e.name for e in node.row_key if isinstance(e, Col)))
+    def of(node: logical.Filter, closing: Closing | None = None) -> TableFilter:
+        return TableFilter(node.predicate, tuple(e.name for e in node.row_key if isinstance(e, Col)), closing)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []
@@ -157,7 +159,7 @@ class TableFilter:
         if not rows.height:
             return Result(rows, all_dropped(drops))
         keys = keys_of(rows)
-        held = Newest(state, "passing", keys)
+        held = Newest(state, "passing", keys, None if self.closing is None else keys[-1])
         alive = rows[DIFF].to_numpy() == 1
         made, failed = compile.evaluate(rows, [("_passes", self.predicate)])
         told = np.flatnonzero(failed.to_numpy() & alive)
@@ -168,6 +170,8 @@ class TableFilter:
         verdicts = columns_of(rows, [HASH, *keys]).hstack([diff])
         line = timeline([verdicts], None, keys)
         passed = line.seen(0, 0, held).at != MISSING
+        if self.closing is not None:
+            held.forget(self.closing.open_from(clocks))
         line.keep(0, held)
 
         at = np.flatnonzero(passes | passed)
