@@ -153,6 +153,10 @@ def topic_exists(address: str, topic: str) -> bool:
     return topic in admin(address).list_topics(timeout=SECONDS).topics
 
 
+def topics_of(address: str) -> set[str]:
+    return set(admin(address).list_topics(timeout=SECONDS).topics)
+
+
 def topic_id(address: str, topic: str) -> str:
     client = admin(address)
     described = client.describe_topics(TopicCollection([topic]))[topic].result(SECONDS)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ import braid
 from braid.bind.program import first_match
 from braid.errors import BraidError
 from braid.face.catalogue import written_as
-from braid.face.session import Session
+from braid.face.session import Handle, Session
 from braid.stage.emit import wires_of
 from braid.testing.cases import Block, _feed, blocks
 from braid.topics.broker import Broker as Address
@@ -119,10 +119,14 @@ def made(session: Session, topics: Topics, page: Page) -> dict[str, list[Any]]:
             topics.create(r["topic"])
     session.execute(";".join(x for x in page.sql.split(";") if "SELECT" not in x.upper()) + ";")
     fed(topics, page)
-    handles = session.execute(page.sql)
+    return results(session.execute(page.sql), topics)
+
+
+def results(handles: Sequence[Handle], topics: Topics) -> dict[str, list[Any]]:
+    """What queries write of all that is there, record by record; and what they drop."""
     for handle in handles:
         handle.await_idle()
-    found = {}
+    found: dict[str, list[Any]] = {}
     for handle in handles:
         sink = handle._running.job.output.target
         how, rows = wires_of(handle._running.job.plan.query.sink), []

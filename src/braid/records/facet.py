@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Format = Literal["JSON", "DELIMITED", "KAFKA", "NONE", "ROW_ID", "AVRO", "JSON_SR", "PROTOBUF", "PROTOBUF_NOSR"]
+Format = Literal[
+    "JSON", "DELIMITED", "KAFKA", "NONE", "ROW_ID", "AVRO", "JSON_SR", "PROTOBUF", "AVRO_NOSR", "PROTOBUF_NOSR"
+]  # fmt: skip
+ALONE = ("AVRO_NOSR", "PROTOBUF_NOSR")  # no schema id stands in front of a record
 PROTOBUFS = ("PROTOBUF", "PROTOBUF_NOSR")  # a facet is a message, also of one column
 
 

@@ -20,7 +20,7 @@ import polars as pl
 from braid.errors import BraidError, SqlError
 from braid.records import framed
 from braid.records.codec import Decoded, decode_values, encode_values
-from braid.records.facet import PROTOBUFS, Facet
+from braid.records.facet import ALONE, PROTOBUFS, Facet
 from braid.records.registry import Registry, Schema, subject_of
 from braid.records.values import a, cut, form
 from braid.types import Column, Scalar, Struct, Type, polars_type
@@ -64,7 +64,7 @@ def encode(
         schema = written_by(facet, [c for _, c in columns])
         if registry is not None:
             id = facet.schema.id if facet.schema is not None else None
-            if id is None and facet.format != "PROTOBUF_NOSR":
+            if id is None and facet.format not in ALONE:
                 id = registry.register(subject_of(topic, facet.name), schema)
             return framed.encode(frame, columns, schema, facet.others, id, bare=facet.bare)[0]
         whole = facet.schema is not None and facet.schema.id is not None  # with the fields that no column gives
@@ -129,11 +129,12 @@ def shown(
     raw: pl.Series, columns: Sequence[Column], facet: Facet, registry: Registry | None
 ) -> tuple[pl.Series, pl.Series]:
     """JSON texts of records' bytes in a format with schemas, and why there is none."""
-    if facet.format != "PROTOBUF_NOSR":
+    if facet.format not in ALONE:
         own = written_by(facet, columns), columns, facet.bare
         return framed.texts(raw, framed.known(registry, facet.format), own)
-    frame, null, why = framed.decode(raw, columns, None, facet.format, bare=False, chosen=facet.schema)
-    return encode_values(frame, [(c.name, c) for c in columns]).set(null | why.is_not_null(), None), why
+    frame, null, why = framed.decode(raw, columns, None, facet.format, bare=facet.bare, chosen=facet.schema)
+    made = encode_values(frame, [(c.name, c) for c in columns], unwrapped=facet.bare)
+    return made.set(null | why.is_not_null(), None), why
 
 
 def to_bytes(
@@ -142,7 +143,7 @@ def to_bytes(
     """Bytes of JSON texts that a person wrote: by the last schema of the topic, else by that of the columns. What does
     not fit is refused."""
     id, schema, others, bare = None, written_by(facet, columns), facet.others, facet.bare
-    if facet.format != "PROTOBUF_NOSR":
+    if facet.format not in ALONE:
         there, subject = framed.known(registry, facet.format), subject_of(topic, facet.name)
         chosen = facet.schema.id if facet.schema is not None else None
         latest = there.latest(subject) if chosen is None else (chosen, schema)

@@ -19,7 +19,7 @@ from braid.expr.json_text import compact, loads
 from braid.records import avro_schema
 from braid.records.avro_schema import Avro, BadSchema
 from braid.records.codec import Decoded, encode_values, in_place, nothing, stack
-from braid.records.facet import RecordSchema
+from braid.records.facet import ALONE, RecordSchema
 from braid.records.registry import Registry, Schema, SchemaKind, UnknownSchema, referred
 from braid.types import Column, Scalar, Struct, Type
 
@@ -27,6 +27,7 @@ KINDS: dict[str, SchemaKind] = {
     "AVRO": "AVRO",
     "JSON_SR": "JSON",
     "PROTOBUF": "PROTOBUF",
+    "AVRO_NOSR": "AVRO",
     "PROTOBUF_NOSR": "PROTOBUF",
 }  # the formats, and what their schemas are called in a registry
 HEAD = 5
@@ -58,8 +59,8 @@ def decode(
     chosen: RecordSchema | None = None,
 ) -> Decoded:
     """The columns of records' bytes. `chosen`: the schema of the declaration, which counts where it has an id."""
-    if format == "PROTOBUF_NOSR":
-        return _unframed(raw, columns, chosen)
+    if format in ALONE:
+        return _unframed(raw, columns, KINDS[format], bare, chosen)
     there = known(registry, format)
     return _by_id(raw, columns, lambda part, id: _of_id(part, id, columns, there, KINDS[format], bare, chosen))
 
@@ -81,10 +82,15 @@ def texts(
     def of_id(bodies: pl.Series, id: int) -> Decoded:
         try:
             schema = registry.by_id(id)
+            others, name = others_of(registry, schema), ""
+            if schema.kind == "PROTOBUF" and not bodies.bin.starts_with(b"\0").all():
+                if len(bodies) > 1:  # another message of the schema than the first
+                    return stack([of_id(bodies.slice(i, 1), id) for i in range(len(bodies))])
+                name = _message_of(bodies[0], schema, others)
             if own is not None and schema.text == own[0].text:
                 columns, bare = own[1:]
             else:
-                columns, bare = columns_of(schema, others_of(registry, schema))
+                columns, bare = columns_of(schema, others, name)
             frame, null, why = _of_id(bodies, id, columns, registry, schema.kind, bare, None)
         except Away:
             raise
@@ -95,6 +101,16 @@ def texts(
 
     found, _, why = _by_id(raw, one, of_id)
     return found["text"], why
+
+
+def _message_of(body: bytes, schema: Schema, others: Others) -> str:
+    """Which message of a schema a body is; the first one where that is torn: it is told by who reads it."""
+    from braid.records.proto_schema import file_of
+    from braid.records.protobuf import split_indexes
+
+    found, messages = split_indexes(body), file_of(schema.text, others).messages()
+    at = found[0][0] if found is not None else 0
+    return str(messages[at].full_name) if 0 <= at < len(messages) else ""
 
 
 def _by_id(raw: pl.Series, columns: Sequence[Column], of_id: Callable[[pl.Series, int], Decoded]) -> Decoded:
@@ -120,12 +136,14 @@ def _by_id(raw: pl.Series, columns: Sequence[Column], of_id: Callable[[pl.Series
     return frame[order], nulls.gather(order), why.gather(order)
 
 
-def _unframed(raw: pl.Series, columns: Sequence[Column], schema: RecordSchema | None) -> Decoded:
-    """The columns of bodies alone, by the schema that the columns get."""
-    name, nulls = (schema.name, schema.nulls) if schema is not None else ("", "")
-    text = schema_text(columns, "PROTOBUF", name, bare=False, nulls=nulls)
+def _unframed(
+    raw: pl.Series, columns: Sequence[Column], kind: SchemaKind, bare: bool, schema: RecordSchema | None
+) -> Decoded:
+    """The columns of bodies alone, by the schema of the declaration, else by that which the columns get."""
+    schema = schema or RecordSchema("")
+    text = schema.text or schema_text(columns, kind, schema.name, bare=bare, nulls=schema.nulls)
     there = raw.is_not_null()
-    made = _decoded(raw.filter(there), columns, Schema("PROTOBUF", text), (), False, None)
+    made = _decoded(raw.filter(there), columns, Schema(kind, text), schema.others, bare, None)
     if there.all():
         return made
     return in_place(there, made, nothing(columns, int((~there).sum()), None))
@@ -299,9 +317,9 @@ def type_of(schema: Schema, others: Others, fold: bool, name: str = "") -> tuple
             return proto_schema.type_of(file, file.message(name), fold), True
 
 
-def columns_of(schema: Schema, others: Others) -> tuple[tuple[Column, ...], bool]:
-    """The columns of what a schema holds, and whether that is one bare value."""
-    t, is_record = type_of(schema, others, fold=False)
+def columns_of(schema: Schema, others: Others, name: str = "") -> tuple[tuple[Column, ...], bool]:
+    """The columns of what a schema holds, and whether that is one bare value. `name`: which message."""
+    t, is_record = type_of(schema, others, fold=False, name=name)
     if t is None:
         raise BraidError("the schema has no column of a type that there is here")
     if is_record and isinstance(t, Struct):

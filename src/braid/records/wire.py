@@ -78,7 +78,7 @@ def _wire(encoding: Encoding, name: str, columns: Sequence[Column]) -> Wire:
         count = len(columns)
         facet = encoding.of_keys(count) if name == "key" else encoding.of_values(count)
         return Wire(format, facet=facet, columns=tuple(columns))
-    return Wire(format)
+    return Wire("ROW_ID" if name == "key" and encoding.key_in_value else format)
 
 
 def of_bytes(data: pl.Series, wire: Wire) -> tuple[pl.Series, pl.Series]:

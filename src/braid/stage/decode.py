@@ -40,9 +40,13 @@ def decode(source: Source, raw: pl.DataFrame, partition: int, registry: Registry
     values = [c for c in source.columns if c.place == "value"]
     key_frame, no_key, key_error = _decode_key(source, keys, raw["_key"], registry)
     value_frame, is_null, value_error = _read(source, values, raw["_value"], registry, is_key=False)
-    if source.encoding.key_in_value and (no_key & ~is_null).any():
-        found = _with_keys_of_values(source, keys, raw["_value"], key_frame, no_key, value_error, registry)
-        key_frame, value_error = found
+    if source.encoding.key_in_value:
+        lacking = (no_key | key_error.is_not_null()) & ~is_null
+        if lacking.any():
+            found = _with_keys_of_values(source, keys, raw["_value"], key_frame, lacking, value_error, registry)
+            key_frame, value_error = found
+            given = pl.select(pl.all_horizontal(key_frame[c].is_not_null() for c in key_frame.columns)).to_series()
+            key_error = key_error.set(lacking & given, None)
     headers, headers_error = _checked_headers(source, raw[HEADERS])
     errors = {"a": raw["_error"], "b": key_error, "c": value_error, "d": headers_error}
     if source.window:

@@ -27,25 +27,23 @@ from braid.bind.bound import (
     View,
 )
 from braid.bind.names import repeated
+from braid.bind.risingwave import encodings
 from braid.bind.risingwave.batch import batch_query
 from braid.bind.risingwave.expressions import bound
 from braid.bind.risingwave.queries import Result, bind_query
 from braid.bind.risingwave.scope import Context
-from braid.errors import Span, SqlError
+from braid.bind.schemas import check_sink
+from braid.errors import SqlError
 from braid.expr.nodes import Col, Expr
 from braid.plan.epochs import Coalesce
 from braid.plan.logical import Encoding, Kind, Node, Output, Query, Sink
 from braid.plan.watermarks import inherited
-from braid.records import framed
-from braid.records.facet import RecordSchema
-from braid.records.registry import subject_of
 from braid.sql import ast
-from braid.sql.dialects.risingwave_values import SqlType, named_type, type_named
-from braid.types import Scalar, Struct
+from braid.sql.dialects.risingwave_values import SqlType, named_type
+from braid.types import Scalar
 
 ROW_ID = "_row_id"
 _NO_GENERATOR = "connector 'datagen' generates nothing yet: write rows into the topic, or bind a file with --source"
-_REGISTRY = "schema.registry has no effect here: schemas are in the registry of the store, or of --registry"
 _UNCHECKED = "the PRIMARY KEY of a source is not checked: every row is kept; CREATE TABLE keeps the last of each key"
 
 
@@ -65,9 +63,9 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     columns = list(s.columns)
     if s.rows is not None:
         return _table_of_rows(s, s.rows, context)
-    avro = s.encode if s.encode is not None and s.encode[0] == "AVRO" else None
-    if avro is not None and not columns:
-        columns = _of_registry(s, avro[1], context)
+    encode = s.encode if s.encode is not None and s.encode.word in encodings.FORMATS else None
+    if encode is not None and not columns:
+        columns = encodings.columns_of(encode, encodings.topic_of(s.properties) or s.name, context)
     twice = repeated(columns, lambda d: d.name)
     if twice is not None:
         raise SqlError(f"column {twice.name} is written twice", twice.span, "give one of them another name")
@@ -88,11 +86,9 @@ def create_table(s: ast.CreateTable, context: Context) -> Bound:
     if watermark is not None:
         assert declared.relation is not None
         declared = _with(declared, watermark)
-    if avro is not None:
-        written = replace(declared.encoding, value="AVRO", value_schema=RecordSchema(_record_name(s.name)))
-        declared = replace(declared, encoding=written)
-        if any(p.name == "schema.registry" for p in avro[2]):
-            notices.append(_REGISTRY)
+    if encode is not None:
+        declared = replace(declared, encoding=encodings.of_values(encode, s.name, declared.encoding))
+        notices += encodings.notices(encode)
     if any(p.name == "connector" and p.value.value == "datagen" for p in s.properties):
         notices.append(_NO_GENERATOR)
     declared = _of_kafka(s, declared)
@@ -121,31 +117,6 @@ def _of_kafka(s: ast.CreateTable, declared: Declared) -> Declared:
             raise SqlError(f"{mode.name} cannot be {where}", mode.span, "write 'earliest' or 'latest'")
         return replace(declared, begin="latest" if where == "latest" else "earliest")
     return declared
-
-
-def _record_name(name: str) -> str:
-    made = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
-    return made if made[:1].isalpha() else f"_{made}"
-
-
-def _of_registry(s: ast.CreateTable, at: Span, context: Context) -> list[ast.ColumnDef]:
-    """The columns that a topic's values have in the registry."""
-    registry, subject = context.catalog.registry, subject_of(s.name, "value")
-    latest = None if registry is None else registry.latest(subject)
-    if registry is None or latest is None:
-        hint = "declare the columns, or register their schema"
-        raise SqlError(f"the registry has no schema for subject {subject}", at, hint)
-    found, is_record = framed.type_of(latest[1], framed.others_of(registry, latest[1]), fold=False)
-    if latest[1].kind != "AVRO" or not is_record or not isinstance(found, Struct):
-        raise SqlError(f"the schema of {subject} is no record of AVRO", at, "declare the columns")
-    made = []
-    for c in found.fields:
-        t = type_named(c.type)
-        if t is None:
-            hint = "declare the columns that you need"
-            raise SqlError(f"column {c.name} is {c.type}, which is not supported yet", at, hint)
-        made.append(ast.ColumnDef(c.name, t.type, "VALUE", at, written=t.name))
-    return made
 
 
 def declare(
@@ -300,13 +271,15 @@ def materialized(s: ast.CreateView, result: Result, context: Context) -> QueryBo
              *((o.name, result.types[o.expr]) for o in key if o.name not in names.values()))  # fmt: skip
     passed = inherited(root, (*key, *values))
     relation = Relation(what, types, append, False, None, key_names, passed)
-    encoding = Encoding()
+    encoding = Encoding() if s.encode is None else encodings.of_sink(s.encode, s.name, columns)
     kind: Kind = "stream" if append else "table"
-    declared = Declared(s.name, kind, s.name, tuple(columns), encoding, partitions=1, created_by=s.name, sql=sql,
+    topic = (encodings.topic_of(s.properties) if s.what == "sink" else None) or s.name
+    declared = Declared(s.name, kind, topic, tuple(columns), encoding, partitions=1, created_by=s.name, sql=sql,
                         relation=relation)  # fmt: skip
-    sink = Sink(s.name, s.name, kind, key, values, encoding, (), 1, None, None,
+    sink = Sink(s.name, topic, kind, key, values, encoding, (), 1, None, None,
                 tuple(i.name for i in result.items), True)  # fmt: skip
-    notices = tuple(dict.fromkeys(context.notices))
+    check_sink(sink, context.catalog.registry, s.name_span)
+    notices = tuple(dict.fromkeys([*context.notices, *(() if s.encode is None else encodings.notices(s.encode))]))
     return QueryBound(Query(s.name, "risingwave", sql, root, sink, notices, True), declared)
 
 

@@ -108,9 +108,20 @@ class Watermark:
 
 
 @dataclass(frozen=True, slots=True)
+class Encode:
+    """FORMAT … ENCODE word (properties)."""
+
+    word: str
+    span: Span
+    properties: tuple[Property, ...] = ()
+
+    def text(self, name: str) -> str | None:
+        return next((str(p.value.value) for p in self.properties if p.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
 class CreateTable:
-    """CREATE TABLE | SOURCE; `rows`: the query of CREATE TABLE … AS. `encode`: of FORMAT … ENCODE, with where it stands
-    and what stands in its parentheses."""
+    """CREATE TABLE | SOURCE; `rows`: the query of CREATE TABLE … AS. `encode`: FORMAT … ENCODE."""
 
     what: OneOf["table", "source"]
     name: str
@@ -123,7 +134,7 @@ class CreateTable:
     rows: Query | None
     span: Span
     name_span: Span
-    encode: tuple[str, Span, tuple[Property, ...]] | None = None
+    encode: Encode | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +196,7 @@ class CreateView:
     if_not_exists: bool
     span: Span
     name_span: Span
+    encode: Encode | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,7 +79,7 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     append_only: Span | None = None
     properties: tuple[ast.Property, ...] = ()
     rows: ast.Query | None = None
-    encode: tuple[str, Span, tuple[ast.Property, ...]] | None = None
+    encode: ast.Encode | None = None
     while not c.at_end():
         first = c.index
         if c.accept("APPEND"):
@@ -96,7 +96,7 @@ def create_table(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
             rows = _rows(c)
         else:
             raise c.unexpected("APPEND ONLY, WITH, FORMAT or AS", "APPEND", "WITH", "FORMAT", "AS")
-    if rows is None and not columns and (encode is None or encode[0] == "JSON"):
+    if rows is None and not columns and (encode is None or encode.word == "JSON"):
         raise c.unexpected("'(' and columns")
     inline = tuple(ast.Name((d.name,), d.span) for d in columns if d.role == "PRIMARY KEY")
     if inline and keys:
@@ -137,19 +137,20 @@ def _watermark(c: Cursor) -> ast.Watermark:
     return ast.Watermark(column, expr, ttl, c.span(start))
 
 
-def _format(c: Cursor) -> tuple[str, Span, tuple[ast.Property, ...]]:
-    """FORMAT PLAIN | UPSERT ENCODE JSON | AVRO [(…)]."""
+def _format(c: Cursor) -> ast.Encode:
+    """FORMAT PLAIN | UPSERT ENCODE JSON | AVRO | PROTOBUF [(…)]."""
     c.expect("FORMAT")
     if c.word() not in ("PLAIN", "UPSERT"):
         raise c.error(f"FORMAT {c.now.text} is not supported yet", c.now, "write FORMAT PLAIN ENCODE JSON")
     c.advance()
     c.expect("ENCODE")
-    if c.word() not in ("JSON", "AVRO"):
-        raise c.error(f"ENCODE {c.now.text} is not supported yet", c.now, "write ENCODE JSON or ENCODE AVRO")
+    if c.word() not in ("JSON", "AVRO", "PROTOBUF"):
+        hint = "write ENCODE JSON, AVRO or PROTOBUF"
+        raise c.error(f"ENCODE {c.now.text} is not supported yet", c.now, hint)
     start, word = c.index, c.word()
     c.advance()
     span = c.span(start)
-    return word, span, in_parentheses(c, _property) if c.at_symbol("(") else ()
+    return ast.Encode(word, span, in_parentheses(c, _property) if c.at_symbol("(") else ())
 
 
 def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
@@ -174,10 +175,11 @@ def create_view(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
         raise c.error("CREATE SINK … FROM is not supported yet", c.now, f"write CREATE SINK {name} AS SELECT * FROM …")
     if not c.accept("AS"):
         raise c.unexpected("AS and a query", "AS")
-    rows = _rows(c, "WITH") if what == "sink" else _rows(c)
+    rows = _rows(c, "WITH", "FORMAT") if what == "sink" else _rows(c)
     if what == "sink" and c.at("WITH"):
         properties = with_properties(c)
-    return ast.CreateView(what, name, columns, rows, properties, if_not_exists, c.span(start), name_span)
+    encode = _format(c) if what == "sink" and c.at("FORMAT") else None
+    return ast.CreateView(what, name, columns, rows, properties, if_not_exists, c.span(start), name_span, encode)
 
 
 # What a materialized view may say of how it is run; none of it changes a result.

@@ -1,0 +1,128 @@
+"""FORMAT … ENCODE …: how records of a source, a table or a sink are written.
+
+In: the clause, what is declared with it, the registry or a file with the schema. Out: columns of the schema; an
+encoding.
+Rule: values are by the clause. The key of a source or a table is JSON, or nobody's; that of a sink is written as its
+values are. By `schema.location`, a file of this machine, records stand alone, without the id of a schema.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from braid.bind.bound import DeclaredColumn
+from braid.bind.risingwave.scope import Context
+from braid.bind.schemas import check_names
+from braid.errors import BraidError, SqlError
+from braid.plan.logical import Encoding
+from braid.records import framed
+from braid.records.facet import Format, RecordSchema
+from braid.records.registry import Schema, SchemaKind, subject_of
+from braid.sql import ast
+from braid.sql.dialects.risingwave_values import type_named
+from braid.types import Struct
+
+FORMATS: dict[str, tuple[Format, SchemaKind]] = {"AVRO": ("AVRO", "AVRO"), "PROTOBUF": ("PROTOBUF", "PROTOBUF")}
+REGISTRY = "schema.registry has no effect here: schemas are in the registry of the store, or of --registry"
+MOST = 1 << 20  # bytes of a file with a schema
+
+
+def columns_of(encode: ast.Encode, topic: str, context: Context) -> list[ast.ColumnDef]:
+    """The columns that the schema of a topic's values has."""
+    schema, others = _schema(encode, topic, context)
+    try:
+        found, is_record = framed.type_of(schema, others, fold=False, name=encode.text("message") or "")
+    except BraidError as e:
+        raise SqlError(e.message, encode.span, e.hint) from None
+    if not is_record or not isinstance(found, Struct):
+        raise SqlError(f"the schema of {topic} is no record of {encode.word}", encode.span, "declare the columns")
+    made = []
+    for c in found.fields:
+        t = type_named(c.type)
+        if t is None:
+            hint = "declare the columns that you need"
+            raise SqlError(f"column {c.name} is {c.type}, which is not supported yet", encode.span, hint)
+        made.append(ast.ColumnDef(c.name, t.type, "VALUE", encode.span, written=t.name))
+    return made
+
+
+def _schema(encode: ast.Encode, topic: str, context: Context) -> tuple[Schema, framed.Others]:
+    _, kind = FORMATS[encode.word]
+    if encode.text("schema.location") is not None:
+        return Schema(kind, _of_file(encode)), ()
+    registry, subject = context.catalog.registry, subject_of(topic, "value")
+    if registry is None:
+        raise SqlError(f"{encode.word} needs a schema registry", encode.span, framed.NAME_IT)
+    latest = registry.latest(subject)
+    if latest is None:
+        hint = "declare the columns, or register their schema"
+        raise SqlError(f"the registry has no schema for subject {subject}", encode.span, hint)
+    if latest[1].kind != kind:
+        message = f"the schema of {subject} is {latest[1].kind}, not {encode.word}"
+        raise SqlError(message, encode.span, "correct the ENCODE")
+    return latest[1], framed.others_of(registry, latest[1])
+
+
+def _of_file(encode: ast.Encode) -> str:
+    """The text of the schema in a file."""
+    where = encode.text("schema.location") or ""
+    if encode.word != "AVRO":
+        hint = "register the schema, and write schema.registry"
+        raise SqlError(f"schema.location of {encode.word} is not supported yet", encode.span, hint)
+    path = where.removeprefix("file://")
+    if not where.startswith("file:///"):
+        raise SqlError(f"schema.location cannot be {where!r}", encode.span, "write 'file:///path/of/a/schema.avsc'")
+    try:
+        with open(path, encoding="utf-8") as f:
+            text = f.read(MOST + 1)
+        if len(text) > MOST:
+            raise SqlError(f"{path} is no schema: it is too large", encode.span)
+        framed.avro(text)
+    except OSError as e:
+        raise SqlError(f"{path}: {e.strerror}", encode.span, "name a file with the schema") from None
+    except UnicodeDecodeError:
+        raise SqlError(f"{path} is not UTF-8 text", encode.span, "name a file with the schema") from None
+    except BraidError as e:
+        raise SqlError(f"{path}: {e.message}", encode.span, e.hint) from None
+    return text
+
+
+def of_values(encode: ast.Encode, name: str, before: Encoding) -> Encoding:
+    """The encoding of a source's or a table's records."""
+    if encode.text("schema.location") is not None:
+        return replace(before, value="AVRO_NOSR", value_schema=RecordSchema(_record_name(name), text=_of_file(encode)))
+    written = encode.text("message") if encode.word == "PROTOBUF" else None
+    format, _ = FORMATS[encode.word]
+    full = written or ("" if format == "PROTOBUF" else _record_name(name))
+    return replace(before, value=format, value_schema=RecordSchema(full))
+
+
+def of_sink(encode: ast.Encode, name: str, columns: list[DeclaredColumn]) -> Encoding:
+    """The encoding of a sink's records."""
+    if encode.word not in FORMATS or encode.text("schema.location") is not None:
+        if encode.word == "JSON":
+            return Encoding()
+        raise SqlError("a sink takes its schema from the registry", encode.span, "leave schema.location out")
+    format, _ = FORMATS[encode.word]
+    names = ["", ""] if format == "PROTOBUF" else [f"{_record_name(name)}Key", _record_name(name)]
+    made = Encoding(format, format, key_schema=RecordSchema(names[0]), value_schema=RecordSchema(names[1]))
+    keys = [c for c in columns if c.place == "key"]
+    if any(c.hidden for c in keys) and (len(keys) > 1 or format == "PROTOBUF"):
+        raise SqlError(f"a key in {encode.word} has names: select its columns", encode.span, "or write ENCODE JSON")
+    check_names(made, columns, encode.span)
+    return made
+
+
+def notices(encode: ast.Encode) -> list[str]:
+    return [REGISTRY] if encode.text("schema.registry") is not None else []
+
+
+def topic_of(properties: tuple[ast.Property, ...]) -> str | None:
+    """The topic that the properties of connector 'kafka' name."""
+    said = {p.name: str(p.value.value) for p in properties}
+    return said.get("topic") if said.get("connector") == "kafka" else None
+
+
+def _record_name(name: str) -> str:
+    made = "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
+    return made if made[:1].isalpha() else f"_{made}"
