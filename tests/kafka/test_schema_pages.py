@@ -24,6 +24,7 @@ from braid.face.catalogue import written_as
 from braid.face.session import Session
 from braid.records import framed
 from braid.records.formats import produced
+from braid.records.json_sr import DRAFT
 from braid.records.registry import Schema, subject_of
 from braid.testing.cases import SCHEMA, USES, Block, blocks
 from braid.topics.interface import Topics
@@ -31,7 +32,7 @@ from braid.topics.registries import FolderRegistry
 from kafka.broker import Broker, own_broker
 from kafka.clients import delete_topic, topics_of
 from kafka.fetch import Unavailable
-from kafka.registry import Registry
+from kafka.registry import Registry, own_registry
 from kafka.test_pages import CASES, LATER, records_in, results
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.filterwarnings("ignore::UserWarning")]
@@ -74,8 +75,11 @@ def registered(page: Page, registry: Registry | FolderRegistry) -> dict[str, int
         if isinstance(registry, FolderRegistry):
             id = registry.register(subject, Schema(kind, block.text, uses), checked=False)
         else:
+            text = block.text
+            if kind == "JSON":  # Apicurio knows it by this
+                text = json.dumps({"$schema": DRAFT} | json.loads(text))
             references = [{"name": n, "subject": s, "version": v} for n, s, v in uses]
-            id = registry.register(subject, block.text, kind, references)
+            id = registry.register(subject, text, kind, references)
         made[found["id"]] = id
     return made
 
@@ -106,10 +110,10 @@ def by_schema(topics: Topics, topic: str, facet: str, value: Any) -> Any:
 
 def made(session: Session, page: Page, sql: str, unfit: set[int]) -> dict[str, list[Any]]:
     topics = session._store
-    session.execute(";".join(x for x in sql.split(";") if "SELECT" not in x.upper()) + ";")
-    for r in page.records:
-        if first_match(r["topic"], topics.names()) is None:
+    for r in page.records:  # not compacted: a record without a key is one, too
+        if not topics.exists(r["topic"]):
             topics.create(r["topic"])
+    session.execute(";".join(x for x in sql.split(";") if "SELECT" not in x.upper()) + ";")
     fed(topics, page, unfit)
     return results(session.execute(sql), topics)
 
@@ -124,11 +128,21 @@ def plain_broker() -> Iterator[Broker]:
         pytest.skip(f"no Kafka broker: {reason}")
 
 
+@pytest.fixture(scope="module")
+def registry() -> Iterator[Registry]:
+    """One whose subjects are those of one page after the other."""
+    try:
+        with own_registry() as server:
+            yield server
+    except Unavailable as reason:
+        pytest.skip(f"no schema registry: {reason}")
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.path.relative_to(CASES)))
 def test_a_registry_gives_what_the_store_gives(
     page: Page, plain_broker: Broker, registry: Registry, tmp_path: Path
 ) -> None:
-    before, subjects, unfit = topics_of(plain_broker.address), set(registry.call("GET", "/subjects")), set[int]()
+    before, unfit = topics_of(plain_broker.address), set[int]()
     outcomes = []
     try:
         for folder, kafka in (("there", plain_broker.address), ("here", None)):
@@ -143,8 +157,9 @@ def test_a_registry_gives_what_the_store_gives(
     finally:
         for name in topics_of(plain_broker.address) - before:
             delete_topic(plain_broker.address, name)
-        for subject in set(registry.call("GET", "/subjects")) - subjects:
+        for subject in registry.call("GET", "/subjects"):
             registry.call("DELETE", f"/subjects/{subject}")
+            registry.call("DELETE", f"/subjects/{subject}?permanent=true")
     on_broker, here = outcomes
     assert on_broker == here
     assert any(here.values())

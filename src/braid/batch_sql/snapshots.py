@@ -72,14 +72,14 @@ class _Standing:
 
 
 class Snapshots:
-    """The tables of a store. `records(topic, start)`: the topic's records from the `start`-th on; `files`: the rows of
+    """The tables of a store. `records(declared, start)`: a table's records from the `start`-th on; `files`: the rows of
     a table that is read from files, in their order (columns of `declared`, and `_t`: their epochs); None for others.
     `unread`: how many records of a table could not be read as it is declared, the last time it was asked; `late`: how
     many were."""
 
     def __init__(
         self,
-        records: Callable[[str, int], list[Placed]],
+        records: Callable[[Declared, int], list[Placed]],
         files: Callable[[Declared], pl.DataFrame | None] = lambda declared: None,
     ) -> None:
         self._records, self._files = records, files
@@ -99,7 +99,7 @@ class Snapshots:
             standing = self._now(declared)
         else:
             standing = _Standing.empty(declared)
-            standing.add([r for r in self._records(declared.topic, 0) if r.seq <= until])
+            standing.add([r for r in self._records(declared, 0) if r.seq <= until])
         self.unread[declared.name], self.late[declared.name] = standing.unread, standing.late
         return standing.rows.select(c.name for c in declared.columns)
 
@@ -116,7 +116,7 @@ class Snapshots:
         known = self._standing.get(declared.topic)
         standing = known if known is not None and known.declared == declared else _Standing.empty(declared)
         self._standing[declared.topic] = standing
-        standing.add(self._records(declared.topic, standing.count))
+        standing.add(self._records(declared, standing.count))
         return standing
 
     def lift(self, declared: Declared, epoch: int, partitions: int, time: int) -> None:

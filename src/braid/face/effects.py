@@ -89,7 +89,7 @@ class StoreTables:
         if topic not in self._store.names():
             self._store.create(topic, change.target.partitions or 1)
         written = self._snapshots.change(change, self._epoch)
-        epoch = max(int(time.time() * 1000), self._last() + 1)
+        epoch = max(int(time.time() * 1000), self._last(self._store.names() if self._store.dense else [topic]) + 1)
         keys = [key_of(epoch, n) if key is None else key for n, (key, _) in enumerate(written.records)]
         texts, how = pl.Series(keys, dtype=pl.String), change.target.wires
         frame = pl.DataFrame(
@@ -131,14 +131,16 @@ class StoreTables:
             )
         return self._read[declared.name]
 
-    def _records(self, topic: str, start: int) -> list[Placed]:
-        """The records of a topic from the `start`-th on, in the order of their epochs; `seq` is the epoch."""
+    def _records(self, declared: Declared, start: int) -> list[Placed]:
+        """The records of a table from the `start`-th on, in the order of their epochs; `seq` is the epoch."""
+        topic = declared.topic
         if topic not in self._store.names():
             return []
         found: list[Placed] = []
         self._torn[topic] = 0
-        for partition, end in enumerate(self._store.end_offsets(topic)):
-            read = self._store.parsed(topic, partition, 0, end, Wires())
+        ends = self._store.end_offsets(topic)
+        for partition, (begin, end) in enumerate(zip(self._store.start_offsets(topic), ends, strict=True)):
+            read = self._store.parsed(topic, partition, begin, end, declared.wires)
             good = read.filter(pl.col("error").is_null())
             self._torn[topic] += read.height - good.height
             columns = good.select("_offset", "_t", pl.col("_t").cum_max().alias("epoch"), "_key", "_value").iter_rows()
@@ -146,12 +148,13 @@ class StoreTables:
         found.sort(key=lambda r: (r.seq, r.partition, r.offset))
         return found[start:]
 
-    def _last(self) -> int:
-        """The last epoch of the store."""
+    def _last(self, names: Sequence[str]) -> int:
+        """The last epoch of topics: of the whole store, but not of all that lies on a broker."""
         last = 0
-        for name in self._store.names():
-            for partition, end in enumerate(self._store.end_offsets(name)):
-                if end:
+        for name in names:
+            ends = self._store.end_offsets(name)
+            for partition, (begin, end) in enumerate(zip(self._store.start_offsets(name), ends, strict=True)):
+                if begin < end:
                     newest = self._store.raw(name, partition, end - 1, end, Wires())
                     last = max(last, newest["_t"].max() or 0)  # type: ignore[assignment]
         return last

@@ -130,7 +130,8 @@ def shown(
 ) -> tuple[pl.Series, pl.Series]:
     """JSON texts of records' bytes in a format with schemas, and why there is none."""
     if facet.format not in ALONE:
-        own = written_by(facet, columns), columns, facet.bare
+        chosen = facet.schema is not None and facet.schema.id is not None  # then it has more fields than the columns
+        own = None if chosen else (written_by(facet, columns), columns, facet.bare)
         return framed.texts(raw, framed.known(registry, facet.format), own)
     frame, null, why = framed.decode(raw, columns, None, facet.format, bare=facet.bare, chosen=facet.schema)
     made = encode_values(frame, [(c.name, c) for c in columns], unwrapped=facet.bare)

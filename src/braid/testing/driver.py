@@ -71,7 +71,7 @@ class Driver:
         self._seq = 0
         self._finished = False
         self._read: dict[str, int] = {}
-        self._tables = Snapshots(self._backend.records)
+        self._tables = Snapshots(lambda declared, start: self._backend.records(declared.topic, start))
         self._late: dict[str, list[dict[str, Any]]] = {}
         self._times: list[float] = []  # when each epoch came
 
