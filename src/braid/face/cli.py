@@ -186,6 +186,12 @@ def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[s
     help="Where a query that starts begins: earliest, latest, a time; of a TOPIC also 0=15,1=20. [default: earliest]",
 )
 @click.option("--end", is_flag=True, help="As --until-idle, and no more will come: what waits for a time goes out.")
+@click.option(
+    "--idle",
+    type=click.FloatRange(min=0.1),
+    metavar="SECONDS",
+    help="Of a run that stays up: a partition without records for so long does not hold the clock. [default: never]",
+)
 @click.option("--conf", "conf", multiple=True, metavar="K=V", help="Spark setting; may be given more than once.")
 @click.option(
     "--sink",

@@ -98,6 +98,7 @@ class Request:
     max_drops: MaxDrops | None = None
     broker: Broker | None = None
     begins: Begins = UNASKED
+    idle: float | None = None  # s after which a partition without records holds no clock
 
 
 @dataclass(frozen=True, slots=True)

@@ -292,6 +292,7 @@ class _Run:
             limit=self.request.batch_rows,
             overwrite=self.request.overwrite,
             close=self.request.end,
+            idle=self.request.idle,
             note=lambda text: self.err.print(f"note: {text}", markup=False),
             trigger={"availableNow": True} if self.request.until_idle else None,
             broker=self.request.broker,

@@ -82,8 +82,9 @@ class Job:
     output partition come from several tasks, so there is one more exchange before the writer. `checkpoint`: where
     the state lies; where None, Spark's state store keeps it, with copies of runs in the folder `cache` of each node.
     `wire`: a folder that all tasks see, for large frames on their way from one to the next. `close`: all sources are
-    closed when what they have has been read. `broker`: where the topics lie, if not in the store; then `topics` has
-    the identities of those that are read, `begin` the offset at which the query begins, of each `leaf/partition`.
+    closed when what they have has been read. `idle`: s after which a partition without records does not hold its
+    source's clock. `broker`: where the topics lie, if not in the store; then `topics` has the identities of those that
+    are read. `begin`: the offset at which the query begins, of each `leaf/partition`.
     """
 
     plan: Plan
@@ -103,6 +104,7 @@ class Job:
     wire: str | None = None
     limit: int = LIMIT
     close: bool = False
+    idle: float | None = None
     files: Mapping[int, FileInput] = field(default_factory=dict)
     frames: frozenset[int] = frozenset()
     order: Order | None = None
@@ -240,6 +242,7 @@ class Wishes:
     note: Note = print
     broker: Broker | None = None
     begins: Begins = UNASKED
+    idle: float | None = None
 
     def named(self) -> list[str]:
         """The recorded numbers that were asked for, as the checkpoint names them."""
@@ -335,6 +338,7 @@ def prepared(
         wire=own_folder(os.path.join("wire", run)) if one_node else None,
         limit=wishes.limit or LIMIT,
         close=wishes.close,
+        idle=wishes.idle,
         files={x.number: watches[x.source.name].read_as(x.source) for x in plan.leaves if x.source.name in watches},
         frames=frames,
         order=wishes.order,

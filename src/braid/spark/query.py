@@ -370,12 +370,14 @@ def start(
     note: Note = print,
     broker: Broker | None = None,
     begins: Begins = UNASKED,
+    idle: float | None = None,
 ) -> RunningQuery:
     """Starts a query, or goes on from its checkpoint. `partitions`, `buckets`, `tasks`: see `Job`; by default the
     output's partitions are those of its topic, the declared ones, or those of the left source. `overwrite`: a folder
     of another run's results is replaced. `close`: when all that is there has been read, nothing will follow. `note` is
     told what a user should know of files. `broker`: where the topics lie, if not in the store. `begins`: where
-    a query that starts begins to read. Without a `trigger` that ends by itself more files may come."""
+    a query that starts begins to read. `idle`: see `Job`. Without a `trigger` that ends by itself more files may
+    come."""
     named, up = frozenset(frames or ()), not trigger
     wishes = Wishes(
         checkpoint,
@@ -393,6 +395,7 @@ def start(
         note,
         broker,
         begins,
+        idle,
     )
     context = spark.sparkContext
     if broker is not None:

@@ -6,11 +6,11 @@ Rule: the same pair of documents gives the same blobs for ever; nothing is writt
 all inputs, so a query has one scan of it in its plan.
 
 Document: {"batch": n, "next": {"leaf/partition": offset}, "ended": […], "idle": […], "plan": fingerprint}; `ended` are
-the partitions that have been closed (`--end`), `idle` those that were silent for their time-out when the batch was
-planned; "early" (while tables that are read first take more than a batch): where that ends; "captured" (where there is
-a captured table): where each partition of its leaf ended when the query first started; "begin" (in the first): where it
-began. In an explicit order (the test driver) also "seq" and "marks": then a query never reads past its gate, so that
-records written one by one still form the batches the driver wants.
+the partitions that have been closed (`--end`), `idle` those that had been silent for so long (`--idle`) when the batch
+was planned, "silent" all that are idle behind it; "early" (while tables that are read first take more than a batch):
+where that ends; "captured" (where there is a captured table): where each partition of its leaf ended when the query
+first started; "begin" (in the first): where it began. In an explicit order (the test driver) also "seq" and "marks":
+then a query never reads past its gate, so that records written one by one still form the batches the driver wants.
 """
 
 from __future__ import annotations
@@ -220,6 +220,7 @@ class Planner:
         self._text = text
         self._limits: dict[int, list[int]] | None = None  # of a run that ends where the data ended when it began
         self._watch = GateWatch()
+        self._seen: dict[str, tuple[int, float]] = {}  # up to where each partition was read, and since when
 
     def beginning(self) -> Document:
         job, inputs = loads(self._text), inputs_of(self._text)
@@ -239,12 +240,33 @@ class Planner:
         if job.checkpoint is None and job.begin.keys() - start["next"].keys():
             raise BraidError("a topic has got partitions since the query began", "start it with another checkpoint")
         found = self._patiently(job, start) if job.order is None else cut_in_order(job, start, self._watch)
+        if job.idle is not None and job.order is None and self._limits is None:
+            found = self._with_silent(job, start, found)
         if found is None:
             return start
-        kept = {name: x for name, x in start.items() if name not in ("early", "begin")}
+        kept = {name: x for name, x in start.items() if name not in ("early", "begin", "silent")}
         if start["batch"] < 0:
             kept["begin"] = start["next"]
         return {**kept, "idle": [], **found, "batch": start["batch"] + 1}
+
+    def _with_silent(self, job: Job, start: Document, found: Document | None) -> Document | None:
+        """The next batch, with the partitions that fall idle behind it: all of them has been read, and for so long
+        nothing came. Those that were idle before, and still are, stay so."""
+        assert job.idle is not None
+        now, upto = time.monotonic(), start["next"] | ({} if found is None else found["next"])
+        silent = [x for x in start.get("silent", []) if upto[x] == start["next"][x]]
+        due = []
+        for place, offset in upto.items():
+            if self._seen.get(place, (-1, now))[0] != offset:
+                self._seen[place] = offset, now
+            elif now - self._seen[place][1] >= job.idle and place not in silent:
+                due.append(place)
+        ends = {leaf: x.ends() for leaf, x in inputs_of(self._text).items()} if due else {}
+        fallen = [x for x in due for leaf, p in [map(int, x.split("/"))] if ends[leaf][p] == upto[x]]
+        if found is None and not fallen:
+            return None
+        same = {"next": start["next"], "ended": start["ended"]}
+        return {**(found or same), "idle": fallen, "silent": [*silent, *fallen]}
 
     def _patiently(self, job: Job, start: Document) -> Document | None:
         """As long as the broker, or the registry, is away there is nothing new; a run that is to end waits for it."""

@@ -382,8 +382,8 @@ def _check_document(x: dict[str, Any]) -> None:
         if not _PLACE.fullmatch(place):
             raise ValueError(f"{place!r:.40} is no source and partition")
         whole(offset, "an offset")
-    for name in ("ended", "idle"):
-        for place in items(x[name], name):
+    for name in ("ended", "idle", "silent"):
+        for place in items(x.get(name, []) if name == "silent" else x[name], name):
             if not _PLACE.fullmatch(text(place, name)):
                 raise ValueError(f"{place!r:.40} is no source and partition")
     for leaf, ends in members(x.get("captured", {}), "captured").items():
