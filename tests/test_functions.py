@@ -16,6 +16,7 @@ from braid.expr import typing as t
 from braid.expr.aggregates import AGGREGATES
 from braid.expr.compile import evaluate
 from braid.expr.functions import FUNCTIONS
+from braid.expr.lambdas import LAMBDAS
 from braid.expr.listing import listed
 from braid.expr.nodes import Call, Col, Expr, Lit
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
@@ -343,7 +344,9 @@ def test_patterns_in_columns() -> None:
 
 def test_every_function_says_what_it_takes() -> None:
     rows = {name: (kind, takes) for name, kind, takes in listed()}
-    assert {f for f in FUNCTIONS if f.isupper()} | set(AGGREGATES) | set(t.TABLE_FUNCTIONS) == rows.keys()
+    assert {f for f in FUNCTIONS if f.isupper()} | set(AGGREGATES) | set(t.TABLE_FUNCTIONS) | set(
+        LAMBDAS
+    ) == rows.keys()
     assert all(takes for _, takes in rows.values())
     assert rows["PI"] == ("scalar", "nothing") and rows["SUM"] == ("aggregate", "a number")
     assert rows["UNIX_DATE"] == ("scalar", "a DATE")

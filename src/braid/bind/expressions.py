@@ -8,7 +8,7 @@ item of IN (…), and only there, a constant takes the type of what it is compar
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal as PyDecimal
 from decimal import InvalidOperation
 from typing import assert_never
@@ -18,7 +18,9 @@ from braid.expr import typing
 from braid.expr.aggregates import is_aggregate
 from braid.expr.functions import FUNCTIONS, NOT_DETERMINISTIC
 from braid.expr.functions_times import OF_UNITS
-from braid.expr.nodes import Col, Expr, columns
+from braid.expr.lambdas import LAMBDAS
+from braid.expr.nodes import Call, Col, Expr, Lambda, Param, columns
+from braid.expr.nodes import children as parts
 from braid.guess import meant
 from braid.plan.logical import Aggregation
 from braid.sql import ast
@@ -166,6 +168,8 @@ def children(e: ast.Expr) -> tuple[ast.Expr, ...]:
             return (x,)
         case ast.Binary(left=a, right=b) | ast.Like(arg=a, pattern=b) | ast.Subscript(base=a, index=b):
             return (a, b)
+        case ast.Lambda():  # it is bound where it stands, by its own names
+            return ()
         case ast.Call(args=items) | ast.ArrayLiteral(items=items):
             return items
         case ast.Case(operand=operand, whens=whens, default=default):
@@ -223,6 +227,8 @@ def _bind(e: ast.Expr, rules: Rules) -> Expr:
             return typing.call("make_map", [bind_expr(x, rules) for pair in pairs for x in pair])
         case ast.StructLiteral(items=fields):
             return typing.struct([(name, bind_expr(x, rules)) for name, x in fields])
+        case ast.Lambda():
+            raise SqlError("a lambda function stands only in TRANSFORM, FILTER and REDUCE", hint="leave it out")
         case ast.Star():
             raise SqlError("* stands only as an item of SELECT, and in COUNT(*)", hint="name the column")
         case ast.Interval():
@@ -265,6 +271,8 @@ def _call(e: ast.Call, rules: Rules) -> Expr:
         raise SqlError(f"DISTINCT has no meaning in {e.name}", hint="leave it out")
     if e.args and isinstance(e.args[0], ast.Star):
         raise SqlError(f"{e.name}(*) is not possible", hint="only COUNT takes *")
+    if e.name in LAMBDAS and rules.functions is None:
+        return _applied(e, rules)
     unit = e.args[0] if e.name in OF_UNITS and e.args else None
     first = [] if not isinstance(unit, ast.Name) else [typing.literal(str(unit), Scalar.VARCHAR)]
     args = [*first, *(bind_expr(x, rules) for x in e.args[len(first) :])]
@@ -277,6 +285,68 @@ def _call(e: ast.Call, rules: Rules) -> Expr:
             raise SqlError("AS_VALUE takes one argument", hint="write AS_VALUE(column)")
         return args[0]
     return typing.call(e.name, args)
+
+
+def _applied(e: ast.Call, rules: Rules) -> Expr:
+    """TRANSFORM, FILTER, REDUCE."""
+    plain = [x for x in e.args if not isinstance(x, ast.Lambda)]
+    written = [x for x in e.args if isinstance(x, ast.Lambda)]
+    bound = [bind_expr(x, rules) for x in plain]
+    t = bound[0].type if bound else None
+    element = [t.element] if isinstance(t, Array) else [t.key, t.value] if isinstance(t, Map) else []
+    reduces = e.name == "REDUCE"
+    count = 2 if e.name == "TRANSFORM" and isinstance(t, Map) else 1
+    if not element or tuple(plain) != e.args[: len(plain)] or (len(bound), len(written)) != (1 + reduces, count):
+        raise SqlError(f"{e.name} takes {LAMBDAS[e.name]}", hint="a lambda function is written x => x + 1")
+    if reduces:
+        return _reduced(bound, written[0], element, rules)
+    made = [_lambda(f, element, rules) for f in written]
+    if e.name == "FILTER":
+        if made[0].type not in (Scalar.BOOLEAN, Scalar.NULL):
+            raise SqlError(f"FILTER takes a condition, not {made[0].type}", written[0].body.span, "compare it: x > 1")
+        return Call(e.name, (bound[0], *made), bound[0].type)
+    for f, x in zip(made, written, strict=True):
+        if f.type is Scalar.NULL:
+            raise SqlError("the type of the elements is not known", x.body.span, "write CAST(NULL AS …)")
+    result = Array(made[0].type) if isinstance(t, Array) else Map(made[0].type, made[1].type)
+    return Call(e.name, (bound[0], *made), result)
+
+
+def _reduced(bound: list[Expr], f: ast.Lambda, element: list[Type], rules: Rules) -> Expr:
+    """The state has the type that both its beginning and the function's result have."""
+    made = _lambda(f, [bound[1].type, *element], rules)
+    wide = typing.common_type(bound[1].type, made.type)
+    if wide is not None and wide != bound[1].type:
+        made = _lambda(f, [wide, *element], rules)
+    if wide is None or wide is Scalar.NULL or typing.common_type(wide, made.type) != wide:
+        hint = "CAST the state to the type of the result"
+        raise SqlError(f"the state of REDUCE is {bound[1].type}, its result {made.type}", f.span, hint)
+    made = replace(made, body=typing.cast(made.body, wide), type=wide)
+    return Call("REDUCE", (bound[0], typing.cast(bound[1], wide), made), wide)
+
+
+def _lambda(f: ast.Lambda, types: list[Type], rules: Rules) -> Lambda:
+    if len(f.params) != len(types):
+        raise SqlError(f"this lambda function takes {len(types)} arguments, not {len(f.params)}", f.span)
+    params = {name: Param(f"=>{name}", t) for name, t in zip(f.params, types, strict=True)}
+
+    def column(n: ast.Name) -> Expr:
+        own = params.get(n.parts[0]) if len(n.parts) == 1 else None
+        return own if own is not None else rules.column(n)
+
+    body = bind_value(f.body, replace(rules, column=column))
+    inner = {p.name for x in _lambdas(body) for p in x.params}
+    again = next((name for name, p in params.items() if p.name in inner), None)
+    if again is not None:
+        raise SqlError(f"{again} is an argument of two lambda functions, one in the other", f.span, "rename one")
+    return Lambda(tuple(params.values()), body, body.type)
+
+
+def _lambdas(e: Expr) -> Iterator[Lambda]:
+    if isinstance(e, Lambda):
+        yield e
+    for child in parts(e):
+        yield from _lambdas(child)
 
 
 def _case(e: ast.Case, rules: Rules) -> Expr:

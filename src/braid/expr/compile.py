@@ -14,7 +14,8 @@ import polars as pl
 
 from braid.expr import casts
 from braid.expr.functions import FUNCTIONS
-from braid.expr.nodes import Call, Case, Cast, Col, Expr, Field, Lit, MakeStruct, columns
+from braid.expr.lambdas import LAMBDAS, applied
+from braid.expr.nodes import Call, Case, Cast, Col, Expr, Field, Lambda, Lit, MakeStruct, Param, inputs
 from braid.types import Array, Map, Scalar, Struct, Type, polars_type
 
 
@@ -23,8 +24,12 @@ def to_polars(e: Expr) -> pl.Expr:
     match e:
         case Col(name):
             return pl.col(name)
+        case Param(name):
+            return pl.col(name)
         case Lit(value, type_):
             return _literal(value, type_)
+        case Call(function) if function in LAMBDAS:
+            return _folded(e, applied(e, [to_polars(a) for a in e.args if not isinstance(a, Lambda)], evaluate))
         case Call():
             return _folded(e, FUNCTIONS[e.function].build(e, [to_polars(a) for a in e.args]))
         case Case(whens, default):
@@ -38,24 +43,30 @@ def to_polars(e: Expr) -> pl.Expr:
             return to_polars(arg).struct.field(name)
         case MakeStruct(fields):
             return pl.struct([to_polars(x).alias(n) for n, x in fields])
+        case Lambda():
+            raise AssertionError("a lambda function has no value of its own")
     assert_never(e)
 
 
 def failed(e: Expr) -> pl.Expr | None:
     """True on rows where a part of `e` that was evaluated failed; None if no part can."""
     match e:
-        case Col() | Lit():
+        case Col() | Lit() | Param():
             return None
+        case Call(function, args) if function in LAMBDAS:
+            plain = [a for a in args if not isinstance(a, Lambda)]
+            own = applied(e, [to_polars(a) for a in plain], evaluate, failing=True)
+            return casts.any_of(*(failed(a) for a in plain), own)
         case Call(function="and" | "or", args=(left, right)):
             # the right side is looked at only where the left does not decide
             undecided = to_polars(left).fill_null(e.function == "and")
             undecided = undecided if e.function == "and" else ~undecided
             return casts.any_of(failed(left), _and(undecided, failed(right)))
         case Call(args=args):
-            own = FUNCTIONS[e.function].failed
+            fails = FUNCTIONS[e.function].failed
             parts = [failed(a) for a in args]
-            if own is not None:
-                parts.append(own(e, [to_polars(a) for a in args]).fill_null(False))
+            if fails is not None:
+                parts.append(fails(e, [to_polars(a) for a in args]).fill_null(False))
             return casts.any_of(*parts)
         case Case(whens, default):
             found: list[pl.Expr | None] = []
@@ -73,6 +84,8 @@ def failed(e: Expr) -> pl.Expr | None:
             return failed(arg)
         case MakeStruct(fields):
             return casts.any_of(*(failed(x) for _, x in fields))
+        case Lambda():
+            raise AssertionError("a lambda function has no value of its own")
     assert_never(e)
 
 
@@ -110,7 +123,7 @@ def _and(condition: pl.Expr, part: pl.Expr | None) -> pl.Expr | None:
 
 def _folded(e: Expr, x: pl.Expr) -> pl.Expr:
     """Constant parts are computed once, not per row."""
-    if next(columns(e), None) is not None:
+    if next(inputs(e), None) is not None:
         return x
     return pl.lit(pl.select(x.alias("v")).to_series().cast(polars_type(e.type))).first()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from braid.expr.aggregates import AGGREGATES
 from braid.expr.functions import FUNCTIONS
+from braid.expr.lambdas import LAMBDAS
 from braid.expr.nodes import Lit
 from braid.expr.signatures import Function, Refused
 from braid.expr.typing import TABLE_FUNCTIONS
@@ -20,6 +21,7 @@ def listed() -> list[tuple[str, str, str]]:
     """The functions of ksqlDB, and its aggregates."""
     rows = [(name, "scalar", _takes(f)) for name, f in FUNCTIONS.items() if name.isupper()]
     tables = [(name, "table", "an ARRAY") for name in TABLE_FUNCTIONS]
+    rows += [(name, "lambda", takes) for name, takes in LAMBDAS.items()]
     return sorted([*rows, *tables, *((f.name, "aggregate", f.takes) for f in AGGREGATES.values())])
 
 

@@ -70,14 +70,33 @@ class MakeStruct:
     type: Type
 
 
-Expr = Col | Lit | Call | Case | Cast | Field | MakeStruct
+@dataclass(frozen=True, slots=True)
+class Param:
+    """An argument of a lambda function, within its body."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Lambda:
+    """A function of elements of an array or map: an argument of a call of `expr.lambdas`."""
+
+    params: tuple[Param, ...]
+    body: Expr
+    type: Type
+
+
+Expr = Col | Lit | Call | Case | Cast | Field | MakeStruct | Param | Lambda
 
 
 def children(e: Expr) -> tuple[Expr, ...]:
     """The direct operands of `e`."""
     match e:
-        case Col() | Lit():
+        case Col() | Lit() | Param():
             return ()
+        case Lambda(body=body):
+            return (body,)
         case Call(args=args):
             return args
         case Case(whens=whens, default=default):
@@ -96,13 +115,28 @@ def columns(e: Expr) -> Iterator[str]:
         yield from columns(child)
 
 
+def inputs(e: Expr) -> Iterator[str]:
+    """The same, and the arguments of lambda functions that `e` stands in."""
+    match e:
+        case Col(name=name) | Param(name=name):
+            yield name
+        case Lambda(params=params, body=body):
+            own = {p.name for p in params}
+            yield from (name for name in inputs(body) if name not in own)
+        case _:
+            for child in children(e):
+                yield from inputs(child)
+
+
 def substituted(e: Expr, values: Mapping[str, Expr]) -> Expr:
     """`e` with every column that `values` names replaced by its expression."""
     match e:
         case Col(name=name):
             return values.get(name, e)
-        case Lit():
+        case Lit() | Param():
             return e
+        case Lambda(body=body):
+            return replace(e, body=substituted(body, values))
         case Call(args=args):
             return replace(e, args=tuple(substituted(x, values) for x in args))
         case Case(whens=whens, default=default):

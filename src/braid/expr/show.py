@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import assert_never
 
-from braid.expr.nodes import Call, Case, Cast, Col, Expr, Field, Lit, MakeStruct
+from braid.expr.nodes import Call, Case, Cast, Col, Expr, Field, Lambda, Lit, MakeStruct, Param
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%", "eq": "=", "ne": "<>", "lt": "<", "le": "<=",
@@ -46,6 +46,11 @@ def show(e: Expr, names: Mapping[str, str] = _NO_NAMES) -> str:
             return f"{show(arg, names)}->{name}"
         case MakeStruct(fields=fields):
             return f"STRUCT({', '.join(f'{n} := {show(x, names)}' for n, x in fields)})"
+        case Param(name=name):
+            return name.removeprefix("=>")
+        case Lambda(params=params, body=body):
+            shown = ", ".join(show(p) for p in params)
+            return f"{shown if len(params) == 1 else f'({shown})'} => {show(body, names)}"
     assert_never(e)
 
 

@@ -14,7 +14,7 @@ from braid.errors import SqlError
 from braid.sql import ast
 from braid.sql.constants import MAX_PRECISION, constant, literal
 from braid.sql.cursor import Cursor, closest
-from braid.sql.tokens import TokenKind
+from braid.sql.tokens import Token, TokenKind
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 OR, AND, NOT, COMPARE, CONCAT, ADD, MULTIPLY, UNARY = range(1, 9)
@@ -223,7 +223,7 @@ def primary(c: Cursor) -> ast.Expr:
             expr = (c.dialect.call or _call)(c) if called else _named(c)
         case TokenKind.SYMBOL if token.text == "(":
             if _is_lambda(c):
-                raise c.error("lambda functions are not supported yet", token)
+                raise _no_lambda(c, token)
             c.advance()
             if c.dialect.subquery is not None and c.word() in ("SELECT", "WITH", "VALUES"):
                 inner = c.dialect.subquery(c)
@@ -291,7 +291,7 @@ def _named(c: Cursor) -> ast.Expr:
     start = c.index
     name = c.name("an expression")
     if c.at_symbol("=>"):
-        raise c.error_from(start, "lambda functions are not supported yet")
+        raise _no_lambda(c, c.ahead(-1))
     if not c.accept_symbol("."):
         return ast.Name((name,), c.span(start))
     if c.at_symbol("*"):
@@ -360,14 +360,38 @@ def arguments(c: Cursor) -> tuple[tuple[ast.Expr, ...], bool]:
     distinct = c.accept("DISTINCT")
     if c.dialect.postgres and not distinct:
         c.accept("ALL")
-    args = [expression(c)]
-    while c.accept_symbol(","):  # no `comma_list`: its frame, level by level, is too many
-        args.append(expression(c))
+    args: list[ast.Expr] = []
+    while not args or c.accept_symbol(","):  # no `comma_list`: its frame, level by level, is too many
+        args.append(_lambda(c) if c.dialect.lambdas and _is_lambda(c) else expression(c))
     return tuple(args), distinct
 
 
+def _lambda(c: Cursor) -> ast.Expr:
+    start = c.index
+    if c.at_symbol("("):
+        opened = c.advance()
+        params = comma_list(c, lambda c: c.name("the name of an argument"))
+        c.close(opened, ")", "',' or ')'")
+    else:
+        params = (c.name("the name of an argument"),)
+    if len(set(params)) < len(params):
+        raise c.error_from(start, "two arguments of a lambda function have one name")
+    c.expect_symbol("=>")
+    body = expression(c)
+    c.taller()
+    return ast.Lambda(params, body, c.span(start))
+
+
+def _no_lambda(c: Cursor, token: Token) -> SqlError:
+    if not c.dialect.lambdas:
+        return c.error("lambda functions are not supported yet", token)
+    return c.error("a lambda function stands only as an argument", token, "write TRANSFORM(a, x => x + 1)")
+
+
 def _is_lambda(c: Cursor) -> bool:
-    """Whether `(x, y) =>` stands here."""
+    """Whether `x =>` or `(x, y) =>` stands here."""
+    if not c.at_symbol("("):
+        return c.ahead(1).text == "=>"
     n = 1
     while c.ahead(n).kind in (TokenKind.WORD, TokenKind.NAME) and c.ahead(n + 1).text == ",":
         n += 2

@@ -186,7 +186,7 @@ class Values:
                 raise SqlError(f"{e.kind} stands in GROUP BY", e.span, "write it there")
             case ast.Star():
                 raise SqlError("* stands only as an item of SELECT, and in count(*)", e.span, "name the column")
-            case ast.Arrow() | ast.MapLiteral() | ast.StructLiteral():
+            case ast.Lambda() | ast.Arrow() | ast.MapLiteral() | ast.StructLiteral():
                 hint = "keep its parts in columns of their own"
                 raise SqlError("structures and JSON are not supported yet in batch queries", e.span, hint)
         assert_never(e)

@@ -66,6 +66,15 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Lambda:
+    """`x => body`, `(x, y) => body`: an argument of TRANSFORM, FILTER and REDUCE."""
+
+    params: tuple[str, ...]
+    body: Expr
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """CASE [operand] WHEN … THEN … [ELSE …] END."""
 
@@ -250,7 +259,8 @@ class GroupingSets:
 
 Expr = (
     Name | Literal | Unary | Binary | Call | Case | Cast | IsNull | Between | InList | Like | Arrow | Subscript
-    | ArrayLiteral | MapLiteral | StructLiteral | Star | Interval | Subquery | LongCall | Quantified | GroupingSets
+    | ArrayLiteral | MapLiteral | StructLiteral | Lambda | Star | Interval | Subquery | LongCall | Quantified
+    | GroupingSets
 )  # fmt: skip
 
 # ------------------------------------------------------------- windows of joins

@@ -114,6 +114,7 @@ class Words:
     hyphens: bool = False  # `a-b` is a name; a subtraction has blanks
     glued_units: bool = False  # durations are written `5s`
     ends_inside: bool = False  # a `;` may stand before `)`
+    lambdas: bool = False  # `x => x + 1` is an argument
     paths: bool = False  # `a.b.c` names a field within a field, `[x, y]` is an array
     reserved: frozenset[str] = RESERVED
     never_alias: frozenset[str] = RESERVED | STARTERS

@@ -146,6 +146,7 @@ KSQLDB = Words(
     join=kind_of_join,
     condition=on_within,
     clauses=("WINDOW", "WHERE", "GROUP BY", "PARTITION BY", "HAVING", "EMIT", "LIMIT"),
+    lambdas=True,
     shows=("STREAMS", "TABLES", "QUERIES", "TOPICS", "PROPERTIES", "FUNCTIONS"),
     shows_unsupported=("ALL", "CONNECTORS", "CONNECTOR", "SOURCE", "SINK", "TYPES", "VARIABLES"),
     bare_properties=frozenset({"KEY"}),

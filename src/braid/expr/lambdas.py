@@ -1,0 +1,121 @@
+"""TRANSFORM, FILTER and REDUCE: functions of functions, over arrays and maps.
+
+In: a call, the Polars expressions of its arguments but the lambda functions, and how expressions are evaluated. Out: a
+Polars expression: the value, or where it failed.
+Rule: the body is evaluated for the elements of all rows at once, REDUCE's for the n-th elements of all rows. What it
+names besides its arguments are columns. A row fails where an element does. Null in, null out; a null condition is not
+true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from braid.expr.nodes import Call, Expr, Lambda, inputs
+from braid.types import Map, polars_type
+
+Evaluate = Callable[[pl.DataFrame, list[tuple[str, Expr]]], tuple[pl.DataFrame, pl.Series]]
+LAMBDAS = {
+    "TRANSFORM": "an ARRAY and x => …, or a MAP, (k, v) => … for the keys and (k, v) => … for the values",
+    "FILTER": "an ARRAY and x => …, or a MAP and (k, v) => …",
+    "REDUCE": "an ARRAY, a state and (s, x) => …, or a MAP, a state and (s, k, v) => …",
+}
+_ROW, _COLLECTION, _STATE = "=row", "=collection", "=state"
+
+
+def applied(call: Call, args: Sequence[pl.Expr], evaluate: Evaluate, *, failing: bool = False) -> pl.Expr:
+    """The value of the call; with `failing` whether it failed."""
+    functions = [a for a in call.args if isinstance(a, Lambda)]
+    outer = sorted({name for f in functions for name in inputs(f)})
+    given = [a.alias(name) for a, name in zip(args, (_COLLECTION, _STATE), strict=False)]
+    run = _reduce if call.function == "REDUCE" else _elementwise
+
+    def apply(s: pl.Series) -> pl.Series:
+        made, failed = run(call, functions, s.struct.unnest(), evaluate)
+        return (failed if failing else made).rename(s.name)
+
+    dtype = pl.Boolean() if failing else polars_type(call.type)
+    packed = pl.struct([*given, *(pl.col(name) for name in outer)])
+    return packed.map_batches(apply, return_dtype=dtype, is_elementwise=True)
+
+
+def _elements(call: Call, f: Lambda, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+    """A row for each element: its arguments (the last ones of the function), the number of its row, the other columns;
+    and how many each row has."""
+    collection = frame[_COLLECTION]
+    size = collection.list.len().fill_null(0).cast(pl.Int64)
+    which = pl.Series(_ROW, np.repeat(np.arange(frame.height), size.to_numpy()), dtype=pl.Int64)
+    one = collection.filter(size > 0).explode()
+    is_map = isinstance(call.args[0].type, Map)
+    params = [one.struct.field("key"), one.struct.field("value")] if is_map else [one]
+    names = [p.name for p in f.params[-len(params) :]]
+    columns = [p.alias(n) for p, n in zip(params, names, strict=True)]
+    rest = [frame[c].gather(which) for c in frame.columns if c not in (_COLLECTION, _STATE)]
+    return pl.DataFrame([which, *columns, *rest]), size
+
+
+def _elementwise(
+    call: Call, functions: Sequence[Lambda], frame: pl.DataFrame, evaluate: Evaluate
+) -> tuple[pl.Series, pl.Series]:
+    first = functions[0]
+    elements, size = _elements(call, first, frame)
+    own = [p.name for p in first.params]
+    value, bad = evaluate(elements, [("v", first.body)])
+    found = value["v"]
+    there = frame[_COLLECTION].is_not_null()
+    if call.function == "FILTER":
+        keep = found.fill_null(False)
+        found = (elements[own[0]] if len(own) == 1 else _entries(elements[own[0]], elements[own[1]])).filter(keep)
+        size = _counted(elements[_ROW].filter(keep), frame.height)
+    elif isinstance(call.type, Map):
+        second = functions[1]
+        elements = elements.rename(dict(zip(own, (p.name for p in second.params), strict=True)))
+        value, worse = evaluate(elements, [("v", second.body)])
+        twice = pl.DataFrame([elements[_ROW], found.alias("k")]).select(pl.struct(_ROW, "k").is_duplicated())
+        wrong = twice.to_series() | found.is_null()  # a key that stands twice, or is null
+        bad = bad | worse | wrong
+        there = there & (_counted(elements[_ROW].filter(wrong), frame.height) == 0)
+        found = _entries(found, value["v"])
+    failed = _counted(elements[_ROW].filter(bad), frame.height) > 0
+    return _lists(found, size, there, polars_type(call.type)), failed
+
+
+def _counted(rows: pl.Series, height: int) -> pl.Series:
+    return pl.Series(np.bincount(rows.to_numpy(), minlength=height), dtype=pl.Int64)
+
+
+def _entries(keys: pl.Series, values: pl.Series) -> pl.Series:
+    return pl.DataFrame([keys.alias("key"), values.alias("value")]).to_struct("v")
+
+
+def _lists(values: pl.Series, size: pl.Series, there: pl.Series, dtype: pl.DataType) -> pl.Series:
+    offsets = pa.array(np.concatenate([[0], np.cumsum(size.to_numpy())]), pa.int64())
+    made = pl.from_arrow(pa.LargeListArray.from_arrays(offsets, values.to_arrow()))
+    assert isinstance(made, pl.Series)
+    return pl.select(pl.when(there).then(made.cast(dtype))).to_series()
+
+
+def _reduce(
+    call: Call, functions: Sequence[Lambda], frame: pl.DataFrame, evaluate: Evaluate
+) -> tuple[pl.Series, pl.Series]:
+    """A null state to begin with gives null; no collection gives the state."""
+    (f,) = functions
+    state = frame[_STATE]
+    begun = state.is_not_null().to_numpy()
+    elements, size = _elements(call, f, frame)
+    sizes = size.to_numpy() * begun
+    first = np.cumsum(size.to_numpy()) - size.to_numpy()
+    failed = np.zeros(frame.height, dtype=np.bool_)
+    for n in range(int(sizes.max(initial=0))):
+        rows = np.flatnonzero(sizes > n)
+        turn = elements[first[rows] + n].with_columns(state.gather(rows).alias(f.params[0].name))
+        value, bad = evaluate(turn, [("v", f.body)])
+        at = np.arange(frame.height)
+        at[rows] = frame.height + np.arange(len(rows))
+        state = state.clone().append(value["v"].cast(state.dtype)).gather(at)
+        failed[rows] |= bad.to_numpy()
+    return state, pl.Series(failed)
