@@ -14,6 +14,8 @@ from functools import lru_cache
 
 from braid.expr.rows import LARGEST
 
+LONGEST = 10_000  # characters of a pattern
+
 _DOT = r"[^\n\r\u0085\u2028\u2029]"
 _POSIX = {
     "Lower": "a-z", "Upper": "A-Z", "ASCII": r"\x00-\x7f", "Alpha": "a-zA-Z", "Digit": "0-9", "Alnum": "a-zA-Z0-9",
@@ -34,6 +36,8 @@ class BadPattern(ValueError):
 @lru_cache(maxsize=1000)
 def compiled(pattern: str) -> re.Pattern[str]:
     """The pattern; `BadPattern` where there is none."""
+    if len(pattern) > LONGEST:
+        raise BadPattern(f"it has more than {LONGEST} characters")
     try:
         return re.compile(_Reader(pattern).translated(), re.ASCII)
     except (re.error, OverflowError, RecursionError) as e:
