@@ -22,11 +22,11 @@ CREATE TABLE o AS SELECT n, COUNT(*) AS c FROM s WINDOW HOPPING (SIZE 10 MILLISE
 def test_closed_windows_are_forgotten(final: str) -> None:
     with Driver("ksqldb", batch=100) as driver:
         driver.execute(SQL.format(final))
-        for t in range(6000):
+        for t in range(2500):
             driver.write("s", 1, {"N": t % 3}, t)
         live = [x for n in driver.explain("o", state=True)["nodes"] for x in n["live"].values()]
     assert live
-    assert all(0 < x["rows"] < 600 for x in live), live  # of 3,600 groups
+    assert all(0 < x["rows"] < 400 for x in live), live  # of 1,500 groups
 
 
 def test_explain_says_until_when() -> None:
