@@ -42,14 +42,14 @@ test: $(STAMP) java
 	@$(MAKE) --no-print-directory -j2 lint $(QUICK)
 	@echo "2 of 3: tests without Spark (about 3 minutes)"
 	@$(MAKE) --no-print-directory test-fast
-	@echo "3 of 3: tests on Spark (about 7 minutes)"
+	@echo "3 of 3: tests on Spark, some of them with Kafka (about 8 minutes)"
 	@$(MAKE) --no-print-directory test-spark
 
 test-fast: $(STAMP)
 	@$(BIN)/python -m pytest -m "not spark and not kafka and not law" -n 2 --dist worksteal
 
 test-spark: $(STAMP) java $(QUICK)
-	@$(BIN)/python -m pytest -m "spark and not kafka and not law" -n 2 --dist loadfile -vv
+	@$(BIN)/python -m pytest -m "(spark and not kafka and not law) or kafka_short" -n 2 --dist loadfile -vv -rs
 
 # The same tests on the next Spark, in an environment of its own.
 test-spark43: java

@@ -48,7 +48,7 @@ def up(folder: Path, broker: Broker, file: str = "q.sql") -> subprocess.Popen[st
     return subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, text=True, start_new_session=True)
 
 
-def until(true: Callable[[], bool], seconds: float = 90) -> bool:
+def until(true: Callable[[], bool], seconds: float = 150) -> bool:
     deadline = time.monotonic() + seconds
     while not true():
         if time.monotonic() > deadline:
@@ -148,6 +148,29 @@ def test_goes_on_when_the_broker_comes_back(fresh_broker: Broker, tmp_path: Path
         assert until(lambda: joined(fresh_broker, names["o"]) == feed.join), (tmp_path / "run.log").read_text()[-2000:]
     finally:
         assert ended(run) == 0
+
+
+@pytest.mark.law
+def test_the_broker_is_away_for_two_minutes(fresh_broker: Broker, tmp_path: Path) -> None:
+    """It is killed while rows are on their way; the run says once that it waits, and once that it goes on."""
+    names = prepared(fresh_broker, tmp_path)
+    feed = Feed(fresh_broker, names, 6)
+    run = up(tmp_path, fresh_broker)
+    try:
+        feed.more(30)
+        assert until(lambda: joined(fresh_broker, names["o"]) == feed.join)
+        feed.more(30)
+        fresh_broker.kill()
+        time.sleep(120)
+        assert run.poll() is None
+        fresh_broker.start()
+        feed.more(30)
+        assert until(lambda: joined(fresh_broker, names["o"]) == feed.join), (tmp_path / "run.log").read_text()[-2000:]
+    finally:
+        assert ended(run) == 0
+    said = " ".join((tmp_path / "run.log").read_text().split())
+    assert said.count(f"note: {names['o']} waits: ") == 1
+    assert said.count(f"note: {names['o']} goes on, after ") == 1
 
 
 def test_a_java_client_reads_it_where_it_would_have_put_it(broker: Broker, tmp_path: Path) -> None:

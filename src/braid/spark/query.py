@@ -491,11 +491,11 @@ def reason(text: str) -> str:
     if WORKER_GONE in text:
         return "a Python process of Spark has ended, killed or out of memory"
     lines = [re.sub(r"^(: |Caused by: )", "", line.strip()) for line in text.splitlines() if line.strip()]
-    errors = [x for x in lines if re.match(r"^([\w.]+\.)?\w*(Error|Exception|Interrupt)(: |$)", x)]
+    errors = [x for x in lines if re.match(r"^(([\w.]+\.)?\w*(Error|Exception|Interrupt)|braid\.[\w.]+)(: |$)", x)]
     python = [x for x in errors if not x.startswith(("org.", "java.", "py4j.", "pyspark.errors"))]
     jvm = [x for x in errors if x.startswith(("org.", "java.")) and ": " in x]
     chosen = (python or jvm or lines[:1] or ["no reason given"])[-1]
-    return re.sub(r"^braid\.errors\.\w+: ", "", chosen)
+    return re.sub(r"^braid\.[\w.]+: ", "", chosen)
 
 
 def advice(text: str) -> str:

@@ -151,7 +151,7 @@ def admin(broker: Broker) -> AdminClient:
     return kept("admin", broker, "", lambda: _made(broker, AdminClient, {}))
 
 
-def consumer(broker: Broker, group: str = "braid") -> Consumer:
+def consumer(broker: Broker, group: str = "braid.reader") -> Consumer:
     """A new consumer, to be assigned partitions."""
     from confluent_kafka import Consumer
 
