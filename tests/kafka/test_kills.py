@@ -1,4 +1,8 @@
-"""Two ways to end `braid run` while a transaction is open: the output is the oracle's. `make crash KAFKA=1` has more."""
+"""Two ways to end `braid run` while a transaction is open; `make crash KAFKA=1` has more.
+
+In: the shared broker. Out: the oracle's records, each once.
+Rule: what is killed, and when, is the harness's (`tests/crash/`).
+"""
 
 from __future__ import annotations
 
