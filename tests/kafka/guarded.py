@@ -1,6 +1,7 @@
 """A door in front of the registry that asks for a name and a password.
 
-In: a registry. Out: the same at another address, for who knows the password. `asked`: the requests that came through.
+In: a registry. Out: the same at another address, for who knows the password. `asked`: the requests that came through;
+while it is `shut` none does.
 Rule: what is behind the door is the real registry; nothing of an answer is changed.
 """
 
@@ -26,6 +27,7 @@ class Door(ThreadingHTTPServer):
         parts = urlsplit(registry.url)
         self.behind, self.path = f"{parts.scheme}://{parts.netloc}", parts.path
         self.asked: list[str] = []
+        self.shut, self.turned_away = False, 0
 
     @property
     def url(self) -> str:
@@ -43,6 +45,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(size) if size else None
         if self.headers.get("Authorization") != "Basic " + base64.b64encode(USER.encode()).decode():
             self._answer(401, b'{"error_code": 401, "message": "no"}')
+            return
+        if self.server.shut:
+            self.server.turned_away += 1
+            self._answer(503, b'{"error_code": 503, "message": "later"}')
             return
         self.server.asked.append(f"{self.command} {self.path.removeprefix(self.server.path)}")
         kind = {"Content-Type": self.headers.get("Content-Type") or "application/json"}

@@ -41,9 +41,9 @@ def braid(folder: Path, *words: str, text: str | None = None) -> subprocess.Comp
     return subprocess.run(command, cwd=folder, input=text, capture_output=True, text=True, timeout=120, check=False)
 
 
-def up(folder: Path, broker: Broker, file: str = "q.sql") -> subprocess.Popen[str]:
+def up(folder: Path, broker: Broker, file: str = "q.sql", *more: str) -> subprocess.Popen[str]:
     """`braid run`, until it is ended."""
-    command = [sys.executable, "-m", "braid", "run", file, "--store", "d", "--kafka", broker.address, "--quiet"]
+    command = [sys.executable, "-m", "braid", "run", file, "--store", "d", "--kafka", broker.address, "--quiet", *more]
     log = (folder / "run.log").open("a")
     return subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, text=True, start_new_session=True)
 

@@ -25,7 +25,9 @@ from braid.face.session import Session
 from kafka import clients
 from kafka.broker import Broker
 from kafka.clients import Record
+from kafka.guarded import USER, guarded
 from kafka.registry import Registry
+from kafka.test_run import ended, until, up
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.filterwarnings("ignore::UserWarning")]
 
@@ -208,6 +210,46 @@ def test_read_as_others_write_it_and_written_as_they_read_it(
     placed = clients.produce(broker.address, other, [Record(r.key, b"") for r in written])
     assert [p for p, _ in placed] == [r.partition for r in written]
     handle.stop()
+
+
+def test_waits_for_a_registry_that_is_away(
+    broker: Broker, registry: Registry, client: SchemaRegistryClient, tmp_path: Path
+) -> None:
+    """The second record's schema is asked for while the registry does not answer: nothing is lost, and it is told."""
+    name, out = name_of("s"), name_of("o").upper()
+    clients.make_topic(broker.address, name)
+    later = {**AVRO, "fields": [*AVRO["fields"], {"name": "more", "type": "int", "default": 0}]}  # type: ignore[misc]
+    row = {n: x for n, x in rows(1)[0].items() if n != "k"}
+    first = AvroSerializer(client, json.dumps(AVRO))(row, at(name, "value"))
+    second = AvroSerializer(client, json.dumps(later))(row | {"id": 77, "more": 1}, at(name, "value"))
+    clients.produce(broker.address, name, [Record(b"a", first, T0)])
+    (tmp_path / "q.sql").write_text(f"""
+        CREATE STREAM s WITH (kafka_topic='{name}', key_format='NONE', value_format='AVRO');
+        CREATE STREAM {out} WITH (kafka_topic='{out}') AS SELECT id FROM s;
+    """)
+    (tmp_path / "r.properties").write_text(f"basic.auth.user.info={USER}\n")
+
+    def there() -> list[int]:
+        found = clients.consume(broker.address, out) if clients.topic_exists(broker.address, out) else []
+        return [AvroDeserializer(client)(r.value, at(out, "value"))["ID"] for r in found]
+
+    with guarded(registry) as door:
+        run = up(tmp_path, broker, "q.sql", "--registry", door.url, "--registry-config", "r.properties")
+        try:
+            assert until(lambda: there() == [-2], 240), (tmp_path / "run.log").read_text()[-2000:]
+            door.shut = True
+            clients.produce(broker.address, name, [Record(b"a", second, T0 + 1)])
+            assert until(lambda: "waits: no registry answers" in told(tmp_path) or "503" in told(tmp_path), 120)
+            assert there() == [-2]
+            door.shut = False
+            assert until(lambda: there() == [-2, 77], 120), told(tmp_path)
+        finally:
+            assert ended(run) == 0
+    assert "very-secret" not in told(tmp_path)
+
+
+def told(folder: Path) -> str:
+    return (folder / "run.log").read_text()[-4000:]
 
 
 def lower(row: Row) -> Row:
