@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 
 from braid.bind.bound import Described, QueryBound, SettingChanged
+from braid.bind.catalog import Catalog
 from braid.bind.program import Program
 from braid.bind.settings import SETTINGS
 from braid.errors import SqlError
@@ -20,6 +21,7 @@ from braid.expr.functions_dialects import LENSES
 from braid.expr.nodes import Col, Expr, columns
 from braid.plan.keyed import CombiningJoin, KeyedJoin, RememberingJoin, TwoClockJoin
 from braid.plan.logical import Filter, Node, Query
+from braid.topics.registries import FolderRegistry
 from braid.types import Array, Scalar
 
 CUSTOMERS = """
@@ -30,7 +32,7 @@ CREATE TABLE order(_key INT, user_id INT, customer_id LONG, item STRING) FORMAT 
 
 
 def program(sql: str = CUSTOMERS) -> Program:
-    p = Program("lenses")
+    p = Program("lenses", Catalog(registry=FolderRegistry()))
     list(p.statements(sql))
     return p
 

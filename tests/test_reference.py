@@ -618,7 +618,7 @@ def test_histories_may_be_given_piece_by_piece(shape: str) -> None:
         want, pieces = expected(q, history), Reference(q)
         at = sorted(rng.choices(range(len(every) + 1), k=2))
         got = [pieces.process(x) for x in (every[: at[0]], every[at[0] : at[1]], every[at[1] :])]
-        assert [o for part in got for o in part] == want.records
+        assert [repr(o) for part in got for o in part] == [repr(o) for o in want.records]  # NaN is not itself
         assert sorted(map(repr, pieces.drops)) == sorted(map(repr, want.drops))
 
 
