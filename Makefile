@@ -82,7 +82,7 @@ bench: $(STAMP) java
 
 # Kafka to Kafka, beside Spark's own connector; servers and jars are fetched once (tests/kafka/README.md).
 bench-kafka: $(STAMP) java
-	PYTHONPATH=src:tests $(BIN)/python -m benchmarks kafka kafka_latency --rows 1000000 --batch 500000 --write
+	PYTHONPATH=src:tests $(BIN)/python -m benchmarks kafka kafka_avro kafka_latency --rows 1000000 --batch 500000 --write
 
 bench-small: $(STAMP) java
 	$(BIN)/python -m benchmarks --small

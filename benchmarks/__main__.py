@@ -26,7 +26,7 @@ from benchmarks.report import INTRODUCTION, KAFKA, Report, of_goals, page, termi
 
 PAGES = {
     "benchmarks": ("interval", "shapes", "joins", "chains", "topics", "small", "state", "hot", "cores"),
-    "benchmarks-kafka": ("kafka", "kafka_latency"),
+    "benchmarks-kafka": ("kafka", "kafka_avro", "kafka_latency"),
 }
 BEGIN = {"benchmarks": INTRODUCTION, "benchmarks-kafka": KAFKA}
 NAMES = tuple(name for names in PAGES.values() for name in names)

@@ -8,12 +8,14 @@ its time; what is read back was committed. `tests/` lies on the path: the server
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
@@ -48,6 +50,53 @@ def as_json(*columns: str) -> Encode:
         return frame.select(pl.struct(pl.col(c).alias(c.upper()) for c in columns).struct.json_encode()).to_series()
 
     return encode
+
+
+def as_avro(id: int, *columns: str) -> Encode:
+    """Values as Avro behind a schema's id, as Confluent's serializers write them."""
+
+    def encode(frame: pl.DataFrame) -> pl.Series:
+        import pyruhvro
+
+        named = frame.select(pl.col(c).alias(c.upper()) for c in columns)
+        text = avro_schema(dict(zip(named.columns, (AVRO[t] for t in named.dtypes), strict=True)))
+        (batch,) = (
+            named.to_arrow(compat_level=pl.CompatLevel.oldest()).combine_chunks().cast(_plain(named)).to_batches()
+        )
+        (bodies,) = pyruhvro.serialize_record_batch(batch, text, 1)
+        return pl.Series([head(id) + body for body in bodies.to_pylist()], dtype=pl.Binary)
+
+    return encode
+
+
+def from_avro(values: list[bytes], text: str) -> pl.DataFrame:
+    """Values by the schema whose id they all have."""
+    import pyruhvro
+
+    assert len({v[:HEAD] for v in values}) == 1
+    return pl.DataFrame(pyruhvro.deserialize_array([v[HEAD:] for v in values], text))
+
+
+HEAD = 5  # bytes before an Avro body
+AVRO = {pl.Int64: "long", pl.String: "string"}
+
+
+def head(id: int) -> bytes:
+    return b"\0" + id.to_bytes(4, "big")
+
+
+def id_of(value: bytes) -> int:
+    return int.from_bytes(value[1:HEAD], "big")
+
+
+def avro_schema(fields: Mapping[str, str]) -> str:
+    made = [{"name": name, "type": ["null", t], "default": None} for name, t in fields.items()]
+    return json.dumps({"type": "record", "name": "value", "fields": made})
+
+
+def _plain(frame: pl.DataFrame) -> pa.Schema:
+    """The types that the encoder takes: no large strings."""
+    return pa.schema([(c, pa.string() if t == pl.String else pa.int64()) for c, t in frame.schema.items()])
 
 
 def make(address: str, *names: str, partitions: int) -> None:

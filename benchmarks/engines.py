@@ -16,10 +16,12 @@ from typing import Any
 import polars as pl
 
 from benchmarks.harness import Batch, Run, Sizes, steady
+from braid.bind.catalog import Catalog
 from braid.bind.program import Program
 from braid.files.input import open_files
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
+from braid.records.registry import Registry
 from braid.stage.call_order import partition_ranks
 from braid.stage.cut import Cut, beginning, ended_now, plan_batch
 from braid.stage.ingest import Chunk
@@ -27,6 +29,7 @@ from braid.stage.inputs import Input, TopicInput
 from braid.stage.local import LocalQuery
 from braid.stage.measured import Measured
 from braid.topics import TopicStore
+from braid.topics.broker import Broker
 
 BUCKETS = 4  # what Braid takes by itself
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -36,9 +39,10 @@ STORES = {
 }
 
 
-def plan_of(sql: str, dialect: str = "ksqldb") -> Plan:
-    """The plan of the last query in a text."""
-    return lower([e.query for e in Program(dialect).statements(sql) if e.query is not None][-1])
+def plan_of(sql: str, dialect: str = "ksqldb", registry: Registry | None = None) -> Plan:
+    """The plan of the last query in a text. `registry`: of the formats that have schemas."""
+    program = Program(dialect, Catalog(registry=registry))
+    return lower([e.query for e in program.statements(sql) if e.query is not None][-1])
 
 
 def session(sizes: Sizes, master: str | None = None, more: Mapping[str, str] | None = None) -> Any:
@@ -61,20 +65,19 @@ def on_spark(
     store: Path | None = None,
     output: str | None = None,
     limit: int | None = None,
-    broker: str | None = None,
+    broker: Broker | None = None,
 ) -> Run:
     """Braid until its input is read. Sources read the files of their name in `data`, or the topics of `store` or of a
     `broker`; results go to the topic `output`, or nowhere."""
     from braid.spark.job import Output
     from braid.spark.query import start
-    from braid.topics.broker import Broker
 
     kind = "kafka" if broker else "topic"
     sink = Output(kind, output, sizes.cores) if output else Output("none", "", sizes.cores)
     running = start(
         spark, plan, str(store or folder / "store"), files=files_of(plan, data) if data else None, output=sink,
         checkpoint=str(folder / "checkpoint"), tasks=sizes.cores, limit=limit or sizes.batch,
-        trigger={"availableNow": True}, broker=Broker(broker) if broker else None,
+        trigger={"availableNow": True}, broker=broker,
     )  # fmt: skip
     running.await_termination()
     return run_of(running)

@@ -10,7 +10,7 @@ says so, and Braid is measured alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,10 +21,13 @@ from uuid import uuid4
 import polars as pl
 
 from benchmarks import broker as on_broker
-from benchmarks.broker import Held, as_json, fill, held, side, table
+from benchmarks.broker import Encode, Held, as_avro, as_json, avro_schema, fill, held, side, table
 from benchmarks.engines import on_spark, plan_of, session, spark_run
 from benchmarks.harness import Run, Sizes, Variant, summaries, take_turns
 from benchmarks.report import Goal, Report, Table, held_back, of_parts, of_rates
+from braid.topics.broker import Broker
+from braid.topics.registries import Address
+from braid.topics.registries import opened as registry_at
 
 BRAID, SPARK = "Braid, exactly once", "Spark's connector and join, at least once"
 W = 5_000  # ms
@@ -43,7 +46,8 @@ CREATE TABLE d (k BIGINT PRIMARY KEY, v BIGINT, s VARCHAR)
 CREATE STREAM o AS SELECT l.k AS k, l.v AS v, d.v AS rv, d.s AS s FROM l JOIN d ON l.k = d.k;
 """
 COLUMNS = ("k", "v", "rv", "s")
-VALUE = "V long, RV long, S string"
+SIDE = {"V": "long", "S": "string"}
+RESULT = {"V": "long", "RV": "long", "S": "string"}
 NEAR = f"select l.k, l.v, r.v as rv, l.s from l join r on l.k = r.k and r.t between l.t - {W} and l.t + {W}"
 LOOKED_UP = "select l.k, l.v, d.v as rv, d.s from l join d on l.k = d.k"
 
@@ -61,6 +65,7 @@ class Case:
     schema: str = "V long, S string"
     time: str | None = "unix_millis(timestamp)"
     goal: float = 0.0
+    avro: bool = False
 
     @property
     def rows(self) -> int:
@@ -82,14 +87,21 @@ class Case:
 class Bench:
     spark: Any
     address: str
+    registry: Any
     sizes: Sizes
     report: Report
     missing: str | None  # why Spark's connector cannot be had
 
+    @property
+    def broker(self) -> Broker:
+        return Broker(self.address, registry=Address(self.registry.url) if self.registry is not None else None)
+
     def braid(self, case: Case, made: dict[str, str], folder: Path, limit: int | None = None) -> Run:
         made[BRAID] = output = f"o-{uuid4().hex[:8]}"
-        plan, sizes = plan_of(case.sql.format(**case.topics)), self.sizes
-        return on_spark(self.spark, plan, folder, sizes, output=output, limit=limit, broker=self.address)
+        schemas = self.broker.registry
+        registry = registry_at(schemas) if schemas is not None else None
+        plan = plan_of(case.sql.format(**case.topics), registry=registry)
+        return on_spark(self.spark, plan, folder, self.sizes, output=output, limit=limit, broker=self.broker)
 
     def sparks(self, case: Case, made: dict[str, str], folder: Path) -> Run:
         """Spark's query: the lookup's table is read once, and kept in memory."""
@@ -105,7 +117,9 @@ class Bench:
         else:
             columns = ("l.k", "l.V", F.col("r.V").alias("RV"), "l.S")
             joined = self.joined(case, {"maxOffsetsPerTrigger": each}).select(*columns)
-        out = joined.select(F.col("k").cast("string").alias("key"), F.to_json(F.struct("V", "RV", "S")).alias("value"))
+        value = F.struct("V", "RV", "S")
+        written = self._avro(output, value) if case.avro else F.to_json(value)
+        out = joined.select(F.col("k").cast("string").alias("key"), written.alias("value"))
         run = spark_run(out, folder, topic={"kafka.bootstrap.servers": self.address, "topic": output})
         if "d" in case.topics:
             other.unpersist()
@@ -122,17 +136,30 @@ class Bench:
 
     def read(self, case: Case, name: str, **options: str) -> Any:
         from pyspark.sql import functions as F
+        from pyspark.sql.avro.functions import from_avro
 
         live = name != "d"
         reader = self.spark.readStream if live else self.spark.read
         options |= {"kafka.bootstrap.servers": self.address, "startingOffsets": "earliest"}
         raw = reader.format("kafka").option("subscribe", case.topics[name]).options(**options).load()
-        value = F.from_json(F.col("value").cast("string"), case.schema)
+        if case.avro:
+            value = from_avro(F.expr(f"substring(value, {on_broker.HEAD + 1})"), avro_schema(SIDE))
+        else:
+            value = F.from_json(F.col("value").cast("string"), case.schema)
         rows = raw.select(F.col("key").cast("string").cast("long").alias("k"), value.alias("x"), "timestamp")
         rows = rows.select("k", "x.*", "timestamp")
         if not live or "d" in case.topics:
             return rows
         return rows.withColumn("ts", F.expr(f"timestamp_millis({case.time})")).withWatermark("ts", "5 seconds")
+
+    def _avro(self, topic: str, value: Any) -> Any:
+        """A value as Avro, behind the id of its schema, which is registered."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.avro.functions import to_avro
+
+        text = avro_schema(RESULT)
+        id = self.registry.register(f"{topic}-value", text)
+        return F.concat(F.lit(bytearray(on_broker.head(id))), to_avro(value, text))
 
 
 # ------------------------------------------------------------------- comparing
@@ -154,7 +181,7 @@ def compared(bench: Bench, case: Case, rounds: int) -> None:
     variants[BRAID] = partial(noted, bench.braid)
     figures = summaries(take_turns(variants, rounds, wanted.rows))
     for name, topic in outputs:
-        found = read_back(bench.address, topic)
+        found = read_back(bench, case, topic)
         if found != wanted:
             raise AssertionError(f"{name} wrote {found.rows:,} rows to {topic}, not the {wanted.rows:,} of the join")
     base = SPARK if bench.missing is None else None
@@ -164,73 +191,88 @@ def compared(bench: Bench, case: Case, rounds: int) -> None:
         of_rates(case.title, text, figures, base),
         of_parts(f"{case.title}: where a batch of Braid spends its time", figures[BRAID].parts),
     ]
+    if case.avro:
+        rate = figures[BRAID].rate
+        bench.report.goals.append(
+            Goal(f"{case.title}: records/s", rate, ">=", 150_000, held_back(figures[BRAID].parts))
+        )
     if base is not None and case.goal:
         back = held_back(figures[BRAID].parts)
         bench.report.goals.append(Goal(f"{case.title}: times Spark", figures[BRAID].ratio, ">=", case.goal, back))
 
 
-def read_back(address: str, topic: str) -> Held:
-    keys, values = on_broker.records(address, topic)
+def read_back(bench: Bench, case: Case, topic: str) -> Held:
+    keys, values = on_broker.records(bench.address, topic)
     k = pl.Series("k", keys, dtype=pl.Binary).cast(pl.String).cast(pl.Int64)
-    texts = pl.Series(values, dtype=pl.Binary).cast(pl.String)
-    value = texts.str.json_decode(pl.Struct({"V": pl.Int64, "RV": pl.Int64, "S": pl.String}))
-    return held(value.struct.unnest().rename(str.lower).with_columns(k), COLUMNS)
+    if case.avro:
+        frame = on_broker.from_avro(values, bench.registry.schema(on_broker.id_of(values[0]))["schema"])
+    else:
+        texts = pl.Series(values, dtype=pl.Binary).cast(pl.String)
+        frame = texts.str.json_decode(pl.Struct({"V": pl.Int64, "RV": pl.Int64, "S": pl.String})).struct.unnest()
+    return held(frame.rename(str.lower).with_columns(k), COLUMNS)
 
 
-def cases(address: str, rows: int, files: int, keys: int, partitions: int) -> list[Case]:
+def cases(bench: Bench, rows: int, files: int, keys: int) -> list[Case]:
     """The topics, filled, and the joins over them."""
-    mark = uuid4().hex[:6]
-    frames = {"l": side(rows, files, keys, 0), "r": side(rows, files, keys, 1), "d": table(keys)}
-    names = {x: f"{x}-{mark}" for x in ("l", "r", "lt", "rt", "d")}
-    plain, timed = as_json("v", "s"), as_json("v", "s", "t")
-    for name, topic in names.items():
-        fill(address, topic, frames[name[0]], timed if name.endswith("t") else plain, partitions)
-    two = {x: frames[x] for x in "lr"}
+    sides = {"l": side(rows, files, keys, 0), "r": side(rows, files, keys, 1)}
+    if bench.registry is not None:
+        sql = SIDES.replace("{t}", "").replace("{more}", "value_format='AVRO'")
+        topics = {x: _filled(bench, x, frame, as_avro, "v", "s") for x, frame in sides.items()}
+        return [Case("Interval join, Avro", sql, topics, sides, NEAR, avro=True)]
+    known = table(keys)
+    plain = {x: _filled(bench, x, frame, as_json, "v", "s") for x, frame in [*sides.items(), ("d", known)]}
+    timed = {x: _filled(bench, x, frame, as_json, "v", "s", "t") for x, frame in sides.items()}
     by_times = SIDES.replace("{t}", "").replace("{more}", "value_format='JSON'")
     by_column = SIDES.replace("{t}", ", t BIGINT").replace("{more}", "value_format='JSON', timestamp='t'")
+    looked_up = {"l": sides["l"], "d": known}
     return [
-        Case("Interval join, times of records", by_times, {x: names[x] for x in "lr"}, two, NEAR, goal=4.5),
+        Case("Interval join, times of records", by_times, {x: plain[x] for x in "lr"}, sides, NEAR, goal=4.5),
         Case(
-            "Interval join, times in a column", by_column, {x: names[f"{x}t"] for x in "lr"}, two, NEAR,
-            "V long, S string, T long", "T", 3.0,
+            "Interval join, times in a column", by_column, timed, sides, NEAR, "V long, S string, T long", "T", 3.0
         ),
-        Case(
-            "Stream-table lookup", LOOKUP, {x: names[x] for x in "ld"}, {x: frames[x] for x in "ld"}, LOOKED_UP,
-            goal=1.2,
-        ),
+        Case("Stream-table lookup", LOOKUP, {x: plain[x] for x in "ld"}, looked_up, LOOKED_UP, goal=1.2),
     ]  # fmt: skip
 
 
+def _filled(bench: Bench, name: str, frame: pl.DataFrame, form: Callable[..., Encode], *columns: str) -> str:
+    """A topic of these rows."""
+    topic = f"{name}-{uuid4().hex[:8]}"
+    id = (bench.registry.register(f"{topic}-value", avro_schema(SIDE)),) if form is as_avro else ()
+    fill(bench.address, topic, frame, form(*id, *columns), bench.sizes.cores)
+    return topic
+
+
 @contextmanager
-def opened(sizes: Sizes) -> Iterator[Bench]:
-    """A broker of one's own and a session with Spark's connector, if that can be had."""
+def opened(sizes: Sizes, avro: bool = False) -> Iterator[Bench]:
+    """A broker of one's own (for `avro` a registry, too) and a session with Spark's connector, if that can be had."""
     from kafka.broker import own_broker
     from kafka.fetch import Unavailable, spark_jars
+    from kafka.registry import own_registry
 
     missing, more = None, dict[str, str]()
     try:
         more["spark.jars"] = ",".join(map(str, spark_jars()))
     except Unavailable as reason:
         missing = str(reason)
-    with own_broker() as server:
+    with own_broker() as server, own_registry() if avro else nullcontext() as registry:
         spark = session(sizes, more=more)
         try:
-            yield Bench(spark, server.address, sizes, Report(), missing)
+            yield Bench(spark, server.address, registry, sizes, Report(), missing)
         finally:
             spark.stop()
 
 
-def run(sizes: Sizes) -> Report:
-    with opened(sizes) as bench:
+def run(sizes: Sizes, avro: bool = False) -> Report:
+    with opened(sizes, avro) as bench:
         if bench.missing is not None:
             text = f"Spark's Kafka connector could not be fetched, so Braid was measured alone: {bench.missing}"
             bench.report.tables.append(Table("Without Spark's connector", text, ("",), ()))
-        for case in cases(bench.address, *TINY, sizes.cores):  # warms up
+        for case in cases(bench, *TINY):  # warms up
             with TemporaryDirectory() as to:
                 bench.braid(case, {}, Path(to), limit=10_000)
             if bench.missing is None:
                 with TemporaryDirectory() as to:
                     bench.sparks(case, {}, Path(to))
-        for case in cases(bench.address, sizes.rows, sizes.files, sizes.keys, sizes.cores):
+        for case in cases(bench, sizes.rows, sizes.files, sizes.keys):
             compared(bench, case, sizes.rounds)
         return bench.report

@@ -170,7 +170,7 @@ KAFKA = """# Benchmarks of Kafka to Kafka
 
 Made by `make bench-kafka` on a real broker, which it fetches and starts (Apache Kafka, one node, on the machine that is
 measured), beside Spark's own Kafka connector and Spark's own joins in the same session. Sizes are arguments:
-`PYTHONPATH=tests python -m benchmarks kafka kafka_latency --rows 500000`. How figures are taken stands in
+`PYTHONPATH=tests python -m benchmarks kafka --rows 500000`. How figures are taken stands in
 `docs/benchmarks.md`. What is different here:
 
 - Both sides read the same topics, with as many records in a batch, and write to a topic of as many partitions. What
