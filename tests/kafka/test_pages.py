@@ -3,7 +3,7 @@
 In: case pages, their statements and records (not what they expect: their times are moved, as a broker takes none
 before 1970). Out: every result record by record, in order, with its time and headers.
 Rule: every page is run whose topics have one partition: then both have one order. What a page holds back (an end, a
-declared bound) is not told to either.
+declared bound) is not told to either. Pages of tables that statements change are asked what their queries give.
 """
 
 from __future__ import annotations
@@ -198,3 +198,45 @@ def test_a_broker_gives_what_the_store_gives(page: Page, plain_broker: Broker, t
         pytest.skip(f"the store refuses it: {here['refused'][0]}")
     assert on_broker == here
     assert here
+
+
+# ------------------------------------------------- tables that statements change
+
+ROWS = ("sql", "query", "refused")  # blocks of a page that asks for rows; what is refused needs no broker
+CHANGING = [
+    path
+    for path in sorted((CASES / "risingwave").rglob("*.md"))
+    if {b.kind for b in blocks(path.read_text(encoding="utf-8"))} <= set(ROWS)
+    and "query" in {b.kind for b in blocks(path.read_text(encoding="utf-8"))}
+    and not re.search("PROCTIME|AVRO|connector", path.read_text(encoding="utf-8"))  # of the moment; of a registry
+][:OF_A_DIALECT]
+
+
+def answered(session: Session, path: Path) -> list[list[tuple[Any, ...]]]:
+    """The rows of each query of a page, when all that was changed before it has been worked off."""
+    found = []
+    for block in blocks(path.read_text(encoding="utf-8")):
+        if block.kind == "sql":
+            session.execute(block.text)
+        elif block.kind == "query":
+            for handle in session._handles.values():
+                handle.await_idle()
+            found.append(sorted(session.query(block.text.partition("\n----")[0]), key=repr))
+    return found
+
+
+@pytest.mark.parametrize("path", CHANGING, ids=lambda p: str(p.relative_to(CASES)))
+def test_tables_on_a_broker_are_those_of_the_store(path: Path, plain_broker: Broker, tmp_path: Path) -> None:
+    there = open_topics(str(tmp_path / "there"), Address(plain_broker.address))
+    before = set(there.names())
+    outcomes = []
+    try:
+        for folder, kafka in (("here", None), ("there", plain_broker.address)):
+            with braid.connect("risingwave", str(tmp_path / folder), kafka=kafka) as session:
+                outcomes.append(answered(session, path))
+    finally:
+        for name in set(there.names()) - before:
+            delete_topic(plain_broker.address, name)
+    here, on_broker = outcomes
+    assert on_broker == here
+    assert any(here)
