@@ -31,6 +31,7 @@ from braid.stage.emit import written
 from braid.stage.ingest import Chunk
 from braid.stage.local import LocalQuery
 from braid.testing import Driver
+from braid.topics.envelope import RAW
 from braid.topics.registries import Address, FolderRegistry, address_of, opened
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
@@ -337,10 +338,10 @@ def raw_records(*records: tuple[Any, Any]) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "_offset": range(len(records)), TIME: range(len(records)), "_key": [k for k, _ in records],
-            "_value": [v for _, v in records], HEADERS: [None] * len(records), "_error": [None] * len(records),
+            "_value": [v for _, v in records], HEADERS: [None] * len(records), "_window": [None] * len(records),
+            "_error": [None] * len(records),
         },
-        schema={"_offset": pl.Int64, TIME: pl.Int64, "_key": pl.Binary, "_value": pl.Binary, HEADERS: pl.String,
-                "_error": pl.String},
+        schema={**RAW, "_key": pl.Binary(), "_value": pl.Binary()},
     )  # fmt: skip
 
 
