@@ -34,7 +34,7 @@ from braid.stage.decode import decode
 from braid.stage.ingest import Chunk
 from braid.stage.measured import Piece
 from braid.topics import Staged, TopicStore, publish
-from braid.topics.envelope import RAW
+from braid.topics.envelope import RAW, WINDOW
 from braid.types import Scalar
 from histories import Col, col, query, stream_stream, table
 from histories import source as stream
@@ -84,6 +84,7 @@ def rows(count: int, key: str | None, n: str | None, time: int) -> pl.DataFrame:
         pl.lit(time).alias("_t"),
         (text if key is None else pl.repeat(key, count, eager=True)).alias("_key"),
         pl.lit(None).alias("_headers"),
+        pl.lit(None, WINDOW).alias("_window"),
         pl.lit(None).alias("_error"),
     )
     return made.select(pl.col(c).cast(t) for c, t in RAW.items())

@@ -56,7 +56,7 @@ def joined(seed: int, how: How) -> tuple[Query, History]:
 
 
 def values(query: Query, history: History) -> list[tuple[str | None, int]]:
-    return [(value, time) for _, value, time, _ in reference_lines(query, history)]
+    return [(value, time) for _, value, time, *_ in reference_lines(query, history)]
 
 
 @pytest.mark.parametrize("seed", range(15))
