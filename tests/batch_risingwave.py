@@ -348,22 +348,35 @@ def logged(rng: random.Random, tables: Sequence[Table]) -> list[Call]:
     return calls
 
 
+def in_windows(rng: random.Random, t: Table, size: int) -> tuple[str, str]:
+    """A table in windows of so many minutes, and of twice so many; in DuckDB's SQL."""
+    start = f"time_bucket(INTERVAL '{size} minutes', ts)"
+    if rng.random() < 0.7:
+        said = f"TUMBLE({t.name}, ts, INTERVAL '{size}' MINUTE)"
+        return said, f"(SELECT *, {start} AS window_start FROM {t.name}) AS {t.name}"
+    said = f"HOP({t.name}, ts, INTERVAL '{size}' MINUTE, INTERVAL '{size * 2}' MINUTE)"
+    both = f"{start} - i * INTERVAL '{size} minutes' AS window_start FROM {t.name}, (VALUES (0), (1)) w(i)"
+    return said, f"(SELECT *, {both}) AS {t.name}"
+
+
+def closed_groups(rng: random.Random) -> Question:
+    """GROUP BY a window, and perhaps a key, of which each goes out once; read at the end."""
+    t = replace(log(rng, "a"), spare=20)
+    said, asked = in_windows(rng, t, rng.choice([1, 5]))
+    by = rng.choice(["window_start", "window_start, k", "n, window_start"])
+    having = rng.choice(["", " HAVING COUNT(*) > 1"])
+    text = f"SELECT {by}, COUNT(*) AS c, SUM(n) AS t, MAX(s) AS m FROM {{}} GROUP BY {by}{having}"
+    columns = [*by.split(", "), "c", "t", "m"]
+    sql = text.format(said) + " EMIT ON WINDOW CLOSE"
+    made = question(rng, [t], sql, text.format(asked), columns, logged(rng, [t]), late=False)
+    return replace(made, calls=(*made.calls, Finish()))
+
+
 def windowed(rng: random.Random, closed: bool = False) -> Question:
     """TUMBLE and HOP of two logs that meet in a window; `closed`: EMIT ON WINDOW CLOSE, read at the end."""
     tables = [replace(log(rng, name), spare=20) if closed else log(rng, name) for name in ("a", "b")]
     size = rng.choice([1, 5])
-    said, asked = [], []
-    for t in tables:
-        if rng.random() < 0.7:
-            said.append(f"TUMBLE({t.name}, ts, INTERVAL '{size}' MINUTE)")
-            starts = f"time_bucket(INTERVAL '{size} minutes', ts)"
-            asked.append(f"(SELECT *, {starts} AS window_start FROM {t.name}) AS {t.name}")
-        else:
-            said.append(f"HOP({t.name}, ts, INTERVAL '{size}' MINUTE, INTERVAL '{size * 2}' MINUTE)")
-            asked.append(
-                f"(SELECT *, time_bucket(INTERVAL '{size} minutes', ts) - i * INTERVAL '{size} minutes' AS window_start"
-                f" FROM {t.name}, (VALUES (0), (1)) w(i)) AS {t.name}"
-            )
+    said, asked = zip(*(in_windows(rng, t, size) for t in tables), strict=True)
     kind = "INNER" if closed else rng.choice(KINDS)
     columns = [E(f"{t.name}.{c}", f"{t.name}.{c}", type) for t in tables for c, type in t.columns.items() if c != "ts"]
     chosen = items(rng, columns)
@@ -407,5 +420,6 @@ SHAPES: dict[str, Shape] = {
     **{f"risingwave temporal {kind}": partial(temporal, kind=kind) for kind in KINDS[:2]},
     "risingwave window": windowed,
     "risingwave window closed": partial(windowed, closed=True),
+    "risingwave groups closed": closed_groups,
     "risingwave interval": interval,
 }

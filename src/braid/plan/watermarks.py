@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
+from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns, substituted
 from braid.expr.typing import conjuncts
 from braid.plan import epochs
 from braid.plan.epochs import Bound, Clean, RegularJoin
@@ -47,7 +47,9 @@ def progress(node: Node) -> Progress:
             return progress(left) if left.mode == "append" else {}
         case Aggregate(input=x, keys=keys):
             below = progress(x)
-            return {c.name: bounds for c, e in keys if (bounds := watermark(e, below))}
+            return {c.name: bounds for c, e in keys if (bounds := watermark(_grouped(e), below))}
+        case epochs.Changes(input=Aggregate(input=x) as groups) if x.mode == "append":
+            return progress(groups)  # rows that come are not below it, and none goes
         case epochs.Changes() | epochs.AsOfJoin() | SlidingJoin():
             return {}
         case OnKey() | OnKeys() | Lateral() | Materialize() | TimeWindows() | Final():
@@ -113,6 +115,15 @@ def _of_windows(node: epochs.Windows) -> Progress:
     return made
 
 
+def _grouped(e: Expr) -> Expr:
+    """What a group's key is made of, where a value stands for NULL: whoever shows it says NULL again."""
+    match e:
+        case Call(function="COALESCE", args=(inner, Lit())):
+            return inner
+        case _:
+            return e
+
+
 def watermark(e: Expr, known: Progress) -> Bounds:
     """The watermark of an expression; nothing if it has none."""
     match e:
@@ -124,6 +135,8 @@ def watermark(e: Expr, known: Progress) -> Bounds:
                 return ()
             (column,) = set(columns(inner))
             return tuple(replace(b, value=substituted(e, {column: b.value})) for b in read)
+        case Case(whens=((_, Lit(value=None)),), default=inner):
+            return watermark(inner, known)
         case _:
             return ()
 
