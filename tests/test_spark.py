@@ -371,7 +371,7 @@ class _Handle:
 @pytest.mark.parametrize("wait", ["await_idle", "await_termination", "status"])
 def test_a_query_that_started_too_slowly_starts_again(tmp_path: Path, wait: str) -> None:
     late = f"SparkException: {queries.TOO_SLOW}"
-    job: Any = SimpleNamespace(name="Q", plan=lower(case("ss", 1)[0]), buckets=1)
+    job: Any = SimpleNamespace(name="Q", plan=lower(case("ss", 1)[0]), buckets=1, broker=None)
 
     def running(*reasons: str | None) -> queries.RunningQuery:
         left = [_Handle(r) for r in reasons]
