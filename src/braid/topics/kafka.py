@@ -361,7 +361,8 @@ class _Reader:
             return self._read(first, last)
 
     def _read(self, first: int, last: int) -> Records:
-        if self._at != first or self._consumer is None:
+        # where another process has read in between, what it read is mostly here too: passed over, and not sought
+        if self._consumer is None or not self._at <= first <= self._at + APART:
             self._seek(first)
         assert self._consumer is not None
         got, found = Records(), self._ahead
@@ -434,6 +435,9 @@ class _Reader:
 
         why: BraidError = refused(self.broker, f"read the topic {self.topic}", error)
         if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            if self._at < first:  # what would have been passed over is gone
+                self._seek(first)
+                return
             why = gone(self.topic, self.partition, first)
         if not isinstance(why, BrokerAway):
             self.close()
