@@ -15,6 +15,7 @@ import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from braid.errors import Away, BraidError
@@ -121,13 +122,19 @@ def forget(kind: str, broker: Broker, name: str) -> None:
         _MADE.pop((os.getpid(), kind, broker, name), None)
 
 
+def _complained(broker: Broker, error: KafkaError) -> None:
+    """That all brokers are down says less than what came before it."""
+    if error.name() != "_ALL_BROKERS_DOWN" or broker not in _LAST:
+        _LAST[broker] = error.str()
+
+
 def _common(broker: Broker) -> dict[str, Any]:
     return {
         "reconnect.backoff.ms": "50",
         "reconnect.backoff.max.ms": "1000",
         **broker.settings(),
         "logger": _LOGGER,
-        "error_cb": lambda e: _LAST.__setitem__(broker, e.str()),
+        "error_cb": partial(_complained, broker),
     }
 
 
