@@ -68,10 +68,14 @@ class Struct:
 
 Type = Scalar | Decimal | Array | Map | Struct
 
+DAY_MS = 86_400_000
+UNITS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": DAY_MS}
+UNITS |= {f"{unit}S": ms for unit, ms in UNITS.items()}  # of durations, in ms
+
 # A DATE is before MAX_DAY and not before its negative, a time before MAX_TIME (ms): 260,000 years, as calendars
 # have them. As microseconds such a time has 64 bits.
 MAX_DAY = 95_000_000
-MAX_TIME = MAX_DAY * 86_400_000
+MAX_TIME = MAX_DAY * DAY_MS
 
 
 @dataclass(frozen=True, slots=True)

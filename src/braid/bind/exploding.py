@@ -7,9 +7,9 @@ streams, and not with GROUP BY.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from braid.bind.expressions import Rules, bind_expr, children
+from braid.bind.expressions import Rules, bind_expr, calls
 from braid.bind.names import Scope
 from braid.errors import SqlError
 from braid.expr import typing
@@ -23,20 +23,11 @@ from braid.types import Array
 Elements = Sequence[tuple[ast.Call, Expr]]  # of table functions: the column of each call
 
 
-def calls(e: ast.Expr) -> Iterator[ast.Call]:
-    """The outermost calls of table functions."""
-    if isinstance(e, ast.Call) and e.name in TABLE_FUNCTIONS:
-        yield e
-        return
-    for child in children(e):
-        yield from calls(child)
-
-
 def exploded(
     items: Sequence[ast.SelectItem], scope: Scope, node: Node, *, over_table: bool, grouped: bool
 ) -> tuple[Node, Elements]:
     """The node with the elements of what the items call, and the column of each call."""
-    made = [call for i in items for call in calls(i.expr)]
+    made = [call for i in items for call in calls(i.expr, TABLE_FUNCTIONS.__contains__)]
     if not made:
         return node, []
     if grouped:

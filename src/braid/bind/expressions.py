@@ -123,13 +123,18 @@ def names(e: ast.Expr) -> Iterator[ast.Name]:
         yield from names(child)
 
 
-def aggregates(e: ast.Expr) -> Iterator[ast.Call]:
-    """The outermost aggregate calls in an expression."""
-    if isinstance(e, ast.Call) and is_aggregate(e.name):
+def calls(e: ast.Expr, wanted: Callable[[str], bool]) -> Iterator[ast.Call]:
+    """The outermost calls of wanted functions in an expression."""
+    if isinstance(e, ast.Call) and wanted(e.name):
         yield e
         return
     for child in children(e):
-        yield from aggregates(child)
+        yield from calls(child, wanted)
+
+
+def aggregates(e: ast.Expr) -> Iterator[ast.Call]:
+    """The outermost aggregate calls in an expression."""
+    return calls(e, is_aggregate)
 
 
 def sides(a: Expr, b: Expr, left: Collection[str], right: Collection[str]) -> tuple[Expr, Expr] | None:

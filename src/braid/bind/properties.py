@@ -16,8 +16,7 @@ from braid.errors import Span, SqlError
 from braid.plan.logical import Encoding, Timestamp
 from braid.records.facet import PROTOBUFS, Format
 from braid.sql import ast
-from braid.sql.dialects.base import UNITS
-from braid.types import Array, Map, Scalar, Struct, Type
+from braid.types import UNITS, Array, Map, Scalar, Struct, Type
 
 COMMON = ("KAFKA_TOPIC", "FORMAT", "KEY_FORMAT", "VALUE_FORMAT", "PARTITIONS", "REPLICAS", "TIMESTAMP",
           "TIMESTAMP_FORMAT", "WRAP_SINGLE_VALUE", "VALUE_DELIMITER", "KEY_DELIMITER", "RETENTION_MS",

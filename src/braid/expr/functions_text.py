@@ -214,18 +214,6 @@ def _regexp(f: Callable[..., object], t: Type, at: int) -> tuple[Builder, Builde
     return build, failed
 
 
-def _extracted(pattern: str, text: str, group: int = 0) -> str | None:
-    if group < 0:
-        raise ValueError("a group has a number from 0")
-    return patterns.extracted(pattern, text, group)
-
-
-def _all_extracted(pattern: str, text: str, group: int = 0) -> list[str | None] | None:
-    if group < 0:
-        raise ValueError("a group has a number from 0")
-    return patterns.all_extracted(pattern, text, group)
-
-
 _group = "a pattern, a VARCHAR, and maybe the number of a group"
 
 TEXT_FUNCTIONS = {
@@ -258,12 +246,12 @@ TEXT_FUNCTIONS = {
         Function(
             "REGEXP_EXTRACT",
             _resolve_regexp(0, (2, 3), _TEXT, _group),
-            *_regexp(_extracted, _TEXT, 0),
+            *_regexp(patterns.extracted, _TEXT, 0),
         ),
         Function(
             "REGEXP_EXTRACT_ALL",
             _resolve_regexp(0, (2, 3), _TEXTS, _group),
-            *_regexp(_all_extracted, _TEXTS, 0),
+            *_regexp(patterns.all_extracted, _TEXTS, 0),
         ),
         Function(
             "REGEXP_REPLACE",

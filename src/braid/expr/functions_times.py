@@ -15,12 +15,9 @@ from braid.errors import SqlError
 from braid.expr import dates
 from braid.expr.nodes import Call, Expr
 from braid.expr.signatures import Function, Refused, Resolver, Signature, constant, forms, null_failed
-from braid.types import Scalar
+from braid.types import DAY_MS, UNITS, Scalar
 
 S = Scalar
-DAY = 86_400_000
-UNITS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": DAY}
-UNITS |= {f"{unit}S": ms for unit, ms in UNITS.items()}
 OF_UNITS = ("DATEADD", "DATESUB", "TIMEADD", "TIMESUB", "TIMESTAMPADD", "TIMESTAMPSUB")
 
 
@@ -41,11 +38,11 @@ def _moved(sign: int, t: Scalar) -> Function:
         by = args[1].cast(pl.Int64) * (UNITS[unit] * sign)
         match t:
             case S.DATE:  # part of a day is cut off, towards 1970
-                ms = args[2].cast(pl.Int32).cast(pl.Int64) * DAY + by
-                return dates.day(ms.sign() * ms.abs().floordiv(DAY))
+                ms = args[2].cast(pl.Int32).cast(pl.Int64) * DAY_MS + by
+                return dates.day(ms.sign() * ms.abs().floordiv(DAY_MS))
             case S.TIME:
                 ms = args[2].cast(pl.Int64).floordiv(1_000_000) + by
-                return dates.time_of_day(ms % DAY)
+                return dates.time_of_day(ms % DAY_MS)
         ms = args[2].dt.epoch("ms") + by
         return dates.instant(ms)
 

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from braid.expr.nodes import Call, Expr, Lambda, inputs
+from braid.expr.rows import lists
 from braid.types import Map, polars_type
 
 Evaluate = Callable[[pl.DataFrame, list[tuple[str, Expr]]], tuple[pl.DataFrame, pl.Series]]
@@ -81,7 +81,8 @@ def _elementwise(
         there = there & (_counted(elements[_ROW].filter(wrong), frame.height) == 0)
         found = _entries(found, value["v"])
     failed = _counted(elements[_ROW].filter(bad), frame.height) > 0
-    return _lists(found, size, there, polars_type(call.type)), failed
+    made = lists(found, size.to_numpy()).cast(polars_type(call.type))
+    return pl.select(pl.when(there).then(made)).to_series(), failed
 
 
 def _counted(rows: pl.Series, height: int) -> pl.Series:
@@ -90,13 +91,6 @@ def _counted(rows: pl.Series, height: int) -> pl.Series:
 
 def _entries(keys: pl.Series, values: pl.Series) -> pl.Series:
     return pl.DataFrame([keys.alias("key"), values.alias("value")]).to_struct("v")
-
-
-def _lists(values: pl.Series, size: pl.Series, there: pl.Series, dtype: pl.DataType) -> pl.Series:
-    offsets = pa.array(np.concatenate([[0], np.cumsum(size.to_numpy())]), pa.int64())
-    made = pl.from_arrow(pa.LargeListArray.from_arrays(offsets, values.to_arrow()))
-    assert isinstance(made, pl.Series)
-    return pl.select(pl.when(there).then(made.cast(dtype))).to_series()
 
 
 def _reduce(

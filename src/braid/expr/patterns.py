@@ -171,17 +171,25 @@ def _category(name: str) -> str:
     return "".join(f"\\U{a:08x}-\\U{b:08x}" for a, b in ranges)
 
 
-def extracted(pattern: str, text: str, group: int) -> str | None:
+def extracted(pattern: str, text: str, group: int = 0) -> str | None:
     """The group of the first match; None where there is none."""
-    found = compiled(pattern)
-    match = found.search(text) if group <= found.groups else None
+    found = _with_group(pattern, group)
+    match = None if found is None else found.search(text)
     return None if match is None else match[group]
 
 
-def all_extracted(pattern: str, text: str, group: int) -> list[str | None] | None:
+def all_extracted(pattern: str, text: str, group: int = 0) -> list[str | None] | None:
     """The group of every match; None where there is no such group."""
+    found = _with_group(pattern, group)
+    return None if found is None else [m[group] for m in found.finditer(text)]
+
+
+def _with_group(pattern: str, group: int) -> re.Pattern[str] | None:
+    """The pattern, if it has the group."""
     found = compiled(pattern)
-    return None if group > found.groups else [m[group] for m in found.finditer(text)]
+    if group < 0:
+        raise ValueError("a group has a number from 0")
+    return found if group <= found.groups else None
 
 
 def split(pattern: str, text: str) -> list[str]:

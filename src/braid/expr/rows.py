@@ -1,4 +1,4 @@
-"""The slow path: a Python function over each row, for the few meanings Polars cannot express.
+"""The slow path: a Python function over each row, for the few meanings Polars cannot express; and lists of values.
 
 In: Polars expressions and a function of plain values. Out: a Polars expression.
 Rule: null in, null out; used only where a caller says why no columnar form gives the exact meaning.
@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
+import pyarrow as pa
 
 LARGEST = 16 << 20  # bytes of a text that is made of others: a record has no more
 
@@ -46,3 +49,11 @@ def distinct(f: Callable[..., object], args: Sequence[pl.Expr], dtype: pl.DataTy
 
     packed = pl.struct([a.alias(str(i)) for i, a in enumerate(args)])
     return packed.map_batches(many, return_dtype=dtype, is_elementwise=True)
+
+
+def lists(values: pl.Series, sizes: npt.NDArray[np.int64]) -> pl.Series:
+    """The values, one after the other, as lists of these sizes."""
+    offsets = pa.array(np.concatenate([[0], np.cumsum(sizes)]), pa.int64())
+    made = pl.from_arrow(pa.LargeListArray.from_arrays(offsets, values.to_arrow()))
+    assert isinstance(made, pl.Series)
+    return made.cast(pl.List(values.dtype))

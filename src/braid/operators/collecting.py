@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from braid.expr.functions_arrays import same
+from braid.expr.rows import lists
 from braid.operators.ranges import Ints, expand, values_at
 from braid.types import Map, Scalar, Type, polars_type
 
@@ -67,10 +67,7 @@ class _Values:
     def lists(self, start: Ints, size: Ints) -> pl.Series:
         """For each place so many values from there on."""
         _, at = expand(self.first + start, self.first + start + size)
-        offsets = pa.array(np.concatenate([[0], np.cumsum(size)]), pa.int64())
-        made = pl.from_arrow(pa.LargeListArray.from_arrays(offsets, values_at(self.known, at).to_arrow()))
-        assert isinstance(made, pl.Series)
-        return made.cast(pl.List(self.known.dtype))
+        return lists(values_at(self.known, at), size)
 
 
 def _so_far(groups: Groups, counts: pl.Series) -> Ints:

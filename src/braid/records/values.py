@@ -25,7 +25,7 @@ import polars as pl
 
 from braid.expr import casts, dates
 from braid.expr.json_text import RawNumber, compact, dumps, loads
-from braid.types import MAX_DAY, MAX_TIME, Array, Decimal, Map, Scalar, Struct, Type, polars_type
+from braid.types import DAY_MS, MAX_DAY, MAX_TIME, Array, Decimal, Map, Scalar, Struct, Type, polars_type
 
 S = Scalar
 Reader = Callable[[Any], Any]
@@ -56,7 +56,6 @@ class Whole:
     unit: int = 1
 
 
-DAY_MS = 86_400_000
 WHOLE = {
     S.INT: Whole(-(2**31), 2**31),
     S.BIGINT: Whole(-(2**63), 2**63),

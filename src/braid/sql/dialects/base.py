@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from braid.errors import Span
 from braid.sql import ast
 from braid.sql.declare import Declaring, plainly
-from braid.types import Scalar
+from braid.types import UNITS, Scalar
 
 if TYPE_CHECKING:
     from braid.sql.cursor import Cursor
@@ -47,20 +47,6 @@ RESERVED = frozenset(
 )
 # Names, but never an alias without AS, because they start what may follow.
 STARTERS = frozenset({"CROSS", "EMIT", "ESCAPE", "LIMIT", "PARTITION", "WINDOW"})
-
-SECOND = 1000
-UNITS = {
-    "MILLISECOND": 1,
-    "MILLISECONDS": 1,
-    "SECOND": SECOND,
-    "SECONDS": SECOND,
-    "MINUTE": 60 * SECOND,
-    "MINUTES": 60 * SECOND,
-    "HOUR": 3600 * SECOND,
-    "HOURS": 3600 * SECOND,
-    "DAY": 86400 * SECOND,
-    "DAYS": 86400 * SECOND,
-}
 
 TYPE_ADVICE = {
     "BINARY": "BYTES",
