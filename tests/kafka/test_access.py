@@ -18,7 +18,7 @@ from braid.errors import BraidError
 from braid.topics import access
 from braid.topics.broker import broker_of
 from braid.topics.kafka import KafkaTopics
-from cli_help import Said, spawned
+from cli_help import Said, braid, spawned
 from kafka import clients
 from kafka.broker import Broker, own_broker
 from kafka.clients import Record
@@ -111,6 +111,27 @@ def test_a_record_that_is_too_large_is_a_drop(broker: Broker, tmp_path: Path) ->
         ("too large", "33", s, 33, None),
     ]
     assert drops[0]["message"] == f"4001 bytes as a record; {o} takes 4000 (max.message.bytes)"
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_a_record_without_a_key_is_a_drop_of_a_compacted_topic(broker: Broker, tmp_path: Path, policy: str) -> None:
+    s, o = prepared(broker, tmp_path, cleanup_policy=policy)
+    rows = [Record(k, b'{"V": "x"}', i + 1) for i, k in enumerate((b"a", None, b"b", None))]
+    clients.produce(broker.address, s, rows)
+    said = run(tmp_path, broker)
+    assert said.code == 0, said
+    assert [r.key for r in clients.consume(broker.address, o)] == [b"a", b"b"]
+    shown = spawned("drops", o, "--store", "d", "--format", "jsonl", cwd=tmp_path)
+    drops = [json.loads(x) for x in shown.out.splitlines()]
+    assert [(d["reason"], d["operator"], d["topic"], d["offset"]) for d in drops] == [
+        ("null key", "write", s, 1),
+        ("null key", "write", s, 3),
+    ]
+    assert drops[0]["message"] == f"{o} is compacted: it takes no record without a key"
+    assert drops[0]["value"]["V"] == "x"
+    put = braid("put", o, "--kafka", broker.address, stdin='{"value": {"V": 1}}\n')
+    assert (put.code, put.out) == (1, "")
+    assert "a record has no key, and the topic is compacted" in put.err
 
 
 # ------------------------------------------------------------------------ rights

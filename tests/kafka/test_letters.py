@@ -16,6 +16,7 @@ import pytest
 from braid.errors import BraidError
 from braid.spark.letters import LETTER, Letters, letters_of
 from braid.topics import access
+from braid.topics.access import Takes
 from braid.topics.broker import Broker as Address
 from braid.topics.broker import broker_of
 from braid.topics.kafka import KafkaTopics, _spans
@@ -89,13 +90,14 @@ def test_letters_that_do_not_fit_and_records_that_are_gone(broker: Broker, tmp_p
         schema_overrides={"partition": pl.Int32},
     )
     topics = KafkaTopics(tmp_path, Address(broker.address), {topic: clients.topic_id(broker.address, topic)})
-    made = letters_of(Letters("dead", 1, 2_500), "Q", topics, [topic], drops)
+    to = Letters("dead", 1, Takes(2_500, keyed=False))
+    made = letters_of(to, "Q", topics, [topic], drops)
     assert made.schema == LETTER
     sizes = made.select(pl.col("key").bin.size().alias("k"), pl.col("value").bin.size().alias("v")).rows()
     assert sizes == [(500, 500), (2_000, None), (1, 3), (None, 3)]
     assert made["time"].to_list() == [5, 5, 1, 1]
     gone = drops.head(1).with_columns(pl.lit(0, pl.Int64).alias("offset"))
-    assert letters_of(Letters("dead", 1, 2_500), "Q", topics, [topic], gone)["value"].to_list() == [b"[1]"]
+    assert letters_of(to, "Q", topics, [topic], gone)["value"].to_list() == [b"[1]"]
 
 
 def test_which_records_are_read_again() -> None:
@@ -120,5 +122,8 @@ def test_letters_have_a_topic_of_their_own(broker: Broker, tmp_path: Path) -> No
         with pytest.raises(BraidError, match=why):
             access.check(topics(name), "Q", [s], to)
     access.check(topics(clients.fresh()), "Q", [s], o)
+    compacted = clients.make_topic(broker.address, config={"cleanup.policy": "compact"})
+    with pytest.raises(BraidError, match="compacted, and keeps the last letter of a key only"):
+        access.check(topics(compacted), "Q", [s], o)
     with pytest.raises(BraidError, match="--dead-letters has no meaning without --kafka"):
         broker_of(None, None, dead_letters="d")

@@ -1,8 +1,8 @@
 """The part of a batch that a task writes to a broker.
 
 In: rows in order, drops. Out: records of the result's topic; rows that the topic does not take, as drops; letters.
-Rule: whether a record is too large follows from its own bytes, uncompressed, and costs no other record. The task
-commits itself: when all tasks have, the driver has nothing left to do.
+Rule: whether a topic takes a record follows from the record's own bytes, uncompressed, and costs no other record. The
+task commits itself: when all tasks have, the driver has nothing left to do.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from braid.timing import spent
 from braid.topics.kafka import KafkaTopics
 from braid.topics.transactions import sizes_of, writing
 
-TOO_LARGE = "too large"
+TOO_LARGE, NO_KEY = "too large", "null key"
 
 
 class BrokerOutputs:
     """One transaction, committed when the task is done."""
 
     def __init__(self, job: Job, batch: int, task: int) -> None:
-        assert job.broker is not None and job.checkpoint is not None
+        assert job.broker is not None and job.checkpoint is not None and job.output.takes is not None
         self._job, self._how, self._topic = job, emit.wires_of(job.plan.query.sink), job.output.target
         digest = offsets_digest(job.checkpoint, batch)
-        sizes = {self._topic: job.output.largest}
+        self._takes = job.output.takes
+        sizes = {self._topic: self._takes.largest}
         if (letters := job.output.letters) is not None:
-            sizes[letters.topic] = letters.largest
+            sizes[letters.topic] = letters.takes.largest
         self._writing = writing(job.broker, sizes, job.run, task, batch, digest)
 
     def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> pl.DataFrame | None:
@@ -55,19 +56,28 @@ class BrokerOutputs:
                 }
             )
             sizes = sizes_of(made)
-            fit = sizes <= output.largest
-        good = made if fit.all() else made.filter(fit)
+            keyless = made["key"].is_null() & self._takes.keyed
+            large = (sizes > self._takes.largest) & ~keyless
+        lost = [
+            *self._without_key(frame.filter(keyless)),
+            *self._too_large(frame.filter(large), records["key"].filter(large), sizes.filter(large)),
+        ]
+        good = made.filter(~(keyless | large)) if lost else made
         self._writing.write(self._topic, *good.get_columns())
-        return None if fit.all() else self._too_large(frame, records, sizes, ~fit)
+        return pl.concat(lost) if lost else None
 
-    def _too_large(
-        self, frame: pl.DataFrame, records: pl.DataFrame, sizes: pl.Series, which: pl.Series
-    ) -> pl.DataFrame:
+    def _without_key(self, rows: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        if rows.height:
+            why = f"{self._topic} is compacted: it takes no record without a key"
+            names = {f"v{i}": o.name for i, o in enumerate(self._job.plan.query.sink.values)}
+            yield drops_of(rows.rename(names), NO_KEY, "write", (), pl.repeat(why, rows.height, eager=True))
+
+    def _too_large(self, rows: pl.DataFrame, keys: pl.Series, sizes: pl.Series) -> Iterator[pl.DataFrame]:
         """Drops with the key, and without the value."""
-        most = f" bytes as a record; {self._topic} takes {self._job.output.largest} (max.message.bytes)"
-        told = sizes.filter(which).cast(pl.String) + most
-        lost = drops_of(frame.filter(which), TOO_LARGE, "write", (), told)
-        return lost.with_columns(records["key"].filter(which), pl.lit(None, pl.String).alias("value"))
+        if rows.height:
+            most = f" bytes as a record; {self._topic} takes {self._takes.largest} (max.message.bytes)"
+            lost = drops_of(rows, TOO_LARGE, "write", (), sizes.cast(pl.String) + most)
+            yield lost.with_columns(keys, pl.lit(None, pl.String).alias("value"))
 
     def close(self, drops: pl.DataFrame) -> Iterator[str]:
         to, job = self._job.output.letters, self._job

@@ -40,6 +40,7 @@ from braid.stage.checkpoint import Document
 from braid.stage.cut import LIMIT
 from braid.stage.inputs import Input, TopicInput
 from braid.topics import TopicStore, access, check_name
+from braid.topics.access import Takes
 from braid.topics.begin import UNASKED, Begins, Where, offsets_of
 from braid.topics.broker import Broker
 from braid.topics.files import members, whole
@@ -64,13 +65,12 @@ class Order:
 @dataclass(frozen=True, slots=True)
 class Output:
     """The sink: a topic of the store (`topic`) or of a broker (`kafka`), a folder of files, the console, or nothing
-    (`none`). `largest`: the bytes of the largest batch of records that the topic of a broker takes;
-    `letters`: where drops go, too."""
+    (`none`). `takes`: what records the topic of a broker takes; `letters`: where drops go, too."""
 
     kind: str
     target: str
     partitions: int
-    largest: int = 0
+    takes: Takes | None = None
     letters: Letters | None = None
 
 
@@ -321,8 +321,8 @@ def prepared(
     if output.kind in ("topic", "kafka") and not topics.exists(output.target):
         topics.create(output.target, output.partitions, plan.query.sink.kind == "table")
     if wishes.broker is not None and output.kind == "kafka":
-        largest = access.largest(wishes.broker, output.target)
-        output = replace(output, largest=largest, letters=_letters(topics, wishes.broker))
+        takes = access.takes(wishes.broker, output.target)
+        output = replace(output, takes=takes, letters=_letters(topics, wishes.broker))
     for watch in watches.values():
         watch.begin()
     job = _job(
@@ -389,7 +389,7 @@ def _letters(topics: Topics, broker: Broker) -> Letters | None:
         return None
     if not topics.exists(name):
         topics.create(name)
-    return Letters(name, topics.partitions(name), access.largest(broker, name, letters=True))
+    return Letters(name, topics.partitions(name), access.takes(broker, name, letters=True))
 
 
 def _check_delivery(name: str, known: Document, broker: Broker) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 import polars as pl
 
 from braid.errors import BraidError
+from braid.topics.access import Takes
 from braid.topics.broker import BrokerAway
 from braid.topics.kafka import Found, KafkaTopics
 from braid.topics.transactions import EARLIEST, sizes_of
@@ -29,11 +30,11 @@ LETTER = {"partition": pl.Int32, "key": pl.Binary, "value": pl.Binary, "time": p
 
 @dataclass(frozen=True, slots=True)
 class Letters:
-    """The topic; `largest`: the bytes of the largest batch of records that it takes."""
+    """The topic, and what records it takes."""
 
     topic: str
     partitions: int
-    largest: int
+    takes: Takes
 
 
 def letters_of(to: Letters, query: str, topics: KafkaTopics, read: Sequence[str], drops: pl.DataFrame) -> pl.DataFrame:
@@ -42,7 +43,7 @@ def letters_of(to: Letters, query: str, topics: KafkaTopics, read: Sequence[str]
     rows = [_letter(to, query, found, row) for row in drops.iter_rows(named=True)]
     made = pl.DataFrame(rows, schema=LETTER, orient="row")
     for column in ("value", "key"):
-        large = sizes_of(made) > to.largest
+        large = sizes_of(made) > to.takes.largest
         made = made.with_columns(pl.when(large).then(None).otherwise(pl.col(column)).alias(column))
     return made
 

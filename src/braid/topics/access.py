@@ -1,7 +1,7 @@
 """What a query needs of its broker, asked before it starts.
 
-In: a broker, the topics that a query reads and writes. Out: how large a record of a topic may be; or one line that
-says what is missing, and what to do.
+In: a broker, the topics that a query reads and writes. Out: what records a topic takes; or one line that says what is
+missing, and what to do.
 Rule: nothing is left behind: a topic is not made, and the transaction that is tried is given up.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 from uuid import uuid4
@@ -38,7 +39,7 @@ def check(topics: Topics, query: str, reads: Iterable[str], writes: str | None) 
         if to is not None and not topics.exists(to):
             topics.create(to, try_only=True)
         elif to is not None:
-            largest(broker, to, letters=to == broker.dead_letters)
+            takes(broker, to, letters=to == broker.dead_letters)
     if writes is not None and broker.exactly_once:
         try_transaction(broker, query, writes if topics.exists(writes) else None)
 
@@ -66,9 +67,16 @@ def permitted(broker: Broker, topic: str, *operations: str) -> None:
             raise NotPermitted(f"{what}: the broker does not permit to {operation} it", ASK)
 
 
-def largest(broker: Broker, topic: str, letters: bool = False) -> int:
-    """The bytes of the largest batch of records that a topic takes. One that may not be written is refused, and for
-    results one that sets times of its own."""
+@dataclass(frozen=True, slots=True)
+class Takes:
+    """What a topic takes: batches of records of at most `largest` bytes; `keyed`: only records with keys."""
+
+    largest: int
+    keyed: bool
+
+
+def takes(broker: Broker, topic: str, letters: bool = False) -> Takes:
+    """A topic that may not be written is refused, and for results one that sets times of its own."""
     from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
     # a marker is an offset of the topic, for which a broker asks READ
@@ -82,7 +90,11 @@ def largest(broker: Broker, topic: str, letters: bool = False) -> int:
             " would be lost",
             f"set message.timestamp.type=CreateTime for {topic}, or write to another topic",
         )
-    return int(settings["max.message.bytes"].value or 0)
+    compacted = "compact" in (settings["cleanup.policy"].value or "").split(",")
+    if letters and compacted:
+        what = f"--dead-letters {topic}: the topic is compacted, and keeps the last letter of a key only"
+        raise BraidError(what, f"set cleanup.policy=delete for {topic}, or name another topic")
+    return Takes(int(settings["max.message.bytes"].value or 0), compacted)
 
 
 @lru_cache(maxsize=64)

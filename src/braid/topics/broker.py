@@ -199,7 +199,7 @@ def producer(broker: Broker, transactional: str, lost: Callable[[], None], most:
         more["max.in.flight.requests.per.connection"] = "1"  # records that are sent again stay in their order
 
     def failed(error: KafkaError) -> None:
-        _LAST[broker] = error.str()
+        _complained(broker, error)
         lost()
 
     return _made(broker, Producer, more | {"error_cb": failed})
@@ -266,6 +266,8 @@ def refused(broker: Broker, what: str, error: KafkaError) -> BraidError:
     if code == Codes.INVALID_TIMESTAMP:
         hint = "raise message.timestamp.after.max.ms of the topic, or let Braid make the topic"
         return BraidError(f"{what}: the topic takes no times so far ahead", hint)
+    if code == Codes.INVALID_RECORD:
+        return BraidError(f"{what}: a record has no key, and the topic is compacted", "give it a key")
     if error.retriable() or error.txn_requires_abort() or error.name() in _PASSES:
         return BrokerAway(f"{what}: the broker at {broker.address} is not ready: {error.str()}", _LATER)
     return BraidError(f"{what}: {error.str()}", f"Kafka's code is {error.name()}")

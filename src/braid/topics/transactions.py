@@ -14,9 +14,10 @@ from __future__ import annotations
 import base64
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -62,32 +63,6 @@ class _Kept:
         return not self.lost
 
 
-class Writing(Protocol):
-    """One task's part of a batch: `done` where it was written before; `count`: how many records."""
-
-    done: bool
-    count: int
-
-    def write(
-        self,
-        topic: str,
-        partitions: pl.Series,
-        keys: pl.Series,
-        values: pl.Series,
-        times: pl.Series,
-        headers: pl.Series | None,
-    ) -> None:
-        """Records in their order. Nothing where it is `done`."""
-
-    def commit(self) -> None:
-        """All of it is there."""
-
-    def abort(self) -> None: ...
-
-    def forget(self) -> None:
-        """The producer is not kept: no other batch will come."""
-
-
 def writing(broker: Broker, sizes: Mapping[str, int], run: str, task: int, batch: int, digest: str | None) -> Writing:
     """`sizes`: the topics, the result's first, and the bytes of the largest batch of records of each. `run`: one life
     of a query; `task`: the number of the writing task, and of the partition of the result's topic at which its marker
@@ -97,11 +72,15 @@ def writing(broker: Broker, sizes: Mapping[str, int], run: str, task: int, batch
     return Transaction(broker, sizes, run, task, batch, digest)
 
 
-class _Sender:
-    """Gives records to a producer."""
+class Writing(ABC):
+    """One task's part of a batch: `done` where it was written before; `count`: how many records."""
 
-    def __init__(self, broker: Broker, sizes: Mapping[str, int]) -> None:
-        self.broker, self._sizes, self._topic = broker, sizes, next(iter(sizes))
+    _told: Any = None  # whom the producer tells of each record
+
+    def __init__(self, broker: Broker, sizes: Mapping[str, int], name: str) -> None:
+        self.broker, self.name = broker, name
+        self._sizes, self._topic = sizes, next(iter(sizes))
+        self._kept = kept("producer", broker, name, _Kept)
         self.count, self.done = 0, False
 
     def write(
@@ -113,6 +92,7 @@ class _Sender:
         times: pl.Series,
         headers: pl.Series | None,
     ) -> None:
+        """Records in their order. Nothing where it is `done`."""
         if topic == self._topic:
             self.count += len(keys)
         if self.done:
@@ -145,28 +125,37 @@ class _Sender:
             if sent % POLL == 0:
                 poll(0)
 
+    @abstractmethod
+    def commit(self) -> None:
+        """All of it is there."""
+
+    @abstractmethod
+    def abort(self) -> None: ...
+
+    def forget(self) -> None:
+        """The producer is not kept: no other batch will come."""
+        forget("producer", self.broker, self.name)
+
     @property
     def _producer(self) -> Producer:
-        raise NotImplementedError
-
-    _told: Any = None  # whom the producer tells of each record
+        assert self._kept.producer is not None
+        return self._kept.producer
 
     @property
     def _what(self) -> str:
         return f"write to the topic {self._topic}"
 
 
-class Transaction(_Sender):
+class Transaction(Writing):
     """See `writing`."""
 
     def __init__(
         self, broker: Broker, sizes: Mapping[str, int], run: str, task: int, batch: int, digest: str | None
     ) -> None:
-        super().__init__(broker, sizes)
+        super().__init__(broker, sizes, f"braid.{run}.{task}")
         self.batch = batch
-        self.name, self._group, self._task = f"braid.{run}.{task}", f"braid.{run}", task
+        self._group, self._task = f"braid.{run}", task
         self._digest = None if digest is None else digest[:DIGEST]
-        self._kept = kept("producer", broker, self.name, _Kept)
         if not (self._kept.ready(batch) and self._goes_on()):
             self._anew()
 
@@ -188,7 +177,7 @@ class Transaction(_Sender):
                 raise refused(self.broker, self._what, e.args[0]) from None
 
     def forget(self) -> None:
-        forget("producer", self.broker, self.name)
+        super().forget()
         forget("group", self.broker, self._group)
 
     def abort(self) -> None:
@@ -236,11 +225,6 @@ class Transaction(_Sender):
             marker = TopicPartition(self._topic, self._task, self.batch + 1, self._digest)
             self._producer.send_offsets_to_transaction([marker], self._membership(), seconds)
 
-    @property
-    def _producer(self) -> Producer:
-        assert self._kept.producer is not None
-        return self._kept.producer
-
     def _membership(self) -> Any:
         return kept(
             "group", self.broker, self._group, lambda: consumer(self.broker, self._group)
@@ -287,13 +271,11 @@ class Transaction(_Sender):
         return (-1, "") if at.offset < 0 else (at.offset - 1, at.metadata or "")
 
 
-class _AtLeastOnce(_Sender):
+class _AtLeastOnce(Writing):
     """Records that are there when `commit` returns; what went before an error stays."""
 
     def __init__(self, broker: Broker, sizes: Mapping[str, int], name: str) -> None:
-        super().__init__(broker, sizes)
-        self._name = name
-        self._kept = kept("producer", broker, name, _Kept)
+        super().__init__(broker, sizes, name)
         self._failed: KafkaError | None = None
         if self._kept.producer is None:
             self._kept.producer = producer(broker, name, lambda: None, [*sizes.values()])
@@ -310,16 +292,8 @@ class _AtLeastOnce(_Sender):
         self._producer.purge()  # what waits is not sent any more
         self.forget()
 
-    def forget(self) -> None:
-        forget("producer", self.broker, self._name)
-
     def _told(self, error: KafkaError | None, _: Message) -> None:
         self._failed = self._failed or error
-
-    @property
-    def _producer(self) -> Producer:
-        assert self._kept.producer is not None
-        return self._kept.producer
 
 
 def headers_of(text: str | None) -> list[tuple[str, str | bytes | None]] | None:
