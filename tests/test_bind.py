@@ -17,7 +17,7 @@ import pytest
 from braid.bind import bound
 from braid.bind.catalog import Catalog
 from braid.bind.commands import bind
-from braid.bind.ksqldb import DIALECT
+from braid.bind.ksqldb.bind import DIALECT
 from braid.bind.settings import Settings
 from braid.errors import SqlError
 from braid.expr.show import show

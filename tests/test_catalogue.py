@@ -134,3 +134,30 @@ def test_what_does_not_bind_any_more_is_left_out(store: TopicStore) -> None:
     document["statements"].reverse()  # and the order does not matter
     path.write_text(json.dumps(document))
     assert list(program(store).standing) == ["S", "O"]
+
+
+def test_what_was_made_with_a_type_keeps_it(store: TopicStore) -> None:
+    typed = "CREATE STREAM s (k INT KEY, p `Pair`, n INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+    text = "CREATE TYPE `Pair` AS STRUCT<a INT, b STRING>; CREATE TYPE both AS STRUCT<p `Pair`, q `Pair`>;"
+    made(program(store), text + typed + "CREATE STREAM o AS SELECT k, CAST(NULL AS BOTH) AS p FROM s;")
+    first = program(store)
+    assert made(first, text) == ["TypeMade", "TypeMade"]  # the same again
+    with pytest.raises(SqlError, match="TYPE Pair exists already, with another definition"):
+        made(first, "CREATE TYPE `Pair` AS INT;")
+    made(first, "DROP TYPE `Pair`; CREATE TYPE `Pair` AS INT;")
+    again = program(store)
+    assert {n: str(t) for n, t in again.catalog.types.items()} == {
+        "BOTH": "STRUCT<P STRUCT<A INTEGER, B VARCHAR>, Q STRUCT<A INTEGER, B VARCHAR>>",
+        "Pair": "INTEGER",
+    }
+    assert again.catalog.sources == first.catalog.sources and again.queries.keys() == {"O"}
+
+
+def test_types_of_types_do_not_double_for_ever() -> None:
+    text = "CREATE TYPE t0 AS STRUCT<a INT, b INT>;"
+    text += "".join(f"CREATE TYPE t{n} AS STRUCT<a t{n - 1}, b t{n - 1}>;" for n in range(1, 40))
+    with pytest.raises(SqlError, match="stand for more than 10,000"):
+        made(Program("ksqldb"), text)
+    text = "CREATE TYPE t0 AS ARRAY<INT>;" + "".join(f"CREATE TYPE t{n} AS ARRAY<t{n - 1}>;" for n in range(1, 400))
+    with pytest.raises(SqlError, match="levels of nesting"):
+        made(Program("ksqldb"), text)

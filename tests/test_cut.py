@@ -15,7 +15,7 @@ import pytest
 from braid.bind.bound import QueryBound
 from braid.bind.catalog import Catalog
 from braid.bind.commands import bind
-from braid.bind.ksqldb import DIALECT
+from braid.bind.ksqldb.bind import DIALECT
 from braid.bind.settings import Settings
 from braid.errors import BraidError
 from braid.files.input import open_files

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from braid.bind.commands import Dialect
 
 DIALECTS: Mapping[str, str] = {
-    "ksqldb": "braid.bind.ksqldb",
+    "ksqldb": "braid.bind.ksqldb.bind",
     "risingwave": "braid.bind.risingwave.bind",
     "sqlstream": "braid.bind.sqlstream.bind",
     "lenses": "braid.bind.lenses.bind",

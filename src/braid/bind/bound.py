@@ -92,7 +92,7 @@ class Declared:
     `null_value`: the text that stands for null in a CSV file bound to it. `view`: readers put its `sql` in its place.
     `formats`: of key and value, where the dialect has formats that are all JSON in the topic store.
     `relation`: in dialects with tables to query. `over`: the views whose SQL was put into a view's. `begin`: where
-    queries begin to read it. `windowed`: the windows that are parts of its keys.
+    queries begin to read it. `windowed`: the windows that are parts of its keys. `read_only`: a SOURCE, never written.
     """
 
     name: str
@@ -112,6 +112,7 @@ class Declared:
     over: tuple[str, ...] = ()
     begin: Begin = "earliest"
     windowed: Windowing | None = None
+    read_only: bool = False
 
     @property
     def visible(self) -> tuple[DeclaredColumn, ...]:
@@ -217,9 +218,22 @@ class Explained:
 
 
 @dataclass(frozen=True, slots=True)
+class TypeMade:
+    """CREATE TYPE: `name` stands for `type` in what is read behind it."""
+
+    name: str
+    type: Type
+
+
+def type_name(name: str) -> str:
+    """What a type is called among all that has a name: a stream may be called the same."""
+    return f"TYPE {name}"
+
+
+@dataclass(frozen=True, slots=True)
 class Dropped:
-    """DROP: sources, views and indexes by name, the queries that stop, the topics that go, and with them the schemas of
-    `subjects`."""
+    """DROP: sources, views, indexes and types (`type_name`) by name, the queries that stop, the topics that go, and
+    with them the schemas of `subjects`."""
 
     names: tuple[str, ...]
     queries: tuple[str, ...] = ()
@@ -356,5 +370,5 @@ class Flushed:
 
 Bound = (
     SourceDeclared | QueryBound | Inserted | Shown | Described | Explained | Dropped | SettingChanged | Nothing
-    | BatchAsked | RowsChanged | View | Index | Flushed | Named | Again
+    | BatchAsked | RowsChanged | View | Index | Flushed | Named | Again | TypeMade
 )  # fmt: skip

@@ -29,10 +29,13 @@ from braid.bind.bound import (
     SettingChanged,
     Shown,
     SourceDeclared,
+    TypeMade,
     View,
+    type_name,
 )
 from braid.plan.logical import sources
 from braid.records.registry import Registry
+from braid.types import Type
 
 __all__ = ["Catalog", "Declared", "DeclaredColumn", "RunningQuery"]
 
@@ -52,8 +55,8 @@ class RunningQuery:
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """Sources and running queries by name, in the order of their making. `inserts`: INSERT INTOs so far, per sink.
-    `named`: WITH queries. `stored`: topics that are there, with their partitions. `registry`: of schemas, where there
-    is one."""
+    `named`: WITH queries. `types`: of CREATE TYPE. `stored`: topics that are there, with their partitions. `registry`:
+    of schemas, where there is one."""
 
     sources: Mapping[str, Declared] = field(default_factory=dict)
     queries: Mapping[str, RunningQuery] = field(default_factory=dict)
@@ -61,6 +64,7 @@ class Catalog:
     named: Mapping[str, Named] = field(default_factory=dict)
     views: Mapping[str, View] = field(default_factory=dict)
     indexes: Mapping[str, Index] = field(default_factory=dict)
+    types: Mapping[str, Type] = field(default_factory=dict)
     stored: Mapping[str, int] = field(default_factory=dict)
     registry: Registry | None = field(default=None, compare=False, repr=False)
 
@@ -131,8 +135,11 @@ class Catalog:
                     sources={n: d for n, d in self.sources.items() if n not in names},
                     views={n: v for n, v in self.views.items() if n not in names},
                     indexes={n: i for n, i in self.indexes.items() if n not in names},
+                    types={n: t for n, t in self.types.items() if type_name(n) not in names},
                     queries={n: q for n, q in self.queries.items() if n not in stopped},
                 )
+            case TypeMade(name=name, type=made):
+                return replace(self, types={**self.types, name: made})
             case Inserted() | Shown() | Described() | Explained() | SettingChanged() | Nothing():
                 return self
             case BatchAsked() | RowsChanged() | Flushed() | Again():

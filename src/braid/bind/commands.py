@@ -44,12 +44,10 @@ Table = tuple[tuple[str, ...], Callable[[Env], Rows]]  # a header, and the rows 
 def instead(what: str) -> str:
     """What to write in place of a statement that is not supported."""
     match what.split():
-        case ["CREATE", "TYPE"] | ["DROP", "TYPE"]:
-            return "write the type where it is used: CREATE STREAM s (k INT KEY, a STRUCT<x INT, y INT>) WITH (…)"
-        case ["CREATE", *_, "CONNECTOR"] | ["DROP", "CONNECTOR"]:
-            return "bring records in with: braid put TOPIC FILE, or braid run FILE --source NAME=PATH"
-        case ["CREATE", "SOURCE", kind]:
-            return f"CREATE {kind} declares what a query can read"
+        case ["CREATE", "SINK", "CONNECTOR"]:
+            return "write files with: braid run FILE --sink NAME=FOLDER; or let Kafka Connect read the result's topic"
+        case [*_, "CONNECTOR" | "CONNECTORS" | "PLUGINS"]:
+            return "read files with: braid run FILE --source NAME=PATH; or let Kafka Connect write a topic (--kafka)"
         case ["ALTER", *_]:
             return "declare it anew: CREATE OR REPLACE STREAM s (k INT KEY, …) WITH (…)"
         case ["PAUSE" | "RESUME"]:
@@ -182,8 +180,8 @@ def _command(s: ast.Statement, env: Env, d: Dialect) -> Bound:
             return _set(name, value, env, d)
         case ast.Unset(name=name):
             return _set(name, None, env, d)
-        case ast.Unsupported(what=what):
-            raise SqlError(f"{what} is not supported yet", s.span, d.instead(what))
+        case ast.Unsupported(what=what, never=never):
+            raise SqlError(f"{what} is not supported{'' if never else ' yet'}", s.span, d.instead(what))
     raise AssertionError(f"{type(s).__name__} is a statement of another dialect")
 
 
@@ -233,5 +231,8 @@ def _drop(s: ast.Drop, env: Env, d: Dialect) -> Dropped | Nothing:
     if readers:
         message = f"{found.name} is read by {d.read_by}{', '.join(readers)}"
         raise SqlError(message, written.span, d.drop_first(readers, env))
+    if s.delete_topic and found.read_only:
+        hint = f"leave DELETE TOPIC out; braid rm {found.topic} deletes the topic"
+        raise SqlError(f"{found.name} is a SOURCE {kind}: its topic is not its own", written.span, hint)
     made = Dropped((found.name,), env.catalog.writers(found.name))
     return replace(made, topics=(found.topic,), subjects=schemas.subjects_of(found)) if s.delete_topic else made

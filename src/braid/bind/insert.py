@@ -38,6 +38,9 @@ def bind_insert_values(s: ast.InsertValues, target: Declared) -> Inserted:
 
 
 def check_insertable(target: Declared, span: Span) -> None:
+    if target.read_only:
+        hint = f"declare it without SOURCE: CREATE {target.kind.upper()} {target.name} …"
+        raise SqlError(f"{target.name} is a SOURCE {target.kind}: nothing can be inserted", span, hint)
     if target.windowed is not None:
         message = f"{target.name} has windows in its keys: nothing can be inserted"
         raise SqlError(message, span, "insert into what is grouped")

@@ -26,7 +26,9 @@ from braid.bind.bound import (
     RowsChanged,
     SettingChanged,
     SourceDeclared,
+    TypeMade,
     View,
+    type_name,
 )
 from braid.bind.catalog import Catalog
 from braid.bind.commands import Dialect, bind
@@ -39,8 +41,10 @@ from braid.records.formats import passed
 from braid.records.values import json_value
 from braid.records.wire import Wires
 from braid.sql import ast
+from braid.sql.declare import quoted, typed
+from braid.sql.dialects.base import Words
 from braid.sql.parser import parse, parse_all, plain
-from braid.types import Column
+from braid.types import Column, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ Mode = Literal["once", "cell", "file"]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A statement that made what bears this name, with what it leaned on: SETs and variables."""
+    """A statement that made what bears this name, with what it leaned on: SETs, types (as statements) and variables."""
 
     name: str
     text: str
@@ -128,7 +132,7 @@ class Program:
     def statements(self, sql: str) -> Iterator[Effect]:
         """Binds one statement after the other. The first that is refused raises `SqlError`; what came before stands. A
         statement counts when the next one is asked for: one that cannot be carried out does not."""
-        script = parse(sql, self.spoken.words, self.variables)
+        script = parse(sql, self.spoken.words, self.variables, self.catalog.types)
         fresh: set[str] = set()  # made by this text
         for statement, variables in zip(script.statements, script.defined, strict=True):
             effect = replace(self.effect_of(statement, script.text, fresh), variables=variables)
@@ -198,6 +202,8 @@ class Program:
                 return self._made(made.name, effect)
             case Named(name=name) | View(name=name) | Index(name=name):
                 return self._made(name, effect)
+            case TypeMade(name=name):
+                return self._made(type_name(name), effect)
             case Again(name=name):
                 return name
             case Dropped(names=names, queries=stopped):
@@ -210,10 +216,17 @@ class Program:
 
     def _made(self, name: str, effect: Effect) -> str:
         variables = effect.variables if "${" in effect.text else {}
-        self.standing[name] = Standing(name, effect.text, self.sets, variables)
+        self.standing[name] = Standing(name, effect.text, (*self.sets, *self._types(effect.text, name)), variables)
         if self.keeper is not None and effect.text.lstrip()[:6].upper() == "CREATE":
             self.keeper.made(self.standing[name])
         return name
+
+    def _types(self, text: str, made: str) -> list[str]:
+        """Statements that make the types which a text may name, as they are now, but for the one that it makes."""
+        words = self.spoken.words
+        read = plain(text, words)
+        named = {w.strip(words.name_quotes) for w in read.split()} if read is not None else set(self.catalog.types)
+        return [made_type(words, n, t) for n, t in self.catalog.types.items() if n in named and type_name(n) != made]
 
     def _gone(self, names: Sequence[str], stopped: Sequence[str]) -> None:
         if self.keeper is not None:
@@ -257,8 +270,15 @@ class Program:
         return found
 
 
+def made_type(words: Words, name: str, t: Type) -> str:
+    """The statement that makes a type."""
+    return f"CREATE TYPE {quoted(words, name)} AS {typed(words, Column(name, t))}"
+
+
 def made_name(statement: ast.Statement) -> str | None:
     """The name that a CREATE statement makes."""
+    if isinstance(statement, ast.CreateType):
+        return type_name(statement.name)
     name = getattr(statement, "name", None)
     return str(name) if name is not None and type(statement).__name__.startswith("Create") else None
 
@@ -276,7 +296,7 @@ def first_match(name: str, known: Iterable[str]) -> str | None:
 def check_program(sql: str, program: Program) -> tuple[list[SqlError], int]:
     """Every problem of a text, in order, and how many statements it has. What a refused statement would have declared
     is unknown to those after it."""
-    script, problems = parse_all(sql, program.spoken.words)
+    script, problems = parse_all(sql, program.spoken.words, types=program.catalog.types)
     fresh: set[str] = set()
     for statement in script.statements:
         try:
@@ -316,17 +336,9 @@ def _key_text(
 
 
 def _value_text(doc: dict[str, Any], values: dict[str, Column], target: Declared) -> str | None:
-    if target.encoding.value == "DELIMITED":
-        line = target.encoding.delimiter.join("" if v is None else _delimited(v) for v in doc.values())
-        return _text(line)
     if target.encoding.bare(len(values)):
         return _text(next(iter(doc.values())))
     return _text(doc)
-
-
-def _delimited(value: Any) -> str:
-    text = value if isinstance(value, str) else json.dumps(value)
-    return '"' + text.replace('"', '""') + '"' if any(c in text for c in ',"\n') else text
 
 
 def _text(value: Any) -> str | None:

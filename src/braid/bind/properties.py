@@ -178,8 +178,9 @@ def encoding(
         raise SqlError("NONE is a key format", p.span("VALUE_FORMAT" if "VALUE_FORMAT" in p.items else "FORMAT"), hint)
     _check_format("VALUE_FORMAT", value, values, p, both is not None)
     key = _key_format(p, keys, both, inherited)
-    delimiter = _delimiter(p, value, inherited)
-    return Encoding(key, value, delimiter, _wrapped(p, value, values, wrap))
+    delimiter = _delimiter(p, "value", value, inherited.delimiter if inherited else None)
+    of_keys = _delimiter(p, "key", key, inherited.key_delimiter if inherited else None)
+    return Encoding(key, value, delimiter, _wrapped(p, value, values, wrap), key_delimiter=of_keys)
 
 
 def written_format(p: Properties, facet: str) -> Format | None:
@@ -244,18 +245,16 @@ def _nested(t: Type) -> bool:
     return isinstance(t, Array | Map | Struct)
 
 
-def _delimiter(p: Properties, value: Format, inherited: Encoding | None) -> str:
-    text = p.text("VALUE_DELIMITER")
+def _delimiter(p: Properties, facet: str, format: Format, inherited: str | None) -> str:
+    name = f"{facet}_DELIMITER".upper()
+    text = p.text(name)
     if text is None:
-        text = p.text("KEY_DELIMITER")
-        if text is None:
-            return inherited.delimiter if inherited else ","
-        raise SqlError("KEY_DELIMITER is not supported yet", p.span("KEY_DELIMITER"), "use key_format = 'JSON'")
-    if value != "DELIMITED":
-        raise SqlError("VALUE_DELIMITER is for DELIMITED values", p.span("VALUE_DELIMITER"), "leave it out")
+        return inherited or ","
+    if format != "DELIMITED":
+        raise SqlError(f"{name} is for DELIMITED {facet}s, not {format}", p.span(name), "leave it out")
     text = DELIMITERS.get(text.upper(), text if text.strip() else "")
     if len(text) != 1:
-        raise SqlError("VALUE_DELIMITER must be one character", p.span("VALUE_DELIMITER"), "or SPACE, or TAB")
+        raise SqlError(f"{name} must be one character", p.span(name), "or SPACE, or TAB")
     return text
 
 

@@ -58,6 +58,7 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
         s.name, kind, topic, columns, encoding,
         properties.timestamp(p, [c for c in columns if c.place in ("key", "value")]),
         message_key, p.count("PARTITIONS"), None, sql, p.text("NULL_VALUE"), windowed=windowed,
+        read_only=s.read_only,
     )  # fmt: skip
     check_topic(declared.topic, catalog, p.span("KAFKA_TOPIC"))
     check_topic_types(declared, catalog, {c.name: c.span for c in s.columns}, s.name_span)

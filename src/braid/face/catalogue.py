@@ -10,8 +10,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+from braid.bind.bound import TypeMade
 from braid.bind.catalog import Catalog
 from braid.bind.program import Mode, Program, Standing
 from braid.dialects import DIALECTS, dialect_named
@@ -70,6 +72,7 @@ class Catalogue:
             program.catalog.queries,
             views=program.catalog.views,
             indexes=program.catalog.indexes,
+            types=program.catalog.types,
             registry=self._registry,
             stored=self._store.sizes(),
         )
@@ -119,15 +122,17 @@ def _entries(document: Any) -> Iterator[Standing]:
 
 
 def _stands(program: Program, s: Standing) -> bool:
-    """Binds a kept statement under its own settings; False where it does not bind (yet)."""
-    alone = Program(program.dialect, program.catalog, variables=dict(s.variables))
+    """Binds a kept statement under its own settings and types; False where it does not bind (yet)."""
+    alone = Program(program.dialect, replace(program.catalog, types={}), variables=dict(s.variables))
+    types = dict(program.catalog.types)
     try:
         for text in (*s.sets, s.text):
-            for _ in alone.statements(f"{text};"):
-                pass
+            for effect in alone.statements(f"{text};"):
+                if isinstance(effect.bound, TypeMade) and text is s.text:
+                    types[effect.bound.name] = effect.bound.type
     except SqlError:
         return False
-    program.catalog = alone.catalog
+    program.catalog = replace(alone.catalog, types=types)
     program.queries |= alone.queries
     program.standing[s.name] = s
     return True

@@ -39,6 +39,7 @@ from braid.bind.bound import (
     SettingChanged,
     Shown,
     SourceDeclared,
+    TypeMade,
     View,
 )
 from braid.bind.program import Effect, NewRecords, Program, new_records
@@ -271,7 +272,7 @@ def carry_out(effect: Effect, world: World) -> None:
             world.flush()
         case Again(query=query) if query is not None:
             world.start(QueryBound(query))
-        case View() | Index() | Named() | SettingChanged() | Nothing() | Again():
+        case TypeMade() | View() | Index() | Named() | SettingChanged() | Nothing() | Again():
             pass  # the program keeps them
         case _:
             assert_never(bound)

@@ -58,7 +58,7 @@ class Encoding:
 
     key: Format = "JSON"
     value: Format = "JSON"
-    delimiter: str = ","
+    delimiter: str = ","  # of DELIMITED values
     wrapped: bool = True  # False: a single value column is the bare value
     key_in_value: bool = False
     iso: bool = False
@@ -66,6 +66,7 @@ class Encoding:
     value_schema: RecordSchema | None = field(default=None, repr=False)
     binary: tuple[str, ...] = field(default=(), repr=False)
     window: Literal["time", "session"] | None = field(default=None, repr=False)
+    key_delimiter: str = field(default=",", repr=False)
 
     def bare(self, values: int) -> bool:
         """Whether a record's value is that of its only column, and no object."""
@@ -73,7 +74,7 @@ class Encoding:
 
     def of_keys(self, columns: int) -> Facet:
         """How keys of so many columns are written."""
-        return Facet("key", self.key, columns == 1 and self.key not in PROTOBUFS, self.delimiter, self.key_schema)
+        return Facet("key", self.key, columns == 1 and self.key not in PROTOBUFS, self.key_delimiter, self.key_schema)
 
     def of_values(self, columns: int) -> Facet:
         return Facet("value", self.value, self.bare(columns), self.delimiter, self.value_schema)

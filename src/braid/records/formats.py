@@ -93,9 +93,9 @@ def unwritable(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]], facet
 
 
 def passed(text: str | None, columns: Sequence[Column], facet: Facet) -> str | None:
-    """A JSON text as it is when it has been written and read in a format with schemas; any other as it stands, and one
-    that does not fit."""
-    if text is None or facet.format not in framed.KINDS or not columns:
+    """A JSON text as it is when it has been written and read in a format with schemas, or as a line; any other as it
+    stands, and one that does not fit."""
+    if text is None or facet.format not in ("DELIMITED", *framed.KINDS) or not columns:
         return text
     frame, _, error = decode_values(pl.Series([text]), columns, unwrapped=facet.bare)
     if error[0] is not None or unwritable(frame, [(c.name, c) for c in columns], facet) is not None:

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 from braid.errors import Span, SqlError
 from braid.sql.tokens import SourceText, Token, TokenKind
+from braid.types import Type
 
 if TYPE_CHECKING:
     from braid.sql.dialects.base import Words
 
 CONSTANTS = ("NULL", "TRUE", "FALSE")
+MOST_MADE = 10_000  # types in the place of names in one statement: names in names could double them line by line
 MAX_DEPTH = 200  # levels of the syntax tree: later stages walk it by recursion
 
 
@@ -31,10 +33,19 @@ def closest(word: str, known: Iterable[str], cutoff: float = 0.7) -> str | None:
 
 
 class Cursor:
-    def __init__(self, source: SourceText, tokens: list[Token], dialect: Words, variables: dict[str, str]) -> None:
+    def __init__(
+        self,
+        source: SourceText,
+        tokens: list[Token],
+        dialect: Words,
+        variables: dict[str, str],
+        types: dict[str, Type],
+    ) -> None:
+        """`variables`: of DEFINE; `types`: of CREATE TYPE. Statements write to both."""
         self.source = source
         self.dialect = dialect
         self.variables = variables
+        self.types = types
         self.index = 0
         self.item_start = -1  # the token at which a SELECT item starts: only there may `a->*` stand
         self.notices: list[str] = []  # what the query so far says that is not clean
@@ -42,6 +53,7 @@ class Cursor:
         self._tokens = tokens
         self._last = len(tokens) - 1
         self._depth = 0
+        self._made = 0  # types that names of this statement stand for
         self._alias_index = -1  # the last alias without AS: it may be a misspelled keyword
 
     # ------------------------------------------------------------ looking
@@ -214,6 +226,14 @@ class Cursor:
     def check_height(self, height: int) -> None:
         if height > MAX_DEPTH:
             raise self._too_deep()
+
+    def grow(self, size: int, depth: int) -> None:
+        """A name stands for so many types, on so many levels."""
+        self._made += size
+        if self._depth + depth > MAX_DEPTH:
+            raise self._too_deep()
+        if self._made > MOST_MADE:
+            raise self.error(f"the types of this statement stand for more than {MOST_MADE:,} others", self.now)
 
     def _too_deep(self) -> SqlError:
         hint = "write a long chain of OR as IN (...), group parts with parentheses, or use several statements"

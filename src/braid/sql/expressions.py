@@ -1,4 +1,4 @@
-"""The grammar of expressions and types.
+"""The grammar of expressions.
 
 In: a cursor at the first token. Out: the node, with the cursor behind it.
 Rule: one loop climbs the precedences; levels from loose to tight: OR, AND, NOT, comparisons (never chained), ||, + -,
@@ -12,10 +12,10 @@ from typing import TypeVar
 
 from braid.errors import SqlError
 from braid.sql import ast
-from braid.sql.constants import MAX_PRECISION, constant, literal
-from braid.sql.cursor import Cursor, closest
+from braid.sql.constants import constant, literal
+from braid.sql.cursor import Cursor
 from braid.sql.tokens import Token, TokenKind
-from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
+from braid.sql.types import sql_type
 
 OR, AND, NOT, COMPARE, CONCAT, ADD, MULTIPLY, UNARY = range(1, 9)
 
@@ -495,98 +495,3 @@ _KEYWORDS: dict[tuple[str, str], Callable[[Cursor], ast.Expr]] = {
     ("STRUCT", "("): _struct,
 }
 _TYPED_STRINGS = ("DATE", "TIME", "TIMESTAMP")
-
-# ---------------------------------------------------------------------- types
-
-
-def sql_type(c: Cursor) -> Type:
-    """A type as the dialect spells it."""
-    c.enter()
-    start = c.index
-    found = _sql_type(c, start)
-    c.leave()
-    return found
-
-
-def _sql_type(c: Cursor, start: int) -> Type:
-    word, scalars = c.word(), c.dialect.types
-    match word:
-        case "ARRAY":
-            c.advance()
-            opened = c.expect_symbol("<", "'<' and the element type: ARRAY<INT>")
-            element = sql_type(c)
-            c.close(opened, ">")
-            return Array(element)
-        case "MAP":
-            c.advance()
-            opened = c.expect_symbol("<", "'<', key and value type: MAP<VARCHAR, INT>")
-            key = sql_type(c)
-            c.expect_symbol(",", "',' and the type of the values")
-            value = sql_type(c)
-            c.close(opened, ">")
-            return Map(key, value)
-        case "STRUCT":
-            return _struct_type(c)
-        case "DECIMAL":
-            return _decimal_type(c)
-    if word in scalars:
-        c.advance()
-        if scalars[word] is Scalar.VARCHAR and c.at_symbol("("):
-            opened = c.advance()
-            _count(c, "the length")
-            c.close(opened, ")")
-        return scalars[word]
-    if not word:
-        raise c.unexpected("a type")
-    known = [*scalars, "ARRAY", "MAP", "STRUCT", "DECIMAL"]
-    meant = c.dialect.type_advice.get(word) or closest(word, known)
-    hint = f"did you mean {meant}?" if meant else f"types are {', '.join(known)}"
-    if word in c.dialect.reserved:
-        raise c.unexpected("a type", hint=hint)
-    raise c.error(f"unknown type {c.now.text}", c.now, hint)
-
-
-def _struct_type(c: Cursor) -> Type:
-    c.advance()
-    if c.at_symbol("<>"):
-        raise c.error("a STRUCT has at least one field", c.now, "write STRUCT<name TYPE, ...>")
-    opened = c.expect_symbol("<", "'<' and the fields: STRUCT<a INT, b VARCHAR>")
-    fields: list[Column] = []
-    names: set[str] = set()
-    while True:
-        at = c.now
-        name = c.name("a field name")
-        if name in names:
-            raise c.error(f"field {name} is written twice", at)
-        names.add(name)
-        if c.at_symbol(":="):
-            raise c.error("a field of a STRUCT type is written name TYPE", c.now)
-        fields.append(Column(name, sql_type(c)))
-        if not c.accept_symbol(","):
-            break
-    c.close(opened, ">", "',' or '>'")
-    return Struct(tuple(fields))
-
-
-def _decimal_type(c: Cursor) -> Type:
-    start, hint = c.index, "write DECIMAL(precision, scale), such as DECIMAL(10, 2)"
-    c.advance()
-    if not c.at_symbol("("):
-        raise c.unexpected("'(' and precision and scale", hint=hint)
-    opened = c.advance()
-    precision = _count(c, "the precision")
-    if not c.accept_symbol(","):
-        raise c.unexpected("',' and the scale", hint=hint)
-    scale = _count(c, "the scale")
-    c.close(opened, ")")
-    if not 1 <= precision <= MAX_PRECISION or scale > precision:
-        limits = f"the precision is 1 to {MAX_PRECISION}, the scale 0 to the precision"
-        raise c.error_from(start, f"DECIMAL({precision}, {scale}) is out of range", limits)
-    return Decimal(precision, scale)
-
-
-def _count(c: Cursor, what: str) -> int:
-    text = c.now.text
-    if c.now.kind is not TokenKind.NUMBER or not text.isdigit() or len(text) > 9:
-        raise c.unexpected(f"{what}, a whole number")
-    return int(c.advance().text)

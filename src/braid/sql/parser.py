@@ -7,7 +7,7 @@ Rule: whatever the text, only a `SqlError` comes out of it; nothing that is writ
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
 from braid.errors import SqlError
@@ -16,16 +16,20 @@ from braid.sql.cursor import Cursor
 from braid.sql.dialects.base import Words
 from braid.sql.statements import left_over, statement
 from braid.sql.tokens import Lexer, SourceText, TokenKind
+from braid.types import Type
 
 _DIALECT_LINE = re.compile(r"\ufeff?[ \t]*--[ \t]*dialect[ \t]*:[ \t]*([^\s;]*)[ \t]*(?:\r|\n|$)", re.IGNORECASE)
 
 
-def parse(text: str, words: Words, variables: dict[str, str] | None = None) -> ast.Script:
-    """All statements; raises the first problem. `variables` (DEFINE) are read and written, to go on over many calls."""
+def parse(
+    text: str, words: Words, variables: dict[str, str] | None = None, types: Mapping[str, Type] | None = None
+) -> ast.Script:
+    """All statements; raises the first problem. `variables` (DEFINE) are read and written, to go on over many calls.
+    `types`: those that CREATE TYPE has given names to before."""
     statements: list[ast.Statement] = []
     defined: list[dict[str, str]] = []
     known = variables if variables is not None else {}
-    for found in _each(text, words, known):
+    for found in _each(text, words, known, types):
         if isinstance(found, SqlError):
             raise found
         statements.append(found)
@@ -33,13 +37,15 @@ def parse(text: str, words: Words, variables: dict[str, str] | None = None) -> a
     return ast.Script(text, tuple(statements), tuple(defined))
 
 
-def parse_all(text: str, words: Words, variables: dict[str, str] | None = None) -> tuple[ast.Script, list[SqlError]]:
+def parse_all(
+    text: str, words: Words, variables: dict[str, str] | None = None, types: Mapping[str, Type] | None = None
+) -> tuple[ast.Script, list[SqlError]]:
     """The statements that can be read, and every problem: after one, reading goes on behind the next `;`."""
     statements: list[ast.Statement] = []
     errors: list[SqlError] = []
     defined: list[dict[str, str]] = []
     known = variables if variables is not None else {}
-    for found in _each(text, words, known):
+    for found in _each(text, words, known, types):
         if isinstance(found, SqlError):
             errors.append(found)
         else:
@@ -70,12 +76,14 @@ def _lexer(text: str, words: Words, variables: dict[str, str] | None) -> Lexer:
     return Lexer(text, names, variables, words.hyphens, glued, inside, words.symbols, words.postgres)
 
 
-def _each(text: str, words: Words, variables: dict[str, str] | None) -> Iterator[ast.Statement | SqlError]:
-    defined = variables if variables is not None else {}
+def _each(
+    text: str, words: Words, variables: dict[str, str], types: Mapping[str, Type] | None
+) -> Iterator[ast.Statement | SqlError]:
+    made = dict(types or {})
     source = SourceText(text)
-    lexer = _lexer(text, words, defined if words.has_variables else None)
+    lexer = _lexer(text, words, variables if words.has_variables else None)
     while (tokens := lexer.statement()) is not None:
-        c = Cursor(source, tokens, words, defined)
+        c = Cursor(source, tokens, words, variables, made)
         while not c.at_end():
             found = _one(c)
             if isinstance(found, SqlError):

@@ -8,15 +8,17 @@ is left over.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from braid.errors import Span, SqlError
 from braid.sql import ast
 from braid.sql.constants import literal
 from braid.sql.cursor import Cursor
 from braid.sql.dialects.base import StatementRule
-from braid.sql.expressions import column_name, comma_list, in_parentheses, plain_name, row, sql_type
+from braid.sql.expressions import column_name, comma_list, in_parentheses, plain_name, row
 from braid.sql.queries import query
 from braid.sql.tokens import TokenKind
+from braid.sql.types import sql_type
 from braid.types import Scalar
 
 
@@ -35,6 +37,11 @@ def unsupported(c: Cursor, what: str, start: int) -> ast.Unsupported:
     while not c.at_end():
         c.advance()
     return ast.Unsupported(what, c.span(start))
+
+
+def never(c: Cursor, what: str, start: int) -> ast.Unsupported:
+    """A statement that is known and could not be right here."""
+    return replace(unsupported(c, what, start), never=True)
 
 
 # -------------------------------------------------------------- CREATE, DROP
@@ -96,6 +103,14 @@ def if_not_exists(c: Cursor) -> bool:
     found = c.at("IF", "NOT")
     if found:
         c.expect("IF", "NOT", "EXISTS")
+    return found
+
+
+def if_exists(c: Cursor) -> bool:
+    """IF EXISTS, if it is there."""
+    found = c.at("IF") and c.ahead(1).kind in (TokenKind.WORD, TokenKind.NAME)
+    if found:
+        c.expect("IF", "EXISTS")
     return found
 
 
@@ -181,14 +196,12 @@ def drop(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("DROP")
     kind = _kind(c)
-    if_exists = c.at("IF") and c.ahead(1).kind in (TokenKind.WORD, TokenKind.NAME)
-    if if_exists:
-        c.expect("IF", "EXISTS")
+    exists = if_exists(c)
     name = plain_name(c, f"the name of the {kind.lower()}")
     delete_topic = c.accept("DELETE")
     if delete_topic:
         c.expect("TOPIC")
-    return ast.Drop(kind, (name,), if_exists, c.span(start), delete_topic)
+    return ast.Drop(kind, (name,), exists, c.span(start), delete_topic)
 
 
 # ------------------------------------------------------------- SELECT, INSERT
@@ -269,7 +282,7 @@ def describing(
         more = extended and c.ahead(1).kind in (TokenKind.WORD, TokenKind.NAME)
         if more and c.word() in ("FUNCTION", "CONNECTOR"):
             if c.word() == "CONNECTOR" or "FUNCTIONS" not in c.dialect.shows:
-                return unsupported(c, f"DESCRIBE {c.word()}", start)
+                return (never if c.word() == "CONNECTOR" else unsupported)(c, f"DESCRIBE {c.word()}", start)
             c.advance()
             return ast.DescribeFunction(c.name("the name of a function").upper(), c.span(start))
         before = more and c.accept("EXTENDED")

@@ -16,7 +16,17 @@ from time import time as clock
 from typing import Any, Literal
 
 from braid.batch_sql.snapshots import Snapshots, keys_of, row_of, values_of
-from braid.bind.bound import BatchAsked, BatchQuery, Declared, DeclaredColumn, QueryBound, Read, RowsChanged
+from braid.bind.bound import (
+    BatchAsked,
+    BatchQuery,
+    Declared,
+    DeclaredColumn,
+    Described,
+    QueryBound,
+    Read,
+    RowsChanged,
+    Shown,
+)
 from braid.bind.catalog import Catalog
 from braid.bind.program import NewRecords, Program, first_match
 from braid.errors import BraidError
@@ -25,8 +35,8 @@ from braid.face.effects import Rows, carry_out_all
 from braid.plan import logical
 from braid.plan.logical import Query
 from braid.records import framed
-from braid.records.facet import PROTOBUFS
-from braid.records.formats import produced
+from braid.records.facet import PROTOBUFS, Facet
+from braid.records.formats import passed, produced
 from braid.records.registry import Registry, Schema, subject_of
 from braid.records.values import json_value, python_value
 from braid.stage.call_order import Moment, Placed
@@ -137,11 +147,9 @@ class Driver:
         if declared is None:
             key_text, value_text = _plain(key), _plain(value)
         else:
-            keys = _columns(declared, "key")
-            key_text = _text(key, keys, declared.encoding.key, declared.encoding.key not in PROTOBUFS)
-            value_text = _text(
-                value, _columns(declared, "value"), declared.encoding.value, not declared.encoding.wrapped
-            )
+            keys, values, e = _columns(declared, "key"), _columns(declared, "value"), declared.encoding
+            key_text = _text(key, keys, e.of_keys(len(keys)), e.key not in PROTOBUFS)
+            value_text = _text(value, values, e.of_values(len(values)), not e.wrapped)
         key_text = self._passed(name, "key", key_text, declared)
         value_text = self._passed(name, "value", value_text, declared)
         text = json.dumps([list(h) for h in headers]) if headers else None
@@ -234,9 +242,9 @@ class Driver:
         self._finished = True
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """Rows of a batch query, for dialects with tables to query."""
+        """Rows of a batch query, for dialects with tables to query; of SHOW and DESCRIBE, for all."""
         for effect in self._program.copy().statements(sql):
-            if not isinstance(effect.bound, BatchAsked):
+            if not isinstance(effect.bound, BatchAsked | Shown | Described):
                 raise BraidError("this is no query over tables", "read the topic of a table with read()")
         return self.execute(sql) or []
 
@@ -374,7 +382,7 @@ def _plain(value: Any) -> str | None:
     return None if value is None else json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _text(value: Any, columns: Sequence[Column], format: str, bare: bool) -> str | None:
+def _text(value: Any, columns: Sequence[Column], facet: Facet, bare: bool) -> str | None:
     """A logical value as the JSON text of its topic."""
     if value is None:
         return None
@@ -387,11 +395,8 @@ def _text(value: Any, columns: Sequence[Column], format: str, bare: bool) -> str
         doc = {n: json_value(v, c.type) if (c := typed[n]) is not None else v for n, v in value.items()}
         if bare and len(columns) == 1 and len(doc) == 1:
             return _plain(next(iter(doc.values())))
-        if format == "DELIMITED":
-            ordered = {c.name: doc.get(next((n for n in value if typed[n] == c), "")) for c in columns}
-            return _plain(",".join("" if v is None else str(v) for v in ordered.values()))
-        return _plain(doc)
-    if len(columns) == 1 and format in PROTOBUFS:
+        return passed(_plain(doc), columns, facet) if facet.format == "DELIMITED" else _plain(doc)
+    if len(columns) == 1 and facet.format in PROTOBUFS:
         return _plain({columns[0].name: json_value(value, columns[0].type)})
     if len(columns) == 1 and not isinstance(value, str):
         return _plain(json_value(value, columns[0].type))

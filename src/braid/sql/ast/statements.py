@@ -40,7 +40,7 @@ class ColumnDef:
 
 @dataclass(frozen=True, slots=True)
 class CreateSource:
-    """CREATE STREAM | TABLE name (columns) WITH (…)."""
+    """CREATE [SOURCE] STREAM | TABLE name (columns) WITH (…); `read_only`: SOURCE."""
 
     kind: Kind
     name: str
@@ -50,6 +50,7 @@ class CreateSource:
     if_not_exists: bool
     span: Span
     name_span: Span
+    read_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,24 @@ class CreateIndex:
 class CreateSchema:
     name: str
     if_not_exists: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CreateType:
+    """CREATE TYPE name AS type: what is read behind it has the type in place of the name."""
+
+    name: str
+    type: Type
+    if_not_exists: bool
+    span: Span
+    name_span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class DropType:
+    name: Name
+    if_exists: bool
     span: Span
 
 
@@ -373,14 +392,16 @@ class Flush:
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """A statement that the dialect has and Braid does not run yet: parsed to its end, refused by name when bound."""
+    """A statement that the dialect has and Braid does not run (yet, or `never`): parsed to its end, refused by name
+    when bound."""
 
     what: str
     span: Span
+    never: bool = False
 
 
 Statement = (
-    CreateSource | CreateRelation | CreateTopic | CreateTable | CreateIndex | CreateSchema
+    CreateSource | CreateRelation | CreateTopic | CreateTable | CreateIndex | CreateSchema | CreateType | DropType
     | CreateAs | CreateStreamView | CreateView | CreatePump | WithQuery
     | Ask | Batch | InsertSelect | InsertValues | Insert | Update | Delete
     | Show | Describe | DescribeFunction | Explain | Drop | Alter | Set | Unset | SetSchema | Flush | Unsupported

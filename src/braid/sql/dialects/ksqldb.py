@@ -7,11 +7,13 @@ Rule: unquoted names fold to upper case. `OUTER JOIN` is FULL. `${x}` stands for
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, quoted, text, typed
 from braid.sql.dialects.base import Words
+from braid.sql.dialects.ksqldb_statements import create_type, drop_type
 from braid.sql.queries import kind_of_join, on_within, query, table
 from braid.sql.statements import (
     asking,
@@ -21,6 +23,7 @@ from braid.sql.statements import (
     drop,
     explain,
     insert,
+    never,
     quoted_set,
     quoted_unset,
     show,
@@ -40,19 +43,31 @@ def _refused_later(*words: str) -> Callable[[Cursor], ast.Statement]:
     return rule
 
 
-def _create_other(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
-    """CREATE TYPE, CREATE [SINK | SOURCE] CONNECTOR, CREATE SOURCE STREAM | TABLE."""
-    word = c.advance().value
-    if word in ("SINK", "SOURCE"):
-        if c.word() not in ("CONNECTOR", *(("STREAM", "TABLE") if word == "SOURCE" else ())):
-            raise c.unexpected("CONNECTOR", "CONNECTOR", "STREAM", "TABLE")
-        word = f"{word} {c.word()}"
-    return unsupported(c, f"CREATE {word}", start)
+def _create_source(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    """CREATE SOURCE STREAM | TABLE | CONNECTOR."""
+    if c.ahead(1).value == "CONNECTOR":
+        return _create_connector(c, start, or_replace)
+    c.expect("SOURCE")
+    if c.word() not in ("STREAM", "TABLE"):
+        raise c.unexpected("STREAM, TABLE or CONNECTOR", "STREAM", "TABLE", "CONNECTOR")
+    made = create_source(c, start, or_replace)
+    if not isinstance(made, ast.CreateSource):
+        raise c.error("a SOURCE is declared, not the result of a query", made.span, "leave SOURCE out")
+    return replace(made, read_only=True)
+
+
+def _create_connector(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
+    """CREATE [SINK | SOURCE] CONNECTOR."""
+    kind = "" if c.at("CONNECTOR") else f"{c.advance().value} "
+    c.expect("CONNECTOR")
+    return never(c, f"CREATE {kind}CONNECTOR", start)
 
 
 def _drop(c: Cursor) -> ast.Statement:
-    if c.at("DROP", "CONNECTOR") or c.at("DROP", "TYPE"):
-        return unsupported(c, f"DROP {c.ahead(1).value}", c.index)
+    if c.at("DROP", "TYPE"):
+        return drop_type(c)
+    if c.at("DROP", "CONNECTOR"):
+        return never(c, "DROP CONNECTOR", c.index)
     return drop(c)
 
 
@@ -124,10 +139,10 @@ KSQLDB = Words(
     creates={
         "STREAM": create_source,
         "TABLE": create_source,
-        "TYPE": _create_other,
-        "CONNECTOR": _create_other,
-        "SINK": _create_other,
-        "SOURCE": _create_other,
+        "TYPE": create_type,
+        "CONNECTOR": _create_connector,
+        "SINK": _create_connector,
+        "SOURCE": _create_source,
     },
     types={
         "BOOLEAN": Scalar.BOOLEAN,
@@ -147,8 +162,8 @@ KSQLDB = Words(
     condition=on_within,
     clauses=("WINDOW", "WHERE", "GROUP BY", "PARTITION BY", "HAVING", "EMIT", "LIMIT"),
     lambdas=True,
-    shows=("STREAMS", "TABLES", "QUERIES", "TOPICS", "PROPERTIES", "FUNCTIONS"),
-    shows_unsupported=("ALL", "CONNECTORS", "CONNECTOR", "SOURCE", "SINK", "TYPES", "VARIABLES"),
+    shows=("STREAMS", "TABLES", "QUERIES", "TOPICS", "PROPERTIES", "FUNCTIONS", "TYPES"),
+    shows_unsupported=("ALL", "CONNECTORS", "CONNECTOR", "SOURCE", "SINK", "VARIABLES"),
     bare_properties=frozenset({"KEY"}),
     foreign={
         ("ORDER", "BY"): f"ksqlDB has no ORDER BY: {_NO_ORDER}",

@@ -13,10 +13,11 @@ from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, declaration, paths, quoted, typed
 from braid.sql.dialects.base import RESERVED, TYPE_ADVICE, Condition, Words
-from braid.sql.expressions import comma_list, dotted, expression, in_parentheses, plain_name, row, sql_type
+from braid.sql.expressions import comma_list, dotted, expression, in_parentheses, plain_name, row
 from braid.sql.queries import HOWS, amount, relation, star
 from braid.sql.statements import asking, create, describing, drop, explain, if_not_exists, insert_into, new_name, show
 from braid.sql.tokens import TokenKind
+from braid.sql.types import sql_type
 from braid.types import Array, Column, Scalar, Type
 
 FORMATS = ("INT", "LONG", "STRING", "BYTES", "JSON", "AVRO")

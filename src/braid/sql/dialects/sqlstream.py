@@ -15,7 +15,7 @@ from braid.sql.cursor import Cursor, closest
 from braid.sql.declare import Declaring, plainly, text
 from braid.sql.dialects.base import RESERVED, STARTERS, Condition, Words
 from braid.sql.dialects.sqlstream_windows import over, window
-from braid.sql.expressions import comma_list, expression, in_parentheses, plain_name, row, sql_type
+from braid.sql.expressions import comma_list, expression, in_parentheses, plain_name, row
 from braid.sql.queries import kind_of_join, relation, select_item
 from braid.sql.statements import (
     asking,
@@ -30,6 +30,7 @@ from braid.sql.statements import (
     unsupported,
 )
 from braid.sql.tokens import TokenKind
+from braid.sql.types import sql_type
 from braid.types import Scalar
 
 _JOIN_WORDS = ("JOIN", "INNER", "LEFT", "RIGHT", "FULL", "CROSS", "NATURAL")

@@ -1,4 +1,4 @@
-"""Statements of ksqlDB: what each means.
+"""The statements of ksqlDB: what each means.
 
 In: a statement as written, the catalog, the settings. Out: a `Bound`.
 Rule: the rules of this folder are ksqlDB's where nothing else is said; a dialect that differs brings its own.
@@ -6,15 +6,13 @@ Rule: the rules of this folder are ksqlDB's where nothing else is said; a dialec
 
 from __future__ import annotations
 
-from braid.bind.bound import Bound, Shown
+from braid.bind.bound import Bound
 from braid.bind.commands import Dialect
 from braid.bind.from_ import Env
 from braid.bind.insert import bind_insert_values
+from braid.bind.ksqldb import statements
 from braid.bind.query import bind_create_as, bind_insert_select, bind_select, declared_named
 from braid.bind.sources import bind_source
-from braid.errors import SqlError
-from braid.expr.listing import listed
-from braid.guess import meant
 from braid.sql import ast
 from braid.sql.dialects.ksqldb import KSQLDB
 
@@ -32,19 +30,13 @@ def own(s: ast.Statement, env: Env, dialect: str = KSQLDB.name) -> Bound | None:
             return bind_insert_values(s, declared_named(s.target, env))
         case ast.Ask():
             return bind_select(s, env, dialect, sql)
+        case ast.CreateType():
+            return statements.bind_create_type(s, env)
+        case ast.DropType():
+            return statements.bind_drop_type(s, env)
         case ast.DescribeFunction():
-            return _function(s)
+            return statements.bind_describe_function(s)
     return None
 
 
-FUNCTION = ("function", "kind", "takes")
-
-
-def _function(s: ast.DescribeFunction) -> Shown:
-    known = {row[0]: row for row in listed()}
-    if s.name not in known:
-        raise SqlError(f"unknown function {s.name}", s.span, meant(s.name, known, "SHOW FUNCTIONS lists them", 3))
-    return Shown("FUNCTION", FUNCTION, (known[s.name],))
-
-
-DIALECT = Dialect(KSQLDB, own, declared_named, shows={"FUNCTIONS": (FUNCTION, lambda _: listed())}, ticks=True)
+DIALECT = Dialect(KSQLDB, own, declared_named, shows=statements.SHOWS, ticks=True)

@@ -1,0 +1,1 @@
+"""ksqlDB's own statements."""
