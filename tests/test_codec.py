@@ -17,6 +17,7 @@ from braid.files.values import from_text
 from braid.records import codec
 from braid.records.codec import decode_values, encode_values
 from braid.records.formats import decode_delimited, encode_delimited
+from braid.records.json_blocks import read_block
 from braid.records.values import json_value, python_value, python_values
 from braid.types import MAX_DAY, Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 from effort import examples
@@ -204,9 +205,18 @@ def test_iso_text_is_shown_as_the_time_it_is() -> None:
 
 COLUMNS = [
     Column("A", S.INT), Column("b", S.VARCHAR), Column("C.c", S.DOUBLE), Column("D", S.BOOLEAN), Column("É", S.BIGINT),
-    Column("T", S.TIMESTAMP), Column("Y", S.DATE),
+    Column("T", S.TIMESTAMP), Column("Y", S.DATE), Column("N", Decimal(4, 2)), Column("L", Array(S.VARCHAR)),
+    Column("P", Struct((Column("X", S.INT), Column("A", Array(S.DOUBLE)), Column("é", S.VARCHAR)))),
+    Column("Q", Array(Struct((Column("X", S.BIGINT), Column("y", S.BOOLEAN))))),
 ]  # fmt: skip
-NAMES = ["A", "a", "b", "B", "C.c", "c.C", "D", "É", "é", "T", "Y", "Z", 'x"A', "\\u0041"]
+NESTED = {
+    "L": ['["a","b"]', '["\\""]', '["a, b", null]', "[]", "[1]", '["p: q"]', "{}", '["A"]', '"[]"'],
+    "P": ['{"X":1,"A":[1.5],"é":"x"}', '{"x": 1, "a": [1.5], "É": "x"}', '{"X":1}', '{"x":1,"X":2,"A":null,"é":""}',
+          '{"X":1,"A":[1],"é":"L"}', '{"X":1,"A":[],"é":null,"Z":1}', '{"A":[1.5],"X":1,"é":"x"}', "{}", "null"],
+    "Q": ['[{"X":1,"y":true}]', '[{"x":1,"Y":true},null]', '[{"y":true,"X":1}]', "[{}]", "[]",
+          '[{"X":1,"X":1,"y":true}]', '[{"X":9223372036854775808,"y":null}]'],
+}  # fmt: skip
+NAMES = [*"AabBDÉéTYZNlPpQ", "C.c", "c.C", 'x"A', 'x"P', "\\u0041"]
 DATED = st.sampled_from(
     ["2024-03-01", "2024-02-30", "2024-03", "2024-03-01T08:00:00Z", "2024-03-01 08:00:00.5", "2024", "8:00", "", " ",
      "2024-03-01T10:00:00.123456+02:00", "2024-03-01T24:00:00", "0000-01-01T00:00:00", "1709280000000",
@@ -223,7 +233,8 @@ RAW = st.one_of(
     st.sampled_from(["-0", "-0.0", "1.10", "01", "1e400", '"\t"', '"\\/"',
                       '"\\ud83d"', '"\\u0041"', "nul", '{"A":1}', '["A"]',
                      '{"A":null}', "12345678901234567890123", '{"a":{"b":[]}}', "[" * 250 + "]" * 250,
-                     "9223372036854775807"]),
+                     "9223372036854775807", "1.5", "12.345", "100.5", "99.99", '"1.50"', '"-.5"', "-0.0",
+                     *(x for values in NESTED.values() for x in values)]),
 )  # fmt: skip
 
 
@@ -238,23 +249,27 @@ def a_line(draw: st.DrawFn) -> str | None:
         )
     colon = draw(st.sampled_from([":", ":", ": ", " :"]))
     if kind < 6:  # well-formed, all columns
-        values = ["1", '"t"', "1.5", "true", "7", draw(st.sampled_from(["1000", '"2024-03-01 08:00"'])), "3"]
+        values = ["1", '"t"', "1.5", "true", "7", draw(st.sampled_from(["1000", '"2024-03-01 08:00"'])), "3", "2.5"]
         values[6] = draw(st.one_of(st.just("3"), DATED))
+        values += [draw(st.one_of(st.just(some[0]), st.sampled_from(some))) for some in NESTED.values()]
         pairs = list(zip([c.name for c in COLUMNS], values, strict=True))
         for _ in range(draw(st.integers(0, 2))):
             i = draw(st.integers(0, len(pairs) - 1))
             pairs[i] = (draw(st.sampled_from([pairs[i][0], *NAMES])), draw(RAW))
     else:
         pairs = draw(st.lists(st.tuples(st.sampled_from(NAMES), RAW), max_size=6))
+    if draw(st.booleans()):
+        pairs = [(n if n == "\\u0041" else n.lower(), v) for n, v in pairs]
     names = [n if n == "\\u0041" else json.dumps(n, ensure_ascii=draw(st.booleans()))[1:-1] for n, _ in pairs]
-    return "{" + ", ".join(f'"{n}"{colon}{v}' for n, (_, v) in zip(names, pairs, strict=True)) + "}"
+    comma = draw(st.sampled_from([",", ", "]))
+    return "{" + comma.join(f'"{n}"{colon}{v}' for n, (_, v) in zip(names, pairs, strict=True)) + "}"
 
 
 @QUICK
-@given(st.lists(a_line(), min_size=1, max_size=8), st.integers(1, 3), st.booleans())
+@given(st.lists(a_line(), min_size=1, max_size=8), st.integers(1, 5), st.booleans())
 def test_fast_is_slow(lines: list[str | None], columns: int, iso: bool) -> None:
     texts = pl.Series(lines * 1, dtype=pl.String)
-    chosen = COLUMNS if columns == 3 else COLUMNS[:columns]
+    chosen = {3: COLUMNS[:7], 4: COLUMNS, 5: COLUMNS[7:]}.get(columns, COLUMNS[:columns])
     few, codec._FEW, smallest, codec._SMALLEST = codec._FEW, 0, codec._SMALLEST, 1
     try:
         fast = decode_values(texts, chosen, iso=iso)
@@ -278,9 +293,22 @@ def test_fast_is_slow(lines: list[str | None], columns: int, iso: bool) -> None:
 )
 def test_doubles_are_read_as_python_reads_them(numbers: list[str]) -> None:
     for n in numbers:
-        found = codec._fast(pl.Series(['{"C.c":' + n + "}"]), COLUMNS[2:3])
+        found = read_block(pl.Series(['{"C.c":' + n + "}"]), COLUMNS[2:3], False)
         if found is not None:
             assert found[0]["C.c"][0] == float(n)
+
+
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_well_formed_lines_are_read_at_once(lower: bool, separators: tuple[str, str]) -> None:
+    """Whatever the case of names, and with the spaces that many write."""
+    doc: dict[str, object] = {"A": 1, "b": "x", "C.c": 0.5, "D": True, "T": 1000, "Y": 3, "N": 2.5, "L": ["a", None]}
+    doc |= {"P": {"X": 1, "A": [1.5], "é": "ä"}, "Q": [{"X": 1, "y": None}, None]}
+    columns = [c for c in COLUMNS if c.name in doc]
+    text = json.dumps(doc, ensure_ascii=False, separators=separators)
+    found = read_block(pl.Series([text.lower() if lower else text] * 3), columns, False)
+    assert found is not None
+    assert found[1].all()
 
 
 def test_blocks_keep_order_around_bad_records() -> None:
