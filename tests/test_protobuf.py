@@ -242,6 +242,18 @@ def test_bytes_with_and_without_a_registry() -> None:
     assert found["A"].to_list() == [5, None, 0] and null.to_list() == [False, True, False]
 
 
+def test_a_message_that_is_not_the_first() -> None:
+    """As Confluent's clients write it: how many places, the place, both zigzag, then what Google's Protobuf writes."""
+    column = Column("yes", S.BOOLEAN)
+    schema = Schema("PROTOBUF", TEXT, message="Other")
+    made, errors = framed.encode(pl.DataFrame({"a": [True]}), [("a", column)], schema, (), 7, bare=False)
+    assert errors.to_list() == [None]
+    assert made.to_list() == [b"\0\0\0\0\7\2\2" + classes(TEXT)["Other"](yes=True).SerializeToString()]
+    many = file_of('syntax = "proto3";' + "".join(f"message M{i} {{}}" for i in range(200)))
+    for i in (1, 63, 64, 199):
+        assert protobuf.split_indexes(protobuf.indexes(many, f"M{i}")) == ((i,), 3 if i > 63 else 2)
+
+
 def test_imports_and_compatibility() -> None:
     registry = FolderRegistry()
     part = 'syntax = "proto3"; package x; message Part { int32 n = 1; }'

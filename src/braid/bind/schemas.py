@@ -183,7 +183,9 @@ def check_chosen(e: Encoding, columns: Sequence[DeclaredColumn], p: Properties) 
         if chosen is None or not chosen.text:
             continue
         format = e.key if facet == "key" else e.value
-        t, is_record = framed.type_of(Schema(framed.KINDS[format], chosen.text), chosen.others, fold=False)
+        kind = framed.KINDS[format]
+        message = chosen.name if kind == "PROTOBUF" else ""
+        t, is_record = framed.type_of(Schema(kind, chosen.text), chosen.others, fold=False, name=message)
         assert t is not None
         whole = format in PROTOBUFS or (facet == "value" and e.wrapped)
         has = _columns(facet, t, is_record and whole, p.at)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 import polars as pl
@@ -33,7 +34,9 @@ def written_by(facet: Facet, columns: Sequence[Column]) -> Schema:
     assert facet.schema is not None
     kind = framed.KINDS[facet.format]
     s = facet.schema
-    return Schema(kind, s.text or framed.schema_text(columns, kind, s.name, bare=facet.bare, nulls=s.nulls))
+    if not s.text:
+        return Schema(kind, framed.schema_text(columns, kind, s.name, bare=facet.bare, nulls=s.nulls))
+    return Schema(kind, s.text, message=s.name if kind == "PROTOBUF" else "")
 
 
 def decode(
@@ -149,11 +152,12 @@ def to_bytes(
         chosen = facet.schema.id if facet.schema is not None else None
         latest = there.latest(subject) if chosen is None else (chosen, schema)
         if latest is not None and latest[1].kind == schema.kind and latest[1].text != schema.text:
-            id, schema = latest
+            name = facet.schema.name if facet.schema is not None and schema.kind == "PROTOBUF" else ""
+            id, schema = latest[0], replace(latest[1], message=name)
             others = framed.others_of(there, schema)
-            columns, bare = framed.columns_of(schema, others)
+            columns, bare = framed.columns_of(schema, others, name)
         elif chosen is not None:
-            id, (columns, bare) = chosen, framed.columns_of(schema, others)
+            id, (columns, bare) = chosen, framed.columns_of(schema, others, schema.message)
         else:
             id = there.register(subject, schema)
     full = pl.Series([t if t is None else framed.completed(t, schema, others) for t in texts], dtype=pl.String)

@@ -196,7 +196,7 @@ def _decoded(
             from braid.records.proto_schema import file_of
 
             file = file_of(schema.text, others)
-            return protobuf.decode_bodies(bodies, columns, file, file.message().full_name)
+            return protobuf.decode_bodies(bodies, columns, file, file.message(schema.message).full_name)
 
 
 # ------------------------------------------------------------------- writing
@@ -214,16 +214,20 @@ def encode(
     """The bytes of each row, without an id the bodies alone. A bare null is null."""
     bodies, errors = _encoded(frame, columns, schema, others, bare)
     if id is not None:
-        bodies = _headed(bodies, schema, id)
+        bodies = _headed(bodies, schema, others, id)
     if bare:
         null = frame[columns[0][0]].is_null()
         return bodies.set(null, None), errors.set(null, None)
     return bodies, errors
 
 
-def _headed(bodies: pl.Series, schema: Schema, id: int) -> pl.Series:
-    first = b"\0" if schema.kind == "PROTOBUF" else b""  # its first message
-    head = b"\0" + id.to_bytes(4, "big") + first
+def _headed(bodies: pl.Series, schema: Schema, others: Others, id: int) -> pl.Series:
+    head = b"\0" + id.to_bytes(4, "big")
+    if schema.kind == "PROTOBUF":
+        from braid.records.proto_schema import file_of
+        from braid.records.protobuf import indexes
+
+        head += indexes(file_of(schema.text, others), schema.message)
     return pl.select((pl.lit(head) + pl.lit(bodies)).alias("value"))["value"] if len(bodies) else bodies
 
 
@@ -244,7 +248,7 @@ def _encoded(
             from braid.records import protobuf
             from braid.records.proto_schema import file_of
 
-            return protobuf.encode_bodies(frame, columns, file_of(schema.text, others))
+            return protobuf.encode_bodies(frame, columns, file_of(schema.text, others), schema.message)
 
 
 def passed(
@@ -261,7 +265,7 @@ def passed(
     bodies, errors = _encoded(frame, columns, schema, others, bare)
     types: Sequence[Column] = [c for _, c in columns]
     if whole and not bare:
-        types = getattr(type_of(schema, others, fold=False)[0], "fields", types)
+        types = getattr(type_of(schema, others, False, schema.message)[0], "fields", types)
     there = bodies.is_not_null()
     made = _decoded(bodies.filter(there), types, schema, others, bare, None)
     if not there.all():

@@ -216,9 +216,19 @@ def _decimals(x: pa.Array, t: Decimal) -> pa.Array:
 # ------------------------------------------------------------------- writing
 
 
-def encode_bodies(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]], file: File) -> Encoded:
-    """A body for each row, of the schema's first message. A null within a list has no place."""
-    message = file.message()
+def indexes(file: File, name: str) -> bytes:
+    """Which message of the schema a body is, as it stands in front of one: the first is a single 0."""
+    at = [m.full_name for m in file.messages()].index(file.message(name).full_name)
+    return _varint(2) + _varint(2 * at) if at else b"\0"  # how many places, and the place, both zigzag
+
+
+def _varint(n: int) -> bytes:
+    return bytes([n]) if n < 0x80 else bytes([n & 0x7F | 0x80]) + _varint(n >> 7)
+
+
+def encode_bodies(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]], file: File, which: str = "") -> Encoded:
+    """A body for each row, of the message `which`, else of the schema's first. A null within a list has no place."""
+    message = file.message(which)
     handler = _handler(file, message.full_name)
     n = frame.height
     mine = [(name, c, _field(message, c.name)) for name, c in columns]

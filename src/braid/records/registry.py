@@ -17,11 +17,13 @@ SchemaKind = Literal["AVRO", "JSON", "PROTOBUF"]
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """`references`: (name, subject, version) of what the text refers to."""
+    """`references`: (name, subject, version) of what the text refers to. `message`: the one of a Protobuf file that is
+    written, the first if it has no name."""
 
     kind: SchemaKind
     text: str
     references: tuple[tuple[str, str, int], ...] = ()
+    message: str = ""
 
 
 class UnknownSchema(BraidError):
