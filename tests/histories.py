@@ -1,4 +1,4 @@
-"""Random queries and random histories of their topics, and the orders a history is processed in.
+"""Random queries and random histories of their topics, and the order a history is processed in.
 
 In: a `random.Random`. Out: logical plans, records with all that goes wrong in practice (late, tied, null, idle, far in
 the future), the events for `braid.reference`, and cuts of a history into batches.
@@ -8,15 +8,15 @@ Rule: nothing here knows how a query runs. A test says: `expected(query, history
     query = random_query(rng, "ss")                        # or any other of SHAPES
     history = random_history(rng, query, explicit=True)
     want = expected(query, history)                        # records and drops of the reference
-    for cuts in seq_cuts(rng, history):                    # explicit; time_cuts where it is not
-        for batch in batches(history, cuts): ...           # offsets and moments of one batch
+    for cut in seq_cuts(rng, history):                     # cuts.py; time_cuts where it is not explicit
+        for batch in batches(history, cut): ...            # offsets and moments of one batch
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
 
@@ -46,20 +46,28 @@ from braid.types import Column, Scalar
 
 DAY = 86_400_000
 BOUNDS = (Col(".WINDOWSTART", Scalar.BIGINT), Col(".WINDOWEND", Scalar.BIGINT))
+ENDINGS = ("START", "END")  # of the names of bounds
 
 # ---------------------------------------------------------------- plans
 
 
 def source(
-    alias: str, topic: str | None = None, kind: Kind = "stream", partitions: int | None = None
+    alias: str,
+    topic: str | None = None,
+    kind: Kind = "stream",
+    partitions: int | None = None,
+    windowed: bool = False,
 ) -> logical.Source:
-    """`alias (K INT KEY, V VARCHAR, N INT)` with ROWTIME, over its own topic unless another is named."""
+    """`alias (K INT KEY, V VARCHAR, N INT)` with ROWTIME, over its own topic unless another is named; `windowed`: with
+    windows in its keys."""
     fields: list[tuple[str, Scalar, logical.Place]] = [
         ("K", Scalar.INT, "key"),
         ("V", Scalar.VARCHAR, "value"),
         ("N", Scalar.INT, "value"),
         ("ROWTIME", Scalar.BIGINT, "rowtime"),
     ]
+    if windowed:
+        fields += [("WINDOWSTART", Scalar.BIGINT, "windowstart"), ("WINDOWEND", Scalar.BIGINT, "windowend")]
     columns = tuple(SourceColumn(f"{alias}.{name}", name, Column(name, t), place) for name, t, place in fields)
     topic = topic or alias.lower()
     return logical.Source(alias, topic.upper(), topic, kind, columns, Encoding(), partitions=partitions)
@@ -96,7 +104,10 @@ def stream_stream(
     keep = max(before + after + (grace if grace is not None else max(day - 2 * before, 0)), 1)
     left_key, right_key = left_key or _key_of(left), right_key or _key_of(right)
     key = _join_key(left, right, left_key)
-    return StreamStreamJoin(left, right, how, left_key, right_key, before, after, grace, keep, key, null_key, late)
+    window = _same_window(left, right)
+    return StreamStreamJoin(
+        left, right, how, left_key, right_key, before, after, grace, keep, key, null_key, late, window
+    )
 
 
 def stream_table(
@@ -108,12 +119,14 @@ def stream_table(
     null_key: Literal["drop", "pad"] = "drop",
 ) -> StreamTableJoin:
     left_key = left_key or _key_of(left)
-    return StreamTableJoin(left, right, how, left_key, _key_of(right), _join_key(left, right, left_key), null_key)
+    key, window = _join_key(left, right, left_key), _same_window(left, right)
+    return StreamTableJoin(left, right, how, left_key, _key_of(right), key, null_key, window)
 
 
 def table_table(left: Node, right: Node, how: logical.How = "inner") -> TableTableJoin:
     key = _key_of(left)
-    return TableTableJoin(left, right, how, key, _key_of(right), _join_key(left, right, key))
+    joined = _join_key(left, right, key)
+    return TableTableJoin(left, right, how, key, _key_of(right), joined, _same_window(left, right))
 
 
 def foreign_key(
@@ -136,8 +149,8 @@ def aggregate(node: Node, keys: Sequence[Expr], calls: Sequence[tuple[str, Expr 
 def query(root: Node, *values: str | Output, key: Sequence[Expr] | None = None, limit: int | None = None) -> Query:
     """SELECT the named columns (all, if none is named). The record's key is the root's, or `key`."""
     kind: Kind = "stream" if root.mode == "append" else "table"
-    keys = tuple(key) if key is not None else tuple(e for e in root.row_key if e not in BOUNDS)
-    window = BOUNDS if BOUNDS[0] in root.row_key else None
+    window = _window_of(root)
+    keys = tuple(key) if key is not None else tuple(e for e in root.row_key if e not in (window or ()))
     columns = root.schema
     named = values or tuple(c.name for c in columns if c not in keys and not c.name.endswith("ROWTIME"))
     outputs = tuple(v if isinstance(v, Output) else Output(v, col(root, v)) for v in named)
@@ -161,8 +174,25 @@ def _join_key(left: Node, right: Node, key: Expr) -> Col:
 
 
 def _key_of(node: Node) -> Expr:
-    (key,) = node.row_key
+    (key,) = (e for e in node.row_key if e not in (_window_of(node) or ()))
     return key
+
+
+def _window_of(node: Node) -> tuple[Col, Col] | None:
+    """The bounds that are parts of the key of its rows."""
+    if isinstance(node, Aggregate) and not isinstance(node.input, logical.TimeWindows):
+        return None
+    found = [e for e in node.row_key if isinstance(e, Col) and e.name.rstrip("0123456789").endswith(ENDINGS)]
+    return (found[0], found[1]) if found else None
+
+
+def _same_window(left: Node, right: Node) -> logical.SameWindow | None:
+    bounds = _window_of(left), _window_of(right)
+    if bounds[0] is None or bounds[1] is None:
+        return None
+    n = _steps(left, right) + 1
+    made = Col(f".START{n}", Scalar.BIGINT), Col(f".END{n}", Scalar.BIGINT)
+    return logical.SameWindow(bounds[0], bounds[1], made)
 
 
 def _aggregate_type(function: str, arg: Expr | None) -> Scalar:
@@ -182,6 +212,7 @@ SHAPES = (
     "aggregate", "ss-aggregate", "ss-ss-aggregate", "st-aggregate", "tt-aggregate",
     "ft-tt", "ft-tt-right", "ft-aggregate",
     "windows", "windows-final", "ss-windows", "ss-ss-windows-final", "st-windows",
+    "windowed-ss", "windowed-st", "windowed-tt", "windowed-ss-ss", "windowed-ss-st", "windowed-ss-aggregate",
 )  # fmt: skip
 CHAINS = {"ss": ("stream", "stream"), "st": ("stream", "table"), "tt": ("table", "table"), "ft": ("table", "table")}
 WINDOWS = [(5, 5), (0, 10), (10, 0), (3, 12), (20, 4), (1, 1), (0, 0)]
@@ -190,13 +221,15 @@ WINDOWS = [(5, 5), (0, 10), (10, 0), (3, 12), (20, 4), (1, 1), (0, 0)]
 def random_query(rng: random.Random, shape: str | None = None, *, limit: bool = False) -> Query:
     """A query of a shape: its joins, then WHERE, GROUP BY and HAVING where the shape has them or chance adds them."""
     shape = shape or rng.choice(SHAPES)
-    joins = [part for part in shape.split("-") if part in CHAINS]
+    parts = shape.split("-")
+    joins = [part for part in parts if part in CHAINS]
     nested: Literal["", "right", "bushy"] = "right" if "right" in shape else "bushy" if "bushy" in shape else ""
-    kind: Kind | None = "stream" if "windows" in shape else None
-    root = _random_chain(rng, joins, other="other" in shape, nested=nested) if joins else _random_source(rng, kind)
+    kind: Kind | None = "stream" if "windows" in parts else None
+    keyed = {"other": "other" in shape, "windowed": "windowed" in shape}
+    root = _random_chain(rng, joins, nested, **keyed) if joins else _random_source(rng, kind)
     if shape == "filter" or (shape != "project" and rng.random() < 0.3):
         root = Filter(root, _random_predicate(rng, root))
-    windows = _random_windows(rng, root) if "windows" in shape else None
+    windows = _random_windows(rng, root) if "windows" in parts else None
     if "aggregate" in shape or windows is not None:
         root = _random_aggregate(rng, windows or root)
         if rng.random() < 0.4:
@@ -218,9 +251,11 @@ def _random_windows(rng: random.Random, node: Node) -> logical.TimeWindows:
     return logical.TimeWindows(node, size, advance, rng.choice([0, 0, 3, 20, DAY]), start, end)
 
 
-def _random_chain(rng: random.Random, joins: Sequence[str], other: bool, nested: Literal["", "right", "bushy"]) -> Node:
+def _random_chain(
+    rng: random.Random, joins: Sequence[str], nested: Literal["", "right", "bushy"], other: bool, windowed: bool
+) -> Node:
     """A left-deep chain, its right sides sources or projections of one; or A JOIN (B JOIN C), or `bushy`:
-    (A JOIN B) JOIN (C JOIN D)."""
+    (A JOIN B) JOIN (C JOIN D). `windowed`: of sources with windows in their keys."""
     kinds = [CHAINS[joins[0]][0], *(CHAINS[j][1] for j in joins)]
     partitions = rng.randint(1, 3)
     one_topic = joins[0] == "ss" and rng.random() < 0.15
@@ -229,7 +264,7 @@ def _random_chain(rng: random.Random, joins: Sequence[str], other: bool, nested:
         topic = "a" if one_topic and i < 2 else None
         # topics sort otherwise than sources are written, so that no order of sources is taken for one of topics
         topic = topic or rng.choice(["a", "p", "z"]) + str(i)
-        leaves.append(source("ABCD"[i], topic, "table" if kind == "table" else "stream", partitions))
+        leaves.append(source("ABCD"[i], topic, "table" if kind == "table" else "stream", partitions, windowed))
     first, *rest = [_renamed(x) if rng.random() < 0.2 else x for x in leaves]
     if nested == "bushy":
         left = _random_join(rng, first, rest[0], last=False, other=False)
@@ -389,6 +424,7 @@ class Raw:
     value: dict[str, object] | None
     time: int
     headers: str | None = None
+    window: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -443,6 +479,7 @@ def random_history(
     now = dict.fromkeys(places, 100.0)
     topics: dict[str, list[list[Raw]]] = {topic: [[] for _ in range(n)] for topic, n in counts.items()}
     moments: list[Moment] = []
+    windowed = any(s.window for s in logical.sources(query.root))
 
     for seq in range(length):
         topic, partition = rng.choices(places, weights=list(weights.values()))[0]
@@ -466,7 +503,8 @@ def random_history(
         value = {"V": None if rng.random() < 0.1 else f"{topic}{seq}", "N": rng.choice([None, 0, 1, 1, 2, 2, 3])}
         gone = rng.random() < (0.2 if is_table else 0.07)
         text = f'[["h","{rng.choice(["MQ==", "Mg=="])}"]]' if headers and rng.random() < 0.5 else None
-        topics[topic][partition].append(Raw(seq, key, None if gone else dict(value), max(time, 0), text))
+        window = rng.choice([(0, 5), (5, 10), (0, 10)]) if windowed else None
+        topics[topic][partition].append(Raw(seq, key, None if gone else dict(value), max(time, 0), text, window))
     if explicit and rng.random() < 0.4:
         moments += [Moment(length, "end", name, tuple(range(n))) for name, n in counts.items()]
     return History(topics, explicit, tuple(moments), ends=rng.random() < 0.8)
@@ -531,6 +569,8 @@ def _readers_of(query: Query, topic: str) -> list[tuple[int, logical.Source]]:
 
 def _record(leaf: int, s: logical.Source, at: tuple[int, int], raw: Raw, place: object) -> Record:
     values = {f"{s.alias}.K": raw.key} | {f"{s.alias}.{name}": v for name, v in (raw.value or {}).items()}
+    if raw.window is not None:
+        values |= {f"{s.alias}.{name}": bound for name, bound in zip(logical.BOUNDS, raw.window, strict=True)}
     return Record(leaf, *at, raw.time, values, raw.value is None, raw.headers, place)
 
 
@@ -544,53 +584,3 @@ def expected(query: Query, history: History) -> Expected:
     """What the reference says."""
     reference = Reference(query)
     return Expected(reference.process(events(query, history)), reference.drops)
-
-
-# ---------------------------------------------------------------- cuts
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """One batch of a history: (topic, partition) -> offsets [first, last); the moments in it; partitions that it reads
-    to their end (and that have records in it)."""
-
-    ranges: dict[tuple[str, int], tuple[int, int]]
-    moments: tuple[Moment, ...] = ()
-    ended: frozenset[tuple[str, int]] = field(default=frozenset())
-
-
-def seq_cuts(rng: random.Random, history: History) -> list[list[int]]:
-    """Some ways to cut an explicit history: not at all, at random, before every record."""
-    last = 1 + max((r.seq for *_, r in history.records()), default=0)
-    return [[], *(sorted(rng.sample(range(1, last + 1), min(n, last))) for n in (2, 6)), list(range(1, last + 1))]
-
-
-def time_cuts(rng: random.Random, history: History) -> list[list[int]]:
-    """Some ways to cut a partitioned history, by the last time of each batch."""
-    times = sorted({r.time for *_, r in history.records()}) or [0]
-    return [[], *(sorted(rng.sample(times, min(n, len(times)))) for n in (2, 8)), times]
-
-
-def batches(history: History, cuts: Iterable[int]) -> list[Batch]:
-    """The history cut before these seqs (explicit), or after these times (partitioned). Offsets go on where the batch
-    before stopped; a partition is read up to its first record that is later."""
-    done = {(topic, p): 0 for topic, partitions in history.topics.items() for p in range(len(partitions))}
-    out: list[Batch] = []
-    before = -1
-    for cut in [*cuts, 2**62]:
-        ranges: dict[tuple[str, int], tuple[int, int]] = {}
-        ended: set[tuple[str, int]] = set()
-        for (topic, p), first in done.items():
-            records = history.topics[topic][p]
-            beyond = (r.seq >= cut if history.explicit else r.time > cut for r in records[first:])
-            last = next((first + i for i, is_beyond in enumerate(beyond) if is_beyond), len(records))
-            if last > first:
-                ranges[topic, p] = (first, last)
-                done[topic, p] = last
-                if last == len(records) and history.ends and not history.explicit:
-                    ended.add((topic, p))
-        moments = tuple(m for m in history.moments if before <= m.seq < cut)
-        before = cut
-        if ranges or moments:
-            out.append(Batch(ranges, moments, frozenset(ended)))
-    return out

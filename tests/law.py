@@ -22,7 +22,8 @@ from braid.stage.ingest import Chunk, Mark
 from braid.stage.local import LocalQuery
 from braid.testing.oracle import key_text, value_text
 from braid.topics.envelope import RAW
-from histories import Batch, History, Raw, batches, expected
+from cuts import Batch, batches
+from histories import History, Raw, expected
 
 Line = tuple[str | None, str | None, int, str | None, tuple[int, int] | None]
 
@@ -103,7 +104,7 @@ def raw_of(rows: Sequence[Raw], first: int) -> pl.DataFrame:
             "_key": [None if r.key is None else json.dumps(r.key) for r in rows],
             "_value": [None if r.value is None else json.dumps(r.value) for r in rows],
             HEADERS: [r.headers for r in rows],
-            "_window": [None] * len(rows),
+            "_window": [None if r.window is None else {"start": r.window[0], "end": r.window[1]} for r in rows],
             "_error": [None] * len(rows),
         },
         schema=RAW,

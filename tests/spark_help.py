@@ -46,6 +46,7 @@ def write_topics(store: TopicStore, query: Query, history: History) -> None:
             lines = [
                 json.dumps({"key": r.key, "value": r.value, "timestamp": r.time})[:-1]
                 + (f', "headers": {r.headers}' if r.headers else "")
+                + (f', "window": {list(r.window)}' if r.window else "")
                 + "}"
                 for r in records
             ]
@@ -65,7 +66,7 @@ def output(store: TopicStore, topic: str = "out") -> list[list[Line]]:
 
 def in_one_batch(query: Query, history: History, outputs: int, buckets: int) -> list[list[Line]]:
     """What the local runtime gives, everything in one batch."""
-    from histories import batches
+    from cuts import batches
 
     plan = lower(query)
     local = LocalQuery(plan, outputs, buckets)

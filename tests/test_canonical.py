@@ -21,7 +21,8 @@ from braid.plan.canonical import canonical, kind_of, stored_names, wording
 from braid.plan.logical import Query
 from braid.stage.local import LocalQuery
 from cli_help import braid
-from histories import batches, random_history
+from cuts import batches
+from histories import random_history
 from law import chunks_of, difference, lines_of, local_lines
 
 KSQLDB = """

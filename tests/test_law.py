@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from histories import SHAPES, random_history, random_query, seq_cuts, time_cuts
+from cuts import seq_cuts, time_cuts
+from histories import SHAPES, random_history, random_query
 from law import difference, local_lines, reference_lines
 
 

@@ -29,7 +29,8 @@ from braid.plan.epochs import (
 from braid.plan.logical import Filter, Node, Output, Project, Query, Sink, SourceColumn
 from braid.plan.watermarks import cleaned, progress
 from braid.types import Column, Scalar
-from histories import History, col, integer, random_history, seq_cuts, source
+from cuts import seq_cuts
+from histories import History, col, integer, random_history, source
 from law import difference, local_lines, reference_lines
 
 DELAY = 10

@@ -12,7 +12,8 @@ from braid.expr.typing import call
 from braid.plan.keyed import TwoClockJoin
 from braid.plan.logical import Filter, How, Query
 from braid.plan.pushdown import pushed
-from histories import History, query, random_history, seq_cuts, source, time_cuts
+from cuts import seq_cuts, time_cuts
+from histories import History, query, random_history, source
 from keyed_queries import SHAPES, equalities, predicate, random_query
 from law import difference, local_lines, reference_lines
 

@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from histories import random_history, seq_cuts, time_cuts
+from cuts import seq_cuts, time_cuts
+from histories import random_history
 from law import difference, local_lines, reference_lines
 from sliding_queries import SHAPES, random_query
 

@@ -19,11 +19,11 @@ from braid.plan import logical
 from braid.plan.logical import Filter, Output, Query, SourceColumn, Timestamp
 from braid.reference import Bound, Event, Idle, OutRecord, Record, Reference
 from braid.types import Column, Scalar
+from cuts import batches, seq_cuts, time_cuts
 from histories import (
     SHAPES,
     Moment,
     aggregate,
-    batches,
     col,
     events,
     expected,
@@ -31,13 +31,11 @@ from histories import (
     query,
     random_history,
     random_query,
-    seq_cuts,
     source,
     stream_stream,
     stream_table,
     table,
     table_table,
-    time_cuts,
 )
 
 A, B, C = source("A"), source("B"), source("C")

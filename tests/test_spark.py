@@ -122,7 +122,7 @@ def test_an_order_given_from_outside(spark: Any, shape: str, seed: int, batch: i
 def _placed(partition: int, r: Raw) -> Placed:
     key = None if r.key is None else json.dumps(r.key)
     value = None if r.value is None else json.dumps(r.value)
-    return Placed(r.seq, 0, 0, partition, 0, key, value, r.time, r.headers)
+    return Placed(r.seq, 0, 0, partition, 0, key, value, r.time, r.headers, r.window)
 
 
 SQL = """

@@ -75,6 +75,10 @@ def write(broker: Broker, history: History, rng: random.Random) -> None:
                 clients.produce_transaction(broker.address, topic, gone, commit=False)
 
 
+# a null key has no window there
+ON_A_BROKER = [shape for shape in SHAPES if "windowed" not in shape]
+
+
 def record(r: Raw, partition: int) -> Record:
     key = None if r.key is None else json.dumps(r.key).encode()
     value = None if r.value is None else json.dumps(r.value).encode()
@@ -125,13 +129,13 @@ def check(shape: str, seed: int, broker: Broker, folder: Path) -> None:
         clients.delete_topic(broker.address, topic)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", ON_A_BROKER)
 def test_law(shape: str, broker: Broker, tmp_path: Path) -> None:
     check(shape, 1, broker, tmp_path)
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", ON_A_BROKER)
 def test_law_at_length(shape: str, broker: Broker, tmp_path: Path) -> None:
     for seed in range(2, 22):
         check(shape, seed, broker, tmp_path)

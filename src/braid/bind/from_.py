@@ -14,6 +14,7 @@ from typing import Literal, TypeGuard
 
 from braid.bind.catalog import Catalog
 from braid.bind.expressions import Rules, aggregates, bind_expr, bind_predicate, conjuncts, names, told_at
+from braid.bind.joined_windows import check_keeps_key, check_windows, same_window
 from braid.bind.names import Entry, Scope, synthetic_key_name
 from braid.bind.settings import Settings
 from braid.bind.sources import check_key_type
@@ -29,6 +30,7 @@ from braid.plan.logical import (
     Kind,
     Node,
     Project,
+    SameWindow,
     StreamStreamJoin,
     StreamTableJoin,
     TableTableJoin,
@@ -67,7 +69,8 @@ class Env:
 class From:
     """A bound relation. `synonyms`: expressions that equal the key of its rows. `viable`: the plain columns among
     them, in order of preference for the result's key. `named`: of a FULL join on two plain columns, those columns.
-    `key`: the key column of a join, None where the first source's key stays; `steps`: how many joins there are."""
+    `key`: the key column of a join, None where the first source's key stays; `steps`: how many joins there are.
+    `bounds`: of the window that is part of the key of a join's rows."""
 
     node: Node
     scope: Scope
@@ -78,6 +81,7 @@ class From:
     viable: tuple[Col, ...] = ()
     named: tuple[Col, ...] = ()
     notices: tuple[str, ...] = ()
+    bounds: tuple[Col, Col] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +179,8 @@ def _check_sources(s: Step) -> None:
             raise SqlError(f"{d.name} is joined with itself", s.join.right.span, hint)
         if e.alias == s.new.alias:
             raise SqlError(f"{e.alias} names two sources", s.join.right.span, f"write {d.name} AS another name")
+    check_windows(s.left.scope.entries[0], s.new, s.join.right.span)
     for e, span in ((s.left.scope.entries[0], s.join.left.span), (s.new, s.join.right.span)):
-        if e.declared.windowed is not None:
-            hint = "group what is joined: the join first, then WINDOW and GROUP BY"
-            raise SqlError(
-                f"{e.declared.name} is windowed; joins of windowed sources are not supported yet", span, hint
-            )
         if e.declared.encoding.value == "KAFKA":
             hint = f"declare {e.declared.name} with value_format = 'JSON' or 'DELIMITED'"
             raise SqlError(f"{e.declared.name} has KAFKA values, which cannot be joined", span, hint)
@@ -286,7 +286,9 @@ def _rules(scope: Scope) -> Rules:
 
 
 def _check_keys(on: On, s: Step) -> None:
-    """Tables are joined on their primary keys; both sides have one type."""
+    """Tables are joined on their primary keys, as is what has windows; both sides have one type."""
+    for side, key, e in ((s.left, on.left, on.left_ast), (s.right, on.right, on.right_ast)):
+        check_keeps_key(_is_key(side, key), s.env.quote(e), side.scope.entries[0], e.span)
     if s.right.kind == "table":
         right_key = _table_key(s.right, on.right_ast)
         left_is_key = s.left.kind == "stream" or _is_key(s.left, on.left)
@@ -317,8 +319,10 @@ def _table_key(side: From, e: ast.Expr) -> Expr:
 
 
 def _is_key(side: From, e: Expr) -> bool:
-    """Is `e` the primary key of the table(s) on the left?"""
-    return e in side.synonyms if side.scope.is_join else (e,) == side.node.row_key
+    """Is `e` the key of the side's rows, whatever their windows?"""
+    if side.scope.is_join:
+        return e in side.synonyms
+    return (e,) == side.node.row_key[: len(side.scope.entries[0].declared.key)]
 
 
 def _key_text(side: From) -> str:
@@ -378,11 +382,13 @@ def _joined(on: On, s: Step) -> From:
     plain = tuple(_plain(on))
     named = plain if full and len(plain) == 2 else ()
     scope = s.scope if viable else Scope(s.scope.entries, (synthetic_key_name(s.scope.entries), key))
-    node: Node = _node(left_key, on.right, key, s)
+    window = same_window(left.scope.entries[0], s.new, step, left.bounds)
+    node: Node = _node(left_key, on.right, key, window, s)
     for other in on.others:
         node = Filter(node, bind_predicate(other, _rules(scope)))
     notices = (*left.notices, *_notices(s), *_forgotten(s.left.node, node))
-    return From(node, scope, left.kind, step, key, synonyms, viable, named, notices)
+    bounds = None if window is None else window.bounds
+    return From(node, scope, left.kind, step, key, synonyms, viable, named, notices, bounds)
 
 
 def _referring(on: On, s: Step) -> From:
@@ -403,20 +409,20 @@ def _referring(on: On, s: Step) -> From:
     return From(node, s.scope, "table", step, None, known, known, notices=(*s.left.notices, *_notices(s)))
 
 
-def _node(left_key: Expr, right_key: Expr, key: Col, s: Step) -> Node:
+def _node(left_key: Expr, right_key: Expr, key: Col, window: SameWindow | None, s: Step) -> Node:
     left, right, set_ = s.left.node, s.right.node, s.env.settings
     if s.left.kind == "table":
-        return TableTableJoin(left, right, s.how, left_key, right_key, key)
+        return TableTableJoin(left, right, s.how, left_key, right_key, key, window)
     if s.right.kind == "table":
         how: Literal["inner", "left"] = "left" if s.how == "left" else "inner"
-        return StreamTableJoin(left, right, how, left_key, right_key, key, set_.null_key)
+        return StreamTableJoin(left, right, how, left_key, right_key, key, set_.null_key, window)
     within = s.join.within
     assert within is not None
     before, after = within.before.ms, within.after.ms
     grace = None if within.grace is None else within.grace.ms
     kept = retention(before, after, grace)
     return StreamStreamJoin(
-        left, right, s.how, left_key, right_key, before, after, grace, kept, key, set_.null_key, set_.late
+        left, right, s.how, left_key, right_key, before, after, grace, kept, key, set_.null_key, set_.late, window
     )
 
 

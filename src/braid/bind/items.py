@@ -123,9 +123,10 @@ def bind_items(
     grouping: Grouping | None,
     keys_last: bool = False,
     elements: Elements = (),
+    bounds: bool = False,
 ) -> list[Item]:
     """All columns of the result, in order. `keys_last`: wildcards give a source's keys behind its values. `elements`:
-    what calls of table functions mean."""
+    what calls of table functions mean. `bounds`: wildcards give those of windows, too, as they do in joins."""
     plain = Rules(
         "SELECT", lambda n: scope.column(n.parts), whole=lambda e: next((c for x, c in elements if x == e), None)
     )
@@ -136,7 +137,7 @@ def bind_items(
         match item.expr:
             case ast.Star(qualifier=qualifier):
                 with told_at(item.span):
-                    found += _star(qualifier, item.span, scope, grouping, keys_last)
+                    found += _star(qualifier, item.span, scope, grouping, keys_last, bounds or scope.is_join)
             case ast.Arrow(base=base, field="*"):
                 found += _fields(base, item, rules, namer)
             case e:
@@ -146,14 +147,16 @@ def bind_items(
     return found
 
 
-def _star(qualifier: str | None, span: Span, scope: Scope, grouping: Grouping | None, keys_last: bool) -> list[Item]:
+def _star(
+    qualifier: str | None, span: Span, scope: Scope, grouping: Grouping | None, keys_last: bool, bounds: bool
+) -> list[Item]:
     found: list[Item] = []
     if qualifier is None and scope.synthetic is not None:
         name, key = scope.synthetic
         found.append(Item(name, key if grouping is None else grouping.grouped(key, name), span, None))
     if qualifier is not None:
         scope.entry(qualifier)
-    columns = list(scope.visible(qualifier))
+    columns = list(scope.visible(qualifier, bounds and grouping is None))
     if keys_last:
         order = [e.alias for e in scope.entries]
         columns.sort(key=lambda x: (order.index(x[0].alias), x[1].place == "key"))

@@ -77,11 +77,16 @@ class Scope:
             raise SqlError(f"no source {alias}; it is a STRUCT column", hint=f"write {'->'.join(parts)}")
         raise SqlError(f"unknown source {alias}", hint=f"this query reads {known}")
 
-    def visible(self, alias: str | None = None) -> Iterator[tuple[Entry, DeclaredColumn]]:
-        """What `*` or `alias.*` stands for, without a synthetic key."""
+    def visible(self, alias: str | None = None, bounds: bool = False) -> Iterator[tuple[Entry, DeclaredColumn]]:
+        """What `*` or `alias.*` stands for, without a synthetic key; with `bounds` those of windows, too."""
         for e in self.entries:
             if alias is None or e.alias == alias:
-                yield from ((e, c) for c in e.declared.visible)
+                columns = list(e.declared.visible)
+                if bounds and e.declared.windowed is not None:
+                    keys = [c for c in columns if c.place == "key"]
+                    made = [DeclaredColumn(name, t, place) for name, (place, t) in BOUNDS.items()]
+                    columns = [*keys, *made, *(c for c in columns if c.place != "key")]
+                yield from ((e, c) for c in columns)
 
     def clashes(self, name: str) -> bool:
         """Do several sources have such a column?"""

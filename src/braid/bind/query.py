@@ -249,7 +249,7 @@ def _result(a: Asked) -> Result:
         node = Filter(node, predicate)
     grouping: Grouping | None = None
     if q.group_by:
-        _check_values(scope.entries, clause(q, "GROUP BY"))
+        _check_groups(scope.entries, a.env, clause(q, "GROUP BY"))
         window = None
         if q.window is not None:
             window = bind_window(q.window, source.kind == "table", q.emit == "FINAL")
@@ -258,7 +258,7 @@ def _result(a: Asked) -> Result:
         if window is None:
             notices.append("a row for each group is kept: state grows with the groups")
     node, elements = exploded(q.items, scope, node, over_table=source.kind == "table", grouped=grouping is not None)
-    items = tuple(bind_items(q.items, scope, grouping, bool(q.partition_by), elements))
+    items = tuple(bind_items(q.items, scope, grouping, bool(q.partition_by), elements, bounds=a.sink is None))
     if grouping is not None:
         node = _grouped(q, node, grouping)
     kind: Kind = "table" if grouping is not None else source.kind
@@ -268,8 +268,11 @@ def _result(a: Asked) -> Result:
     return result
 
 
-def _check_values(entries: tuple[Entry, ...], span: Span) -> None:
+def _check_groups(entries: tuple[Entry, ...], env: Env, span: Span) -> None:
     for e in entries:
+        if e.declared.windowed is not None and env.settings.mode != "native":
+            hint = "group what it was made of, or SET 'braid.mode'='native' to count each window as a row"
+            raise SqlError(f"{e.declared.name} is windowed; GROUP BY takes rows without windows", span, hint)
         if e.declared.encoding.value == "KAFKA":
             hint = f"declare {e.declared.name} with value_format = 'JSON' or 'DELIMITED'"
             raise SqlError(f"{e.declared.name} has KAFKA values, which cannot be grouped", span, hint)
@@ -341,7 +344,7 @@ def _partitioned(a: Asked, r: Result, source: From) -> Result:
     """PARTITION BY: its expressions are the new key; PARTITION BY NULL: no key."""
     q = a.query
     if source.scope.entries[0].declared.windowed is not None:
-        hint = "leave PARTITION BY out, or write GROUP BY"
+        hint = "leave PARTITION BY out"
         raise SqlError("the rows of a windowed source keep their keys", clause(q, "PARTITION BY"), hint)
     if r.kind == "table":
         message = "PARTITION BY of a table is not possible: its key says which row is which"
@@ -389,6 +392,7 @@ def _key_name(e: ast.Expr, namer: Namer) -> str:
 
 def _join_key(a: Asked, r: Result, source: From, key: Col) -> Result:
     """One join column shows the join key; without such a column the synthetic ROWKEY does."""
+    r = replace(r, windowed=source.scope.entries[0].declared.windowed, bounds=source.bounds)
     by_record = replace(r, record_key=(key,))
     for column in source.viable:
         holds = [i for i in r.items if i.expr == column and i.is_column]

@@ -63,6 +63,8 @@ class _Topology:
                 on = equal([(node.left_key, node.right_key)])
                 joined = _Told(self.add("join", (left, right), how=node.how, on=on), (node.key,), left.partitions)
                 return self.rekeyed(joined, node.row_key)
+            case logical.OnKeyInWindow():
+                return self._join(node, node.left_keys, node.right_keys, node.keys)
             case logical.OnKey():
                 return self._join(node, (node.left_key,), (node.right_key,), node.row_key)
             case logical.Aggregate(input=logical.TimeWindows(input=below), keys=keys):

@@ -27,6 +27,7 @@ from braid.operators.clocks import Clock, Closing, JoinClock, LeafClock
 from braid.operators.coalesce import Coalesce
 from braid.operators.filter import Filter
 from braid.operators.foreign_key import Answers, join_of
+from braid.operators.in_windows import InWindows
 from braid.operators.lateral import Lateral
 from braid.operators.limit import Limit
 from braid.operators.lookup import LookUp
@@ -151,7 +152,8 @@ def lower(query: Query) -> Plan:
         root = b.step(upserts, [root], query.root, sink_keys, root.columns)
     else:
         reason = "the result has another key" if sink_keys else "a result without key is put in one order"
-        root = b.spread(root, sink_keys, "route", reason)
+        if root.keys != (*sink_keys, *(query.sink.window or ())):
+            root = b.spread(root, sink_keys, "route", reason)
     b.stages[root.stage].output = root.number
     stages = tuple(Stage(i, s.keys, tuple(s.steps), s.output, s.exchange, s.single) for i, s in enumerate(b.stages))
     return Plan(query, tuple(sorted(b.leaves, key=lambda leaf: leaf.number)), stages, stored_names(query))
@@ -365,9 +367,24 @@ def _foreign_key(node: logical.ForeignKeyJoin, b: _Builder) -> _Frame:
 
 
 def _join(node: _PlainJoin, b: _Builder) -> _Frame:
-    left, right = _sides(node.left, (node.left_key,), node.right, (node.right_key,), _null_keys(node), b)
-    cols = [*left.columns, *right.columns, node.key]
-    return b.step(_operator(node, b), [left, right], node, (node.key,), cols)
+    """Windows are parts of the join's key, and all windows of a key are in one bucket."""
+    null_keys = _null_keys(node)
+
+    def of_left() -> _Frame:
+        x = _input(node.left, b, (node.left_key,), null_keys[0])
+        if x.keys == node.left_keys:
+            return x
+        x = b.spread(x, (node.left_key,), null_keys[0], "the next join has another key")
+        return x if node.window is None else _in_windows(x, node.left, node.window.left, b)
+
+    left, right = _beside(of_left, node.right, (node.right_key,), null_keys[1], b)
+    if node.window is not None:
+        right = _in_windows(right, node.right, node.window.right, b)
+    return b.step(_operator(node, b), [left, right], node, node.keys, [*left.columns, *right.columns, *node.keys])
+
+
+def _in_windows(x: _Frame, node: Node, bounds: tuple[Expr, Expr], b: _Builder) -> _Frame:
+    return b.step(InWindows(bounds, node.mode), [x], node, None, x.columns)
 
 
 def _remembering(node: keyed.RememberingJoin, b: _Builder) -> _Frame:

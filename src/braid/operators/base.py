@@ -88,7 +88,7 @@ class Behind(ABC):
     """An operator that stands behind that of a node and has none of its own, `mode`: that of the rows it gives."""
 
     called: ClassVar[str]
-    mode: ClassVar[Mode]
+    mode: Mode
 
     @property
     @abstractmethod

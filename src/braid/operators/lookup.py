@@ -177,7 +177,7 @@ class LookUp:
 
     @staticmethod
     def of(node: logical.StreamTableJoin) -> LookUp:
-        return LookUp(node.how, (node.key.name,), Unique(), node.null_key)
+        return LookUp(node.how, tuple(c.name for c in node.keys), Unique(), node.null_key)
 
     @staticmethod
     def remembering(node: keyed.RememberingJoin, own: tuple[str, ...], clock: Clock) -> LookUp:

@@ -221,7 +221,7 @@ class TableJoin:
 
     @staticmethod
     def of(node: logical.TableTableJoin) -> TableJoin:
-        return TableJoin(node.how, (node.key.name,), Unique())
+        return TableJoin(node.how, tuple(c.name for c in node.keys), Unique())
 
     @staticmethod
     def combining(node: keyed.CombiningJoin, own: tuple[tuple[str, ...], tuple[str, ...]]) -> TableJoin:

@@ -312,8 +312,8 @@ class WindowedJoin:
 
     @staticmethod
     def of(node: StreamStreamJoin, left: Clock, right: Clock) -> WindowedJoin:
-        life, deferred = OneClock(node.retention, (node.key.type,), node.null_key, node.late), node.grace is not None
-        names = (node.key.name,)
+        types, names = zip(*((c.type, c.name) for c in node.keys), strict=True)
+        life, deferred = OneClock(node.retention, types, node.null_key, node.late), node.grace is not None
         return WindowedJoin(node.how, node.before, node.after, node.grace or 0, deferred, names, (left, right), life)
 
     @staticmethod

@@ -192,6 +192,16 @@ class Project(OfOne):
         yield from (e for _, e in self.outputs)
 
 
+@dataclass(frozen=True, slots=True)
+class SameWindow:
+    """Windows are parts of both sides' keys, and rows meet in equal ones: the bounds by the columns of either side, and
+    those of the result."""
+
+    left: tuple[Expr, Expr]
+    right: tuple[Expr, Expr]
+    bounds: tuple[Col, Col]
+
+
 class OnKey(OfTwo):
     """What joins over one equality have in common: `key` is the column of its value."""
 
@@ -216,8 +226,41 @@ class OnKey(OfTwo):
         yield from (self.left_key, self.right_key)
 
 
+class OnKeyInWindow(OnKey):
+    """Joins whose sides may both have windows in their keys."""
+
+    window: SameWindow | None
+
+    @property
+    def left_keys(self) -> tuple[Expr, ...]:
+        return (self.left_key, *(() if self.window is None else self.window.left))
+
+    @property
+    def right_keys(self) -> tuple[Expr, ...]:
+        return (self.right_key, *(() if self.window is None else self.window.right))
+
+    @property
+    def keys(self) -> tuple[Col, ...]:
+        return (self.key, *(() if self.window is None else self.window.bounds))
+
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return (*self.left.schema, *self.right.schema, *self.keys)
+
+    @property
+    def row_key(self) -> tuple[Expr, ...]:
+        return self.keys
+
+    def computes(self) -> Iterator[Expr]:
+        yield from (*self.left_keys, *self.right_keys)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return () if self.window is None else ("rows meet in equal windows only",)
+
+
 @dataclass(frozen=True)
-class StreamStreamJoin(OnKey):
+class StreamStreamJoin(OnKeyInWindow):
     """Rows of two streams with equal keys, right time within [left - before, left + after] (ms, both ends included).
 
     Emits pairs at the later arrival with the larger time. `grace` None: an unmatched outer row is padded at once
@@ -240,6 +283,7 @@ class StreamStreamJoin(OnKey):
     key: Col
     null_key: Literal["drop", "pad"] = "drop"
     late: Literal["lookup", "discard"] = "lookup"
+    window: SameWindow | None = None
 
     @property
     def hold(self) -> int:
@@ -255,7 +299,7 @@ class StreamStreamJoin(OnKey):
         until = f"side reaches its time + {duration(self.retention)}"
         kept = [Kept(side, "rows", f"the stored clock of the {side} {until}", bounded=True) for side in SIDES]
         outer = [(s, look) for s, look in zip(SIDES, (self.after, self.before), strict=True) if self.how in (s, "full")]
-        notes = [window(self.before, self.after)]
+        notes = [window(self.before, self.after), *self.notes]
         if self.grace is not None:
             for side, look in outer:
                 due = f"a match comes, or stream time passes its time by {duration(look + self.grace)}"
@@ -271,7 +315,7 @@ class StreamStreamJoin(OnKey):
 
 
 @dataclass(frozen=True)
-class StreamTableJoin(OnKey):
+class StreamTableJoin(OnKeyInWindow):
     """Each stream row with the table's row of its key as it stands in processing order. Left is the stream."""
 
     joins = "stream-table"
@@ -284,14 +328,15 @@ class StreamTableJoin(OnKey):
     right_key: Expr
     key: Col
     null_key: Literal["drop", "pad"] = "drop"
+    window: SameWindow | None = None
 
     @property
     def told(self) -> Told:
-        return Told([Kept("right", LAST)], "the stream's", [MEETS_TABLE])
+        return Told([Kept("right", LAST)], "the stream's", [MEETS_TABLE, *self.notes])
 
 
 @dataclass(frozen=True)
-class TableTableJoin(OnKey):
+class TableTableJoin(OnKeyInWindow):
     """Two tables on their primary keys; the result is a table of the same key."""
 
     joins = "table-table"
@@ -303,10 +348,11 @@ class TableTableJoin(OnKey):
     left_key: Expr
     right_key: Expr
     key: Col
+    window: SameWindow | None = None
 
     @property
     def told(self) -> Told:
-        return Told([Kept(side, LAST) for side in SIDES])
+        return Told([Kept(side, LAST) for side in SIDES], notes=self.notes)
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,13 @@ W = TypeVar("W", bound=logical.StreamStreamJoin | keyed.TwoClockJoin)
 
 
 def _pair(node: logical.Join, left: Row | None, right: Row | None, key: Key | None) -> Values:
-    """The columns of a pair. Those of a missing side are null, yet the join key is known."""
+    """The columns of a pair. Those of a missing side are null, yet the join key is known, and its window."""
     values: Values = dict.fromkeys(c.name for c in node.schema)
     for row in (left, right):
         if row is not None:
             values |= row.values
-    return values | {node.key.name: None if key is None else key.values[0]}
+    keys = node.keys if isinstance(node, logical.OnKeyInWindow) else (node.key,)
+    return values if key is None else values | {c.name: v for c, v in zip(keys, key.values, strict=True)}
 
 
 class JoinStep(Generic[J]):
@@ -149,10 +150,10 @@ class StreamStreamStep(WindowedStep[logical.StreamStreamJoin]):
 
     def _arrive(self, side: Side, row: Row) -> list[Row]:
         node, own, row = self.node, self._from[side], self._run.placed(row)
-        key = self._run.key([node.left_key if side == "left" else node.right_key], self.number, row)
-        if key is None:
+        key = self._run.key(node.left_keys if side == "left" else node.right_keys, self.number, row)
+        if key is None or key.values[0] is None:
             if node.null_key == "pad" and self._is_outer(side):
-                return [self._padded(side, row, None)]
+                return [self._padded(side, row, key)]
             self._run.drop("null key", own.number, row)
             return []
 
@@ -209,18 +210,20 @@ class StreamTableStep(JoinStep[logical.StreamTableJoin]):
 
     def _look_up(self, row: Row) -> list[Row]:
         node, outer = self.node, self.node.how == "left"
-        key = self._run.key([node.left_key], self.number, row)
-        if key is None and not (outer and node.null_key == "pad"):
+        key = self._run.key(node.left_keys, self.number, row)
+        if key is None or key.values[0] is None:
+            if outer and node.null_key == "pad":
+                return [Row(_pair(node, row, None, key), row.time, row.headers, cause=row.cause)]
             self._run.drop("null key", self._from["left"].number, row)
             return []
-        match = None if key is None else self._table.get(key.text)
+        match = self._table.get(key.text)
         if match is None and not outer:
             return []
         return [Row(_pair(node, row, match, key), row.time, row.headers, cause=row.cause)]
 
     def _update(self, row: Row) -> list[Row]:
-        key = self._run.key([self.node.right_key], self.number, row)
-        if key is None:
+        key = self._run.key(self.node.right_keys, self.number, row)
+        if key is None or key.values[0] is None:
             self._run.drop("null key", self._from["right"].number, row)
         elif row.gone:
             self._table.pop(key.text, None)
@@ -244,8 +247,8 @@ class TableTableStep(JoinStep[logical.TableTableJoin]):
 
     def _arrive(self, side: Side, row: Row) -> list[Row]:
         node = self.node
-        key = self._run.key([node.left_key if side == "left" else node.right_key], self.number, row)
-        if key is None:
+        key = self._run.key(node.left_keys if side == "left" else node.right_keys, self.number, row)
+        if key is None or key.values[0] is None:
             self._run.drop("null key", self._from[side].number, row)
             return []
         existed = self._exists(key)
