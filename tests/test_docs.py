@@ -8,7 +8,8 @@ Blocks
   csv FILE            a file of the page's folder
   console             `$ braid …` and what it prints; a line `…` stands for any lines, `…` in a line for any text
   console spark       the same, started only by tests with a JVM, as is whatever follows on the page
-  python              a program that must end well; `python spark`: in its place among the commands, with a JVM
+  python              a program that must end well; `python spark`: in its place among the commands, with a JVM;
+                      `python FILE`: a file of functions, which the page's statements may call
   sh, text, mermaid   for people
 and those of case files, on the pages of docs/semantics (`braid test docs/semantics`).
 
@@ -35,6 +36,8 @@ from braid.bind.settings import SETTINGS
 from braid.errors import BraidError
 from braid.expr.aggregates import AGGREGATES
 from braid.expr.functions import FUNCTIONS
+from braid.expr.loading import of_text
+from braid.expr.user import NONE, Functions
 from braid.sql.dialects.ksqldb import KSQLDB
 from braid.sql.parser import dialect_of
 from braid.testing.cases import DIALECTS, INPUT_COLUMNS, SHOWN, Block, blocks, run_case
@@ -61,9 +64,9 @@ SEMANTICS = [name for name in PAGES if name.startswith("docs/semantics/") and na
 OTHERS = [name for name in PAGES if name not in SEMANTICS]
 
 
-def program_of(dialect: str) -> Program:
+def program_of(dialect: str, functions: Functions = NONE) -> Program:
     """A program with a registry of its own, as each store has one."""
-    return Program(dialect, Catalog(registry=FolderRegistry()))
+    return Program(dialect, Catalog(registry=FolderRegistry(), functions=functions))
 
 
 def page_blocks(name: str) -> list[Block]:
@@ -156,11 +159,15 @@ def test_the_page_of_case_pages(batch: int | None, runtime: str, tmp_path: Path)
 @pytest.mark.parametrize("name", [n for n in OTHERS if has(n, "sql")])
 def test_statements_bind(name: str) -> None:
     programs: dict[str, Program] = {}
+    functions = NONE
+    for block in page_blocks(name):
+        if block.kind == "python" and block.argument.endswith(".py"):
+            functions |= of_text(block.text, block.argument)
     for block in page_blocks(name):
         if block.kind == "sql":
             dialect = block.argument.split()[0] if block.argument else ""
             assert dialect in DIALECTS, f"{name}:{block.line}: which dialect?"
-            list(programs.setdefault(dialect, program_of(dialect)).statements(block.text))
+            list(programs.setdefault(dialect, program_of(dialect, functions)).statements(block.text))
 
 
 @pytest.mark.parametrize("name", [n for n in OTHERS if has(n, "python")])
@@ -202,7 +209,7 @@ def run_console(name: str, folder: Path, spark: bool) -> None:
         (folder / shared).symlink_to(ROOT / shared)
     for block in page_blocks(name):
         words = block.argument.split()
-        if block.kind == "csv" or (block.kind == "sql" and len(words) == 2):
+        if block.kind == "csv" or (block.kind == "sql" and len(words) == 2) or block.argument.endswith(".py"):
             (folder / words[-1]).write_text(block.text + "\n", encoding="utf-8")
     problems = []
     for block in page_blocks(name):

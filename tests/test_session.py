@@ -24,6 +24,8 @@ pytest.importorskip("pyspark")
 
 import braid  # noqa: E402
 from braid.errors import BraidError, SqlError  # noqa: E402
+from braid.functions import Column as ColumnOf  # noqa: E402
+from braid.functions import deterministic  # noqa: E402
 from braid.spark.driver import shared_session  # noqa: E402
 
 ZONE = "spark.sql.session.timeZone"
@@ -221,3 +223,32 @@ def test_a_script_with_a_session_of_its_own(tmp_path: Path) -> None:
     )
     assert done.stdout.strip() == "[(1, 'a'), (2, 'b')]", done.stderr[-3000:]
     assert f"and are {sys.executable}" in done.stderr
+
+
+def test_functions_of_a_session(session: braid.Session) -> None:
+    """They travel to the tasks as Spark pickles them; another one of the name is another query."""
+    factor = 2
+
+    @session.udf
+    @deterministic
+    def scaled(n: ColumnOf[int]) -> ColumnOf[int]:
+        return n * factor
+
+    session.register("nums", pl.DataFrame({"k": [1, 2], "n": [5, None]}), key="k")
+    assert rows_of(session.sql("SELECT k, scaled(n) AS n FROM nums"), "scaled")[0][:2] == (1, 10)
+    made = "CREATE TABLE sums AS SELECT k, SUM(scaled(n)) AS n FROM nums GROUP BY k;"
+    (handle,) = session.execute(made)
+    handle.await_idle()
+    handle.stop()
+
+    @session.udf
+    @deterministic(name="scaled")
+    def other(n: ColumnOf[int]) -> ColumnOf[int]:
+        return n * 3
+
+    session.execute("DROP TABLE sums;")
+    with pytest.raises(BraidError, match="was made by another query") as e:
+        session.execute(made)
+    assert "-- other: a function of the session, " in str(e.value)
+    with pytest.raises(BraidError, match="is not declared deterministic"):
+        session.udf(lambda x: x)

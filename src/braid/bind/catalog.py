@@ -33,6 +33,7 @@ from braid.bind.bound import (
     View,
     type_name,
 )
+from braid.expr.user import NONE, Functions
 from braid.plan.logical import sources
 from braid.records.registry import Registry
 from braid.types import Type
@@ -56,7 +57,7 @@ class RunningQuery:
 class Catalog:
     """Sources and running queries by name, in the order of their making. `inserts`: INSERT INTOs so far, per sink.
     `named`: WITH queries. `types`: of CREATE TYPE. `stored`: topics that are there, with their partitions. `registry`:
-    of schemas, where there is one."""
+    of schemas, where there is one. `functions`: of the user."""
 
     sources: Mapping[str, Declared] = field(default_factory=dict)
     queries: Mapping[str, RunningQuery] = field(default_factory=dict)
@@ -67,6 +68,7 @@ class Catalog:
     types: Mapping[str, Type] = field(default_factory=dict)
     stored: Mapping[str, int] = field(default_factory=dict)
     registry: Registry | None = field(default=None, compare=False, repr=False)
+    functions: Functions = field(default=NONE, compare=False, repr=False)
 
     def get(self, name: str) -> Declared | None:
         return self.sources.get(name)

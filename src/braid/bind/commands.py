@@ -32,6 +32,7 @@ from braid.bind.expressions import located
 from braid.bind.from_ import Env
 from braid.bind.settings import Settings, changed, shown
 from braid.errors import SqlError, UnknownColumn
+from braid.expr import user
 from braid.plan.logical import Query
 from braid.plan.rewrite import rewrite
 from braid.sql import ast
@@ -151,7 +152,8 @@ class Dialect:
 def bind(statement: ast.Statement, catalog: Catalog, settings: Settings, text: str, dialect: Dialect) -> Bound:
     """What `statement` means. `text` is the script it was read from: errors and plans quote it."""
     try:
-        return bind_statement(statement, Env(catalog, settings, text), dialect)
+        with user.known(catalog.functions):
+            return bind_statement(statement, Env(catalog, settings, text), dialect)
     except SqlError as error:
         made = located(error, statement.span).with_text(text)
         raise (made.in_quotes(text) if isinstance(made, UnknownColumn) else made) from error.__cause__

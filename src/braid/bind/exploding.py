@@ -1,4 +1,4 @@
-"""Table functions in SELECT: EXPLODE and CUBE_EXPLODE.
+"""Table functions in SELECT: EXPLODE, CUBE_EXPLODE, and those of users.
 
 In: the items of a query, its scope and its node. Out: a node with a row for each element, and what the calls mean.
 Rule: several calls go side by side, row by row, until the longest array ends; the others are null then. They stand over
@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from braid.bind.expressions import Rules, bind_expr, calls
+from braid.bind.expressions import Rules, bind_expr, calls, told_at
 from braid.bind.names import Scope
 from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Col, Expr
-from braid.expr.typing import TABLE_FUNCTIONS
 from braid.plan.keyed import Lateral
 from braid.plan.logical import Node
 from braid.sql import ast
@@ -27,7 +26,7 @@ def exploded(
     items: Sequence[ast.SelectItem], scope: Scope, node: Node, *, over_table: bool, grouped: bool
 ) -> tuple[Node, Elements]:
     """The node with the elements of what the items call, and the column of each call."""
-    made = [call for i in items for call in calls(i.expr, TABLE_FUNCTIONS.__contains__)]
+    made = [call for i in items for call in calls(i.expr, typing.is_table_function)]
     if not made:
         return node, []
     if grouped:
@@ -37,7 +36,7 @@ def exploded(
         hint = "declare a stream over the topic, and explode that"
         raise SqlError(f"{made[0].name} over a table is not possible: a row would become several", made[0].span, hint)
     rules = Rules(made[0].name, lambda n: scope.column(n.parts))
-    arrays = [_array(call, rules) for call in made]
+    arrays = [_rows(call, rules) for call in made]
     array = arrays[0] if len(arrays) == 1 else typing.call("zip", arrays)
     assert isinstance(array.type, Array)
     element = Col(".EXPLODED", array.type.element)
@@ -45,9 +44,7 @@ def exploded(
     return Lateral(node, array, element), list(zip(made, columns, strict=True))
 
 
-def _array(call: ast.Call, rules: Rules) -> Expr:
+def _rows(call: ast.Call, rules: Rules) -> Expr:
     args = [bind_expr(x, rules) for x in call.args]
-    if len(args) != 1 or not isinstance(args[0].type, Array):
-        given = ", ".join(str(a.type) for a in args) or "nothing"
-        raise SqlError(f"{call.name} takes an ARRAY, not {given}", call.span, "ENTRIES makes one of a MAP")
-    return typing.call("cube", args) if call.name == "CUBE_EXPLODE" else args[0]
+    with told_at(call.span):
+        return typing.rows(call.name, args)

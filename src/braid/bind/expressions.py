@@ -14,13 +14,13 @@ from decimal import InvalidOperation
 from typing import assert_never
 
 from braid.errors import Span, SqlError
-from braid.expr import typing
+from braid.expr import typing, user
 from braid.expr.aggregates import is_aggregate
 from braid.expr.functions import FUNCTIONS, NOT_DETERMINISTIC
 from braid.expr.functions_times import OF_UNITS
 from braid.expr.lambdas import LAMBDAS
-from braid.expr.nodes import Call, Col, Expr, Lambda, Param, columns
-from braid.expr.nodes import children as parts
+from braid.expr.nodes import Call, Code, Col, Expr, Lambda, Param, columns
+from braid.expr.nodes import children as operands
 from braid.guess import meant
 from braid.plan.logical import Aggregation
 from braid.sql import ast
@@ -155,11 +155,18 @@ class Aggregations:
     name: str
     made: list[Aggregation] = field(default_factory=list)
 
-    def column(self, function: str, arg: Expr | None, type_: Type, options: tuple[int | bool | None, ...] = ()) -> Col:
+    def column(
+        self,
+        function: str,
+        arg: Expr | None,
+        type_: Type,
+        options: tuple[int | bool | None, ...] = (),
+        code: Code | None = None,
+    ) -> Col:
         for a in self.made:
             if (a.function, a.arg, a.options) == (function, arg, options):
                 return a.output
-        self.made.append(Aggregation(Col(f"{self.name}{len(self.made)}", type_), function, arg, options))
+        self.made.append(Aggregation(Col(f"{self.name}{len(self.made)}", type_), function, arg, options, code))
         return self.made[-1].output
 
 
@@ -281,7 +288,7 @@ def _call(e: ast.Call, rules: Rules) -> Expr:
     unit = e.args[0] if e.name in OF_UNITS and e.args else None
     first = [] if not isinstance(unit, ast.Name) else [typing.literal(str(unit), Scalar.VARCHAR)]
     args = [*first, *(bind_expr(x, rules) for x in e.args[len(first) :])]
-    known = rules.functions
+    known = None if user.overloads(e.name) else rules.functions
     if known is not None and e.name not in known and (e.name in FUNCTIONS or e.name not in NOT_DETERMINISTIC):
         all_of_them = f"the functions are {', '.join(sorted(known))}"
         raise SqlError(f"unknown function {e.name}", hint=meant(e.name, known, all_of_them, 3))
@@ -350,7 +357,7 @@ def _lambda(f: ast.Lambda, types: list[Type], rules: Rules) -> Lambda:
 def _lambdas(e: Expr) -> Iterator[Lambda]:
     if isinstance(e, Lambda):
         yield e
-    for child in parts(e):
+    for child in operands(e):
         yield from _lambdas(child)
 
 

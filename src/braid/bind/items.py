@@ -93,7 +93,7 @@ class Grouping:
         shape = shaped(call.name, args, star, call.distinct, self.over_table)
         limit = self.limits.get(call.name)
         options = shape.options if limit is None else (*shape.options, limit)
-        return self.aggregations.column(call.name, shape.arg, shape.type, options)
+        return self.aggregations.column(call.name, shape.arg, shape.type, options, shape.code)
 
 
 def bind_grouping(

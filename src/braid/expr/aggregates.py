@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from braid.errors import SqlError
-from braid.expr import typing
-from braid.expr.nodes import Expr
-from braid.expr.signatures import constant
+from braid.expr import typing, user
+from braid.expr.nodes import Code, Expr
+from braid.expr.signatures import Refused, constant
 from braid.types import Array, Decimal, Map, Scalar, Type, is_numeric
 
 ORDERED = (Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE, Scalar.VARCHAR, Scalar.BYTES, Scalar.DATE, Scalar.TIME,
@@ -27,6 +27,7 @@ class Shape:
     arg: Expr | None
     type: Type
     options: tuple[int | bool | None, ...] = ()
+    code: Code | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,11 +150,14 @@ AGGREGATES: dict[str, AggregateFunction] = {
 
 
 def is_aggregate(name: str) -> bool:
-    return name in AGGREGATES
+    return name in AGGREGATES or bool(user.overloads(name, "aggregate"))
 
 
 def shaped(name: str, args: list[Expr], star: bool, distinct: bool, over_table: bool) -> Shape:
     """What `name(args)` aggregates; `star`: `name(*)`."""
+    own = user.overloads(name, "aggregate")
+    if own:
+        return _own(name, own, args, star or distinct, over_table)
     f = AGGREGATES[name]
     if distinct:
         hint = "write COUNT_DISTINCT" if name == "COUNT" else "group by the value in a table of its own, then count it"
@@ -173,18 +177,34 @@ def shaped(name: str, args: list[Expr], star: bool, distinct: bool, over_table: 
     return shape
 
 
+def _own(name: str, overloads: Sequence[user.Overload], args: Sequence[Expr], odd: bool, over_table: bool) -> Shape:
+    """One of a user: its arguments as a structure."""
+    if odd:
+        raise SqlError(f"{name} takes values", hint=f"it takes {user.takes(overloads)}")
+    found = user.resolved(name, overloads, args)
+    if isinstance(found, Refused):
+        given = ", ".join(str(a.type) for a in args) or "nothing"
+        raise SqlError(f"{name}({given}): {found.message}", hint=found.hint)
+    overload, signature = found
+    if over_table and not overload.shape.retracts:
+        hint = f"write the method retract, which takes a row's values out again: {overload.place}"
+        raise SqlError(f"{name} over a table is not possible: an old value cannot be taken out again", hint=hint)
+    columns = [(f"A{i}", typing.cast(a, t)) for i, (a, t) in enumerate(zip(args, signature.args, strict=True))]
+    return Shape(typing.struct(columns), signature.result, code=overload.code)
+
+
 def _hint(name: str, args: Sequence[Expr]) -> str | None:
     if name.startswith("TOPK") or name.endswith("BY_OFFSET"):
         return f"how many is a constant from 1 to {MOST}: {name}(x, 3)"
     return "CAST it" if len(args) == 1 else None
 
 
-def result_type(name: str, args: list[Expr], star: bool, distinct: bool, over_table: bool) -> Type:
-    """The type of one that every dialect has."""
-    if not AGGREGATES[name].common:
+def common(name: str, args: list[Expr], star: bool, distinct: bool, over_table: bool) -> Shape:
+    """The same of one that every dialect has, or of a user's."""
+    if name in AGGREGATES and not AGGREGATES[name].common:
         hint = f"supported are {', '.join(f.name for f in AGGREGATES.values() if f.common)}"
         raise SqlError(f"aggregate {name} is not supported yet", hint=hint)
     shape = shaped(name, args, star, distinct, over_table)
     if shape.options:
         raise SqlError(f"{name} takes one argument, not {len(args)}", hint="leave the others out")
-    return shape.type
+    return shape

@@ -575,5 +575,7 @@ OPERATORS: dict[str, Function] = {
         Function("subscript", _resolve_subscript, _subscript),
         Function("make_array", _resolve_array, _array),
         Function("make_map", _resolve_map, _map),
+        # what a function of a user has given, and where it failed
+        Function("called", _any_type, lambda call, args: args[0], lambda call, args: args[1]),
     )
 }

@@ -12,10 +12,24 @@ from typing import assert_never
 
 import polars as pl
 
-from braid.expr import casts
+from braid.expr import casts, user
 from braid.expr.functions import FUNCTIONS
 from braid.expr.lambdas import LAMBDAS, applied
-from braid.expr.nodes import Call, Case, Cast, Col, Expr, Field, Lambda, Lit, MakeStruct, Param, inputs
+from braid.expr.nodes import (
+    Call,
+    Case,
+    Cast,
+    Col,
+    Expr,
+    Field,
+    Lambda,
+    Lit,
+    MakeStruct,
+    Param,
+    calls_user,
+    changed,
+    inputs,
+)
 from braid.types import Array, Map, Scalar, Struct, Type, polars_type
 
 
@@ -91,6 +105,7 @@ def failed(e: Expr) -> pl.Expr | None:
 
 def evaluate(frame: pl.DataFrame, items: list[tuple[str, Expr]]) -> tuple[pl.DataFrame, pl.Series]:
     """The columns `items` of `frame`, in order, and whether some expression of the row failed."""
+    frame, items = _called(frame, items)
     if items and all(isinstance(e, Col) and frame.schema[e.name] == polars_type(e.type) for _, e in items):
         named = [frame.get_column(e.name).alias(name) for name, e in items if isinstance(e, Col)]
         return pl.DataFrame(named), pl.Series("_failed", [False]).new_from_index(0, frame.height)  # nothing can fail
@@ -107,6 +122,30 @@ def evaluate(frame: pl.DataFrame, items: list[tuple[str, Expr]]) -> tuple[pl.Dat
         if out.schema[name] != polars_type(e.type)  # bare NULLs, and precisions that Polars widened
     ]
     return (out.with_columns(wrong) if wrong else out), marks
+
+
+def _called(frame: pl.DataFrame, items: list[tuple[str, Expr]]) -> tuple[pl.DataFrame, list[tuple[str, Expr]]]:
+    """The frame with what functions of users give, each called once, and the items in which that stands."""
+    if not any(calls_user(e) for _, e in items):
+        return frame, items
+    known: dict[Expr, Expr] = {}
+    made: list[pl.Series] = []
+
+    def change(e: Expr) -> Expr | None:
+        if isinstance(e, Lambda):  # its elements are called for when it is
+            return e
+        if not isinstance(e, Call) or e.code is None:
+            return None
+        if e not in known:
+            args, bad = evaluate(frame, [(f"{i}", a) for i, a in enumerate(e.args)])
+            value, failed = user.called(e.code, args, e.type)
+            names = f"=value{len(made)}", f"=failed{len(made)}"
+            made.extend((value.alias(names[0]), (failed | bad).alias(names[1])))
+            known[e] = Call("called", (Col(names[0], e.type), Col(names[1], Scalar.BOOLEAN)), e.type)
+        return known[e]
+
+    items = [(name, changed(e, change)) for name, e in items]
+    return frame.with_columns(made), items
 
 
 def value_of(e: Expr) -> object:

@@ -6,8 +6,9 @@ Rule: what a function takes is what its refusal says.
 
 from __future__ import annotations
 
+from braid.expr import user
 from braid.expr.aggregates import AGGREGATES
-from braid.expr.functions import FUNCTIONS
+from braid.expr.functions import FUNCTIONS, NOT_DETERMINISTIC
 from braid.expr.lambdas import LAMBDAS
 from braid.expr.nodes import Lit
 from braid.expr.signatures import Function, Refused
@@ -18,11 +19,17 @@ _USAGE = "it takes "
 
 
 def listed() -> list[tuple[str, str, str]]:
-    """The functions of ksqlDB, and its aggregates."""
+    """The functions of ksqlDB, its aggregates, and those of the user."""
     rows = [(name, "scalar", _takes(f)) for name, f in FUNCTIONS.items() if name.isupper()]
     tables = [(name, "table", "an ARRAY") for name in TABLE_FUNCTIONS]
     rows += [(name, "lambda", takes) for name, takes in LAMBDAS.items()]
+    rows += [(name, found[0].shape.kind, user.takes(found)) for name in user.names() if (found := user.overloads(name))]
     return sorted([*rows, *tables, *((f.name, "aggregate", f.takes) for f in AGGREGATES.values())])
+
+
+def built_in() -> set[str]:
+    """The names that a user's function cannot have."""
+    return {*(n for n in FUNCTIONS if n.isupper()), *NOT_DETERMINISTIC, *TABLE_FUNCTIONS, *LAMBDAS, *AGGREGATES}
 
 
 def _takes(f: Function) -> str:

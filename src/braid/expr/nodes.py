@@ -7,8 +7,8 @@ Rule: names are plan columns (`A.PRICE`, unique within a plan), types are checke
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from braid.types import Type
 
@@ -30,12 +30,26 @@ class Lit:
 
 
 @dataclass(frozen=True, slots=True)
+class Code:
+    """Python of a user, as a plan carries it: the object `name` of a file's text, or one of a session, pickled.
+    `digest`: of the text; `path`: the file's name, for messages."""
+
+    name: str
+    digest: str
+    path: str = ""
+    text: str = field(default="", repr=False)
+    pickled: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
-    """`function` is a key of `expr.functions.FUNCTIONS` (operators too: 'add', 'eq', 'and', 'is_null' …)."""
+    """`function` is a key of `expr.functions.FUNCTIONS` (operators too: 'add', 'eq', 'and', 'is_null' …); with `code`
+    it is a user's."""
 
     function: str
     args: tuple[Expr, ...]
     type: Type
+    code: Code | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +121,18 @@ def children(e: Expr) -> tuple[Expr, ...]:
             return tuple(x for _, x in fields)
 
 
+def parts(e: Expr) -> Iterator[Expr]:
+    """`e` and all that stands in it."""
+    yield e
+    for child in children(e):
+        yield from parts(child)
+
+
+def calls_user(e: Expr) -> bool:
+    """Whether a user's function stands in `e`."""
+    return any(isinstance(x, Call) and x.code is not None for x in parts(e))
+
+
 def columns(e: Expr) -> Iterator[str]:
     """The plan columns that `e` reads, in order of appearance, repeated where it reads them twice."""
     if isinstance(e, Col):
@@ -130,19 +156,25 @@ def inputs(e: Expr) -> Iterator[str]:
 
 def substituted(e: Expr, values: Mapping[str, Expr]) -> Expr:
     """`e` with every column that `values` names replaced by its expression."""
+    return changed(e, lambda x: values.get(x.name) if isinstance(x, Col) else None)
+
+
+def changed(e: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+    """`e` with each part for which `change` gives another one replaced by that."""
+    found = change(e)
+    if found is not None:
+        return found
     match e:
-        case Col(name=name):
-            return values.get(name, e)
-        case Lit() | Param():
+        case Col() | Lit() | Param():
             return e
         case Lambda(body=body):
-            return replace(e, body=substituted(body, values))
+            return replace(e, body=changed(body, change))
         case Call(args=args):
-            return replace(e, args=tuple(substituted(x, values) for x in args))
+            return replace(e, args=tuple(changed(x, change) for x in args))
         case Case(whens=whens, default=default):
-            made = tuple((substituted(w, values), substituted(t, values)) for w, t in whens)
-            return replace(e, whens=made, default=substituted(default, values))
+            made = tuple((changed(w, change), changed(t, change)) for w, t in whens)
+            return replace(e, whens=made, default=changed(default, change))
         case Cast(arg=arg) | Field(arg=arg):
-            return replace(e, arg=substituted(arg, values))
+            return replace(e, arg=changed(arg, change))
         case MakeStruct(fields=fields):
-            return replace(e, fields=tuple((n, substituted(x, values)) for n, x in fields))
+            return replace(e, fields=tuple((n, changed(x, change)) for n, x in fields))

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import polars as pl
 
 from braid.errors import SqlError
-from braid.expr import casts, dates
+from braid.expr import casts, dates, user
 from braid.expr.compile import to_polars
 from braid.expr.functions import FUNCTIONS, NOT_DETERMINISTIC
 from braid.expr.nodes import Call, Case, Cast, Expr, Field, Lit, MakeStruct
@@ -30,6 +30,9 @@ _FORMS = {S.DATE: "2020-05-26", S.TIME: "23:59:58", S.TIMESTAMP: "2020-05-26T23:
 
 def call(name: str, args: Sequence[Expr]) -> Expr:
     """A call of `name` (a function of SQL in upper case, an operator in lower case) with its arguments widened."""
+    own = user.overloads(name, "scalar")
+    if own:
+        return _own(name.upper(), own, args)
     function = FUNCTIONS.get(name) or FUNCTIONS.get(name.upper())
     if function is None:
         if name.upper() in NOT_DETERMINISTIC:
@@ -37,10 +40,10 @@ def call(name: str, args: Sequence[Expr]) -> Expr:
                 f"{name} is not deterministic: a batch that is run again would give other rows",
                 hint=NOT_DETERMINISTIC[name.upper()],
             )
-        if name.upper() in TABLE_FUNCTIONS:
+        if is_table_function(name):
             hint = "it stands in the SELECT of a stream, without GROUP BY and not in another one"
             raise SqlError(f"{name} gives rows and cannot stand here", hint=hint)
-        hint = meant(name, [n for n in FUNCTIONS if n.isupper()], "SHOW FUNCTIONS lists them", 3)
+        hint = meant(name, [*user.names(), *(n for n in FUNCTIONS if n.isupper())], "SHOW FUNCTIONS lists them", 3)
         raise SqlError(f"unknown function {name}", hint=hint)
     try:
         signature = function.resolve(args)
@@ -53,6 +56,32 @@ def call(name: str, args: Sequence[Expr]) -> Expr:
         raise SqlError(signature.message, hint=signature.hint)
     widened = tuple(_widen(a, t) for a, t in zip(args, signature.args, strict=True))
     return Call(function.name, widened, signature.result)
+
+
+def _own(name: str, overloads: Sequence[user.Overload], args: Sequence[Expr]) -> Expr:
+    """A call of a user's function."""
+    found = user.resolved(name, overloads, args)
+    if isinstance(found, Refused):
+        given = ", ".join(str(a.type) for a in args)
+        raise SqlError(f"{name}({given}): {found.message}", hint=found.hint)
+    overload, signature = found
+    widened = tuple(_widen(a, t) for a, t in zip(args, signature.args, strict=True))
+    return Call(name, widened, signature.result, overload.code)
+
+
+def is_table_function(name: str) -> bool:
+    return name.upper() in TABLE_FUNCTIONS or bool(user.overloads(name, "table"))
+
+
+def rows(name: str, args: Sequence[Expr]) -> Expr:
+    """The array of rows that a call of a table function gives for each row."""
+    own = user.overloads(name, "table")
+    if own:
+        return _own(name.upper(), own, args)
+    if len(args) != 1 or not isinstance(args[0].type, Array):
+        given = ", ".join(str(a.type) for a in args) or "nothing"
+        raise SqlError(f"{name} takes an ARRAY, not {given}", hint="ENTRIES makes one of a MAP")
+    return call("cube", args) if name == "CUBE_EXPLODE" else args[0]
 
 
 def case(whens: Sequence[tuple[Expr, Expr]], default: Expr | None = None) -> Expr:

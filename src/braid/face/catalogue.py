@@ -18,6 +18,7 @@ from braid.bind.catalog import Catalog
 from braid.bind.program import Mode, Program, Standing
 from braid.dialects import DIALECTS, dialect_named
 from braid.errors import BraidError, SqlError
+from braid.expr.user import NONE, Functions
 from braid.records.wire import Wires
 from braid.topics.broker import Broker
 from braid.topics.files import locked, parsed, read_small, refuse_link, write_atomic
@@ -27,9 +28,9 @@ FORMAT = 1
 MOST = 64 << 20  # bytes of a catalogue
 
 
-def over(store: str, dialect: str, broker: Broker | None = None) -> Program:
+def over(store: str, dialect: str, broker: Broker | None = None, functions: Functions = NONE) -> Program:
     """A program for a look at a file of statements: all that was declared in the store stands, and nothing is kept."""
-    return Catalogue(open_topics(store, broker), dialect).program("file").copy()
+    return Catalogue(open_topics(store, broker), dialect, functions).program("file").copy()
 
 
 def written_as(store: Topics, topic: str) -> Wires:
@@ -45,10 +46,11 @@ def written_as(store: Topics, topic: str) -> Wires:
 
 
 class Catalogue:
-    """The declarations of a store in one dialect. A store that is not there has none, and is not made."""
+    """The declarations of a store in one dialect. A store that is not there has none, and is not made. `functions`: of
+    the user; what was made with them stands where they are given."""
 
-    def __init__(self, store: Topics, dialect: str) -> None:
-        self._store, self._registry = store, store.registry
+    def __init__(self, store: Topics, dialect: str, functions: Functions = NONE) -> None:
+        self._store, self._registry, self._functions = store, store.registry, functions
         self._folder = os.path.join(store.root, "catalogue")
         self.dialect = dialect_named(dialect).name
         self._path = os.path.join(self._folder, f"{self.dialect}.json")
@@ -60,7 +62,7 @@ class Catalogue:
 
     def program(self, mode: Mode) -> Program:
         """A program in which all that was declared stands. What does not bind any more is left out."""
-        program = Program(self.dialect, Catalog(registry=self._registry), mode=mode, keeper=self)
+        program = Program(self.dialect, self._empty, mode=mode, keeper=self)
         waiting = self._read()
         while waiting:
             left = [s for s in waiting if not _stands(program, s)]
@@ -75,8 +77,13 @@ class Catalogue:
             types=program.catalog.types,
             registry=self._registry,
             stored=self._store.sizes(),
+            functions=self._functions,
         )
         return program
+
+    @property
+    def _empty(self) -> Catalog:
+        return Catalog(registry=self._registry, functions=self._functions)
 
     def made(self, standing: Standing) -> None:
         self._change((standing.name,), (standing,))

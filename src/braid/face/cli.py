@@ -24,6 +24,7 @@ from braid.errors import BraidError, QueryDied, TooManyDrops, printable, printab
 from braid.face.tabular import Terminal
 
 if TYPE_CHECKING:
+    from braid.expr.user import Functions
     from braid.topics.broker import Broker
 
 out = Terminal()
@@ -149,6 +150,19 @@ dead_letters_option = click.option(
 )
 
 
+def functions_option(command: Decorated) -> Decorated:
+    """`--functions FILE` as the argument `functions`."""
+
+    @functools.wraps(command)
+    def with_functions(*args: Any, functions: tuple[str, ...], **more: Any) -> Any:
+        from braid.expr.loading import of_files
+
+        return command(*args, functions=of_files(functions), **more)
+
+    text = "Python functions that the SQL may call (docs/user-functions.md); may be given more than once."
+    return click.option("--functions", multiple=True, metavar="FILE", help=text)(with_functions)
+
+
 def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[str, str]:
     """(text, dialect) of what the user gave."""
     from braid.sql.parser import dialect_of
@@ -206,6 +220,7 @@ def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[s
 @click.option("--metrics-port", metavar="[HOST:]PORT", help="Serve them to Prometheus. [default host: 127.0.0.1]")
 @click.option("--max-drops", metavar="N|N%", help="End with exit code 3 when a query drops more rows than that.")
 @click.option("--quiet", is_flag=True, help="No progress line.")
+@functions_option
 @dead_letters_option
 @at_least_once_option
 @kafka_options
@@ -264,10 +279,18 @@ def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
 )
 @click.option("--state", is_flag=True, help="Add live rows and bytes from the last committed batch.")
 @store_option
+@functions_option
 @at_least_once_option
 @kafka_options
 def explain(
-    file: str | None, text: str | None, dialect: str | None, form: str, state: bool, store: str, broker: Broker | None
+    file: str | None,
+    text: str | None,
+    dialect: str | None,
+    form: str,
+    state: bool,
+    store: str,
+    functions: Functions,
+    broker: Broker | None,
 ) -> None:
     """Show the plan of each query.
 
@@ -278,7 +301,7 @@ def explain(
     from braid.topics.broker import delivery
 
     sql, dialect = read_sql(file, text, dialect)
-    documents = explain_program(sql, over(store, dialect, broker), store if state else None)
+    documents = explain_program(sql, over(store, dialect, broker, functions), store if state else None)
     if broker is not None:
         documents = [d | {"delivery": delivery(broker)} for d in documents]
     if form == "json":
@@ -301,14 +324,17 @@ def explain(
 @main.command()
 @sql_options
 @store_option
+@functions_option
 @kafka_options
-def check(file: str | None, text: str | None, dialect: str | None, store: str, broker: Broker | None) -> None:
+def check(
+    file: str | None, text: str | None, dialect: str | None, store: str, functions: Functions, broker: Broker | None
+) -> None:
     """List every problem of a file; run nothing."""
     from braid.bind.program import check_program
     from braid.face.catalogue import over
 
     sql, dialect = read_sql(file, text, dialect)
-    problems, read = check_program(sql, over(store, dialect, broker))
+    problems, read = check_program(sql, over(store, dialect, broker, functions))
     for problem in problems:
         err.print(problem.render(), style="red", markup=False)
     if problems:
@@ -519,6 +545,7 @@ def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...], br
     "--source", "sources", multiple=True, metavar="NAME=PATH", help="Files in place of a topic; declared if need be."
 )
 @click.option("--master", default="local[*]", show_default=True, help="Spark master URL.")
+@functions_option
 @dead_letters_option
 @at_least_once_option
 @kafka_options
@@ -529,6 +556,7 @@ def sql(
     store: str,
     sources: tuple[str, ...],
     master: str,
+    functions: Functions,
     broker: Broker | None,
 ) -> None:
     """Type statements and see what they give.
@@ -541,7 +569,7 @@ def sql(
 
     first, dialect = read_sql(file, text, dialect) if file or text else ("", dialect or "ksqldb")
     live = sys.stdin.isatty() and sys.stdout.isatty()
-    shell = Shell(dialect, store, out, err, live, master, _pairs(sources, "--source"), broker)
+    shell = Shell(dialect, store, out, err, live, master, _pairs(sources, "--source"), broker, functions)
     try:
         rest = "" if live else sys.stdin.read()
         shell.declare(f"{first};{rest}")

@@ -79,7 +79,8 @@ class Names(Completer):
             if word:
                 yield from _matching(word, self._sources())
                 yield from _matching(word, self._columns())
-                yield from _matching(word, sorted(FUNCTION_NAMES | keywords(self._shell.dialect)))
+                own = self._shell.program.catalog.functions.named
+                yield from _matching(word, sorted(FUNCTION_NAMES | own.keys() | keywords(self._shell.dialect)))
 
     def _sources(self) -> list[str]:
         return list(self._shell.program.catalog.sources)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from braid.bind.bound import Again, BatchAsked, Declared, Inserted, QueryBound, RowsChanged
 from braid.bind.program import Effect, Program, first_match
 from braid.errors import BraidError, SqlError
+from braid.expr.user import NONE, Functions
 from braid.face.begin import check_read
 from braid.face.catalogue import over
 from braid.face.metrics import MaxDrops
@@ -98,6 +99,7 @@ class Request:
     max_drops: MaxDrops | None = None
     broker: Broker | None = None
     begins: Begins = UNASKED
+    functions: Functions = NONE
     idle: float | None = None  # s after which a partition without records holds no clock
 
 
@@ -113,7 +115,7 @@ class Prepared:
 
 def prepare(request: Request) -> Prepared:
     """Parses, binds and checks all statements."""
-    program = over(request.store, request.dialect, request.broker)
+    program = over(request.store, request.dialect, request.broker, request.functions)
     effects = tuple(program.statements(request.sql))
     for option, names in (("--source", request.sources), ("--sink", request.sinks)):
         for name in names:

@@ -85,7 +85,7 @@ def run_program(request: Request, err: Console) -> Outcome:
         resumed = check_checkpoints(prepared, request, store)
         check_broker(prepared, request, store)
         world = _World(store, prepared, request, err, parsed)
-        program = Catalogue(store, request.dialect).program("file")
+        program = Catalogue(store, request.dialect, request.functions).program("file")
         for effect in prepared.effects:
             carry_out(effect, world)
             program.apply(effect)

@@ -25,6 +25,8 @@ from braid.bind.program import NewRecords, Program, first_match
 from braid.dialects import dialect_named
 from braid.errors import BraidError, Span, SqlError
 from braid.explain.documents import explain_query, render_text
+from braid.expr import loading
+from braid.expr.annotations import Definition
 from braid.face.begin import begins_of
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, StoreWorld, append_records, carry_out_all
@@ -212,6 +214,22 @@ class Session(Public):
         self._program.catalog = self._program.catalog.apply(SourceDeclared(made))
         up = (None if c is None else fold(c) for c in (partition, offset, deleted))
         self._registered[made.name] = Registered(renamed, Columns(False, *up))
+
+    def udf(self, function: Any) -> Any:
+        """Functions that SQL may call from now on: one (or an aggregate's class) under `@deterministic`, or the path of
+        a file of them. One of the same name takes the place of the one before; queries that run keep that."""
+        from pyspark.cloudpickle import dumps
+
+        if isinstance(function, str | os.PathLike):
+            made = loading.of_file(os.fspath(function))
+        elif isinstance(function, Definition):
+            made = loading.of_object(function, dumps(function))
+        else:
+            hint = "write @deterministic above it: a batch may run again, and must give the rows that it gave"
+            raise BraidError(f"{getattr(function, '__name__', function)} is not declared deterministic", hint)
+        catalog = self._program.catalog
+        self._program.catalog = replace(catalog, functions=catalog.functions | made)
+        return function
 
     def _declared(self, name: str, kind: Kind, columns: Sequence[Column], key: str | None) -> Declared:
         """The columns as the dialect would declare them."""

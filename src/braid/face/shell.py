@@ -30,6 +30,7 @@ from braid.bind.program import NewRecords, Program
 from braid.dialects import dialect_named
 from braid.errors import BraidError, QueryDied, printable
 from braid.explain.documents import explain_query, render_text
+from braid.expr.user import NONE, Functions
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, StoreWorld, append_records, carry_out_all
 from braid.face.infer import statement
@@ -169,13 +170,16 @@ class Shell:
         master: str,
         sources: Mapping[str, str] | None = None,
         broker: Broker | None = None,
+        functions: Functions = NONE,
     ) -> None:
-        """`sources`: files in place of topics, by name. `broker`: where the topics lie, if not in the store."""
+        """`sources`: files in place of topics, by name. `broker`: where the topics lie, if not in the store.
+        `functions`: of the user."""
         dialect_named(dialect)
         self.dialect, self.live = dialect, live
         self.failed = False
         self._programs: dict[str, Program] = {}
         self._store, self._broker = open_topics(store, broker), broker
+        self._functions = functions
         self._out, self._err, self._master = out, err, master
         self._running: dict[str, RunningQuery] = {}
         self._told: set[str] = set()
@@ -202,7 +206,7 @@ class Shell:
     def program(self) -> Program:
         """The names of the present dialect; those of another one wait until it is chosen again."""
         if self.dialect not in self._programs:
-            self._programs[self.dialect] = Catalogue(self._store, self.dialect).program("cell")
+            self._programs[self.dialect] = Catalogue(self._store, self.dialect, self._functions).program("cell")
         return self._programs[self.dialect]
 
     def close(self) -> None:

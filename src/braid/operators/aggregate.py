@@ -15,6 +15,8 @@ Which functions exist, over what, is told by `expr.aggregates`; here is how each
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +34,7 @@ from braid.operators.collecting import COLLECTED
 from braid.operators.lives import Standing, Timeline, arrivals, timeline
 from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, without_nulls
 from braid.operators.ranges import Flags, Ints, columns_of, rows_at, values_at
+from braid.operators.user_aggregate import accumulation_of
 from braid.plan import logical
 from braid.plan.node import Mode
 from braid.types import Decimal, Scalar, Type, polars_type
@@ -171,6 +174,8 @@ ACCUMULATIONS: dict[str, Accumulation] = {
 
 def accumulation(a: logical.Aggregation) -> Accumulation:
     """How an aggregate runs; one with options keeps values."""
+    if a.code is not None:
+        return Accumulation(*accumulation_of(a.code, a.output.type))
     plain = ACCUMULATIONS.get(a.function) if not a.options else None
     return plain or Accumulation(*COLLECTED[a.function](*a.options))
 
@@ -203,9 +208,7 @@ class GroupBy:
         held = Newest(state, "groups", keys, None if self.closing is None else keys[-1])
         arguments = [(f"{i}", a.arg) for i, a in enumerate(self.aggregations) if a.arg is not None]
         values, failed = compile.evaluate(rows, arguments) if arguments else (pl.DataFrame(), pl.Series([False]))
-        if failed.any():
-            drops.append(dropped_rows(rows.filter(failed), "expression", None))
-
+        failures = [failed] if failed.any() else []
         line = timeline([rows], None, keys)
         shown = values if self.own is None else self._shown(line, keys, arguments, values, state)
         groups, before = self._before(line, rows, held)
@@ -221,6 +224,10 @@ class GroupBy:
         back = np.empty(rows.height, dtype=np.int64)
         back[line.number] = np.flatnonzero(~groups.start)
         after = rows_at(pl.DataFrame([s.alias(n) for n, s in running.items()]), back)
+        # the last column of a user's aggregate says where it failed
+        failures += [after[list(self._columns(i))[-1]] for i, a in enumerate(self.aggregations) if a.code is not None]
+        if failures and (wrong := functools.reduce(operator.or_, failures)).any():
+            drops.append(dropped_rows(rows.filter(wrong), "expression", None))
 
         if self.closing is not None:
             held.forget(self.closing.open_from(clocks))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from braid.expr.nodes import Call, Expr, Lit, columns
+from braid.expr.nodes import Call, Expr, Lit, calls_user, columns
 from braid.expr.typing import conjuncts
 from braid.plan.epochs import RegularJoin
 from braid.types import Scalar
@@ -94,4 +94,4 @@ def _of_terms(join: RegularJoin) -> Iterator[Band]:
 
 def _reads(e: Expr, names: set[str]) -> bool:
     read = set(columns(e))
-    return bool(read) and read <= names
+    return bool(read) and read <= names and not calls_user(e)

@@ -18,7 +18,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from decimal import Decimal as PyDecimal
 from typing import Any
 
-from braid.expr.nodes import Col, columns
+from braid.expr.nodes import Code, Col, columns
 from braid.plan import epochs, logical
 from braid.plan.logical import Query, Source, SourceColumn
 from braid.plan.needed import needed
@@ -28,7 +28,8 @@ from braid.types import Scalar
 # A class is called here as it was called when checkpoints first had it: whoever renames one notes its old name.
 RENAMED: Mapping[type, str] = {epochs.Bound: "Watermark"}
 # Fields that are only words: of the SQL, of declarations, of what is told to people.
-WORDS = {"Query": ("sql", "notices"), "Sink": ("columns",), "Source": ("name",), "Encoding": ("binary",)}
+WORDS = {"Query": ("sql", "notices"), "Sink": ("columns",), "Source": ("name",), "Encoding": ("binary",),
+         "Code": ("path", "text", "pickled")}  # fmt: skip
 
 
 def canonical(query: Query) -> str:
@@ -55,6 +56,7 @@ class _Form:
         self.numbers: dict[str, int] = {}  # of plan columns
         self._aliases = {s.alias: i for i, s in enumerate(logical.sources(query.root))}
         self._needed = needed(query)
+        self.codes: dict[Code, None] = {}  # of users, in order of appearance
 
     def of(self, x: Any) -> Any:
         match x:
@@ -85,6 +87,8 @@ class _Form:
                 return {"double": repr(x)}
             case None | bool() | int() | str():
                 return x
+        if isinstance(x, Code):
+            self.codes[x] = None
         if is_dataclass(x):
             return self._node(x, {})
         raise TypeError(f"no canonical form for {type(x).__name__}")
@@ -121,7 +125,10 @@ class _Form:
 def wording(query: Query) -> str:
     """The query in its own words, with what its sources are declared to be: for people who compare two of them."""
     read = [f"-- {s.name}: {s.kind} of topic {s.topic}: {_declared(s)}" for s in logical.sources(query.root)]
-    return "\n".join([*dict.fromkeys(read), query.sql.strip()])
+    form = _Form(query)
+    form.of(query)
+    called = [f"-- {c.name}: a function of {c.path or 'the session'}, {c.digest[:12]}" for c in form.codes]
+    return "\n".join([*dict.fromkeys([*read, *called]), query.sql.strip()])
 
 
 def _declared(source: Source) -> str:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Self
 
-from braid.expr.nodes import Col, Expr
+from braid.expr.nodes import Code, Col, Expr
 from braid.expr.show import duration
 from braid.plan.epochs import EpochNode
 from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin
@@ -439,6 +439,7 @@ class Aggregation:
     function: str
     arg: Expr | None
     options: tuple[int | bool | None, ...] = ()
+    code: Code | None = None  # of a user's
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,13 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal as Number
 from typing import Any
 
+import polars as pl
+
 from braid.errors import BraidError
+from braid.expr import user
 from braid.plan.logical import Aggregation
-from braid.types import Decimal, Scalar, Type
+from braid.records.values import python_values
+from braid.types import Decimal, Scalar, Struct, Type, polars_type
 
 Changes = Sequence[tuple[int, Any]]  # +1 and a value that came, -1 and one that went
 
@@ -59,6 +63,29 @@ def aggregated(a: Aggregation, arguments: Sequence[Any], changes: Changes) -> ob
         case "CORRELATION":
             return _correlation([(v["X"], v["Y"]) for v in values if v["X"] is not None and v["Y"] is not None])
     raise BraidError(f"the reference does not know the aggregate {a.function}")
+
+
+def folded(a: Aggregation, changes: Changes) -> tuple[object, bool]:
+    """What a user's aggregate gives, and whether it failed at the last change. One that fails is as if it were not."""
+    assert a.code is not None and a.arg is not None and isinstance(a.arg.type, Struct)
+    made = user.definition_of(a.code).python()
+    for f in user.state_of(a.code):
+        setattr(made, f.name, user.beginning(f, 1))
+    failed, value = False, pl.Series([None])
+    for sign, given in changes:
+        before = dict(vars(made))
+        args = [pl.Series([given[f.name]], dtype=polars_type(f.type)) for f in a.arg.type.fields]
+        try:
+            (made.accumulate if sign > 0 else made.retract)(*args)
+            failed = False
+        except Exception:
+            vars(made).update(before)
+            failed = True
+    try:
+        value = made.result()
+    except Exception:
+        failed = True
+    return python_values(value.cast(polars_type(a.output.type)))[0], failed
 
 
 def _sum(values: Sequence[Any], result: Type) -> Any:

@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar, assert_never
 
 from braid.expr.nodes import Col, Expr
 from braid.plan import logical
-from braid.reference.aggregates import aggregated
+from braid.reference.aggregates import aggregated, folded
 from braid.reference.rows import Bound, End, Event, Idle, Key, Record, Row, Run, Values
 from braid.types import Scalar
 
@@ -473,5 +473,10 @@ class AggregateStep(OneInput[logical.Aggregate]):
         for i, a in enumerate(self.node.aggregations):
             arguments = [e.arguments[i] for e in group.entries]
             changes = [(sign, e.arguments[i]) for sign, e in group.history]
-            values[a.output.name] = aggregated(a, arguments, changes)
+            if a.code is None:
+                values[a.output.name] = aggregated(a, arguments, changes)
+                continue
+            values[a.output.name], failed = folded(a, changes)
+            if failed:
+                self._run.drop("expression", self.number, cause)
         return Row(values, int(group.time), cause.headers, cause=cause.cause)

@@ -24,11 +24,12 @@ from typing import Any
 
 from braid.dialects import DIALECTS
 from braid.errors import BraidError, SqlError
+from braid.expr.loading import of_text
 from braid.guess import guess
 from braid.testing.driver import Driver, Record
 
 FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[ \t]*(.*)$")
-KINDS = ("sql", "input", "output", "standing", "refused", "explain", "query", "drops", "schema")
+KINDS = ("sql", "input", "output", "standing", "refused", "explain", "query", "drops", "schema", "functions")
 NAMED = ("output", "standing", "explain", "drops")  # those that say of what
 SHOWN = ("", "bash", "console", "csv", "diff", "json", "jsonl", "markdown", "mermaid", "python", "sh", "text", "yaml")
 SCHEMA = re.compile(
@@ -129,7 +130,7 @@ def run_case(path: Path, runtime: str = "local", batch: int | None = None, bucke
                 problem = f"internal error\n{traceback.format_exc()}"
             if problem is not None:
                 outcome.failures.append((block.line, problem))
-                if block.kind in ("sql", "schema", "input") or problem.startswith("internal error"):
+                if block.kind in ("sql", "schema", "functions", "input") or problem.startswith("internal error"):
                     break  # nothing after it can hold
     return outcome
 
@@ -138,6 +139,9 @@ def _run_block(driver: Driver, block: Block, outcome: Outcome) -> str | None:
     match block.kind:
         case "sql":
             driver.execute(block.text)
+            return None
+        case "functions":
+            driver.functions(of_text(block.text, "functions.py"))
             return None
         case "schema":
             _register(driver, block)

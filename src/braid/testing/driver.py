@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from time import time as clock
 from typing import Any, Literal
@@ -31,6 +31,8 @@ from braid.bind.catalog import Catalog
 from braid.bind.program import NewRecords, Program, first_match
 from braid.errors import BraidError
 from braid.explain.documents import explain_query
+from braid.expr.loading import of_file
+from braid.expr.user import Functions
 from braid.face.effects import Rows, carry_out_all
 from braid.plan import logical
 from braid.plan.logical import Query
@@ -73,10 +75,14 @@ class Driver:
         batch: int | None = None,
         buckets: int | None = None,
         store: str | None = None,
+        functions: str | None = None,
     ) -> None:
+        """`functions`: a file of functions."""
         self._registry = FolderRegistry()
         self._program = Program(dialect, Catalog(registry=self._registry))
         self._times_as_int = self._program.spoken.ticks
+        if functions is not None:
+            self.functions(of_file(functions))
         self._backend = _backend(runtime, batch, buckets, store)
         self._seq = 0
         self._finished = False
@@ -102,6 +108,11 @@ class Driver:
         world = _World(self)
         carry_out_all(self._program, sql, world)
         return world.rows
+
+    def functions(self, functions: Functions) -> None:
+        """Functions that statements may call from now on."""
+        catalog = self._program.catalog
+        self._program.catalog = replace(catalog, functions=catalog.functions | functions)
 
     # -------------------------------------------------------------- records
 

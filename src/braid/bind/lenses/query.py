@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from braid.bind.bound import Declared, Named
-from braid.bind.expressions import Aggregations, Rules, bind_expr, bind_predicate
+from braid.bind.expressions import Aggregations, Rules, bind_expr, bind_predicate, told_at
 from braid.bind.from_ import Env
 from braid.bind.lenses import joins
 from braid.bind.lenses.facets import Facet, format_of, type_name
@@ -20,8 +20,8 @@ from braid.bind.lenses.projections import REKEYED, Given, bind_projections
 from braid.bind.lenses.scope import AGGREGATES, Relation, Scope, is_nullable, rules
 from braid.bind.sources import KIND
 from braid.errors import SqlError
-from braid.expr import typing
-from braid.expr.aggregates import result_type
+from braid.expr import typing, user
+from braid.expr.aggregates import common
 from braid.expr.nodes import Col, Expr, columns
 from braid.guess import meant
 from braid.plan.keyed import Lateral, Materialize
@@ -125,7 +125,12 @@ def _source(q: ast.Select, ref: ast.Relation | None, env: Env, notices: list[str
 
 def _array(lateral: ast.Lateral, scope: Scope) -> tuple[Expr, Type]:
     """The array of a LATERAL, whose alias must be new, and the type of its elements."""
-    array = bind_expr(lateral.array, rules("LATERAL", scope))
+    written, own = lateral.array, rules("LATERAL", scope)
+    if isinstance(written, ast.Call) and user.overloads(written.name, "table"):
+        with told_at(written.span):
+            array = typing.rows(written.name, [bind_expr(a, own) for a in written.args])
+    else:
+        array = bind_expr(written, own)
     if not isinstance(array.type, Array):
         hint = "name an array field, or write [a, b]"
         raise SqlError(f"LATERAL takes an array, not {type_name(array.type)}", lateral.array.span, hint)
@@ -318,13 +323,13 @@ class Grouping:
         star = len(call.args) == 1 and isinstance(call.args[0], ast.Star)
         inner = rules(f"the aggregate {call.name}", self.scope)
         args = [] if star else [bind_expr(x, inner) for x in call.args]
-        name = AGGREGATES[call.name]
+        name = AGGREGATES.get(call.name, call.name)
         if name == "LATEST":
             if len(args) != 1:
                 raise SqlError("LAST takes one value", hint="write LAST(field)")
             return self.aggregations.column(name, args[0], args[0].type)
-        made = result_type(name, args, star, call.distinct, self.input.mode != "append")
-        return self.aggregations.column(name, args[0] if args else None, made)
+        shape = common(name, args, star, call.distinct, self.input.mode != "append")
+        return self.aggregations.column(name, shape.arg, shape.type, code=shape.code)
 
 
 def bind_grouping(

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from braid.bind.expressions import Rules, bind_expr
 from braid.errors import SqlError
-from braid.expr import typing
+from braid.expr import typing, user
 from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
 from braid.guess import guesses, meant
 from braid.plan.logical import Kind, Node
@@ -256,13 +256,13 @@ def _own(e: ast.Expr, r: Rules) -> Expr | None:
             return typing.call("subscript", [of, at])
         case ast.ArrayLiteral(items=()):
             raise SqlError("an empty array has no type", hint="write one element or more")
-        case ast.Call():
+        case ast.Call() if not user.overloads(e.name, "scalar", "table"):
             return _call(e, r)
     return None
 
 
 def _call(e: ast.Call, r: Rules) -> Expr:
-    if e.name in AGGREGATES:
+    if e.name in AGGREGATES or user.overloads(e.name, "aggregate"):
         if r.aggregate is None:
             hint = "add GROUP BY" if r.clause == "SELECT" else "group in a WITH first, then use its field"
             where = "without GROUP BY" if r.clause == "SELECT" else f"in {r.clause}"

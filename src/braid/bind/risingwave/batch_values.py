@@ -18,6 +18,7 @@ from braid.bind.bound import BatchQuery, Declared, Index, Read, View
 from braid.bind.expressions import told_at
 from braid.bind.risingwave.scope import Context, Scope, check_not_sink
 from braid.errors import Span, SqlError
+from braid.expr import user
 from braid.sql import ast
 
 # Operators whose name in DuckDB is their own.
@@ -383,6 +384,8 @@ def called(e: ast.Call, args: list[str], of_rows: bool = False, window: bool = F
     if e.name not in NAMES:
         near = get_close_matches(e.name, NAMES, n=1, cutoff=0.7)
         hint = f"did you mean {near[0].lower()}?" if near else "docs/dialects/risingwave.md lists the functions"
+        if user.overloads(e.name):
+            hint = "functions of users stand in materialized views: DuckDB answers batch queries"
         raise SqlError(f"there is no function {shown}", e.span, hint)
     given = ", ".join(args)
     if e.name in _SETS:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 
 from braid.bind.expressions import COMMON, OPERATORS, Rules, bind_expr, bind_predicate, children
 from braid.errors import SqlError
-from braid.expr import typing
+from braid.expr import typing, user
 from braid.expr.nodes import Expr, Lit
 from braid.sql import ast
 from braid.types import Array, Decimal, Scalar, Type
@@ -80,7 +80,7 @@ def whole(
             case ast.Call(name="NOW" | "CURRENT_TIMESTAMP" | "PROCTIME"):
                 hint = "compare with a column of the row; a batch query may call it"
                 raise SqlError(f"{e.name.lower()}() in a view is not supported yet", e.span, hint)
-            case ast.Call(name=name, distinct=False) if name in _FUNCTIONS:
+            case ast.Call(name=name, distinct=False) if name in _FUNCTIONS and not user.overloads(name):
                 return typing.call(_FUNCTIONS[name], [bind(x) for x in e.args])
             case ast.Cast(arg=ast.Literal(value=str() as text), type=Scalar.TIMESTAMP):
                 return timestamp(text, e)

@@ -18,7 +18,7 @@ from braid.bind.risingwave.expressions import bound, type_name, usual_name, whol
 from braid.bind.risingwave.scope import Scope, default_name
 from braid.errors import Span, SqlError
 from braid.expr import typing
-from braid.expr.aggregates import result_type
+from braid.expr.aggregates import common
 from braid.expr.nodes import Col, Expr, Lit
 from braid.plan.epochs import AsOfJoin, Changes, Equalities
 from braid.plan.logical import Aggregate, Filter, Node, Project
@@ -98,8 +98,8 @@ class _Groups:
             args = [typing.cast(args[0], Decimal(38, args[0].type.scale))]
         if self.over_table and call.name in ("MIN", "MAX") and len(args) == 1:
             return self._extreme(call.name, args[0], call)
-        type_ = result_type(call.name, args, star, call.distinct, self.over_table)
-        value = self.made.column(call.name, args[0] if args else None, type_)
+        shape = common(call.name, args, star, call.distinct, self.over_table)
+        value = self.made.column(call.name, shape.arg, shape.type, code=shape.code)
         if call.name not in ("SUM", "AVG"):
             return value
         some = typing.call("gt", [self.made.column("COUNT", args[0], Scalar.BIGINT), Lit(0, Scalar.BIGINT)])
@@ -107,7 +107,7 @@ class _Groups:
 
     def _extreme(self, function: str, arg: Expr, call: ast.Call) -> Col:
         """MIN or MAX of rows that change: found anew when the row that has it goes (`_nearest`)."""
-        result_type(function, [arg], False, call.distinct, False)
+        common(function, [arg], False, call.distinct, False)
         for col, known, value, _ in self.extremes:
             if (known, value) == (function, arg):
                 return col
