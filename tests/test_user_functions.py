@@ -116,7 +116,7 @@ def test_halving_calls_little() -> None:
         return x
 
     (overload,) = of_object(careful, b"").named["CAREFUL"]
-    with pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch, pytest.warns(UserWarning, match="CAREFUL failed"):
         patch.setattr(user, "definition_of", lambda _: careful)
         made, failed = user.called(overload.code, pl.DataFrame({"x": range(1000)}), Scalar.BIGINT)
     assert failed.arg_true().to_list() == [617] == made.is_null().arg_true().to_list()

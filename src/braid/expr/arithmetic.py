@@ -547,6 +547,12 @@ def _shift(call: Call, args: list[pl.Expr]) -> pl.Expr:
     return pl.when(later.is_between(-MAX_TIME, MAX_TIME - 1)).then(us).cast(pl.Datetime("us"))
 
 
+def _resolve_called(args: Sequence[Expr]) -> Signature | Refused:
+    """What a function of a user has given, and where it failed."""
+    value, _ = args
+    return Signature((value.type, S.BOOLEAN), value.type)
+
+
 OPERATORS: dict[str, Function] = {
     f.name: f
     for f in (
@@ -575,7 +581,6 @@ OPERATORS: dict[str, Function] = {
         Function("subscript", _resolve_subscript, _subscript),
         Function("make_array", _resolve_array, _array),
         Function("make_map", _resolve_map, _map),
-        # what a function of a user has given, and where it failed
-        Function("called", _any_type, lambda call, args: args[0], lambda call, args: args[1]),
+        Function("called", _resolve_called, lambda call, args: args[0], lambda call, args: args[1]),
     )
 }
