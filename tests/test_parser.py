@@ -342,15 +342,20 @@ def test_create_source_without_columns() -> None:
     assert (s.columns, s.or_replace, s.if_not_exists) == ((), False, False)
 
 
+MADE = (("C", "INT"), ("COLUMN", "BIGINT"))
+
+
 @pytest.mark.parametrize(
     ("text", "tree"),
     [
-        ("SHOW STREAMS", ("Show", "STREAMS")),
-        ("list tables", ("Show", "TABLES")),
-        ("SHOW FUNCTIONS", ("Show", "FUNCTIONS")),
-        ("SHOW QUERIES EXTENDED", ("Unsupported", "SHOW QUERIES EXTENDED", False)),
-        ("SHOW ALL TOPICS", ("Unsupported", "SHOW ALL TOPICS", False)),
-        ("LIST CONNECTORS", ("Unsupported", "SHOW CONNECTORS", False)),
+        ("SHOW STREAMS", ("Show", "STREAMS", ())),
+        ("list tables", ("Show", "TABLES", ())),
+        ("SHOW FUNCTIONS", ("Show", "FUNCTIONS", ())),
+        ("SHOW QUERIES EXTENDED", ("Show", "QUERIES EXTENDED", ())),
+        ("SHOW ALL TOPICS", ("Show", "TOPICS", ())),
+        ("DESCRIBE TABLES", ("Show", "TABLES COLUMNS", ())),
+        ("DESCRIBE STREAMS EXTENDED", ("Show", "STREAMS EXTENDED", ())),
+        ("LIST CONNECTORS", ("Unsupported", "SHOW CONNECTORS", True)),
         ("DESCRIBE s", ("Describe", "S", False)),
         ("DESCRIBE EXTENDED `s`", ("Describe", "s", True)),
         ("DESCRIBE s EXTENDED", ("Describe", "S", True)),
@@ -364,15 +369,24 @@ def test_create_source_without_columns() -> None:
         ("UNSET 'k'", ("Unset", "k")),
         ("INSERT INTO s VALUES (1, 'a'), (NULL, -2)", ("InsertValues", "S", (), ((1, "'a'"), (None, -2)))),
         ("INSERT INTO s (a, `b`) VALUES (1, f(2))", ("InsertValues", "S", ("A", "b"), ((1, ("F", 2)),))),
-        ("PRINT 'my;topic' FROM BEGINNING LIMIT 3", ("Unsupported", "PRINT", False)),
-        ("PRINT t", ("Unsupported", "PRINT", False)),
-        ("TERMINATE ALL", ("Unsupported", "TERMINATE", False)),
+        ("PRINT 'my;topic' FROM BEGINNING LIMIT 3", ("PrintTopic", "my;topic", True, 1, 3)),
+        ("PRINT myTopic SAMPLE 2", ("PrintTopic", "myTopic", False, 2, None)),
+        ("TERMINATE ALL", ("Control", "TERMINATE", None)),
+        ("PAUSE q", ("Control", "PAUSE", "Q")),
+        ("SPOOL '/x'", ("Unsupported", "SPOOL", True)),
         ("CREATE SINK CONNECTOR c WITH ('a'='b')", ("Unsupported", "CREATE SINK CONNECTOR", True)),
         ("CREATE TYPE t AS STRUCT<a INT>", ("CreateType", "T", ("Struct", (("Column", "A", "INT"),)), False)),
         ("DROP CONNECTOR c", ("Unsupported", "DROP CONNECTOR", True)),
-        ("ALTER STREAM s ADD c INT", ("Unsupported", "ALTER", False)),
-        ("ASSERT TOPIC x", ("Unsupported", "ASSERT", False)),
-        ("RUN SCRIPT '/x'", ("Unsupported", "RUN SCRIPT", False)),
+        (
+            "ALTER STREAM s ADD c INT, ADD COLUMN column BIGINT",
+            ("AddColumns", "STREAM", "S", tuple(("ColumnDef", n, x, "VALUE", None, "") for n, x in MADE)),
+        ),
+        ("ASSERT NOT EXISTS TOPIC xY", ("AssertTopic", "xY", (), False, None)),
+        ("ASSERT TOPIC x TIMEOUT 3 SECONDS", ("AssertTopic", "x", (), True, 3000)),
+        ("ASSERT SCHEMA SUBJECT 'x-key' ID 3", ("AssertSchema", "x-key", 3, True, None)),
+        ("ASSERT VALUES s (a) VALUES (1)", ("AssertRow", ("InsertValues", "S", ("A",), ((1,),)), False)),
+        ("ASSERT NULL VALUES s (k) KEY (1)", ("AssertRow", ("InsertValues", "S", ("K",), ((1,),)), True)),
+        ("RUN SCRIPT '/x'", ("RunScript", "/x")),
     ],
 )
 def test_commands(text: str, tree: object) -> None:

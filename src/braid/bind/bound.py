@@ -243,6 +243,77 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
+class Altered:
+    """ALTER STREAM | TABLE: what is declared from here on. Queries that run read what they read."""
+
+    declared: Declared
+
+
+@dataclass(frozen=True, slots=True)
+class Terminated:
+    """TERMINATE: these queries end for good. What they write stays, and stays declared."""
+
+    queries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Paused:
+    """PAUSE: these queries read nothing until they are resumed."""
+
+    queries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """RESUME: these go on from where they were. The program knows the `plans`."""
+
+    queries: tuple[str, ...]
+    plans: tuple[Query, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TopicAsserted:
+    """ASSERT [NOT EXISTS] TOPIC: it has so many partitions, if that is said. `timeout` in ms."""
+
+    topic: str
+    partitions: int | None
+    exists: bool
+    timeout: int
+    notices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaAsserted:
+    """ASSERT [NOT EXISTS] SCHEMA: of this subject, of this id, or both."""
+
+    subject: str | None
+    id: int | None
+    exists: bool
+    timeout: int
+
+
+@dataclass(frozen=True, slots=True)
+class RowAsserted:
+    """ASSERT VALUES: the next record of `target`; `gone`: it is a tombstone. `window`: that of its key."""
+
+    target: Declared
+    row: InsertedRow
+    window: tuple[int, int] | None
+    gone: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """PRINT: every `every`-th record of a topic, at most `limit`; those that are there (`begin`), and those to come."""
+
+    topic: str
+    begin: bool
+    every: int
+    limit: int | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class SettingChanged:
     """SET, UNSET: `settings` hold from the next statement on."""
 
@@ -371,4 +442,5 @@ class Flushed:
 Bound = (
     SourceDeclared | QueryBound | Inserted | Shown | Described | Explained | Dropped | SettingChanged | Nothing
     | BatchAsked | RowsChanged | View | Index | Flushed | Named | Again | TypeMade
+    | Altered | Terminated | Paused | Resumed | TopicAsserted | SchemaAsserted | RowAsserted | Printed
 )  # fmt: skip

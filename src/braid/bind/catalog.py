@@ -12,6 +12,7 @@ from typing import assert_never
 
 from braid.bind.bound import (
     Again,
+    Altered,
     BatchAsked,
     Bound,
     Declared,
@@ -24,11 +25,18 @@ from braid.bind.bound import (
     Inserted,
     Named,
     Nothing,
+    Paused,
+    Printed,
     QueryBound,
+    Resumed,
+    RowAsserted,
     RowsChanged,
+    SchemaAsserted,
     SettingChanged,
     Shown,
     SourceDeclared,
+    Terminated,
+    TopicAsserted,
     TypeMade,
     View,
     type_name,
@@ -56,8 +64,8 @@ class RunningQuery:
 @dataclass(frozen=True, slots=True)
 class Catalog:
     """Sources and running queries by name, in the order of their making. `inserts`: INSERT INTOs so far, per sink.
-    `named`: WITH queries. `types`: of CREATE TYPE. `stored`: topics that are there, with their partitions. `registry`:
-    of schemas, where there is one. `functions`: of the user."""
+    `named`: WITH queries. `types`: of CREATE TYPE. `paused`: queries. `stored`: topics that are there, with their
+    partitions. `registry`: of schemas, where there is one. `functions`: of the user."""
 
     sources: Mapping[str, Declared] = field(default_factory=dict)
     queries: Mapping[str, RunningQuery] = field(default_factory=dict)
@@ -66,6 +74,7 @@ class Catalog:
     views: Mapping[str, View] = field(default_factory=dict)
     indexes: Mapping[str, Index] = field(default_factory=dict)
     types: Mapping[str, Type] = field(default_factory=dict)
+    paused: frozenset[str] = frozenset()
     stored: Mapping[str, int] = field(default_factory=dict)
     registry: Registry | None = field(default=None, compare=False, repr=False)
     functions: Functions = field(default=NONE, compare=False, repr=False)
@@ -119,7 +128,7 @@ class Catalog:
     def apply(self, bound: Bound) -> Catalog:
         """The catalog after a statement took effect."""
         match bound:
-            case SourceDeclared(declared=d):
+            case SourceDeclared(declared=d) | Altered(declared=d):
                 return replace(self, sources={**self.sources, d.name: d})
             case QueryBound():
                 return self._with_query(bound)
@@ -139,12 +148,21 @@ class Catalog:
                     indexes={n: i for n, i in self.indexes.items() if n not in names},
                     types={n: t for n, t in self.types.items() if type_name(n) not in names},
                     queries={n: q for n, q in self.queries.items() if n not in stopped},
+                    paused=self.paused - set(stopped),
                 )
+            case Terminated(queries=stopped):
+                return replace(self, queries={n: q for n, q in self.queries.items() if n not in stopped})
+            case Paused(queries=names):
+                return replace(self, paused=self.paused | set(names))
+            case Resumed(queries=names):
+                return replace(self, paused=self.paused - set(names))
             case TypeMade(name=name, type=made):
                 return replace(self, types={**self.types, name: made})
             case Inserted() | Shown() | Described() | Explained() | SettingChanged() | Nothing():
                 return self
             case BatchAsked() | RowsChanged() | Flushed() | Again():
+                return self
+            case TopicAsserted() | SchemaAsserted() | RowAsserted() | Printed():
                 return self
         assert_never(bound)
 

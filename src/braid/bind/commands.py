@@ -49,18 +49,12 @@ def instead(what: str) -> str:
             return "write files with: braid run FILE --sink NAME=FOLDER; or let Kafka Connect read the result's topic"
         case [*_, "CONNECTOR" | "CONNECTORS" | "PLUGINS"]:
             return "read files with: braid run FILE --source NAME=PATH; or let Kafka Connect write a topic (--kafka)"
+        case ["ALTER", "SYSTEM"]:
+            return "it is Confluent Cloud's: write SET 'name' = 'value'"
         case ["ALTER", *_]:
             return "declare it anew: CREATE OR REPLACE STREAM s (k INT KEY, …) WITH (…)"
-        case ["PAUSE" | "RESUME"]:
-            return "DROP STREAM name stops a query; the same CREATE … AS goes on from its checkpoint"
-        case ["ASSERT", *_]:
-            return "say what must come in a case page, and run it with: braid test PAGE"
-        case ["RUN", *_]:
-            return "braid run FILE, or .read FILE at the prompt"
-        case ["PRINT"]:
-            return "look into a topic with: braid cat TOPIC"
-        case ["TERMINATE"]:
-            return "stop a query by dropping what it writes: DROP STREAM name"
+        case ["SPOOL"]:
+            return "what a script prints goes to a file by: braid sql < SCRIPT > FILE"
         case ["SHOW", *_]:
             return "SHOW STREAMS, TABLES, QUERIES, TOPICS or PROPERTIES"
         case _:

@@ -79,11 +79,17 @@ def _row(row: tuple[ast.Expr, ...], columns: list[DeclaredColumn], target: Decla
             if v is None:
                 at = next((e.span for e, c in zip(row, columns, strict=True) if c.name == name), span)
                 raise SqlError(f"the key {name} of table {target.name} has no value", at, f"give {name} a value")
-    body = {c.name: values.get(c.name) for c in target.columns if c.place == "value"}
     if "ROWTIME" in values and values["ROWTIME"] is None:
         raise SqlError("ROWTIME cannot be null", span, "leave ROWTIME out for the present time")
     if "ROWTIME" in values and not -MAX_TIME <= values["ROWTIME"] < MAX_TIME:
         raise SqlError(f"ROWTIME {values['ROWTIME']} is out of range", span, "ROWTIME takes milliseconds since 1970")
+    return row_of(values, target)
+
+
+def row_of(values: Mapping[str, Any], target: Declared) -> InsertedRow:
+    """The record that columns make; those that are not there are null."""
+    key = {c.name: values.get(c.name) for c in target.key if not c.hidden}
+    body = {c.name: values.get(c.name) for c in target.columns if c.place == "value"}
     empty = all(v is None for v in key.values())
     return InsertedRow(None if empty else key, body, values.get("ROWTIME"))
 

@@ -15,6 +15,7 @@ from typing import Any, Literal, Protocol
 from braid.bind import schemas
 from braid.bind.bound import (
     Again,
+    Altered,
     Bound,
     Declared,
     Dropped,
@@ -23,9 +24,11 @@ from braid.bind.bound import (
     Inserted,
     Named,
     QueryBound,
+    Resumed,
     RowsChanged,
     SettingChanged,
     SourceDeclared,
+    Terminated,
     TypeMade,
     View,
     type_name,
@@ -95,12 +98,14 @@ Mode = Literal["once", "cell", "file"]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A statement that made what bears this name, with what it leaned on: SETs, types (as statements) and variables."""
+    """A statement that made what bears this name, with what it leaned on: SETs, types (as statements) and variables.
+    `of`: it changed what bears that name, and goes with it; then its own name is its text."""
 
     name: str
     text: str
     sets: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    of: str = ""
 
 
 class Keeper(Protocol):
@@ -164,6 +169,8 @@ class Program:
         same = plain(before, self.spoken.words) == plain(text, self.spoken.words) is not None
         if same and name in self.queries:
             return Again(name, self.queries[name])
+        if same and (self.standing[name].of or self._altered(name)):
+            return Again(name)
         if not same and (getattr(statement, "or_replace", False) or getattr(statement, "if_not_exists", False)):
             return self._bound(statement, script, self.catalog)
         bound = self._bound(statement, script, self.catalog.without(name))
@@ -180,6 +187,11 @@ class Program:
         span = getattr(statement, "name_span", statement.span)
         raise SqlError(f"{name} exists already, with another definition", span, hint, script)
 
+    def _altered(self, name: str) -> bool:
+        """Whether what is declared by this name was altered since."""
+        found = self.catalog.sources.get(name)
+        return found is not None and found.created_by is None and any(s.of == name for s in self.standing.values())
+
     def _bound(self, statement: ast.Statement, text: str, catalog: Catalog) -> Bound:
         try:
             bound = bind(statement, catalog, self.settings, text, self.spoken)
@@ -188,6 +200,8 @@ class Program:
         schemas.check_there(bound, catalog.registry, statement.span, text)
         if isinstance(bound, Explained) and bound.query is None:
             return Explained(bound.name, self.queries[bound.name])
+        if isinstance(bound, Resumed):
+            return replace(bound, plans=tuple(self.queries[n] for n in bound.queries))
         return bound
 
     def apply(self, effect: Effect) -> str | None:
@@ -208,18 +222,38 @@ class Program:
                 return name
             case Dropped(names=names, queries=stopped):
                 self._gone((*names, *stopped), stopped)
+            case Altered(declared=d):
+                self._made(str(plain(effect.text, self.spoken.words) or effect.text), effect, of=d.name)
+            case Terminated(queries=stopped):
+                self.queries = {n: q for n, q in self.queries.items() if n not in stopped}
+                for name in stopped:
+                    self._ended(name, effect)
             case SettingChanged(settings=settings):
                 self.settings, self.sets = settings, (*self.sets, effect.text)
             case _:
                 pass
         return None
 
-    def _made(self, name: str, effect: Effect) -> str:
+    def _made(self, name: str, effect: Effect, of: str = "") -> str:
         variables = effect.variables if "${" in effect.text else {}
-        self.standing[name] = Standing(name, effect.text, (*self.sets, *self._types(effect.text, name)), variables)
-        if self.keeper is not None and effect.text.lstrip()[:6].upper() == "CREATE":
-            self.keeper.made(self.standing[name])
-        return name
+        made = Standing(name, effect.text, (*self.sets, *self._types(effect.text, name)), variables, of)
+        return self._stands(made)
+
+    def _stands(self, made: Standing) -> str:
+        """Takes the place of what bore the name, and of what changed that."""
+        self.standing = {n: s for n, s in self.standing.items() if n == made.name or s.of != made.name}
+        self.standing[made.name] = made
+        if self.keeper is not None and (made.of or made.text.lstrip()[:6].upper() == "CREATE"):
+            self.keeper.made(made)
+        return made.name
+
+    def _ended(self, query: str, effect: Effect) -> None:
+        """A query ended for good; the stream or table that it made stands without it."""
+        if query in self.catalog.sources:
+            text = f"TERMINATE {quoted(self.spoken.words, query)}"
+            self._stands(Standing(text, text, of=query))
+        else:
+            self._gone((query,), (query,))
 
     def _types(self, text: str, made: str) -> list[str]:
         """Statements that make the types which a text may name, as they are now, but for the one that it makes."""
@@ -231,7 +265,7 @@ class Program:
     def _gone(self, names: Sequence[str], stopped: Sequence[str]) -> None:
         if self.keeper is not None:
             self.keeper.gone(names)
-        self.standing = {n: s for n, s in self.standing.items() if n not in names}
+        self.standing = {n: s for n, s in self.standing.items() if n not in names and s.of not in names}
         self.queries = {n: q for n, q in self.queries.items() if n not in stopped}
 
     def copy(self) -> Program:

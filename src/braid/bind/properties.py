@@ -241,6 +241,14 @@ def _check_format(name: str, f: Format, columns: Sequence[DeclaredColumn], p: Pr
     raise SqlError(message, span, f"write {name.lower()} = 'JSON'")
 
 
+def check_holds(e: Encoding, values: Sequence[DeclaredColumn], span: Span) -> None:
+    """A format that values have must be able to hold more columns."""
+    if not e.wrapped and len(values) > 1:
+        raise SqlError("the value stands alone: WRAP_SINGLE_VALUE is false", span, "declare it anew")
+    if not _fits(e.value, values, False):
+        raise SqlError(f"format {e.value} cannot hold these columns", span, "declare it anew, with another format")
+
+
 def _nested(t: Type) -> bool:
     return isinstance(t, Array | Map | Struct)
 

@@ -74,6 +74,7 @@ class Settings:
     the join key or its own value. `late`: do rows too late to be stored still look up. `mode`: `native` accepts more
     where the meaning is clear, `strict` refuses what only early releases allowed. `wrap`: is a value of one column a
     record. `begin`: where queries begin to read. `collect_list`, `collect_set`: how many values these aggregates keep.
+    `assert_topic`, `assert_schema`: how long ASSERT waits, in ms.
     `sqlstream`, `lenses`, `risingwave`: those dialects' own."""
 
     null_key: NullKey = "drop"
@@ -84,6 +85,8 @@ class Settings:
     begin: Reset = field(default="earliest", repr=False)
     collect_list: int = field(default=1000, repr=False)
     collect_set: int = field(default=1000, repr=False)
+    assert_topic: int = field(default=1000, repr=False)
+    assert_schema: int = field(default=1000, repr=False)
     sqlstream: SqlstreamSettings = field(default_factory=SqlstreamSettings, repr=False)
     lenses: LensesSettings = field(default_factory=LensesSettings, repr=False)
     risingwave: RisingwaveSettings = field(default_factory=RisingwaveSettings, repr=False)
@@ -136,6 +139,10 @@ def _count(text: str) -> int | None:
     return int(text) if text.isdigit() and 0 < int(text) <= 10_000 else None
 
 
+def _milliseconds(text: str) -> int | None:
+    return int(text) if text.isdigit() and int(text) <= 86_400_000 else None
+
+
 PARTITIONS = Setting("partitions", ("a number of partitions",), _count, lambda n: str(n or "as the first source"))
 
 SETTINGS: dict[str, dict[str, Setting]] = {
@@ -151,6 +158,8 @@ SETTINGS: dict[str, dict[str, Setting]] = {
         "auto.offset.reset": _one_of("begin", *get_args(Reset)),
         "ksql.functions.collect_list.limit": Setting("collect_list", ("a number of values",), _count),
         "ksql.functions.collect_set.limit": Setting("collect_set", ("a number of values",), _count),
+        "ksql.assert.topic.default.timeout.ms": Setting("assert_topic", ("milliseconds",), _milliseconds),
+        "ksql.assert.schema.default.timeout.ms": Setting("assert_schema", ("milliseconds",), _milliseconds),
     },
     "sqlstream": {
         "braid.outer.emission": _one_of("emission", *get_args(Emission)),

@@ -35,7 +35,7 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
         return exists
     p = properties.read(s.properties, properties.OF_SOURCES, s.name_span)
     topic = p.text("KAFKA_TOPIC") or s.name
-    columns = schemas.completed(p, tuple(_column(c, kind) for c in s.columns), topic, kind, catalog)
+    columns = schemas.completed(p, tuple(declared_column(c, kind) for c in s.columns), topic, kind, catalog)
     if not columns:
         hint = f"write CREATE {s.kind} {s.name} (column TYPE, …) WITH (…), or a format with schemas, such as AVRO"
         raise SqlError(f"{s.name} has no columns", s.name_span, hint)
@@ -102,7 +102,7 @@ def check_topic_name(topic: str, others: Iterable[str], span: Span, example: str
         raise SqlError(f"topic name {topic!r}: {what}", span, f"use letters, digits, '.', '_' and '-'{example}")
 
 
-def _column(c: ast.ColumnDef, kind: Kind) -> DeclaredColumn:
+def declared_column(c: ast.ColumnDef, kind: Kind) -> DeclaredColumn:
     if c.name in RESERVED:
         hint = "pseudo columns need no declaration; choose another name"
         raise SqlError(f"{c.name} is a reserved column name", c.span, hint)

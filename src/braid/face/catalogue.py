@@ -100,9 +100,9 @@ class Catalogue:
         refuse_link(self._folder)
         with locked(os.path.join(self._folder, f".{self.dialect}.lock")):
             before = self._read()
-            after = [*(s for s in before if s.name not in without), *more]
+            after = [*(s for s in before if s.name not in without and s.of not in without), *more]
             if after != before:
-                entries = [{"name": s.name, "text": s.text, "sets": s.sets, "variables": s.variables} for s in after]
+                entries = [_entry(s) for s in after]
                 data = json.dumps({"format": FORMAT, "statements": entries}, ensure_ascii=False, indent=1)
                 write_atomic(self._path, data.encode(), self._folder)
 
@@ -118,14 +118,19 @@ class Catalogue:
             raise BraidError(f"{self._path} is no catalogue: {e}", hint) from None
 
 
+def _entry(s: Standing) -> dict[str, Any]:
+    made: dict[str, Any] = {"name": s.name, "text": s.text, "sets": s.sets, "variables": s.variables}
+    return made | {"of": s.of} if s.of else made
+
+
 def _entries(document: Any) -> Iterator[Standing]:
     if document["format"] != FORMAT:
         raise ValueError(f"it is of format {document['format']}, this version reads {FORMAT}")
     for x in document["statements"]:
-        texts = [x["name"], x["text"], *x["sets"], *x["variables"], *x["variables"].values()]
+        texts = [x["name"], x["text"], x.get("of", ""), *x["sets"], *x["variables"], *x["variables"].values()]
         if not all(isinstance(t, str) for t in texts):
             raise ValueError("a statement is no text")
-        yield Standing(x["name"], x["text"], tuple(x["sets"]), dict(x["variables"]))
+        yield Standing(x["name"], x["text"], tuple(x["sets"]), dict(x["variables"]), x.get("of", ""))
 
 
 def _stands(program: Program, s: Standing) -> bool:
@@ -140,6 +145,7 @@ def _stands(program: Program, s: Standing) -> bool:
     except SqlError:
         return False
     program.catalog = replace(alone.catalog, types=types)
-    program.queries |= alone.queries
+    queries = program.queries | alone.queries
+    program.queries = {n: q for n, q in queries.items() if n in program.catalog.queries}
     program.standing[s.name] = s
     return True

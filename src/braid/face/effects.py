@@ -22,6 +22,7 @@ from braid.batch_sql.snapshots import Snapshots, Written
 from braid.bind import schemas
 from braid.bind.bound import (
     Again,
+    Altered,
     BatchAsked,
     BatchQuery,
     Declared,
@@ -33,17 +34,26 @@ from braid.bind.bound import (
     Inserted,
     Named,
     Nothing,
+    Paused,
+    Printed,
     QueryBound,
     Read,
+    Resumed,
+    RowAsserted,
     RowsChanged,
+    SchemaAsserted,
     SettingChanged,
     Shown,
     SourceDeclared,
+    Terminated,
+    TopicAsserted,
     TypeMade,
     View,
 )
 from braid.bind.program import Effect, NewRecords, Program, new_records
-from braid.errors import BraidError
+from braid.errors import BraidError, Span
+from braid.face.asserted import PRINTED, Asserted, Looked, StoreLookout
+from braid.face.tabular import time_text
 from braid.operators.changes import TIME
 from braid.plan.logical import Query, Source
 from braid.records.registry import Registry
@@ -230,6 +240,17 @@ class World(Protocol):
     def stop(self, query: str, anew: bool) -> None:
         """The query is not wanted any more. `anew`: what it wrote goes, so one of its name begins at the beginning."""
 
+    def print_topic(self, asked: Printed) -> None: ...
+
+    def check(self, asserted: Asserted, span: Span) -> None:
+        """Raises `SqlError` at `span` where it is not so."""
+
+    def pause(self, query: str) -> None:
+        """The query reads nothing more, and keeps what it has."""
+
+    def resume(self, query: Query) -> None:
+        """A query that was paused goes on."""
+
     def explain(self, query: Query) -> None: ...
 
     def show(self, header: Sequence[str], rows: Rows) -> None: ...
@@ -272,7 +293,20 @@ def carry_out(effect: Effect, world: World) -> None:
             world.flush()
         case Again(query=query) if query is not None:
             world.start(QueryBound(query))
-        case TypeMade() | View() | Index() | Named() | SettingChanged() | Nothing() | Again():
+        case Terminated(queries=names):
+            for name in names:
+                world.stop(name, anew=False)
+        case Paused(queries=names):
+            for name in names:
+                world.pause(name)
+        case Resumed(plans=plans):
+            for plan in plans:
+                world.resume(plan)
+        case Printed():
+            world.print_topic(bound)
+        case TopicAsserted() | SchemaAsserted() | RowAsserted():
+            world.check(bound, effect.statement.span)
+        case TypeMade() | Altered() | View() | Index() | Named() | SettingChanged() | Nothing() | Again():
             pass  # the program keeps them
         case _:
             assert_never(bound)
@@ -307,9 +341,11 @@ class StoreWorld:
         self,
         store: Topics,
         files: Mapping[str, Callable[[Source], Input]] | None = None,
+        looked: Looked | None = None,
     ) -> None:
-        """`files`: as `StoreTables` takes them."""
+        """`files`: as `StoreTables` takes them. `looked`: of the worlds before this one."""
         self.store, self.tables = store, StoreTables(store, files)
+        self.looked = looked or Looked(StoreLookout(store))
         self.checkpoints = os.path.join(store.root, "checkpoints")
 
     @property
@@ -335,3 +371,12 @@ class StoreWorld:
 
     def partitions(self, topic: str) -> int | None:
         return self.store.partitions(topic) if self.store.exists(topic) else None
+
+    def check(self, asserted: Asserted, span: Span) -> None:
+        self.looked.check(asserted, span)
+
+    def print_topic(self, asked: Printed) -> None:
+        self.show(PRINTED, [(time_text(t), *row) for t, *row in self.looked.printed(asked)])
+
+    def show(self, header: Sequence[str], rows: Rows) -> None:
+        raise NotImplementedError

@@ -11,10 +11,21 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from braid.bind.bound import Again, BatchAsked, Declared, Inserted, QueryBound, RowsChanged
+from braid.bind.bound import (
+    Again,
+    BatchAsked,
+    Declared,
+    Inserted,
+    Printed,
+    QueryBound,
+    RowAsserted,
+    RowsChanged,
+    TopicAsserted,
+)
 from braid.bind.program import Effect, Program, first_match
 from braid.errors import BraidError, SqlError
 from braid.expr.user import NONE, Functions
+from braid.face.asserted import looks_at
 from braid.face.begin import check_read
 from braid.face.catalogue import over
 from braid.face.metrics import MaxDrops
@@ -161,7 +172,7 @@ def _queries(effects: Sequence[Effect], program: Program) -> tuple[list[Query], 
                 push.append(query.name if not push else f"{query.name}.{len(push) + 1}")
                 found.append(replace(query, name=push[-1]))
             case QueryBound(query=Query() as query) | Again(query=Query() as query) if (
-                program.queries.get(query.name) is query
+                program.queries.get(query.name) is query and query.name not in program.catalog.paused
             ):
                 found.append(query)
             case _:
@@ -214,6 +225,9 @@ def _check_times(node: Node, bound: Mapping[str, str]) -> None:
                     needs_time(source)
 
 
+WAITS = "write --until-idle"
+
+
 def check_asked(prepared: Prepared, request: Request) -> None:
     """What queries of this file write is there when they are done, and not before."""
     made = {q.sink.name for q in prepared.queries}
@@ -222,10 +236,14 @@ def check_asked(prepared: Prepared, request: Request) -> None:
             case RowsChanged(target=target, query=query) if any(r.declared.name in made for r in query.reads):
                 hint = "write it into a file of its own, and run that behind this one"
                 raise BraidError(f"a statement that changes {target.name} reads a view of this file", hint)
+            case TopicAsserted() | RowAsserted() | Printed() if not request.until_idle:
+                topic = looks_at(effect.bound)
+                if topic is not None and first_match(topic, [q.sink.topic for q in prepared.queries]) is not None:
+                    raise BraidError("a look at what a query of this file writes waits for it to be done", WAITS)
             case BatchAsked(query=query) if (
                 any(r.declared.name in made for r in query.reads) and not request.until_idle
             ):
-                raise BraidError("a query over a view of this file waits for it to be done", "write --until-idle")
+                raise BraidError("a query over a view of this file waits for it to be done", WAITS)
 
 
 def source_files(prepared: Prepared, request: Request, cache: str = "") -> SourceFiles:

@@ -18,15 +18,16 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from braid.bind.bound import BatchQuery, QueryBound, RowsChanged
+from braid.bind.bound import BatchQuery, Printed, QueryBound, RowsChanged
 from braid.bind.program import NewRecords, first_match
-from braid.errors import BraidError, QueryDied, TooManyDrops, printable_lines
+from braid.errors import BraidError, QueryDied, Span, TooManyDrops, printable_lines
+from braid.face.asserted import Asserted, looks_at
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, StoreWorld, append_records, carry_out
 from braid.face.metrics import Metrics, progress_line, summary_line, warnings
@@ -109,8 +110,8 @@ def run_program(request: Request, err: Console) -> Outcome:
             if jvm is not None:
                 lock.add_pid(jvm)
             outcome = _Run(request, prepared, store, spark, err, scratch, metrics).go()
-        for query in world.waiting:
-            world.ask(query)
+        for look in world.waiting:
+            look()
         return outcome
 
 
@@ -156,7 +157,7 @@ class _World(StoreWorld):
         self._queries = {q.name for q in prepared.queries}
         self._count: Counter[str] = Counter()
         self._tell, self._err = request.tell, err
-        self.waiting: list[BatchQuery] = []
+        self.waiting: list[Callable[[], None]] = []
         self.checkpoints = os.path.abspath(request.checkpoint) if request.checkpoint else self.checkpoints
 
     def delete_topic(self, name: str) -> None:
@@ -192,9 +193,22 @@ class _World(StoreWorld):
 
     def answer(self, query: BatchQuery) -> None:
         if any(r.declared.topic in self._made for r in query.reads):
-            self.waiting.append(query)
+            self.waiting.append(lambda: self.ask(query))
         else:
             self.ask(query)
+
+    def check(self, asserted: Asserted, span: Span) -> None:
+        self._when_made(looks_at(asserted), lambda: super(_World, self).check(asserted, span))
+
+    def print_topic(self, asked: Printed) -> None:
+        self._when_made(looks_at(asked), lambda: super(_World, self).print_topic(asked))
+
+    def _when_made(self, topic: str | None, look: Callable[[], None]) -> None:
+        """At once, or when the queries that write the topic are done."""
+        if topic is not None and first_match(topic, self._made) is not None:
+            self.waiting.append(look)
+        else:
+            look()
 
     def ask(self, query: BatchQuery) -> None:
         self.show(*self.tables.rows(query))
@@ -210,6 +224,12 @@ class _World(StoreWorld):
     def stop(self, query: str, anew: bool) -> None:
         if anew and query not in self._queries:  # of an earlier run
             self.forget(query)
+
+    def pause(self, query: str) -> None:
+        pass  # what is paused at the end of the file does not start
+
+    def resume(self, query: Query) -> None:
+        pass
 
     def explain(self, query: Query) -> None:
         import click

@@ -27,6 +27,7 @@ from braid.errors import BraidError, Span, SqlError
 from braid.explain.documents import explain_query, render_text
 from braid.expr import loading
 from braid.expr.annotations import Definition
+from braid.face.asserted import Looked, StoreLookout
 from braid.face.begin import begins_of
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, StoreWorld, append_records, carry_out_all
@@ -130,6 +131,7 @@ class Session(Public):
         self._store, self._broker = open_topics(folder, broker), broker
         self._begins = begins
         self._program = Catalogue(self._store, self._dialect.name).program("cell")
+        self._looked = Looked(StoreLookout(self._store))
         self._registered: dict[str, Registered] = {}
         self._handles: dict[str, Handle] = {}
         self._open = contextlib.ExitStack()
@@ -331,7 +333,7 @@ class _World(StoreWorld):
     """What the statements of one call do. `rows`: those of the last statement that shows some."""
 
     def __init__(self, store: Topics, session: Session) -> None:
-        super().__init__(store)
+        super().__init__(store, looked=session._looked)
         self._session = session
         self.started: list[Handle] = []
         self.rows: list[Any] = []
@@ -385,6 +387,14 @@ class _World(StoreWorld):
             handle.stop()
         if anew:
             self.forget(query)
+
+    def pause(self, query: str) -> None:
+        handle = self._session._handles.get(query)
+        if handle is not None:
+            handle.stop()
+
+    def resume(self, query: Query) -> None:
+        self.start(QueryBound(query))
 
     def explain(self, query: Query) -> None:
         self.header, self.rows = ("plan",), [(render_text(explain_query(query, self.partitions)),)]

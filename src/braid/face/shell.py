@@ -25,17 +25,18 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from braid.bind.bound import BatchQuery, QueryBound, RowsChanged
+from braid.bind.bound import BatchQuery, Printed, QueryBound, RowsChanged
 from braid.bind.program import NewRecords, Program
 from braid.dialects import dialect_named
-from braid.errors import BraidError, QueryDied, printable
+from braid.errors import BraidError, QueryDied, Span, printable
 from braid.explain.documents import explain_query, render_text
 from braid.expr.user import NONE, Functions
+from braid.face.asserted import PRINTED, Asserted, Looked, StoreLookout
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, StoreWorld, append_records, carry_out_all
 from braid.face.infer import statement
 from braid.face.request import SourceFiles
-from braid.face.tabular import cell, print_table
+from braid.face.tabular import cell, print_table, time_text
 from braid.files.listing import look
 from braid.lower.lower import lower
 from braid.plan.logical import Encoding, Query, Sink, Source
@@ -181,6 +182,7 @@ class Shell:
         self._store, self._broker = open_topics(store, broker), broker
         self._functions = functions
         self._out, self._err, self._master = out, err, master
+        self._looked = Looked(StoreLookout(self._store))
         self._running: dict[str, RunningQuery] = {}
         self._told: set[str] = set()
         self._noted: set[str] = set()  # queries of which it was said that they stand still
@@ -395,7 +397,7 @@ class _World(StoreWorld):
     """What statements typed at the prompt do."""
 
     def __init__(self, store: Topics, shell: Shell) -> None:
-        super().__init__(store, shell.files.opened())
+        super().__init__(store, shell.files.opened(), shell._looked)
         self._shell = shell
 
     def create_topic(self, name: str, partitions: int | None, compacted: bool) -> None:
@@ -440,6 +442,31 @@ class _World(StoreWorld):
             running.stop()
         if anew:
             self.forget(query)
+
+    def check(self, asserted: Asserted, span: Span) -> None:
+        self._shell._settle()
+        super().check(asserted, span)
+
+    def print_topic(self, asked: Printed) -> None:
+        """As a push query is shown: until LIMIT, Ctrl-C, or (in a script) there are no more."""
+        shell = self._shell
+        if not shell.live:
+            shell._settle()
+        rows = _Rows(PRINTED, False, lambda line: shell._out.print(line, markup=False))
+        try:
+            for t, *row in self.looked.printed(asked, StoreLookout(self.store).live if shell.live else None):
+                rows.show([(time_text(t), *row)])
+        except KeyboardInterrupt:
+            shell._err.print()
+        shell._err.print(f"{rows.count} record{'s' * (rows.count != 1)}")
+
+    def pause(self, query: str) -> None:
+        running = self._shell._running.get(query)
+        if running is not None:
+            running.stop()
+
+    def resume(self, query: Query) -> None:
+        self._shell._start(query)
 
     def explain(self, query: Query) -> None:
         self._shell._out.print(render_text(explain_query(query, self.partitions)), markup=False)

@@ -146,6 +146,12 @@ class SparkBackend:
             shutil.rmtree(os.path.join(self.store.root, "checkpoints", query), ignore_errors=True)
             os.unlink(running.gate)
 
+    def pause(self, query: str) -> None:
+        self._queries[query].paused = True
+
+    def resume(self, query: str) -> None:
+        self._queries[query].paused = False
+
     def _halted(self, query: str) -> Running | None:
         running = self._queries.pop(query, None)
         if running is not None and running.run is not None:

@@ -62,7 +62,7 @@ def create(c: Cursor) -> ast.Statement:
 
 def create_source(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     """CREATE STREAM | TABLE, with columns or AS SELECT."""
-    kind = _kind(c)
+    kind = kind_of_source(c)
     exists = if_not_exists(c)
     name, name_span = new_name(c, f"the name of the {kind.lower()}")
     columns: tuple[ast.ColumnDef, ...] = ()
@@ -90,7 +90,7 @@ def create_source(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
     return ast.CreateSource(kind, name, columns, properties, or_replace, exists, c.span(start), name_span)
 
 
-def _kind(c: Cursor) -> ast.Kind:
+def kind_of_source(c: Cursor) -> ast.Kind:
     if c.accept("STREAM"):
         return "STREAM"
     if c.accept("TABLE"):
@@ -195,7 +195,7 @@ def _property(c: Cursor) -> ast.Property:
 def drop(c: Cursor) -> ast.Statement:
     start = c.index
     c.expect("DROP")
-    kind = _kind(c)
+    kind = kind_of_source(c)
     exists = if_exists(c)
     name = plain_name(c, f"the name of the {kind.lower()}")
     delete_topic = c.accept("DELETE")

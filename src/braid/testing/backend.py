@@ -57,6 +57,12 @@ class Backend(Protocol):
 
     def stop(self, query: str) -> None: ...
 
+    def pause(self, query: str) -> None:
+        """The query processes nothing until `resume`."""
+        ...
+
+    def resume(self, query: str) -> None: ...
+
     def pump(self) -> None:
         """Processes all that has been appended and marked."""
         ...
@@ -87,6 +93,7 @@ class Started:
     plan: Plan
     hops: int
     since: int
+    paused: bool = field(default=False, kw_only=True)
 
     @property
     def reads(self) -> set[str]:
@@ -115,7 +122,9 @@ def in_topological_order(queries: Sequence[T], reads: Callable[[T], set[str]], w
 
 
 def in_turn(queries: Iterable[S]) -> list[S]:
-    return in_topological_order(list(queries), lambda s: s.reads, lambda s: s.query.sink.topic)
+    """Those that are not paused."""
+    going = [s for s in queries if not s.paused]
+    return in_topological_order(going, lambda s: s.reads, lambda s: s.query.sink.topic)
 
 
 # ------------------------------------------------------------------- in memory
@@ -162,6 +171,12 @@ class InMemory(Generic[S]):
 
     def stop(self, query: str) -> None:
         self.queries.pop(query, None)
+
+    def pause(self, query: str) -> None:
+        self.queries[query].paused = True
+
+    def resume(self, query: str) -> None:
+        self.queries[query].paused = False
 
     def pump(self) -> None:
         for query in in_turn(self.queries.values()):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from time import time as clock
@@ -22,6 +22,7 @@ from braid.bind.bound import (
     Declared,
     DeclaredColumn,
     Described,
+    Printed,
     QueryBound,
     Read,
     RowsChanged,
@@ -29,10 +30,11 @@ from braid.bind.bound import (
 )
 from braid.bind.catalog import Catalog
 from braid.bind.program import NewRecords, Program, first_match
-from braid.errors import BraidError
+from braid.errors import BraidError, Span
 from braid.explain.documents import explain_query
 from braid.expr.loading import of_file
 from braid.expr.user import Functions
+from braid.face.asserted import Asserted, Looked, Seen
 from braid.face.effects import Rows, carry_out_all
 from braid.plan import logical
 from braid.plan.logical import Query
@@ -41,6 +43,7 @@ from braid.records.facet import PROTOBUFS, Facet
 from braid.records.formats import passed, produced
 from braid.records.registry import Registry, Schema, subject_of
 from braid.records.values import json_value, python_value
+from braid.records.wire import Wires
 from braid.stage.call_order import Moment, Placed
 from braid.stage.decode import key_of
 from braid.testing.backend import Backend
@@ -89,6 +92,7 @@ class Driver:
         self._read: dict[str, int] = {}
         self._tables = Snapshots(lambda declared, start: self._backend.records(declared.topic, start))
         self._late: dict[str, list[dict[str, Any]]] = {}
+        self._looked = Looked(_Lookout(self))
         self._times: list[float] = []  # when each epoch came
 
     def __enter__(self) -> Driver:
@@ -253,9 +257,9 @@ class Driver:
         self._finished = True
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """Rows of a batch query, for dialects with tables to query; of SHOW and DESCRIBE, for all."""
+        """Rows of a batch query, for dialects with tables to query; of SHOW, DESCRIBE and PRINT."""
         for effect in self._program.copy().statements(sql):
-            if not isinstance(effect.bound, BatchAsked | Shown | Described):
+            if not isinstance(effect.bound, BatchAsked | Shown | Described | Printed):
                 raise BraidError("this is no query over tables", "read the topic of a table with read()")
         return self.execute(sql) or []
 
@@ -359,13 +363,56 @@ class _World:
         self._driver._program.queries[query.name] = query  # a push query too: read() and drops() ask for it
 
     def stop(self, query: str, anew: bool) -> None:
+        self._backend.pump()
         self._backend.stop(query)
+
+    def pause(self, query: str) -> None:
+        self._backend.pump()
+        self._backend.pause(query)
+
+    def resume(self, query: Query) -> None:
+        self._backend.pump()
+        self._backend.resume(query.name)
+
+    def check(self, asserted: Asserted, span: Span) -> None:
+        self._driver._looked.check(asserted, span)
+
+    def print_topic(self, asked: Printed) -> None:
+        self.rows = list(self._driver._looked.printed(asked))
 
     def explain(self, query: Query) -> None:
         self.rows = [explain_query(query, self._backend.partitions, None)]
 
     def show(self, header: Sequence[str], rows: Rows) -> None:
         self.rows = list(rows)
+
+
+class _Lookout:
+    """Into the driver's topics, in processing order. Nothing changes while one waits."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    @property
+    def registry(self) -> Registry | None:
+        return self._driver._registry
+
+    def partitions(self, topic: str) -> int | None:
+        return self._driver._backend.partitions(topic)
+
+    def named(self, topic: str) -> tuple[str, Wires] | None:
+        known = [t for t in self._driver._program.topics() if self.partitions(t) is not None]
+        found = topic if self.partitions(topic) is not None else first_match(topic, known)
+        return None if found is None else (found, Wires())
+
+    def seen(self, topic: str, how: Wires) -> list[Seen]:
+        self._driver._backend.pump()
+        records = self._driver._backend.records(topic, 0) if self.partitions(topic) is not None else []
+        records = sorted(records, key=lambda p: (p.seq, p.hops, p.n))
+        return [Seen(r.partition, r.key, r.value, r.timestamp, r.window) for r in records]
+
+    def holds(self, so: Callable[[], bool], timeout: int) -> bool:
+        return so()
 
 
 def _backend(runtime: str, batch: int | None, buckets: int | None, store: str | None) -> Backend:

@@ -6,13 +6,14 @@ Rule: the rules of this folder are ksqlDB's where nothing else is said; a dialec
 
 from __future__ import annotations
 
-from braid.bind.bound import Bound
+from braid.bind.bound import Bound, Printed, Shown
 from braid.bind.commands import Dialect
 from braid.bind.from_ import Env
 from braid.bind.insert import bind_insert_values
-from braid.bind.ksqldb import statements
+from braid.bind.ksqldb import asserting, statements
 from braid.bind.query import bind_create_as, bind_insert_select, bind_select, declared_named
 from braid.bind.sources import bind_source
+from braid.errors import SqlError
 from braid.sql import ast
 from braid.sql.dialects.ksqldb import KSQLDB
 
@@ -34,6 +35,26 @@ def own(s: ast.Statement, env: Env, dialect: str = KSQLDB.name) -> Bound | None:
             return statements.bind_create_type(s, env)
         case ast.DropType():
             return statements.bind_drop_type(s, env)
+        case ast.Describe(extended=True):
+            return statements.bind_extended(s, env)
+        case ast.AddColumns():
+            return statements.bind_alter(s, env)
+        case ast.AssertTopic():
+            return asserting.bind_topic(s, env)
+        case ast.AssertSchema():
+            return asserting.bind_schema(s, env)
+        case ast.AssertSource():
+            return asserting.bind_source_asserted(s, env)
+        case ast.AssertRow():
+            return asserting.bind_row(s, env)
+        case ast.PrintTopic(topic=topic, begin=begin, every=every, limit=limit, topic_span=span):
+            return Printed(topic, begin, every, limit, span)
+        case ast.Control():
+            return statements.bind_control(s, env)
+        case ast.Show(what="VARIABLES", variables=variables):
+            return Shown("VARIABLES", ("name", "value"), variables)
+        case ast.RunScript():
+            raise SqlError("RUN SCRIPT is not supported yet", s.span, "braid run FILE, or .read FILE at the prompt")
         case ast.DescribeFunction():
             return statements.bind_describe_function(s)
     return None

@@ -315,10 +315,12 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """SHOW STREAMS | TABLES | QUERIES | TOPICS | PROPERTIES (also LIST)."""
+    """SHOW STREAMS | TABLES | QUERIES | TOPICS | PROPERTIES (also LIST); `variables`: those that hold here, of SHOW
+    VARIABLES."""
 
     what: str
     span: Span
+    variables: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,6 +367,85 @@ class Alter:
 
 
 @dataclass(frozen=True, slots=True)
+class AddColumns:
+    """ALTER STREAM | TABLE name ADD COLUMN …"""
+
+    kind: Kind
+    name: Name
+    columns: tuple[ColumnDef, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class AssertTopic:
+    """ASSERT [NOT EXISTS] TOPIC; `timeout` in ms."""
+
+    topic: str
+    properties: tuple[Property, ...]
+    exists: bool
+    timeout: int | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class AssertSchema:
+    """ASSERT [NOT EXISTS] SCHEMA [SUBJECT s] [ID n]."""
+
+    subject: str | None
+    id: int | None
+    exists: bool
+    timeout: int | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class AssertSource:
+    """ASSERT STREAM | TABLE: as it would be declared."""
+
+    declared: CreateSource
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class AssertRow:
+    """ASSERT VALUES name (…) VALUES (…); `gone`: ASSERT NULL VALUES name (…) KEY (…)."""
+
+    row: InsertValues
+    gone: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """TERMINATE, PAUSE, RESUME of a query; `query` None: of all."""
+
+    what: str
+    query: Name | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class PrintTopic:
+    """PRINT topic: of its records every `every`-th, at most `limit`; with `begin` those that are there, too."""
+
+    topic: str
+    begin: bool
+    every: int
+    limit: int | None
+    span: Span
+    topic_span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class RunScript:
+    """RUN SCRIPT: the statements of a file stand in its place."""
+
+    path: str
+    span: Span
+    path_span: Span
+
+
+@dataclass(frozen=True, slots=True)
 class Set:
     name: str
     value: str
@@ -404,7 +485,9 @@ Statement = (
     CreateSource | CreateRelation | CreateTopic | CreateTable | CreateIndex | CreateSchema | CreateType | DropType
     | CreateAs | CreateStreamView | CreateView | CreatePump | WithQuery
     | Ask | Batch | InsertSelect | InsertValues | Insert | Update | Delete
-    | Show | Describe | DescribeFunction | Explain | Drop | Alter | Set | Unset | SetSchema | Flush | Unsupported
+    | Show | Describe | DescribeFunction | Explain | Drop | Alter
+    | AddColumns | AssertTopic | AssertSchema | AssertSource | AssertRow | Control | PrintTopic | RunScript
+    | Set | Unset | SetSchema | Flush | Unsupported
 )  # fmt: skip
 
 

@@ -6,41 +6,26 @@ Rule: unquoted names fold to upper case. `OUTER JOIN` is FULL. `${x}` stands for
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.declare import Declaring, quoted, text, typed
+from braid.sql.dialects import ksqldb_statements as own
 from braid.sql.dialects.base import Words
-from braid.sql.dialects.ksqldb_statements import create_type, drop_type
 from braid.sql.queries import kind_of_join, on_within, query, table
 from braid.sql.statements import (
     asking,
     create,
     create_source,
-    describing,
     drop,
     explain,
     insert,
     never,
     quoted_set,
     quoted_unset,
-    show,
-    unsupported,
 )
 from braid.types import Scalar
-
-
-def _refused_later(*words: str) -> Callable[[Cursor], ast.Statement]:
-    """A statement that ksqlDB has and Braid does not run yet."""
-
-    def rule(c: Cursor) -> ast.Statement:
-        start = c.index
-        c.expect(*words)
-        return unsupported(c, " ".join(words), start)
-
-    return rule
 
 
 def _create_source(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
@@ -65,18 +50,10 @@ def _create_connector(c: Cursor, start: int, or_replace: bool) -> ast.Statement:
 
 def _drop(c: Cursor) -> ast.Statement:
     if c.at("DROP", "TYPE"):
-        return drop_type(c)
+        return own.drop_type(c)
     if c.at("DROP", "CONNECTOR"):
         return never(c, "DROP CONNECTOR", c.index)
     return drop(c)
-
-
-def _print(c: Cursor) -> ast.Statement:
-    start = c.index
-    c.expect("PRINT")
-    if c.at_end():
-        raise c.unexpected("the name of a topic")
-    return unsupported(c, "PRINT", start)
 
 
 def _define(c: Cursor) -> None:
@@ -120,26 +97,27 @@ KSQLDB = Words(
         "SELECT": asking(query),
         "INSERT": insert,
         "DROP": _drop,
-        "SHOW": show,
-        "LIST": show,
-        "DESCRIBE": describing("a stream or table", extended=True),
+        "SHOW": own.show,
+        "LIST": own.show,
+        "DESCRIBE": own.describe,
         "EXPLAIN": explain,
         "SET": quoted_set,
         "UNSET": quoted_unset,
         "DEFINE": _define,
         "UNDEFINE": _undefine,
-        "PRINT": _print,
-        "TERMINATE": _refused_later("TERMINATE"),
-        "PAUSE": _refused_later("PAUSE"),
-        "RESUME": _refused_later("RESUME"),
-        "ASSERT": _refused_later("ASSERT"),
-        "ALTER": _refused_later("ALTER"),
-        "RUN": _refused_later("RUN", "SCRIPT"),
+        "PRINT": own.print_topic,
+        "TERMINATE": own.control,
+        "PAUSE": own.control,
+        "RESUME": own.control,
+        "ASSERT": own.assertion,
+        "ALTER": own.alter,
+        "RUN": own.run_script,
+        "SPOOL": own.spool,
     },
     creates={
         "STREAM": create_source,
         "TABLE": create_source,
-        "TYPE": create_type,
+        "TYPE": own.create_type,
         "CONNECTOR": _create_connector,
         "SINK": _create_connector,
         "SOURCE": _create_source,
@@ -162,8 +140,7 @@ KSQLDB = Words(
     condition=on_within,
     clauses=("WINDOW", "WHERE", "GROUP BY", "PARTITION BY", "HAVING", "EMIT", "LIMIT"),
     lambdas=True,
-    shows=("STREAMS", "TABLES", "QUERIES", "TOPICS", "PROPERTIES", "FUNCTIONS", "TYPES"),
-    shows_unsupported=("ALL", "CONNECTORS", "CONNECTOR", "SOURCE", "SINK", "VARIABLES"),
+    shows=("STREAMS", "TABLES", "QUERIES", "TOPICS", "PROPERTIES", "FUNCTIONS", "TYPES", "VARIABLES"),
     bare_properties=frozenset({"KEY"}),
     foreign={
         ("ORDER", "BY"): f"ksqlDB has no ORDER BY: {_NO_ORDER}",

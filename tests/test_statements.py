@@ -1,0 +1,123 @@
+"""ksqlDB's statements around queries at their doors: ASSERT, PRINT, TERMINATE, PAUSE and RESUME in a store."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from braid.bind.program import Program
+from braid.errors import SqlError
+from braid.face.catalogue import Catalogue
+from braid.topics import TopicStore
+from cli_help import braid
+
+S = "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);\n"
+O = "CREATE STREAM o AS SELECT k, v + 1 AS w FROM s;\n"
+ROW = "INSERT INTO s (rowtime, k, v) VALUES ({n}, {n}, {n});\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_assert_and_print_at_the_prompt() -> None:
+    rows = "".join(ROW.format(n=n) for n in range(3))
+    said = braid("sql", "--store", "s", stdin=S + rows + "PRINT s FROM BEGINNING INTERVAL 2; PRINT s;\n")
+    assert said.code == 0 and said.err.split() == ["2", "records", "0", "records"]
+    told = [line.split() for line in said.out.splitlines()[3:]]
+    assert told == [
+        ["rowtime", "key", "value", "partition"],
+        ["1970-01-01T00:00:00.000Z", "0", '{"V":', "0}", "0"],
+        ["1970-01-01T00:00:00.002Z", "2", '{"V":', "2}", "0"],
+    ]
+    checks = "ASSERT TOPIC s WITH (partitions=1);" + "".join(
+        f"ASSERT VALUES s (k, v) VALUES ({n}, {n});" for n in (0, 1)
+    )
+    assert braid("sql", "--store", "s", stdin=checks).code == 0
+    said = braid("sql", "--store", "s", stdin=checks.replace("(1, 1)", "(1, 2)"))
+    assert said.code == 1 and 'record 2 of S has value {"V": 1}, not {"V": 2}' in said.err
+
+
+def test_assert_waits_for_what_may_still_come() -> None:
+    said = braid("sql", "--store", "s", stdin=S + "ASSERT NOT EXISTS TOPIC s TIMEOUT 50 MILLISECONDS;")
+    assert said.code == 1 and "there is a topic s" in said.err
+    said = braid("run", "-e", S + "SET 'ksql.assert.topic.default.timeout.ms' = '50'; ASSERT TOPIC t;", "--store", "s")
+    assert said.code == 1 and "there is no topic t" in said.err
+
+
+def test_a_look_at_what_a_query_writes_waits_for_it() -> None:
+    for look in ("ASSERT VALUES o (k, w) VALUES (1, 2);", "PRINT o FROM BEGINNING;", "ASSERT TOPIC O;"):
+        said = braid("run", "-e", S + O + look, "--store", "s")
+        assert said.code == 1 and "waits for it to be done" in said.err and "--until-idle" in said.err
+
+
+@pytest.mark.spark
+def test_asserted_when_the_queries_are_done(folder: Path) -> None:
+    from braid.spark.driver import shared_session
+
+    shared_session()
+    text = S + ROW.format(n=1) + O + "ASSERT TOPIC O; ASSERT VALUES o (k, w) VALUES (1, {w}); PRINT o FROM BEGINNING;"
+    said = braid("run", "-e", text.format(w=2), "--store", "a", "--until-idle", "--quiet")
+    assert said.code == 0 and '1    {"W": 2}  0' in said.out, said.err
+    said = braid("run", "-e", text.format(w=3), "--store", "b", "--until-idle", "--quiet")
+    assert said.code == 1 and 'has value {"W": 2}, not {"W": 3}' in said.err
+
+
+@pytest.mark.spark
+def test_a_query_is_paused_resumed_and_terminated() -> None:
+    from braid.spark.driver import shared_session
+
+    shared_session()
+    text = S + O + ROW.format(n=1) + "ASSERT VALUES o (k, w) VALUES (1, 2); PAUSE o;\n.queries\n" + ROW.format(n=2)
+    text += "RESUME o; ASSERT VALUES o (k, w) VALUES (2, 3); TERMINATE ALL;\n.queries\nSHOW QUERIES; DESCRIBE o;"
+    said = braid("sql", "--store", "s", stdin=text)
+    assert said.code == 0, said.err
+    seen = [line.split() for line in said.out.splitlines()]
+    assert ["O", "stopped", "1", "1", "0"] in seen and ["W", "INTEGER", "VALUE"] in seen
+    assert TopicStore("s").end_offsets("O") == [2]
+    again = braid("sql", "--store", "s", stdin=ROW.format(n=3) + "ASSERT VALUES o (k, w) VALUES (1, 2); SHOW QUERIES;")
+    assert again.code == 0 and "note" not in again.err  # nothing stands still: it is gone
+    braid("sql", "--store", "s", stdin=O + "ASSERT TOPIC O;")  # made again it goes on
+    assert TopicStore("s").end_offsets("O") == [3]
+
+
+@pytest.mark.spark
+def test_what_is_paused_in_a_file_does_not_start() -> None:
+    said = braid("run", "-e", S + O + "PAUSE o;", "--store", "s", "--until-idle")
+    assert said.code == 0 and "the file has no query to run" in said.err
+
+
+# ------------------------------------------------------------------ catalogue
+
+
+def program() -> Program:
+    return Catalogue(TopicStore("s"), "ksqldb").program("cell")
+
+
+def done(text: str) -> list[str]:
+    return [type(e.bound).__name__ for e in program().statements(text)]
+
+
+def test_altered_streams_stand_altered() -> None:
+    alter = "ALTER STREAM s ADD COLUMN w INT, ADD x STRING;"
+    assert done(S + alter) == ["SourceDeclared", "Altered"]
+    assert [c.name for c in program().catalog.sources["S"].columns] == ["K", "V", "W", "X"]
+    assert done(S + alter.lower()) == ["Again", "Again"]  # the same file again
+    assert done(S.replace("CREATE", "CREATE OR REPLACE")) == ["SourceDeclared"]
+    assert [c.name for c in program().catalog.sources["S"].columns] == ["K", "V"]
+    done(alter + "DROP STREAM s;")
+    assert not program().standing
+
+
+def test_a_terminated_query_is_gone_and_its_stream_stands() -> None:
+    done(S + O + "TERMINATE o;")
+    p = program()
+    assert not p.queries and not p.catalog.queries and "O" in p.catalog.sources
+    with pytest.raises(SqlError, match="no query writes O"):
+        done("PAUSE o;")
+    assert done("INSERT INTO o SELECT k, v AS w FROM s;") == ["QueryBound"]
+    assert done(O) == ["QueryBound"] and list(program().queries) == ["O"]
+    assert done("TERMINATE ALL; DROP STREAM o; DROP STREAM s;")[0] == "Terminated" and not program().standing
