@@ -193,7 +193,7 @@ def run(sql: str, data: Path, cache: Path, limit: int, buckets: int, tasks: bool
 def _between_tasks(local: LocalQuery, cache: Path) -> None:
     """Lets the local runtime do what stands between tasks on Spark: blobs and files for rows, files for runs."""
     from braid.spark import columns
-    from braid.spark.runs import FileRuns
+    from braid.stage.run_files import FileRuns
 
     folder = Path(tempfile.mkdtemp(dir=cache))
     for stage in local._states:

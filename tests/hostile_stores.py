@@ -37,9 +37,9 @@ from braid.files.watch import Files
 from braid.lower.lower import lower
 from braid.spark import conf
 from braid.spark.job import Wishes, prepared
-from braid.spark.runs import FileRuns
 from braid.stage import state_file
 from braid.stage.checkpoint import load
+from braid.stage.run_files import FileRuns
 from braid.topics import TopicStore
 from braid.topics.drops import publish_drops, stage_drops
 from cli_help import braid

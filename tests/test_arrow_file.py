@@ -14,8 +14,7 @@ import pyarrow as pa
 import pytest
 from polars.testing import assert_frame_equal
 
-pytest.importorskip("pyspark")
-from braid.spark import columns
+from braid.stage import frame_file
 
 FRAME = pl.DataFrame(
     {
@@ -37,29 +36,29 @@ FRAME = pl.DataFrame(
 @pytest.mark.parametrize("frame", [FRAME, FRAME.slice(1, 1), FRAME.clear(), FRAME.filter(pl.col("flag"))])
 def test_a_frame_comes_back_as_it_was(frame: pl.DataFrame, tmp_path: Path) -> None:
     path = str(tmp_path / "a.arrow")
-    size = columns.write_file(path, frame)
-    assert_frame_equal(columns.mapped(path), frame)
+    size = frame_file.write_file(path, frame)
+    assert_frame_equal(frame_file.mapped(path), frame)
     with open(path, "ab") as f:
         f.write(b"more")
-    assert_frame_equal(columns.mapped(path, size), frame)
+    assert_frame_equal(frame_file.mapped(path, size), frame)
     assert size == (tmp_path / "a.arrow").stat().st_size - 4
 
 
 def test_numbers_of_more_than_38_digits(tmp_path: Path) -> None:
     frame = pl.DataFrame({"_pos": pl.Series([2**127 - 1, 1], dtype=pl.Int128), "v": ["a", "b"]})
-    columns.write_file(str(tmp_path / "a"), frame)
-    assert_frame_equal(columns.mapped(str(tmp_path / "a")), frame)
+    frame_file.write_file(str(tmp_path / "a"), frame)
+    assert_frame_equal(frame_file.mapped(str(tmp_path / "a")), frame)
 
 
 def test_a_part_of_a_frame_does_not_bring_all_its_text(tmp_path: Path) -> None:
     frame = pl.DataFrame({"t": [f"a text that is longer than twelve bytes {i}" for i in range(10_000)]})
-    assert columns.write_file(str(tmp_path / "a"), frame[pl.Series([5, 500])]) < 5_000
+    assert frame_file.write_file(str(tmp_path / "a"), frame[pl.Series([5, 500])]) < 5_000
 
 
 def test_a_mapped_file_may_go(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    columns.write_file(str(path), FRAME)
-    frame = columns.mapped(str(path))
+    frame_file.write_file(str(path), FRAME)
+    frame = frame_file.mapped(str(path))
     path.unlink()
     assert_frame_equal(frame, FRAME)
 
@@ -67,4 +66,4 @@ def test_a_mapped_file_may_go(tmp_path: Path) -> None:
 def test_a_file_that_is_not_one(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"ARROW1 and then nothing")
     with pytest.raises(pa.ArrowInvalid):
-        columns.mapped(str(tmp_path / "a"))
+        frame_file.mapped(str(tmp_path / "a"))

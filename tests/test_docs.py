@@ -47,7 +47,7 @@ from cli_help import shown
 
 ROOT = Path(__file__).parent.parent
 DIALECT = ROOT / "docs" / "dialects" / "ksqldb.md"
-CASES = {"sql", "input", "output", "standing", "refused", "drops", "explain"}
+CASES = {"sql", "input", "output", "standing", "query", "refused", "drops", "explain"}
 KINDS = {"sql", "csv", "console", "python", "sh", "text", "mermaid", "markdown"}
 
 PAGES = {

@@ -33,6 +33,7 @@ from braid.spark import query as queries  # noqa: E402
 from braid.spark.columns import bucket_ids, spark_partition  # noqa: E402
 from braid.spark.driver import SparkBackend, shared_session  # noqa: E402
 from braid.spark.private import own_folder  # noqa: E402
+from braid.stage import run_files  # noqa: E402
 from braid.stage.call_order import Moment, Placed  # noqa: E402
 from braid.stage.emit import merged  # noqa: E402
 from braid.testing.driver import Driver  # noqa: E402
@@ -426,19 +427,19 @@ def _damaged(file: Path, damage: str) -> None:
 
 def test_a_removed_run_stays_until_its_batch_is_over(tmp_path: Path) -> None:
     """The batch may be done again. What an attempt made that was given up goes as soon as the batch is over too."""
-    files = runs.FileRuns(str(tmp_path / "0-1"))
+    files = run_files.FileRuns(str(tmp_path / "0-1"))
     files.tidy(0, ())  # no folder yet
-    kept, gone, lost = (f"{runs.run_prefix('c', 4, 0, 1)}-1-{n}" for n in (1, 10, 2))
+    kept, gone, lost = (f"{run_files.run_prefix('c', 4, 0, 1)}-1-{n}" for n in (1, 10, 2))
     for name in (kept, gone, lost):
         assert files.put(name, FRAME) == (tmp_path / "0-1" / f"{name}.arrow").stat().st_size
     found = {kept, gone}  # what the manifest after batch 4 names: not what was lost
     files.tidy(4, ())
     assert len(os.listdir(tmp_path / "0-1")) == 3
     files.tidy(5, found)
-    made = f"{runs.run_prefix('c', 5, 0, 1)}-1-0"
+    made = f"{run_files.run_prefix('c', 5, 0, 1)}-1-0"
     files.put(made, FRAME.head(1))
     files.remove(gone)
-    runs._frames.clear()
+    run_files._frames.clear()
     files.tidy(5, found)  # the same batch again
     assert files.get(gone).equals(FRAME) and files.get(made).equals(FRAME.head(1))
     (tmp_path / "0-1" / ".nfs0001").touch()  # what a network file system leaves of a mapped file
@@ -449,11 +450,11 @@ def test_a_removed_run_stays_until_its_batch_is_over(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_run_is_named(tmp_path: Path, damage: str) -> None:
-    files = runs.FileRuns(str(tmp_path))
+    files = run_files.FileRuns(str(tmp_path))
     files.put("q-0-0-0-0", FRAME)
-    runs._frames.clear()
+    run_files._frames.clear()
     assert files.get("q-0-0-0-0").equals(FRAME)
-    runs._frames.clear()
+    run_files._frames.clear()
     _damaged(tmp_path / "q-0-0-0-0.arrow", damage)
     why = "missing" if damage == "gone" else "torn"
     with pytest.raises(BraidError, match=rf"a run of the state is {why}: .*q-0-0-0-0\.arrow") as e:
@@ -464,7 +465,7 @@ def test_a_damaged_run_is_named(tmp_path: Path, damage: str) -> None:
 def test_a_run_without_room_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BraidError, match="cannot be written") as e:
-        runs.FileRuns(str(tmp_path / "file" / "0-0")).put("q-0-0-0-0", FRAME)
+        run_files.FileRuns(str(tmp_path / "file" / "0-0")).put("q-0-0-0-0", FRAME)
     assert e.value.hint and "nothing is lost" in e.value.hint
 
 
@@ -475,10 +476,10 @@ def test_a_lost_cache_file_is_made_again(tmp_path: Path, damage: str) -> None:
     assert store.put("q-0-0-0-0", frame) > 0
     (file,) = tmp_path.iterdir()
     whole = file.read_bytes()
-    runs._frames.clear()
+    run_files._frames.clear()
     _damaged(file, damage)
     assert store.get("q-0-0-0-0").equals(frame)
-    runs._frames.clear()
+    run_files._frames.clear()
     assert file.read_bytes() == whole and store.get("q-0-0-0-0").equals(frame)
     store.remove("q-0-0-0-0")
     assert not file.exists()

@@ -24,6 +24,7 @@ PARTS = {
     "state_write": "runs and manifests of state are stored",
     "merge": "runs of state become one",
     "project": "rows of the result, or of the next exchange, are computed",
+    "keep": "rows of a table's result are kept by key, for pull queries",
     "sort": "rows of several buckets are merged by position",
     "encode": "rows become text",
     "write": "staged files are written",

@@ -18,6 +18,7 @@ from braid.plan.logical import (
     Begin,
     Encoding,
     Kind,
+    Output,
     Place,
     Query,
     Source,
@@ -435,12 +436,25 @@ class RowsChanged:
 
 
 @dataclass(frozen=True, slots=True)
+class Pull:
+    """A query to be answered now: `columns` of the rows of `source` for which `predicate` is true, `limit` of them.
+    `keys`: constants for the key columns; a row that passes has one of these combinations (None: any)."""
+
+    declared: Declared
+    source: Source
+    columns: tuple[Output, ...]
+    predicate: Expr | None = None
+    keys: tuple[tuple[Expr, ...], ...] | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Flushed:
     """FLUSH: every epoch so far is to be visible."""
 
 
 Bound = (
     SourceDeclared | QueryBound | Inserted | Shown | Described | Explained | Dropped | SettingChanged | Nothing
-    | BatchAsked | RowsChanged | View | Index | Flushed | Named | Again | TypeMade
+    | BatchAsked | Pull | RowsChanged | View | Index | Flushed | Named | Again | TypeMade
     | Altered | Terminated | Paused | Resumed | TopicAsserted | SchemaAsserted | RowAsserted | Printed
 )  # fmt: skip

@@ -27,6 +27,7 @@ from braid.bind.bound import (
     Nothing,
     Paused,
     Printed,
+    Pull,
     QueryBound,
     Resumed,
     RowAsserted,
@@ -160,7 +161,7 @@ class Catalog:
                 return replace(self, types={**self.types, name: made})
             case Inserted() | Shown() | Described() | Explained() | SettingChanged() | Nothing():
                 return self
-            case BatchAsked() | RowsChanged() | Flushed() | Again():
+            case BatchAsked() | Pull() | RowsChanged() | Flushed() | Again():
                 return self
             case TopicAsserted() | SchemaAsserted() | RowAsserted() | Printed():
                 return self

@@ -6,7 +6,7 @@ Rule: `*` gives every column, with its source's name before it in a join; what h
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from braid.bind.exploding import Elements
@@ -124,11 +124,15 @@ def bind_items(
     keys_last: bool = False,
     elements: Elements = (),
     bounds: bool = False,
+    column: Callable[[ast.Name], Expr] | None = None,
 ) -> list[Item]:
     """All columns of the result, in order. `keys_last`: wildcards give a source's keys behind its values. `elements`:
-    what calls of table functions mean. `bounds`: wildcards give those of windows, too, as they do in joins."""
+    what calls of table functions mean. `bounds`: wildcards give those of windows, too, as they do in joins. `column`:
+    what names mean, if not what they mean in the scope."""
     plain = Rules(
-        "SELECT", lambda n: scope.column(n.parts), whole=lambda e: next((c for x, c in elements if x == e), None)
+        "SELECT",
+        column or (lambda n: scope.column(n.parts)),
+        whole=lambda e: next((c for x, c in elements if x == e), None),
     )
     rules = plain if grouping is None else grouping.rules("SELECT")
     namer = Namer(scope.taken())

@@ -16,6 +16,7 @@ from braid.bind.expressions import Rules, bind_predicate, bind_value, children, 
 from braid.bind.from_ import Env, From, bind_from
 from braid.bind.insert import check_insertable, matched
 from braid.bind.items import Grouping, Item, bind_grouping, bind_items, is_copy
+from braid.bind.moments import moments
 from braid.bind.names import RESERVED, Entry, Namer, free_name
 from braid.bind.sources import KIND, check_key_type, check_topic, check_written, existing
 from braid.bind.windows import OF_GROUPS, bind_window
@@ -51,7 +52,7 @@ EAGER = (
 class Result:
     """A bound query before its sink: rows of `node`, the columns `items`, and which of them are the key.
 
-    `windowed`, `bounds`: of the window that is part of each row's key.
+    `windowed`, `bounds`: of the window that is part of each row's key; `retention` (ms): of those grouped here.
     `key` empty: `record_key` (which may be empty too) is written without being a column; `message_key` names the value
     column that always equals it, if there is one.
     """
@@ -66,6 +67,7 @@ class Result:
     notices: tuple[str, ...] = ()
     windowed: Windowing | None = None
     bounds: tuple[Col, Col] | None = None
+    retention: int | None = None
 
     @property
     def whole_key(self) -> bool:
@@ -129,7 +131,8 @@ def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBo
                         s.name, sql, windowed=result.windowed)  # fmt: skip
     check_written(declared, env.catalog, {i.name: i.span for i in result.items}, s.name_span)
     sink = Sink(s.name, topic, result.kind, result.key, result.values, encoding, result.record_key, partitions,
-                timestamp, None, tuple(i.name for i in result.items), result.whole_key, result.bounds)  # fmt: skip
+                timestamp, None, tuple(i.name for i in result.items), result.whole_key, result.bounds,
+                result.kind == "table", result.retention)  # fmt: skip
     check_cycle(result.node, sink, env.catalog, s.name_span)
     schemas.check_sink(sink, env.catalog.registry, s.name_span)
     notices = (*result.notices, *p.notices())
@@ -168,9 +171,6 @@ def bind_insert_select(s: ast.InsertSelect, env: Env, dialect: str, sql: str) ->
 
 def bind_select(s: ast.Ask, env: Env, dialect: str, sql: str) -> QueryBound:
     q = s.query
-    if q.emit is None:
-        hint = "add EMIT CHANGES, to have rows as they come"
-        raise SqlError("pull queries are not supported yet: SELECT without EMIT CHANGES", s.span, hint)
     _supported(q)
     result = _result(Asked(q, env, None))
     sink = Sink(PUSH, PUSH, result.kind, result.key, result.values, Encoding("JSON", "JSON"), result.record_key,
@@ -244,7 +244,7 @@ def _result(a: Asked) -> Result:
     node, scope = source.node, source.scope
     notices = list(source.notices)
     if q.where is not None:
-        predicate = bind_predicate(q.where, Rules("WHERE", lambda n: scope.column(n.parts)))
+        predicate = bind_predicate(moments(q.where), Rules("WHERE", lambda n: scope.column(n.parts)))
         notices += _eager_notice(q.where, source)
         node = Filter(node, predicate)
     grouping: Grouping | None = None
@@ -293,7 +293,8 @@ def _grouped(q: ast.Select, node: Node, grouping: Grouping) -> Node:
 def _with_key(a: Asked, r: Result, source: From, grouping: Grouping | None) -> Result:
     if grouping is not None:
         if grouping.window is not None:
-            r = replace(r, windowed=grouping.window.windowing, bounds=OF_GROUPS)
+            window = grouping.window
+            r = replace(r, windowed=window.windowing, bounds=OF_GROUPS, retention=window.retention)
         keys = [Wanted(key, "grouping expression", a.env.quote(e), copy=is_copy(e))
                 for (key, _), e in zip(grouping.keys, a.query.group_by, strict=True)]  # fmt: skip
         return _keyed(a, r, keys)

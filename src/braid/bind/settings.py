@@ -75,6 +75,7 @@ class Settings:
     where the meaning is clear, `strict` refuses what only early releases allowed. `wrap`: is a value of one column a
     record. `begin`: where queries begin to read. `collect_list`, `collect_set`: how many values these aggregates keep.
     `assert_topic`, `assert_schema`: how long ASSERT waits, in ms.
+    `scans`: may a pull query look at all rows of a table.
     `sqlstream`, `lenses`, `risingwave`: those dialects' own."""
 
     null_key: NullKey = "drop"
@@ -87,6 +88,7 @@ class Settings:
     collect_set: int = field(default=1000, repr=False)
     assert_topic: int = field(default=1000, repr=False)
     assert_schema: int = field(default=1000, repr=False)
+    scans: bool = field(default=True, repr=False)
     sqlstream: SqlstreamSettings = field(default_factory=SqlstreamSettings, repr=False)
     lenses: LensesSettings = field(default_factory=LensesSettings, repr=False)
     risingwave: RisingwaveSettings = field(default_factory=RisingwaveSettings, repr=False)
@@ -126,6 +128,11 @@ def _flag(field: str, *words: str, yes: str, also: Mapping[str, str] | None = No
     return Setting(field, words, read)
 
 
+def _yes_or_no(field: str) -> Setting:
+    values = {"true": True, "false": False}
+    return Setting(field, tuple(values), lambda text: values.get(text.strip().lower()), lambda on: str(on).lower())
+
+
 def _duration(text: str) -> int | None:
     m = re.fullmatch(r"(\d{1,15})\s*(ms|s|m|h|d)", text.strip().lower())
     return int(m[1]) * UNITS[m[2]] if m else None
@@ -151,10 +158,8 @@ SETTINGS: dict[str, dict[str, Setting]] = {
         "braid.key.column": _one_of("key_column", *get_args(KeyColumn)),
         "braid.late": _one_of("late", *get_args(Late)),
         "braid.mode": _one_of("mode", *get_args(Strictness)),
-        "ksql.persistence.wrap.single.values": Setting(
-            "wrap", ("true", "false"), lambda text: {"true": True, "false": False}.get(text.strip().lower()),
-            lambda on: str(on).lower(),
-        ),
+        "ksql.persistence.wrap.single.values": _yes_or_no("wrap"),
+        "ksql.query.pull.table.scan.enabled": _yes_or_no("scans"),
         "auto.offset.reset": _one_of("begin", *get_args(Reset)),
         "ksql.functions.collect_list.limit": Setting("collect_list", ("a number of values",), _count),
         "ksql.functions.collect_set.limit": Setting("collect_set", ("a number of values",), _count),

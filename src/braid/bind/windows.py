@@ -26,11 +26,13 @@ OF_GROUPS = (Col(".WINDOWSTART", Scalar.BIGINT), Col(".WINDOWEND", Scalar.BIGINT
 
 @dataclass(frozen=True, slots=True)
 class Windowed:
-    """`final`: each window speaks once, when it is closed. Times in ms."""
+    """`final`: each window speaks once, when it is closed. `retention`: how long the result has a window behind the end
+    of the latest one. Times in ms."""
 
     size: int
     advance: int
     grace: int
+    retention: int
     final: bool
     kind: OneOf["TUMBLING", "HOPPING"]
 
@@ -70,4 +72,5 @@ def bind_window(w: ast.Window, over_table: bool, final: bool) -> Windowed:
     if w.retention is not None and w.retention.ms < size + grace:
         hint = "write a longer RETENTION, or a shorter GRACE PERIOD"
         raise SqlError("RETENTION is shorter than the window and its GRACE PERIOD", w.retention.span, hint)
-    return Windowed(size, advance.ms, grace, final, w.kind)
+    retention = size + grace if w.retention is None else w.retention.ms
+    return Windowed(size, advance.ms, grace, retention, final, w.kind)

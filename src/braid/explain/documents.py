@@ -142,7 +142,7 @@ def explain_query(
     nodes = [*(_leaf(leaf, plan) for leaf in plan.leaves), *(_step(s, x, plan) for x in plan.stages for s in x.steps)]
     sink = query.sink
     out_partitions = sink.partitions or partitions(sink.topic) or "?"
-    nodes.append(_sink(plan, max((n["id"] for n in nodes), default=-1) + 1))
+    nodes.append(_sink(plan, plan.sink))
     document: Document = {
         "query": query.name,
         "dialect": query.dialect,

@@ -36,6 +36,7 @@ from braid.bind.bound import (
     Nothing,
     Paused,
     Printed,
+    Pull,
     QueryBound,
     Read,
     Resumed,
@@ -231,6 +232,9 @@ class World(Protocol):
     def answer(self, query: BatchQuery) -> None:
         """A query over tables as they stand."""
 
+    def pull(self, pull: Pull) -> None:
+        """A query over a table as it stands, or over all records of a stream."""
+
     def flush(self) -> None:
         """What has been written so far shall be in all that follows."""
 
@@ -279,6 +283,8 @@ def carry_out(effect: Effect, world: World) -> None:
             world.change(bound, line)
         case BatchAsked(query=query):
             world.answer(query)
+        case Pull():
+            world.pull(bound)
         case Dropped():
             _remove(world, bound.queries, bound.topics)
             if (registry := world.registry) is not None:

@@ -24,13 +24,15 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from braid.bind.bound import BatchQuery, Printed, QueryBound, RowsChanged
+from braid.bind.bound import BatchQuery, Printed, Pull, QueryBound, RowsChanged
 from braid.bind.program import NewRecords, first_match
+from braid.dialects import dialect_named
 from braid.errors import BraidError, QueryDied, Span, TooManyDrops, printable_lines
 from braid.face.asserted import Asserted, looks_at
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, StoreWorld, append_records, carry_out
 from braid.face.metrics import Metrics, progress_line, summary_line, warnings
+from braid.face.pulls import StorePulls
 from braid.face.request import (
     Prepared,
     Request,
@@ -151,13 +153,15 @@ class _World(StoreWorld):
 
     def __init__(self, store: Topics, prepared: Prepared, request: Request, err: Console, parsed: str) -> None:
         files = source_files(prepared, request, parsed)
-        super().__init__(store, files.opened())
+        self._files = files.opened()
+        super().__init__(store, self._files)
         self._from_files = files.topics()
         self._made = {q.sink.topic for q in prepared.queries}
         self._queries = {q.name for q in prepared.queries}
         self._count: Counter[str] = Counter()
         self._tell, self._err = request.tell, err
         self.waiting: list[Callable[[], None]] = []
+        self._ticks, self._pulls = dialect_named(request.dialect).ticks, StorePulls(store)
         self.checkpoints = os.path.abspath(request.checkpoint) if request.checkpoint else self.checkpoints
 
     def delete_topic(self, name: str) -> None:
@@ -196,6 +200,12 @@ class _World(StoreWorld):
             self.waiting.append(lambda: self.ask(query))
         else:
             self.ask(query)
+
+    def pull(self, pull: Pull) -> None:
+        def ask() -> None:
+            self.show(*self._pulls.answer(pull, self.checkpoints, self._ticks, self._files))
+
+        self._when_made(pull.declared.topic, ask)
 
     def check(self, asserted: Asserted, span: Span) -> None:
         self._when_made(looks_at(asserted), lambda: super(_World, self).check(asserted, span))

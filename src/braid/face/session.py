@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
-from braid.bind.bound import BatchAsked, BatchQuery, Declared, Dropped, QueryBound, RowsChanged, SourceDeclared
+from braid.bind.bound import BatchAsked, BatchQuery, Declared, Dropped, Pull, QueryBound, RowsChanged, SourceDeclared
 from braid.bind.program import NewRecords, Program, first_match
 from braid.dialects import dialect_named
 from braid.errors import BraidError, Span, SqlError
@@ -31,6 +31,7 @@ from braid.face.asserted import Looked, StoreLookout
 from braid.face.begin import begins_of
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, StoreWorld, append_records, carry_out_all
+from braid.face.pulls import StorePulls
 from braid.face.show import folders
 from braid.lower.lower import lower
 from braid.plan.logical import Kind, Query, Timestamp, sources
@@ -132,6 +133,7 @@ class Session(Public):
         self._begins = begins
         self._program = Catalogue(self._store, self._dialect.name).program("cell")
         self._looked = Looked(StoreLookout(self._store))
+        self._pulls = StorePulls(self._store)
         self._registered: dict[str, Registered] = {}
         self._handles: dict[str, Handle] = {}
         self._open = contextlib.ExitStack()
@@ -256,9 +258,9 @@ class Session(Public):
         return Result(tuple(world.started), tuple(world.header), tuple(map(tuple, world.rows)))
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows of a batch query over the tables as they stand, for dialects with tables to query."""
+        """The rows of a query over tables as they stand, or in ksqldb over the records of a stream."""
         for effect in self._program.copy().statements(sql):
-            if not isinstance(effect.bound, BatchAsked):
+            if not isinstance(effect.bound, BatchAsked | Pull):
                 raise BraidError("this is no query over tables", "write a SELECT of a dialect with tables to query")
         world = _World(self._store, self)
         carry_out_all(self._program, sql, world, whole=True)
@@ -350,6 +352,9 @@ class _World(StoreWorld):
 
     def answer(self, query: BatchQuery) -> None:
         self.header, self.rows = self.tables.rows(query)
+
+    def pull(self, pull: Pull) -> None:
+        self.header, self.rows = self._session._pulls.answer(pull, self.checkpoints, ticks=False)
 
     def flush(self) -> None:
         for handle in self._session._handles.values():

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from braid.bind.bound import BatchQuery, Printed, QueryBound, RowsChanged
+from braid.bind.bound import BatchQuery, Printed, Pull, QueryBound, RowsChanged
 from braid.bind.program import NewRecords, Program
 from braid.dialects import dialect_named
 from braid.errors import BraidError, QueryDied, Span, printable
@@ -35,6 +35,7 @@ from braid.face.asserted import PRINTED, Asserted, Looked, StoreLookout
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, StoreWorld, append_records, carry_out_all
 from braid.face.infer import statement
+from braid.face.pulls import StorePulls
 from braid.face.request import SourceFiles
 from braid.face.tabular import cell, print_table, time_text
 from braid.files.listing import look
@@ -181,6 +182,7 @@ class Shell:
         self._programs: dict[str, Program] = {}
         self._store, self._broker = open_topics(store, broker), broker
         self._functions = functions
+        self._pulls = StorePulls(self._store)
         self._out, self._err, self._master = out, err, master
         self._looked = Looked(StoreLookout(self._store))
         self._running: dict[str, RunningQuery] = {}
@@ -426,6 +428,15 @@ class _World(StoreWorld):
         self.show(*self.tables.rows(query))
         for text in self.tables.left_out(query):
             self.note(text)
+
+    def pull(self, pull: Pull) -> None:
+        shell = self._shell
+        if not shell.live:
+            shell._settle()
+        if pull.declared.created_by is not None:
+            shell.note_age([pull.declared.name])
+        files = shell.files.opened()
+        self.show(*shell._pulls.answer(pull, self.checkpoints, shell.program.spoken.ticks, files))
 
     def flush(self) -> None:
         self._shell._settle()

@@ -155,7 +155,10 @@ def lower(query: Query) -> Plan:
         if root.keys != (*sink_keys, *(query.sink.window or ())):
             root = b.spread(root, sink_keys, "route", reason)
     b.stages[root.stage].output = root.number
-    stages = tuple(Stage(i, s.keys, tuple(s.steps), s.output, s.exchange, s.single) for i, s in enumerate(b.stages))
+    stages = tuple(
+        Stage(i, s.keys, tuple(s.steps), s.output, s.exchange, s.single, query.sink.keeps and s.exchange is None)
+        for i, s in enumerate(b.stages)
+    )
     return Plan(query, tuple(sorted(b.leaves, key=lambda leaf: leaf.number)), stages, stored_names(query))
 
 

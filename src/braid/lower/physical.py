@@ -10,7 +10,7 @@ Numbers: leaves are 0 … n-1 in the order they are written; steps go on from th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from braid.expr.nodes import Col, Expr
@@ -90,6 +90,7 @@ class Stage:
     output: int
     exchange: Exchange | None  # how the output goes on; None: the last stage
     single: bool = False  # one bucket only (LIMIT)
+    keeps: bool = False  # the result's rows, by key
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,3 +106,14 @@ class Plan:
     def captured(self) -> tuple[int, ...]:
         """The leaves that read a table as it stands when the query starts."""
         return tuple(leaf.number for leaf in self.leaves if leaf.source.captured)
+
+    @property
+    def sink(self) -> int:
+        """The number of the sink, behind all steps."""
+        steps = (step.number for stage in self.stages for step in stage.steps)
+        return max((*(leaf.number for leaf in self.leaves), *steps), default=-1) + 1
+
+    def unkept(self) -> Plan:
+        """The same without a result that is kept."""
+        query = replace(self.query, sink=replace(self.query.sink, keeps=False))
+        return replace(self, query=query, stages=tuple(replace(stage, keeps=False) for stage in self.stages))

@@ -34,6 +34,7 @@ from braid.operators.ranges import (
     Stored,
     Window,
     columns_of,
+    expand,
     hashes_of,
     key_order,
     keyed,
@@ -333,6 +334,19 @@ class Newest(Runs):
                 rows.append(hit)
         return _found(pairs, rows)
 
+    def standing(self, h: Hashes | None = None) -> pl.DataFrame | None:
+        """The last rows of all keys, or of those with these hashes (each given once), tombstones left out. None:
+        there is no run."""
+        found = [rows if h is None else _hashed(rows, h) for rows in map(self._read, self.runs)]
+        if not found:
+            return None
+        rows = pl.concat(found, how="diagonal")
+        if len(found) > 1:
+            rows = rows_at(rows, key_order(hashes_of(rows)))
+            rows = rows.filter(pl.Series(last_of_key(rows, self.keys)))
+        stands = pl.col(DIFF) == 1
+        return rows.filter(stands if self.time is None else stands & (pl.col(self.time) >= self.floor))
+
     def _run(self, rows: pl.DataFrame, oldest: bool) -> Run | None:
         if oldest:
             rows = rows.filter(pl.col(DIFF) == 1)
@@ -349,6 +363,13 @@ class Newest(Runs):
             self.expired += before - rows.height
         rows = rows_at(rows, key_order(hashes_of(rows)))
         return self._run(rows.filter(pl.Series(last_of_key(rows, self.keys))), oldest)
+
+
+def _hashed(rows: pl.DataFrame, h: Hashes) -> pl.DataFrame:
+    """Those of rows sorted by hash that have one of these."""
+    held = hashes_of(rows)
+    _, at = expand(np.searchsorted(held, h, side="left"), np.searchsorted(held, h, side="right"))
+    return rows_at(rows, at)
 
 
 def last_of_key(rows: pl.DataFrame, keys: Sequence[str]) -> Flags:

@@ -27,9 +27,9 @@ from braid.types import Scalar
 
 # A class is called here as it was called when checkpoints first had it: whoever renames one notes its old name.
 RENAMED: Mapping[type, str] = {epochs.Bound: "Watermark"}
-# Fields that are only words: of the SQL, of declarations, of what is told to people.
-WORDS = {"Query": ("sql", "notices"), "Sink": ("columns",), "Source": ("name",), "Encoding": ("binary",),
-         "Code": ("path", "text", "pickled")}  # fmt: skip
+# Fields that are only words: of the SQL, of declarations, of what is told to people; what is kept to be asked for.
+WORDS = {"Query": ("sql", "notices"), "Sink": ("columns", "keeps", "retention"), "Source": ("name",),
+         "Encoding": ("binary",), "Code": ("path", "text", "pickled")}  # fmt: skip
 
 
 def canonical(query: Query) -> str:

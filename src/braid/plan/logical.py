@@ -508,7 +508,8 @@ class Sink:
     `timestamp` names the output column that gives the time. `limit`: the query ends after so many rows.
     `columns`: the names of key and value columns in the order in which they were selected, for showing rows.
     `whole_key`: a key of several columns is written as an object even where all of them are null. `window`: the bounds
-    (ms) of the window that is part of each row's key.
+    (ms) of the window that is part of each row's key. `keeps`: the rows that stand are kept by key, to be asked for;
+    `retention` (ms): but for those of windows that end so much before the latest one.
     """
 
     name: str
@@ -524,6 +525,8 @@ class Sink:
     columns: tuple[str, ...] = ()
     whole_key: bool = False
     window: tuple[Col, Col] | None = None
+    keeps: bool = False
+    retention: int | None = None
 
     @property
     def written_key(self) -> tuple[Expr, ...]:

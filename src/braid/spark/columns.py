@@ -1,4 +1,4 @@
-"""Blobs: what flows between Spark's operators, a row for a piece of a frame; and frames in files.
+"""Blobs: what flows between Spark's operators, a row for a piece of a frame.
 
 In: frames, the stage and bucket they are for. Out: record batches of one schema, and the frames again.
 Rule: one schema everywhere; a blob begins with its format, its number among the pieces of a frame and its number of
@@ -9,12 +9,6 @@ where: Spark would copy it six times. Such files live as long as their batch; a 
   frame   number of the leaf or exchanged frame (rows); for the writer: the bucket that the rows come from
   bucket  Spark's key of the bucket (`bucket_ids`), not its number
   kind    what the blob is
-
-A file is Arrow, not compressed, so that it is mapped and not read. It is whole before anybody else hears of it, and
-never changes. Mapped pages can be taken back by the system at any time, so a frame that was written is better mapped
-than kept. The file may go while it is mapped. Arrow has no numbers of 128 bits, which positions are, but decimals of so
-many: in a file they are such decimals, under a marked name. Those that have too many digits make the file one that is
-read, not mapped.
 """
 
 from __future__ import annotations
@@ -37,39 +31,8 @@ import pyarrow as pa
 from braid.errors import BraidError
 from braid.spark.private import own_folder
 from braid.stage import wire
+from braid.stage.frame_file import mapped, write_file
 from braid.timing import spent
-
-# ----------------------------------------------------------------------- files
-
-
-_DECIMAL = pl.Decimal(38, 0)
-_MARK = "\0"  # ends the name of a column that was a number of 128 bits
-
-
-def write_file(path: str, frame: pl.DataFrame) -> int:
-    """The bytes of the file. (Polars writes it: Arrow would write all of a text that the frame has a part of.)"""
-    with contextlib.suppress(pl.exceptions.InvalidOperationError):  # of more than 38 digits
-        frame = pl.DataFrame(
-            [c.cast(_DECIMAL).alias(c.name + _MARK) if c.dtype == pl.Int128 else c for c in frame.get_columns()]
-        )
-    frame.write_ipc(path, compression="uncompressed", record_batch_size=max(frame.height, 1))
-    return os.path.getsize(path)
-
-
-def mapped(path: str, size: int | None = None) -> pl.DataFrame:
-    """The frame in the first `size` bytes of a file; `pa.ArrowInvalid` where there is none."""
-    whole = pa.memory_map(path).read_buffer()
-    buffer = whole if size is None else whole[:size]
-    try:
-        table = pa.ipc.open_file(buffer).read_all()
-    except pa.ArrowNotImplementedError:
-        return pl.read_ipc(buffer.to_pybytes())
-    made: Any = pl.from_arrow(table, rechunk=False)
-    assert isinstance(made, pl.DataFrame)
-    return pl.DataFrame(
-        [c.to_physical().alias(c.name[:-1]) if c.name.endswith(_MARK) else c for c in made.get_columns()]
-    )
-
 
 # ----------------------------------------------------------------------- blobs
 

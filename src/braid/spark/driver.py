@@ -18,11 +18,13 @@ import polars as pl
 from pyspark.sql import SparkSession
 
 from braid.operators.changes import HEADERS, TIME
-from braid.plan.logical import Query
+from braid.operators.ranges import Hashes
+from braid.plan.logical import Query, Source
 from braid.spark import conf, source
 from braid.spark import query as queries
-from braid.spark.job import Order
+from braid.spark.job import Order, checkpoint_of
 from braid.stage.call_order import Moment, Placed, window_of
+from braid.stage.kept import Published, key_of, named
 from braid.testing.backend import Started, in_turn, placed_query
 from braid.topics import WINDOW, TopicStore, parse_envelope
 from braid.topics.drops import read_drops
@@ -48,6 +50,7 @@ class Running(Started):
     gate: str
     run: queries.RunningQuery | None = None
     pumped: int = 0  # in numbers of changes; nothing has changed before the first
+    published: Published | None = None
 
 
 @dataclass(slots=True)
@@ -206,6 +209,14 @@ class SparkBackend:
 
     def drops(self, query: str) -> list[dict[str, Any]]:
         return read_drops(self.store.root, query)
+
+    def standing(self, query: str, source: Source, h: Hashes | None) -> pl.DataFrame | None:
+        running = self._queries.get(query)
+        if running is None or running.run is None or not running.run.job.plan.query.sink.keeps:
+            return None
+        if running.published is None:
+            running.published = Published(checkpoint_of(self.store.root, query), key_of(source))
+        return named(source, running.published.rows(h))
 
     def state(self, query: str) -> list[dict[str, Any]]:
         running = self._queries[query]

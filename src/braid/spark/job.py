@@ -124,7 +124,7 @@ class Job:
 
 def stateless(stage: Stage) -> bool:
     """Whether a stage keeps nothing, so that it needs no state store and not even its rows by bucket."""
-    return all(isinstance(step.operator, Filter) for step in stage.steps)
+    return not stage.keeps and all(isinstance(step.operator, Filter) for step in stage.steps)
 
 
 def fused(job: Job) -> int | None:
@@ -269,6 +269,9 @@ def prepared(
         raise BraidError(f"the query {name} has run {way}: its checkpoint knows other topics", f"run it {way} again")
     if known is not None and wishes.broker is not None:
         _check_delivery(name, known, wishes.broker)
+    elsewhere = wishes.output is not None and wishes.output.kind not in ("topic", "kafka")
+    if elsewhere or (known is not None and checkpoint.KEEPS not in known.settings):  # or it began without
+        plan = plan.unkept()
     goes_on = known is not None and checkpoint.last_batch(folder, known) is not None
     watches = {x.source.name: x for x in watched(plan, wishes.files, folder, wishes.up, wishes.note)}
     for watch in watches.values():
@@ -288,6 +291,8 @@ def prepared(
     buckets = wishes.buckets or _buckets(plan, output.partitions)
     tasks = wishes.tasks or min(cores, output.partitions)
     settings = {"dialect": plan.query.dialect, "run": run, "order": wishes.order is not None, "sink": sink}
+    if plan.query.sink.keeps:
+        settings[checkpoint.KEEPS] = True
     others = {*watches, *wishes.frames}
     where = _where(plan, others, wishes.begins)
     if known is not None:

@@ -300,6 +300,8 @@ class RunningQuery:
         said = [x for kind, found in told if kind == "counts" for x in found]
         self._keep(batch, said)
         writer.publish_batch(self.job, batch, rows)
+        if self.job.plan.query.sink.keeps:
+            state_file.tell_published(self._folder, batch)
         state_file.forget(self._folder, batch - 1)
         if self.job.broker is not None:
             self._group.tell(checkpoints.upto(self._folder, batch))

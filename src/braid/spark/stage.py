@@ -28,11 +28,13 @@ from braid.operators.pairing import pieces
 from braid.spark import columns
 from braid.spark.columns import Blob
 from braid.spark.job import Job, loads, stateless, topics_of
-from braid.spark.runs import FileRuns, MapState, StoreRuns, run_prefix
+from braid.spark.runs import MapState, StoreRuns
 from braid.stage import state_file
 from braid.stage.bucket import BucketState, Keepless, Outcome, in_turn, run_stage
 from braid.stage.emit import merged, partition_of, projected, wire_keys
+from braid.stage.kept import Keeper, keeper
 from braid.stage.measured import Piece
+from braid.stage.run_files import FileRuns, run_prefix
 from braid.stage.wire import Exchanging, full, full_steps, parted, split
 from braid.timing import spent
 from braid.topics.transactions import EARLIEST
@@ -308,7 +310,11 @@ def run(
     else:
         outcome, came = _at_once(job, stage, state, blobs, prefix)
     piece.came(came, sum(columns.size(b.blob) for b in blobs))
-    out = list(_rows_out(job, stage, bucket, outcome))
+    kept = keeper(job.plan, stage, state, prefix)
+    out = list(_rows_out(job, stage, bucket, outcome, kept))
+    if kept is not None:
+        with spent("keep"):
+            kept.rows.close()
     made = sum(columns.height(b.blob) for b in out)
     own = job.after(stage, bucket)
     drops = outcome.dropped
@@ -361,7 +367,7 @@ def _for_writers(job: Job, bucket: int, key: int, rows: pl.DataFrame) -> Iterato
         yield bucket * count + partition, job.out_ids[partition], part
 
 
-def _rows_out(job: Job, stage: Stage, bucket: int, outcome: Outcome) -> Iterator[Blob]:
+def _rows_out(job: Job, stage: Stage, bucket: int, outcome: Outcome, kept: Keeper | None) -> Iterator[Blob]:
     """The stage's rows as blobs, piece by piece; what is lost on the way is told to `outcome`."""
     if stage.exchange is None:
         key = job.after(stage, bucket)
@@ -369,6 +375,9 @@ def _rows_out(job: Job, stage: Stage, bucket: int, outcome: Outcome) -> Iterator
             with spent("project"):
                 out, lost = projected(job.plan, frame, EARLIEST if job.output.kind == "kafka" else None)
             outcome.lost.append(lost)
+            if kept is not None:
+                with spent("keep"):
+                    kept.take(out)
             for pile, to, part in _for_writers(job, bucket, key, out):
                 yield Blob(job.last, pile, to, columns.ROWS, columns.dumps(part, piece, job.wire))
         return

@@ -34,6 +34,7 @@ from braid.topics.files import items, members, parsed, read_small, text, whole, 
 
 FORMAT = 5
 NAME = "braid.json"
+KEEPS = "keeps"  # the setting of a query whose result is kept by key
 _SHOWN = 60  # lines of a difference
 _WIDEST = 100  # characters of a line of a plan
 _SPREAD = 1_000_000  # buckets, partitions, tasks

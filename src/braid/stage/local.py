@@ -20,6 +20,7 @@ from braid.stage.bucket import BucketState, run_stage
 from braid.stage.drops import DROPS
 from braid.stage.emit import merged, projected, written
 from braid.stage.ingest import Chunk, clocked, ingested
+from braid.stage.kept import Standing, keeper, of_bucket
 from braid.stage.wire import Exchanging, split
 
 
@@ -67,16 +68,21 @@ class LocalQuery:
                 prefix = f"{self.batch}-{stage.number}-{b}"
                 seen = steps if clocked(stage) else []
                 outcome = run_stage(self.plan, stage, state, frames[stage.number][b], seen, prefix)
+                kept = keeper(self.plan, stage, state, prefix)
                 exchanging = None if stage.exchange is None else Exchanging(stage.exchange)
                 for frame in outcome.frames:
                     if exchanging is None:
                         out, lost = projected(self.plan, frame)
                         results.append(out)
+                        if kept is not None:
+                            kept.take(out)
                     else:
                         out, lost = exchanging.piece(frame)
                         self._forward(out, stage, frames)
                     dropped.append(lost)
                 dropped.append(outcome.dropped)
+                if kept is not None:
+                    kept.rows.close()
         self.batch += 1
         return merged(results), pl.concat([no_rows(DROPS), *dropped])
 
@@ -98,6 +104,10 @@ class LocalQuery:
             [BucketState.loads(text, state.runs) for text, state in zip(texts, states, strict=True)]
             for texts, states in zip(manifests, self._states, strict=True)
         ]
+
+    def standing(self, keys: list[str]) -> Standing:
+        """The rows of its result that stand, by these columns."""
+        return Standing([(m, s.runs) for s in self._states[-1] for m in of_bucket(s.document())], keys)
 
     def state_size(self) -> list[dict[str, object]]:
         """Manifests of every step and bucket, for EXPLAIN --state."""

@@ -6,6 +6,7 @@ goes, with the runs that only it names, when the batch after that is published: 
 what it found the first time.
 
   state/BATCH.json          a line of JSON, and a line with its CRC-32
+  state/published           the number of the last batch that is visible, where somebody may ask for its result
   runs/STAGE-BUCKET/*.arrow
 
 Tasks read these files too: a checkpoint lies where all of them see it, like the topic store.
@@ -26,7 +27,7 @@ from braid.errors import BraidError
 from braid.topics.files import items, members, parsed, read_small, text, whole, why, write_atomic
 
 FORMAT = 1
-FOLDER, RUNS, SUFFIX = "state", "runs", ".arrow"
+FOLDER, RUNS, SUFFIX, PUBLISHED = "state", "runs", ".arrow", "published"
 MOST = 1 << 30  # bytes of the file of a batch
 _PLACE, _NUMBER = re.compile("[0-9]{1,9}/[0-9]{1,9}"), re.compile("[0-9]{1,9}")
 _RUN = re.compile("[A-Za-z0-9_-]{1,200}")
@@ -69,6 +70,19 @@ def forget(checkpoint: str, batch: int) -> None:
         if number < batch:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path_of(checkpoint, number))
+
+
+def tell_published(checkpoint: str, batch: int) -> None:
+    """For whoever asks for results: this batch is visible."""
+    folder = os.path.join(checkpoint, FOLDER)
+    write_atomic(os.path.join(folder, PUBLISHED), b"%d\n" % batch, folder)
+
+
+def published(checkpoint: str) -> int:
+    """The last batch that is known to be visible; -1 where none is."""
+    with contextlib.suppress(OSError, ValueError):
+        return int(read_small(os.path.join(checkpoint, FOLDER, PUBLISHED)))
+    return -1
 
 
 def load(checkpoint: str, batch: int) -> Documents:

@@ -16,7 +16,8 @@ import polars as pl
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.operators.changes import POS
-from braid.plan.logical import Query
+from braid.operators.ranges import Hashes
+from braid.plan.logical import Query, Source
 from braid.stage.call_order import (
     BATCH_BITS,
     Moment,
@@ -31,6 +32,7 @@ from braid.stage.call_order import (
     topic_ranks,
 )
 from braid.stage.drops import located
+from braid.stage.kept import key_of, named
 from braid.stage.local import LocalQuery
 
 
@@ -72,6 +74,11 @@ class Backend(Protocol):
         ...
 
     def drops(self, query: str) -> list[dict[str, Any]]: ...
+
+    def standing(self, query: str, source: Source, h: Hashes | None) -> pl.DataFrame | None:
+        """The rows of a query's result that stand, by the names of who reads them; `h`: those of keys with these
+        hashes, at least. None: the query does not run, or keeps none."""
+        ...
 
     def state(self, query: str) -> list[dict[str, Any]]:
         """Manifests of the query's state, for EXPLAIN --state."""
@@ -255,6 +262,10 @@ class LocalBackend(InMemory[Running]):
 
     def drops(self, query: str) -> list[dict[str, Any]]:
         return self.queries[query].drops
+
+    def standing(self, query: str, source: Source, h: Hashes | None) -> pl.DataFrame | None:
+        running = self.queries.get(query)
+        return None if running is None else named(source, running.local.standing(key_of(source)).rows(h))
 
     def state(self, query: str) -> list[dict[str, Any]]:
         return self.queries[query].local.state_size()

@@ -35,6 +35,7 @@ SHOWN = ("", "bash", "console", "csv", "diff", "json", "jsonl", "markdown", "mer
 SCHEMA = re.compile(
     r"(?P<topic>\S+) +(?P<facet>key|value) +(?P<format>\w+)(?: +id=(?P<id>\d+))?(?P<uses>(?: +uses=\S+@\S+:\d+)*)$"
 )
+ORDERED = "ordered"  # of a query's rows
 USES = re.compile(r"uses=(\S+?)@(\S+):(\d+)")
 INPUT_COLUMNS = ("topic", "timestamp", "key", "value", "partition", "headers", "window")
 OUTPUT_COLUMNS = ("timestamp", "key", "value", "partition", "headers", "window")
@@ -105,6 +106,9 @@ def misfits(page: Sequence[Block]) -> Iterator[tuple[int, str]]:
         elif block.kind == "schema" and SCHEMA.match(block.argument) is None:
             written = "schema TOPIC key|value FORMAT [id=N] [uses=NAME@SUBJECT:VERSION …]"
             problem = BraidError(f"what is the schema of? {block.argument}", f"write {'`' * 3}{written}")
+        elif block.kind == "query" and block.argument not in ("", ORDERED):
+            written = f"write {'`' * 3}query, or {'`' * 3}query {ORDERED}"
+            problem = BraidError(f"what is query {block.argument}?", written)
         elif block.kind == "refused" and "\n----" not in block.text:
             problem = BraidError("nothing is said of the refusal", "behind the statements write ---- and a part of it")
         if problem is not None:
@@ -315,7 +319,7 @@ def _query(driver: Driver, block: Block, outcome: Outcome) -> str | None:
     sql, _, expected = block.text.partition("\n----")
     want = [_row(line, block.line) for line in expected.splitlines() if line.strip()]
     got = [[_plain(v) for v in row] for row in driver.query(sql)]
-    if not re.search(r"\border\s+by\b", sql, re.IGNORECASE):
+    if block.argument != ORDERED and not re.search(r"\border\s+by\b", sql, re.IGNORECASE):
         want, got = sorted(want, key=_canonical), sorted(got, key=_canonical)
     shown = ["  ".join(json.dumps(v, ensure_ascii=False) for v in row) for row in got]
     outcome.actual[block.line] = "\n".join([sql, "----", *shown])

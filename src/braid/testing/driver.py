@@ -15,6 +15,7 @@ from datetime import datetime
 from time import time as clock
 from typing import Any, Literal
 
+from braid.batch_sql import pulls
 from braid.batch_sql.snapshots import Snapshots, keys_of, row_of, values_of
 from braid.bind.bound import (
     BatchAsked,
@@ -23,6 +24,7 @@ from braid.bind.bound import (
     DeclaredColumn,
     Described,
     Printed,
+    Pull,
     QueryBound,
     Read,
     RowsChanged,
@@ -37,15 +39,16 @@ from braid.expr.user import Functions
 from braid.face.asserted import Asserted, Looked, Seen
 from braid.face.effects import Rows, carry_out_all
 from braid.plan import logical
-from braid.plan.logical import Query
+from braid.plan.logical import Query, Source
 from braid.records import framed
 from braid.records.facet import PROTOBUFS, Facet
 from braid.records.formats import passed, produced
 from braid.records.registry import Registry, Schema, subject_of
 from braid.records.values import json_value, python_value
 from braid.records.wire import Wires
-from braid.stage.call_order import Moment, Placed
-from braid.stage.decode import key_of
+from braid.stage.call_order import Moment, Placed, raw_frame
+from braid.stage.decode import Decoded, decode, key_of
+from braid.stage.kept import named
 from braid.testing.backend import Backend
 from braid.topics.registries import FolderRegistry
 from braid.types import MAX_TIME, Column, Map, Struct
@@ -257,11 +260,30 @@ class Driver:
         self._finished = True
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """Rows of a batch query, for dialects with tables to query; of SHOW, DESCRIBE and PRINT."""
+        """Rows of a query over tables as they stand, or over a stream's records so far; of SHOW, DESCRIBE and PRINT."""
         for effect in self._program.copy().statements(sql):
-            if not isinstance(effect.bound, BatchAsked | Shown | Described | Printed):
+            if not isinstance(effect.bound, BatchAsked | Pull | Shown | Described | Printed):
                 raise BraidError("this is no query over tables", "read the topic of a table with read()")
         return self.execute(sql) or []
+
+    def _pulled(self, pull: Pull) -> list[tuple[Any, ...]]:
+        self._backend.pump()
+        declared, source = pull.declared, pull.source
+        if declared.kind == "stream":
+            partitions = range(self._backend.partitions(declared.topic) or 1)
+            answer = pulls.of_stream(pull, ((p, [self._decoded(source, p)]) for p in partitions))
+            return pulls.values(pull, answer, self._times_as_int)
+        rows = self._backend.standing(declared.created_by or "", source, pulls.hashes(pull))
+        if rows is None:
+            folded = pulls.Folded(source)
+            for p in range(self._backend.partitions(declared.topic) or 1):
+                folded.take(self._decoded(source, p))
+            rows = named(source, folded.rows(None))
+        return pulls.values(pull, pulls.of_table(pull, rows), self._times_as_int)
+
+    def _decoded(self, source: Source, partition: int) -> Decoded:
+        mine = [r for r in self._backend.records(source.topic, 0) if r.partition == partition]
+        return decode(source, raw_frame(mine), partition)
 
     def _epoch(self, read: Read) -> int | None:
         """The last epoch at the time that a read asks for; None: now."""
@@ -346,6 +368,9 @@ class _World:
     def answer(self, query: BatchQuery) -> None:
         self._backend.pump()
         self.rows = self._driver._tables.answer(query, self._driver._epoch)
+
+    def pull(self, pull: Pull) -> None:
+        self.rows = self._driver._pulled(pull)
 
     def flush(self) -> None:
         self._backend.pump()

@@ -13,6 +13,7 @@ import polars as pl
 
 from braid.expr.nodes import Col
 from braid.operators.changes import DIFF, HEADERS, TIME
+from braid.operators.ranges import Hashes
 from braid.plan import logical
 from braid.plan.logical import Query, Sink
 from braid.records import codec, formats
@@ -115,6 +116,21 @@ class ReferenceBackend(InMemory[Judged]):
         }
         told = {f: as_json(shown[f]) if f in ("key", "value") else shown[f] for f in FIELDS}
         return told if shown_values else told | {"value": dict(drop.values)}
+
+    def standing(self, query: str, source: logical.Source, h: Hashes | None) -> pl.DataFrame | None:
+        """The last record of each key and window that can be read, if it has a value; with a retention, of windows that
+        end no earlier than that before the latest one."""
+        records = self.topics[source.topic].records
+        readable = decode(source, raw_frame(records), 0).error.is_null()
+        last = {(r.key, r.window): r for r, good in zip(records, readable, strict=True) if good and r.key is not None}
+        retention = self.queries[query].query.sink.retention if query in self.queries else None
+        latest = max((window[1] for _, window in last if window is not None), default=0)
+        kept = [
+            r
+            for r in last.values()
+            if r.value is not None and (r.window is None or retention is None or r.window[1] >= latest - retention)
+        ]
+        return decode(source, raw_frame(kept), 0).rows
 
     def state(self, query: str) -> list[dict[str, Any]]:
         return []

@@ -11,6 +11,7 @@ from braid.bind.commands import Dialect
 from braid.bind.from_ import Env
 from braid.bind.insert import bind_insert_values
 from braid.bind.ksqldb import asserting, statements
+from braid.bind.ksqldb.pull import bind_pull
 from braid.bind.query import bind_create_as, bind_insert_select, bind_select, declared_named
 from braid.bind.sources import bind_source
 from braid.errors import SqlError
@@ -30,7 +31,7 @@ def own(s: ast.Statement, env: Env, dialect: str = KSQLDB.name) -> Bound | None:
         case ast.InsertValues():
             return bind_insert_values(s, declared_named(s.target, env))
         case ast.Ask():
-            return bind_select(s, env, dialect, sql)
+            return bind_pull(s.query, env) if s.query.emit is None else bind_select(s, env, dialect, sql)
         case ast.CreateType():
             return statements.bind_create_type(s, env)
         case ast.DropType():

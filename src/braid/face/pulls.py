@@ -1,0 +1,79 @@
+"""Pull queries over a store: whose rows they read.
+
+In: bound pull queries, a store. Out: the rows of their answers.
+Rule: a table that a query keeps is read from the query's checkpoint, as of its last published batch, whether it runs
+here, elsewhere or not at all. One that is not kept (a SOURCE TABLE, or a query that began before results were kept) is
+read from its topic: once whole, and then what is new.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+
+import polars as pl
+
+from braid.batch_sql.pulls import Folded, Rows, hashes, header, of_stream, of_table, pieces, values
+from braid.bind.bound import Pull
+from braid.plan.logical import Source
+from braid.stage import checkpoint
+from braid.stage.inputs import Input, TopicInput
+from braid.stage.kept import Published, key_of, named
+from braid.topics.interface import Topics
+
+Files = Mapping[str, Callable[[Source], Input]]  # what opens the sources that are read from files, by name
+Stamp = tuple[int, int]
+
+
+class StorePulls:
+    """Holds what it has opened, for the next one."""
+
+    def __init__(self, store: Topics) -> None:
+        self._store = store
+        self._published: dict[str, tuple[Stamp, Published | None]] = {}
+        self._folded: dict[str, tuple[Source, str, Folded]] = {}
+
+    def answer(self, pull: Pull, checkpoints: str, ticks: bool, files: Files | None = None) -> tuple[list[str], Rows]:
+        """The names of the columns, and the rows. `ticks`: dates and times are numbers."""
+        if pull.declared.kind == "stream":
+            answer = of_stream(pull, pieces(*self._opened(pull.source, files)))
+        else:
+            answer = of_table(pull, self._rows(pull, os.path.join(checkpoints, pull.declared.created_by or "")))
+        return header(pull), values(pull, answer, ticks)
+
+    def _rows(self, pull: Pull, folder: str) -> pl.DataFrame:
+        source, h = pull.source, hashes(pull)
+        published = self._of(folder, source) if pull.declared.created_by is not None else None
+        rows = published.rows(h) if published is not None else self._fold(source).rows(h)
+        return named(source, rows)
+
+    def _of(self, folder: str, source: Source) -> Published | None:
+        """The result in a checkpoint, if its query keeps it."""
+        try:
+            found = os.stat(os.path.join(folder, checkpoint.NAME))
+        except FileNotFoundError:
+            return None
+        stamp = found.st_ino, found.st_mtime_ns
+        if folder not in self._published or self._published[folder][0] != stamp:
+            known = checkpoint.load(folder)
+            keeps = known is not None and checkpoint.KEEPS in known.settings
+            self._published[folder] = stamp, Published(folder, key_of(source)) if keeps else None
+        return self._published[folder][1]
+
+    def _fold(self, source: Source) -> Folded:
+        """The rows of a topic as they stand."""
+        x, starts = self._opened(source, None)
+        identity = self._store.identity(source.topic) if starts else ""
+        known = self._folded.get(source.name)
+        if known is None or known[:2] != (source, identity):
+            known = self._folded[source.name] = source, identity, Folded(source)
+        known[2].read_on(x, starts)
+        return known[2]
+
+    def _opened(self, source: Source, files: Files | None) -> tuple[Input, list[int]]:
+        """What a source has, and where each partition begins; no partitions where there is no topic."""
+        if files is not None and source.name in files:
+            opened = files[source.name](source)
+            return opened, [0] * opened.partitions
+        topic = TopicInput(self._store, source)
+        return topic, self._store.start_offsets(source.topic) if self._store.exists(source.topic) else []

@@ -1,0 +1,168 @@
+"""The result of a table's query as it stands: its rows by key, kept beside what operators keep, for whoever asks.
+
+In: the rows that a bucket gives, batch by batch; the documents of all buckets. Out: one more arrangement in the
+bucket's document; the rows that stand, of some keys or of all.
+Rule: the last row of a key stands, until a tombstone. With a retention windows stand that end no earlier than that
+before the end of the latest window that the table has shown. Who asks sees the last batch that was published, whole; it
+maps the files that the query has written, and starts again where a later batch has removed some meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from braid.errors import BraidError
+from braid.lower.physical import Plan, Stage
+from braid.operators.arrangement import Newest, last_of_key
+from braid.operators.base import RunStore, State
+from braid.operators.changes import HASH, HEADERS, POS, SUB, TIME, key_column
+from braid.operators.ranges import Hashes, columns_of, hashes_of, key_order, rows_at
+from braid.plan.logical import Source
+from braid.stage import state_file
+from braid.stage.bucket import BucketState
+from braid.stage.emit import BOUNDS
+from braid.stage.run_files import DAMAGED, mapped, path_of
+from braid.types import polars_type
+
+RESULT = "result"  # the arrangement's name in a manifest
+TRIES = 20  # as often as a batch may be published while one is read
+_PASSING = (POS, SUB, HEADERS)  # columns of a row on its way
+
+Kept = Iterable[tuple[Mapping[str, Any], RunStore]]  # the manifest of each bucket's result, and its runs
+
+
+def known_by(keys: int, windowed: bool) -> list[str]:
+    """The columns by which the rows of a result with so many key columns are told apart."""
+    return [*map(key_column, range(keys)), *(BOUNDS if windowed else ())]
+
+
+def key_of(source: Source) -> list[str]:
+    """The same, for who reads the result."""
+    return known_by(1 if source.message_key is not None else len(source.key), bool(source.window))
+
+
+def _newest(state: State, keys: Sequence[str]) -> Newest:
+    return Newest(state, RESULT, keys, BOUNDS[1] if BOUNDS[1] in keys else None)
+
+
+class Keeper:
+    """Takes the rows of one bucket in one batch. `retention` (ms) None: windows stand for ever."""
+
+    def __init__(self, state: State, keys: Sequence[str], retention: int | None = None) -> None:
+        self._keys, self._retention = keys, retention
+        self.rows = _newest(state, keys)
+
+    def take(self, rows: pl.DataFrame) -> None:
+        """The next rows of the result, projected, in processing order."""
+        if not rows.height:
+            return
+        order = key_order(hashes_of(rows))
+        keys = rows_at(columns_of(rows, [HASH, *self._keys]), order)
+        kept = [c for c in rows.columns if c not in _PASSING]
+        self.rows.append(rows_at(columns_of(rows, kept), order[last_of_key(keys, self._keys)]))
+        if self._retention is not None:
+            self.rows.forget(int(rows[BOUNDS[1]].max()) - self._retention)  # type: ignore[arg-type]
+
+
+def keeper(plan: Plan, stage: Stage, state: BucketState, prefix: str) -> Keeper | None:
+    """None where nobody will ask for the rows of this stage."""
+    if not stage.keeps:
+        return None
+    sink, manifest = plan.query.sink, state.manifests.setdefault(plan.sink, {})
+    keys = known_by(len(sink.written_key), sink.window is not None)
+    retention = None if sink.window is None else sink.retention
+    return Keeper(State(state.runs, f"{prefix}-{plan.sink}", manifest), keys, retention)
+
+
+class Standing:
+    """The rows of all buckets."""
+
+    def __init__(self, kept: Kept, keys: Sequence[str]) -> None:
+        self._parts = [_newest(State(runs, "", dict(manifest)), keys) for manifest, runs in kept]
+        floor = max((part.floor for part in self._parts), default=0)
+        for part in self._parts:
+            part.floor = floor
+
+    def rows(self, h: Hashes | None = None) -> pl.DataFrame | None:
+        """Columns `_h _k… _w0 _w1 _diff _t v…`, in no order; `h`: of keys with these hashes. None: there never was
+        one."""
+        found = [rows for part in self._parts if (rows := part.standing(h)) is not None]
+        return pl.concat(found, how="diagonal") if found else None
+
+
+def of_bucket(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The manifest of a bucket's result, if it has one."""
+    return [manifest for manifest in document["steps"].values() if RESULT in manifest]
+
+
+def named(source: Source, kept: pl.DataFrame | None) -> pl.DataFrame:
+    """Rows of a result (`Standing.rows`) by the plan names of their columns."""
+    values = [c for c in source.columns if c.place == "value"]
+    keys = [] if source.message_key is not None else list(source.key)
+    of = {key_column(i): c for i, c in enumerate(keys)} | {f"v{i}": c for i, c in enumerate(values)}
+    of |= {name: c for name, c in zip(BOUNDS, source.window, strict=False)}
+    of[TIME] = next(c for c in source.columns if c.place == "rowtime")
+    if kept is None:
+        return pl.DataFrame(schema={c.name: polars_type(c.column.type) for c in of.values()})
+    return pl.DataFrame([kept[name].alias(c.name) for name, c in of.items()])
+
+
+# ------------------------------------------------------------ of a checkpoint
+
+
+class Published:
+    """The result as of the last published batch of a checkpoint."""
+
+    def __init__(self, checkpoint: str, keys: Sequence[str]) -> None:
+        self._checkpoint, self._keys = checkpoint, keys
+        self._batch, self._standing = -1, Standing((), keys)
+        self._frames: dict[str, pl.DataFrame] = {}
+
+    def rows(self, h: Hashes | None = None) -> pl.DataFrame | None:
+        """As `Standing.rows`; None: no batch has been published, or none had rows."""
+        for _ in range(TRIES - 1):
+            try:
+                return self._rows(h)
+            except BraidError:
+                if state_file.published(self._checkpoint) == self._batch:
+                    break
+        return self._rows(h)
+
+    def _rows(self, h: Hashes | None) -> pl.DataFrame | None:
+        batch = state_file.published(self._checkpoint)
+        if batch != self._batch:
+            self._batch = batch
+            documents = state_file.load(self._checkpoint, batch)
+            named = {run for document in documents.values() for run, *_ in state_file.runs_in(of_bucket(document))}
+            self._frames = {run: frame for run, frame in self._frames.items() if run in named}
+            kept = [(m, _Mapped(state_file.runs_of(self._checkpoint, place), self._frames))
+                    for place, document in documents.items() for m in of_bucket(document)]  # fmt: skip
+            self._standing = Standing(kept, self._keys)
+        return self._standing.rows(h)
+
+
+class _Mapped:
+    """The runs of a bucket, to be read only. `frames`: those that are open."""
+
+    def __init__(self, folder: str, frames: dict[str, pl.DataFrame]) -> None:
+        self._folder, self._frames = folder, frames
+
+    def get(self, run: str) -> pl.DataFrame:
+        if run not in self._frames:
+            path = path_of(self._folder, run)
+            frame = mapped(path)
+            if frame is None:
+                why = "is torn" if os.path.exists(path) else "is missing"
+                raise BraidError(f"a run of the result {why}: {path}", DAMAGED)
+            self._frames[run] = frame
+        return self._frames[run]
+
+    def put(self, run: str, frame: pl.DataFrame) -> int:
+        raise AssertionError("who asks writes nothing")
+
+    def remove(self, run: str) -> None:
+        raise AssertionError("who asks removes nothing")

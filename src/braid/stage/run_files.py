@@ -1,0 +1,146 @@
+"""State runs as files of the checkpoint.
+
+In: frames, by the id of their run. Out: the frames again, mapped.
+Rule: a file never changes, and its checksum is looked at before it is used. It is there before the batch is published
+whose state names it, and goes when a later batch runs, so that a batch can be done again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zlib
+from collections import OrderedDict
+from collections.abc import Collection
+from typing import BinaryIO
+from uuid import uuid4
+
+import polars as pl
+import pyarrow as pa
+
+from braid.errors import BraidError
+from braid.stage import frame_file
+from braid.stage.state_file import SUFFIX
+from braid.timing import spent, tally
+from braid.topics.files import open_regular
+
+KEPT_FRAMES = 256  # mapped frames that a process holds
+LARGE = 1 << 18  # bytes of a run from which on what was written is mapped, not kept in memory
+DAMAGED = "the checkpoint is damaged; delete it to start the query anew"
+_SUM = 4  # bytes of checksum behind the Arrow file
+
+_frames: OrderedDict[str, pl.DataFrame] = OrderedDict()
+
+
+class FileRuns:
+    """The runs of one bucket, as files of a folder of its own; a `RunStore`."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+
+    def get(self, run: str) -> pl.DataFrame:
+        frame = remembered(run)
+        if frame is not None:
+            return frame
+        path = path_of(self._folder, run)
+        with spent("state_read"):
+            tally("cache_files")
+            frame = mapped(path)
+            if frame is None:
+                why = "is torn" if os.path.exists(path) else "is missing"
+                raise BraidError(f"a run of the state {why}: {path}", DAMAGED)
+        remember(run, frame)
+        return frame
+
+    def put(self, run: str, frame: pl.DataFrame) -> int:
+        path = path_of(self._folder, run)
+        with spent("state_write"):
+            try:
+                if not os.path.isdir(self._folder):
+                    os.makedirs(self._folder, exist_ok=True)
+                size = write(path, frame)
+            except (OSError, pl.exceptions.PolarsError) as e:
+                hint = "nothing is lost: make room there, and start the query again"
+                raise BraidError(f"a run of the state cannot be written to {path}: {e}", hint) from e
+        remember(run, frame_file.mapped(path, size - _SUM) if size >= LARGE else frame)
+        return size
+
+    def remove(self, run: str) -> None:
+        """The file stays for the case that this batch is done again; see `tidy`."""
+        forgotten(run)
+
+    def tidy(self, batch: int, named: Collection[str]) -> None:
+        """Removes what earlier batches made and the state that this batch has found does not name: it was removed, or
+        is of an attempt that was given up."""
+        with spent("state_write"), contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(self._folder):
+                run, suffix = os.path.splitext(name)
+                if suffix == SUFFIX and batch_of(run) < batch and run not in named:
+                    forgotten(run)
+                    with contextlib.suppress(OSError):
+                        os.unlink(os.path.join(self._folder, name))
+
+
+def run_prefix(checkpoint: str, batch: int, stage: int, bucket: int) -> str:
+    """Begins the ids of the runs that an attempt at a batch makes; another attempt makes others."""
+    return f"{checkpoint}-{batch}-{uuid4().hex[:8]}-{stage}-{bucket}"
+
+
+def batch_of(run: str) -> int:
+    """The batch that made a run."""
+    return int(run.split("-")[1])
+
+
+def path_of(folder: str, run: str) -> str:
+    if os.sep in run:
+        raise BraidError(f"a state names a run that is none of its query: {run!r:.200}", DAMAGED)
+    return os.path.join(folder, run + SUFFIX)
+
+
+def remembered(run: str) -> pl.DataFrame | None:
+    frame = _frames.get(run)
+    if frame is not None:
+        _frames.move_to_end(run)
+        tally("cache_memory")
+    return frame
+
+
+def remember(run: str, frame: pl.DataFrame) -> None:
+    _frames[run] = frame
+    while len(_frames) > KEPT_FRAMES:
+        _frames.popitem(last=False)
+
+
+def forgotten(run: str) -> None:
+    _frames.pop(run, None)
+
+
+def write(path: str, frame: pl.DataFrame) -> int:
+    """The frame and its checksum as a file; its bytes."""
+    size = frame_file.write_file(path, frame)
+    with open(path, "r+b") as f:
+        f.write(_checksum(f, size))
+    return size + _SUM
+
+
+def mapped(path: str) -> pl.DataFrame | None:
+    """The file's frame; None where there is no file, or not what was written."""
+    try:
+        with os.fdopen(open_regular(path), "rb") as f:
+            size = os.fstat(f.fileno()).st_size - _SUM
+            if size < 0:
+                return None
+            if _checksum(f, size) != f.read():
+                return None
+        return frame_file.mapped(path, size)
+    except (OSError, pa.ArrowInvalid):
+        return None
+
+
+def _checksum(file: BinaryIO, size: int) -> bytes:
+    """Of the next `size` bytes. They are read and not mapped: mapped pages would count as memory of this process."""
+    crc = 0
+    while size > 0 and (block := file.read(min(size, 1 << 20))):
+        crc = zlib.crc32(block, crc)
+        size -= len(block)
+    return crc.to_bytes(_SUM, "big")
