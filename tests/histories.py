@@ -212,6 +212,7 @@ SHAPES = (
     "aggregate", "ss-aggregate", "ss-ss-aggregate", "st-aggregate", "tt-aggregate",
     "ft-tt", "ft-tt-right", "ft-aggregate",
     "windows", "windows-final", "ss-windows", "ss-ss-windows-final", "st-windows",
+    "sessions", "sessions-final", "ss-sessions", "ss-ss-sessions-final", "st-sessions",
     "windowed-ss", "windowed-st", "windowed-tt", "windowed-ss-ss", "windowed-ss-st", "windowed-ss-aggregate",
 )  # fmt: skip
 CHAINS = {"ss": ("stream", "stream"), "st": ("stream", "table"), "tt": ("table", "table"), "ft": ("table", "table")}
@@ -224,19 +225,22 @@ def random_query(rng: random.Random, shape: str | None = None, *, limit: bool = 
     parts = shape.split("-")
     joins = [part for part in parts if part in CHAINS]
     nested: Literal["", "right", "bushy"] = "right" if "right" in shape else "bushy" if "bushy" in shape else ""
-    kind: Kind | None = "stream" if "windows" in parts else None
+    kind: Kind | None = "stream" if "windows" in parts or "sessions" in parts else None
     keyed = {"other": "other" in shape, "windowed": "windowed" in shape}
     root = _random_chain(rng, joins, nested, **keyed) if joins else _random_source(rng, kind)
     if shape == "filter" or (shape != "project" and rng.random() < 0.3):
         root = Filter(root, _random_predicate(rng, root))
     windows = _random_windows(rng, root) if "windows" in parts else None
-    if "aggregate" in shape or windows is not None:
-        root = _random_aggregate(rng, windows or root)
+    groups: Aggregate | None = None
+    if "aggregate" in shape or "sessions" in parts or windows is not None:
+        groups = root = _random_aggregate(rng, windows or root)
+        if "sessions" in parts:
+            groups = root = _random_sessions(rng, groups)
         if rng.random() < 0.4:
             having = call(rng.choice(["gt", "le"]), [col(root, ".AGG0"), Lit(rng.choice([0, 1, 2]), Scalar.BIGINT)])
             root = Filter(root, having)
-    if windows is not None and "final" in shape:
-        root = logical.Final(root, windows.grace, *BOUNDS)
+    if groups is not None and groups.closed_after is not None and "final" in shape:
+        root = logical.Final(root, groups.closed_after, *BOUNDS)
     return query(root, *_random_outputs(rng, root), limit=rng.randint(1, 12) if limit else None)
 
 
@@ -249,6 +253,11 @@ def _random_windows(rng: random.Random, node: Node) -> logical.TimeWindows:
     advance = size if rng.random() < 0.5 else rng.randint((size + 3) // 4, size)
     start, end = (Col(c.name.replace("WINDOW", ""), c.type) for c in BOUNDS)
     return logical.TimeWindows(node, size, advance, rng.choice([0, 0, 3, 20, DAY]), start, end)
+
+
+def _random_sessions(rng: random.Random, groups: Aggregate) -> logical.Sessions:
+    gap, grace = rng.choice([1, 3, 3, 10]), rng.choice([0, 0, 1, 5, 20, DAY])
+    return logical.Sessions(groups.input, groups.keys, groups.aggregations, gap, grace, *BOUNDS)
 
 
 def _random_chain(

@@ -60,7 +60,7 @@ class Bounded:
 class Windowing:
     """The windows that are parts of keys; `size` in ms, of those that have one."""
 
-    kind: Literal["TUMBLING", "HOPPING", "SESSION"]
+    kind: ast.WindowKind
     size: int | None
 
     @property

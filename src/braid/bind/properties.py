@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Literal
 
 from braid.bind.bound import DeclaredColumn, Windowing
 from braid.errors import Span, SqlError
@@ -31,7 +30,7 @@ UNWRAPPED = ("JSON", "AVRO", "JSON_SR")  # formats in which a single value may s
 _KNOWN: tuple[Format, ...] = ("JSON", "DELIMITED", "KAFKA", "NONE", *SCHEMED, "PROTOBUF_NOSR")
 FORMATS: dict[str, Format] = {f: f for f in _KNOWN}
 NULLS = ("KEY_PROTOBUF_NULLABLE_REPRESENTATION", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION")
-KINDS: tuple[Literal["TUMBLING", "HOPPING", "SESSION"], ...] = ("TUMBLING", "HOPPING", "SESSION")
+KINDS: tuple[ast.WindowKind, ...] = ("TUMBLING", "HOPPING", "SESSION")
 DELIMITERS = {"SPACE": " ", "TAB": "\t"}
 KAFKA_TYPES = (Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE, Scalar.VARCHAR, Scalar.BYTES)
 

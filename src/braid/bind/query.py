@@ -253,7 +253,6 @@ def _result(a: Asked) -> Result:
         window = None
         if q.window is not None:
             window = bind_window(q.window, source.kind == "table", q.emit == "FINAL")
-            node = window.below(node)
         grouping = bind_grouping(q.group_by, scope, source.steps, source.kind == "table", a.env.settings, window)
         if window is None:
             notices.append("a row for each group is kept: state grows with the groups")
@@ -283,11 +282,13 @@ def _grouped(q: ast.Select, node: Node, grouping: Grouping) -> Node:
     if not grouping.aggregations.made:
         hint = "add one, such as COUNT(*)"
         raise SqlError("GROUP BY needs an aggregate in SELECT or HAVING", clause(q, "GROUP BY"), hint)
-    window = grouping.window
-    keys = grouping.keys if window is None else (*grouping.keys, *window.keys)
-    made: Node = Aggregate(node, keys, tuple(grouping.aggregations.made))
-    made = made if having is None else Filter(made, having)
-    return made if window is None else window.above(made)
+    window, made = grouping.window, tuple(grouping.aggregations.made)
+    if q.window is not None and q.window.kind == "SESSION" and (own := next((a for a in made if a.code), None)):
+        what = f"WINDOW SESSION puts sessions together, which {own.function} cannot"
+        raise SqlError(what, q.window.span, "write TUMBLING or HOPPING, or an aggregate of ksqlDB")
+    groups = Aggregate(node, grouping.keys, made) if window is None else window.groups(node, grouping.keys, made)
+    passing = groups if having is None else Filter(groups, having)
+    return passing if window is None else window.told(groups, passing)
 
 
 def _with_key(a: Asked, r: Result, source: From, grouping: Grouping | None) -> Result:

@@ -67,15 +67,13 @@ class _Topology:
                 return self._join(node, node.left_keys, node.right_keys, node.keys)
             case logical.OnKey():
                 return self._join(node, (node.left_key,), (node.right_key,), node.row_key)
-            case logical.Aggregate(input=logical.TimeWindows(input=below), keys=keys):
-                x = self.rekeyed(self.walk(below), tuple(e for _, e in keys[:-2]))
-                x = _Told(self.add("windows", (x,)), x.key, x.partitions)
-                number = self.add("aggregate", (x,), by=[show(e) for _, e in keys])
-                return _Told(number, tuple(c for c, _ in keys[:-2]), x.partitions)
-            case logical.Aggregate(keys=keys):
-                x = self.rekeyed(self.walk(node.input), tuple(e for _, e in keys))
-                number = self.add("aggregate", (x,), by=[show(e) for _, e in keys])
-                return _Told(number, tuple(c for c, _ in keys), x.partitions)
+            case logical.Aggregate(input=below, keys=keys, spread_by=spread_by):
+                windows = below if isinstance(below, logical.TimeWindows) else None
+                x = self.rekeyed(self.walk(below if windows is None else windows.input), tuple(e for _, e in spread_by))
+                x = x if windows is None else _Told(self.add("windows", (x,)), x.key, x.partitions)
+                called = "sessions" if isinstance(node, logical.Sessions) else "aggregate"
+                number = self.add(called, (x,), by=[show(e) for _, e in keys])
+                return _Told(number, tuple(c for c, _ in spread_by), x.partitions)
             case logical.Filter(predicate=predicate):
                 x = self.walk(node.input)
                 return _Told(self.add("filter", (x,), predicate=show(predicate)), x.key, x.partitions)

@@ -59,14 +59,19 @@ def of_node(node: logical.Node) -> Words:
         case logical.Source() | keyed.Materialize() | epochs.Clocked():  # no step is theirs
             return Words(node.called)
         case logical.Filter(input=x, predicate=predicate):
-            passing = Kept("input", "keys that pass", *(CLOSED if _in_windows(x) else ("deleted", False)))
+            passing = Kept("input", "keys that pass", *(_until_closed(x) or ("deleted", False)))
             kept = [passing] if x.mode == "upsert" else []
             return Words("filter", state=kept, more={"predicate": show(predicate, names(x))})
         case logical.Project(input=x, outputs=outputs):
             known = names(x)
             return Words("project", more={"columns": {c.name: show(e, known) for c, e in outputs}})
+        case logical.Sessions(keys=keys, aggregations=made, gap=gap, grace=grace):
+            until = f"stream time passes its end by {duration(gap + grace)}"
+            kept = [Kept("input", "one row a session", until, bounded=True)]
+            notes = [f"sessions: gap {duration(gap)}, grace {duration(grace)}", ", ".join(map(_aggregate, made))]
+            return Words("aggregate", [show(e) for _, e in keys], kept, clock="the input's", notes=notes)
         case logical.Aggregate(keys=keys, aggregations=made):
-            kept = [Kept("input", "one row a group", *(CLOSED if _in_windows(node) else ("never", False)))]
+            kept = [Kept("input", "one row a group", *(_until_closed(node) or ("never", False)))]
             return Words("aggregate", [show(e) for _, e in keys], kept, notes=[", ".join(map(_aggregate, made))])
         case logical.TimeWindows(size=size, advance=advance, grace=grace):
             kind, every = ("tumbling", "") if size == advance else ("hopping", f", every {duration(advance)}")
@@ -110,11 +115,10 @@ def of_node(node: logical.Node) -> Words:
     assert_never(node)
 
 
-CLOSED = ("its window is closed", True)
-
-
-def _in_windows(node: logical.Node) -> bool:
-    return isinstance(node, logical.Aggregate) and isinstance(node.input, logical.TimeWindows)
+def _until_closed(node: logical.Node) -> tuple[str, bool] | None:
+    """Until when something of a group is kept, if its window closes."""
+    closes = isinstance(node, logical.Aggregate) and node.closed_after is not None
+    return ("its window is closed", True) if closes else None
 
 
 def names(node: logical.Node) -> dict[str, str]:

@@ -36,6 +36,7 @@ from braid.operators.on_time import OnTime
 from braid.operators.places import WIDTH, width_of_result
 from braid.operators.project import Project
 from braid.operators.regular import Regular
+from braid.operators.sessions import Sessions
 from braid.operators.sliding import Sliding
 from braid.operators.table_changes import Retract, TableFilter, Upserts
 from braid.operators.table_join import TableJoin
@@ -341,17 +342,21 @@ def _before(keys: Keys, node: keyed.Lateral) -> Keys:
 
 
 def _aggregate(node: logical.Aggregate, b: _Builder) -> _Frame:
-    """Windows are parts of the groups' keys, and all windows of a key are in one bucket."""
-    spread_by = node.keys[:-2] if isinstance(node.input, logical.TimeWindows) else node.keys
-    keys = tuple(e for _, e in spread_by)
+    """All windows of a key are in one bucket."""
+    keys = tuple(e for _, e in node.spread_by)
     mode = node.input.mode
     x = _input(node.input, b, *((keys, "drop") if mode == "append" else (node.input.row_key, "own")))
     if mode == "upsert":
         x = b.step(Retract(), [x], node.input, x.keys, x.columns)
         mode = "retract"
     x = b.spread(x, keys, "drop", "GROUP BY has another key")
-    cols = [*(c for c, _ in node.keys), *(a.output for a in node.aggregations)]
-    return b.step(GroupBy.of(node, _closing(node, b)), [x], node, tuple(c for c, _ in spread_by), cols)
+    closing = _closing(node, b)
+    if isinstance(node, logical.Sessions):
+        assert closing is not None
+        operator: Operator = Sessions.of(node, closing)
+    else:
+        operator = GroupBy.of(node, closing)
+    return b.step(operator, [x], node, tuple(c for c, _ in node.spread_by), node.schema)
 
 
 def _foreign_key(node: logical.ForeignKeyJoin, b: _Builder) -> _Frame:
@@ -536,11 +541,9 @@ def _filter(node: logical.Filter, b: _Builder) -> Operator:
 
 def _closing(node: Node, b: _Builder) -> Closing | None:
     """When the groups of a node are not changed any more."""
-    match node:
-        case logical.Aggregate(input=logical.TimeWindows() as windows):
-            return Closing(clock(windows, b.leaves), windows.grace)
-        case _:
-            return None
+    if not isinstance(node, logical.Aggregate) or node.closed_after is None:
+        return None
+    return Closing(clock(node, b.leaves), node.closed_after)
 
 
 def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:

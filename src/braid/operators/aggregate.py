@@ -37,7 +37,10 @@ from braid.operators.ranges import Flags, Ints, columns_of, rows_at, values_at
 from braid.operators.user_aggregate import accumulation_of
 from braid.plan import logical
 from braid.plan.node import Mode
-from braid.types import Decimal, Scalar, Type, polars_type
+from braid.types import Column, Decimal, Scalar, Struct, Type, polars_type
+
+NUMBER, VALUE = "n", "v"  # of values that carry the number of their arrival
+BY_ARRIVAL = ("LATEST", "LATEST_BY_OFFSET", "EARLIEST_BY_OFFSET")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,15 @@ class Groups:
     start: Flags
     first: Ints  # where each group begins
     diff: Ints  # 0 for the leading rows
+
+    @staticmethod
+    def led(first: Ints, diff: Ints) -> Groups:
+        """Of rows group by group: where each group begins among them, and their `diff`."""
+        start = np.zeros(len(diff) + len(first), dtype=np.bool_)
+        start[first + np.arange(len(first))] = True
+        diffs = np.zeros(len(start), dtype=np.int64)
+        diffs[~start] = diff
+        return Groups(np.cumsum(start) - 1, start, np.flatnonzero(start), diffs)
 
     def spread(self, leading: pl.Series, values: pl.Series) -> pl.Series:
         """One value for each place: of the leading rows, and of the others."""
@@ -80,14 +92,19 @@ class Groups:
 Running = Callable[[Groups, pl.Series, Sequence[pl.Series]], list[pl.Series]]
 
 
+Merged = Callable[[Sequence[pl.Series], Sequence[pl.Series]], list[pl.Series]]
+
+
 @dataclass(frozen=True, slots=True)
 class Accumulation:
     """How one aggregate runs. `columns`: the types of its accumulators for a type of argument; `running`: each of them
-    after each row, from the groups, the argument and what stood before; `result`: the value of them, of a type."""
+    after each row, from the groups, the argument and what stood before; `result`: the value of them, of a type;
+    `merged`: those of two sessions, one behind the other, that are one."""
 
     columns: Callable[[Type], tuple[pl.DataType, ...]]
     running: Running
     result: Callable[[Sequence[pl.Series], Type], pl.Series]
+    merged: Merged
 
 
 def _wide(t: Type) -> pl.DataType:
@@ -123,6 +140,14 @@ def _latest(groups: Groups, value: pl.Series, held: pl.Series) -> pl.Series:
     return values_at(sequence, groups.maxima(known))
 
 
+def _least(groups: Groups, value: pl.Series, held: pl.Series) -> pl.Series:
+    return _extreme(groups, value, held, largest=False)
+
+
+def _largest(groups: Groups, value: pl.Series, held: pl.Series) -> pl.Series:
+    return _extreme(groups, value, held, largest=True)
+
+
 def _extreme(groups: Groups, value: pl.Series, held: pl.Series, largest: bool) -> pl.Series:
     """By rank, so that every ordered type works."""
     sequence = groups.spread(held, value)
@@ -151,24 +176,47 @@ def _first(held: Sequence[pl.Series], t: Type) -> pl.Series:
     return held[0]
 
 
+def _pairwise(running: Callable[[Groups, pl.Series, pl.Series], pl.Series]) -> Merged:
+    """Each accumulator of the second as the one value that comes after those of the first."""
+
+    def merged(first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.Series]:
+        count = len(first[0])
+        places = np.arange(2 * count)
+        groups = Groups(places // 2, places % 2 == 0, places[::2], places % 2)
+        return [running(groups, b, a).gather_every(2, 1) for a, b in zip(first, second, strict=True)]
+
+    return merged
+
+
+def _later(first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.Series]:
+    """Of values with their numbers."""
+    a, b = (x.struct.field(NUMBER).fill_null(-1) for x in (first[0], second[0]))
+    return [first[0].zip_with(a > b, second[0])]
+
+
+_added = _pairwise(_sum)
+
 ACCUMULATIONS: dict[str, Accumulation] = {
-    "COUNT": Accumulation(lambda t: (pl.Int64(),), lambda g, v, held: [_count(g, v, held[0])], _first),
+    "COUNT": Accumulation(lambda t: (pl.Int64(),), lambda g, v, held: [_count(g, v, held[0])], _first, _added),
     "SUM": Accumulation(
-        lambda t: (_wide(t),), lambda g, v, held: [_sum(g, v, held[0])], lambda held, t: _narrow(held[0], t)
+        lambda t: (_wide(t),), lambda g, v, held: [_sum(g, v, held[0])], lambda held, t: _narrow(held[0], t), _added
     ),
     "AVG": Accumulation(
         lambda t: (pl.Float64(), pl.Int64()),
         lambda g, v, held: [_sum(g, v, held[0]), _count(g, v, held[1])],
         _average,
+        _added,
     ),
     "MIN": Accumulation(
-        lambda t: (polars_type(t),), lambda g, v, held: [_extreme(g, v, held[0], largest=False)], _first
+        lambda t: (polars_type(t),), lambda g, v, held: [_least(g, v, held[0])], _first, _pairwise(_least)
     ),
     "MAX": Accumulation(
-        lambda t: (polars_type(t),), lambda g, v, held: [_extreme(g, v, held[0], largest=True)], _first
+        lambda t: (polars_type(t),), lambda g, v, held: [_largest(g, v, held[0])], _first, _pairwise(_largest)
     ),
-    "LATEST": Accumulation(lambda t: (polars_type(t),), lambda g, v, held: [g.spread(held[0], v)], _first),
-    "LATEST_BY_OFFSET": Accumulation(lambda t: (polars_type(t),), lambda g, v, held: [_latest(g, v, held[0])], _first),
+    "LATEST": Accumulation(lambda t: (polars_type(t),), lambda g, v, held: [g.spread(held[0], v)], _first, _later),
+    "LATEST_BY_OFFSET": Accumulation(
+        lambda t: (polars_type(t),), lambda g, v, held: [_latest(g, v, held[0])], _first, _later
+    ),
 }
 
 
@@ -178,6 +226,81 @@ def accumulation(a: logical.Aggregation) -> Accumulation:
         return Accumulation(*accumulation_of(a.code, a.output.type))
     plain = ACCUMULATIONS.get(a.function) if not a.options else None
     return plain or Accumulation(*COLLECTED[a.function](*a.options))
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulators:
+    """The accumulators of some aggregates, as columns. `numbered`: values of which the first or the last to come count
+    carry numbers, so that those of two sessions can be told apart."""
+
+    aggregations: tuple[logical.Aggregation, ...]
+    numbered: bool = False
+
+    @property
+    def arguments(self) -> list[tuple[str, Expr]]:
+        return [(f"{i}", a.arg) for i, a in enumerate(self.aggregations) if a.arg is not None]
+
+    def columns(self, i: int) -> dict[str, pl.DataType]:
+        """Those of aggregate i."""
+        a = self.aggregations[i]
+        t = a.arg.type if a.arg is not None else Scalar.BIGINT
+        if self._numbers(a):
+            t = Struct((Column(NUMBER, Scalar.BIGINT), Column(VALUE, t)))
+        return {f"_a{i}_{j}": t for j, t in enumerate(accumulation(a).columns(t))}
+
+    @property
+    def schema(self) -> dict[str, pl.DataType]:
+        return {name: t for i in range(len(self.aggregations)) for name, t in self.columns(i).items()}
+
+    def running(
+        self, groups: Groups, values: Sequence[pl.Series], before: pl.DataFrame, numbers: Ints | None = None
+    ) -> list[pl.Series]:
+        """After each place: from the arguments (and the numbers) of the rows, group by group, and what stood before."""
+        made: list[pl.Series] = []
+        for i, a in enumerate(self.aggregations):
+            names = list(self.columns(i))
+            value = values[i] if numbers is None or not self._numbers(a) else _numbered(values[i], numbers, a)
+            found = accumulation(a).running(groups, value, [before[n] for n in names])
+            made += (s.alias(n) for s, n in zip(found, names, strict=True))
+        return made
+
+    def merged(self, first: pl.DataFrame, second: pl.DataFrame) -> list[pl.Series]:
+        made: list[pl.Series] = []
+        for i, a in enumerate(self.aggregations):
+            names = list(self.columns(i))
+            found = accumulation(a).merged([first[n] for n in names], [second[n] for n in names])
+            made += (s.alias(n) for s, n in zip(found, names, strict=True))
+        return made
+
+    def results(self, after: pl.DataFrame) -> list[pl.Series]:
+        made = []
+        for i, a in enumerate(self.aggregations):
+            value = accumulation(a).result([after[n] for n in self.columns(i)], a.output.type)
+            if self._numbers(a):
+                value = _without_numbers(value)
+            made.append(value.cast(polars_type(a.output.type)).alias(a.output.name))
+        return made
+
+    def failed(self, after: pl.DataFrame, failed: pl.Series) -> pl.Series:
+        """Which rows failed, before or in a user's aggregate, whose last column tells it."""
+        told = [after[list(self.columns(i))[-1]] for i, a in enumerate(self.aggregations) if a.code is not None]
+        return functools.reduce(operator.or_, told, failed)
+
+    def _numbers(self, a: logical.Aggregation) -> bool:
+        return self.numbered and a.function in BY_ARRIVAL
+
+
+def _numbered(value: pl.Series, numbers: Ints, a: logical.Aggregation) -> pl.Series:
+    """Values with their numbers; null where they do not count."""
+    counts = pl.lit(True) if a.function == "LATEST" or a.options[1:] == (True,) else pl.col(VALUE).is_not_null()
+    rows = pl.DataFrame([pl.Series(NUMBER, numbers), value.alias(VALUE)])
+    return rows.select(pl.when(counts).then(pl.struct(NUMBER, VALUE)).alias(VALUE))[VALUE]
+
+
+def _without_numbers(values: pl.Series) -> pl.Series:
+    if isinstance(values.dtype, pl.List):
+        return values.list.eval(pl.element().struct.field(VALUE))
+    return values.struct.field(VALUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,36 +329,31 @@ class GroupBy:
         if not rows.height:
             return Result(self._nothing(rows, keys), all_dropped(drops))
         held = Newest(state, "groups", keys, None if self.closing is None else keys[-1])
-        arguments = [(f"{i}", a.arg) for i, a in enumerate(self.aggregations) if a.arg is not None]
-        values, failed = compile.evaluate(rows, arguments) if arguments else (pl.DataFrame(), pl.Series([False]))
-        failures = [failed] if failed.any() else []
+        accumulators = Accumulators(self.aggregations)
+        values, failed = evaluated(accumulators, rows)
         line = timeline([rows], None, keys)
-        shown = values if self.own is None else self._shown(line, keys, arguments, values, state)
-        groups, before = self._before(line, rows, held)
+        shown = values if self.own is None else self._shown(line, keys, accumulators.arguments, values, state)
+        groups, before = self._before(line, rows, held, accumulators)
         stood = groups.spread(before[TIME], rows_at(rows, line.number)[TIME])
-        running = {TIME: pl.Series(groups.maxima(stood.to_numpy()))}
-        everything = pl.repeat(1, rows.height, eager=True)
-        for i, a in enumerate(self.aggregations):
-            known = shown if a.function == "LATEST" else values
-            value = values_at(everything if a.arg is None else known[f"{i}"], line.number)
-            names = list(self._columns(i))
-            made = accumulation(a).running(groups, value, [before[n] for n in names])
-            running |= dict(zip(names, made, strict=True))
+        known = [(shown if a.function == "LATEST" else values)[f"{i}"] for i, a in enumerate(self.aggregations)]
+        running = accumulators.running(groups, [values_at(x, line.number) for x in known], before)
         back = np.empty(rows.height, dtype=np.int64)
         back[line.number] = np.flatnonzero(~groups.start)
-        after = rows_at(pl.DataFrame([s.alias(n) for n, s in running.items()]), back)
-        # the last column of a user's aggregate says where it failed
-        failures += [after[list(self._columns(i))[-1]] for i, a in enumerate(self.aggregations) if a.code is not None]
-        if failures and (wrong := functools.reduce(operator.or_, failures)).any():
-            drops.append(dropped_rows(rows.filter(wrong), "expression", None))
-
+        after = rows_at(pl.DataFrame([pl.Series(TIME, groups.maxima(stood.to_numpy())), *running]), back)
+        failed = accumulators.failed(after, failed)
+        if failed.any():
+            drops.append(dropped_rows(rows.filter(failed), "expression", None))
         if self.closing is not None:
             held.forget(self.closing.open_from(clocks))
         stands = pl.repeat(1, rows.height, dtype=pl.Int8, eager=True).alias(DIFF)
         line.keep(0, held, columns_of(rows, [HASH, *keys]).hstack([stands, *after.get_columns()]))
         told = np.flatnonzero(_tells(line, rows, by_place=self.mode == "retract"))
         names = [POS, SUB, HASH, *keys, *([HEADERS] if HEADERS in rows.columns else [])]
-        return Result(self._finished(columns_of(rows, names).hstack([stands]), after, keys, told), all_dropped(drops))
+        out, after = rows_at(columns_of(rows, names).hstack([stands]), told), rows_at(after, told)
+        named = [out[k].alias(name) for k, name in zip(keys, self.keys, strict=True)]
+        headers = [HEADERS] if HEADERS in rows.columns else []
+        internal = columns_of(out.with_columns(after[TIME]), [POS, SUB, TIME, DIFF, HASH, *keys, *headers])
+        return Result(internal.hstack([*named, *accumulators.results(after)]), all_dropped(drops))
 
     def _shown(
         self,
@@ -252,7 +370,7 @@ class GroupBy:
         newest = np.full(values.height, MISSING, dtype=np.int64)
         newest[which] = lives.row[life]
         parts = [values, *(compile.evaluate(p, arguments)[0] for p in lives.parts[1:])]
-        return gathered(parts, values.columns, newest)
+        return gathered(parts, [name for name, _ in arguments], newest)
 
     def _nothing(self, rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
         """No rows, with the columns of the result."""
@@ -260,23 +378,13 @@ class GroupBy:
         schema |= {name: rows.schema[k] for k, name in zip(keys, self.keys, strict=True)}
         return no_rows(schema | {a.output.name: polars_type(a.output.type) for a in self.aggregations})
 
-    def _columns(self, i: int) -> dict[str, pl.DataType]:
-        """Accumulator columns of aggregate i."""
-        a = self.aggregations[i]
-        types = accumulation(a).columns(a.arg.type if a.arg is not None else Scalar.BIGINT)
-        return {f"_a{i}_{j}": t for j, t in enumerate(types)}
-
-    def _before(self, line: Timeline, rows: pl.DataFrame, held: Newest) -> tuple[Groups, pl.DataFrame]:
+    def _before(
+        self, line: Timeline, rows: pl.DataFrame, held: Newest, accumulators: Accumulators
+    ) -> tuple[Groups, pl.DataFrame]:
         """The groups, and what stood of each before the batch: nulls for a new one."""
-        count, n = len(line.first), rows.height
-        start = np.zeros(n + count, dtype=np.bool_)
-        start[line.first + np.arange(count)] = True
-        diff = np.zeros(n + count, dtype=np.int64)
-        diff[~start] = rows[DIFF].to_numpy()[line.number]
-        groups = Groups(np.cumsum(start) - 1, start, np.flatnonzero(start), diff)
-        schema: dict[str, pl.DataType] = {TIME: pl.Int64()}
-        for i in range(len(self.aggregations)):
-            schema |= self._columns(i)
+        count = len(line.first)
+        groups = Groups.led(line.first, rows[DIFF].to_numpy()[line.number])
+        schema = {TIME: pl.Int64()} | accumulators.schema
         kept = held.probe(line.looking)
         before = pl.DataFrame({name: pl.Series([None] * count, dtype=t) for name, t in schema.items()})
         if kept.rows is not None:
@@ -286,17 +394,15 @@ class GroupBy:
             before = rows_at(before.vstack(columns_of(kept.rows, list(schema))).rechunk(), which)
         return groups, before.with_columns(pl.col(TIME).fill_null(rows[TIME].min()))
 
-    def _finished(self, rows: pl.DataFrame, after: pl.DataFrame, keys: Sequence[str], told: Ints) -> pl.DataFrame:
-        """Accumulators as results, grouping keys as plan columns."""
-        rows, after = rows_at(rows, told), rows_at(after, told)
-        made = [rows[k].alias(name) for k, name in zip(keys, self.keys, strict=True)]
-        for i, a in enumerate(self.aggregations):
-            held = [after[n] for n in self._columns(i)]
-            value = accumulation(a).result(held, a.output.type)
-            made.append(value.cast(polars_type(a.output.type)).alias(a.output.name))
-        headers = [rows[HEADERS]] if HEADERS in rows.columns else []
-        internal = [rows[POS], rows[SUB], after[TIME], rows[DIFF], rows[HASH], *(rows[k] for k in keys), *headers]
-        return pl.DataFrame([*internal, *made])
+
+def evaluated(accumulators: Accumulators, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+    """The arguments of rows, a column for each aggregate, and which rows failed."""
+    arguments, everything = accumulators.arguments, pl.repeat(1, rows.height, eager=True)
+    counts = [everything.alias(f"{i}") for i, a in enumerate(accumulators.aggregations) if a.arg is None]
+    if not arguments:
+        return pl.DataFrame(counts), pl.repeat(False, rows.height, eager=True)
+    values, failed = compile.evaluate(rows, arguments)
+    return values.hstack(counts), failed
 
 
 def _tells(line: Timeline, rows: pl.DataFrame, by_place: bool) -> Flags:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,13 +20,13 @@ from braid.operators.ranges import Ints, expand, values_at
 from braid.types import Map, Scalar, Type, polars_type
 
 if TYPE_CHECKING:
-    from braid.operators.aggregate import Groups, Running
+    from braid.operators.aggregate import Groups, Merged, Running
 
 MOST_COUNTED = 1000  # different texts that HISTOGRAM counts
 
 Columns = Callable[[Type], tuple[pl.DataType, ...]]
 Result = Callable[[Sequence[pl.Series], Type], pl.Series]
-Parts = tuple[Columns, "Running", Result]  # of an accumulation
+Parts = tuple[Columns, "Running", Result, "Merged"]  # of an accumulation
 
 
 def _list_of(t: Type) -> tuple[pl.DataType, ...]:
@@ -38,10 +39,6 @@ def _as_it_is(held: Sequence[pl.Series], t: Type) -> pl.Series:
 
 def _first(held: Sequence[pl.Series], t: Type) -> pl.Series:
     return held[0].list.first()
-
-
-def _last(held: Sequence[pl.Series], t: Type) -> pl.Series:
-    return held[0].list.last()
 
 
 # -------------------------------------------------------------------- stretches
@@ -132,7 +129,8 @@ def _distinct(groups: Groups, value: pl.Series, held: Sequence[pl.Series]) -> li
 
 # ------------------------------------------------------------------------ folds
 
-Step = Callable[[list[Any], Any, int], list[Any]]  # what stood, a value, +1 or -1: what stands; makes a new list
+# what stood, a value, how often it came (below 0: went): what stands; makes a new list
+Step = Callable[[list[Any], Any, int], list[Any]]
 
 
 def _folded(step: Step) -> Running:
@@ -166,7 +164,7 @@ def _collected(most: int) -> Running:
     return running
 
 
-def _largest(k: int, *, once: bool) -> Running:
+def _largest(k: int, *, once: bool) -> Step:
     """The largest first; of those that are equal the earlier. A structure is as large as its first field."""
 
     def size(value: Any) -> tuple[bool, Any]:
@@ -182,7 +180,7 @@ def _largest(k: int, *, once: bool) -> Running:
             return state
         return [*state[:at], value, *state[at:]][:k]
 
-    return _folded(step)
+    return step
 
 
 def _histogram(state: list[Any], value: Any, diff: int) -> list[Any]:
@@ -190,7 +188,7 @@ def _histogram(state: list[Any], value: Any, diff: int) -> list[Any]:
     if value is None or (at is None and (diff < 0 or len(state) >= MOST_COUNTED)):
         return state
     if at is None:
-        return [*state, {"key": value, "value": 1}]
+        return [*state, {"key": value, "value": diff}]
     count = state[at]["value"] + diff
     return [*state[:at], *([{"key": value, "value": count}] if count > 0 else []), *state[at + 1 :]]
 
@@ -200,7 +198,7 @@ def _attribute(state: list[Any], value: Any, diff: int) -> list[Any]:
     like: Hashable = same(value)
     at = next((i for i, e in enumerate(state) if same(e["value"]) == like), None)
     if at is None:
-        return [*state, {"value": value, "count": 1}] if diff > 0 else state
+        return [*state, {"value": value, "count": diff}] if diff > 0 else state
     count = state[at]["count"] + diff
     return [*state[:at], *([{"value": value, "count": count}] if count > 0 else []), *state[at + 1 :]]
 
@@ -209,6 +207,60 @@ def _only(held: Sequence[pl.Series], t: Type) -> pl.Series:
     """The value where there is one."""
     one = (held[0].list.len() == 1).fill_null(False)
     return held[0].list.first().struct.field("value").set(~one, None)
+
+
+# ----------------------------------------------------------------------- merged
+
+
+def _joined(most: int | None = None, *, once: bool = False) -> Merged:
+    """Values behind values."""
+
+    def merged(first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.Series]:
+        both = first[0].fill_null([]).list.concat(second[0].fill_null([]))
+        both = both.list.unique(maintain_order=True) if once else both
+        return [both if most is None else both.list.head(most)]
+
+    return merged
+
+
+def _distinct_joined(first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.Series]:
+    (both,) = _joined(once=True)(first, second)
+    return [both, both.list.len().cast(pl.Int64)]
+
+
+def _by_number(n: int, earliest: bool) -> Merged:
+    """Values that carry the numbers of their arrival."""
+
+    def merged(first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.Series]:
+        (both,) = _joined()(first, second)
+        both = both.list.eval(pl.element().sort_by(pl.element().struct.field("n")))
+        return [both.list.head(n) if earliest else both.list.tail(n)]
+
+    return merged
+
+
+def _all_put(put: Callable[[list[Any], Any], list[Any]]) -> Merged:
+    """Slow path (Python rows): what the second has is put into the first."""
+
+    def merged(first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.Series]:
+        pairs = zip(first[0].to_list(), second[0].to_list(), strict=True)
+        return [pl.Series([reduce(put, b or [], a or []) for a, b in pairs], dtype=first[0].dtype)]
+
+    return merged
+
+
+def _sums(first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.Series]:
+    return [a.fill_null(0) + b.fill_null(0) for a, b in zip(first, second, strict=True)]
+
+
+def _spreads_joined(first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.Series]:
+    """Squares of the differences from the mean of both: theirs, and what their means differ by (Chan and others)."""
+    (n, s, _), (m, t, _) = ([x.fill_null(0).cast(pl.Float64).to_numpy() for x in held] for held in (first, second))
+    delta = s * m - t * n
+    below = n * m * (n + m)
+    between = np.divide(delta * delta, below, out=np.zeros(len(n)), where=below != 0)
+    count, total, squares = _sums(first, second)
+    return [count, total, squares + pl.Series(between)]
 
 
 # ----------------------------------------------------------------------- spread
@@ -277,28 +329,48 @@ def _of_spread(t: Type) -> tuple[pl.DataType, ...]:
 
 def _by_offset(earliest: bool) -> Callable[[int | None, bool], Parts]:
     running = _earliest if earliest else _latest
-    return lambda n, nulls: (
-        _list_of,
-        running(1 if n is None else n, nulls),
-        _first if n is None else _as_it_is,
-    )
+
+    def parts(n: int | None, nulls: bool) -> Parts:
+        most = 1 if n is None else n
+        return _list_of, running(most, nulls), _first if n is None else _as_it_is, _by_number(most, earliest)
+
+    return parts
+
+
+def _top(once: bool) -> Callable[[int], Parts]:
+    def parts(k: int) -> Parts:
+        step = _largest(k, once=once)
+        return _list_of, _folded(step), _as_it_is, _all_put(lambda held, value: step(held, value, 1))
+
+    return parts
 
 
 COLLECTED: dict[str, Callable[..., Parts]] = {
     "EARLIEST_BY_OFFSET": _by_offset(True),
     "LATEST_BY_OFFSET": _by_offset(False),
-    "COLLECT_LIST": lambda most: (_list_of, _collected(most), _as_it_is),
-    "COLLECT_SET": lambda most: (_list_of, _set(most), _as_it_is),
-    "COUNT_DISTINCT": lambda: (lambda t: (*_list_of(t), pl.Int64()), _distinct, lambda held, t: held[1]),
-    "TOPK": lambda k: (_list_of, _largest(k, once=False), _as_it_is),
-    "TOPKDISTINCT": lambda k: (_list_of, _largest(k, once=True), _as_it_is),
+    "COLLECT_LIST": lambda most: (_list_of, _collected(most), _as_it_is, _joined(most)),
+    "COLLECT_SET": lambda most: (_list_of, _set(most), _as_it_is, _joined(most, once=True)),
+    "COUNT_DISTINCT": lambda: (
+        lambda t: (*_list_of(t), pl.Int64()),
+        _distinct,
+        lambda held, t: held[1],
+        _distinct_joined,
+    ),
+    "TOPK": _top(once=False),
+    "TOPKDISTINCT": _top(once=True),
     "HISTOGRAM": lambda: (
         lambda t: (polars_type(Map(t, Scalar.BIGINT)),),
         _folded(_histogram),
         _as_it_is,
+        _all_put(lambda held, e: _histogram(held, e["key"], e["value"])),
     ),
-    "ATTR": lambda: (_counts_of, _folded(_attribute), _only),
-    "STDDEV_SAMP": lambda: (_of_spread, _spread, _variance),
-    "STDDEV_SAMPLE": lambda: (_of_spread, _spread, _deviation),
-    "CORRELATION": lambda: (lambda t: (pl.Float64(),) * 6, _pairs, _correlation),
+    "ATTR": lambda: (
+        _counts_of,
+        _folded(_attribute),
+        _only,
+        _all_put(lambda held, e: _attribute(held, e["value"], e["count"])),
+    ),
+    "STDDEV_SAMP": lambda: (_of_spread, _spread, _variance, _spreads_joined),
+    "STDDEV_SAMPLE": lambda: (_of_spread, _spread, _deviation, _spreads_joined),
+    "CORRELATION": lambda: (lambda t: (pl.Float64(),) * 6, _pairs, _correlation, _sums),
 }

@@ -21,7 +21,7 @@ from braid.operators.base import Behind, Result, State
 from braid.operators.changes import HASH, key_column
 from braid.operators.clocks import Clocks
 from braid.operators.pairing import keys_of
-from braid.operators.ranges import hashes_of
+from braid.operators.ranges import Ints, hashes_of
 from braid.plan.node import Mode
 from braid.plan.told import Told
 
@@ -44,8 +44,23 @@ class InWindows(Behind):
         (rows,) = inputs
         n = len(keys_of(rows))
         made, _ = compile.evaluate(rows, [(key_column(n + i), e) for i, e in enumerate(self.bounds)])
-        h = hashes_of(rows)
-        for bound, factor in zip(made, MIX, strict=True):
-            h = h ^ (bound.to_numpy().view(np.uint64) + np.uint64(1)) * factor
-        mixed = pl.when(pl.col(HASH).is_not_null()).then(pl.Series(h))
-        return Result(rows.with_columns(mixed.alias(HASH), *made))
+        h = pl.when(pl.col(HASH).is_not_null()).then(hashes_in(rows, [bound.to_numpy() for bound in made]))
+        return Result(rows.with_columns(h.alias(HASH), *made))
+
+
+def hashes_in(rows: pl.DataFrame, bounds: Sequence[Ints]) -> pl.Series:
+    """The hashes of rows by key and window."""
+    h = hashes_of(rows)
+    for bound, factor in zip(bounds, MIX, strict=True):
+        h = h ^ (bound.view(np.uint64) + np.uint64(1)) * factor
+    return pl.Series(HASH, h)
+
+
+def in_windows(rows: pl.DataFrame, start: Ints, end: Ints, names: tuple[str, str]) -> pl.DataFrame:
+    """Rows in windows that an operator has found for them. `names`: of the bounds."""
+    count, values = len(keys_of(rows)), (pl.Series(start), pl.Series(end))
+    return rows.with_columns(
+        hashes_in(rows, (start, end)),
+        *(x.alias(name) for x, name in zip(values, names, strict=True)),
+        *(x.alias(key_column(count + i)) for i, x in enumerate(values)),
+    )

@@ -88,9 +88,9 @@ class Standing(Arrangement):
         if self.used:
             self.close()
 
-    def standing(self, looking: Keyed) -> Found:
-        """The rows that stand under the keys of the looking rows."""
-        found = self.probe(looking)
+    def standing(self, looking: Keyed, since: Ints | None = None) -> Found:
+        """The rows that stand under the keys of the looking rows. `since`: from a time on, in runs sorted by time."""
+        found = self.probe(looking, since, None if since is None else np.full(len(since), LASTS))
         if found.rows is None:
             return found
         n, diff = found.rows[ARRIVAL].to_numpy(), found.rows[DIFF].to_numpy()

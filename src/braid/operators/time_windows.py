@@ -8,7 +8,7 @@ late. (docs/rules/ksqldb.md, "Windows")
 *Matches* nothing.
 *Keeps* `TimeWindows` nothing; `Final` of each window that is open the row that was written last.
 *Emits* `TimeWindows` at a row's own place, in the order of the windows; `Final` in the place of the step that closes
-the window, before its results, ordered by (start, key).
+the window, before its results, ordered by (end, start, key).
 *Forgets* what it has emitted.
 """
 
@@ -37,10 +37,10 @@ from braid.operators.changes import (
     result_subs,
 )
 from braid.operators.clocks import Clock, Clocks
+from braid.operators.in_windows import in_windows
 from braid.operators.pairing import (
     all_dropped,
     dropped_rows,
-    keys_of,
     payload_of,
     release_order,
     with_headers,
@@ -52,7 +52,6 @@ from braid.records.key import canonical_key
 from braid.types import Column, Type
 
 STANDS, CAME = "_stands", "_from"
-MIX = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,19 +102,9 @@ class TimeWindows:
         return late
 
     def _spread(self, rows: pl.DataFrame, which: Ints, start: Ints) -> pl.DataFrame:
-        """The bounds are parts of the key, from here on; the hash is of all of it."""
         made = rows_at(rows, which)
-        begins = pl.Series(start)
-        bounds = (begins, begins + self.size)
-        numbers = range(len(keys_of(rows)), len(keys_of(rows)) + 2)
-        h = hashes_of(made) ^ (start.view(np.uint64) + np.uint64(1)) * MIX
-        made = made.with_columns(
-            pl.Series(HASH, h),
-            result_subs(rows[SUB], which, numbers_within(which)),
-            *(x.alias(name) for x, name in zip(bounds, self.bounds, strict=True)),
-            *(x.alias(key_column(i)) for x, i in zip(bounds, numbers, strict=True)),
-        )
-        return made
+        made = made.with_columns(result_subs(rows[SUB], which, numbers_within(which)))
+        return in_windows(made, start, start + self.size, self.bounds)
 
 
 class _Waiting(Agenda):
@@ -181,11 +170,12 @@ class Final:
         """The rows in their order, each in the place of the step that closes its window."""
         places, values = clocks.rises(self.clock)
         step = places[np.searchsorted(values, due[CLOSE].to_numpy(), side="left")]
-        start, none = due[self.bounds[0]].to_numpy(), np.ones(due.height, dtype=np.bool_)
+        (start, end), none = (due[b] for b in self.bounds), np.ones(due.height, dtype=np.bool_)
         fields = [Column(k, t) for k, t in zip(keys, self.types, strict=True)]
-        text = canonical_key(columns_of(due, keys), fields)
-        order = release_order(step, start, none, text, due[ARRIVAL].to_numpy())
+        # no start is below 0; a session's says which of those that end at one time is first
+        text = start.cast(pl.String).str.zfill(19) + canonical_key(columns_of(due, keys), fields)
+        order = release_order(step, end.to_numpy(), none, text, due[ARRIVAL].to_numpy())
         out = rows_at(due, order)
-        starts, numbers = (pl.Series(x) for x in (start[order], np.arange(len(order))))
-        sub = released_sub(starts, pl.Series(none), values_at(text, order), numbers, out[CAME])
+        ends, numbers = (pl.Series(x) for x in (end.to_numpy()[order], np.arange(len(order))))
+        sub = released_sub(ends, pl.Series(none), values_at(text, order), numbers, out[CAME])
         return out.with_columns(clocks.places(step[order]).alias(POS), sub)

@@ -28,7 +28,11 @@ if TYPE_CHECKING:
 def accumulation_of(code: Code, result: Type) -> Parts:
     """How a user's aggregate runs: its fields, its result, and whether that is none."""
     made = _Class(code, result)
-    return made.columns, made.running, lambda held, t: held[-2]
+    return made.columns, made.running, lambda held, t: held[-2], _apart
+
+
+def _apart(first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.Series]:
+    raise AssertionError("a user's aggregate is not put together: WINDOW SESSION refuses it")
 
 
 class _Class:

@@ -453,11 +453,21 @@ class Aggregate(OfOne):
     aggregations: tuple[Aggregation, ...]
 
     @property
+    def spread_by(self) -> tuple[tuple[Col, Expr], ...]:
+        """The keys without the bounds of windows: all windows of a key are in one place."""
+        return self.keys[:-2] if isinstance(self.input, TimeWindows) else self.keys
+
+    @property
+    def closed_after(self) -> int | None:
+        """So long (ms) after its window's end a group is not changed any more; None: it always may be."""
+        return self.input.grace if isinstance(self.input, TimeWindows) else None
+
+    @property
     def schema(self) -> tuple[Col, ...]:
         return (*(c for c, _ in self.keys), *(a.output for a in self.aggregations))
 
     @property
-    def row_key(self) -> tuple[Expr, ...]:
+    def row_key(self) -> tuple[Col, ...]:
         return tuple(c for c, _ in self.keys)
 
     def computes(self) -> Iterator[Expr]:
@@ -468,6 +478,35 @@ class Aggregate(OfOne):
         yield from self.computes()
         if any(a.function == "LATEST" for a in self.aggregations):
             yield from self.input.row_key
+
+
+@dataclass(frozen=True)
+class Sessions(Aggregate):
+    """The same for each session of a group: its rows that are no further apart than `gap` (ms), from the first one's
+    time, `start`, to the last one's, `end`. A row that reaches open sessions makes one of them: each of these goes,
+    then the new one comes. A session is open until stream time has passed its end by more than the gap and `grace`."""
+
+    called = "sessions"
+    gap: int
+    grace: int
+    start: Col
+    end: Col
+
+    @property
+    def closed_after(self) -> int:
+        return self.gap + self.grace + 1
+
+    @property
+    def clocked_by(self) -> tuple[Node, ...]:
+        return self.inputs
+
+    @property
+    def schema(self) -> tuple[Col, ...]:
+        return (*self.row_key, *(a.output for a in self.aggregations))
+
+    @property
+    def row_key(self) -> tuple[Col, ...]:
+        return (*(c for c, _ in self.keys), self.start, self.end)
 
 
 Node = (

@@ -48,7 +48,16 @@ from braid.reference.keyed_joins import (
 )
 from braid.reference.rows import Bound, Drop, End, Event, Idle, OutRecord, Place, Record, Row, Run, evaluated, series_of
 from braid.reference.sliding_steps import SlidingStep
-from braid.reference.steps import AggregateStep, FilterStep, FinalStep, ProjectStep, SourceStep, Step, TimeWindowsStep
+from braid.reference.steps import (
+    AggregateStep,
+    FilterStep,
+    FinalStep,
+    ProjectStep,
+    SessionsStep,
+    SourceStep,
+    Step,
+    TimeWindowsStep,
+)
 from braid.types import Column, Scalar
 
 __all__ = ["Bound", "Drop", "End", "Event", "Idle", "OutRecord", "Record", "Reference"]
@@ -200,6 +209,8 @@ class Reference:
                 return ProjectStep(node, *self._over(node.input))
             case logical.TimeWindows():
                 return TimeWindowsStep(node, *self._over(node.input))
+            case logical.Sessions():
+                return SessionsStep(node, *self._over(node.input))
             case logical.Aggregate():
                 return AggregateStep(node, *self._over(node.input))
             case logical.Final():

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal as Number
+from functools import reduce
 from typing import Any
 
 import polars as pl
@@ -22,16 +24,55 @@ from braid.types import Decimal, Scalar, Struct, Type, polars_type
 Changes = Sequence[tuple[int, Any]]  # +1 and a value that came, -1 and one that went
 
 
-def aggregated(a: Aggregation, arguments: Sequence[Any], changes: Changes) -> object:
-    """An aggregate of a group."""
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Of numbers: how many, their sum, and the squares of their differences from the mean, as they are added up: one
+    after the other (as Youngs and Cramer have it), or those of two sessions (Chan and others)."""
+
+    count: int = 0
+    total: Any = 0
+    squares: float = 0.0
+
+    def with_value(self, value: Any) -> Spread:
+        n, total = self.count + 1, self.total + value
+        delta = float(value * n - total)
+        return Spread(n, total, self.squares + (delta * delta / (n * (n - 1.0)) if n > 1 else 0.0))
+
+    def joined(self, other: Spread) -> Spread:
+        n, m = float(self.count), float(other.count)
+        delta = float(self.total) * m - float(other.total) * n
+        between = delta * delta / (n * m * (n + m)) if n and m else 0.0
+        return Spread(self.count + other.count, self.total + other.total, self.squares + other.squares + between)
+
+    @property
+    def variance(self) -> float:
+        return self.squares / (self.count - 1.0) if self.count > 1 else 0.0
+
+
+def number(a: Aggregation, value: Any) -> Any:
+    """A value as the aggregate adds it up."""
+    return value if a.function.startswith("STDDEV") else float(value)
+
+
+def is_spread(a: Aggregation) -> bool:
+    """Whether it adds up numbers whose order matters."""
+    return a.function in ("AVG", "STDDEV_SAMP", "STDDEV_SAMPLE") or (a.function, a.output.type) == (
+        "SUM",
+        Scalar.DOUBLE,
+    )
+
+
+def aggregated(a: Aggregation, arguments: Sequence[Any], changes: Changes, spread: Spread | None = None) -> object:
+    """An aggregate of a group. `spread`: as it was added up, where that was not one value after the other."""
     values, result = [x for x in arguments if x is not None], a.output.type
+    if is_spread(a):
+        spread = spread or reduce(lambda found, v: found.with_value(number(a, v)), values, Spread())
+        return _of_spread(a.function, spread)
     match a.function:
         case "COUNT":
             return len(values)
         case "SUM":
             return _sum(values, result)
-        case "AVG":
-            return _sum(values, Scalar.DOUBLE) / len(values) if values else 0.0
         case "MIN":
             return min(values, default=None)
         case "MAX":
@@ -56,10 +97,6 @@ def aggregated(a: Aggregation, arguments: Sequence[Any], changes: Changes) -> ob
         case "ATTR":
             different = _different(arguments)
             return different[0] if len(different) == 1 else None
-        case "STDDEV_SAMP":
-            return _variance(values)
-        case "STDDEV_SAMPLE":
-            return math.sqrt(_variance(values))
         case "CORRELATION":
             return _correlation([(v["X"], v["Y"]) for v in values if v["X"] is not None and v["Y"] is not None])
     raise BraidError(f"the reference does not know the aggregate {a.function}")
@@ -88,11 +125,20 @@ def folded(a: Aggregation, changes: Changes) -> tuple[object, bool]:
     return python_values(value.cast(polars_type(a.output.type)))[0], failed
 
 
+def _of_spread(function: str, spread: Spread) -> float:
+    match function:
+        case "SUM":
+            return float(spread.total)
+        case "AVG":
+            return float(spread.total) / spread.count if spread.count else 0.0
+        case "STDDEV_SAMP":
+            return spread.variance
+    return math.sqrt(spread.variance)
+
+
 def _sum(values: Sequence[Any], result: Type) -> Any:
     """Integers wrap as Java's do, a DECIMAL that does not fit is null; nothing adds up to zero."""
-    total: Any = Number(0) if isinstance(result, Decimal) else 0.0 if result == Scalar.DOUBLE else 0
-    for value in values:
-        total += float(value) if result == Scalar.DOUBLE else value
+    total = sum(values, Number(0) if isinstance(result, Decimal) else 0)
     if isinstance(result, Decimal) and abs(total) >= Number(10) ** (result.precision - result.scale):
         return None
     bits = 32 if result == Scalar.INT else 64 if result == Scalar.BIGINT else 0
@@ -141,18 +187,6 @@ def _size(value: Any) -> Any:
 
 def _has_size(value: Any) -> bool:
     return _size(value) is not None
-
-
-def _variance(values: Sequence[Any]) -> float:
-    """One value after the other, as Youngs and Cramer have it."""
-    total: Any = 0
-    squares = 0.0
-    for n, value in enumerate(values, 1):
-        total += value
-        if n > 1:
-            delta = float(value * n - total)
-            squares += delta * delta / (n * (n - 1.0))
-    return squares / (len(values) - 1.0) if len(values) > 1 else 0.0
 
 
 def _correlation(pairs: Sequence[tuple[float, float]]) -> float:

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
+from functools import reduce
+from itertools import count
 from typing import Generic, Protocol, TypeVar, assert_never
 
 from braid.expr.nodes import Col, Expr
 from braid.plan import logical
-from braid.reference.aggregates import aggregated, folded
+from braid.reference.aggregates import Spread, aggregated, folded, is_spread, number
 from braid.reference.rows import Bound, End, Event, Idle, Key, Record, Row, Run, Values
 from braid.types import Scalar
 
@@ -347,7 +349,7 @@ class FinalStep(OneInput[logical.Final]):
         """The rows of the windows that close at this place."""
         node = self.node
         due = [(k, x) for k, x in self._rows.items() if self._bound(x, node.end) + node.grace <= self.after]
-        due.sort(key=lambda x: (self._bound(x[1], node.start), x[0]))
+        due.sort(key=lambda x: (self._bound(x[1], node.end), self._bound(x[1], node.start), x[0]))
         for key, _ in due:
             del self._rows[key]
         return [x for _, x in due if not x.gone]
@@ -360,10 +362,11 @@ class FinalStep(OneInput[logical.Final]):
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """What one row counts for in its group: the values of the aggregates' arguments."""
+    """What one row counts for in its group: the values of the aggregates' arguments. `number`: in order of arrival."""
 
     arguments: tuple[object, ...]
     own: Key | None = None  # of a row of a multiset: its own key
+    number: int = 0
 
     def is_like(self, other: _Entry) -> bool:
         return (self.arguments, self.own) == (other.arguments, other.own)
@@ -375,6 +378,7 @@ class _Group:
     entries: list[_Entry] = field(default_factory=list)
     history: list[tuple[int, _Entry]] = field(default_factory=list)  # +1: it came, -1: it went
     time: float = NEVER
+    spreads: dict[int, Spread] = field(default_factory=dict)  # of aggregates by number, where sessions were joined
 
     def put(self, entry: _Entry) -> None:
         self.entries.append(entry)
@@ -398,6 +402,7 @@ class AggregateStep(OneInput[logical.Aggregate]):
         self._row_key = node.input.row_key
         self._groups: dict[str, _Group] = {}
         self._counted: dict[str, tuple[_Group, _Entry]] = {}  # where each row of the table stands
+        self._numbers = count()
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
@@ -452,10 +457,17 @@ class AggregateStep(OneInput[logical.Aggregate]):
                 changed.append(entered[0])
         return [self._result(group, row) for group in changed]
 
-    def _enter(self, row: Row) -> tuple[_Group, _Entry] | None:
+    def _key(self, row: Row) -> Key | None:
+        """The key of the row's group; a row without one is told."""
         key = self._run.key([e for _, e in self.node.keys], self.number, row)
         if key is None or any(v is None for v in key.values):  # stricter than a record's key
             self._run.drop("null key", self._source.number, row)
+            return None
+        return key
+
+    def _enter(self, row: Row) -> tuple[_Group, _Entry] | None:
+        key = self._key(row)
+        if key is None:
             return None
         group = self._groups.setdefault(key.text, _Group(key.values))
         entry = self._entry(row)
@@ -465,18 +477,73 @@ class AggregateStep(OneInput[logical.Aggregate]):
     def _entry(self, row: Row) -> _Entry:
         arguments = (a.arg for a in self.node.aggregations)
         own = self._run.key(self._row_key, self.number, row) if self._mode == "retract" else None
-        return _Entry(tuple(1 if e is None else self._run.value(e, self.number, row) for e in arguments), own)
+        values = tuple(1 if e is None else self._run.value(e, self.number, row) for e in arguments)
+        return _Entry(values, own, next(self._numbers))
 
     def _result(self, group: _Group, cause: Row) -> Row:
         group.time = max(group.time, cause.time)
-        values: Values = dict(zip((c.name for c, _ in self.node.keys), group.key, strict=True))
+        values: Values = dict(zip((c.name for c in self.node.row_key), group.key, strict=True))
+        by_arrival = sorted(group.entries, key=lambda e: e.number)
         for i, a in enumerate(self.node.aggregations):
-            arguments = [e.arguments[i] for e in group.entries]
+            arguments = [e.arguments[i] for e in (by_arrival if a.function.endswith("_BY_OFFSET") else group.entries)]
             changes = [(sign, e.arguments[i]) for sign, e in group.history]
             if a.code is None:
-                values[a.output.name] = aggregated(a, arguments, changes)
+                values[a.output.name] = aggregated(a, arguments, changes, group.spreads.get(i))
                 continue
             values[a.output.name], failed = folded(a, changes)
             if failed:
                 self._run.drop("expression", self.number, cause)
         return Row(values, int(group.time), cause.headers, cause=cause.cause)
+
+
+@dataclass(slots=True, eq=False)
+class _Session(_Group):
+    start: int = 0
+    end: int = 0
+
+
+class SessionsStep(AggregateStep):
+    """One row per session, emitted after every change of it; those that a row makes one go before, in their order.
+
+    What is in a session that was made of others stands in the order of these, then comes the row. A session that is
+    closed is as if it were not there.
+    """
+
+    def __init__(self, node: logical.Sessions, number: int, run: Run, source: Step) -> None:
+        super().__init__(node, number, run, source)
+        self._sessions: dict[str, list[_Session]] = {}
+        self._gap, self._grace = node.gap, node.grace
+        self._kept = [c.name for c in node.row_key]
+
+    def _append(self, row: Row) -> list[Row]:
+        key = self._key(row)
+        if key is None:
+            return []
+        closed = self.clock - self._gap - self._grace
+        open_ = [s for s in self._sessions.get(key.text, []) if s.end >= closed]
+        reached = [s for s in open_ if s.start - self._gap <= row.time <= s.end + self._gap]
+        start, end = min([row.time, *(s.start for s in reached)]), max([row.time, *(s.end for s in reached)])
+        if end < closed:
+            self._run.drop("late", self._source.number, row)
+            return []
+        entries, history = [e for s in reached for e in s.entries], [e for s in reached for e in s.history]
+        entry = self._entry(row)
+        made = _Session((*key.values, start, end), entries, history, end, self._spreads(reached, entry), start, end)
+        made.put(entry)
+        others = [s for s in open_ if s not in reached]
+        self._sessions[key.text] = sorted([*others, made], key=lambda s: s.start)
+        gone = reached if start < end else []  # else the session is the one that it was
+        return [*(self._gone(s, row) for s in gone), self._result(made, row)]
+
+    def _spreads(self, sessions: Sequence[_Session], entry: _Entry) -> dict[int, Spread]:
+        found = {}
+        for i, a in enumerate(self.node.aggregations):
+            if is_spread(a):
+                both, value = reduce(Spread.joined, (s.spreads[i] for s in sessions), Spread()), entry.arguments[i]
+                found[i] = both if value is None else both.with_value(number(a, value))
+        return found
+
+    def _gone(self, session: _Session, cause: Row) -> Row:
+        known = dict(zip(self._kept, session.key, strict=True))
+        values = {c.name: known.get(c.name) for c in self.node.schema}
+        return Row(values, session.end, cause.headers, gone=True, cause=cause.cause)

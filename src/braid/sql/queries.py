@@ -373,7 +373,7 @@ def _limit(c: Cursor) -> int:
 
 def _window(c: Cursor, start: int) -> ast.Window:
     """`TUMBLING (SIZE …)`, `HOPPING (SIZE …, ADVANCE BY …)`, `SESSION (…)`, then RETENTION and GRACE PERIOD."""
-    kinds: tuple[OneOf["TUMBLING", "HOPPING", "SESSION"], ...] = ("TUMBLING", "HOPPING", "SESSION")
+    kinds: tuple[ast.WindowKind, ...] = ("TUMBLING", "HOPPING", "SESSION")
     kind = next((k for k in kinds if c.at(k)), None)
     if kind is None:
         raise c.unexpected("TUMBLING, HOPPING or SESSION", *kinds)

@@ -410,11 +410,14 @@ class Lateral:
     span: Span
 
 
+WindowKind = OneOf["TUMBLING", "HOPPING", "SESSION"]
+
+
 @dataclass(frozen=True, slots=True)
 class Window:
-    """WINDOW TUMBLING|HOPPING|SESSION (…), kept whole: its rules come with windowed aggregation."""
+    """WINDOW TUMBLING|HOPPING|SESSION (…). `size`: of sessions their gap."""
 
-    kind: OneOf["TUMBLING", "HOPPING", "SESSION"]
+    kind: WindowKind
     size: Duration
     advance: Duration | None
     retention: Duration | None
