@@ -161,7 +161,8 @@ def question(
     calls: Sequence[Call], stands: bool = False, keys: tuple[str, ...] = ("KK",)
 ) -> Question:  # fmt: skip
     made = "TABLE" if stands else "STREAM"
-    sql = f"{declarations}CREATE {made} o AS {query};"
+    how = " WITH (key_format='JSON')" if len(keys) > 1 else ""
+    sql = f"{declarations}CREATE {made} o{how} AS {query};"
     names = tuple(c.upper() for c in columns)
     return Question("ksqldb", tuple(typed(t, key) for t in topics), sql, duck, names, keys, tuple(calls), "o", stands)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from braid.bind.bound import DeclaredColumn, Windowing
+from braid.bind.settings import FORMATS, Settings
 from braid.errors import Span, SqlError
 from braid.plan.logical import Encoding, Timestamp
 from braid.records.facet import PROTOBUFS, Format
@@ -27,8 +28,6 @@ OF_SINKS = COMMON
 NO_EFFECT = ("REPLICAS", "RETENTION_MS", "CLEANUP_POLICY")
 SCHEMED: tuple[Format, ...] = ("AVRO", "JSON_SR", "PROTOBUF")  # formats whose schemas stand in a registry
 UNWRAPPED = ("JSON", "AVRO", "JSON_SR")  # formats in which a single value may stand alone
-_KNOWN: tuple[Format, ...] = ("JSON", "DELIMITED", "KAFKA", "NONE", *SCHEMED, "PROTOBUF_NOSR")
-FORMATS: dict[str, Format] = {f: f for f in _KNOWN}
 NULLS = ("KEY_PROTOBUF_NULLABLE_REPRESENTATION", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION")
 KINDS: tuple[ast.WindowKind, ...] = ("TUMBLING", "HOPPING", "SESSION")
 DELIMITERS = {"SPACE": " ", "TAB": "\t"}
@@ -163,23 +162,23 @@ def encoding(
     keys: Sequence[DeclaredColumn],
     values: Sequence[DeclaredColumn],
     inherited: Encoding | None,
-    wrap: bool = True,
+    settings: Settings,
 ) -> Encoding:
-    """How records are written. What no property says is `inherited` (a sink's: from the first source), else JSON values
-    and KAFKA keys, or JSON keys where KAFKA cannot hold them. `wrap`: what the settings say of single values."""
+    """How records are written. What no property says is `inherited` (a sink's: from the first source), else as the
+    settings have it: JSON values and KAFKA keys. `native` takes JSON keys where such a format cannot hold them."""
     both = _format(p, "FORMAT")
     for one in ("KEY_FORMAT", "VALUE_FORMAT"):
         if both is not None and one in p.items:
             raise SqlError(f"FORMAT and {one} exclude each other", p.span(one), "keep KEY_FORMAT and VALUE_FORMAT")
-    value = _format(p, "VALUE_FORMAT") or both or (inherited.value if inherited else "JSON")
+    value = _format(p, "VALUE_FORMAT") or both or (inherited.value if inherited else settings.value_format)
     if value == "NONE":
         hint = "write value_format = 'JSON'; only keys may be NONE"
         raise SqlError("NONE is a key format", p.span("VALUE_FORMAT" if "VALUE_FORMAT" in p.items else "FORMAT"), hint)
     _check_format("VALUE_FORMAT", value, values, p, both is not None)
-    key = _key_format(p, keys, both, inherited)
+    key = _key_format(p, keys, both, inherited, settings)
     delimiter = _delimiter(p, "value", value, inherited.delimiter if inherited else None)
     of_keys = _delimiter(p, "key", key, inherited.key_delimiter if inherited else None)
-    return Encoding(key, value, delimiter, _wrapped(p, value, values, wrap), key_delimiter=of_keys)
+    return Encoding(key, value, delimiter, _wrapped(p, value, values, settings.wrap), key_delimiter=of_keys)
 
 
 def written_format(p: Properties, facet: str) -> Format | None:
@@ -188,7 +187,7 @@ def written_format(p: Properties, facet: str) -> Format | None:
 
 
 def _key_format(
-    p: Properties, keys: Sequence[DeclaredColumn], both: Format | None, inherited: Encoding | None
+    p: Properties, keys: Sequence[DeclaredColumn], both: Format | None, inherited: Encoding | None, settings: Settings
 ) -> Format:
     written = _format(p, "KEY_FORMAT") or both
     if written is not None:
@@ -197,11 +196,11 @@ def _key_format(
             raise SqlError("key_format NONE, but there is a key column", p.span("KEY_FORMAT"), hint)
         _check_format("KEY_FORMAT", written, keys, p, both is not None)
         return written
-    if inherited is None:
-        return "KAFKA" if _fits("KAFKA", keys, True) else "JSON"
-    if inherited.key == "NONE":
-        return "NONE" if not keys else "KAFKA" if _fits("KAFKA", keys, True) else "JSON"
-    return inherited.key if _fits(inherited.key, keys, True) else "JSON"
+    key = settings.key_format if inherited is None or (inherited.key == "NONE" and keys) else inherited.key
+    if settings.mode == "native" and not _fits(key, keys, True):
+        return "JSON"
+    _check_format("KEY_FORMAT", key, keys, p, both=False)
+    return key
 
 
 def _format(p: Properties, name: str) -> Format | None:
@@ -209,11 +208,12 @@ def _format(p: Properties, name: str) -> Format | None:
     if text is None:
         return None
     word = text.strip().upper()
-    if word not in FORMATS:
+    found = next((f for f in FORMATS if f == word), None)
+    if found is None:
         near = get_close_matches(word, FORMATS, n=1, cutoff=0.5)
         hint = f"did you mean {near[0]}?" if near else f"formats are {', '.join(FORMATS)}"
         raise SqlError(f"unknown format {text}", p.span(name), hint)
-    return FORMATS[word]
+    return found
 
 
 def _fits(f: Format, columns: Sequence[DeclaredColumn], is_key: bool) -> bool:

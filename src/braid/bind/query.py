@@ -119,7 +119,7 @@ def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBo
     keys = [c for c in columns if c.place == "key"]
     values = [c for c in columns if c.place == "value"]
     topic = p.text("KAFKA_TOPIC") or s.name
-    encoding = properties.encoding(p, keys, values, result.first.encoding, env.settings.wrap)
+    encoding = properties.encoding(p, keys, values, result.first.encoding, env.settings)
     encoding = schemas.with_schemas(encoding, p, s.name, topic, env.catalog.registry)
     schemas.check_names(encoding, columns, s.name_span)
     schemas.check_chosen(encoding, columns, p)

@@ -14,6 +14,7 @@ from difflib import get_close_matches
 from typing import Any, Literal, get_args
 
 from braid.errors import SqlError
+from braid.records.facet import Format
 
 NullKey = Literal["drop", "pad"]
 KeyColumn = Literal["join", "value"]
@@ -21,6 +22,9 @@ Late = Literal["lookup", "discard"]
 Strictness = Literal["default", "native", "strict"]
 Emission = Literal["arrival", "expiry", "istream"]
 OnOff = Literal["on", "off"]
+FORMATS: tuple[Format, ...] = (
+    "JSON", "DELIMITED", "KAFKA", "NONE", "AVRO", "JSON_SR", "PROTOBUF", "PROTOBUF_NOSR"
+)  # fmt: skip
 Reset = Literal["earliest", "latest"]
 
 
@@ -73,16 +77,18 @@ class Settings:
     """`null_key`: are outer rows without a join key dropped or padded. `key_column`: does a projected join column show
     the join key or its own value. `late`: do rows too late to be stored still look up. `mode`: `native` accepts more
     where the meaning is clear, `strict` refuses what only early releases allowed. `wrap`: is a value of one column a
-    record. `begin`: where queries begin to read. `collect_list`, `collect_set`: how many values these aggregates keep.
-    `assert_topic`, `assert_schema`: how long ASSERT waits, in ms.
-    `scans`: may a pull query look at all rows of a table.
-    `sqlstream`, `lenses`, `risingwave`: those dialects' own."""
+    record. `key_format`, `value_format`: of declarations that name none. `begin`: where queries begin to read.
+    `collect_list`, `collect_set`: how many values these aggregates keep. `assert_topic`, `assert_schema`: how long
+    ASSERT waits, in ms. `scans`: may a pull query look at all rows of a table. `sqlstream`, `lenses`, `risingwave`:
+    those dialects' own."""
 
     null_key: NullKey = "drop"
     key_column: KeyColumn = "join"
     late: Late = "lookup"
     mode: Strictness = "default"
     wrap: bool = field(default=True, repr=False)
+    key_format: Format = field(default="KAFKA", repr=False)
+    value_format: Format = field(default="JSON", repr=False)
     begin: Reset = field(default="earliest", repr=False)
     collect_list: int = field(default=1000, repr=False)
     collect_set: int = field(default=1000, repr=False)
@@ -113,6 +119,10 @@ class Setting:
 
 def _one_of(field: str, *words: str) -> Setting:
     return Setting(field, words, lambda text: word if (word := text.strip().lower()) in words else None)
+
+
+def _format(field: str, *words: str) -> Setting:
+    return Setting(field, words, lambda text: word if (word := text.strip().upper()) in words else None)
 
 
 def _bare(field: str, *words: str) -> Setting:
@@ -160,6 +170,8 @@ SETTINGS: dict[str, dict[str, Setting]] = {
         "braid.mode": _one_of("mode", *get_args(Strictness)),
         "ksql.persistence.wrap.single.values": _yes_or_no("wrap"),
         "ksql.query.pull.table.scan.enabled": _yes_or_no("scans"),
+        "ksql.persistence.default.format.key": _format("key_format", *FORMATS),
+        "ksql.persistence.default.format.value": _format("value_format", *(f for f in FORMATS if f != "NONE")),
         "auto.offset.reset": _one_of("begin", *get_args(Reset)),
         "ksql.functions.collect_list.limit": Setting("collect_list", ("a number of values",), _count),
         "ksql.functions.collect_set.limit": Setting("collect_set", ("a number of values",), _count),

@@ -46,7 +46,7 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
     if kind == "table" and not keys and message_key is None:
         hint = f"mark it: {columns[0].name} {columns[0].type} PRIMARY KEY"
         raise SqlError(f"table {s.name} has no PRIMARY KEY", s.name_span, hint)
-    encoding = properties.encoding(p, keys, values, None, settings.wrap)
+    encoding = properties.encoding(p, keys, values, None, settings)
     encoding = schemas.with_schemas(encoding, p, s.name, topic, catalog.registry)
     schemas.check_names(encoding, columns, s.name_span)
     if message_key is not None:
