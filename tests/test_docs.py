@@ -38,6 +38,7 @@ from braid.expr.aggregates import AGGREGATES
 from braid.expr.functions import FUNCTIONS
 from braid.expr.loading import of_text
 from braid.expr.user import NONE, Functions
+from braid.face.scripts import scripts_in
 from braid.sql.dialects.ksqldb import KSQLDB
 from braid.sql.parser import dialect_of
 from braid.testing.cases import DIALECTS, INPUT_COLUMNS, SHOWN, Block, blocks, run_case
@@ -319,6 +320,7 @@ def test_dialect_row(row: Row) -> None:
         assert path.is_relative_to(ROOT / "tests" / "cases" / row.dialect), "test_cases.py runs those only"
     for sql in row.statements:
         program = program_of(row.dialect)
+        program.scripts = scripts_in(str(ROOT / "examples"))
         list(program.statements(page_blocks(f"docs/dialects/{row.dialect}.md")[0].text))
         if status in ("does", "differs"):
             list(program.statements(sql))

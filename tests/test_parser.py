@@ -386,7 +386,6 @@ MADE = (("C", "INT"), ("COLUMN", "BIGINT"))
         ("ASSERT SCHEMA SUBJECT 'x-key' ID 3", ("AssertSchema", "x-key", 3, True, None)),
         ("ASSERT VALUES s (a) VALUES (1)", ("AssertRow", ("InsertValues", "S", ("A",), ((1,),)), False)),
         ("ASSERT NULL VALUES s (k) KEY (1)", ("AssertRow", ("InsertValues", "S", ("K",), ((1,),)), True)),
-        ("RUN SCRIPT '/x'", ("RunScript", "/x")),
     ],
 )
 def test_commands(text: str, tree: object) -> None:

@@ -121,3 +121,63 @@ def test_a_terminated_query_is_gone_and_its_stream_stands() -> None:
     assert done("INSERT INTO o SELECT k, v AS w FROM s;") == ["QueryBound"]
     assert done(O) == ["QueryBound"] and list(program().queries) == ["O"]
     assert done("TERMINATE ALL; DROP STREAM o; DROP STREAM s;")[0] == "Terminated" and not program().standing
+
+
+# ----------------------------------------------------------------- RUN SCRIPT
+
+
+def write(path: str, text: str) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(text, encoding="utf-8")
+
+
+def test_a_script_stands_in_the_place_of_its_statement() -> None:
+    write("main/run.sql", "DEFINE t = 's';\nRUN SCRIPT 'more/types.sql';\n" + S.replace("v INT", "v PAIR, n ${n}") + O)
+    write("main/more/types.sql", "RUN SCRIPT 'more/n.sql'; CREATE TYPE pair AS INT; -- no end")
+    write("main/more/n.sql", "DEFINE n = 'BIGINT'; SHOW VARIABLES;")
+    said = braid("explain", "main/run.sql", "--store", "s")
+    assert said.code == 0 and "W = (S.V + 1)" in said.out
+    said = braid("check", "main/run.sql", "--store", "s")
+    assert "4 statements, no problem" in said.out
+    write("demo.sql", S + ROW.format(n=1))
+    assert "1 row into s" in braid("sql", "--store", "s", stdin="RUN SCRIPT 'demo.sql'; PRINT s FROM BEGINNING;").out
+
+
+def test_what_is_wrong_in_a_script_is_told_with_its_name() -> None:
+    write("main.sql", "RUN SCRIPT 'a.sql';\nRUN SCRIPT 'b.sql';")
+    write("a.sql", S + "\nSELECT FROM s;")
+    write("b.sql", "\nDESCRIBE z;")
+    said = braid("check", "main.sql", "--store", "s")
+    assert said.code == 1 and "at line 3, column 8 of a.sql" in said.err and "at line 2, column 10 of b.sql" in said.err
+    write("a.sql", "RUN SCRIPT 'main.sql';")
+    said = braid("check", "main.sql", "--store", "s")
+    assert said.code == 1 and "scripts run scripts, 10 deep" in said.err
+
+
+@pytest.mark.parametrize("path", ["../out.sql", "link.sql", "folder/../../out.sql", "/etc/hostname", "linked/out.sql"])
+def test_a_script_lies_below_the_folder(path: str, folder: Path) -> None:
+    write("in/main.sql", f"RUN SCRIPT '{path}';")
+    write("out.sql", S)
+    Path("in/folder").mkdir()
+    Path("in/link.sql").symlink_to(folder / "out.sql")
+    Path("in/linked").symlink_to(folder)
+    said = braid("check", "in/main.sql", "--store", "s")
+    assert said.code == 1 and "is outside of the folder of scripts" in said.err
+    assert said.err.splitlines()[1] == "  at line 1, column 12"
+
+
+def test_what_is_no_script() -> None:
+    write("text.sql", S)
+    Path("text.sql").write_bytes(b"\xff")
+    for path, why in (
+        ("none.sql", "No such file"),
+        (".", "is not a plain file"),
+        ("text.sql", "is not UTF-8"),
+        ("a\0", "out"),
+    ):
+        said = braid("sql", "--store", "s", stdin=f"RUN SCRIPT '{path}';")
+        assert said.code == 1 and why in said.err, said.err
+    write("ok.sql", S)
+    assert braid("sql", "--store", "s", stdin=f"RUN SCRIPT '{Path('ok.sql').resolve()}';").code == 0
+    with pytest.raises(SqlError, match="RUN SCRIPT is for braid run and the prompt"):
+        list(Program("ksqldb").statements("RUN SCRIPT 'ok.sql';"))

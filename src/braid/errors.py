@@ -66,6 +66,7 @@ class SqlError(BraidError):
         super().__init__(message, hint)
         self.span = span
         self.text = text
+        self.file = ""
 
     @property
     def line(self) -> int | None:
@@ -81,10 +82,16 @@ class SqlError(BraidError):
             self.text = text
         return self
 
+    def within(self, file: str) -> SqlError:
+        """The same error, of a text that stands in a file of its own ("": it does not)."""
+        self.file = self.file or file
+        return self
+
     def render(self) -> str:
         if self.span is None:
             return super().render()
-        lines = [f"error: {printable(self.message)}", f"  at line {self.span.line}, column {self.span.column}"]
+        place = f"  at line {self.span.line}, column {self.span.column}"
+        lines = [f"error: {printable(self.message)}", place + (f" of {printable(self.file)}" if self.file else "")]
         if self.text is not None:
             source = self.text.splitlines()
             shown = source[self.span.line - 1] if self.span.line <= len(source) else ""

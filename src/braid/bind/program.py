@@ -46,7 +46,7 @@ from braid.records.wire import Wires
 from braid.sql import ast
 from braid.sql.declare import quoted, typed
 from braid.sql.dialects.base import Words
-from braid.sql.parser import parse, parse_all, plain
+from braid.sql.parser import Scripts, parse, parse_all, plain
 from braid.types import Column, Type
 
 
@@ -118,7 +118,8 @@ class Keeper(Protocol):
 
 @dataclass(slots=True)
 class Program:
-    """A catalog and settings that grow statement by statement. `standing`: by name; `sets`: texts of SETs so far."""
+    """A catalog and settings that grow statement by statement. `standing`: by name; `sets`: texts of SETs so far;
+    `scripts`: reads files for RUN SCRIPT."""
 
     dialect: str
     catalog: Catalog = field(default_factory=Catalog)
@@ -129,6 +130,7 @@ class Program:
     standing: dict[str, Standing] = field(default_factory=dict)
     sets: tuple[str, ...] = ()
     keeper: Keeper | None = None
+    scripts: Scripts | None = None
 
     @property
     def spoken(self) -> Dialect:
@@ -137,10 +139,13 @@ class Program:
     def statements(self, sql: str) -> Iterator[Effect]:
         """Binds one statement after the other. The first that is refused raises `SqlError`; what came before stands. A
         statement counts when the next one is asked for: one that cannot be carried out does not."""
-        script = parse(sql, self.spoken.words, self.variables, self.catalog.types)
+        script = parse(sql, self.spoken.words, self.variables, self.catalog.types, self.scripts)
         fresh: set[str] = set()  # made by this text
-        for statement, variables in zip(script.statements, script.defined, strict=True):
-            effect = replace(self.effect_of(statement, script.text, fresh), variables=variables)
+        for statement, variables, (text, file) in zip(script.statements, script.defined, script.places, strict=True):
+            try:
+                effect = replace(self.effect_of(statement, text, fresh), variables=variables)
+            except SqlError as e:
+                raise e.within(file) from None
             yield effect
             made = self.apply(effect)
             if made is not None and self.mode == "file":
@@ -330,16 +335,16 @@ def first_match(name: str, known: Iterable[str]) -> str | None:
 def check_program(sql: str, program: Program) -> tuple[list[SqlError], int]:
     """Every problem of a text, in order, and how many statements it has. What a refused statement would have declared
     is unknown to those after it."""
-    script, problems = parse_all(sql, program.spoken.words, types=program.catalog.types)
+    script, problems = parse_all(sql, program.spoken.words, None, program.catalog.types, program.scripts)
     fresh: set[str] = set()
-    for statement in script.statements:
+    for statement, (text, file) in zip(script.statements, script.places, strict=True):
         try:
-            effect = program.effect_of(statement, script.text, fresh)
+            effect = program.effect_of(statement, text, fresh)
         except SqlError as e:
-            problems.append(e)
+            problems.append(e.within(file))
             continue
         fresh.update({program.apply(effect) or ""})
-    problems.sort(key=lambda e: (e.line or 0, e.column or 0))
+    problems.sort(key=lambda e: (e.file, e.line or 0, e.column or 0))
     return problems, len(script.statements)
 
 

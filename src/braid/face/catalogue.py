@@ -19,6 +19,7 @@ from braid.bind.program import Mode, Program, Standing
 from braid.dialects import DIALECTS, dialect_named
 from braid.errors import BraidError, SqlError
 from braid.expr.user import NONE, Functions
+from braid.face.scripts import scripts_in
 from braid.records.wire import Wires
 from braid.topics.broker import Broker
 from braid.topics.files import locked, parsed, read_small, refuse_link, write_atomic
@@ -28,9 +29,14 @@ FORMAT = 1
 MOST = 64 << 20  # bytes of a catalogue
 
 
-def over(store: str, dialect: str, broker: Broker | None = None, functions: Functions = NONE) -> Program:
-    """A program for a look at a file of statements: all that was declared in the store stands, and nothing is kept."""
-    return Catalogue(open_topics(store, broker), dialect, functions).program("file").copy()
+def over(
+    store: str, dialect: str, broker: Broker | None = None, functions: Functions = NONE, folder: str | None = None
+) -> Program:
+    """A program for a look at a file of statements: all that was declared in the store stands, and nothing is kept.
+    `folder`: of its scripts."""
+    program = Catalogue(open_topics(store, broker), dialect, functions).program("file").copy()
+    program.scripts = None if folder is None else scripts_in(folder)
+    return program
 
 
 def written_as(store: Topics, topic: str) -> Wires:

@@ -180,6 +180,11 @@ def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[s
     return text, dialect or dialect_of(text) or "ksqldb"
 
 
+def folder_of(file: str | None) -> str:
+    """Where scripts lie: beside the file, or in the present folder."""
+    return os.path.dirname(file or "") or "."
+
+
 # ----------------------------------------------------------------- commands
 
 
@@ -247,7 +252,7 @@ def run(
     most = None if max_drops is None else MaxDrops.of(max_drops)
     until_idle = wanted["until_idle"] or wanted["end"]
     asked = wanted | pairs | {"until_idle": until_idle, "begins": begins_of(wanted["begins"])}
-    request = Request(sql, dialect, master=master or "local[*]", max_drops=most, **asked)
+    request = Request(sql, dialect, master=master or "local[*]", max_drops=most, folder=folder_of(file), **asked)
     outcome = run_program(request, err)
     if outcome.interrupted and request.until_idle:
         raise click.exceptions.Exit(130)
@@ -301,7 +306,7 @@ def explain(
     from braid.topics.broker import delivery
 
     sql, dialect = read_sql(file, text, dialect)
-    documents = explain_program(sql, over(store, dialect, broker, functions), store if state else None)
+    documents = explain_program(sql, over(store, dialect, broker, functions, folder_of(file)), store if state else None)
     if broker is not None:
         documents = [d | {"delivery": delivery(broker)} for d in documents]
     if form == "json":
@@ -334,7 +339,7 @@ def check(
     from braid.face.catalogue import over
 
     sql, dialect = read_sql(file, text, dialect)
-    problems, read = check_program(sql, over(store, dialect, broker, functions))
+    problems, read = check_program(sql, over(store, dialect, broker, functions, folder_of(file)))
     for problem in problems:
         err.print(problem.render(), style="red", markup=False)
     if problems:

@@ -89,7 +89,7 @@ class SourceFiles:
 class Request:
     """What `braid run` was asked for. `sources`, `sinks`: declared name -> path (or `console`). `batch_rows`: at most
     so many records a batch. `end` asks for `until_idle`, too. `broker`: where the topics lie, if not in the store.
-    `begins`: where queries that start begin to read."""
+    `begins`: where queries that start begin to read. `folder`: of scripts."""
 
     sql: str
     dialect: str
@@ -111,6 +111,7 @@ class Request:
     broker: Broker | None = None
     begins: Begins = UNASKED
     functions: Functions = NONE
+    folder: str | None = None
     idle: float | None = None  # s after which a partition without records holds no clock
 
 
@@ -126,7 +127,7 @@ class Prepared:
 
 def prepare(request: Request) -> Prepared:
     """Parses, binds and checks all statements."""
-    program = over(request.store, request.dialect, request.broker, request.functions)
+    program = over(request.store, request.dialect, request.broker, request.functions, request.folder)
     effects = tuple(program.statements(request.sql))
     for option, names in (("--source", request.sources), ("--sink", request.sinks)):
         for name in names:

@@ -37,6 +37,7 @@ from braid.face.effects import Rows, StoreWorld, append_records, carry_out_all
 from braid.face.infer import statement
 from braid.face.pulls import StorePulls
 from braid.face.request import SourceFiles
+from braid.face.scripts import scripts_in
 from braid.face.tabular import cell, print_table, time_text
 from braid.files.listing import look
 from braid.lower.lower import lower
@@ -210,7 +211,9 @@ class Shell:
     def program(self) -> Program:
         """The names of the present dialect; those of another one wait until it is chosen again."""
         if self.dialect not in self._programs:
-            self._programs[self.dialect] = Catalogue(self._store, self.dialect, self._functions).program("cell")
+            program = Catalogue(self._store, self.dialect, self._functions).program("cell")
+            program.scripts = scripts_in(".")
+            self._programs[self.dialect] = program
         return self._programs[self.dialect]
 
     def close(self) -> None:

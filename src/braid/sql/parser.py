@@ -7,10 +7,11 @@ Rule: whatever the text, only a `SqlError` comes out of it; nothing that is writ
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 
-from braid.errors import SqlError
+from braid.errors import BraidError, SqlError
 from braid.sql import ast
 from braid.sql.cursor import Cursor
 from braid.sql.dialects.base import Words
@@ -21,37 +22,69 @@ from braid.types import Type
 _DIALECT_LINE = re.compile(r"\ufeff?[ \t]*--[ \t]*dialect[ \t]*:[ \t]*([^\s;]*)[ \t]*(?:\r|\n|$)", re.IGNORECASE)
 
 
+Scripts = Callable[[str], str]  # the text of a file that RUN SCRIPT names
+DEEPEST = 10  # scripts that run scripts
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What reading a text goes by and writes to: `variables` of DEFINE, `types` of CREATE TYPE."""
+
+    words: Words
+    variables: dict[str, str]
+    types: dict[str, Type]
+    scripts: Scripts | None = None
+
+
 def parse(
-    text: str, words: Words, variables: dict[str, str] | None = None, types: Mapping[str, Type] | None = None
+    text: str,
+    words: Words,
+    variables: dict[str, str] | None = None,
+    types: Mapping[str, Type] | None = None,
+    scripts: Scripts | None = None,
 ) -> ast.Script:
     """All statements; raises the first problem. `variables` (DEFINE) are read and written, to go on over many calls.
-    `types`: those that CREATE TYPE has given names to before."""
-    statements: list[ast.Statement] = []
-    defined: list[dict[str, str]] = []
-    known = variables if variables is not None else {}
-    for found in _each(text, words, known, types):
-        if isinstance(found, SqlError):
-            raise found
-        statements.append(found)
-        defined.append(dict(known))
-    return ast.Script(text, tuple(statements), tuple(defined))
+    `types`: those that CREATE TYPE has given names to before. `scripts`: reads the files of RUN SCRIPT."""
+    script, problems = _script(text, words, variables, types, scripts, True)
+    if problems:
+        raise problems[0]
+    return script
 
 
 def parse_all(
-    text: str, words: Words, variables: dict[str, str] | None = None, types: Mapping[str, Type] | None = None
+    text: str,
+    words: Words,
+    variables: dict[str, str] | None = None,
+    types: Mapping[str, Type] | None = None,
+    scripts: Scripts | None = None,
 ) -> tuple[ast.Script, list[SqlError]]:
     """The statements that can be read, and every problem: after one, reading goes on behind the next `;`."""
+    return _script(text, words, variables, types, scripts, False)
+
+
+def _script(
+    text: str,
+    words: Words,
+    variables: dict[str, str] | None,
+    types: Mapping[str, Type] | None,
+    scripts: Scripts | None,
+    first: bool,
+) -> tuple[ast.Script, list[SqlError]]:
     statements: list[ast.Statement] = []
-    errors: list[SqlError] = []
     defined: list[dict[str, str]] = []
-    known = variables if variables is not None else {}
-    for found in _each(text, words, known, types):
+    places: list[tuple[str, str]] = []
+    errors: list[SqlError] = []
+    known = Reading(words, variables if variables is not None else {}, dict(types or {}), scripts)
+    for found, place in _each(text, known, "", 0):
         if isinstance(found, SqlError):
-            errors.append(found)
+            errors.append(found.within(place[1]))
+            if first:
+                break
         else:
             statements.append(found)
-            defined.append(dict(known))
-    return ast.Script(text, tuple(statements), tuple(defined)), errors
+            defined.append(dict(known.variables))
+            places.append(place)
+    return ast.Script(text, tuple(statements), tuple(defined), tuple(places)), errors
 
 
 def dialect_of(text: str) -> str | None:
@@ -77,26 +110,46 @@ def _lexer(text: str, words: Words, variables: dict[str, str] | None) -> Lexer:
 
 
 def _each(
-    text: str, words: Words, variables: dict[str, str], types: Mapping[str, Type] | None
-) -> Iterator[ast.Statement | SqlError]:
-    made = dict(types or {})
-    source = SourceText(text)
-    lexer = _lexer(text, words, variables if words.has_variables else None)
+    text: str, known: Reading, file: str, depth: int
+) -> Iterator[tuple[ast.Statement | SqlError, tuple[str, str]]]:
+    """What can be read and what cannot, with its text and file."""
+    source, words, place = SourceText(text), known.words, (text, file)
+    lexer = _lexer(text, words, known.variables if words.has_variables else None)
     while (tokens := lexer.statement()) is not None:
-        c = Cursor(source, tokens, words, variables, made)
+        c = Cursor(source, tokens, words, known.variables, known.types)
         while not c.at_end():
             found = _one(c)
             if isinstance(found, SqlError):
-                yield found
+                yield found, place
                 break
             if c.at_end() or c.starts_statement():
-                if found is not None:
-                    yield found
+                if isinstance(found, ast.RunScript):
+                    yield from _run(found, c, known, place, depth)
+                elif found is not None:
+                    yield found, place
                 if not c.at_end():  # a ';' is missing: tell it, and go on with what follows
-                    yield left_over(c)
+                    yield left_over(c), place
             else:
-                yield left_over(c)
+                yield left_over(c), place
                 break
+
+
+def _run(
+    s: ast.RunScript, c: Cursor, known: Reading, place: tuple[str, str], depth: int
+) -> Iterator[tuple[ast.Statement | SqlError, tuple[str, str]]]:
+    """The statements of a file, in the place of RUN SCRIPT."""
+    if known.scripts is None:
+        yield c.error("RUN SCRIPT is for braid run and the prompt", s.path_span, "execute the text of the file"), place
+        return
+    if depth == DEEPEST:
+        yield c.error(f"scripts run scripts, {DEEPEST} deep", s.path_span, "does one run itself?"), place
+        return
+    try:
+        text = known.scripts(s.path)
+    except BraidError as e:
+        yield c.error(e.message, s.path_span, e.hint), place
+        return
+    yield from _each(text, known, s.path, depth + 1)
 
 
 def _one(c: Cursor) -> ast.Statement | SqlError | None:

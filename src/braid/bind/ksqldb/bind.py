@@ -14,7 +14,6 @@ from braid.bind.ksqldb import asserting, statements
 from braid.bind.ksqldb.pull import bind_pull
 from braid.bind.query import bind_create_as, bind_insert_select, bind_select, declared_named
 from braid.bind.sources import bind_source
-from braid.errors import SqlError
 from braid.sql import ast
 from braid.sql.dialects.ksqldb import KSQLDB
 
@@ -54,8 +53,6 @@ def own(s: ast.Statement, env: Env, dialect: str = KSQLDB.name) -> Bound | None:
             return statements.bind_control(s, env)
         case ast.Show(what="VARIABLES", variables=variables):
             return Shown("VARIABLES", ("name", "value"), variables)
-        case ast.RunScript():
-            raise SqlError("RUN SCRIPT is not supported yet", s.span, "braid run FILE, or .read FILE at the prompt")
         case ast.DescribeFunction():
             return statements.bind_describe_function(s)
     return None

@@ -493,9 +493,10 @@ Statement = (
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """All statements of a text, with the text itself so that errors can show their line, and the variables that held at
-    each (not where problems were passed over)."""
+    """All statements of a text, with the text itself so that errors can show their line; of each the variables that
+    held, and where it stands: a text, and its file if that is one that RUN SCRIPT names."""
 
     text: str
     statements: tuple[Statement, ...] = field(default=())
     defined: tuple[Mapping[str, str], ...] = field(default=())
+    places: tuple[tuple[str, str], ...] = field(default=())
