@@ -87,9 +87,12 @@ def _row(row: tuple[ast.Expr, ...], columns: list[DeclaredColumn], target: Decla
 
 
 def row_of(values: Mapping[str, Any], target: Declared) -> InsertedRow:
-    """The record that columns make; those that are not there are null."""
+    """The record that columns make; those that are not there are null, or have the default of a schema that was
+    chosen."""
     key = {c.name: values.get(c.name) for c in target.key if not c.hidden}
     body = {c.name: values.get(c.name) for c in target.columns if c.place == "value"}
+    if target.encoding.value_schema is not None and target.encoding.value_schema.text:  # it may have defaults
+        body = {n: v for n, v in body.items() if n in values}
     empty = all(v is None for v in key.values())
     return InsertedRow(None if empty else key, body, values.get("ROWTIME"))
 
@@ -131,6 +134,8 @@ def _coerced(e: Expr, column: DeclaredColumn) -> Expr:
     hint = f"{column.name} takes {t}"
     if t is Scalar.VARCHAR:
         hint = "put it in single quotes, or CAST it"
+    elif t is Scalar.BYTES:
+        hint = "write TO_BYTES('…', 'base64')"
     raise SqlError(f"{column.name} is {t}; the value is {e.type}", hint=hint)
 
 

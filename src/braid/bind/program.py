@@ -40,7 +40,7 @@ from braid.dialects import dialect_named
 from braid.errors import BraidError, SqlError
 from braid.plan.logical import Query
 from braid.records.facet import PROTOBUFS
-from braid.records.formats import passed
+from braid.records.formats import inserted
 from braid.records.values import json_value
 from braid.records.wire import Wires
 from braid.sql import ast
@@ -358,7 +358,7 @@ def new_records(bound: Inserted) -> NewRecords:
     for row in bound.rows:
         doc = {n: json_value(v, values[n].type) for n, v in row.value.items()}
         key, value = _key_text(row.key, keys, target, doc), _value_text(doc, values, target)
-        key, value = passed(key, keys, of_keys), passed(value, list(values.values()), of_values)
+        key, value = inserted(key, keys, of_keys), inserted(value, list(values.values()), of_values)
         made.append(NewRecord(key, value, row.timestamp))
     return NewRecords(bound.topic, tuple(made), target.wires)
 

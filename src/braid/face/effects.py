@@ -52,7 +52,7 @@ from braid.bind.bound import (
     View,
 )
 from braid.bind.program import Effect, NewRecords, Program, new_records
-from braid.errors import BraidError, Span
+from braid.errors import BraidError, Span, SqlError
 from braid.face.asserted import PRINTED, Asserted, Looked, StoreLookout
 from braid.face.tabular import time_text
 from braid.operators.changes import TIME
@@ -276,7 +276,11 @@ def carry_out(effect: Effect, world: World) -> None:
                 schemas.register_sink(query.sink, world.registry)
             world.start(bound)
         case Inserted():
-            world.insert(new_records(bound), line)
+            try:
+                records = new_records(bound)
+            except BraidError as e:
+                raise SqlError(e.message, effect.statement.span, e.hint) from None
+            world.insert(records, line)
         case RowsChanged(target=target):
             if bound.creates:
                 world.create_topic(target.topic, target.partitions, target.kind == "table")

@@ -107,6 +107,19 @@ def passed(text: str | None, columns: Sequence[Column], facet: Facet) -> str | N
     return text if found is None else str(found)
 
 
+def inserted(text: str | None, columns: Sequence[Column], facet: Facet) -> str | None:
+    """A text of values that are given, `passed`; by a schema that was chosen what is not given has its default, and a
+    value for which there is no place is refused."""
+    if text is None or facet.schema is None or not facet.schema.text or facet.format not in framed.KINDS:
+        return passed(text, columns, facet)
+    text = framed.completed(text, written_by(facet, columns), facet.others)
+    frame, _, _ = decode_values(pl.Series([text]), columns, unwrapped=facet.bare)
+    why = unwritable(frame, [(c.name, c) for c in columns], facet)
+    if why is not None:
+        raise BraidError(f"the schema of the {facet.name} has no place for this: {why[0]}", "give another value")
+    return passed(text, columns, facet)
+
+
 def produced(text: str, schema: Schema, others: framed.Others) -> str:
     """A JSON text as another producer writes it by a schema: fields that are missing have their defaults."""
     try:
