@@ -257,6 +257,21 @@ def test_ahead() -> None:
     assert [ahead.highest(n) for n in (0, 1, 2, 4, 5, 6, 7)] == [None, NEVER, 8, 8, 9, 9, None]
 
 
+def test_times_that_could_not_be_read_are_asked_for_again() -> None:
+    times = np.array([5, 3, 8, 9], np.int64)
+    away = [True]
+
+    def load(a: int, b: int) -> np.ndarray:
+        if b > 2 and away and away.pop():
+            raise BraidError("no registry answers", "wait")
+        return times[a:b]
+
+    ahead = Ahead(0, 4, iter([(0, 2, None), (2, 4, None)]), load)
+    with pytest.raises(BraidError, match="no registry"):
+        ahead.cut(8)
+    assert ahead.cut(8) == 3 and ahead.highest(3) == 8
+
+
 def test_a_null_time_is_filled_within_the_range() -> None:
     from braid.stage.inputs import filled
 

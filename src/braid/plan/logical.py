@@ -125,6 +125,12 @@ class Source(PlanNode):
         return tuple(c for c in self.columns if c.place == "key")
 
     @property
+    def timed_by(self) -> SourceColumn | None:
+        """The column that holds the time of a record; None where that is the message's."""
+        timestamp = self.timestamp
+        return None if timestamp is None else next(c for c in self.columns if c.field == timestamp.field)
+
+    @property
     def window(self) -> tuple[SourceColumn, ...]:
         """The bounds of the window that is part of each record's key; nothing where there is none."""
         return tuple(c for c in self.columns if c.place in ("windowstart", "windowend"))

@@ -46,6 +46,7 @@ class Wire:
 
 
 ANY = Wire("ANY")
+Kind = Literal["time", "session"] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Wires:
 
     key: Wire = ANY
     value: Wire = ANY
-    window: Literal["time", "session"] | None = None
+    window: Kind = None
 
 
 def wires(
@@ -140,9 +141,11 @@ def to_bytes(texts: pl.Series, wire: Wire, registry: Registry | None = None, top
     return formats.to_bytes(texts, wire.columns, wire.facet, registry, topic)
 
 
-def with_windows(keys: pl.Series, windows: pl.Series, kind: Literal["time", "session"]) -> pl.Series:
+def with_windows(keys: pl.Series, windows: pl.Series, kind: Kind) -> pl.Series:
     """Keys as Kafka Streams writes them: the start behind the key, of a session the end and the start, 8 bytes each. A
-    key without a window stands alone."""
+    key without a window stands alone, and each where windows are no part of keys (None)."""
+    if kind is None:
+        return keys
     bounds = ("start",) if kind == "time" else ("end", "start")
     parts = [keys, *(_big_endian(windows.struct.field(b), S.BIGINT) for b in bounds)]
     hexed = pl.DataFrame([x.bin.encode("hex").alias(str(i)) for i, x in enumerate(parts)])
@@ -150,8 +153,10 @@ def with_windows(keys: pl.Series, windows: pl.Series, kind: Literal["time", "ses
     return whole.zip_with(windows.is_not_null(), keys)
 
 
-def without_windows(keys: pl.Series, kind: Literal["time", "session"]) -> tuple[pl.Series, pl.Series, pl.Series]:
+def without_windows(keys: pl.Series, kind: Kind) -> tuple[pl.Series, pl.Series, pl.Series]:
     """Such keys and their windows apart; and why a key has none. A window of `time` has no end."""
+    if kind is None:
+        return keys, pl.repeat(None, len(keys), dtype=pl.Null, eager=True), _nothing(len(keys))
     size = keys.bin.size().cast(pl.Int64).fill_null(0)
     tail = 8 if kind == "time" else 16
     short = size < tail
@@ -172,6 +177,10 @@ def without_windows(keys: pl.Series, kind: Literal["time", "session"]) -> tuple[
 
 def _value(texts: pl.Series, t: Type) -> pl.Series:
     return decode_values(texts, [Column("x", t)], unwrapped=True)[0]["x"]
+
+
+def prefixed(prefix: str, error: pl.Series) -> pl.Series:
+    return prefix + error if error.null_count() < len(error) else error
 
 
 def _nothing(height: int) -> pl.Series:

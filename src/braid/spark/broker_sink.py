@@ -45,11 +45,11 @@ class BrokerOutputs:
         with spent("encode"):
             records = emit.written(self._job.plan.query.sink, frame, output.partitions, topics_of(self._job).registry)
             keys, values = to_bytes(records["key"], self._how.key), to_bytes(records["value"], self._how.value)
-            parts, window = emit.partition_of(keys, frame, output.partitions), self._how.window
+            parts = emit.partition_of(keys, frame, output.partitions)
             made = pl.DataFrame(
                 {
                     "partition": parts,
-                    "key": keys if window is None else with_windows(keys, records["window"], window),
+                    "key": with_windows(keys, records["window"], self._how.window),
                     "value": values,
                     "time": records["timestamp"],
                     "headers": records["headers"],

@@ -15,8 +15,10 @@ then a query never reads past its gate, so that records written one by one still
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -221,6 +223,8 @@ class Planner:
         self._limits: dict[int, list[int]] | None = None  # of a run that ends where the data ended when it began
         self._watch = GateWatch()
         self._seen: dict[str, tuple[int, float]] = {}  # up to where each partition was read, and since when
+        self._inputs: dict[int, Until] = {}  # as they stood when a batch was last planned
+        self._ahead: threading.Thread | None = None  # reads with them, while nobody plans
 
     def beginning(self) -> Document:
         job, inputs = loads(self._text), inputs_of(self._text)
@@ -235,6 +239,9 @@ class Planner:
     def latest(self, start: Document) -> Document:
         """The document of the next batch; `start` where there is nothing new."""
         job = loads(self._text)
+        if self._ahead is not None:
+            self._ahead.join()
+            self._ahead = None
         if start.get("plan") != job.fingerprint:
             raise BraidError("the checkpoint is of another plan", "delete it, or start the query under another name")
         if job.checkpoint is None and job.begin.keys() - start["next"].keys():
@@ -247,7 +254,23 @@ class Planner:
         kept = {name: x for name, x in start.items() if name not in ("early", "begin", "silent")}
         if start["batch"] < 0:
             kept["begin"] = start["next"]
-        return {**kept, "idle": [], **found, "batch": start["batch"] + 1}
+        made = {**kept, "idle": [], **found, "batch": start["batch"] + 1}
+        if job.order is None and not job.files:
+            self._read_ahead(job, made)
+        return made
+
+    def _read_ahead(self, job: Job, start: Document) -> None:
+        """The times that the next batch is cut by are read while this one runs, where more waits than fits into it.
+        They stay with the inputs; what fails is tried again, and told, by whoever plans it."""
+
+        def go() -> None:
+            with contextlib.suppress(Exception):
+                self._cut(job, start)
+
+        ends = {f"{leaf}/{p}": end for leaf, x in self._inputs.items() for p, end in enumerate(x.limits)}
+        if sum(end - start["next"].get(place, 0) for place, end in ends.items()) > job.limit:
+            self._ahead = threading.Thread(target=go, name="times", daemon=True)
+            self._ahead.start()
 
     def _with_silent(self, job: Job, start: Document, found: Document | None) -> Document | None:
         """The next batch, with the partitions that fall idle behind it: all of them has been read, and for so long
@@ -287,10 +310,15 @@ class Planner:
             inputs = {leaf: Until(x, self._limits[leaf]) for leaf, x in inputs.items()}
         for leaf, ends in start.get("captured", {}).items():
             inputs = inputs | {int(leaf): Until(inputs[int(leaf)], ends)}
+        self._inputs = {leaf: Until(x, x.ends()) for leaf, x in inputs.items()}
+        return self._cut(job, start)
+
+    def _cut(self, job: Job, start: Document) -> Document | None:
         begin: Cut = {"next": start["next"], "ended": start["ended"]}
         if start.get("early"):
             begin["early"] = start["early"]
-        found = plan_batch(sorted(inputs.items()), begin, job.limit, _at_first(job, start), job.ranks, job.close)
+        inputs = sorted(self._inputs.items())
+        found = plan_batch(inputs, begin, job.limit, _at_first(job, start), job.ranks, job.close)
         return None if found is None else {**found}
 
     def committed(self, end: Document) -> None:

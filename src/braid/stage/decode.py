@@ -22,6 +22,7 @@ from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.plan.logical import Source, SourceColumn
 from braid.records import codec, formats
 from braid.records.registry import Registry
+from braid.records.wire import prefixed
 from braid.types import MAX_TIME, Column, Scalar, polars_type
 
 
@@ -64,6 +65,15 @@ def decode(source: Source, raw: pl.DataFrame, partition: int, registry: Registry
     return Decoded(with_pseudo(source, rows, partition), error)
 
 
+def timed(source: Source, raw: pl.DataFrame, registry: Registry | None = None) -> pl.DataFrame:
+    """Records (`_offset`, `_t`, `_value`) with the `_t` that `decode` gives them, where a column of the value holds it.
+    All columns of the value are read: one that is malformed in any has no time but its message's."""
+    values = [c for c in source.columns if c.place == "value"]
+    frame, is_null, _ = _read(source, values, raw["_value"], registry, is_key=False)
+    diff = pl.when(is_null).then(-1).otherwise(1).alias(DIFF)
+    return _with_time(source, raw.with_columns(diff, *frame.get_columns()))[0]
+
+
 def _columns(columns: list[SourceColumn]) -> list[Column]:
     return [Column(c.field, c.column.type) for c in columns]
 
@@ -77,7 +87,7 @@ def _decode_key(source: Source, keys: list[SourceColumn], texts: pl.Series, regi
         frame = pl.DataFrame([pl.Series(c.name, [None] * len(texts), dtype=polars_type(c.column.type)) for c in keys])
         return frame, texts.is_null(), _no_errors(len(texts))
     frame, null, error = _read(source, keys, texts, registry, is_key=True)
-    return frame, null, _prefixed("key: ", error)
+    return frame, null, prefixed("key: ", error)
 
 
 def _read(
@@ -110,17 +120,13 @@ def _with_keys_of_values(
     return pl.DataFrame(columns), pl.DataFrame({"a": error, "b": why}).select(pl.coalesce("a", "b"))["a"]
 
 
-def _prefixed(prefix: str, error: pl.Series) -> pl.Series:
-    return prefix + error if error.null_count() < len(error) else error
-
-
 def _with_time(source: Source, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
     """The rows with `_t` taken from the timestamp column; a value that gives no time is malformed, a null value keeps
     the record's own time."""
     nothing = _no_errors(rows.height)
-    if source.timestamp is None:
+    column = source.timed_by
+    if source.timestamp is None or column is None:
         return rows, nothing
-    column = next(c for c in source.columns if c.field == source.timestamp.field)
     time = time_of(rows, column.col, source.timestamp.format)
     bad = (time.is_null() | (time < 0)) & (rows[DIFF] == 1)
     text = f"timestamp column {column.field} holds no time"
@@ -153,7 +159,7 @@ def _checked_message_key(source: Source, rows: pl.DataFrame, error: pl.Series) -
     key = message_key["c"]
     wrong = (rows[DIFF] == 1) & (rows[column.name].ne_missing(key) | key.is_null())
     differs = pl.when(pl.col("w")).then(pl.lit(f"message key is not column {source.message_key}"))
-    errors = {"e": error, "k": _prefixed("key: ", unreadable), "w": wrong}
+    errors = {"e": error, "k": prefixed("key: ", unreadable), "w": wrong}
     checked = pl.DataFrame(errors).select(pl.coalesce("e", "k", differs).alias("e"))["e"]
     stands_in = pl.when(pl.col(DIFF) == -1).then(key).otherwise(pl.col(column.name))
     return rows.with_columns(stands_in.alias(column.name)), checked

@@ -26,7 +26,7 @@ from braid.errors import BraidError
 from braid.operators.changes import NEVER, TIME
 from braid.plan.logical import Source
 from braid.records.wire import wires
-from braid.stage.decode import Decoded, decode
+from braid.stage.decode import Decoded, decode, timed
 from braid.timing import spent
 from braid.topics.interface import Topics
 from braid.topics.segments import CHUNK
@@ -96,7 +96,7 @@ class Until:
 
 
 Times = npt.NDArray[np.int64]
-Block = tuple[int, int, int]  # first offset, end, highest time
+Block = tuple[int, int, int | None]  # first offset, end, highest time if that is known without reading
 
 
 class Ahead:
@@ -108,6 +108,7 @@ class Ahead:
     def __init__(self, first: int, end: int, blocks: Iterator[Block], load: Callable[[int, int], Times]) -> None:
         self.first, self.end = first, end
         self._blocks, self._load = blocks, load
+        self._next: Block | None = None
         self._starts: list[int] = []
         self._stops: list[int] = []
         self._maxima: list[int] = []
@@ -139,10 +140,12 @@ class Ahead:
         return max(within, self._maxima[at - 1]) if at else within
 
     def _more(self) -> bool:
-        block = next(self._blocks, None)
-        if block is None:
+        self._next = self._next or next(self._blocks, None)
+        if self._next is None:
             return False
-        start, stop, top = block
+        start, stop, known = self._next
+        top = int(self._load(start, stop).max()) if known is None else known
+        self._next = None  # only now: what could not be read is asked for again
         self._starts.append(start)
         self._stops.append(stop)
         self._maxima.append(max(top, self._maxima[-1]) if self._maxima else top)
@@ -208,28 +211,11 @@ class TopicInput:
             )
             if known is None:
                 self._forget(partition, first)
-                ahead = Ahead(
-                    first, end, self._read_chunks(partition, first, end), partial(self._read_ahead, partition)
-                )
+                ahead = Ahead(first, end, _chunks(first, end), partial(self._read_ahead, partition))
             else:
-                ahead = Ahead(first, end, self._chunks(partition, first, known), partial(self._chunk, partition))
+                ahead = Ahead(first, end, _known_chunks(first, known), partial(self._chunk, partition))
             self._ahead[partition] = ahead
         return ahead
-
-    def _chunks(self, partition: int, first: int, known: Iterable[tuple[int, int, int | None]]) -> Iterator[Block]:
-        """What is known of chunks; only the one in which `first` lies is read."""
-        for start, stop, high in known:
-            if start >= first:
-                yield start, stop, NEVER if high is None else high
-            elif stop > first:
-                yield first, stop, int(self._chunk(partition, first, stop).max())
-
-    def _read_chunks(self, partition: int, first: int, end: int) -> Iterator[Block]:
-        start = first
-        while start < end:
-            stop = min(start + CHUNK - start % CHUNK, end)
-            yield start, stop, int(self._read_ahead(partition, start, stop).max())
-            start = stop
 
     def _read_ahead(self, partition: int, start: int, stop: int) -> Times:
         """Times of records behind those that were read ahead before: each is read once."""
@@ -260,11 +246,14 @@ class TopicInput:
 
     def _times_of(self, partition: int, start: int, stop: int) -> Times:
         """Times of records, `NEVER` where one has none, or where there is none at an offset."""
-        if self.source.timestamp is None:
-            rows = self.store.times(self.source.topic, partition, start, stop)
+        topic, at = self.source.topic, (partition, start, stop)
+        by = self.source.timed_by
+        if by is None:
+            rows = self.store.times(topic, *at)
+        elif by.place == "value":
+            rows = timed(self.source, self.store.times(topic, *at, self._how.value), self.store.registry)
         else:
-            raw = self._raw(partition, start, stop)
-            rows = decode(self.source, raw, partition, self.store.registry).rows.select("_offset", TIME)
+            rows = decode(self.source, self._raw(*at), partition, self.store.registry).rows
         found = np.full(stop - start, NEVER, np.int64)
         found[rows["_offset"].to_numpy() - start] = rows[TIME].fill_null(NEVER).to_numpy()
         return found
@@ -287,3 +276,19 @@ class TopicInput:
 
     def _raw(self, partition: int, first: int, last: int) -> pl.DataFrame:
         return self.store.raw(self.source.topic, partition, first, last, self._how)
+
+
+def _known_chunks(first: int, known: Iterable[tuple[int, int, int | None]]) -> Iterator[Block]:
+    """Of the one in which `first` lies nobody knows the highest of the rest."""
+    for start, stop, high in known:
+        if start >= first:
+            yield start, stop, NEVER if high is None else high
+        elif stop > first:
+            yield first, stop, None
+
+
+def _chunks(first: int, end: int) -> Iterator[Block]:
+    while first < end:
+        stop = min(first + CHUNK - first % CHUNK, end)
+        yield first, stop, None
+        first = stop

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import polars as pl
 
 from braid.records.registry import Registry
-from braid.records.wire import Wires
+from braid.records.wire import Wire, Wires
 from braid.topics.broker import Broker
 from braid.topics.store import TopicStore
 
@@ -64,8 +64,8 @@ class Topics(Protocol):
         """Columns of `RAW` of the records in [first, last)."""
         ...
 
-    def times(self, name: str, partition: int, first: int, last: int) -> pl.DataFrame:
-        """`_offset` and `_t` of the records in [first, last)."""
+    def times(self, name: str, partition: int, first: int, last: int, value: Wire | None = None) -> pl.DataFrame:
+        """`_offset` and `_t` of the records in [first, last); with how values are written `_value`, too."""
         ...
 
     def highs(self, name: str, partition: int, first: int, end: int) -> Iterator[tuple[int, int, int | None]] | None:

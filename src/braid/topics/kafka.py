@@ -16,7 +16,7 @@ import json
 import time
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -32,13 +32,14 @@ from braid.records.wire import (
     Wires,
     kafka_partition,
     of_bytes,
+    prefixed,
     shown,
     to_bytes,
     with_windows,
     without_windows,
 )
 from braid.topics.broker import PATIENCE, WAIT, Broker, BrokerAway, admin, asked, consumer, forget, kept, refused
-from braid.topics.envelope import RAW, WINDOW
+from braid.topics.envelope import RAW
 from braid.topics.files import check_name, store_root
 from braid.topics.registries import opened
 from braid.topics.store import frame_of
@@ -49,6 +50,8 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
 
 MANY = 2_000  # records asked for at once: more do not stay in the processor's cache
+TIMES = frozenset[str]()  # what is read of records besides offsets and times
+WHOLE = TIMES | {"keys", "values", "headers"}
 OPEN = 64  # consumers that a process keeps
 LOOK = 3.0  # s between two looks for partitions that were added
 APART = 2_000  # records that are rather read than passed over
@@ -221,42 +224,42 @@ class KafkaTopics:
         if first >= last:
             return pl.DataFrame(schema=RAW)
         got = self._records(name, partition, first, last)
-        keys, windows = pl.Series("_key", got.keys, dtype=pl.Binary), pl.Series("_window", [], dtype=WINDOW)
-        why = pl.Series("w", [], dtype=pl.String)
-        if how.window is not None:
-            keys, windows, why = without_windows(keys, how.window)
+        keys, windows, no_window = without_windows(pl.Series("_key", got.keys, dtype=pl.Binary), how.window)
         key, key_error = made(keys, how.key)
         value, value_error = made(pl.Series("_value", got.values, dtype=pl.Binary), how.value)
-        of_windows = why.extend_constant(None, len(keys) - len(why))
-        errors = {"w": "the key: " + of_windows, "a": "the key: " + key_error, "b": "the value: " + value_error}
-        error = pl.DataFrame(errors).select(pl.coalesce("w", "a", "b").alias("e"))["e"]
-        windows = windows.extend_constant(None, len(keys) - len(windows))
+        key_error = pl.DataFrame({"w": no_window, "a": key_error}).select(pl.coalesce("w", "a"))["w"]
+        errors = {"a": prefixed("the key: ", key_error), "b": prefixed("the value: ", value_error)}
+        error = pl.DataFrame(errors).select(pl.coalesce("a", "b"))["a"]
         columns: tuple[Any, ...] = (got.offsets, got.times, key, value, got.headers, windows, error)
         types = {**RAW, "_key": key.dtype, "_value": value.dtype}
         return pl.DataFrame([pl.Series(c, x, dtype=t) for (c, t), x in zip(types.items(), columns, strict=True)])
 
-    def times(self, name: str, partition: int, first: int, last: int) -> pl.DataFrame:
-        """`_offset` and `_t` of the records in [first, last)."""
-        got = self._records(name, partition, first, last) if first < last else Records()
-        return pl.DataFrame({"_offset": got.offsets, "_t": got.times}, schema={"_offset": pl.Int64, "_t": pl.Int64})
+    def times(self, name: str, partition: int, first: int, last: int, value: Wire | None = None) -> pl.DataFrame:
+        """`_offset` and `_t` of the records in [first, last); with how values are written `_value`, too."""
+        read = TIMES if value is None else TIMES | {"values"}
+        got = self._records(name, partition, first, last, read) if first < last else Records()
+        made = pl.DataFrame({"_offset": got.offsets, "_t": got.times}, schema={"_offset": pl.Int64, "_t": pl.Int64})
+        if value is None:
+            return made
+        return made.with_columns(of_bytes(pl.Series("_value", got.values, dtype=pl.Binary), value)[0].alias("_value"))
 
-    def _records(self, name: str, partition: int, first: int, last: int) -> Records:
+    def _records(self, name: str, partition: int, first: int, last: int, read: Set[str] = WHOLE) -> Records:
         if name in self.known:
-            return _reader(self.broker, name, self.known[name], partition).read(first, last)
+            return _reader(self.broker, name, self.known[name], partition).read(first, last, read)
         reader = _Reader(self.broker, name, partition)
         try:
-            return reader.read(first, last)
+            return reader.read(first, last, read)
         finally:
             reader.close()
 
     def at(self, name: str, partition: int, offsets: Sequence[int]) -> Iterator[tuple[int, Found]]:
         """Those of the records at these offsets that are there."""
-        reader, asked = _Reader(self.broker, name, partition), set(offsets)
+        reader, wanted = _Reader(self.broker, name, partition), set(offsets)
         try:
-            for first, last in _spans(sorted(asked)):
+            for first, last in _spans(sorted(wanted)):
                 got = reader.read(first, last)
                 for i, offset in enumerate(got.offsets):
-                    if offset in asked:
+                    if offset in wanted:
                         yield offset, Found(got.times[i], got.keys[i], got.values[i], got.headers[i])
         finally:
             reader.close()
@@ -294,7 +297,7 @@ class KafkaTopics:
             raise BraidError("a record in Kafka has a time after 1970-01-01T00:00:00Z", "write a later timestamp")
         keys = to_bytes(frame["_key"], how.key, self.registry, name)
         values = to_bytes(frame["_value"], how.value, self.registry, name)
-        if how.window is not None and "_window" in frame.columns:
+        if "_window" in frame.columns:
             keys = with_windows(keys, frame["_window"], how.window)
         headers = frame["_headers"] if "_headers" in frame.columns else None
         run = query or f"put.{uuid4().hex}"
@@ -337,6 +340,8 @@ def _spans(offsets: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 @dataclass(slots=True)
 class Records:
+    """Columns of records; of keys, values and headers those that were asked for."""
+
     offsets: list[int] = field(default_factory=list)
     times: list[int | None] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
@@ -355,12 +360,12 @@ class _Reader:
         self._end = -1  # before it, all that is there has come
         self._ahead: list[Any] = []  # messages behind the range that was asked for
 
-    def read(self, first: int, last: int) -> Records:
+    def read(self, first: int, last: int, fields: Set[str] = WHOLE) -> Records:
         """The records of [first, last), of which at least one offset is there."""
         with _uncollected():
-            return self._read(first, last)
+            return self._read(first, last, fields)
 
-    def _read(self, first: int, last: int) -> Records:
+    def _read(self, first: int, last: int, fields: Set[str]) -> Records:
         # where another process has read in between, what it read is mostly here too: passed over, and not sought
         if self._consumer is None or not self._at <= first <= self._at + APART:
             self._seek(first)
@@ -372,7 +377,7 @@ class _Reader:
         while not done:
             if found:
                 deadline = time.monotonic() + PATIENCE
-                done = self._take(got, found, first, last)
+                done = self._take(got, found, first, last, fields)
             elif time.monotonic() > deadline:
                 self.close()
                 raise BraidError(
@@ -384,7 +389,7 @@ class _Reader:
         self._at = last
         return got
 
-    def _take(self, got: Records, found: list[Any], first: int, last: int) -> bool:
+    def _take(self, got: Records, found: list[Any], first: int, last: int, fields: Set[str]) -> bool:
         """Takes what lies in the range. True when all of it has come."""
         from confluent_kafka import Message
 
@@ -400,10 +405,10 @@ class _Reader:
             offsets: list[Any] = list(map(offset, good))
             got.offsets += offsets
             got.times += _times(map(Message.timestamp, good))
-            got.keys += map(Message.key, good)
-            got.values += map(Message.value, good)
-            headers: list[Any] = list(map(Message.headers, good))
-            got.headers += map(_headers, headers) if any(headers) else [None] * len(good)
+            got.keys += map(Message.key, good) if "keys" in fields else ()
+            got.values += map(Message.value, good) if "values" in fields else ()
+            headers: list[Any] = list(map(Message.headers, good)) if "headers" in fields else []
+            got.headers += map(_headers, headers) if any(headers) else [None] * len(headers)
             self._at = offsets[-1] + 1
         return done or self._at >= last
 
@@ -483,8 +488,11 @@ def _reader(broker: Broker, topic: str, identity: str, partition: int) -> _Reade
     return readers[which]
 
 
-def _times(stamps: Iterator[tuple[int, int]]) -> list[int | None]:
-    return [None if kind == 0 or not -MAX_TIME <= ms < MAX_TIME else ms for kind, ms in stamps]
+def _times(stamps: Iterable[tuple[int, int]]) -> Sequence[int | None]:
+    kinds, times = zip(*stamps, strict=True)
+    if all(kinds) and min(times) >= -MAX_TIME and max(times) < MAX_TIME:
+        return times
+    return [ms if kind and -MAX_TIME <= ms < MAX_TIME else None for kind, ms in zip(kinds, times, strict=True)]
 
 
 @contextlib.contextmanager

@@ -165,9 +165,9 @@ class TopicStore:
         rows = rows.with_columns(pl.when(lost).then(shown).otherwise(pl.col("_value")).alias("_value"))
         return rows.select(list(RAW))
 
-    def times(self, name: str, partition: int, first: int, last: int) -> pl.DataFrame:
-        """`_offset` and `_t` of the records in [first, last)."""
-        return self.raw(name, partition, first, last).select("_offset", "_t")
+    def times(self, name: str, partition: int, first: int, last: int, value: object = None) -> pl.DataFrame:
+        """`_offset`, `_t` and `_value` of the records in [first, last)."""
+        return self.raw(name, partition, first, last).select("_offset", "_t", "_value")
 
     def parsed(self, name: str, partition: int, first: int, last: int, how: object = None) -> pl.DataFrame:
         """The records in [first, last) for people: `_offset`, `_line`, `_raw` and the columns of `ENVELOPE`."""
