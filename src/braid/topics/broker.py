@@ -130,7 +130,7 @@ def _complained(broker: Broker, error: KafkaError) -> None:
 
 def _common(broker: Broker) -> dict[str, Any]:
     return {
-        "reconnect.backoff.ms": "50",
+        "reconnect.backoff.ms": "20",  # a new client waits half of it for its second connection
         "reconnect.backoff.max.ms": "1000",
         **broker.settings(),
         "logger": _LOGGER,

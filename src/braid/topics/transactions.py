@@ -12,6 +12,7 @@ marker either: a batch that is done again is written again.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import time
 from abc import ABC, abstractmethod
@@ -201,10 +202,20 @@ class Transaction(Writing):
         self._kept = kept("producer", self.broker, self.name, _Kept)
         lost = partial(setattr, self._kept, "lost", True)
         self._kept.producer = producer(self.broker, self.name, lost, [*self._sizes.values()])
+        self._connect()
         asked(self.broker, self._what, lambda: self._producer.init_transactions(COMMIT))
         self.done = self._digest is not None and self._look()
         if not self.done:
             asked(self.broker, self._what, lambda: self._begin(COMMIT))
+
+    def _connect(self) -> None:
+        """A client gives its first connection up when it hears of the brokers, and transactions that begin without one
+        wait for half a second: so it is asked twice."""
+        from confluent_kafka import KafkaException
+
+        with contextlib.suppress(KafkaException):  # who begins waits longer
+            for _ in range(2):
+                self._producer.list_topics(self._topic, timeout=WAIT)
 
     def _goes_on(self) -> bool:
         """Begins with the producer that has written the batch before; False where that has ended, or takes long."""
