@@ -140,9 +140,9 @@ def free_name(name: str, taken: Collection[str], n: int = 1) -> str:
     return f"{name}_{n}"
 
 
-def repeated(items: Iterable[T], name: Callable[[T], str] = str) -> T | None:
+def repeated(items: Iterable[T], name: Callable[[T], str | None] = str) -> T | None:
     """The first item whose name one before it has."""
-    seen: set[str] = set()
+    seen: set[str | None] = set()
     for item in items:
         if name(item) in seen:
             return item

@@ -154,10 +154,12 @@ def _headers(c: ast.ColumnDef) -> Place:
 def _check_twice(columns: tuple[ast.ColumnDef, ...]) -> None:
     if (c := repeated(columns, lambda c: c.name)) is not None:
         raise SqlError(f"column {c.name} is declared twice", c.span, "rename one of them")
-    whole = [c for c in columns if c.role == "HEADERS" and c.header is None]
-    if len(whole) > 1:
-        hint = "keep one, or name single headers: HEADER('h')"
-        raise SqlError(f"{whole[1].name} is a second HEADERS column", whole[1].span, hint)
+    headers = [c for c in columns if c.role == "HEADERS"]
+    if (c := repeated(headers, lambda c: c.header)) is not None:
+        if c.header is None:
+            hint = "keep one, or name single headers: HEADER('h')"
+            raise SqlError(f"{c.name} is a second HEADERS column", c.span, hint)
+        raise SqlError(f"{c.name} is a second column of HEADER('{c.header}')", c.span, "keep one of them")
 
 
 def _message_key(p: Properties, columns: tuple[DeclaredColumn, ...], kind: Kind, settings: Settings) -> str | None:
