@@ -1,18 +1,17 @@
 """Expressions: from what is written to typed nodes over plan columns.
 
 In: an AST expression and the rules of its clause (what names mean, whether aggregates may stand there). Out: `Expr`.
-Rule: an error shows the smallest piece of text that causes it; typing knows no text, so places are added here. In an
-item of IN (…), and only there, a constant takes the type of what it is compared with, or is refused.
+Rule: an error shows the smallest piece of text that causes it; typing knows no text, so places are added here. In
+lists (IN, ARRAY, MAP), and only there, constants take a common type (`lists.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
-from decimal import Decimal as PyDecimal
-from decimal import InvalidOperation
 from typing import assert_never
 
+from braid.bind import lists
 from braid.errors import Span, SqlError
 from braid.expr import typing, user
 from braid.expr.aggregates import is_aggregate
@@ -24,7 +23,7 @@ from braid.expr.nodes import children as operands
 from braid.guess import meant
 from braid.plan.logical import Aggregation
 from braid.sql import ast
-from braid.types import Array, Decimal, Map, Scalar, Struct, Type, is_numeric
+from braid.types import Array, Map, Scalar, Type, is_numeric
 
 OPERATORS = {
     "+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod", "=": "eq", "!=": "ne", "<>": "ne", "<": "lt",
@@ -234,9 +233,9 @@ def _bind(e: ast.Expr, rules: Rules) -> Expr:
         case ast.Subscript(base=base, index=index):
             return typing.call("subscript", [bind_expr(base, rules), bind_expr(index, rules)])
         case ast.ArrayLiteral(items=items):
-            return typing.call("make_array", [bind_expr(x, rules) for x in items])
+            return lists.bind_array(items, lambda x: bind_expr(x, rules))
         case ast.MapLiteral(items=pairs):
-            return typing.call("make_map", [bind_expr(x, rules) for pair in pairs for x in pair])
+            return lists.bind_map(pairs, lambda x: bind_expr(x, rules))
         case ast.StructLiteral(items=fields):
             return typing.struct([(name, bind_expr(x, rules)) for name, x in fields])
         case ast.Lambda():
@@ -386,7 +385,7 @@ def _in_list(e: ast.InList, rules: Rules) -> Expr:
     tests: list[Expr] = []
     for item in e.items:
         with told_at(item.span):
-            listed = bind_listed(item, arg.type, lambda x: bind_expr(x, rules))
+            listed = lists.bind_listed(item, arg.type, lambda x: bind_expr(x, rules))
             tests.append(FALSE if listed is None else typing.call("eq", [arg, listed]))
     found = _any(tests)
     return typing.call("not", [found]) if e.negated else found
@@ -406,73 +405,3 @@ def _like(e: ast.Like, rules: Rules) -> Expr:
         args.append(typing.literal(e.escape, Scalar.VARCHAR))
     like = typing.call("like", args)
     return typing.call("not", [like]) if e.negated else like
-
-
-# -------------------------------------------------------------- items of IN (…)
-
-
-Binder = Callable[[ast.Expr], Expr]
-
-
-def bind_listed(e: ast.Expr, wanted: Type, bind: Binder) -> Expr | None:
-    """The item as an expression that can be compared with a value of type `wanted`."""
-    match e, wanted:
-        case ast.Literal(value=str(text)), Scalar.BOOLEAN:
-            return typing.literal(_boolean(text), Scalar.BOOLEAN)
-        case ast.Literal(value=str(text)), _ if is_numeric(wanted):
-            return _number(text, wanted)
-        case ast.Literal(value=bool(value)), Scalar.VARCHAR:
-            return typing.literal("true" if value else "false", Scalar.VARCHAR)
-        case ast.Literal(value=int() | PyDecimal() as number), Scalar.VARCHAR:
-            return typing.literal(str(number), Scalar.VARCHAR)
-        case ast.ArrayLiteral(items=items), Array(element):
-            made = [bind_listed(x, element, bind) for x in items]
-            return typing.call("make_array", [x for x in made if x is not None]) if None not in made else None
-        case ast.MapLiteral(items=pairs), Map(key, value):
-            parts = [bind_listed(x, t, bind) for pair in pairs for x, t in zip(pair, (key, value), strict=True)]
-            return typing.call("make_map", [x for x in parts if x is not None]) if None not in parts else None
-        case ast.StructLiteral(items=given), Struct(fields):
-            return _struct(dict(given), {f.name: f.type for f in fields}, bind)
-    return bind(e)
-
-
-def _struct(given: dict[str, ast.Expr], fields: dict[str, Type], bind: Binder) -> Expr | None:
-    """A field that is not given is null; one that the type does not have makes it another value."""
-    if not given.keys() <= fields.keys():
-        return None
-    made: list[tuple[str, Expr]] = []
-    for name, t in fields.items():
-        null = typing.literal(None, Scalar.NULL)
-        x = bind_listed(given[name], t, bind) if name in given else null
-        if x is None:
-            return None
-        made.append((name, typing.cast(x, t) if x.type is Scalar.NULL else x))
-    return typing.struct(made)
-
-
-def _boolean(text: str) -> bool:
-    """true and yes, false and no, in any case, or what they begin with."""
-    word = text.strip().lower()
-    for value, names in ((True, ("true", "yes")), (False, ("false", "no"))):
-        if word and any(name.startswith(word) for name in names):
-            return value
-    raise SqlError(f"{text!r} is not a BOOLEAN", hint="write true or false")
-
-
-def _number(text: str, wanted: Type) -> Expr:
-    """The number that a text holds, in the narrowest type that has it."""
-    try:
-        number = PyDecimal(text.strip())
-    except InvalidOperation:
-        number = PyDecimal("NaN")
-    if not number.is_finite():
-        raise SqlError(f"{text!r} is not of type {wanted}", hint="write a number")
-    if wanted is Scalar.DOUBLE:
-        return typing.literal(float(number), Scalar.DOUBLE)
-    digits = number.as_tuple()
-    exponent = int(digits.exponent)
-    if exponent >= 0 and abs(number) < 2**63:
-        whole = int(number)
-        return typing.literal(whole, Scalar.INT if -(2**31) <= whole < 2**31 else Scalar.BIGINT)
-    scale = max(-exponent, 0)
-    return typing.literal(number, Decimal(max(len(digits.digits) + max(exponent, 0), scale), scale))
