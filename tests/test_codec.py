@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import math
 from decimal import Decimal as D
+from typing import get_args
 
 import polars as pl
 import pytest
@@ -16,6 +17,7 @@ from braid.errors import SqlError
 from braid.files.values import from_text
 from braid.records import codec
 from braid.records.codec import decode_values, encode_values
+from braid.records.facet import Manner
 from braid.records.formats import decode_delimited, encode_delimited
 from braid.records.json_blocks import read_block
 from braid.records.values import json_value, python_value, python_values
@@ -181,17 +183,17 @@ ISO = [
 def test_iso_text(text: str, type_: Scalar, value: object, rows: int) -> None:
     """Where a source may have it: alone, in a column, within a structure; and as a file's texts are read."""
     lines = pl.Series([json.dumps({"V": text})] * rows)
-    frame, _, errors = decode_values(lines, [Column("V", type_)], iso=True)
+    frame, _, errors = decode_values(lines, [Column("V", type_)], manner="iso")
     assert frame["V"].to_list() == [value] * rows
     assert errors.is_null().all() == (value is not None)
-    nested, _, _ = decode_values(pl.Series([json.dumps({"V": [text]})]), [Column("V", Array(type_))], iso=True)
+    nested, _, _ = decode_values(pl.Series([json.dumps({"V": [text]})]), [Column("V", Array(type_))], manner="iso")
     assert nested["V"].to_list() == [None if value is None else [value]]
     assert from_text(pl.Series([text]), type_)[0].to_list() == [value]
     assert bad(json.dumps(text), type_)  # elsewhere it is malformed
 
 
 def test_a_number_in_quotes_is_no_time() -> None:
-    _, _, errors = decode_values(pl.Series(['{"V":"1709280000000"}'] * 200), [Column("V", S.TIMESTAMP)], iso=True)
+    _, _, errors = decode_values(pl.Series(['{"V":"1709280000000"}'] * 200), [Column("V", S.TIMESTAMP)], manner="iso")
     assert set(errors) == {"field V: '1709280000000' is not a TIMESTAMP"}
 
 
@@ -266,16 +268,16 @@ def a_line(draw: st.DrawFn) -> str | None:
 
 
 @QUICK
-@given(st.lists(a_line(), min_size=1, max_size=8), st.integers(1, 5), st.booleans())
-def test_fast_is_slow(lines: list[str | None], columns: int, iso: bool) -> None:
+@given(st.lists(a_line(), min_size=1, max_size=8), st.integers(1, 5), st.sampled_from(get_args(Manner)))
+def test_fast_is_slow(lines: list[str | None], columns: int, manner: Manner) -> None:
     texts = pl.Series(lines * 1, dtype=pl.String)
     chosen = {3: COLUMNS[:7], 4: COLUMNS, 5: COLUMNS[7:]}.get(columns, COLUMNS[:columns])
     few, codec._FEW, smallest, codec._SMALLEST = codec._FEW, 0, codec._SMALLEST, 1
     try:
-        fast = decode_values(texts, chosen, iso=iso)
+        fast = decode_values(texts, chosen, manner=manner)
     finally:
         codec._FEW, codec._SMALLEST = few, smallest
-    slow = codec._decode_slow(texts, chosen, False, iso)
+    slow = codec._decode_slow(texts, chosen, False, manner)
     assert fast[0].equals(slow[0]) and fast[0].schema == slow[0].schema
     assert fast[1].equals(slow[1]) and fast[2].equals(slow[2])
 
@@ -293,7 +295,7 @@ def test_fast_is_slow(lines: list[str | None], columns: int, iso: bool) -> None:
 )
 def test_doubles_are_read_as_python_reads_them(numbers: list[str]) -> None:
     for n in numbers:
-        found = read_block(pl.Series(['{"C.c":' + n + "}"]), COLUMNS[2:3], False)
+        found = read_block(pl.Series(['{"C.c":' + n + "}"]), COLUMNS[2:3], "plain")
         if found is not None:
             assert found[0]["C.c"][0] == float(n)
 
@@ -306,7 +308,7 @@ def test_well_formed_lines_are_read_at_once(lower: bool, separators: tuple[str, 
     doc |= {"P": {"X": 1, "A": [1.5], "é": "ä"}, "Q": [{"X": 1, "y": None}, None]}
     columns = [c for c in COLUMNS if c.name in doc]
     text = json.dumps(doc, ensure_ascii=False, separators=separators)
-    found = read_block(pl.Series([text.lower() if lower else text] * 3), columns, False)
+    found = read_block(pl.Series([text.lower() if lower else text] * 3), columns, "plain")
     assert found is not None
     assert found[1].all()
 

@@ -256,7 +256,7 @@ def row_of(declared: Declared, row: Mapping[str, Any]) -> pl.DataFrame:
         text = dumps({c.name: json_value(row.get(c.name.lower()), c.type) for c in columns})
     except (TypeError, ValueError) as e:
         raise BraidError(f"this is no row of {declared.name}: {e}", _VALUES) from None
-    frame, _, error = codec.decode_values(pl.Series([text]), columns, iso=True)
+    frame, _, error = codec.decode_values(pl.Series([text]), columns, manner="iso")
     if error[0] is not None:
         raise BraidError(f"this is no row of {declared.name}: {error[0]}", _VALUES)
     return frame

@@ -178,7 +178,9 @@ def encoding(
     key = _key_format(p, keys, both, inherited, settings)
     delimiter = _delimiter(p, "value", value, inherited.delimiter if inherited else None)
     of_keys = _delimiter(p, "key", key, inherited.key_delimiter if inherited else None)
-    return Encoding(key, value, delimiter, _wrapped(p, value, values, settings.wrap), key_delimiter=of_keys)
+    return Encoding(
+        key, value, delimiter, _wrapped(p, value, values, settings.wrap), key_delimiter=of_keys, lenient=True
+    )
 
 
 def written_format(p: Properties, facet: str) -> Format | None:

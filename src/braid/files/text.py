@@ -284,7 +284,7 @@ def json_rows(text: Text, declared: Sequence[Column]) -> Iterator[Rows]:
             blank = [x is not None and not x.strip() for x in lines["_raw"].to_list()]
             lines = lines.filter(~pl.Series(blank, dtype=pl.Boolean))
         texts = lines["_line"]
-        frame, nothing, error = codec.decode_values(texts, declared, iso=True)
+        frame, nothing, error = codec.decode_values(texts, declared, manner="iso")
         why = (
             pl.when(pl.lit(texts.is_null()))
             .then(pl.lit("the line is not UTF-8"))

@@ -31,7 +31,7 @@ def from_text(texts: pl.Series, t: Type) -> Fitted:
         return texts, _none(texts)
     read = form(t).from_text
     if read is None:
-        frame, _, error = codec.decode_values(texts, [Column(texts.name, t)], unwrapped=True, iso=True)
+        frame, _, error = codec.decode_values(texts, [Column(texts.name, t)], unwrapped=True, manner="iso")
         return frame.get_column(texts.name), error.is_not_null()
     if isinstance(t, Decimal):
         values = _decimals(texts, t)
@@ -167,7 +167,7 @@ def _utf8(s: pl.Series) -> Fitted:
 
 def _by_row(s: pl.Series, t: Type) -> Fitted:
     """Slow path (Python rows): nested values, read as JSON is."""
-    read, out, bad = json_reader(t, iso=True), [], []
+    read, out, bad = json_reader(t, manner="iso"), [], []
     entries = isinstance(t, Map) and isinstance(s.dtype, pl.List)
     for value in s.to_list():
         found: Any = None

@@ -29,7 +29,7 @@ from braid.types import Scalar
 RENAMED: Mapping[type, str] = {epochs.Bound: "Watermark"}
 # Fields that are only words: of the SQL, of declarations, of what is told to people; what is kept to be asked for.
 WORDS = {"Query": ("sql", "notices"), "Sink": ("columns", "keeps", "retention"), "Source": ("name",),
-         "Encoding": ("binary",), "Code": ("path", "text", "pickled")}  # fmt: skip
+         "Encoding": ("binary", "lenient"), "Code": ("path", "text", "pickled")}  # fmt: skip
 
 
 def canonical(query: Query) -> str:

@@ -22,7 +22,7 @@ from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoi
 from braid.plan.node import Mode, OfOne, OfTwo, Passing, PlanNode
 from braid.plan.sliding import SlidingJoin
 from braid.plan.told import EAGER, LAST, MEETS_TABLE, SIDES, Kept, Told, held, window
-from braid.records.facet import PROTOBUFS, Facet, Format, RecordSchema
+from braid.records.facet import PROTOBUFS, Facet, Format, Manner, RecordSchema
 from braid.types import Column, Scalar
 
 Kind = Literal["stream", "table"]
@@ -51,9 +51,10 @@ class Encoding:
 
     `key` ROW_ID: the only key column numbers the rows; where the key does not give it (`decode.key_of`), it is made of
     partition and offset. `key_in_value`: a record without a key has its key columns in its value. `iso`: dates and
-    times may be ISO text, besides numbers. `key_schema`, `value_schema`: only in formats that have schemas. `binary`:
-    facets (key, value) that are one value, which stands on a broker as its serializer writes it and not as JSON;
-    elsewhere that makes no difference. `window`: keys are followed by one of this kind.
+    times may be ISO text, besides numbers. `lenient`: numbers may be texts, and whole ones have fractions.
+    `key_schema`, `value_schema`: only in formats that have schemas. `binary`: facets (key, value) that are one value,
+    which stands on a broker as its serializer writes it and not as JSON; elsewhere that makes no difference. `window`:
+    keys are followed by one of this kind. `key_delimiter`: of keys, where it is another than that of values.
     """
 
     key: Format = "JSON"
@@ -62,11 +63,17 @@ class Encoding:
     wrapped: bool = True  # False: a single value column is the bare value
     key_in_value: bool = False
     iso: bool = False
+    lenient: bool = field(default=False, repr=False)
     key_schema: RecordSchema | None = field(default=None, repr=False)
     value_schema: RecordSchema | None = field(default=None, repr=False)
     binary: tuple[str, ...] = field(default=(), repr=False)
     window: Literal["time", "session"] | None = field(default=None, repr=False)
     key_delimiter: str = field(default=",", repr=False)
+
+    @property
+    def manner(self) -> Manner:
+        """How its JSON is read."""
+        return "iso" if self.iso else "lenient" if self.lenient else "plain"
 
     def bare(self, values: int) -> bool:
         """Whether a record's value is that of its only column, and no object."""

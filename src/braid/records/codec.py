@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from braid.expr.json_text import loads
+from braid.records.facet import Manner
 from braid.records.json_blocks import read_block, readable
 from braid.records.values import Malformed, cut, find, json_object, json_text, read_at, reader
 from braid.types import Column, Scalar, physical_type, polars_type
@@ -27,26 +28,25 @@ _SMALLEST = 1024  # but in no smaller ones: they are read line by line
 
 
 def decode_values(
-    texts: pl.Series, columns: Sequence[Column], *, unwrapped: bool = False, iso: bool = False
+    texts: pl.Series, columns: Sequence[Column], *, unwrapped: bool = False, manner: Manner = "plain"
 ) -> Decoded:
     """Columns of JSON values, `is_null_value`, and `error` (null where the record is well formed).
 
-    `unwrapped`: the text is the bare value of the only column, not an object. `iso`: dates and times may be ISO text,
-    besides numbers.
+    `unwrapped`: the text is the bare value of the only column, not an object. `manner`: see `Manner`.
     """
     if unwrapped and len(columns) != 1:
         raise ValueError("an unwrapped value has exactly one column")
     if not unwrapped and columns and all(readable(c.type) for c in columns):
-        return _decode_blocks(texts, columns, iso)
-    return _decode_bare(texts, columns[0], iso) if unwrapped else _decode_slow(texts, columns, False, iso)
+        return _decode_blocks(texts, columns, manner)
+    return _decode_bare(texts, columns[0], manner) if unwrapped else _decode_slow(texts, columns, False, manner)
 
 
 # ------------------------------------------------------------- line by line
 
 
-def _decode_slow(texts: pl.Series, columns: Sequence[Column], unwrapped: bool, iso: bool = False) -> Decoded:
+def _decode_slow(texts: pl.Series, columns: Sequence[Column], unwrapped: bool, manner: Manner = "plain") -> Decoded:
     names = [c.name for c in columns]
-    readers = [reader(c.type, iso) for c in columns]
+    readers = [reader(c.type, manner) for c in columns]
     values: list[list[Any]] = [[] for _ in columns]
     nulls: list[bool] = []
     errors: list[str | None] = []
@@ -90,44 +90,44 @@ def _series(column: Column, values: list[Any]) -> pl.Series:
 # ------------------------------------------------------------------ columnar
 
 
-def _decode_blocks(texts: pl.Series, columns: Sequence[Column], iso: bool) -> Decoded:
+def _decode_blocks(texts: pl.Series, columns: Sequence[Column], manner: Manner) -> Decoded:
     """Blocks that can be read at once; what cannot is halved down to lines."""
     plain = texts.is_not_null() & (texts != "null")
     rest = (plain & ~texts.str.contains_any(["\\u", "\n"])).fill_null(False)
     if len(texts) < _FEW or not rest.any():
-        return _decode_slow(texts, columns, False, iso)
+        return _decode_slow(texts, columns, False, manner)
     if not rest.all():  # nulls, and lines with \u escapes or line breaks
-        return _completed(_decode_blocks(texts.filter(rest), columns, iso), texts, columns, rest, False, iso)
-    found = read_block(texts, columns, iso)
+        return _completed(_decode_blocks(texts.filter(rest), columns, manner), texts, columns, rest, False, manner)
+    found = read_block(texts, columns, manner)
     if found is not None:
         frame, proven = found
-        return _completed(clean(frame.filter(proven)), texts, columns, proven, False, iso)
+        return _completed(clean(frame.filter(proven)), texts, columns, proven, False, manner)
     size = max(_SMALLEST, -(-len(texts) // _SPLIT))
     if size >= len(texts):
-        return _decode_slow(texts, columns, False, iso)
-    return stack([_decode_blocks(texts.slice(i, size), columns, iso) for i in range(0, len(texts), size)])
+        return _decode_slow(texts, columns, False, manner)
+    return stack([_decode_blocks(texts.slice(i, size), columns, manner) for i in range(0, len(texts), size)])
 
 
 def _completed(
-    made: Decoded, texts: pl.Series, columns: Sequence[Column], known: pl.Series, unwrapped: bool, iso: bool
+    made: Decoded, texts: pl.Series, columns: Sequence[Column], known: pl.Series, unwrapped: bool, manner: Manner
 ) -> Decoded:
     """`made` of the texts that are `known`; the others line by line, in their places."""
     if known.all():
         return made
-    return in_place(known, made, _decode_slow(texts.filter(~known), columns, unwrapped, iso))
+    return in_place(known, made, _decode_slow(texts.filter(~known), columns, unwrapped, manner))
 
 
-def _decode_bare(texts: pl.Series, column: Column, iso: bool) -> Decoded:
+def _decode_bare(texts: pl.Series, column: Column, manner: Manner) -> Decoded:
     """Bare values: those in the form that everybody writes at once, the others line by line."""
     found = _bare(texts, column) if len(texts) >= _FEW else None
     if found is None:
-        return _decode_slow(texts, [column], True, iso)
+        return _decode_slow(texts, [column], True, manner)
     values, proven = found
     nothing = texts.is_null() | (texts == "null").fill_null(True)
     known = proven | nothing
     frame, _, error = clean(values.set(~proven, None).alias(column.name).to_frame().filter(known))
     made = frame, nothing.filter(known).alias("is_null_value"), error
-    return _completed(made, texts, [column], known, True, iso)
+    return _completed(made, texts, [column], known, True, manner)
 
 
 def _bare(texts: pl.Series, column: Column) -> tuple[pl.Series, pl.Series] | None:

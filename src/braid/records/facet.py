@@ -12,6 +12,9 @@ from typing import Literal
 Format = Literal[
     "JSON", "DELIMITED", "KAFKA", "NONE", "ROW_ID", "AVRO", "JSON_SR", "PROTOBUF", "AVRO_NOSR", "PROTOBUF_NOSR"
 ]  # fmt: skip
+# How JSON is read. plain: dates and times are numbers; iso: or ISO text; lenient: a number may be a text, and a whole
+# one loses what is behind its point.
+Manner = Literal["plain", "iso", "lenient"]
 ALONE = ("AVRO_NOSR", "PROTOBUF_NOSR")  # no schema id stands in front of a record
 PROTOBUFS = ("PROTOBUF", "PROTOBUF_NOSR")  # a facet is a message, also of one column
 

@@ -21,7 +21,7 @@ import polars as pl
 from braid.errors import BraidError, SqlError
 from braid.records import framed
 from braid.records.codec import Decoded, decode_values, encode_values
-from braid.records.facet import ALONE, PROTOBUFS, Facet
+from braid.records.facet import ALONE, PROTOBUFS, Facet, Manner
 from braid.records.registry import Registry, Schema, subject_of
 from braid.records.values import a, cut, form
 from braid.types import Column, Scalar, Struct, Type, polars_type
@@ -40,7 +40,7 @@ def written_by(facet: Facet, columns: Sequence[Column]) -> Schema:
 
 
 def decode(
-    texts: pl.Series, columns: Sequence[Column], facet: Facet, *, iso: bool, registry: Registry | None = None
+    texts: pl.Series, columns: Sequence[Column], facet: Facet, *, manner: Manner, registry: Registry | None = None
 ) -> Decoded:
     if texts.dtype == pl.Binary:
         return framed.decode(texts, columns, registry, facet.format, bare=facet.bare, chosen=facet.schema)
@@ -51,7 +51,9 @@ def decode(
         )
     if facet.format == "DELIMITED":
         return decode_delimited(_unquoted(texts), columns, facet.delimiter)
-    return decode_values(texts, columns, unwrapped=facet.bare, iso=iso)
+    if manner == "lenient" and facet.format != "JSON":
+        manner = "plain"
+    return decode_values(texts, columns, unwrapped=facet.bare, manner=manner)
 
 
 def encode(

@@ -19,6 +19,7 @@ import polars as pl
 
 from braid.expr import dates
 from braid.expr.json_text import MAX_DEPTH, dumps, loads
+from braid.records.facet import Manner
 from braid.records.values import WHOLE, json_text
 from braid.types import Array, Column, Decimal, Scalar, Struct, Type, physical_type, polars_type
 
@@ -62,12 +63,12 @@ def _inside(t: Type) -> bool:
     return t in _INSIDE
 
 
-def read_block(texts: pl.Series, columns: Sequence[Column], iso: bool) -> tuple[pl.DataFrame, pl.Series] | None:
+def read_block(texts: pl.Series, columns: Sequence[Column], manner: Manner) -> tuple[pl.DataFrame, pl.Series] | None:
     """The columns, and which lines are proven; None if the block is not read at once. `iso`: dates and times may be
     ISO text; of a block where one is, all are read as text, and a line is proven if all of its can be read."""
     fields = [*_fields(columns, texts.head(_SAMPLE).to_list())]
     data = _joined(texts)
-    dated = {f.name for f in fields if iso and f.type in (S.DATE, S.TIMESTAMP) and _quoted_in(data, f)}
+    dated = {f.name for f in fields if manner == "iso" and f.type in (S.DATE, S.TIMESTAMP) and _quoted_in(data, f)}
     schema = {f.name: pl.String() if f.name in dated else _read_as(f.type) for f in fields}
     if len(schema) < len(fields):
         return None

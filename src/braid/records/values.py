@@ -25,6 +25,7 @@ import polars as pl
 
 from braid.expr import casts, dates
 from braid.expr.json_text import RawNumber, compact, dumps, loads
+from braid.records.facet import Manner
 from braid.types import DAY_MS, MAX_DAY, MAX_TIME, Array, Decimal, Map, Scalar, Struct, Type, polars_type
 
 S = Scalar
@@ -40,7 +41,7 @@ class Form:
     shows of a JSON value. (What it is given tells its own type: `json_value`.)
     """
 
-    from_json: Callable[[Any, bool], Reader]
+    from_json: Callable[[Any, Manner], Reader]
     to_json: Callable[[pl.Series, Any, bool], pl.Series]
     from_text: Callable[[pl.Expr, Any, bool], pl.Expr] | None
     to_text: Callable[[pl.Series, Any], pl.Series] | None
@@ -67,6 +68,9 @@ MOMENTS = (S.DATE, S.TIME, S.TIMESTAMP)
 _SPECIAL = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
 _EXACT = decimal.Context(prec=2000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 _EXACT.traps[decimal.Inexact] = True
+_DIGITS = re.compile(r"[-+]?[0-9]{1,20}")
+_FLOAT = re.compile(r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*")
+MAX_DIGITS = 20  # of whole numbers
 _EPOCH = dt.datetime(1970, 1, 1)
 _FIRST_DAY, _LAST_DAY = ((d - _EPOCH.date()).days for d in (dt.date.min, dt.date.max))
 _PER_DAY = {"ms": DAY_MS, "us": DAY_MS * 1000, "ns": DAY_MS * 1_000_000}
@@ -125,12 +129,9 @@ def find(fields: Mapping[str, Any], name: str, folded: dict[str, str]) -> Any:
     return None if match is None else fields[match]
 
 
-def reader(t: Type, iso: bool = False) -> Reader:
-    """A function from a JSON value that is not null to the physical value of `t`; it raises `Malformed`.
-
-    `iso`: dates and times may be ISO text, besides numbers.
-    """
-    return form(t).from_json(t, iso)
+def reader(t: Type, manner: Manner = "plain") -> Reader:
+    """A function from a JSON value that is not null to the physical value of `t`; it raises `Malformed`."""
+    return form(t).from_json(t, manner)
 
 
 def read_at(step: str, read: Reader, value: Any) -> Any:
@@ -149,21 +150,34 @@ def _boolean(value: Any) -> Any:
     raise _not(value, S.BOOLEAN)
 
 
-def _whole(t: Scalar, iso: bool) -> Reader:
+def _whole(t: Scalar, manner: Manner) -> Reader:
     low, high, unit = WHOLE[t].low, WHOLE[t].high, WHOLE[t].unit
-    iso = iso and t in MOMENTS
+    iso, lenient = manner == "iso" and t in MOMENTS, manner == "lenient"
 
     def read(value: Any) -> Any:
         if type(value) is not int:
             found = iso_value(value, t) if iso and type(value) is str else None
-            if found is None:
+            if found is not None:
+                return found
+            number = _whole_part(value) if lenient else None
+            if number is None:
                 raise _not(value, t)
-            return found
+            value = number
         if not low <= value < high:
             raise Malformed(f"{_shown(value)} is out of range for {t}")
         return value * unit
 
     return read
+
+
+def _whole_part(value: Any) -> int | None:
+    """Of a number in a text, or with a fraction."""
+    if type(value) is str:
+        return int(value) if _DIGITS.fullmatch(value) else None
+    if type(value) is not RawNumber:
+        return None
+    number = decimal.Decimal(value)
+    return int(number) if number.adjusted() < MAX_DIGITS else 10**MAX_DIGITS
 
 
 def iso_value(text: str, t: Scalar) -> int | None:
@@ -178,7 +192,15 @@ def _iso_value(text: str, t: Scalar) -> int | None:
     return None if found is None else int(found)
 
 
-def _double(value: Any) -> Any:
+def _double(t: Type, manner: Manner) -> Reader:
+    return _double_in_text if manner == "lenient" else _plain_double
+
+
+def _double_in_text(value: Any) -> Any:
+    return _plain_double(RawNumber(value.strip()) if type(value) is str and _FLOAT.fullmatch(value) else value)
+
+
+def _plain_double(value: Any) -> Any:
     kind = type(value)
     if kind is int or kind is RawNumber:
         try:
@@ -208,7 +230,7 @@ def _bytes(value: Any) -> Any:
         raise Malformed(f"{_shown(value)} is not base64") from None
 
 
-def _decimal(t: Decimal, iso: bool) -> Reader:
+def _decimal(t: Decimal, manner: Manner) -> Reader:
     top = decimal.Decimal(10) ** (t.precision - t.scale)
     unit = decimal.Decimal(1).scaleb(-t.scale)
 
@@ -230,8 +252,8 @@ def _decimal(t: Decimal, iso: bool) -> Reader:
     return read
 
 
-def _array(t: Array, iso: bool) -> Reader:
-    element = reader(t.element, iso)
+def _array(t: Array, manner: Manner) -> Reader:
+    element = reader(t.element, manner)
 
     def read(value: Any) -> Any:
         if type(value) is not list:
@@ -244,8 +266,8 @@ def _array(t: Array, iso: bool) -> Reader:
     return read
 
 
-def _map(t: Map, iso: bool) -> Reader:
-    key, item = reader(t.key, iso), reader(t.value, iso)
+def _map(t: Map, manner: Manner) -> Reader:
+    key, item = reader(t.key, manner), reader(t.value, manner)
 
     def read(value: Any) -> Any:
         if type(value) is not dict:
@@ -272,8 +294,8 @@ def _key_value(text: str, t: Type) -> Any:
         return text
 
 
-def _struct(t: Struct, iso: bool) -> Reader:
-    fields = [(f.name, reader(f.type, iso)) for f in t.fields]
+def _struct(t: Struct, manner: Manner) -> Reader:
+    fields = [(f.name, reader(f.type, manner)) for f in t.fields]
 
     def read(value: Any) -> Any:
         if type(value) is not dict:
@@ -543,8 +565,8 @@ def _in_quotes(s: pl.Series, t: Type, key: bool) -> pl.Series:
     return _quoted(_bare(s, t, key))
 
 
-def _always(read: Reader) -> Callable[[Any, bool], Reader]:
-    return lambda t, iso: read
+def _always(read: Reader) -> Callable[[Any, Manner], Reader]:
+    return lambda t, manner: read
 
 
 _NUMBER = Form(_whole, _bare, _whole_from, _cast_to, _itself)
@@ -556,7 +578,7 @@ FORMS: dict[Scalar | type, Form] = {
     S.INT: _NUMBER,
     S.BIGINT: _NUMBER,
     S.DOUBLE: Form(
-        _always(_double), _json_double, _double_from, lambda s, t: casts.java_doubles(s), lambda v, t, ints: float(v)
+        _double, _json_double, _double_from, lambda s, t: casts.java_doubles(s), lambda v, t, ints: float(v)
     ),
     S.VARCHAR: Form(_always(_text), _json_string, lambda x, t, lenient: x, lambda s, t: s, _python_text),
     S.BYTES: Form(

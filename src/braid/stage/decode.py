@@ -94,7 +94,9 @@ def _read(
     source: Source, columns: list[SourceColumn], texts: pl.Series, registry: Registry | None, *, is_key: bool
 ) -> codec.Decoded:
     facet = source.encoding.of_keys(len(columns)) if is_key else source.encoding.of_values(len(columns))
-    frame, null, error = formats.decode(texts, _columns(columns), facet, iso=source.encoding.iso, registry=registry)
+    frame, null, error = formats.decode(
+        texts, _columns(columns), facet, manner=source.encoding.manner, registry=registry
+    )
     return _renamed(frame, columns), null, error
 
 
@@ -114,7 +116,7 @@ def _with_keys_of_values(
     """The key columns of records without a key, from their values; and why a record is malformed."""
     facet = replace(source.encoding.of_values(len(keys)), bare=False)
     there = texts.set(~no_key, None)
-    found, _, why = formats.decode(there, _columns(keys), facet, iso=source.encoding.iso, registry=registry)
+    found, _, why = formats.decode(there, _columns(keys), facet, manner=source.encoding.manner, registry=registry)
     named = _renamed(found, keys)
     columns = [named[c].zip_with(no_key, key_frame[c]) for c in named.columns]
     return pl.DataFrame(columns), pl.DataFrame({"a": error, "b": why}).select(pl.coalesce("a", "b"))["a"]
