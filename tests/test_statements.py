@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ import pytest
 from braid.bind.program import Program
 from braid.errors import SqlError
 from braid.face.catalogue import Catalogue
+from braid.records.wire import Wires
+from braid.testing import Driver
 from braid.topics import TopicStore
-from cli_help import braid
+from cli_help import Said, braid
 
 S = "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);\n"
 O = "CREATE STREAM o AS SELECT k, v + 1 AS w FROM s;\n"
@@ -181,3 +184,100 @@ def test_what_is_no_script() -> None:
     assert braid("sql", "--store", "s", stdin=f"RUN SCRIPT '{Path('ok.sql').resolve()}';").code == 0
     with pytest.raises(SqlError, match="RUN SCRIPT is for braid run and the prompt"):
         list(Program("ksqldb").statements("RUN SCRIPT 'ok.sql';"))
+
+
+# ---------------------------------------------------------- CREATE OR REPLACE
+
+WHOLE = "CREATE OR REPLACE STREAM o AS SELECT k, v + 1 AS w{more} FROM s WHERE v <> {n};\n"
+SUMS = "CREATE OR REPLACE TABLE t AS SELECT k % 2 AS g, SUM(v) AS n FROM s{where} GROUP BY k % 2;\n"
+
+
+def test_a_replacement_is_judged_by_what_the_catalogue_holds() -> None:
+    done(S + O)
+    assert done(WHOLE.format(more="", n=2)) == ["QueryBound"]
+    assert done(WHOLE.format(more="", n=2)) == ["Again"]
+    assert done(WHOLE.format(more=", v", n=2)) == ["QueryBound"]
+    with pytest.raises(SqlError, match="column V INTEGER is removed"):
+        done(WHOLE.format(more="", n=3))
+
+
+@pytest.mark.spark
+def test_a_run_goes_on_with_what_took_the_place_of_its_queries() -> None:
+    """From file to file, and at the prompt; what the checkpoint is of can be run again, what it was of cannot."""
+    from braid.spark.driver import shared_session
+
+    shared_session()
+
+    def run(text: str) -> Said:
+        return braid("run", "-e", text, "--store", "s", "--until-idle", "--quiet")
+
+    rows = [ROW.format(n=n) for n in range(8)]
+    assert run(S + rows[1] + rows[2] + O + SUMS.format(where="")).code == 0
+    new = WHOLE.format(more="", n=4) + SUMS.format(where=" WHERE v <> 4")
+    assert run(rows[3] + rows[4] + new).code == 0
+    assert run(rows[5] + new).code == 0  # the same again
+    assert "was made by another query" in run(rows[6] + O).err
+    text = rows[6] + rows[7] + WHOLE.format(more=", v AS x", n=7) + SUMS.format(where="") + "ASSERT TOPIC O;"
+    assert braid("sql", "--store", "s", stdin=text).code == 0
+    p = program()
+    assert p.queries["O"].sink.values[-1].name == "X"
+    assert values("O") == ['{"W":2}', '{"W":3}', '{"W":4}', '{"W":6}', '{"W":7,"X":6}']
+    assert values("T") == [f'{{"N":{n}}}' for n in (1, 2, 4, 9, 8, 16)]
+
+
+def values(topic: str) -> list[str]:
+    store = TopicStore("s")
+    found: list[str] = store.parsed(topic, 0, 0, store.end_offsets(topic)[0], Wires())["_value"].to_list()
+    return found
+
+
+# ------------------------------------------------------------------------ law
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_runs_is_replaced_and_paused_at_random(seed: int) -> None:
+    """Whatever the cuts and buckets, and whenever somebody looks, the output is the reference's."""
+    steps = history(random.Random(seed))
+    wanted = played(steps, "reference", None, None, frozenset())
+    assert any(rows for rows in wanted.values())
+    for batch, buckets in ((None, 1), (1, 4), (3, 2)):
+        looks = frozenset(random.Random(f"{seed}{batch}").sample(range(len(steps)), 8))
+        assert played(steps, "local", batch, buckets, looks) == wanted
+
+
+def history(r: random.Random) -> list[str]:
+    """Statements over a stream of which one query filters, one counts, and one joins what both give."""
+    steps, paused = [S, O, SUMS.format(where=""), BEHIND], set[str]()
+    for n in range(40):
+        steps.append(f"INSERT INTO s (rowtime, k, v) VALUES ({n}, {r.randrange(4)}, {r.randrange(6)});")
+        match r.randrange(8):
+            case 0:
+                steps.append(WHOLE.format(more=", v AS x", n=r.randrange(6)))
+            case 1:
+                steps.append(SUMS.format(where=r.choice(["", f" WHERE v <> {r.randrange(6)}"])))
+            case 2 | 3:
+                name = r.choice("ot")
+                steps.append(f"{'RESUME' if name in paused else 'PAUSE'} {name};")
+                paused ^= {name}
+            case 4:
+                steps.append("restart")
+    return steps
+
+
+BEHIND = "CREATE STREAM b AS SELECT o.k, w, n FROM o LEFT JOIN t ON o.k = t.g;\n"
+
+
+def played(
+    steps: list[str], runtime: str, batch: int | None, buckets: int | None, looks: frozenset[int]
+) -> dict[str, list[object]]:
+    with Driver(runtime=runtime, batch=batch, buckets=buckets) as d:  # type: ignore[arg-type]
+        seen: dict[str, list[object]] = {name: [] for name in "otb"}
+        for i, step in enumerate(steps):
+            if step == "restart":
+                d.restart()
+            else:
+                d.execute(step)
+            if i > 3 and (i in looks or i == len(steps) - 1):
+                for name, rows in seen.items():
+                    rows += [(r.key, str(r.value), r.timestamp) for r in d.read(name)]
+        return seen

@@ -164,13 +164,15 @@ class SourceDeclared:
 @dataclass(frozen=True, slots=True)
 class QueryBound:
     """A query to run. `declared`: what CREATE … AS makes; None for INSERT INTO and push queries (`transient`).
-    `replaces`: one of this name goes first, with all that it wrote. `over`: the views whose SQL was put into it."""
+    `replaces`: one of this name goes first, with all that it wrote. `over`: the views whose SQL was put into it.
+    `upgrades`: the query that runs by this name, and from where it stands this one goes on."""
 
     query: Query
     declared: Declared | None = None
     transient: bool = False
     replaces: bool = False
     over: tuple[str, ...] = ()
+    upgrades: Query | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,9 @@ from braid.bind.catalog import Catalog
 from braid.bind.commands import Dialect, bind
 from braid.bind.settings import Settings
 from braid.dialects import dialect_named
-from braid.errors import BraidError, SqlError
+from braid.errors import BraidError, Span, SqlError
 from braid.plan.logical import Query
+from braid.plan.upgrade import refusal
 from braid.records.facet import PROTOBUFS
 from braid.records.formats import inserted
 from braid.records.values import json_value
@@ -205,9 +206,22 @@ class Program:
         schemas.check_there(bound, catalog.registry, statement.span, text)
         if isinstance(bound, Explained) and bound.query is None:
             return Explained(bound.name, self.queries[bound.name])
+        if isinstance(bound, QueryBound) and bound.declared is not None and getattr(statement, "or_replace", False):
+            return self._upgrading(bound, getattr(statement, "name_span", statement.span), text)
         if isinstance(bound, Resumed):
             return replace(bound, plans=tuple(self.queries[n] for n in bound.queries))
         return bound
+
+    def _upgrading(self, bound: QueryBound, span: Span, text: str) -> Bound:
+        """A query that takes the place of one that runs, and goes on from where that stands."""
+        name, old = bound.query.name, self.queries.get(bound.query.name)
+        if old is None or bound.replaces:
+            return bound
+        why = refusal(old, bound.query)
+        if why is not None:
+            hint = f"DROP {name} and create it anew, or write into another one"
+            raise SqlError(f"{name} runs, and cannot be replaced by this: {why}", span, hint, text)
+        return replace(bound, upgrades=old)
 
     def apply(self, effect: Effect) -> str | None:
         """The statement has taken effect; gives the name of what it made."""

@@ -60,6 +60,8 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
         message_key, p.count("PARTITIONS"), None, sql, p.text("NULL_VALUE"), windowed=windowed,
         read_only=s.read_only,
     )  # fmt: skip
+    if exists is not None:
+        _check_evolved(exists, declared, catalog, s.name_span)
     check_topic(declared.topic, catalog, p.span("KAFKA_TOPIC"))
     check_topic_types(declared, catalog, {c.name: c.span for c in s.columns}, s.name_span)
     return SourceDeclared(declared, exists is not None, p.notices())
@@ -78,12 +80,30 @@ def existing(s: ast.CreateSource | ast.CreateAs, catalog: Catalog) -> Declared |
     if found.kind != KIND[s.kind]:
         hint = f"DROP {found.kind.upper()} {s.name} first"
         raise SqlError(f"{s.name} is a {found.kind}; it cannot be replaced by a {KIND[s.kind]}", s.name_span, hint)
-    busy = (*catalog.readers(s.name), *catalog.writers(s.name))
+    if isinstance(s, ast.CreateAs) and found.created_by not in catalog.queries:
+        check_idle(found, catalog, s.name_span)
+    if isinstance(s, ast.CreateSource) and found.created_by in catalog.queries:
+        check_idle(found, catalog, s.name_span)
+    return found
+
+
+def check_idle(found: Declared, catalog: Catalog, span: Span, why: str = "") -> None:
+    """Refuses that something takes the place of what queries use."""
+    busy = (*catalog.readers(found.name), *catalog.writers(found.name))
     if busy:
         used = "query " + ", ".join(dict.fromkeys(busy))
         hint = f"DROP what the query writes first, or create a {found.kind} of another name"
-        raise SqlError(f"{s.name} cannot be replaced while it is used by {used}", s.name_span, hint)
-    return found
+        raise SqlError(f"{found.name} is used by {used}, and cannot be replaced{why}", span, hint)
+
+
+def _check_evolved(old: Declared, new: Declared, catalog: Catalog, span: Span) -> None:
+    """While queries use it, only value columns can come behind the last one."""
+    keys, values = ([[c for c in d.columns if (c.place == "key") == k] for d in (old, new)] for k in (True, False))
+    if values[0] != values[1][: len(values[0])] or keys[0] != keys[1]:
+        check_idle(old, catalog, span, ": a column is removed, moved or of another type")
+    bare = {"columns": (), "sql": "", "partitions": None}
+    if replace(old, **bare) != replace(new, **bare):  # type: ignore[arg-type]
+        check_idle(old, catalog, span, ": its topic, formats or timestamp are others")
 
 
 def check_topic(topic: str, catalog: Catalog, span: Span) -> None:

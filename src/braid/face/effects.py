@@ -55,6 +55,7 @@ from braid.bind.program import Effect, NewRecords, Program, new_records
 from braid.errors import BraidError, Span, SqlError
 from braid.face.asserted import PRINTED, Asserted, Looked, StoreLookout
 from braid.face.tabular import time_text
+from braid.lower.lower import lower
 from braid.operators.changes import TIME
 from braid.plan.logical import Query, Source
 from braid.records.registry import Registry
@@ -378,6 +379,16 @@ class StoreWorld:
             traces.remove(self.store.broker, name, str(known.settings.get("run")), known.shuffle)
         for folder in (checkpoint, f"{checkpoint}.files", os.path.join(self.store.root, "drops", name)):
             shutil.rmtree(folder, ignore_errors=True)
+
+    def upgrade(self, bound: QueryBound) -> None:
+        """The query that `bound` takes the place of is stopped, and its checkpoint that of the new one."""
+        if bound.upgrades is not None:
+            self.stop(bound.query.name, anew=False)
+            folder = os.path.join(self.checkpoints, check_name(bound.query.name))
+            checkpoints.upgrade(folder, lower(bound.upgrades), lower(bound.query))
+
+    def stop(self, query: str, anew: bool) -> None:
+        raise NotImplementedError
 
     def partitions(self, topic: str) -> int | None:
         return self.store.partitions(topic) if self.store.exists(topic) else None

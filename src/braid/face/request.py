@@ -117,12 +117,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A program that has been checked whole: nothing has happened yet. `push`: names of queries that only print."""
+    """A program that has been checked whole: nothing has happened yet. `push`: names of queries that only print;
+    `replaced`: by name, those whose place a query takes."""
 
     program: Program
     effects: tuple[Effect, ...]
     queries: tuple[Query, ...]  # in topological order
     push: frozenset[str] = frozenset()
+    replaced: Mapping[str, Query] = field(default_factory=dict)
 
 
 def prepare(request: Request) -> Prepared:
@@ -145,7 +147,11 @@ def prepare(request: Request) -> Prepared:
     check_read(request.begins, {s.topic for q in queries for s in sources(q.root)})
     _check_sinks(queries, request)
     order = in_topological_order(queries, lambda q: {s.topic for s in sources(q.root)}, lambda q: q.sink.topic)
-    return Prepared(program, effects, tuple(order), push)
+    replaced: dict[str, Query] = {}
+    for effect in effects:
+        if isinstance(effect.bound, QueryBound) and effect.bound.upgrades is not None:
+            replaced.setdefault(effect.bound.query.name, effect.bound.upgrades)
+    return Prepared(program, effects, tuple(order), push, replaced)
 
 
 def _check_written(effects: Sequence[Effect], program: Program, request: Request) -> None:
@@ -263,7 +269,7 @@ def check_checkpoints(prepared: Prepared, request: Request, store: Topics) -> di
         sink = first_match(query.sink.name, request.sinks)
         kind, target = target_of(request.sinks[sink]) if sink is not None else ("topic", "")
         to = result_files.described(kind, target)
-        found = checkpoint.check_plan(folder, query, to)
+        found = checkpoint.check_plan(folder, query, to, prepared.replaced.get(query.name))
         last = checkpoint.last_batch(folder, found) if found is not None else None
         if last is not None:
             resumed[query.name] = last

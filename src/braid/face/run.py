@@ -47,6 +47,7 @@ from braid.face.request import (
 from braid.face.tabular import print_table
 from braid.lower.lower import lower
 from braid.plan.logical import Query
+from braid.stage import checkpoint
 from braid.topics.broker import delivery
 from braid.topics.interface import Topics, open_topics
 from braid.topics.lock import StoreLock
@@ -312,6 +313,9 @@ class _Run:
         push = query.name in self.prepared.push
         if push:
             shutil.rmtree(os.path.join(self.store.root, "drops", query.name), ignore_errors=True)
+        old = self.prepared.replaced.get(query.name)
+        if old is not None and not push:
+            checkpoint.upgrade(self._folder(query), lower(old), lower(query))
         running = start(
             self.spark,
             lower(query),

@@ -364,6 +364,7 @@ class _World(StoreWorld):
         from braid.spark.query import start
 
         session, name = self._session, bound.query.name
+        self.upgrade(bound)
         frames = session._frames(bound.query)
         before = _started.get((self.store.root, name))
         if before is not None and before.status() == "running":

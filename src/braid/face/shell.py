@@ -448,6 +448,7 @@ class _World(StoreWorld):
         if bound.transient:
             self._shell._tail(bound.query)
         else:
+            self.upgrade(bound)
             self._shell._start(bound.query)
 
     def stop(self, query: str, anew: bool) -> None:

@@ -15,6 +15,7 @@ from typing import Literal
 
 from braid.expr.nodes import Col, Expr
 from braid.operators.base import Operator
+from braid.operators.filter import Filter
 from braid.plan import logical
 
 # Rows without key are dropped and counted, or (route, pad) go on to the bucket of their partition. A key of which a
@@ -93,14 +94,34 @@ class Stage:
     keeps: bool = False  # the result's rows, by key
 
 
+def _keeping(stage: Stage) -> list[Step]:
+    """Its steps but for filters, which keep nothing over streams."""
+    return [step for step in stage.steps if not isinstance(step.operator, Filter)]
+
+
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """`stored`: the names that plan columns have in kept rows (`plan.canonical`)."""
+    """`stored`: the names that plan columns have in kept rows (`plan.canonical`). `numbers`: of steps that keep their
+    state under the number that they had in a query whose place this one took."""
 
     query: logical.Query
     leaves: tuple[Leaf, ...]
     stages: tuple[Stage, ...]
     stored: Mapping[str, str] = field(default_factory=dict)
+    numbers: Mapping[int, int] = field(default_factory=dict)
+
+    def kept_as(self, step: int) -> int:
+        """The number under which a step, or the sink, keeps its state."""
+        return self.numbers.get(step, step)
+
+    def in_place_of(self, old: Plan) -> Plan:
+        """The same, with the state of a plan that has other filters."""
+        pairs = [
+            (now.number, old.kept_as(then.number))
+            for a, b in zip(old.stages, self.stages, strict=True)
+            for then, now in zip(_keeping(a), _keeping(b), strict=True)
+        ]
+        return replace(self, numbers=dict([*pairs, (self.sink, old.kept_as(old.sink))]))
 
     @property
     def captured(self) -> tuple[int, ...]:

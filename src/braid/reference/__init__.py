@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import groupby
-from typing import assert_never
+from typing import Any, assert_never
 
 import polars as pl
 
@@ -52,6 +52,7 @@ from braid.reference.steps import (
     AggregateStep,
     FilterStep,
     FinalStep,
+    OneInput,
     ProjectStep,
     SessionsStep,
     SourceStep,
@@ -188,6 +189,26 @@ class Reference:
             for e in computed:
                 if names.issuperset(columns(e)):
                     self._run.learn(e, mine)
+
+    def replace(self, query: logical.Query) -> None:
+        """Another query goes on from here: it has other filters over the source, and other columns in its result."""
+        (source,) = self._sources
+        kept, step = list[Any](), self._root
+        while step is not source:
+            assert isinstance(step, OneInput)
+            kept += [] if isinstance(step, FilterStep) else [step]
+            (step,) = step.inputs
+        nodes = [n for n in query.root.walk() if not isinstance(n, logical.Source)]
+        source.read_as(next(logical.sources(query.root)), bare=not nodes)
+        for node in reversed(nodes):
+            if isinstance(node, logical.Filter):
+                step = FilterStep(node, self._number(), self._run, step)
+            else:
+                above = kept.pop()
+                above.put_over(step)
+                step = above
+            self.nodes[step.number] = node
+        self.query, self._root = query, step
 
     # ---------------------------------------------------------------- building
 

@@ -126,6 +126,10 @@ class SourceStep:
         self._all, self._storable = Clock(), Clock()
         self._given: list[Row] = []
 
+    def read_as(self, node: logical.Source, bare: bool) -> None:
+        """Read with other columns, from here on."""
+        self.node, self._bare = node, bare
+
     @property
     def after(self) -> float:
         return self._all.now
@@ -243,6 +247,10 @@ class OneInput(Generic[N]):
     def __init__(self, node: N, number: int, run: Run, source: Step) -> None:
         self.node, self.number, self._run, self._source = node, number, run, source
         self.inputs: tuple[Step, ...] = (source,)
+
+    def put_over(self, source: Step) -> None:
+        """Another input, whose rows have the same columns."""
+        self._source, self.inputs = source, (source,)
 
     @property
     def clock(self) -> float:

@@ -17,12 +17,14 @@ from typing import Any
 import polars as pl
 from pyspark.sql import SparkSession
 
+from braid.lower.lower import lower
 from braid.operators.changes import HEADERS, TIME
 from braid.operators.ranges import Hashes
 from braid.plan.logical import Query, Source
 from braid.spark import conf, source
 from braid.spark import query as queries
 from braid.spark.job import Order, checkpoint_of
+from braid.stage import checkpoint
 from braid.stage.call_order import Moment, Placed, window_of
 from braid.stage.kept import Published, key_of, named
 from braid.testing.backend import Started, in_turn, placed_query
@@ -148,6 +150,15 @@ class SparkBackend:
         if running is not None:
             shutil.rmtree(os.path.join(self.store.root, "checkpoints", query), ignore_errors=True)
             os.unlink(running.gate)
+
+    def upgrade(self, query: Query) -> None:
+        running = self._queries[query.name]
+        assert running.run is not None
+        running.run.stop()
+        plan = lower(query)
+        checkpoint.upgrade(os.path.join(self.store.root, "checkpoints", query.name), running.plan, plan)
+        running.query, running.plan = query, plan
+        self._launch(running)
 
     def pause(self, query: str) -> None:
         self._queries[query].paused = True

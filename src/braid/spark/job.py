@@ -318,6 +318,7 @@ def prepared(
         files=tuple(sorted(watches)),
     )
     kept = checkpoint.open_or_create(folder, document, wishes.named())
+    plan = replace(plan, numbers=dict(kept.numbers))
     if (
         kept.bucket_ids != _flat(plan, output, kept.outputs, kept.buckets, kept.shuffle)
         or kept.outputs != output.partitions

@@ -166,7 +166,8 @@ def run_stage(
     runs = StoredRuns(state.runs, plan.stored)
     for at, step in enumerate(stage.steps):
         ins = [known[n] if n in known else empty_frame(plan, n) for n in step.inputs]
-        kept = State(runs, f"{prefix}-{step.number}", state.manifests.setdefault(step.number, {}))
+        number = plan.kept_as(step.number)
+        kept = State(runs, f"{prefix}-{number}", state.manifests.setdefault(number, {}))
         with spent(f"{MATCH}{step.number}"):
             result = step.operator.process(ins, clocks, kept)
         outcome.note(plan, step, sum(x.height for x in ins), result)

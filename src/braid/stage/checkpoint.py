@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from braid.errors import BraidError
+from braid.lower.physical import Plan
 from braid.plan.canonical import canonical, wording
 from braid.plan.logical import Query
 from braid.stage import state_file
@@ -48,6 +49,7 @@ class Document:
     (topic, partition) by rank; `files`: the sources that are read from files (`files.log` has their lists).
 
     `buckets`, `outputs` (partitions of the sink), `shuffle` (partitions of Spark) and `bucket_ids` belong together.
+    `origin`: the fingerprint of the first plan, where this one has taken its place; `numbers`: as of `Plan`.
     """
 
     query: str
@@ -61,6 +63,8 @@ class Document:
     sources: tuple[tuple[str, int], ...]
     spark: str
     files: tuple[str, ...] = ()
+    origin: str = ""
+    numbers: tuple[tuple[int, int], ...] = ()
 
     @property
     def hash(self) -> str:
@@ -77,7 +81,7 @@ class Document:
     @property
     def fingerprint(self) -> str:
         """Of the plan, for offset documents."""
-        return self.hash[:16]
+        return self.origin or self.hash[:16]
 
 
 def open_or_create(directory: str | Path, document: Document, asked: Collection[str] = ()) -> Document:
@@ -96,12 +100,26 @@ def open_or_create(directory: str | Path, document: Document, asked: Collection[
     return known
 
 
-def check_plan(directory: str | Path, query: Query, sink: str) -> Document | None:
-    """The recorded document, if it was made by this query; for a look before anything is started."""
+def upgrade(directory: str | Path, old: Plan, new: Plan) -> None:
+    """What `old` has recorded is from here on that of `new`, which takes its place (`plan.upgrade`)."""
+    known = load(directory)
+    if known is None or known.plan != canonical(old.query):
+        return
+    numbers = new.in_place_of(replace(old, numbers=dict(known.numbers))).numbers
+    kept = tuple(sorted((n, as_) for n, as_ in numbers.items() if n != as_))
+    made = replace(known, plan=canonical(new.query), sql=wording(new.query), origin=known.fingerprint, numbers=kept)
+    _write(str(directory), made)
+
+
+def check_plan(directory: str | Path, query: Query, sink: str, old: Query | None = None) -> Document | None:
+    """The recorded document, if it was made by this query, or by the one whose place it takes; for a look before
+    anything is started."""
     known = load(directory)
     if known is None:
         _refuse_foreign(str(directory))
         return None
+    if old is not None and known.plan == canonical(old):
+        return known
     settings = {**known.settings, "dialect": query.dialect, "sink": sink}
     now = replace(known, query=query.name, plan=canonical(query), sql=wording(query), settings=settings)
     _refuse(str(directory), _differences(known, now, ()))
@@ -272,6 +290,8 @@ def _from_json(x: dict[str, Any]) -> Document:
         sources=tuple((text(topic, "a topic"), whole(p, "a partition")) for topic, p in items(x["sources"], "sources")),
         spark=text(x["spark"], "spark"),
         files=tuple(text(name, "a source") for name in items(x["files"], "files")),
+        origin=text(x.get("origin", ""), "origin"),
+        numbers=tuple((whole(n, "a step"), whole(m, "a step")) for n, m in items(x.get("numbers", []), "numbers")),
     )
 
 

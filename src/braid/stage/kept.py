@@ -72,10 +72,11 @@ def keeper(plan: Plan, stage: Stage, state: BucketState, prefix: str) -> Keeper 
     """None where nobody will ask for the rows of this stage."""
     if not stage.keeps:
         return None
-    sink, manifest = plan.query.sink, state.manifests.setdefault(plan.sink, {})
+    sink, number = plan.query.sink, plan.kept_as(plan.sink)
+    manifest = state.manifests.setdefault(number, {})
     keys = known_by(len(sink.written_key), sink.window is not None)
     retention = None if sink.window is None else sink.retention
-    return Keeper(State(state.runs, f"{prefix}-{plan.sink}", manifest), keys, retention)
+    return Keeper(State(state.runs, f"{prefix}-{number}", manifest), keys, retention)
 
 
 class Standing:

@@ -105,6 +105,12 @@ class LocalQuery:
             for texts, states in zip(manifests, self._states, strict=True)
         ]
 
+    def upgraded(self, plan: Plan) -> LocalQuery:
+        """A plan that takes the place of this one, and goes on from here."""
+        made = LocalQuery(plan, self.partitions, self.buckets)
+        made.batch, made._states = self.batch, self._states
+        return made
+
     def standing(self, keys: list[str]) -> Standing:
         """The rows of its result that stand, by these columns."""
         return Standing([(m, s.runs) for s in self._states[-1] for m in of_bucket(s.document())], keys)

@@ -57,6 +57,10 @@ class Backend(Protocol):
         """Starts a query; `number`: of the call that does, the last one so far."""
         ...
 
+    def upgrade(self, query: Query) -> None:
+        """The query takes the place of the one of its name, and goes on from there."""
+        ...
+
     def stop(self, query: str) -> None: ...
 
     def pause(self, query: str) -> None:
@@ -220,6 +224,11 @@ class LocalBackend(InMemory[Running]):
         partitions = self.topics[query.sink.topic].partitions
         buckets = -(-self.buckets // partitions) * partitions
         self.queries[query.name] = Running(*place, LocalQuery(place[1], partitions, buckets))
+
+    def upgrade(self, query: Query) -> None:
+        running = self.queries[query.name]
+        plan = lower(query).in_place_of(running.plan)
+        running.query, running.plan, running.local = query, plan, running.local.upgraded(plan)
 
     def advance(self, running: Running) -> None:
         readings = []

@@ -377,6 +377,10 @@ class _World:
 
     def start(self, bound: QueryBound) -> None:
         query, declared = bound.query, bound.declared
+        if bound.upgrades is not None:
+            self._backend.pump()
+            self._backend.upgrade(query)
+            return
         left = next(logical.sources(query.root), None)
         asked = query.sink.partitions or (declared.partitions if declared is not None else None)
         of_left = self._backend.partitions(left.topic) if left is not None else None

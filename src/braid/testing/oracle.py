@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from braid.expr.nodes import Col
+from braid.lower.lower import lower
 from braid.operators.changes import DIFF, HEADERS, TIME
 from braid.operators.ranges import Hashes
 from braid.plan import logical
@@ -41,6 +42,11 @@ class Judged(Started):
 class ReferenceBackend(InMemory[Judged]):
     def start(self, query: Query, number: int) -> None:
         self.queries[query.name] = Judged(*placed_query(query, number, self.queries.values()), Reference(query))
+
+    def upgrade(self, query: Query) -> None:
+        judged = self.queries[query.name]
+        judged.query, judged.plan = query, lower(query)
+        judged.reference.replace(query)
 
     def advance(self, judged: Judged) -> None:
         events: list[tuple[tuple[int, ...], Event]] = []
