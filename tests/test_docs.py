@@ -30,6 +30,7 @@ from pathlib import Path
 
 import pytest
 
+import ksqldb_reference
 from braid.bind.catalog import Catalog
 from braid.bind.program import Program
 from braid.bind.settings import SETTINGS
@@ -341,6 +342,29 @@ def test_dialect_page_names_everything() -> None:
     for setting, row in SETTINGS["ksqldb"].items():
         assert f"'{setting}'" in text
         assert all(value in text for value in row.takes), setting
+
+
+def has_row(word: str, cells: list[str]) -> bool:
+    """Whether some row has the words, in their order, whatever stands between them: `CREATE [OR REPLACE] TYPE`."""
+    parts = [rf"(?<![A-Za-z_.]){re.escape(w)}(?![A-Za-z_])" for w in word.split()]
+    return any(re.search(r"[^|]*?".join(parts), cell, re.IGNORECASE) for cell in cells)
+
+
+@pytest.mark.parametrize("word", ksqldb_reference.words())
+def test_every_word_of_the_reference_has_a_row(word: str) -> None:
+    cells = [f"{row.what} | {' '.join(row.statements)}" for row in ROWS if row.dialect == "ksqldb"]
+    assert has_row(word, cells), f"docs/dialects/ksqldb.md has no row for {word}"
+
+
+@pytest.mark.parametrize("operator", ksqldb_reference.OPERATORS.split())
+def test_every_operator_of_the_reference_has_a_row(operator: str) -> None:
+    assert any(operator in row.what.replace("\\|", "|") for row in ROWS if row.dialect == "ksqldb")
+
+
+def test_every_function_has_a_row() -> None:
+    cells = [row.what for row in ROWS if row.dialect == "ksqldb"]
+    for name in (*(f for f in FUNCTIONS if f.isupper()), *AGGREGATES):
+        assert has_row(name, cells), name
 
 
 def test_changelog_counts() -> None:
