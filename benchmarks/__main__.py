@@ -25,7 +25,7 @@ from benchmarks.harness import Sizes
 from benchmarks.report import INTRODUCTION, KAFKA, Report, of_goals, page, terminal
 
 PAGES = {
-    "benchmarks": ("interval", "shapes", "joins", "chains", "topics", "small", "state", "hot", "cores"),
+    "benchmarks": ("interval", "shapes", "joins", "chains", "windows", "topics", "small", "state", "hot", "cores"),
     "benchmarks-kafka": ("kafka", "kafka_avro", "kafka_latency"),
 }
 BEGIN = {"benchmarks": INTRODUCTION, "benchmarks-kafka": KAFKA}

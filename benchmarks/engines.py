@@ -101,7 +101,8 @@ def run_of(running: Any) -> Run:
         rows = _records(source["endOffset"]) - _records(source["startOffset"])
         if rows:
             batches.append(Batch(rows, p["durationMs"]["triggerExecution"]))
-    return Run(tuple(batches), running.progress().rows_out, parts_of(running.take_batches(over=True), batches))
+    told, parts = running.progress(), parts_of(running.take_batches(over=True), batches)
+    return Run(tuple(batches), told.rows_out, parts, told.state_rows, told.state_bytes)
 
 
 def parts_of(told: Sequence[Measured], batches: Sequence[Batch]) -> dict[str, float]:

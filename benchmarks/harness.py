@@ -47,12 +47,14 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a variant. `parts`: milliseconds of a steady batch by what they were spent on, where that is known.
-    `seconds` and `cpu` are set by `measured`."""
+    """One run of a variant. `parts`: milliseconds of a steady batch by what they were spent on, where that is known;
+    `state_rows`, `state_bytes`: what is kept at its end, where that is. `seconds` and `cpu` are set by `measured`."""
 
     batches: tuple[Batch, ...]
     rows_out: int
     parts: Mapping[str, float] = field(default_factory=dict)
+    state_rows: int = 0
+    state_bytes: int = 0
     seconds: float = 0.0
     cpu: float = 0.0
 
