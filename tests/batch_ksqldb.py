@@ -448,7 +448,36 @@ def windows(rng: random.Random, final: bool) -> Question:
     return question([t], key, declared(t, key), sql, duck, columns, calls, True, ("G",))
 
 
+def sessions(rng: random.Random, final: bool) -> Question:
+    """GROUP BY in sessions, in DuckDB as islands: one begins where a row is more than the gap behind the one before."""
+    key, gap = rng.choice(["int", "text"]), rng.choice([1, 4, 30])
+    t = topic(rng, "a", rng.choice([1, 2]))
+    rel = leaf(t, key)
+    by = rng.choice(of_type(list(rel.columns), "int", "long", "text"))
+    chosen = aggregates(rng, list(rel.columns), True)
+    having = rng.choice(["", "", " HAVING COUNT(*) > 1"])
+    sql = (
+        f"SELECT {by.sql} AS g, WINDOWSTART AS ws, WINDOWEND AS we,"
+        f" {', '.join(f'{e.sql} AS {n}' for n, e in chosen.items())} FROM {rel.said}"
+        f" WINDOW SESSION ({gap} MILLISECONDS, GRACE PERIOD 1 HOUR)"
+        f" GROUP BY {by.sql}{having}{' EMIT FINAL' if final else ''}"
+    )
+    begins = f"CASE WHEN _t - lag(_t) OVER w <= {gap} THEN 0 ELSE 1 END"
+    rows = f"(SELECT *, {by.duck} AS _g FROM {rel.duck} WHERE {by.duck} IS NOT NULL)"
+    duck = (
+        f"SELECT _g AS g, min(_t) AS ws, max(_t) AS we, {', '.join(f'{e.duck} AS {n}' for n, e in chosen.items())},"
+        f" max(_t) AS _t FROM (SELECT *, sum(_begins) OVER (PARTITION BY _g ORDER BY _t) AS _session"
+        f" FROM (SELECT *, {begins} AS _begins FROM {rows} WINDOW w AS (PARTITION BY _g ORDER BY _t)))"
+        f" GROUP BY _g, _session{having}"
+    )
+    calls = [*history(rng, [t], key), Clock(t.name, 10_000_000)]
+    columns = ("g", "ws", "we", *chosen)
+    return question([t], key, declared(t, key), sql, duck, columns, calls, True, ("G",))
+
+
 SHAPES: dict[str, Shape] = {
+    "ksqldb sessions": partial(sessions, final=False),
+    "ksqldb sessions final": partial(sessions, final=True),
     "ksqldb windows": partial(windows, final=False),
     "ksqldb windows final": partial(windows, final=True),
     "ksqldb filter": filter_stream,
