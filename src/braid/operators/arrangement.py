@@ -136,6 +136,14 @@ class Runs:
                 run.frame = None
         self.state.manifest[self.name] = {"runs": [r.entry() for r in self.runs], "floor": self.floor}
 
+    def forget(self, bound: int) -> None:
+        """What is below `bound` has expired: runs that hold nothing else go, the rest goes when runs merge."""
+        self.floor = max(self.floor, bound)
+        old = [r for r in self.runs if r.high < self.floor]
+        self.expired += sum(r.rows for r in old)
+        self._remove(old)
+        self.runs = [r for r in self.runs if r.high >= self.floor]
+
     def _read(self, run: Run) -> pl.DataFrame:
         return self.state.runs.get(run.id) if run.frame is None else run.frame
 
@@ -294,14 +302,6 @@ class Newest(Runs):
     def __init__(self, state: State, name: str, keys: Sequence[str], time: str | None = None) -> None:
         super().__init__(state, name)
         self.keys, self.time = tuple(keys), time
-
-    def forget(self, bound: int) -> None:
-        """Nobody looks for keys below `bound` any more: runs that hold no others go, the rest when runs merge."""
-        self.floor = max(self.floor, bound)
-        old = [r for r in self.runs if r.high < self.floor]
-        self.expired += sum(r.rows for r in old)
-        self._remove(old)
-        self.runs = [r for r in self.runs if r.high >= self.floor]
 
     def append(self, rows: pl.DataFrame) -> None:
         """Adds one run: rows sorted by hash, one per key. Then merges."""

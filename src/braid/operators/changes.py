@@ -91,13 +91,15 @@ def time_of(sequence: pl.Expr) -> pl.Expr:
     return pl.when(sequence < -(EARLY // 2)).then(sequence + EARLY).otherwise(sequence)
 
 
-def prior(frame: pl.DataFrame) -> Flags | None:
-    """Which rows stand before the step of their place; None: none of them."""
+def prior(frame: pl.DataFrame, at: npt.NDArray[np.int64] | None = None) -> Flags | None:
+    """Which rows (those numbered `at`) stand before the step of their place; None: none of them."""
     subs = frame[SUB]
     if subs.null_count() == len(subs):
         return None
-    flags = frame.select((pl.col(SUB) < pl.lit(_AT_THE_STEP)).fill_null(False))[SUB].to_numpy()
-    return flags if flags.any() else None
+    flags: Flags = frame.select((pl.col(SUB) < pl.lit(_AT_THE_STEP)).fill_null(False))[SUB].to_numpy()
+    if not flags.any():
+        return None
+    return flags if at is None else flags[at]
 
 
 def causes(frame: pl.DataFrame) -> pl.Series:

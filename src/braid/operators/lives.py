@@ -71,14 +71,6 @@ class Standing(Arrangement):
             self.runs.append(self._run(pl.concat(entries, how="diagonal")))
         self._merge(sum(e.height for e in entries))
 
-    def forget(self, bound: int) -> None:
-        """Rows below `bound` have expired; a run that holds no others goes."""
-        self.floor = max(self.floor, bound)
-        old = [r for r in self.runs if r.high < self.floor]
-        self.expired += sum(r.rows for r in old)
-        self._remove(old)
-        self.runs = [r for r in self.runs if r.high >= self.floor]
-
     @property
     def used(self) -> bool:
         """Whether it has ever held a row."""

@@ -148,8 +148,7 @@ class Memory:
         """Whether the stream's clock, at the places of rows of a frame, has left rows of these times behind."""
         if self.retention is None:
             return np.zeros(len(t), dtype=np.bool_)
-        those = prior(frame)
-        now = clocks.at(self.clock, values_at(frame[POS], at), those if those is None else those[at])
+        now = clocks.at(self.clock, values_at(frame[POS], at), prior(frame, at))
         return now > t + self.retention
 
     def _keep(

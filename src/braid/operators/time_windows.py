@@ -76,9 +76,8 @@ class TimeWindows:
         lost = np.bincount(which, minlength=rows.height) == 0  # before 0 there is no window
         lost[which[late]] = True
         if lost.any():
-            at, those = np.flatnonzero(lost), prior(rows)
-            told = rows_at(rows, at)
-            now = clocks.at(self.clock, told[POS], None if those is None else those[at])
+            told = rows.filter(lost)
+            now = clocks.at(self.clock, told[POS], prior(told))
             drops.append(dropped_rows(told, "late", None, now))
         return Result(self._spread(rows, which[~late], start[~late]), all_dropped(drops))
 
@@ -96,8 +95,8 @@ class TimeWindows:
         close = start + self.size + self.grace
         late = close <= clocks.end(self.clock)
         if late.any():
-            at, those = which[late], prior(rows)
-            now = clocks.at(self.clock, values_at(rows[POS], at), None if those is None else those[at])
+            at = which[late]
+            now = clocks.at(self.clock, values_at(rows[POS], at), prior(rows, at))
             late[late] = close[late] <= now
         return late
 
