@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from braid.plan.logical import Encoding
 from braid.records import formats
-from braid.records.facet import Facet
+from braid.records.facet import Facet, KeyWindow
 from braid.records.wire import (
     ANY,
     Wire,
@@ -135,7 +135,7 @@ def test_how_records_are_written_follows_from_their_declaration() -> None:
 
 
 @pytest.mark.parametrize("kind", ["time", "session"])
-def test_windows_stand_behind_keys_as_kafka_streams_writes_them(kind: Literal["time", "session"]) -> None:
+def test_windows_stand_behind_keys_as_kafka_streams_writes_them(kind: KeyWindow) -> None:
     keys = pl.Series([b"a", b"", b"b"], dtype=pl.Binary)
     windows = pl.Series([{"start": 1, "end": 258}, {"start": 2**40, "end": 2**40}, None], dtype=WINDOW)
     written = with_windows(keys, windows, kind)

@@ -26,6 +26,7 @@ from braid.plan.logical import (
     Timestamp,
 )
 from braid.plan.watermarks import Inherited
+from braid.records.facet import KeyWindow
 from braid.records.wire import Wires, wires
 from braid.types import Column, Type
 
@@ -64,7 +65,7 @@ class Windowing:
     size: int | None
 
     @property
-    def written(self) -> Literal["time", "session"]:
+    def written(self) -> KeyWindow:
         """What follows keys on a broker."""
         return "session" if self.kind == "SESSION" else "time"
 

@@ -22,7 +22,7 @@ from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoi
 from braid.plan.node import Mode, OfOne, OfTwo, Passing, PlanNode
 from braid.plan.sliding import SlidingJoin
 from braid.plan.told import EAGER, LAST, MEETS_TABLE, SIDES, Kept, Told, held, window
-from braid.records.facet import PROTOBUFS, Facet, Format, Manner, RecordSchema
+from braid.records.facet import PROTOBUFS, Facet, Format, KeyWindow, Manner, RecordSchema
 from braid.types import Column, Scalar
 
 Kind = Literal["stream", "table"]
@@ -67,7 +67,7 @@ class Encoding:
     key_schema: RecordSchema | None = field(default=None, repr=False)
     value_schema: RecordSchema | None = field(default=None, repr=False)
     binary: tuple[str, ...] = field(default=(), repr=False)
-    window: Literal["time", "session"] | None = field(default=None, repr=False)
+    window: KeyWindow | None = field(default=None, repr=False)
     key_delimiter: str = field(default=",", repr=False)
 
     @property

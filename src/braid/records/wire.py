@@ -12,16 +12,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from braid.plan.logical import Encoding
 from braid.records import formats, framed
 from braid.records.codec import decode_values, utf8
-from braid.records.facet import Facet
+from braid.records.facet import Facet, KeyWindow
 from braid.records.registry import Registry
 from braid.records.values import json_text
 from braid.types import Column, Scalar, Type
@@ -46,7 +47,6 @@ class Wire:
 
 
 ANY = Wire("ANY")
-Kind = Literal["time", "session"] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Wires:
 
     key: Wire = ANY
     value: Wire = ANY
-    window: Kind = None
+    window: KeyWindow | None = None
 
 
 def wires(
@@ -141,19 +141,19 @@ def to_bytes(texts: pl.Series, wire: Wire, registry: Registry | None = None, top
     return formats.to_bytes(texts, wire.columns, wire.facet, registry, topic)
 
 
-def with_windows(keys: pl.Series, windows: pl.Series, kind: Kind) -> pl.Series:
+def with_windows(keys: pl.Series, windows: pl.Series, kind: KeyWindow | None) -> pl.Series:
     """Keys as Kafka Streams writes them: the start behind the key, of a session the end and the start, 8 bytes each. A
     key without a window stands alone, and each where windows are no part of keys (None)."""
     if kind is None:
         return keys
     bounds = ("start",) if kind == "time" else ("end", "start")
     parts = [keys, *(_big_endian(windows.struct.field(b), S.BIGINT) for b in bounds)]
-    hexed = pl.DataFrame([x.bin.encode("hex").alias(str(i)) for i, x in enumerate(parts)])
-    whole = hexed.select(pl.concat_str(pl.all()).str.decode("hex").alias("k"))["k"]
+    blobs = [x.to_arrow().cast(pa.large_binary()) for x in parts]
+    whole = pl.Series("k", pc.binary_join_element_wise(*blobs, pa.scalar(b"", pa.large_binary())))
     return whole.zip_with(windows.is_not_null(), keys)
 
 
-def without_windows(keys: pl.Series, kind: Kind) -> tuple[pl.Series, pl.Series, pl.Series]:
+def without_windows(keys: pl.Series, kind: KeyWindow | None) -> tuple[pl.Series, pl.Series, pl.Series]:
     """Such keys and their windows apart; and why a key has none. A window of `time` has no end."""
     if kind is None:
         return keys, pl.repeat(None, len(keys), dtype=pl.Null, eager=True), _nothing(len(keys))
