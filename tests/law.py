@@ -16,7 +16,7 @@ from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.operators.changes import HEADERS, TIME
 from braid.plan.logical import Query
-from braid.stage.call_order import moment_position, partition_ranks, topic_ranks
+from braid.stage.call_order import bounds_of, moment_position, partition_ranks, topic_ranks
 from braid.stage.decode import decode
 from braid.stage.ingest import Chunk, Mark
 from braid.stage.local import LocalQuery
@@ -58,7 +58,7 @@ def local_lines(query: Query, history: History, cuts: Iterable[int], buckets: in
 def lines_of(records: pl.DataFrame) -> list[Line]:
     """Records that were written (columns of `emit.WRITTEN`)."""
     rows = records.select("key", "value", "timestamp", "headers", "window").rows()
-    return [(*line, None if window is None else (window["start"], window["end"])) for *line, window in rows]
+    return [(*line, bounds_of(window)) for *line, window in rows]
 
 
 def chunks_of(plan: Plan, history: History, batch: Batch) -> list[Chunk]:

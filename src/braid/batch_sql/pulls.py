@@ -24,7 +24,7 @@ from braid.plan.logical import Source
 from braid.records.values import json_text, python_value
 from braid.stage.cut import LIMIT
 from braid.stage.decode import Decoded
-from braid.stage.emit import BOUNDS
+from braid.stage.emit import OF_WINDOW
 from braid.stage.ingest import hash_of_key
 from braid.stage.inputs import Input
 from braid.stage.kept import Keeper, Standing, key_of
@@ -84,7 +84,7 @@ class Folded:
             TIME,
             *(pl.col(c.name).alias(key_column(i)) for i, c in enumerate(keys)),
             *(pl.col(c.name).alias(f"v{i}") for i, c in enumerate(values)),
-            *(pl.col(c.name).alias(b) for c, b in zip(self._source.window, BOUNDS, strict=False)),
+            *(pl.col(c.name).alias(b) for c, b in zip(self._source.window, OF_WINDOW, strict=False)),
         )
         if self._source.message_key is not None:
             key = next(c for c in values if c.field == self._source.message_key)

@@ -22,6 +22,7 @@ from braid.errors import BraidError, Span, SqlError
 from braid.face.catalogue import written_as
 from braid.records.registry import Registry, UnknownSchema
 from braid.records.wire import Wires
+from braid.stage.call_order import bounds_of
 from braid.topics.interface import Topics
 
 Asserted = TopicAsserted | SchemaAsserted | RowAsserted
@@ -106,7 +107,7 @@ class StoreLookout:
             last = self._store.page_end(topic, partition, first, min(first + PAGE, end))
             page = self._store.parsed(topic, partition, first, last, how)
             for t, key, value, window in page.select("_t", "_key", "_value", "_window").iter_rows():
-                yield Seen(partition, key, value, t, None if window is None else (window["start"], window["end"]))
+                yield Seen(partition, key, value, t, bounds_of(window))
             first = last
 
     def live(self, topic: str, how: Wires, begin: bool) -> Iterator[Seen]:

@@ -25,7 +25,7 @@ from braid.spark import conf, source
 from braid.spark import query as queries
 from braid.spark.job import Order, checkpoint_of
 from braid.stage import checkpoint
-from braid.stage.call_order import Moment, Placed, window_of
+from braid.stage.call_order import Moment, Placed, bounds_of, window_of
 from braid.stage.kept import Published, key_of, named
 from braid.testing.backend import Started, in_turn, placed_query
 from braid.topics import WINDOW, TopicStore, parse_envelope
@@ -215,8 +215,7 @@ class SparkBackend:
         places = self.store.read_positions(topic, partition, first, last)
         rows = lines.hstack(places).select("seq", "hops", "n", "_offset", "_key", "_value", TIME, HEADERS, "_window")
         for seq, hops, n, offset, key, value, time, headers, window in rows.iter_rows():
-            bounds = None if window is None else (window["start"], window["end"])
-            yield Placed(seq, hops, n, partition, offset, key, value, time, headers, bounds)
+            yield Placed(seq, hops, n, partition, offset, key, value, time, headers, bounds_of(window))
 
     def drops(self, query: str) -> list[dict[str, Any]]:
         return read_drops(self.store.root, query)

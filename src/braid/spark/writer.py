@@ -34,8 +34,7 @@ from braid.spark.job import Job, loads, store_of
 from braid.spark.stage import Shelf, batch_id, in_pieces, through
 from braid.stage.call_order import BATCH_BITS, place_of, topic_ranks
 from braid.stage.drops import DROPS
-from braid.stage.emit import BOUNDS as OF_WINDOW
-from braid.stage.emit import written
+from braid.stage.emit import OF_WINDOW, written
 from braid.stage.measured import WRITE, Piece
 from braid.stage.wire import bucket_of
 from braid.timing import spent

@@ -48,6 +48,11 @@ def window_of(record: Placed) -> dict[str, int] | None:
     return None if record.window is None else {"start": record.window[0], "end": record.window[1]}
 
 
+def bounds_of(window: dict[str, int] | None) -> tuple[int, int] | None:
+    """A window in a column as records have it."""
+    return None if window is None else (window["start"], window["end"])
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """A clock call or an end: at `seq`, for every partition of the topic (`value`: the bound)."""

@@ -50,10 +50,11 @@ def decode(source: Source, raw: pl.DataFrame, partition: int, registry: Registry
             key_error = key_error.set(lacking & given, None)
     headers, headers_error = _checked_headers(source, raw[HEADERS])
     errors = {"a": raw["_error"], "b": key_error, "c": value_error, "d": headers_error}
-    if source.window:
+    window = ("_window",) if source.window else ()
+    if window:
         errors["e"] = pl.select(pl.when(raw["_window"].is_null()).then(pl.lit("it has no window")).alias("e"))["e"]
     error = pl.DataFrame(errors).select(pl.coalesce(*errors))["a"]
-    rows = raw.select("_offset", TIME, headers.alias(HEADERS), "_window", "_key", "_value").with_columns(
+    rows = raw.select("_offset", TIME, headers.alias(HEADERS), *window, "_key", "_value").with_columns(
         pl.when(is_null).then(-1).otherwise(1).cast(pl.Int8).alias(DIFF),
         *(key_frame[c.name] for c in keys),
         *(value_frame[c.name] for c in values),

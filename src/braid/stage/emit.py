@@ -39,7 +39,7 @@ WRITTEN: dict[str, pl.DataType] = {
     "headers": pl.String(),
     "window": WINDOW,
 }
-BOUNDS = ("_w0", "_w1")  # of the window of a row
+OF_WINDOW = ("_w0", "_w1")  # of the window of a row
 
 
 def merged(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
@@ -61,7 +61,7 @@ def written(sink: Sink, frame: pl.DataFrame, partitions: int, registry: Registry
         pl.when(pl.col(DIFF) == 1).then(_values(sink, frame, registry)).otherwise(None).alias("value"),
         pl.col(TIME).alias("timestamp"),
         pl.col(HEADERS).alias("headers") if HEADERS in frame.columns else pl.lit(None, pl.String).alias("headers"),
-        (pl.lit(None) if sink.window is None else pl.struct(start=BOUNDS[0], end=BOUNDS[1]))
+        (pl.lit(None) if sink.window is None else pl.struct(start=OF_WINDOW[0], end=OF_WINDOW[1]))
         .cast(WINDOW)
         .alias("window"),
     )
@@ -122,7 +122,7 @@ def projected(plan: Plan, frame: pl.DataFrame, after: int | None = None) -> tupl
         names.append(HEADERS)
     out = columns_of(written, names).hstack(values)
     if sink.window is not None:
-        out = out.hstack([frame[c.name].alias(n) for c, n in zip(sink.window, BOUNDS, strict=True)])
+        out = out.hstack([frame[c.name].alias(n) for c, n in zip(sink.window, OF_WINDOW, strict=True)])
     live = failed & (frame[DIFF] == 1)
     key = [e.name for e in plan.query.root.row_key if isinstance(e, Col)]
     dropped = drops_of(frame.filter(live), "expression", "select", key) if live.any() else no_rows(DROPS)

@@ -24,7 +24,7 @@ from braid.operators.ranges import Hashes, columns_of, hashes_of, key_order, row
 from braid.plan.logical import Source
 from braid.stage import state_file
 from braid.stage.bucket import BucketState
-from braid.stage.emit import BOUNDS
+from braid.stage.emit import OF_WINDOW
 from braid.stage.run_files import DAMAGED, mapped, path_of
 from braid.types import polars_type
 
@@ -37,7 +37,7 @@ Kept = Iterable[tuple[Mapping[str, Any], RunStore]]  # the manifest of each buck
 
 def known_by(keys: int, windowed: bool) -> list[str]:
     """The columns by which the rows of a result with so many key columns are told apart."""
-    return [*map(key_column, range(keys)), *(BOUNDS if windowed else ())]
+    return [*map(key_column, range(keys)), *(OF_WINDOW if windowed else ())]
 
 
 def key_of(source: Source) -> list[str]:
@@ -46,7 +46,7 @@ def key_of(source: Source) -> list[str]:
 
 
 def _newest(state: State, keys: Sequence[str]) -> Newest:
-    return Newest(state, RESULT, keys, BOUNDS[1] if BOUNDS[1] in keys else None)
+    return Newest(state, RESULT, keys, OF_WINDOW[1] if OF_WINDOW[1] in keys else None)
 
 
 class Keeper:
@@ -65,7 +65,7 @@ class Keeper:
         kept = [c for c in rows.columns if c not in _PASSING]
         self.rows.append(rows_at(columns_of(rows, kept), order[last_of_key(keys, self._keys)]))
         if self._retention is not None:
-            self.rows.forget(int(rows[BOUNDS[1]].max()) - self._retention)  # type: ignore[arg-type]
+            self.rows.forget(int(rows[OF_WINDOW[1]].max()) - self._retention)  # type: ignore[arg-type]
 
 
 def keeper(plan: Plan, stage: Stage, state: BucketState, prefix: str) -> Keeper | None:
@@ -105,7 +105,7 @@ def named(source: Source, kept: pl.DataFrame | None) -> pl.DataFrame:
     values = [c for c in source.columns if c.place == "value"]
     keys = [] if source.message_key is not None else list(source.key)
     of = {key_column(i): c for i, c in enumerate(keys)} | {f"v{i}": c for i, c in enumerate(values)}
-    of |= {name: c for name, c in zip(BOUNDS, source.window, strict=False)}
+    of |= {name: c for name, c in zip(OF_WINDOW, source.window, strict=False)}
     of[TIME] = next(c for c in source.columns if c.place == "rowtime")
     if kept is None:
         return pl.DataFrame(schema={c.name: polars_type(c.column.type) for c in of.values()})

@@ -24,6 +24,7 @@ from braid.stage.call_order import (
     Placed,
     Reading,
     begun,
+    bounds_of,
     chunks,
     cut,
     place_of,
@@ -252,9 +253,9 @@ class LocalBackend(InMemory[Running]):
         for i, (pos, *rest) in enumerate(records.select(POS, *columns).iter_rows()):
             seq, _, _, _ = place_of(pos)
             partition, key, value, timestamp, headers, window = rest
-            bounds = None if window is None else (window["start"], window["end"])
             n = (batch << BATCH_BITS) + i
-            topic.append(Placed(seq, running.hops, n, partition, 0, key, value, timestamp, headers, bounds))
+            placed = Placed(seq, running.hops, n, partition, 0, key, value, timestamp, headers, bounds_of(window))
+            topic.append(placed)
 
     def _found(self, running: Running) -> Any:
         """Finds a record by its explicit position: (topic, partition, offset)."""
