@@ -25,6 +25,7 @@ from benchmarks.broker import Encode, Held, as_avro, as_json, avro_schema, fill,
 from benchmarks.engines import on_spark, plan_of, session, spark_run
 from benchmarks.harness import Run, Sizes, Variant, summaries, take_turns
 from benchmarks.report import Goal, Report, Table, held_back, of_parts, of_rates
+from braid.spark.conf import end
 from braid.topics.broker import Broker
 from braid.topics.registries import Address
 from braid.topics.registries import opened as registry_at
@@ -243,13 +244,14 @@ def _filled(bench: Bench, name: str, frame: pl.DataFrame, form: Callable[..., En
 
 
 @contextmanager
-def opened(sizes: Sizes, avro: bool = False) -> Iterator[Bench]:
-    """A broker of one's own (for `avro` a registry, too) and a session with Spark's connector, if that can be had."""
+def opened(sizes: Sizes, avro: bool = False, conf: Mapping[str, str] | None = None) -> Iterator[Bench]:
+    """A broker of one's own (for `avro` a registry, too) and a session in a JVM of its own, with Spark's connector, if
+    that can be had."""
     from kafka.broker import own_broker
     from kafka.fetch import Unavailable, spark_jars
     from kafka.registry import own_registry
 
-    missing, more = None, dict[str, str]()
+    missing, more = None, dict(conf or {})
     try:
         more["spark.jars"] = ",".join(map(str, spark_jars()))
     except Unavailable as reason:
@@ -259,7 +261,7 @@ def opened(sizes: Sizes, avro: bool = False) -> Iterator[Bench]:
         try:
             yield Bench(spark, server.address, registry, sizes, Report(), missing)
         finally:
-            spark.stop()
+            end(spark)
 
 
 def run(sizes: Sizes, avro: bool = False) -> Report:
