@@ -199,7 +199,7 @@ def test_every_function_has_a_case() -> None:
         ("TIMESTAMPTOSTRING", (big(1), "b"), "the letter 'b'"),
         ("TIMESTAMPTOSTRING", (big(1), "yyyy 'x"), "a quote that does not end"),
         ("TIMESTAMPTOSTRING", (big(1), "yyyy", "Mars/X"), "unknown time zone"),
-        ("PARSE_TIMESTAMP", ("x", Col("L.P", S.VARCHAR)), "are constants"),
+        ("PARSE_TIMESTAMP", ("x", Col("L.P", S.INT)), "a pattern is a text"),
         ("EXTRACTJSONFIELD", ("{}", "a.b"), "is not a path"),
         ("ARRAY_LENGTH", ("a",), "the length of text is LEN"),
     ],

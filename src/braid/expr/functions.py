@@ -14,8 +14,6 @@ from typing import Any
 
 import polars as pl
 
-from braid.errors import SqlError
-from braid.expr import dates
 from braid.expr.arithmetic import OPERATORS, compared_type, concat, resolve_concat
 from braid.expr.casts import JAVA_BLANKS, fit
 from braid.expr.casts import cast as cast_to
@@ -39,9 +37,8 @@ from braid.expr.signatures import (
     decimal,
     decimal_failed,
     forms,
-    null_failed,
 )
-from braid.types import Array, Decimal, Scalar, Type, polars_type
+from braid.types import Array, Decimal, Scalar, polars_type
 
 S = Scalar
 
@@ -82,16 +79,23 @@ def _len(call: Call, args: list[pl.Expr]) -> pl.Expr:
     return size.cast(pl.Int32)
 
 
+def _resolve_concat_ws(args: Sequence[Expr]) -> Signature | Refused:
+    for t in (_TEXT, S.BYTES):
+        if len(args) >= 2 and all(a.type in (t, S.NULL) for a in args):
+            return Signature((t,) * len(args), t)
+    return Refused("it takes a separator and one or more VARCHAR, or all of them BYTES", "CAST the others to VARCHAR")
+
+
 def _concat_ws(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    """Nulls are left out; a null separator gives null."""
+    """Nulls are left out; a null separator gives null. Slow path (Python rows) for BYTES."""
     separator = constant(call.args[0])
     if isinstance(separator, str):
         return pl.concat_str(args[1:], separator=separator, ignore_nulls=True)
 
-    def join(by: str | None, *texts: str | None) -> str | None:  # slow path: a separator of its own in every row
+    def join(by: Any, *texts: Any) -> Any:  # slow path: a separator of its own in every row
         return None if by is None else by.join(t for t in texts if t is not None)
 
-    return rows(join, args, pl.String(), nulls=True)
+    return rows(join, args, polars_type(call.type), nulls=True)
 
 
 def _replace(call: Call, args: list[pl.Expr]) -> pl.Expr:
@@ -123,8 +127,14 @@ def _replace_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
 def _split(call: Call, args: list[pl.Expr]) -> pl.Expr:
     """An empty delimiter splits every character; an empty text is one empty part."""
     text, by = args
+    if call.args[0].type is S.BYTES:
+        return rows(_split_bytes, args, pl.List(pl.Binary))
     parts = pl.when(by == "").then(text.str.split("")).otherwise(text.str.split(by))  # "" in a column splits otherwise
     return pl.when((text == "") & by.is_not_null()).then(pl.lit(pl.Series([[""]])).first()).otherwise(parts)
+
+
+def _split_bytes(value: bytes, by: bytes) -> list[bytes]:
+    return value.split(by) if by else [value[i : i + 1] for i in range(len(value))] or [value]
 
 
 def _instr(call: Call, args: list[pl.Expr]) -> pl.Expr:
@@ -166,6 +176,8 @@ LONGEST = 1 << 20  # characters that a padding fills up to; a length can come fr
 def _pad(left: bool) -> Any:
     def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
         """Too long a text is cut; an empty padding or a negative length gives null, and so does one above `LONGEST`."""
+        if call.type is S.BYTES:
+            return rows(lambda value, n, fill: _padded(left, value, n, fill), args, pl.Binary())
         text, length, padding = args[0], args[1].cast(pl.Int64), args[2]
         ok = length.is_between(0, LONGEST) & (padding != "") & text.is_not_null()
         missing = pl.max_horizontal(length - text.str.len_chars().cast(pl.Int64), pl.lit(0, pl.Int64))
@@ -181,6 +193,14 @@ def _pad(left: bool) -> Any:
         return pl.when(ok).then(out.str.slice(0, pl.when(ok).then(length).otherwise(0)))
 
     return build
+
+
+def _padded(left: bool, value: bytes, length: int, padding: bytes) -> bytes | None:
+    if not 0 <= length <= LONGEST or not padding:
+        return None
+    missing = max(length - len(value), 0)
+    fill = (padding * (missing // len(padding) + 1))[:missing]
+    return (fill + value if left else value + fill)[:length]
 
 
 def _pad_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
@@ -315,93 +335,21 @@ def _resolve_as_value(args: Sequence[Expr]) -> Signature | Refused:
 
 def _resolve_extreme(args: Sequence[Expr]) -> Signature | Refused:
     wide = common_of([a.type for a in args])
-    if not args or wide is None or not isinstance(wide, Scalar | Decimal) or wide is S.BOOLEAN:
+    if not args or wide is None or not isinstance(wide, Scalar | Decimal):
         return Refused("it takes values of one type that has an order")
     return Signature((wide,) * len(args), wide)
-
-
-# ------------------------------------------------------------ dates and times
-
-
-def _pattern(usage: str, source: Type, result: Type, *, reads: bool) -> Resolver:
-    """A value, a constant pattern, and maybe a constant time zone."""
-
-    def resolve(args: Sequence[Expr]) -> Signature | Refused:
-        if len(args) not in (2, 3) or common_type(args[0].type, source) != source:
-            return Refused(f"it takes {usage}")
-        pattern = constant(args[1])
-        zone = constant(args[2]) if len(args) == 3 else "UTC"
-        if not isinstance(pattern, str) or not isinstance(zone, str):
-            return Refused(
-                f"it takes {usage}", "the pattern and the time zone are constants: 'yyyy-MM-dd HH:mm:ss.SSS'"
-            )
-        try:
-            (dates.check_parse if reads else dates.check_format)(pattern)
-            if not reads:  # some letters are known but not in every count
-                dates.format_pattern(pl.lit(None, dates.DATETIME), pattern, dates.zone(zone))
-            dates.zone(zone)
-        except SqlError as e:
-            return Refused(e.message, e.hint)
-        return Signature((source, *(S.VARCHAR,) * (len(args) - 1)), result)
-
-    return resolve
-
-
-def _with_pattern(call: Call) -> tuple[str, dates.Zone]:
-    pattern = constant(call.args[1])
-    zone = constant(call.args[2]) if len(call.args) == 3 else "UTC"
-    assert isinstance(pattern, str) and isinstance(zone, str)
-    return pattern, dates.zone(zone)
-
-
-def _from_unixtime(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    return dates.instant(args[0])
-
-
-def _format_timestamp(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    x = args[0]
-    match call.args[0].type:
-        case S.BIGINT:
-            x = dates.instant(x)
-        case S.DATE:
-            x = x.cast(dates.DATETIME)
-        case S.TIME:
-            x = x.cast(pl.Int64).floordiv(1000).cast(dates.DATETIME)
-        case S.INT:
-            x = dates.day(x.cast(pl.Int64)).cast(dates.DATETIME)
-    return dates.format_pattern(x, *_with_pattern(call))
-
-
-def _parse_timestamp(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    out = dates.parse_pattern(args[0], *_with_pattern(call))
-    match call.type:
-        case S.BIGINT:
-            return out.dt.epoch("ms")
-        case S.DATE:
-            return out.dt.date()
-        case S.TIME:
-            return out.dt.time()
-        case S.INT:
-            return out.dt.date().cast(pl.Int32)
-    return out
-
-
-def _unix_timestamp(args: Sequence[Expr]) -> Signature | Refused:
-    if not args:
-        return Refused(
-            "without an argument it is the processing time: a batch that is run again would give other rows",
-            NOT_DETERMINISTIC["UNIX_TIMESTAMP"],
-        )
-    return forms("a TIMESTAMP", ((S.TIMESTAMP,), S.BIGINT))(args)
 
 
 # --------------------------------------------------------------------- table
 
 _TEXT = S.VARCHAR
 _text_to_text = forms("a VARCHAR", ((_TEXT,), _TEXT))
-_pads = forms("a VARCHAR, an INTEGER length and a VARCHAR to fill with", ((_TEXT, S.INT, _TEXT), _TEXT))
+_pads = forms(
+    "a VARCHAR or BYTES, an INTEGER length and the same to fill with",
+    ((_TEXT, S.INT, _TEXT), _TEXT),
+    ((S.BYTES, S.INT, S.BYTES), S.BYTES),
+)
 _number = _same_number("a number")
-_zoned = "and a pattern, and maybe a time zone"
 
 _SCALARS = (
     Function("UCASE", _text_to_text, lambda call, args: args[0].str.to_uppercase()),
@@ -411,11 +359,7 @@ _SCALARS = (
     Function("CONCAT", resolve_concat, concat),
     Function(
         "CONCAT_WS",
-        lambda args: (
-            Signature((_TEXT,) * len(args), _TEXT)
-            if len(args) >= 2 and all(a.type in (_TEXT, S.NULL) for a in args)
-            else Refused("it takes a separator and one or more VARCHAR", "CAST the others to VARCHAR")
-        ),
+        _resolve_concat_ws,
         _concat_ws,
     ),
     Function(
@@ -435,7 +379,15 @@ _SCALARS = (
         _replace,
         _replace_failed,
     ),
-    Function("SPLIT", forms("a VARCHAR and a VARCHAR delimiter", ((_TEXT, _TEXT), Array(_TEXT))), _split),
+    Function(
+        "SPLIT",
+        forms(
+            "a VARCHAR or BYTES, and a delimiter of the same",
+            ((_TEXT, _TEXT), Array(_TEXT)),
+            ((S.BYTES, S.BYTES), Array(S.BYTES)),
+        ),
+        _split,
+    ),
     Function(
         "INSTR",
         forms(
@@ -464,60 +416,6 @@ _SCALARS = (
     Function("AS_VALUE", _resolve_as_value, lambda call, args: args[0]),
     Function("GREATEST", _resolve_extreme, lambda call, args: pl.max_horizontal(args)),
     Function("LEAST", _resolve_extreme, lambda call, args: pl.min_horizontal(args)),
-    Function("UNIX_TIMESTAMP", _unix_timestamp, lambda call, args: args[0].dt.epoch("ms")),
-    Function(
-        "FROM_UNIXTIME",
-        forms("a BIGINT of milliseconds", ((S.BIGINT,), S.TIMESTAMP)),
-        _from_unixtime,
-        null_failed(_from_unixtime),
-    ),
-    Function(
-        "TIMESTAMPTOSTRING",
-        _pattern(f"a BIGINT of milliseconds, {_zoned}", S.BIGINT, _TEXT, reads=False),
-        _format_timestamp,
-        null_failed(_from_unixtime),
-    ),
-    Function(
-        "FORMAT_TIMESTAMP", _pattern(f"a TIMESTAMP, {_zoned}", S.TIMESTAMP, _TEXT, reads=False), _format_timestamp
-    ),
-    Function("FORMAT_DATE", _pattern("a DATE and a pattern", S.DATE, _TEXT, reads=False), _format_timestamp),
-    Function("FORMAT_TIME", _pattern("a TIME and a pattern", S.TIME, _TEXT, reads=False), _format_timestamp),
-    Function(
-        "DATETOSTRING",
-        _pattern("an INTEGER of days and a pattern", S.INT, _TEXT, reads=False),
-        _format_timestamp,
-        null_failed(_format_timestamp),
-    ),
-    Function(
-        "STRINGTODATE",
-        _pattern("a VARCHAR and a pattern", _TEXT, S.INT, reads=True),
-        _parse_timestamp,
-        null_failed(_parse_timestamp),
-    ),
-    Function(
-        "STRINGTOTIMESTAMP",
-        _pattern(f"a VARCHAR, {_zoned}", _TEXT, S.BIGINT, reads=True),
-        _parse_timestamp,
-        null_failed(_parse_timestamp),
-    ),
-    Function(
-        "PARSE_TIMESTAMP",
-        _pattern(f"a VARCHAR, {_zoned}", _TEXT, S.TIMESTAMP, reads=True),
-        _parse_timestamp,
-        null_failed(_parse_timestamp),
-    ),
-    Function(
-        "PARSE_DATE",
-        _pattern("a VARCHAR and a pattern", _TEXT, S.DATE, reads=True),
-        _parse_timestamp,
-        null_failed(_parse_timestamp),
-    ),
-    Function(
-        "PARSE_TIME",
-        _pattern("a VARCHAR and a pattern", _TEXT, S.TIME, reads=True),
-        _parse_timestamp,
-        null_failed(_parse_timestamp),
-    ),
 )
 
 FUNCTIONS: dict[str, Function] = {

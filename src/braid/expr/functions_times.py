@@ -1,24 +1,146 @@
-"""Functions that move dates and times, and make numbers of days of them.
+"""Functions of dates and times: that write and read them, move them, and make numbers of them.
 
 In: typed calls and the Polars expressions of their arguments. Out: rows of `FUNCTIONS`.
-Rule: ksqlDB's meaning. Null in, null out. A unit is a word (`DAYS`, `HOUR` …), which `bind` hands over as a text. What
-leaves the range of its type is a failure; a TIME goes round the clock.
+Rule: ksqlDB's meaning. Null in, null out. A pattern or time zone that is wrong is refused where it is a constant, else
+the row fails. A unit is a word (`DAYS`, `HOUR` …), which `bind` hands over as a text. What leaves the range of its type
+is a failure; a TIME goes round the clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 
 import polars as pl
 
 from braid.errors import SqlError
 from braid.expr import dates
 from braid.expr.nodes import Call, Expr
-from braid.expr.signatures import Function, Refused, Resolver, Signature, constant, forms, null_failed
-from braid.types import DAY_MS, UNITS, Scalar
+from braid.expr.signatures import Function, Refused, Resolver, Signature, common_type, constant, forms, null_failed
+from braid.types import DAY_MS, UNITS, Scalar, Type
 
 S = Scalar
 OF_UNITS = ("DATEADD", "DATESUB", "TIMEADD", "TIMESUB", "TIMESTAMPADD", "TIMESTAMPSUB")
+
+
+# ------------------------------------------------------------------- patterns
+
+_TEXT = S.VARCHAR
+
+
+def _pattern(usage: str, source: Type, result: Type, *, reads: bool) -> Resolver:
+    """A value, a pattern, and maybe a time zone."""
+
+    def resolve(args: Sequence[Expr]) -> Signature | Refused:
+        texts = all(a.type in (_TEXT, S.NULL) for a in args[1:])
+        if len(args) not in (2, 3) or common_type(args[0].type, source) != source or not texts:
+            return Refused(f"it takes {usage}", "a pattern is a text such as 'yyyy-MM-dd HH:mm:ss.SSS'")
+        pattern = constant(args[1])
+        zone = constant(args[2]) if len(args) == 3 else None
+        try:
+            if isinstance(zone, str):
+                dates.zone(zone)
+            if isinstance(pattern, str):
+                _check(pattern, reads)
+        except SqlError as e:
+            return Refused(e.message, e.hint)
+        return Signature((source, *(_TEXT,) * (len(args) - 1)), result)
+
+    return resolve
+
+
+def _check(pattern: str, reads: bool) -> None:
+    (dates.check_parse if reads else dates.check_format)(pattern)
+    if not reads:  # some letters are known but not in every count
+        dates.format_pattern(pl.lit(None, dates.DATETIME), pattern, dates.zone("UTC"))
+
+
+def _each(call: Call, args: list[pl.Expr], f: Callable[..., pl.Expr], dtype: pl.DataType) -> pl.Expr:
+    """`f` of the first argument and of the texts behind it; where these are columns, once for equal texts."""
+    texts = [constant(a) for a in call.args[1:]]
+    if all(isinstance(t, str) for t in texts):
+        return f(args[0], *texts)
+
+    def by_text(s: pl.Series) -> pl.Series:
+        frame = s.struct.unnest()
+        names = frame.columns[1:]
+        made = pl.Series(s.name, [None] * frame.height, dtype=dtype)
+        for some in frame.with_row_index("at").drop_nulls(names).partition_by(names, maintain_order=True):
+            given = [some[n][0] for n in names]
+            with contextlib.suppress(SqlError):  # no such pattern, no such zone: null
+                value = some.select(f(pl.col(frame.columns[0]), *given).cast(dtype).alias("v"))["v"]
+                made = made.scatter(some["at"], value)
+        return made
+
+    packed = pl.struct([a.alias(str(i)) for i, a in enumerate(args)])
+    return packed.map_batches(by_text, return_dtype=dtype, is_elementwise=True)
+
+
+def _from_unixtime(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    return dates.instant(args[0])
+
+
+def _format(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    x = args[0]
+    match call.args[0].type:
+        case S.BIGINT:
+            x = dates.instant(x)
+        case S.DATE:
+            x = x.cast(dates.DATETIME)
+        case S.TIME:
+            x = x.cast(pl.Int64).floordiv(1000).cast(dates.DATETIME)
+        case S.INT:
+            x = dates.day(x.cast(pl.Int64)).cast(dates.DATETIME)
+
+    def written(x: pl.Expr, pattern: str, zone: str = "UTC") -> pl.Expr:
+        return dates.format_pattern(x, pattern, dates.zone(zone))
+
+    return _each(call, [x, *args[1:]], written, pl.String())
+
+
+def _parse(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    def read(x: pl.Expr, pattern: str, zone: str = "UTC") -> pl.Expr:
+        dates.check_parse(pattern)
+        return dates.parse_pattern(x, pattern, dates.zone(zone))
+
+    out = _each(call, args, read, pl.Datetime("us"))
+    match call.type:
+        case S.BIGINT:
+            return out.dt.epoch("ms")
+        case S.DATE:
+            return out.dt.date()
+        case S.TIME:
+            return out.dt.time()
+        case S.INT:
+            return out.dt.date().cast(pl.Int32)
+    return out
+
+
+def _format_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """By a constant pattern only a number can fail that is no time."""
+    if not all(isinstance(constant(a), str) for a in call.args[1:]) or call.args[0].type is S.INT:
+        return null_failed(_format)(call, args)
+    return null_failed(_from_unixtime)(call, args[:1]) if call.args[0].type is S.BIGINT else pl.lit(False)
+
+
+def _written(name: str, usage: str, source: Scalar) -> Function:
+    return Function(name, _pattern(usage, source, _TEXT, reads=False), _format, _format_failed)
+
+
+def _read(name: str, usage: str, result: Scalar) -> Function:
+    return Function(name, _pattern(usage, _TEXT, result, reads=True), _parse, null_failed(_parse))
+
+
+def _unix_timestamp(args: Sequence[Expr]) -> Signature | Refused:
+    if not args:
+        return Refused(
+            "without an argument it is the processing time: a batch that is run again would give other rows",
+            "use ROWTIME, the time of the record",
+        )
+    return forms("a TIMESTAMP", ((S.TIMESTAMP,), S.BIGINT))(args)
+
+
+# ---------------------------------------------------------------------- moving
 
 
 def _resolve_moved(t: Scalar) -> Resolver:
@@ -51,12 +173,10 @@ def _moved(sign: int, t: Scalar) -> Function:
 
 
 def _resolve_zones(args: Sequence[Expr]) -> Signature | Refused:
-    zones = [constant(a) for a in args[1:]]
-    if len(args) != 3 or not all(isinstance(z, str) for z in zones):
-        return Refused("it takes a TIMESTAMP and two time zones", "the zones are constants: 'UTC', 'Europe/London'")
     try:
-        for z in zones:
-            dates.zone(str(z))
+        for a in args[1:]:
+            if isinstance(zone := constant(a), str):
+                dates.zone(zone)
     except SqlError as e:
         return Refused(e.message, e.hint)
     return forms("a TIMESTAMP and two time zones", ((S.TIMESTAMP, S.VARCHAR, S.VARCHAR), S.TIMESTAMP))(args)
@@ -64,10 +184,12 @@ def _resolve_zones(args: Sequence[Expr]) -> Signature | Refused:
 
 def _convert(call: Call, args: list[pl.Expr]) -> pl.Expr:
     """Moved by the difference of the zones' clocks at that instant."""
-    source, target = (dates.zone(str(constant(a))) for a in call.args[1:])
-    x = args[0]
-    by = dates.to_local(x, target) - dates.to_local(x, source)
-    return dates.instant(x.dt.epoch("ms") + by.dt.total_milliseconds())
+
+    def moved(x: pl.Expr, source: str, target: str) -> pl.Expr:
+        by = dates.to_local(x, dates.zone(target)) - dates.to_local(x, dates.zone(source))
+        return dates.instant(x.dt.epoch("ms") + by.dt.total_milliseconds())
+
+    return _each(call, args, moved, pl.Datetime("us"))
 
 
 def _from_days(call: Call, args: list[pl.Expr]) -> pl.Expr:
@@ -83,9 +205,28 @@ def _unix_date(args: Sequence[Expr]) -> Signature | Refused:
     return forms("a DATE", ((S.DATE,), S.INT))(args)
 
 
+_ZONED = "and a pattern, and maybe a time zone"
+
 TIME_FUNCTIONS = {
     f.name: f
     for f in (
+        Function("UNIX_TIMESTAMP", _unix_timestamp, lambda call, args: args[0].dt.epoch("ms")),
+        Function(
+            "FROM_UNIXTIME",
+            forms("a BIGINT of milliseconds", ((S.BIGINT,), S.TIMESTAMP)),
+            _from_unixtime,
+            null_failed(_from_unixtime),
+        ),
+        _written("TIMESTAMPTOSTRING", f"a BIGINT of milliseconds, {_ZONED}", S.BIGINT),
+        _written("FORMAT_TIMESTAMP", f"a TIMESTAMP, {_ZONED}", S.TIMESTAMP),
+        _written("FORMAT_DATE", "a DATE and a pattern", S.DATE),
+        _written("FORMAT_TIME", "a TIME and a pattern", S.TIME),
+        _written("DATETOSTRING", "an INTEGER of days and a pattern", S.INT),
+        _read("STRINGTODATE", "a VARCHAR and a pattern", S.INT),
+        _read("STRINGTOTIMESTAMP", f"a VARCHAR, {_ZONED}", S.BIGINT),
+        _read("PARSE_TIMESTAMP", f"a VARCHAR, {_ZONED}", S.TIMESTAMP),
+        _read("PARSE_DATE", "a VARCHAR and a pattern", S.DATE),
+        _read("PARSE_TIME", "a VARCHAR and a pattern", S.TIME),
         *(_moved(sign, t) for t in (S.DATE, S.TIME, S.TIMESTAMP) for sign in (1, -1)),
         Function("CONVERT_TZ", _resolve_zones, _convert, null_failed(_convert)),
         Function("FROM_DAYS", forms("an INTEGER of days", ((S.INT,), S.DATE)), _from_days, null_failed(_from_days)),
