@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import datetime as dt
+import json
 import math
+import random
 from decimal import Decimal as D
 from typing import Any
 
@@ -12,8 +14,10 @@ import polars as pl
 import pytest
 
 from braid.errors import SqlError
+from braid.expr import functions_arrays
 from braid.expr import typing as t
 from braid.expr.aggregates import AGGREGATES
+from braid.expr.casts import java_text
 from braid.expr.compile import evaluate
 from braid.expr.functions import FUNCTIONS
 from braid.expr.lambdas import LAMBDAS
@@ -349,3 +353,107 @@ def test_every_function_says_what_it_takes() -> None:
     assert all(takes for _, takes in rows.values())
     assert rows["PI"] == ("scalar", "nothing") and rows["SUM"] == ("aggregate", "a number")
     assert rows["UNIX_DATE"] == ("scalar", "a DATE")
+
+
+# ------------------------------------------------------- columns against the plain definition
+
+NESTED: tuple[Type, ...] = (
+    Array(S.DOUBLE), Array(S.VARCHAR), Array(Array(S.INT)), Map(S.VARCHAR, S.DOUBLE), Array(Map(S.VARCHAR, S.INT)),
+    Struct((Column("B", S.VARCHAR), Column("A", Array(S.TIMESTAMP)), Column("C", Decimal(6, 2)))),
+    Map(S.INT, Struct((Column("X", S.BOOLEAN), Column("Y", S.DATE)))),
+)  # fmt: skip
+POOL: dict[Any, list[Any]] = {
+    S.INT: [1, 2, 3, None], S.DOUBLE: [0.0, -0.0, 1.5, 1e20, NAN, INF, None], S.BOOLEAN: [True, False, None],
+    S.VARCHAR: ["a", "b", "", 'quo"te', "back\\slash", "new\nline", "ü😀", None], S.DATE: [dt.date(2020, 1, 2), None],
+    S.TIMESTAMP: [dt.datetime(2020, 1, 2, 3, 4, 5, 678000), None], Decimal(6, 2): [D("1.50"), D("-2.00"), None],
+}  # fmt: skip
+
+
+def random_value(t: Type, r: random.Random, null: bool = True) -> Any:
+    if null and r.random() < 0.1:
+        return None
+    match t:
+        case Array(element):
+            return [random_value(element, r) for _ in range(r.randrange(5))]
+        case Map(key, item):
+            keys = {random_value(key, r, null=False) for _ in range(r.randrange(4))} - {None}
+            return [{"key": k, "value": random_value(item, r)} for k in sorted(keys)]
+        case Struct(fields):
+            return {f.name: random_value(f.type, r) for f in fields}
+    return r.choice(POOL[t])
+
+
+def of_columns(name: str, types: list[Type], rows: list[tuple[Any, ...]]) -> list[Any]:
+    frame = pl.DataFrame(
+        [pl.Series(f"c{i}", [row[i] for row in rows], dtype=polars_type(x)) for i, x in enumerate(types)]
+    )
+    out, failed = evaluate(frame, [("v", t.call(name, [Col(f"c{i}", x) for i, x in enumerate(types)]))])
+    assert not failed.any()
+    return out["v"].to_list()
+
+
+@pytest.mark.parametrize("element", [S.INT, S.DOUBLE, S.VARCHAR, S.BOOLEAN, S.TIMESTAMP, Decimal(6, 2)], ids=str)
+def test_sets_of_random_arrays(element: Type) -> None:
+    r = random.Random(str(element))
+    pairs = [(random_value(Array(element), r), random_value(Array(element), r)) for _ in range(500)]
+    plain = {"ARRAY_UNION": functions_arrays._union, "ARRAY_EXCEPT": functions_arrays._except,
+             "ARRAY_INTERSECT": functions_arrays._intersect}  # fmt: skip
+    for name, f in plain.items():
+        want = [None if a is None or b is None else f(a, b) for a, b in pairs]
+        assert repr(of_columns(name, [Array(element)] * 2, pairs)) == repr(want), name
+    values = [(a, random_value(element, r)) for a, _ in pairs]
+    alike = functions_arrays.same
+    want = [None if a is None else [x for x in a if alike(x) != alike(v)] for a, v in values]
+    assert repr(of_columns("ARRAY_REMOVE", [Array(element), element], values)) == repr(want)
+
+
+def test_maps_of_random_arrays() -> None:
+    r = random.Random(3)
+    keys, numbers = Array(S.VARCHAR), Array(S.INT)
+    pairs = [(random_value(keys, r), random_value(numbers, r)) for _ in range(500)]
+    made = [
+        None if a is None or b is None else {k: b[i] if i < len(b) else None for i, k in enumerate(a) if k is not None}
+        for a, b in pairs
+    ]
+    listed_ = [None if m is None else [{"key": k, "value": v} for k, v in m.items()] for m in made]
+    assert of_columns("AS_MAP", [keys, numbers], pairs) == listed_
+    both = [(m, n) for m, n in zip(listed_, reversed(listed_), strict=True)]
+    want = [
+        None if m is None and n is None else {e["key"]: e["value"] for e in [*(m or []), *(n or [])]} for m, n in both
+    ]
+    got = of_columns("MAP_UNION", [Map(S.VARCHAR, S.INT)] * 2, both)
+    assert [None if g is None else [(e["key"], e["value"]) for e in g] for g in got] == [
+        None if w is None else list(w.items()) for w in want
+    ]
+
+
+@pytest.mark.parametrize("type_", NESTED, ids=str)
+def test_texts_of_random_values(type_: Type) -> None:
+    r = random.Random(str(type_))
+    rows = [(random_value(type_, r),) for _ in range(300)]
+    frame = pl.DataFrame([pl.Series("c0", [v for (v,) in rows], dtype=polars_type(type_))])
+    out, _ = evaluate(frame, [("v", t.cast(Col("c0", type_), S.VARCHAR))])
+    assert out["v"].to_list() == [None if v is None else java_text(v, type_) for (v,) in rows]
+    for text, (v,) in zip(of_columns("TO_JSON_STRING", [type_], rows), rows, strict=True):
+        assert json.loads(text) == as_json(v, type_), text
+
+
+def as_json(v: Any, x: Type) -> Any:
+    match x:
+        case _ if v is None:
+            return None
+        case Array(element):
+            return [as_json(i, element) for i in v]
+        case Map(_, item):
+            return {str(e["key"]): as_json(e["value"], item) for e in v}
+        case Struct(fields):
+            return {f.name: as_json(v[f.name], f.type) for f in fields}
+        case Decimal():
+            return float(v)
+        case S.TIMESTAMP:
+            return v.isoformat(timespec="milliseconds")
+        case S.DATE:
+            return v.isoformat()
+        case S.DOUBLE if not math.isfinite(v):
+            return "NaN" if math.isnan(v) else "Infinity"
+    return v

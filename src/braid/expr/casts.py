@@ -217,10 +217,31 @@ def to_text(x: pl.Expr, source: Type) -> pl.Expr:
             return x.dt.strftime("%Y-%m-%d")
         case S.TIME:
             return dates.format_time(x)
-        case Array() | Map() | Struct():  # slow path: nested text, rarely asked for
+        case Array(element) if not _holds_bytes(source):
+            return "[" + x.list.eval(to_text(pl.element(), element).fill_null("null")).list.join(", ") + "]"
+        case Map(key, item) if not _holds_bytes(source):
+            k, v = (pl.element().struct.field(part) for part in ("key", "value"))
+            pairs = to_text(k, key).fill_null("null") + "=" + to_text(v, item).fill_null("null")
+            return "{" + x.list.eval(pairs).list.join(", ") + "}"
+        case Struct(fields) if not _holds_bytes(source):  # what is null is left out
+            parts = [f"{f.name}=" + to_text(x.struct.field(f.name), f.type) for f in fields]
+            text = pl.concat_str(parts, separator=",", ignore_nulls=True)
+            return pl.when(x.is_not_null()).then("Struct{" + text + "}")
+        case Array() | Map() | Struct():  # slow path (Python rows)
             return rows(lambda v: java_text(v, source), [x], pl.String())
         case _:
             return x.cast(pl.String)
+
+
+def _holds_bytes(t: Type) -> bool:
+    match t:
+        case Array(element):
+            return _holds_bytes(element)
+        case Map(key, item):
+            return _holds_bytes(key) or _holds_bytes(item)
+        case Struct(fields):
+            return any(_holds_bytes(f.type) for f in fields)
+    return t is S.BYTES
 
 
 def java_doubles(s: pl.Series) -> pl.Series:

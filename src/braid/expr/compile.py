@@ -26,9 +26,9 @@ from braid.expr.nodes import (
     Lit,
     MakeStruct,
     Param,
-    calls_user,
     changed,
     inputs,
+    parts,
 )
 from braid.types import Array, Map, Scalar, Struct, Type, polars_type
 
@@ -125,8 +125,8 @@ def evaluate(frame: pl.DataFrame, items: list[tuple[str, Expr]]) -> tuple[pl.Dat
 
 
 def _called(frame: pl.DataFrame, items: list[tuple[str, Expr]]) -> tuple[pl.DataFrame, list[tuple[str, Expr]]]:
-    """The frame with what functions of users give, each called once, and the items in which that stands."""
-    if not any(calls_user(e) for _, e in items):
+    """The frame with what slow functions and those of users give, each called once; and the items where that stands."""
+    if not any(_is_called(x) for _, e in items for x in parts(e)):
         return frame, items
     known: dict[Expr, Expr] = {}
     made: list[pl.Series] = []
@@ -134,11 +134,11 @@ def _called(frame: pl.DataFrame, items: list[tuple[str, Expr]]) -> tuple[pl.Data
     def change(e: Expr) -> Expr | None:
         if isinstance(e, Lambda):  # its elements are called for when it is
             return e
-        if not isinstance(e, Call) or e.code is None:
+        if not isinstance(e, Call) or not _is_called(e):
             return None
         if e not in known:
             args, bad = evaluate(frame, [(f"{i}", a) for i, a in enumerate(e.args)])
-            value, failed = user.called(e.code, args, e.type)
+            value, failed = _call(e, args)
             names = f"=value{len(made)}", f"=failed{len(made)}"
             made.extend((value.alias(names[0]), (failed | bad).alias(names[1])))
             known[e] = Call("called", (Col(names[0], e.type), Col(names[1], Scalar.BOOLEAN)), e.type)
@@ -146,6 +146,22 @@ def _called(frame: pl.DataFrame, items: list[tuple[str, Expr]]) -> tuple[pl.Data
 
     items = [(name, changed(e, change)) for name, e in items]
     return frame.with_columns(made), items
+
+
+def _is_called(e: Expr) -> bool:
+    """Whether it is a call that gives value and failure at once; a built-in one of constants is folded."""
+    if not isinstance(e, Call) or e.code is not None:
+        return isinstance(e, Call)
+    function = FUNCTIONS.get(e.function)
+    return function is not None and function.once is not None and next(inputs(e), None) is not None
+
+
+def _call(e: Call, args: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
+    if e.code is not None:
+        return user.called(e.code, args, e.type)
+    once = FUNCTIONS[e.function].once
+    assert once is not None
+    return once(e, args)
 
 
 def value_of(e: Expr) -> object:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Hashable, Sequence
 from itertools import product, zip_longest
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from braid.expr.casts import to_text
 from braid.expr.nodes import Call, Expr
-from braid.expr.rows import LARGEST, rows
+from braid.expr.rows import LARGEST, lists, rows
 from braid.expr.signatures import Function, Refused, Resolver, Signature, common_type
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 
@@ -102,6 +104,8 @@ def _resolve_map_part(part: str) -> Resolver:
 
 # ---------------------------------------------------------------------- as sets
 
+Columns = Callable[..., pl.Series]
+
 
 def same(value: Any) -> Hashable:
     """What is the same for equal values, also for arrays, maps and structures."""
@@ -136,9 +140,63 @@ def _intersect(a: list[Any], b: list[Any]) -> list[Any]:
     return [v for v in _firsts(a) if same(v) in both]
 
 
-def _of_two(name: str, f: Callable[[list[Any], list[Any]], list[Any]]) -> Function:
-    """Slow path (Python rows): Polars' sets have no order."""
-    return Function(name, _two_arrays, lambda call, args: rows(f, args, polars_type(call.type)))
+def _of_two(name: str, of_plain: Columns, f: Callable[[list[Any], list[Any]], list[Any]]) -> Function:
+    """Slow path (Python rows) for arrays of arrays, maps and structures."""
+
+    def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
+        if isinstance(call.type, Array) and _plain(call.type.element):
+            return _on_columns(of_plain, args, polars_type(call.type))
+        return rows(f, args, polars_type(call.type))
+
+    return Function(name, _two_arrays, build)
+
+
+def _on_columns(f: Columns, args: list[pl.Expr], dtype: pl.DataType) -> pl.Expr:
+    """What `f` makes of the columns of the arguments."""
+
+    def apply(s: pl.Series) -> pl.Series:
+        return f(*(s.struct.field(str(i)) for i in range(len(args)))).cast(dtype).rename(s.name)
+
+    packed = pl.struct([a.alias(str(i)) for i, a in enumerate(args)])
+    return packed.map_batches(apply, return_dtype=dtype, is_elementwise=True)
+
+
+def _elements(arrays: pl.Series) -> pl.DataFrame:
+    """The elements of all arrays, one after the other, and the rows that they stand in."""
+    size = arrays.list.len().fill_null(0).to_numpy()
+    row = pl.Series("row", np.repeat(np.arange(len(arrays)), size), dtype=pl.Int64)
+    return pl.DataFrame([row, arrays.filter(pl.Series(size > 0)).explode().alias("v")])
+
+
+def _gathered(row: pl.Series, values: pl.Series, there: pl.Series) -> pl.Series:
+    """Arrays of the values of each row, in their order; null for a row that is not there."""
+    made = lists(values, np.bincount(row.to_numpy(), minlength=len(there)))
+    return pl.select(pl.when(there).then(made)).to_series()
+
+
+def _numbered(row: pl.Series, values: pl.Series) -> npt.NDArray[np.int64]:
+    """The same number for equal values in a row, nulls too."""
+    rank = values.rank("dense").cast(pl.Int64).fill_null(0).to_numpy()
+    numbers: npt.NDArray[np.int64] = row.to_numpy() * (rank.max(initial=0) + 1) + rank
+    return numbers
+
+
+def _matched(is_in: bool) -> Columns:
+    """What of the first array is in the second, or is not."""
+
+    def f(a: pl.Series, b: pl.Series) -> pl.Series:
+        one, other = _elements(a.list.unique(maintain_order=True)), _elements(b)
+        both = pl.concat([one, other])
+        number = _numbered(both["row"], both["v"])
+        found = np.isin(number[: one.height], number[one.height :])
+        kept = one.filter(pl.Series(found == is_in, dtype=pl.Boolean))
+        return _gathered(kept["row"], kept["v"], a.is_not_null() & b.is_not_null())
+
+    return f
+
+
+def _all_of_both(a: pl.Series, b: pl.Series) -> pl.Series:
+    return a.list.concat(b).list.unique(maintain_order=True)
 
 
 def _concat(call: Call, args: list[pl.Expr]) -> pl.Expr:
@@ -158,8 +216,20 @@ def _resolve_remove(args: Sequence[Expr]) -> Signature | Refused:
     return Refused("it takes an ARRAY and a value of its element type")
 
 
-def _remove(array: list[Any] | None, value: Any) -> list[Any] | None:
-    return None if array is None else [v for v in array if same(v) != same(value)]
+def _remove(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """A null is removed where that is asked for."""
+
+    def one(array: list[Any] | None, value: Any) -> list[Any] | None:
+        return None if array is None else [v for v in array if same(v) != same(value)]
+
+    def plain(arrays: pl.Series, value: pl.Series) -> pl.Series:
+        found = _elements(arrays)
+        kept = found.filter(found["v"].ne_missing(value.gather(found["row"])))
+        return _gathered(kept["row"], kept["v"], arrays.is_not_null())
+
+    if isinstance(call.type, Array) and _plain(call.type.element):
+        return _on_columns(plain, args, polars_type(call.type))
+    return rows(one, args, polars_type(call.type), nulls=True)
 
 
 # ---------------------------------------------------------------------- in order
@@ -230,10 +300,24 @@ def _resolve_as_map(args: Sequence[Expr]) -> Signature | Refused:
     return Refused("it takes an ARRAY of VARCHAR for the keys, and one of values")
 
 
-def _as_map(keys: list[Any], values: list[Any]) -> list[dict[str, Any]]:
-    """The last value of a key; null where there are fewer values. A null is no key."""
-    found = {k: values[i] if i < len(values) else None for i, k in enumerate(keys) if k is not None}
-    return [{"key": k, "value": v} for k, v in found.items()]
+def _entered(entries: pl.DataFrame, there: pl.Series) -> pl.Series:
+    """Maps of entries (row, key, value): the last value of a key, at its first place."""
+    number = _numbered(entries["row"], entries["key"])
+    _, first, which = np.unique(number, return_index=True, return_inverse=True)
+    last = np.zeros(len(first), dtype=np.int64)
+    last[which] = np.arange(len(number))  # of equal places the last one stays
+    order = np.argsort(first)
+    kept = entries[first[order]].with_columns(entries["value"].gather(last[order]))
+    return _gathered(kept["row"], kept.select(pl.struct("key", "value")).to_series(), there)
+
+
+def _as_map(keys: pl.Series, values: pl.Series) -> pl.Series:
+    """Null where there are fewer values than keys. A null is no key."""
+    there = keys.is_not_null() & values.is_not_null()
+    entries = _elements(keys.zip_with(there, keys.clear(len(keys)))).rename({"v": "key"})
+    place = entries.select(pl.int_range(pl.len()).over("row")).to_series()
+    value = values.gather(entries["row"]).list.get(place, null_on_oob=True).alias("value")
+    return _entered(entries.with_columns(value).filter(pl.col("key").is_not_null()), there)
 
 
 def _resolve_map_union(args: Sequence[Expr]) -> Signature | Refused:
@@ -243,12 +327,10 @@ def _resolve_map_union(args: Sequence[Expr]) -> Signature | Refused:
     return Refused("it takes two MAPs of one type")
 
 
-def _map_union(a: list[Any] | None, b: list[Any] | None) -> list[dict[str, Any]] | None:
+def _map_union(a: pl.Series, b: pl.Series) -> pl.Series:
     """The second value of a key that both have; the other one where one is null."""
-    if a is None and b is None:
-        return None
-    found = {e["key"]: e["value"] for e in [*(a or ()), *(b or ())]}
-    return [{"key": k, "value": v} for k, v in found.items()]
+    both = pl.concat([_elements(a), _elements(b)]).sort("row", maintain_order=True)
+    return _entered(both.unnest("v"), a.is_not_null() | b.is_not_null())
 
 
 def _resolve_entries(args: Sequence[Expr]) -> Signature | Refused:
@@ -347,25 +429,21 @@ ARRAY_FUNCTIONS = {
             _array(lambda t: t, "an ARRAY"),
             lambda call, args: args[0].list.unique(maintain_order=True),
         ),
-        _of_two("ARRAY_UNION", _union),
-        _of_two("ARRAY_EXCEPT", _except),
-        _of_two("ARRAY_INTERSECT", _intersect),
+        _of_two("ARRAY_UNION", _all_of_both, _union),
+        _of_two("ARRAY_EXCEPT", _matched(False), _except),
+        _of_two("ARRAY_INTERSECT", _matched(True), _intersect),
         Function("ARRAY_CONCAT", _two_arrays, _concat),
-        Function(
-            "ARRAY_REMOVE",
-            _resolve_remove,
-            lambda call, args: rows(_remove, args, polars_type(call.type), nulls=True),
-        ),
+        Function("ARRAY_REMOVE", _resolve_remove, _remove),
         Function("ARRAY_MAX", _array(lambda t: t.element, "an ARRAY of plain values", plain=True), _extreme(True)),
         Function("ARRAY_MIN", _array(lambda t: t.element, "an ARRAY of plain values", plain=True), _extreme(False)),
         Function("ARRAY_SORT", _resolve_sort, _sort),
         Function("ARRAY_JOIN", _resolve_join, _join, _join_failed),
         Function("GENERATE_SERIES", _resolve_series, _series, _series_failed),
-        Function("AS_MAP", _resolve_as_map, lambda call, args: rows(_as_map, args, polars_type(call.type))),
+        Function("AS_MAP", _resolve_as_map, lambda call, args: _on_columns(_as_map, args, polars_type(call.type))),
         Function(
             "MAP_UNION",
             _resolve_map_union,
-            lambda call, args: rows(_map_union, args, polars_type(call.type), nulls=True),
+            lambda call, args: _on_columns(_map_union, args, polars_type(call.type)),
         ),
         Function("ENTRIES", _resolve_entries, _entries),
         Function("zip", _resolve_zip, lambda call, args: rows(_zip, args, polars_type(call.type), nulls=True)),

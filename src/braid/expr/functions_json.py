@@ -13,12 +13,12 @@ from typing import Any
 
 import polars as pl
 
-from braid.expr.casts import to_text
+from braid.expr.casts import to_text, where
 from braid.expr.json_text import RawNumber, compact, dumps, loads
 from braid.expr.nodes import Call, Expr
-from braid.expr.rows import LARGEST, distinct, rows
+from braid.expr.rows import LARGEST, distinct
 from braid.expr.signatures import Function, Refused, Signature, constant, forms, tried
-from braid.types import Array, Decimal, Map, Scalar, Struct, Type, polars_type
+from braid.types import Array, Decimal, Map, Scalar, Struct, Type
 
 S = Scalar
 _TEXT = S.VARCHAR
@@ -61,17 +61,12 @@ def _resolve_extract(args: Sequence[Expr]) -> Signature | Refused:
     return forms("a VARCHAR of JSON and a VARCHAR path", ((S.VARCHAR, S.VARCHAR), S.VARCHAR))(args)
 
 
-def _extract(call: Call, args: list[pl.Expr]) -> pl.Expr:
+def _extract(text: str, path: str) -> str | None:
     """Slow path (Python rows): JSON of any shape."""
-    return rows(_extract_one, args, pl.String())
-
-
-def _extract_one(text: str, path: str) -> str | None:
-    try:
-        value = loads(text, to_end=False)
-    except ValueError:
-        return None
-    for step in json_path(path) or ():
+    value, steps = loads(text, to_end=False), json_path(path)
+    if steps is None:
+        raise ValueError("not a path to one value")
+    for step in steps:
         if isinstance(value, dict):
             if step not in value:
                 return None
@@ -83,17 +78,6 @@ def _extract_one(text: str, path: str) -> str | None:
         else:
             return None
     return value if type(value) is str else compact(value)
-
-
-def _extract_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    def bad(text: str, path: str) -> bool:
-        try:
-            loads(text, to_end=False)
-        except ValueError:
-            return True
-        return json_path(path) is None
-
-    return rows(bad, args, pl.Boolean())
 
 
 # ------------------------------------------------------------------------ parts
@@ -173,56 +157,40 @@ def _contains(text: str | None, value: Any) -> bool | None:
 
 
 def _to_json(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    t = call.args[0].type
-    return (
-        _json(args[0], t).fill_null("null")
-        if isinstance(t, Scalar | Decimal)
-        else rows(lambda v: _json_of(v, t), args, pl.String(), nulls=True)
-    )
+    return _json(args[0], call.args[0].type).fill_null("null")
 
 
-def _json(x: pl.Expr, t: Scalar | Decimal) -> pl.Expr:
+def _json(x: pl.Expr, t: Type) -> pl.Expr:
+    """Null for a null. Fields and keys stand in the order of their names, as ksqlDB has them."""
     match t:
-        case S.BOOLEAN | S.INT | S.BIGINT | Decimal():
+        case S.BOOLEAN | S.INT | S.BIGINT | S.NULL | Decimal():
             return x.cast(pl.String)
         case S.DOUBLE:
             text = to_text(x, t)
             return pl.when(x.is_finite()).then(text).otherwise('"' + text + '"')
         case S.VARCHAR:
-            return distinct(dumps, [x], pl.String())
+            return x.map_batches(_quoted, return_dtype=pl.String(), is_elementwise=True)
         case S.BYTES:
             return '"' + x.bin.encode("base64") + '"'
-        case S.NULL:
-            return x.cast(pl.String)
+        case Array(element):
+            return "[" + x.list.eval(_json(pl.element(), element).fill_null("null")).list.join(",") + "]"
+        case Map(key, item):
+            k, v = pl.element().struct.field("key"), pl.element().struct.field("value")
+            name = _json(k, key) if key is _TEXT else '"' + _json(k, key).str.strip_chars('"') + '"'
+            last = k.is_last_distinct()
+            pairs = (name + ":" + _json(v, item).fill_null("null")).filter(last).sort_by(k.filter(last))
+            return "{" + x.list.eval(pairs).list.join(",") + "}"
+        case Struct(fields):
+            ordered = sorted(fields, key=lambda f: f.name)
+            parts = [dumps(f.name) + ":" + _json(x.struct.field(f.name), f.type).fill_null("null") for f in ordered]
+            return pl.when(x.is_not_null()).then("{" + pl.concat_str(parts, separator=",") + "}")
     return '"' + to_text(x, t) + '"'
 
 
-def _json_of(value: Any, t: Type) -> str:
-    """Slow path: of arrays, maps and structures; fields and keys in the order of their names, as ksqlDB has them."""
-    if value is None:
-        return "null"
-    match t:
-        case Array(element):
-            return "[" + ",".join(_json_of(v, element) for v in value) + "]"
-        case Map(key, item):
-            pairs = {_name(e["key"], key): e["value"] for e in value}
-            return "{" + ",".join(f"{dumps(k)}:{_json_of(v, item)}" for k, v in sorted(pairs.items())) + "}"
-        case Struct(fields):
-            ordered = sorted(fields, key=lambda f: f.name)
-            return "{" + ",".join(f"{dumps(f.name)}:{_json_of(value[f.name], f.type)}" for f in ordered) + "}"
-        case _:
-            return _plain(value, t)
-
-
-def _plain(value: object, t: Scalar | Decimal) -> str:
-    column = pl.Series([value], dtype=polars_type(t)).to_frame("v")
-    return str(column.select(_json(pl.col("v"), t)).item())
-
-
-def _name(value: object, t: Type) -> str:
-    assert isinstance(t, Scalar | Decimal)
-    text = _plain(value, t)
-    return str(value) if t is _TEXT else text.strip('"')
+def _quoted(s: pl.Series) -> pl.Series:
+    """Python rows only where something is escaped."""
+    odd = s.str.contains(r'[\x00-\x1f"\\]').fill_null(False)
+    return where(odd, dumps, s, '"' + s + '"')
 
 
 _RECORDS = Map(_TEXT, _TEXT)
@@ -230,7 +198,7 @@ _RECORDS = Map(_TEXT, _TEXT)
 JSON_FUNCTIONS = {
     f.name: f
     for f in (
-        Function("EXTRACTJSONFIELD", _resolve_extract, _extract, _extract_failed),
+        Function("EXTRACTJSONFIELD", _resolve_extract, *tried(_extract, _TEXT)),
         Function(
             "IS_JSON_STRING",
             forms("a VARCHAR", ((_TEXT,), S.BOOLEAN)),

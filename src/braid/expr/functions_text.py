@@ -17,7 +17,7 @@ import polars as pl
 from braid.expr import patterns
 from braid.expr.nodes import Call, Expr
 from braid.expr.rows import distinct
-from braid.expr.signatures import Builder, Function, Refused, Resolver, Signature, constant, forms, tried
+from braid.expr.signatures import Builder, Function, Once, Refused, Resolver, Signature, constant, forms, tried
 from braid.types import Array, Map, Scalar, Type, polars_type
 
 S = Scalar
@@ -203,15 +203,15 @@ def _resolve_regexp(at: int, counts: tuple[int, ...], result: Scalar | Array, us
     return resolve
 
 
-def _regexp(f: Callable[..., object], t: Type, at: int) -> tuple[Builder, Builder]:
+def _regexp(f: Callable[..., object], t: Type, at: int) -> tuple[Builder, Builder, Once]:
     """What `f` gives, and where it fails. `at`: where the pattern stands."""
-    build, failing = tried(f, t)
+    build, failing, once = tried(f, t)
 
     def failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
         certain = len(args) == 2 and isinstance(constant(call.args[at]), str)  # it was looked at when it was bound
         return pl.lit(False) if certain else failing(call, args)
 
-    return build, failed
+    return build, failed, once
 
 
 _group = "a pattern, a VARCHAR, and maybe the number of a group"

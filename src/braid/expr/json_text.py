@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from typing import Any
 
 
@@ -51,9 +52,8 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def dumps(value: object) -> str:
-    """Compact JSON text of plain Python values."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+dumps: Callable[[object], str] = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+"""Compact JSON text of plain Python values."""
 
 
 def compact(value: Any) -> str:

@@ -21,12 +21,12 @@ def rows(f: Callable[..., object], args: Sequence[pl.Expr], dtype: pl.DataType, 
     """`f` of the values of `args`, row by row. With `nulls` the function is called for null arguments too."""
 
     def one(s: pl.Series) -> pl.Series:
-        return pl.Series(s.name, [None if v is None and not nulls else f(v) for v in s.to_list()], dtype=dtype)
+        return made(s.name, [None if v is None and not nulls else f(v) for v in s.to_list()], dtype)
 
     def many(s: pl.Series) -> pl.Series:
         columns: list[list[Any]] = [s.struct.field(str(i)).to_list() for i in range(len(args))]
         values = [None if not nulls and any(v is None for v in row) else f(*row) for row in zip(*columns, strict=True)]
-        return pl.Series(s.name, values, dtype=dtype)
+        return made(s.name, values, dtype)
 
     if len(args) == 1:
         return args[0].map_batches(one, return_dtype=dtype, is_elementwise=True)
@@ -45,10 +45,33 @@ def distinct(f: Callable[..., object], args: Sequence[pl.Expr], dtype: pl.DataTy
             if row not in known:
                 known[row] = None if not nulls and any(v is None for v in row) else f(*row)
             values.append(known[row])
-        return pl.Series(s.name, values, dtype=dtype)
+        return made(s.name, values, dtype)
 
     packed = pl.struct([a.alias(str(i)) for i, a in enumerate(args)])
     return packed.map_batches(many, return_dtype=dtype, is_elementwise=True)
+
+
+def once(f: Callable[..., object], args: pl.DataFrame, dtype: pl.DataType) -> tuple[pl.Series, pl.Series]:
+    """`f` of the rows of `args`, called once for equal ones; null where it raises a `ValueError`, and where it does."""
+    known: dict[tuple[Any, ...], tuple[object, bool]] = {}
+    found: list[tuple[object, bool]] = []
+    for row in zip(*(c.to_list() for c in args.get_columns()), strict=True):
+        if row not in known:
+            try:
+                known[row] = (None if any(v is None for v in row) else f(*row), False)
+            except ValueError:
+                known[row] = (None, True)
+        found.append(known[row])
+    return made("", [v for v, _ in found], dtype), pl.Series([bad for _, bad in found], dtype=pl.Boolean)
+
+
+def made(name: str, values: Sequence[object], dtype: pl.DataType) -> pl.Series:
+    """The values as a column. Polars takes 5 to 40 times as long as Arrow where they are lists or structures."""
+    if not dtype.is_nested():
+        return pl.Series(name, values, dtype=dtype)
+    found = pl.from_arrow(pa.array(values, type=pl.Series([], dtype=dtype).to_arrow().type))
+    assert isinstance(found, pl.Series)
+    return found.cast(dtype).alias(name)
 
 
 def lists(values: pl.Series, sizes: npt.NDArray[np.int64]) -> pl.Series:

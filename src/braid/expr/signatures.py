@@ -13,7 +13,7 @@ import polars as pl
 
 from braid.expr.casts import as_decimal
 from braid.expr.nodes import Call, Expr, Lit
-from braid.expr.rows import distinct
+from braid.expr.rows import distinct, once
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, is_numeric, polars_type
 
 S = Scalar
@@ -34,19 +34,22 @@ class Refused:
 
 Resolver = Callable[[Sequence[Expr]], Signature | Refused]
 Builder = Callable[[Call, list[pl.Expr]], pl.Expr]
+Once = Callable[[Call, pl.DataFrame], tuple[pl.Series, pl.Series]]
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
     """One function. Operators have lower-case names, functions of SQL upper-case ones.
 
-    `build` gives the value; `failed`, where the function can fail, is true on the rows where it did.
+    `build` gives the value; `failed`, where the function can fail, is true on the rows where it did; `once` gives both,
+    of one that is slow.
     """
 
     name: str
     resolve: Resolver
     build: Builder
     failed: Builder | None = None
+    once: Once | None = None
 
 
 def null_failed(build: Builder) -> Builder:
@@ -68,7 +71,7 @@ def decimal_failed(build: Builder) -> Builder:
     return failed
 
 
-def tried(f: Callable[..., object], result: Type) -> tuple[Builder, Builder]:
+def tried(f: Callable[..., object], result: Type) -> tuple[Builder, Builder, Once]:
     """What a Python function gives, called once for equal arguments: null where it raises a `ValueError`; and where it
     does."""
 
@@ -88,6 +91,7 @@ def tried(f: Callable[..., object], result: Type) -> tuple[Builder, Builder]:
     return (
         lambda call, args: distinct(one, args, polars_type(result)),
         lambda call, args: distinct(failing, args, pl.Boolean()),
+        lambda call, args: once(f, args, polars_type(result)),
     )
 
 
