@@ -210,6 +210,23 @@ def changed(
     return pl.concat([rows.select(names) if x is None else x for rows, x in parts]), _failed(parts)
 
 
+def merges(code: Code) -> bool:
+    return shape_of(definition_of(code)).merges
+
+
+def merged(definition: Definition, fields: Sequence[Field], first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
+    """Two states as one. A row cannot be left out for it, so an error ends the query."""
+    if not first.height:
+        return first
+    made = instance(definition, first)
+    try:
+        made.merge(instance(definition, second))
+    except Exception as e:
+        raise BraidError(f"{definition.place}: merge of {definition.name} failed: {type(e).__name__}: {e}") from None
+    columns = (checked(definition, getattr(made, f.name), first.height, f.type).alias(f.name) for f in fields)
+    return pl.DataFrame(list(columns))
+
+
 def checked(definition: Definition, given: Any, count: int, result: Type) -> pl.Series:
     """A result as a column of its type; refused where it is none."""
     where, name = definition.place, definition.name

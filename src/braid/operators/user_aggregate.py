@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 def accumulation_of(code: Code, result: Type) -> Parts:
     """How a user's aggregate runs: its fields, its result, and whether that is none."""
     made = _Class(code, result)
-    return made.columns, made.running, lambda held, t: held[-2], _apart
-
-
-def _apart(first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.Series]:
-    raise AssertionError("a user's aggregate is not put together: WINDOW SESSION refuses it")
+    return made.columns, made.running, lambda held, t: held[-2], made.merged
 
 
 class _Class:
@@ -63,6 +59,12 @@ class _Class:
         after = rows_at(pl.concat(known, rechunk=True), back)
         result, bad = user.called_on(self._definition, after, self._of_state, self._result)
         return [*after.get_columns(), result, values_at(pl.concat(failed, rechunk=True), back) | bad]
+
+    def merged(self, first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.Series]:
+        """There is no result yet: the row that has brought them together comes behind them."""
+        state = user.merged(self._definition, self._state, self._begun(first), self._begun(second))
+        none = pl.repeat(None, state.height, dtype=polars_type(self._result), eager=True)
+        return [*state.get_columns(), none, pl.repeat(False, state.height, eager=True)]
 
     def _begun(self, held: Sequence[pl.Series]) -> pl.DataFrame:
         """What stands of each group; the class's own beginning of those that are new."""
