@@ -55,7 +55,7 @@ class _Topology:
         match node:
             case logical.Source(name=name, kind=kind, partitions=partitions):
                 number = self.add("source", (), name=name, kind=kind, partitions=partitions)
-                return _Told(number, node.row_key, partitions)
+                return _Told(number, node.spread_by, partitions)
             case keyed.OnKeys():
                 return self._join(node, node.left_keys, node.right_keys, node.keys)
             case logical.ForeignKeyJoin():
@@ -63,10 +63,8 @@ class _Topology:
                 on = equal([(node.left_key, node.right_key)])
                 joined = _Told(self.add("join", (left, right), how=node.how, on=on), (node.key,), left.partitions)
                 return self.rekeyed(joined, node.row_key)
-            case logical.OnKeyInWindow():
-                return self._join(node, node.left_keys, node.right_keys, node.keys)
             case logical.OnKey():
-                return self._join(node, (node.left_key,), (node.right_key,), node.row_key)
+                return self._join(node, (node.left_key,), (node.right_key,), (node.key,))
             case logical.Aggregate(input=below, keys=keys, spread_by=spread_by):
                 windows = below if isinstance(below, logical.TimeWindows) else None
                 x = self.rekeyed(self.walk(below if windows is None else windows.input), tuple(e for _, e in spread_by))
@@ -194,7 +192,7 @@ def committed_state(store: str, query: str) -> list[dict[str, Any]]:
 def _leaf(leaf: Leaf, plan: Plan) -> Document:
     source = leaf.source
     keys = [show(k) for k in _shown(leaf.keys)]
-    rekey = _shown(leaf.keys) != source.row_key
+    rekey = _shown(leaf.keys) != source.spread_by
     notes = [f"re-keyed by {', '.join(keys)}"] if rekey and keys else []
     if source.timestamp is not None:
         notes.append(f"time from column {source.timestamp.field}")

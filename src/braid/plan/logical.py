@@ -159,9 +159,14 @@ class Source(PlanNode):
 
     @property
     def row_key(self) -> tuple[Expr, ...]:
+        return (*self.spread_by, *(c.col for c in self.window))
+
+    @property
+    def spread_by(self) -> tuple[Expr, ...]:
+        """The key that its records are partitioned by: without windows."""
         if self.message_key is not None:
             return tuple(c.col for c in self.columns if c.field == self.message_key and c.place == "value")
-        return tuple(c.col for c in (*self.key, *self.window))
+        return tuple(c.col for c in self.key)
 
     def computes(self) -> Iterator[Expr]:
         yield from ()
