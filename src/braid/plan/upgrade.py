@@ -2,8 +2,8 @@
 
 In: the query that runs, the one that is to take its place. Out: why not, or None.
 Rule: it reads one stream, and only this may differ: WHERE, what the columns of the result are made of, columns behind
-the last of them. What is kept must be kept as it was: so a grouped query reads the same columns, and the rows of its
-table, which are kept too, have no more of them. (docs/rules/ksqldb.md, "Statements")
+the last of them. What is kept must be kept as it was: so a grouped query reads the same columns, and aggregates the same;
+rows of its table that are kept have null in columns that are new. (docs/rules/ksqldb.md, "Statements")
 """
 
 from __future__ import annotations
@@ -64,8 +64,6 @@ def _of_sink(old: Query, new: Query) -> str | None:
     for i, o in enumerate(then.values):
         if i >= len(now.values) or _shape(now.values[i]) != _shape(o):
             return f"column {o.name} {o.expr.type} is removed, moved or of another type"
-    if now.keeps and len(now.values) > len(then.values):
-        return f"its rows are kept, and have no column {now.values[len(then.values)].name}"
     return None
 
 

@@ -109,7 +109,10 @@ def named(source: Source, kept: pl.DataFrame | None) -> pl.DataFrame:
     of[TIME] = next(c for c in source.columns if c.place == "rowtime")
     if kept is None:
         return pl.DataFrame(schema={c.name: polars_type(c.column.type) for c in of.values()})
-    return pl.DataFrame([kept[name].alias(c.name) for name, c in of.items()])
+    return kept.select(
+        (pl.col(name) if name in kept.columns else pl.lit(None, polars_type(c.column.type))).alias(c.name)
+        for name, c in of.items()  # a query whose place was taken gave fewer columns
+    )
 
 
 # ------------------------------------------------------------ of a checkpoint
