@@ -88,6 +88,24 @@ def test_a_query_is_paused_resumed_and_terminated() -> None:
 
 
 @pytest.mark.spark
+def test_the_same_from_python() -> None:
+    import braid as package
+    from braid.spark.driver import shared_session
+
+    with package.connect(store="s", spark=shared_session()) as session:
+        (first,) = session.execute(S + O + ROW.format(n=1))
+        first.await_idle()
+        session.execute("ASSERT VALUES o (k, w) VALUES (1, 2); PAUSE o;" + ROW.format(n=2))
+        assert first.status() == "stopped"
+        session.execute("RESUME o;")[0].await_idle()
+        (third,) = session.execute(WHOLE.format(more="", n=3) + ROW.format(n=3) + ROW.format(n=4))
+        third.await_idle()
+        assert len(session.execute("PRINT o FROM BEGINNING;").rows) == 3
+        session.execute("ASSERT VALUES o (k, w) VALUES (2, 3); TERMINATE o;")
+        assert third.status() == "stopped" and session.execute("SHOW QUERIES;").rows == ()
+
+
+@pytest.mark.spark
 def test_what_is_paused_in_a_file_does_not_start() -> None:
     said = braid("run", "-e", S + O + "PAUSE o;", "--store", "s", "--until-idle")
     assert said.code == 0 and "the file has no query to run" in said.err
@@ -281,3 +299,26 @@ def played(
                 for name, rows in seen.items():
                     rows += [(r.key, str(r.value), r.timestamp) for r in d.read(name)]
         return seen
+
+
+# --------------------------------------------------------------- tests in SQL
+
+
+def test_tests_in_sql() -> None:
+    """Those of docs/case-pages.md; and each way in which one can fail."""
+    page = (Path(__file__).parent.parent / "docs" / "case-pages.md").read_text(encoding="utf-8")
+    shown = page.split("```text\n--@test")[1].split("```")[0]
+    write("tests/good.sql", f"-- two\n--@test{shown}")
+    write("tests/other.sql", S)  # no test
+    said = braid("test", "tests")
+    assert said.code == 0 and "good.sql  (2 tests)" in said.out and "1 passed, 0 failed" in said.out
+    bad = shown.replace("(2, 1, 2, 1)", "(2, 1, 2, 9)").replace("id, b FROM a", "id, b, c FROM a")
+    write("bad.sql", f"--@test{bad}--@test: what is not there\nSELECT 1 FROM z EMIT CHANGES;\n")
+    said = braid("test", "bad.sql", "--runtime", "reference")
+    assert said.code == 1
+    told = [line.strip() for line in said.out.splitlines() if "bad.sql:" in line]
+    assert told[0].startswith(
+        'bad.sql:7: a join: record 1 of J has value {"FOO": 2, "BAR": 1}, not {"FOO": 2, "BAR": 9}'
+    )
+    assert told[1] == "bad.sql:9: a column is not removed: it was to be refused"
+    assert told[2].startswith("bad.sql:15: what is not there: unknown stream or table Z")

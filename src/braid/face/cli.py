@@ -355,7 +355,7 @@ def check(
 @click.option("--batch", type=click.IntRange(min=1), default=None, help="At most so many records a micro-batch.")
 @click.option("--accept", is_flag=True, help="Write the rows that really came into the output blocks.")
 def test(paths: tuple[str, ...], spark: bool, runtime: str | None, batch: int | None, accept: bool) -> None:
-    """Run case files (Markdown timelines)."""
+    """Run case files (Markdown timelines), and tests in SQL (ksqlDB's `--@test`)."""
     from braid.testing.cases import accepted, case_files, run_case
 
     failed = passed = 0
@@ -375,7 +375,7 @@ def test(paths: tuple[str, ...], spark: bool, runtime: str | None, batch: int | 
                 click.echo(f"  {path}:{line}: {message}")
         else:
             passed += 1
-            click.echo(f"ok    {path}  ({outcome.blocks} blocks)")
+            click.echo(f"ok    {path}  ({outcome.blocks} {'tests' if path.suffix == '.sql' else 'blocks'})")
     if not accept:
         click.echo(f"{passed} passed, {failed} failed")
     if failed:

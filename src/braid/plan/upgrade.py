@@ -2,8 +2,8 @@
 
 In: the query that runs, the one that is to take its place. Out: why not, or None.
 Rule: it reads one stream, and only this may differ: WHERE, what the columns of the result are made of, columns behind
-the last of them. What is kept must be kept as it was: so a grouped query reads the same columns, and aggregates the same;
-rows of its table that are kept have null in columns that are new. (docs/rules/ksqldb.md, "Statements")
+the last of them. What is kept must be kept as it was: so a grouped query reads the same columns, and aggregates the
+same; rows of its table that are kept have null in new columns. (docs/rules/ksqldb.md, "Statements")
 """
 
 from __future__ import annotations

@@ -27,6 +27,7 @@ from braid.errors import BraidError, SqlError
 from braid.expr.loading import of_text
 from braid.guess import guess
 from braid.testing.driver import Driver, Record
+from braid.testing.sql_tests import failure, is_sql_test, sql_tests
 
 FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*([^\s`]*)[ \t]*(.*)$")
 KINDS = ("sql", "input", "output", "standing", "refused", "explain", "query", "drops", "schema", "functions")
@@ -116,9 +117,13 @@ def misfits(page: Sequence[Block]) -> Iterator[tuple[int, str]]:
 
 
 def run_case(path: Path, runtime: str = "local", batch: int | None = None, buckets: int | None = None) -> Outcome:
-    """Runs one case file."""
-    outcome = Outcome(path)
-    page = list(blocks(_read(path)))
+    """Runs one case file, or one of tests in SQL."""
+    outcome, text = Outcome(path), _read(path)
+    if path.suffix == ".sql":
+        tests = list(sql_tests(text))
+        found = (failure(test, runtime, batch, buckets) for test in tests)
+        return Outcome(path, len(tests), [f for f in found if f is not None])
+    page = list(blocks(text))
     outcome.failures.extend(misfits(page))
     if outcome.failures:
         return outcome
@@ -383,11 +388,15 @@ def _read(path: Path) -> str:
 
 
 def case_files(paths: Sequence[str]) -> list[Path]:
-    """The case pages under paths: files as named, in folders all `.md` files with blocks that are more than shown."""
+    """The case pages under paths: files as named, in folders all `.md` files with blocks that are more than shown, and
+    tests in SQL."""
     found: list[Path] = []
     for p in map(Path, paths):
         if p.is_dir():
             found += [page for page in sorted(p.rglob("*.md")) if _is_case(page)]
+            found += [file for file in sorted(p.rglob("*.sql")) if is_sql_test(_read(file))]
+        elif p.is_file() and p.suffix == ".sql" and is_sql_test(_read(p)):
+            found.append(p)
         elif p.is_file() and p.suffix == ".md":
             if not _is_case(p):
                 raise BraidError(f"{p} has no block of a case", "see docs/case-pages.md")
