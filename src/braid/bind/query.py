@@ -242,6 +242,7 @@ def _result(a: Asked) -> Result:
     q = a.query
     assert q.source is not None
     source = bind_from(q.source, a.env)
+    _check_kept(a, source)
     node, scope = source.node, source.scope
     notices = list(source.notices)
     if q.where is not None:
@@ -266,6 +267,16 @@ def _result(a: Asked) -> Result:
     result = _with_key(a, bare, source, grouping)
     _check_outputs(result, a)
     return result
+
+
+def _check_kept(a: Asked, source: From) -> None:
+    """`strict`: what reads a windowed table is shown, not kept."""
+    for e in source.scope.entries:
+        windows = e.declared.kind == "table" and e.declared.windowed is not None
+        if windows and a.sink is not None and a.env.settings.mode == "strict":
+            hint = "write SELECT … EMIT CHANGES; or leave braid.mode = 'strict'"
+            raise SqlError(f"{e.declared.name} is a windowed table, which no query that writes can read",
+                           a.items_span, hint)  # fmt: skip
 
 
 def _check_groups(entries: tuple[Entry, ...], env: Env, span: Span) -> None:
