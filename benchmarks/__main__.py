@@ -25,12 +25,14 @@ from benchmarks.harness import Sizes
 from benchmarks.report import INTRODUCTION, KAFKA, Report, of_goals, page, terminal
 
 PAGES = {
-    "benchmarks": ("interval", "shapes", "joins", "chains", "windows", "topics", "small", "state", "hot", "cores"),
+    "benchmarks": (
+        "interval", "shapes", "joins", "chains", "windows", "topics", "small", "state", "hot", "cores", "pulls"
+    ),  # fmt: skip
     "benchmarks-kafka": ("kafka", "kafka_avro", "kafka_latency"),
 }
 BEGIN = {"benchmarks": INTRODUCTION, "benchmarks-kafka": KAFKA}
 NAMES = tuple(name for names in PAGES.values() for name in names)
-LONG = ("shapes", "cores")  # not for a look: long, or nothing to see in small batches
+LONG = ("shapes", "cores", "pulls")  # not for a look: long, or nothing to see in small batches
 SMALL = Sizes(90_000, 10_000, 60_000, 1, 2, 15, (10_000, 100_000), 8, "2g")
 LONGEST = 3600  # s of one benchmark
 ROOT = Path(__file__).parent.parent

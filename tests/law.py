@@ -9,16 +9,19 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import polars as pl
 
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
-from braid.operators.changes import HEADERS, TIME
+from braid.operators.changes import HEADERS, POS, POS_TYPE, SUB, TIME
 from braid.plan.logical import Query
 from braid.stage.call_order import bounds_of, moment_position, partition_ranks, topic_ranks
 from braid.stage.decode import decode
+from braid.stage.emit import written
 from braid.stage.ingest import Chunk, Mark
+from braid.stage.kept import known_by
 from braid.stage.local import LocalQuery
 from braid.testing.oracle import key_text, value_text
 from braid.topics.envelope import RAW
@@ -42,8 +45,33 @@ def reference_lines(query: Query, history: History) -> list[Line]:
     ]
 
 
+def keeping(query: Query, rng: random.Random) -> Query:
+    """The same, if it makes a table: its result is kept by key, of windows for some time only."""
+    retention = rng.choice([None, 0, 5, 20])
+    return replace(query, sink=replace(query.sink, keeps=query.sink.kind == "table", retention=retention))
+
+
+def standing_of(lines: Sequence[Line], retention: int | None) -> set[Line]:
+    """What stands when all records are folded: the last one of each key and window, if it has a value; with a
+    retention, of windows that end no earlier than that before the latest one."""
+    last = {(key, window): (key, value, time, headers, window) for key, value, time, headers, window in lines}
+    latest = max((window[1] for _, window in last if window is not None), default=0)
+    return {
+        (key, value, time, None, window)
+        for key, value, time, _, window in last.values()
+        if value is not None and (window is None or retention is None or window[1] >= latest - retention)
+    }
+
+
 def local_lines(query: Query, history: History, cuts: Iterable[int], buckets: int, rng: random.Random) -> list[Line]:
     """What the local runtime gives, restarted between some of the batches."""
+    return ran(query, history, cuts, buckets, rng)[0]
+
+
+def ran(
+    query: Query, history: History, cuts: Iterable[int], buckets: int, rng: random.Random
+) -> tuple[list[Line], LocalQuery]:
+    """The same, and what has given it."""
     plan = lower(query)
     local = LocalQuery(plan, 1, buckets)
     lines: list[Line] = []
@@ -52,7 +80,17 @@ def local_lines(query: Query, history: History, cuts: Iterable[int], buckets: in
             local.restore(local.snapshot())
         made = local.run(chunks_of(plan, history, batch))
         lines += lines_of(made.records)
-    return lines
+    return lines, local
+
+
+def kept_lines(local: LocalQuery) -> set[Line]:
+    """The rows that stand, as they would lie in a topic."""
+    sink = local.plan.query.sink
+    rows = local.standing(known_by(len(sink.written_key), sink.window is not None)).rows()
+    if rows is None:
+        return set()
+    placed = rows.with_columns(pl.lit(0, POS_TYPE).alias(POS), pl.lit(None, pl.Binary).alias(SUB))
+    return set(lines_of(written(sink, placed, 1)))
 
 
 def lines_of(records: pl.DataFrame) -> list[Line]:

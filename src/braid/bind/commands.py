@@ -23,6 +23,7 @@ from braid.bind.bound import (
     Dropped,
     Explained,
     Nothing,
+    Pull,
     QueryBound,
     SettingChanged,
     Shown,
@@ -210,6 +211,9 @@ def _explain(s: ast.Explain, env: Env, d: Dialect) -> Explained | Shown:
         case BatchAsked(query=batch):
             read = ", ".join(dict.fromkeys(r.declared.name for r in batch.reads)) or "nothing"
             return Shown("PLAN", ("plan",), ((f"answered by DuckDB from a snapshot of {read}",),))
+        case Pull(declared=read, keys=keys):
+            how = "all of it is looked at" if keys is None else f"{len(keys)} of its keys are looked up"
+            return Shown("PLAN", ("plan",), ((f"answered from {read.kind} {read.name}: {how}",),))
     raise SqlError("EXPLAIN takes a query", target.span, d.queries)
 
 

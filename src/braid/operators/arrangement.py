@@ -16,7 +16,7 @@ counts any more}. `plain` says that no two keys of the run share a hash.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
@@ -334,10 +334,11 @@ class Newest(Runs):
                 rows.append(hit)
         return _found(pairs, rows)
 
-    def standing(self, h: Hashes | None = None) -> pl.DataFrame | None:
-        """The last rows of all keys, or of those with these hashes (each given once), tombstones left out. None:
-        there is no run."""
-        found = [rows if h is None else _hashed(rows, h) for rows in map(self._read, self.runs)]
+    def standing(self, among: tuple[Hashes, Hashes] | None = None) -> pl.DataFrame | None:
+        """The last rows of all keys, or of those with hashes from one number to another (ranges that do not overlap),
+        tombstones left out. None: there is none."""
+        opened = map(self._read, self.runs)
+        found = list(opened if among is None else _hashed(opened, *among))
         if not found:
             return None
         rows = pl.concat(found, how="diagonal")
@@ -365,11 +366,13 @@ class Newest(Runs):
         return self._run(rows.filter(pl.Series(last_of_key(rows, self.keys))), oldest)
 
 
-def _hashed(rows: pl.DataFrame, h: Hashes) -> pl.DataFrame:
-    """Those of rows sorted by hash that have one of these."""
-    held = hashes_of(rows)
-    _, at = expand(np.searchsorted(held, h, side="left"), np.searchsorted(held, h, side="right"))
-    return rows_at(rows, at)
+def _hashed(frames: Iterable[pl.DataFrame], low: Hashes, high: Hashes) -> Iterator[pl.DataFrame]:
+    """Those of rows sorted by hash that have one in these ranges."""
+    for rows in frames:
+        held = hashes_of(rows)
+        start, stop = np.searchsorted(held, low, side="left"), np.searchsorted(held, high, side="right")
+        if (stop > start).any():
+            yield rows_at(rows, expand(start, stop)[1])
 
 
 def last_of_key(rows: pl.DataFrame, keys: Sequence[str]) -> Flags:

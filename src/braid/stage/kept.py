@@ -13,6 +13,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from braid.errors import BraidError
@@ -30,6 +31,8 @@ from braid.types import polars_type
 
 RESULT = "result"  # the arrangement's name in a manifest
 TRIES = 20  # as often as a batch may be published while one is read
+_LOWER, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
+_MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)  # odd, of many bits: for ever the same
 _PASSING = (POS, SUB, HEADERS)  # columns of a row on its way
 
 Kept = Iterable[tuple[Mapping[str, Any], RunStore]]  # the manifest of each bucket's result, and its runs
@@ -60,12 +63,22 @@ class Keeper:
         """The next rows of the result, projected, in processing order."""
         if not rows.height:
             return
+        if BOUNDS[0] in self._keys:
+            rows = rows.with_columns(_hash_with_window(rows))
         order = key_order(hashes_of(rows))
         keys = rows_at(columns_of(rows, [HASH, *self._keys]), order)
         kept = [c for c in rows.columns if c not in _PASSING]
         self.rows.append(rows_at(columns_of(rows, kept), order[last_of_key(keys, self._keys)]))
         if self._retention is not None:
             self.rows.forget(int(rows[OF_WINDOW[1]].max()) - self._retention)  # type: ignore[arg-type]
+
+
+def _hash_with_window(rows: pl.DataFrame) -> pl.Series:
+    """A hash whose upper half is the key's, so that its windows stand together, and whose lower half is the window's,
+    so that hardly two rows share one."""
+    start, end = (rows[name].to_numpy().view(np.uint64) for name in BOUNDS)
+    window = start * _MIX[0] + end * _MIX[1]
+    return pl.Series(HASH, (hashes_of(rows) & ~_LOWER) | (window >> _HALF))
 
 
 def keeper(plan: Plan, stage: Stage, state: BucketState, prefix: str) -> Keeper | None:
@@ -83,15 +96,20 @@ class Standing:
     """The rows of all buckets."""
 
     def __init__(self, kept: Kept, keys: Sequence[str]) -> None:
+        self._windowed = BOUNDS[0] in keys
         self._parts = [_newest(State(runs, "", dict(manifest)), keys) for manifest, runs in kept]
         floor = max((part.floor for part in self._parts), default=0)
         for part in self._parts:
             part.floor = floor
 
     def rows(self, h: Hashes | None = None) -> pl.DataFrame | None:
-        """Columns `_h _k… _w0 _w1 _diff _t v…`, in no order; `h`: of keys with these hashes. None: there never was
-        one."""
-        found = [rows for part in self._parts if (rows := part.standing(h)) is not None]
+        """Columns `_h _k… _w0 _w1 _diff _t v…`, in no order; `h`: of keys with these hashes, and maybe others. None:
+        there never was one."""
+        among = None
+        if h is not None:
+            low = np.unique(h & ~_LOWER) if self._windowed else h
+            among = low, low | _LOWER if self._windowed else h
+        found = [rows for part in self._parts if (rows := part.standing(among)) is not None]
         return pl.concat(found, how="diagonal") if found else None
 
 
