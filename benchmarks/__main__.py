@@ -26,8 +26,18 @@ from benchmarks.report import INTRODUCTION, KAFKA, Report, of_goals, page, termi
 
 PAGES = {
     "benchmarks": (
-        "interval", "shapes", "joins", "chains", "windows", "topics", "small", "state", "hot", "cores", "pulls"
-    ),  # fmt: skip
+        "interval",
+        "shapes",
+        "joins",
+        "chains",
+        "windows",
+        "topics",
+        "small",
+        "state",
+        "hot",
+        "cores",
+        "pulls",
+    ),
     "benchmarks-kafka": ("kafka", "kafka_avro", "kafka_latency"),
 }
 BEGIN = {"benchmarks": INTRODUCTION, "benchmarks-kafka": KAFKA}

@@ -63,7 +63,7 @@ class Keeper:
         """The next rows of the result, projected, in processing order."""
         if not rows.height:
             return
-        if BOUNDS[0] in self._keys:
+        if OF_WINDOW[0] in self._keys:
             rows = rows.with_columns(_hash_with_window(rows))
         order = key_order(hashes_of(rows))
         keys = rows_at(columns_of(rows, [HASH, *self._keys]), order)
@@ -76,7 +76,7 @@ class Keeper:
 def _hash_with_window(rows: pl.DataFrame) -> pl.Series:
     """A hash whose upper half is the key's, so that its windows stand together, and whose lower half is the window's,
     so that hardly two rows share one."""
-    start, end = (rows[name].to_numpy().view(np.uint64) for name in BOUNDS)
+    start, end = (rows[name].to_numpy().view(np.uint64) for name in OF_WINDOW)
     window = start * _MIX[0] + end * _MIX[1]
     return pl.Series(HASH, (hashes_of(rows) & ~_LOWER) | (window >> _HALF))
 
@@ -96,7 +96,7 @@ class Standing:
     """The rows of all buckets."""
 
     def __init__(self, kept: Kept, keys: Sequence[str]) -> None:
-        self._windowed = BOUNDS[0] in keys
+        self._windowed = OF_WINDOW[0] in keys
         self._parts = [_newest(State(runs, "", dict(manifest)), keys) for manifest, runs in kept]
         floor = max((part.floor for part in self._parts), default=0)
         for part in self._parts:
