@@ -51,7 +51,9 @@ def check_insertable(target: Declared, span: Span) -> None:
 
 def _columns(s: ast.InsertValues, target: Declared) -> list[DeclaredColumn]:
     known = {c.name: c for c in (*target.visible, ROWTIME)}
-    return named_columns(target, s.columns, known, near=True) if s.columns else list(target.visible)
+    if s.columns:
+        return named_columns(target, s.columns, known, near=True)
+    return sorted(target.visible, key=lambda c: c.place != "key")  # those of the key first
 
 
 def named_columns(

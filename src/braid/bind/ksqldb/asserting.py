@@ -113,7 +113,7 @@ def bind_row(s: ast.AssertRow, env: Env) -> RowAsserted:
     else:
         known = [*target.visible, *windows, ROWTIME]
     by_name = {c.name: c for c in known if not c.hidden}
-    default = [c for c in known if c.place in (("key",) if s.gone else ("key", "value"))]
+    default = [c for p in (("key",) if s.gone else ("key", "value")) for c in known if c.place == p]
     columns = named_columns(target, s.row.columns, by_name, near=True) if s.row.columns else default
     (values,) = s.row.rows
     given = {c.name: v for _, c, v in inserted_values(values, columns, s.span)}

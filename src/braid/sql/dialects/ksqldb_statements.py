@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from braid.sql import ast
 from braid.sql.cursor import Cursor
-from braid.sql.expressions import column_name, comma_list, in_parentheses, plain_name, row
+from braid.sql.expressions import column_name, in_parentheses, plain_name, row
 from braid.sql.queries import duration
 from braid.sql.statements import (
     create_source,
@@ -61,14 +61,17 @@ def drop_type(c: Cursor) -> ast.DropType:
 
 
 def alter(c: Cursor) -> ast.Statement:
-    """ALTER STREAM | TABLE name ADD [COLUMN] name TYPE, …"""
+    """ALTER STREAM | TABLE name ADD [COLUMN] name TYPE[,] …"""
     start = c.index
     c.expect("ALTER")
     if c.at("SYSTEM"):
         return never(c, "ALTER SYSTEM", start)
     kind = kind_of_source(c)
     name = plain_name(c, f"the name of the {kind.lower()}")
-    return ast.AddColumns(kind, name, comma_list(c, _added), c.span(start))
+    columns = [_added(c)]
+    while c.accept_symbol(",") or c.at("ADD"):
+        columns.append(_added(c))
+    return ast.AddColumns(kind, name, tuple(columns), c.span(start))
 
 
 def _added(c: Cursor) -> ast.ColumnDef:
