@@ -93,18 +93,21 @@ Running = Callable[[Groups, pl.Series, Sequence[pl.Series]], list[pl.Series]]
 
 
 Merged = Callable[[Sequence[pl.Series], Sequence[pl.Series]], list[pl.Series]]
+Scanned = Callable[[Groups, Sequence[pl.Series], Sequence[pl.Series]], list[pl.Series]]
 
 
 @dataclass(frozen=True, slots=True)
 class Accumulation:
     """How one aggregate runs. `columns`: the types of its accumulators for a type of argument; `running`: each of them
     after each row, from the groups, the argument and what stood before; `result`: the value of them, of a type;
-    `merged`: those of two sessions, one behind the other, that are one."""
+    `merged`: those of two sessions, one behind the other, that are one; `scanned`: of many, where their order does not
+    matter: each after each of them, from the groups, theirs, and what stood before."""
 
     columns: Callable[[Type], tuple[pl.DataType, ...]]
     running: Running
     result: Callable[[Sequence[pl.Series], Type], pl.Series]
     merged: Merged
+    scanned: Scanned | None = None
 
 
 def _wide(t: Type) -> pl.DataType:
@@ -176,16 +179,19 @@ def _first(held: Sequence[pl.Series], t: Type) -> pl.Series:
     return held[0]
 
 
-def _pairwise(running: Callable[[Groups, pl.Series, pl.Series], pl.Series]) -> Merged:
-    """Each accumulator of the second as the one value that comes after those of the first."""
+def _as_values(running: Callable[[Groups, pl.Series, pl.Series], pl.Series]) -> tuple[Merged, Scanned]:
+    """Each accumulator of a session as one value that comes after those of the others."""
+
+    def scanned(groups: Groups, values: Sequence[pl.Series], held: Sequence[pl.Series]) -> list[pl.Series]:
+        return [running(groups, v, h) for v, h in zip(values, held, strict=True)]
 
     def merged(first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.Series]:
         count = len(first[0])
         places = np.arange(2 * count)
         groups = Groups(places // 2, places % 2 == 0, places[::2], places % 2)
-        return [running(groups, b, a).gather_every(2, 1) for a, b in zip(first, second, strict=True)]
+        return [x.gather_every(2, 1) for x in scanned(groups, second, first)]
 
-    return merged
+    return merged, scanned
 
 
 def _later(first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.Series]:
@@ -194,24 +200,24 @@ def _later(first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.S
     return [first[0].zip_with(a > b, second[0])]
 
 
-_added = _pairwise(_sum)
+_added = _as_values(_sum)
 
 ACCUMULATIONS: dict[str, Accumulation] = {
-    "COUNT": Accumulation(lambda t: (pl.Int64(),), lambda g, v, held: [_count(g, v, held[0])], _first, _added),
+    "COUNT": Accumulation(lambda t: (pl.Int64(),), lambda g, v, held: [_count(g, v, held[0])], _first, *_added),
     "SUM": Accumulation(
-        lambda t: (_wide(t),), lambda g, v, held: [_sum(g, v, held[0])], lambda held, t: _narrow(held[0], t), _added
+        lambda t: (_wide(t),), lambda g, v, held: [_sum(g, v, held[0])], lambda held, t: _narrow(held[0], t), *_added
     ),
     "AVG": Accumulation(
         lambda t: (pl.Float64(), pl.Int64()),
         lambda g, v, held: [_sum(g, v, held[0]), _count(g, v, held[1])],
         _average,
-        _added,
+        *_added,
     ),
     "MIN": Accumulation(
-        lambda t: (polars_type(t),), lambda g, v, held: [_least(g, v, held[0])], _first, _pairwise(_least)
+        lambda t: (polars_type(t),), lambda g, v, held: [_least(g, v, held[0])], _first, *_as_values(_least)
     ),
     "MAX": Accumulation(
-        lambda t: (polars_type(t),), lambda g, v, held: [_largest(g, v, held[0])], _first, _pairwise(_largest)
+        lambda t: (polars_type(t),), lambda g, v, held: [_largest(g, v, held[0])], _first, *_as_values(_largest)
     ),
     "LATEST": Accumulation(lambda t: (polars_type(t),), lambda g, v, held: [g.spread(held[0], v)], _first, _later),
     "LATEST_BY_OFFSET": Accumulation(
@@ -269,6 +275,19 @@ class Accumulators:
         for i, a in enumerate(self.aggregations):
             names = list(self.columns(i))
             found = accumulation(a).merged([first[n] for n in names], [second[n] for n in names])
+            made += (s.alias(n) for s, n in zip(found, names, strict=True))
+        return made
+
+    @property
+    def scan(self) -> bool:
+        return all(accumulation(a).scanned is not None for a in self.aggregations)
+
+    def scanned(self, groups: Groups, values: pl.DataFrame, before: pl.DataFrame) -> list[pl.Series]:
+        made: list[pl.Series] = []
+        for i, a in enumerate(self.aggregations):
+            names, scanned = list(self.columns(i)), accumulation(a).scanned
+            assert scanned is not None
+            found = scanned(groups, [values[n] for n in names], [before[n] for n in names])
             made += (s.alias(n) for s, n in zip(found, names, strict=True))
         return made
 

@@ -15,12 +15,13 @@ How it runs on columns. The rows of a key and the bounds of its sessions are put
 smallest arrival in a stretch. The end of the session that a row makes is the next point that is then an end (`_made`).
 From the ends follows what a row makes a session of: one whose end it takes away, and the last one with the end that its
 own session has. Rows that follow each other in a session are a *chain*, whose accumulators run as those of a group do;
-where two sessions become one a new chain begins, with both merged. Chains that need others wait for them (`_Chains`).
+where two sessions become one a new chain begins, with both merged. Chains that need others wait for them. (Of sums,
+counts and the like, whose order does not matter, the chain of the larger session goes on.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -312,32 +313,59 @@ def _steps(most: Ints, size: int, at: Ints, who: Ints, bounds: Ints) -> Ints:
 # ----------------------------------------------------------------- what stands in them
 
 
+@dataclass(frozen=True, slots=True)
+class _Chains:
+    """Rows that follow each other in a session. `order`: the rows, chain by chain, each from `first` to `stop` there;
+    `of`: the chain of each row; `parent`: the one that takes a chain's last session, or `MISSING`."""
+
+    order: Ints
+    first: Ints
+    stop: Ints
+    of: Ints
+    parent: Ints
+
+    @staticmethod
+    def made(follows: Ints, taken_by: Ints) -> _Chains:
+        """`follows`: the row that each follows, or itself; `taken_by`: the one that takes its session."""
+        head = follows
+        while not np.array_equal(head, further := head[head]):
+            head = further
+        order = order_of(head)
+        first = np.flatnonzero(begins(head[order]))
+        stop = np.append(first[1:], len(order))
+        chain = np.empty(len(order), dtype=np.int64)
+        chain[order] = np.repeat(np.arange(len(first)), stop - first)
+        taker = taken_by[order[stop - 1]]
+        return _Chains(order, first, stop, chain, np.where(taker == MISSING, MISSING, chain[taker]))
+
+    def rounds(self, waits: Ints) -> Iterator[Ints]:
+        """Chains that have what they need; `waits`: how many others each needs."""
+        ready = np.flatnonzero(waits == 0)
+        while len(ready):
+            yield ready
+            up = self.parent[ready]
+            up = up[up != MISSING]
+            np.subtract.at(waits, up, 1)
+            ready = np.unique(up[waits[up] == 0])
+
+
 def _accumulated(
     made: _Made, kept: pl.DataFrame, t: Ints, accumulators: Accumulators, values: pl.DataFrame, numbers: Ints
 ) -> pl.DataFrame:
     """The start of each row's session, and the accumulators after the row."""
+    merges = made.second != MISSING
+    if merges.any() and accumulators.scan:
+        return _scanned(made, kept, t, accumulators, values)
     m, names = kept.height, [START, *accumulators.schema]
-    head = np.arange(len(t))  # of each row's chain: at first the row, or the one that it follows
-    follows = (made.first >= m) & (made.second == MISSING)
-    head[follows] = made.first[follows] - m
-    while not np.array_equal(head, further := head[head]):
-        head = further
-    order = order_of(head)  # the rows chain by chain
-    first = np.flatnonzero(begins(head[order]))
-    stop = np.append(first[1:], len(t))
-    heads, chain = order[first], np.empty(len(t), dtype=np.int64)
-    chain[order] = np.repeat(np.arange(len(first)), stop - first)
-    taker = made.taken_by(m)[m + order[stop - 1]]
-    parent = np.where(taker == MISSING, MISSING, chain[taker])
-    merges = made.second[heads] != MISSING
-    waits = np.where(merges, (made.first[heads] >= m).astype(np.int64) + (made.second[heads] >= m), 0)
-
+    follows = np.where((made.first >= m) & ~merges, made.first - m, np.arange(len(t)))
+    chains = _Chains.made(follows, made.taken_by(m)[m:])
+    heads = chains.order[chains.first]
+    of_batch = (made.first[heads] >= m).astype(np.int64) + (made.second[heads] >= m)
     done = _Done([columns_of(kept, names)], m, len(t))
-    ready = np.flatnonzero(waits == 0)
-    while len(ready):
-        _, at = expand(first[ready], stop[ready])
-        rows, h = order[at], heads[ready]
-        both = np.flatnonzero(merges[ready])
+    for ready in chains.rounds(np.where(merges[heads], of_batch, 0)):
+        _, at = expand(chains.first[ready], chains.stop[ready])
+        rows, h = chains.order[at], heads[ready]
+        both = np.flatnonzero(merges[h])
         before = [done.frames[0]]
         if len(both):
             one, other = done.of(made.first[h[both]]), done.of(made.second[h[both]])
@@ -345,19 +373,59 @@ def _accumulated(
         which = made.first[h]
         which[both] = m + np.arange(len(both))
         stood = gathered(before, names, which)
-        size = stop[ready] - first[ready]
+        size = chains.stop[ready] - chains.first[ready]
         groups = Groups.led(np.cumsum(size) - size, np.ones(len(rows), dtype=np.int64))
-        running = accumulators.running(
-            groups, [values_at(values[f"{i}"], rows) for i in range(values.width)], stood, numbers[rows]
-        )
-        begin = groups.spread(stood[START].fill_null(NOT_YET), pl.Series(t[rows])).to_numpy()
-        frame = pl.DataFrame([pl.Series(START, -groups.maxima(-begin)), *running]).filter(~groups.start)
-        done.add(frame, rows)
-        up = parent[ready]
-        up = up[up != MISSING]
-        np.subtract.at(waits, up, 1)
-        ready = np.unique(up[waits[up] == 0])
+        arguments = [values_at(values[f"{i}"], rows) for i in range(values.width)]
+        running = accumulators.running(groups, arguments, stood, numbers[rows])
+        begin = _begin(groups, stood, pl.Series(t[rows]))
+        done.add(pl.DataFrame([begin, *running]).filter(~groups.start), rows)
     return done.of(m + np.arange(len(t)))
+
+
+def _begin(groups: Groups, stood: pl.DataFrame, starts: pl.Series) -> pl.Series:
+    return pl.Series(START, -groups.maxima(-groups.spread(stood[START].fill_null(NOT_YET), starts).to_numpy()))
+
+
+def _scanned(
+    made: _Made, kept: pl.DataFrame, t: Ints, accumulators: Accumulators, values: pl.DataFrame
+) -> pl.DataFrame:
+    """The same where the order in which sessions are added up does not matter. A chain goes on through a row that makes
+    one of two: behind the larger session, and the smaller one is added like a row. So the rounds are few, however many
+    merges lie above each other."""
+    m, n, names = kept.height, len(t), [START, *accumulators.schema]
+    own = np.arange(n)
+    nothing = pl.DataFrame(schema=accumulators.schema).clear(n)
+    arguments = [values[f"{i}"] for i in range(values.width)]
+    each = accumulators.running(Groups.led(own, np.ones(n, dtype=np.int64)), arguments, nothing)
+    alone = pl.DataFrame([pl.Series(START, t), *(x.gather_every(2, 1) for x in each)])
+
+    rows = np.concatenate([np.zeros(m, dtype=np.int64), _rows_in(made, m)])
+    larger = np.where((made.second != MISSING) & (rows[made.second] > rows[made.first]), made.second, made.first)
+    smaller = np.where(made.second == MISSING, MISSING, np.where(larger == made.first, made.second, made.first))
+    chains = _Chains.made(np.where(larger >= m, larger - m, own), made.taken_by(m)[m:])
+    heads = chains.order[chains.first]
+    done = _Done([columns_of(kept, names)], m, n)
+    for ready in chains.rounds(np.bincount(chains.of[smaller >= m], minlength=len(heads))):
+        which, at = expand(chains.first[ready], chains.stop[ready])
+        rows = chains.order[at]
+        joins = np.flatnonzero(smaller[rows] != MISSING)
+        order = order_of(np.concatenate([2 * joins, 2 * np.arange(len(rows)) + 1]))
+        added = rows_at(stacked([done.of(smaller[rows[joins]]), rows_at(alone, rows)]), order)
+        size = np.bincount(np.concatenate([which[joins], which]), minlength=len(ready))
+        groups = Groups.led(np.cumsum(size) - size, np.ones(len(order), dtype=np.int64))
+        stood = gathered(done.frames[:1], names, larger[heads[ready]])
+        frame = pl.DataFrame([_begin(groups, stood, added[START]), *accumulators.scanned(groups, added, stood)])
+        done.add(frame.filter(~groups.start).filter(order >= len(joins)), rows)
+    return done.of(m + own)
+
+
+def _rows_in(made: _Made, kept: int) -> Ints:
+    """How many rows of the batch are in the session that each makes: those below it, twice as far each time."""
+    above, count = made.taken_by(kept)[kept:], np.ones(len(made.end), dtype=np.int64)
+    while len(some := np.flatnonzero(above != MISSING)):
+        count += np.bincount(above[some], count[some], len(count)).astype(np.int64)
+        above[some] = above[above[some]]
+    return count
 
 
 class _Done:
