@@ -3,6 +3,7 @@
 In: the items as written, and how one is bound. Out: expressions of one type, or of types that widen to one.
 Rule: constants take the type that is wanted, or are refused: that of what IN compares, else of the first item that is
 not NULL. Texts are read as numbers and truth values, constants become texts, structures have the fields of all.
+(docs/rules/ksqldb.md, KR-91)
 """
 
 from __future__ import annotations
