@@ -20,7 +20,9 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
 
+from braid.expr import user
 from braid.expr.aggregates import shaped
+from braid.expr.loading import of_text
 from braid.expr.nodes import Call, Cast, Col, Expr, Lit
 from braid.expr.typing import call
 from braid.plan import logical
@@ -379,6 +381,49 @@ def _random_aggregate(rng: random.Random, node: Node) -> Aggregate:
     return replace(made, aggregations=(*made.aggregations, *_random_collections(rng, node)))
 
 
+# A user's aggregates: one that tells every order apart, one that a table's rows can leave again.
+OWN = of_text(
+    """
+from braid.functions import Column, deterministic
+
+
+@deterministic
+class in_order:
+    hash: Column[int] = 0
+    power: Column[int] = 1
+
+    def accumulate(self, value: Column[int]) -> None:
+        self.hash = (self.hash * 31 + value.fill_null(17)) % 1000003
+        self.power = self.power * 31 % 1000003
+
+    def merge(self, later: "in_order") -> None:
+        self.hash = (self.hash * later.power + later.hash) % 1000003
+        self.power = self.power * later.power % 1000003
+
+    def result(self) -> Column[int]:
+        return self.hash
+
+
+@deterministic
+class balance:
+    total: Column[int] = 0
+
+    def accumulate(self, left: Column[int], right: Column[int]) -> None:
+        self.total = self.total + left.fill_null(0) * right.fill_null(1)
+
+    def retract(self, left: Column[int], right: Column[int]) -> None:
+        self.total = self.total - left.fill_null(0) * right.fill_null(1)
+
+    def merge(self, later: "balance") -> None:
+        self.total = self.total + later.total
+
+    def result(self) -> Column[int]:
+        return self.total
+""",
+    "histories.py",
+)
+
+
 def _random_collections(rng: random.Random, node: Node) -> Iterator[Aggregation]:
     """Aggregates that keep values, with their constants."""
     numbers = [c for c in node.schema if c.type == Scalar.INT]
@@ -391,6 +436,7 @@ def _random_collections(rng: random.Random, node: Node) -> Iterator[Aggregation]
         ("ATTR", [either]),
         ("CORRELATION", [rng.choice(numbers), rng.choice(numbers)]),
         *([("HISTOGRAM", [rng.choice(texts)])] if texts else []),
+        ("BALANCE", [rng.choice(numbers), rng.choice(numbers)]),
     ]
     if not over_table:
         calls += [
@@ -402,11 +448,13 @@ def _random_collections(rng: random.Random, node: Node) -> Iterator[Aggregation]
             ("TOPK", [rng.choice(numbers), either, n]),
             ("TOPKDISTINCT", [either, n]),
             ("STDDEV_SAMPLE", [rng.choice(numbers)]),
+            ("IN_ORDER", [rng.choice(numbers)]),
         ]
     for i, (function, args) in enumerate(rng.sample(calls, rng.randint(0, 3))):
-        shape = shaped(function, args, False, False, over_table)
+        with user.known(OWN):
+            shape = shaped(function, args, False, False, over_table)
         limit = (rng.choice([2, 1000]),) if function in ("COLLECT_LIST", "COLLECT_SET") else ()
-        yield Aggregation(Col(f".KEPT{i}", shape.type), function, shape.arg, (*shape.options, *limit))
+        yield Aggregation(Col(f".KEPT{i}", shape.type), function, shape.arg, (*shape.options, *limit), shape.code)
 
 
 def _random_outputs(rng: random.Random, root: Node) -> list[str | Output]:
