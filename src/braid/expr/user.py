@@ -196,18 +196,24 @@ def instance(definition: Definition, state: pl.DataFrame) -> Any:
 
 def changed(
     definition: Definition, method: str, fields: Sequence[Field], state: pl.DataFrame, args: pl.DataFrame
-) -> tuple[pl.DataFrame, pl.Series]:
-    """The state behind a call with these arguments, as it was where the call failed; and where it did."""
-    names = [f.name for f in fields]
+) -> tuple[pl.DataFrame, pl.Series | None]:
+    """The state behind a call with these arguments, as it was where the call failed; and where it did, if anywhere."""
 
-    def one(rows: pl.DataFrame) -> pl.DataFrame:
-        made = instance(definition, rows.select(names))
-        getattr(made, method)(*rows.select(args.columns).get_columns())
-        columns = [checked(definition, getattr(made, f.name), rows.height, f.type) for f in fields]
-        return pl.DataFrame([c.alias(f.name) for c, f in zip(columns, fields, strict=True)])
+    def one(state: pl.DataFrame, args: pl.DataFrame) -> pl.DataFrame:
+        made = instance(definition, state)
+        getattr(made, method)(*args.get_columns())
+        columns = (checked(definition, getattr(made, f.name), state.height, f.type).alias(f.name) for f in fields)
+        return pl.DataFrame(list(columns))
 
-    parts = _halved(definition, state.hstack(args), one)
-    return pl.concat([rows.select(names) if x is None else x for rows, x in parts]), _failed(parts)
+    try:
+        return one(state, args), None
+    except BraidError:
+        raise
+    except Exception:
+        names = state.columns
+        both = state.hstack(args)
+        parts = _halved(definition, both, lambda rows: one(rows.select(names), rows.select(args.columns)))
+        return pl.concat([rows.select(names) if x is None else x for rows, x in parts]), _failed(parts)
 
 
 def merges(code: Code) -> bool:

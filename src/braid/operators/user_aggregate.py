@@ -46,19 +46,23 @@ class _Class:
         args = pl.DataFrame(value.struct.unnest())
         number = np.cumsum(~groups.start) - 1  # of the value at a place
         at, state = order[: ends[0]], self._begun(held)
-        known, failed = [state], [pl.repeat(False, state.height, eager=True)]
-        for start, end in pairwise(ends):
+        known, failed = [state], np.zeros(len(order), dtype=np.bool_)
+        for start, end in pairwise(ends.tolist()):
             places = order[start:end]
-            state = rows_at(state, np.searchsorted(at, places - 1))
-            state, bad = self._changed(state, rows_at(args, number[places]), groups.diff[places])
+            if len(places) < len(at):  # some groups have no more rows
+                state = rows_at(state, np.searchsorted(at, places - 1))
+            which = number[places]
+            values = args.slice(int(which[0]), 1) if len(which) == 1 else rows_at(args, which)
+            state, bad = self._changed(state, values, groups.diff[places])
             known.append(state)
-            failed.append(bad)
+            if bad is not None:
+                failed[places] = bad.to_numpy()
             at = places
         back = np.empty(len(order), dtype=np.int64)
         back[order] = np.arange(len(order))
         after = rows_at(pl.concat(known, rechunk=True), back)
         result, bad = user.called_on(self._definition, after, self._of_state, self._result)
-        return [*after.get_columns(), result, values_at(pl.concat(failed, rechunk=True), back) | bad]
+        return [*after.get_columns(), result, pl.Series(failed) | bad]
 
     def merged(self, first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.Series]:
         """There is no result yet: the row that has brought them together comes behind them."""
@@ -72,14 +76,15 @@ class _Class:
         fields = zip(self._state, held, strict=False)
         return pl.DataFrame([h.zip_with(~new, user.beginning(f, len(h))).alias(f.name) for f, h in fields])
 
-    def _changed(self, state: pl.DataFrame, args: pl.DataFrame, diff: Ints) -> tuple[pl.DataFrame, pl.Series]:
+    def _changed(self, state: pl.DataFrame, args: pl.DataFrame, diff: Ints) -> tuple[pl.DataFrame, pl.Series | None]:
         """The state when each has got its values, or given them back."""
         gone = diff < 0
         if gone.any() and not gone.all():
             parts = [np.flatnonzero(~gone), np.flatnonzero(gone)]
             made = [self._changed(rows_at(state, at), rows_at(args, at), diff[at]) for at in parts]
             back = np.argsort(np.concatenate(parts), kind="stable")
-            return rows_at(pl.concat([s for s, _ in made]), back), values_at(pl.concat([f for _, f in made]), back)
+            bad = [pl.repeat(False, s.height, eager=True) if f is None else f for s, f in made]
+            return rows_at(pl.concat([s for s, _ in made]), back), values_at(pl.concat(bad), back)
         method = "retract" if gone.any() else "accumulate"
         return user.changed(self._definition, method, self._state, state, args)
 
