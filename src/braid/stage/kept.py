@@ -9,6 +9,7 @@ maps the files that the query has written, and starts again where a later batch 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -30,7 +31,7 @@ from braid.stage.run_files import DAMAGED, mapped, path_of
 from braid.types import polars_type
 
 RESULT = "result"  # the arrangement's name in a manifest
-TRIES = 20  # as often as a batch may be published while one is read
+TRIES = 5  # as often as a batch may be published while one is read
 _LOWER, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
 _MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)  # odd, of many bits: for ever the same
 _PASSING = (POS, SUB, HEADERS)  # columns of a row on its way
@@ -147,11 +148,9 @@ class Published:
     def rows(self, h: Hashes | None = None) -> pl.DataFrame | None:
         """As `Standing.rows`; None: no batch has been published, or none had rows."""
         for _ in range(TRIES - 1):
-            try:
+            with contextlib.suppress(BraidError):
                 return self._rows(h)
-            except BraidError:
-                if state_file.published(self._checkpoint) == self._batch:
-                    break
+            self._batch = -1  # a later batch, or this one done again, has taken its place
         return self._rows(h)
 
     def _rows(self, h: Hashes | None) -> pl.DataFrame | None:
