@@ -20,10 +20,10 @@ from braid.errors import BraidError
 from braid.expr.nodes import Lit
 from braid.operators.base import State
 from braid.operators.changes import DIFF, HASH, TIME
-from braid.stage import state_file
+from braid.stage import kept, state_file
 from braid.stage.bucket import BucketState
 from braid.stage.kept import Keeper, Published
-from braid.stage.run_files import FileRuns, run_prefix
+from braid.stage.run_files import FileRuns, mapped, run_prefix
 from cli_help import braid as command
 from cli_help import on_shared_spark
 
@@ -110,6 +110,26 @@ def test_a_run_that_vanishes_meanwhile_means_starting_again(tmp_path: Path, monk
     load, stale = state_file.load, iter([documents])
     monkeypatch.setattr(state_file, "load", lambda folder, batch: next(stale, None) or load(folder, batch))
     assert rows(reader) == {1: "b", **{n: "b" for n in range(2, 9)}}
+
+
+def test_what_is_open_stays_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch costs a reader the runs that it has made."""
+    query, reader, opened = Query(tmp_path), Published(str(tmp_path), KEYS), list[str]()
+    monkeypatch.setattr(kept, "mapped", lambda path: (opened.append(path), mapped(path))[1])
+    query.batch(0, dict.fromkeys(range(5000), "a"))
+    assert len(rows(reader)) == 5000
+    for number in range(1, 3):
+        query.batch(number, {number: "b"})
+        assert rows(reader, 1)[1] == "b"
+    assert len(opened) == len(set(opened)) == 3
+
+
+def test_a_manifest_that_nobody_wrote_is_told(tmp_path: Path) -> None:
+    for number, manifest in enumerate(({"runs": [["r", 1, 2]]}, {"runs": [["r", 1, 2, "x", [], 3]]})):
+        state_file.save(str(tmp_path), number, {PLACE: {"clocks": {}, "steps": {"1": {"result": manifest}}}})
+        state_file.tell_published(str(tmp_path), number)
+        with pytest.raises(BraidError):
+            Published(str(tmp_path), KEYS).rows()
 
 
 def test_a_damaged_run_is_named(tmp_path: Path) -> None:

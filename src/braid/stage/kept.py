@@ -154,16 +154,24 @@ class Published:
         return self._rows(h)
 
     def _rows(self, h: Hashes | None) -> pl.DataFrame | None:
+        try:
+            self._look()
+            return self._standing.rows(h)
+        except (ValueError, TypeError, AttributeError, pl.exceptions.PolarsError) as e:
+            raise BraidError(f"the result kept in {self._checkpoint} cannot be read: {e}", DAMAGED) from e
+
+    def _look(self) -> None:
+        """Opens what the last published batch names, if that is another one than before."""
         batch = state_file.published(self._checkpoint)
-        if batch != self._batch:
-            self._batch = batch
-            documents = state_file.load(self._checkpoint, batch)
-            named = {run for document in documents.values() for run, *_ in state_file.runs_in(of_bucket(document))}
-            self._frames = {run: frame for run, frame in self._frames.items() if run in named}
-            kept = [(m, _Mapped(state_file.runs_of(self._checkpoint, place), self._frames))
-                    for place, document in documents.items() for m in of_bucket(document)]  # fmt: skip
-            self._standing = Standing(kept, self._keys)
-        return self._standing.rows(h)
+        if batch == self._batch:
+            return
+        documents = state_file.load(self._checkpoint, batch)
+        kept = [(place, manifest) for place, document in documents.items() for manifest in of_bucket(document)]
+        named = {run for _, manifest in kept for run, *_ in state_file.runs_in(manifest)}
+        self._frames = {run: frame for run, frame in self._frames.items() if run in named}
+        runs = {place: _Mapped(state_file.runs_of(self._checkpoint, place), self._frames) for place, _ in kept}
+        self._standing = Standing([(manifest, runs[place]) for place, manifest in kept], self._keys)
+        self._batch = batch
 
 
 class _Mapped:
