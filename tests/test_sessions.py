@@ -74,15 +74,21 @@ def test_larger_sessions_go_on_as_chains_do(seed: int, monkeypatch: pytest.Monke
     made = _made(kept, new, gap)
     t, made = new.time[~made.late], made.timely(len(kept.group))
     x = Col("x", Scalar.INT)
-    aggregations = [Aggregation(Col(f, x.type), f, x) for f in ("COUNT", "SUM", "AVG", "MIN", "MAX")]
+    aggregations = [
+        Aggregation(Col(f, x.type), f, x) for f in ("COUNT", "SUM", "AVG", "MIN", "MAX", "LATEST_BY_OFFSET")
+    ]
     accumulators = Accumulators(tuple(aggregations), numbered=True)
     count, n = len(kept.group), len(t)
-    held = {c: pl.Series(rng.choices(range(9), k=count), dtype=d) for c, d in accumulators.schema.items()}
+    plain = {c: d for c, d in accumulators.schema.items() if not isinstance(d, pl.Struct)}
+    held = {c: pl.Series(rng.choices(range(9), k=count), dtype=d) for c, d in plain.items()}
+    last = [rng.choice([None, {"n": i, "v": i % 5}]) for i in rng.sample(range(count), count)]
+    held |= {c: pl.Series(last, dtype=d) for c, d in accumulators.schema.items() if c not in plain}
     stood = pl.DataFrame({TIME: kept.end, START: kept.start, **held})
-    values = pl.DataFrame({f"{i}": pl.Series(rng.choices([None, 1, 2, 5], k=n), dtype=pl.Int32) for i in range(5)})
-    want = _scanned(made, stood, t, accumulators, values)
+    values = pl.DataFrame({f"{i}": pl.Series(rng.choices([None, 1, 2, 5], k=n), dtype=pl.Int32) for i in range(6)})
+    numbers = count + np.arange(n)
+    want = _scanned(made, stood, t, accumulators, values, numbers)
     monkeypatch.setattr(Accumulators, "scan", False)
-    got = _accumulated(made, stood, t, accumulators, values, np.arange(n))
+    got = _accumulated(made, stood, t, accumulators, values, numbers)
     assert got.equals(want)
 
 

@@ -33,7 +33,7 @@ from braid.operators.clocks import Clocks, Closing
 from braid.operators.collecting import COLLECTED
 from braid.operators.lives import Standing, Timeline, arrivals, timeline
 from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, without_nulls
-from braid.operators.ranges import Flags, Ints, columns_of, rows_at, values_at
+from braid.operators.ranges import Flags, Ints, columns_of, order_of, rows_at, values_at
 from braid.operators.user_aggregate import accumulation_of
 from braid.plan import logical
 from braid.plan.node import Mode
@@ -194,13 +194,15 @@ def _as_values(running: Callable[[Groups, pl.Series, pl.Series], pl.Series]) -> 
     return merged, scanned
 
 
-def _later(first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.Series]:
+def _last_to_come(groups: Groups, value: pl.Series, held: pl.Series) -> pl.Series:
     """Of values with their numbers."""
-    a, b = (x.struct.field(NUMBER).fill_null(-1) for x in (first[0], second[0]))
-    return [first[0].zip_with(a > b, second[0])]
+    sequence = groups.spread(held, value)
+    number = sequence.struct.field(NUMBER).fill_null(-1).to_numpy()
+    order = order_of(number)
+    return values_at(sequence, order[np.searchsorted(number[order], groups.maxima(number))])
 
 
-_added = _as_values(_sum)
+_added, _newest = _as_values(_sum), _as_values(_last_to_come)
 
 ACCUMULATIONS: dict[str, Accumulation] = {
     "COUNT": Accumulation(lambda t: (pl.Int64(),), lambda g, v, held: [_count(g, v, held[0])], _first, *_added),
@@ -219,9 +221,9 @@ ACCUMULATIONS: dict[str, Accumulation] = {
     "MAX": Accumulation(
         lambda t: (polars_type(t),), lambda g, v, held: [_largest(g, v, held[0])], _first, *_as_values(_largest)
     ),
-    "LATEST": Accumulation(lambda t: (polars_type(t),), lambda g, v, held: [g.spread(held[0], v)], _first, _later),
+    "LATEST": Accumulation(lambda t: (polars_type(t),), lambda g, v, held: [g.spread(held[0], v)], _first, *_newest),
     "LATEST_BY_OFFSET": Accumulation(
-        lambda t: (polars_type(t),), lambda g, v, held: [_latest(g, v, held[0])], _first, _later
+        lambda t: (polars_type(t),), lambda g, v, held: [_latest(g, v, held[0])], _first, *_newest
     ),
 }
 

@@ -355,7 +355,7 @@ def _accumulated(
     """The start of each row's session, and the accumulators after the row."""
     merges = made.second != MISSING
     if merges.any() and accumulators.scan:
-        return _scanned(made, kept, t, accumulators, values)
+        return _scanned(made, kept, t, accumulators, values, numbers)
     m, names = kept.height, [START, *accumulators.schema]
     follows = np.where((made.first >= m) & ~merges, made.first - m, np.arange(len(t)))
     chains = _Chains.made(follows, made.taken_by(m)[m:])
@@ -387,7 +387,7 @@ def _begin(groups: Groups, stood: pl.DataFrame, starts: pl.Series) -> pl.Series:
 
 
 def _scanned(
-    made: _Made, kept: pl.DataFrame, t: Ints, accumulators: Accumulators, values: pl.DataFrame
+    made: _Made, kept: pl.DataFrame, t: Ints, accumulators: Accumulators, values: pl.DataFrame, numbers: Ints
 ) -> pl.DataFrame:
     """The same where the order in which sessions are added up does not matter. A chain goes on through a row that makes
     one of two: behind the larger session, and the smaller one is added like a row. So the rounds are few, however many
@@ -396,7 +396,7 @@ def _scanned(
     own = np.arange(n)
     nothing = pl.DataFrame(schema=accumulators.schema).clear(n)
     arguments = [values[f"{i}"] for i in range(values.width)]
-    each = accumulators.running(Groups.led(own, np.ones(n, dtype=np.int64)), arguments, nothing)
+    each = accumulators.running(Groups.led(own, np.ones(n, dtype=np.int64)), arguments, nothing, numbers)
     alone = pl.DataFrame([pl.Series(START, t), *(x.gather_every(2, 1) for x in each)])
 
     rows = np.concatenate([np.zeros(m, dtype=np.int64), _rows_in(made, m)])
