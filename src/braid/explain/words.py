@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
-from braid.expr.nodes import Expr
+from braid.expr.nodes import Expr, MakeStruct
 from braid.expr.show import duration, show
 from braid.lower.physical import Step
 from braid.lower.spread import one_bucket
@@ -132,7 +132,10 @@ def names(node: logical.Node) -> dict[str, str]:
 
 def _aggregate(a: logical.Aggregation) -> str:
     options = "".join(f", {x}" for x in a.options if x is not None)
-    return f"{a.function}({'*' if a.arg is None else show(a.arg)}{options})"
+    arg = "*" if a.arg is None else show(a.arg)
+    if a.code is not None and isinstance(a.arg, MakeStruct):
+        arg = ", ".join(show(x) for _, x in a.arg.fields)
+    return f"{a.function}({arg}{options})"
 
 
 def equal(pairs: Iterable[tuple[Expr, Expr]]) -> list[str]:

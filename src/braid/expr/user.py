@@ -161,18 +161,17 @@ def _halved(
         return [*_halved(definition, rows[:middle], f), *_halved(definition, rows[middle:], f)]
 
 
-@lru_cache(maxsize=1000)  # once a function and kind of error
-def _told(place: str, name: str, kind: str) -> list[str]:
-    return []
+_told: set[tuple[str, str, str]] = set()  # place, name and kind of error
 
 
 def _tell(definition: Definition, e: Exception) -> None:
     """The first error of each kind, for whoever looks for why rows fail."""
-    told = _told(definition.place, definition.name, type(e).__name__)
-    if not told:
+    what = definition.place, definition.name, type(e).__name__
+    if what not in _told:
+        _told.add(what)
         own = [f.lineno for f in traceback.extract_tb(e.__traceback__) if f.filename == definition.path]
-        told.append(f"{definition.path}:{own[-1] if own else definition.line}")
-        warnings.warn(f"{told[0]}: {definition.name} failed for a row: {type(e).__name__}: {e}", stacklevel=2)
+        text = f"{definition.name} failed for a row: {type(e).__name__}: {e}"
+        warnings.warn_explicit(text, UserWarning, definition.path, (own[-1] if own else None) or definition.line)
 
 
 # ------------------------------------------------------------------ aggregates
