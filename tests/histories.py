@@ -22,7 +22,6 @@ from typing import Literal
 
 from braid.expr import user
 from braid.expr.aggregates import shaped
-from braid.expr.loading import of_text
 from braid.expr.nodes import Call, Cast, Col, Expr, Lit
 from braid.expr.typing import call
 from braid.plan import logical
@@ -45,6 +44,7 @@ from braid.plan.logical import (
 )
 from braid.reference import Bound, Drop, End, Event, Idle, OutRecord, Record, Reference
 from braid.types import Column, Scalar
+from user_aggregates import OWN
 
 DAY = 86_400_000
 BOUNDS = (Col(".WINDOWSTART", Scalar.BIGINT), Col(".WINDOWEND", Scalar.BIGINT))
@@ -379,49 +379,6 @@ def _random_aggregate(rng: random.Random, node: Node) -> Aggregate:
         calls.append((function, rng.choice([*numbers, *texts])))
     made = aggregate(node, groups, calls)
     return replace(made, aggregations=(*made.aggregations, *_random_collections(rng, node)))
-
-
-# A user's aggregates: one that tells every order apart, one that a table's rows can leave again.
-OWN = of_text(
-    """
-from braid.functions import Column, deterministic
-
-
-@deterministic
-class in_order:
-    hash: Column[int] = 0
-    power: Column[int] = 1
-
-    def accumulate(self, value: Column[int]) -> None:
-        self.hash = (self.hash * 31 + value.fill_null(17)) % 1000003
-        self.power = self.power * 31 % 1000003
-
-    def merge(self, later: "in_order") -> None:
-        self.hash = (self.hash * later.power + later.hash) % 1000003
-        self.power = self.power * later.power % 1000003
-
-    def result(self) -> Column[int]:
-        return self.hash
-
-
-@deterministic
-class balance:
-    total: Column[int] = 0
-
-    def accumulate(self, left: Column[int], right: Column[int]) -> None:
-        self.total = self.total + left.fill_null(0) * right.fill_null(1)
-
-    def retract(self, left: Column[int], right: Column[int]) -> None:
-        self.total = self.total - left.fill_null(0) * right.fill_null(1)
-
-    def merge(self, later: "balance") -> None:
-        self.total = self.total + later.total
-
-    def result(self) -> Column[int]:
-        return self.total
-""",
-    "histories.py",
-)
 
 
 def _random_collections(rng: random.Random, node: Node) -> Iterator[Aggregation]:
