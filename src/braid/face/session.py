@@ -30,7 +30,7 @@ from braid.expr.annotations import Definition
 from braid.face.asserted import Looked, StoreLookout
 from braid.face.begin import begins_of
 from braid.face.catalogue import Catalogue
-from braid.face.effects import Rows, StoreWorld, append_records, carry_out_all
+from braid.face.effects import Rows, StoreWorld, append_records, carry_out, carry_out_all
 from braid.face.pulls import StorePulls
 from braid.face.show import folders
 from braid.lower.lower import lower
@@ -259,11 +259,12 @@ class Session(Public):
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         """The rows of a query over tables as they stand, or in ksqldb over the records of a stream."""
-        for effect in self._program.copy().statements(sql):
-            if not isinstance(effect.bound, BatchAsked | Pull):
-                raise BraidError("this is no query over tables", "write a SELECT of a dialect with tables to query")
+        asked = list(self._program.copy().statements(sql))
+        if not all(isinstance(effect.bound, BatchAsked | Pull) for effect in asked):
+            raise BraidError("this is no query over tables", "write a SELECT of a dialect with tables to query")
         world = _World(self._store, self)
-        carry_out_all(self._program, sql, world, whole=True)
+        for effect in asked:
+            carry_out(effect, world)
         return world.rows
 
     def sql(self, sql: str) -> DataFrame:
