@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Literal
 
+from braid.expr import user
 from braid.expr.aggregates import shaped
 from braid.expr.nodes import Call, Cast, Col, Expr, Lit
 from braid.expr.typing import call
@@ -43,6 +44,7 @@ from braid.plan.logical import (
 )
 from braid.reference import Bound, Drop, End, Event, Idle, OutRecord, Record, Reference
 from braid.types import Column, Scalar
+from user_aggregates import OWN
 
 DAY = 86_400_000
 BOUNDS = (Col(".WINDOWSTART", Scalar.BIGINT), Col(".WINDOWEND", Scalar.BIGINT))
@@ -391,6 +393,7 @@ def _random_collections(rng: random.Random, node: Node) -> Iterator[Aggregation]
         ("ATTR", [either]),
         ("CORRELATION", [rng.choice(numbers), rng.choice(numbers)]),
         *([("HISTOGRAM", [rng.choice(texts)])] if texts else []),
+        ("BALANCE", [rng.choice(numbers), rng.choice(numbers)]),
     ]
     if not over_table:
         calls += [
@@ -402,11 +405,13 @@ def _random_collections(rng: random.Random, node: Node) -> Iterator[Aggregation]
             ("TOPK", [rng.choice(numbers), either, n]),
             ("TOPKDISTINCT", [either, n]),
             ("STDDEV_SAMPLE", [rng.choice(numbers)]),
+            ("IN_ORDER", [rng.choice(numbers)]),
         ]
     for i, (function, args) in enumerate(rng.sample(calls, rng.randint(0, 3))):
-        shape = shaped(function, args, False, False, over_table)
+        with user.known(OWN):
+            shape = shaped(function, args, False, False, over_table)
         limit = (rng.choice([2, 1000]),) if function in ("COLLECT_LIST", "COLLECT_SET") else ()
-        yield Aggregation(Col(f".KEPT{i}", shape.type), function, shape.arg, (*shape.options, *limit))
+        yield Aggregation(Col(f".KEPT{i}", shape.type), function, shape.arg, (*shape.options, *limit), shape.code)
 
 
 def _random_outputs(rng: random.Random, root: Node) -> list[str | Output]:

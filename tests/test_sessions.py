@@ -5,11 +5,17 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import polars as pl
 import pytest
 
+from braid.expr.nodes import Col
 from braid.operators import sessions
-from braid.operators.sessions import _in_turn, _Kept, _Made, _made, _New
+from braid.operators.aggregate import Accumulators
+from braid.operators.changes import TIME
+from braid.operators.sessions import START, _accumulated, _in_turn, _Kept, _Made, _made, _New, _scanned
+from braid.plan.logical import Aggregation
 from braid.testing.driver import Driver
+from braid.types import Scalar
 
 
 def drawn(rng: random.Random) -> tuple[_Kept, _New, int]:
@@ -58,6 +64,32 @@ def test_few_keys_are_looked_at_row_by_row(monkeypatch: pytest.MonkeyPatch) -> N
     rows = [(rng.randrange(100), t - rng.choice([0, 0, 3, 8, 30]), t - 10) for t in range(20_000)]
     _made(_Kept(*columns([])), _New(*columns(rows)), 5)
     assert len(keys) < 10
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_larger_sessions_go_on_as_chains_do(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two ways to the same accumulators."""
+    rng = random.Random(seed)
+    kept, new, gap = drawn(rng)
+    made = _made(kept, new, gap)
+    t, made = new.time[~made.late], made.timely(len(kept.group))
+    x = Col("x", Scalar.INT)
+    aggregations = [
+        Aggregation(Col(f, x.type), f, x) for f in ("COUNT", "SUM", "AVG", "MIN", "MAX", "LATEST_BY_OFFSET")
+    ]
+    accumulators = Accumulators(tuple(aggregations), numbered=True)
+    count, n = len(kept.group), len(t)
+    plain = {c: d for c, d in accumulators.schema.items() if not isinstance(d, pl.Struct)}
+    held = {c: pl.Series(rng.choices(range(9), k=count), dtype=d) for c, d in plain.items()}
+    last = [rng.choice([None, {"n": i, "v": i % 5}]) for i in rng.sample(range(count), count)]
+    held |= {c: pl.Series(last, dtype=d) for c, d in accumulators.schema.items() if c not in plain}
+    stood = pl.DataFrame({TIME: kept.end, START: kept.start, **held})
+    values = pl.DataFrame({f"{i}": pl.Series(rng.choices([None, 1, 2, 5], k=n), dtype=pl.Int32) for i in range(6)})
+    numbers = count + np.arange(n)
+    want = _scanned(made, stood, t, accumulators, values, numbers)
+    monkeypatch.setattr(Accumulators, "scan", False)
+    got = _accumulated(made, stood, t, accumulators, values, numbers)
+    assert got.equals(want)
 
 
 def test_a_session_grows_by_a_thousand_merges() -> None:

@@ -86,7 +86,8 @@ def test_any_cut_gives_the_same(
 
 
 @pytest.mark.parametrize(
-    ("shape", "seed", "batch"), [("ss-ss", 9, None), ("ss-st", 13, 1), ("aggregate", 3, 7), ("windows-final", 2, 5)]
+    ("shape", "seed", "batch"),
+    [("ss-ss", 9, None), ("ss-st", 13, 1), ("aggregate", 3, 7), ("windows-final", 2, 5), ("sessions", 4, 5)],
 )
 def test_an_order_given_from_outside(spark: Any, shape: str, seed: int, batch: int | None) -> None:
     """Records one by one, marks between them, read in between, restarted once."""

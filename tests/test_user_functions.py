@@ -161,8 +161,9 @@ def test_results_of_another_width_are_cast() -> None:
         (row,) = d.read("o")
         assert row.value == {"A": 5, "B": None, "C": 5.0, "D": 86_400_000 + 36_000_000}
         d.write("s", 1000, {"V": "1970-01-02"})  # no Int8
-        with pytest.warns(UserWarning, match=r"f.py:7: SAME_INT failed for a row: InvalidOperationError: "):
+        with pytest.warns(UserWarning, match="SAME_INT failed for a row: InvalidOperationError: ") as told:
             (row,) = d.read("o")
+        assert [(w.filename, w.lineno) for w in told] == [("f.py", 7)]
         assert row.value["A"] is None and len(d.drops("o")) == 1
 
 

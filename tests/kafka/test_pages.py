@@ -54,7 +54,7 @@ def page_of(path: Path) -> Page | None:
     found = list(blocks(path.read_text(encoding="utf-8")))
     sql = [b for b in found if b.kind == "sql"]
     text = "\n".join(b.text for b in sql)
-    if not sql or any(b.kind in ("refused", "query", "explain") for b in found) or NOT_HERE.search(text):
+    if not sql or any(b.kind in ("refused", "query", "explain", "functions") for b in found) or NOT_HERE.search(text):
         return None
     if "SELECT" not in text.upper():
         return None
@@ -85,12 +85,13 @@ def records_in(block: Block) -> list[dict[str, Any]]:
 
 
 OF_A_DIALECT = 12
-ALWAYS = ("semantic_table.md", "final.md", "windowed_sources.md")
+ALWAYS = ("semantic_table.md", "final.md", "session_final.md", "windowed_sources.md")
 # In these is every operator once: `make test` runs them, too.
 SHORT = (
     "lenses/lateral/keys.md",
     "lenses/joins/composite.md",
     "ksqldb/aggregates/final.md",
+    "ksqldb/aggregates/session_final.md",
     "sqlstream/windows/offset_alone.md",
 )
 KAFKA_CANNOT = ("malformed.md",)  # has keys that no serializer writes
