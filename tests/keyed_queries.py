@@ -14,8 +14,9 @@ from typing import Literal
 from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.typing import call
 from braid.plan import logical
+from braid.plan.groups import Aggregate, Aggregation
 from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin
-from braid.plan.logical import Aggregate, Aggregation, Filter, Kind, Node, Query
+from braid.plan.logical import Filter, Kind, Node, Query
 from braid.types import Scalar
 from histories import aggregate, col, query, source
 

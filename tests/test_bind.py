@@ -21,7 +21,7 @@ from braid.bind.ksqldb.bind import DIALECT
 from braid.bind.settings import Settings
 from braid.errors import SqlError
 from braid.expr.show import show
-from braid.plan import logical
+from braid.plan import groups, logical
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query
 from braid.sql.parser import parse
@@ -106,7 +106,7 @@ def node_line(node: logical.Node) -> str:
             return source_line(node)
         case logical.Filter(predicate=p):
             return f"filter {show(p)}"
-        case logical.Aggregate(keys=keys, aggregations=aggregations):
+        case groups.Aggregate(keys=keys, aggregations=aggregations):
             by = ", ".join(f"{c.name} = {show(e)}" for c, e in keys)
             made = (
                 f"{a.output.name} {a.output.type} = {a.function}({'*' if a.arg is None else show(a.arg)})"

@@ -16,7 +16,7 @@ from braid.bind.program import Program
 from braid.errors import BraidError
 from braid.expr import nodes
 from braid.lower.lower import lower
-from braid.plan import epochs, keyed, logical, sliding
+from braid.plan import epochs, groups, keyed, logical, sliding
 from braid.plan.canonical import canonical, kind_of, stored_names, wording
 from braid.plan.logical import Query
 from braid.stage.local import LocalQuery
@@ -149,7 +149,7 @@ Column"""
 
 def test_every_kind_keeps_its_name() -> None:
     """A class may be called otherwise one day: then `canonical.RENAMED` has the name that stands here."""
-    modules = (epochs, keyed, logical, nodes, sliding, types)
+    modules = (epochs, groups, keyed, logical, nodes, sliding, types)
     found = {x for m in modules for x in vars(m).values() if isinstance(x, type) and dataclasses.is_dataclass(x)}
     assert {*typing.get_args(logical.Node), *typing.get_args(nodes.Expr)} <= found
     names = [kind_of(x) for x in found]

@@ -20,7 +20,7 @@ from braid.operators.lookup import LookUp
 from braid.operators.table_changes import Retract, TableFilter
 from braid.operators.table_join import TableJoin, Unique
 from braid.operators.windowed import OneClock, WindowedJoin
-from braid.plan.logical import Aggregation
+from braid.plan.groups import Aggregation
 from braid.records.key import canonical_key, key_hash
 from braid.types import Column, Scalar
 from effort import examples

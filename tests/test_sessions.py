@@ -13,7 +13,7 @@ from braid.operators import sessions
 from braid.operators.aggregate import Accumulators
 from braid.operators.changes import TIME
 from braid.operators.sessions import START, _accumulated, _in_turn, _Kept, _Made, _made, _New, _scanned
-from braid.plan.logical import Aggregation
+from braid.plan.groups import Aggregation
 from braid.testing.driver import Driver
 from braid.types import Scalar
 

@@ -21,7 +21,7 @@ from braid.expr.lambdas import LAMBDAS
 from braid.expr.nodes import Call, Code, Col, Expr, Lambda, Param, columns
 from braid.expr.nodes import children as operands
 from braid.guess import meant
-from braid.plan.logical import Aggregation
+from braid.plan.groups import Aggregation
 from braid.sql import ast
 from braid.types import Array, Map, Scalar, Type, is_numeric
 

@@ -16,7 +16,8 @@ from braid.bind.bound import Windowing
 from braid.bind.from_ import DAY
 from braid.errors import SqlError
 from braid.expr.nodes import Col, Expr
-from braid.plan.logical import BOUNDS, Aggregate, Aggregation, Final, Node, Sessions, TimeWindows
+from braid.plan.groups import Aggregate, Aggregation, Final, Sessions, TimeWindows
+from braid.plan.logical import BOUNDS, Node
 from braid.sql import ast
 from braid.types import Scalar
 

@@ -22,7 +22,7 @@ from braid.expr.nodes import Expr, Lit
 from braid.expr.show import show
 from braid.lower.lower import lower
 from braid.lower.physical import Exchange, Leaf, Plan, Stage, Step
-from braid.plan import epochs, keyed, logical, sliding
+from braid.plan import epochs, groups, keyed, logical, sliding
 from braid.plan.canonical import kind_of
 from braid.plan.logical import Node, Query
 from braid.plan.node import Mode
@@ -65,11 +65,11 @@ class _Topology:
                 return self.rekeyed(joined, node.row_key)
             case logical.OnKey():
                 return self._join(node, (node.left_key,), (node.right_key,), (node.key,))
-            case logical.Aggregate(input=below, keys=keys, spread_by=spread_by):
-                windows = below if isinstance(below, logical.TimeWindows) else None
+            case groups.Aggregate(input=below, keys=keys, spread_by=spread_by):
+                windows = below if isinstance(below, groups.TimeWindows) else None
                 x = self.rekeyed(self.walk(below if windows is None else windows.input), tuple(e for _, e in spread_by))
                 x = x if windows is None else _Told(self.add("windows", (x,)), x.key, x.partitions)
-                called = "sessions" if isinstance(node, logical.Sessions) else "aggregate"
+                called = "sessions" if isinstance(node, groups.Sessions) else "aggregate"
                 number = self.add(called, (x,), by=[show(e) for _, e in keys])
                 return _Told(number, tuple(c for c, _ in spread_by), x.partitions)
             case logical.Filter(predicate=predicate):
@@ -79,7 +79,7 @@ class _Topology:
                 x = self.walk(node.input)
                 return _Told(self.add("lateral", (x,)), x.key, x.partitions)
             case (
-                logical.Project() | logical.TimeWindows() | logical.Final()
+                logical.Project() | groups.TimeWindows() | groups.Final()
                 | keyed.Materialize() | sliding.SlidingJoin() | epochs.Changes() | epochs.OnTime() | epochs.Windows()
                 | epochs.Clocked() | epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin()
                 | epochs.EmitOnClose() | epochs.Coalesce()

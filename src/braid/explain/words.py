@@ -16,7 +16,7 @@ from braid.lower.physical import Step
 from braid.lower.spread import one_bucket
 from braid.operators.base import Behind
 from braid.operators.limit import Limit
-from braid.plan import epochs, keyed, logical, sliding
+from braid.plan import epochs, groups, keyed, logical, sliding
 from braid.plan.node import Mode
 from braid.plan.told import LAST, SIDES, Kept
 
@@ -65,19 +65,19 @@ def of_node(node: logical.Node) -> Words:
         case logical.Project(input=x, outputs=outputs):
             known = names(x)
             return Words("project", more={"columns": {c.name: show(e, known) for c, e in outputs}})
-        case logical.Sessions(keys=keys, aggregations=made, gap=gap, grace=grace):
+        case groups.Sessions(keys=keys, aggregations=made, gap=gap, grace=grace):
             until = f"stream time passes its end by {duration(gap + grace)}"
             kept = [Kept("input", "one row a session", until, bounded=True)]
             notes = [f"sessions: gap {duration(gap)}, grace {duration(grace)}", ", ".join(map(_aggregate, made))]
             return Words("aggregate", [show(e) for _, e in keys], kept, clock="the input's", notes=notes)
-        case logical.Aggregate(keys=keys, aggregations=made):
+        case groups.Aggregate(keys=keys, aggregations=made):
             kept = [Kept("input", "one row a group", *(_until_closed(node) or ("never", False)))]
             return Words("aggregate", [show(e) for _, e in keys], kept, notes=[", ".join(map(_aggregate, made))])
-        case logical.TimeWindows(size=size, advance=advance, grace=grace):
+        case groups.TimeWindows(size=size, advance=advance, grace=grace):
             kind, every = ("tumbling", "") if size == advance else ("hopping", f", every {duration(advance)}")
             open_ = f"size {duration(size)}{every}; open until stream time reaches its end + {duration(grace)}"
             return Words(f"{kind} windows", clock="the input's", notes=[open_])
-        case logical.Final(grace=grace):
+        case groups.Final(grace=grace):
             until = f"stream time reaches the window's end + {duration(grace)}"
             kept = [Kept("input", "last row of each open window", until, bounded=True)]
             return Words("final", state=kept, notes=["each window speaks once, when it is closed"])
@@ -117,20 +117,20 @@ def of_node(node: logical.Node) -> Words:
 
 def _until_closed(node: logical.Node) -> tuple[str, bool] | None:
     """Until when something of a group is kept, if its window closes."""
-    closes = isinstance(node, logical.Aggregate) and node.closed_after is not None
+    closes = isinstance(node, groups.Aggregate) and node.closed_after is not None
     return ("its window is closed", True) if closes else None
 
 
 def names(node: logical.Node) -> dict[str, str]:
     """What to call the columns that GROUP BY makes: its expressions and aggregates."""
     made = {name: text for x in node.inputs for name, text in names(x).items()}
-    if isinstance(node, logical.Aggregate):
+    if isinstance(node, groups.Aggregate):
         made |= {c.name: show(e, made) for c, e in node.keys}
         made |= {a.output.name: _aggregate(a) for a in node.aggregations}
     return made
 
 
-def _aggregate(a: logical.Aggregation) -> str:
+def _aggregate(a: groups.Aggregation) -> str:
     options = "".join(f", {x}" for x in a.options if x is not None)
     arg = "*" if a.arg is None else show(a.arg)
     if a.code is not None and isinstance(a.arg, MakeStruct):

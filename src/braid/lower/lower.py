@@ -45,7 +45,7 @@ from braid.operators.time_windows import Final, TimeWindows
 from braid.operators.watermarks import Cleaning, Watermark
 from braid.operators.windowed import WindowedJoin
 from braid.operators.windows import Windows
-from braid.plan import epochs, keyed, logical, sliding
+from braid.plan import epochs, groups, keyed, logical, sliding
 from braid.plan.bands import bands
 from braid.plan.canonical import stored_names
 from braid.plan.logical import Node, Query
@@ -206,13 +206,13 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             keys = node.input.row_key if table else wanted
             x = _input(node.input, b, keys, "own" if table else "route")
             return b.step(_filter(node, b), [x], node, x.keys, x.columns)
-        case logical.TimeWindows():
+        case groups.TimeWindows():
             x = b.spread(_input(node.input, b, wanted, "drop"), wanted, "drop", "GROUP BY has another key")
             windows = TimeWindows.of(node, clock(node.input, b.leaves))
             return b.step(windows, [x], node, x.keys, [*x.columns, node.start, node.end])
-        case logical.Aggregate():
+        case groups.Aggregate():
             return _aggregate(node, b)
-        case logical.Final():
+        case groups.Final():
             x = _lower(node.input, b, wanted)
             return b.step(Final.of(node, clock(node.input, b.leaves)), [x], node, x.keys, x.columns)
         case logical.StreamStreamJoin() | logical.StreamTableJoin() | logical.TableTableJoin():
@@ -341,7 +341,7 @@ def _before(keys: Keys, node: keyed.Lateral) -> Keys:
     return tuple(c for c in plain if isinstance(c.type.element if isinstance(c.type, Array) else c.type, Scalar))
 
 
-def _aggregate(node: logical.Aggregate, b: _Builder) -> _Frame:
+def _aggregate(node: groups.Aggregate, b: _Builder) -> _Frame:
     """All windows of a key are in one bucket."""
     keys = tuple(e for _, e in node.spread_by)
     mode = node.input.mode
@@ -351,7 +351,7 @@ def _aggregate(node: logical.Aggregate, b: _Builder) -> _Frame:
         mode = "retract"
     x = b.spread(x, keys, "drop", "GROUP BY has another key")
     closing = _closing(node, b)
-    if isinstance(node, logical.Sessions):
+    if isinstance(node, groups.Sessions):
         assert closing is not None
         operator: Operator = Sessions.of(node, closing)
     else:
@@ -541,7 +541,7 @@ def _filter(node: logical.Filter, b: _Builder) -> Operator:
 
 def _closing(node: Node, b: _Builder) -> Closing | None:
     """When the groups of a node are not changed any more."""
-    if not isinstance(node, logical.Aggregate) or node.closed_after is None:
+    if not isinstance(node, groups.Aggregate) or node.closed_after is None:
         return None
     return Closing(clock(node, b.leaves), node.closed_after)
 
@@ -556,9 +556,9 @@ def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
             | logical.Project(input=x)
             | keyed.Lateral(input=x)
             | keyed.Materialize(input=x)
-            | logical.TimeWindows(input=x)
-            | logical.Aggregate(input=x)
-            | logical.Final(input=x)
+            | groups.TimeWindows(input=x)
+            | groups.Aggregate(input=x)
+            | groups.Final(input=x)
         ):
             return clock(x, leaves)
         case keyed.TwoClockJoin():

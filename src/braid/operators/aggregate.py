@@ -35,7 +35,7 @@ from braid.operators.lives import Standing, Timeline, arrivals, timeline
 from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, without_nulls
 from braid.operators.ranges import Flags, Ints, columns_of, order_of, rows_at, values_at
 from braid.operators.user_aggregate import accumulation_of
-from braid.plan import logical
+from braid.plan import groups
 from braid.plan.node import Mode
 from braid.types import Column, Decimal, Scalar, Struct, Type, polars_type
 
@@ -228,7 +228,7 @@ ACCUMULATIONS: dict[str, Accumulation] = {
 }
 
 
-def accumulation(a: logical.Aggregation) -> Accumulation:
+def accumulation(a: groups.Aggregation) -> Accumulation:
     """How an aggregate runs; one with options keeps values."""
     if a.code is not None:
         return Accumulation(*accumulation_of(a.code, a.output.type))
@@ -241,7 +241,7 @@ class Accumulators:
     """The accumulators of some aggregates, as columns. `numbered`: values of which the first or the last to come count
     carry numbers, so that those of two sessions can be told apart."""
 
-    aggregations: tuple[logical.Aggregation, ...]
+    aggregations: tuple[groups.Aggregation, ...]
     numbered: bool = False
 
     @property
@@ -307,11 +307,11 @@ class Accumulators:
         told = [after[list(self.columns(i))[-1]] for i, a in enumerate(self.aggregations) if a.code is not None]
         return functools.reduce(operator.or_, told, failed)
 
-    def _numbers(self, a: logical.Aggregation) -> bool:
+    def _numbers(self, a: groups.Aggregation) -> bool:
         return self.numbered and a.function in BY_ARRIVAL
 
 
-def _numbered(value: pl.Series, numbers: Ints, a: logical.Aggregation) -> pl.Series:
+def _numbered(value: pl.Series, numbers: Ints, a: groups.Aggregation) -> pl.Series:
     """Values with their numbers; null where they do not count."""
     counts = pl.lit(True) if a.function == "LATEST" or a.options[1:] == (True,) else pl.col(VALUE).is_not_null()
     rows = pl.DataFrame([pl.Series(NUMBER, numbers), value.alias(VALUE)])
@@ -330,13 +330,13 @@ class GroupBy:
     (None: rows only come); `mode`: of the input; `closing`: of groups in windows."""
 
     keys: tuple[str, ...]
-    aggregations: tuple[logical.Aggregation, ...]
+    aggregations: tuple[groups.Aggregation, ...]
     own: tuple[str, ...] | None = None
     mode: Mode = "append"
     closing: Closing | None = None
 
     @staticmethod
-    def of(node: logical.Aggregate, closing: Closing | None = None) -> GroupBy:
+    def of(node: groups.Aggregate, closing: Closing | None = None) -> GroupBy:
         mode = node.input.mode
         own = tuple(e.name for e in node.input.row_key if isinstance(e, Col))
         latest = any(a.function == "LATEST" for a in node.aggregations) and mode != "append"

@@ -60,7 +60,7 @@ from braid.operators.ranges import (
     rows_at,
     values_at,
 )
-from braid.plan import logical
+from braid.plan import groups
 from braid.types import polars_type
 
 START = "_start"
@@ -81,13 +81,13 @@ class Sessions:
     """`keys`: plan columns of the grouping key, beside `_k0` …; `bounds`: of a session's start and end; `gap` in ms."""
 
     keys: tuple[str, ...]
-    aggregations: tuple[logical.Aggregation, ...]
+    aggregations: tuple[groups.Aggregation, ...]
     gap: int
     bounds: tuple[str, str]
     closing: Closing
 
     @staticmethod
-    def of(node: logical.Sessions, closing: Closing) -> Sessions:
+    def of(node: groups.Sessions, closing: Closing) -> Sessions:
         names = tuple(c.name for c, _ in node.keys)
         return Sessions(names, node.aggregations, node.gap, (node.start.name, node.end.name), closing)
 

@@ -47,7 +47,7 @@ from braid.operators.pairing import (
     without_nulls,
 )
 from braid.operators.ranges import Ints, columns_of, hashes_of, key_order, rows_at, values_at
-from braid.plan import logical
+from braid.plan import groups
 from braid.records.key import canonical_key
 from braid.types import Column, Type
 
@@ -65,7 +65,7 @@ class TimeWindows:
     clock: Clock
 
     @staticmethod
-    def of(node: logical.TimeWindows, clock: Clock) -> TimeWindows:
+    def of(node: groups.TimeWindows, clock: Clock) -> TimeWindows:
         return TimeWindows(node.size, node.advance, node.grace, (node.start.name, node.end.name), clock)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
@@ -136,7 +136,7 @@ class Final:
     types: tuple[Type, ...]
 
     @staticmethod
-    def of(node: logical.Final, clock: Clock) -> Final:
+    def of(node: groups.Final, clock: Clock) -> Final:
         return Final(node.grace, (node.start.name, node.end.name), clock, tuple(e.type for e in node.row_key))
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:

@@ -15,9 +15,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Self
 
-from braid.expr.nodes import Code, Col, Expr
+from braid.expr.nodes import Col, Expr
 from braid.expr.show import duration
 from braid.plan.epochs import EpochNode
+from braid.plan.groups import Aggregate, Final, TimeWindows
 from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoin, TwoClockJoin
 from braid.plan.node import Mode, OfOne, OfTwo, Passing, PlanNode
 from braid.plan.sliding import SlidingJoin
@@ -403,128 +404,6 @@ class ForeignKeyJoin(OnKey):
     @property
     def told(self) -> Told:
         return Told([Kept("left", "rows"), Kept("right", LAST)], notes=["each left row meets the one it refers to"])
-
-
-@dataclass(frozen=True)
-class TimeWindows(Passing):
-    """Each row once for each window [`start`, `end`) that its time lies in, in their order: `size` ms long, at every
-    multiple of `advance` from 0 on. A window is open until stream time reaches its end and `grace`."""
-
-    called = "windows"
-    input: Node
-    size: int
-    advance: int
-    grace: int
-    start: Col
-    end: Col
-
-    @property
-    def clocked_by(self) -> tuple[Node, ...]:
-        return self.inputs
-
-    @property
-    def schema(self) -> tuple[Col, ...]:
-        return (*self.input.schema, self.start, self.end)
-
-    def computes(self) -> Iterator[Expr]:
-        yield from ()
-
-
-@dataclass(frozen=True)
-class Final(Passing):
-    """Of a windowed table each row once: as it stands when stream time reaches its window's end and `grace`."""
-
-    called = "final"
-    input: Node
-    grace: int
-    start: Col
-    end: Col
-
-    @property
-    def clocked_by(self) -> tuple[Node, ...]:
-        return self.inputs
-
-    def computes(self) -> Iterator[Expr]:
-        yield from (self.start, self.end)
-
-
-@dataclass(frozen=True, slots=True)
-class Aggregation:
-    """One aggregate: `function` is a name of `expr.aggregates`; `arg` None for COUNT(*), a structure where it takes
-    several values; `options`: its constants."""
-
-    output: Col
-    function: str
-    arg: Expr | None
-    options: tuple[int | bool | None, ...] = ()
-    code: Code | None = None  # of a user's
-
-
-@dataclass(frozen=True)
-class Aggregate(OfOne):
-    """One row per group, emitted after every change of it. Over a table the old row is subtracted first."""
-
-    called = "aggregate"
-    mode: ClassVar[Mode] = "upsert"
-    input: Node
-    keys: tuple[tuple[Col, Expr], ...]
-    aggregations: tuple[Aggregation, ...]
-
-    @property
-    def spread_by(self) -> tuple[tuple[Col, Expr], ...]:
-        """The keys without the bounds of windows: all windows of a key are in one place."""
-        return self.keys[:-2] if isinstance(self.input, TimeWindows) else self.keys
-
-    @property
-    def closed_after(self) -> int | None:
-        """So long (ms) after its window's end a group is not changed any more; None: it always may be."""
-        return self.input.grace if isinstance(self.input, TimeWindows) else None
-
-    @property
-    def schema(self) -> tuple[Col, ...]:
-        return (*(c for c, _ in self.keys), *(a.output for a in self.aggregations))
-
-    @property
-    def row_key(self) -> tuple[Col, ...]:
-        return tuple(c for c, _ in self.keys)
-
-    def computes(self) -> Iterator[Expr]:
-        yield from (e for _, e in self.keys)
-        yield from (a.arg for a in self.aggregations if a.arg is not None)
-
-    def reads(self) -> Iterator[Expr]:
-        yield from self.computes()
-        if any(a.function == "LATEST" for a in self.aggregations):
-            yield from self.input.row_key
-
-
-@dataclass(frozen=True)
-class Sessions(Aggregate):
-    """The same for each session of a group: its rows that are no further apart than `gap` (ms), from the first one's
-    time, `start`, to the last one's, `end`. A row that reaches open sessions makes one of them: each of these goes,
-    then the new one comes. A session is open until stream time has passed its end by more than the gap and `grace`."""
-
-    called = "sessions"
-    gap: int
-    grace: int
-    start: Col
-    end: Col
-
-    @property
-    def closed_after(self) -> int:
-        return self.gap + self.grace + 1
-
-    @property
-    def clocked_by(self) -> tuple[Node, ...]:
-        return self.inputs
-
-    @property
-    def schema(self) -> tuple[Col, ...]:
-        return (*self.row_key, *(a.output for a in self.aggregations))
-
-    @property
-    def row_key(self) -> tuple[Col, ...]:
-        return (*(c for c, _ in self.keys), self.start, self.end)
 
 
 Node = (

@@ -14,8 +14,9 @@ from dataclasses import replace
 
 from braid.expr.nodes import Expr, columns
 from braid.expr.typing import all_of, conjuncts
+from braid.plan.groups import Aggregate
 from braid.plan.keyed import CombiningJoin, KeyedJoin, Lateral, RememberingJoin, TwoClockJoin
-from braid.plan.logical import Aggregate, Filter, Node, Project, Query
+from braid.plan.logical import Filter, Node, Project, Query
 
 
 def pushed(query: Query) -> Query:

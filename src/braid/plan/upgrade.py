@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from braid.plan.canonical import canonical, stored_names
+from braid.plan.groups import Aggregate
 from braid.plan.keyed import Lateral
-from braid.plan.logical import Aggregate, Filter, Node, Output, Query, Source, sources
+from braid.plan.logical import Filter, Node, Output, Query, Source, sources
 
 
 def refusal(old: Query, new: Query) -> str | None:

@@ -16,8 +16,9 @@ from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns, substituted
 from braid.expr.typing import conjuncts
 from braid.plan import epochs
 from braid.plan.epochs import Bound, Clean, RegularJoin
+from braid.plan.groups import Aggregate, Final, TimeWindows
 from braid.plan.keyed import Lateral, Materialize, OnKeys
-from braid.plan.logical import Aggregate, Filter, Final, Node, OnKey, Output, Project, Source, TimeWindows, sources
+from braid.plan.logical import Filter, Node, OnKey, Output, Project, Source, sources
 from braid.plan.sliding import SlidingJoin
 
 Bounds = tuple[Bound, ...]

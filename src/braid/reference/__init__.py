@@ -24,7 +24,7 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.expr.nodes import Call, Col, Expr, Lit, columns, substituted
-from braid.plan import epochs, keyed, logical, sliding
+from braid.plan import epochs, groups, keyed, logical, sliding
 from braid.records import formats
 from braid.reference.epoch_steps import (
     AsOfStep,
@@ -228,13 +228,13 @@ class Reference:
                 return FilterStep(node, *self._over(node.input))
             case logical.Project():
                 return ProjectStep(node, *self._over(node.input))
-            case logical.TimeWindows():
+            case groups.TimeWindows():
                 return TimeWindowsStep(node, *self._over(node.input))
-            case logical.Sessions():
+            case groups.Sessions():
                 return SessionsStep(node, *self._over(node.input))
-            case logical.Aggregate():
+            case groups.Aggregate():
                 return AggregateStep(node, *self._over(node.input))
-            case logical.Final():
+            case groups.Final():
                 return FinalStep(node, *self._over(node.input))
             case logical.OnKey():
                 left, right = self._side(node.left, node.left_key), self._side(node.right, node.right_key)

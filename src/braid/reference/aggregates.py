@@ -17,7 +17,7 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.expr import user
-from braid.plan.logical import Aggregation
+from braid.plan.groups import Aggregation
 from braid.records.values import python_values
 from braid.types import Decimal, Scalar, Struct, Type, polars_type
 

@@ -14,7 +14,7 @@ from itertools import count
 from typing import Generic, Protocol, TypeVar, assert_never
 
 from braid.expr.nodes import Col, Expr
-from braid.plan import logical
+from braid.plan import groups, logical
 from braid.reference.aggregates import Spread, aggregated, folded, is_spread, number
 from braid.reference.rows import Bound, End, Event, Idle, Key, Record, Row, Run, Values
 from braid.types import Scalar
@@ -320,7 +320,7 @@ def _tombstone(row: Row, key: Sequence[Expr]) -> Row:
     return replace(row, values=values, gone=True)
 
 
-class TimeWindowsStep(OneInput[logical.TimeWindows]):
+class TimeWindowsStep(OneInput[groups.TimeWindows]):
     """Each row once for each window that holds its time and is open: stream time is below its end and the grace."""
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
@@ -338,10 +338,10 @@ class TimeWindowsStep(OneInput[logical.TimeWindows]):
         return [replace(row, values=row.values | more) for more in bounds]
 
 
-class FinalStep(OneInput[logical.Final]):
+class FinalStep(OneInput[groups.Final]):
     """Of each window of a table the row that stands when stream time reaches its end and the grace."""
 
-    def __init__(self, node: logical.Final, number: int, run: Run, source: Step) -> None:
+    def __init__(self, node: groups.Final, number: int, run: Run, source: Step) -> None:
         super().__init__(node, number, run, source)
         self._rows: dict[str, Row] = {}
 
@@ -397,14 +397,14 @@ class _Group:
         self.history.append((-1, entry))
 
 
-class AggregateStep(OneInput[logical.Aggregate]):
+class AggregateStep(OneInput[groups.Aggregate]):
     """One row per group, emitted after every change, computed from all entries that stand.
 
     Over a table the old entry of a row leaves its group before the new one enters; a group that has lost all its
     entries stays. The time of a result is the largest of all changes of its group so far.
     """
 
-    def __init__(self, node: logical.Aggregate, number: int, run: Run, source: Step) -> None:
+    def __init__(self, node: groups.Aggregate, number: int, run: Run, source: Step) -> None:
         super().__init__(node, number, run, source)
         self._mode = node.input.mode
         self._row_key = node.input.row_key
@@ -517,7 +517,7 @@ class SessionsStep(AggregateStep):
     closed is as if it were not there.
     """
 
-    def __init__(self, node: logical.Sessions, number: int, run: Run, source: Step) -> None:
+    def __init__(self, node: groups.Sessions, number: int, run: Run, source: Step) -> None:
         super().__init__(node, number, run, source)
         self._sessions: dict[str, list[_Session]] = {}
         self._gap, self._grace = node.gap, node.grace

@@ -21,7 +21,8 @@ from braid.expr import typing
 from braid.expr.aggregates import common
 from braid.expr.nodes import Col, Expr, Lit
 from braid.plan.epochs import AsOfJoin, Changes, Equalities
-from braid.plan.logical import Aggregate, Filter, Node, Project
+from braid.plan.groups import Aggregate
+from braid.plan.logical import Filter, Node, Project
 from braid.sql import ast
 from braid.types import Decimal, Scalar, Type
 
