@@ -24,8 +24,8 @@ from braid.expr import user
 from braid.expr.aggregates import shaped
 from braid.expr.nodes import Call, Cast, Col, Expr, Lit
 from braid.expr.typing import call
-from braid.plan import groups, logical
-from braid.plan.groups import Aggregate, Aggregation
+from braid.plan import logical
+from braid.plan.groups import Aggregate, Aggregation, Final, Sessions, TimeWindows
 from braid.plan.logical import (
     Encoding,
     Filter,
@@ -141,7 +141,7 @@ def aggregate(node: Node, keys: Sequence[Expr], calls: Sequence[tuple[str, Expr 
     """GROUP BY `keys` with the aggregates `calls`: (function, argument)."""
     step = _steps(node)
     named = [(Col(f".KEY{step + i}", e.type), e) for i, e in enumerate(keys, 1)]
-    if isinstance(node, groups.TimeWindows):
+    if isinstance(node, TimeWindows):
         named += zip(BOUNDS, (node.start, node.end), strict=True)
     results = [Aggregation(Col(f".AGG{i}", _aggregate_type(f, arg)), f, arg) for i, (f, arg) in enumerate(calls)]
     return Aggregate(node, tuple(named), tuple(results))
@@ -181,7 +181,7 @@ def _key_of(node: Node) -> Expr:
 
 def _window_of(node: Node) -> tuple[Col, Col] | None:
     """The bounds that are parts of the key of its rows."""
-    if isinstance(node, Aggregate) and not isinstance(node.input, groups.TimeWindows):
+    if isinstance(node, Aggregate) and not isinstance(node.input, TimeWindows):
         return None
     found = [e for e in node.row_key if isinstance(e, Col) and e.name.rstrip("0123456789").endswith(ENDINGS)]
     return (found[0], found[1]) if found else None
@@ -241,7 +241,7 @@ def random_query(rng: random.Random, shape: str | None = None, *, limit: bool = 
             having = call(rng.choice(["gt", "le"]), [col(root, ".AGG0"), Lit(rng.choice([0, 1, 2]), Scalar.BIGINT)])
             root = Filter(root, having)
     if groups is not None and groups.closed_after is not None and "final" in shape:
-        root = groups.Final(root, groups.closed_after, *BOUNDS)
+        root = Final(root, groups.closed_after, *BOUNDS)
     return query(root, *_random_outputs(rng, root), limit=rng.randint(1, 12) if limit else None)
 
 
@@ -249,16 +249,16 @@ def _random_source(rng: random.Random, kind: Kind | None = None) -> Node:
     return source("A", kind=kind or rng.choice(["stream", "table"]), partitions=rng.randint(1, 3))
 
 
-def _random_windows(rng: random.Random, node: Node) -> groups.TimeWindows:
+def _random_windows(rng: random.Random, node: Node) -> TimeWindows:
     size = rng.choice([1, 5, 12, 40])
     advance = size if rng.random() < 0.5 else rng.randint((size + 3) // 4, size)
     start, end = (Col(c.name.replace("WINDOW", ""), c.type) for c in BOUNDS)
-    return groups.TimeWindows(node, size, advance, rng.choice([0, 0, 3, 20, DAY]), start, end)
+    return TimeWindows(node, size, advance, rng.choice([0, 0, 3, 20, DAY]), start, end)
 
 
-def _random_sessions(rng: random.Random, groups: Aggregate) -> groups.Sessions:
+def _random_sessions(rng: random.Random, groups: Aggregate) -> Sessions:
     gap, grace = rng.choice([1, 3, 3, 10]), rng.choice([0, 0, 1, 5, 20, DAY])
-    return groups.Sessions(groups.input, groups.keys, groups.aggregations, gap, grace, *BOUNDS)
+    return Sessions(groups.input, groups.keys, groups.aggregations, gap, grace, *BOUNDS)
 
 
 def _random_chain(
