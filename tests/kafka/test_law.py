@@ -22,7 +22,7 @@ import pytest
 from confluent_kafka import Producer
 
 from braid.lower.lower import lower
-from braid.plan.logical import Node, Query, Source
+from braid.plan.logical import Node, Query, Source, sources
 from braid.records.wire import kafka_partition, to_bytes
 from braid.stage.call_order import Ranks, partition_ranks
 from braid.stage.cut import Cut, beginning, part_name, plan_batch
@@ -49,10 +49,15 @@ ABORTED = Record(b"never", b"seen", LATER + 10_000_000)
 def moved(shape: str, seed: int) -> tuple[Query, History]:
     """A random query over topics of its own, and what stands in them."""
     query, history = case(shape, seed)
+    if any(x.window for x in sources(query.root)):
+        history = replace(history, topics={topic: [keyed(p) for p in ps] for topic, ps in history.topics.items()})
     names = {topic: clients.fresh(topic) for topic in (*history.topics, "out")}
 
     def at(node: Node) -> Node:
-        return replace(node, topic=names[node.topic]) if isinstance(node, Source) else node.over(at)
+        if not isinstance(node, Source):
+            return node.over(at)
+        encoding = replace(node.encoding, window="session") if node.window else node.encoding
+        return replace(node, topic=names[node.topic], encoding=encoding)
 
     topics = {
         names[topic]: [[replace(r, time=r.time + LATER) for r in records] for records in partitions]
@@ -60,6 +65,11 @@ def moved(shape: str, seed: int) -> tuple[Query, History]:
     }
     sink = replace(query.sink, topic=names["out"])
     return replace(query, name=names["out"], root=at(query.root), sink=sink), replace(history, topics=topics)
+
+
+def keyed(records: list[Raw]) -> list[Raw]:
+    """Without those that have no key, which have no window on a broker."""
+    return [r for r in records if r.key is not None]
 
 
 def write(broker: Broker, history: History, rng: random.Random) -> None:
@@ -75,12 +85,10 @@ def write(broker: Broker, history: History, rng: random.Random) -> None:
                 clients.produce_transaction(broker.address, topic, gone, commit=False)
 
 
-# a null key has no window there
-ON_A_BROKER = [shape for shape in SHAPES if "windowed" not in shape]
-
-
 def record(r: Raw, partition: int) -> Record:
     key = None if r.key is None else json.dumps(r.key).encode()
+    if key is not None and r.window is not None:
+        key += struct.pack(">qq", r.window[1], r.window[0])
     value = None if r.value is None else json.dumps(r.value).encode()
     headers = tuple((name, b64decode(x)) for name, x in json.loads(r.headers or "[]"))
     return Record(key, value, r.time, headers, partition)
@@ -129,13 +137,13 @@ def check(shape: str, seed: int, broker: Broker, folder: Path) -> None:
         clients.delete_topic(broker.address, topic)
 
 
-@pytest.mark.parametrize("shape", ON_A_BROKER)
+@pytest.mark.parametrize("shape", SHAPES)
 def test_law(shape: str, broker: Broker, tmp_path: Path) -> None:
     check(shape, 1, broker, tmp_path)
 
 
 @pytest.mark.law
-@pytest.mark.parametrize("shape", ON_A_BROKER)
+@pytest.mark.parametrize("shape", SHAPES)
 def test_law_at_length(shape: str, broker: Broker, tmp_path: Path) -> None:
     for seed in range(2, 22):
         check(shape, seed, broker, tmp_path)
