@@ -12,6 +12,7 @@ from braid.operators.watermarks import Watermark
 from braid.plan.epochs import Equalities, RegularJoin, Windows
 from braid.plan.logical import Encoding, Node, Output, Project, Source, SourceColumn
 from braid.plan.watermarks import cleaned, clocked, inherited, progress
+from braid.plan.windows import Hopping
 from braid.types import Column, Scalar
 
 SECOND = 1_000_000
@@ -43,7 +44,7 @@ def joined(left: Node, right: Node, residual: Expr | None, *pairs: tuple[Expr, E
 
 def windows(alias: str, slide: int) -> Windows:
     start, end = (Col(f"{alias}.window_{x}", Scalar.TIMESTAMP) for x in ("start", "end"))
-    return Windows(timed(alias), ts(alias), MINUTE, slide, 0, start, end, "keep")
+    return Windows(timed(alias), ts(alias), Hopping(MINUTE, slide), start, end, "keep")
 
 
 def test_two_bounds_clean_both_sides_and_one_side_keeps_its_watermark() -> None:

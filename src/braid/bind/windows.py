@@ -18,6 +18,7 @@ from braid.errors import SqlError
 from braid.expr.nodes import Col, Expr
 from braid.plan.groups import Aggregate, Aggregation, Final, Sessions, TimeWindows
 from braid.plan.logical import BOUNDS, Node
+from braid.plan.windows import Hopping
 from braid.sql import ast
 from braid.types import Scalar
 
@@ -49,7 +50,7 @@ class Windowed:
         """The rows of a stream as groups, each in its windows."""
         if self.kind == "SESSION":
             return Sessions(node, keys, aggregations, self.size, self.grace, *OF_GROUPS)
-        rows = TimeWindows(node, self.size, self.advance, self.grace, *OF_ROWS)
+        rows = TimeWindows(node, Hopping(self.size, self.advance), self.grace, *OF_ROWS)
         return Aggregate(rows, (*keys, *zip(OF_GROUPS, OF_ROWS, strict=True)), aggregations)
 
     def told(self, groups: Aggregate, node: Node) -> Node:

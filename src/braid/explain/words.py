@@ -73,10 +73,9 @@ def of_node(node: logical.Node) -> Words:
         case groups.Aggregate(keys=keys, aggregations=made):
             kept = [Kept("input", "one row a group", *(_until_closed(node) or ("never", False)))]
             return Words("aggregate", [show(e) for _, e in keys], kept, notes=[", ".join(map(_aggregate, made))])
-        case groups.TimeWindows(size=size, advance=advance, grace=grace):
-            kind, every = ("tumbling", "") if size == advance else ("hopping", f", every {duration(advance)}")
-            open_ = f"size {duration(size)}{every}; open until stream time reaches its end + {duration(grace)}"
-            return Words(f"{kind} windows", clock="the input's", notes=[open_])
+        case groups.TimeWindows(windows=windows, grace=grace):
+            open_ = f"{windows.told(duration)}; open until stream time reaches its end + {duration(grace)}"
+            return Words(windows.called, clock="the input's", notes=[open_])
         case groups.Final(grace=grace):
             until = f"stream time reaches the window's end + {duration(grace)}"
             kept = [Kept("input", "last row of each open window", until, bounded=True)]
@@ -104,9 +103,8 @@ def of_node(node: logical.Node) -> Words:
         case epochs.OnTime(value=value, bound=bound):
             late = f"late, and dropped: {show(value)} below {_lowest((bound,))}, as it stood before the row's epoch"
             return Words("on time", notes=[late])
-        case epochs.Windows(size=size, slide=slide):
-            kind, every = ("tumbling", "") if size == slide else ("hopping", f", every {slide / 1e6:g} s")
-            return Words(f"{kind} windows", notes=[f"size {size / 1e6:g} s{every}"])
+        case epochs.Windows(windows=windows):
+            return Words(windows.called, notes=[windows.told(lambda microseconds: f"{microseconds / 1e6:g} s")])
         case epochs.EmitOnClose(value=value, bounds=bounds):
             kept = [Kept("input", "rows", f"{show(value)} is below {_lowest(bounds)}", bounded=True)]
             return Words("emit on window close", state=kept)

@@ -26,6 +26,7 @@ from braid.operators.changes import MAX_LEAVES
 from braid.operators.clocks import Clock, Closing, JoinClock, LeafClock
 from braid.operators.coalesce import Coalesce
 from braid.operators.filter import Filter
+from braid.operators.final import Final
 from braid.operators.foreign_key import Answers, join_of
 from braid.operators.in_windows import InWindows
 from braid.operators.lateral import Lateral
@@ -41,10 +42,9 @@ from braid.operators.sliding import Sliding
 from braid.operators.table_changes import Retract, TableFilter, Upserts
 from braid.operators.table_join import TableJoin
 from braid.operators.temporal import Temporal
-from braid.operators.time_windows import Final, TimeWindows
 from braid.operators.watermarks import Cleaning, Watermark
 from braid.operators.windowed import WindowedJoin
-from braid.operators.windows import Windows
+from braid.operators.windows import TimeWindows, Windows
 from braid.plan import epochs, groups, keyed, logical, sliding
 from braid.plan.bands import bands
 from braid.plan.canonical import stored_names

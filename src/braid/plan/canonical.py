@@ -22,11 +22,17 @@ from braid.expr.nodes import Code, Col, columns
 from braid.plan import epochs, logical
 from braid.plan.logical import Query, Source, SourceColumn
 from braid.plan.needed import needed
+from braid.plan.windows import Hopping
 from braid.records.facet import PROTOBUFS
 from braid.types import Scalar
 
 # A class is called here as it was called when checkpoints first had it: whoever renames one notes its old name.
 RENAMED: Mapping[type, str] = {epochs.Bound: "Watermark"}
+# Lengths of windows stood in the nodes themselves when checkpoints first had them, by these names.
+LENGTHS: Mapping[tuple[str, type], Mapping[str, str]] = {
+    ("TimeWindows", Hopping): {"size": "size", "advance": "advance"},
+    ("Windows", Hopping): {"size": "size", "slide": "advance", "offset": "offset"},
+}
 # Fields that are only words: of the SQL, of declarations, of what is told to people; what is kept to be asked for.
 WORDS = {"Query": ("sql", "notices"), "Sink": ("columns", "keeps", "retention"), "Source": ("name",),
          "Encoding": ("binary", "lenient"), "Code": ("path", "text", "pickled")}  # fmt: skip
@@ -97,11 +103,15 @@ class _Form:
         """A node; of some fields the form is known."""
         kind = kind_of(type(x))
         skipped, shown = WORDS.get(kind, ()), [f for f in fields(x) if getattr(x, f.name) != _default(f)]
-        of = {
-            f.name: known[f.name] if f.name in known else self.of(getattr(x, f.name))
-            for f in shown
-            if f.name not in skipped
-        }
+        of = dict[str, Any]()
+        for f in shown:
+            value = getattr(x, f.name)
+            if f.name in skipped:
+                continue
+            if (kind, type(value)) in LENGTHS:
+                of |= {old: getattr(value, new) for old, new in LENGTHS[kind, type(value)].items()}
+            else:
+                of[f.name] = known[f.name] if f.name in known else self.of(value)
         return [kind, of]
 
     def _number(self, column: str) -> int:

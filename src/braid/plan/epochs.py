@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 from braid.expr.nodes import Col, Expr
 from braid.plan.node import Mode, OfOne, OfTwo, Passing
+from braid.plan.windows import Fixed
 
 if TYPE_CHECKING:
     from braid.plan.logical import How, Node, Source
@@ -52,18 +53,13 @@ class Changes(InEpochs, Passing):
 
 @dataclass(frozen=True)
 class Windows(InEpochs, OfOne):
-    """Each row once for each window that its time lies in, with the window's bounds.
-
-    Windows begin at `offset` + every multiple of `slide`, and are `size` long (all in microseconds): tumbling where
-    both are equal. A row without time gives one row without window ('keep') or none ('drop').
-    """
+    """Each row once for each window that its time (microseconds) lies in, with the window's bounds. A row without time
+    gives one row without window ('keep') or none ('drop')."""
 
     called = "windows"
     input: Node
     time: Expr
-    size: int
-    slide: int
-    offset: int
+    windows: Fixed
     start: Col
     end: Col
     null_time: Literal["keep", "drop"]
@@ -78,7 +74,7 @@ class Windows(InEpochs, OfOne):
 
     @property
     def row_key(self) -> tuple[Expr, ...]:
-        return (*self.input.row_key, self.start)
+        return (*self.input.row_key, self.start, *(() if self.windows.sized else (self.end,)))
 
     def computes(self) -> Iterator[Expr]:
         yield self.time

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from braid.expr.nodes import Code, Col, Expr
 from braid.plan.node import Mode, OfOne, Passing
+from braid.plan.windows import Fixed
 
 if TYPE_CHECKING:
     from braid.plan.logical import Node
@@ -19,13 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TimeWindows(Passing):
-    """Each row once for each window [`start`, `end`) that its time lies in, in their order: `size` ms long, at every
-    multiple of `advance` from 0 on. A window is open until stream time reaches its end and `grace`."""
+    """Each row once for each window [`start`, `end`) that its time (ms) lies in, in their order; none begins below 0.
+    A window is open until stream time reaches its end and `grace`."""
 
     called = "windows"
     input: Node
-    size: int
-    advance: int
+    windows: Fixed
     grace: int
     start: Col
     end: Col

@@ -106,13 +106,13 @@ def _of_source(source: Source) -> Progress:
 
 
 def _of_windows(node: epochs.Windows) -> Progress:
-    """A window's begin cannot be below that of the first window of a row at the watermark."""
+    """A window's bounds cannot be below the lowest ones of rows at the watermark."""
     below = progress(node.input)
     made = dict(below)
     for b in watermark(node.time, below):
-        first = replace(b, slide=node.slide, offset=node.offset, ahead=node.slide - node.size)
-        made[node.start.name] = (*made.get(node.start.name, ()), first)
-        made[node.end.name] = (*made.get(node.end.name, ()), replace(first, ahead=node.slide))
+        for bound, (step, ahead) in zip((node.start, node.end), node.windows.lowest, strict=True):
+            lowest = replace(b, slide=step, offset=node.windows.offset, ahead=ahead)
+            made[bound.name] = (*made.get(bound.name, ()), lowest)
     return made
 
 

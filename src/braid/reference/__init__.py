@@ -51,14 +51,12 @@ from braid.reference.sliding_steps import SlidingStep
 from braid.reference.steps import (
     AggregateStep,
     FilterStep,
-    FinalStep,
     OneInput,
     ProjectStep,
-    SessionsStep,
     SourceStep,
     Step,
-    TimeWindowsStep,
 )
+from braid.reference.windows import FinalStep, SessionsStep, TimeWindowsStep
 from braid.types import Column, Scalar
 
 __all__ = ["Bound", "Drop", "End", "Event", "Idle", "OutRecord", "Record", "Reference"]

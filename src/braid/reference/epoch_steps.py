@@ -18,6 +18,7 @@ from braid.expr.nodes import Expr, Lit
 from braid.plan import epochs
 from braid.reference.rows import Row, Run, Values
 from braid.reference.steps import FOREVER, NEVER, N, SourceStep, Step, ticks
+from braid.reference.windows import holding
 from braid.types import Scalar
 
 ALONE = Lit(0, Scalar.INT)  # with it a key of NULLs is a key, and no equality at all is one
@@ -149,11 +150,9 @@ class WindowsStep(EpochStep[epochs.Windows]):
         assert isinstance(time, date)
         if not isinstance(time, datetime):
             time = datetime(time.year, time.month, time.day)
-        zero = datetime(1970, 1, 1, tzinfo=time.tzinfo) + timedelta(microseconds=node.offset)
-        slide, size = timedelta(microseconds=node.slide), timedelta(microseconds=node.size)
-        last = zero + (time - zero) // slide * slide
-        starts = [last - i * slide for i in reversed(range(size // slide))]
-        return [{node.start.name: start, node.end.name: start + size} for start in starts]
+        zero, microsecond = datetime(1970, 1, 1, tzinfo=time.tzinfo), timedelta(microseconds=1)
+        found = holding(node.windows, (time - zero) // microsecond)
+        return [{node.start.name: zero + a * microsecond, node.end.name: zero + b * microsecond} for a, b in found]
 
 
 @dataclass(slots=True)

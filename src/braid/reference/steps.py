@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
-from functools import reduce
 from itertools import count
 from typing import Generic, Protocol, TypeVar, assert_never
 
 from braid.expr.nodes import Col, Expr
 from braid.plan import groups, logical
-from braid.reference.aggregates import Spread, aggregated, folded, is_spread, number
+from braid.reference.aggregates import Spread, aggregated, folded
 from braid.reference.rows import Bound, End, Event, Idle, Key, Record, Row, Run, Values
 from braid.types import Scalar
 
@@ -320,79 +319,31 @@ def _tombstone(row: Row, key: Sequence[Expr]) -> Row:
     return replace(row, values=values, gone=True)
 
 
-class TimeWindowsStep(OneInput[groups.TimeWindows]):
-    """Each row once for each window that holds its time and is open: stream time is below its end and the grace."""
-
-    def process(self, *inputs: Sequence[Row]) -> list[Row]:
-        (rows,) = inputs
-        return [out for row in rows for out in self._windows(row)]
-
-    def _windows(self, row: Row) -> list[Row]:
-        node = self.node
-        last = row.time - row.time % node.advance
-        starts = [s for s in range(last, row.time - node.size, -node.advance) if s >= 0][::-1]
-        open_ = [s for s in starts if s + node.size + node.grace > self.clock]
-        if len(open_) < len(starts) or not starts:
-            self._run.drop("late", self._source.number, row)
-        bounds = [{node.start.name: s, node.end.name: s + node.size} for s in open_]
-        return [replace(row, values=row.values | more) for more in bounds]
-
-
-class FinalStep(OneInput[groups.Final]):
-    """Of each window of a table the row that stands when stream time reaches its end and the grace."""
-
-    def __init__(self, node: groups.Final, number: int, run: Run, source: Step) -> None:
-        super().__init__(node, number, run, source)
-        self._rows: dict[str, Row] = {}
-
-    def process(self, *inputs: Sequence[Row]) -> list[Row]:
-        (rows,) = inputs
-        for row in rows:
-            key = self._run.key(self.node.row_key, self.number, row)
-            assert key is not None
-            self._rows[key.text] = self._run.placed(row)
-        return []
-
-    def release(self) -> list[Row]:
-        """The rows of the windows that close at this place."""
-        node = self.node
-        due = [(k, x) for k, x in self._rows.items() if self._bound(x, node.end) + node.grace <= self.after]
-        due.sort(key=lambda x: (self._bound(x[1], node.end), self._bound(x[1], node.start), x[0]))
-        for key, _ in due:
-            del self._rows[key]
-        return [x for _, x in due if not x.gone]
-
-    def _bound(self, row: Row, column: Col) -> int:
-        value = row.values[column.name]
-        assert isinstance(value, int)
-        return value
-
-
 @dataclass(slots=True, eq=False)
-class _Entry:
+class Entry:
     """What one row counts for in its group: the values of the aggregates' arguments. `number`: in order of arrival."""
 
     arguments: tuple[object, ...]
     own: Key | None = None  # of a row of a multiset: its own key
     number: int = 0
 
-    def is_like(self, other: _Entry) -> bool:
+    def is_like(self, other: Entry) -> bool:
         return (self.arguments, self.own) == (other.arguments, other.own)
 
 
 @dataclass(slots=True, eq=False)
-class _Group:
+class Group:
     key: tuple[object, ...]
-    entries: list[_Entry] = field(default_factory=list)
-    history: list[tuple[int, _Entry]] = field(default_factory=list)  # +1: it came, -1: it went
+    entries: list[Entry] = field(default_factory=list)
+    history: list[tuple[int, Entry]] = field(default_factory=list)  # +1: it came, -1: it went
     time: float = NEVER
     spreads: dict[int, Spread] = field(default_factory=dict)  # of aggregates by number, where sessions were joined
 
-    def put(self, entry: _Entry) -> None:
+    def put(self, entry: Entry) -> None:
         self.entries.append(entry)
         self.history.append((1, entry))
 
-    def take(self, entry: _Entry) -> None:
+    def take(self, entry: Entry) -> None:
         self.entries.remove(entry)
         self.history.append((-1, entry))
 
@@ -408,8 +359,8 @@ class AggregateStep(OneInput[groups.Aggregate]):
         super().__init__(node, number, run, source)
         self._mode = node.input.mode
         self._row_key = node.input.row_key
-        self._groups: dict[str, _Group] = {}
-        self._counted: dict[str, tuple[_Group, _Entry]] = {}  # where each row of the table stands
+        self._groups: dict[str, Group] = {}
+        self._counted: dict[str, tuple[Group, Entry]] = {}  # where each row of the table stands
         self._numbers = count()
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
@@ -425,7 +376,7 @@ class AggregateStep(OneInput[groups.Aggregate]):
 
     def _multiset(self, rows: Sequence[Row]) -> list[Row]:
         """Rows that come and go. One that goes says nothing if the next row of its group at this place comes."""
-        out: list[tuple[_Group, Row, bool]] = []
+        out: list[tuple[Group, Row, bool]] = []
         for row in rows:
             changed = self._retract(row)
             if changed is not None:
@@ -435,7 +386,7 @@ class AggregateStep(OneInput[groups.Aggregate]):
                 out.append((changed, self._result(changed, row), row.gone))
         return [result for _, result, _ in out]
 
-    def _retract(self, row: Row) -> _Group | None:
+    def _retract(self, row: Row) -> Group | None:
         """The group of a row that comes or goes; one that goes takes one equal entry with it."""
         if not row.gone:
             entered = self._enter(row)
@@ -454,7 +405,7 @@ class AggregateStep(OneInput[groups.Aggregate]):
         if key is None:
             self._run.drop("null key", self._source.number, row)
             return []
-        changed: list[_Group] = []
+        changed: list[Group] = []
         if key.text in self._counted:
             group, entry = self._counted.pop(key.text)
             group.take(entry)
@@ -473,22 +424,22 @@ class AggregateStep(OneInput[groups.Aggregate]):
             return None
         return key
 
-    def _enter(self, row: Row) -> tuple[_Group, _Entry] | None:
+    def _enter(self, row: Row) -> tuple[Group, Entry] | None:
         key = self._key(row)
         if key is None:
             return None
-        group = self._groups.setdefault(key.text, _Group(key.values))
+        group = self._groups.setdefault(key.text, Group(key.values))
         entry = self._entry(row)
         group.put(entry)
         return group, entry
 
-    def _entry(self, row: Row) -> _Entry:
+    def _entry(self, row: Row) -> Entry:
         arguments = (a.arg for a in self.node.aggregations)
         own = self._run.key(self._row_key, self.number, row) if self._mode == "retract" else None
         values = tuple(1 if e is None else self._run.value(e, self.number, row) for e in arguments)
-        return _Entry(values, own, next(self._numbers))
+        return Entry(values, own, next(self._numbers))
 
-    def _result(self, group: _Group, cause: Row) -> Row:
+    def _result(self, group: Group, cause: Row) -> Row:
         group.time = max(group.time, cause.time)
         values: Values = dict(zip((c.name for c in self.node.row_key), group.key, strict=True))
         by_arrival = sorted(group.entries, key=lambda e: e.number)
@@ -502,56 +453,3 @@ class AggregateStep(OneInput[groups.Aggregate]):
             if failed:
                 self._run.drop("expression", self.number, cause)
         return Row(values, int(group.time), cause.headers, cause=cause.cause)
-
-
-@dataclass(slots=True, eq=False)
-class _Session(_Group):
-    start: int = 0
-    end: int = 0
-
-
-class SessionsStep(AggregateStep):
-    """One row per session, emitted after every change of it; those that a row makes one go before, in their order.
-
-    What is in a session that was made of others stands in the order of these, then comes the row. A session that is
-    closed is as if it were not there.
-    """
-
-    def __init__(self, node: groups.Sessions, number: int, run: Run, source: Step) -> None:
-        super().__init__(node, number, run, source)
-        self._sessions: dict[str, list[_Session]] = {}
-        self._gap, self._grace = node.gap, node.grace
-        self._kept = [c.name for c in node.row_key]
-
-    def _append(self, row: Row) -> list[Row]:
-        key = self._key(row)
-        if key is None:
-            return []
-        closed = self.clock - self._gap - self._grace
-        open_ = [s for s in self._sessions.get(key.text, []) if s.end >= closed]
-        reached = [s for s in open_ if s.start - self._gap <= row.time <= s.end + self._gap]
-        start, end = min([row.time, *(s.start for s in reached)]), max([row.time, *(s.end for s in reached)])
-        if end < closed:
-            self._run.drop("late", self._source.number, row)
-            return []
-        entries, history = [e for s in reached for e in s.entries], [e for s in reached for e in s.history]
-        entry = self._entry(row)
-        made = _Session((*key.values, start, end), entries, history, end, self._spreads(reached, entry), start, end)
-        made.put(entry)
-        others = [s for s in open_ if s not in reached]
-        self._sessions[key.text] = sorted([*others, made], key=lambda s: s.start)
-        gone = reached if start < end else []  # else the session is the one that it was
-        return [*(self._gone(s, row) for s in gone), self._result(made, row)]
-
-    def _spreads(self, sessions: Sequence[_Session], entry: _Entry) -> dict[int, Spread]:
-        found = {}
-        for i, a in enumerate(self.node.aggregations):
-            if is_spread(a):
-                both, value = reduce(Spread.joined, (s.spreads[i] for s in sessions), Spread()), entry.arguments[i]
-                found[i] = both if value is None else both.with_value(number(a, value))
-        return found
-
-    def _gone(self, session: _Session, cause: Row) -> Row:
-        known = dict(zip(self._kept, session.key, strict=True))
-        values = {c.name: known.get(c.name) for c in self.node.schema}
-        return Row(values, session.end, cause.headers, gone=True, cause=cause.cause)

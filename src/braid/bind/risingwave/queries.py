@@ -36,6 +36,7 @@ from braid.expr.typing import all_of, conjuncts
 from braid.plan.epochs import Bound, Changes, EmitOnClose, OnTime, Windows
 from braid.plan.logical import Filter, Node, Project, Source, SourceColumn
 from braid.plan.watermarks import clocked, progress
+from braid.plan.windows import Hopping
 from braid.sql import ast
 from braid.types import Column as TypedColumn
 from braid.types import Scalar, Type
@@ -356,8 +357,8 @@ def _window(f: ast.TableFunction, env: Env) -> Leaf:
     unique = time.name.rsplit(".", 1)[0] if isinstance(time, Col) else alias
     type_: Type = Scalar.TIMESTAMP
     start, end = Col(f"{unique}.window_start", type_), Col(f"{unique}.window_end", type_)
-    node = Windows(leaf.node, time, size * 1000, slide * 1000, offset * 1000, start, end,
-                   "keep" if what == "TUMBLE" else "drop")  # fmt: skip
+    windows = Hopping(size * 1000, slide * 1000, offset * 1000)
+    node = Windows(leaf.node, time, windows, start, end, "keep" if what == "TUMBLE" else "drop")
     shown = "timestamptz" if column.type == "timestamptz" else "timestamp"
     bounds: tuple[Column[Expr], ...] = (Column("window_start", start, shown), Column("window_end", end, shown))
     columns = renamed((*leaf.scope.columns, *bounds), f.columns, f.span)

@@ -1,14 +1,12 @@
-"""Windows of rows' own times: each row in each window that holds it; and windows that speak once, when they close.
+"""Final: windows that speak once, when they are closed.
 
-In: rows of a stream, spread by a key; then changes of a table whose key ends with the bounds of windows. Out: the rows
-with the bounds of their windows, as columns and as parts of the key; the table's rows when their windows are closed.
-Rule: a window is closed from the step on at which stream time reaches its end and a grace. What comes for it later is
-late. (docs/rules/ksqldb.md, "Windows")
+In: changes of a table whose key ends with the bounds of windows. Out: the table's rows when their windows are closed.
+Rule: a window is closed from the step on at which stream time reaches its end and a grace. (docs/rules/ksqldb.md,
+"Windows")
 
 *Matches* nothing.
-*Keeps* `TimeWindows` nothing; `Final` of each window that is open the row that was written last.
-*Emits* `TimeWindows` at a row's own place, in the order of the windows; `Final` in the place of the step that closes
-the window, before its results, ordered by (end, start, key).
+*Keeps* of each window that is open the row that was written last.
+*Emits* in the place of the step that closes the window, before its results, ordered by (end, start, key).
 *Forgets* what it has emitted.
 """
 
@@ -31,79 +29,20 @@ from braid.operators.changes import (
     TIME,
     causes,
     key_column,
-    numbers_within,
-    prior,
     released_sub,
-    result_subs,
 )
 from braid.operators.clocks import Clock, Clocks
-from braid.operators.in_windows import in_windows
 from braid.operators.pairing import (
-    all_dropped,
-    dropped_rows,
     payload_of,
     release_order,
     with_headers,
-    without_nulls,
 )
-from braid.operators.ranges import Ints, columns_of, hashes_of, key_order, rows_at, values_at
+from braid.operators.ranges import columns_of, hashes_of, key_order, rows_at, values_at
 from braid.plan import groups
 from braid.records.key import canonical_key
 from braid.types import Column, Type
 
 STANDS, CAME = "_stands", "_from"
-
-
-@dataclass(frozen=True, slots=True)
-class TimeWindows:
-    """Fields as those of the node (ms)."""
-
-    size: int
-    advance: int
-    grace: int
-    bounds: tuple[str, str]
-    clock: Clock
-
-    @staticmethod
-    def of(node: groups.TimeWindows, clock: Clock) -> TimeWindows:
-        return TimeWindows(node.size, node.advance, node.grace, (node.start.name, node.end.name), clock)
-
-    def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
-        drops: list[pl.DataFrame] = []
-        rows = without_nulls(inputs[0], None, drops)
-        which, start = self._windows(rows[TIME].to_numpy())
-        late = self._late(rows, which, start, clocks)
-        lost = np.bincount(which, minlength=rows.height) == 0  # before 0 there is no window
-        lost[which[late]] = True
-        if lost.any():
-            told = rows.filter(lost)
-            now = clocks.at(self.clock, told[POS], prior(told))
-            drops.append(dropped_rows(told, "late", None, now))
-        return Result(self._spread(rows, which[~late], start[~late]), all_dropped(drops))
-
-    def _windows(self, t: Ints) -> tuple[Ints, Ints]:
-        """Each row as often as there are windows that hold its time, and where these begin."""
-        first = np.maximum(t - self.size + self.advance, 0) // self.advance * self.advance
-        count = np.maximum((t - first) // self.advance + 1, 0)
-        which = np.repeat(np.arange(len(t), dtype=np.int64), count)
-        return which, first[which] + numbers_within(which) * self.advance
-
-    def _late(
-        self, rows: pl.DataFrame, which: Ints, start: Ints, clocks: Clocks
-    ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """For which windows a row comes when they are closed, its own step included."""
-        close = start + self.size + self.grace
-        late = close <= clocks.end(self.clock)
-        if late.any():
-            at = which[late]
-            now = clocks.at(self.clock, values_at(rows[POS], at), prior(rows, at))
-            late[late] = close[late] <= now
-        return late
-
-    def _spread(self, rows: pl.DataFrame, which: Ints, start: Ints) -> pl.DataFrame:
-        made = rows_at(rows, which)
-        made = made.with_columns(result_subs(rows[SUB], which, numbers_within(which)))
-        return in_windows(made, start, start + self.size, self.bounds)
 
 
 class _Waiting(Agenda):

@@ -1,0 +1,127 @@
+"""Windows of the reference: which hold a time, when they close, which rows make one.
+
+In: rows. Out: rows with the bounds of their windows; the rows of windows that have closed.
+Rule: by the definition of each kind of windows (`plan/windows.py`), one time after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import assert_never
+
+from braid.expr.nodes import Col
+from braid.plan import groups
+from braid.plan.windows import Fixed, Hopping
+from braid.reference.aggregates import Spread, is_spread, number
+from braid.reference.rows import Row, Run
+from braid.reference.steps import AggregateStep, Entry, Group, OneInput, Step
+
+
+def holding(windows: Fixed, t: int) -> list[tuple[int, int]]:
+    """The begins and ends of all windows that hold a time, in their order."""
+    match windows:
+        case Hopping(size, advance, offset):
+            last = t - (t - offset) % advance
+            return [(begin, begin + size) for begin in range(last, t - size, -advance)][::-1]
+    assert_never(windows)
+
+
+class TimeWindowsStep(OneInput[groups.TimeWindows]):
+    """Each row once for each window that holds its time and is open: stream time is below its end and the grace."""
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        (rows,) = inputs
+        return [out for row in rows for out in self._windows(row)]
+
+    def _windows(self, row: Row) -> list[Row]:
+        node = self.node
+        held = [(start, end) for start, end in holding(node.windows, row.time) if start >= 0]
+        open_ = [(start, end) for start, end in held if end + node.grace > self.clock]
+        if len(open_) < len(held) or not held:
+            self._run.drop("late", self._source.number, row)
+        return [replace(row, values=row.values | {node.start.name: a, node.end.name: b}) for a, b in open_]
+
+
+class FinalStep(OneInput[groups.Final]):
+    """Of each window of a table the row that stands when stream time reaches its end and the grace."""
+
+    def __init__(self, node: groups.Final, number: int, run: Run, source: Step) -> None:
+        super().__init__(node, number, run, source)
+        self._rows: dict[str, Row] = {}
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        (rows,) = inputs
+        for row in rows:
+            key = self._run.key(self.node.row_key, self.number, row)
+            assert key is not None
+            self._rows[key.text] = self._run.placed(row)
+        return []
+
+    def release(self) -> list[Row]:
+        """The rows of the windows that close at this place."""
+        node = self.node
+        due = [(k, x) for k, x in self._rows.items() if self._bound(x, node.end) + node.grace <= self.after]
+        due.sort(key=lambda x: (self._bound(x[1], node.end), self._bound(x[1], node.start), x[0]))
+        for key, _ in due:
+            del self._rows[key]
+        return [x for _, x in due if not x.gone]
+
+    def _bound(self, row: Row, column: Col) -> int:
+        value = row.values[column.name]
+        assert isinstance(value, int)
+        return value
+
+
+@dataclass(slots=True, eq=False)
+class _Session(Group):
+    start: int = 0
+    end: int = 0
+
+
+class SessionsStep(AggregateStep):
+    """One row per session, emitted after every change of it; those that a row makes one go before, in their order.
+
+    What is in a session that was made of others stands in the order of these, then comes the row. A session that is
+    closed is as if it were not there.
+    """
+
+    def __init__(self, node: groups.Sessions, number: int, run: Run, source: Step) -> None:
+        super().__init__(node, number, run, source)
+        self._sessions: dict[str, list[_Session]] = {}
+        self._gap, self._grace = node.gap, node.grace
+        self._kept = [c.name for c in node.row_key]
+
+    def _append(self, row: Row) -> list[Row]:
+        key = self._key(row)
+        if key is None:
+            return []
+        closed = self.clock - self._gap - self._grace
+        open_ = [s for s in self._sessions.get(key.text, []) if s.end >= closed]
+        reached = [s for s in open_ if s.start - self._gap <= row.time <= s.end + self._gap]
+        start, end = min([row.time, *(s.start for s in reached)]), max([row.time, *(s.end for s in reached)])
+        if end < closed:
+            self._run.drop("late", self._source.number, row)
+            return []
+        entries, history = [e for s in reached for e in s.entries], [e for s in reached for e in s.history]
+        entry = self._entry(row)
+        made = _Session((*key.values, start, end), entries, history, end, self._spreads(reached, entry), start, end)
+        made.put(entry)
+        others = [s for s in open_ if s not in reached]
+        self._sessions[key.text] = sorted([*others, made], key=lambda s: s.start)
+        gone = reached if start < end else []  # else the session is the one that it was
+        return [*(self._gone(s, row) for s in gone), self._result(made, row)]
+
+    def _spreads(self, sessions: Sequence[_Session], entry: Entry) -> dict[int, Spread]:
+        found = {}
+        for i, a in enumerate(self.node.aggregations):
+            if is_spread(a):
+                both, value = reduce(Spread.joined, (s.spreads[i] for s in sessions), Spread()), entry.arguments[i]
+                found[i] = both if value is None else both.with_value(number(a, value))
+        return found
+
+    def _gone(self, session: _Session, cause: Row) -> Row:
+        known = dict(zip(self._kept, session.key, strict=True))
+        values = {c.name: known.get(c.name) for c in self.node.schema}
+        return Row(values, session.end, cause.headers, gone=True, cause=cause.cause)
