@@ -227,3 +227,14 @@ def fastavro_body(schema: dict[str, object], row: dict[str, object]) -> bytes:
     out = io.BytesIO()
     fastavro.schemaless_writer(out, fastavro.parse_schema(schema), row)
     return out.getvalue()
+
+
+def test_what_a_registry_takes_but_cannot_compare(braid: Braid, registry: Registry) -> None:
+    """Apicurio, where a message imports what it does not know: as any run after the first one finds it."""
+    imports = 'syntax = "proto3"; import "confluent/type/decimal.proto"; message M { confluent.type.Decimal A = 1; }'
+    name = name_of("imports")
+    registry.register(f"{name}-value", imports, "PROTOBUF")
+    source = "CREATE STREAM s (k INT KEY, a DECIMAL(9, 2), b DATE) WITH (kafka_topic='s', value_format='JSON');"
+    sink = f"CREATE STREAM o WITH (kafka_topic='{name}', value_format='PROTOBUF') AS SELECT * FROM s;"
+    said = braid("sql", "-e", f"{source} EXPLAIN {sink}")
+    assert said.code == 0, said.err
