@@ -57,13 +57,14 @@ def number(rng: random.Random, numbers: Sequence[E], texts: Sequence[E], dialect
         case 2:
             return E(f"{a.sql} * 2", f"{a.duck} * 2", a.type)
         case 3:
-            return E(f"COALESCE({a.sql}, 7)", f"COALESCE({a.duck}, 7)", a.type)
+            b = rng.choice(of_type(numbers, a.type))  # ksqlDB wants one type here
+            return E(f"COALESCE({a.sql}, {b.sql} + 7)", f"COALESCE({a.duck}, {b.duck} + 7)", a.type)
         case 4:
-            p = predicate(rng, numbers, dialect)
+            b, p = rng.choice(of_type(numbers, a.type)), predicate(rng, numbers, dialect)
             return E(
                 f"CASE WHEN {p.sql} THEN {a.sql} ELSE {b.sql} END",
                 f"CASE WHEN {p.duck} THEN {a.duck} ELSE {b.duck} END",
-                type,
+                a.type,
             )
         case 5 if texts:
             t = rng.choice(texts)

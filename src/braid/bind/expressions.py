@@ -31,6 +31,10 @@ OPERATORS = {
 }  # fmt: skip
 COMPARISONS = ("=", "!=", "<>", "<", "<=", ">", ">=")
 FALSE = typing.literal(False, Scalar.BOOLEAN)
+ALIKE = (
+    "COALESCE", "IFNULL", "NULLIF", "ARRAY_UNION", "ARRAY_EXCEPT", "ARRAY_INTERSECT", "ARRAY_CONCAT", "MAP_UNION",
+)  # fmt: skip
+OF_ELEMENTS = ("ARRAY_CONTAINS", "ARRAY_REMOVE")
 
 COMMON = (  # functions that most SQLs have under these names
     "ABS", "CEIL", "COALESCE", "CONCAT", "FLOOR", "GREATEST", "LEAST", "LPAD", "NULLIF", "REPLACE", "ROUND", "RPAD",
@@ -42,7 +46,8 @@ COMMON = (  # functions that most SQLs have under these names
 class Rules:
     """`clause`: for messages. `aggregate` None: aggregates may not stand here. `whole`: asked first about each node, so
     that a grouped query finds its grouping expressions. `functions`: those of the dialect (None: all). `groups`:
-    whether it has GROUP BY."""
+    whether it has GROUP BY. `widens`: whether results of CASE, and arguments of one type, are widened to it; ksqlDB
+    wants that type of each."""
 
     clause: str
     column: Callable[[ast.Name], Expr]
@@ -50,6 +55,7 @@ class Rules:
     whole: Callable[[ast.Expr], Expr | None] | None = None
     functions: Collection[str] | None = None
     groups: bool = True
+    widens: bool = False
 
 
 def bind_expr(e: ast.Expr, rules: Rules) -> Expr:
@@ -295,7 +301,24 @@ def _call(e: ast.Call, rules: Rules) -> Expr:
         if len(args) != 1:
             raise SqlError("AS_VALUE takes one argument", hint="write AS_VALUE(column)")
         return args[0]
+    if not rules.widens:
+        _check_alike(e.name, args)
     return typing.call(e.name, args)
+
+
+def _check_alike(name: str, args: list[Expr]) -> None:
+    """Arguments of one type have it; a NULL has any. (docs/rules/ksqldb.md, KR-93)"""
+    types = [a.type for a in args]
+    given = f"{name}({', '.join(map(str, types))})"
+    if name in ALIKE and not _one(types) and typing.common_of(types) is not None:
+        raise SqlError(f"{given}: its arguments have one type", hint="CAST them to one type")
+    array = types[0] if name in OF_ELEMENTS and len(types) == 2 else None
+    if isinstance(array, Array) and is_numeric(types[1]) and not _one([array.element, types[1]]):
+        raise SqlError(f"{given}: the value is not of the elements' type", hint=f"CAST it AS {array.element}")
+
+
+def _one(types: list[Type]) -> bool:
+    return len(set(types) - {Scalar.NULL}) < 2
 
 
 def _applied(e: ast.Call, rules: Rules) -> Expr:
@@ -324,16 +347,13 @@ def _applied(e: ast.Call, rules: Rules) -> Expr:
 
 
 def _reduced(bound: list[Expr], f: ast.Lambda, element: list[Type], rules: Rules) -> Expr:
-    """The state has the type that both its beginning and the function's result have."""
-    made = _lambda(f, [bound[1].type, *element], rules)
-    wide = typing.common_type(bound[1].type, made.type)
-    if wide is not None and wide != bound[1].type:
-        made = _lambda(f, [wide, *element], rules)
-    if wide is None or wide is Scalar.NULL or typing.common_type(wide, made.type) != wide:
+    """The state has the type of the function's result."""
+    state = bound[1].type
+    made = _lambda(f, [state, *element], rules)
+    if state is Scalar.NULL or made.type not in (state, Scalar.NULL):
         hint = "CAST the state to the type of the result"
-        raise SqlError(f"the state of REDUCE is {bound[1].type}, its result {made.type}", f.span, hint)
-    made = replace(made, body=typing.cast(made.body, wide), type=wide)
-    return Call("REDUCE", (bound[0], typing.cast(bound[1], wide), made), wide)
+        raise SqlError(f"the state of REDUCE is {state}, its result {made.type}", f.span, hint)
+    return Call("REDUCE", (*bound, replace(made, body=typing.cast(made.body, state), type=state)), state)
 
 
 def _lambda(f: ast.Lambda, types: list[Type], rules: Rules) -> Lambda:
@@ -370,7 +390,12 @@ def _case(e: ast.Case, rules: Rules) -> Expr:
             with told_at(when.span):
                 condition = typing.call("eq", [operand, bind_expr(when, rules)])
         whens.append((condition, bind_expr(then, rules)))
-    return typing.case(whens, None if e.default is None else bind_expr(e.default, rules))
+    default = None if e.default is None else bind_expr(e.default, rules)
+    results = [*(value.type for _, value in whens), *([] if default is None else [default.type])]
+    if not rules.widens and not _one(results):
+        types = ", ".join(dict.fromkeys(map(str, results)))
+        raise SqlError(f"the results of CASE differ in type: {types}", hint="CAST them to one type")
+    return typing.case(whens, default)
 
 
 def _between(e: ast.Between, rules: Rules) -> Expr:

@@ -20,7 +20,7 @@ from braid.expr.signatures import Refused, common_of, common_type
 from braid.guess import meant
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
-__all__ = ["all_of", "call", "case", "cast", "common_type", "conjuncts", "field", "literal", "struct"]
+__all__ = ["all_of", "call", "case", "cast", "common_of", "common_type", "conjuncts", "field", "literal", "struct"]
 
 S = Scalar
 _TIMES = (S.DATE, S.TIME, S.TIMESTAMP)
