@@ -41,7 +41,7 @@ from braid.plan.logical import (
     StreamTableJoin,
     TableTableJoin,
 )
-from braid.plan.windows import Hopping
+from braid.plan.windows import Hopping, Session
 from braid.reference import Bound, Drop, End, Event, Idle, OutRecord, Record, Reference
 from braid.types import Column, Scalar
 from user_aggregates import OWN
@@ -259,7 +259,7 @@ def _random_windows(rng: random.Random, node: Node) -> TimeWindows:
 
 def _random_sessions(rng: random.Random, groups: Aggregate) -> Sessions:
     gap, grace = rng.choice([1, 3, 3, 10]), rng.choice([0, 0, 1, 5, 20, DAY])
-    return Sessions(groups.input, groups.keys, groups.aggregations, gap, grace, *BOUNDS)
+    return Sessions(groups.input, groups.keys, groups.aggregations, Session(gap), grace, *BOUNDS)
 
 
 def _random_chain(

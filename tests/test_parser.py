@@ -204,7 +204,7 @@ def test_all_clauses() -> None:
         ("SelectItem", "Z", "W"),
     )
     assert short(q.source) == ("S", "A")
-    assert short(q.window) == ("Window", "HOPPING", 3600000, 600000, 604800000, 5000)
+    assert short(q.window) == ("Window", "HOPPING", (("size", 3600000), ("advance", 600000)), 604800000, 5000)
     assert (short(q.where), short(q.group_by), short(q.partition_by)) == ((">", "X", 1), ("P", "Q"), ("P",))
     assert (short(q.having), q.emit, q.limit) == ((">", ("COUNT", "*"), 1), "FINAL", 3)
     assert [(name, text[s.start : s.end]) for name, s in q.clauses][1:] == [
@@ -221,9 +221,9 @@ def test_all_clauses() -> None:
 @pytest.mark.parametrize(
     ("text", "window"),
     [
-        ("TUMBLING (SIZE 30 SECONDS)", ("Window", "TUMBLING", 30000, None, None, None)),
-        ("tumbling(size 1 day, grace period 0 milliseconds)", ("Window", "TUMBLING", 86400000, None, None, 0)),
-        ("SESSION (1 MINUTE, RETENTION 1 HOUR)", ("Window", "SESSION", 60000, None, 3600000, None)),
+        ("TUMBLING (SIZE 30 SECONDS)", ("Window", "TUMBLING", (("size", 30000),), None, None)),
+        ("tumbling(size 1 day, grace period 0 milliseconds)", ("Window", "TUMBLING", (("size", 86400000),), None, 0)),
+        ("SESSION (1 MINUTE, RETENTION 1 HOUR)", ("Window", "SESSION", (("gap", 60000),), 3600000, None)),
     ],
 )
 def test_windows(text: str, window: object) -> None:

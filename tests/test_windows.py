@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from braid.plan.windows import KINDS
+from braid.sql.windows import CALLS, CLAUSES
 from braid.testing.driver import Driver
 from braid.topics.store import TopicStore
 from cli_help import braid
@@ -16,6 +18,14 @@ CREATE STREAM s (k INT KEY, n INT) WITH (kafka_topic='s', value_format='JSON', p
 CREATE TABLE o AS SELECT n, COUNT(*) AS c FROM s WINDOW HOPPING (SIZE 10 MILLISECONDS, ADVANCE BY 5 MILLISECONDS,
   GRACE PERIOD 10 MILLISECONDS) GROUP BY n HAVING COUNT(*) > 1{};
 """
+
+
+def test_words_make_kinds() -> None:
+    for name, clause in CLAUSES.items():
+        KINDS[name].of(dict.fromkeys(clause.lengths, 1))
+    for call in CALLS.values():
+        KINDS[call.kind].of(dict.fromkeys((*call.lengths, "offset"), 1))
+    assert {*CLAUSES, *(call.kind for call in CALLS.values())} == KINDS.keys()
 
 
 @pytest.mark.parametrize("final", ["", " EMIT FINAL"])

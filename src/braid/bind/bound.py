@@ -61,13 +61,13 @@ class Bounded:
 class Windowing:
     """The windows that are parts of keys; `size` in ms, of those that have one."""
 
-    kind: ast.WindowKind
+    kind: str
     size: int | None
 
     @property
     def written(self) -> KeyWindow:
         """What follows keys on a broker."""
-        return "session" if self.kind == "SESSION" else "time"
+        return "session" if self.size is None else "time"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Windows in the keys of joined sources: which may meet, and the window of what comes of them.
 
 In: one step of a chain of joins. Out: the bounds by which its rows meet; a refusal with what to write.
-Rule: both sides have windows or neither; SESSION meets SESSION on both bounds, TUMBLING and HOPPING meet on the begin;
-the result has the left side's window. What has windows keeps its key. (docs/rules/ksqldb.md, KR-53)
+Rule: both sides have windows or neither; those that have a size meet on the begin, others on both bounds; the result
+has the left side's window. What has windows keeps its key. (docs/rules/ksqldb.md, KR-53)
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from braid.expr import typing
 from braid.expr.nodes import Col, Expr
 from braid.expr.show import duration
 from braid.plan.logical import SameWindow
+from braid.plan.windows import KINDS
+from braid.sql.windows import CLAUSES
 from braid.types import Scalar
 
 
@@ -27,8 +29,9 @@ def check_windows(left: Entry, new: Entry, span: Span) -> None:
         message = f"{has.declared.name} is windowed, {lacks.declared.name} is not; windows meet windows only"
         raise SqlError(message, span, f"join {lacks.declared.name} first, then WINDOW and GROUP BY in one statement")
     told = f"{left.declared.name} has {_told(a)} windows, {new.declared.name} has {_told(b)}"
-    if (a.kind == "SESSION") != (b.kind == "SESSION"):
-        raise SqlError(told, span, "join SESSION with SESSION, and TUMBLING or HOPPING with TUMBLING or HOPPING")
+    if (a.size is None) != (b.size is None):
+        some, others = (" or ".join(n for n in CLAUSES if KINDS[n].sized == sized) for sized in (False, True))
+        raise SqlError(told, span, f"join {some} with {some}, and {others} with {others}")
     if a.size != b.size and {left.declared.encoding.key, new.declared.encoding.key} == {"KAFKA"}:
         raise SqlError(f"{told}; with KAFKA keys they need one size", span, "declare key_format = 'JSON', or one size")
 

@@ -14,8 +14,10 @@ from braid.bind.bound import DeclaredColumn, Windowing
 from braid.bind.settings import FORMATS, Settings
 from braid.errors import Span, SqlError
 from braid.plan.logical import Encoding, Timestamp
+from braid.plan.windows import KINDS
 from braid.records.facet import PROTOBUFS, Format
 from braid.sql import ast
+from braid.sql.windows import CLAUSES
 from braid.types import UNITS, Array, Map, Scalar, Struct, Type
 
 COMMON = ("KAFKA_TOPIC", "FORMAT", "KEY_FORMAT", "VALUE_FORMAT", "PARTITIONS", "REPLICAS", "TIMESTAMP",
@@ -29,7 +31,6 @@ NO_EFFECT = ("REPLICAS", "RETENTION_MS", "CLEANUP_POLICY")
 SCHEMED: tuple[Format, ...] = ("AVRO", "JSON_SR", "PROTOBUF")  # formats whose schemas stand in a registry
 UNWRAPPED = ("JSON", "AVRO", "JSON_SR")  # formats in which a single value may stand alone
 NULLS = ("KEY_PROTOBUF_NULLABLE_REPRESENTATION", "VALUE_PROTOBUF_NULLABLE_REPRESENTATION")
-KINDS: tuple[ast.WindowKind, ...] = ("TUMBLING", "HOPPING", "SESSION")
 DELIMITERS = {"SPACE": " ", "TAB": "\t"}
 KAFKA_TYPES = (Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE, Scalar.VARCHAR, Scalar.BYTES)
 
@@ -104,12 +105,12 @@ def windowing(p: Properties) -> Windowing | None:
         if text is not None:
             raise SqlError("WINDOW_SIZE needs WINDOW_TYPE", p.span("WINDOW_SIZE"), "add window_type = 'TUMBLING'")
         return None
-    kind = next((k for k in KINDS if k == name.strip().upper()), None)
+    kind = next((k for k in CLAUSES if k == name.strip().upper()), None)
     if kind is None:
-        raise SqlError(f"no window is {name}", p.span("WINDOW_TYPE"), f"windows are {', '.join(KINDS)}")
-    if kind == "SESSION":
+        raise SqlError(f"no window is {name}", p.span("WINDOW_TYPE"), f"windows are {', '.join(CLAUSES)}")
+    if not KINDS[kind].sized:
         if text is not None:
-            raise SqlError("SESSION windows have no size", p.span("WINDOW_SIZE"), "leave window_size out")
+            raise SqlError(f"{kind} windows have no size", p.span("WINDOW_SIZE"), "leave window_size out")
         return Windowing(kind, None)
     if text is None:
         raise SqlError(f"{kind} windows need a WINDOW_SIZE", p.span("WINDOW_TYPE"), "add window_size = '1 HOUR'")

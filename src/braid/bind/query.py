@@ -21,7 +21,6 @@ from braid.bind.names import RESERVED, Entry, Namer, free_name
 from braid.bind.sources import KIND, check_key_type, check_topic, check_written, existing
 from braid.bind.windows import OF_GROUPS, bind_window
 from braid.errors import Span, SqlError
-from braid.expr import user
 from braid.expr.nodes import Col, Expr
 from braid.guess import meant
 from braid.plan.groups import Aggregate
@@ -284,10 +283,6 @@ def _grouped(q: ast.Select, node: Node, grouping: Grouping) -> Node:
         hint = "add one, such as COUNT(*)"
         raise SqlError("GROUP BY needs an aggregate in SELECT or HAVING", clause(q, "GROUP BY"), hint)
     window, made = grouping.window, tuple(grouping.aggregations.made)
-    apart = next((a.function for a in made if a.code is not None and not user.merges(a.code)), None)
-    if q.window is not None and q.window.kind == "SESSION" and apart is not None:
-        what = f"WINDOW SESSION puts sessions together, which {apart} cannot"
-        raise SqlError(what, q.window.span, "write its method merge, or TUMBLING or HOPPING")
     groups = Aggregate(node, grouping.keys, made) if window is None else window.groups(node, grouping.keys, made)
     passing = groups if having is None else Filter(groups, having)
     return passing if window is None else window.told(groups, passing)

@@ -69,8 +69,7 @@ class _Topology:
                 windows = below if isinstance(below, groups.TimeWindows) else None
                 x = self.rekeyed(self.walk(below if windows is None else windows.input), tuple(e for _, e in spread_by))
                 x = x if windows is None else _Told(self.add("windows", (x,)), x.key, x.partitions)
-                called = "sessions" if isinstance(node, groups.Sessions) else "aggregate"
-                number = self.add(called, (x,), by=[show(e) for _, e in keys])
+                number = self.add(node.called, (x,), by=[show(e) for _, e in keys])
                 return _Told(number, tuple(c for c, _ in spread_by), x.partitions)
             case logical.Filter(predicate=predicate):
                 x = self.walk(node.input)

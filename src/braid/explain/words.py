@@ -59,20 +59,15 @@ def of_node(node: logical.Node) -> Words:
         case logical.Source() | keyed.Materialize() | epochs.Clocked():  # no step is theirs
             return Words(node.called)
         case logical.Filter(input=x, predicate=predicate):
-            passing = Kept("input", "keys that pass", *(_until_closed(x) or ("deleted", False)))
-            kept = [passing] if x.mode == "upsert" else []
+            closed = x.kept_until if isinstance(x, groups.Aggregate) else None
+            kept = [Kept("input", "keys that pass", *(closed or ("deleted", False)))] if x.mode == "upsert" else []
             return Words("filter", state=kept, more={"predicate": show(predicate, names(x))})
         case logical.Project(input=x, outputs=outputs):
             known = names(x)
             return Words("project", more={"columns": {c.name: show(e, known) for c, e in outputs}})
-        case groups.Sessions(keys=keys, aggregations=made, gap=gap, grace=grace):
-            until = f"stream time passes its end by {duration(gap + grace)}"
-            kept = [Kept("input", "one row a session", until, bounded=True)]
-            notes = [f"sessions: gap {duration(gap)}, grace {duration(grace)}", ", ".join(map(_aggregate, made))]
-            return Words("aggregate", [show(e) for _, e in keys], kept, clock="the input's", notes=notes)
         case groups.Aggregate(keys=keys, aggregations=made):
-            kept = [Kept("input", "one row a group", *(_until_closed(node) or ("never", False)))]
-            return Words("aggregate", [show(e) for _, e in keys], kept, notes=[", ".join(map(_aggregate, made))])
+            told, aggregates = node.told, ", ".join(map(_aggregate, made))
+            return Words("aggregate", [show(e) for _, e in keys], told.kept, told.clock, [*told.notes, aggregates])
         case groups.TimeWindows(windows=windows, grace=grace):
             open_ = f"{windows.told(duration)}; open until stream time reaches its end + {duration(grace)}"
             return Words(windows.called, clock="the input's", notes=[open_])
@@ -111,12 +106,6 @@ def of_node(node: logical.Node) -> Words:
         case epochs.Coalesce(key=key):
             return Words("coalesce", [show(e) for e in key])
     assert_never(node)
-
-
-def _until_closed(node: logical.Node) -> tuple[str, bool] | None:
-    """Until when something of a group is kept, if its window closes."""
-    closes = isinstance(node, groups.Aggregate) and node.closed_after is not None
-    return ("its window is closed", True) if closes else None
 
 
 def names(node: logical.Node) -> dict[str, str]:

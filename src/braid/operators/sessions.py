@@ -89,7 +89,7 @@ class Sessions:
     @staticmethod
     def of(node: groups.Sessions, closing: Closing) -> Sessions:
         names = tuple(c.name for c, _ in node.keys)
-        return Sessions(names, node.aggregations, node.gap, (node.start.name, node.end.name), closing)
+        return Sessions(names, node.aggregations, node.windows.gap, (node.start.name, node.end.name), closing)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []

@@ -22,7 +22,7 @@ from braid.expr.nodes import Code, Col, columns
 from braid.plan import epochs, logical
 from braid.plan.logical import Query, Source, SourceColumn
 from braid.plan.needed import needed
-from braid.plan.windows import Hopping
+from braid.plan.windows import Hopping, Session
 from braid.records.facet import PROTOBUFS
 from braid.types import Scalar
 
@@ -31,6 +31,7 @@ RENAMED: Mapping[type, str] = {epochs.Bound: "Watermark"}
 # Lengths of windows stood in the nodes themselves when checkpoints first had them, by these names.
 LENGTHS: Mapping[tuple[str, type], Mapping[str, str]] = {
     ("TimeWindows", Hopping): {"size": "size", "advance": "advance"},
+    ("Sessions", Session): {"gap": "gap"},
     ("Windows", Hopping): {"size": "size", "slide": "advance", "offset": "offset"},
 }
 # Fields that are only words: of the SQL, of declarations, of what is told to people; what is kept to be asked for.

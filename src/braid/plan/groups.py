@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from braid.expr.nodes import Code, Col, Expr
+from braid.expr.show import duration
 from braid.plan.node import Mode, OfOne, Passing
-from braid.plan.windows import Fixed
+from braid.plan.told import Kept, Told
+from braid.plan.windows import Fixed, Made
 
 if TYPE_CHECKING:
     from braid.plan.logical import Node
@@ -93,6 +95,16 @@ class Aggregate(OfOne):
         return self.input.grace if isinstance(self.input, TimeWindows) else None
 
     @property
+    def kept_until(self) -> tuple[str, bool] | None:
+        """Until when something of a group is kept, if its window closes."""
+        return None if self.closed_after is None else ("its window is closed", True)
+
+    @property
+    def told(self) -> Told:
+        """What people are told of it."""
+        return Told([Kept("input", "one row a group", *(self.kept_until or ("never", False)))])
+
+    @property
     def schema(self) -> tuple[Col, ...]:
         return (*(c for c, _ in self.keys), *(a.output for a in self.aggregations))
 
@@ -112,19 +124,26 @@ class Aggregate(OfOne):
 
 @dataclass(frozen=True)
 class Sessions(Aggregate):
-    """The same for each session of a group: its rows that are no further apart than `gap` (ms), from the first one's
-    time, `start`, to the last one's, `end`. A row that reaches open sessions makes one of them: each of these goes,
-    then the new one comes. A session is open until stream time has passed its end by more than the gap and `grace`."""
+    """The same for each session of a group: a window that its rows make (ms), from `start` to `end`. A row that reaches
+    open sessions makes one of them: each of these goes, then the new one comes. A session is open until stream time has
+    passed its end by more than the gap and `grace`."""
 
     called = "sessions"
-    gap: int
+    windows: Made
     grace: int
     start: Col
     end: Col
 
     @property
     def closed_after(self) -> int:
-        return self.gap + self.grace + 1
+        return self.windows.span + self.grace + 1
+
+    @property
+    def told(self) -> Told:
+        until = f"stream time passes its end by {duration(self.windows.span + self.grace)}"
+        kept = [Kept("input", "one row a session", until, bounded=True)]
+        lengths = f"{self.windows.told(duration)}, grace {duration(self.grace)}"
+        return Told(kept, "the input's", [f"{self.windows.called}: {lengths}"])
 
     @property
     def clocked_by(self) -> tuple[Node, ...]:

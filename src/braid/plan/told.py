@@ -1,7 +1,7 @@
-"""What people are told of a join: what it keeps and until when, whose clock its rows have, what else there is to know.
+"""What people are told of a node: what it keeps and until when, whose clock its rows have, what else there is to know.
 
-In: a join's fields. Out: `Told`, of which EXPLAIN makes its texts, documents and pictures.
-Rule: each kind of join says it of itself, from its fields only.
+In: a node's fields. Out: `Told`, of which EXPLAIN makes its texts, documents and pictures.
+Rule: each kind of node says it of itself, from its fields only.
 """
 
 from __future__ import annotations

@@ -1,22 +1,33 @@
 """Kinds of windows: which windows there are, and what follows from it, in whatever SQL and unit of time.
 
-In: lengths. Out: a kind with its lengths, such as `Hopping`.
+In: lengths by name. Out: a kind with its lengths: `Hopping`, `Session`.
 Rule: what is so of one kind of windows only is told here and asked of it. Which windows hold a time is told in columns
-by `operators/windows.py`, and by definition by `reference/windows.py`.
+by `operators/windows.py`, and by definition by `reference/windows.py`; `sql/windows.py` has the words. Nobody else
+names a kind.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 
 class WindowKind(ABC):
-    """`sized`: the begin of a window tells its end."""
+    """`sized`: the begin of a window tells its end. Of those that are not, keys have both."""
 
     sized: ClassVar[bool]
+
+    @classmethod
+    def of(cls, lengths: Mapping[str, int]) -> Self:
+        """Of its lengths by name."""
+        return cls(**lengths)
+
+    @property
+    @abstractmethod
+    def span(self) -> int:
+        """How long a window is; of windows that rows make, how far from one a row may be that becomes part of it."""
 
     @property
     @abstractmethod
@@ -54,6 +65,14 @@ class Hopping(FixedKind):
     advance: int
     offset: int = 0
 
+    @classmethod
+    def of(cls, lengths: Mapping[str, int]) -> Self:
+        return cls(**{"advance": lengths["size"], **lengths})
+
+    @property
+    def span(self) -> int:
+        return self.size
+
     @property
     def called(self) -> str:
         return "tumbling windows" if self.alone else "hopping windows"
@@ -71,4 +90,26 @@ class Hopping(FixedKind):
         return (self.advance, self.advance - self.size), (self.advance, self.advance)
 
 
+@dataclass(frozen=True, slots=True)
+class Session(WindowKind):
+    """Windows that rows make: of rows that are no further apart than `gap`, from the first one's time to the last
+    one's, both included."""
+
+    sized: ClassVar[bool] = False
+    gap: int
+
+    @property
+    def span(self) -> int:
+        return self.gap
+
+    @property
+    def called(self) -> str:
+        return "sessions"
+
+    def told(self, length: Callable[[int], str]) -> str:
+        return f"gap {length(self.gap)}"
+
+
 Fixed = Hopping
+Made = Session
+KINDS: Mapping[str, type[Fixed | Made]] = {"TUMBLING": Hopping, "HOPPING": Hopping, "SESSION": Session}

@@ -15,7 +15,7 @@ Format = Literal[
 # How JSON is read. plain: dates and times are numbers; iso: or ISO text; lenient: a number may be a text, and a whole
 # one loses what is behind its point.
 Manner = Literal["plain", "iso", "lenient"]
-KeyWindow = Literal["time", "session"]  # the kind of window that is part of keys
+KeyWindow = Literal["time", "session"]  # what stands behind keys that windows are parts of
 ALONE = ("AVRO_NOSR", "PROTOBUF_NOSR")  # no schema id stands in front of a record
 PROTOBUFS = ("PROTOBUF", "PROTOBUF_NOSR")  # a facet is a message, also of one column
 

@@ -10,7 +10,7 @@ nobody has declared, or reads, are JSON where they are, else text, else base64.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,7 @@ class Wire:
 
 
 ANY = Wire("ANY")
+BEHIND: Mapping[KeyWindow, tuple[str, ...]] = {"time": ("start",), "session": ("end", "start")}  # bounds behind a key
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,12 +143,11 @@ def to_bytes(texts: pl.Series, wire: Wire, registry: Registry | None = None, top
 
 
 def with_windows(keys: pl.Series, windows: pl.Series, kind: KeyWindow | None) -> pl.Series:
-    """Keys as Kafka Streams writes them: the start behind the key, of a session the end and the start, 8 bytes each. A
-    key without a window stands alone, and each where windows are no part of keys (None)."""
+    """Keys as Kafka Streams writes them: bounds behind the key, 8 bytes each. A key without a window stands alone, and
+    each where windows are no part of keys (None)."""
     if kind is None:
         return keys
-    bounds = ("start",) if kind == "time" else ("end", "start")
-    parts = [keys, *(_big_endian(windows.struct.field(b), S.BIGINT) for b in bounds)]
+    parts = [keys, *(_big_endian(windows.struct.field(b), S.BIGINT) for b in BEHIND[kind])]
     blobs = [x.to_arrow().cast(pa.large_binary()) for x in parts]
     whole = pl.Series("k", pc.binary_join_element_wise(*blobs, pa.scalar(b"", pa.large_binary())))
     return whole.zip_with(windows.is_not_null(), keys)
@@ -158,13 +158,13 @@ def without_windows(keys: pl.Series, kind: KeyWindow | None) -> tuple[pl.Series,
     if kind is None:
         return keys, pl.repeat(None, len(keys), dtype=pl.Null, eager=True), _nothing(len(keys))
     size = keys.bin.size().cast(pl.Int64).fill_null(0)
-    tail = 8 if kind == "time" else 16
+    bounds = BEHIND[kind]
+    tail = 8 * len(bounds)
     short = size < tail
     found = pl.DataFrame([keys.set(short, None).alias("k"), (size - tail).clip(0).alias("n")])
-    at = {"start": 0} if kind == "time" else {"end": 0, "start": 8}
     number = {
-        b: pl.col("k").bin.slice(pl.col("n") + i, 8).bin.reinterpret(dtype=pl.Int64, endianness="big")
-        for b, i in at.items()
+        b: pl.col("k").bin.slice(pl.col("n") + 8 * i, 8).bin.reinterpret(dtype=pl.Int64, endianness="big")
+        for i, b in enumerate(bounds)
     }
     end = number.get("end", pl.lit(None, pl.Int64))
     made = found.select(

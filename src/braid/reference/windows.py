@@ -90,7 +90,7 @@ class SessionsStep(AggregateStep):
     def __init__(self, node: groups.Sessions, number: int, run: Run, source: Step) -> None:
         super().__init__(node, number, run, source)
         self._sessions: dict[str, list[_Session]] = {}
-        self._gap, self._grace = node.gap, node.grace
+        self._gap, self._grace = node.windows.gap, node.grace
         self._kept = [c.name for c in node.row_key]
 
     def _append(self, row: Row) -> list[Row]:

@@ -17,6 +17,7 @@ from braid.sql.cursor import Cursor, closest
 from braid.sql.dialects.base import Condition
 from braid.sql.expressions import LONGEST, comma_list, expression, plain_name
 from braid.sql.tokens import TokenKind
+from braid.sql.windows import CLAUSES
 
 HOWS: Mapping[str, ast.How] = {
     "JOIN": "inner", "INNER": "inner", "LEFT": "left", "RIGHT": "right", "FULL": "full", "OUTER": "full",
@@ -372,21 +373,20 @@ def _limit(c: Cursor) -> int:
 
 
 def _window(c: Cursor, start: int) -> ast.Window:
-    """`TUMBLING (SIZE …)`, `HOPPING (SIZE …, ADVANCE BY …)`, `SESSION (…)`, then RETENTION and GRACE PERIOD."""
-    kinds: tuple[ast.WindowKind, ...] = ("TUMBLING", "HOPPING", "SESSION")
+    """A kind and its lengths, then RETENTION and GRACE PERIOD."""
+    kinds = tuple(CLAUSES)
     kind = next((k for k in kinds if c.at(k)), None)
     if kind is None:
-        raise c.unexpected("TUMBLING, HOPPING or SESSION", *kinds)
+        raise c.unexpected(f"{', '.join(kinds[:-1])} or {kinds[-1]}", *kinds)
     c.advance()
     opened = c.expect_symbol("(")
-    advance = retention = grace = None
-    if kind != "SESSION":
-        c.expect("SIZE")
-    size = duration(c)
-    if kind == "HOPPING":
-        c.expect_symbol(",", "',' and ADVANCE BY")
-        c.expect("ADVANCE", "BY")
-        advance = duration(c)
+    lengths: list[tuple[str, ast.Duration]] = []
+    for name, words in CLAUSES[kind].lengths.items():
+        if lengths:
+            c.expect_symbol(",", f"',' and {words}")
+        c.expect(*words.split())
+        lengths.append((name, duration(c)))
+    retention = grace = None
     while c.accept_symbol(","):
         if c.at("RETENTION") and retention is None and grace is None:
             c.advance()
@@ -396,4 +396,4 @@ def _window(c: Cursor, start: int) -> ast.Window:
         else:
             raise c.unexpected("RETENTION, then GRACE PERIOD, each once", "RETENTION", "GRACE")
     c.close(opened, ")", "',' or ')'")
-    return ast.Window(kind, size, advance, retention, grace, c.span(start))
+    return ast.Window(kind, tuple(lengths), retention, grace, c.span(start))

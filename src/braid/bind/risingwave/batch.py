@@ -23,6 +23,7 @@ from braid.bind.risingwave.batch_values import Env, Made, Values, column_token, 
 from braid.bind.risingwave.scope import Column, Context, Scope, Table, both, default_name, merged, of_table, renamed
 from braid.errors import Span, SqlError
 from braid.sql import ast
+from braid.sql.windows import CALLS
 
 _MANY = 100  # rows of constants that DuckDB gets column by column: it reads them in a fifth of the time
 NOTHING: Scope[str] = Scope((), ())
@@ -276,12 +277,12 @@ def _derived(d: ast.Derived, env: Env, before: Scope[str] | None) -> From:
 def _function(f: ast.TableFunction, env: Env, before: Scope[str] | None) -> From:
     """Functions that give rows; a function over columns is asked for each row before it."""
     name = f.call.name
-    if name in ("TUMBLE", "HOP"):
+    if name in CALLS:
         hint = f"write it in a view: CREATE MATERIALIZED VIEW w AS SELECT * FROM {name}(…), and read that"
         raise SqlError(f"{name} in a batch query is not supported yet", f.call.span, hint)
     if name not in _SETS:
-        known = ", ".join(n.lower() for n in _SETS)
-        raise SqlError(f"there is no table function {name.lower()}", f.call.span, f"there are {known}, TUMBLE, HOP")
+        known = ", ".join((*map(str.lower, _SETS), *CALLS))
+        raise SqlError(f"there is no table function {name.lower()}", f.call.span, f"there are {known}")
     if f.call.distinct or any(isinstance(x, ast.Star) for x in f.call.args):
         raise SqlError(f"{name.lower()} takes values", f.call.span, "write it without * and DISTINCT")
     nothing: Scope[str] = Scope((), ())

@@ -36,8 +36,9 @@ from braid.expr.typing import all_of, conjuncts
 from braid.plan.epochs import Bound, Changes, EmitOnClose, OnTime, Windows
 from braid.plan.logical import Filter, Node, Project, Source, SourceColumn
 from braid.plan.watermarks import clocked, progress
-from braid.plan.windows import Hopping
+from braid.plan.windows import KINDS, FixedKind
 from braid.sql import ast
+from braid.sql.windows import CALLS
 from braid.types import Column as TypedColumn
 from braid.types import Scalar, Type
 
@@ -310,21 +311,15 @@ def _query(query: ast.Query, alias: str, names: tuple[str, ...], span: Span, env
 # -------------------------------------------------------------------- windows
 
 
-_USAGE = {
-    "TUMBLE": "TUMBLE(t, ts, INTERVAL '1' MINUTE)",
-    "HOP": "HOP(t, ts, INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)",
-}
-
-
 def _window(f: ast.TableFunction, env: Env) -> Leaf:
-    """TUMBLE(t, ts, size [, offset]), HOP(t, ts, slide, size [, offset])."""
+    """A table in windows: its name, a time, lengths, and perhaps an offset."""
     call, what = f.call, f.call.name
-    if what not in ("TUMBLE", "HOP"):
-        hint = "a view reads tables, sources, views, TUMBLE(…) and HOP(…)"
+    if what not in CALLS:
+        *others, last = (f"{name}(…)" for name in CALLS)
+        hint = f"a view reads tables, sources, views, {', '.join(others)} and {last}"
         raise SqlError(f"table function {what.lower()} in a view is not supported yet", call.span, hint)
-    usage = _USAGE[what]
-    lengths = call.args[2:]
-    wanted = 1 if what == "TUMBLE" else 2
+    made, lengths = CALLS[what], call.args[2:]
+    usage, wanted = made.usage, len(made.lengths)
     if len(lengths) not in (wanted, wanted + 1):
         raise SqlError(f"{what} takes {wanted + 2} or {wanted + 3} arguments", call.span, f"write {usage}")
     first, second = call.args[:2]
@@ -332,17 +327,14 @@ def _window(f: ast.TableFunction, env: Env) -> Leaf:
         raise SqlError(f"the first argument of {what} is the name of a table", first.span, f"write {usage}")
     if not isinstance(second, ast.Name):
         raise SqlError(f"the second argument of {what} is a column", second.span, f"write {usage}")
-    for x in lengths:
+    given: dict[str, ast.Interval] = {}
+    for name, x in zip((*made.lengths, "offset"), lengths, strict=False):
         if not isinstance(x, ast.Interval) or x.months:
             raise SqlError(f"{what} takes lengths of days or shorter", x.span, f"write {usage}")
-    ms = [x.ms for x in lengths if isinstance(x, ast.Interval)]
-    slide, size = (ms[0], ms[0]) if what == "TUMBLE" else (ms[0], ms[1])
-    offset = ms[wanted] if len(ms) > wanted else 0
-    if slide <= 0 or size <= 0:
+        given[name] = x
+    if any(given[name].ms <= 0 for name in made.lengths):
         raise SqlError(f"the lengths of {what} must be above zero", lengths[0].span, f"write {usage}")
-    if size % slide:
-        hint = f"write {usage}: the slide first, then the size"
-        raise SqlError("the size of HOP must be a multiple of its slide", lengths[1].span, hint)
+    made.check(given)
     name = first.parts[0]
     leaf = _table(ast.Table(first, f.alias, f.span), env)
     alias = f.alias or name
@@ -357,10 +349,11 @@ def _window(f: ast.TableFunction, env: Env) -> Leaf:
     unique = time.name.rsplit(".", 1)[0] if isinstance(time, Col) else alias
     type_: Type = Scalar.TIMESTAMP
     start, end = Col(f"{unique}.window_start", type_), Col(f"{unique}.window_end", type_)
-    windows = Hopping(size * 1000, slide * 1000, offset * 1000)
-    node = Windows(leaf.node, time, windows, start, end, "keep" if what == "TUMBLE" else "drop")
+    windows = KINDS[made.kind].of({name: x.ms * 1000 for name, x in given.items()})
+    assert isinstance(windows, FixedKind)
+    node = Windows(leaf.node, time, windows, start, end, "keep" if made.keeps_null else "drop")
     shown = "timestamptz" if column.type == "timestamptz" else "timestamp"
     bounds: tuple[Column[Expr], ...] = (Column("window_start", start, shown), Column("window_end", end, shown))
     columns = renamed((*leaf.scope.columns, *bounds), f.columns, f.span)
-    made = f"{what} {slide} {size} {offset}"
-    return replace(leaf, node=node, scope=of_table(Table(alias, columns)), span=f.span, window=made, declared=None)
+    scope = of_table(Table(alias, columns))
+    return replace(leaf, node=node, scope=scope, span=f.span, window=f"{what} {windows}", declared=None)

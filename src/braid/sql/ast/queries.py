@@ -410,16 +410,12 @@ class Lateral:
     span: Span
 
 
-WindowKind = OneOf["TUMBLING", "HOPPING", "SESSION"]
-
-
 @dataclass(frozen=True, slots=True)
 class Window:
-    """WINDOW TUMBLING|HOPPING|SESSION (…). `size`: of sessions their gap."""
+    """WINDOW KIND (…), with its lengths by name (`sql/windows.py`)."""
 
-    kind: WindowKind
-    size: Duration
-    advance: Duration | None
+    kind: str
+    lengths: tuple[tuple[str, Duration], ...]
     retention: Duration | None
     grace: Duration | None
     span: Span
