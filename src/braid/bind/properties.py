@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from braid.bind.bound import DeclaredColumn, Windowing
+from braid.bind.expressions import told_at
 from braid.bind.settings import FORMATS, Settings
 from braid.errors import Span, SqlError
+from braid.expr import dates
 from braid.plan.logical import Encoding, Timestamp
 from braid.plan.windows import KINDS
 from braid.records.facet import PROTOBUFS, Format
@@ -27,6 +29,7 @@ COMMON = ("KAFKA_TOPIC", "FORMAT", "KEY_FORMAT", "VALUE_FORMAT", "PARTITIONS", "
           "VALUE_PROTOBUF_NULLABLE_REPRESENTATION")  # fmt: skip
 OF_SOURCES = (*COMMON, "KEY", "NULL_VALUE", "WINDOW_TYPE", "WINDOW_SIZE")
 OF_SINKS = COMMON
+OF_INSERTS = ("QUERY_ID",)
 NO_EFFECT = ("REPLICAS", "RETENTION_MS", "CLEANUP_POLICY")
 SCHEMED: tuple[Format, ...] = ("AVRO", "JSON_SR", "PROTOBUF")  # formats whose schemas stand in a registry
 UNWRAPPED = ("JSON", "AVRO", "JSON_SR")  # formats in which a single value may stand alone
@@ -147,6 +150,8 @@ def timestamp(p: Properties, columns: Sequence[DeclaredColumn]) -> Timestamp | N
         if pattern is None:
             hint = "add timestamp_format = 'yyyy-MM-dd HH:mm:ss', or use a BIGINT (ms) or TIMESTAMP column"
             raise SqlError(f"timestamp column {column.name} is VARCHAR", p.span("TIMESTAMP"), hint)
+        with told_at(p.span("TIMESTAMP_FORMAT")):
+            dates.check_parse(pattern)
         return Timestamp(column.name, pattern)
     if column.type not in (Scalar.BIGINT, Scalar.TIMESTAMP):
         hint = "use a BIGINT (ms since 1970), TIMESTAMP or VARCHAR column"
@@ -225,7 +230,7 @@ def _fits(f: Format, columns: Sequence[DeclaredColumn], is_key: bool) -> bool:
         return all(c.type in KAFKA_TYPES for c in columns) and (len(columns) == 1 or (is_key and not columns))
     if f == "DELIMITED":
         return not any(_nested(c.type) for c in columns)
-    return True
+    return not any(_keyed_otherwise(c.type) for c in columns)
 
 
 def _check_format(name: str, f: Format, columns: Sequence[DeclaredColumn], p: Properties, both: bool) -> None:
@@ -240,6 +245,8 @@ def _check_format(name: str, f: Format, columns: Sequence[DeclaredColumn], p: Pr
     else:
         bad = next(c for c in columns if not _fits(f, [c], True))
         message = f"format {f} cannot hold {bad.name}, which is {bad.type}"
+        if _keyed_otherwise(bad.type):
+            raise SqlError(message, span, "formats hold MAPs with VARCHAR keys only")
     raise SqlError(message, span, f"write {name.lower()} = 'JSON'")
 
 
@@ -253,6 +260,18 @@ def check_holds(e: Encoding, values: Sequence[DeclaredColumn], span: Span) -> No
 
 def _nested(t: Type) -> bool:
     return isinstance(t, Array | Map | Struct)
+
+
+def _keyed_otherwise(t: Type) -> bool:
+    """Is there a MAP in it whose keys are no texts?"""
+    match t:
+        case Map(key, value):
+            return key is not Scalar.VARCHAR or _keyed_otherwise(value)
+        case Array(element):
+            return _keyed_otherwise(element)
+        case Struct(fields):
+            return any(_keyed_otherwise(f.type) for f in fields)
+    return False
 
 
 def _delimiter(p: Properties, facet: str, format: Format, inherited: str | None) -> str:

@@ -6,6 +6,7 @@ Rule: the key of a result is one thing, decided here: the group's, PARTITION BY'
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from braid.bind import properties, schemas
@@ -108,7 +109,10 @@ def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBo
     keys = [c for c in columns if c.place == "key"]
     values = [c for c in columns if c.place == "value"]
     topic = p.text("KAFKA_TOPIC") or s.name
-    encoding = properties.encoding(p, keys, values, result.first.encoding, env.settings)
+    from_first = result.first.encoding
+    if not keys and any(c.place == "key" for c in result.first.columns):
+        from_first = replace(from_first, key="NONE")
+    encoding = properties.encoding(p, keys, values, from_first, env.settings)
     encoding = schemas.with_schemas(encoding, p, s.name, topic, env.catalog.registry)
     schemas.check_names(encoding, columns, s.name_span)
     schemas.check_chosen(encoding, columns, p)
@@ -154,8 +158,22 @@ def bind_insert_select(s: ast.InsertSelect, env: Env, dialect: str, sql: str) ->
     )
     check_cycle(result.node, sink, env.catalog, s.target.span)
     schemas.check_sink(sink, env.catalog.registry, s.target.span)
-    name = env.catalog.next_insert(target.name)
+    name = _insert_name(s, env) or env.catalog.next_insert(target.name)
     return QueryBound(Query(name, dialect, sql, result.node, sink, result.notices))
+
+
+def _insert_name(s: ast.InsertSelect, env: Env) -> str | None:
+    """The name that QUERY_ID gives the query."""
+    p = properties.read(s.properties, properties.OF_INSERTS, s.target.span)
+    text = p.text("QUERY_ID")
+    if text is None:
+        return None
+    name, span = text.strip().upper(), p.span("QUERY_ID")
+    if not re.fullmatch("[A-Z0-9_]+", name):
+        raise SqlError(f"{text!r} is no name of a query", span, "write letters, digits and _")
+    if name in env.catalog.queries or name in env.catalog.sources:
+        raise SqlError(f"{name} exists already", span, "take another name")
+    return name
 
 
 def bind_select(s: ast.Ask, env: Env, dialect: str, sql: str) -> QueryBound:

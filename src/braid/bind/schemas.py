@@ -60,7 +60,11 @@ def _inferred(
     if found is None:
         hint = f"declare the columns of the {facet}"
         raise SqlError(f"the schema of the {facet} has no column of a type that there is here", span, hint)
-    columns = _columns(facet, found, is_record and not _alone(p, facet, format), span)
+    alone = _alone(p, facet, format)
+    if facet == "value" and not (is_record or alone):
+        hint = "write WRAP_SINGLE_VALUE = false"
+        raise SqlError(f"the schema of the value is {found}, no record of columns", span, hint)
+    columns = _columns(facet, found, is_record and not alone, span)
     for c in columns:
         if c.name in RESERVED:
             raise SqlError(f"{c.name} is a reserved column name", span, "declare the columns that you need")

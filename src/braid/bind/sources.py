@@ -40,6 +40,8 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
         hint = f"write CREATE {s.kind} {s.name} (column TYPE, …) WITH (…), or a format with schemas, such as AVRO"
         raise SqlError(f"{s.name} has no columns", s.name_span, hint)
     _check_twice(s.columns)
+    if (c := repeated(columns, lambda c: c.name)) is not None:
+        raise SqlError(f"{c.name} is in the key and in the value", s.name_span, "declare its columns yourself")
     message_key = _message_key(p, columns, kind, settings)
     keys = [c for c in columns if c.place == "key"]
     values = [c for c in columns if c.place == "value"]
@@ -53,6 +55,9 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
         encoding = _string_key(encoding, p)
     windowed = properties.windowing(p)
     if windowed is not None:
+        if not keys:
+            hint = "mark the column that was grouped: name TYPE KEY"
+            raise SqlError(f"{s.name} has windows in its keys, but no key", p.span("WINDOW_TYPE"), hint)
         encoding = replace(encoding, window=windowed.written)
     declared = Declared(
         s.name, kind, topic, columns, encoding,
@@ -61,6 +66,7 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
         read_only=s.read_only,
     )  # fmt: skip
     if exists is not None:
+        _check_owned(exists, s, s.name_span)
         _check_evolved(exists, declared, catalog, s.name_span)
     check_topic(declared.topic, catalog, p.span("KAFKA_TOPIC"))
     check_topic_types(declared, catalog, {c.name: c.span for c in s.columns}, s.name_span)
@@ -87,6 +93,13 @@ def existing(s: ast.CreateSource | ast.CreateAs, catalog: Catalog) -> Declared |
     return found
 
 
+def _check_owned(found: Declared, s: ast.CreateSource, span: Span) -> None:
+    """A SOURCE is what another program writes: it is declared once."""
+    if found.read_only or s.read_only:
+        kind = found.kind.upper()
+        raise SqlError(f"a SOURCE {found.kind} cannot be replaced", span, f"DROP {kind} {found.name} first")
+
+
 def check_idle(found: Declared, catalog: Catalog, span: Span, why: str = "") -> None:
     """Refuses that something takes the place of what queries use."""
     busy = (*catalog.readers(found.name), *catalog.writers(found.name))
@@ -97,10 +110,11 @@ def check_idle(found: Declared, catalog: Catalog, span: Span, why: str = "") -> 
 
 
 def _check_evolved(old: Declared, new: Declared, catalog: Catalog, span: Span) -> None:
-    """While queries use it, only value columns can come behind the last one."""
+    """Value columns can come behind the last one; while queries use it nothing else changes."""
     keys, values = ([[c for c in d.columns if (c.place == "key") == k] for d in (old, new)] for k in (True, False))
     if values[0] != values[1][: len(values[0])] or keys[0] != keys[1]:
-        check_idle(old, catalog, span, ": a column is removed, moved or of another type")
+        message = f"{old.name} cannot be replaced: a column is removed, moved or of another type"
+        raise SqlError(message, span, f"DROP {old.kind.upper()} {old.name} first")
     bare = {"columns": (), "sql": "", "partitions": None}
     if replace(old, **bare) != replace(new, **bare):  # type: ignore[arg-type]
         check_idle(old, catalog, span, ": its topic, formats or timestamp are others")

@@ -125,7 +125,7 @@ def inserted(text: str | None, columns: Sequence[Column], facet: Facet) -> str |
 def produced(text: str, schema: Schema, others: framed.Others) -> str:
     """A JSON text as another producer writes it by a schema: fields that are missing have their defaults."""
     try:
-        t, is_record = framed.type_of(schema, others, fold=False)
+        t, is_record = framed.type_of(schema, others, fold=False, name=schema.message)
         if t is None:
             return text
         bare = not (is_record and isinstance(t, Struct))

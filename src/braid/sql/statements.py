@@ -227,17 +227,18 @@ def insert(c: Cursor) -> ast.Statement:
     start = c.index
     insert_into(c)
     name = plain_name(c, "the name of a stream or table")
+    properties = with_properties(c)
+    if properties and not c.at("SELECT"):
+        raise c.unexpected("SELECT", "SELECT", hint="VALUES take no properties")
     if c.at("SELECT"):
         inner = query(c)
-        return ast.InsertSelect(name, inner, c.span(start))
+        return ast.InsertSelect(name, inner, c.span(start), properties=properties)
     columns: tuple[ast.Name, ...] = ()
     if c.at_symbol("("):
         columns = in_parentheses(c, column_name)
         if c.at("SELECT"):
             hint = "the SELECT gives the columns their names: rename them there with AS"
             raise c.error("INSERT INTO ... SELECT takes no list of columns", c.now, hint)
-    if c.at("WITH"):
-        raise c.error("INSERT INTO ... WITH is not supported", c.now)
     if not c.accept("VALUES"):
         raise c.unexpected("VALUES" if columns else "SELECT, VALUES or '('", "SELECT", "VALUES")
     rows = comma_list(c, row)

@@ -181,9 +181,15 @@ class Driver:
         latest = self._registry.latest(subject_of(topic, facet))
         if text is None or latest is None:
             return text
-        if declared is not None and getattr(declared.encoding, facet) not in framed.KINDS:
+        if declared is None:
+            return produced(text, latest[1], framed.others_of(self._registry, latest[1]))
+        e = declared.encoding
+        format, own = (e.key, e.key_schema) if facet == "key" else (e.value, e.value_schema)
+        if format not in framed.KINDS:
             return text
-        return produced(text, latest[1], framed.others_of(self._registry, latest[1]))
+        message = own.name if own is not None and format in PROTOBUFS else ""
+        schema = replace(latest[1], message=message)
+        return produced(text, schema, framed.others_of(self._registry, schema))
 
     def _write_row(self, declared: Declared, key: Any, value: Any, timestamp: int) -> None:
         """A row of a table, an epoch of its own. Columns of the key may stand in `value` too."""

@@ -70,6 +70,9 @@ def bind_alter(s: ast.AddColumns, env: Env) -> Altered:
     if found.created_by is not None:
         hint = f"write the query with the new columns: CREATE OR REPLACE {s.kind} {found.name} AS SELECT …"
         raise SqlError(f"{found.name} is the result of a query", s.name.span, hint)
+    if found.read_only:
+        hint = f"DROP {s.kind} {found.name}, and declare it with the new columns"
+        raise SqlError(f"{found.name} is a SOURCE {found.kind}", s.name.span, hint)
     added = tuple(declared_column(c, kind) for c in s.columns)
     names = [c.name for c in found.columns]
     for c, written in zip(added, s.columns, strict=True):

@@ -249,7 +249,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class InsertSelect:
-    """INSERT INTO target [(columns)] [STORE [KEY AS f] [VALUE AS f]] SELECT."""
+    """INSERT INTO target [(columns)] [WITH (properties)] [STORE [KEY AS f] [VALUE AS f]] SELECT."""
 
     target: Name
     query: Select
@@ -257,6 +257,7 @@ class InsertSelect:
     columns: tuple[Name, ...] = ()
     key_format: StoreAs | None = None
     value_format: StoreAs | None = None
+    properties: tuple[Property, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
