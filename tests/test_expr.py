@@ -103,7 +103,7 @@ CASES: list[tuple[str, tuple[Any, ...], Any]] = [
     ("SUBSTRING", ("stream", 0), "stream"), ("SUBSTRING", ("stream", 10), ""), ("SUBSTRING", ("stream", -10, 2), "st"),
     ("SUBSTRING", ("stream", 2, -1), ""), ("SUBSTRING", (b"stream", 2, 3), b"tre"),
     ("SUBSTRING", ("stream", None), None),
-    ("REPLACE", ("foobar", "o", "$1"), "f$1$1bar"), ("REPLACE", ("a", "", "x"), "a"),
+    ("REPLACE", ("foobar", "o", "$1"), "f$1$1bar"), ("REPLACE", ("a", "", "x"), "xax"),
     ("SPLIT", ("a,b,,c", ","), ["a", "b", "", "c"]), ("SPLIT", ("", ""), [""]), ("SPLIT", ("abc", ""), ["a", "b", "c"]),
     ("INSTR", ("CORPORATE FLOOR", "OR"), 2), ("INSTR", ("CORPORATE FLOOR", "OR", 3), 5),
     ("INSTR", ("CORPORATE FLOOR", "OR", 3, 2), 14), ("INSTR", ("CORPORATE FLOOR", "OR", -3), 5),

@@ -222,6 +222,8 @@ def _bind(e: ast.Expr, rules: Rules) -> Expr:
             return _call(e, rules)
         case ast.Case():
             return _case(e, rules)
+        case ast.Cast(arg=ast.Literal(value=str(text)), type=Scalar() as type_, typed=True):
+            return typing.moment(text, type_)
         case ast.Cast(arg=arg, type=type_):
             return typing.cast(bind_expr(arg, rules), type_)
         case ast.IsNull(arg=arg, negated=negated):

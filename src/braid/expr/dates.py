@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache
@@ -16,7 +17,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from braid.errors import SqlError
-from braid.types import MAX_DAY, MAX_TIME, Scalar
+from braid.types import MAX_DAY, MAX_TIME, Scalar, Type
 
 DATETIME = pl.Datetime("us")
 DAY_US = 86_400_000_000
@@ -230,6 +231,14 @@ def parts(pattern: str) -> tuple[_Part, ...]:
 _LETTERS = frozenset("yuMLdDHhKkmsSaEnZXxzV")
 
 
+# Short names of zones; as in Java's patterns they name a region, so PST in summer is Pacific daylight time.
+_ZONE_NAMES = {
+    "PST": "America/Los_Angeles", "PDT": "America/Los_Angeles", "MST": "America/Denver", "MDT": "America/Denver",
+    "CST": "America/Chicago", "CDT": "America/Chicago", "EST": "America/New_York", "EDT": "America/New_York",
+    "BST": "Europe/London", "CET": "Europe/Paris", "CEST": "Europe/Paris", "JST": "Asia/Tokyo",
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Zone:
     """A time zone: a name of the tz database, or a fixed offset in microseconds."""
@@ -239,19 +248,19 @@ class Zone:
 
 
 def zone(text: str) -> Zone:
-    """A java.util.TimeZone id: `UTC`, `Europe/London`, `+02:00`, `GMT+2`."""
+    """A java.util.TimeZone id: `UTC`, `Europe/London`, `+02:00`, `GMT+2`, `PDT`."""
     if text in ("UTC", "GMT", "Z", "UT", "Etc/UTC", "Etc/GMT"):
         return Zone(None, 0)
     m = re.fullmatch(r"(?:UTC|GMT|UT)?([+-])([0-9]{1,2})(?::?([0-9]{2}))?", text)
     if m:
         seconds = int(m[2]) * 3600 + int(m[3] or 0) * 60
         return Zone(None, (-seconds if m[1] == "-" else seconds) * 1_000_000)
-    try:
-        ZoneInfo(text)
-        pl.Series([0]).cast(DATETIME).dt.replace_time_zone(text)
-    except Exception:  # the two libraries raise various errors for a name they do not know
-        raise SqlError(f"unknown time zone {text!r}", hint="write 'UTC', 'Europe/London' or '+02:00'") from None
-    return Zone(text, 0)
+    for name in (text, _ZONE_NAMES.get(text, "")):
+        with suppress(Exception):  # the two libraries raise various errors for a name they do not know
+            ZoneInfo(name)
+            pl.Series([0]).cast(DATETIME).dt.replace_time_zone(name)
+            return Zone(name, 0)
+    raise SqlError(f"unknown time zone {text!r}", hint="write 'UTC', 'Europe/London' or '+02:00'")
 
 
 def to_local(x: pl.Expr, z: Zone) -> pl.Expr:
@@ -291,6 +300,27 @@ def check_parse(pattern: str) -> None:
         raise SqlError(f"the date pattern {pattern!r} reads a zone id", hint="read an offset with X, or name the zone")
 
 
+_FIELDS: dict[Type, str] = {Scalar.DATE: "yuMLdDE", Scalar.TIME: "HhKkmsSan"}
+
+
+def check_fields(pattern: str, t: Type, *, reads: bool) -> None:
+    """Refuse a pattern that asks for what the type has not: a DATE has no hours and no zone, a TIME no days. A zone may
+    be read, and of a DATE hours that are midnight."""
+    if t not in _FIELDS or (reads and t is Scalar.DATE):
+        return
+    asked = [letter for letter, count, _ in parts(pattern) if count]
+    lacks = next((c for c in asked if (c in _FIELDS[Scalar.DATE] if reads else c not in _FIELDS[t])), None)
+    if lacks is not None:
+        hint = f"it has {' '.join(sorted(_FIELDS[t]))}; put plain text into single quotes"
+        raise SqlError(f"a {t} has no {lacks}, which the date pattern {pattern!r} asks for", hint=hint)
+
+
+def midnights(s: pl.Series) -> pl.Series:
+    """The days of times that begin them; null for other times."""
+    days = s.dt.date()
+    return days.set((s != days.cast(DATETIME)).fill_null(False), None)
+
+
 def format_pattern(x: pl.Expr, pattern: str, z: Zone) -> pl.Expr:
     """The Datetime `x` (UTC) as text."""
     local = to_local(x, z)
@@ -312,12 +342,6 @@ def format_pattern(x: pl.Expr, pattern: str, z: Zone) -> pl.Expr:
     return pieces[0] if len(pieces) == 1 else pl.concat_str(pieces)
 
 
-# Short names that a pattern with z reads; as in Java they name a region, so PST in summer is Pacific daylight time.
-_ZONE_NAMES = {
-    "PST": "America/Los_Angeles", "PDT": "America/Los_Angeles", "MST": "America/Denver", "MDT": "America/Denver",
-    "CST": "America/Chicago", "CDT": "America/Chicago", "EST": "America/New_York", "EDT": "America/New_York",
-    "BST": "Europe/London", "CET": "Europe/Paris", "CEST": "Europe/Paris", "JST": "Asia/Tokyo",
-}  # fmt: skip
 _CHRONO = {
     "yy": "%y", "yyy": "%Y", "yyyy": "%Y", "uu": "%y", "uuu": "%Y", "uuuu": "%Y",
     "M": "%-m", "MM": "%m", "MMM": "%b", "MMMM": "%B", "L": "%-m", "LL": "%m", "LLL": "%b", "LLLL": "%B",

@@ -46,7 +46,6 @@ NOT_DETERMINISTIC = {
     "UNIX_TIMESTAMP": "use ROWTIME, the time of the record",
     "NOW": "use ROWTIME, the time of the record",
     "CURRENT_TIMESTAMP": "use ROWTIME, the time of the record",
-    "UUID": "use ROWPARTITION and ROWOFFSET, which name a record",
     "RANDOM": "compute it from a column",
 }
 
@@ -99,14 +98,15 @@ def _concat_ws(call: Call, args: list[pl.Expr]) -> pl.Expr:
 
 
 def _replace(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    """A result that no record could hold is a failure, and is not even made."""
+    """An empty text stands between all characters and at both ends. A result that no record could hold is a failure,
+    and is not even made."""
     old, new = constant(call.args[1]), constant(call.args[2])
-    if isinstance(old, str) and isinstance(new, str):
+    if isinstance(old, str) and isinstance(new, str) and old:
         text = args[0] if _grows_little(call) else pl.when(~_replace_failed(call, args)).then(args[0])
-        return text.str.replace_all(old, new, literal=True) if old else args[0]
+        return text.str.replace_all(old, new, literal=True)
     # slow path: Polars replaces only constants
     fits = pl.when(~_replace_failed(call, args)).then(args[0])
-    return rows(lambda text, a, b: text.replace(a, b) if a else text, [fits, *args[1:]], pl.String())
+    return rows(lambda text, a, b: text.replace(a, b), [fits, *args[1:]], pl.String())
 
 
 def _grows_little(call: Call) -> bool:
@@ -119,7 +119,8 @@ def _replace_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
         return pl.lit(False)
     text, old, new = args
     text = pl.when(old.is_null() | True).then(text)  # a constant as long as `old`
-    count = pl.when(old != "").then(text.str.count_matches(old, literal=True).cast(pl.Int64)).otherwise(0)
+    found = pl.when(old != "").then(text.str.count_matches(old, literal=True)).otherwise(text.str.len_chars() + 1)
+    count = found.cast(pl.Int64)
     more = new.str.len_bytes().cast(pl.Int64) - old.str.len_bytes().cast(pl.Int64)
     return (text.str.len_bytes().cast(pl.Int64) + count * more > LARGEST).fill_null(False)
 

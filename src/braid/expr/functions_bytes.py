@@ -12,6 +12,7 @@ import re
 import struct
 from collections.abc import Sequence
 from urllib.parse import quote_plus, unquote_to_bytes
+from uuid import UUID
 
 import polars as pl
 
@@ -125,6 +126,17 @@ def _number_of(size: int, code: str, t: Scalar) -> Function:
     return Function(f"{name}_FROM_BYTES", forms(usage, ((S.BYTES,), t), ((S.BYTES, _TEXT), t)), *tried(read, t))
 
 
+def _resolve_uuid(args: Sequence[Expr]) -> Signature | Refused:
+    if not args:
+        return Refused("without an argument it is not deterministic: a batch that is run again would give other rows",
+                       "use ROWPARTITION and ROWOFFSET, which name a record")  # fmt: skip
+    return forms("16 BYTES", ((S.BYTES,), _TEXT))(args)
+
+
+def _uuid(value: bytes) -> str:
+    return str(UUID(bytes=value))
+
+
 # ----------------------------------------------------------------------- URLs
 
 # RFC 2396 as java.net.URI reads it: letters beyond ASCII are allowed, `%` only before two hex digits.
@@ -210,6 +222,7 @@ BYTES_FUNCTIONS = {
         _number_of(4, "i", S.INT),
         _number_of(8, "q", S.BIGINT),
         _number_of(8, "d", S.DOUBLE),
+        Function("UUID", _resolve_uuid, *tried(_uuid, _TEXT)),
         Function("URL_ENCODE_PARAM", _url, lambda call, args: distinct(_encoded_parameter, args, pl.String())),
         Function("URL_DECODE_PARAM", _url, *tried(_decoded_parameter, _TEXT)),
         _part("PROTOCOL", "scheme", decoded=False),

@@ -41,7 +41,7 @@ def _pattern(usage: str, source: Type, result: Type, *, reads: bool) -> Resolver
             if isinstance(zone, str):
                 dates.zone(zone)
             if isinstance(pattern, str):
-                _check(pattern, reads)
+                _check(pattern, _shown(result if reads else source), reads)
         except SqlError as e:
             return Refused(e.message, e.hint)
         return Signature((source, *(_TEXT,) * (len(args) - 1)), result)
@@ -49,8 +49,14 @@ def _pattern(usage: str, source: Type, result: Type, *, reads: bool) -> Resolver
     return resolve
 
 
-def _check(pattern: str, reads: bool) -> None:
+def _shown(t: Type) -> Type:
+    """The type that a pattern shows; an INTEGER counts days."""
+    return S.DATE if t is S.INT else t
+
+
+def _check(pattern: str, t: Type, reads: bool) -> None:
     (dates.check_parse if reads else dates.check_format)(pattern)
+    dates.check_fields(pattern, t, reads=reads)
     if not reads:  # some letters are known but not in every count
         dates.format_pattern(pl.lit(None, dates.DATETIME), pattern, dates.zone("UTC"))
 
@@ -93,6 +99,7 @@ def _format(call: Call, args: list[pl.Expr]) -> pl.Expr:
             x = dates.day(x.cast(pl.Int64)).cast(dates.DATETIME)
 
     def written(x: pl.Expr, pattern: str, zone: str = "UTC") -> pl.Expr:
+        dates.check_fields(pattern, _shown(call.args[0].type), reads=False)
         return dates.format_pattern(x, pattern, dates.zone(zone))
 
     return _each(call, [x, *args[1:]], written, pl.String())
@@ -101,6 +108,7 @@ def _format(call: Call, args: list[pl.Expr]) -> pl.Expr:
 def _parse(call: Call, args: list[pl.Expr]) -> pl.Expr:
     def read(x: pl.Expr, pattern: str, zone: str = "UTC") -> pl.Expr:
         dates.check_parse(pattern)
+        dates.check_fields(pattern, call.type, reads=True)
         return dates.parse_pattern(x, pattern, dates.zone(zone))
 
     out = _each(call, args, read, pl.Datetime("us"))
@@ -108,7 +116,7 @@ def _parse(call: Call, args: list[pl.Expr]) -> pl.Expr:
         case S.BIGINT:
             return out.dt.epoch("ms")
         case S.DATE:
-            return out.dt.date()
+            return out.map_batches(dates.midnights, return_dtype=pl.Date, is_elementwise=True)
         case S.TIME:
             return out.dt.time()
         case S.INT:

@@ -20,7 +20,19 @@ from braid.expr.signatures import Refused, common_of, common_type
 from braid.guess import meant
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
-__all__ = ["all_of", "call", "case", "cast", "common_of", "common_type", "conjuncts", "field", "literal", "struct"]
+__all__ = [
+    "all_of",
+    "call",
+    "case",
+    "cast",
+    "common_of",
+    "common_type",
+    "conjuncts",
+    "field",
+    "literal",
+    "moment",
+    "struct",
+]
 
 S = Scalar
 _TIMES = (S.DATE, S.TIME, S.TIMESTAMP)
@@ -165,16 +177,21 @@ def _widen(expr: Expr, type_: Type) -> Expr:
     if expr.type == type_:
         return expr
     if isinstance(expr, Lit) and expr.type is S.VARCHAR and (type_ in _TIMES or type_ is S.BIGINT):
-        as_time = S.TIMESTAMP if type_ is S.BIGINT else type_
-        value = _convert(expr, as_time)
-        if value is None:
-            raise SqlError(f"{expr.value!r} is not a {as_time}", hint=f"write it as '{_FORMS.get(as_time, '')}'")
+        assert isinstance(type_, Scalar)
         if type_ is S.BIGINT:
-            return Lit(_milliseconds(Lit(value, S.TIMESTAMP)), S.BIGINT)
-        return Lit(value, type_)
+            return Lit(_milliseconds(moment(expr.value, S.TIMESTAMP)), S.BIGINT)
+        return moment(expr.value, type_)
     if expr.type is S.VARCHAR and type_ is S.BIGINT:  # text against ROWTIME
         return Call("UNIX_TIMESTAMP", (Cast(expr, S.TIMESTAMP),), S.BIGINT)
     return cast(expr, type_)
+
+
+def moment(text: object, t: Scalar) -> Lit:
+    """The DATE, TIME or TIMESTAMP that a text stands for."""
+    value = _convert(Lit(text, S.VARCHAR), t)
+    if value is None:
+        raise SqlError(f"{text!r} is not a {t}", hint=f"write it as '{_FORMS.get(t, '')}'")
+    return Lit(value, t)
 
 
 def _convert(expr: Lit, type_: Type) -> object:

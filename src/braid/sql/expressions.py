@@ -480,12 +480,12 @@ def _struct(c: Cursor) -> ast.Expr:
 
 
 def _typed_string(c: Cursor) -> ast.Expr:
-    """`DATE '2020-01-01'`: a cast of the string."""
+    """`DATE '2020-01-01'`: a cast of the string, which must be one."""
     start = c.index
     to = c.dialect.types[c.advance().value]
     arg = literal(c)
     c.height = 2
-    return ast.Cast(arg, to, c.span(start))
+    return ast.Cast(arg, to, c.span(start), typed=True)
 
 
 _KEYWORDS: dict[tuple[str, str], Callable[[Cursor], ast.Expr]] = {

@@ -86,12 +86,14 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Cast:
-    """`written`: the type's name where the dialect knows more names than Braid has types (`timestamptz`)."""
+    """`written`: the type's name where the dialect knows more names than Braid has types (`timestamptz`); `typed`: it
+    is `DATE '…'`, a constant."""
 
     arg: Expr
     type: Type
     span: Span
     written: str = ""
+    typed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
