@@ -41,7 +41,7 @@ from braid.plan.logical import (
     StreamTableJoin,
     TableTableJoin,
 )
-from braid.plan.windows import Cumulating, Hopping, Session
+from braid.plan.windows import Hopping, Session
 from braid.reference import Bound, Drop, End, Event, Idle, OutRecord, Record, Reference
 from braid.types import Column, Scalar
 from user_aggregates import OWN
@@ -253,9 +253,8 @@ def _random_source(rng: random.Random, kind: Kind | None = None) -> Node:
 def _random_windows(rng: random.Random, node: Node) -> TimeWindows:
     size = rng.choice([1, 5, 12, 40])
     advance = size if rng.random() < 0.5 else rng.randint((size + 3) // 4, size)
-    windows = Hopping(size, advance) if rng.random() < 0.6 else Cumulating(advance * rng.randint(1, 4), advance)
     start, end = (Col(c.name.replace("WINDOW", ""), c.type) for c in BOUNDS)
-    return TimeWindows(node, windows, rng.choice([0, 0, 3, 20, DAY]), start, end)
+    return TimeWindows(node, Hopping(size, advance), rng.choice([0, 0, 3, 20, DAY]), start, end)
 
 
 def _random_sessions(rng: random.Random, groups: Aggregate) -> Sessions:

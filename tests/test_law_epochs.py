@@ -28,7 +28,7 @@ from braid.plan.epochs import (
 )
 from braid.plan.logical import Filter, Node, Output, Project, Query, Sink, SourceColumn
 from braid.plan.watermarks import cleaned, progress
-from braid.plan.windows import Cumulating, Hopping
+from braid.plan.windows import Hopping
 from braid.types import Column, Scalar
 from cuts import seq_cuts
 from histories import History, col, integer, random_history, source
@@ -151,8 +151,7 @@ def _windows(rng: random.Random, node: Node) -> Node:
     slide = rng.choice([1000, 5000, 100_000])
     bounds = Col("A.window_start", Scalar.TIMESTAMP), Col("A.window_end", Scalar.TIMESTAMP)
     null_time: Literal["keep", "drop"] = rng.choice(["keep", "drop"])
-    kind = rng.choice([Hopping, Cumulating])
-    windows = kind(slide * rng.choice([1, 1, 3]), slide, rng.choice([0, 300]))
+    windows = Hopping(slide * rng.choice([1, 1, 3]), slide, rng.choice([0, 300]))
     return Windows(node, time, windows, *bounds, null_time)
 
 

@@ -26,7 +26,7 @@ from braid.operators.in_windows import in_windows
 from braid.operators.pairing import all_dropped, dropped_rows, without_nulls
 from braid.operators.ranges import Flags, Ints, rows_at, values_at
 from braid.plan import epochs, groups
-from braid.plan.windows import Cumulating, Fixed, Hopping
+from braid.plan.windows import Fixed, Hopping
 from braid.types import polars_type
 
 
@@ -44,12 +44,6 @@ def holding(windows: Fixed, t: Ints, least: int | None = None) -> tuple[Ints, In
                 at = numbers_within(which)
             start = first[which] + at * advance
             return which, start, start + size
-        case Cumulating(size, step, offset):
-            begin = (t - offset) // size * size + offset
-            passed = (t - begin) // step
-            count = size // step - passed
-            which = np.repeat(np.arange(len(t)), count if least is None else np.where(begin >= least, count, 0))
-            return which, begin[which], begin[which] + (passed[which] + numbers_within(which) + 1) * step
     assert_never(windows)
 
 

@@ -91,35 +91,6 @@ class Hopping(FixedKind):
 
 
 @dataclass(frozen=True, slots=True)
-class Cumulating(FixedKind):
-    """Windows that begin at `offset` and every multiple of `size`, one as long as each multiple of `step` up to it."""
-
-    sized: ClassVar[bool] = False
-    size: int
-    step: int
-    offset: int = 0
-
-    @property
-    def span(self) -> int:
-        return self.size
-
-    @property
-    def called(self) -> str:
-        return "cumulating windows"
-
-    def told(self, length: Callable[[int], str]) -> str:
-        return f"size up to {length(self.size)}, by {length(self.step)}"
-
-    @property
-    def alone(self) -> bool:
-        return self.size == self.step
-
-    @property
-    def lowest(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        return (self.size, 0), (self.step, self.step)
-
-
-@dataclass(frozen=True, slots=True)
 class Session(WindowKind):
     """Windows that rows make: of rows that are no further apart than `gap`, from the first one's time to the last
     one's, both included."""
@@ -139,8 +110,6 @@ class Session(WindowKind):
         return f"gap {length(self.gap)}"
 
 
-Fixed = Hopping | Cumulating
+Fixed = Hopping
 Made = Session
-KINDS: Mapping[str, type[Fixed | Made]] = {
-    "TUMBLING": Hopping, "HOPPING": Hopping, "SESSION": Session, "CUMULATING": Cumulating
-}  # fmt: skip
+KINDS: Mapping[str, type[Fixed | Made]] = {"TUMBLING": Hopping, "HOPPING": Hopping, "SESSION": Session}

@@ -13,7 +13,7 @@ from typing import assert_never
 
 from braid.expr.nodes import Col
 from braid.plan import groups
-from braid.plan.windows import Cumulating, Fixed, Hopping
+from braid.plan.windows import Fixed, Hopping
 from braid.reference.aggregates import Spread, is_spread, number
 from braid.reference.rows import Row, Run
 from braid.reference.steps import AggregateStep, Entry, Group, OneInput, Step
@@ -25,9 +25,6 @@ def holding(windows: Fixed, t: int) -> list[tuple[int, int]]:
         case Hopping(size, advance, offset):
             last = t - (t - offset) % advance
             return [(begin, begin + size) for begin in range(last, t - size, -advance)][::-1]
-        case Cumulating(size, step, offset):
-            begin = t - (t - offset) % size
-            return [(begin, begin + long) for long in range(step, size + 1, step) if t < begin + long]
     assert_never(windows)
 
 

@@ -34,13 +34,6 @@ def _multiple_of_slide(lengths: Lengths) -> None:
         raise SqlError("the size of HOP must be a multiple of its slide", size.span, hint)
 
 
-def _multiple_of_step(lengths: Lengths) -> None:
-    size, step = lengths["size"], lengths["step"]
-    if not 0 < step.ms <= size.ms or size.ms % step.ms:
-        message = "the size of windows that grow is a multiple of their step"
-        raise SqlError(message, step.span, "write a part of the size")
-
-
 @dataclass(frozen=True, slots=True)
 class Clause:
     """`WINDOW KIND (words length, …)`: the words before each length, by its name."""
@@ -64,14 +57,10 @@ CLAUSES: Mapping[str, Clause] = {
     "TUMBLING": Clause({"size": "SIZE"}),
     "HOPPING": Clause({"size": "SIZE", "advance": "ADVANCE BY"}, _part_of_size),
     "SESSION": Clause({"gap": ""}),
-    "CUMULATING": Clause({"size": "SIZE", "step": "STEP"}, _multiple_of_step),
 }
 CALLS: Mapping[str, Call] = {
     "TUMBLE": Call("TUMBLING", ("size",), "TUMBLE(t, ts, INTERVAL '1' MINUTE)", keeps_null=True),
     "HOP": Call(
         "HOPPING", ("advance", "size"), "HOP(t, ts, INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)", _multiple_of_slide
-    ),
-    "CUMULATE": Call(
-        "CUMULATING", ("step", "size"), "CUMULATE(t, ts, INTERVAL '1' MINUTE, INTERVAL '5' MINUTE)", _multiple_of_step
     ),
 }
