@@ -17,7 +17,7 @@ from braid.bind.sources import check_key_type
 from braid.bind.windows import Windowed
 from braid.errors import Span, SqlError
 from braid.expr import typing
-from braid.expr.aggregates import shaped
+from braid.expr.aggregates import is_of_times, shaped
 from braid.expr.nodes import Col, Expr
 from braid.sql import ast
 from braid.types import Struct
@@ -90,6 +90,8 @@ class Grouping:
         star = len(call.args) == 1 and isinstance(call.args[0], ast.Star)
         inner = Rules(f"the aggregate {call.name}", lambda n: self.scope.column(n.parts))
         args = [] if star else [bind_expr(x, inner) for x in call.args]
+        if (star or not args) and is_of_times(call.name):
+            star, args = False, [self.scope.entries[0].time]
         shape = shaped(call.name, args, star, call.distinct, self.over_table)
         limit = self.limits.get(call.name)
         options = shape.options if limit is None else (*shape.options, limit)

@@ -37,6 +37,11 @@ class Entry:
         known = PSEUDO if self.declared.windowed is None else PSEUDO | BOUNDS
         return Col(f"{self.alias}.{name}", known[name][1]) if name in known else None
 
+    @property
+    def time(self) -> Col:
+        """When its rows were."""
+        return Col(f"{self.alias}.ROWTIME", PSEUDO["ROWTIME"][1])
+
     def col(self, c: DeclaredColumn) -> Col:
         return Col(f"{self.alias}.{c.name}", c.type)
 

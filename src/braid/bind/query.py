@@ -260,7 +260,9 @@ def _result(a: Asked) -> Result:
         _check_groups(scope.entries, a.env, clause(q, "GROUP BY"))
         window = None
         if q.window is not None:
-            window = bind_window(q.window, source.kind == "table", q.emit == "FINAL")
+            binary = scope.entries[0].declared.encoding.key == "KAFKA"
+            window = bind_window(q.window, source.kind == "table", q.emit == "FINAL", binary)
+            notices += window.notices
         grouping = bind_grouping(q.group_by, scope, source.steps, source.kind == "table", a.env.settings, window)
         if window is None:
             notices.append("a row for each group is kept: state grows with the groups")

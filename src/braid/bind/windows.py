@@ -17,6 +17,7 @@ from braid.bind.from_ import DAY
 from braid.errors import Span, SqlError
 from braid.expr import user
 from braid.expr.nodes import Col, Expr
+from braid.expr.show import duration
 from braid.plan.groups import Aggregate, Aggregation, Final, Sessions, TimeWindows
 from braid.plan.logical import BOUNDS, Node
 from braid.plan.windows import KINDS, Fixed, FixedKind, Made
@@ -32,8 +33,9 @@ OF_GROUPS = (Col(".WINDOWSTART", Scalar.BIGINT), Col(".WINDOWEND", Scalar.BIGINT
 
 @dataclass(frozen=True, slots=True)
 class Windowed:
-    """`final`: each window speaks once, when it is closed. `retention`: how long the result has a window behind the end
-    of the latest one. Times in ms."""
+    """`final`: each window speaks once, when it is closed; `binary`: in the order of keys that are written as bytes;
+    `waits`: for a grace that nobody has written. `retention`: how long the result has a window behind the end of the
+    latest one. Times in ms."""
 
     kind: str
     windows: Fixed | Made
@@ -41,6 +43,8 @@ class Windowed:
     retention: int
     final: bool
     span: Span
+    binary: bool
+    waits: bool
 
     names: ClassVar[Mapping[str, Col]] = dict(zip(BOUNDS, OF_GROUPS, strict=True))
 
@@ -66,10 +70,19 @@ class Windowed:
     def told(self, groups: Aggregate, node: Node) -> Node:
         """The groups as they go out; `node`: those that pass."""
         closed = groups.closed_after
-        return Final(node, closed, *OF_GROUPS) if self.final and closed is not None else node
+        return Final(node, closed, *OF_GROUPS, self.binary) if self.final and closed is not None else node
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        if not self.final or not self.waits:
+            return ()
+        return (
+            "EMIT FINAL says nothing of a window until its GRACE PERIOD is over; none is written, ksqlDB's default is "
+            f"24 hours less its length, here {duration(self.grace)}: write {self.kind} (…, GRACE PERIOD 0 SECONDS)",
+        )
 
 
-def bind_window(w: ast.Window, over_table: bool, final: bool) -> Windowed:
+def bind_window(w: ast.Window, over_table: bool, final: bool, binary: bool) -> Windowed:
     if over_table:
         hint = "leave WINDOW out: the rows of a table are those that stand now"
         raise SqlError("windows group the rows of streams", w.span, hint)
@@ -84,4 +97,5 @@ def bind_window(w: ast.Window, over_table: bool, final: bool) -> Windowed:
         hint = "write a longer RETENTION, or a shorter GRACE PERIOD"
         raise SqlError("RETENTION is shorter than the window and its GRACE PERIOD", w.retention.span, hint)
     retention = windows.span + grace if w.retention is None else w.retention.ms
-    return Windowed(w.kind, windows, grace, retention, final, w.span)
+    waits = w.grace is None and grace > 0
+    return Windowed(w.kind, windows, grace, retention, final, w.span, binary, waits)

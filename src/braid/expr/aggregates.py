@@ -153,6 +153,11 @@ def is_aggregate(name: str) -> bool:
     return name in AGGREGATES or bool(user.overloads(name, "aggregate"))
 
 
+def is_of_times(name: str) -> bool:
+    """Is name(*), or name(), of the times of rows?"""
+    return name in AGGREGATES and not AGGREGATES[name].star and not user.overloads(name, "aggregate")
+
+
 def shaped(name: str, args: list[Expr], star: bool, distinct: bool, over_table: bool) -> Shape:
     """What `name(args)` aggregates; `star`: `name(*)`."""
     own = user.overloads(name, "aggregate")

@@ -6,7 +6,7 @@ Rule: a window is closed from the step on at which stream time reaches its end a
 
 *Matches* nothing.
 *Keeps* of each window that is open the row that was written last.
-*Emits* in the place of the step that closes the window, before its results, ordered by (end, start, key).
+*Emits* in the place of the step that closes the window, before its results, ordered by (end, key, start).
 *Forgets* what it has emitted.
 """
 
@@ -39,7 +39,7 @@ from braid.operators.pairing import (
 )
 from braid.operators.ranges import columns_of, hashes_of, key_order, rows_at, values_at
 from braid.plan import groups
-from braid.records.key import canonical_key
+from braid.records.key import byte_order
 from braid.types import Column, Type
 
 STANDS, CAME = "_stands", "_from"
@@ -73,10 +73,12 @@ class Final:
     bounds: tuple[str, str]
     clock: Clock
     types: tuple[Type, ...]
+    binary: bool
 
     @staticmethod
     def of(node: groups.Final, clock: Clock) -> Final:
-        return Final(node.grace, (node.start.name, node.end.name), clock, tuple(e.type for e in node.row_key))
+        types = tuple(e.type for e in node.row_key)
+        return Final(node.grace, (node.start.name, node.end.name), clock, types, node.binary)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs
@@ -109,9 +111,9 @@ class Final:
         places, values = clocks.rises(self.clock)
         step = places[np.searchsorted(values, due[CLOSE].to_numpy(), side="left")]
         (start, end), none = (due[b] for b in self.bounds), np.ones(due.height, dtype=np.bool_)
-        fields = [Column(k, t) for k, t in zip(keys, self.types, strict=True)]
-        # no start is below 0; a session's says which of those that end at one time is first
-        text = start.cast(pl.String).str.zfill(19) + canonical_key(columns_of(due, keys), fields)
+        fields = [Column(k, t) for k, t in zip(keys, self.types, strict=True)][: -len(self.bounds)]
+        # no start is below 0; a session's says which of a key's that end at one time is first
+        text = byte_order(columns_of(due, keys), fields, self.binary) + " " + start.cast(pl.String).str.zfill(19)
         order = release_order(step, end.to_numpy(), none, text, due[ARRIVAL].to_numpy())
         out = rows_at(due, order)
         ends, numbers = (pl.Series(x) for x in (end.to_numpy()[order], np.arange(len(order))))

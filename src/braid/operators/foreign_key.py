@@ -32,10 +32,8 @@ from braid.operators.ranges import Ints, rows_at
 from braid.operators.table_join import SIDES, Parts, TableJoin, heads_of, results_of
 from braid.plan.logical import ForeignKeyJoin, How
 from braid.plan.told import Told
-from braid.records.key import canonical_key
-from braid.types import Column, Scalar
-
-UNSIGNED: dict[Scalar, type[pl.DataType]] = {Scalar.INT: pl.UInt32, Scalar.BIGINT: pl.UInt64}
+from braid.records.key import byte_order
+from braid.types import Column
 
 
 def join_of(node: ForeignKeyJoin) -> TableJoin:
@@ -49,7 +47,7 @@ def _own(node: ForeignKeyJoin) -> tuple[Col, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _References:
-    """Left rows that refer to right ones. `own`: the columns of the left table's key; `binary`: its integers are
+    """Left rows that refer to right ones. `own`: the columns of the left table's key; `binary`: its numbers are
     written as their bytes, the highest first."""
 
     own: tuple[Col, ...]
@@ -92,10 +90,7 @@ class _References:
     def _order(self, parts: Sequence[pl.DataFrame], at: Ints) -> Ints:
         """The order of left rows by the bytes of their keys."""
         keys = gathered(parts, [c.name for c in self.own], at)
-        if self.binary and len(self.own) == 1 and isinstance(t := self.own[0].type, Scalar) and t in UNSIGNED:
-            text = keys.to_series().reinterpret(signed=False)
-        else:
-            text = canonical_key(keys, [Column(c.name, c.type) for c in self.own])
+        text = byte_order(keys, [Column(c.name, c.type) for c in self.own], self.binary)
         return text.rank("dense").to_numpy().astype(np.int64)
 
 

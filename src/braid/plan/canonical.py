@@ -34,9 +34,10 @@ LENGTHS: Mapping[tuple[str, type], Mapping[str, str]] = {
     ("Sessions", Session): {"gap": "gap"},
     ("Windows", Hopping): {"size": "size", "slide": "advance", "offset": "offset"},
 }
-# Fields that are only words: of the SQL, of declarations, of what is told to people; what is kept to be asked for.
+# Fields that are only words: of the SQL, of declarations, of what is told to people; what is kept to be asked for; what
+# the key format of a source says already.
 WORDS = {"Query": ("sql", "notices"), "Sink": ("columns", "keeps", "retention"), "Source": ("name",),
-         "Encoding": ("binary", "lenient"), "Code": ("path", "text", "pickled")}  # fmt: skip
+         "Encoding": ("binary", "lenient"), "Code": ("path", "text", "pickled"), "Final": ("binary",)}  # fmt: skip
 
 
 def canonical(query: Query) -> str:

@@ -46,13 +46,16 @@ class TimeWindows(Passing):
 
 @dataclass(frozen=True)
 class Final(Passing):
-    """Of a windowed table each row once: as it stands when stream time reaches its window's end and `grace`."""
+    """Of a windowed table each row once: as it stands when stream time reaches its window's end and `grace`. Several at
+    once come by end, by the bytes of the key (`binary`: numbers of one column as bytes, the highest first; all else as
+    text), then by start."""
 
     called = "final"
     input: Node
     grace: int
     start: Col
     end: Col
+    binary: bool = False
 
     @property
     def clocked_by(self) -> tuple[Node, ...]:

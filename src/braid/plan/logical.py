@@ -380,7 +380,7 @@ class ForeignKeyJoin(OnKey):
     right table's primary key. The result is a table of the left one's key; a reference that is null finds nothing.
 
     A change of a right row gives one for each left row that refers to it, in the order of the bytes of the left keys:
-    `binary` integers of one column are bytes, the highest first, all else is text. Tombstones are not spared.
+    `binary` numbers of one column are bytes, the highest first, all else is text. Tombstones are not spared.
     """
 
     joins = "foreign-key"

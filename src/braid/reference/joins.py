@@ -12,9 +12,8 @@ from typing import Generic, Literal, TypeVar, assert_never
 
 from braid.expr.nodes import Col
 from braid.plan import keyed, logical
-from braid.reference.rows import Key, Row, Run, Values
+from braid.reference.rows import Key, Row, Run, Values, bytes_of
 from braid.reference.steps import Step
-from braid.types import Scalar
 
 Side = Literal["left", "right"]
 SIDES: tuple[Side, Side] = ("left", "right")
@@ -313,17 +312,10 @@ class ForeignKeyStep(JoinStep[logical.ForeignKeyJoin]):
         else:
             self._found[key.text] = row
         referring = [(own, x) for own, x in self._rows.values() if self._reference(x) == key.text]
-        referring.sort(key=lambda x: self._bytes(x[0]))
+        referring.sort(key=lambda x: bytes_of(x[0], self.node.left.row_key, self.node.binary))
         if row.gone and inner:
             return [self._tombstone(own, row) for own, _ in referring]
         return [self._pair(x, None if row.gone else row, row.time, row) for _, x in referring]
-
-    def _bytes(self, own: Key) -> bytes:
-        (first, *more), types = own.values, [e.type for e in self.node.left.row_key]
-        widths = {Scalar.INT: 4, Scalar.BIGINT: 8}
-        if self.node.binary and not more and types[0] in widths and isinstance(first, int):
-            return first.to_bytes(widths[types[0]], "big", signed=True)
-        return own.text.encode()
 
     def _pair(self, left: Row, right: Row | None, time: int, cause: Row) -> Row:
         values = _pair(self.node, left, right, self._run.key([self.node.left_key], self.number, left))

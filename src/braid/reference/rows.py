@@ -6,6 +6,7 @@ Rule: a value is computed from a row's columns alone, by the one implementation 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -125,6 +126,16 @@ class Key:
 
     values: tuple[object, ...]
     text: str
+
+
+def bytes_of(key: Key, exprs: Sequence[Expr], binary: bool) -> bytes:
+    """The bytes of a key, for their order. `binary`: of the number of one column, the highest first; else its text."""
+    first, t = key.values[0], exprs[0].type
+    if binary and len(exprs) == 1 and isinstance(first, int) and t in (Scalar.INT, Scalar.BIGINT):
+        return first.to_bytes(4 if t is Scalar.INT else 8, "big", signed=True)
+    if binary and len(exprs) == 1 and isinstance(first, float):
+        return struct.pack(">d", first)
+    return key.text.encode()
 
 
 @dataclass(slots=True)

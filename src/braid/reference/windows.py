@@ -15,7 +15,7 @@ from braid.expr.nodes import Col
 from braid.plan import groups
 from braid.plan.windows import Fixed, Hopping
 from braid.reference.aggregates import Spread, is_spread, number
-from braid.reference.rows import Row, Run
+from braid.reference.rows import Row, Run, bytes_of
 from braid.reference.steps import AggregateStep, Entry, Group, OneInput, Step
 
 
@@ -63,10 +63,16 @@ class FinalStep(OneInput[groups.Final]):
         """The rows of the windows that close at this place."""
         node = self.node
         due = [(k, x) for k, x in self._rows.items() if self._bound(x, node.end) + node.grace <= self.after]
-        due.sort(key=lambda x: (self._bound(x[1], node.end), self._bound(x[1], node.start), x[0]))
+        due.sort(key=lambda x: (self._bound(x[1], node.end), self._bytes(x[1]), self._bound(x[1], node.start)))
         for key, _ in due:
             del self._rows[key]
         return [x for _, x in due if not x.gone]
+
+    def _bytes(self, row: Row) -> bytes:
+        keys = [e for e in self.node.row_key if e not in (self.node.start, self.node.end)]
+        key = self._run.key(keys, self.number, row)
+        assert key is not None
+        return bytes_of(key, keys, self.node.binary)
 
     def _bound(self, row: Row, column: Col) -> int:
         value = row.values[column.name]
