@@ -95,7 +95,7 @@ class Stage:
 
 
 def _keeping(stage: Stage) -> list[Step]:
-    """Its steps but for filters, which keep nothing over streams."""
+    """Its steps but for filters of streams, which keep nothing."""
     return [step for step in stage.steps if not isinstance(step.operator, Filter)]
 
 

@@ -1,9 +1,10 @@
 """May a query go on from where another one stands? CREATE OR REPLACE of a query that runs.
 
 In: the query that runs, the one that is to take its place. Out: why not, or None.
-Rule: it reads one stream, and only this may differ: WHERE, what the columns of the result are made of, columns behind
-the last of them. What is kept must be kept as it was: so a grouped query reads the same columns, and aggregates the
-same; rows of its table that are kept have null in new columns. (docs/rules/ksqldb.md, "Statements")
+Rule: it reads one stream or table, and only this may differ: WHERE and HAVING, what the columns of the result are made
+of, columns behind the last of them. What is kept must be kept as it was: so a grouped query reads the same columns, and
+aggregates the same; a filter over a table, which keeps the keys that pass, is there before and after; rows of its table
+that are kept have null in new columns. (docs/rules/ksqldb.md, "Statements")
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from braid.expr.nodes import Col, Lit
 from braid.plan.canonical import canonical, stored_names
 from braid.plan.groups import Aggregate
 from braid.plan.keyed import Lateral
 from braid.plan.logical import Filter, Node, Output, Query, Source, sources
+from braid.types import Scalar
+
+_ANY = Lit(True, Scalar.BOOLEAN)
 
 
 def refusal(old: Query, new: Query) -> str | None:
@@ -26,21 +31,24 @@ def refusal(old: Query, new: Query) -> str | None:
         return "it reads other sources"
     if len(read) > 1:
         return "a join cannot be changed"
-    if read[0].kind == "table":
-        return "a query over a table cannot be changed"
     above, over = _above(old.root), _above(new.root)
-    if not all(isinstance(n, Lateral | Aggregate) for n in (*above, *over)):
-        return "a query with windows, or with HAVING, cannot be changed"
+    if read[0].kind == "table" and any(isinstance(n, Aggregate) for n in (*above, *over)):
+        return "groups of a table cannot be changed"
+    if not all(isinstance(n, Lateral | Aggregate | Filter) for n in (*above, *over)):
+        return "a query with windows cannot be changed"
+    if sum(isinstance(n, Filter) for n in above) != sum(isinstance(n, Filter) for n in over):
+        return "HAVING, or the WHERE of a table, comes or goes"
     return _of_source(read[0], reads[0]) or _of_nodes(above, over, read[0]) or _of_sink(old, new) or _kept(old, new)
 
 
 def _above(root: Node) -> list[Node]:
-    """The nodes over the source, without WHERE, from the top."""
+    """The nodes that keep something, from the top. A filter over a table keeps keys, whatever it asks."""
     found = [n for n in root.walk() if not isinstance(n, Source)]
-    while found and isinstance(found[-1], Filter):
-        found.pop()
-    at = next((i for i, n in enumerate(found) if isinstance(n, Lateral)), len(found))
-    return [*found[:at], *(n for n in found[at:] if not isinstance(n, Filter))]
+    return [replace(n, predicate=_ANY) if isinstance(n, Filter) else n for n in found if not _forgets(n)]
+
+
+def _forgets(n: Node) -> bool:
+    return isinstance(n, Filter) and n.mode != "upsert"
 
 
 def _of_source(old: Source, new: Source) -> str | None:
@@ -73,9 +81,9 @@ def _shape(o: Output) -> tuple[str, object]:
 
 
 def _kept(old: Query, new: Query) -> str | None:
-    """What a grouped query keeps goes by the names of columns, in the order in which they are read."""
-    if not any(isinstance(n, Aggregate) for n in new.root.walk()):
-        return None
-    return (
-        None if stored_names(old) == stored_names(new) else "WHERE reads other columns than those that are read already"
-    )
+    """What is kept goes by the names of columns, in the order in which they are read."""
+    then, now = stored_names(old), stored_names(new)
+    if any(isinstance(n, Aggregate) for n in new.root.walk()) and then != now:
+        return "WHERE reads other columns than those that are read already"
+    keys = {e.name for n in new.root.walk() if isinstance(n, Filter) for e in n.row_key or () if isinstance(e, Col)}
+    return "its key is read otherwise" if any(then.get(k) != now.get(k) for k in keys) else None

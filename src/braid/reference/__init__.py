@@ -189,21 +189,23 @@ class Reference:
                     self._run.learn(e, mine)
 
     def replace(self, query: logical.Query) -> None:
-        """Another query goes on from here: it has other filters over the source, and other columns in its result."""
+        """Another query goes on from here: it filters otherwise, and has other columns in its result."""
         (source,) = self._sources
         kept, step = list[Any](), self._root
         while step is not source:
             assert isinstance(step, OneInput)
-            kept += [] if isinstance(step, FilterStep) else [step]
+            kept += [] if isinstance(step, FilterStep) and step.node.mode != "upsert" else [step]
             (step,) = step.inputs
         nodes = [n for n in query.root.walk() if not isinstance(n, logical.Source)]
         source.read_as(next(logical.sources(query.root)), bare=not nodes)
         for node in reversed(nodes):
-            if isinstance(node, logical.Filter):
+            if isinstance(node, logical.Filter) and node.mode != "upsert":
                 step = FilterStep(node, self._number(), self._run, step)
             else:
                 above = kept.pop()
                 above.put_over(step)
+                if isinstance(above, FilterStep) and isinstance(node, logical.Filter):
+                    above.node = node
                 step = above
             self.nodes[step.number] = node
         self.query, self._root = query, step
