@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import assert_never
 
 import polars as pl
@@ -90,11 +91,13 @@ def is_numeric(t: Type) -> bool:
     return t in (Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE) or isinstance(t, Decimal)
 
 
+@lru_cache(maxsize=4096)
 def polars_type(t: Type) -> pl.DataType:
     """The Polars dtype that holds values of `t`."""
     return _dtype(t, _SCALAR_DTYPES)
 
 
+@lru_cache(maxsize=4096)
 def physical_type(t: Type) -> pl.DataType:
     """The same with dates and times as numbers, which Python and JSON always have. It casts to `polars_type`."""
     return _dtype(t, _PHYSICAL_DTYPES)

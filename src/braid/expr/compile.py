@@ -106,22 +106,19 @@ def failed(e: Expr) -> pl.Expr | None:
 def evaluate(frame: pl.DataFrame, items: list[tuple[str, Expr]]) -> tuple[pl.DataFrame, pl.Series]:
     """The columns `items` of `frame`, in order, and whether some expression of the row failed."""
     frame, items = _called(frame, items)
-    if items and all(isinstance(e, Col) and frame.schema[e.name] == polars_type(e.type) for _, e in items):
-        named = [frame.get_column(e.name).alias(name) for name, e in items if isinstance(e, Col)]
-        return pl.DataFrame(named), pl.Series("_failed", [False]).new_from_index(0, frame.height)  # nothing can fail
+    made = [(name, to_polars(e)) for name, e in items if not isinstance(e, Col)]
     bad = casts.any_of(*(failed(e) for _, e in items))
-    exprs = [to_polars(e).alias(name) for name, e in items]
-    mark = (pl.lit(False) if bad is None else bad).alias("_failed")
+    if bad is not None:
+        made.append(("_failed", bad))
     # with_columns, not select: it gives literals the height of the frame
-    out = frame.with_columns(*exprs, mark)
-    marks = out.get_column("_failed")
-    out = out.select([name for name, _ in items]) if items else pl.DataFrame(height=frame.height)
-    wrong = [
-        pl.col(name).cast(polars_type(e.type))
-        for name, e in items
-        if out.schema[name] != polars_type(e.type)  # bare NULLs, and precisions that Polars widened
+    out = frame.with_columns(x.alias(name) for name, x in made) if made else frame
+    columns = [
+        frame.get_column(e.name).alias(name) if isinstance(e, Col) else out.get_column(name) for name, e in items
     ]
-    return (out.with_columns(wrong) if wrong else out), marks
+    types = [polars_type(e.type) for _, e in items]  # bare NULLs have others, and precisions that Polars widened
+    typed = [c if c.dtype == t else c.cast(t) for c, t in zip(columns, types, strict=True)]
+    marks = pl.Series("_failed", [False]).new_from_index(0, frame.height) if bad is None else out.get_column("_failed")
+    return pl.DataFrame(typed) if typed else pl.DataFrame(height=frame.height), marks
 
 
 def _called(frame: pl.DataFrame, items: list[tuple[str, Expr]]) -> tuple[pl.DataFrame, list[tuple[str, Expr]]]:

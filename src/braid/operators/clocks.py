@@ -20,7 +20,7 @@ import numpy.typing as npt
 import polars as pl
 
 from braid.operators.changes import NEVER, POS, POS_TYPE, Flags, no_rows, sequence_of
-from braid.operators.ranges import begins
+from braid.operators.ranges import begins, values_at
 
 Ints = npt.NDArray[np.int64]
 
@@ -78,10 +78,10 @@ class Clocks:
     def __init__(self, steps: pl.DataFrame, kept: Mapping[str, Any], awaits: Mapping[int, int] | None = None) -> None:
         self._awaits = awaits or {}
         steps = steps if steps[POS].is_sorted() else steps.sort(POS, maintain_order=True)
-        run = steps[POS].rle_id().to_numpy().astype(np.int64)
-        self._index = run  # the place of each step
-        first = np.flatnonzero(np.diff(run, prepend=-1))
-        self._places = steps[POS].gather(first)
+        pos, first = steps[POS], np.ones(steps.height, dtype=np.bool_)
+        first[1:] = (pos[1:] != pos[:-1]).to_numpy()
+        self._index = np.cumsum(first) - 1  # the place of each step
+        self._places = values_at(pos, np.flatnonzero(first))
         self._leaf, self._part, self._kind = (steps[c].to_numpy() for c in ("leaf", "part", "kind"))
         self._value = steps["value"].to_numpy()
         self._high: dict[Source, int] = {(k, l, p): v for k, l, p, v in kept.get("high", [])}
@@ -93,7 +93,8 @@ class Clocks:
 
     def _says(self, kind: int, other: int = BOTH) -> npt.NDArray[np.bool_]:
         """Which steps are of this kind, `BOTH` or the other one."""
-        return np.isin(self._kind, (kind, BOTH, other))
+        says: npt.NDArray[np.bool_] = (self._kind == kind) | (self._kind == BOTH) | (self._kind == other)
+        return says
 
     def _leaf_values(self, kind: int, leaf: int) -> Ints:
         """The clock's value from each place on."""
@@ -245,7 +246,7 @@ class Clocks:
         return rises, values[rises]
 
     def places(self, numbers: Ints) -> pl.Series:
-        return self._places.gather(numbers)
+        return values_at(self._places, numbers)
 
     def state(self) -> dict[str, Any]:
         """What the next batch needs, JSON-able. (One document for all who ask: nobody changes it.)"""

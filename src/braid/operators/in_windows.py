@@ -44,6 +44,8 @@ class InWindows(Behind):
         (rows,) = inputs
         n = len(keys_of(rows))
         made, _ = compile.evaluate(rows, [(key_column(n + i), e) for i, e in enumerate(self.bounds)])
+        if not rows.height:
+            return Result(rows.hstack(made))
         h = pl.when(pl.col(HASH).is_not_null()).then(hashes_in(rows, [bound.to_numpy() for bound in made]))
         return Result(rows.with_columns(h.alias(HASH), *made))
 

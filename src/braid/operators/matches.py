@@ -31,6 +31,7 @@ from braid.operators.ranges import (
     keyed,
     meet,
     order_of,
+    repeated,
     rows_at,
     values_at,
 )
@@ -356,7 +357,7 @@ def _pieces_of(
                 here[0].alias(POS),
                 here[1].alias(SUB),
                 pl.Series(TIME, t),
-                pl.Series(DIFF, [1], dtype=pl.Int8).new_from_index(0, len(t)),
+                repeated(DIFF, 1, pl.Int8, len(t)),
             ]
         )
         yield joined_on(rows, l, r, key_columns, names)

@@ -16,10 +16,12 @@ import polars as pl
 from braid.expr import compile
 from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
-from braid.operators.changes import DIFF
+from braid.operators.changes import DIFF, no_rows
 from braid.operators.clocks import Clocks
 from braid.operators.pairing import dropped_rows, payload_of
+from braid.operators.ranges import columns_of
 from braid.plan import logical
+from braid.types import polars_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,12 @@ class Project:
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs
+        payload = set(payload_of(rows))
+        own = columns_of(rows, [c for c in rows.columns if c not in payload])
+        if not rows.height:
+            return Result(own.hstack(no_rows({name: polars_type(e.type) for name, e in self.outputs})))
         made, failed = compile.evaluate(rows, list(self.outputs))
-        changes = rows.drop(payload_of(rows)).hstack(made)
+        changes = own.hstack(made)
         live = failed & (rows[DIFF] == 1)
         dropped = dropped_rows(rows.filter(live), "expression", None) if live.any() else None
         return Result(changes, dropped)

@@ -86,6 +86,11 @@ def columns_of(frame: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
     return pl.DataFrame([frame.get_column(name) for name in names])
 
 
+def repeated(name: str, value: object, dtype: type[pl.DataType], count: int) -> pl.Series:
+    """A column of one value. (As cheap as there is: no expression.)"""
+    return pl.Series(name, [value], dtype=dtype).new_from_index(0, count)
+
+
 def same_keys(a: pl.DataFrame, ai: Ints, b: pl.DataFrame, bi: Ints, keys: Sequence[str]) -> Flags:
     """Whether row `ai[i]` of `a` and row `bi[i]` of `b` have equal key columns."""
     same = np.ones(len(ai), dtype=np.bool_)

@@ -92,9 +92,11 @@ def _series(column: Column, values: list[Any]) -> pl.Series:
 
 def _decode_blocks(texts: pl.Series, columns: Sequence[Column], manner: Manner) -> Decoded:
     """Blocks that can be read at once; what cannot is halved down to lines."""
+    if len(texts) < _FEW:
+        return _decode_slow(texts, columns, False, manner)
     plain = texts.is_not_null() & (texts != "null")
     rest = (plain & ~texts.str.contains_any(["\\u", "\n"])).fill_null(False)
-    if len(texts) < _FEW or not rest.any():
+    if not rest.any():
         return _decode_slow(texts, columns, False, manner)
     if not rest.all():  # nulls, and lines with \u escapes or line breaks
         return _completed(_decode_blocks(texts.filter(rest), columns, manner), texts, columns, rest, False, manner)

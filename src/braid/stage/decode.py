@@ -19,6 +19,7 @@ import polars as pl
 from braid.expr import compile, typing
 from braid.expr.nodes import Col
 from braid.operators.changes import DIFF, HEADERS, TIME
+from braid.operators.ranges import repeated
 from braid.plan.logical import Source, SourceColumn
 from braid.records import codec, formats
 from braid.records.registry import Registry
@@ -49,18 +50,21 @@ def decode(source: Source, raw: pl.DataFrame, partition: int, registry: Registry
             given = pl.select(pl.all_horizontal(key_frame[c].is_not_null() for c in key_frame.columns)).to_series()
             key_error = key_error.set(lacking & given, None)
     headers, headers_error = _checked_headers(source, raw[HEADERS])
-    errors = {"a": raw["_error"], "b": key_error, "c": value_error, "d": headers_error}
+    errors = [raw["_error"], key_error, value_error, headers_error]
     window = ("_window",) if source.window else ()
     if window:
-        errors["e"] = pl.select(pl.when(raw["_window"].is_null()).then(pl.lit("it has no window")).alias("e"))["e"]
-    error = pl.DataFrame(errors).select(pl.coalesce(*errors))["a"]
-    rows = raw.select("_offset", TIME, headers.alias(HEADERS), *window, "_key", "_value").with_columns(
-        pl.when(is_null).then(-1).otherwise(1).cast(pl.Int8).alias(DIFF),
+        errors.append(pl.select(pl.when(raw["_window"].is_null()).then(pl.lit("it has no window")).alias("e"))["e"])
+    live = repeated(DIFF, 1, pl.Int8, raw.height)
+    named = [
+        *(raw[c] for c in ("_offset", TIME)),
+        headers.alias(HEADERS),
+        *(raw[c] for c in (*window, "_key", "_value")),
+        (-live).zip_with(is_null, live) if is_null.any() else live,
         *(key_frame[c.name] for c in keys),
         *(value_frame[c.name] for c in values),
-    )
-    rows, time_error = _with_time(source, rows)
-    error = pl.DataFrame({"a": error, "b": time_error}).select(pl.coalesce("a", "b"))["a"]
+    ]
+    rows, time_error = _with_time(source, pl.DataFrame(named))
+    error = _first(*errors, time_error)
     if source.message_key is not None:
         rows, error = _checked_message_key(source, rows, error)
     return Decoded(with_pseudo(source, rows, partition), error)
@@ -80,7 +84,7 @@ def _columns(columns: list[SourceColumn]) -> list[Column]:
 
 
 def _renamed(frame: pl.DataFrame, columns: list[SourceColumn]) -> pl.DataFrame:
-    return frame.rename({c.field: c.name for c in columns})
+    return pl.DataFrame([frame.get_column(c.field).alias(c.name) for c in columns])
 
 
 def _decode_key(source: Source, keys: list[SourceColumn], texts: pl.Series, registry: Registry | None) -> codec.Decoded:
@@ -102,7 +106,15 @@ def _read(
 
 
 def _no_errors(height: int) -> pl.Series:
-    return pl.Series("e", [None] * height, dtype=pl.String)
+    return repeated("e", None, pl.String, height)
+
+
+def _first(*errors: pl.Series) -> pl.Series:
+    """Of each record the first error."""
+    told = [e for e in errors if e.null_count() < len(e)]
+    if len(told) < 2:
+        return told[0] if told else errors[0]
+    return pl.select(pl.coalesce(told).alias("e")).to_series()
 
 
 def _with_keys_of_values(
@@ -120,7 +132,7 @@ def _with_keys_of_values(
     found, _, why = formats.decode(there, _columns(keys), facet, manner=source.encoding.manner, registry=registry)
     named = _renamed(found, keys)
     columns = [named[c].zip_with(no_key, key_frame[c]) for c in named.columns]
-    return pl.DataFrame(columns), pl.DataFrame({"a": error, "b": why}).select(pl.coalesce("a", "b"))["a"]
+    return pl.DataFrame(columns), _first(error, why)
 
 
 def _with_time(source: Source, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
@@ -190,7 +202,7 @@ def with_pseudo(source: Source, rows: pl.DataFrame, partition: int) -> pl.DataFr
                 made.append(row_ids(pl.lit(partition)).alias(c.name))
             case "key" | "value":
                 pass
-    return rows.with_columns(made)
+    return rows.with_columns(made) if made else rows
 
 
 _PLAIN_PAIR = r'\["[^"\\\x00-\x1f]*", ?(?:null|"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")\]'

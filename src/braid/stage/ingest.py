@@ -12,8 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Literal
 
+import numpy as np
 import polars as pl
 
 from braid.expr import compile
@@ -37,6 +39,8 @@ from braid.operators.changes import (
     partitioned_position,
 )
 from braid.operators.clocks import BOTH, CLOCK, FOREVER, IDLE, STEPS, STORED
+from braid.operators.pairing import keys_of, stacked
+from braid.operators.ranges import columns_of, repeated, rows_at
 from braid.operators.watermarks import ABOVE_ALL, ticks_of
 from braid.plan.logical import Source
 from braid.records.key import canonical_key, key_hash
@@ -84,14 +88,15 @@ def with_key(
         there = frame[DIFF] == 1
         made = made.with_columns(pl.when(there).then(pl.col(key_column(i))).alias(key_column(i)) for i in gone)
         failed = failed & there
-    frame = frame.drop([c for c in frame.columns if c.startswith("_k") and c[2:].isdigit()] + [HASH], strict=False)
-    return frame.with_columns(hash_of_key(made, keys, whole), *made.get_columns()), failed
+    others = set(keys_of(frame)) | {HASH}
+    frame = columns_of(frame, [c for c in frame.columns if c not in others])
+    return frame.hstack([hash_of_key(made, keys, whole), *made.get_columns()]), failed
 
 
 def hash_of_key(made: pl.DataFrame, keys: Sequence[Expr], whole: bool) -> pl.Series:
     """`_h` of rows that have the exchange key columns."""
     if not keys:
-        return pl.repeat(None, made.height, dtype=pl.UInt64, eager=True).alias(HASH)
+        return repeated(HASH, None, pl.UInt64, made.height)
     columns = [Column(key_column(i), e.type) for i, e in enumerate(keys)]
     text = canonical_key(made, columns)
     if whole and len(keys) > 1:
@@ -116,16 +121,16 @@ def ingest(
 ) -> Ingested:
     """Changes and steps of one partition's records. `positions`: Int128, rising, one a record; `rank` numbers the
     source partition within the query."""
-    rows = decoded.rows.with_columns(positions.alias(POS))
-    bad = decoded.error.is_not_null()
-    dropped = (
-        [at_source(leaf, rows.filter(bad), partition, "malformed", decoded.error.filter(bad))] if bad.any() else []
-    )
-    good = rows.filter(~bad) if bad.any() else rows
+    good = rows = decoded.rows.hstack([positions.alias(POS)])
+    dropped = []
+    if decoded.error.null_count() < rows.height:
+        bad = decoded.error.is_not_null()
+        dropped.append(at_source(leaf, rows.filter(bad), partition, "malformed", decoded.error.filter(bad)))
+        good = rows.filter(~bad)
     good, failed = with_key(good, leaf.keys, needs_all(leaf.null_key), keys_of_values(leaf))
     if failed.any():
         dropped.append(at_source(leaf, good.filter(failed), partition, "expression"))
-    good = good.with_columns(pl.lit(None, pl.Binary).alias(SUB))
+    good = good.hstack([repeated(SUB, None, pl.Binary, good.height)])
     if leaf.drop_null_value and (good[DIFF] == -1).any():
         dropped.append(at_source(leaf, good.filter(pl.col(DIFF) == -1), partition, "null value"))
         good = good.filter(pl.col(DIFF) == 1)
@@ -134,19 +139,20 @@ def ingest(
         dropped.append(at_source(leaf, good.filter(pl.col(HASH).is_null()), partition, "null key"))
         good = good.filter(pl.col(HASH).is_not_null())
     if leaf.awaits:
-        good = good.with_columns(pl.lit(rank, pl.Int32).alias(PART))
+        good = good.hstack([repeated(PART, rank, pl.Int32, good.height)])
     if leaf.silent:
         good = good.clear()
     names = list(leaf_schema(leaf))
     if good[HEADERS].null_count() < good.height:
         names.append(HEADERS)
-    return Ingested(good.select(names), steps, pl.concat(dropped) if dropped else no_rows(DROPS))
+    return Ingested(columns_of(good, names), steps, pl.concat(dropped) if dropped else no_rows(DROPS))
 
 
 def _storable(rows: pl.DataFrame) -> pl.DataFrame:
     """Positions and times of the records that a join could keep: with a value and a key."""
-    stored = rows.select((pl.col(DIFF) == 1) & pl.col(HASH).is_not_null()).to_series()
-    times = rows.select(POS, TIME)
+    times, stored = columns_of(rows, [POS, TIME]), rows[DIFF] == 1
+    if rows[HASH].null_count():
+        stored &= rows[HASH].is_not_null()
     return times if stored.all() else times.filter(stored)
 
 
@@ -155,8 +161,7 @@ def _steps(leaf: Leaf, rows: pl.DataFrame, storable: pl.DataFrame, rank: int, ma
     marks = [_meant(m, leaf) for m in marks]
     if leaf.source.watermark is not None:
         shown = _progress(rows, leaf.source.watermark)
-        last = shown.tail(1).select(POS, pl.lit(CLOCK, pl.Int8).alias("kind"), pl.col(TIME).alias("value"))
-        made = [_rises(shown, CLOCK, marks), last]  # the last one says which epoch it was
+        made = [_rises(shown, CLOCK, marks), _at(shown.tail(1), CLOCK)]  # the last one says which epoch it was
     else:
         alike = storable.height == rows.height
         made = [_rises(rows, BOTH, marks)] if alike else [_rises(rows, CLOCK, marks), _rises(storable, STORED, marks)]
@@ -168,10 +173,10 @@ def _steps(leaf: Leaf, rows: pl.DataFrame, storable: pl.DataFrame, rank: int, ma
                 schema={POS: POS_TYPE, "kind": pl.Int8, "value": pl.Int64},
             )
         )
-    steps = pl.concat(made).with_columns(
-        pl.lit(leaf.number, pl.Int16).alias("leaf"), pl.lit(rank, pl.Int32).alias("part")
-    )
-    return steps.select(list(STEPS)).sort(POS, maintain_order=True)
+    steps = stacked(made)
+    whose = [repeated("leaf", leaf.number, pl.Int16, steps.height), repeated("part", rank, pl.Int32, steps.height)]
+    steps = columns_of(steps.hstack(whose), list(STEPS))
+    return steps if steps[POS].is_sorted() else steps.sort(POS, maintain_order=True)
 
 
 def _progress(rows: pl.DataFrame, watermark: Expr) -> pl.DataFrame:
@@ -192,16 +197,16 @@ def _meant(mark: Mark, leaf: Leaf) -> Mark:
 
 
 def _rises(rows: pl.DataFrame, kind: int, marks: Sequence[Mark]) -> pl.DataFrame:
-    at = rows.select(POS, TIME)
-    idle = [m.position for m in marks if m.kind == "idle"]
-    if idle:
-        places = pl.Series(idle, dtype=POS_TYPE).sort()
-        since = places.search_sorted(at[POS]) if at.height else pl.Series([], dtype=pl.UInt32)
-        rises = (pl.col(TIME) > pl.col(TIME).cum_max().shift(1)).fill_null(True).over("since")
-        at = at.with_columns(pl.Series("since", since, dtype=pl.UInt32)).filter(rises)
-    else:
-        at = at.filter((pl.col(TIME) > pl.col(TIME).cum_max().shift(1)).fill_null(True))
-    return at.select(POS, pl.lit(kind, pl.Int8).alias("kind"), pl.col(TIME).alias("value"))
+    t, idle = rows[TIME].to_numpy(), pl.Series([m.position for m in marks if m.kind == "idle"], dtype=POS_TYPE)
+    rises = np.ones(len(t), dtype=np.bool_)
+    for first, end in pairwise(sorted({0, *rows[POS].search_sorted(idle).to_list(), len(t)})):
+        rises[first + 1 : end] = t[first + 1 : end] > np.maximum.accumulate(t[first:end])[:-1]
+    return _at(rows if rises.all() else rows_at(rows, np.flatnonzero(rises)), kind)
+
+
+def _at(rows: pl.DataFrame, kind: int) -> pl.DataFrame:
+    """A step where each of these rows is."""
+    return pl.DataFrame([rows[POS], repeated("kind", kind, pl.Int8, rows.height), rows[TIME].alias("value")])
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ from braid.operators.changes import (
     sequence_of,
 )
 from braid.operators.clocks import STEPS
-from braid.operators.ranges import rows_at
+from braid.operators.ranges import repeated, rows_at
 from braid.stage.drops import DROPS, drops_of
 from braid.stage.ingest import hash_of_key, keys_of_values, leaf_schema, with_key
 from braid.timing import spent
@@ -65,7 +65,7 @@ def full(leaf: Leaf, rows: pl.DataFrame) -> pl.DataFrame:
     made = {c.name: c for c in rows.get_columns()}
     if HASH not in made:
         made[HASH] = hash_of_key(rows, leaf.keys, needs_all(leaf.null_key))
-    made[SUB] = pl.Series(SUB, [None], dtype=pl.Binary).new_from_index(0, rows.height)
+    made[SUB] = repeated(SUB, None, pl.Binary, rows.height)
     made |= {name: rows.get_column(key).alias(name) for name, key in again.items()}
     return pl.DataFrame([made[c] for c in (*leaf_schema(leaf), HEADERS) if c in made])
 
@@ -114,11 +114,12 @@ class Exchanging:
 
 def bucket_of(frame: pl.DataFrame, buckets: int) -> pl.Series:
     """The bucket of each row: by hash; a row without a key goes by the partition of its cause."""
-    by_hash = (pl.col(HASH) % buckets).cast(pl.Int64)
-    if frame[HASH].null_count():
-        low = pl.col(POS) % pl.lit(LOW, pl.Int128)
-        by_hash = pl.coalesce(by_hash, (low // (1 << (OFFSET_BITS + LEAF_BITS))).cast(pl.Int64) % buckets)
-    return frame.select(by_hash.alias("b"))["b"]
+    by_hash = (frame[HASH] % buckets).cast(pl.Int64)
+    if not by_hash.null_count():
+        return by_hash
+    low = pl.col(POS) % pl.lit(LOW, pl.Int128)
+    by_cause = (low // (1 << (OFFSET_BITS + LEAF_BITS))).cast(pl.Int64) % buckets
+    return frame.select(pl.coalesce(by_hash, by_cause).alias("b"))["b"]
 
 
 def split(
@@ -127,7 +128,7 @@ def split(
     """The frame's rows by bucket, one after the other, each part in the frame's order, `without` some columns."""
     if not frame.height:
         return
-    rows = frame.drop(without)
+    rows = frame.drop(without) if without else frame
     if buckets == 1 or single:
         yield 0, rows
         return
