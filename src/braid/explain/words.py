@@ -182,7 +182,7 @@ def _release(node: sliding.SlidingJoin) -> Words:
 def _sliding(node: sliding.SlidingJoin) -> Words:
     """Its operands are called as their columns are."""
     meetings = list(sliding.meetings(node.tree))
-    notes = [f"{_name(x)}: {_life(x.frame)}" for x in node.operands]
+    notes = [f"{_name(x)}: {x.told}" for x in node.operands]
     if len(meetings) > 1:
         notes.append(f"joins {_joins(node.tree)[1:-1]}; a result lives while all its rows do")
     notes += [f"match only if {show(m.residual)}" for m in meetings if m.residual is not None]
@@ -228,41 +228,3 @@ def _joins(tree: sliding.Tree) -> str:
     if isinstance(tree, sliding.Operand):
         return _name(tree)
     return f"({_joins(tree.left)} {tree.how} {_joins(tree.right)})"
-
-
-def _life(frame: sliding.Frame | None) -> str:
-    """How long a row lives."""
-    match frame:
-        case None:
-            return "a table, captured at the start; its rows live for ever"
-        case sliding.RowsFrame(lower=lower, upper=0):
-            return "each row lives until the next one" if lower == 0 else f"each row lives until {lower + 1} more came"
-        case sliding.RowsFrame(lower=lower, upper=upper):
-            return f"each row lives from when {upper} more came until {lower + 1} more did"
-    lower_, upper_ = frame.lower, frame.upper
-    here = sliding.Bound()
-    if frame.order.kind != "rowtime":
-        return _hop(frame)
-    if lower_ == here:
-        return "each row lives for the millisecond of its time"
-    if upper_ == here:
-        return f"each row lives for {_length(lower_)}, the end included"
-    return f"each row lives from {_length(upper_)} to {_length(lower_)} after its time, both included"
-
-
-def _hop(frame: sliding.RangeFrame) -> str:
-    order = frame.order
-    what = f"step of {duration(order.step)}" if order.step is not None else str(order.unit).lower()
-    if not frame.hops:
-        span = f"{_length(frame.upper)} to {_length(frame.lower)}" if frame.upper != sliding.Bound() else ""
-        far = span or f"up to {_length(frame.lower)}"
-        return f"each row lives while time, in whole {what}s ({order.kind}), is {far} ahead of its own"
-    return f"each row lives to the end of its {what}" + (", which it includes" if order.kind == "ceil" else "")
-
-
-def _length(bound: sliding.Bound) -> str:
-    if not bound.months:
-        return duration(bound.ms)
-    years, months = divmod(bound.months, 12)
-    parts = [f"{n} {word}{'s' * (n > 1)}" for n, word in ((years, "year"), (months, "month")) if n]
-    return " ".join(parts)

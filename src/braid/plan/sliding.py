@@ -8,11 +8,12 @@ the joined clock, the minimum over all stream operands, has reached (or passed) 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from braid.expr.nodes import Col, Expr
+from braid.expr.show import duration
 from braid.plan.node import Mode, PlanNode
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from braid.plan.logical import How, Node
 
 Unit = Literal["SECOND", "MINUTE", "HOUR", "DAY", "MONTH", "YEAR"]
+OrderKind = Literal["rowtime", "floor", "ceil", "step"]
+ORDERS: Mapping[str, OrderKind] = {"ROWTIME": "rowtime", "FLOOR": "floor", "CEIL": "ceil", "STEP": "step"}
 Emission = Literal["arrival", "expiry", "istream"]
 
 
@@ -29,9 +32,18 @@ class OrderKey:
     """What a frame measures: k(T) = T, or T rounded down (floor, step) or up (ceil). Calendar units in UTC; a step is a
     multiple of `step` ms since 1970."""
 
-    kind: Literal["rowtime", "floor", "ceil", "step"] = "rowtime"
+    kind: OrderKind = "rowtime"
     unit: Unit | None = None
     step: int | None = None
+
+    @property
+    def told(self) -> str:
+        return f"step of {duration(self.step)}" if self.step is not None else str(self.unit).lower()
+
+    @property
+    def ends(self) -> str:
+        """Whether a row that leaves when it moves has the instant at which it does."""
+        return ", which it includes" if self.kind == "ceil" else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +52,14 @@ class Bound:
 
     months: int = 0
     ms: int = 0
+
+    @property
+    def told(self) -> str:
+        if not self.months:
+            return duration(self.ms)
+        years, months = divmod(self.months, 12)
+        parts = [f"{n} {word}{'s' * (n > 1)}" for n, word in ((years, "year"), (months, "month")) if n]
+        return " ".join(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +75,20 @@ class RangeFrame:
         """Its contents pile up until the order key moves, then leave together."""
         return self.order.kind != "rowtime" and self.lower == self.upper == Bound()
 
+    @property
+    def told(self) -> str:
+        if self.hops:
+            return f"each row lives to the end of its {self.order.told}{self.order.ends}"
+        if self.order.kind != "rowtime":
+            span = f"{self.upper.told} to {self.lower.told}" if self.upper != Bound() else f"up to {self.lower.told}"
+            measured = f"in whole {self.order.told}s ({self.order.kind})"
+            return f"each row lives while time, {measured}, is {span} ahead of its own"
+        if self.lower == Bound():
+            return "each row lives for the millisecond of its time"
+        if self.upper == Bound():
+            return f"each row lives for {self.lower.told}, the end included"
+        return f"each row lives from {self.upper.told} to {self.lower.told} after its time, both included"
+
 
 @dataclass(frozen=True, slots=True)
 class RowsFrame:
@@ -63,6 +97,13 @@ class RowsFrame:
 
     lower: int
     upper: int = 0
+
+    @property
+    def told(self) -> str:
+        gone = f"until {self.lower + 1} more"
+        if self.upper:
+            return f"each row lives from when {self.upper} more came {gone} did"
+        return "each row lives until the next one" if self.lower == 0 else f"each row lives {gone} came"
 
 
 Frame = RangeFrame | RowsFrame
@@ -77,6 +118,11 @@ class Operand:
 
     input: Node
     frame: Frame | None
+
+    @property
+    def told(self) -> str:
+        """How long a row lives."""
+        return "a table, captured at the start; its rows live for ever" if self.frame is None else self.frame.told
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
 
 from braid.bind.expressions import bind_predicate, conjuncts, sides, told_at
 from braid.bind.from_ import Env
@@ -386,14 +385,6 @@ def _replaced(tree: Pair, left: Tree | None, right: Tree | None) -> Tree | None:
 # --------------------------------------------------------------------- the node
 
 
-_KINDS: dict[str, Literal["rowtime", "floor", "ceil", "step"]] = {
-    "ROWTIME": "rowtime",
-    "FLOOR": "floor",
-    "CEIL": "ceil",
-    "STEP": "step",
-}
-
-
 def built(tree: Tree, settings: SqlstreamSettings, rowtime: Col | None) -> Node:
     """`rowtime` None: only tables are read, whose rows have no time."""
     if rowtime is None:
@@ -432,4 +423,4 @@ def _bound(interval: ast.Interval | None) -> sliding.Bound:
 def _order(order: ast.OrderKey | None) -> sliding.OrderKey:
     if order is None:
         return sliding.OrderKey()
-    return sliding.OrderKey(_KINDS[order.kind], order.unit, None if order.step is None else order.step.ms)
+    return sliding.OrderKey(sliding.ORDERS[order.kind], order.unit, None if order.step is None else order.step.ms)

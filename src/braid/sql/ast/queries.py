@@ -291,9 +291,9 @@ TimeUnit = OneOf["YEAR", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND"]
 
 @dataclass(frozen=True, slots=True)
 class OrderKey:
-    """ORDER BY of a window: ROWTIME, FLOOR | CEIL (ROWTIME TO unit) or STEP (ROWTIME BY interval)."""
+    """ORDER BY of a window: ROWTIME, or KIND(ROWTIME TO unit | BY interval)."""
 
-    kind: OneOf["ROWTIME", "FLOOR", "CEIL", "STEP"]
+    kind: str
     unit: TimeUnit | None
     step: Interval | None
     span: Span

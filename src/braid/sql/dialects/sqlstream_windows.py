@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 from itertools import pairwise
-from typing import Literal, get_args
+from typing import get_args
 
 from braid.errors import SqlError
 from braid.sql import ast
@@ -192,8 +192,7 @@ def _order(c: Cursor) -> ast.OrderKey:
 
 def _order_key(c: Cursor) -> ast.OrderKey:
     start = c.index
-    kinds: tuple[Literal["FLOOR", "CEIL", "STEP"], ...] = ("FLOOR", "CEIL", "STEP")
-    kind = next((k for k in kinds if c.at(k) and c.ahead(1).text == "("), None)
+    kind = next((k for k in ("FLOOR", "CEIL", "STEP") if c.at(k) and c.ahead(1).text == "("), None)
     if kind is None:
         if not _rowtime(c):
             raise _not_monotonic(c)
