@@ -10,12 +10,13 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
+from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
 
 import polars as pl
 
-from benchmarks.harness import Batch, Run, Sizes, steady
+from benchmarks.harness import Batch, Run, Sizes, Variant, steady, take_turns
 from braid.bind.catalog import Catalog
 from braid.bind.program import Program
 from braid.files.input import open_files
@@ -31,6 +32,7 @@ from braid.stage.measured import Measured
 from braid.topics import TopicStore
 from braid.topics.broker import Broker
 
+BRAID, LOOP, SPARK = "Braid on Spark", "Braid's operators in a loop, no Spark", "Spark, state in memory"
 BUCKETS = 4  # what Braid takes by itself
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 STORES = {
@@ -150,6 +152,17 @@ def in_a_loop(plan: Plan, folder: Path, limit: int, *, data: Path | None = None,
         if rows:
             batches.append(Batch(rows, 1000 * (perf_counter() - began)))
         at = end
+
+
+def over_topics(spark: Any, plan: Plan, store: Path, sizes: Sizes) -> dict[str, list[Run]]:
+    """Braid and its loop in turns; each gives as many rows as a first loop does."""
+    variants: dict[str, Variant] = {
+        BRAID: lambda to: on_spark(spark, plan, to, sizes, store=store),
+        LOOP: lambda to: in_a_loop(plan, to, sizes.batch, store=store),
+    }
+    with TemporaryDirectory() as first:
+        expected = in_a_loop(plan, Path(first), sizes.batch, store=store).rows_out
+    return take_turns(variants, sizes.rounds, expected)
 
 
 def _chunks(inputs: Mapping[int, Input], ranks: Mapping[str, int], at: Cut, end: Cut, early: list[int]) -> list[Chunk]:

@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 
 from benchmarks.data import first_files, make
-from benchmarks.engines import STORES, in_a_loop, on_spark, plan_of, session, spark_files, spark_run
+from benchmarks.engines import BRAID, LOOP, SPARK, STORES, in_a_loop, on_spark, plan_of, session, spark_files, spark_run
 from benchmarks.harness import Batch, Run, Sizes, Variant, summaries, take_turns
 from benchmarks.report import Goal, Report, held_back, of_parts, of_rates
 from braid.lower.physical import Plan
@@ -34,8 +34,7 @@ CREATE STREAM o AS SELECT l.k AS k, l.v AS v, r.v AS rv FROM l {{kind}} JOIN r
   WITHIN 5 SECONDS GRACE PERIOD 5 SECONDS ON l.k = r.k;
 """
 
-SPARK, ROCKS = "Spark, state in memory", "Spark, RocksDB"
-BRAID, LOOP = "Braid on Spark", "Braid's operators in a loop, no Spark"
+ROCKS = "Spark, RocksDB"
 SAME = f"{BRAID}, the same rows"
 BARE, DUCK = "a bare Polars join in a loop, no Spark", "DuckDB, one batch join"
 

@@ -17,11 +17,20 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.data import make, make_table, write_topic
-from benchmarks.engines import in_a_loop, on_spark, plan_of, session, spark_files, spark_run
+from benchmarks.engines import (
+    BRAID,
+    LOOP,
+    SPARK,
+    in_a_loop,
+    on_spark,
+    over_topics,
+    plan_of,
+    session,
+    spark_files,
+    spark_run,
+)
 from benchmarks.harness import Run, Sizes, Variant, summaries, take_turns
 from benchmarks.report import Report, of_rates
-
-BRAID, LOOP, SPARK = "Braid on Spark", "Braid's operators in a loop, no Spark", "Spark, state in memory"
 
 STREAM = """CREATE STREAM {name} (k BIGINT KEY, k2 BIGINT, t BIGINT, v BIGINT)
   WITH (kafka_topic='{name}', value_format='JSON', timestamp='t', partitions=1);
@@ -156,12 +165,5 @@ def _tables(topics: Path, rows: int, keys: int) -> int:
 def _table_table(spark: Any, topics: Path, rows: int, sizes: Sizes, report: Report) -> None:
     title = "Table-table join"
     print(f"  {title}", flush=True)
-    plan = plan_of(TABLES)
-    variants: dict[str, Variant] = {
-        BRAID: lambda to: on_spark(spark, plan, to, sizes, store=topics),
-        LOOP: lambda to: in_a_loop(plan, to, sizes.batch, store=topics),
-    }
-    with TemporaryDirectory() as first:
-        expected = in_a_loop(plan, Path(first), sizes.batch, store=topics).rows_out
     text = f"{rows:,} + {rows:,} changes of {sizes.keys:,} keys as JSON lines, batches of {sizes.batch:,}."
-    _add(report, title, text, take_turns(variants, sizes.rounds, expected))
+    _add(report, title, text, over_topics(spark, plan_of(TABLES), topics, sizes))

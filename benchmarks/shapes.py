@@ -18,9 +18,9 @@ from typing import Any
 import polars as pl
 
 from benchmarks.data import make
-from benchmarks.engines import on_spark, plan_of, session, spark_files, spark_run
+from benchmarks.engines import BRAID, SPARK, on_spark, plan_of, session, spark_files, spark_run
 from benchmarks.harness import Run, Sizes, Variant, summaries, take_turns
-from benchmarks.interval import BRAID, SPARK, W
+from benchmarks.interval import W
 from benchmarks.report import Report, Table
 
 SIDE = """CREATE STREAM {name} (k {type} KEY, t BIGINT, {columns})

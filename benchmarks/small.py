@@ -20,9 +20,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.data import first_files, make
-from benchmarks.engines import on_spark, plan_of, session
+from benchmarks.engines import BRAID, SPARK, on_spark, plan_of, session
 from benchmarks.harness import Run, Sizes, measured, percentile
-from benchmarks.interval import BRAID, ROCKS, SPARK, spark_join
+from benchmarks.interval import ROCKS, spark_join
 from benchmarks.interval import SQL as FILES_SQL
 from benchmarks.report import Goal, Report, Table, held_back, of_parts
 from benchmarks.topics import SCHEMA

@@ -17,9 +17,20 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.data import make, write_topic
-from benchmarks.engines import in_a_loop, on_spark, plan_of, session, spark_files, spark_run
+from benchmarks.engines import (
+    BRAID,
+    LOOP,
+    SPARK,
+    in_a_loop,
+    on_spark,
+    over_topics,
+    plan_of,
+    session,
+    spark_files,
+    spark_run,
+)
 from benchmarks.harness import Run, Sizes, Variant, summaries, take_turns
-from benchmarks.interval import BRAID, LOOP, SIDES, SPARK
+from benchmarks.interval import SIDES
 from benchmarks.processes import MIB
 from benchmarks.report import Goal, Report, held_back, of_parts, of_rates
 
@@ -122,14 +133,7 @@ def _references(spark: Any, topics: Path, sizes: Sizes, report: Report) -> None:
     left, right, keys = sizes.rows // 4, max(sizes.rows // 4000, 100), 1000
     write_topic(topics, "a", left, 8, sizes.keys, seed=0)
     write_topic(topics, "b", right, 8, keys, seed=1)
-    plan = plan_of(TABLES)
-    variants: dict[str, Variant] = {
-        BRAID: lambda to: on_spark(spark, plan, to, sizes, store=topics),
-        LOOP: lambda to: in_a_loop(plan, to, sizes.batch, store=topics),
-    }
-    with TemporaryDirectory() as first:
-        expected = in_a_loop(plan, Path(first), sizes.batch, store=topics).rows_out
-    runs = take_turns(variants, sizes.rounds, expected)
+    runs = over_topics(spark, plan_of(TABLES), topics, sizes)
     kept = runs[BRAID][-1]
     text = (
         f"{left:,} changes of {sizes.keys:,} left rows, each of which refers to one of {keys:,} right rows; {right:,} "
