@@ -193,6 +193,24 @@ def test_a_stopped_query_goes_on_where_it_was(spark: Any, tmp_path: Path) -> Non
         queries.start(spark, other, str(tmp_path))
 
 
+def test_what_a_killed_driver_leaves_before_the_first_batch_is_no_hindrance(spark: Any, tmp_path: Path) -> None:
+    """Spark writes the offsets of batch 0 to a file beside, and renames it."""
+    asked, history = case("ss", 9)
+    store, plan = TopicStore(tmp_path), lower(asked)
+    for name, partitions in history.topics.items():
+        store.create(name, len(partitions))
+    queries.start(spark, plan, str(tmp_path), partitions=1).stop()
+    left = tmp_path / "checkpoints" / "OUT" / "spark" / "offsets" / ".0.crc.tmp"
+    left.parent.mkdir(exist_ok=True)
+    left.write_text("half")
+    topics = TopicStore(tmp_path)
+    for name in history.topics:
+        topics.delete(name)
+    write_topics(topics, asked, history)
+    run(str(tmp_path), asked, spark)
+    assert output(topics) == [reference_lines(asked, history)]
+
+
 def _launch(store: Path, log: Any, *options: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, str(HELP), "ss-ss", "3", str(store), "limit=8", "length=120", *options]
     return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)

@@ -69,3 +69,16 @@ def test_every_cut_gives_the_same_records(broker: Broker, tmp_path: Path, seed: 
         wanted = [x for x in expected if first <= x[0] < last]
         assert rows(kept.raw(topic, 0, first, last, HOW)) == wanted
     clients.delete_topic(broker.address, topic)
+
+
+def test_what_was_committed_is_there_when_it_has_settled(broker: Broker, tmp_path: Path) -> None:
+    """A broker takes a commit some milliseconds before its readers see it; what is open for long is not waited for."""
+    topic, topics = clients.make_topic(broker.address, None, 3), KafkaTopics(str(tmp_path), Address(broker.address))
+    for n in range(1, 31):
+        clients.produce_transaction(broker.address, topic, [Record(None, b"1", 1_000, (), p) for p in range(3)])
+        topics.settle(topic)
+        assert topics.end_offsets(topic) == [2 * n] * 3  # each with its marker
+    with clients.open_transaction(broker.address) as producer:
+        clients.send(producer, topic, [Record(None, b"1", 1_000, (), 0)])
+        topics.settle(topic)
+        assert topics.end_offsets(topic) == [60] * 3

@@ -13,6 +13,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from pathlib import Path
 
 import pytest
 
+from braid import connect
+from braid.topics.broker import WAIT
 from cli_help import braid as command
 from cli_help import on_shared_spark
 from kafka import clients, java
@@ -148,6 +151,26 @@ def test_goes_on_when_the_broker_comes_back(fresh_broker: Broker, tmp_path: Path
         assert until(lambda: joined(fresh_broker, names["o"]) == feed.join), (tmp_path / "run.log").read_text()[-2000:]
     finally:
         assert ended(run) == 0
+
+
+@pytest.mark.law
+def test_idle_is_what_has_read_all(fresh_broker: Broker, tmp_path: Path) -> None:
+    """A broker that answers late, as under load: `await_idle` takes no silence for the end."""
+    names = prepared(fresh_broker, tmp_path)
+    feed = Feed(fresh_broker, names, 3)
+    feed.more(20)
+    with connect("ksqldb", str(tmp_path / "d"), kafka=fresh_broker.address) as session:
+        (handle,) = session.execute((tmp_path / "q.sql").read_text())
+        handle.await_idle()
+        assert joined(fresh_broker, names["o"]) == feed.join
+        feed.more(20)
+        assert fresh_broker.pid is not None
+        os.kill(fresh_broker.pid, signal.SIGSTOP)
+        again = threading.Timer(4 * WAIT, os.kill, (fresh_broker.pid, signal.SIGCONT))
+        again.start()
+        handle.await_idle()
+        assert not again.is_alive()
+        assert joined(fresh_broker, names["o"]) == feed.join
 
 
 @pytest.mark.law

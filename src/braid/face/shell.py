@@ -303,8 +303,9 @@ class Shell:
             case ".read":
                 self._statements(_text_of(rest))
             case ".topics":
-                ends = {name: self._store.end_offsets(name) for name in self._store.names()}
-                self._table(("topic", "partitions", "records"), [(n, len(e), sum(e)) for n, e in ends.items()])
+                from braid.face.show import TOPICS, sizes
+
+                self._table(TOPICS, list(sizes(self._store)))
             case ".queries":
                 if not self.live:
                     self._settle()

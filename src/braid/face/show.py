@@ -54,16 +54,26 @@ def _opened(store: str, broker: Broker | None) -> tuple[Topics, str]:
     return (open_store(store), store) if broker is None else (open_topics(store, broker), broker.address)
 
 
+TOPICS = ("topic", "partitions", "records")
+
+
+def sizes(topics: Topics) -> Iterator[tuple[str, int, int]]:
+    """Each topic, its partitions and records; in Kafka, where offsets have gaps, these are at most so many. One that is
+    dropped meanwhile is left out."""
+    for name in topics.names():
+        try:
+            ends = topics.end_offsets(name)
+            yield name, len(ends), sum(ends) - sum(topics.start_offsets(name))
+        except BraidError:
+            if topics.exists(name):
+                raise
+
+
 def print_topics(store: str, broker: Broker | None = None) -> None:
-    """The topics of a store or a broker with their records; in Kafka, where offsets have gaps, these are at most so
-    many."""
     opened, shown = _opened(store, broker)
-    rows = []
-    for name in opened.names():
-        ends = opened.end_offsets(name)
-        rows.append((name, len(ends), sum(ends) - sum(opened.start_offsets(name))))
+    rows = list(sizes(opened))
     if rows:
-        print_table(("topic", "partitions", "records"), rows)
+        print_table(TOPICS, rows)
     else:
         click.echo(f"{shown} has no topics", err=True)
 

@@ -81,6 +81,11 @@ SETTINGS: tuple[Setting, ...] = (
         "a query without input asks for some 20 times a second, not 100: each time costs its Python process a call",
     ),
     Setting("spark.sql.streaming.minBatchesToRetain", "20", "fewer files to list; enough to restart"),
+    Setting(
+        "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart",
+        "false",
+        "a driver that is killed while it writes batch 0 leaves a file, and the query would never start again",
+    ),
     Setting("spark.sql.session.timeZone", "UTC", "times are milliseconds since 1970"),
     Setting("spark.ui.enabled", "false", "no web server for a local run", early=True),
     Setting(

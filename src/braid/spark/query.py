@@ -34,11 +34,24 @@ from braid.spark.conf import keep_state, on_one_node, settings_of_a_query
 from braid.spark.dataframes import Registered, packed, result_schema, unpack
 from braid.spark.entry import FORMAT, SCHEMA, BraidSource, StageProcessor
 from braid.spark.group import Group
-from braid.spark.job import Job, Order, Output, Wishes, exchanges, fused, inputs_of, loose, prepared, stateless
+from braid.spark.job import (
+    Job,
+    Order,
+    Output,
+    Wishes,
+    exchanges,
+    fused,
+    inputs_of,
+    loose,
+    prepared,
+    stateless,
+    topics_of,
+)
 from braid.spark.stage import in_task
 from braid.spark.writer import MANIFEST, write_batches
 from braid.stage import checkpoint as checkpoints
 from braid.stage import state_file
+from braid.stage.inputs import TopicInput
 from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured
 from braid.topics import access, clean_staging
 from braid.topics.begin import UNASKED, Begins
@@ -111,8 +124,10 @@ class RunningQuery:
         upto, state = state_file.latest(folder)
         self._seen = _Seen(upto=upto, state=state)
         self._group = Group(job)
+        self._upto: Mapping[str, int] = {}
         if job.broker is not None:
-            self._group.tell(checkpoints.reached(folder).committed["next"] or job.begin)
+            self._upto = checkpoints.reached(folder).committed["next"] or job.begin
+            self._group.tell(self._upto)
         self._told = False  # whether somebody takes batches
         self._shape = Shape.of(job.plan, job.name, job.buckets)
         self._checked = False
@@ -189,10 +204,13 @@ class RunningQuery:
             done = _await(handle, timeout)
             if self.launch() is handle:
                 self._raise()
+                if done:
+                    self._settle()
                 return done
 
     def await_idle(self) -> None:
         """Waits until all input that is there now has been processed and published."""
+        ends, deadline = self._there(), time.monotonic() + PATIENCE
         while True:
             handle = self.launch()
             try:
@@ -204,7 +222,24 @@ class RunningQuery:
                 self._raise()
                 raise
             self._raise()
-            return
+            if all(self._upto.get(place, 0) >= end for place, end in ends.items()) or not handle.isActive:
+                return self._settle()
+            if time.monotonic() > deadline:
+                raise BrokerAway(f"query {self.name} does not come to the end of its topics", "look at the broker")
+            time.sleep(0.2)  # the broker was away when Spark asked for more
+
+    def _there(self) -> dict[str, int]:
+        """Where the topics of a broker end now, of those that are read to their ends."""
+        if self.job.broker is None or self.job.order is not None:
+            return {}
+        inputs = {n: x for n, x in inputs_of(self._text).items() if isinstance(x, TopicInput)}
+        ends = {n: _patiently(x.ends) for n, x in inputs.items() if n not in self.job.plan.captured}
+        return {f"{leaf}/{p}": end for leaf, found in ends.items() for p, end in enumerate(found)}
+
+    def _settle(self) -> None:
+        if self.job.output.kind == "kafka":
+            with contextlib.suppress(BrokerAway):
+                topics_of(self.job).settle(self.job.output.target)
 
     def exception(self) -> BraidError | None:
         """Why the query died."""
@@ -304,7 +339,8 @@ class RunningQuery:
             state_file.tell_published(self._folder, batch)
         state_file.forget(self._folder, batch - 1)
         if self.job.broker is not None:
-            self._group.tell(checkpoints.upto(self._folder, batch))
+            self._upto = checkpoints.upto(self._folder, batch)
+            self._group.tell(self._upto)
         self._noted(batch, told, said, (began * 1000, ran * 1000, time.time() * 1000))
         if not self._checked and self._handle is not None:
             self._check()
@@ -518,6 +554,17 @@ def _await(handle: Any, timeout: float | None) -> bool:
         return handle.awaitTermination(timeout) is not False
     except Exception:  # its reason is asked for by the caller
         return True
+
+
+def _patiently(ask: Callable[[], list[int]]) -> list[int]:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return ask()
+        except BrokerAway:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
 
 
 def _was_away(handle: Any) -> bool:

@@ -56,6 +56,10 @@ class Topics(Protocol):
         """Of each partition the offset of the first record whose time is this or later; the end where none is."""
         ...
 
+    def settle(self, name: str) -> None:
+        """Waits, but not for long, until all that was written can be read."""
+        ...
+
     def known_end(self, name: str, partition: int) -> int:
         """The end of a partition as of the last look."""
         ...

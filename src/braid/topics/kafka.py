@@ -194,18 +194,24 @@ class KafkaTopics:
         found = self._offsets(name, "for_timestamp", max(time, 0))
         return [end if at < 0 else min(at, end) for at, end in zip(found, ends, strict=True)]
 
+    def settle(self, name: str) -> None:
+        """A broker says that a transaction is committed a little before its records can be read."""
+        ends, deadline = self._offsets(name, "latest", committed=False), time.monotonic() + WAIT
+        while any(a < b for a, b in zip(self.end_offsets(name), ends, strict=True)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+
     def known_end(self, name: str, partition: int) -> int:
         """The end of a partition as of the last look."""
         return (self._ends.get(name) or self.end_offsets(name))[partition]
 
-    def _offsets(self, name: str, which: str, *given: int) -> list[int]:
+    def _offsets(self, name: str, which: str, *given: int, committed: bool = True) -> list[int]:
         from confluent_kafka import IsolationLevel, TopicPartition
         from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
         places = [TopicPartition(name, p) for p in range(self._counted(name))]
         found = admin(self.broker).list_offsets(
             dict.fromkeys(places, getattr(OffsetSpec, which)(*given)),
-            isolation_level=IsolationLevel.READ_COMMITTED,
+            isolation_level=IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED,
             request_timeout=WAIT,
         )
         what = f"offsets of the topic {name}"

@@ -145,6 +145,9 @@ class TopicStore:
         commit.adopt(topic)
         return topic.ends()
 
+    def settle(self, name: str) -> None:
+        """All that was written can be read."""
+
     def known_end(self, name: str, partition: int) -> int:
         """The end of a partition as of the last look."""
         return self.topic(name).view().end(partition)
