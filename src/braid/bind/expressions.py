@@ -47,7 +47,8 @@ class Rules:
     """`clause`: for messages. `aggregate` None: aggregates may not stand here. `whole`: asked first about each node, so
     that a grouped query finds its grouping expressions. `functions`: those of the dialect (None: all). `groups`:
     whether it has GROUP BY. `widens`: whether results of CASE, and arguments of one type, are widened to it; ksqlDB
-    wants that type of each."""
+    wants that type of each. `unknown`: whether a comparison with a null operand may stay unknown; ksqlDB's is false,
+    which is the same where only `true` counts."""
 
     clause: str
     column: Callable[[ast.Name], Expr]
@@ -56,6 +57,7 @@ class Rules:
     functions: Collection[str] | None = None
     groups: bool = True
     widens: bool = False
+    unknown: bool = False
 
 
 def bind_expr(e: ast.Expr, rules: Rules) -> Expr:
@@ -63,7 +65,8 @@ def bind_expr(e: ast.Expr, rules: Rules) -> Expr:
     try:
         if rules.whole is not None and (known := rules.whole(e)) is not None:
             return known
-        return _bind(e, rules)
+        bound = _bind(e, rules)
+        return bound if rules.unknown or not _compares(e) else _known(bound)
     except SqlError as error:
         raise located(error, e.span) from error.__cause__
 
@@ -88,13 +91,6 @@ class told_at:
             located(error, self.span)
 
 
-def bind_value(e: ast.Expr, rules: Rules) -> Expr:
-    """An expression whose value is shown, or makes a key: a comparison that is not known, for a null operand, is false
-    then. Inside AND, OR and NOT it stays unknown."""
-    bound = bind_expr(e, rules)
-    return typing.call("COALESCE", [bound, FALSE]) if _compares(e) and not isinstance(bound, Col) else bound
-
-
 def _compares(e: ast.Expr) -> bool:
     match e:
         case ast.Binary(op=op):
@@ -104,9 +100,13 @@ def _compares(e: ast.Expr) -> bool:
     return False
 
 
+def _known(comparison: Expr) -> Expr:
+    return typing.call("COALESCE", [comparison, FALSE])
+
+
 def bind_predicate(e: ast.Expr, rules: Rules) -> Expr:
-    """A condition: BOOLEAN."""
-    bound = bind_expr(e, rules)
+    """A condition: BOOLEAN, of which only `true` counts."""
+    bound = bind_expr(e, replace(rules, unknown=True))
     if bound.type not in (Scalar.BOOLEAN, Scalar.NULL):
         hint = "compare it: … = …, … IS NOT NULL"
         raise SqlError(f"{rules.clause} must be a condition, not {bound.type}", e.span, hint)
@@ -206,6 +206,8 @@ def children(e: ast.Expr) -> tuple[ast.Expr, ...]:
 
 
 def _bind(e: ast.Expr, rules: Rules) -> Expr:
+    if rules.unknown and not rules.widens and not (isinstance(e, ast.Binary) and e.op in ("AND", "OR")):
+        rules = replace(rules, unknown=False)  # what it is made of
     match e:
         case ast.Name():
             return rules.column(e)
@@ -367,7 +369,7 @@ def _lambda(f: ast.Lambda, types: list[Type], rules: Rules) -> Lambda:
         own = params.get(n.parts[0]) if len(n.parts) == 1 else None
         return own if own is not None else rules.column(n)
 
-    body = bind_value(f.body, replace(rules, column=column))
+    body = bind_expr(f.body, replace(rules, column=column))
     inner = {p.name for x in _lambdas(body) for p in x.params}
     again = next((name for name, p in params.items() if p.name in inner), None)
     if again is not None:
@@ -404,7 +406,11 @@ def _between(e: ast.Between, rules: Rules) -> Expr:
     arg = bind_expr(e.arg, rules)
     low = typing.call("ge", [arg, bind_expr(e.low, rules)])
     both = typing.call("and", [low, typing.call("le", [arg, bind_expr(e.high, rules)])])
-    return typing.call("not", [both]) if e.negated else both
+    return _negated(both, rules) if e.negated else both
+
+
+def _negated(comparison: Expr, rules: Rules) -> Expr:
+    return typing.call("not", [comparison if rules.unknown else _known(comparison)])
 
 
 def _in_list(e: ast.InList, rules: Rules) -> Expr:
@@ -415,7 +421,7 @@ def _in_list(e: ast.InList, rules: Rules) -> Expr:
             listed = lists.bind_listed(item, arg.type, lambda x: bind_expr(x, rules))
             tests.append(FALSE if listed is None else typing.call("eq", [arg, listed]))
     found = _any(tests)
-    return typing.call("not", [found]) if e.negated else found
+    return _negated(found, rules) if e.negated else found
 
 
 def _any(tests: list[Expr]) -> Expr:
@@ -431,4 +437,4 @@ def _like(e: ast.Like, rules: Rules) -> Expr:
     if e.escape is not None:
         args.append(typing.literal(e.escape, Scalar.VARCHAR))
     like = typing.call("like", args)
-    return typing.call("not", [like]) if e.negated else like
+    return _negated(like, rules) if e.negated else like

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from braid.bind.exploding import Elements
-from braid.bind.expressions import Aggregations, Rules, aggregates, bind_expr, bind_value, told_at
+from braid.bind.expressions import Aggregations, Rules, aggregates, bind_expr, told_at
 from braid.bind.names import Namer, Scope, repeated
 from braid.bind.settings import Settings
 from braid.bind.sources import check_key_type
@@ -81,7 +81,7 @@ class Grouping:
         if isinstance(e, ast.Name | ast.Star) or next(aggregates(e), None) is not None:
             return None
         try:
-            bound = bind_value(e, Rules("SELECT", lambda n: self.scope.column(n.parts)))
+            bound = bind_expr(e, Rules("SELECT", lambda n: self.scope.column(n.parts)))
         except SqlError:
             return None  # the same error comes again, with its place, when `e` is bound part by part
         return next((key for key, x in self.keys if x == bound), None)
@@ -109,7 +109,7 @@ def bind_grouping(
     keys: list[tuple[Col, Expr]] = []
     rules = Rules("GROUP BY", lambda n: scope.column(n.parts))
     for e in group_by:
-        bound = bind_value(e, rules)
+        bound = bind_expr(e, rules)
         with told_at(e.span):
             check_key_type("of GROUP BY", bound.type)
         if any(x == bound for _, x in keys):
@@ -147,7 +147,7 @@ def bind_items(
             case ast.Arrow(base=base, field="*"):
                 found += _fields(base, item, rules, namer)
             case e:
-                bound = bind_value(e, rules)
+                bound = bind_expr(e, rules)
                 found.append(Item(item.alias or _name(e, scope, namer), bound, item.span, e))
     _check_names(found)
     return found

@@ -13,7 +13,7 @@ from braid.bind import properties, schemas
 from braid.bind.bound import Declared, DeclaredColumn, Nothing, QueryBound, Windowing
 from braid.bind.catalog import Catalog
 from braid.bind.exploding import exploded
-from braid.bind.expressions import Rules, bind_predicate, bind_value, children, names, told_at
+from braid.bind.expressions import Rules, bind_expr, bind_predicate, children, names, told_at
 from braid.bind.from_ import Env, From, bind_from
 from braid.bind.insert import check_insertable, matched
 from braid.bind.items import Grouping, Item, bind_grouping, bind_items, is_copy
@@ -376,7 +376,7 @@ def _partitioned(a: Asked, r: Result, source: From) -> Result:
     rules = Rules("PARTITION BY", lambda n: source.scope.column(n.parts))
     keys: list[Wanted] = []
     for e in q.partition_by:
-        bound = bind_value(e, rules)
+        bound = bind_expr(e, rules)
         with told_at(e.span):
             check_key_type("of PARTITION BY", bound.type)
         if any(k.expr == bound for k in keys):

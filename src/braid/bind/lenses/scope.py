@@ -240,7 +240,7 @@ def rules(
     def whole(e: ast.Expr) -> Expr | None:
         return (None if known is None else known(e)) or _own(e, made)
 
-    made = Rules(clause, column or (lambda n: scope.resolve(n.parts)), aggregate, whole, widens=True)
+    made = Rules(clause, column or (lambda n: scope.resolve(n.parts)), aggregate, whole, widens=True, unknown=True)
     return made
 
 

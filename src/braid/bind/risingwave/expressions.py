@@ -53,7 +53,7 @@ def bound(
 
 
 def _rules(clause: str, column: Column, aggregate: Aggregate | None = None, named: Named | None = None) -> Rules:
-    return Rules(clause, column, aggregate, whole(column, clause, aggregate, named), KNOWN, widens=True)
+    return Rules(clause, column, aggregate, whole(column, clause, aggregate, named), KNOWN, widens=True, unknown=True)
 
 
 def condition(e: ast.Expr, clause: str, column: Column) -> Expr:
@@ -67,7 +67,7 @@ def whole(
     """What the shared binder is to ask first about each node."""
 
     def bind(x: ast.Expr) -> Expr:
-        return bind_expr(x, Rules(clause, column, aggregate, ask, KNOWN, widens=True))
+        return bind_expr(x, Rules(clause, column, aggregate, ask, KNOWN, widens=True, unknown=True))
 
     def ask(e: ast.Expr) -> Expr | None:
         match e:

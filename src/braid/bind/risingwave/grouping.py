@@ -126,7 +126,7 @@ def has_aggregates(s: ast.Select) -> bool:
 def bind_grouped(s: ast.Select, read: Read, alias: str) -> Grouped:
     node, scope = read()
     groups = _keyed(s, node, scope, alias)
-    rules = Rules("SELECT", groups.column, groups.aggregate, groups.ask, widens=True)
+    rules = Rules("SELECT", groups.column, groups.aggregate, groups.ask, widens=True, unknown=True)
     items: list[Named] = []
     for item in _without_stars(s.items, scope):
         e = bind_expr(item.expr, rules)

@@ -171,7 +171,9 @@ NAMES = {
 
 def rules(clause: str, column: Callable[[ast.Name], Expr]) -> Rules:
     functions = (*COMMON, *(n for n in NAMES))
-    made = Rules(clause, column, whole=lambda e: _own(e, made), functions=functions, groups=False, widens=True)
+    made = Rules(
+        clause, column, whole=lambda e: _own(e, made), functions=functions, groups=False, widens=True, unknown=True
+    )
     return made
 
 
