@@ -16,7 +16,7 @@ from braid.bind.program import Program
 from braid.errors import BraidError
 from braid.expr import nodes
 from braid.lower.lower import lower
-from braid.plan import epochs, groups, keyed, logical, sliding
+from braid.plan import epochs, groups, keyed, logical, sliding, windows
 from braid.plan.canonical import canonical, kind_of, stored_names, wording
 from braid.plan.logical import Query
 from braid.stage.local import LocalQuery
@@ -71,6 +71,15 @@ CREATE VIEW w AS SELECT STREAM a.k AS k, a.v AS x, b.v AS y FROM a OVER (RANGE I
   JOIN b OVER (RANGE INTERVAL '1' MINUTE PRECEDING) AS b ON a.k = b.k;
 CREATE STREAM o (k INTEGER, x VARCHAR(9));
 CREATE PUMP p STARTED AS INSERT INTO o (k, x) SELECT STREAM k, x FROM w;
+"""
+WINDOWS = """
+CREATE STREAM a (k INT KEY, n INT) WITH (kafka_topic='a', value_format='JSON', partitions=1);
+CREATE TABLE o AS SELECT n, COUNT(*) AS c FROM a WINDOW {} GROUP BY n;
+"""
+HOPS = """
+CREATE TABLE a (k INT PRIMARY KEY, t TIMESTAMP);
+CREATE MATERIALIZED VIEW o AS SELECT k, window_start FROM
+  HOP(a, t, INTERVAL '1' MINUTE, INTERVAL '5' MINUTE, INTERVAL '20' SECOND);
 """
 SAME = {
     "ksqldb": ("ksqldb", KSQLDB, KSQLDB_AGAIN),
@@ -144,12 +153,12 @@ NAMES = """Query Sink Output Source SourceColumn Encoding Timestamp Filter Proje
 TableTableJoin Aggregation Aggregate TwoClockJoin RememberingJoin CombiningJoin Lateral Materialize Changes Windows
 Equalities Watermark Clean RegularJoin AsOfJoin TemporalJoin Clocked EmitOnClose Coalesce OnTime OrderKey Bound
 RangeFrame RowsFrame Operand Meeting SlidingJoin Col Lit Call Case Cast Field MakeStruct Decimal Array Map Struct
-Column"""
+Column TimeWindows Sessions Final ForeignKeyJoin"""
 
 
 def test_every_kind_keeps_its_name() -> None:
     """A class may be called otherwise one day: then `canonical.RENAMED` has the name that stands here."""
-    modules = (epochs, groups, keyed, logical, nodes, sliding, types)
+    modules = (epochs, groups, keyed, logical, nodes, sliding, types, windows)
     found = {x for m in modules for x in vars(m).values() if isinstance(x, type) and dataclasses.is_dataclass(x)}
     assert {*typing.get_args(logical.Node), *typing.get_args(nodes.Expr)} <= found
     names = [kind_of(x) for x in found]
@@ -163,6 +172,9 @@ def test_every_kind_keeps_its_name() -> None:
         ("ksqldb", TABLES, "12d283a68c85a24d"),
         ("lenses", LENSES, "fbcf19b6df113bb6"),
         ("sqlstream", SQLSTREAM, "bc577f61f1d62f81"),
+        ("ksqldb", WINDOWS.format("HOPPING (SIZE 9 SECONDS, ADVANCE BY 2 SECONDS)"), "25121642c7e39f5f"),
+        ("ksqldb", WINDOWS.format("SESSION (9 SECONDS, GRACE PERIOD 2 SECONDS)"), "2b034c67d248587d"),
+        ("risingwave", HOPS, "b39e516040dd5b9c"),
     ],
 )
 def test_old_checkpoints_are_known(dialect: str, sql: str, known: str) -> None:
