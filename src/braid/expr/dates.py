@@ -228,7 +228,7 @@ def parts(pattern: str) -> tuple[_Part, ...]:
     return tuple(found)
 
 
-_LETTERS = frozenset("yuMLdDHhKkmsSaEnZXxzV")
+_LETTERS = frozenset("GyuMLdDHhKkmsSaEnZXxzV")
 
 
 # Short names of zones; as in Java's patterns they name a region, so PST in summer is Pacific daylight time.
@@ -237,6 +237,14 @@ _ZONE_NAMES = {
     "CST": "America/Chicago", "CDT": "America/Chicago", "EST": "America/New_York", "EDT": "America/New_York",
     "BST": "Europe/London", "CET": "Europe/Paris", "CEST": "Europe/Paris", "JST": "Asia/Tokyo",
 }  # fmt: skip
+_LONG_NAMES = {
+    "PST": "Pacific Standard Time", "PDT": "Pacific Daylight Time", "MST": "Mountain Standard Time",
+    "MDT": "Mountain Daylight Time", "CST": "Central Standard Time", "CDT": "Central Daylight Time",
+    "EST": "Eastern Standard Time", "EDT": "Eastern Daylight Time", "BST": "British Summer Time",
+    "CET": "Central European Standard Time", "CEST": "Central European Summer Time", "JST": "Japan Standard Time",
+    "GMT": "Greenwich Mean Time", "UTC": "Coordinated Universal Time",
+}  # fmt: skip
+_ERAS = {4: ("Anno Domini", "Before Christ"), 5: ("A", "B")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,11 +304,9 @@ def check_parse(pattern: str) -> None:
     repeated = sorted({c for c in letters if c and c not in "[]" and letters.count(c) > 1})
     if repeated:
         raise SqlError(f"the date pattern {pattern!r} has {', '.join(repeated)} more than once")
-    if "V" in letters:
-        raise SqlError(f"the date pattern {pattern!r} reads a zone id", hint="read an offset with X, or name the zone")
 
 
-_FIELDS: dict[Type, str] = {Scalar.DATE: "yuMLdDE", Scalar.TIME: "HhKkmsSan"}
+_FIELDS: dict[Type, str] = {Scalar.DATE: "GyuMLdDE", Scalar.TIME: "HhKkmsSan"}
 
 
 def check_fields(pattern: str, t: Type, *, reads: bool) -> None:
@@ -354,6 +360,9 @@ _CHRONO = {
 def _print_part(x: pl.Expr, local: pl.Expr, z: Zone, letter: str, count: int) -> pl.Expr:
     """Parts that chrono has no letter for."""
     match letter:
+        case "G":
+            after, before = _ERAS.get(count, ("AD", "BC"))
+            return pl.when(local.dt.year() > 0).then(pl.lit(after)).when(x.is_not_null()).then(pl.lit(before))
         case "y" | "u":
             return local.dt.year().cast(pl.String).str.zfill(count)
         case "D":
@@ -371,11 +380,13 @@ def _print_part(x: pl.Expr, local: pl.Expr, z: Zone, letter: str, count: int) ->
         case "z" | "V":
             if z.name is None:
                 sign, minutes = ("-" if z.offset < 0 else "+"), abs(z.offset) // 60_000_000
-                text = f"{sign}{minutes // 60:02d}:{minutes % 60:02d}" if z.offset else "UTC" if letter == "z" else "Z"
+                utc = "Z" if letter == "V" else _LONG_NAMES["UTC"] if count == 4 else "UTC"
+                text = f"{sign}{minutes // 60:02d}:{minutes % 60:02d}" if z.offset else utc
                 return pl.when(x.is_not_null()).then(pl.lit(text))
             if letter == "V":
                 return pl.when(x.is_not_null()).then(pl.lit(z.name))
-            return x.dt.replace_time_zone("UTC").dt.convert_time_zone(z.name).dt.strftime("%Z")
+            short = x.dt.replace_time_zone("UTC").dt.convert_time_zone(z.name).dt.strftime("%Z")
+            return short.replace(_LONG_NAMES) if count == 4 else short
         case _:
             raise SqlError(f"{letter * count} in a date pattern is not supported")
 
@@ -406,6 +417,8 @@ def parse_pattern(s: pl.Expr, pattern: str, z: Zone) -> pl.Expr:
     year = number(y, 1970)
     if have.get(y) == 2:
         year = pl.when(year < 100).then(year + 2000).otherwise(year)
+    if "G" in have:
+        year = pl.when(pl.col("G").str.to_uppercase().str.starts_with("B")).then(1 - year).otherwise(year)
     month = _month("M", have) if "M" in have else _month("L", have) if "L" in have else pl.lit(1, pl.Int64)
     day, extra = number("d", 1), pl.lit(0, pl.Int64)
     if "D" in have:
@@ -440,7 +453,7 @@ def parse_pattern(s: pl.Expr, pattern: str, z: Zone) -> pl.Expr:
     matches = pl.col(_TEXT).str.contains("(?i)^" + "".join(_regex(p, named=False) for p in found) + "$")
     us = {"us": pl.when(matches).then(pl.col("us") + pl.col("extra"))}
     named = "(?i)^" + "".join(_regex(p) for p in found) + "$"
-    made = {"made": _in_zone(have, z)}
+    made = {"made": _in_zones() if "V" in have else _in_zone(have, z)}
     return _read(s, named, [fields, *_micros(clamp=True), us, made], DATETIME)
 
 
@@ -453,9 +466,25 @@ def _in_zone(have: Mapping[str, int], z: Zone) -> pl.Expr:
     if "z" not in have:
         return _from_local(us.cast(DATETIME), z)
     name, made = pl.col("z").str.to_uppercase(), us.cast(DATETIME)
-    for short, long in _ZONE_NAMES.items():
-        made = pl.when(name == short).then(_from_local(us.cast(DATETIME), zone(long))).otherwise(made)
+    for short, region in _ZONE_NAMES.items():
+        named = name.is_in([short, _LONG_NAMES[short].upper()])
+        made = pl.when(named).then(_from_local(us.cast(DATETIME), zone(region))).otherwise(made)
     return made
+
+
+def _in_zones() -> pl.Expr:
+    """The Datetime of `us` in the zone that each text names; null where there is no such zone."""
+
+    def read(s: pl.Series) -> pl.Series:
+        frame = s.struct.unnest().with_row_index("at")
+        made = pl.Series(s.name, [None] * len(s), dtype=DATETIME)
+        for some in frame.drop_nulls().partition_by("V"):
+            with suppress(SqlError):
+                local = _from_local(pl.col("us").cast(DATETIME), zone(some["V"][0]))
+                made = made.scatter(some["at"], some.select(local).to_series())
+        return made
+
+    return pl.struct("us", "V").map_batches(read, return_dtype=DATETIME, is_elementwise=True)
 
 
 def _month(letter: str, have: Mapping[str, int]) -> pl.Expr:
@@ -496,8 +525,12 @@ def _regex(part: _Part, *, named: bool = True) -> str:
             body = {1: r"[+-][0-9]{2}(?:[0-9]{2})?", 2: r"[+-][0-9]{4}"}.get(count, r"[+-][0-9]{2}:[0-9]{2}")
         case "Z":
             body = r"Z|[+-][0-9]{2}:[0-9]{2}" if count == 5 else r"[+-][0-9]{4}"
-        case "z" | "V":
-            body = "|".join(("UTC", "GMT", "Z", *_ZONE_NAMES))
+        case "G":
+            body = "|".join(_ERAS.get(count, ("AD", "BC")))
+        case "z":
+            body = "|".join((*(_LONG_NAMES.values() if count == 4 else ()), "UTC", "GMT", "Z", *_ZONE_NAMES))
+        case "V":
+            body = r"[A-Za-z]+(?:[/_+-][A-Za-z0-9_+-]+)*(?::[0-9]{2})?|[+-][0-9]{2}:[0-9]{2}"
         case _:
             body = r"[0-9]{1,2}" if count == 1 else rf"[0-9]{{{count}}}"
     return f"(?P<{letter}>{body})" if named else f"(?:{body})"
