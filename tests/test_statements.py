@@ -172,7 +172,12 @@ def test_what_is_wrong_in_a_script_is_told_with_its_name() -> None:
     assert said.code == 1 and "at line 3, column 8 of a.sql" in said.err and "at line 2, column 10 of b.sql" in said.err
     write("a.sql", "RUN SCRIPT 'main.sql';")
     said = braid("check", "main.sql", "--store", "s")
-    assert said.code == 1 and "scripts run scripts, 10 deep" in said.err
+    assert said.code == 1 and "a.sql runs itself" in said.err and "it is run by a.sql -> main.sql -> a.sql" in said.err
+    for n in range(11):
+        write(f"n{n}.sql", f"RUN SCRIPT 'n{n + 1}.sql';")
+    assert "scripts run scripts, 10 deep" in braid("check", "n0.sql", "--store", "s").err
+    write("many.sql", "RUN SCRIPT './many.sql';\n" * 40)  # would be read 40 ** 10 times
+    assert "many.sql runs itself" in braid("check", "many.sql", "--store", "s").err
 
 
 @pytest.mark.parametrize("path", ["../out.sql", "link.sql", "folder/../../out.sql", "/etc/hostname", "linked/out.sql"])

@@ -10,6 +10,7 @@ schema stands which of its messages it is.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Context
 from decimal import Decimal as Number
 from functools import lru_cache
 from typing import Any
@@ -25,6 +26,7 @@ from braid.records.values import WHOLE, reader
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 S = Scalar
+_EXACT = Context(prec=100)  # more digits than a DECIMAL has
 Encoded = tuple[pl.Series, pl.Series]
 
 
@@ -354,10 +356,8 @@ def _one_for(x: pa.Array, f: Any, t: Type, want: pa.DataType) -> pa.Array:
 
 
 def _decimals_for(x: pa.Array, precision: int, scale: int) -> pa.Array:
-    made = [
-        None if v is None else {"value": _bytes_of(int(v.scaleb(scale))), "precision": precision, "scale": scale}
-        for v in x.to_pylist()
-    ]
+    unscaled = [None if v is None else _bytes_of(int(v.scaleb(scale, _EXACT))) for v in x.to_pylist()]
+    made = [None if v is None else {"value": v, "precision": precision, "scale": scale} for v in unscaled]
     return pa.array(made, pa.struct([("value", pa.binary()), ("precision", pa.uint32()), ("scale", pa.int32())]))
 
 

@@ -435,6 +435,11 @@ def _double_from(x: pl.Expr, t: Type, lenient: bool) -> pl.Expr:
     return pl.when(~too_large).then(number) if lenient else number
 
 
+def _decimal_from(x: pl.Expr, t: Decimal, lenient: bool) -> pl.Expr:
+    lost = x.str.contains(rf"^[^eE]*\.[0-9]{{{t.scale}}}[0-9]*[1-9]")
+    return pl.when(~lost).then(_cast_from(x, t, lenient))
+
+
 def _moment_from(x: pl.Expr, t: Scalar, lenient: bool) -> pl.Expr:
     text = number = x.str.strip_chars()
     if lenient:  # four digits are a year
@@ -588,7 +593,7 @@ FORMS: dict[Scalar | type, Form] = {
     S.DATE: _MOMENT,
     S.TIME: _MOMENT,
     S.TIMESTAMP: _MOMENT,
-    Decimal: Form(_decimal, _in_quotes, _cast_from, _cast_to, lambda v, t, ints: decimal.Decimal(str(v))),
+    Decimal: Form(_decimal, _in_quotes, _decimal_from, _cast_to, lambda v, t, ints: decimal.Decimal(str(v))),
     Array: Form(_array, _json_array, None, None, lambda v, t, ints: [python_value(x, t.element, ints) for x in v]),
     Map: Form(_map, _json_map, None, None, _python_map),
     Struct: Form(_struct, _json_struct, None, None, _python_struct),

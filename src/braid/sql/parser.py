@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from posixpath import normpath
 
 from braid.errors import BraidError, SqlError
 from braid.sql import ast
@@ -75,7 +76,7 @@ def _script(
     places: list[tuple[str, str]] = []
     errors: list[SqlError] = []
     known = Reading(words, variables if variables is not None else {}, dict(types or {}), scripts)
-    for found, place in _each(text, known, "", 0):
+    for found, place in _each(text, known, ""):
         if isinstance(found, SqlError):
             errors.append(found.within(place[1]))
             if first:
@@ -110,9 +111,9 @@ def _lexer(text: str, words: Words, variables: dict[str, str] | None) -> Lexer:
 
 
 def _each(
-    text: str, known: Reading, file: str, depth: int
+    text: str, known: Reading, file: str, within: tuple[str, ...] = ()
 ) -> Iterator[tuple[ast.Statement | SqlError, tuple[str, str]]]:
-    """What can be read and what cannot, with its text and file."""
+    """What can be read and what cannot, with its text and file. `within`: the scripts that are being read."""
     source, words, place = SourceText(text), known.words, (text, file)
     lexer = _lexer(text, words, known.variables if words.has_variables else None)
     while (tokens := lexer.statement()) is not None:
@@ -124,7 +125,7 @@ def _each(
                 break
             if c.at_end() or c.starts_statement():
                 if isinstance(found, ast.RunScript):
-                    yield from _run(found, c, known, place, depth)
+                    yield from _run(found, c, known, place, within)
                 elif found is not None:
                     yield found, place
                 if not c.at_end():  # a ';' is missing: tell it, and go on with what follows
@@ -135,21 +136,25 @@ def _each(
 
 
 def _run(
-    s: ast.RunScript, c: Cursor, known: Reading, place: tuple[str, str], depth: int
+    s: ast.RunScript, c: Cursor, known: Reading, place: tuple[str, str], within: tuple[str, ...]
 ) -> Iterator[tuple[ast.Statement | SqlError, tuple[str, str]]]:
     """The statements of a file, in the place of RUN SCRIPT."""
     if known.scripts is None:
         yield c.error("RUN SCRIPT is for braid run and the prompt", s.path_span, "execute the text of the file"), place
         return
-    if depth == DEEPEST:
-        yield c.error(f"scripts run scripts, {DEEPEST} deep", s.path_span, "does one run itself?"), place
+    name = normpath(s.path)
+    if name in within:
+        yield c.error(f"{s.path} runs itself", s.path_span, f"it is run by {' -> '.join((*within, name))}"), place
+        return
+    if len(within) == DEEPEST:
+        yield c.error(f"scripts run scripts, {DEEPEST} deep", s.path_span, "run them one after the other"), place
         return
     try:
         text = known.scripts(s.path)
     except BraidError as e:
         yield c.error(e.message, s.path_span, e.hint), place
         return
-    yield from _each(text, known, s.path, depth + 1)
+    yield from _each(text, known, s.path, (*within, name))
 
 
 def _one(c: Cursor) -> ast.Statement | SqlError | None:
