@@ -251,6 +251,7 @@ class Altered:
     """ALTER STREAM | TABLE: what is declared from here on. Queries that run read what they read."""
 
     declared: Declared
+    notices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

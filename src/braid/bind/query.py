@@ -19,7 +19,7 @@ from braid.bind.insert import check_insertable, matched
 from braid.bind.items import Grouping, Item, bind_grouping, bind_items, is_copy
 from braid.bind.moments import moments
 from braid.bind.names import RESERVED, Entry, Namer, free_name
-from braid.bind.sources import KIND, check_key_type, check_topic, check_written, existing
+from braid.bind.sources import KIND, check_key_type, check_topic, existing, miswritten
 from braid.bind.windows import OF_GROUPS, bind_window
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr
@@ -122,13 +122,13 @@ def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBo
     timestamp = properties.timestamp(p, [c for c in columns if not c.hidden])
     declared = Declared(s.name, result.kind, topic, columns, encoding, timestamp, result.message_key, partitions,
                         s.name, sql, windowed=result.windowed)  # fmt: skip
-    check_written(declared, env.catalog, {i.name: i.span for i in result.items}, s.name_span)
+    misfits = (e.message for e in miswritten(declared, env.catalog, {}, s.name_span))
     sink = Sink(s.name, topic, result.kind, result.key, result.values, encoding, result.record_key, partitions,
                 timestamp, None, tuple(i.name for i in result.items), result.whole_key, result.bounds,
                 result.kind == "table", result.retention)  # fmt: skip
     check_cycle(result.node, sink, env.catalog, s.name_span)
     schemas.check_sink(sink, env.catalog.registry, s.name_span)
-    notices = (*result.notices, *p.notices())
+    notices = (*result.notices, *p.notices(), *misfits)
     return QueryBound(Query(s.name, dialect, sql, result.node, sink, notices), declared)
 
 

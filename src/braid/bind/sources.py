@@ -1,15 +1,16 @@
 """CREATE STREAM | TABLE name (columns) WITH (…), over a topic whose schema is known or not.
 
-In: the statement, the catalog. Out: `SourceDeclared`; a refusal where a column could never be read.
+In: the statement, the catalog. Out: `SourceDeclared`; what of a topic could never be read.
 Rule: a stream's key is KEY, a table's PRIMARY KEY; `KEY='c'` of early releases makes a value column the key.
 A column is readable if every JSON value of its known type is one of the declared type: some of the columns, wider
 numbers, texts of anything, times as their numbers. Who declares another column of a topic that no query writes may
-write it too; a query writes all there is. What nobody declared has no types: misfits are malformed, and counted.
+write it too; a query writes all there is. What nobody declared has no types. Misfits are malformed, and counted; where
+all records would be, ksqldb says so, and sqlstream refuses the statement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from braid.bind import properties, schemas
@@ -23,7 +24,7 @@ from braid.bind.settings import Settings
 from braid.errors import Span, SqlError
 from braid.plan.logical import Encoding, Kind, Place
 from braid.sql import ast
-from braid.types import Array, Decimal, Map, Scalar, Struct, Type
+from braid.types import Array, Decimal, Map, Scalar, Struct, Type, is_numeric
 
 KIND: dict[ast.Kind, Kind] = {"STREAM": "stream", "TABLE": "table"}
 
@@ -69,8 +70,8 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
         _check_owned(exists, s, s.name_span)
         _check_evolved(exists, declared, catalog, s.name_span)
     check_topic(declared.topic, catalog, p.span("KAFKA_TOPIC"))
-    check_topic_types(declared, catalog, {c.name: c.span for c in s.columns}, s.name_span)
-    return SourceDeclared(declared, exists is not None, p.notices())
+    told = (e.message for e in misread(declared, catalog, {}, s.name_span))
+    return SourceDeclared(declared, exists is not None, (*p.notices(), *told))
 
 
 def existing(s: ast.CreateSource | ast.CreateAs, catalog: Catalog) -> Declared | Nothing | None:
@@ -237,41 +238,51 @@ NUMBERS = {  # other types whose JSON values are numbers, or are read from some
     (S.DATE, S.INT), (S.INT, S.DATE), (S.DATE, S.BIGINT),
     (S.TIME, S.INT), (S.INT, S.TIME), (S.TIME, S.BIGINT),
 }  # fmt: skip
+MOMENTS = (S.DATE, S.TIME, S.TIMESTAMP)
 KEY_WORDS = {"stream": "KEY", "table": "PRIMARY KEY"}
 
 
-def check_topic_types(declared: Declared, catalog: Catalog, spans: Mapping[str, Span], at: Span) -> None:
-    """Refuses what can never be read. `spans`: of columns; `at`: of the name."""
+def refuse(found: Iterable[SqlError]) -> None:
+    """Raises the first."""
+    for e in found:
+        raise e
+
+
+def misread(declared: Declared, catalog: Catalog, spans: Mapping[str, Span], at: Span) -> Iterator[SqlError]:
+    """What of a topic can never be read as it is declared. `spans`: of columns; `at`: of the name."""
     known = catalog.by_topic(declared.topic)
     if known is None or known.name == declared.name:
         return
     shape, has = _shape(declared), _shape(known)
     if shape != has:
         hint = f"declare it as {known.name} is"
-        raise SqlError(f"topic {known.topic} holds {has}; {declared.name} reads {shape}", at, hint)
+        yield SqlError(f"topic {known.topic} holds {has}; {declared.name} reads {shape}", at, hint)
+        return
     keys = [", ".join(c.name for c in d.key) for d in (known, declared)]
     if all(keys) and (len(known.key) == 1) != (len(declared.key) == 1):
         hint = "declare all columns of the key, or none of them"
-        raise SqlError(f"the key of topic {known.topic} is {keys[0]}; {declared.name} reads {keys[1]}", at, hint)
+        yield SqlError(f"the key of topic {known.topic} is {keys[0]}; {declared.name} reads {keys[1]}", at, hint)
+        return
     for column, there in _pairs(declared, known):
         span = spans.get(column.name, at)
         if there is None:
             columns = ", ".join(c.name for c in known.visible)
             message = f"topic {known.topic} has no column {column.name}: {known.created_by} writes {columns}"
-            raise SqlError(message, span, "leave it out, or correct its name")
+            yield SqlError(message, span, "leave it out, or correct its name")
+            continue
         where = f"column {there.name} of topic {known.topic}"
         in_key = there in known.key if column.place == "key" else there.place == "key"
         if in_key != (column.place == "key"):
             hint = f"write {column.name} {column.type}" + f" {KEY_WORDS[declared.kind]}" * in_key
-            raise SqlError(f"{where} is in the {there.place}, not in the {column.place}", span, hint)
-        if not readable(there.type, column.type):
+            yield SqlError(f"{where} is in the {there.place}, not in the {column.place}", span, hint)
+        elif not readable(there.type, column.type, declared.encoding.lenient):
             hint = f"write {column.name} {there.type}"
-            raise SqlError(f"{where} is {there.type}; it cannot be read as {column.type}", span, hint)
+            yield SqlError(f"{where} is {there.type}; it cannot be read as {column.type}", span, hint)
 
 
-def check_written(made: Declared, catalog: Catalog, spans: Mapping[str, Span], at: Span) -> None:
-    """Refuses a query whose rows what is declared over their topic could never read. `spans`: of columns of the SELECT;
-    `at`: of the name."""
+def miswritten(made: Declared, catalog: Catalog, spans: Mapping[str, Span], at: Span) -> Iterator[SqlError]:
+    """What of a query's rows those who are declared over their topic could never read. `spans`: of columns of the
+    SELECT; `at`: of the name."""
     for reader in catalog.sources.values():
         if reader.topic != made.topic or reader.name == made.name:
             continue
@@ -279,18 +290,20 @@ def check_written(made: Declared, catalog: Catalog, spans: Mapping[str, Span], a
         shapes = _shape(made), _shape(reader)
         if shapes[0] != shapes[1]:
             message = f"{made.name} writes {shapes[0]} into topic {made.topic}; {reader.name} reads {shapes[1]}"
-            raise SqlError(message, at, hint)
+            yield SqlError(message, at, hint)
+            continue
         if made.key and reader.key and (len(made.key) == 1) != (len(reader.key) == 1):
             keys = [", ".join(c.name for c in d.key) for d in (made, reader)]
             message = f"{made.name} writes topic {made.topic} by {keys[0]}; {reader.name} reads the key {keys[1]}"
-            raise SqlError(message, at, hint)
+            yield SqlError(message, at, hint)
+            continue
         for column, there in _pairs(reader, made):
-            if there is not None and not readable(there.type, column.type):
+            if there is not None and not readable(there.type, column.type, reader.encoding.lenient):
                 message = (
                     f"{made.name} writes {there.name} as {there.type} into topic {made.topic}; {reader.name} reads"
                 )
                 message += f" {column.name} as {column.type}"
-                raise SqlError(message, spans.get(there.name, at), f"CAST it to {column.type}, or {hint}")
+                yield SqlError(message, spans.get(there.name, at), f"CAST it to {column.type}, or {hint}")
 
 
 def _shape(d: Declared) -> str:
@@ -324,20 +337,22 @@ def _pairs(declared: Declared, known: Declared) -> list[tuple[DeclaredColumn, De
     return pairs
 
 
-def readable(source: Type, target: Type) -> bool:
-    """Whether each JSON value of `source` is one of `target`."""
+def readable(source: Type, target: Type, lenient: bool = False) -> bool:
+    """Whether each JSON value of `source` is one of `target`. `lenient`: whether some are, numbers in texts too."""
     if source == target or S.NULL in (source, target) or target is S.VARCHAR:
+        return True
+    if lenient and (source is S.VARCHAR or is_numeric(source)) and (is_numeric(target) or target in MOMENTS):
         return True
     match source, target:
         case (Decimal(), S.DOUBLE):  # written as text
             return False
         case (Array(a), Array(b)):
-            return readable(a, b)
+            return readable(a, b, lenient)
         case (Map(k, v), Map(kk, vv)):
-            return readable(k, kk) and readable(v, vv)
+            return readable(k, kk, lenient) and readable(v, vv, lenient)
         case (Struct(fields), Map(S.VARCHAR, v)):
-            return all(readable(f.type, v) for f in fields)
+            return all(readable(f.type, v, lenient) for f in fields)
         case (Struct(fields), Struct(wanted)):
             types = {f.name.lower(): f.type for f in fields}
-            return all(readable(types[f.name.lower()], f.type) for f in wanted if f.name.lower() in types)
+            return all(readable(types[n], f.type, lenient) for f in wanted if (n := f.name.lower()) in types)
     return (source, target) in NUMBERS or widens(source, target)

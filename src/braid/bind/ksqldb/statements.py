@@ -28,7 +28,7 @@ from braid.bind.from_ import Env
 from braid.bind.properties import check_holds
 from braid.bind.query import declared_named
 from braid.bind.schemas import check_names
-from braid.bind.sources import KIND, check_topic_types, declared_column
+from braid.bind.sources import KIND, declared_column, misread
 from braid.errors import SqlError
 from braid.expr.listing import listed
 from braid.guess import meant
@@ -83,8 +83,7 @@ def bind_alter(s: ast.AddColumns, env: Env) -> Altered:
     values = [c for c in made.columns if c.place == "value"]
     check_holds(made.encoding, values, s.name.span)
     check_names(made.encoding, made.columns, s.name.span)
-    check_topic_types(made, env.catalog, {c.name: c.span for c in s.columns}, s.name.span)
-    return Altered(made)
+    return Altered(made, tuple(e.message for e in misread(made, env.catalog, {}, s.name.span)))
 
 
 # -------------------------------------------------------------------- queries

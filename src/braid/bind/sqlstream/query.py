@@ -14,7 +14,7 @@ from braid.bind.expressions import bind_expr, bind_predicate, conjuncts, told_at
 from braid.bind.from_ import Env
 from braid.bind.insert import fits
 from braid.bind.query import PUSH, check_cycle
-from braid.bind.sources import check_topic, check_written
+from braid.bind.sources import check_topic, miswritten, refuse
 from braid.bind.sqlstream.relation import Context, Item, Operand, Result, Tree, bind_relation, built, check, with_where
 from braid.bind.sqlstream.scope import ROWTIME, Scope, rules, unique_names
 from braid.bind.sqlstream.sources import JSON, check_column, check_free, declared, full_name, insert_columns
@@ -56,7 +56,7 @@ def bind_view(s: ast.CreateStreamView, env: Env) -> QueryBound | SourceDeclared:
         raise SqlError("a view of streams and one of tables cannot replace each other", s.name.span, hint)
     if result.kind == "table":
         return SourceDeclared(made, replaced)
-    check_written(made, env.catalog, {i.name: i.span for i in result.columns}, s.name.span)
+    refuse(miswritten(made, env.catalog, {i.name: i.span for i in result.columns}, s.name.span))
     outputs = tuple(Output(i.name, i.expr) for i in result.columns)
     query = _query(name, s.span, result, _sink(name, name, outputs), env)
     return QueryBound(query, replace(made, created_by=name), replaces=replaced, over=over)

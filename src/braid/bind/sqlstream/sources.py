@@ -16,7 +16,7 @@ from typing import Any
 from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow, SourceDeclared
 from braid.bind.from_ import Env
 from braid.bind.insert import inserted_values, named_columns, no_column
-from braid.bind.sources import KIND, check_topic, check_topic_types
+from braid.bind.sources import KIND, check_topic, misread, refuse
 from braid.bind.sqlstream.scope import rules
 from braid.errors import Span, SqlError
 from braid.guess import guess
@@ -44,7 +44,7 @@ def bind_relation(s: ast.CreateRelation, env: Env) -> SourceDeclared:
         name, kind, topic, tuple(columns), JSON, _rowtime(options.get("ROWTIME"), columns),
         partitions=_partitions(options.get("PARTITIONS")), sql=env.text[s.span.start : s.span.end],
     )  # fmt: skip
-    check_topic_types(made, env.catalog, {c.name: c.span for c in s.columns}, s.name.span)
+    refuse(misread(made, env.catalog, {c.name: c.span for c in s.columns}, s.name.span))
     return SourceDeclared(made, replaced)
 
 
