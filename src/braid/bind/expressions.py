@@ -30,6 +30,7 @@ OPERATORS = {
     "<=": "le", ">": "gt", ">=": "ge", "AND": "and", "OR": "or", "||": "concat", "IS DISTINCT FROM": "is_distinct_from",
 }  # fmt: skip
 COMPARISONS = ("=", "!=", "<>", "<", "<=", ">", ">=")
+ARITHMETIC = ("+", "-", "*", "/", "%")
 FALSE = typing.literal(False, Scalar.BOOLEAN)
 ALIKE = (
     "COALESCE", "IFNULL", "NULLIF", "ARRAY_UNION", "ARRAY_EXCEPT", "ARRAY_INTERSECT", "ARRAY_CONCAT", "MAP_UNION",
@@ -216,9 +217,11 @@ def _bind(e: ast.Expr, rules: Rules) -> Expr:
         case ast.Unary():
             return _unary(e, rules)
         case ast.Binary(op=op, left=left, right=right):
-            if op in COMPARISONS and any(isinstance(x, ast.Literal) and x.value is None for x in (left, right)):
+            if op in COMPARISONS and any(_is_null(x) for x in (left, right)):
                 hint = "write IS NULL, IS NOT NULL or IS DISTINCT FROM"
                 raise SqlError("a comparison with NULL is never true", hint=hint)
+            if op in ARITHMETIC and not rules.widens and any(_is_null(x) for x in (left, right)):
+                raise SqlError("arithmetic with NULL is always NULL", hint="write CAST(NULL AS …)")
             return typing.call(OPERATORS[op], [bind_expr(left, rules), bind_expr(right, rules)])
         case ast.Call():
             return _call(e, rules)
@@ -259,6 +262,10 @@ def _bind(e: ast.Expr, rules: Rules) -> Expr:
         case ast.LongCall() | ast.Quantified() | ast.GroupingSets():
             raise SqlError("this stands in batch queries only", hint="leave it out")
     assert_never(e)
+
+
+def _is_null(e: ast.Expr) -> bool:
+    return isinstance(e, ast.Literal) and e.value is None
 
 
 def _unary(e: ast.Unary, rules: Rules) -> Expr:
