@@ -241,8 +241,8 @@ def random_query(rng: random.Random, shape: str | None = None, *, limit: bool = 
         if rng.random() < 0.4:
             having = call(rng.choice(["gt", "le"]), [col(root, ".AGG0"), Lit(rng.choice([0, 1, 2]), Scalar.BIGINT)])
             root = Filter(root, having)
-    if groups is not None and groups.closed_after is not None and "final" in shape:
-        root = Final(root, groups.closed_after, *BOUNDS, rng.random() < 0.5)
+    if groups is not None and groups.told_after is not None and "final" in shape:
+        root = Final(root, groups.told_after, *BOUNDS, rng.random() < 0.5)
     return query(root, *_random_outputs(rng, root), limit=rng.randint(1, 12) if limit else None)
 
 

@@ -69,8 +69,8 @@ class Windowed:
 
     def told(self, groups: Aggregate, node: Node) -> Node:
         """The groups as they go out; `node`: those that pass."""
-        closed = groups.closed_after
-        return Final(node, closed, *OF_GROUPS, self.binary) if self.final and closed is not None else node
+        after = groups.told_after
+        return Final(node, after, *OF_GROUPS, self.binary) if self.final and after is not None else node
 
     @property
     def notices(self) -> tuple[str, ...]:

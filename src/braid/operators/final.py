@@ -1,8 +1,8 @@
 """Final: windows that speak once, when they are closed.
 
 In: changes of a table whose key ends with the bounds of windows. Out: the table's rows when their windows are closed.
-Rule: a window is closed from the step on at which stream time reaches its end and a grace. (docs/rules/ksqldb.md,
-"Windows")
+Rule: a window is told at the place where stream time reaches its end and a grace, as what comes of that place leaves
+it; what changes it later (only sessions can) is told in its own place. (docs/rules/ksqldb.md, "Windows")
 
 *Matches* nothing.
 *Keeps* of each window that is open the row that was written last.
@@ -83,7 +83,8 @@ class Final:
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs
         keys = [key_column(i) for i in range(len(self.types))]
-        waiting = _Waiting(state, keys)
+        waiting, now = _Waiting(state, keys), clocks.end(self.clock)
+        again = self._again(rows, now, clocks)
         if rows.height:
             came = int(state.manifest.get("arrivals", 0))
             state.manifest["arrivals"] = came + rows.height
@@ -95,16 +96,27 @@ class Final:
                 causes(rows).alias(CAME),
                 *(TIME, HASH, *keys, HEADERS, *payload_of(rows)),
             )
-            waiting.append(last(new, keys))
-        now = clocks.end(self.clock)
+            waiting.append(last(new if again is None else new.filter(~again), keys))
         due = waiting.prefix(now + 1) if waiting.low <= now else None
         waiting.close()
-        if due is None:
+        found = [] if again is None else [with_headers(rows).filter(again & (rows[DIFF] == 1))]
+        if due is not None:
+            found.append(self._released(last(due, keys).filter(STANDS), keys, clocks))
+        if not found:
             return Result(rows.clear())
-        out = self._released(last(due, keys).filter(STANDS), keys, clocks)
-        internal = [POS, SUB, TIME, DIFF, HASH, *keys, HEADERS]
-        told = out[HEADERS].null_count() < out.height
-        return Result(out.select(*(c for c in internal if told or c != HEADERS), *payload_of(rows)))
+        columns = [POS, SUB, TIME, DIFF, HASH, *keys, HEADERS, *payload_of(rows)]
+        out = pl.concat([x.select(columns) for x in found])
+        out = out if again is None else out.sort(POS, SUB, maintain_order=True)
+        return Result(out if out[HEADERS].null_count() < out.height else out.drop(HEADERS))
+
+    def _again(self, rows: pl.DataFrame, now: int, clocks: Clocks) -> pl.Series | None:
+        """Which rows change a window that has been told; None: no row does."""
+        told = rows[self.bounds[1]] + self.grace <= now
+        if not told.any():
+            return None
+        before = clocks.at(self.clock, rows[POS].filter(told), np.ones(len(told.arg_true()), dtype=np.bool_))
+        told = told.scatter(told.arg_true(), (rows[self.bounds[1]].filter(told) + self.grace).to_numpy() <= before)
+        return told if told.any() else None
 
     def _released(self, due: pl.DataFrame, keys: Sequence[str], clocks: Clocks) -> pl.DataFrame:
         """The rows in their order, each in the place of the step that closes its window."""

@@ -46,9 +46,9 @@ class TimeWindows(Passing):
 
 @dataclass(frozen=True)
 class Final(Passing):
-    """Of a windowed table each row once: as it stands when stream time reaches its window's end and `grace`. Several at
-    once come by end, by the bytes of the key (`binary`: numbers of one column as bytes, the highest first; all else as
-    text), then by start."""
+    """Of a windowed table each row once: as it stands when stream time reaches its window's end and `grace`; a row that
+    changes after that is told again. Several at once come by end, by the bytes of the key (`binary`: numbers of one
+    column as bytes, the highest first; all else as text), then by start."""
 
     called = "final"
     input: Node
@@ -98,6 +98,11 @@ class Aggregate(OfOne):
         return self.input.grace if isinstance(self.input, TimeWindows) else None
 
     @property
+    def told_after(self) -> int | None:
+        """So long (ms) after its window's end a group is told that is told once."""
+        return self.closed_after
+
+    @property
     def kept_until(self) -> tuple[str, bool] | None:
         """Until when something of a group is kept, if its window closes."""
         return None if self.closed_after is None else ("its window is closed", True)
@@ -139,7 +144,11 @@ class Sessions(Aggregate):
 
     @property
     def closed_after(self) -> int:
-        return self.windows.span + self.grace + 1
+        return self.told_after + 1
+
+    @property
+    def told_after(self) -> int:
+        return self.windows.span + self.grace
 
     @property
     def told(self) -> Told:

@@ -312,7 +312,7 @@ def _released_by(step: Step) -> list[Row]:
     """What comes of the rows that steps release at the present place."""
     below = [_released_by(x) for x in step.inputs]
     rows = step.process(*below) if any(below) else []
-    return [*rows, *step.release()] if isinstance(step, StreamStreamStep | TwoClockStep | FinalStep) else rows
+    return [*rows, *step.release()] if isinstance(step, StreamStreamStep | TwoClockStep) else rows
 
 
 def _given_by(step: Step) -> list[Row]:

@@ -16,7 +16,7 @@ from braid.plan import groups
 from braid.plan.windows import Fixed, Hopping
 from braid.reference.aggregates import Spread, is_spread, number
 from braid.reference.rows import Row, Run, bytes_of
-from braid.reference.steps import AggregateStep, Entry, Group, OneInput, Step
+from braid.reference.steps import NEVER, AggregateStep, Entry, Group, OneInput, Step
 
 
 def holding(windows: Fixed, t: int) -> list[tuple[int, int]]:
@@ -45,24 +45,30 @@ class TimeWindowsStep(OneInput[groups.TimeWindows]):
 
 
 class FinalStep(OneInput[groups.Final]):
-    """Of each window of a table the row that stands when stream time reaches its end and the grace."""
+    """Of each window of a table the row that stands when stream time has reached its end and the grace, what changes it
+    at that place included. What changes it later is told at once."""
 
     def __init__(self, node: groups.Final, number: int, run: Run, source: Step) -> None:
         super().__init__(node, number, run, source)
         self._rows: dict[str, Row] = {}
+        self._before = NEVER  # the clock before the place
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
+        again: list[Row] = []
         for row in rows:
             key = self._run.key(self.node.row_key, self.number, row)
             assert key is not None
-            self._rows[key.text] = self._run.placed(row)
-        return []
+            if self._bound(row, self.node.end) + self.node.grace > self._before:
+                self._rows[key.text] = self._run.placed(row)
+            elif not row.gone:
+                again.append(row)
+        self._before = self.clock
+        return [*self._due(), *again]
 
-    def release(self) -> list[Row]:
-        """The rows of the windows that close at this place."""
+    def _due(self) -> list[Row]:
         node = self.node
-        due = [(k, x) for k, x in self._rows.items() if self._bound(x, node.end) + node.grace <= self.after]
+        due = [(k, x) for k, x in self._rows.items() if self._bound(x, node.end) + node.grace <= self.clock]
         due.sort(key=lambda x: (self._bound(x[1], node.end), self._bytes(x[1]), self._bound(x[1], node.start)))
         for key, _ in due:
             del self._rows[key]
