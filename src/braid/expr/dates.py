@@ -102,8 +102,8 @@ def _fraction(x: pl.Expr) -> pl.Expr:
 
 
 def _offset_us(x: pl.Expr) -> pl.Expr:
-    """`Z`, `+02`, `+0200`, `+02:00` as microseconds."""
-    digits = x.str.replace(":", "", literal=True)
+    """`Z`, `+02`, `+0200`, `+02:00`, `GMT+02:00` as microseconds."""
+    digits = x.str.replace_all("(?i)GMT|:", "")
     sign = pl.when(digits.str.starts_with("-")).then(-1).otherwise(1)
     hours = digits.str.slice(1, 2).cast(pl.Int64, strict=False).fill_null(0)
     minutes = digits.str.slice(3, 2).cast(pl.Int64, strict=False).fill_null(0)
@@ -228,7 +228,8 @@ def parts(pattern: str) -> tuple[_Part, ...]:
     return tuple(found)
 
 
-_LETTERS = frozenset("GyuMLdDHhKkmsSaEnZXxzV")
+_LETTERS = frozenset("GyuQqMLdDHhKkmsSaEnANZXxzVO")
+_ONLY_PRINTED = frozenset("QqANO")
 
 
 # Short names of zones; as in Java's patterns they name a region, so PST in summer is Pacific daylight time.
@@ -244,6 +245,11 @@ _LONG_NAMES = {
     "CET": "Central European Standard Time", "CEST": "Central European Summer Time", "JST": "Japan Standard Time",
     "GMT": "Greenwich Mean Time", "UTC": "Coordinated Universal Time",
 }  # fmt: skip
+_QUARTERS = {
+    3: ["Q1", "Q2", "Q3", "Q4"],
+    4: ["1st quarter", "2nd quarter", "3rd quarter", "4th quarter"],
+    5: ["1", "2", "3", "4"],
+}
 _ERAS = {4: ("Anno Domini", "Before Christ"), 5: ("A", "B")}
 
 
@@ -301,12 +307,17 @@ def check_parse(pattern: str) -> None:
     letters = [p[0] for p in parts(pattern)]
     if letters.count("[") != letters.count("]"):
         raise SqlError(f"the date pattern {pattern!r} has a bracket that does not close")
+    printed = sorted(_ONLY_PRINTED.intersection(letters))
+    if printed:
+        raise SqlError(
+            f"the letter {printed[0]!r} of the date pattern {pattern!r} is only written", hint="leave it out"
+        )
     repeated = sorted({c for c in letters if c and c not in "[]" and letters.count(c) > 1})
     if repeated:
         raise SqlError(f"the date pattern {pattern!r} has {', '.join(repeated)} more than once")
 
 
-_FIELDS: dict[Type, str] = {Scalar.DATE: "GyuMLdDE", Scalar.TIME: "HhKkmsSan"}
+_FIELDS: dict[Type, str] = {Scalar.DATE: "GyuQqMLdDE", Scalar.TIME: "HhKkmsSanAN"}
 
 
 def check_fields(pattern: str, t: Type, *, reads: bool) -> None:
@@ -365,6 +376,20 @@ def _print_part(x: pl.Expr, local: pl.Expr, z: Zone, letter: str, count: int) ->
             return pl.when(local.dt.year() > 0).then(pl.lit(after)).when(x.is_not_null()).then(pl.lit(before))
         case "y" | "u":
             return local.dt.year().cast(pl.String).str.zfill(count)
+        case "M" | "L" if count == 5:
+            return local.dt.strftime("%b").str.slice(0, 1)
+        case "E" if count == 5:
+            return local.dt.strftime("%a").str.slice(0, 1)
+        case "Q" | "q":
+            texts = _QUARTERS.get(count, [f"{n:0{count % 5}}" for n in range(1, 5)])
+            return local.dt.quarter().replace_strict(dict(enumerate(texts, 1)), return_dtype=pl.String)
+        case "A" | "N":
+            part = local.dt.time().cast(pl.Int64)
+            return (part.floordiv(1_000_000) if letter == "A" else part).cast(pl.String).str.zfill(count)
+        case "O":
+            return _print_gmt((local - x).dt.total_minutes(), full=count == 4)
+        case "Z" if count == 4:
+            return _print_gmt((local - x).dt.total_minutes(), full=True)
         case "D":
             return local.dt.ordinal_day().cast(pl.String).str.zfill(count)
         case "K":
@@ -389,6 +414,17 @@ def _print_part(x: pl.Expr, local: pl.Expr, z: Zone, letter: str, count: int) ->
             return short.replace(_LONG_NAMES) if count == 4 else short
         case _:
             raise SqlError(f"{letter * count} in a date pattern is not supported")
+
+
+def _print_gmt(minutes: pl.Expr, *, full: bool) -> pl.Expr:
+    """`GMT+05:30`, `GMT`; short ones `GMT+5:30`, `GMT+5`."""
+    size = minutes.abs()
+    sign = pl.when(minutes < 0).then(pl.lit("GMT-")).otherwise(pl.lit("GMT+"))
+    hours, rest = size.floordiv(60).cast(pl.String), (size % 60).cast(pl.String).str.zfill(2)
+    text = pl.concat_str([sign, hours.str.zfill(2) if full else hours, pl.lit(":"), rest])
+    if not full:
+        text = pl.when(size % 60 == 0).then(pl.concat_str([sign, hours])).otherwise(text)
+    return pl.when(minutes == 0).then(pl.lit("GMT")).when(minutes.is_not_null()).then(text)
 
 
 def _print_offset(minutes: pl.Expr, letter: str, count: int) -> pl.Expr:
@@ -523,6 +559,8 @@ def _regex(part: _Part, *, named: bool = True) -> str:
             body = {1: r"Z|[+-][0-9]{2}(?:[0-9]{2})?", 2: r"Z|[+-][0-9]{4}"}.get(count, r"Z|[+-][0-9]{2}:[0-9]{2}")
         case "x":
             body = {1: r"[+-][0-9]{2}(?:[0-9]{2})?", 2: r"[+-][0-9]{4}"}.get(count, r"[+-][0-9]{2}:[0-9]{2}")
+        case "Z" if count == 4:
+            body = "GMT(?:[+-][0-9]{2}:[0-9]{2})?"
         case "Z":
             body = r"Z|[+-][0-9]{2}:[0-9]{2}" if count == 5 else r"[+-][0-9]{4}"
         case "G":
