@@ -19,7 +19,7 @@ from braid.bind.insert import check_insertable, matched
 from braid.bind.items import Grouping, Item, bind_grouping, bind_items, is_copy
 from braid.bind.moments import moments
 from braid.bind.names import RESERVED, Entry, Namer, free_name
-from braid.bind.sources import KIND, check_key_type, check_topic, existing, miswritten
+from braid.bind.sources import KIND, check_key_type, check_topic_name, existing, miswritten
 from braid.bind.windows import OF_GROUPS, bind_window
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr
@@ -117,7 +117,7 @@ def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBo
     schemas.check_names(encoding, columns, s.name_span)
     schemas.check_chosen(encoding, columns, p)
     encoding = replace(encoding, window=None if result.windowed is None else result.windowed.written)
-    check_topic(topic, env.catalog, p.span("KAFKA_TOPIC"))
+    check_topic_name(topic, p.span("KAFKA_TOPIC"))
     partitions = p.count("PARTITIONS") or result.first.partitions
     timestamp = properties.timestamp(p, [c for c in columns if not c.hidden])
     declared = Declared(s.name, result.kind, topic, columns, encoding, timestamp, result.message_key, partitions,

@@ -69,7 +69,7 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
     if exists is not None:
         _check_owned(exists, s, s.name_span)
         _check_evolved(exists, declared, catalog, s.name_span)
-    check_topic(declared.topic, catalog, p.span("KAFKA_TOPIC"))
+    check_topic_name(declared.topic, p.span("KAFKA_TOPIC"))
     told = (e.message for e in misread(declared, catalog, {}, s.name_span))
     return SourceDeclared(declared, exists is not None, (*p.notices(), *told))
 
@@ -121,16 +121,8 @@ def _check_evolved(old: Declared, new: Declared, catalog: Catalog, span: Span) -
         check_idle(old, catalog, span, ": its topic, formats or timestamp are others")
 
 
-def check_topic(topic: str, catalog: Catalog, span: Span) -> None:
-    check_topic_name(topic, (t for t, _ in catalog.topics()), span, ": kafka_topic = 'name'",
-                     f"name another one: WITH (kafka_topic = '{topic}_2')")  # fmt: skip
-
-
-def check_topic_name(topic: str, others: Iterable[str], span: Span, example: str, hint: str) -> None:
-    """Names of topics are checked: none is a path, no two differ only by case."""
-    for other in others:
-        if other != topic and other.lower() == topic.lower():
-            raise SqlError(f"topics {other} and {topic} differ only by case", span, hint)
+def check_topic_name(topic: str, span: Span, example: str = ": kafka_topic = 'name'") -> None:
+    """Names of topics are checked: none is a path."""
     bad = sorted({c for c in topic if not (c.isascii() and (c.isalnum() or c in "._-"))})
     if bad or topic in ("", ".", ".."):
         what = f"{', '.join(map(repr, bad))} in it" if bad else "not a name"

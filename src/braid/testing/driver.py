@@ -326,6 +326,9 @@ class Driver:
     def _resolve(self, name: str) -> tuple[str, Declared | None]:
         """(topic, declaration) of a stream, table or topic name: an exact match first, then without case."""
         found = self._program.find(name)
+        exact = self._backend.partitions(name) is not None and name not in self._program.catalog.sources
+        if exact and (found is None or found.topic != name):
+            return name, self._program.catalog.by_topic(name)
         if found is not None:
             return found.topic, found
         known = [t for t in self._program.topics() if self._backend.partitions(t) is not None]

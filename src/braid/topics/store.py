@@ -88,7 +88,8 @@ class TopicStore:
             existing = self.names()
             if name not in existing:
                 refuse_link(os.path.join(self._folder, name))
-                check_new_name(name, existing)
+                if os.path.exists(os.path.join(self._folder, name)):  # a file system that has no case
+                    check_new_name(name, existing)
                 self._create(name, partitions)
                 return
         topic = self.topic(name)

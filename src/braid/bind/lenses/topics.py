@@ -50,7 +50,11 @@ def bind_create(s: ast.CreateTopic, catalog: Catalog, sql: str) -> SourceDeclare
 
 
 def check_topic(name: str, catalog: Catalog, span: Span) -> None:
-    check_topic_name(name, catalog.sources, span, "", f"choose another name, such as {name}_2")
+    for other in catalog.sources:
+        if other != name and other.lower() == name.lower():
+            hint = f"choose another name, such as {name}_2"
+            raise SqlError(f"topics {other} and {name} differ only by case", span, hint)
+    check_topic_name(name, span, "")
 
 
 def _count(p: ast.Property) -> int:

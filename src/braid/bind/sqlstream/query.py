@@ -14,7 +14,7 @@ from braid.bind.expressions import bind_expr, bind_predicate, conjuncts, told_at
 from braid.bind.from_ import Env
 from braid.bind.insert import fits
 from braid.bind.query import PUSH, check_cycle
-from braid.bind.sources import check_topic, miswritten, refuse
+from braid.bind.sources import check_topic_name, miswritten, refuse
 from braid.bind.sqlstream.relation import Context, Item, Operand, Result, Tree, bind_relation, built, check, with_where
 from braid.bind.sqlstream.scope import ROWTIME, Scope, rules, unique_names
 from braid.bind.sqlstream.sources import JSON, check_column, check_free, declared, full_name, insert_columns
@@ -43,7 +43,7 @@ def bind_view(s: ast.CreateStreamView, env: Env) -> QueryBound | SourceDeclared:
     """A stream view runs, so that its rows can be read; a query that reads it puts its SQL in its place."""
     name = full_name(s.name, env)
     replaced = check_free(name, "view", s.or_replace, s.name.span, env)
-    check_topic(name, env.catalog, s.name.span)
+    check_topic_name(name, s.name.span)
     result = _named(_result(s.query, _within(name, env), ""), s.columns, s.query.span)
     columns = tuple(DeclaredColumn(i.name, i.expr.type, "value") for i in result.columns)
     written = env.text[s.span.start : s.span.end]

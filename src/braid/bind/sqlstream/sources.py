@@ -16,7 +16,7 @@ from typing import Any
 from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow, SourceDeclared
 from braid.bind.from_ import Env
 from braid.bind.insert import inserted_values, named_columns, no_column
-from braid.bind.sources import KIND, check_topic, misread, refuse
+from braid.bind.sources import KIND, check_topic_name, misread, refuse
 from braid.bind.sqlstream.scope import rules
 from braid.errors import Span, SqlError
 from braid.guess import guess
@@ -39,7 +39,7 @@ def bind_relation(s: ast.CreateRelation, env: Env) -> SourceDeclared:
         columns.append(DeclaredColumn(c.name, c.type, "value", not_null=c.name in s.not_null))
     options = _options(s.options)
     topic = str(options["TOPIC"].value.value) if "TOPIC" in options else name
-    check_topic(topic, env.catalog, options["TOPIC"].span if "TOPIC" in options else s.name.span)
+    check_topic_name(topic, options["TOPIC"].span if "TOPIC" in options else s.name.span)
     made = Declared(
         name, kind, topic, tuple(columns), JSON, _rowtime(options.get("ROWTIME"), columns),
         partitions=_partitions(options.get("PARTITIONS")), sql=env.text[s.span.start : s.span.end],
