@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from pathlib import Path
@@ -32,6 +33,16 @@ def pytest_configure(config: pytest.Config) -> None:
     if not config.getoption("--timeout"):  # a test that hangs fails, with the stacks of all threads
         config.option.timeout = HANGS_LAW if effort.LAW else HANGS
     effort.FUZZ = int(config.getoption("--fuzz"))
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What was collected lives to the end: no garbage collection looks at it again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    gc.unfreeze()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -15,9 +15,9 @@ import polars as pl
 
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
-from braid.operators.changes import HEADERS, POS, POS_TYPE, SUB, TIME
+from braid.operators.changes import POS, POS_TYPE, SUB
 from braid.plan.logical import Query
-from braid.stage.call_order import bounds_of, moment_position, partition_ranks, topic_ranks
+from braid.stage.call_order import ORDER, bounds_of, moment_position, partition_ranks, topic_ranks
 from braid.stage.decode import decode
 from braid.stage.emit import written
 from braid.stage.ingest import Chunk, Mark
@@ -118,15 +118,8 @@ def chunks_of(plan: Plan, history: History, batch: Batch) -> list[Chunk]:
             rows = records[first:last]
             order = None
             if history.explicit:
-                order = pl.DataFrame(
-                    {
-                        "seq": [r.seq for r in rows],
-                        "hops": [0] * len(rows),
-                        "rank": [topics[leaf.number]] * len(rows),
-                        "n": list(range(first, last)),
-                    },
-                    schema=dict.fromkeys(("seq", "hops", "rank", "n"), pl.Int64),
-                )
+                places = [(r.seq, 0, topics[leaf.number], n) for n, r in enumerate(rows, first)]
+                order = pl.DataFrame(places, schema=ORDER, orient="row")
             decoded = decode(leaf.source, raw_of(rows, first), partition)
             ended = (topic, partition) in batch.ended
             made.append(Chunk(leaf.number, partition, ranks[leaf.number, partition], decoded, order, marks, ended))
@@ -135,18 +128,12 @@ def chunks_of(plan: Plan, history: History, batch: Batch) -> list[Chunk]:
 
 def raw_of(rows: Sequence[Raw], first: int) -> pl.DataFrame:
     """Records as they lie in a topic."""
-    return pl.DataFrame(
-        {
-            "_offset": [first + i for i in range(len(rows))],
-            TIME: [r.time for r in rows],
-            "_key": [None if r.key is None else json.dumps(r.key) for r in rows],
-            "_value": [None if r.value is None else json.dumps(r.value) for r in rows],
-            HEADERS: [r.headers for r in rows],
-            "_window": [None if r.window is None else {"start": r.window[0], "end": r.window[1]} for r in rows],
-            "_error": [None] * len(rows),
-        },
-        schema=RAW,
-    )
+    made = []
+    for offset, r in enumerate(rows, first):
+        key, value = (None if x is None else json.dumps(x) for x in (r.key, r.value))
+        window = None if r.window is None else {"start": r.window[0], "end": r.window[1]}
+        made.append((offset, r.time, key, value, r.headers, window, None))
+    return pl.DataFrame(made, schema=RAW, orient="row")
 
 
 def difference(got: Sequence[object], want: Sequence[object], of: str) -> str:

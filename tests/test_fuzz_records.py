@@ -222,10 +222,9 @@ def test_lines_of_a_topic_are_rows_or_drops(sql: str, tmp_path: Path) -> None:
         assert x.ends() == [100]
         decoded = x.read(0, 0, 100)
         assert decoded.rows["_offset"].to_list() == list(range(100))
-        alone = [row for n in range(100) for row in rows_of(x.read(0, n, n + 1))]
-        assert rows_of(decoded) == alone
-        times = [x.read(0, n, n + 1).rows["_t"][0] for n in range(100)]
-        assert [x.time_after(0, n, 1) for n in range(100)] == times
+        alone = [x.read(0, n, n + 1) for n in range(100)]
+        assert rows_of(decoded) == [row for one in alone for row in rows_of(one)]
+        assert [x.time_after(0, n, 1) for n in range(100)] == [one.rows["_t"][0] for one in alone]
         out = LocalQuery(plan, 1, 1).run([Chunk(0, 0, 0, decoded)])
         malformed = out.dropped.filter(pl.col("reason") == "malformed")["offset"].to_list()
         assert malformed == decoded.error.is_not_null().arg_true().to_list()

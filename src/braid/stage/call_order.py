@@ -15,7 +15,7 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.lower.physical import Leaf, Plan
-from braid.operators.changes import DIFF, HEADERS, HOP_BITS, LEAF_BITS, LOW, MAX_RANKS, N_BITS, RANK_BITS, TIME
+from braid.operators.changes import DIFF, HOP_BITS, LEAF_BITS, LOW, MAX_RANKS, N_BITS, RANK_BITS
 from braid.plan.epochs import in_epochs
 from braid.stage.decode import Decoded, decode
 from braid.stage.ingest import Chunk, Mark
@@ -24,6 +24,7 @@ from braid.topics.envelope import RAW
 PART_BITS = 10  # of the `n` of a record that a query finds at its start
 BATCH_BITS = 20  # of `n`: the batch, then the number within it
 BEFORE_ALL = -1  # the number of what a captured table holds
+ORDER = dict.fromkeys(("seq", "hops", "rank", "n"), pl.Int64)  # columns of `Chunk.order`
 _LAST_HOP = (1 << HOP_BITS) - 1
 
 
@@ -210,10 +211,7 @@ def chunks(plan: Plan, readings: Sequence[Reading]) -> list[Chunk]:
                 continue
             rank = topics[reading.leaf]
             marks = tuple(Mark(moment_position(m.seq), m.kind, m.value) for m in reading.moments)
-            order = pl.DataFrame(
-                {"seq": [r.seq for r in records], "hops": [r.hops for r in records], "n": [r.n for r in records]},
-                schema={"seq": pl.Int64, "hops": pl.Int64, "n": pl.Int64},
-            ).with_columns(pl.lit(rank, pl.Int64).alias("rank"))
+            order = pl.DataFrame([(r.seq, r.hops, rank, r.n) for r in records], schema=ORDER, orient="row")
             decoded = decode(plan.leaves[reading.leaf].source, raw_frame(records), partition)
             made.append(Chunk(reading.leaf, partition, parts[reading.leaf, partition], decoded, order, marks))
     return made
@@ -221,18 +219,8 @@ def chunks(plan: Plan, readings: Sequence[Reading]) -> list[Chunk]:
 
 def raw_frame(records: Sequence[Placed]) -> pl.DataFrame:
     """Placed records as raw ones (columns of `decode.RAW`)."""
-    return pl.DataFrame(
-        {
-            "_offset": [r.offset for r in records],
-            TIME: [r.timestamp for r in records],
-            "_key": [r.key for r in records],
-            "_value": [r.value for r in records],
-            HEADERS: [r.headers for r in records],
-            "_window": [window_of(r) for r in records],
-            "_error": [None] * len(records),
-        },
-        schema=RAW,
-    )
+    rows = [(r.offset, r.timestamp, r.key, r.value, r.headers, window_of(r), None) for r in records]
+    return pl.DataFrame(rows, schema=RAW, orient="row")
 
 
 def moment_position(seq: int) -> int:
