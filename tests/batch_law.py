@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from decimal import Decimal
+from functools import cache
 from typing import Any, Literal
 
 import duckdb
@@ -149,10 +150,18 @@ def row_of(question: Question, key: Any, value: dict[str, Any] | None, at: int) 
     return (*(plain(names[c]) for c in question.columns), at if question.timed else None)
 
 
+@cache
+def _duck() -> duckdb.DuckDBPyConnection:
+    db = duckdb.connect(config={"threads": 1})
+    db.execute("PRAGMA disable_optimizer")  # a few rows need none, and what it does not touch it cannot break
+    return db
+
+
 def wanted(question: Question) -> list[Row]:
     """What DuckDB says."""
-    with duckdb.connect(config={"threads": 1}) as db:
-        db.execute("PRAGMA disable_optimizer")  # a few rows need none, and what it does not touch it cannot break
+    db = _duck()
+    db.begin()  # what is made for a question goes with it
+    try:
         for topic in question.topics:
             if not topic.given:
                 continue
@@ -169,6 +178,8 @@ def wanted(question: Question) -> list[Row]:
             if sql:
                 db.execute(sql)
         rows = db.execute(question.duck).fetchall()
+    finally:
+        db.rollback()
     width = len(question.columns)
     return [(*map(plain, r[:width]), r[width] if question.timed else None) for r in rows]
 

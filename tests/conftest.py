@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import effort
 
-HANGS, HANGS_LAW = 300, 3600  # s a test may take, in `make test` and with --law
+HANGS, HANGS_FAST, HANGS_LAW = 300, 120, 3600  # s a test may take: in `make test`, without a JVM; and with --law
 
 # A busy machine makes a generator of inputs slow, and a slow one is no fault of what is tested.
 settings.register_profile("braid", deadline=None, suppress_health_check=list(HealthCheck))
@@ -46,8 +46,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not config.getoption("--law"):
-        skip = pytest.mark.skip(reason="long; make law")
-        for item in items:
-            if item.get_closest_marker("law"):
-                item.add_marker(skip)
+    if config.getoption("--law"):
+        return
+    skip, soon = pytest.mark.skip(reason="long; make law"), pytest.mark.timeout(HANGS_FAST)
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        if "law" in marks:
+            item.add_marker(skip)
+        elif config.option.timeout == HANGS and marks.isdisjoint({"spark", "kafka", "kafka_short", "timeout"}):
+            item.add_marker(soon)

@@ -24,13 +24,13 @@ class Batch:
 
 
 def seq_cuts(rng: random.Random, history: History) -> list[list[int]]:
-    """Some ways to cut an explicit history: not at all, at random, before every record."""
+    """Some ways to cut an explicit history: not at all, at random, and last before every record."""
     last = 1 + max((r.seq for *_, r in history.records()), default=0)
     return [[], *(sorted(rng.sample(range(1, last + 1), min(n, last))) for n in (2, 6)), list(range(1, last + 1))]
 
 
 def time_cuts(rng: random.Random, history: History) -> list[list[int]]:
-    """Some ways to cut a partitioned history, by the last time of each batch."""
+    """Some ways to cut a partitioned history, by the last time of each batch: the last one at every time."""
     times = sorted({r.time for *_, r in history.records()}) or [0]
     return [[], *(sorted(rng.sample(times, min(n, len(times)))) for n in (2, 8)), times]
 

@@ -11,14 +11,15 @@ from histories import SHAPES, random_history, random_query
 from law import difference, keeping, kept_lines, ran, reference_lines, standing_of
 
 
-def check(shape: str, seed: int) -> None:
+def check(shape: str, seed: int, every: bool = True) -> None:
+    """`every`: cut at every record, too, which costs more than all other cuts."""
     rng = random.Random(f"{shape} {seed}")
     query = keeping(random_query(rng, shape), rng)
     history = random_history(rng, query, explicit=rng.random() < 0.5)
     want = reference_lines(query, history)
     standing = standing_of(want, query.sink.retention) if query.sink.keeps else set()
     cuts = seq_cuts(rng, history) if history.explicit else time_cuts(rng, history)
-    for i, cut in enumerate(cuts):
+    for i, cut in enumerate(cuts if every else cuts[:-1]):
         buckets = rng.choice([1, 2, 4, 8])
         got, local = ran(query, history, cut, buckets, rng)
         kept = kept_lines(local)
@@ -29,8 +30,8 @@ def check(shape: str, seed: int) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_law(shape: str) -> None:
-    for seed in range(3):
-        check(shape, seed)
+    for seed in range(2):
+        check(shape, seed, every=seed == 0)
 
 
 @pytest.mark.law

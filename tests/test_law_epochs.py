@@ -189,12 +189,14 @@ def in_epochs(history: History, size: int) -> History:
     return replace(history, topics=topics, moments=moments)
 
 
-def check(shape: str, seed: int) -> None:
+def check(shape: str, seed: int, every: bool = True) -> None:
+    """`every`: cut at every record, too, which costs more than all other cuts."""
     rng = random.Random(f"{shape} {seed}")
     query = random_query(rng, shape)
     history = in_epochs(random_history(rng, query, explicit=True, length=rng.randint(10, 40)), rng.choice([1, 1, 2, 5]))
     want = reference_lines(query, history)
-    for i, cut in enumerate(seq_cuts(rng, history)):
+    cuts = seq_cuts(rng, history)
+    for i, cut in enumerate(cuts if every else cuts[:-1]):
         buckets = rng.choice([1, 2, 4])
         got = local_lines(query, history, cut, buckets, rng)
         assert got == want, difference(got, want, f"{shape} {seed}: cut {i}, {buckets} buckets, {query.root}")
@@ -202,8 +204,8 @@ def check(shape: str, seed: int) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_law(shape: str) -> None:
-    for seed in range(3):
-        check(shape, seed)
+    for seed in range(2):
+        check(shape, seed, every=seed == 0)
 
 
 @pytest.mark.law

@@ -18,13 +18,14 @@ from keyed_queries import SHAPES, equalities, predicate, random_query
 from law import difference, local_lines, reference_lines
 
 
-def check(shape: str, seed: int) -> None:
+def check(shape: str, seed: int, every: bool = True) -> None:
+    """`every`: cut at every record, too, which costs more than all other cuts."""
     rng = random.Random(f"{shape} {seed}")
     made = random_query(rng, shape)
     history = random_history(rng, made, explicit=rng.random() < 0.5)
     want = reference_lines(made, history)
     cuts = seq_cuts(rng, history) if history.explicit else time_cuts(rng, history)
-    for i, cut in enumerate(cuts):
+    for i, cut in enumerate(cuts if every else cuts[:-1]):
         buckets = rng.choice([1, 2, 4])
         got = local_lines(made, history, cut, buckets, rng)
         assert got == want, difference(got, want, f"{shape} {seed}: cut {i}, {buckets} buckets, {made.root}")
@@ -32,8 +33,8 @@ def check(shape: str, seed: int) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_law(shape: str) -> None:
-    for seed in range(3):
-        check(shape, seed)
+    for seed in range(2):
+        check(shape, seed, every=seed == 0)
 
 
 @pytest.mark.law

@@ -12,13 +12,14 @@ from law import difference, local_lines, reference_lines
 from sliding_queries import SHAPES, random_query
 
 
-def check(shape: str, seed: int) -> None:
+def check(shape: str, seed: int, every: bool = True) -> None:
+    """`every`: cut at every record, too, which costs more than all other cuts."""
     rng = random.Random(f"{shape} {seed}")
     query = random_query(rng, shape)
     history = random_history(rng, query, explicit=rng.random() < 0.5, calm=rng.random() < 0.8)
     want = reference_lines(query, history)
     cuts = seq_cuts(rng, history) if history.explicit else time_cuts(rng, history)
-    for i, cut in enumerate(cuts):
+    for i, cut in enumerate(cuts if every else cuts[:-1]):
         buckets = rng.choice([1, 2, 4])
         got = local_lines(query, history, cut, buckets, rng)
         assert got == want, difference(got, want, f"{shape} {seed}: cut {i}, {buckets} buckets, {query.root}")
@@ -27,7 +28,7 @@ def check(shape: str, seed: int) -> None:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_law(shape: str) -> None:
     for seed in range(2):
-        check(shape, seed)
+        check(shape, seed, every=seed == 0)
 
 
 @pytest.mark.law
