@@ -11,6 +11,7 @@ from rich.console import Console
 
 from braid.bind.program import Mode, Program
 from braid.errors import BraidError, SqlError
+from braid.expr.loading import of_files
 from braid.face.catalogue import Catalogue
 from braid.face.shell import Shell
 from braid.topics import TopicStore
@@ -161,3 +162,36 @@ def test_types_of_types_do_not_double_for_ever() -> None:
     text = "CREATE TYPE t0 AS ARRAY<INT>;" + "".join(f"CREATE TYPE t{n} AS ARRAY<t{n - 1}>;" for n in range(1, 400))
     with pytest.raises(SqlError, match="levels of nesting"):
         made(Program("ksqldb"), text)
+
+
+# ------------------------------------------------------------------ functions
+
+SHOUT = """
+from braid.functions import Column, deterministic
+
+
+@deterministic
+def shout(a: Column[str]) -> Column[str]:
+    return a + "!"
+"""
+
+
+def test_what_needs_functions_is_named_where_they_are_not_given(store: TopicStore) -> None:
+    Path("f.py").write_text(SHOUT, encoding="utf-8")
+    loud = "CREATE STREAM loud AS SELECT k, SHOUT(CAST(v AS STRING)) AS w FROM s;"
+    given = Catalogue(store, "ksqldb", of_files(("f.py",)))
+    made(given.program("cell"), S + loud + "CREATE STREAM behind AS SELECT * FROM loud;")
+    assert list(given.program("cell").catalog.sources) == ["S", "LOUD", "BEHIND"]
+    without = program(store)
+    assert list(without.catalog.sources) == ["S"]
+    for sql, why in [
+        (
+            "CREATE STREAM x AS SELECT * FROM loud;",
+            "LOUD was declared, but does not stand here: unknown function SHOUT",
+        ),
+        ("DROP STREAM behind;", "BEHIND was declared, but does not stand here: unknown stream or table LOUD"),
+        ("CREATE STREAM x AS SELECT * FROM nobody;", "unknown stream or table NOBODY"),
+    ]:
+        with pytest.raises(SqlError) as e:
+            made(without, sql)
+        assert why in str(e.value)

@@ -42,6 +42,7 @@ from braid.bind.bound import (
     View,
     type_name,
 )
+from braid.errors import Span, SqlError
 from braid.expr.user import NONE, Functions
 from braid.plan.logical import sources
 from braid.records.registry import Registry
@@ -66,7 +67,8 @@ class RunningQuery:
 class Catalog:
     """Sources and running queries by name, in the order of their making. `inserts`: INSERT INTOs so far, per sink.
     `named`: WITH queries. `types`: of CREATE TYPE. `paused`: queries. `stored`: topics that are there, with their
-    partitions. `registry`: of schemas, where there is one. `functions`: of the user."""
+    partitions. `registry`: of schemas, where there is one. `functions`: of the user. `fallen`: names that were declared
+    and do not stand here, and why."""
 
     sources: Mapping[str, Declared] = field(default_factory=dict)
     queries: Mapping[str, RunningQuery] = field(default_factory=dict)
@@ -79,6 +81,14 @@ class Catalog:
     stored: Mapping[str, int] = field(default_factory=dict)
     registry: Registry | None = field(default=None, compare=False, repr=False)
     functions: Functions = field(default=NONE, compare=False, repr=False)
+    fallen: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
+
+    def unknown(self, name: str, span: Span, hint: str) -> SqlError:
+        """The refusal of a name that no stream or table bears."""
+        if name not in self.fallen:
+            return SqlError(f"unknown stream or table {name}", span, hint)
+        hint = "give the functions that it was declared with (--functions FILE), or declare it anew"
+        return SqlError(f"{name} was declared, but does not stand here: {self.fallen[name]}", span, hint)
 
     def get(self, name: str) -> Declared | None:
         return self.sources.get(name)

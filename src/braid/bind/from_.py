@@ -138,7 +138,7 @@ def _source(ref: ast.Relation, env: Env) -> From:
     if declared is None:
         known = env.catalog.sources
         listed = f"CREATE STREAM {name} (…) first; declared: {', '.join(known) or 'none'}"
-        raise SqlError(f"unknown stream or table {name}", ref.span, meant(name, known, listed))
+        raise env.catalog.unknown(name, ref.span, meant(name, known, listed))
     alias = ref.alias or name
     entry = Entry(alias, declared, replace(declared.read_as(alias), begin=env.settings.begin))
     return From(entry.source, Scope((entry,)), declared.kind)

@@ -192,7 +192,7 @@ def declared_named(written: ast.Name, env: Env) -> Declared:
     if found is None:
         known = env.catalog.sources
         hint = meant(name, known, f"declared: {', '.join(known) or 'nothing yet'}")
-        raise SqlError(f"unknown stream or table {name}", written.span, hint)
+        raise env.catalog.unknown(name, written.span, hint)
     return found
 
 

@@ -67,11 +67,13 @@ class Catalogue:
         return os.path.exists(self._path)
 
     def program(self, mode: Mode) -> Program:
-        """A program in which all that was declared stands. What does not bind any more is left out."""
+        """A program in which all that was declared stands. What does not bind any more is left out: `fallen`."""
         program = Program(self.dialect, self._empty, mode=mode, keeper=self)
-        waiting = self._read()
+        waiting, fallen = self._read(), dict[str, str]()
         while waiting:
-            left = [s for s in waiting if not _stands(program, s)]
+            tried = [(s, _falls(program, s)) for s in waiting]
+            left = [s for s, why in tried if why is not None]
+            fallen = {s.name: why for s, why in tried if why is not None}
             if len(left) == len(waiting):
                 break
             waiting = left
@@ -84,6 +86,7 @@ class Catalogue:
             registry=self._registry,
             stored=self._store.sizes(),
             functions=self._functions,
+            fallen=fallen,
         )
         return program
 
@@ -139,8 +142,8 @@ def _entries(document: Any) -> Iterator[Standing]:
         yield Standing(x["name"], x["text"], tuple(x["sets"]), dict(x["variables"]), x.get("of", ""))
 
 
-def _stands(program: Program, s: Standing) -> bool:
-    """Binds a kept statement under its own settings and types; False where it does not bind (yet)."""
+def _falls(program: Program, s: Standing) -> str | None:
+    """Binds a kept statement under its own settings and types; why it does not bind (yet), or None."""
     alone = Program(program.dialect, replace(program.catalog, types={}), variables=dict(s.variables))
     types = dict(program.catalog.types)
     try:
@@ -148,10 +151,10 @@ def _stands(program: Program, s: Standing) -> bool:
             for effect in alone.statements(f"{text};"):
                 if isinstance(effect.bound, TypeMade) and text is s.text:
                     types[effect.bound.name] = effect.bound.type
-    except SqlError:
-        return False
+    except SqlError as e:
+        return e.message
     program.catalog = replace(alone.catalog, types=types)
     queries = program.queries | alone.queries
     program.queries = {n: q for n, q in queries.items() if n in program.catalog.queries}
     program.standing[s.name] = s
-    return True
+    return None

@@ -180,7 +180,7 @@ def declared(name: ast.Name, env: Env) -> Declared:
         hint = f"did you mean {known[near]}?"
     else:
         hint = f"CREATE STREAM {name} (…) first; declared: {', '.join(env.catalog.sources) or 'nothing yet'}"
-    raise SqlError(f"unknown stream or table {name}", name.span, hint)
+    raise env.catalog.unknown(str(name), name.span, hint)
 
 
 def drop_first(users: Iterable[str], env: Env) -> str:
