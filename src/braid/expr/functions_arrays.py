@@ -56,6 +56,8 @@ def _two_arrays(args: Sequence[Expr]) -> Signature | Refused:
 def _resolve_length(args: Sequence[Expr]) -> Signature | Refused:
     if len(args) == 1 and isinstance(args[0].type, Array):
         return Signature((args[0].type,), S.INT)
+    if len(args) == 1 and args[0].type is S.NULL:
+        return Signature((_TEXT_KEYS,), S.INT)
     return Refused("it takes an ARRAY", "the length of text is LEN")
 
 
