@@ -35,7 +35,7 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
     if isinstance(exists, Nothing):
         return exists
     p = properties.read(s.properties, properties.OF_SOURCES, s.name_span)
-    topic = p.text("KAFKA_TOPIC") or s.name
+    topic = s.name if "KAFKA_TOPIC" not in p.items else p.text("KAFKA_TOPIC") or ""
     columns = schemas.completed(p, tuple(declared_column(c, kind) for c in s.columns), topic, kind, catalog)
     if not columns:
         hint = f"write CREATE {s.kind} {s.name} (column TYPE, …) WITH (…), or a format with schemas, such as AVRO"
