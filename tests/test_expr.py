@@ -104,6 +104,8 @@ CASES: list[tuple[str, tuple[Any, ...], Any]] = [
     ("SUBSTRING", ("stream", 2, -1), ""), ("SUBSTRING", (b"stream", 2, 3), b"tre"),
     ("SUBSTRING", ("stream", None), None),
     ("REPLACE", ("foobar", "o", "$1"), "f$1$1bar"), ("REPLACE", ("a", "", "x"), "xax"),
+    ("replace_found", ("a", "", "x"), "a"), ("replace_found", ("aba", "a", "x"), "xbx"),
+    ("replace_found", ("a", "", None), None),
     ("SPLIT", ("a,b,,c", ","), ["a", "b", "", "c"]), ("SPLIT", ("", ""), [""]), ("SPLIT", ("abc", ""), ["a", "b", "c"]),
     ("INSTR", ("CORPORATE FLOOR", "OR"), 2), ("INSTR", ("CORPORATE FLOOR", "OR", 3), 5),
     ("INSTR", ("CORPORATE FLOOR", "OR", 3, 2), 14), ("INSTR", ("CORPORATE FLOOR", "OR", -3), 5),

@@ -38,7 +38,7 @@ ALIKE = (
 OF_ELEMENTS = ("ARRAY_CONTAINS", "ARRAY_REMOVE")
 
 COMMON = (  # functions that most SQLs have under these names
-    "ABS", "CEIL", "COALESCE", "CONCAT", "FLOOR", "GREATEST", "LEAST", "LPAD", "NULLIF", "REPLACE", "ROUND", "RPAD",
+    "ABS", "CEIL", "COALESCE", "CONCAT", "FLOOR", "GREATEST", "LEAST", "LPAD", "NULLIF", "ROUND", "RPAD",
     "SIGN", "SQRT", "SUBSTRING", "TRIM",
 )  # fmt: skip
 

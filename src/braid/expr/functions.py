@@ -109,6 +109,20 @@ def _replace(call: Call, args: list[pl.Expr]) -> pl.Expr:
     return rows(lambda text, a, b: text.replace(a, b), [fits, *args[1:]], pl.String())
 
 
+def _replace_found(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """Other dialects' REPLACE, to which an empty text stands nowhere."""
+    made = _replace(call, args)
+    return (
+        made
+        if constant(call.args[1])
+        else pl.when((args[1] == "") & args[2].is_not_null()).then(args[0]).otherwise(made)
+    )
+
+
+def _replace_found_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    return (args[1] != "") & _replace_failed(call, args)
+
+
 def _grows_little(call: Call) -> bool:
     old, new = constant(call.args[1]), constant(call.args[2])
     return isinstance(old, str) and isinstance(new, str) and len(new.encode()) <= 16 * len(old.encode())
@@ -351,6 +365,7 @@ _pads = forms(
     ((S.BYTES, S.INT, S.BYTES), S.BYTES),
 )
 _number = _same_number("a number")
+_three_texts = forms("three VARCHAR: text, what to replace, by what", ((_TEXT,) * 3, _TEXT))
 
 _SCALARS = (
     Function("UCASE", _text_to_text, lambda call, args: args[0].str.to_uppercase()),
@@ -376,10 +391,11 @@ _SCALARS = (
     ),
     Function(
         "REPLACE",
-        forms("three VARCHAR: text, what to replace, by what", ((_TEXT,) * 3, _TEXT)),
+        _three_texts,
         _replace,
         _replace_failed,
     ),
+    Function("replace_found", _three_texts, _replace_found, _replace_found_failed),
     Function(
         "SPLIT",
         forms(

@@ -209,7 +209,7 @@ FUNCTIONS = {
     "UPPERCASE": "UCASE",
     "LOWERCASE": "LCASE",
     "TRIM": "TRIM",
-    "REPLACE": "REPLACE",
+    "REPLACE": "replace_found",
     "ABS": "ABS",
     "CEIL": "CEIL",
     "FLOOR": "FLOOR",

@@ -23,7 +23,7 @@ Named = Callable[[ast.Name], str]
 
 _FUNCTIONS = {
     "LOWER": "LCASE", "UPPER": "UCASE", "SUBSTR": "SUBSTRING", "LENGTH": "LEN", "CHAR_LENGTH": "LEN",
-    "STRPOS": "INSTR", "CEILING": "CEIL",
+    "STRPOS": "INSTR", "CEILING": "CEIL", "REPLACE": "replace_found",
 }  # fmt: skip
 KNOWN = (*COMMON, *_FUNCTIONS)
 _TEXTS: dict[Type, str] = {

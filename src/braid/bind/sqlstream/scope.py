@@ -165,6 +165,7 @@ NAMES = {
     "CHARACTER_LENGTH": "LEN",
     "LOWER": "LCASE",
     "MOD": "mod",
+    "REPLACE": "replace_found",
     "UPPER": "UCASE",
 }
 
