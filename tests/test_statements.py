@@ -269,11 +269,13 @@ def test_what_runs_is_replaced_and_paused_at_random(seed: int) -> None:
 
 
 def history(r: random.Random) -> list[str]:
-    """Statements over a stream of which one query filters, one counts, and one joins what both give."""
-    steps, paused = [S, O, SUMS.format(where=""), BEHIND], set[str]()
+    """Statements over a stream of which one query filters, one counts, one joins what both give, one asks for HAVING,
+    and one filters a table."""
+    steps = [S, O, SUMS.format(where=""), BEHIND, OFTEN.format(n=2), FEW.format(n=3)]
+    paused = set[str]()
     for n in range(40):
         steps.append(f"INSERT INTO s (rowtime, k, v) VALUES ({n}, {r.randrange(4)}, {r.randrange(6)});")
-        match r.randrange(8):
+        match r.randrange(10):
             case 0:
                 steps.append(WHOLE.format(more=", v AS x", n=r.randrange(6)))
             case 1:
@@ -284,9 +286,15 @@ def history(r: random.Random) -> list[str]:
                 paused ^= {name}
             case 4:
                 steps.append("restart")
+            case 5:
+                steps.append(OFTEN.format(n=r.randrange(1, 4)))
+            case 6:
+                steps.append(FEW.format(n=r.randrange(1, 5)))
     return steps
 
 
+OFTEN = "CREATE OR REPLACE TABLE h AS SELECT v AS w, COUNT(*) AS n FROM s GROUP BY v HAVING COUNT(*) % {n} = 0;\n"
+FEW = "CREATE OR REPLACE TABLE f AS SELECT g, n FROM t WHERE n % {n} <> 1;\n"
 BEHIND = "CREATE STREAM b AS SELECT o.k, w, n FROM o LEFT JOIN t ON o.k = t.g;\n"
 
 
@@ -294,13 +302,13 @@ def played(
     steps: list[str], runtime: str, batch: int | None, buckets: int | None, looks: frozenset[int]
 ) -> dict[str, list[object]]:
     with Driver(runtime=runtime, batch=batch, buckets=buckets) as d:  # type: ignore[arg-type]
-        seen: dict[str, list[object]] = {name: [] for name in "otb"}
+        seen: dict[str, list[object]] = {name: [] for name in "otbhf"}
         for i, step in enumerate(steps):
             if step == "restart":
                 d.restart()
             else:
                 d.execute(step)
-            if i > 3 and (i in looks or i == len(steps) - 1):
+            if i > 5 and (i in looks or i == len(steps) - 1):
                 for name, rows in seen.items():
                     rows += [(r.key, str(r.value), r.timestamp) for r in d.read(name)]
         return seen
