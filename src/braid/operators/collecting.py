@@ -299,24 +299,44 @@ def _deviation(held: Sequence[pl.Series], t: Type) -> pl.Series:
 
 
 def _pairs(groups: Groups, value: pl.Series, held: Sequence[pl.Series]) -> list[pl.Series]:
-    """Count and the sums of x, y, x², y², xy."""
-    x, y = value.struct.field("X"), value.struct.field("Y")
+    """Count and the sums of x, y, x², y², xy, each x and y less the first one; then these."""
+    x, y = value.struct.field("X").cast(pl.Float64), value.struct.field("Y").cast(pl.Float64)
     both = x.is_not_null() & y.is_not_null()
+    firsts = [_first_of(groups, v, both, h) for v, h in zip((x, y), held[6:], strict=True)]
+    x, y = (v - f.filter(pl.Series(~groups.start)) for v, f in zip((x, y), firsts, strict=True))
     sign = pl.Series(groups.diff[~groups.start]).cast(pl.Float64) * both
     parts = (sign, x * sign, y * sign, x * x * sign, y * y * sign, x * y * sign)
     # where one is missing nothing is added, also to what is infinite
-    return [
-        groups.over(
-            pl.col("v").cum_sum(), groups.spread(h.fill_null(0.0), p.zip_with(both, pl.zeros(len(p), eager=True)))
-        )
-        for h, p in zip(held, parts, strict=True)
-    ]
+    none = pl.zeros(len(x), eager=True)
+    added = (groups.spread(h.fill_null(0.0), p.zip_with(both, none)) for h, p in zip(held, parts, strict=False))
+    return [*(groups.over(pl.col("v").cum_sum(), p) for p in added), *firsts]
+
+
+def _first_of(groups: Groups, value: pl.Series, counts: pl.Series, held: pl.Series) -> pl.Series:
+    """The first value of its group that counts, from that place on."""
+    known = groups.spread(held.is_not_null(), counts).to_numpy()
+    places = np.arange(len(known))
+    first = np.minimum.reduceat(np.where(known, places, len(known)), groups.first)[groups.group]
+    found = values_at(groups.spread(held, value), np.minimum(first, places))
+    return found.set(pl.Series(first > places), None)
 
 
 def _correlation(held: Sequence[pl.Series], t: Type) -> pl.Series:
-    n, sx, sy, sxx, syy, sxy = (h.to_numpy() for h in held)
+    n, sx, sy, sxx, syy, sxy = (h.to_numpy() for h in held[:6])
     with np.errstate(all="ignore"):
-        return pl.Series((n * sxy - sx * sy) / np.sqrt((n * sxx - sx * sx) * (n * syy - sy * sy)))
+        below = (n * sxx - sx * sx) * (n * syy - sy * sy)
+        found = np.clip((n * sxy - sx * sy) / np.sqrt(np.where(below > 0, below, np.nan)), -1.0, 1.0)
+        return pl.Series(np.where(n == 2, np.sign(found), found))
+
+
+def _pairs_joined(first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.Series]:
+    """The sums of the second one as if its values were less the first one's first."""
+    firsts = [a.fill_null(b) for a, b in zip(first[6:], second[6:], strict=True)]
+    d, e = ((b - a).fill_null(0.0) for a, b in zip(firsts, second[6:], strict=True))
+    n, sx, sy, sxx, syy, sxy = (h.fill_null(0.0) for h in second[:6])
+    moved = (n, sx + n * d, sy + n * e, sxx + d * (2 * sx + n * d), syy + e * (2 * sy + n * e),
+             sxy + d * sy + e * (sx + n * d))  # fmt: skip
+    return [*(a.fill_null(0.0) + b for a, b in zip(first[:6], moved, strict=True)), *firsts]
 
 
 def _counts_of(t: Type) -> tuple[pl.DataType, ...]:
@@ -372,5 +392,5 @@ COLLECTED: dict[str, Callable[..., Parts]] = {
     ),
     "STDDEV_SAMP": lambda: (_of_spread, _spread, _variance, _spreads_joined),
     "STDDEV_SAMPLE": lambda: (_of_spread, _spread, _deviation, _spreads_joined),
-    "CORRELATION": lambda: (lambda t: (pl.Float64(),) * 6, _pairs, _correlation, _sums),
+    "CORRELATION": lambda: (lambda t: (pl.Float64(),) * 8, _pairs, _correlation, _pairs_joined),
 }

@@ -190,13 +190,14 @@ def _has_size(value: Any) -> bool:
 
 
 def _correlation(pairs: Sequence[tuple[float, float]]) -> float:
-    n = float(len(pairs))
-    sums = [0.0] * 5
-    for x, y in pairs:
+    """From sums of what is left when the first pair is taken off."""
+    n, sums = float(len(pairs)), [0.0] * 5
+    for a, b in pairs:
+        x, y = a - pairs[0][0], b - pairs[0][1]
         sums = [s + part for s, part in zip(sums, (x, y, x * x, y * y, x * y), strict=True)]
     sx, sy, sxx, syy, sxy = sums
     below = (n * sxx - sx * sx) * (n * syy - sy * sy)
-    above = n * sxy - sx * sy
-    if below < 0 or math.isnan(below) or (below == 0 and above == 0):
+    found = (n * sxy - sx * sy) / math.sqrt(below) if below > 0 else math.nan
+    if math.isnan(found):
         return math.nan
-    return math.copysign(math.inf, above) if below == 0 else above / math.sqrt(below)
+    return max(-1.0, min(1.0, found)) if n != 2 or not found else math.copysign(1.0, found)
