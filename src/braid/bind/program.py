@@ -164,8 +164,9 @@ class Program:
         """The name of what stands and is made again by this statement."""
         name, first = made_name(statement), text.split(None, 1)[0].upper()
         alike = [s for s in self.standing.values() if s.text.split(None, 1)[0].upper() == first]
-        words = plain(text, self.spoken.words) if alike else None
-        same = (s.name for s in alike if words is not None and plain(s.text, self.spoken.words) == words)
+        known = self.spoken.words
+        words = plain(text, known) if alike else None
+        same = (s.name for s in alike if words is not None and plain(s.text, known) == words)
         found = next(same, None) or (None if name is None else first_match(name, self.standing))
         return found if found not in fresh else None
 
