@@ -25,7 +25,7 @@ from braid.operators.ranges import Ints, hashes_of
 from braid.plan.node import Mode
 from braid.plan.told import Told
 
-MIX = (np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F))
+MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)  # odd, of many bits: for ever the same
 
 
 @dataclass(frozen=True, slots=True)

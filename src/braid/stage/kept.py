@@ -22,6 +22,7 @@ from braid.lower.physical import Plan, Stage
 from braid.operators.arrangement import Newest, last_of_key
 from braid.operators.base import RunStore, State
 from braid.operators.changes import HASH, HEADERS, POS, SUB, TIME, key_column
+from braid.operators.in_windows import MIX
 from braid.operators.ranges import Hashes, columns_of, hashes_of, key_order, rows_at
 from braid.plan.logical import Source
 from braid.stage import state_file
@@ -33,7 +34,6 @@ from braid.types import polars_type
 RESULT = "result"  # the arrangement's name in a manifest
 TRIES = 5  # as often as a batch may be published while one is read
 _LOWER, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
-_MIX = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F)  # odd, of many bits: for ever the same
 _PASSING = (POS, SUB, HEADERS)  # columns of a row on its way
 
 Kept = Iterable[tuple[Mapping[str, Any], RunStore]]  # the manifest of each bucket's result, and its runs
@@ -78,7 +78,7 @@ def _hash_with_window(rows: pl.DataFrame) -> pl.Series:
     """A hash whose upper half is the key's, so that its windows stand together, and whose lower half is the window's,
     so that hardly two rows share one."""
     start, end = (rows[name].to_numpy().view(np.uint64) for name in OF_WINDOW)
-    window = start * _MIX[0] + end * _MIX[1]
+    window = start * MIX[0] + end * MIX[1]
     return pl.Series(HASH, (hashes_of(rows) & ~_LOWER) | (window >> _HALF))
 
 
