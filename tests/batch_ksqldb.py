@@ -8,7 +8,7 @@ join.
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -415,64 +415,64 @@ def group(rng: random.Random, of: str) -> Question:
     return question(topics, key, declarations, sql, duck, columns_out, calls, True, tuple(n.upper() for n in names))
 
 
-def windows(rng: random.Random, final: bool) -> Question:
-    """GROUP BY in windows that take all rows: those of FINAL are closed at the end."""
-    key, size = rng.choice(["int", "text"]), rng.choice([1, 7, 30])
-    step = size if rng.random() < 0.5 else rng.randint((size + 3) // 4, size)
+def windowed(
+    rng: random.Random, key: str, window: str, final: bool, duck: Callable[[Rel, E, str, str], str]
+) -> Question:
+    """GROUP BY in windows that take all rows: those of FINAL are closed at the end. `duck`: the same of the rows, the
+    group, its aggregates and HAVING."""
     t = topic(rng, "a", rng.choice([1, 2]))
     rel = leaf(t, key)
     by = rng.choice(of_type(list(rel.columns), "int", "long", "text"))
     chosen = aggregates(rng, list(rel.columns), True)
     having = rng.choice(["", "", " HAVING COUNT(*) > 1"])
+    sql = (
+        f"SELECT {by.sql} AS g, WINDOWSTART AS ws, WINDOWEND AS we,"
+        f" {', '.join(f'{e.sql} AS {n}' for n, e in chosen.items())} FROM {rel.said} WINDOW {window}"
+        f" GROUP BY {by.sql}{having}{' EMIT FINAL' if final else ''}"
+    )
+    asked = duck(rel, by, ", ".join(f"{e.duck} AS {n}" for n, e in chosen.items()), having)
+    calls = [*history(rng, [t], key), Clock(t.name, 10_000_000)]
+    columns = ("g", "ws", "we", *chosen)
+    return question([t], key, declared(t, key), sql, asked, columns, calls, True, ("G",))
+
+
+def windows(rng: random.Random, final: bool) -> Question:
+    """TUMBLING and HOPPING."""
+    key, size = rng.choice(["int", "text"]), rng.choice([1, 7, 30])
+    step = size if rng.random() < 0.5 else rng.randint((size + 3) // 4, size)
     kind = (
         f"TUMBLING (SIZE {size} MILLISECONDS"
         if step == size
         else f"HOPPING (SIZE {size} MILLISECONDS, ADVANCE BY {step} MILLISECONDS"
     )
-    said = f"WINDOW {kind}, GRACE PERIOD 1 HOUR)"
-    sql = (
-        f"SELECT {by.sql} AS g, WINDOWSTART AS ws, WINDOWEND AS we,"
-        f" {', '.join(f'{e.sql} AS {n}' for n, e in chosen.items())} FROM {rel.said} {said}"
-        f" GROUP BY {by.sql}{having}{' EMIT FINAL' if final else ''}"
-    )
     starts = f"generate_series(_t - _t % {step} - {size // step * step}, _t, {step})"
-    duck = (
-        f"SELECT {by.duck} AS g, ws, ws + {size} AS we,"
-        f" {', '.join(f'{e.duck} AS {n}' for n, e in chosen.items())}, max(_t) AS _t"
-        f" FROM (SELECT *, unnest({starts}) AS ws FROM {rel.duck})"
-        f" WHERE ws >= 0 AND _t >= ws AND _t < ws + {size} AND {by.duck} IS NOT NULL"
-        f" GROUP BY {by.duck}, ws{having}"
-    )
-    calls = [*history(rng, [t], key), Clock(t.name, 10_000_000)]
-    columns = ("g", "ws", "we", *chosen)
-    return question([t], key, declared(t, key), sql, duck, columns, calls, True, ("G",))
+
+    def duck(rel: Rel, by: E, chosen: str, having: str) -> str:
+        return (
+            f"SELECT {by.duck} AS g, ws, ws + {size} AS we, {chosen}, max(_t) AS _t"
+            f" FROM (SELECT *, unnest({starts}) AS ws FROM {rel.duck})"
+            f" WHERE ws >= 0 AND _t >= ws AND _t < ws + {size} AND {by.duck} IS NOT NULL"
+            f" GROUP BY {by.duck}, ws{having}"
+        )
+
+    return windowed(rng, key, f"{kind}, GRACE PERIOD 1 HOUR)", final, duck)
 
 
 def sessions(rng: random.Random, final: bool) -> Question:
-    """GROUP BY in sessions, in DuckDB as islands: one begins where a row is more than the gap behind the one before."""
+    """Sessions, in DuckDB as islands: one begins where a row is more than the gap behind the one before."""
     key, gap = rng.choice(["int", "text"]), rng.choice([1, 4, 30])
-    t = topic(rng, "a", rng.choice([1, 2]))
-    rel = leaf(t, key)
-    by = rng.choice(of_type(list(rel.columns), "int", "long", "text"))
-    chosen = aggregates(rng, list(rel.columns), True)
-    having = rng.choice(["", "", " HAVING COUNT(*) > 1"])
-    sql = (
-        f"SELECT {by.sql} AS g, WINDOWSTART AS ws, WINDOWEND AS we,"
-        f" {', '.join(f'{e.sql} AS {n}' for n, e in chosen.items())} FROM {rel.said}"
-        f" WINDOW SESSION ({gap} MILLISECONDS, GRACE PERIOD 1 HOUR)"
-        f" GROUP BY {by.sql}{having}{' EMIT FINAL' if final else ''}"
-    )
     begins = f"CASE WHEN _t - lag(_t) OVER w <= {gap} THEN 0 ELSE 1 END"
-    rows = f"(SELECT *, {by.duck} AS _g FROM {rel.duck} WHERE {by.duck} IS NOT NULL)"
-    duck = (
-        f"SELECT _g AS g, min(_t) AS ws, max(_t) AS we, {', '.join(f'{e.duck} AS {n}' for n, e in chosen.items())},"
-        f" max(_t) AS _t FROM (SELECT *, sum(_begins) OVER (PARTITION BY _g ORDER BY _t) AS _session"
-        f" FROM (SELECT *, {begins} AS _begins FROM {rows} WINDOW w AS (PARTITION BY _g ORDER BY _t)))"
-        f" GROUP BY _g, _session{having}"
-    )
-    calls = [*history(rng, [t], key), Clock(t.name, 10_000_000)]
-    columns = ("g", "ws", "we", *chosen)
-    return question([t], key, declared(t, key), sql, duck, columns, calls, True, ("G",))
+
+    def duck(rel: Rel, by: E, chosen: str, having: str) -> str:
+        rows = f"(SELECT *, {by.duck} AS _g FROM {rel.duck} WHERE {by.duck} IS NOT NULL)"
+        return (
+            f"SELECT _g AS g, min(_t) AS ws, max(_t) AS we, {chosen},"
+            f" max(_t) AS _t FROM (SELECT *, sum(_begins) OVER (PARTITION BY _g ORDER BY _t) AS _session"
+            f" FROM (SELECT *, {begins} AS _begins FROM {rows} WINDOW w AS (PARTITION BY _g ORDER BY _t)))"
+            f" GROUP BY _g, _session{having}"
+        )
+
+    return windowed(rng, key, f"SESSION ({gap} MILLISECONDS, GRACE PERIOD 1 HOUR)", final, duck)
 
 
 SHAPES: dict[str, Shape] = {

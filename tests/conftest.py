@@ -23,6 +23,13 @@ settings.register_profile("braid", deadline=None, suppress_health_check=list(Hea
 settings.load_profile("braid")
 
 
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of the test's own, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--law", action="store_true", help="run thousands of random histories")
     parser.addoption("--fuzz", type=int, default=effort.FUZZ, help="with --law: how many inputs of each kind")

@@ -25,11 +25,7 @@ L = "CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='
 R = "CREATE STREAM r (k INT KEY, v STRING, t BIGINT) WITH (kafka_topic='r', value_format='JSON', timestamp='t');\n"
 JOIN = "CREATE STREAM o AS SELECT l.k AS k, l.v AS lv, r.v AS rv FROM l JOIN r WITHIN 10 SECONDS ON l.k = r.k;\n"
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 # ------------------------------------------------------ wrong input to `run`

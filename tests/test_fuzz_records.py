@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+import effort
 from braid.bind.program import Program
 from braid.errors import BraidError
 from braid.files.input import open_files
@@ -224,7 +225,8 @@ def test_lines_of_a_topic_are_rows_or_drops(sql: str, tmp_path: Path) -> None:
         assert decoded.rows["_offset"].to_list() == list(range(100))
         alone = [x.read(0, n, n + 1) for n in range(100)]
         assert rows_of(decoded) == [row for one in alone for row in rows_of(one)]
-        assert [x.time_after(0, n, 1) for n in range(100)] == [one.rows["_t"][0] for one in alone]
+        some = r.sample(range(100), 100 if effort.LAW else 20)
+        assert [x.time_after(0, n, 1) for n in some] == [alone[n].rows["_t"][0] for n in some]
         out = LocalQuery(plan, 1, 1).run([Chunk(0, 0, 0, decoded)])
         malformed = out.dropped.filter(pl.col("reason") == "malformed")["offset"].to_list()
         assert malformed == decoded.error.is_not_null().arg_true().to_list()

@@ -19,11 +19,7 @@ CSV = """order_id,Customer,placed,amount,day,ok,note,zip
 2,"b, o",2024-03-01T08:00:01.5+01:00,2,2024-03-02,false,,x2
 """
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_csv(folder: Path) -> None:

@@ -30,11 +30,7 @@ from crash import processes
 L = "CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON', partitions=1);\n"
 ROW = "INSERT INTO l (rowtime, k, v) VALUES ({time}, {k}, '{v}');\n"
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def lines(text: str) -> list[list[str]]:

@@ -23,12 +23,6 @@ CREATE STREAM q AS SELECT k, v FROM s;
 ROWS = "".join(json.dumps({"key": k, "value": {"V": k}, "timestamp": k}) + "\n" for k in range(3))
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.mark.spark
 def test_a_query_begins_anew(folder: Path) -> None:
     (folder / "q.sql").write_text(SQL)

@@ -19,11 +19,7 @@ S = "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSO
 O = "CREATE STREAM o AS SELECT k, v + 1 AS w FROM s;\n"
 ROW = "INSERT INTO s (rowtime, k, v) VALUES ({n}, {n}, {n});\n"
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def test_assert_and_print_at_the_prompt() -> None:
