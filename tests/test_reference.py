@@ -20,6 +20,7 @@ from braid.plan.logical import Filter, Output, Query, SourceColumn, Timestamp
 from braid.reference import Bound, Event, Idle, OutRecord, Record, Reference
 from braid.types import Column, Scalar
 from cuts import batches, seq_cuts, time_cuts
+from effort import examples
 from histories import (
     SHAPES,
     Moment,
@@ -607,7 +608,7 @@ def test_aggregates_over_a_join() -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_histories_may_be_given_piece_by_piece(shape: str) -> None:
-    for seed in range(12):
+    for seed in range(examples(12, 4)):
         rng = random.Random(f"{shape} {seed}")
         q = random_query(rng, shape, limit=seed == 0)
         history = random_history(rng, q, explicit=seed % 2 == 0)

@@ -391,7 +391,8 @@ class _Handle:
 @pytest.mark.parametrize("wait", ["await_idle", "await_termination", "status"])
 def test_a_query_that_started_too_slowly_starts_again(tmp_path: Path, wait: str) -> None:
     late = f"SparkException: {queries.TOO_SLOW}"
-    job: Any = SimpleNamespace(name="Q", plan=lower(case("ss", 1)[0]), buckets=1, broker=None)
+    plan, output = lower(case("ss", 1)[0]), SimpleNamespace(kind="topic")
+    job: Any = SimpleNamespace(name="Q", plan=plan, buckets=1, broker=None, output=output)
 
     def running(*reasons: str | None) -> queries.RunningQuery:
         left = [_Handle(r) for r in reasons]

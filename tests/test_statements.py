@@ -14,6 +14,7 @@ from braid.records.wire import Wires
 from braid.testing import Driver
 from braid.topics import TopicStore
 from cli_help import Said, braid
+from effort import examples
 
 S = "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);\n"
 O = "CREATE STREAM o AS SELECT k, v + 1 AS w FROM s;\n"
@@ -253,7 +254,7 @@ def values(topic: str) -> list[str]:
 # ------------------------------------------------------------------------ law
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(examples(8, 3)))
 def test_what_runs_is_replaced_and_paused_at_random(seed: int) -> None:
     """Whatever the cuts and buckets, and whenever somebody looks, the output is the reference's."""
     steps = history(random.Random(seed))
