@@ -10,6 +10,7 @@ Each topic is a table in DuckDB: the columns of its keys and values, then `_gone
 
 from __future__ import annotations
 
+import atexit
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -153,6 +154,7 @@ def row_of(question: Question, key: Any, value: dict[str, Any] | None, at: int) 
 @cache
 def _duck() -> duckdb.DuckDBPyConnection:
     db = duckdb.connect(config={"threads": 1})
+    atexit.register(_duck.cache_clear)  # what lives when the process ends is called a leak
     db.execute("PRAGMA disable_optimizer")  # a few rows need none, and what it does not touch it cannot break
     return db
 
