@@ -145,8 +145,9 @@ def test_goes_on_when_the_broker_comes_back(fresh_broker: Broker, tmp_path: Path
         feed.more(30)
         assert until(lambda: joined(fresh_broker, names["o"]) == feed.join)
         fresh_broker.kill()
-        time.sleep(15)
+        assert until(lambda: "waits: " in (tmp_path / "run.log").read_text())
         fresh_broker.start()
+        assert until(lambda: "goes on, after " in (tmp_path / "run.log").read_text())
         feed.more(30)
         assert until(lambda: joined(fresh_broker, names["o"]) == feed.join), (tmp_path / "run.log").read_text()[-2000:]
     finally:

@@ -413,10 +413,11 @@ class _Run:
                 self.metrics.tell()
                 if status is not None:
                     status.update("\n".join(self._lines()) or "starting …")
-                elif not self.request.quiet and time.monotonic() - told >= TELL:
+                elif time.monotonic() - told >= TELL:
                     told = time.monotonic()
-                    for line in self._lines():
-                        self.err.print(line, markup=False)
+                    for line in self._lines():  # to ask tells whether a broker is away
+                        if not self.request.quiet:
+                            self.err.print(line, markup=False)
 
     def _lines(self) -> list[str]:
         going = [(name, q) for name, q in list(self.running.items()) if q.status() == "running"]

@@ -117,6 +117,7 @@ class RunningQuery:
         self._starts, self._stopped = 0, False
         self._waiting = 0
         self._away = 0.0  # since when the broker was away, and no batch has come through
+        self._silent = False  # whether that was seen without a batch
         self._starting = threading.Lock()
         self._failed: BraidError | None = None
         self._over = threading.Event()
@@ -307,10 +308,22 @@ class RunningQuery:
             seen.spark_ms = dict(last["durationMs"])
 
     def _lag(self) -> int:
-        """Records that wait; as of the last look where the broker does not answer."""
-        with contextlib.suppress(BrokerAway):
+        """Records that wait; as of the last look where the broker does not answer, which is told once."""
+        try:
             self._waiting = self._waiting_now()
+        except BrokerAway as e:
+            if not self._away:
+                self._away, self._silent = time.monotonic(), True
+                self._note(f"{self.name} waits: {e.message}")
+        else:
+            if self._silent and not self._waiting:  # else the next batch tells it
+                self._back()
         return self._waiting
+
+    def _back(self) -> None:
+        away, self._away, self._silent = self._away, 0.0, False
+        if away:
+            self._note(f"{self.name} goes on, after {time.monotonic() - away:.0f} s")
 
     def _waiting_now(self) -> int:
         last = self._handle.lastProgress if self._handle is not None else None
@@ -370,13 +383,12 @@ class RunningQuery:
             seen.last = measured(self._shape, batch, span, said, out, drops, first, seen.state)
             seen.totals.add(seen.last)
             seen.done.append(seen.last)
-            away, self._starts, self._away = self._away, 1, 0.0
+            self._starts = 1
             now = time.monotonic()
             seen.recent.append((now, seen.last.rows_in, out))
             while seen.recent and seen.recent[0][0] < now - RATE_WINDOW:
                 seen.recent.popleft()
-        if away:
-            self._note(f"{self.name} goes on, after {time.monotonic() - away:.0f} s")
+        self._back()
 
     def _check(self) -> None:
         """One scan, and no exchange that was not planned: Spark's optimizer must not have got in between."""
