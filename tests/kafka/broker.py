@@ -53,6 +53,9 @@ SETTINGS = {
     "num.io.threads": "2",
 }
 
+# For one that nobody kills: a busy machine may keep it from telling its controller that it lives.
+PATIENT = {"broker.session.timeout.ms": "20000"}
+
 LOGGING = """status=error
 rootLogger.level=WARN
 rootLogger.appenderRef.c.ref=C
@@ -146,7 +149,7 @@ def fetch() -> None:
 
 def _folder() -> Path:
     """Another version or other settings are another broker."""
-    told = hashlib.sha256(repr(sorted(SETTINGS.items())).encode()).hexdigest()[:8]
+    told = hashlib.sha256(repr(sorted((SETTINGS | PATIENT).items())).encode()).hexdigest()[:8]
     return cache() / f"kafka-{KAFKA}" / f"broker-{told}"
 
 
@@ -154,7 +157,7 @@ def _folder() -> Path:
 def kept_broker() -> Iterator[Broker]:
     """The shared broker, started if it does not run; `Unavailable` where it cannot be had."""
     fetch()
-    with kept.kept(Broker, _folder()) as server:
+    with kept.kept(lambda folder: Broker(folder, PATIENT), _folder()) as server:
         assert isinstance(server, Broker)
         yield server
 

@@ -29,7 +29,7 @@ from braid.testing.cases import Block, _feed, blocks
 from braid.topics.broker import Broker as Address
 from braid.topics.interface import Topics, open_topics
 from braid.topics.reading import records_of
-from kafka.broker import Broker, own_broker
+from kafka.broker import PATIENT, Broker, own_broker
 from kafka.clients import delete_topic
 from kafka.conftest import had
 
@@ -171,7 +171,7 @@ def besides(record: dict[str, Any]) -> tuple[Any, Any]:
 @pytest.fixture(scope="module")
 def plain_broker() -> Iterator[Broker]:
     """One that never compacts: all that was written can be seen."""
-    with had(own_broker({"log.cleaner.enable": "false"})) as server:
+    with had(own_broker(PATIENT | {"log.cleaner.enable": "false"})) as server:
         yield server
 
 

@@ -29,7 +29,7 @@ from braid.records.registry import Schema, subject_of
 from braid.testing.cases import SCHEMA, USES, Block, blocks
 from braid.topics.interface import Topics
 from braid.topics.registries import FolderRegistry
-from kafka.broker import Broker, own_broker
+from kafka.broker import PATIENT, Broker, own_broker
 from kafka.clients import delete_topic, topics_of
 from kafka.fetch import Unavailable
 from kafka.registry import Registry, own_registry
@@ -124,7 +124,7 @@ def made(session: Session, page: Page, sql: str, unfit: set[int]) -> dict[str, l
 def plain_broker() -> Iterator[Broker]:
     """One that never compacts: all that was written can be seen."""
     try:
-        with own_broker({"log.cleaner.enable": "false"}) as server:
+        with own_broker(PATIENT | {"log.cleaner.enable": "false"}) as server:
             yield server
     except Unavailable as reason:
         pytest.skip(f"no Kafka broker: {reason}")
