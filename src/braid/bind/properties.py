@@ -53,6 +53,11 @@ class Properties:
             raise SqlError(f"{name} must be a text", p.value.span, f"write {name.lower()} = 'value'")
         return p.value.value
 
+    def topic(self, name: str) -> str:
+        """The topic of what has that name: another one where it is written."""
+        written = self.text("KAFKA_TOPIC")
+        return name if written is None else written
+
     def count(self, name: str) -> int | None:
         """A number of at least 1."""
         p = self.items.get(name)

@@ -108,7 +108,7 @@ def bind_create_as(s: ast.CreateAs, env: Env, dialect: str, sql: str) -> QueryBo
     columns = result.columns()
     keys = [c for c in columns if c.place == "key"]
     values = [c for c in columns if c.place == "value"]
-    topic = s.name if "KAFKA_TOPIC" not in p.items else p.text("KAFKA_TOPIC") or ""
+    topic = p.topic(s.name)
     from_first = result.first.encoding
     if not keys and any(c.place == "key" for c in result.first.columns):
         from_first = replace(from_first, key="NONE")

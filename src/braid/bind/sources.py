@@ -35,7 +35,7 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
     if isinstance(exists, Nothing):
         return exists
     p = properties.read(s.properties, properties.OF_SOURCES, s.name_span)
-    topic = s.name if "KAFKA_TOPIC" not in p.items else p.text("KAFKA_TOPIC") or ""
+    topic = p.topic(s.name)
     columns = schemas.completed(p, tuple(declared_column(c, kind) for c in s.columns), topic, kind, catalog)
     if not columns:
         hint = f"write CREATE {s.kind} {s.name} (column TYPE, …) WITH (…), or a format with schemas, such as AVRO"
@@ -67,7 +67,7 @@ def bind_source(s: ast.CreateSource, catalog: Catalog, settings: Settings, sql: 
         read_only=s.read_only,
     )  # fmt: skip
     if exists is not None:
-        _check_owned(exists, s, s.name_span)
+        _check_owned(exists, s)
         _check_evolved(exists, declared, catalog, s.name_span)
     check_topic_name(declared.topic, p.span("KAFKA_TOPIC"))
     told = (e.message for e in misread(declared, catalog, {}, s.name_span))
@@ -94,11 +94,11 @@ def existing(s: ast.CreateSource | ast.CreateAs, catalog: Catalog) -> Declared |
     return found
 
 
-def _check_owned(found: Declared, s: ast.CreateSource, span: Span) -> None:
+def _check_owned(found: Declared, s: ast.CreateSource) -> None:
     """A SOURCE is what another program writes: it is declared once."""
     if found.read_only or s.read_only:
         kind = found.kind.upper()
-        raise SqlError(f"a SOURCE {found.kind} cannot be replaced", span, f"DROP {kind} {found.name} first")
+        raise SqlError(f"a SOURCE {found.kind} cannot be replaced", s.name_span, f"DROP {kind} {found.name} first")
 
 
 def check_idle(found: Declared, catalog: Catalog, span: Span, why: str = "") -> None:
