@@ -55,7 +55,7 @@ from braid.stage.inputs import TopicInput
 from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured
 from braid.topics import access, clean_staging
 from braid.topics.begin import UNASKED, Begins
-from braid.topics.broker import PATIENCE, Broker, BrokerAway
+from braid.topics.broker import PATIENCE, Broker, BrokerAway, patiently
 from braid.topics.drops import clean_drops, read_drops
 
 Status = Literal["running", "stopped", "failed"]
@@ -234,7 +234,7 @@ class RunningQuery:
         if self.job.broker is None or self.job.order is not None:
             return {}
         inputs = {n: x for n, x in inputs_of(self._text).items() if isinstance(x, TopicInput)}
-        ends = {n: _patiently(x.ends) for n, x in inputs.items() if n not in self.job.plan.captured}
+        ends = {n: patiently(x.ends) for n, x in inputs.items() if n not in self.job.plan.captured}
         return {f"{leaf}/{p}": end for leaf, found in ends.items() for p, end in enumerate(found)}
 
     def _settle(self) -> None:
@@ -566,17 +566,6 @@ def _await(handle: Any, timeout: float | None) -> bool:
         return handle.awaitTermination(timeout) is not False
     except Exception:  # its reason is asked for by the caller
         return True
-
-
-def _patiently(ask: Callable[[], list[int]]) -> list[int]:
-    deadline = time.monotonic() + PATIENCE
-    while True:
-        try:
-            return ask()
-        except BrokerAway:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(1)
 
 
 def _was_away(handle: Any) -> bool:

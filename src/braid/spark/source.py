@@ -53,7 +53,7 @@ from braid.stage.inputs import Input, Until
 from braid.stage.measured import SOURCE, Piece
 from braid.stage.wire import derived, slim_steps, split
 from braid.timing import spent
-from braid.topics.broker import PATIENCE
+from braid.topics.broker import patiently
 
 
 @dataclass(slots=True)
@@ -293,16 +293,11 @@ class Planner:
 
     def _patiently(self, job: Job, start: Document) -> Document | None:
         """As long as the broker, or the registry, is away there is nothing new; a run that is to end waits for it."""
-        deadline = time.monotonic() + PATIENCE
-        while True:
-            try:
-                return self._cut_at_a_time(job, start)
-            except Away:
-                if self._limits is None:
-                    return None
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(1)
+        if self._limits is not None:
+            return patiently(lambda: self._cut_at_a_time(job, start))
+        with contextlib.suppress(Away):
+            return self._cut_at_a_time(job, start)
+        return None
 
     def _cut_at_a_time(self, job: Job, start: Document) -> Document | None:
         inputs = inputs_of(self._text)

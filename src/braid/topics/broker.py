@@ -13,6 +13,7 @@ import logging
 import os
 import re
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -227,6 +228,18 @@ class BrokerAway(Away):
 
 class NotPermitted(BraidError):
     """The user lacks a right."""
+
+
+def patiently(ask: Callable[[], T]) -> T:
+    """The answer of a server that may be away while something runs."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return ask()
+        except Away:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(1)
 
 
 def asked(broker: Broker, what: str, call: Callable[[], T]) -> T:
