@@ -8,7 +8,7 @@ until a day after its end, or until the gap is over.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,6 +27,7 @@ from braid.types import Scalar
 
 Keys = tuple[tuple[Col, Expr], ...]
 
+MANY = 1_000  # windows of one row, from which on it is said how many
 OF_ROWS = (Col(".START", Scalar.BIGINT), Col(".END", Scalar.BIGINT))
 OF_GROUPS = (Col(".WINDOWSTART", Scalar.BIGINT), Col(".WINDOWEND", Scalar.BIGINT))
 
@@ -73,13 +74,15 @@ class Windowed:
         return Final(node, after, *OF_GROUPS, self.binary) if self.final and after is not None else node
 
     @property
-    def notices(self) -> tuple[str, ...]:
-        if not self.final or not self.waits:
-            return ()
-        return (
-            "EMIT FINAL says nothing of a window until its GRACE PERIOD is over; none is written, ksqlDB's default is "
-            f"24 hours less its length, here {duration(self.grace)}: write {self.kind} (…, GRACE PERIOD 0 SECONDS)",
-        )
+    def notices(self) -> Iterator[str]:
+        if isinstance(self.windows, FixedKind) and self.windows.most >= MANY:
+            yield f"each row is in {self.windows.most:,} windows, and goes into each: a longer ADVANCE BY makes fewer"
+        if self.final and self.waits:
+            yield (
+                "EMIT FINAL says nothing of a window until its GRACE PERIOD is over; none is written, ksqlDB's default "
+                f"is 24 hours less its length, here {duration(self.grace)}: "
+                f"write {self.kind} (…, GRACE PERIOD 0 SECONDS)"
+            )
 
 
 def bind_window(w: ast.Window, over_table: bool, final: bool, binary: bool) -> Windowed:

@@ -55,8 +55,11 @@ def show(e: Expr, names: Mapping[str, str] = _NO_NAMES) -> str:
 
 
 def duration(ms: int) -> str:
-    """Milliseconds as people write them: `2 h`, `1.5 s`, `250 ms`."""
-    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1_000)):
+    """Milliseconds as people write them: `2 h`, `23 h 59 min 50 s`, `1.5 s`, `250 ms`."""
+    for unit, size in (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)):
         if ms >= size and ms % size == 0:
             return f"{ms // size} {unit}"
-    return f"{ms / 1000:g} s" if ms >= 1_000 else f"{ms} ms"
+    if ms < 3_600_000:
+        return f"{ms / 1000:g} s" if ms >= 1_000 else f"{ms} ms"
+    minutes, rest = divmod(ms, 60_000)
+    return f"{minutes // 60} h {minutes % 60} min {rest / 1000:g} s"

@@ -46,8 +46,13 @@ class FixedKind(WindowKind):
 
     @property
     @abstractmethod
+    def most(self) -> int:
+        """How many of them may hold one time."""
+
+    @property
     def alone(self) -> bool:
         """No time is in two of them."""
+        return self.most == 1
 
     @property
     @abstractmethod
@@ -82,8 +87,8 @@ class Hopping(FixedKind):
         return f"size {length(self.size)}{every}"
 
     @property
-    def alone(self) -> bool:
-        return self.size == self.advance
+    def most(self) -> int:
+        return -(-self.size // self.advance)
 
     @property
     def lowest(self) -> tuple[tuple[int, int], tuple[int, int]]:
