@@ -192,7 +192,6 @@ def test_every_function_has_a_case() -> None:
         ("lt", (dt.datetime(2020, 1, 1), "foo"), "'foo' is not a TIMESTAMP"),
         ("like", ("a", "a!", "!"), "ends with its escape character"),
         ("make_array", (1, "a"), "elements of one array have one type"),
-        ("FLOR", (1.5,), "did you mean FLOOR"),
         ("SUBSTRING", (1, 2), "SUBSTRING(INTEGER, INTEGER): it takes a VARCHAR"),
         ("CONCAT", ("a", 1), "CAST the INTEGER to VARCHAR"),
         ("COALESCE", (1, "a"), "CAST them to one type"),

@@ -14,7 +14,7 @@ from typing import assert_never
 from braid.bind import lists
 from braid.errors import Span, SqlError
 from braid.expr import typing, user
-from braid.expr.aggregates import is_aggregate
+from braid.expr.aggregates import AGGREGATES, is_aggregate
 from braid.expr.functions import FUNCTIONS, NOT_DETERMINISTIC
 from braid.expr.functions_times import OF_UNITS
 from braid.expr.lambdas import LAMBDAS
@@ -301,13 +301,10 @@ def _call(e: ast.Call, rules: Rules) -> Expr:
         raise SqlError(f"{e.name}(*) is not possible", hint="only COUNT takes *")
     if e.name in LAMBDAS and rules.functions is None:
         return _applied(e, rules)
+    _check_known(e.name, rules)
     unit = e.args[0] if e.name in OF_UNITS and e.args else None
     first = [] if not isinstance(unit, ast.Name) else [typing.literal(str(unit), Scalar.VARCHAR)]
     args = [*first, *(bind_expr(x, rules) for x in e.args[len(first) :])]
-    known = None if user.overloads(e.name) else rules.functions
-    if known is not None and e.name not in known and (e.name in FUNCTIONS or e.name not in NOT_DETERMINISTIC):
-        all_of_them = f"the functions are {', '.join(sorted(known))}"
-        raise SqlError(f"unknown function {e.name}", hint=meant(e.name, known, all_of_them, 3))
     if e.name == "AS_VALUE":  # a copy: its value is that of its argument, but it is never the key
         if len(args) != 1:
             raise SqlError("AS_VALUE takes one argument", hint="write AS_VALUE(column)")
@@ -315,6 +312,25 @@ def _call(e: ast.Call, rules: Rules) -> Expr:
     if not rules.widens:
         _check_alike(e.name, args)
     return typing.call(e.name, args)
+
+
+def _check_known(name: str, rules: Rules) -> None:
+    """A name that means nothing here is told before what its arguments lack."""
+    if user.overloads(name, "scalar"):
+        return
+    if name in NOT_DETERMINISTIC and name not in FUNCTIONS:
+        message = f"{name} is not deterministic: a batch that is run again would give other rows"
+        raise SqlError(message, hint=NOT_DETERMINISTIC[name])
+    if typing.is_table_function(name) and (rules.functions is None or user.overloads(name)):
+        hint = "it stands in the SELECT of a stream, without GROUP BY and not in another one"
+        raise SqlError(f"{name} gives rows and cannot stand here", hint=hint)
+    if rules.functions is not None:
+        known, otherwise = rules.functions, f"the functions are {', '.join(sorted(rules.functions))}"
+    else:
+        known = [*(n for n in FUNCTIONS if n.isupper()), *LAMBDAS, *AGGREGATES, *user.names()]
+        otherwise = "SHOW FUNCTIONS lists them"
+    if name not in known:
+        raise SqlError(f"unknown function {name}", hint=meant(name, known, otherwise, 3))
 
 
 def _check_alike(name: str, args: list[Expr]) -> None:

@@ -14,10 +14,9 @@ import polars as pl
 from braid.errors import SqlError
 from braid.expr import casts, dates, user
 from braid.expr.compile import to_polars
-from braid.expr.functions import FUNCTIONS, NOT_DETERMINISTIC
+from braid.expr.functions import FUNCTIONS
 from braid.expr.nodes import Call, Case, Cast, Expr, Field, Lit, MakeStruct
 from braid.expr.signatures import Refused, common_of, common_type
-from braid.guess import meant
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
 __all__ = [
@@ -45,18 +44,7 @@ def call(name: str, args: Sequence[Expr]) -> Expr:
     own = user.overloads(name, "scalar")
     if own:
         return _own(name.upper(), own, args)
-    function = FUNCTIONS.get(name) or FUNCTIONS.get(name.upper())
-    if function is None:
-        if name.upper() in NOT_DETERMINISTIC:
-            raise SqlError(
-                f"{name} is not deterministic: a batch that is run again would give other rows",
-                hint=NOT_DETERMINISTIC[name.upper()],
-            )
-        if is_table_function(name):
-            hint = "it stands in the SELECT of a stream, without GROUP BY and not in another one"
-            raise SqlError(f"{name} gives rows and cannot stand here", hint=hint)
-        hint = meant(name, [*user.names(), *(n for n in FUNCTIONS if n.isupper())], "SHOW FUNCTIONS lists them", 3)
-        raise SqlError(f"unknown function {name}", hint=hint)
+    function = FUNCTIONS.get(name) or FUNCTIONS[name.upper()]
     try:
         signature = function.resolve(args)
     except ValueError as e:  # a resolver that unpacks a fixed number of arguments
