@@ -62,7 +62,7 @@ test-kafka: $(STAMP) java $(QUICK)
 	@$(BIN)/python -m pytest -m "kafka and not law" -n 2 --dist loadfile -rs
 
 law: $(STAMP) java $(QUICK)
-	$(BIN)/python -m pytest -m "not kafka" --law -n 2
+	$(BIN)/python -m pytest -m "not kafka" --law -n 2 --dist worksteal
 
 # Kills `braid run` N times in all ways (tests/crash), on a cluster too. A failure names its seed: make crash N=1 SEED=…
 # With KAFKA=1 the topics lie on a real broker, which is killed, too.
