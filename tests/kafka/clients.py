@@ -179,11 +179,18 @@ def ends(address: str, topic: str, *, committed: bool = True, first: bool = Fals
 
 
 def group_offsets(address: str, group: str) -> dict[tuple[str, int], int]:
-    """What a consumer group has committed."""
+    """What a consumer group has committed; what a transaction has just committed takes a moment to settle."""
     asked = ConsumerGroupTopicPartitions(group)
     client = admin(address)
-    found = client.list_consumer_group_offsets([asked], require_stable=True)[group].result(SECONDS)
-    return {(p.topic, p.partition): p.offset for p in found.topic_partitions}
+    found: list[TopicPartition] = []
+
+    def settled() -> bool:
+        told = client.list_consumer_group_offsets([asked], require_stable=True)[group].result(SECONDS)
+        found[:] = told.topic_partitions
+        return all(p.error is None for p in found)
+
+    assert until(settled, SECONDS), found
+    return {(p.topic, p.partition): p.offset for p in found}
 
 
 # Records.

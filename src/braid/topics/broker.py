@@ -230,9 +230,9 @@ class NotPermitted(BraidError):
     """The user lacks a right."""
 
 
-def patiently(ask: Callable[[], T]) -> T:
+def patiently(ask: Callable[[], T], seconds: float = PATIENCE) -> T:
     """The answer of a server that may be away while something runs."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + seconds
     while True:
         try:
             return ask()

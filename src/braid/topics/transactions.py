@@ -33,6 +33,7 @@ from braid.topics.broker import (
     consumer,
     forget,
     kept,
+    patiently,
     producer,
     refused,
 )
@@ -257,28 +258,21 @@ class Transaction(Writing):
         hint = "the checkpoint and the topic do not belong together any more: braid reset QUERY lets it begin anew"
         raise BraidError(what, hint)
 
-    def _ask(self, request: Any) -> Any:
-        found = admin(self.broker).list_consumer_group_offsets(request, require_stable=True, request_timeout=WAIT)
-        return found[self._group].result(WAIT + 2)
-
     def _marker(self) -> tuple[int, str]:
         """The number of the last batch that was written; -1 where there is none."""
         from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
-        place = TopicPartition(self._topic, self._task)
-        request = [ConsumerGroupTopicPartitions(self._group, [place])]
+        request = [ConsumerGroupTopicPartitions(self._group, [TopicPartition(self._topic, self._task)])]
         what = f"the marker of {self._group}"
-        deadline = time.monotonic() + COMMIT
-        while True:
-            try:
-                found = asked(self.broker, what, lambda: self._ask(request))
-                break
-            except BrokerAway:  # asked anew, by a new client
-                if time.monotonic() > deadline:
-                    raise
-        (at,) = found.topic_partitions
-        if at.error is not None:
-            raise refused(self.broker, what, at.error)
+
+        def ask() -> Any:
+            told = admin(self.broker).list_consumer_group_offsets(request, require_stable=True, request_timeout=WAIT)
+            (at,) = told[self._group].result(WAIT + 2).topic_partitions
+            if at.error is not None:  # what has just been committed is not told yet, it may be
+                raise refused(self.broker, what, at.error)
+            return at
+
+        at = patiently(lambda: asked(self.broker, what, ask), COMMIT)
         return (-1, "") if at.offset < 0 else (at.offset - 1, at.metadata or "")
 
 

@@ -1,0 +1,36 @@
+"""What a task writes in one transaction, by itself.
+
+In: the shared broker. Out: whether a batch was written.
+Rule: what is not settled is waited for, never taken for missing.
+"""
+
+from __future__ import annotations
+
+from threading import Timer
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from braid.topics.broker import Broker as Kafka
+from braid.topics.transactions import writing
+from kafka.broker import Broker
+from kafka.clients import fresh, make_topic, open_transaction, settings
+
+pytestmark = [pytest.mark.kafka, pytest.mark.kafka_short]
+
+
+def test_a_marker_that_has_not_settled_is_waited_for(broker: Broker) -> None:
+    topic, run = make_topic(broker.address), fresh("run")
+    first = writing(Kafka(broker.address), {topic: 1_000_000}, run, 0, 0, "digest")
+    first.commit()
+    first.forget()
+    group = Consumer(settings(broker.address, group_id=f"braid.{run}"))
+    with open_transaction(broker.address) as other:
+        other.send_offsets_to_transaction([TopicPartition(topic, 0, 9)], group.consumer_group_metadata(), 10)
+        end = Timer(2.0, other.abort_transaction, [10])
+        end.start()
+        again = writing(Kafka(broker.address), {topic: 1_000_000}, run, 0, 0, "digest")
+        end.join()
+    assert again.done
+    again.forget()
+    group.close()
