@@ -49,7 +49,10 @@ def to_polars(e: Expr) -> pl.Expr:
         case Case(whens, default):
             out = to_polars(default)
             for condition, value in reversed(whens):
-                out = pl.when(to_polars(condition)).then(to_polars(value)).otherwise(out)
+                if next(inputs(condition), None) is not None:
+                    out = pl.when(to_polars(condition)).then(to_polars(value)).otherwise(out)
+                elif value_of(condition):  # by Polars, what a constant chooses may have one row
+                    out = to_polars(value)
             return out
         case Cast(arg, type_):
             return _folded(e, casts.cast(to_polars(arg), arg.type, type_))

@@ -36,10 +36,8 @@ def _initcap(text: str) -> str:
 
 def _field(call: Call, args: list[pl.Expr]) -> pl.Expr:
     """Where a text stands among others, from 1; 0 where it does not, and for null."""
-    out = pl.lit(0, pl.Int32)
-    for i in range(len(args) - 1, 0, -1):
-        out = pl.when(args[0] == args[i]).then(pl.lit(i, pl.Int32)).otherwise(out)
-    return out
+    found = (pl.when(args[0] == x).then(pl.lit(i, pl.Int32)) for i, x in enumerate(args[1:], 1))
+    return pl.min_horizontal(*found).fill_null(0)
 
 
 def _elt(call: Call, args: list[pl.Expr]) -> pl.Expr:
