@@ -81,13 +81,15 @@ def with_key(
     """The frame with exchange key columns and hash; and which rows had a key expression that failed.
 
     Rows without a key have a null hash: where the key's columns are all null or, if it must be `whole` (joins and
-    groups), where any is. The keys of these numbers are null where a row is `gone` (`needing_a_value`).
+    groups), where any is. The keys of these numbers are null where a row is `gone` (`needing_a_value`). Of a row that
+    is gone nothing can fail.
     """
     made, failed = compile.evaluate(frame, [(key_column(i), e) for i, e in enumerate(keys)])
     if gone:
         there = frame[DIFF] == 1
         made = made.with_columns(pl.when(there).then(pl.col(key_column(i))).alias(key_column(i)) for i in gone)
-        failed = failed & there
+    if failed.any():
+        failed = failed & (frame[DIFF] == 1)
     others = set(keys_of(frame)) | {HASH}
     frame = columns_of(frame, [c for c in frame.columns if c not in others])
     return frame.hstack([hash_of_key(made, keys, whole), *made.get_columns()]), failed
@@ -127,13 +129,13 @@ def ingest(
         bad = decoded.error.is_not_null()
         dropped.append(at_source(leaf, rows.filter(bad), partition, "malformed", decoded.error.filter(bad)))
         good = rows.filter(~bad)
+    if leaf.drop_null_value and (good[DIFF] == -1).any():
+        dropped.append(at_source(leaf, good.filter(pl.col(DIFF) == -1), partition, "null value"))
+        good = good.filter(pl.col(DIFF) == 1)
     good, failed = with_key(good, leaf.keys, needs_all(leaf.null_key), keys_of_values(leaf))
     if failed.any():
         dropped.append(at_source(leaf, good.filter(failed), partition, "expression"))
     good = good.hstack([repeated(SUB, None, pl.Binary, good.height)])
-    if leaf.drop_null_value and (good[DIFF] == -1).any():
-        dropped.append(at_source(leaf, good.filter(pl.col(DIFF) == -1), partition, "null value"))
-        good = good.filter(pl.col(DIFF) == 1)
     steps = _steps(leaf, rows, _storable(good), rank, marks) if leaf.clocked else no_rows(STEPS)
     if drops(leaf.null_key) and good[HASH].null_count():
         dropped.append(at_source(leaf, good.filter(pl.col(HASH).is_null()), partition, "null key"))

@@ -101,15 +101,19 @@ class Exchanging:
         self._last: tuple[int, int] | None = None  # the last position, and how many rows it has had
 
     def piece(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-        """Rows ready to leave, and drops (columns of `DROPS`) for want of a key."""
-        exchange = self._exchange
+        """Rows ready to leave, and drops (columns of `DROPS`): keys that failed (the row has none then), and rows that
+        are lost for want of one."""
+        exchange, told = self._exchange, []
         if exchange.keys:
-            frame, _ = with_key(frame, exchange.keys, whole=needs_all(exchange.null_key))
+            frame, failed = with_key(frame, exchange.keys, whole=needs_all(exchange.null_key))
+            if failed.any():
+                told.append(drops_of(frame.filter(failed), "expression", "exchange"))
         frame, self._last = explicit_sub(frame, self._last)
         if drops(exchange.null_key) and frame[HASH].null_count():
             lost = frame.filter(pl.col(HASH).is_null() & (pl.col(DIFF) == 1))  # one that goes was told when it came
-            return frame.filter(pl.col(HASH).is_not_null()), drops_of(lost, "null key", "exchange")
-        return frame, no_rows(DROPS)
+            told.append(drops_of(lost, "null key", "exchange"))
+            frame = frame.filter(pl.col(HASH).is_not_null())
+        return frame, pl.concat(told) if told else no_rows(DROPS)
 
 
 def bucket_of(frame: pl.DataFrame, buckets: int) -> pl.Series:
