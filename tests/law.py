@@ -1,7 +1,8 @@
 """The law, as tests say it: a history cut in any way, over any buckets, across restarts, gives the reference's output.
 
 In: a query, a history and cuts (`histories.py`). Out: records as (key, value, time, headers, window), in order.
-Rule: what is compared is everything a topic would hold, order included.
+Rule: what is compared is everything a topic would hold, order included; and of dropped or failed rows why, and of which
+time.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 import polars as pl
 
@@ -17,6 +19,7 @@ from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.operators.changes import POS, POS_TYPE, SUB
 from braid.plan.logical import Query
+from braid.reference.rows import Record
 from braid.stage.call_order import ORDER, bounds_of, moment_position, partition_ranks, topic_ranks
 from braid.stage.decode import decode
 from braid.stage.emit import written
@@ -31,8 +34,30 @@ from histories import History, Raw, expected
 Line = tuple[str | None, str | None, int, str | None, tuple[int, int] | None]
 
 
-def reference_lines(query: Query, history: History) -> list[Line]:
+class Told(NamedTuple):
+    """What a query gives of a history: the records of its topic, in order; why and of which time rows were dropped, or
+    failed, sorted."""
+
+    lines: list[Line]
+    drops: list[tuple[str, int | None]]
+
+    @property
+    def all(self) -> list[object]:
+        return [*self.lines, *self.drops]
+
+
+def by_reference(query: Query, history: History) -> Told:
     """What the definitions say."""
+    told = expected(query, history)
+    return Told(_lines(query, told.records), sorted((d.reason, d.time) for d in told.drops))
+
+
+def reference_lines(query: Query, history: History) -> list[Line]:
+    """The records of it."""
+    return by_reference(query, history).lines
+
+
+def _lines(query: Query, records: Iterable[Record]) -> list[Line]:
     return [
         (
             key_text(query.sink, r.key),
@@ -41,7 +66,7 @@ def reference_lines(query: Query, history: History) -> list[Line]:
             r.headers if isinstance(r.headers, str) else None,
             r.window,
         )
-        for r in expected(query, history).records
+        for r in records
     ]
 
 
@@ -64,23 +89,25 @@ def standing_of(lines: Sequence[Line], retention: int | None) -> set[Line]:
 
 
 def local_lines(query: Query, history: History, cuts: Iterable[int], buckets: int, rng: random.Random) -> list[Line]:
-    """What the local runtime gives, restarted between some of the batches."""
-    return ran(query, history, cuts, buckets, rng)[0]
+    """The records that the local runtime gives."""
+    return ran(query, history, cuts, buckets, rng)[0].lines
 
 
 def ran(
     query: Query, history: History, cuts: Iterable[int], buckets: int, rng: random.Random
-) -> tuple[list[Line], LocalQuery]:
-    """The same, and what has given it."""
+) -> tuple[Told, LocalQuery]:
+    """What the local runtime gives, restarted between some of the batches, and what has given it."""
     plan = lower(query)
     local = LocalQuery(plan, 1, buckets)
-    lines: list[Line] = []
+    told = Told([], [])
     for batch in batches(history, cuts):
         if rng.random() < 0.3:
             local.restore(local.snapshot())
         made = local.run(chunks_of(plan, history, batch))
-        lines += lines_of(made.records)
-    return lines, local
+        told.lines.extend(lines_of(made.records))
+        told.drops.extend(made.dropped.select("reason", "timestamp").iter_rows())
+    told.drops.sort()
+    return told, local
 
 
 def kept_lines(local: LocalQuery) -> set[Line]:

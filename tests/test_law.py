@@ -8,7 +8,7 @@ import pytest
 
 from cuts import seq_cuts, time_cuts
 from histories import SHAPES, random_history, random_query
-from law import difference, keeping, kept_lines, ran, reference_lines, standing_of
+from law import by_reference, difference, keeping, kept_lines, ran, standing_of
 
 
 def check(shape: str, seed: int, every: bool = True) -> None:
@@ -16,15 +16,15 @@ def check(shape: str, seed: int, every: bool = True) -> None:
     rng = random.Random(f"{shape} {seed}")
     query = keeping(random_query(rng, shape), rng)
     history = random_history(rng, query, explicit=rng.random() < 0.5)
-    want = reference_lines(query, history)
-    standing = standing_of(want, query.sink.retention) if query.sink.keeps else set()
+    want = by_reference(query, history)
+    standing = standing_of(want.lines, query.sink.retention) if query.sink.keeps else set()
     cuts = seq_cuts(rng, history) if history.explicit else time_cuts(rng, history)
     for i, cut in enumerate(cuts if every else cuts[:-1]):
         buckets = rng.choice([1, 2, 4, 8])
         got, local = ran(query, history, cut, buckets, rng)
         kept = kept_lines(local)
         of = f"{shape} {seed}: cut {i}, {buckets} buckets, {query.root}"
-        assert got == want, difference(got, want, of)
+        assert got == want, difference(got.all, want.all, of)
         assert kept == standing, f"{of}\n  not kept {standing - kept}\n  kept {kept - standing}"
 
 

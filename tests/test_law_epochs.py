@@ -32,7 +32,7 @@ from braid.plan.windows import Hopping
 from braid.types import Column, Scalar
 from cuts import seq_cuts
 from histories import History, col, integer, random_history, source
-from law import difference, local_lines, reference_lines
+from law import by_reference, difference, ran
 
 DELAY = 10
 SHAPES = (
@@ -194,12 +194,12 @@ def check(shape: str, seed: int, every: bool = True) -> None:
     rng = random.Random(f"{shape} {seed}")
     query = random_query(rng, shape)
     history = in_epochs(random_history(rng, query, explicit=True, length=rng.randint(10, 40)), rng.choice([1, 1, 2, 5]))
-    want = reference_lines(query, history)
+    want = by_reference(query, history)
     cuts = seq_cuts(rng, history)
     for i, cut in enumerate(cuts if every else cuts[:-1]):
         buckets = rng.choice([1, 2, 4])
-        got = local_lines(query, history, cut, buckets, rng)
-        assert got == want, difference(got, want, f"{shape} {seed}: cut {i}, {buckets} buckets, {query.root}")
+        got, _ = ran(query, history, cut, buckets, rng)
+        assert got == want, difference(got.all, want.all, f"{shape} {seed}: cut {i}, {buckets} buckets, {query.root}")
 
 
 @pytest.mark.parametrize("shape", SHAPES)

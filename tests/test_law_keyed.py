@@ -15,7 +15,7 @@ from braid.plan.pushdown import pushed
 from cuts import seq_cuts, time_cuts
 from histories import History, query, random_history, source
 from keyed_queries import SHAPES, equalities, predicate, random_query
-from law import difference, local_lines, reference_lines
+from law import by_reference, difference, local_lines, ran, reference_lines
 
 
 def check(shape: str, seed: int, every: bool = True) -> None:
@@ -23,12 +23,12 @@ def check(shape: str, seed: int, every: bool = True) -> None:
     rng = random.Random(f"{shape} {seed}")
     made = random_query(rng, shape)
     history = random_history(rng, made, explicit=rng.random() < 0.5)
-    want = reference_lines(made, history)
+    want = by_reference(made, history)
     cuts = seq_cuts(rng, history) if history.explicit else time_cuts(rng, history)
     for i, cut in enumerate(cuts if every else cuts[:-1]):
         buckets = rng.choice([1, 2, 4])
-        got = local_lines(made, history, cut, buckets, rng)
-        assert got == want, difference(got, want, f"{shape} {seed}: cut {i}, {buckets} buckets, {made.root}")
+        got, _ = ran(made, history, cut, buckets, rng)
+        assert got == want, difference(got.all, want.all, f"{shape} {seed}: cut {i}, {buckets} buckets, {made.root}")
 
 
 @pytest.mark.parametrize("shape", SHAPES)

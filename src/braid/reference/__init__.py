@@ -56,7 +56,7 @@ from braid.reference.steps import (
     SourceStep,
     Step,
 )
-from braid.reference.windows import FinalStep, SessionsStep, TimeWindowsStep
+from braid.reference.windows import FinalStep, OfWindowsStep, SessionsStep, TimeWindowsStep
 from braid.types import Column, Scalar
 
 __all__ = ["Bound", "Drop", "End", "Event", "Idle", "OutRecord", "Record", "Reference"]
@@ -233,7 +233,8 @@ class Reference:
             case groups.Sessions():
                 return SessionsStep(node, *self._over(node.input))
             case groups.Aggregate():
-                return AggregateStep(node, *self._over(node.input))
+                number, run, rows = self._over(node.input)
+                return (OfWindowsStep if isinstance(rows, TimeWindowsStep) else AggregateStep)(node, number, run, rows)
             case groups.Final():
                 return FinalStep(node, *self._over(node.input))
             case logical.OnKey():

@@ -191,6 +191,8 @@ class RememberingStep(_OnKeys[keyed.RememberingJoin]):
     def _change(self, text: str, row: Row) -> list[Row]:
         key = self._key("right", row)
         if key is None:
+            if not row.gone:
+                self._run.drop("null key", self._from["right"].number, row)
             return []
         group = self._by_key.setdefault(key.text, {})
         group.pop(text, None)

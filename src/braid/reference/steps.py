@@ -359,6 +359,7 @@ class AggregateStep(OneInput[groups.Aggregate]):
         super().__init__(node, number, run, source)
         self._mode = node.input.mode
         self._row_key = node.input.row_key
+        self._keys: list[Expr] = [e for _, e in node.keys]
         self._groups: dict[str, Group] = {}
         self._counted: dict[str, tuple[Group, Entry]] = {}  # where each row of the table stands
         self._numbers = count()
@@ -391,7 +392,7 @@ class AggregateStep(OneInput[groups.Aggregate]):
         if not row.gone:
             entered = self._enter(row)
             return None if entered is None else entered[0]
-        key = self._run.key([e for _, e in self.node.keys], self.number, row)
+        key = self._run.key(self._keys, self.number, row)
         group = None if key is None else self._groups.get(key.text)
         gone = self._entry(row)
         entry = None if group is None else next((e for e in group.entries if e.is_like(gone)), None)
@@ -418,7 +419,7 @@ class AggregateStep(OneInput[groups.Aggregate]):
 
     def _key(self, row: Row) -> Key | None:
         """The key of the row's group; a row without one is told."""
-        key = self._run.key([e for _, e in self.node.keys], self.number, row)
+        key = self._run.key(self._keys, self.number, row)
         if key is None or any(v is None for v in key.values):  # stricter than a record's key
             self._run.drop("null key", self._source.number, row)
             return None

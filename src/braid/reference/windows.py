@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import assert_never
 
-from braid.expr.nodes import Col
+from braid.expr.nodes import Col, Expr
 from braid.plan import groups
 from braid.plan.windows import Fixed, Hopping
 from braid.reference.aggregates import Spread, is_spread, number
@@ -29,7 +29,12 @@ def holding(windows: Fixed, t: int) -> list[tuple[int, int]]:
 
 
 class TimeWindowsStep(OneInput[groups.TimeWindows]):
-    """Each row once for each window that holds its time and is open: stream time is below its end and the grace."""
+    """Each row once for each window that holds its time and is open: stream time is below its end and the grace. One
+    that has no group is in none."""
+
+    def __init__(self, node: groups.TimeWindows, number: int, run: Run, source: Step) -> None:
+        super().__init__(node, number, run, source)
+        self.keys: tuple[tuple[Col, Expr], ...] = ()  # of the groups, without the windows
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
@@ -37,11 +42,26 @@ class TimeWindowsStep(OneInput[groups.TimeWindows]):
 
     def _windows(self, row: Row) -> list[Row]:
         node = self.node
+        key = [self._run.value(e, self.number, row) for _, e in self.keys]
+        if any(v is None for v in key):
+            self._run.drop("null key", self._source.number, row)
+            return []
         held = [(start, end) for start, end in holding(node.windows, row.time) if start >= 0]
         open_ = [(start, end) for start, end in held if end + node.grace > self.clock]
         if len(open_) < len(held) or not held:
             self._run.drop("late", self._source.number, row)
-        return [replace(row, values=row.values | {node.start.name: a, node.end.name: b}) for a, b in open_]
+        known = row.values | dict(zip((c.name for c, _ in self.keys), key, strict=True))
+        return [replace(row, values=known | {node.start.name: a, node.end.name: b}) for a, b in open_]
+
+
+class OfWindowsStep(AggregateStep):
+    """An aggregate of windows: which group a row belongs to is known before its windows are."""
+
+    def __init__(self, node: groups.Aggregate, number: int, run: Run, source: Step) -> None:
+        super().__init__(node, number, run, source)
+        assert isinstance(source, TimeWindowsStep)
+        source.keys = node.spread_by
+        self._keys = [*(c for c, _ in node.spread_by), *(e for _, e in node.keys[len(node.spread_by) :])]
 
 
 class FinalStep(OneInput[groups.Final]):
