@@ -13,10 +13,7 @@ import pytest
 
 import braid
 from braid.face.session import Session
-from braid.topics.broker import Broker as Address
-from braid.topics.interface import open_topics
 from kafka.broker import Broker
-from kafka.clients import delete_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.filterwarnings("ignore::UserWarning")]
 
@@ -64,14 +61,8 @@ def answers(folder: str, kafka: str | None) -> list[list[list[tuple[Any, ...]]]]
         return [*found, asked(later)]
 
 
-def test_a_broker_is_asked_as_the_store_is(broker: Broker, tmp_path: Path) -> None:
-    there = open_topics(str(tmp_path / "there"), Address(broker.address))
-    before = set(there.names())
-    try:
-        on_broker = answers(str(tmp_path / "there"), broker.address)
-    finally:
-        for name in set(there.names()) - before:
-            delete_topic(broker.address, name)
+def test_a_broker_is_asked_as_the_store_is(fresh_broker: Broker, tmp_path: Path) -> None:
+    on_broker = answers(str(tmp_path / "there"), fresh_broker.address)
     here = answers(str(tmp_path / "here"), None)
     assert on_broker == here
     assert here[2] == here[1] and all(here[1])

@@ -1,17 +1,19 @@
 """What a task writes in one transaction, by itself.
 
-In: the shared broker. Out: whether a batch was written.
-Rule: what is not settled is waited for, never taken for missing.
+In: the shared broker. Out: whether a batch was written, and what of it is read.
+Rule: what has not settled is waited for, never taken for missing.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from threading import Timer
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from braid.topics.broker import Broker as Kafka
+from braid.topics.interface import open_topics
 from braid.topics.transactions import writing
 from kafka.broker import Broker
 from kafka.clients import fresh, make_topic, open_transaction, settings
@@ -34,3 +36,13 @@ def test_a_marker_that_has_not_settled_is_waited_for(broker: Broker) -> None:
     assert again.done
     again.forget()
     group.close()
+
+
+def test_what_is_added_is_there_at_once(broker: Broker, tmp_path: Path) -> None:
+    topics, name = open_topics(str(tmp_path), Kafka(broker.address)), fresh("t")
+    topics.create(name)
+    ends = []
+    for n in range(30):
+        topics.append(name, [{"key": "1", "value": str(n), "timestamp": 1_700_000_000_000}])
+        ends += topics.end_offsets(name)
+    assert ends == [2 * n + 2 for n in range(30)]  # each with its marker

@@ -295,8 +295,8 @@ class KafkaTopics:
         *,
         how: Wires | None = None,
     ) -> bool:
-        """Adds records in one transaction. With a `query`, once: False where it was done before. Columns and mappings
-        as the store takes them."""
+        """Adds records in one transaction; who looks then finds them. With a `query`, once: False where it was done
+        before. Columns and mappings as the store takes them."""
         frame = records if isinstance(records, pl.DataFrame) else frame_of(records)
         how = how or Wires()
         if (frame["_t"] <= EARLIEST).any():
@@ -312,6 +312,7 @@ class KafkaTopics:
             if not made.done:
                 made.write(name, frame["_partition"], keys, values, frame["_t"], headers)
                 made.commit()
+                self.settle(name)
             return not made.done
         except BaseException:
             made.abort()
