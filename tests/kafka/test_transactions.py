@@ -42,7 +42,7 @@ def test_what_is_added_is_there_at_once(broker: Broker, tmp_path: Path) -> None:
     topics, name = open_topics(str(tmp_path), Kafka(broker.address)), fresh("t")
     topics.create(name)
     ends = []
-    for n in range(30):
+    for n in range(100):
         topics.append(name, [{"key": "1", "value": str(n), "timestamp": 1_700_000_000_000}])
         ends += topics.end_offsets(name)
-    assert ends == [2 * n + 2 for n in range(30)]  # each with its marker
+    assert ends == [2 * n + 2 for n in range(100)]  # each with its marker
