@@ -38,6 +38,14 @@ class Spread:
         delta = float(value * n - total)
         return Spread(n, total, self.squares + (delta * delta / (n * (n - 1.0)) if n > 1 else 0.0))
 
+    def without_value(self, value: Any) -> Spread:
+        n, total = self.count, self.total
+        delta = float(value * n - total)
+        return Spread(n - 1, total - value, self.squares - (delta * delta / (n * (n - 1.0)) if n > 1 else 0.0))
+
+    def after(self, sign: int, value: Any) -> Spread:
+        return self.with_value(value) if sign > 0 else self.without_value(value)
+
     def joined(self, other: Spread) -> Spread:
         n, m = float(self.count), float(other.count)
         delta = float(self.total) * m - float(other.total) * n
@@ -46,7 +54,7 @@ class Spread:
 
     @property
     def variance(self) -> float:
-        return self.squares / (self.count - 1.0) if self.count > 1 else 0.0
+        return max(self.squares, 0.0) / (self.count - 1.0) if self.count > 1 else 0.0
 
 
 def number(a: Aggregation, value: Any) -> Any:
@@ -66,7 +74,8 @@ def aggregated(a: Aggregation, arguments: Sequence[Any], changes: Changes, sprea
     """An aggregate of a group. `spread`: as it was added up, where that was not one value after the other."""
     values, result = [x for x in arguments if x is not None], a.output.type
     if is_spread(a):
-        spread = spread or reduce(lambda found, v: found.with_value(number(a, v)), values, Spread())
+        known = [(sign, number(a, v)) for sign, v in changes if v is not None]
+        spread = spread or reduce(lambda found, change: found.after(*change), known, Spread())
         return _of_spread(a.function, spread)
     match a.function:
         case "COUNT":
