@@ -145,7 +145,8 @@ def chunks_of(plan: Plan, history: History, batch: Batch) -> list[Chunk]:
             rows = records[first:last]
             order = None
             if history.explicit:
-                places = [(r.seq, 0, topics[leaf.number], n) for n, r in enumerate(rows, first)]
+                here = (partition << 20) + first  # of one epoch the records of the first partition come first
+                places = [(r.seq, 0, topics[leaf.number], n) for n, r in enumerate(rows, here)]
                 order = pl.DataFrame(places, schema=ORDER, orient="row")
             decoded = decode(leaf.source, raw_of(rows, first), partition)
             ended = (topic, partition) in batch.ended
