@@ -13,7 +13,9 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from braid.topics.broker import Broker as Kafka
+from braid.topics.broker import BrokerAway
 from braid.topics.interface import open_topics
+from braid.topics.kafka import KafkaTopics
 from braid.topics.transactions import writing
 from kafka.broker import Broker
 from kafka.clients import fresh, make_topic, open_transaction, settings
@@ -46,3 +48,18 @@ def test_what_is_added_is_there_at_once(broker: Broker, tmp_path: Path) -> None:
         topics.append(name, [{"key": "1", "value": str(n), "timestamp": 1_700_000_000_000}])
         ends += topics.end_offsets(name)
     assert ends == [2 * n + 2 for n in range(100)]  # each with its marker
+
+
+def test_what_is_committed_is_no_failure(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is told that it failed writes it again."""
+    topics, name = open_topics(str(tmp_path), Kafka(broker.address)), fresh("t")
+    topics.create(name)
+
+    def away(*_: object, **__: object) -> list[int]:
+        raise BrokerAway("the broker does not answer", "try again")
+
+    with monkeypatch.context() as gone:
+        gone.setattr(KafkaTopics, "_offsets", away)
+        assert topics.append(name, [{"key": "1", "value": "1", "timestamp": 1_700_000_000_000}])
+    topics.settle(name)
+    assert topics.end_offsets(name) == [2]

@@ -8,7 +8,6 @@ query that died only because a Python process was not up in time, on a busy mach
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import json
@@ -239,8 +238,7 @@ class RunningQuery:
 
     def _settle(self) -> None:
         if self.job.output.kind == "kafka":
-            with contextlib.suppress(BrokerAway):
-                topics_of(self.job).settle(self.job.output.target)
+            topics_of(self.job).settle(self.job.output.target)
 
     def exception(self) -> BraidError | None:
         """Why the query died."""

@@ -195,10 +195,13 @@ class KafkaTopics:
         return [end if at < 0 else min(at, end) for at, end in zip(found, ends, strict=True)]
 
     def settle(self, name: str) -> None:
-        """A broker says that a transaction is committed a little before its records can be read."""
-        ends, deadline = self._offsets(name, "latest", committed=False), time.monotonic() + WAIT
-        while any(a < b for a, b in zip(self.end_offsets(name), ends, strict=True)) and time.monotonic() < deadline:
-            time.sleep(0.02)
+        """A broker says that a transaction is committed a little before its records can be read. One that has gone away
+        since then has them all the same."""
+        deadline = time.monotonic() + WAIT
+        with contextlib.suppress(BrokerAway):
+            ends = self._offsets(name, "latest", committed=False)
+            while any(a < b for a, b in zip(self.end_offsets(name), ends, strict=True)) and time.monotonic() < deadline:
+                time.sleep(0.02)
 
     def known_end(self, name: str, partition: int) -> int:
         """The end of a partition as of the last look."""
@@ -312,13 +315,14 @@ class KafkaTopics:
             if not made.done:
                 made.write(name, frame["_partition"], keys, values, frame["_t"], headers)
                 made.commit()
-                self.settle(name)
-            return not made.done
         except BaseException:
             made.abort()
             raise
         finally:
             made.forget()
+        if not made.done:
+            self.settle(name)
+        return not made.done
 
 
 # --------------------------------------------------------------------- reading
