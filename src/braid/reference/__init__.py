@@ -232,9 +232,10 @@ class Reference:
                 return TimeWindowsStep(node, *self._over(node.input))
             case groups.Sessions():
                 return SessionsStep(node, *self._over(node.input))
+            case groups.Aggregate(input=groups.TimeWindows()):
+                return OfWindowsStep(node, *self._over(node.input))
             case groups.Aggregate():
-                number, run, rows = self._over(node.input)
-                return (OfWindowsStep if isinstance(rows, TimeWindowsStep) else AggregateStep)(node, number, run, rows)
+                return AggregateStep(node, *self._over(node.input))
             case groups.Final():
                 return FinalStep(node, *self._over(node.input))
             case logical.OnKey():

@@ -33,18 +33,13 @@ class Spread:
     total: Any = 0
     squares: float = 0.0
 
-    def with_value(self, value: Any) -> Spread:
-        n, total = self.count + 1, self.total + value
-        delta = float(value * n - total)
-        return Spread(n, total, self.squares + (delta * delta / (n * (n - 1.0)) if n > 1 else 0.0))
-
-    def without_value(self, value: Any) -> Spread:
-        n, total = self.count, self.total
-        delta = float(value * n - total)
-        return Spread(n - 1, total - value, self.squares - (delta * delta / (n * (n - 1.0)) if n > 1 else 0.0))
-
     def after(self, sign: int, value: Any) -> Spread:
-        return self.with_value(value) if sign > 0 else self.without_value(value)
+        """With the value (1), or without it (-1): its share is that among the numbers of which it is one."""
+        count, total = self.count + sign, self.total + sign * value
+        n, of = (count, total) if sign > 0 else (self.count, self.total)
+        delta = float(value * n - of)
+        share = delta * delta / (n * (n - 1.0)) if n > 1 else 0.0
+        return Spread(count, total, self.squares + sign * share)
 
     def joined(self, other: Spread) -> Spread:
         n, m = float(self.count), float(other.count)

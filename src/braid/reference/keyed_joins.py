@@ -48,7 +48,7 @@ class _OnKeys(JoinStep[K]):
                 values |= row.values
         side: Side = "left" if left is not None else "right"
         there = cast(Row, left if left is not None else right)
-        own = [self._run.value(e, self.number, there) for e in self._keys[side]]
+        own = [self._run.look(e, there)[0] for e in self._keys[side]]  # told when the row came
         return values | {c.name: v for c, v in zip(self.node.keys, own, strict=True)}
 
     def _of(self, side: Side, own: Row | None, other: Row | None) -> Values:

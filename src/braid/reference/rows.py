@@ -7,7 +7,7 @@ Rule: a value is computed from a row's columns alone, by the one implementation 
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -158,10 +158,14 @@ class Run:
 
     def value(self, e: Expr, step: int, row: Row) -> object:
         """The value of `e` for a row that is in `step`."""
-        value, failed = self.look(e, row)
-        if failed:
+        return self.values([e], step, row)[0]
+
+    def values(self, exprs: Iterable[Expr], step: int, row: Row) -> tuple[object, ...]:
+        """The values of several. A row is told once, however many of them fail."""
+        found = [self.look(e, row) for e in exprs]
+        if any(failed for _, failed in found):
             self.drop("expression", step, row)
-        return value
+        return tuple(value for value, _ in found)
 
     def look(self, e: Expr, row: Row) -> tuple[object, bool]:
         """The value of `e`, and whether it is null for a failure. Computed once per combination of inputs."""
@@ -182,7 +186,7 @@ class Run:
 
     def key(self, exprs: Sequence[Expr], step: int, row: Row) -> Key | None:
         """A row's key; None for a null key: all of its columns are null."""
-        values = tuple(self.value(e, step, row) for e in exprs)
+        values = self.values(exprs, step, row)
         return None if all(v is None for v in values) else Key(values, self._text(values, [e.type for e in exprs]))
 
     def _text(self, values: Sequence[object], types: Sequence[Type]) -> str:

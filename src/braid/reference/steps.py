@@ -12,7 +12,7 @@ from datetime import date, datetime, timedelta
 from itertools import count
 from typing import Generic, Protocol, TypeVar, assert_never
 
-from braid.expr.nodes import Col, Expr
+from braid.expr.nodes import Col, Expr, Lit
 from braid.plan import groups, logical
 from braid.reference.aggregates import Spread, aggregated, folded
 from braid.reference.rows import Bound, End, Event, Idle, Key, Record, Row, Run, Values
@@ -21,6 +21,7 @@ from braid.types import Scalar
 N = TypeVar("N", bound=logical.Node)  # what a step is the step of
 FOREVER = 2**61  # the time of a source that has ended and lifts its clock
 NEVER = float("-inf")  # the clock of a source that has shown nothing
+ONE = Lit(1, Scalar.INT)  # what COUNT(*) counts of a row
 
 
 def ticks(value: object) -> int | None:
@@ -310,7 +311,8 @@ class ProjectStep(OneInput[logical.Project]):
     def _values(self, row: Row) -> Values:
         if row.gone:
             return {c.name: self._run.look(e, row)[0] for c, e in self.node.outputs}
-        return {c.name: self._run.value(e, self.number, row) for c, e in self.node.outputs}
+        values = self._run.values([e for _, e in self.node.outputs], self.number, row)
+        return dict(zip((c.name for c, _ in self.node.outputs), values, strict=True))
 
 
 def _tombstone(row: Row, key: Sequence[Expr]) -> Row:
@@ -435,9 +437,9 @@ class AggregateStep(OneInput[groups.Aggregate]):
         return group, entry
 
     def _entry(self, row: Row) -> Entry:
-        arguments = (a.arg for a in self.node.aggregations)
         own = self._run.key(self._row_key, self.number, row) if self._mode == "retract" else None
-        values = tuple(1 if e is None else self._run.value(e, self.number, row) for e in arguments)
+        arguments = [ONE if a.arg is None else a.arg for a in self.node.aggregations]
+        values = self._run.values(arguments, self.number, row)
         return Entry(values, own, next(self._numbers))
 
     def _result(self, group: Group, cause: Row) -> Row:

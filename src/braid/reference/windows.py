@@ -42,8 +42,8 @@ class TimeWindowsStep(OneInput[groups.TimeWindows]):
 
     def _windows(self, row: Row) -> list[Row]:
         node = self.node
-        key = [self._run.value(e, self.number, row) for _, e in self.keys]
-        if any(v is None for v in key):
+        key = self._run.values([e for _, e in self.keys], self.number, row)
+        if None in key:
             self._run.drop("null key", self._source.number, row)
             return []
         held = [(start, end) for start, end in holding(node.windows, row.time) if start >= 0]
@@ -150,7 +150,7 @@ class SessionsStep(AggregateStep):
         for i, a in enumerate(self.node.aggregations):
             if is_spread(a):
                 both, value = reduce(Spread.joined, (s.spreads[i] for s in sessions), Spread()), entry.arguments[i]
-                found[i] = both if value is None else both.with_value(number(a, value))
+                found[i] = both if value is None else both.after(1, number(a, value))
         return found
 
     def _gone(self, session: _Session, cause: Row) -> Row:
