@@ -335,6 +335,14 @@ def test_rows(e: Expr, expected: list[Any], marks: list[bool]) -> None:
     assert empty.schema == {"v": polars_type(e.type)} and empty.height == len(bad) == 0
 
 
+@pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge", "is_distinct_from"])
+def test_a_constant_beside_a_column_of_one_value(name: str) -> None:
+    """Polars holds such columns as one value, here that of pieces of one row."""
+    frame = pl.concat([pl.DataFrame({"n": [1]}).select(pl.col("n").fill_null(0)) for _ in range(3)])
+    out, _ = evaluate(frame, [("v", t.call(name, [Lit(5, Scalar.BIGINT), Col("n", Scalar.BIGINT)]))])
+    assert out["v"].to_list() == [name in ("ne", "gt", "ge", "is_distinct_from")] * 3
+
+
 def test_evaluate_nothing() -> None:
     out, marks = evaluate(FRAME, [])
     assert out.shape == (3, 0) and marks.to_list() == [False] * 3

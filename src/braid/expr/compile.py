@@ -113,6 +113,8 @@ def evaluate(frame: pl.DataFrame, items: list[tuple[str, Expr]]) -> tuple[pl.Dat
     bad = casts.any_of(*(failed(e) for _, e in items))
     if bad is not None:
         made.append(("_failed", bad))
+    if made and frame.width:  # a constant compared with a column that Polars holds as one value has one row, not all
+        frame = pl.DataFrame(frame.get_columns())
     # with_columns, not select: it gives literals the height of the frame
     out = frame.with_columns(x.alias(name) for name, x in made) if made else frame
     columns = [
