@@ -175,6 +175,15 @@ def test_insert_values_once_per_store(folder: Path) -> None:
     assert sorted((r["timestamp"], r["key"], r["value"]["V"]) for r in found) == [(5, 1, "a"), (5, 1, "a"), (6, 2, "b")]
 
 
+def test_an_insert_of_the_present_is_done_once_too(folder: Path) -> None:
+    sql = L + "INSERT INTO l VALUES (1, UUID());"
+    assert braid("run", "-e", sql, "--store", "s").code == 0
+    again = braid("run", "-e", sql + "INSERT INTO l VALUES (1, UUID());", "--store", "s")
+    assert again.code == 0 and again.err.count("was done before; skipped") == 1
+    found = [json.loads(x) for x in braid("cat", "l", "--store", "s", "--format", "jsonl").out.splitlines()]
+    assert len({r["value"]["V"] for r in found}) == len(found) == 2
+
+
 def test_show_and_explain_go_to_stdout(folder: Path) -> None:
     said = braid("run", "-e", L + "SHOW STREAMS; EXPLAIN SELECT * FROM l EMIT CHANGES;", "--store", "s")
     assert said.code == 0 and "L" in said.out and "read stream L" in said.out

@@ -187,11 +187,12 @@ class InsertedRow:
 
 @dataclass(frozen=True, slots=True)
 class Inserted:
-    """INSERT … VALUES: records to write to the topic of `target`."""
+    """INSERT … VALUES: records to write to the topic of `target`. `asks`: the statement, if it asks for the present."""
 
     topic: str
     target: Declared
     rows: tuple[InsertedRow, ...]
+    asks: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

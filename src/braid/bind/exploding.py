@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from braid.bind.expressions import Rules, bind_expr, calls, told_at
+from braid.bind.expressions import Rules, Whole, bind_expr, calls, told_at
 from braid.bind.names import Scope
 from braid.errors import SqlError
 from braid.expr import typing
@@ -19,16 +19,14 @@ from braid.plan.logical import Node
 from braid.sql import ast
 from braid.types import Array
 
-Elements = Sequence[tuple[ast.Call, Expr]]  # of table functions: the column of each call
-
 
 def exploded(
     items: Sequence[ast.SelectItem], scope: Scope, node: Node, *, over_table: bool, grouped: bool
-) -> tuple[Node, Elements]:
-    """The node with the elements of what the items call, and the column of each call."""
+) -> tuple[Node, Whole | None]:
+    """The node with the elements of what the items call, and each call's column."""
     made = [call for i in items for call in calls(i.expr, typing.is_table_function)]
     if not made:
-        return node, []
+        return node, None
     if grouped:
         hint = "explode into a stream of its own, then group that"
         raise SqlError(f"{made[0].name} and GROUP BY exclude each other", made[0].span, hint)
@@ -41,7 +39,8 @@ def exploded(
     assert isinstance(array.type, Array)
     element = Col(".EXPLODED", array.type.element)
     columns = [element] if len(arrays) == 1 else [typing.field(element, f"E{i}") for i in range(len(arrays))]
-    return Lateral(node, array, element), list(zip(made, columns, strict=True))
+    found = list(zip(made, columns, strict=True))
+    return Lateral(node, array, element), lambda e: next((c for x, c in found if x == e), None)
 
 
 def _rows(call: ast.Call, rules: Rules) -> Expr:

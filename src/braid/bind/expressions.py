@@ -43,6 +43,9 @@ COMMON = (  # functions that most SQLs have under these names
 )  # fmt: skip
 
 
+Whole = Callable[[ast.Expr], Expr | None]  # what an expression means as a whole, if it does
+
+
 @dataclass(frozen=True, slots=True)
 class Rules:
     """`clause`: for messages. `aggregate` None: aggregates may not stand here. `whole`: asked first about each node, so
@@ -54,7 +57,7 @@ class Rules:
     clause: str
     column: Callable[[ast.Name], Expr]
     aggregate: Callable[[ast.Call], Expr] | None = None
-    whole: Callable[[ast.Expr], Expr | None] | None = None
+    whole: Whole | None = None
     functions: Collection[str] | None = None
     groups: bool = True
     widens: bool = False

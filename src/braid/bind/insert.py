@@ -14,6 +14,7 @@ from typing import Any, Never
 
 from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow
 from braid.bind.expressions import Rules, bind_expr, told_at
+from braid.bind.present import asks_for_present, present
 from braid.errors import Span, SqlError
 from braid.expr import compile, typing
 from braid.expr.nodes import Expr
@@ -31,10 +32,12 @@ _SUCH_AS: Mapping[Type, str] = {
 TIMES = (Scalar.DATE, Scalar.TIME, Scalar.TIMESTAMP)
 
 
-def bind_insert_values(s: ast.InsertValues, target: Declared) -> Inserted:
+def bind_insert_values(s: ast.InsertValues, target: Declared, sql: str) -> Inserted:
     check_insertable(target, s.target.span)
     columns = _columns(s, target)
-    return Inserted(target.topic, target, tuple(_row(row, columns, target, s.span) for row in s.rows))
+    rows = tuple(_row(row, columns, target, s.span) for row in s.rows)
+    asks = any(asks_for_present(e) for row in s.rows for e in row)
+    return Inserted(target.topic, target, rows, sql if asks else None)
 
 
 def check_insertable(target: Declared, span: Span) -> None:
@@ -74,7 +77,7 @@ def named_columns(
 
 
 def _row(row: tuple[ast.Expr, ...], columns: list[DeclaredColumn], target: Declared, span: Span) -> InsertedRow:
-    values = {c.name: v for _, c, v in inserted_values(row, columns, span)}
+    values = {c.name: v for _, c, v in inserted_values(row, columns, span, Rules("VALUES", no_column, whole=present))}
     key = {c.name: values.get(c.name) for c in target.key if not c.hidden}
     if target.kind == "table":
         for name, v in key.items():

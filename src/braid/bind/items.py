@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from braid.bind.exploding import Elements
-from braid.bind.expressions import Aggregations, Rules, aggregates, bind_expr, told_at
+from braid.bind.expressions import Aggregations, Rules, Whole, aggregates, bind_expr, told_at
 from braid.bind.names import Namer, Scope, repeated
 from braid.bind.settings import Settings
 from braid.bind.sources import check_key_type
@@ -124,18 +123,14 @@ def bind_items(
     scope: Scope,
     grouping: Grouping | None,
     keys_last: bool = False,
-    elements: Elements = (),
     bounds: bool = False,
     column: Callable[[ast.Name], Expr] | None = None,
+    whole: Whole | None = None,
 ) -> list[Item]:
-    """All columns of the result, in order. `keys_last`: wildcards give a source's keys behind its values. `elements`:
-    what calls of table functions mean. `bounds`: wildcards give those of windows, too, as they do in joins. `column`:
-    what names mean, if not what they mean in the scope."""
-    plain = Rules(
-        "SELECT",
-        column or (lambda n: scope.column(n.parts)),
-        whole=lambda e: next((c for x, c in elements if x == e), None),
-    )
+    """All columns of the result, in order. `keys_last`: wildcards give a source's keys behind its values. `bounds`:
+    wildcards give those of windows, too, as they do in joins. `column`: what names mean, if not what they mean in the
+    scope. `whole`: asked first about each expression, where nothing is grouped."""
+    plain = Rules("SELECT", column or (lambda n: scope.column(n.parts)), whole=whole)
     rules = plain if grouping is None else grouping.rules("SELECT")
     namer = Namer(scope.taken())
     found: list[Item] = []

@@ -266,8 +266,8 @@ def _result(a: Asked) -> Result:
         grouping = bind_grouping(q.group_by, scope, source.steps, source.kind == "table", a.env.settings, window)
         if window is None:
             notices.append("a row for each group is kept: state grows with the groups")
-    node, elements = exploded(q.items, scope, node, over_table=source.kind == "table", grouped=grouping is not None)
-    items = tuple(bind_items(q.items, scope, grouping, bool(q.partition_by), elements, bounds=a.sink is None))
+    node, whole = exploded(q.items, scope, node, over_table=source.kind == "table", grouped=grouping is not None)
+    items = tuple(bind_items(q.items, scope, grouping, bool(q.partition_by), bounds=a.sink is None, whole=whole))
     if grouping is not None:
         node = _grouped(q, node, grouping)
     kind: Kind = "table" if grouping is not None else source.kind

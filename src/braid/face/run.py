@@ -178,7 +178,7 @@ class _World(StoreWorld):
             super().create_topic(name, partitions, compacted)
 
     def insert(self, records: NewRecords, line: int) -> None:
-        once = self._once("insert", f"{records.topic}\n{records.records!r}")
+        once = self._once("insert", f"{records.topic}\n{records.said}")
         if not append_records(self.store, records, once):
             self.note(f"INSERT INTO {records.topic} (line {line}) was done before; skipped")
 
