@@ -44,6 +44,10 @@ def test_law_at_length(shape: str) -> None:
         check(shape, seed)
 
 
+def test_a_row_without_a_group_is_told_when_it_comes_only() -> None:
+    check("combines-grouped", 1034)  # its group is what it is joined by: no exchange lies between
+
+
 # ------------------------------------------------------------- properties
 
 

@@ -345,7 +345,7 @@ class GroupBy:
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []
-        rows = without_nulls(inputs[0], None, drops)
+        rows = without_nulls(inputs[0], None, drops, retracting=self.mode == "retract")
         keys = [key_column(i) for i in range(len(self.keys))]
         if not rows.height:
             return Result(self._nothing(rows, keys), all_dropped(drops))

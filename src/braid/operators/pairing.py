@@ -243,12 +243,15 @@ def all_dropped(drops: Sequence[pl.DataFrame]) -> pl.DataFrame | None:
     return pl.concat(drops, how="diagonal") if drops else None
 
 
-def without_nulls(rows: pl.DataFrame, side: str | None, drops: list[pl.DataFrame]) -> pl.DataFrame:
-    """The rows that have a key; the others are told."""
+def without_nulls(
+    rows: pl.DataFrame, side: str | None, drops: list[pl.DataFrame], retracting: bool = False
+) -> pl.DataFrame:
+    """The rows that have a key; the others are told. `retracting`: one that goes was told when it came."""
     if not rows[HASH].null_count():
         return rows
     lost = rows[HASH].is_null()
-    drops.append(dropped_rows(rows.filter(lost), "null key", side))
+    told = lost & (rows[DIFF] == 1) if retracting else lost
+    drops.append(dropped_rows(rows.filter(told), "null key", side))
     return rows.filter(~lost)
 
 
