@@ -541,19 +541,20 @@ def events(query: Query, history: History) -> list[Event]:
 
 
 def explicit_events(query: Query, history: History) -> list[Event]:
-    """By seq; a topic that two sources read gives two records, the left source's first."""
+    """By seq; a topic that two sources read gives two records, the left source's first. A moment comes after them."""
     out: list[Event] = []
+    last = len([*logical.sources(query.root)])
     for topic, partition, offset, raw in history.records():
         out += [_record(i, s, (partition, offset), raw, (raw.seq, i)) for i, s in _readers_of(query, topic)]
     for (seq, kind, time), some in groupby(history.moments, key=lambda m: (m.seq, m.kind, m.time)):
         at = tuple((i, p) for m in some for i, _ in _readers_of(query, m.topic) for p in m.partitions)
         match kind:
             case "idle":
-                out.append(Idle(at, (seq, 0)))
+                out.append(Idle(at, (seq, last)))
             case "end":
-                out.append(End(at, (seq, 0)))
+                out.append(End(at, (seq, last)))
             case "bound":
-                out.append(Bound(at, time, (seq, 0)))
+                out.append(Bound(at, time, (seq, last)))
     return sorted(out, key=lambda e: e.place)
 
 
