@@ -24,12 +24,19 @@ from confluent_kafka import (
     TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+from confluent_kafka.schema_registry import SchemaRegistryClient
 
 from kafka.server import until
 
 SECONDS = 30.0
+ANSWER = 10  # s that a registry has: of thousands of questions it may leave one without an answer
 LOGINS: dict[str, dict[str, str]] = {}  # how one comes in as administrator, where a broker asks: see `secured.py`
 Headers = list[tuple[str, bytes | None]]
+
+
+def schemas(url: str) -> SchemaRegistryClient:
+    """A client of a registry, which asks again: by itself it waits for ever."""
+    return SchemaRegistryClient({"url": url, "timeout": ANSWER})
 
 
 @dataclass(frozen=True)

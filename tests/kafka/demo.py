@@ -23,7 +23,6 @@ from typing import Any
 
 import polars as pl
 from confluent_kafka import Producer
-from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from rich.console import Console
@@ -137,7 +136,7 @@ def _servers(folder: Path, stack: ExitStack) -> Place:
 
 def write_all(at: Place) -> int:
     """The three topics, from the files of the demo; gives how many records. Planes are there before all flights."""
-    client, count = SchemaRegistryClient({"url": at.registry}), 0
+    client, count = clients.schemas(at.registry), 0
     frames = {name: pl.read_csv(path, infer_schema_length=None) for name, path in sources(None).items()}
     first = min(frames[name][column].min() for name, column in TIMES.items())
     for name, frame in frames.items():

@@ -17,7 +17,6 @@ import pytest
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-from confluent_kafka.schema_registry import SchemaRegistryClient  # noqa: E402
 from confluent_kafka.schema_registry.avro import AvroDeserializer  # noqa: E402
 
 from kafka import clients, demo  # noqa: E402
@@ -35,7 +34,7 @@ def test_the_demo_over_kafka(broker: Broker, registry: Registry, tmp_path: Path)
         assert said.returncode == 0, said.stderr
         found = re.search(r"A broker at (\S+), a registry at (\S+)", said.stdout)
         assert found is not None
-        address, client = found[1], SchemaRegistryClient({"url": found[2]})
+        address, client = found[1], clients.schemas(found[2])
         read = AvroDeserializer(client)
 
         def values(topic: str) -> list[dict[str, Any]]:

@@ -52,7 +52,7 @@ def braid(broker: Broker, registry: Registry, tmp_path: Path) -> Braid:
 
 @pytest.fixture
 def client(registry: Registry) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"url": registry.url})
+    return clients.schemas(registry.url)
 
 
 def refused(result: Said) -> str:

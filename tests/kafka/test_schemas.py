@@ -158,7 +158,7 @@ FORMATS = {
 
 @pytest.fixture(scope="module")
 def client(registry: Registry) -> SchemaRegistryClient:
-    return SchemaRegistryClient({"url": registry.url})
+    return clients.schemas(registry.url)
 
 
 @pytest.fixture
