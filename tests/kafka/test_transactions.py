@@ -17,9 +17,8 @@ from braid.topics.broker import BrokerAway
 from braid.topics.interface import open_topics
 from braid.topics.kafka import KafkaTopics
 from braid.topics.transactions import writing
-from kafka.broker import Broker, own_broker
+from kafka.broker import Broker
 from kafka.clients import fresh, make_topic, open_transaction, settings
-from kafka.raw import commit_outside
 
 pytestmark = [pytest.mark.kafka, pytest.mark.kafka_short]
 
@@ -39,25 +38,6 @@ def test_a_marker_that_has_not_settled_is_waited_for(broker: Broker) -> None:
     assert again.done
     again.forget()
     group.close()
-
-
-def test_a_marker_of_a_transaction_that_nothing_ends_is_ended() -> None:
-    """A broker that is killed may hold an offset for pending whose transaction has ended."""
-    with own_broker({"transaction.partition.verification.enable": "false"}) as broker:
-        topic, run = make_topic(broker.address), fresh("run")
-        first = writing(Kafka(broker.address), {topic: 1_000_000}, run, 0, 0, "digest")
-        first.commit()
-        first.forget()
-        commit_outside(broker.address, f"braid.{run}.0", f"braid.{run}", topic, 0, 9)
-        again = writing(Kafka(broker.address), {topic: 1_000_000}, run, 0, 0, "digest")
-        assert again.done
-        again.forget()
-        commit_outside(broker.address, f"braid.{run}.0", f"braid.{run}", topic, 0, 9)
-        second = writing(Kafka(broker.address), {topic: 1_000_000}, run, 0, 1, "other")
-        assert not second.done
-        second.commit()
-        second.forget()
-        assert writing(Kafka(broker.address), {topic: 1_000_000}, run, 0, 1, "other").done
 
 
 def test_what_is_added_is_there_at_once(broker: Broker, tmp_path: Path) -> None:

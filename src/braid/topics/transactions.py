@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
 COMMIT = 120.0  # s
-SETTLES = 5.0  # s in which a broker knows of a transaction that has ended
 EARLIEST = 0  # ms: a time must be later; a client takes 0 for now, a broker none before it
 DIGEST = 32  # characters
 LATER = "try again when it has settled"
@@ -273,18 +272,8 @@ class Transaction(Writing):
                 raise refused(self.broker, what, at.error)
             return at
 
-        try:
-            at = patiently(lambda: asked(self.broker, what, ask), SETTLES)
-        except BrokerAway:
-            asked(self.broker, what, self._end_again)
-            at = patiently(lambda: asked(self.broker, what, ask), COMMIT)
+        at = patiently(lambda: asked(self.broker, what, ask), COMMIT)
         return (-1, "") if at.offset < 0 else (at.offset - 1, at.metadata or "")
-
-    def _end_again(self) -> None:
-        """A broker that was killed may hold the marker of a transaction for pending that has ended: for ever, or until
-        another one of this name ends. This one is empty. What was committed before it stays committed."""
-        self._begin(COMMIT)
-        self._producer.abort_transaction(COMMIT)
 
 
 class _AtLeastOnce(Writing):
