@@ -45,6 +45,7 @@ COMMIT = 120.0  # s
 EARLIEST = 0  # ms: a time must be later; a client takes 0 for now, a broker none before it
 DIGEST = 32  # characters
 LATER = "try again when it has settled"
+HANGS = "if it stays so, a killed broker has left a transaction without an end: docs/kafka.md, A transaction that hangs"
 BATCH, RECORD, HEADER = 61, 22, 10  # bytes that a batch, a record in it and a header have besides what is in them
 POLL = 10_000  # records between two looks at what was delivered
 
@@ -269,7 +270,8 @@ class Transaction(Writing):
             told = admin(self.broker).list_consumer_group_offsets(request, require_stable=True, request_timeout=WAIT)
             (at,) = told[self._group].result(WAIT + 2).topic_partitions
             if at.error is not None:  # what has just been committed is not told yet, it may be
-                raise refused(self.broker, what, at.error)
+                why = refused(self.broker, what, at.error)
+                raise BrokerAway(why.message, HANGS) if isinstance(why, BrokerAway) else why
             return at
 
         at = patiently(lambda: asked(self.broker, what, ask), COMMIT)
