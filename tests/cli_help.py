@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 QUICK = ("--master", "local[2]", "--conf", "spark.driver.memory=1g")
 NOISE = ("Traceback", "java.lang", "\tat ", "WARN", "ERROR ", "py4j", "internal error", "NoneType")
@@ -38,6 +40,11 @@ def braid(*words: object, stdin: str = "") -> Said:
     out, err = io.StringIO(), io.StringIO()
     code = _main(words, stdin, out, err)
     return checked(code, out.getvalue(), err.getvalue())
+
+
+def records(topic: str, store: Path | str = "s") -> list[dict[str, Any]]:
+    """What `braid cat` tells of a topic."""
+    return [json.loads(x) for x in braid("cat", topic, "--store", store, "--format", "jsonl").out.splitlines()]
 
 
 def on_shared_spark(*words: object, cwd: Path) -> Said:

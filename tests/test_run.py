@@ -14,7 +14,6 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 import pytest
@@ -22,7 +21,7 @@ import pytest
 pytestmark = pytest.mark.spark
 pytest.importorskip("pyspark")
 
-from cli_help import QUICK, Said, braid, ended, launch, on_shared_spark, spawned  # noqa: E402
+from cli_help import QUICK, Said, braid, ended, launch, on_shared_spark, records, spawned  # noqa: E402
 
 SQL = """-- dialect: ksqldb
 CREATE STREAM clicks (k INT KEY, page STRING, t BIGINT)
@@ -71,11 +70,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Said, Said]:
     return folder, first, on_shared_spark(*WORDS, cwd=folder)
 
 
-def cat(folder: Path, topic: str) -> list[dict[str, Any]]:
-    lines = braid("cat", topic, "--store", folder / "s", "--format", "jsonl").out.splitlines()
-    return [json.loads(line) for line in lines]
-
-
 def test_the_first_run(runs: tuple[Path, Said, Said]) -> None:
     _, first, _ = runs
     assert first.code == 0, first.err
@@ -94,8 +88,8 @@ def test_the_second_run_does_what_is_new(runs: tuple[Path, Said, Said]) -> None:
     assert "NAMED goes on after batch 0 of its checkpoint" in second.err
     assert "NAMED: 1 records in, 1 out" in second.err and "NAMED_TOO: nothing new" in second.err
     assert second.err.count("was done before; skipped") == 3
-    assert len(cat(folder, "users")) == 3
-    assert [(r["key"], r["value"]["PAGE"], r["value"]["NAME"]) for r in cat(folder, "NAMED")] == [
+    assert len(records("users", folder / "s")) == 3
+    assert [(r["key"], r["value"]["PAGE"], r["value"]["NAME"]) for r in records("NAMED", folder / "s")] == [
         (1, "/a", "ann"),
         (2, "/b", "bob"),
         (1, "/late", "ann"),

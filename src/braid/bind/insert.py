@@ -14,7 +14,7 @@ from typing import Any, Never
 
 from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow
 from braid.bind.expressions import Rules, bind_expr, told_at
-from braid.bind.present import asks_for_present, present
+from braid.bind.present import Present
 from braid.errors import Span, SqlError
 from braid.expr import compile, typing
 from braid.expr.nodes import Expr
@@ -35,9 +35,10 @@ TIMES = (Scalar.DATE, Scalar.TIME, Scalar.TIMESTAMP)
 def bind_insert_values(s: ast.InsertValues, target: Declared, sql: str) -> Inserted:
     check_insertable(target, s.target.span)
     columns = _columns(s, target)
-    rows = tuple(_row(row, columns, target, s.span) for row in s.rows)
-    asks = any(asks_for_present(e) for row in s.rows for e in row)
-    return Inserted(target.topic, target, rows, sql if asks else None)
+    present = Present()
+    rules = Rules("VALUES", no_column, whole=present)
+    rows = tuple(_row(row, columns, target, s.span, rules) for row in s.rows)
+    return Inserted(target.topic, target, rows, sql if present.asked else None)
 
 
 def check_insertable(target: Declared, span: Span) -> None:
@@ -76,8 +77,10 @@ def named_columns(
     return found
 
 
-def _row(row: tuple[ast.Expr, ...], columns: list[DeclaredColumn], target: Declared, span: Span) -> InsertedRow:
-    values = {c.name: v for _, c, v in inserted_values(row, columns, span, Rules("VALUES", no_column, whole=present))}
+def _row(
+    row: tuple[ast.Expr, ...], columns: list[DeclaredColumn], target: Declared, span: Span, rules: Rules
+) -> InsertedRow:
+    values = {c.name: v for _, c, v in inserted_values(row, columns, span, rules)}
     key = {c.name: values.get(c.name) for c in target.key if not c.hidden}
     if target.kind == "table":
         for name, v in key.items():

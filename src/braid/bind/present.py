@@ -1,6 +1,6 @@
 """The present: what UNIX_TIMESTAMP(), UNIX_DATE(), UUID() and RANDOM() are while a statement runs.
 
-In: an expression as written. Out: the value of such a call; whether any is asked for.
+In: expressions as written, one by one as they are bound. Out: the value of such a call; whether any was asked for.
 Rule: INSERT … VALUES and a pull query run once and may ask. A query that goes on may not: a batch that is run again
 would give other rows.
 """
@@ -10,9 +10,8 @@ from __future__ import annotations
 import random
 import time
 import uuid
-from typing import TypeGuard
+from dataclasses import dataclass
 
-from braid.bind.expressions import children
 from braid.expr import typing
 from braid.expr.nodes import Expr
 from braid.sql import ast
@@ -27,14 +26,14 @@ _PRESENT = {
 }
 
 
-def present(e: ast.Expr) -> Expr | None:
-    """The value of such a call."""
-    return _PRESENT[e.name]() if _asks(e) else None
+@dataclass(slots=True)
+class Present:
+    """What such calls of one statement mean, for `Rules.whole`."""
 
+    asked: bool = False
 
-def asks_for_present(e: ast.Expr) -> bool:
-    return _asks(e) or any(asks_for_present(x) for x in children(e))
-
-
-def _asks(e: ast.Expr) -> TypeGuard[ast.Call]:
-    return isinstance(e, ast.Call) and not e.args and e.name in _PRESENT
+    def __call__(self, e: ast.Expr) -> Expr | None:
+        if not isinstance(e, ast.Call) or e.args or e.name not in _PRESENT:
+            return None
+        self.asked = True
+        return _PRESENT[e.name]()

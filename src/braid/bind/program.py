@@ -62,13 +62,17 @@ class NewRecord:
 
 @dataclass(frozen=True, slots=True)
 class NewRecords:
-    """`how`: as a broker's records of the topic are written. `said`: what makes them the same as others: themselves, or
-    the statement, if it asks for the present."""
+    """`how`: as a broker's records of the topic are written. `asks`: the statement, if it asks for the present."""
 
     topic: str
     records: tuple[NewRecord, ...]
-    said: str
-    how: Wires = field(default_factory=Wires)
+    how: Wires
+    asks: str | None
+
+    @property
+    def said(self) -> str:
+        """What makes them the same as others."""
+        return self.asks or repr(self.records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +381,7 @@ def new_records(bound: Inserted) -> NewRecords:
         key, value = _key_text(row.key, keys, target, doc), _value_text(doc, values, target)
         key, value = inserted(key, keys, of_keys), inserted(value, list(values.values()), of_values)
         made.append(NewRecord(key, value, row.timestamp))
-    return NewRecords(bound.topic, tuple(made), bound.asks or repr(tuple(made)), target.wires)
+    return NewRecords(bound.topic, tuple(made), target.wires, bound.asks)
 
 
 def _key_text(

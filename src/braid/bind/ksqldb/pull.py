@@ -15,7 +15,7 @@ from braid.bind.expressions import Rules, bind_predicate
 from braid.bind.from_ import Env, bind_from
 from braid.bind.items import bind_items
 from braid.bind.moments import moments
-from braid.bind.present import present
+from braid.bind.present import Present
 from braid.bind.query import clause
 from braid.errors import Span, SqlError
 from braid.expr.nodes import Call, Cast, Col, Expr, columns
@@ -43,8 +43,8 @@ def bind_pull(q: ast.Select, env: Env) -> Pull:
             raise SqlError(f"a row that stands in a table has no {n.parts[-1]}", n.span, hint)
         return scope.column(n.parts)
 
-    items = bind_items(q.items, scope, None, bounds=True, column=column, whole=present)
-    predicate = None if q.where is None else bind_predicate(moments(q.where), Rules("WHERE", column, whole=present))
+    items = bind_items(q.items, scope, None, bounds=True, column=column, whole=Present())
+    predicate = None if q.where is None else bind_predicate(moments(q.where), Rules("WHERE", column, whole=Present()))
     keys = None if predicate is None else wanted(predicate, entry.source)
     if keys is None and declared.kind == "table" and not env.settings.scans:
         hint = "write WHERE key = …, or SET 'ksql.query.pull.table.scan.enabled'='true'"
