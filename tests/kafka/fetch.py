@@ -19,7 +19,9 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-KAFKA = "4.2.1"  # not 4.3.0 to 4.4.0: killed, they lose the ends of transactions (KAFKA-20734, decision 27)
+KAFKA = os.environ.get(
+    "KAFKA_VERSION", "4.2.1"
+)  # not 4.3.0 to 4.4.0: killed, they lose the ends of transactions (KAFKA-20734, decision 27)
 APICURIO = "3.3.3"
 FETCH_SECONDS = 300
 

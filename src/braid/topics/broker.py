@@ -218,6 +218,7 @@ _PASSES = (  # of which the client itself does not say that one may try again
     # the transaction was ended by the broker, or by another start of this query
     "INVALID_TXN_STATE", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING", "PRODUCER_FENCED",
     "_FENCED", "_STATE",
+    "_DESTROY",  # another thread has given this client up
 )  # fmt: skip
 
 
@@ -232,14 +233,15 @@ class NotPermitted(BraidError):
 
 def patiently(ask: Callable[[], T], seconds: float = PATIENCE) -> T:
     """The answer of a server that may be away while something runs."""
-    deadline = time.monotonic() + seconds
+    deadline, pause = time.monotonic() + seconds, 0.02
     while True:
         try:
             return ask()
         except Away:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(1)
+            time.sleep(pause)
+            pause = min(2 * pause, 1.0)
 
 
 def asked(broker: Broker, what: str, call: Callable[[], T]) -> T:
