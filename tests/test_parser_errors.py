@@ -13,6 +13,7 @@ import effort
 from braid.errors import SqlError
 from braid.sql import ast, parser
 from braid.sql.dialects.ksqldb import KSQLDB
+from braid.sql.dialects.lenses import LENSES
 from effort import examples
 
 parse = partial(parser.parse, words=KSQLDB)
@@ -203,6 +204,25 @@ def test_deep_nesting(open_: str, close: str) -> None:
 def test_long_chains_are_deep_too(text: str) -> None:
     with pytest.raises(SqlError, match="levels of nesting"):
         parse(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CREATE TABLE b (" + ".".join("a" * 3000) + " INT) FORMAT (STRING, JSON)",
+        "INSERT INTO b SELECT STREAM " + ".".join("a" * 3000) + " FROM s",
+        "INSERT INTO b SELECT STREAM a AS " + ".".join("a" * 3000) + " FROM s",
+        "INSERT INTO b (" + ".".join("a" * 3000) + ") VALUES (1)",
+    ],
+)
+def test_long_paths_are_deep_too(text: str) -> None:
+    with pytest.raises(SqlError, match="levels of nesting"):
+        parser.parse(text, LENSES)
+
+
+def test_what_a_message_quotes_is_one_line() -> None:
+    error = SqlError("unknown setting 'a\nb'", hint="did you mean 'ab'?")
+    assert error.message == r"unknown setting 'a\nb'"
 
 
 def test_long_lists_are_not_deep() -> None:

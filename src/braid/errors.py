@@ -63,7 +63,7 @@ class SqlError(BraidError):
     def __init__(
         self, message: str, span: Span | None = None, hint: str | None = None, text: str | None = None
     ) -> None:
-        super().__init__(message, hint)
+        super().__init__(printable(message), hint)
         self.span = span
         self.text = text
         self.file = ""
@@ -91,7 +91,7 @@ class SqlError(BraidError):
         if self.span is None:
             return super().render()
         place = f"  at line {self.span.line}, column {self.span.column}"
-        lines = [f"error: {printable(self.message)}", place + (f" of {printable(self.file)}" if self.file else "")]
+        lines = [f"error: {self.message}", place + (f" of {printable(self.file)}" if self.file else "")]
         if self.text is not None:
             source = self.text.splitlines()
             shown = source[self.span.line - 1] if self.span.line <= len(source) else ""

@@ -71,6 +71,7 @@ def dotted(c: Cursor, expected: str) -> ast.Name:
     start, parts = c.index, [c.name(expected)]
     while c.accept_symbol("."):
         parts.append(c.name("a field name after '.'"))
+        c.check_height(len(parts))
     return ast.Name(tuple(parts), c.span(start))
 
 
@@ -313,6 +314,7 @@ def _path(c: Cursor, start: int, parts: list[str]) -> ast.Expr:
         if c.at_symbol("*"):
             raise c.error_from(start, f"{'.'.join(parts)}.* stands only as an item of SELECT")
         parts.append(c.name("a field name after '.'"))
+        c.check_height(len(parts))
     if c.at_symbol("("):
         raise c.error_from(start, "a function name has one part", f"write {parts[-1]}(...)")
     return ast.Name(tuple(parts), c.span(start))

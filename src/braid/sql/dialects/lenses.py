@@ -137,6 +137,7 @@ def _target(c: Cursor) -> ast.Name:
                 "a target is a field or a facet, not a wildcard", c.now, "write AS name, AS _key or AS _value"
             )
         parts.append(c.name("a field name after '.'"))
+        c.check_height(len(parts))
     return ast.Name(tuple(parts), c.span(start))
 
 
