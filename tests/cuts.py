@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 from histories import History, Moment
 
+FEW = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Batch:
@@ -33,6 +35,12 @@ def time_cuts(rng: random.Random, history: History) -> list[list[int]]:
     """Some ways to cut a partitioned history, by the last time of each batch: the last one at every time."""
     times = sorted({r.time for *_, r in history.records()}) or [0]
     return [[], *(sorted(rng.sample(times, min(n, len(times)))) for n in (2, 8)), times]
+
+
+def some(rng: random.Random, cuts: list[list[int]]) -> list[list[int]]:
+    """Fewer ways: not at all, at two places, and at a few of all places, in a row."""
+    first = rng.randrange(max(len(cuts[-1]) - FEW, 1))
+    return [*cuts[:2], cuts[-1][first : first + FEW]]
 
 
 def batches(history: History, cuts: Iterable[int]) -> list[Batch]:

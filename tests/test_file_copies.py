@@ -15,6 +15,7 @@ from braid.errors import BraidError
 from braid.files import copies as file_copies
 from braid.files.input import FileInput, open_files
 from braid.files.log import FileLog, Piece
+from effort import examples
 from test_inputs import TIMED, values
 
 ROWS = 20_000
@@ -98,7 +99,7 @@ def test_a_byte_that_is_wrong_anywhere_is_seen(ending: str, tmp_path: Path) -> N
     want = read(made)
     (copy,) = (tmp_path / "cache").glob(f"*{ending}")
     whole = copy.read_bytes()
-    for i in range(60):
+    for i in range(examples(60)):
         r = random.Random(f"byte {i}")
         data = bytearray(whole)
         data[r.randrange(len(data)) if i % 2 else -1 - r.randrange(1000)] ^= 1 << r.randrange(8)

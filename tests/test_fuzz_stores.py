@@ -38,7 +38,7 @@ def little_memory() -> None:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_commands_on_a_hostile_store(chunk: int, tmp_path: Path) -> None:
-    count = 1 + fuzzed(3 * CHUNKS, 20) // CHUNKS
+    count = 1 + fuzzed(CHUNKS, 20) // CHUNKS
     words = [sys.executable, str(HELP), str(chunk), str(count), str(tmp_path)]
     done = subprocess.run(
         words, capture_output=True, text=True, errors="replace", preexec_fn=little_memory, check=False
