@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,7 +92,7 @@ def started(words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subproce
     return subprocess.Popen(
         words,
         cwd=cwd,
-        env={**os.environ, **env},
+        env={**os.environ, "PYTHONFAULTHANDLER": "1", **env},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -100,9 +101,16 @@ def started(words: Sequence[str], cwd: Path, env: Mapping[str, str]) -> subproce
     )
 
 
-def ended(process: subprocess.Popen[str], seconds: float = 600) -> Said:
+def ended(process: subprocess.Popen[str], seconds: float = 200) -> Said:
+    """How a process came to its end. One that does not, tells where it stands."""
     try:
         out, err = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGABRT)  # see PYTHONFAULTHANDLER
+        time.sleep(2)
+        os.killpg(process.pid, signal.SIGKILL)
+        out, err = process.communicate()
+        raise AssertionError(f"it does not end within {seconds} s\n{out}\n{err}") from None
     except BaseException:
         os.killpg(process.pid, signal.SIGKILL)
         raise

@@ -276,25 +276,25 @@ class _Run:
         self.spark, self.err, self.scratch, self.metrics = spark, err, scratch, metrics
         self.running: dict[str, RunningQuery] = {}
         metrics.queries = self.running
-        self._stop = threading.Event()
+        self._stop = Stop()
         self._over = threading.Event()
         self._began = time.monotonic()
 
     def go(self) -> Outcome:
         watch = threading.Thread(target=self._watch, daemon=True)
-        with _interrupts(self._stop):
+        with interrupts(self._stop):
             watch.start()
             try:
                 if self.request.until_idle:
                     self._each_in_turn()
                 else:
                     self._all_at_once()
-                self._check_drops(over=not self._stop.is_set())
+                self._check_drops(over=not self._stop.asked)
             except (QueryDied, TooManyDrops, BraidError):
                 self._finish_batches()
                 raise
             finally:
-                interrupted = self._stop.is_set()
+                interrupted = self._stop.asked
                 self._over.set()
                 watch.join(timeout=2)
                 done = {name: q.progress() for name, q in self.running.items()}
@@ -351,10 +351,10 @@ class _Run:
 
     def _each_in_turn(self) -> None:
         for query in self.prepared.queries:
-            if self._stop.is_set():
+            if self._stop.asked:
                 return
             running = self._start(query)
-            while running.status() == "running" and not self._stop.wait(0.05):
+            while running.status() == "running" and not self._stop.within(0.05):
                 if self._at_limit(query, running):
                     break
             self._check()
@@ -363,9 +363,9 @@ class _Run:
     def _all_at_once(self) -> None:
         active = {q.name: q for q in self.prepared.queries}
         for query in self.prepared.queries:
-            if not self._stop.is_set():
+            if not self._stop.asked:
                 self._start(query)
-        while active and not self._stop.wait(0.1):
+        while active and not self._stop.within(0.1):
             self._check()
             for name, query in list(active.items()):
                 if self._at_limit(query, self.running[name]):
@@ -397,7 +397,7 @@ class _Run:
         """Some query has failed; the others come to the end of the batch they are at."""
         begun = {name: q.progress().batch for name, q in self.running.items()}
         deadline = time.monotonic() + LAST_BATCH
-        while not self._stop.is_set() and time.monotonic() < deadline:
+        while not self._stop.asked and time.monotonic() < deadline:
             if all(q.progress().batch > begun[n] or not q.busy() for n, q in self.running.items()):
                 return
             time.sleep(0.05)
@@ -435,17 +435,30 @@ class _Run:
                 self.err.print(f"  warning: {text}", style="yellow", markup=False)
 
 
+class Stop:
+    """Whether the user has asked for the end. A plain flag: a signal's handler may come while its own thread holds the
+    lock of an event that it waits for, and to set that event would wait for ever."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def within(self, seconds: float) -> bool:
+        """Whether it is asked for by the end of so many seconds."""
+        time.sleep(seconds)
+        return self.asked
+
+
 @contextlib.contextmanager
-def _interrupts(stop: threading.Event) -> Iterator[None]:
-    """Ctrl-C and a polite `kill` set `stop`; a second Ctrl-C ends the program at once."""
+def interrupts(stop: Stop) -> Iterator[None]:
+    """Ctrl-C and a polite `kill` ask to stop; a second Ctrl-C ends the program at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
     def asked(*_: object) -> None:
-        if stop.is_set():
+        if stop.asked:
             raise KeyboardInterrupt
-        stop.set()
+        stop.asked = True
 
     before = {s: signal.signal(s, asked) for s in (signal.SIGINT, signal.SIGTERM)}
     try:
