@@ -5,6 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 QUICK  := $(VENV)/.quick
 export POLARS_MAX_THREADS ?= 1
+unexport PYTHONDONTWRITEBYTECODE  # else each of the hundreds of processes compiles all of it anew
 
 .PHONY: install demo demo-kafka test test-fast test-spark test-spark43 test-kafka lint law fuzz bench bench-kafka bench-small crash soak clean java
 
