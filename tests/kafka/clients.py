@@ -180,9 +180,23 @@ def ends(address: str, topic: str, *, committed: bool = True, first: bool = Fals
     level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
     where = OffsetSpec.earliest() if first else OffsetSpec.latest()
     asked = {TopicPartition(topic, p): where for p in range(partition_count(address, topic))}
-    client = admin(address)
-    found = client.list_offsets(asked, isolation_level=level)
-    return {p.partition: f.result(SECONDS).offset for p, f in found.items()}
+    told = dict[int, int]()
+
+    def led() -> bool:
+        """A broker that is busy, or has just got the partition, may not lead it for a moment."""
+        client = admin(address)
+        try:
+            found = client.list_offsets(asked, isolation_level=level)
+            told.update({p.partition: f.result(SECONDS).offset for p, f in found.items()})
+        except KafkaException as e:
+            if e.args[0].code() not in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE):
+                raise
+            return False
+        return True
+
+    if not until(led, SECONDS, pause=0.2):
+        raise TimeoutError(f"{topic} has no leader")
+    return told
 
 
 def group_offsets(address: str, group: str) -> dict[tuple[str, int], int]:
