@@ -194,8 +194,7 @@ def ends(address: str, topic: str, *, committed: bool = True, first: bool = Fals
             return False
         return True
 
-    if not until(led, SECONDS, pause=0.2):
-        raise TimeoutError(f"{topic} has no leader")
+    _await(led, f"{topic} has no leader")
     return told
 
 
