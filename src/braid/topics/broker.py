@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 WAIT = 6.0  # s that a broker has to answer before a run starts
 PATIENCE = 600.0  # s that it may be away while one runs
+IDLE = 60.0  # s after which a client that nobody uses is given up
 SMALLEST, BATCH = 1000, 1_000_000  # bytes: what librdkafka takes for a limit, and batches at once
 # Settings that Braid gives itself: another value would lose or double records.
 OWN = (
@@ -103,19 +104,23 @@ class _Log(logging.Handler):
 _LOGGER = logging.getLogger("braid.kafka")
 _LOGGER.propagate = False
 _LOGGER.addHandler(_Log())
-_MADE: dict[tuple[int, str, Broker, str], Any] = {}
+_MADE: dict[tuple[int, str, Broker, str], tuple[Any, float]] = {}  # clients, and when they were asked for last
 _GUARD = threading.Lock()
 _LAST: dict[Broker, str] = {}  # what a broker's clients complained of last
 
 
 def kept(kind: str, broker: Broker, name: str, make: Callable[[], T]) -> T:
-    """This process's client of a kind and name."""
-    which = (os.getpid(), kind, broker, name)
+    """This process's client of a kind and name. What nobody has asked for in a while is given up: a process outlives
+    its queries, and a client has four threads, which try for ever to reach a broker that has gone."""
+    now, process = time.monotonic(), os.getpid()
+    which = (process, kind, broker, name)
     with _GUARD:
-        if which not in _MADE:
-            _MADE[which] = make()
-        made: T = _MADE[which]
-        return made
+        made: T = _MADE[which][0] if which in _MADE else make()
+        _MADE[which] = made, now
+        # those of the process that this one was forked from have no threads here, and could not end
+        old = [_MADE.pop(x) for x, (_, used) in [*_MADE.items()] if x[0] == process and now - used > IDLE]
+    del old  # not while others wait
+    return made
 
 
 def forget(kind: str, broker: Broker, name: str) -> None:
@@ -129,9 +134,9 @@ def _complained(broker: Broker, error: KafkaError) -> None:
         _LAST[broker] = error.str()
 
 
-def _common(broker: Broker) -> dict[str, Any]:
+def _common(broker: Broker, pause: int) -> dict[str, Any]:
     return {
-        "reconnect.backoff.ms": "20",  # a new client waits half of it for its second connection
+        "reconnect.backoff.ms": str(pause),
         "reconnect.backoff.max.ms": "1000",
         **broker.settings(),
         "logger": _LOGGER,
@@ -139,12 +144,13 @@ def _common(broker: Broker) -> dict[str, Any]:
     }
 
 
-def _made(broker: Broker, of: Callable[[dict[str, Any]], T], more: Mapping[str, Any]) -> T:
-    """A client; a setting that librdkafka does not take is refused, without its value."""
+def _made(broker: Broker, of: Callable[[dict[str, Any]], T], more: Mapping[str, Any], pause: int = 20) -> T:
+    """A client; a setting that librdkafka does not take is refused, without its value. `pause`: ms before it connects
+    again; half of it is before its second connection, too."""
     from confluent_kafka import KafkaException
 
     try:
-        return of(_common(broker) | dict(more))
+        return of(_common(broker, pause) | dict(more))
     except KafkaException as e:
         text = e.args[0].str() if hasattr(e.args[0], "str") else str(e.args[0])
         for name, value in broker.settings().items():
@@ -173,7 +179,8 @@ def consumer(broker: Broker, group: str = "braid.reader") -> Consumer:
         "fetch.wait.max.ms": "100",
         "queued.max.messages.kbytes": "16384",
     }
-    return _made(broker, Consumer, more)
+    # it reads over its first connection; and while all brokers are away, its pauses do not grow (librdkafka 2.16)
+    return _made(broker, Consumer, more, pause=100)
 
 
 def producer(broker: Broker, transactional: str, lost: Callable[[], None], most: Sequence[int] = ()) -> Producer:

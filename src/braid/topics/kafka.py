@@ -38,7 +38,7 @@ from braid.records.wire import (
     with_windows,
     without_windows,
 )
-from braid.topics.broker import PATIENCE, WAIT, Broker, BrokerAway, admin, asked, consumer, forget, kept, refused
+from braid.topics.broker import IDLE, PATIENCE, WAIT, Broker, BrokerAway, admin, asked, consumer, forget, kept, refused
 from braid.topics.envelope import RAW
 from braid.topics.files import check_name, store_root
 from braid.topics.registries import opened
@@ -56,7 +56,6 @@ OPEN = 64  # consumers that a process keeps
 LOOK = 3.0  # s between two looks for partitions that were added
 APART = 2_000  # records that are rather read than passed over
 LARGEST = 1_000_000  # bytes of a batch where nobody asked the topic
-IDLE = 60.0  # s after which one that nobody uses is closed
 Made = Callable[[pl.Series, Wire], tuple[pl.Series, pl.Series]]
 FOR_EVER = {
     "message.timestamp.type": "CreateTime",

@@ -17,7 +17,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -56,14 +56,16 @@ class _Kept:
 
     producer: Producer | None = None
     batch: int | None = None
-    lost: bool = False
+
+    def __init__(self) -> None:
+        self.lost = Event()  # all that the producer knows of this: without a circle, it ends when it is given up
 
     def ready(self, batch: int) -> bool:
         """Whether it may go on with this batch."""
         if self.producer is None or self.batch != batch - 1:
             return False
         self.producer.poll(0)  # it tells of its errors then
-        return not self.lost
+        return not self.lost.is_set()
 
 
 def writing(broker: Broker, sizes: Mapping[str, int], run: str, task: int, batch: int, digest: str | None) -> Writing:
@@ -202,8 +204,7 @@ class Transaction(Writing):
         """A producer that ends all others of its name, wherever they are, and what they had begun."""
         forget("producer", self.broker, self.name)
         self._kept = kept("producer", self.broker, self.name, _Kept)
-        lost = partial(setattr, self._kept, "lost", True)
-        self._kept.producer = producer(self.broker, self.name, lost, [*self._sizes.values()])
+        self._kept.producer = producer(self.broker, self.name, self._kept.lost.set, [*self._sizes.values()])
         self._connect()
         asked(self.broker, self._what, lambda: self._producer.init_transactions(COMMIT))
         self.done = self._digest is not None and self._look()
@@ -239,9 +240,10 @@ class Transaction(Writing):
             self._producer.send_offsets_to_transaction([marker], self._membership(), seconds)
 
     def _membership(self) -> Any:
+        """What a consumer of the group says of itself; it need not stay for that."""
         return kept(
-            "group", self.broker, self._group, lambda: consumer(self.broker, self._group)
-        ).consumer_group_metadata()
+            "group", self.broker, self._group, lambda: consumer(self.broker, self._group).consumer_group_metadata()
+        )
 
     def _look(self) -> bool:
         """Whether the batch was written."""
