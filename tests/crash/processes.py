@@ -39,7 +39,9 @@ def command(pid: int) -> str:
 
 
 def jvms(pid: int) -> list[int]:
-    return [p for p in descendants(pid) if "java" in command(p).split(" ")[0]]
+    """Spark's; `java -version`, which a start asks first, is not one."""
+    commands = {p: command(p).split() for p in descendants(pid)}
+    return [p for p, words in commands.items() if words and "java" in words[0] and "-version" not in words]
 
 
 def python_workers(pid: int) -> list[int]:
