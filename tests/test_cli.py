@@ -471,6 +471,7 @@ def test_doctor(folder: Path) -> None:
     assert said.code == 0 and "ok    Java" in said.out and "RocksDBStateStoreProvider" in said.out
 
 
+@pytest.mark.law
 def test_demo_data_is_what_the_script_makes(tmp_path: Path) -> None:
     from importlib.resources import files
 

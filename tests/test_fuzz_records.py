@@ -210,28 +210,29 @@ def rows_of(decoded: Decoded) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("sql", DECLARED)
 def test_lines_of_a_topic_are_rows_or_drops(sql: str, tmp_path: Path) -> None:
     query, source = declared(sql)
-    for i in range(fuzzed(1, 100 * len(DECLARED))):
+    count = 100 if effort.LAW else 25
+    for i in range(fuzzed(1, count * len(DECLARED))):
         r = random.Random(f"lines {sql} {i}")
         store = TopicStore(tmp_path / str(i))
         store.create("t")
-        made = lines(r, source, 100)
+        made = lines(r, source, count)
         folder = tmp_path / str(i) / "topics" / "t" / "0"
         folder.mkdir(exist_ok=True)
         (folder / segment_name(0)).write_bytes(b"\n".join(made) + b"\n")
         plan = lower(query)
         x = TopicInput(store, plan.leaves[0].source)
-        assert x.ends() == [100]
-        decoded = x.read(0, 0, 100)
-        assert decoded.rows["_offset"].to_list() == list(range(100))
-        alone = [x.read(0, n, n + 1) for n in range(100)]
+        assert x.ends() == [count]
+        decoded = x.read(0, 0, count)
+        assert decoded.rows["_offset"].to_list() == list(range(count))
+        alone = [x.read(0, n, n + 1) for n in range(count)]
         assert rows_of(decoded) == [row for one in alone for row in rows_of(one)]
-        some = r.sample(range(100), 100 if effort.LAW else 20)
+        some = r.sample(range(count), count if effort.LAW else 10)
         assert [x.time_after(0, n, 1) for n in some] == [alone[n].rows["_t"][0] for n in some]
         out = LocalQuery(plan, 1, 1).run([Chunk(0, 0, 0, decoded)])
         malformed = out.dropped.filter(pl.col("reason") == "malformed")["offset"].to_list()
         assert malformed == decoded.error.is_not_null().arg_true().to_list()
         nulls = out.dropped.filter(pl.col("reason") != "malformed").height
-        assert out.records.height + len(malformed) + nulls == 100
+        assert out.records.height + len(malformed) + nulls == count
 
 
 # ------------------------------------------------------------------------ files
@@ -276,7 +277,7 @@ def test_rows_of_a_file_are_read_whatever_is_beside_them(kind: str, timed: bool,
 def test_random_bytes_are_a_file_or_are_refused(kind: str, tmp_path: Path) -> None:
     query, _ = declared(FILES.format(""))
     source = lower(query).leaves[0].source
-    for i in range(fuzzed(20, 10)):
+    for i in range(fuzzed(10, 10)):
         r = random.Random(f"bytes {kind} {i}")
         pieces = (
             b"k,d,v,t",

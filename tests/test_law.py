@@ -30,8 +30,7 @@ def check(shape: str, seed: int, whole: bool = True) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_law(shape: str) -> None:
-    for seed in range(2):
-        check(shape, seed, whole=False)
+    check(shape, 0, whole=False)
 
 
 @pytest.mark.law

@@ -23,8 +23,7 @@ ON_SPARK = ("lenses windowed chain", "ksqldb streams and tables", "sqlstream exp
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_law(shape: str) -> None:
-    for seed in range(3 if "chain" in shape else 1):
-        check(SHAPES[shape], f"{shape} {seed}")
+    check(SHAPES[shape], f"{shape} 0")
 
 
 @pytest.mark.law
