@@ -31,6 +31,7 @@ from braid.stage.ingest import Chunk
 from braid.stage.inputs import Ahead, Input, TopicInput
 from braid.stage.local import LocalQuery
 from braid.topics.store import TopicStore
+from effort import examples
 
 
 class Listed:
@@ -115,7 +116,7 @@ def history(r: random.Random) -> Inputs:
     return inputs
 
 
-@pytest.mark.parametrize("seed", range(80))
+@pytest.mark.parametrize("seed", range(examples(80, 30)))
 def test_any_limit_gives_the_order_of_one_batch(seed: int) -> None:
     r = random.Random(f"cut {seed}")
     inputs = history(r)
@@ -138,7 +139,7 @@ def test_any_limit_gives_the_order_of_one_batch(seed: int) -> None:
         assert [ended_now(a, b) for a, b in pairwise(cuts)] == [[]] * len(cuts[2:]) + [list(ranks)]
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(examples(20)))
 def test_two_leaves_over_one_topic(seed: int) -> None:
     r = random.Random(f"twice {seed}")
     times = [r.choice([5, 5, 5, 3, 9]) for _ in range(30)]

@@ -64,7 +64,14 @@ def test_a_crowd_is_made_in_rounds() -> None:
 
 
 @needs_proc
-@pytest.mark.parametrize(("shape", "results"), [("sliding", 109_850), ("interval", 109_850), ("updates", 10_000)])
+@pytest.mark.parametrize(
+    ("shape", "results"),
+    [
+        pytest.param("sliding", 109_850, marks=pytest.mark.law),
+        ("interval", 109_850),
+        pytest.param("updates", 10_000, marks=pytest.mark.law),
+    ],
+)
 def test_hot_keys_take_what_they_meet(shape: str, results: int) -> None:
     """10,000 rows a side of five keys, each of which meets some ten others: all pairs of a key would be 20 million."""
     said = measured(shape, 10_000)

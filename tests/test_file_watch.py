@@ -134,7 +134,7 @@ def test_a_log_grows_and_each_part_is_read_once(world: World) -> None:
     assert keys(world.start(len(want))) == want
 
 
-@pytest.mark.parametrize("seed", range(examples(6, 2)))
+@pytest.mark.parametrize("seed", range(examples(6, 1)))
 def test_a_file_that_grows_anyhow_gives_the_rows_of_the_whole(world: World, seed: int) -> None:
     """Cut anywhere, also within a line or a character; runs that stay up between runs that end."""
     r = random.Random(seed)

@@ -13,6 +13,7 @@ from braid.plan.keyed import TwoClockJoin
 from braid.plan.logical import Filter, How, Query
 from braid.plan.pushdown import pushed
 from cuts import seq_cuts, some, time_cuts
+from effort import examples
 from histories import History, query, random_history, source
 from keyed_queries import SHAPES, equalities, predicate, random_query
 from law import by_reference, difference, local_lines, ran, reference_lines
@@ -64,7 +65,7 @@ def values(query: Query, history: History) -> list[tuple[str | None, int]]:
     return [(value, time) for _, value, time, *_ in reference_lines(query, history)]
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(examples(15)))
 def test_right_mirrors_left(seed: int) -> None:
     left, history = joined(seed, "left")
     assert isinstance(left.root, TwoClockJoin)
@@ -76,7 +77,7 @@ def test_right_mirrors_left(seed: int) -> None:
     assert values(replace(left, root=mirror), history) == values(left, history)
 
 
-@pytest.mark.parametrize("seed", range(15))
+@pytest.mark.parametrize("seed", range(examples(15)))
 def test_outer_is_left_and_right(seed: int) -> None:
     """The pairs of both once, and what either pads."""
     rows = {how: Counter(values(*joined(seed, how))) for how in ("inner", "left", "right", "full")}
@@ -87,7 +88,7 @@ def test_outer_is_left_and_right(seed: int) -> None:
 def test_filters_may_run_below(shape: str) -> None:
     """Rows, their order and their times are the same."""
     moved = 0
-    for seed in range(10):
+    for seed in range(examples(10, 4)):
         rng = random.Random(f"below {shape} {seed}")
         made = random_query(rng, shape)
         condition = call("and", [predicate(rng, made.root), predicate(rng, made.root)])

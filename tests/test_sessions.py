@@ -117,11 +117,11 @@ def test_closed_sessions_are_forgotten(final: str) -> None:
             CREATE TABLE o AS SELECT n, COUNT(*) AS c FROM s
               WINDOW SESSION (2 MILLISECONDS, GRACE PERIOD 10 MILLISECONDS) GROUP BY n HAVING COUNT(*) > 1{final};
         """)
-        for t in range(0, 5000, 2):
+        for t in range(0, 2000, 2):
             driver.write("s", 1, {"N": t % 7}, t)
             driver.write("s", 1, {"N": t % 7}, t + 1)
         live = [x for n in driver.explain("o", state=True)["nodes"] for x in n["live"].values()]
         (told,) = [n for n in driver.explain("o")["nodes"] if n["op"] == "aggregate"]
     assert live
-    assert all(0 < x["rows"] < 1000 for x in live), live  # of 2,500 sessions, each with two bounds
+    assert all(0 < x["rows"] < 400 for x in live), live  # of 1,000 sessions, each with two bounds
     assert all(k["bounded"] for k in told["state"])
