@@ -128,7 +128,8 @@ class _Round:
         words += [*CONF] if self.on is not None else []
         words += ["--until-idle"] * in_turn
         if tiny:
-            mount = f'mount -t tmpfs -o size={TINY} none "$0" && exec "$@"'
+            # A kill of files just after the start may have taken the folder before the shell is there.
+            mount = f'mkdir -p "$0" && mount -t tmpfs -o size={TINY} none "$0" && exec "$@"'
             words = ["unshare", "--map-root-user", "--mount", "sh", "-c", mount, str(wire), *words]
         self.report.runs += 1
         self._in_turn = in_turn
