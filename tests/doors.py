@@ -20,13 +20,12 @@ from braid.face.effects import Rows, StoreWorld, carry_out
 from braid.files.input import open_files
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
-from braid.plan.logical import Query, Source, sources
+from braid.plan.logical import Query, Source, in_topological_order, sources
 from braid.stage.call_order import partition_ranks
 from braid.stage.cut import Cut, beginning, part_name, plan_batch
 from braid.stage.ingest import Chunk
 from braid.stage.inputs import Input, TopicInput
 from braid.stage.local import LocalQuery
-from braid.testing.backend import in_topological_order
 from braid.topics.envelope import parse_envelope
 from braid.topics.store import TopicStore
 

@@ -21,10 +21,10 @@ from braid.bind.program import Program
 from braid.errors import BraidError, SqlError
 from braid.lower.lower import lower
 from braid.operators.changes import HEADERS, TIME
-from braid.plan.logical import Encoding, Source, SourceColumn
+from braid.plan.logical import Source, SourceColumn
 from braid.records import avro, avro_write, framed
 from braid.records.avro_schema import VALUE_NAME, BadSchema, parsed, schema_of, type_of, unreadable
-from braid.records.facet import RecordSchema
+from braid.records.facet import Encoding, RecordSchema
 from braid.records.registry import Incompatible, Schema, UnknownSchema
 from braid.stage.decode import decode
 from braid.stage.emit import written

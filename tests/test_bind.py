@@ -24,6 +24,7 @@ from braid.expr.show import show
 from braid.plan import groups, logical
 from braid.plan.canonical import canonical
 from braid.plan.logical import Query
+from braid.records.facet import Encoding
 from braid.sql.parser import parse
 
 CASES = Path(__file__).parent / "cases" / "bind"
@@ -89,7 +90,7 @@ def output_text(o: logical.Output) -> str:
     return f"{o.name} {o.expr.type} = {show(o.expr)}"
 
 
-def encoding_text(e: logical.Encoding) -> str:
+def encoding_text(e: Encoding) -> str:
     delimiter = f" by {e.delimiter!r}" if e.value == "DELIMITED" and e.delimiter != "," else ""
     return f"{e.key}/{e.value}{delimiter}{'' if e.wrapped else ' bare'}"
 

@@ -22,7 +22,8 @@ from braid.files.input import open_files
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.operators.changes import NEVER
-from braid.plan.logical import Encoding, Source
+from braid.plan.logical import Source
+from braid.records.facet import Encoding
 from braid.sql.parser import parse
 from braid.stage.call_order import partition_ranks
 from braid.stage.cut import HARD, Cut, beginning, ended_now, part_name, plan_batch

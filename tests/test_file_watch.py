@@ -23,7 +23,8 @@ from braid.files.input import open_files
 from braid.files.listing import look, matches
 from braid.files.log import FileLog
 from braid.files.watch import Files, FileWatch, log_path
-from braid.plan.logical import Encoding, Source, SourceColumn, Timestamp
+from braid.plan.logical import Source, SourceColumn, Timestamp
+from braid.records.facet import Encoding
 from braid.types import Column, Scalar
 from effort import examples
 

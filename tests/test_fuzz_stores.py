@@ -16,8 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from braid.errors import BraidError
-from braid.face.tabular import escaped
+from braid.errors import BraidError, escaped
 from braid.topics import TopicStore, files
 from cli_help import braid
 from effort import examples, fuzzed

@@ -29,6 +29,7 @@ from braid.plan.epochs import (
 from braid.plan.logical import Filter, Node, Output, Project, Query, Sink, SourceColumn
 from braid.plan.watermarks import cleaned, progress
 from braid.plan.windows import Hopping
+from braid.records.facet import Encoding
 from braid.types import Column, Scalar
 from cuts import seq_cuts, some
 from histories import History, col, integer, random_history, source
@@ -88,7 +89,7 @@ def view(rng: random.Random, root: Node) -> Query:
     project = Project(root, outputs)
     named = tuple(Output(c.name, c) for c, _ in outputs)
     kind: logical.Kind = "stream" if root.mode == "append" else "table"
-    sink = Sink("OUT", "out", kind, named[: len(key)], named[len(key) :], logical.Encoding(), whole_key=True)
+    sink = Sink("OUT", "out", kind, named[: len(key)], named[len(key) :], Encoding(), whole_key=True)
     return Query("OUT", "risingwave", "", Coalesce(project, keys), sink)
 
 

@@ -10,9 +10,10 @@ from braid.operators.changes import NEVER
 from braid.operators.clocks import FOREVER
 from braid.operators.watermarks import Watermark
 from braid.plan.epochs import Equalities, RegularJoin, Windows
-from braid.plan.logical import Encoding, Node, Output, Project, Source, SourceColumn
+from braid.plan.logical import Node, Output, Project, Source, SourceColumn
 from braid.plan.watermarks import cleaned, clocked, inherited, progress
 from braid.plan.windows import Hopping
+from braid.records.facet import Encoding
 from braid.types import Column, Scalar
 
 SECOND = 1_000_000

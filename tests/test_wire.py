@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from braid.plan.logical import Encoding
 from braid.records import formats
-from braid.records.facet import Facet, KeyWindow
+from braid.records.facet import Encoding, Facet, KeyWindow
 from braid.records.wire import (
     ANY,
     Wire,

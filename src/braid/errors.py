@@ -20,6 +20,11 @@ def printable(text: str) -> str:
     return _UNSEEN.sub(lambda m: m[0].encode("unicode_escape").decode(), text)
 
 
+def escaped(text: str) -> str:
+    """JSON in one line that means the same and that a terminal only shows."""
+    return text if text.isprintable() else _UNSEEN.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
+
+
 def printable_lines(text: str) -> str:
     """The same, of a text of several lines."""
     return "\n".join(map(printable, text.split("\n")))

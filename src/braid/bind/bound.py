@@ -16,7 +16,6 @@ from braid.plan.logical import (
     BOUNDS,
     PSEUDO,
     Begin,
-    Encoding,
     Kind,
     Output,
     Place,
@@ -26,7 +25,7 @@ from braid.plan.logical import (
     Timestamp,
 )
 from braid.plan.watermarks import Inherited
-from braid.records.facet import KeyWindow
+from braid.records.facet import Encoding, KeyWindow
 from braid.records.wire import Wires, wires
 from braid.types import Column, Type
 

@@ -15,9 +15,9 @@ from braid.bind.expressions import told_at
 from braid.bind.settings import FORMATS, Settings
 from braid.errors import Span, SqlError
 from braid.expr import dates
-from braid.plan.logical import Encoding, Timestamp
+from braid.plan.logical import Timestamp
 from braid.plan.windows import KINDS
-from braid.records.facet import PROTOBUFS, Format
+from braid.records.facet import PROTOBUFS, Encoding, Format
 from braid.sql import ast
 from braid.sql.windows import CLAUSES
 from braid.types import UNITS, Array, Map, Scalar, Struct, Type

@@ -25,7 +25,8 @@ from braid.errors import Span, SqlError
 from braid.expr.nodes import Col, Expr
 from braid.guess import meant
 from braid.plan.groups import Aggregate
-from braid.plan.logical import BOUNDS, Encoding, Filter, Kind, Node, Output, Query, Sink, StreamStreamJoin, sources
+from braid.plan.logical import BOUNDS, Filter, Kind, Node, Output, Query, Sink, StreamStreamJoin, sources
+from braid.records.facet import Encoding
 from braid.sql import ast
 from braid.types import Scalar
 

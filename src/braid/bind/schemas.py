@@ -18,9 +18,9 @@ from braid.bind.catalog import Catalog
 from braid.bind.names import RESERVED
 from braid.bind.properties import SCHEMED, Properties, written_format
 from braid.errors import BraidError, Span, SqlError
-from braid.plan.logical import Encoding, Kind, Query, Sink
+from braid.plan.logical import Kind, Query, Sink
 from braid.records import formats, framed
-from braid.records.facet import PROTOBUFS, Facet, Format, RecordSchema
+from braid.records.facet import PROTOBUFS, Encoding, Facet, Format, RecordSchema
 from braid.records.registry import Incompatible, Registry, Schema, UnknownSchema, subject_of
 from braid.types import Column, Type
 

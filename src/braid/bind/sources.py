@@ -22,7 +22,8 @@ from braid.bind.names import RESERVED, repeated
 from braid.bind.properties import Properties
 from braid.bind.settings import Settings
 from braid.errors import Span, SqlError
-from braid.plan.logical import Encoding, Kind, Place
+from braid.plan.logical import Kind, Place
+from braid.records.facet import Encoding
 from braid.sql import ast
 from braid.types import Array, Decimal, Map, Scalar, Struct, Type, is_numeric
 

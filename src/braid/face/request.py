@@ -34,10 +34,9 @@ from braid.files.input import needs_time, open_files
 from braid.files.listing import look, matches
 from braid.files.watch import Files, watched
 from braid.lower.lower import lower
-from braid.plan.logical import Node, Query, Source, StreamStreamJoin, sources
+from braid.plan.logical import Node, Query, Source, StreamStreamJoin, in_topological_order, sources
 from braid.stage import checkpoint
 from braid.stage.inputs import Input
-from braid.testing.backend import in_topological_order
 from braid.topics.begin import UNASKED, Begins
 from braid.topics.broker import Broker
 from braid.topics.files import check_name

@@ -41,8 +41,9 @@ from braid.face.scripts import scripts_in
 from braid.face.tabular import cell, print_table, time_text
 from braid.files.listing import look
 from braid.lower.lower import lower
-from braid.plan.logical import Encoding, Query, Sink, Source
+from braid.plan.logical import Query, Sink, Source
 from braid.plan.logical import sources as read_by
+from braid.records.facet import Encoding
 from braid.sql.tokens import Lexer, TokenKind
 from braid.stage.call_order import Ranks, partition_ranks
 from braid.stage.cut import LIMIT, Cut, beginning, part_name, plan_batch

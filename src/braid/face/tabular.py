@@ -19,9 +19,8 @@ from typing import IO, Any
 from rich.console import Console
 from rich.table import Table
 
-from braid.errors import BraidError, printable, printable_lines
+from braid.errors import BraidError, escaped, printable, printable_lines
 
-_UNSEEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")  # in JSON
 WIDE = 4000  # columns of a pipe
 
 
@@ -37,11 +36,6 @@ def cell(value: Any) -> str:
 def json_line(value: Any) -> str:
     """A value as a line of JSON."""
     return escaped(json.dumps(value, ensure_ascii=False, default=str))
-
-
-def escaped(text: str) -> str:
-    """JSON in one line that means the same and that a terminal only shows."""
-    return text if text.isprintable() else _UNSEEN.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
 def seen(text: str, file: IO[str] | None = None) -> str:

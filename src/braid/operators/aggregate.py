@@ -21,11 +21,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from braid.expr import compile
 from braid.expr.nodes import Col, Expr
+from braid.operators.accumulation import Accumulation, Groups, Merged, Scanned
 from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, at_one_moment, key_column, no_rows, one_change
@@ -41,73 +41,6 @@ from braid.types import Column, Decimal, Scalar, Struct, Type, polars_type
 
 NUMBER, VALUE = "n", "v"  # of values that carry the number of their arrival
 BY_ARRIVAL = ("LATEST", "LATEST_BY_OFFSET", "EARLIEST_BY_OFFSET")
-
-
-@dataclass(frozen=True, slots=True)
-class Groups:
-    """The rows of a batch by group, each group's in processing order and led by a row for what stood before."""
-
-    group: Ints
-    start: Flags
-    first: Ints  # where each group begins
-    diff: Ints  # 0 for the leading rows
-
-    @staticmethod
-    def led(first: Ints, diff: Ints) -> Groups:
-        """Of rows group by group: where each group begins among them, and their `diff`."""
-        start = np.zeros(len(diff) + len(first), dtype=np.bool_)
-        start[first + np.arange(len(first))] = True
-        diffs = np.zeros(len(start), dtype=np.int64)
-        diffs[~start] = diff
-        return Groups(np.cumsum(start) - 1, start, np.flatnonzero(start), diffs)
-
-    def spread(self, leading: pl.Series, values: pl.Series) -> pl.Series:
-        """One value for each place: of the leading rows, and of the others."""
-        at = np.empty(len(self.group), dtype=np.int64)
-        at[self.start] = np.arange(len(self.first))
-        at[~self.start] = len(self.first) + np.arange(len(values))
-        return values_at(leading.clone().append(values), at)
-
-    def sums(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Running sums within each group; they wrap."""
-        total = np.cumsum(values)
-        return total - (total[self.first] - values[self.first])[self.group]
-
-    def maxima(self, values: Ints) -> Ints:
-        """Running maxima within each group."""
-        if not len(values):
-            return values
-        low, span = int(values.min()), int(values.max()) - int(values.min()) + 1
-        if span.bit_length() + len(self.first).bit_length() < 63:
-            shift = self.group * span
-            return np.maximum.accumulate(values - low + shift) - shift + low
-        return self.over(pl.col("v").cum_max(), pl.Series(values)).to_numpy()
-
-    def over(self, running: pl.Expr, values: pl.Series) -> pl.Series:
-        """A running value of column `v` within each group."""
-        frame = pl.DataFrame([values.alias("v"), pl.Series("g", self.group)])
-        return frame.select(running.over("g", mapping_strategy="explode"))["v"]
-
-
-Running = Callable[[Groups, pl.Series, Sequence[pl.Series]], list[pl.Series]]
-
-
-Merged = Callable[[Sequence[pl.Series], Sequence[pl.Series]], list[pl.Series]]
-Scanned = Callable[[Groups, Sequence[pl.Series], Sequence[pl.Series]], list[pl.Series]]
-
-
-@dataclass(frozen=True, slots=True)
-class Accumulation:
-    """How one aggregate runs. `columns`: the types of its accumulators for a type of argument; `running`: each of them
-    after each row, from the groups, the argument and what stood before; `result`: the value of them, of a type;
-    `merged`: those of two sessions, one behind the other, that are one; `scanned`: of many, where their order does not
-    matter: each after each of them, from the groups, theirs, and what stood before."""
-
-    columns: Callable[[Type], tuple[pl.DataType, ...]]
-    running: Running
-    result: Callable[[Sequence[pl.Series], Type], pl.Series]
-    merged: Merged
-    scanned: Scanned | None = None
 
 
 def _wide(t: Type) -> pl.DataType:
@@ -231,9 +164,9 @@ ACCUMULATIONS: dict[str, Accumulation] = {
 def accumulation(a: groups.Aggregation) -> Accumulation:
     """How an aggregate runs; one with options keeps values."""
     if a.code is not None:
-        return Accumulation(*accumulation_of(a.code, a.output.type))
+        return accumulation_of(a.code, a.output.type)
     plain = ACCUMULATIONS.get(a.function) if not a.options else None
-    return plain or Accumulation(*COLLECTED[a.function](*a.options))
+    return plain or COLLECTED[a.function](*a.options)
 
 
 @dataclass(frozen=True, slots=True)

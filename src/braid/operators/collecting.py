@@ -9,24 +9,18 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from braid.expr.functions_arrays import same
 from braid.expr.rows import lists
+from braid.operators.accumulation import Accumulation, Groups, Merged, Running
 from braid.operators.ranges import Ints, expand, values_at
 from braid.types import Map, Scalar, Type, polars_type
 
-if TYPE_CHECKING:
-    from braid.operators.aggregate import Groups, Merged, Running
-
 MOST_COUNTED = 1000  # different texts that HISTOGRAM counts
-
-Columns = Callable[[Type], tuple[pl.DataType, ...]]
-Result = Callable[[Sequence[pl.Series], Type], pl.Series]
-Parts = tuple[Columns, "Running", Result, "Merged"]  # of an accumulation
 
 
 def _list_of(t: Type) -> tuple[pl.DataType, ...]:
@@ -347,50 +341,48 @@ def _of_spread(t: Type) -> tuple[pl.DataType, ...]:
     return (pl.Int64(), pl.Float64() if t is Scalar.DOUBLE else pl.Int64(), pl.Float64())
 
 
-def _by_offset(earliest: bool) -> Callable[[int | None, bool], Parts]:
+def _by_offset(earliest: bool) -> Callable[[int | None, bool], Accumulation]:
     running = _earliest if earliest else _latest
 
-    def parts(n: int | None, nulls: bool) -> Parts:
+    def made(n: int | None, nulls: bool) -> Accumulation:
         most = 1 if n is None else n
-        return _list_of, running(most, nulls), _first if n is None else _as_it_is, _by_number(most, earliest)
+        result = _first if n is None else _as_it_is
+        return Accumulation(_list_of, running(most, nulls), result, _by_number(most, earliest))
 
-    return parts
+    return made
 
 
-def _top(once: bool) -> Callable[[int], Parts]:
-    def parts(k: int) -> Parts:
+def _top(once: bool) -> Callable[[int], Accumulation]:
+    def made(k: int) -> Accumulation:
         step = _largest(k, once=once)
-        return _list_of, _folded(step), _as_it_is, _all_put(lambda held, value: step(held, value, 1))
+        return Accumulation(_list_of, _folded(step), _as_it_is, _all_put(lambda held, value: step(held, value, 1)))
 
-    return parts
+    return made
 
 
-COLLECTED: dict[str, Callable[..., Parts]] = {
+COLLECTED: dict[str, Callable[..., Accumulation]] = {
     "EARLIEST_BY_OFFSET": _by_offset(True),
     "LATEST_BY_OFFSET": _by_offset(False),
-    "COLLECT_LIST": lambda most: (_list_of, _collected(most), _as_it_is, _joined(most)),
-    "COLLECT_SET": lambda most: (_list_of, _set(most), _as_it_is, _joined(most, once=True)),
-    "COUNT_DISTINCT": lambda: (
-        lambda t: (*_list_of(t), pl.Int64()),
-        _distinct,
-        lambda held, t: held[1],
-        _distinct_joined,
+    "COLLECT_LIST": lambda most: Accumulation(_list_of, _collected(most), _as_it_is, _joined(most)),
+    "COLLECT_SET": lambda most: Accumulation(_list_of, _set(most), _as_it_is, _joined(most, once=True)),
+    "COUNT_DISTINCT": lambda: Accumulation(
+        lambda t: (*_list_of(t), pl.Int64()), _distinct, lambda held, t: held[1], _distinct_joined
     ),
     "TOPK": _top(once=False),
     "TOPKDISTINCT": _top(once=True),
-    "HISTOGRAM": lambda: (
+    "HISTOGRAM": lambda: Accumulation(
         lambda t: (polars_type(Map(t, Scalar.BIGINT)),),
         _folded(_histogram),
         _as_it_is,
         _all_put(lambda held, e: _histogram(held, e["key"], e["value"])),
     ),
-    "ATTR": lambda: (
+    "ATTR": lambda: Accumulation(
         _counts_of,
         _folded(_attribute),
         _only,
         _all_put(lambda held, e: _attribute(held, e["value"], e["count"])),
     ),
-    "STDDEV_SAMP": lambda: (_of_spread, _spread, _variance, _spreads_joined),
-    "STDDEV_SAMPLE": lambda: (_of_spread, _spread, _deviation, _spreads_joined),
-    "CORRELATION": lambda: (lambda t: (pl.Float64(),) * 8, _pairs, _correlation, _pairs_joined),
+    "STDDEV_SAMP": lambda: Accumulation(_of_spread, _spread, _variance, _spreads_joined),
+    "STDDEV_SAMPLE": lambda: Accumulation(_of_spread, _spread, _deviation, _spreads_joined),
+    "CORRELATION": lambda: Accumulation(lambda t: (pl.Float64(),) * 8, _pairs, _correlation, _pairs_joined),
 }

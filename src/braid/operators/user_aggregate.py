@@ -10,25 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from braid.expr import user
 from braid.expr.nodes import Code
+from braid.operators.accumulation import Accumulation, Groups
 from braid.operators.ranges import Ints, rows_at, values_at
 from braid.types import Type, polars_type
 
-if TYPE_CHECKING:
-    from braid.operators.aggregate import Groups
-    from braid.operators.collecting import Parts
 
-
-def accumulation_of(code: Code, result: Type) -> Parts:
+def accumulation_of(code: Code, result: Type) -> Accumulation:
     """How a user's aggregate runs: its fields, its result, and whether that is none."""
     made = _Class(code, result)
-    return made.columns, made.running, lambda held, t: held[-2], made.merged
+    return Accumulation(made.columns, made.running, lambda held, t: held[-2], made.merged)
 
 
 class _Class:

@@ -11,9 +11,9 @@ Column names are unique in a plan: `ALIAS.COLUMN` for source columns, `.KEY<n>` 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal, Self
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self, TypeVar
 
 from braid.expr.nodes import Col, Expr
 from braid.expr.show import duration
@@ -23,9 +23,10 @@ from braid.plan.keyed import CombiningJoin, Lateral, Materialize, RememberingJoi
 from braid.plan.node import Mode, OfOne, OfTwo, Passing, PlanNode
 from braid.plan.sliding import SlidingJoin
 from braid.plan.told import EAGER, LAST, MEETS_TABLE, SIDES, Kept, Told, held, window
-from braid.records.facet import PROTOBUFS, Facet, Format, KeyWindow, Manner, RecordSchema
+from braid.records.facet import Encoding
 from braid.types import Column, Scalar
 
+T = TypeVar("T")
 Kind = Literal["stream", "table"]
 How = Literal["inner", "left", "right", "full"]
 Begin = Literal["earliest", "latest"] | int  # ms
@@ -44,48 +45,6 @@ class SourceColumn:
     @property
     def col(self) -> Col:
         return Col(self.name, self.column.type)
-
-
-@dataclass(frozen=True, slots=True)
-class Encoding:
-    """How the records of a topic are written.
-
-    `key` ROW_ID: the only key column numbers the rows; where the key does not give it (`decode.key_of`), it is made of
-    partition and offset. `key_in_value`: a record without a key has its key columns in its value. `iso`: dates and
-    times may be ISO text, besides numbers. `lenient`: numbers may be texts, and whole ones have fractions.
-    `key_schema`, `value_schema`: only in formats that have schemas. `binary`: facets (key, value) that are one value,
-    which stands on a broker as its serializer writes it and not as JSON; elsewhere that makes no difference. `window`:
-    keys are followed by one of this kind. `key_delimiter`: of keys, where it is another than that of values.
-    """
-
-    key: Format = "JSON"
-    value: Format = "JSON"
-    delimiter: str = ","  # of DELIMITED values
-    wrapped: bool = True  # False: a single value column is the bare value
-    key_in_value: bool = False
-    iso: bool = False
-    lenient: bool = field(default=False, repr=False)
-    key_schema: RecordSchema | None = field(default=None, repr=False)
-    value_schema: RecordSchema | None = field(default=None, repr=False)
-    binary: tuple[str, ...] = field(default=(), repr=False)
-    window: KeyWindow | None = field(default=None, repr=False)
-    key_delimiter: str = field(default=",", repr=False)
-
-    @property
-    def manner(self) -> Manner:
-        """How its JSON is read."""
-        return "iso" if self.iso else "lenient" if self.lenient else "plain"
-
-    def bare(self, values: int) -> bool:
-        """Whether a record's value is that of its only column, and no object."""
-        return values == 1 and (not self.wrapped or self.value == "KAFKA")
-
-    def of_keys(self, columns: int) -> Facet:
-        """How keys of so many columns are written."""
-        return Facet("key", self.key, columns == 1 and self.key not in PROTOBUFS, self.key_delimiter, self.key_schema)
-
-    def of_values(self, columns: int) -> Facet:
-        return Facet("value", self.value, self.bare(columns), self.delimiter, self.value_schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -489,6 +448,16 @@ class Query:
 def sources(node: Node) -> Iterator[Source]:
     """The sources below `node`, from left to right."""
     return (x for x in node.walk() if isinstance(x, Source))
+
+
+def in_topological_order(queries: Sequence[T], reads: Callable[[T], set[str]], writes: Callable[[T], str]) -> list[T]:
+    """Queries such that who writes a topic comes before who reads it; else in order of creation."""
+    left, done = list(queries), []
+    while left:
+        ready = next((q for q in left if not any(writes(o) in reads(q) for o in left if o is not q)), left[0])
+        left.remove(ready)
+        done.append(ready)
+    return done
 
 
 PSEUDO: dict[str, tuple[Place, Scalar]] = {

@@ -19,10 +19,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from braid.plan.logical import Encoding
 from braid.records import formats, framed
 from braid.records.codec import decode_values, utf8
-from braid.records.facet import Facet, KeyWindow
+from braid.records.facet import Encoding, Facet, KeyWindow
 from braid.records.registry import Registry
 from braid.records.values import json_text
 from braid.types import Column, Scalar, Type

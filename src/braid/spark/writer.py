@@ -20,8 +20,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType
 
-from braid.errors import BraidError
-from braid.face.tabular import escaped
+from braid.errors import BraidError, escaped
 from braid.files import results as result_files
 from braid.files.values import csv_field, json_lines
 from braid.operators.changes import BY, DIFF, LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, TIME, no_rows, sequence_of

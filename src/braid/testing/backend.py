@@ -7,7 +7,7 @@ removed but whole topics.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -17,7 +17,7 @@ from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.operators.changes import POS
 from braid.operators.ranges import Hashes
-from braid.plan.logical import Query, Source
+from braid.plan.logical import Query, Source, in_topological_order
 from braid.stage.call_order import (
     BATCH_BITS,
     Moment,
@@ -121,16 +121,6 @@ def placed_query(query: Query, number: int, others: Iterable[Started]) -> tuple[
     plan = lower(query)
     read = {leaf.source.topic for leaf in plan.leaves}
     return query, plan, 1 + max((x.hops for x in others if x.query.sink.topic in read), default=0), number
-
-
-def in_topological_order(queries: Sequence[T], reads: Callable[[T], set[str]], writes: Callable[[T], str]) -> list[T]:
-    """Queries such that who writes a topic comes before who reads it; else in order of creation."""
-    left, done = list(queries), []
-    while left:
-        ready = next((q for q in left if not any(writes(o) in reads(q) for o in left if o is not q)), left[0])
-        left.remove(ready)
-        done.append(ready)
-    return done
 
 
 def in_turn(queries: Iterable[S]) -> list[S]:

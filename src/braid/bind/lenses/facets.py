@@ -16,8 +16,7 @@ from dataclasses import dataclass, field, replace
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
-from braid.plan.logical import Encoding
-from braid.records.facet import RecordSchema
+from braid.records.facet import Encoding, RecordSchema
 from braid.types import Array, Decimal, Map, Scalar, Struct, Type
 
 PRIMITIVES = {"INT": Scalar.INT, "LONG": Scalar.BIGINT, "STRING": Scalar.VARCHAR, "BYTES": Scalar.BYTES}

@@ -19,7 +19,7 @@ from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import BatchQuery, Bound, Declared, Read, Returning, RowsChanged
 from braid.bind.expressions import conjuncts, names
 from braid.bind.names import repeated
-from braid.bind.risingwave.batch_values import Env, Made, Values, column_token, constant, ordered
+from braid.bind.risingwave.batch_values import Env, Made, Rows, Values, column_token, constant, ordered
 from braid.bind.risingwave.scope import Column, Context, Scope, Table, both, default_name, merged, of_table, renamed
 from braid.errors import Span, SqlError
 from braid.sql import ast
@@ -29,17 +29,9 @@ _MANY = 100  # rows of constants that DuckDB gets column by column: it reads the
 NOTHING: Scope[str] = Scope((), ())
 
 
-@dataclass(frozen=True, slots=True)
-class Rows:
-    """A query as text, and its columns as (name, name in the text)."""
-
-    sql: str
-    columns: tuple[tuple[str, str], ...]
-
-
 def batch_query(query: ast.Query, context: Context) -> BatchQuery:
     """A query as DuckDB reads it, with all it reads."""
-    made = Made(context)
+    made = Made(context, rows_of)
     rows = rows_of(query, Env(made))
     return made.query(rows.sql, rows.columns, query.span)
 
@@ -360,7 +352,7 @@ def changed_rows(
     target: Declared, sets: Sequence[ast.Expr], where: ast.Expr | None, span: Span, context: Context
 ) -> BatchQuery:
     """The rows of a table that meet a condition, hidden columns too, and behind them new values."""
-    made = Made(context)
+    made = Made(context, rows_of)
     alias = made.token("t", target.name)
     values = Values(Env(made), _scope(target, alias), "WHERE")
     items = [f"{alias}.{column_token(c.name)}" for c in target.columns]
@@ -377,7 +369,7 @@ def returning(items: tuple[ast.SelectItem, ...], target: Declared, context: Cont
     """RETURNING, over the rows that were written."""
     if not items:
         return None
-    made = Made(context)
+    made = Made(context, rows_of)
     alias = made.token("t", target.name)
     written = Read(token("w", target.name), target)
     made_items = outputs(items, _scope(target, alias), Env(made))

@@ -8,7 +8,7 @@ reads a file, a setting, a table or a variable. DuckDB finds the types.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import assert_never
@@ -37,11 +37,20 @@ _WORDS = {
 _COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 
 
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """A query as text, and its columns as (name, name in the text)."""
+
+    sql: str
+    columns: tuple[tuple[str, str], ...]
+
+
 @dataclass(slots=True)
 class Made:
-    """What one statement reads so far; `count` makes its names differ."""
+    """What one statement reads so far; `count` makes its names differ. `rows`: how a query within it is read."""
 
     context: Context
+    rows: Callable[[ast.Query, Env], Rows]
     reads: dict[str, Read] = field(default_factory=dict)
     views: dict[str, str] = field(default_factory=dict)
     count: int = 0
@@ -253,9 +262,7 @@ class Values:
 
     def _rows(self, query: ast.Query, span: Span, width: int | None) -> str:
         """A query inside an expression; `width`: how many columns it has."""
-        from braid.bind.risingwave.batch import rows_of
-
-        rows = rows_of(query, self.env.under(self.scope))
+        rows = self.env.made.rows(query, self.env.under(self.scope))
         if width is not None and len(rows.columns) != width:
             message = f"the query gives {len(rows.columns)} columns, not {width}"
             raise SqlError(message, span, "select what is compared")

@@ -14,9 +14,8 @@ from braid.bind.bound import DeclaredColumn
 from braid.bind.risingwave.scope import Context
 from braid.bind.schemas import check_names
 from braid.errors import BraidError, SqlError
-from braid.plan.logical import Encoding
 from braid.records import framed
-from braid.records.facet import Format, RecordSchema
+from braid.records.facet import Encoding, Format, RecordSchema
 from braid.records.registry import Schema, SchemaKind, subject_of
 from braid.sql import ast
 from braid.sql.dialects.risingwave_values import type_named

@@ -36,8 +36,9 @@ from braid.bind.schemas import check_sink
 from braid.errors import SqlError
 from braid.expr.nodes import Col, Expr
 from braid.plan.epochs import Coalesce
-from braid.plan.logical import Encoding, Kind, Node, Output, Query, Sink
+from braid.plan.logical import Kind, Node, Output, Query, Sink
 from braid.plan.watermarks import inherited
+from braid.records.facet import Encoding
 from braid.sql import ast
 from braid.sql.dialects.risingwave_values import SqlType, named_type
 from braid.types import Scalar

@@ -20,7 +20,8 @@ from braid.bind.sources import KIND, check_topic_name, misread, refuse
 from braid.bind.sqlstream.scope import rules
 from braid.errors import Span, SqlError
 from braid.guess import guess
-from braid.plan.logical import PSEUDO, Encoding, Timestamp
+from braid.plan.logical import PSEUDO, Timestamp
+from braid.records.facet import Encoding
 from braid.sql import ast
 from braid.types import Scalar
 

@@ -1,0 +1,84 @@
+"""What an aggregate is to whoever runs it, and the groups that it runs over.
+
+In: rows of a batch group by group. Out: running values within each group.
+Rule: a group's values stand in processing order, behind what stood before the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from braid.operators.ranges import Flags, Ints, values_at
+from braid.types import Type
+
+
+@dataclass(frozen=True, slots=True)
+class Groups:
+    """The rows of a batch by group, each group's in processing order and led by a row for what stood before."""
+
+    group: Ints
+    start: Flags
+    first: Ints  # where each group begins
+    diff: Ints  # 0 for the leading rows
+
+    @staticmethod
+    def led(first: Ints, diff: Ints) -> Groups:
+        """Of rows group by group: where each group begins among them, and their `diff`."""
+        start = np.zeros(len(diff) + len(first), dtype=np.bool_)
+        start[first + np.arange(len(first))] = True
+        diffs = np.zeros(len(start), dtype=np.int64)
+        diffs[~start] = diff
+        return Groups(np.cumsum(start) - 1, start, np.flatnonzero(start), diffs)
+
+    def spread(self, leading: pl.Series, values: pl.Series) -> pl.Series:
+        """One value for each place: of the leading rows, and of the others."""
+        at = np.empty(len(self.group), dtype=np.int64)
+        at[self.start] = np.arange(len(self.first))
+        at[~self.start] = len(self.first) + np.arange(len(values))
+        return values_at(leading.clone().append(values), at)
+
+    def sums(self, values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Running sums within each group; they wrap."""
+        total = np.cumsum(values)
+        return total - (total[self.first] - values[self.first])[self.group]
+
+    def maxima(self, values: Ints) -> Ints:
+        """Running maxima within each group."""
+        if not len(values):
+            return values
+        low, span = int(values.min()), int(values.max()) - int(values.min()) + 1
+        if span.bit_length() + len(self.first).bit_length() < 63:
+            shift = self.group * span
+            return np.maximum.accumulate(values - low + shift) - shift + low
+        return self.over(pl.col("v").cum_max(), pl.Series(values)).to_numpy()
+
+    def over(self, running: pl.Expr, values: pl.Series) -> pl.Series:
+        """A running value of column `v` within each group."""
+        frame = pl.DataFrame([values.alias("v"), pl.Series("g", self.group)])
+        return frame.select(running.over("g", mapping_strategy="explode"))["v"]
+
+
+Columns = Callable[[Type], tuple[pl.DataType, ...]]
+Running = Callable[[Groups, pl.Series, Sequence[pl.Series]], list[pl.Series]]
+Result = Callable[[Sequence[pl.Series], Type], pl.Series]
+Merged = Callable[[Sequence[pl.Series], Sequence[pl.Series]], list[pl.Series]]
+Scanned = Callable[[Groups, Sequence[pl.Series], Sequence[pl.Series]], list[pl.Series]]
+
+
+@dataclass(frozen=True, slots=True)
+class Accumulation:
+    """How one aggregate runs. `columns`: the types of its accumulators for a type of argument; `running`: each of them
+    after each row, from the groups, the argument and what stood before; `result`: the value of them, of a type;
+    `merged`: those of two sessions, one behind the other, that are one; `scanned`: of many, where their order does not
+    matter: each after each of them, from the groups, theirs, and what stood before."""
+
+    columns: Columns
+    running: Running
+    result: Result
+    merged: Merged
+    scanned: Scanned | None = None

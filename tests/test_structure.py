@@ -1,0 +1,20 @@
+"""How the source is built, beside the contracts of `make lint`."""
+
+from pathlib import Path
+
+import grimp
+
+SOURCE = Path(__file__).parents[1] / "src" / "braid"
+
+
+def test_no_file_imports_itself_by_way_of_others() -> None:
+    """But for types that are made of each other: a node and the union of all nodes, a cursor and the words it reads."""
+    graph = grimp.build_graph("braid", exclude_type_checking_imports=True, cache_dir=None)
+    assert len(graph.modules) > 200
+    arrows = [(m, n) for m in graph.modules for n in graph.find_modules_directly_imported_by(m)]
+    assert [graph.find_shortest_chain(n, m) for m, n in arrows if graph.chain_exists(n, m)] == []
+
+
+def test_files_are_short_enough_to_be_read() -> None:
+    lengths = {p.relative_to(SOURCE): len(p.read_text(encoding="utf-8").splitlines()) for p in SOURCE.rglob("*.py")}
+    assert {name: lines for name, lines in lengths.items() if lines > 600} == {}
