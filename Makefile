@@ -7,7 +7,7 @@ QUICK  := $(VENV)/.quick
 export POLARS_MAX_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE  # else each of the hundreds of processes compiles all of it anew
 
-.PHONY: install demo demo-kafka test test-fast test-spark test-spark43 test-kafka lint law fuzz bench bench-kafka bench-small crash soak clean java
+.PHONY: install demo demo-kafka test test-fast test-heavy test-spark test-spark43 test-kafka lint law fuzz bench bench-kafka bench-small crash soak clean java
 
 install: $(STAMP)
 
@@ -41,13 +41,17 @@ lint: $(STAMP)
 test: $(STAMP) java
 	@echo "1 of 3: lint and types, and a quick start for Spark"
 	@$(MAKE) --no-print-directory -j2 lint $(QUICK)
-	@echo "2 of 3: tests without Spark (about 3 minutes)"
+	@echo "2 of 3: tests without Spark (about 2 minutes)"
 	@$(MAKE) --no-print-directory test-fast
-	@echo "3 of 3: tests on Spark, some of them with Kafka (about 8 minutes)"
-	@$(MAKE) --no-print-directory test-spark
+	@echo "3 of 3: tests on Spark, some of them with Kafka; beside them random histories without (about 8 minutes)"
+	@$(MAKE) --no-print-directory -j2 test-spark test-heavy
 
 test-fast: $(STAMP)
-	@$(BIN)/python -m pytest -m "not spark and not kafka and not law" -n 2 --dist worksteal
+	@$(BIN)/python -m pytest -m "not spark and not kafka and not heavy and not law" -n 2 --dist worksteal
+
+# Takes what the tests on Spark leave of two processors: they wait a good part of their time. Tells all at its end.
+test-heavy: $(STAMP)
+	@said=$$($(BIN)/python -m pytest -m "heavy and not spark and not kafka and not law" 2>&1); code=$$?; echo "$$said"; exit $$code
 
 test-spark: $(STAMP) java $(QUICK)
 	@$(BIN)/python -m pytest -m "(spark and not kafka and not law) or kafka_short" -n 2 --dist loadfile -vv -rs

@@ -22,6 +22,8 @@ from cli_help import braid
 from door_matrix import DIALECTS, LOCAL, REFUSED, Matrix, build, found, frame_of, oracle, wanted
 from doors import records, run
 
+pytestmark = pytest.mark.heavy
+
 # ------------------------------------------------------------ rows without a key (risingwave)
 
 ALARMS = ["id,sensor,level", "1,s0,crit", "2,s1,crit", "2,s1,crit", "4,s0,", "5,,low"]

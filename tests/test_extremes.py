@@ -25,6 +25,8 @@ from braid.expr.nodes import Cast, Col, Expr, Lit
 from braid.records.codec import encode_values
 from braid.types import MAX_DAY, MAX_TIME, Array, Column, Decimal, Scalar, Type, physical_type, polars_type
 
+pytestmark = pytest.mark.heavy
+
 S = Scalar
 TEXTS = (
     *("", "a", " ", "ab,c", "0", "-1", "é😀", "\x00", "%_\\", "(", '{"a":1}', "[1,2]", "2024-02-30", "null"),

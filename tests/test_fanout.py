@@ -17,6 +17,8 @@ import test_law_keyed
 import test_law_sliding
 from braid.operators import matches, multiset, pairing
 
+pytestmark = pytest.mark.heavy
+
 STREAMS = ["ss", "ss-ss", "ss-ss-other", "ss-st", "ss-ss-right", "ss-aggregate"]
 
 

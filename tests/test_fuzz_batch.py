@@ -26,6 +26,8 @@ from braid.testing.driver import Driver
 from effort import fuzzed
 from fuzz_batch import OUTSIDE, QUOTED, TOKEN, WORDS
 
+pytestmark = pytest.mark.heavy
+
 CHUNKS = 4
 DECLARED = """CREATE TABLE t (k INT PRIMARY KEY, g INT, n INT, name VARCHAR);
 CREATE TABLE u (k INT, v INT);

@@ -30,6 +30,8 @@ from cli_help import braid
 from effort import fuzzed
 from test_inputs import PLAIN, values
 
+pytestmark = pytest.mark.heavy
+
 SECONDS = 10.0  # of this process
 DECLARED = "CREATE STREAM s (k INT KEY, v STRING, p STRING) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
 

@@ -20,6 +20,8 @@ from braid.topics.drops import read_drops, stage_drops
 from cli_help import braid
 from effort import fuzzed
 
+pytestmark = pytest.mark.heavy
+
 PARTS = (
     *("..", ".", "/", "\\", "a", "b", "~", "$HOME", "%2e", "%2f", "\0", "\n", "\r", "\x1b[2J", "\t", " ", "*", "?"),
     *("|", ";", "`", "'", '"', "<", ">", ":", "&", "é", "e\u0301", "ａ", "／", "․․", "\u202e", "\u200b", "名", "[a]"),

@@ -33,6 +33,8 @@ from effort import examples, fuzzed
 from fuzz_records import parts, spoilt
 from fuzz_sql import Page, pages
 
+pytestmark = pytest.mark.heavy
+
 CHUNKS = 10
 
 # ------------------------------------------------- the queries of all case pages

@@ -22,6 +22,8 @@ from braid.plan.logical import Query
 from effort import fuzzed
 from fuzz_sql import DEEP, Page, mutated, pages
 
+pytestmark = pytest.mark.heavy
+
 CHUNKS = 10
 SECONDS = 1.0  # of this process, for a text of 60,000 characters on a slow machine
 DIALECTS = ("ksqldb", "lenses", "risingwave", "sqlstream")

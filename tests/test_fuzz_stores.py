@@ -26,6 +26,8 @@ pytest.importorskip("pyspark")
 import hostile_stores
 from hostile_stores import ESCAPE, RECORD, TEXTS, well_said
 
+pytestmark = pytest.mark.heavy
+
 HELP = Path(hostile_stores.__file__)
 CHUNKS = 4
 

@@ -16,6 +16,8 @@ import batch_risingwave
 import batch_sqlstream
 from batch_law import check, difference, given, smallest, wanted
 
+pytestmark = pytest.mark.heavy
+
 PAGE = Path(__file__).parents[1] / "docs" / "semantics" / "batch.md"
 SHAPES = {**batch_lenses.SHAPES, **batch_ksqldb.SHAPES, **batch_sqlstream.SHAPES, **batch_risingwave.SHAPES}
 ON_SPARK = ("lenses windowed chain", "ksqldb streams and tables", "sqlstream expiry FULL", "risingwave chain")

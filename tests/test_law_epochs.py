@@ -35,6 +35,8 @@ from cuts import seq_cuts, some
 from histories import History, col, integer, random_history, source
 from law import by_reference, difference, ran
 
+pytestmark = pytest.mark.heavy
+
 DELAY = 10
 SHAPES = (
     "regular",

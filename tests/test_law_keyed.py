@@ -18,6 +18,8 @@ from histories import History, query, random_history, source
 from keyed_queries import SHAPES, equalities, predicate, random_query
 from law import by_reference, difference, local_lines, ran, reference_lines
 
+pytestmark = pytest.mark.heavy
+
 
 def check(shape: str, seed: int, whole: bool = True) -> None:
     """`whole`: cut at every record, too, else at a few in a row."""

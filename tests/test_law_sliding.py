@@ -13,6 +13,8 @@ from histories import random_history
 from law import by_reference, difference, ran
 from sliding_queries import SHAPES, random_query
 
+pytestmark = pytest.mark.heavy
+
 
 def check(shape: str, seed: int, whole: bool = True) -> None:
     """`whole`: cut at every record, too, else at a few in a row."""

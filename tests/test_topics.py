@@ -477,6 +477,7 @@ def test_a_crash_between_any_two_steps(sizes: list[list[int]], crashes: list[int
         assert not any((Path(folder) / "topics/t/.staging").iterdir())
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("every", [1, 2, 3, 7])
 def test_a_reader_beside_a_writer_at_every_step(store: TopicStore, monkeypatch: pytest.MonkeyPatch, every: int) -> None:
     """Commits are folded, and rollups of them, while it looks: it reads all that was committed, or all but the last."""
@@ -743,6 +744,7 @@ def write_some(root, query, count):
 """
 
 
+@pytest.mark.heavy
 def test_writers_and_readers_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two processes and two threads write, a thread reads: offsets are dense, batches whole, each once."""
     monkeypatch.setattr(log, "FOLD", 7)
