@@ -5,7 +5,7 @@ Rule: at every place the whole join is worked out anew from all rows that have c
 a result whose time no later row can change. A record that several operands read comes to all of them first.
 
 A RANGE row of time t lives at every T >= t with k(t) + upper <= k(T) <= k(t) + lower; k rises with T, so that is one
-stretch. Calendars are those of UTC.
+stretch, whose ends are looked for by trying. Calendars are those of UTC.
 
 Results of one time go out in this order: what a hop gives at its end; what is complete once the clock reaches the time;
 what is certain only when the clock has passed it. Within these by the places of the records, the latest first.
@@ -14,10 +14,10 @@ what is certain only when the clock has passed it. Within these by the places of
 from __future__ import annotations
 
 import calendar
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import assert_never
+from functools import lru_cache
 
 from braid.expr.nodes import Expr
 from braid.plan import sliding
@@ -274,71 +274,48 @@ def _over_sliding(step: Step) -> bool:
 # ---------------------------------------------------------------- lives of rows of RANGE, by the definition
 
 
+@lru_cache(maxsize=10_000)
 def life(frame: RangeFrame, t: int) -> tuple[int, int]:
     """[enter, leave] of a row of time `t`."""
-    order = frame.order
-    k = _measured(order, t)
-    return max(t, _first(order, _moved(k, frame.upper))), _last(order, _moved(k, frame.lower))
+    k = _measured(frame.order, t)
+    upper, lower = _moved(k, frame.upper), _moved(k, frame.lower)
+    enter = _first(lambda at: _measured(frame.order, at) >= upper, upper)
+    return max(t, enter), _first(lambda at: _measured(frame.order, at) > lower, lower) - 1
 
 
+@lru_cache(maxsize=10_000)
 def hop_of(order: OrderKey, t: int) -> int:
     """The last instant of the hop that holds `t`."""
-    return _last(order, _measured(order, t))
+    k = _measured(order, t)
+    return _first(lambda at: _measured(order, at) > k, t) - 1
+
+
+def _first(holds: Callable[[int], bool], near: int) -> int:
+    """The first time of which it holds, looked for around `near`: it holds of all that are later."""
+    before, found, step = near, near, 1
+    while not holds(found):
+        before, found, step = found, found + step, step * 2
+    while holds(before):
+        before, found, step = before - step, before, step * 2
+    while found - before > 1:
+        middle = (before + found) // 2
+        before, found = (before, middle) if holds(middle) else (middle, found)
+    return found
 
 
 def _measured(order: OrderKey, t: int) -> int:
-    match order.kind:
-        case "rowtime":
-            return t
-        case "floor" | "step":
-            return _down(order, t)
-        case "ceil":
-            return _up(order, t)
-    assert_never(order.kind)
-
-
-def _first(order: OrderKey, k: int) -> int:
-    """The first T whose order key is at least `k`."""
-    match order.kind:
-        case "rowtime":
-            return k
-        case "floor" | "step":
-            return _up(order, k)
-        case "ceil":
-            return _down(order, _up(order, k) - 1) + 1
-    assert_never(order.kind)
-
-
-def _last(order: OrderKey, k: int) -> int:
-    """The last T whose order key is at most `k`."""
-    match order.kind:
-        case "rowtime":
-            return k
-        case "floor" | "step":
-            return _up(order, _down(order, k) + 1) - 1
-        case "ceil":
-            return _down(order, k)
-    assert_never(order.kind)
-
-
-def _down(order: OrderKey, t: int) -> int:
-    """The last boundary up to `t`."""
-    size = order.step or UNITS.get(order.unit or "")
-    if size is not None:
-        return t // size * size
-    at = EPOCH + t * MILLISECOND
-    return (datetime(at.year, at.month if order.unit == "MONTH" else 1, 1) - EPOCH) // MILLISECOND
-
-
-def _up(order: OrderKey, t: int) -> int:
-    """The first boundary from `t` on."""
-    down = _down(order, t)
-    if down == t:
+    """k(t): the time, or the boundary before or behind it."""
+    if order.kind == "rowtime":
         return t
     size = order.step or UNITS.get(order.unit or "")
     if size is not None:
-        return down + size
-    return _moved(down, Bound(months=1 if order.unit == "MONTH" else 12))
+        return -(-t // size) * size if order.kind == "ceil" else t // size * size
+    at = EPOCH + t * MILLISECOND
+    down = datetime(at.year, at.month if order.unit == "MONTH" else 1, 1)
+    if order.kind == "ceil" and down < at:
+        months = at.year * 12 + (at.month if order.unit == "MONTH" else 12)
+        down = datetime(months // 12, months % 12 + 1, 1)
+    return (down - EPOCH) // MILLISECOND
 
 
 def _moved(t: int, by: Bound) -> int:
