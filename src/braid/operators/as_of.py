@@ -24,6 +24,7 @@ from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, NEVER
 from braid.operators.clocks import Clocks
+from braid.operators.lives import LASTS
 from braid.operators.multiset import (
     EPOCH,
     Bag,
@@ -41,19 +42,18 @@ from braid.operators.ranges import Ints, begins, columns_of, grouped, narrow, ro
 from braid.plan import epochs
 
 AT = "_at"
-EVER = 2**62  # the end of a life that has not ended
 
 
 @dataclass(frozen=True, slots=True)
 class _Lives:
-    """Right rows from the nearest on, key by key: `code` rises with distance, a row lives in the epochs [born, gone).
-    Those of key g stand at `start[g]:start[g + 1]`."""
+    """Right rows from the nearest on, key by key: `code` rises with distance, a row lives in the epochs [start, stop).
+    Those of key g stand at `first[g]:first[g + 1]`."""
 
     rows: pl.DataFrame
-    born: Ints
-    gone: Ints
-    code: Ints
     start: Ints
+    stop: Ints
+    code: Ints
+    first: Ints
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class AsOf:
         if not self.outer:
             met = np.flatnonzero(pieces.right != MISSING)
             pieces = _Pieces(pieces.entry[met], pieces.right[met], pieces.since[met], pieces.until[met])
-        begin, end = np.flatnonzero(pieces.since > NEVER), np.flatnonzero(pieces.until < EVER)
+        begin, end = np.flatnonzero(pieces.since > NEVER), np.flatnonzero(pieces.until < LASTS)
         at = np.concatenate([begin, end])
         entry, epoch = pieces.entry[at], np.concatenate([pieces.since[begin], pieces.until[end]])
         sign = np.repeat(np.array([1, -1], dtype=np.int64), [len(begin), len(end)])
@@ -149,31 +149,31 @@ class AsOf:
         row, epoch = rows["_row"].to_numpy(), rows[EPOCH].to_numpy()
         first = begins(row)
         was = np.append(False, stands[:-1]) & ~first
-        born = np.flatnonzero(stands & ~was)
+        starts = np.flatnonzero(stands & ~was)
         ends = np.flatnonzero(~stands & was)
-        gone = np.full(len(born), EVER, dtype=np.int64)
-        following = np.searchsorted(ends, born)
+        stop = np.full(len(starts), LASTS, dtype=np.int64)
+        following = np.searchsorted(ends, starts)
         has_end = following < len(ends)
-        has_end[has_end] &= row[ends[following[has_end]]] == row[born[has_end]]
-        gone[has_end] = epoch[ends[following[has_end]]]
-        lives = rows_at(rows, born).with_columns(pl.Series("_gone", gone))
+        has_end[has_end] &= row[ends[following[has_end]]] == row[starts[has_end]]
+        stop[has_end] = epoch[ends[following[has_end]]]
+        lives = rows_at(rows, starts).with_columns(pl.Series("_stop", stop))
         lives = lives.sort("_g", AT, *ties, nulls_last=True, maintain_order=True)
-        start = np.searchsorted(lives["_g"].to_numpy(), np.arange(count + 1))
-        return _Lives(lives, lives[EPOCH].to_numpy(), lives["_gone"].to_numpy(), lives[AT].to_numpy(), start)
+        first_of = np.searchsorted(lives["_g"].to_numpy(), np.arange(count + 1))
+        return _Lives(lives, lives[EPOCH].to_numpy(), lives["_stop"].to_numpy(), lives[AT].to_numpy(), first_of)
 
     def _pieces(self, left: pl.DataFrame, group: Ints, codes: Ints, lives: _Lives) -> _Pieces:
         """Goes through the right rows, all left entries at once, one right row further in each round."""
         entry = np.arange(left.height, dtype=np.int64)
-        since, until = left[EPOCH].to_numpy().copy(), np.full(left.height, EVER, dtype=np.int64)
-        stop = lives.start[group + 1]
-        at = narrow(lives.code, lives.start[group], stop, codes, right=self.compare in ("lt", "gt"))
+        since, until = left[EPOCH].to_numpy().copy(), np.full(left.height, LASTS, dtype=np.int64)
+        end = lives.first[group + 1]
+        at = narrow(lives.code, lives.first[group], end, codes, right=self.compare in ("lt", "gt"))
         made: list[tuple[Ints, Ints, Ints, Ints]] = []
         while len(entry):
-            done = at >= stop[entry]
+            done = at >= end[entry]
             if done.any():
                 made.append((entry[done], np.full(int(done.sum()), MISSING, dtype=np.int64), since[done], until[done]))
                 entry, since, until, at = entry[~done], since[~done], until[~done], at[~done]
-            low, high = np.maximum(since, lives.born[at]), np.minimum(until, lives.gone[at])
+            low, high = np.maximum(since, lives.start[at]), np.minimum(until, lives.stop[at])
             met = low < high
             made.append((entry[met], at[met], low[met], high[met]))
             low, high = np.where(met, low, until), np.where(met, high, until)  # not met: all of it is left, as "before"
