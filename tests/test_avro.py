@@ -261,6 +261,7 @@ def as_python(v: Any, t: Type) -> Any:
     return v
 
 
+@pytest.mark.heavy
 @settings(max_examples=150, deadline=None)
 @given(tables())
 def test_round_trip_against_fastavro(table: tuple[list[Column], pl.DataFrame]) -> None:

@@ -185,6 +185,7 @@ def test_old_checkpoints_are_known(dialect: str, sql: str, known: str) -> None:
 # ------------------------------------------------------------- going on
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", SAME)
 @pytest.mark.parametrize("seed", range(4))
 def test_state_is_found_again(name: str, seed: int) -> None:

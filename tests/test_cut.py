@@ -117,6 +117,7 @@ def history(r: random.Random) -> Inputs:
     return inputs
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(examples(80, 30)))
 def test_any_limit_gives_the_order_of_one_batch(seed: int) -> None:
     r = random.Random(f"cut {seed}")
@@ -324,6 +325,7 @@ def written(
     return [records.filter(pl.col("partition") == p) for p in range(2)]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(2))
 def test_what_is_written_is_the_same_for_every_limit(seed: int, tmp_path: Path) -> None:
     r = random.Random(f"law {seed}")

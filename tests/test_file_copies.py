@@ -75,6 +75,7 @@ def of_other_rows(path: Path) -> None:
 SPOILT = (truncated, without_an_end, empty, longer, sparse, sparse_with_an_end, of_other_rows)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("ending", [".rows", ".times"])
 @pytest.mark.parametrize("spoil", SPOILT, ids=lambda f: f.__name__)
 def test_a_spoilt_copy_is_made_again(spoil: Callable[[Path], None], ending: str, tmp_path: Path) -> None:

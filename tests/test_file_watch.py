@@ -198,6 +198,7 @@ def test_a_changed_file_is_refused(world: World) -> None:
     changed(other, (world.folder / "more").read_bytes(), "a Parquet file does not grow")
 
 
+@pytest.mark.heavy
 def test_a_file_that_grows_is_not_read_again_each_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     read = 0
     real = file_watch.digest_of

@@ -78,6 +78,7 @@ GUESSED = [  # a file, and what is guessed of it
 ]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(("text", "guessed"), GUESSED)
 def test_what_is_guessed_can_be_read(text: str, guessed: str, folder: Path) -> None:
     (folder / "x.csv").write_text(text)

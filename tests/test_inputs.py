@@ -114,6 +114,7 @@ def test_a_malformed_value_keeps_the_time_of_its_record(tmp_path: Path) -> None:
     assert [x.cut(0, 1, t) for t in (4, 5, 89, 90)] == [1, 3, 3, 5]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("timed", [False, True])
 @pytest.mark.parametrize("seed", range(2))
 def test_cuts_of_a_topic_are_those_of_its_times(tmp_path: Path, seed: int, timed: bool, monkeypatch: Any) -> None:
@@ -485,6 +486,7 @@ def many(tmp_path: Path, r: random.Random, ends: Sequence[str]) -> list[int]:
     return times
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(3))
 def test_cuts_of_files_are_those_of_their_times(tmp_path: Path, seed: int, monkeypatch: Any) -> None:
     monkeypatch.setattr(copies, "CHUNK", 16)

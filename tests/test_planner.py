@@ -23,6 +23,7 @@ LIMIT = 10_000
 WISHES = Wishes(None, None, None, None, None, LIMIT, {}, frozenset(), None)
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("fails", [False, True])
 def test_times_are_read_ahead(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, fails: bool) -> None:
     store = TopicStore(tmp_path)

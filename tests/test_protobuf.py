@@ -175,6 +175,7 @@ def values(t: Type) -> st.SearchStrategy[Any]:
     }[t]  # type: ignore[index]
 
 
+@pytest.mark.heavy
 @settings(max_examples=100, deadline=None)
 @given(st.data(), st.sampled_from(["", "OPTIONAL", "WRAPPER"]))
 def test_round_trip(data: st.DataObject, nulls: str) -> None:

@@ -606,6 +606,7 @@ def test_aggregates_over_a_join() -> None:
 # ---------------------------------------------------------------- random histories
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("shape", SHAPES)
 def test_histories_may_be_given_piece_by_piece(shape: str) -> None:
     for seed in range(examples(12, 4)):

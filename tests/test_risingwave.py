@@ -195,6 +195,7 @@ def test_a_query_gives_so_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     tables.close()
 
 
+@pytest.mark.heavy
 def test_a_query_has_so_much_memory() -> None:
     tables = Tables(asked("SELECT 1").query)
     with pytest.raises(SqlError):

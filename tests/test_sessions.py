@@ -66,6 +66,7 @@ def test_few_keys_are_looked_at_row_by_row(monkeypatch: pytest.MonkeyPatch) -> N
     assert len(keys) < 10
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(60))
 def test_larger_sessions_go_on_as_chains_do(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two ways to the same accumulators."""
@@ -109,6 +110,7 @@ def test_a_session_grows_by_a_thousand_merges() -> None:
     assert rows[-1].value == {"C": 1999, "TOTAL": 1999}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("final", ["", " EMIT FINAL"])
 def test_closed_sessions_are_forgotten(final: str) -> None:
     with Driver("ksqldb", batch=100) as driver:

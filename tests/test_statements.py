@@ -254,6 +254,7 @@ def values(topic: str) -> list[str]:
 # ------------------------------------------------------------------------ law
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(examples(8, 1)))
 def test_what_runs_is_replaced_and_paused_at_random(seed: int) -> None:
     """Whatever the cuts and buckets, and whenever somebody looks, the output is the reference's."""

@@ -431,6 +431,7 @@ def one_batch(store: TopicStore, batch: int, rows: list[list[int]], beside: bool
 batches = st.lists(st.lists(st.integers(0, 3), min_size=2, max_size=2), min_size=1, max_size=9)
 
 
+@pytest.mark.heavy
 @settings(QUICK, max_examples=examples(20))
 @given(batches, st.lists(st.integers(0, 40), max_size=4), st.booleans())
 @example([[1, 2]] * 9, [3, 5, 9, 4], True)
@@ -517,6 +518,7 @@ def test_every_point_is_reached(store: TopicStore, monkeypatch: pytest.MonkeyPat
     assert {*seen} >= {"rolled up", "roll renamed", "rolled away"}
 
 
+@pytest.mark.heavy
 def test_small_segments_are_rolled_up(store: TopicStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log, "FOLD", 10)
     monkeypatch.setattr(log, "LARGE", 4000)

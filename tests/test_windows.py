@@ -28,6 +28,7 @@ def test_words_make_kinds() -> None:
     assert {*CLAUSES, *(call.kind for call in CALLS.values())} == KINDS.keys()
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("final", ["", " EMIT FINAL"])
 def test_closed_windows_are_forgotten(final: str) -> None:
     with Driver("ksqldb", batch=100) as driver:
