@@ -13,11 +13,13 @@ from typing import Any
 
 import pytest
 
-from braid.expr.nodes import Expr
+from braid.expr import nodes
+from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.typing import call
 from braid.plan import logical
 from braid.plan.logical import Filter, Output, Query, SourceColumn, Timestamp
 from braid.reference import Bound, Event, Idle, OutRecord, Record, Reference
+from braid.reference.rows import Row, Run
 from braid.types import Column, Scalar
 from cuts import batches, seq_cuts, time_cuts
 from effort import examples
@@ -639,3 +641,12 @@ def test_every_cut_of_a_history_has_each_record_once_and_in_order(explicit: bool
                 moments += batch.moments
             assert done == sizes
             assert sorted(moments, key=lambda m: m.seq) == list(history.moments)
+
+
+def test_an_expression_that_is_gone_leaves_nothing_to_another() -> None:
+    """A query that is replaced takes its expressions along; new ones may lie where they lay."""
+    run, row = Run(), Row({"n": 4}, 0, None)
+    for by in range(1, 50):
+        e = nodes.Call("add", (Col("n", Scalar.INT), Lit(by, Scalar.INT)), Scalar.INT)
+        assert run.look(e, row) == (4 + by, False)
+        del e

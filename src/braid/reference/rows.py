@@ -147,6 +147,7 @@ class Run:
     whole: bool = True  # the place's record has come to all sources that read it
     drops: list[Drop] = field(default_factory=list)
     _known: dict[tuple[int, str], tuple[object, bool]] = field(default_factory=dict)
+    _learnt: dict[int, Expr] = field(default_factory=dict)  # by its number, which no other has while it is here
     _texts: dict[tuple[str, str], str] = field(default_factory=dict)
 
     def drop(self, reason: Reason, step: int, row: Row, key: Key | None = None) -> None:
@@ -180,6 +181,7 @@ class Run:
         """Computes `e` for many rows at once."""
         new = {_inputs(e, x): x for x in rows if (id(e), _inputs(e, x)) not in self._known}
         if new:
+            self._learnt[id(e)] = e
             values, failed = evaluated([("x", e)], list(new.values()))
             for i, inputs in enumerate(new):
                 self._known[id(e), inputs] = values["x"][i], failed[i]
