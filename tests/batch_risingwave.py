@@ -123,6 +123,7 @@ class Rel:
     sql: str
     duck: str
     columns: tuple[E, ...]
+    joined: bool = False  # a join: in parentheses where it stands on the right
 
 
 def leaf(rng: random.Random, t: Table, alias: str) -> Rel:
@@ -156,12 +157,9 @@ def on(rng: random.Random, left: Rel, right: Rel) -> E:
 
 def join(rng: random.Random, left: Rel, right: Rel, kind: str) -> Rel:
     p = on(rng, left, right)
-    columns = (*left.columns, *right.columns)
-    inner = right.sql if " JOIN " not in right.sql else f"({right.sql})"
-    inner_duck = right.duck if " JOIN " not in right.duck else f"({right.duck})"
-    return Rel(
-        f"{left.sql} {kind} JOIN {inner} ON {p.sql}", f"{left.duck} {kind} JOIN {inner_duck} ON {p.duck}", columns
-    )
+    sql, duck = (f"({right.sql})", f"({right.duck})") if right.joined else (right.sql, right.duck)
+    sql, duck = f"{left.sql} {kind} JOIN {sql} ON {p.sql}", f"{left.duck} {kind} JOIN {duck} ON {p.duck}"
+    return Rel(sql, duck, (*left.columns, *right.columns), joined=True)
 
 
 def items(rng: random.Random, columns: Sequence[E]) -> dict[str, E]:
