@@ -38,7 +38,20 @@ from braid.records.wire import (
     with_windows,
     without_windows,
 )
-from braid.topics.broker import IDLE, PATIENCE, WAIT, Broker, BrokerAway, admin, asked, consumer, forget, kept, refused
+from braid.topics.broker import (
+    ENDLESS,
+    IDLE,
+    PATIENCE,
+    WAIT,
+    Broker,
+    BrokerAway,
+    admin,
+    asked,
+    consumer,
+    forget,
+    kept,
+    refused,
+)
 from braid.topics.envelope import RAW
 from braid.topics.files import check_name, store_root
 from braid.topics.registries import opened
@@ -531,4 +544,5 @@ def commit_offsets(broker: Broker, group: str, reached: Mapping[tuple[str, int],
     places = [_place(topic, partition, offset) for (topic, partition), offset in reached.items()]
     if not places:
         return []
-    return list(admin(broker).alter_consumer_group_offsets([ConsumerGroupTopicPartitions(group, places)]).values())
+    request = [ConsumerGroupTopicPartitions(group, places)]
+    return list(admin(broker).alter_consumer_group_offsets(request, request_timeout=ENDLESS).values())

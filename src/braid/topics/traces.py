@@ -8,10 +8,11 @@ taken over first.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import Future
 from functools import partial
 
 from braid.errors import BraidError
-from braid.topics.broker import WAIT, Broker, admin, asked, producer, refused
+from braid.topics.broker import ENDLESS, WAIT, Broker, admin, asked, producer
 
 
 def remove(broker: Broker, query: str, run: str, tasks: int) -> list[str]:
@@ -24,14 +25,22 @@ def remove(broker: Broker, query: str, run: str, tasks: int) -> list[str]:
 
 
 def _groups_gone(broker: Broker, groups: list[str]) -> Iterator[str]:
+    client = admin(broker)
+    for group, answer in client.delete_consumer_groups(groups, request_timeout=ENDLESS).items():
+        if asked(broker, f"delete the group {group}", partial(_gone, group, answer)):
+            yield group
+
+
+def _gone(group: str, answer: Future[None]) -> bool:
+    """False where there was none."""
     from confluent_kafka import KafkaError, KafkaException
 
-    for group, done in admin(broker).delete_consumer_groups(groups, request_timeout=WAIT).items():
-        try:
-            done.result(WAIT + 2)
-            yield group
-        except KafkaException as e:
-            if e.args[0].code() == KafkaError.NON_EMPTY_GROUP:
-                raise BraidError(f"the group {group} has members: something reads as it", "stop it first") from None
-            if e.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
-                raise refused(broker, f"delete the group {group}", e.args[0]) from None
+    try:
+        answer.result(WAIT)
+    except KafkaException as e:
+        if e.args[0].code() == KafkaError.NON_EMPTY_GROUP:
+            raise BraidError(f"the group {group} has members: something reads as it", "stop it first") from None
+        if e.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+            raise
+        return False
+    return True

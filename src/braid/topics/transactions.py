@@ -24,6 +24,7 @@ import polars as pl
 
 from braid.errors import BraidError
 from braid.topics.broker import (
+    ENDLESS,
     PATIENCE,
     WAIT,
     Broker,
@@ -269,8 +270,8 @@ class Transaction(Writing):
         what = f"the marker of {self._group}"
 
         def ask() -> Any:
-            told = admin(self.broker).list_consumer_group_offsets(request, require_stable=True, request_timeout=WAIT)
-            (at,) = told[self._group].result(WAIT + 2).topic_partitions
+            told = admin(self.broker).list_consumer_group_offsets(request, require_stable=True, request_timeout=ENDLESS)
+            (at,) = told[self._group].result(WAIT).topic_partitions
             if at.error is not None:  # what has just been committed is not told yet, it may be
                 why = refused(self.broker, what, at.error)
                 raise BrokerAway(why.message, HANGS) if isinstance(why, BrokerAway) else why
