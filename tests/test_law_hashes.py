@@ -38,5 +38,5 @@ def test_law_of_shared_hashes(check: object, shape: str) -> None:
 @pytest.mark.parametrize(("check", "shape"), LAWS)
 def test_law_of_shared_hashes_at_length(check: object, shape: str) -> None:
     assert callable(check)
-    for seed in range(2000, 2010):
+    for seed in range(2000, 2004):
         check(shape, seed)

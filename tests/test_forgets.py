@@ -1,0 +1,107 @@
+"""What a bounded query keeps: no more after a long history than its window holds.
+
+In: each kind of bounded query, and rows whose time goes on by a second each. Out: the rows in its state.
+Rule: what EXPLAIN calls bounded is forgotten; outputs cannot show that, as what is kept too long meets nothing.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from braid.testing.driver import Driver
+
+pytestmark = pytest.mark.heavy
+SECONDS = 600
+MOST = 250  # rows of one store: some windows of ten seconds, a batch, and as much that has not been merged away
+
+KSQL = """
+CREATE STREAM l (k INT KEY, v INT) WITH (kafka_topic='l', value_format='JSON', partitions=1);
+CREATE STREAM r (k INT KEY, v INT) WITH (kafka_topic='r', value_format='JSON', partitions=1);
+CREATE STREAM o AS {};
+"""
+KSQL_QUERIES = {
+    how: f"""SELECT l.k AS k, l.v AS a, r.v AS b FROM l {how} JOIN r
+      WITHIN 10 SECONDS GRACE PERIOD 5 SECONDS ON l.k = r.k"""
+    for how in ("INNER", "LEFT", "RIGHT", "FULL")
+}
+
+LENSES = """
+SET defaults.topic.autocreate=true;
+CREATE TABLE l(_key INT, v INT) FORMAT (INT, JSON);
+CREATE TABLE r(_key INT, v INT) FORMAT (INT, JSON);
+WITH a AS (SELECT STREAM * FROM l);
+WITH b AS (SELECT STREAM * FROM r);
+INSERT INTO o SELECT STREAM a.v AS x, b.v AS y FROM a {how} JOIN b WITHIN 10s;
+"""
+
+SQLSTREAM = """
+CREATE STREAM l (k INTEGER, v INTEGER);
+CREATE STREAM r (k INTEGER, v INTEGER);
+CREATE TABLE t (k INTEGER);
+INSERT INTO t VALUES (1), (2);
+CREATE VIEW o AS SELECT STREAM l.v AS a, r.v AS b FROM l {0} {how} JOIN r {0} ON l.k = r.k;
+"""
+FRAMES = {"range": "OVER (RANGE INTERVAL '10' SECOND PRECEDING)", "rows": "OVER (ROWS 5 PRECEDING)"}
+
+RISINGWAVE = """
+CREATE TABLE l (k INT, v INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '2' SECOND) APPEND ONLY;
+CREATE TABLE r (k INT, v INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '2' SECOND) APPEND ONLY;
+CREATE MATERIALIZED VIEW o AS {};
+"""
+RISINGWAVE_QUERIES = {
+    "interval": """SELECT l.v AS a, r.v AS b FROM l JOIN r
+      ON l.k = r.k AND l.ts BETWEEN r.ts AND r.ts + INTERVAL '10' SECOND""",
+    "windows": """SELECT l.v AS a, r.v AS b, l.window_start FROM TUMBLE(l, ts, INTERVAL '10' SECOND) AS l
+      JOIN TUMBLE(r, ts, INTERVAL '10' SECOND) AS r ON l.k = r.k AND l.window_start = r.window_start""",
+}
+
+
+def check(driver: Driver, query: str = "o") -> None:
+    nodes = driver.explain(query, state=True)["nodes"]
+    assert any(kept["bounded"] for n in nodes for kept in n["state"])
+    found = {f"{n['op']} {name}": kept["rows"] for n in nodes for name, kept in n.get("live", {}).items()}
+    assert 0 < max(found.values()) < MOST, found
+
+
+@pytest.mark.parametrize("name", KSQL_QUERIES)
+def test_ksqldb(name: str) -> None:
+    with Driver("ksqldb", batch=50) as driver:
+        driver.execute(KSQL.format(KSQL_QUERIES[name]))
+        for s in range(SECONDS):
+            driver.write("l", s % 7, {"V": s}, 1000 * s)
+            driver.write("r", s % 5, {"V": s}, 1000 * s)
+        check(driver)
+
+
+@pytest.mark.parametrize("how", ["INNER", "LEFT", "RIGHT", "OUTER"])
+def test_lenses(how: str) -> None:
+    with Driver("lenses", batch=50) as driver:
+        driver.execute(LENSES.format(how=how))
+        for s in range(SECONDS):
+            driver.write("l", s % 7, {"v": s}, 1000 * s)
+            driver.write("r", s % 5, {"v": s}, 1000 * s)
+        check(driver, "o.1")
+
+
+@pytest.mark.parametrize("how", ["INNER", "LEFT", "RIGHT", "FULL"])
+@pytest.mark.parametrize("frame", FRAMES)
+def test_sqlstream(frame: str, how: str) -> None:
+    with Driver("sqlstream", batch=50) as driver:
+        driver.execute(SQLSTREAM.format(FRAMES[frame], how=how))
+        for s in range(SECONDS):
+            driver.write("l", None, {"K": s % 7, "V": s}, 1000 * s)
+            driver.write("r", None, {"K": s % 5, "V": s}, 1000 * s)
+        check(driver)
+
+
+@pytest.mark.parametrize("name", RISINGWAVE_QUERIES)
+def test_risingwave(name: str) -> None:
+    with Driver("risingwave") as driver:
+        driver.execute(RISINGWAVE.format(RISINGWAVE_QUERIES[name]))
+        for first in range(0, SECONDS, 50):
+            for table, keys in (("l", 7), ("r", 5)):
+                rows = (
+                    f"({s % keys}, {s}, '2024-01-01 10:{s // 60:02}:{s % 60:02}')" for s in range(first, first + 50)
+                )
+                driver.execute(f"INSERT INTO {table} VALUES {', '.join(rows)};")
+        check(driver)
