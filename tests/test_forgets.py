@@ -27,12 +27,15 @@ KSQL_QUERIES = {
 
 LENSES = """
 SET defaults.topic.autocreate=true;
+SET braid.lenses.retention=10s;
 CREATE TABLE l(_key INT, v INT) FORMAT (INT, JSON);
 CREATE TABLE r(_key INT, v INT) FORMAT (INT, JSON);
 WITH a AS (SELECT STREAM * FROM l);
-WITH b AS (SELECT STREAM * FROM r);
-INSERT INTO o SELECT STREAM a.v AS x, b.v AS y FROM a {how} JOIN b WITHIN 10s;
+WITH b AS (SELECT {kind} * FROM r);
+INSERT INTO o SELECT STREAM a.v AS x, b.v AS y FROM a {join};
 """
+LENSES_JOINS = {how: ("STREAM", f"{how} JOIN b WITHIN 10s") for how in ("INNER", "LEFT", "RIGHT", "OUTER")}
+LENSES_JOINS["table"] = ("TABLE", "LEFT JOIN b")
 
 SQLSTREAM = """
 CREATE STREAM l (k INTEGER, v INTEGER);
@@ -53,6 +56,7 @@ RISINGWAVE_QUERIES = {
       ON l.k = r.k AND l.ts BETWEEN r.ts AND r.ts + INTERVAL '10' SECOND""",
     "windows": """SELECT l.v AS a, r.v AS b, l.window_start FROM TUMBLE(l, ts, INTERVAL '10' SECOND) AS l
       JOIN TUMBLE(r, ts, INTERVAL '10' SECOND) AS r ON l.k = r.k AND l.window_start = r.window_start""",
+    "closed": """SELECT k, v, window_end FROM TUMBLE(l, ts, INTERVAL '10' SECOND) EMIT ON WINDOW CLOSE""",
 }
 
 
@@ -73,10 +77,12 @@ def test_ksqldb(name: str) -> None:
         check(driver)
 
 
-@pytest.mark.parametrize("how", ["INNER", "LEFT", "RIGHT", "OUTER"])
-def test_lenses(how: str) -> None:
+@pytest.mark.parametrize("name", LENSES_JOINS)
+def test_lenses(name: str) -> None:
+    """A row of the left that finds no row in the table waits for it."""
+    kind, join = LENSES_JOINS[name]
     with Driver("lenses", batch=50) as driver:
-        driver.execute(LENSES.format(how=how))
+        driver.execute(LENSES.format(kind=kind, join=join))
         for s in range(SECONDS):
             driver.write("l", s % 7, {"v": s}, 1000 * s)
             driver.write("r", s % 5, {"v": s}, 1000 * s)
