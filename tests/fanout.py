@@ -41,6 +41,7 @@ from histories import source as stream
 
 HOUR = 3_600_000
 STREAM = "CREATE STREAM {0} (k INTEGER, v VARCHAR(20), n INTEGER); "
+KEYED = "CREATE STREAM {0} (k INT KEY, v STRING) WITH (kafka_topic='{0}', value_format='JSON', partitions=1); "
 SECOND = "OVER (RANGE INTERVAL '1' SECOND PRECEDING)"
 TABLE = "CREATE TABLE {0} (n INTEGER PRIMARY KEY, k INTEGER, v VARCHAR, t BIGINT); "
 INTERVAL = (
@@ -52,6 +53,11 @@ HOT = {
         "sqlstream",
         STREAM.format("a") + STREAM.format("b") + "CREATE VIEW o AS SELECT STREAM a.v, b.v AS w "
         f"FROM a {SECOND} AS a JOIN b {SECOND} AS b ON a.k = b.k;",
+    ),
+    "within": (
+        "ksqldb",
+        KEYED.format("a") + KEYED.format("b") + "CREATE STREAM o AS SELECT a.k AS k, a.v AS v, b.v AS w "
+        "FROM a JOIN b WITHIN 1 SECOND GRACE PERIOD 1 HOUR ON a.k = b.k;",
     ),
     "interval": ("risingwave", INTERVAL),
     "epoch": ("risingwave", INTERVAL),  # all rows at one time, as those of a file are

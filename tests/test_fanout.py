@@ -82,7 +82,7 @@ def test_hot_keys_take_what_they_meet(shape: str, results: int) -> None:
 
 
 @needs_proc
-@pytest.mark.parametrize("shape", ["sliding", "interval", "epoch"])
+@pytest.mark.parametrize("shape", ["sliding", "within", "interval", "epoch"])
 def test_hot_keys_in_small_pieces_give_the_same_bytes(monkeypatch: pytest.MonkeyPatch, shape: str) -> None:
     """From the operator to the writer, over the exchange between them: some 2,000 results at once, and in a dozen
     pieces."""
@@ -90,7 +90,8 @@ def test_hot_keys_in_small_pieces_give_the_same_bytes(monkeypatch: pytest.Monkey
 
     whole = fanout.hot(shape, 200)
     monkeypatch.setattr(pairing, "PIECE_ROWS", 200)
-    monkeypatch.setattr(multiset, "MOST", 400)
+    for module in (matches, multiset):
+        monkeypatch.setattr(module, "MOST", 400)
     monkeypatch.setattr(fanout.stage, "PIECE", 200)
     cut = fanout.hot(shape, 200)
     assert (cut["results"], cut["digest"]) == (whole["results"], whole["digest"])
