@@ -6,10 +6,7 @@ Rule: what has not settled is waited for, never taken for missing.
 
 from __future__ import annotations
 
-import os
-import signal
 import time
-from dataclasses import replace
 from pathlib import Path
 from threading import Timer
 
@@ -18,12 +15,11 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from braid.topics import broker as clients
-from braid.topics import traces, transactions
 from braid.topics.broker import Broker as Kafka
 from braid.topics.broker import BrokerAway
 from braid.topics.interface import open_topics
-from braid.topics.kafka import KafkaTopics, commit_offsets
-from braid.topics.transactions import Transaction, writing
+from braid.topics.kafka import KafkaTopics
+from braid.topics.transactions import writing
 from kafka.broker import Broker
 from kafka.clients import consume, fresh, make_topic, open_transaction, settings
 
@@ -70,35 +66,6 @@ def test_what_is_committed_is_no_failure(broker: Broker, tmp_path: Path, monkeyp
         assert topics.append(name, [{"key": "1", "value": "1", "timestamp": 1_700_000_000_000}])
     topics.settle(name)
     assert topics.end_offsets(name) == [2]
-
-
-def test_a_coordinator_that_is_found_late_ends_no_process(
-    fresh_broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """librdkafka aborts where a request has run out of time before."""
-    config = tmp_path / "kafka.properties"
-    config.write_text("socket.timeout.ms=1000\n")
-    address = Kafka(fresh_broker.address, str(config))
-    topic, pid, look = make_topic(fresh_broker.address), fresh_broker.pid, Transaction._look
-    run = fresh("run")
-    assert pid is not None
-    for module in (transactions, traces):
-        monkeypatch.setattr(module, "WAIT", 1.0)
-
-    def late(self: Transaction) -> bool:
-        os.kill(pid, signal.SIGSTOP)
-        Timer(2.5, os.kill, [pid, signal.SIGCONT]).start()
-        commit_offsets(address, fresh("g"), {(topic, 0): 1})
-        with pytest.raises(BrokerAway):
-            traces.remove(replace(address, exactly_once=False), "q", fresh("run"), 1)
-        return look(self)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Transaction, "_look", late)
-        made = writing(address, {topic: 1_000_000}, run, 0, 0, "digest")
-    assert not made.done
-    made.commit()
-    assert traces.remove(replace(address, exactly_once=False), "q", run, 1) == [f"braid.{run}"]
 
 
 THREADS = Path("/proc/self/task")
