@@ -31,7 +31,7 @@ T = TypeVar("T")
 WAIT = 6.0  # s that a broker has to answer before a run starts
 PATIENCE = 600.0  # s that it may be away while one runs
 IDLE = 60.0  # s after which a client that nobody uses is given up
-# s that the client gives a request about groups. Who asks waits less, and gives the client up: librdkafka (2.16) aborts
+# s that the client gives a request about groups. Who asks waits less, and keeps the client: librdkafka (2.16) aborts
 # the process where the coordinator is found after such a request has run out of time.
 ENDLESS = 3600.0
 SMALLEST, BATCH = 1000, 1_000_000  # bytes: what librdkafka takes for a limit, and batches at once

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from functools import partial
 
 from braid.errors import BraidError
-from braid.topics.broker import ENDLESS, WAIT, Broker, admin, asked, producer
+from braid.topics.broker import ENDLESS, WAIT, Broker, BrokerAway, admin, asked, producer
 
 
 def remove(broker: Broker, query: str, run: str, tasks: int) -> list[str]:
@@ -37,6 +37,8 @@ def _gone(group: str, answer: Future[None]) -> bool:
 
     try:
         answer.result(WAIT)
+    except TimeoutError:  # the client stays: one that is given up with open requests may crash
+        raise BrokerAway(f"delete the group {group}: no broker answers", "try again when it has settled") from None
     except KafkaException as e:
         if e.args[0].code() == KafkaError.NON_EMPTY_GROUP:
             raise BraidError(f"the group {group} has members: something reads as it", "stop it first") from None

@@ -271,7 +271,10 @@ class Transaction(Writing):
 
         def ask() -> Any:
             told = admin(self.broker).list_consumer_group_offsets(request, require_stable=True, request_timeout=ENDLESS)
-            (at,) = told[self._group].result(WAIT).topic_partitions
+            try:
+                (at,) = told[self._group].result(WAIT).topic_partitions
+            except TimeoutError:  # the client stays: one that is given up with open requests may crash
+                raise BrokerAway(f"{what}: no broker answers at {self.broker.address}", LATER) from None
             if at.error is not None:  # what has just been committed is not told yet, it may be
                 why = refused(self.broker, what, at.error)
                 raise BrokerAway(why.message, HANGS) if isinstance(why, BrokerAway) else why
