@@ -14,7 +14,8 @@ from threading import Timer
 
 import pytest
 
-from braid.topics import traces, transactions
+from braid.topics import broker as clients
+from braid.topics import traces
 from braid.topics.broker import Broker as Kafka
 from braid.topics.broker import BrokerAway
 from braid.topics.kafka import commit_offsets
@@ -35,8 +36,7 @@ def test_a_coordinator_that_is_found_late_ends_no_process(
     topic, pid, look = make_topic(fresh_broker.address), fresh_broker.pid, Transaction._look
     run = fresh("run")
     assert pid is not None
-    for module in (transactions, traces):
-        monkeypatch.setattr(module, "WAIT", 1.0)
+    monkeypatch.setattr(clients, "WAIT", 1.0)
 
     def late(self: Transaction) -> bool:
         os.kill(pid, signal.SIGSTOP)

@@ -15,6 +15,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -267,6 +268,15 @@ def asked(broker: Broker, what: str, call: Callable[[], T]) -> T:
     if isinstance(why, BrokerAway):
         forget("admin", broker, "")  # it may remember a leader of before, and not ask anew
     raise why
+
+
+def told(broker: Broker, what: str, answer: Future[T]) -> T:
+    """The answer to a request about a group (see `ENDLESS`). The client stays: one that is given up with open requests
+    may crash."""
+    try:
+        return answer.result(WAIT)
+    except TimeoutError:
+        raise _silent(broker, what) from None
 
 
 def refused(broker: Broker, what: str, error: KafkaError) -> BraidError:

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from functools import partial
 
 from braid.errors import BraidError
-from braid.topics.broker import ENDLESS, WAIT, Broker, BrokerAway, admin, asked, producer
+from braid.topics.broker import ENDLESS, WAIT, Broker, admin, asked, producer, told
 
 
 def remove(broker: Broker, query: str, run: str, tasks: int) -> list[str]:
@@ -27,18 +27,17 @@ def remove(broker: Broker, query: str, run: str, tasks: int) -> list[str]:
 def _groups_gone(broker: Broker, groups: list[str]) -> Iterator[str]:
     client = admin(broker)
     for group, answer in client.delete_consumer_groups(groups, request_timeout=ENDLESS).items():
-        if asked(broker, f"delete the group {group}", partial(_gone, group, answer)):
+        what = f"delete the group {group}"
+        if asked(broker, what, partial(_gone, broker, what, group, answer)):
             yield group
 
 
-def _gone(group: str, answer: Future[None]) -> bool:
+def _gone(broker: Broker, what: str, group: str, answer: Future[None]) -> bool:
     """False where there was none."""
     from confluent_kafka import KafkaError, KafkaException
 
     try:
-        answer.result(WAIT)
-    except TimeoutError:  # the client stays: one that is given up with open requests may crash
-        raise BrokerAway(f"delete the group {group}: no broker answers", "try again when it has settled") from None
+        told(broker, what, answer)
     except KafkaException as e:
         if e.args[0].code() == KafkaError.NON_EMPTY_GROUP:
             raise BraidError(f"the group {group} has members: something reads as it", "stop it first") from None

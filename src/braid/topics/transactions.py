@@ -37,6 +37,7 @@ from braid.topics.broker import (
     patiently,
     producer,
     refused,
+    told,
 )
 
 if TYPE_CHECKING:
@@ -270,11 +271,10 @@ class Transaction(Writing):
         what = f"the marker of {self._group}"
 
         def ask() -> Any:
-            told = admin(self.broker).list_consumer_group_offsets(request, require_stable=True, request_timeout=ENDLESS)
-            try:
-                (at,) = told[self._group].result(WAIT).topic_partitions
-            except TimeoutError:  # the client stays: one that is given up with open requests may crash
-                raise BrokerAway(f"{what}: no broker answers at {self.broker.address}", LATER) from None
+            answers = admin(self.broker).list_consumer_group_offsets(
+                request, require_stable=True, request_timeout=ENDLESS
+            )
+            (at,) = told(self.broker, what, answers[self._group]).topic_partitions
             if at.error is not None:  # what has just been committed is not told yet, it may be
                 why = refused(self.broker, what, at.error)
                 raise BrokerAway(why.message, HANGS) if isinstance(why, BrokerAway) else why
