@@ -19,14 +19,18 @@ class Scalar(Enum):
     """Types without parameters. The value is the name shown to users."""
 
     BOOLEAN = "BOOLEAN"
+    SMALLINT = "SMALLINT"
     INT = "INTEGER"
     BIGINT = "BIGINT"
+    REAL = "REAL"
     DOUBLE = "DOUBLE"
     VARCHAR = "VARCHAR"
     BYTES = "BYTES"
     DATE = "DATE"
     TIME = "TIME"
     TIMESTAMP = "TIMESTAMP"
+    TIMESTAMPTZ = "TIMESTAMPTZ"  # the same moment in UTC; it is written with its zone
+    INTERVAL = "INTERVAL"  # months, days and microseconds; of expressions only: no column has it
     NULL = "NULL"  # the type of a bare NULL literal; fits every other type
 
     def __str__(self) -> str:
@@ -87,8 +91,11 @@ class Column:
     type: Type
 
 
+_NUMBERS = (Scalar.SMALLINT, Scalar.INT, Scalar.BIGINT, Scalar.REAL, Scalar.DOUBLE)
+
+
 def is_numeric(t: Type) -> bool:
-    return t in (Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE) or isinstance(t, Decimal)
+    return t in _NUMBERS or isinstance(t, Decimal)
 
 
 @lru_cache(maxsize=4096)
@@ -120,14 +127,23 @@ def _dtype(t: Type, scalars: Mapping[Scalar, Callable[[], pl.DataType]]) -> pl.D
 
 _SCALAR_DTYPES: dict[Scalar, Callable[[], pl.DataType]] = {
     Scalar.BOOLEAN: pl.Boolean,
+    Scalar.SMALLINT: pl.Int16,
     Scalar.INT: pl.Int32,
     Scalar.BIGINT: pl.Int64,
+    Scalar.REAL: pl.Float32,
     Scalar.DOUBLE: pl.Float64,
     Scalar.VARCHAR: pl.String,
     Scalar.BYTES: pl.Binary,
     Scalar.DATE: pl.Date,
     Scalar.TIME: pl.Time,
     Scalar.TIMESTAMP: lambda: pl.Datetime("us"),
+    Scalar.TIMESTAMPTZ: lambda: pl.Datetime("us"),
+    Scalar.INTERVAL: lambda: pl.Struct({"months": pl.Int32, "days": pl.Int32, "us": pl.Int64}),
     Scalar.NULL: pl.Null,
 }
-_PHYSICAL_DTYPES = _SCALAR_DTYPES | {Scalar.DATE: pl.Int32, Scalar.TIME: pl.Int64, Scalar.TIMESTAMP: pl.Int64}
+_PHYSICAL_DTYPES = _SCALAR_DTYPES | {
+    Scalar.DATE: pl.Int32,
+    Scalar.TIME: pl.Int64,
+    Scalar.TIMESTAMP: pl.Int64,
+    Scalar.TIMESTAMPTZ: pl.Int64,
+}

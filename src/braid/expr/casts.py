@@ -23,6 +23,7 @@ S = Scalar
 JAVA_BLANKS = "".join(map(chr, range(33)))  # what Java's String.trim removes
 _DOUBLE = r"^[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)$"
 _DECIMAL = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?$"
+_WHOLE: dict[Type, Decimal] = {S.SMALLINT: Decimal(5, 0), S.INT: Decimal(10, 0)}
 _EXACT = decimal.Context(prec=400, rounding=decimal.ROUND_HALF_UP, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
 
 
@@ -61,10 +62,10 @@ def may_fail(source: Type, target: Type) -> bool:
     match source, target:
         case (S.VARCHAR, _):
             return target is not S.BOOLEAN
-        case (S.INT | S.BIGINT | Decimal(), Decimal(p, s)):
+        case (S.SMALLINT | S.INT | S.BIGINT | Decimal(), Decimal(p, s)):
             wide = as_decimal(source)
             return wide.precision - wide.scale > p - s or (wide.scale > s and p < wide.precision)
-        case (S.DOUBLE, Decimal()):
+        case (S.DOUBLE | S.REAL, Decimal()):
             return True
     return any(may_fail(f, t) for _, f, t in _parts(pl.element(), source, target) or ())
 
@@ -73,7 +74,7 @@ def as_decimal(t: Type) -> Decimal:
     """The DECIMAL that holds every value of an exact numeric type."""
     if isinstance(t, Decimal):
         return t
-    return Decimal(10, 0) if t is S.INT else Decimal(19, 0)
+    return _WHOLE.get(t, Decimal(19, 0))
 
 
 def cast(x: pl.Expr, source: Type, target: Type) -> pl.Expr:

@@ -6,8 +6,8 @@ Rule: widening never loses a value: INTEGER < BIGINT < DECIMAL < DOUBLE, and NUL
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -39,10 +39,12 @@ Once = Callable[[Call, pl.DataFrame], tuple[pl.Series, pl.Series]]
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One function. Operators have lower-case names, functions of SQL upper-case ones.
+    """One function. `name`: what plans call it. `names`: what it is called in SQL, by dialect; operators and what only
+    `bind` uses have none.
 
     `build` gives the value; `failed`, where the function can fail, is true on the rows where it did; `once` gives both,
-    of one that is slow.
+    of one that is slow. `why`: the reason of a failure, in a few words, of these arguments. `duck`: DuckDB's own
+    expression that gives the same, with `{0}`, `{1}` for the arguments; None: a batch query asks this row.
     """
 
     name: str
@@ -50,6 +52,9 @@ class Function:
     build: Builder
     failed: Builder | None = None
     once: Once | None = None
+    names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    why: Callable[..., str] | str = ""
+    duck: str | None = None
 
 
 def null_failed(build: Builder) -> Builder:
@@ -117,13 +122,13 @@ def common_type(a: Type, b: Type) -> Type | None:
     if a is S.NULL:
         return b
     if is_numeric(a) and is_numeric(b):
-        if S.DOUBLE in (a, b):
+        if S.DOUBLE in (a, b) or S.REAL in (a, b):
             return S.DOUBLE
         if isinstance(a, Decimal) or isinstance(b, Decimal):
             da, db = as_decimal(a), as_decimal(b)
             scale = max(da.scale, db.scale)
             return decimal(max(da.precision - da.scale, db.precision - db.scale) + scale, scale)
-        return S.BIGINT
+        return S.BIGINT if S.BIGINT in (a, b) else S.INT
     match a, b:
         case (Array(x), Array(y)):
             element = common_type(x, y)

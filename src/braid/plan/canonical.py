@@ -68,6 +68,8 @@ class _Form:
 
     def of(self, x: Any) -> Any:
         match x:
+            case Scalar.TIMESTAMPTZ:  # its values are as they were when it had no type of its own
+                return Scalar.TIMESTAMP.name
             case Scalar():
                 return x.name
             case Col(name=name, type=t):
