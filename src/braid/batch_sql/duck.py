@@ -11,6 +11,8 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -19,8 +21,9 @@ from typing import Any
 import duckdb
 import polars as pl
 
+from braid.batch_sql.duck_expr import computed, duck_name
 from braid.batch_sql.duck_text import duck_type, name, token, untoken
-from braid.bind.bound import BatchQuery, Declared, Read
+from braid.bind.bound import Asked, BatchQuery, Declared, Read
 from braid.errors import SqlError
 from braid.types import polars_type
 
@@ -67,6 +70,8 @@ def our_type(duck: str) -> str | None:
     return _OURS.get(duck)
 
 
+_OWN = "while executing the UDF: ValueError: "
+_FAILED = "leave such rows out with WHERE or CASE; in a view the value is NULL there, and told"
 _HINT = "the types and the values do not fit; convert them: x::integer"
 _HINTS = {  # by what stands in the message
     "cannot contain aggregates": "ask it of the groups: GROUP BY … HAVING count(*) > 1",
@@ -106,12 +111,45 @@ def _database(process: int) -> duckdb.DuckDBPyConnection:
     return made
 
 
+class _Functions:
+    """The functions that queries call, each made once for all that call it now."""
+
+    def __init__(self) -> None:
+        self._users: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def take(self, connection: duckdb.DuckDBPyConnection, asked: Sequence[Asked]) -> None:
+        with self._lock:
+            for a in asked:
+                self._users[a.name] += 1
+                if self._users[a.name] == 1:
+                    types = [duck_name(c.type) for c in a.args] or ["INTEGER"]
+                    connection.create_function(
+                        a.name, computed(a), types, duck_name(a.expr.type), type="arrow", null_handling="special"
+                    )
+
+    def give(self, connection: duckdb.DuckDBPyConnection, asked: Sequence[Asked]) -> None:
+        with self._lock:
+            for a in asked:
+                self._users[a.name] -= 1
+                if not self._users[a.name]:
+                    connection.remove_function(a.name)
+
+
+_functions = _Functions()
+
+
 class Tables:
     """A cursor that holds the relations a query reads; they are temporary, and go with it."""
 
-    def __init__(self, query: BatchQuery, frames: dict[Read, pl.DataFrame] | None = None) -> None:
+    def __init__(
+        self, query: BatchQuery, frames: dict[Read, pl.DataFrame] | None = None, besides: Sequence[Asked] = ()
+    ) -> None:
+        """`besides`: functions that another text calls."""
         self._connection = _database(os.getpid()).cursor()
         self.query = query
+        self._asked = tuple({a.name: a for a in (*query.asked, *besides)}.values())
+        _functions.take(self._connection, self._asked)
         for read in query.reads:
             self.add(read, None if frames is None else frames[read])
         with self._told():
@@ -157,6 +195,7 @@ class Tables:
         )
 
     def close(self) -> None:
+        _functions.give(self._connection, self._asked)
         self._connection.close()
 
     @contextmanager
@@ -170,6 +209,9 @@ class Tables:
         except duckdb.Error as e:
             if isinstance(e, duckdb.FatalException | duckdb.InternalException):
                 _database.cache_clear()  # the database answers nothing any more
+            own = str(e).partition(_OWN)[2]
+            if own:
+                raise SqlError(untoken(own), self.query.span, _FAILED, self.query.text) from None
             lines = untoken(str(e)).split("\n\n", maxsplit=1)[0].strip().splitlines()
             message = lines[0].split(": ", maxsplit=1)[-1].rstrip("!").split(". ")[0]
             message = _CASTING.sub("", message)

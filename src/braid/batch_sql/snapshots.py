@@ -135,7 +135,8 @@ class Snapshots:
 
     def change(self, change: RowsChanged, past: Callable[[Read], int | None]) -> Written:
         """The records of a statement."""
-        tables = Tables(change.query, self._frames(change.query, past))
+        besides = () if change.returning is None else change.returning.asked
+        tables = Tables(change.query, self._frames(change.query, past), besides)
         try:
             return self._changed(change, tables)
         finally:

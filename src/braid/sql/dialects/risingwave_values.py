@@ -65,10 +65,9 @@ def sql_type(c: Cursor) -> SqlType:
             zoned = c.advance().value == "WITH"
             c.expect("TIME", "ZONE")
             name += "tz" if zoned else ""
-        if name == "varchar" and c.at_symbol("("):
-            opened = c.advance()
-            c.advance()
-            c.close(opened, ")")
+        if name == "varchar" and (c.at_symbol("(") or word == "CHAR"):
+            hint = "write VARCHAR; left(x, 3) cuts a text, rpad(x, 3) fills it up"
+            raise c.error_from(start, "a text has no length in its type, as in RisingWave", hint)
         found = SqlType(made, name)
     else:
         if not word:
@@ -226,8 +225,7 @@ def _interval(c: Cursor, text: str, token: Token, start: int) -> ast.Interval:
     if abs(whole) > LONGEST or abs(months) > 12 * 10_000:
         raise c.error(f"'{text}' is too long an interval", token, "write less than 10,000 years")
     c.height = 1
-    written = f"{months} months {int(days)} days {int(ms)} milliseconds"
-    return ast.Interval(months, int(whole), c.span(start), written)
+    return ast.Interval(months, int(whole), c.span(start), int(days))
 
 
 def _unit(word: str) -> str | None:

@@ -1,0 +1,311 @@
+"""Arithmetic, comparison and bits as PostgreSQL has them.
+
+In: typed calls and the Polars expressions of their arguments. Out: `OPERATORS`, rows of `ROWS`.
+Rule: a whole number that does not fit its type fails, as does a division by zero and a float beyond its range. The digits of a NUMERIC result are those of the table below; a value
+with more whole digits than it holds fails.
+
+| a (p, s), b (q, t) | scale | digits in front of the point, as far as 38 digits leave room |
+|---|---|---|
+| a + b, a - b | max(s, t) | one more than either has |
+| a * b | s + t, at most 20 unless s or t is larger; rounded half away from zero | those of both |
+| a / b | max(16, s, t), rounded half away from zero | those of a, and t |
+| a % b | max(s, t) | those of the one with fewer |
+"""
+
+from __future__ import annotations
+
+import decimal as py
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from braid.expr.casts import as_decimal, fit
+from braid.expr.nodes import Call, Expr
+from braid.expr.postgres.base import WHOLE
+from braid.expr.signatures import Builder, Function, Refused, Resolver, Signature, null_failed
+from braid.types import Decimal, Scalar, Type, is_numeric, polars_type
+
+S = Scalar
+DIGITS = 38
+PRODUCT = 20  # digits behind the point that a product keeps
+QUOTIENT = 16  # that a quotient has at least
+_FLOATS = (S.REAL, S.DOUBLE)
+_EXACT = py.Context(prec=160, rounding=py.ROUND_HALF_UP, Emax=py.MAX_EMAX, Emin=py.MIN_EMIN)
+_WIDE: dict[Type, pl.DataType] = {S.SMALLINT: pl.Int32(), S.INT: pl.Int64(), S.BIGINT: pl.Int128()}
+OUT_OF_RANGE = "out of range"
+ZERO = "division by zero"
+
+# ---------------------------------------------------------------------- types
+
+
+def limited(whole: int, scale: int) -> Decimal:
+    """A NUMERIC with these digits before and behind the point; what 38 do not hold is missing before it."""
+    scale = min(scale, DIGITS)
+    return Decimal(max(min(whole + scale, DIGITS), 1), scale)
+
+
+def result_of(name: str, a: Decimal, b: Decimal) -> Decimal:
+    """The digits of a result."""
+    whole_a, whole_b, scale = a.precision - a.scale, b.precision - b.scale, max(a.scale, b.scale)
+    match name:
+        case "add" | "sub":
+            return limited(max(whole_a, whole_b) + 1, scale)
+        case "mul":
+            return limited(whole_a + whole_b, min(a.scale + b.scale, max(PRODUCT, scale)))
+        case "div":
+            return limited(whole_a + b.scale, max(QUOTIENT, scale))
+        case _:
+            return limited(min(whole_a, whole_b), scale)
+
+
+def operated(a: Type, b: Type) -> Type | None:
+    """The type in which two numbers meet; None if one is none."""
+    a, b = (b if a is S.NULL else a), (a if b is S.NULL else b)
+    if not is_numeric(a) or not is_numeric(b):
+        return None
+    if a == b and a in _FLOATS:
+        return a
+    if a in _FLOATS or b in _FLOATS:
+        return S.DOUBLE
+    if isinstance(a, Decimal) or isinstance(b, Decimal):
+        return Decimal(DIGITS, 0)
+    return max(a, b, key=WHOLE.index)  # type: ignore[arg-type]
+
+
+def _arithmetic(name: str) -> Resolver:
+    def resolve(args: Sequence[Expr]) -> Signature | Refused:
+        a, b = (x.type for x in args)
+        wide = operated(a, b)
+        if wide is None or (name == "mod" and wide in _FLOATS):
+            sign = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}[name]
+            return Refused(f"{a} {sign} {b} has no meaning", _hint(name, a, b))
+        if not isinstance(wide, Decimal):
+            return Signature((wide, wide), wide)
+        a, b = (b if a is S.NULL else a), (a if b is S.NULL else b)
+        x, y = as_decimal(a), as_decimal(b)
+        return Signature((x, y), result_of(name, x, y))
+
+    return resolve
+
+
+def _hint(name: str, a: Type, b: Type) -> str:
+    if S.VARCHAR in (a, b):
+        return "use || for text" if name == "add" else "CAST one side to a number"
+    return "convert one side: x::double precision" if name != "mod" else "CAST to numeric: x::numeric % y::numeric"
+
+
+# --------------------------------------------------------------------- values
+
+
+def _whole(op: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Builder:
+    """Of whole numbers: in a wider type, null where the result does not fit."""
+
+    def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
+        wide = _WIDE[call.type]
+        return op(args[0].cast(wide), args[1].cast(wide)).cast(polars_type(call.type), strict=False)
+
+    return build
+
+
+def _divided(a: pl.Expr, b: pl.Expr) -> pl.Expr:
+    """Towards zero, where Polars floors; null for a divisor of zero."""
+    by = pl.when(b != 0).then(b)
+    rest = a % by
+    return a.floordiv(by) + ((rest != 0) & ((a < 0) != (by < 0))).cast(pl.Int8)
+
+
+def _rest(a: pl.Expr, b: pl.Expr) -> pl.Expr:
+    """With the sign of the dividend."""
+    by = pl.when(b != 0).then(b)
+    rest = a % by
+    return pl.when((rest != 0) & ((rest < 0) != (a < 0))).then(rest - by).otherwise(rest)
+
+
+_INTEGERS: dict[str, Builder] = {
+    "add": _whole(lambda a, b: a + b),
+    "sub": _whole(lambda a, b: a - b),
+    "mul": _whole(lambda a, b: a * b),
+    "div": _whole(_divided),
+    "mod": _whole(_rest),
+}
+_UFUNCS: dict[str, Any] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
+_COLUMNS: dict[str, Callable[[pl.Series, pl.Series], pl.Series]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+}
+_EXACTLY: dict[str, Callable[[py.Decimal, py.Decimal], py.Decimal]] = {
+    "add": _EXACT.add,
+    "sub": _EXACT.subtract,
+    "mul": _EXACT.multiply,
+    "div": _EXACT.divide,
+    "mod": _EXACT.remainder,
+}
+
+
+def float_result(name: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """An operation on NumPy's floats, and where PostgreSQL gives an error instead."""
+    with np.errstate(all="ignore"):
+        out = _UFUNCS[name](x, y)
+        overflow = np.isinf(out) & ~np.isinf(x) & ~np.isinf(y)
+        if name == "div":
+            zero = (y == 0) & ~np.isnan(x)
+            return out, zero | overflow | ((out == 0) & (x != 0) & ~np.isinf(y))
+        return out, overflow | ((name == "mul") & (out == 0) & (x != 0) & (y != 0))
+
+
+def _floats(name: str, call: Call, a: pl.Expr, b: pl.Expr) -> pl.Expr:
+    dtype = polars_type(call.type)
+
+    def apply(s: pl.Series) -> pl.Series:
+        x, y = s.struct.field("a"), s.struct.field("b")
+        out, bad = float_result(name, x.fill_null(1.0).to_numpy(), y.fill_null(1.0).to_numpy())
+        return pl.Series(s.name, out, dtype=dtype).set(x.is_null() | y.is_null() | pl.Series(bad), None)
+
+    packed = pl.struct([a.alias("a"), b.alias("b")])
+    return packed.map_batches(apply, return_dtype=dtype, is_elementwise=True)
+
+
+def _numerics(name: str, call: Call, a: pl.Expr, b: pl.Expr) -> pl.Expr:
+    """Columnar where the largest values of the batch leave room; else in Python's decimals, which quotients always
+    are."""
+    t = call.type
+    assert isinstance(t, Decimal)
+    dtype, wide = polars_type(t), pl.Decimal(DIGITS, t.scale)
+    exact = sum(as_decimal(x.type).scale for x in call.args) <= t.scale if name == "mul" else True
+
+    def apply(s: pl.Series) -> pl.Series:
+        x, y = s.struct.field("a"), s.struct.field("b")
+        if name in _COLUMNS and exact and _roomy(name, x, y, t):
+            return _COLUMNS[name](x.cast(wide), y.cast(wide)).cast(dtype).alias(s.name)
+        op = _EXACTLY[name]
+        pairs = zip(x.to_list(), y.to_list(), strict=True)
+        made = [None if u is None or v is None or (name in ("div", "mod") and not v) else fit(op(u, v), t)
+                for u, v in pairs]  # fmt: skip
+        return pl.Series(s.name, made, dtype=dtype)
+
+    packed = pl.struct([a.alias("a"), b.alias("b")])
+    return packed.map_batches(apply, return_dtype=dtype, is_elementwise=True)
+
+
+def _roomy(name: str, x: pl.Series, y: pl.Series, t: Decimal) -> bool:
+    """Whether no step of the columnar form can have too many digits."""
+    a, b = (max(abs(s.max() or 0), abs(s.min() or 0)) for s in (x, y))  # type: ignore[arg-type, type-var]
+    most = py.Decimal(10) ** (DIGITS - t.scale)
+    bound = py.Decimal(10) ** (t.precision - t.scale)
+    made = a * b if name == "mul" else a + b
+    return a < most and b < most and made < bound
+
+
+def _build(name: str) -> Builder:
+    def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
+        if call.type in WHOLE:
+            return _INTEGERS[name](call, args)
+        if isinstance(call.type, Decimal):
+            return _numerics(name, call, *args)
+        return _floats(name, call, *args)
+
+    return build
+
+
+def _why(a: Any, b: Any) -> str:
+    return ZERO if b == 0 else OUT_OF_RANGE
+
+
+def _resolve_sign(args: Sequence[Expr]) -> Signature | Refused:
+    (a,) = args
+    t = S.DOUBLE if a.type is S.NULL else a.type
+    if is_numeric(t):
+        return Signature((t,), t)
+    return Refused(f"-{t} has no meaning", "only numbers have a sign")
+
+
+def _negative(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    if call.type in WHOLE:
+        return (-args[0].cast(_WIDE[call.type])).cast(polars_type(call.type), strict=False)
+    return -args[0]
+
+
+# ------------------------------------------------------------------ comparison
+
+
+def _resolve_place(args: Sequence[Expr]) -> Signature | Refused:
+    t = args[0].type
+    return Signature((t,), S.BIGINT) if t in (*_FLOATS, S.BOOLEAN) else Refused("it takes a float or a BOOLEAN")
+
+
+def _place(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """A whole number for each value, in PostgreSQL's order: one zero, NaN is the largest and equal to itself. So the
+    comparisons and keys of all dialects do for these types, too."""
+    if call.args[0].type is S.BOOLEAN:
+        return args[0].cast(pl.Int64)
+    return args[0].map_batches(_places, return_dtype=pl.Int64, is_elementwise=True)
+
+
+def _places(s: pl.Series) -> pl.Series:
+    values = s.cast(pl.Float64).fill_null(0.0).to_numpy() + 0.0
+    bits = np.where(np.isnan(values), np.nan, values).view(np.int64)
+    made = np.where(bits < 0, np.int64(-(2**63)) - bits - 1, bits)
+    made = np.where(np.isnan(values), np.int64(2**63 - 1), made)
+    return pl.Series(s.name, made, dtype=pl.Int64).set(s.is_null(), None)
+
+
+# ----------------------------------------------------------------------- bits
+
+
+def _resolve_bits(args: Sequence[Expr]) -> Signature | Refused:
+    wide = operated(*(x.type for x in args)) if len(args) == 2 else operated(args[0].type, args[0].type)
+    if wide in WHOLE:
+        return Signature((wide,) * len(args), wide)
+    return Refused("it takes whole numbers", "convert them: x::bigint")
+
+
+def _resolve_shift(args: Sequence[Expr]) -> Signature | Refused:
+    a, b = (x.type for x in args)
+    if (a in WHOLE or a is S.NULL) and (b in (S.SMALLINT, S.INT, S.NULL)):
+        t = S.INT if a is S.NULL else a
+        return Signature((t, S.INT), t)
+    return Refused("it takes a whole number, and an integer of places", "convert them: x::bigint << n::integer")
+
+
+def _shifted(left: bool) -> Builder:
+    """Bits that leave are gone. PostgreSQL leaves places outside of the number to the processor; here they fail."""
+
+    def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
+        bits = {S.SMALLINT: 16, S.INT: 32, S.BIGINT: 64}[call.type]  # type: ignore[index]
+        ok = args[1].is_between(0, bits - 1)
+        by = pl.lit(2, pl.Int128).pow(pl.when(ok).then(args[1]).otherwise(0).cast(pl.UInt32)).cast(pl.Int128)
+        x = args[0].cast(pl.Int128)
+        if not left:
+            return pl.when(ok).then(x.floordiv(by)).cast(polars_type(call.type))
+        size = pl.lit(2**bits, pl.Int128)
+        low = x * by % size  # Polars' rest has the divisor's sign
+        return pl.when(ok).then(pl.when(low >= size.floordiv(2)).then(low - size).otherwise(low)).cast(
+            polars_type(call.type)
+        )
+
+    return build
+
+
+def _row(name: str) -> Function:
+    build = _build(name)
+    return Function(f"pg.{name}", _arithmetic(name), build, null_failed(build), why=_why if name in ("div", "mod") else OUT_OF_RANGE)
+
+
+OPERATORS: dict[str, Function] = {
+    f.name: f
+    for f in (
+        *(_row(name) for name in ("add", "sub", "mul", "div", "mod")),
+        Function("pg.neg", _resolve_sign, _negative, null_failed(_negative), why=OUT_OF_RANGE),
+        Function("pg.place", _resolve_place, _place),
+        Function("pg.bit_and", _resolve_bits, lambda call, args: args[0] & args[1]),
+        Function("pg.bit_or", _resolve_bits, lambda call, args: args[0] | args[1]),
+        Function("pg.bit_xor", _resolve_bits, lambda call, args: args[0] ^ args[1]),
+        Function("pg.bit_not", _resolve_bits, lambda call, args: ~args[0]),
+        Function("pg.shift_left", _resolve_shift, _shifted(True), null_failed(_shifted(True)), why="places out of range"),
+        Function("pg.shift_right", _resolve_shift, _shifted(False), null_failed(_shifted(False)),
+                 why="places out of range"),  # fmt: skip
+    )
+}
