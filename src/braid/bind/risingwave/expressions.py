@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 
-from braid.bind.expressions import COMMON, OPERATORS, Rules, bind_expr, bind_predicate, children
+from braid.bind.expressions import OPERATORS, Rules, bind_expr, bind_predicate, children
 from braid.errors import SqlError
-from braid.expr import typing, user
+from braid.expr import typing
+from braid.expr.functions import FUNCTIONS
 from braid.expr.nodes import Expr, Lit
 from braid.sql import ast
 from braid.types import Array, Decimal, Scalar, Type
@@ -21,11 +22,15 @@ Column = Callable[[ast.Name], Expr]
 Aggregate = Callable[[ast.Call], Expr]
 Named = Callable[[ast.Name], str]
 
-_FUNCTIONS = {
+_SAME = (
+    "ABS", "CEIL", "COALESCE", "CONCAT", "FLOOR", "GREATEST", "LEAST", "LPAD", "NULLIF", "ROUND", "RPAD",
+    "SIGN", "SQRT", "SUBSTRING", "TRIM",
+)  # fmt: skip
+_OTHERS = {
     "LOWER": "LCASE", "UPPER": "UCASE", "SUBSTR": "SUBSTRING", "LENGTH": "LEN", "CHAR_LENGTH": "LEN",
     "STRPOS": "INSTR", "CEILING": "CEIL", "REPLACE": "replace_found",
 }  # fmt: skip
-KNOWN = (*COMMON, *_FUNCTIONS)
+KNOWN = {name: FUNCTIONS[plan] for name, plan in (*zip(_SAME, _SAME, strict=True), *_OTHERS.items())}
 _TEXTS: dict[Type, str] = {
     Scalar.DOUBLE: "double_text", Scalar.TIMESTAMP: "timestamp_text", Scalar.TIME: "time_text",
 }  # fmt: skip
@@ -53,7 +58,9 @@ def bound(
 
 
 def _rules(clause: str, column: Column, aggregate: Aggregate | None = None, named: Named | None = None) -> Rules:
-    return Rules(clause, column, aggregate, whole(column, clause, aggregate, named), KNOWN, widens=True, unknown=True)
+    return Rules(
+        clause, column, aggregate, whole(column, clause, aggregate, named), KNOWN, (), widens=True, unknown=True
+    )
 
 
 def condition(e: ast.Expr, clause: str, column: Column) -> Expr:
@@ -67,7 +74,7 @@ def whole(
     """What the shared binder is to ask first about each node."""
 
     def bind(x: ast.Expr) -> Expr:
-        return bind_expr(x, Rules(clause, column, aggregate, ask, KNOWN, widens=True, unknown=True))
+        return bind_expr(x, Rules(clause, column, aggregate, ask, KNOWN, (), widens=True, unknown=True))
 
     def ask(e: ast.Expr) -> Expr | None:
         match e:
@@ -80,8 +87,6 @@ def whole(
             case ast.Call(name="NOW" | "CURRENT_TIMESTAMP" | "PROCTIME"):
                 hint = "compare with a column of the row; a batch query may call it"
                 raise SqlError(f"{e.name.lower()}() in a view is not supported yet", e.span, hint)
-            case ast.Call(name=name, distinct=False) if name in _FUNCTIONS and not user.overloads(name):
-                return typing.call(_FUNCTIONS[name], [bind(x) for x in e.args])
             case ast.Cast(arg=ast.Literal(value=str() as text), type=Scalar.TIMESTAMP):
                 return timestamp(text, e)
             case ast.Cast(arg=arg, type=Scalar.VARCHAR):
