@@ -13,13 +13,14 @@ from typing import Any
 import polars as pl
 import pytest
 
+from braid.dialects import DIALECTS
 from braid.errors import SqlError
 from braid.expr import functions_arrays
 from braid.expr import typing as t
 from braid.expr.aggregates import AGGREGATES
 from braid.expr.casts import java_text
 from braid.expr.compile import evaluate
-from braid.expr.functions import FUNCTIONS
+from braid.expr.functions import FUNCTIONS, by_name
 from braid.expr.lambdas import LAMBDAS
 from braid.expr.listing import listed
 from braid.expr.nodes import Call, Col, Expr, Lit
@@ -348,10 +349,16 @@ def test_patterns_in_columns() -> None:
     assert out["v"].to_list() == ["aa", None, "b", None] and failed.to_list() == [False, True, False, False]
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_name_in_a_dialect_is_one_function(dialect: str) -> None:
+    given = [name for f in (*FUNCTIONS.values(), *LAMBDAS.values()) for name in f.names.get(dialect, ())]
+    assert sorted(given) == sorted(by_name(dialect)) and all(name == name.upper() for name in given)
+    assert not any(f.names.keys() - DIALECTS.keys() for f in FUNCTIONS.values())
+
+
 def test_every_function_says_what_it_takes() -> None:
     rows = {name: (kind, takes) for name, kind, takes in listed()}
-    names = {*AGGREGATES, *t.TABLE_FUNCTIONS, *LAMBDAS}
-    assert {f for f in FUNCTIONS if f.isupper()} | names == rows.keys()
+    assert by_name("ksqldb").keys() | AGGREGATES.keys() == rows.keys()
     assert all(takes for _, takes in rows.values())
     assert rows["PI"] == ("scalar", "nothing") and rows["SUM"] == ("aggregate", "a number")
     assert rows["UNIX_DATE"] == ("scalar", "a DATE")

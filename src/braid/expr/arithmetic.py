@@ -33,6 +33,7 @@ from braid.expr.signatures import (
     decimal,
     decimal_failed,
     fits,
+    in_sql,
     null_failed,
 )
 from braid.types import MAX_TIME, Array, Decimal, Map, Scalar, Type, is_numeric, polars_type
@@ -560,7 +561,7 @@ OPERATORS: dict[str, Function] = {
         Function("sub", _arithmetic("sub"), _difference, decimal_failed(_difference)),
         Function("mul", _arithmetic("mul"), _product, decimal_failed(_product)),
         Function("div", _arithmetic("div"), _quotient, _division_failed(_quotient)),
-        Function("mod", _arithmetic("mod"), _remainder, _division_failed(_remainder)),
+        Function("mod", _arithmetic("mod"), _remainder, _division_failed(_remainder), names=in_sql(sqlstream="MOD")),
         Function("shift", _resolve_shift, _shift, null_failed(_shift)),
         Function("neg", _resolve_neg, lambda call, args: -args[0]),
         Function("eq", _comparison("eq"), _compare(lambda a, b: a == b, False)),

@@ -1,8 +1,7 @@
 """Functions with the meaning of one dialect. Lenses': text in UTF-16 units, positions from zero. RisingWave's: values
 as PostgreSQL writes them, what `x::varchar` gives.
 
-In: typed calls and the Polars expressions of their arguments. Out: rows of `FUNCTIONS`, with lower-case names: the
-dialect says by which name they are called.
+In: typed calls and the Polars expressions of their arguments. Out: rows of `FUNCTIONS`.
 Rule: null in, null out. Batch queries give the same (`batch_sql/duck.py`).
 """
 
@@ -14,7 +13,7 @@ import polars as pl
 
 from braid.expr.casts import where
 from braid.expr.nodes import Call, Expr
-from braid.expr.signatures import Function, Refused, Signature, forms
+from braid.expr.signatures import Function, Refused, Signature, forms, in_sql
 from braid.types import Array, Scalar
 
 S = Scalar
@@ -75,17 +74,18 @@ _TEXT = forms("a text", ((S.VARCHAR,), S.INT))
 LENSES = {
     f.name: f
     for f in (
-        Function("utf16_length", _TEXT, _length),
+        Function("utf16_length", _TEXT, _length, names=in_sql(lenses="LEN LENGTH")),
         Function(
             "utf16_from",
             forms("a text and the position to start from, counted from 0", ((S.VARCHAR, S.INT), S.VARCHAR)),
             _substr,
             _substr_failed,
+            names=in_sql(lenses="SUBSTR"),
         ),
-        Function("concat_all", _resolve_concat, lambda call, args: pl.concat_str(args)),
-        Function("flatten", _resolve_flatten, _flatten),
-        Function("as_nullable", _resolve_same, lambda call, args: args[0]),
-        Function("as_non_nullable", _resolve_same, lambda call, args: args[0]),
+        Function("concat_all", _resolve_concat, lambda call, args: pl.concat_str(args), names=in_sql(lenses="CONCAT")),
+        Function("flatten", _resolve_flatten, _flatten, names=in_sql(lenses="FLATTEN")),
+        Function("as_nullable", _resolve_same, lambda call, args: args[0], names=in_sql(lenses="AS_NULLABLE")),
+        Function("as_non_nullable", _resolve_same, lambda call, args: args[0], names=in_sql(lenses="AS_NON_NULLABLE")),
     )
 }
 

@@ -18,6 +18,7 @@ from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, is_nu
 
 S = Scalar
 MAX_PRECISION = 38
+_USAGE = "it takes "
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,8 @@ class Function:
 
     `build` gives the value; `failed`, where the function can fail, is true on the rows where it did; `once` gives both,
     of one that is slow. `why`: the reason of a failure, in a few words, of these arguments. `duck`: DuckDB's own
-    expression that gives the same, with `{0}`, `{1}` for the arguments; None: a batch query asks this row.
+    expression that gives the same, with `{0}`, `{1}` for the arguments; None: a batch query asks this row. `kind`:
+    'scalar'; 'lambda' or 'table', whose calls the binder makes something else of.
     """
 
     name: str
@@ -55,6 +57,20 @@ class Function:
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     why: Callable[..., str] | str = ""
     duck: str | None = None
+    kind: str = "scalar"
+
+
+def in_sql(**names: str) -> dict[str, tuple[str, ...]]:
+    """What dialects call a row: `in_sql(lenses="LEN LENGTH", sqlstream="CHAR_LENGTH")`."""
+    return {dialect: tuple(given.split()) for dialect, given in names.items()}
+
+
+def usage(f: Function) -> str:
+    """What it takes, as its refusal says."""
+    many = [Lit("", S.VARCHAR)] * 9
+    refused = (f.resolve(args) for args in ((), many))
+    texts = [r.message for r in refused if isinstance(r, Refused) and r.message.startswith(_USAGE)]
+    return texts[0].removeprefix(_USAGE)
 
 
 def null_failed(build: Builder) -> Builder:

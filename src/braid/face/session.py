@@ -27,6 +27,7 @@ from braid.errors import BraidError, Span, SqlError
 from braid.explain.documents import explain_query, render_text
 from braid.expr import loading
 from braid.expr.annotations import Definition
+from braid.expr.listing import check_names
 from braid.face.asserted import Looked, StoreLookout
 from braid.face.begin import begins_of
 from braid.face.catalogue import Catalogue
@@ -231,6 +232,7 @@ class Session(Public):
         else:
             hint = "write @deterministic above it: a batch may run again, and must give the rows that it gave"
             raise BraidError(f"{getattr(function, '__name__', function)} is not declared deterministic", hint)
+        check_names(made, self._dialect.name)
         catalog = self._program.catalog
         self._program.catalog = replace(catalog, functions=catalog.functions | made)
         return function

@@ -34,6 +34,7 @@ from braid.bind.catalog import Catalog
 from braid.bind.program import NewRecords, Program, first_match
 from braid.errors import BraidError, Span
 from braid.explain.documents import explain_query
+from braid.expr.listing import check_names
 from braid.expr.loading import of_file
 from braid.expr.user import Functions
 from braid.face.asserted import Asserted, Looked, Seen
@@ -118,6 +119,7 @@ class Driver:
 
     def functions(self, functions: Functions) -> None:
         """Functions that statements may call from now on."""
+        check_names(functions, self._program.dialect)
         catalog = self._program.catalog
         self._program.catalog = replace(catalog, functions=catalog.functions | functions)
 

@@ -3,7 +3,7 @@
 In: the operands of FROM; the name of a clause. Out: plan expressions, by name; the `Rules` of `bind_expr`.
 Rule: ROWTIME alone is the time of the result, `a.ROWTIME` that of operand a; `*` never holds either. A column of USING
 is one column: that of the left side, or of the right side where the left one has no row. SQL writes a timestamp with a
-blank: CAST('2019-03-30 05:03:30.000' AS TIMESTAMP). Functions that Braid has under another name are found under SQL's.
+blank: CAST('2019-03-30 05:03:30.000' AS TIMESTAMP).
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from braid.bind.expressions import COMMON, Rules, bind_expr
+from braid.bind.expressions import Rules, bind_expr
 from braid.errors import SqlError, UnknownColumn
 from braid.expr import dates, typing
+from braid.expr.functions import by_name
 from braid.expr.nodes import Col, Expr, Lit
 from braid.guess import guess
 from braid.sql import ast
@@ -160,20 +161,9 @@ def _quoted(name: str) -> str:
 # ------------------------------------------------------------------ expressions
 
 
-NAMES = {
-    "CHAR_LENGTH": "LEN",
-    "CHARACTER_LENGTH": "LEN",
-    "LOWER": "LCASE",
-    "MOD": "mod",
-    "REPLACE": "replace_found",
-    "UPPER": "UCASE",
-}
-
-
 def rules(clause: str, column: Callable[[ast.Name], Expr]) -> Rules:
-    functions = (*COMMON, *(n for n in NAMES))
     made = Rules(
-        clause, column, whole=lambda e: _own(e, made), functions=functions, groups=False, widens=True, unknown=True
+        clause, column, None, lambda e: _own(e, made), by_name("sqlstream"), (), groups=False, widens=True, unknown=True
     )
     return made
 
@@ -182,8 +172,6 @@ def _own(e: ast.Expr, r: Rules) -> Expr | None:
     match e:
         case ast.Cast(type=Scalar.TIMESTAMP):
             return _timestamp(e, r)
-        case ast.Call(name=name, distinct=False) if name in NAMES:
-            return typing.call(NAMES[name], [bind_expr(x, r) for x in e.args])
     return None
 
 
