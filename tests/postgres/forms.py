@@ -76,7 +76,7 @@ def bound(text: str, types: tuple[Type, ...]) -> Expr | None:
     """The expression over columns `a0`, `a1` … of these types; None where it is refused."""
     columns = {f"a{i}": Col(f"a{i}", t) for i, t in enumerate(types)}
     try:
-        (statement,) = parse(f"SELECT {text};", RISINGWAVE)
+        (statement,) = parse(f"SELECT {text};", RISINGWAVE).statements
         written = statement.rows.body.items[0].expr  # type: ignore[union-attr]
         return typing.finished(bind(written, Names("SELECT", lambda n: columns[n.parts[0]])))
     except BraidError:

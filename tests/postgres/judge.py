@@ -95,12 +95,22 @@ class Bench:
 
 def judged(bench: Bench, forms: Sequence[Form], each: int = 20) -> Iterator[Difference]:
     """What differs."""
-    known = bench.postgres(forms)
+    known = {f: [(_held(v, f.result), t) for v, t in rows] for f, rows in bench.postgres(forms).items()}
     with Driver(dialect="risingwave") as d:
         d.execute(bench.table)
         d.execute(bench.inserts)
         for start in range(0, len(forms), each):
             yield from _some(bench, forms[start : start + each], known, d, f"v{start}")
+
+
+def _held(value: str | None, t: Type) -> str | None:
+    """A number with more digits in front of the point than the type of the result holds is an error here."""
+    if value is None or value.startswith(ERROR) or not isinstance(t, Numeric):
+        return value
+    number = Decimal(value)
+    if not number.is_finite() or abs(_EXACT.quantize(number, Decimal(1).scaleb(-t.scale))) >= 10 ** (t.precision - t.scale):
+        return f"{ERROR}no {t} holds {value}"
+    return value
 
 
 def _some(

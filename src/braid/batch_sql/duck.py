@@ -123,10 +123,9 @@ class _Functions:
             for a in asked:
                 self._users[a.name] += 1
                 if self._users[a.name] == 1:
-                    types = [duck_name(c.type) for c in a.args] or ["INTEGER"]
-                    connection.create_function(
-                        a.name, computed(a), types, duck_name(a.expr.type), type="arrow", null_handling="special"
-                    )
+                    types: list[Any] = [duck_name(c.type) for c in a.args] or ["INTEGER"]
+                    kind: Any = {"type": "arrow", "null_handling": "special"}
+                    connection.create_function(a.name, computed(a), types, duck_name(a.expr.type), **kind)
 
     def give(self, connection: duckdb.DuckDBPyConnection, asked: Sequence[Asked]) -> None:
         with self._lock:

@@ -12,6 +12,7 @@ import datetime as dt
 import hashlib
 from collections.abc import Callable
 from decimal import Decimal as PyDecimal
+from inspect import Parameter, Signature
 
 import polars as pl
 import pyarrow as pa
@@ -164,10 +165,9 @@ def _literal(e: Lit) -> str:
             return literal(e.value)
         case bytes():
             return f"from_hex('{e.value.hex()}')"
-        case dict():
-            v = e.value
-            text = f"{v['months']} months {v['days']} days {v['us']} microseconds"
-            return f"CAST('{text}' AS INTERVAL)"
+        case tuple():
+            months, days, us = e.value
+            return f"CAST('{months} months {days} days {us} microseconds' AS INTERVAL)"
         case dt.datetime():
             zone = "+00" if e.type is S.TIMESTAMPTZ else ""
             return f"CAST('{e.value.isoformat(' ')}{zone}' AS {duck_name(e.type)})"
@@ -209,6 +209,8 @@ def computed(asked: Asked) -> Callable[..., pa.ChunkedArray]:
             raise ValueError(_reason(asked.expr))
         return _given(made["v"], asked.expr.type)
 
+    names = [c.name for c in columns] or ["one"]  # DuckDB counts them
+    compute.__signature__ = Signature([Parameter(n, Parameter.POSITIONAL_ONLY) for n in names])  # type: ignore[attr-defined]
     return compute
 
 

@@ -190,7 +190,7 @@ def _literal(value: object, t: Type) -> pl.Expr:
     if value is None:
         return pl.lit(None, dtype)
     match t:
-        case Array() | Map() | Struct():
+        case Array() | Map() | Struct() | Scalar.INTERVAL:
             return pl.lit(pl.Series("v", [_physical(value, t)], dtype=dtype)).first()
         case _:
             return pl.lit(value, dtype)
@@ -207,6 +207,9 @@ def _physical(value: object, t: Type) -> object:
         case Map(_, item):
             assert isinstance(value, dict)
             return [{"key": k, "value": _physical(v, item)} for k, v in value.items()]
+        case Scalar.INTERVAL:
+            assert isinstance(value, tuple)
+            return dict(zip(("months", "days", "us"), value, strict=True))
         case Struct(fields):
             assert isinstance(value, dict)
             return {f.name: _physical(value.get(f.name), f.type) for f in fields}

@@ -29,6 +29,7 @@ from braid.expr.functions_text import TEXT_FUNCTIONS
 from braid.expr.functions_times import TIME_FUNCTIONS
 from braid.expr.lambdas import LAMBDAS
 from braid.expr.nodes import Call, Expr
+from braid.expr.postgres import ROWS
 from braid.expr.rows import LARGEST, rows
 from braid.expr.signatures import (
     Function,
@@ -494,6 +495,7 @@ FUNCTIONS: dict[str, Function] = {
     **OPERATORS,
     **LENSES,
     **POSTGRES,
+    **ROWS,
     **_of_ksqldb(
         {f.name: f for f in _SCALARS},
         TEXT_FUNCTIONS,

@@ -20,11 +20,11 @@ from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import BatchQuery, Bound, Declared, Read, Returning, RowsChanged
 from braid.bind.expressions import conjuncts, names, told_at
 from braid.bind.names import repeated
-from braid.bind.risingwave.batch_values import SETS, BatchColumn, Env, Made, Rows, Values, column_token, ordered
-from braid.bind.risingwave.expressions import constant
+from braid.bind.risingwave.batch_values import BatchColumn, Env, Made, Rows, Values, column_token, ordered
+from braid.bind.risingwave.expressions import ROW_SETS, constant, either
 from braid.bind.risingwave.scope import Column, Context, Scope, Table, both, default_name, merged, of_table, renamed
 from braid.errors import Span, SqlError
-from braid.expr.nodes import Call, Col, Expr, Lit
+from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.postgres import typing
 from braid.sql import ast
 from braid.sql.windows import CALLS
@@ -351,8 +351,8 @@ def _function(f: ast.TableFunction, env: Env, before: Scope[Expr] | None) -> Fro
     if name in CALLS:
         hint = f"write it in a view: CREATE MATERIALIZED VIEW w AS SELECT * FROM {name}(…), and read that"
         raise SqlError(f"{name} in a batch query is not supported yet", f.call.span, hint)
-    if name not in SETS:
-        known = ", ".join((*map(str.lower, SETS), *CALLS))
+    if name not in ROW_SETS:
+        known = ", ".join((*map(str.lower, ROW_SETS), *CALLS))
         raise SqlError(f"there is no table function {name.lower()}", f.call.span, f"there are {known}")
     values = Values(env, before or NOTHING, "FROM")
     made, t = values.set_of(f.call)
@@ -376,7 +376,7 @@ def _join(join: ast.Join, env: Env, before: Scope[Expr] | None) -> From:
     how = "inner" if join.natural and join.how == "cross" else join.how
     other = f"({right.sql})" if isinstance(join.right, ast.Join) else right.sql
     if join.using or join.natural:
-        made = merged(join, left.scope, right.scope, env.made.context, _either)
+        made = merged(join, left.scope, right.scope, env.made.context, either)
         on = " AND ".join(env.made.text(typing.compare("=", a, b), join.span) for a, b in made.equal) or "TRUE"
         return From(f"{left.sql} {_KINDS[how]} {other} ON {on}", made.scope)
     scope = both(left.scope, right.scope, join.span)
@@ -384,12 +384,6 @@ def _join(join: ast.Join, env: Env, before: Scope[Expr] | None) -> From:
         return From(f"{left.sql} CROSS JOIN {other}", scope)
     on = Values(env, scope, "ON").condition(join.on)
     return From(f"{left.sql} {_KINDS[how]} {other} ON {on}", scope)
-
-
-def _either(a: Expr, b: Expr) -> Expr:
-    """The first that is not null."""
-    t, both = typing.alike("the sides of a merged column", [a, b])
-    return Call("COALESCE", tuple(both), t)
 
 
 def _nearest(join: ast.Join, left: From, right: From, env: Env) -> From:

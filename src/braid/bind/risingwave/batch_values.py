@@ -17,7 +17,7 @@ from braid.batch_sql.duck_expr import condition_of, duck_name, name_of, text_of
 from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import Asked, BatchQuery, Declared, Index, Read, View
 from braid.bind.expressions import told_at
-from braid.bind.risingwave.expressions import Names, bind, bind_condition
+from braid.bind.risingwave.expressions import ROW_SETS, Names, bind, bind_condition
 from braid.bind.risingwave.scope import Context, Scope, check_not_sink
 from braid.errors import BraidError, Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, Lit, changed
@@ -177,7 +177,7 @@ class Values:
 
     def expr(self, e: ast.Expr, of_rows: bool = False) -> Expr:
         """The typed expression. `of_rows`: a function that gives rows may stand here."""
-        if of_rows and isinstance(e, ast.Call) and e.name in SETS:
+        if of_rows and isinstance(e, ast.Call) and e.name in ROW_SETS:
             return self._rows_of(e)
         return changed(bind(e, self._names()), self.groups.get)
 
@@ -214,7 +214,7 @@ class Values:
                 types = [typing.finished(self.expr(x)).type for x in e.args]
                 fields = tuple(Column(f"f{i + 1}", t) for i, t in enumerate(types))
                 return Col(self._row(e), Struct(fields))
-            case ast.Call(name=name) if name in SETS:
+            case ast.Call(name=name) if name in ROW_SETS:
                 hint = "write it in FROM, or alone as an item of SELECT"
                 raise SqlError(f"{name.lower()} gives rows", e.span, hint)
             case ast.Call(name=name, args=()) if name.lower() in PRESENT:
@@ -420,7 +420,7 @@ def _computed(name: str, args: list[Expr], t: Type, called: Callable[[str], str]
         total = Col(f"CAST({called('sum')} AS {duck_name(sum_of)})", sum_of)
         count = typing.coerced(Col(called("count"), S.BIGINT), Decimal(19, 0))
         some = typing.compare("=", Col(called("count"), S.BIGINT), Lit(0, S.INT))
-        return typing.case([(some, Lit(None, S.NULL))], Call("pg.div", (total, count), result_of("div", sum_of, Decimal(19, 0))))
+        return typing.case([(some, Lit(None, S.NULL))], Call("pg.quotient", (total, count), result_of("quotient", sum_of, Decimal(19, 0))))
     made = called(_DUCK.get(name, name.lower()))
     exact = t in (S.VARCHAR, S.BOOLEAN) or isinstance(t, Array) or (name in ("MIN", "MAX", "ANY_VALUE"))
     return Col(made if exact else f"CAST({made} AS {duck_name(t)})", t)
@@ -508,7 +508,6 @@ WINDOWS: Typed = {
     "NTILE": lambda name, args: S.INT,
 }
 _DUCK = {"EVERY": "bool_and", "FIRST_VALUE": "first", "LAST_VALUE": "last"}
-SETS = ("GENERATE_SERIES", "RANGE", "UNNEST")
 PRESENT: Mapping[str, Expr] = {
     "current_date": Col("current_date", S.DATE),
     "current_timestamp": Col("now()", S.TIMESTAMPTZ),

@@ -42,6 +42,7 @@ _NAMES: dict[Type, str] = {
     S.TIMESTAMPTZ: "timestamptz",
     S.NULL: "varchar",
 }
+ROW_SETS = ("GENERATE_SERIES", "RANGE", "UNNEST")
 _PRESENT = ("NOW", "CURRENT_TIMESTAMP", "PROCTIME", "CURRENT_DATE", "LOCALTIMESTAMP")
 
 
@@ -103,7 +104,7 @@ def _bind(e: ast.Expr, names: Names) -> Expr:
         case ast.Case():
             return _case(e, names)
         case ast.Cast(arg=ast.ArrayLiteral(items=()), type=Array() as t):
-            return Lit([], t)
+            return Lit((), t)
         case ast.Cast(arg=arg, type=t, written=written):
             return typing.cast(bind(arg, names), t, written=written)
         case ast.IsNull(arg=arg, negated=negated):
@@ -177,7 +178,7 @@ def _number(value: PyDecimal) -> Expr:
 
 def interval(e: ast.Interval) -> Lit:
     """A length of time: months, days and microseconds."""
-    return Lit({"months": e.months, "days": e.days, "us": (e.ms - e.days * 86_400_000) * 1000}, S.INTERVAL)
+    return Lit((e.months, e.days, (e.ms - e.days * 86_400_000) * 1000), S.INTERVAL)
 
 
 # ------------------------------------------------------------------ operators
@@ -259,6 +260,12 @@ def _array(items: tuple[ast.Expr, ...], names: Names) -> Expr:
     return Call("make_array", tuple(made), Array(element))
 
 
+def either(a: Expr, b: Expr) -> Expr:
+    """The first of two that is not null: a merged column."""
+    t, both = typing.alike("the sides of a merged column", [a, b])
+    return Call("COALESCE", tuple(both), t)
+
+
 # ---------------------------------------------------------------------- calls
 
 
@@ -296,7 +303,10 @@ def _check_known(name: str, names: Names) -> None:
     if name in _PRESENT:
         hint = "compare with a column of the row; a batch query may call it"
         raise SqlError(f"{name.lower()}() in a view is not supported yet", hint=hint)
-    near = meant(name, [*typing.known()], "docs/dialects/risingwave.md lists the functions", 3)
+    if name in ROW_SETS:
+        raise SqlError(f"{name.lower()} gives rows", hint="a batch query may have it in FROM, or as an item of SELECT")
+    known = [n.lower() for n in typing.known()]
+    near = meant(name.lower(), known, "docs/dialects/risingwave.md lists the functions", 3)
     raise SqlError(f"there is no function {name.lower()}", hint=near)
 
 

@@ -8,6 +8,12 @@ public pages say otherwise they hold, and docs/dialects/risingwave.md names them
 
 from __future__ import annotations
 
+from braid.expr.postgres.casts import CASTS
+from braid.expr.postgres.intervals import INTERVALS
+from braid.expr.postgres.numbers import NUMBERS
+from braid.expr.postgres.operators import OPERATORS
 from braid.expr.signatures import Function
 
-ROWS: dict[str, Function] = {}
+_TABLES = (OPERATORS, CASTS, INTERVALS, NUMBERS)
+ROWS: dict[str, Function] = {name: f for table in _TABLES for name, f in table.items()}
+assert len(ROWS) == sum(map(len, _TABLES)), "two rows have one name"

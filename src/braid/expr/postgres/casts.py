@@ -19,7 +19,7 @@ import polars as pl
 
 from braid.expr.casts import fit
 from braid.expr.nodes import Call, Expr
-from braid.expr.postgres import binary, moments
+from braid.expr.postgres import binary, times_text
 from braid.expr.postgres.base import WHOLE
 from braid.expr.postgres.operators import OUT_OF_RANGE, TOO_MANY
 from braid.expr.rows import distinct, rows
@@ -59,13 +59,15 @@ def never_fails(source: Type, target: Type) -> bool:
         return True
     if source in WHOLE and target in WHOLE:
         return WHOLE.index(source) < WHOLE.index(target)
+    if target is S.VARCHAR:
+        return source in (*WHOLE, S.BOOLEAN) or isinstance(source, Decimal)
     if target in _FLOATS:
         return target is S.DOUBLE and (source in WHOLE or source is S.REAL or isinstance(source, Decimal))
     if isinstance(target, Decimal):
         whole = target.precision - target.scale
         if isinstance(source, Decimal):
             return source.scale <= target.scale and source.precision - source.scale <= whole
-        return source in WHOLE and {S.SMALLINT: 5, S.INT: 10, S.BIGINT: 19}[source] <= whole  # type: ignore[index]
+        return source in WHOLE and {S.SMALLINT: 5, S.INT: 10, S.BIGINT: 19}[source] <= whole
     return (source, target) in ((S.DATE, S.TIMESTAMP), (S.DATE, S.TIMESTAMPTZ), (S.TIMESTAMP, S.TIMESTAMPTZ),
                                 (S.TIMESTAMPTZ, S.TIMESTAMP), (S.TIMESTAMP, S.DATE), (S.TIMESTAMPTZ, S.DATE),
                                 (S.TIMESTAMP, S.TIME), (S.TIMESTAMPTZ, S.TIME))  # fmt: skip
@@ -109,7 +111,7 @@ def cast(x: pl.Expr, source: Type, target: Type) -> pl.Expr:
             return x.dt.date()
         case S.TIME if source is not S.VARCHAR:
             return x.dt.time()
-    return moments.to_moment(x, target)  # type: ignore[arg-type]
+    return times_text.to_moment(x, target)  # type: ignore[arg-type]
 
 
 def _tried(f: Any) -> Any:
@@ -149,7 +151,7 @@ def _to_whole(x: pl.Expr, source: Type, dtype: pl.DataType) -> pl.Expr:
 
 def _nearest(s: pl.Series, dtype: pl.DataType) -> pl.Series:
     """Half to even; null outside of the type."""
-    bits = {pl.Int16(): 15, pl.Int32(): 31}.get(dtype, 63)
+    bits = 15 if dtype == pl.Int16() else 31 if dtype == pl.Int32() else 63
     whole = np.rint(s.fill_null(0.0).to_numpy())
     inside = (whole >= -(2.0**bits)) & (whole < 2.0**bits)
     made = pl.Series(s.name, np.where(inside, whole, 0.0).astype(np.int64)).cast(dtype)
@@ -249,7 +251,7 @@ def to_text(x: pl.Expr, source: Type) -> pl.Expr:
             made = x.list.eval(_element_text(pl.element(), element)).list.join(",")
             return "{" + made + "}"
         case _ if source in _MOMENTS:
-            return moments.text_of(x, source)  # type: ignore[arg-type]
+            return times_text.text_of(x, source)
     return x.cast(pl.String)
 
 

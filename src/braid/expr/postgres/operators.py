@@ -35,6 +35,7 @@ _FLOATS = (S.REAL, S.DOUBLE)
 _EXACT = py.Context(prec=160, rounding=py.ROUND_HALF_UP, Emax=py.MAX_EMAX, Emin=py.MIN_EMIN)
 _WIDE: dict[Type, pl.DataType] = {S.SMALLINT: pl.Int32(), S.INT: pl.Int64(), S.BIGINT: pl.Int128()}
 OUT_OF_RANGE = "out of range"
+TOO_MANY = "more digits than NUMERIC holds here"
 ZERO = "division by zero"
 
 # ---------------------------------------------------------------------- types
@@ -54,7 +55,7 @@ def result_of(name: str, a: Decimal, b: Decimal) -> Decimal:
             return limited(max(whole_a, whole_b) + 1, scale)
         case "mul":
             return limited(whole_a + whole_b, min(a.scale + b.scale, max(PRODUCT, scale)))
-        case "div":
+        case "quotient":
             return limited(whole_a + b.scale, max(QUOTIENT, scale))
         case _:
             return limited(min(whole_a, whole_b), scale)
@@ -71,15 +72,15 @@ def operated(a: Type, b: Type) -> Type | None:
         return S.DOUBLE
     if isinstance(a, Decimal) or isinstance(b, Decimal):
         return Decimal(DIGITS, 0)
-    return max(a, b, key=WHOLE.index)  # type: ignore[arg-type]
+    return max(a, b, key=WHOLE.index)
 
 
 def _arithmetic(name: str) -> Resolver:
     def resolve(args: Sequence[Expr]) -> Signature | Refused:
         a, b = (x.type for x in args)
         wide = operated(a, b)
-        if wide is None or (name == "mod" and wide in _FLOATS):
-            sign = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}[name]
+        if wide is None or (name == "remainder" and wide in _FLOATS):
+            sign = {"add": "+", "sub": "-", "mul": "*", "quotient": "/", "remainder": "%"}[name]
             return Refused(f"{a} {sign} {b} has no meaning", _hint(name, a, b))
         if not isinstance(wide, Decimal):
             return Signature((wide, wide), wide)
@@ -93,7 +94,7 @@ def _arithmetic(name: str) -> Resolver:
 def _hint(name: str, a: Type, b: Type) -> str:
     if S.VARCHAR in (a, b):
         return "use || for text" if name == "add" else "CAST one side to a number"
-    return "convert one side: x::double precision" if name != "mod" else "CAST to numeric: x::numeric % y::numeric"
+    return "convert one side: x::double precision" if name != "remainder" else "CAST to numeric: x::numeric % y::numeric"
 
 
 # --------------------------------------------------------------------- values
@@ -127,10 +128,10 @@ _INTEGERS: dict[str, Builder] = {
     "add": _whole(lambda a, b: a + b),
     "sub": _whole(lambda a, b: a - b),
     "mul": _whole(lambda a, b: a * b),
-    "div": _whole(_divided),
-    "mod": _whole(_rest),
+    "quotient": _whole(_divided),
+    "remainder": _whole(_rest),
 }
-_UFUNCS: dict[str, Any] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide}
+_UFUNCS: dict[str, Any] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "quotient": np.divide}
 _COLUMNS: dict[str, Callable[[pl.Series, pl.Series], pl.Series]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
@@ -140,8 +141,8 @@ _EXACTLY: dict[str, Callable[[py.Decimal, py.Decimal], py.Decimal]] = {
     "add": _EXACT.add,
     "sub": _EXACT.subtract,
     "mul": _EXACT.multiply,
-    "div": _EXACT.divide,
-    "mod": _EXACT.remainder,
+    "quotient": _EXACT.divide,
+    "remainder": _EXACT.remainder,
 }
 
 
@@ -150,7 +151,7 @@ def float_result(name: str, x: Any, y: Any) -> tuple[Any, Any]:
     with np.errstate(all="ignore"):
         out = _UFUNCS[name](x, y)
         overflow = np.isinf(out) & ~np.isinf(x) & ~np.isinf(y)
-        if name == "div":
+        if name == "quotient":
             zero = (y == 0) & ~np.isnan(x)
             return out, zero | overflow | ((out == 0) & (x != 0) & ~np.isinf(y))
         return out, overflow | ((name == "mul") & (out == 0) & (x != 0) & (y != 0))
@@ -182,7 +183,7 @@ def _numerics(name: str, call: Call, a: pl.Expr, b: pl.Expr) -> pl.Expr:
             return _COLUMNS[name](x.cast(wide), y.cast(wide)).cast(dtype).alias(s.name)
         op = _EXACTLY[name]
         pairs = zip(x.to_list(), y.to_list(), strict=True)
-        made = [None if u is None or v is None or (name in ("div", "mod") and not v) else fit(op(u, v), t)
+        made = [None if u is None or v is None or (name in ("quotient", "remainder") and not v) else fit(op(u, v), t)
                 for u, v in pairs]  # fmt: skip
         return pl.Series(s.name, made, dtype=dtype)
 
@@ -192,11 +193,15 @@ def _numerics(name: str, call: Call, a: pl.Expr, b: pl.Expr) -> pl.Expr:
 
 def _roomy(name: str, x: pl.Series, y: pl.Series, t: Decimal) -> bool:
     """Whether no step of the columnar form can have too many digits."""
-    a, b = (max(abs(s.max() or 0), abs(s.min() or 0)) for s in (x, y))  # type: ignore[arg-type, type-var]
+    a, b = (_largest(s) for s in (x, y))
     most = py.Decimal(10) ** (DIGITS - t.scale)
     bound = py.Decimal(10) ** (t.precision - t.scale)
     made = a * b if name == "mul" else a + b
-    return a < most and b < most and made < bound
+    return bool(a < most and b < most and made < bound)
+
+
+def _largest(s: pl.Series) -> py.Decimal:
+    return max((abs(py.Decimal(v)) for v in (s.min(), s.max()) if isinstance(v, py.Decimal)), default=py.Decimal(0))
 
 
 def _build(name: str) -> Builder:
@@ -224,7 +229,7 @@ def _resolve_sign(args: Sequence[Expr]) -> Signature | Refused:
 
 def _negative(call: Call, args: list[pl.Expr]) -> pl.Expr:
     if call.type in WHOLE:
-        return (-args[0].cast(_WIDE[call.type])).cast(polars_type(call.type), strict=False)
+        return (0 - args[0].cast(_WIDE[call.type])).cast(polars_type(call.type), strict=False)
     return -args[0]
 
 
@@ -289,17 +294,22 @@ def _shifted(left: bool) -> Builder:
     return build
 
 
+def _resolve_texts(args: Sequence[Expr]) -> Signature | Refused:
+    return Signature((S.VARCHAR, S.VARCHAR), S.VARCHAR)
+
+
 def _row(name: str) -> Function:
     build = _build(name)
-    return Function(f"pg.{name}", _arithmetic(name), build, null_failed(build), why=_why if name in ("div", "mod") else OUT_OF_RANGE)
+    return Function(f"pg.{name}", _arithmetic(name), build, null_failed(build), why=_why if name in ("quotient", "remainder") else OUT_OF_RANGE)
 
 
 OPERATORS: dict[str, Function] = {
     f.name: f
     for f in (
-        *(_row(name) for name in ("add", "sub", "mul", "div", "mod")),
+        *(_row(name) for name in ("add", "sub", "mul", "quotient", "remainder")),
         Function("pg.neg", _resolve_sign, _negative, null_failed(_negative), why=OUT_OF_RANGE),
         Function("pg.place", _resolve_place, _place),
+        Function("pg.concat_texts", _resolve_texts, lambda call, args: args[0] + args[1]),
         Function("pg.bit_and", _resolve_bits, lambda call, args: args[0] & args[1]),
         Function("pg.bit_or", _resolve_bits, lambda call, args: args[0] | args[1]),
         Function("pg.bit_xor", _resolve_bits, lambda call, args: args[0] ^ args[1]),

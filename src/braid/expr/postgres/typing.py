@@ -9,26 +9,27 @@ with them are what they were.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
 from braid.errors import SqlError
 from braid.expr import user
+from braid.expr.casts import as_decimal
 from braid.expr.compile import failed, to_polars
 from braid.expr.functions import FUNCTIONS, by_name
 from braid.expr.nodes import Call, Case, Cast, Expr, Lit
 from braid.expr.postgres import casts
-from braid.expr.postgres.base import DIALECT, becomes, common
-from braid.expr.postgres.intervals import TIME_OPERATORS
+from braid.expr.postgres.base import DIALECT, WHOLE, becomes, common
+from braid.expr.postgres.intervals import operator as operator_of_times
 from braid.expr.postgres.operators import operated
 from braid.expr.show import show
 from braid.expr.signatures import Function, Refused
-from braid.expr.typing import call as call_of_user
+from braid.expr.typing import call_own
 from braid.types import Array, Decimal, Scalar, Type, is_numeric
 
 S = Scalar
-ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod"}
+ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "quotient", "%": "remainder"}
 COMPARES = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "IS DISTINCT FROM": "is_distinct_from"}
 _BITS = {"&": "pg.bit_and", "|": "pg.bit_or", "#": "pg.bit_xor", "<<": "pg.shift_left", ">>": "pg.shift_right"}
 _PATTERNS = {"~": "pg.regex", "~*": "pg.regex_i", "SIMILAR TO": "pg.similar", "ILIKE": "pg.ilike", "LIKE": "pg.like"}
@@ -58,7 +59,7 @@ def coerced(e: Expr, t: Type) -> Expr:
         return _constant(e, t)
     if casts.never_fails(e.type, t):
         return Cast(e, t)
-    return Call("pg.cast", (e,), t)
+    return Call("double_text" if (e.type, t) == (S.DOUBLE, S.VARCHAR) else "pg.cast", (e,), t)
 
 
 def _constant(e: Lit, t: Type) -> Expr:
@@ -73,7 +74,9 @@ def _constant(e: Lit, t: Type) -> Expr:
         value = check(made)
     except (ValueError, OverflowError):  # a time that Python does not have stays to be computed
         return made
-    return Lit(value, t)
+    if isinstance(value, list):
+        value = tuple(value)
+    return Lit(tuple(value.values()) if isinstance(value, dict) else value, t)
 
 
 def check(e: Expr) -> object:
@@ -116,7 +119,7 @@ def _free(e: Expr) -> Type:
         return e.type
     if isinstance(e, Lit) and isinstance(e.value, str):
         return casts.digits_of(e.value) or casts.FREE
-    return {S.SMALLINT: Decimal(5, 0), S.INT: Decimal(10, 0), S.BIGINT: Decimal(19, 0)}.get(e.type, casts.FREE)  # type: ignore[call-overload]
+    return as_decimal(e.type) if e.type in WHOLE else casts.FREE
 
 
 def assigned(e: Expr, t: Type, column: str) -> Expr:
@@ -185,34 +188,37 @@ def _arithmetic(op: str, a: Expr, b: Expr) -> Expr:
 
 def _of_times(op: str, a: Expr, b: Expr) -> Expr:
     """Arithmetic of dates, times and intervals. A constant length without months is the `shift` of all dialects."""
-    if unknown(b):
-        b = coerced(b, S.INTERVAL if a.type not in (S.DATE, S.TIMESTAMP, S.TIMESTAMPTZ) or op != "-" else a.type)
+    if unknown(b) and isinstance(b, Lit) and op == "-" and a.type in (S.DATE, S.TIMESTAMP, S.TIMESTAMPTZ):
+        b = _moment(b, a.type, op)
+    elif unknown(b):
+        b = coerced(b, S.INTERVAL)
     if unknown(a):
         a = coerced(a, S.INTERVAL if op == "+" else b.type)
-    name = ARITHMETIC[op]
-    for x, y in ((a, b), (b, a)) if op in "+*" else ((a, b),):
-        ms = _length(y)
-        if ms is not None and x.type in (S.TIMESTAMP, S.TIMESTAMPTZ, S.DATE) and op in "+-":
+    name = {"/": "div"}.get(op, ARITHMETIC[op])
+    for x, y in ((a, b), (b, a)) if op == "+" else ((a, b),):
+        ms = _length(y) if op in "+-" else None
+        if ms is not None and x.type in (S.TIMESTAMP, S.TIMESTAMPTZ, S.DATE):
             return _shifted(x, ms if op == "+" else -ms)
-        found = TIME_OPERATORS.get((name, x.type, y.type)) or _widened(name, x, y)
-        if found is not None:
-            return row(found[0], [x, y])
+    found = operator_of_times(name, a.type, b.type)
+    if found is not None:
+        return row(found[0], [a, b])
     raise SqlError(f"{a.type} {op} {b.type} has no meaning", hint="a length of time is INTERVAL '5 minutes'")
 
 
-def _widened(name: str, x: Expr, y: Expr) -> tuple[str, Type] | None:
-    """The operator of types that the operands become by themselves."""
-    for (n, t, u), found in TIME_OPERATORS.items():
-        if n == name and becomes(x.type, t) and becomes(y.type, u):
-            return found
-    return None
+def _moment(e: Lit, t: Type, op: str) -> Expr:
+    """A text behind `time -`: a time, too; who means a length of time is told how it is written."""
+    try:
+        return coerced(e, t)
+    except SqlError:
+        raise SqlError(f"{t} {op} '{e.value}' has no meaning", hint="a length of time is INTERVAL '5' SECOND") from None
 
 
 def _length(e: Expr) -> int | None:
     """The milliseconds of a constant interval without months."""
-    if isinstance(e, Lit) and e.type is S.INTERVAL and isinstance(e.value, dict):
-        us = e.value["days"] * 86_400_000_000 + e.value["us"]
-        return us // 1000 if not e.value["months"] and us % 1000 == 0 else None
+    if isinstance(e, Lit) and e.type is S.INTERVAL and isinstance(e.value, tuple):
+        months, days, us = e.value
+        us += days * 86_400_000_000
+        return us // 1000 if not months and us % 1000 == 0 else None
     return None
 
 
@@ -227,11 +233,22 @@ def compare(op: str, a: Expr, b: Expr) -> Expr:
     if is_numeric(a.type) and is_numeric(b.type):
         t = _met(a.type, b.type)
     if t is None:
-        raise SqlError(f"{a.type} {op} {b.type}: the types differ", hint=f"write CAST(… AS {a.type})")
+        raise SqlError(f"{a.type} {op} {b.type}: the types differ", hint=_one_type(a, b))
     if isinstance(t, Array) and op not in ("=", "!=", "IS DISTINCT FROM"):
         raise SqlError("the order of arrays is not supported yet", hint="compare their elements")
+    if t is S.INTERVAL:
+        return row(f"pg.interval_{COMPARES[op]}", [coerced(x, t) for x in (a, b)])
     sides = [place(coerced(x, t)) for x in (a, b)]
     return Call(COMPARES[op], tuple(sides), S.BOOLEAN)
+
+
+def _one_type(a: Expr, b: Expr) -> str:
+    """How two sides that cannot be compared become of one type: a number as it stands may be meant as a text."""
+    number = next((x.value for x in (a, b) if isinstance(x, Lit) and is_numeric(x.type)), None)
+    wanted = next((x.type for x in (a, b) if is_numeric(x.type)), a.type)
+    if number is not None and S.VARCHAR in (a.type, b.type):
+        return f"write '{number}' to compare texts, CAST(… AS {wanted}) to compare numbers"
+    return f"write CAST(… AS {wanted})"
 
 
 def _met(a: Type, b: Type) -> Type | None:
@@ -242,8 +259,6 @@ def _met(a: Type, b: Type) -> Type | None:
 
 def place(e: Expr) -> Expr:
     """A value in a form that the comparisons and keys of all dialects order as PostgreSQL does."""
-    if e.type is S.INTERVAL:
-        return Call("pg.interval_place", (e,), Decimal(38, 0))
     return Call("pg.place", (e,), S.BIGINT) if e.type in _PLACED else e
 
 
@@ -258,7 +273,7 @@ def logic(name: str, args: Sequence[Expr]) -> Expr:
 def negative(e: Expr) -> Expr:
     if isinstance(e, Lit) and isinstance(e.value, str) and e.type is S.NULL:
         e = coerced(e, S.DOUBLE)
-    found = TIME_OPERATORS.get(("neg", e.type, e.type))
+    found = operator_of_times("neg", e.type)
     if isinstance(e, Lit) and is_numeric(e.type) and e.type not in (S.SMALLINT, S.INT, S.BIGINT):
         return Lit(-e.value, e.type)  # type: ignore[operator]
     return row(found[0] if found is not None else "pg.neg", [e])
@@ -287,7 +302,7 @@ def _joined_arrays(a: Expr, b: Expr) -> Expr:
 # ------------------------------------------------------------------ functions
 
 
-def known() -> dict[str, Function]:
+def known() -> Mapping[str, Function]:
     """The functions by their names in SQL."""
     return by_name(DIALECT)
 
@@ -295,7 +310,7 @@ def known() -> dict[str, Function]:
 def function(name: str, args: Sequence[Expr]) -> Expr:
     """A call of a function by its name in SQL."""
     if user.overloads(name, "scalar"):
-        return call_of_user(name, [finished(a) for a in args])
+        return call_own(name, [finished(a) for a in args])
     return _called(known()[name], args, name.lower())
 
 
@@ -344,3 +359,10 @@ def logic_value(e: Expr) -> Expr:
         raise SqlError(f"a condition is wanted, not {e.type}", hint="compare it: x = 1")
     return e
 
+
+
+def quantified(op: str, e: Expr, array: Expr, *, every: bool) -> Expr:
+    """`e op ANY (array)`, `e op ALL (array)`."""
+    if not isinstance(array.type, Array) and not unknown(array):
+        raise SqlError(f"{'ALL' if every else 'ANY'} takes an array or a query, not {array.type}", hint="write ARRAY[…]")
+    return row("pg.all" if every else "pg.any", [Lit(COMPARES[op], S.VARCHAR), e, array])
