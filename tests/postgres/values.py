@@ -60,7 +60,8 @@ def _numeric(t: Decimal) -> Callable[[random.Random], str]:
         digits = r.randint(0, min(whole, r.choice((1, 2, 6, 12, whole))))
         front = str(r.randint(0, 10**digits - 1)) if digits else "0"
         back = r.choice(("0", "5", "25", "75", "99", "1", "0000001"))[: t.scale] if r.random() < 0.7 else str(r.randint(0, 10**t.scale - 1)).zfill(t.scale)
-        return f"{r.choice(('', '-'))}{front}.{back}"
+        made = f"{r.choice(('', '-'))}{front}.{back}"
+        return made.rstrip("0").rstrip(".") if t == FREE else made  # Braid knows no zeros that nobody declared
 
     return draw
 

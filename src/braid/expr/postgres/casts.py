@@ -23,7 +23,7 @@ from braid.expr.postgres import binary, times_text
 from braid.expr.postgres.base import WHOLE
 from braid.expr.postgres.operators import OUT_OF_RANGE, TOO_MANY
 from braid.expr.rows import distinct, rows
-from braid.expr.signatures import Function, Refused, Signature
+from braid.expr.signatures import Function, Refused, Signature, null_failed
 from braid.types import Array, Decimal, Scalar, Type, is_numeric, polars_type
 
 S = Scalar
@@ -60,7 +60,7 @@ def never_fails(source: Type, target: Type) -> bool:
     if source in WHOLE and target in WHOLE:
         return WHOLE.index(source) < WHOLE.index(target)
     if target is S.VARCHAR:
-        return source in (*WHOLE, S.BOOLEAN) or isinstance(source, Decimal)
+        return source in (*WHOLE, S.BOOLEAN) or (isinstance(source, Decimal) and source.precision < FREE.precision)
     if target in _FLOATS:
         return target is S.DOUBLE and (source in WHOLE or source is S.REAL or isinstance(source, Decimal))
     if isinstance(target, Decimal):
@@ -89,7 +89,7 @@ def cast(x: pl.Expr, source: Type, target: Type) -> pl.Expr:
     if source is S.NULL:
         return x.cast(dtype)
     if isinstance(source, Array) and isinstance(target, Array):
-        return x.list.eval(cast(pl.element(), source.element, target.element)).cast(dtype)
+        return _elements(x, source.element, target.element).cast(dtype)
     match target:
         case S.SMALLINT | S.INT | S.BIGINT:
             return _to_whole(x, source, dtype)
@@ -124,14 +124,14 @@ def _tried(f: Any) -> Any:
     return one
 
 
-def _failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    made = _cast(call, args)
-    bad = args[0].is_not_null() & made.is_null()
-    source, target = call.args[0].type, call.type
-    if isinstance(source, Array) and isinstance(target, Array):
-        inner = pl.element().is_not_null() & cast(pl.element(), source.element, target.element).is_null()
-        return args[0].list.eval(inner).list.any().fill_null(False)
-    return bad
+def _elements(x: pl.Expr, source: Type, target: Type) -> pl.Expr:
+    """An array whose elements are cast; null where one of them fails."""
+    made = cast(pl.element(), source, target)
+    bad = x.list.eval(pl.element().is_not_null() & made.is_null()).list.any()
+    return pl.when(~bad.fill_null(False)).then(x.list.eval(made))
+
+
+_failed = null_failed(_cast)
 
 
 # ------------------------------------------------------------------- numbers
@@ -250,6 +250,8 @@ def to_text(x: pl.Expr, source: Type) -> pl.Expr:
         case Array(element):
             made = x.list.eval(_element_text(pl.element(), element)).list.join(",")
             return "{" + made + "}"
+        case Decimal(FREE.precision, scale) if scale:  # digits that nobody declared
+            return x.cast(pl.String).str.replace(r"\.?0+$", "")
         case _ if source in _MOMENTS:
             return times_text.text_of(x, source)
     return x.cast(pl.String)
