@@ -55,7 +55,7 @@ def call(name: str, args: Sequence[Expr]) -> Expr:
             raise SqlError(f"{function.name}({given}): {signature.message}", hint=signature.hint)
         raise SqlError(signature.message, hint=signature.hint)
     widened = tuple(_widen(a, t) for a, t in zip(args, signature.args, strict=True))
-    return Call(function.name, widened, signature.result)
+    return Call(signature.name or function.name, widened, signature.result)
 
 
 def _own(name: str, overloads: Sequence[user.Overload], args: Sequence[Expr]) -> Expr:
