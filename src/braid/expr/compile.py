@@ -8,6 +8,7 @@ fail.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_never
 
 import polars as pl
@@ -82,6 +83,8 @@ def failed(e: Expr) -> pl.Expr | None:
         case Call(args=args):
             fails = FUNCTIONS[e.function].failed
             parts = [failed(a) for a in args]
+            if e.function in _FIRST:  # an argument is looked at only where those before it are null
+                parts = [_and(_all_null(args[:i]), part) if i else part for i, part in enumerate(parts)]
             if fails is not None:
                 parts.append(fails(e, [to_polars(a) for a in args]).fill_null(False))
             return casts.any_of(*parts)
@@ -172,6 +175,13 @@ def value_of(e: Expr) -> object:
         return e.value
     out, _ = evaluate(pl.DataFrame(height=1), [("v", e)])
     return _python(out.get_column("v").to_list()[0], e.type)
+
+
+_FIRST = ("COALESCE", "IFNULL", "pg.coalesce")  # they give the first of their arguments that is there
+
+
+def _all_null(args: Sequence[Expr]) -> pl.Expr:
+    return pl.all_horizontal([to_polars(a).is_null() for a in args])
 
 
 def _and(condition: pl.Expr, part: pl.Expr | None) -> pl.Expr | None:

@@ -23,8 +23,11 @@ _USAGE = "it takes "
 
 @dataclass(frozen=True, slots=True)
 class Signature:
+    """`name`: the row that gives the value for these types, where it is another than the one that was asked."""
+
     args: tuple[Type, ...]
     result: Type
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def call(name: str, args: Sequence[Expr], written: str = "") -> Expr:
         given = f"{written}({', '.join(str(a.type) for a in args)}): " if written else ""
         raise SqlError(f"{given}{signature.message}", hint=signature.hint)
     widened = tuple(_widen(a, t) for a, t in zip(args, signature.args, strict=True))
-    return Call(function.name, widened, signature.result)
+    return Call(signature.name or function.name, widened, signature.result)
 
 
 def call_own(name: str, args: Sequence[Expr]) -> Expr:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from braid.expr.postgres.casts import CASTS
 from braid.expr.postgres.intervals import INTERVALS
+from braid.expr.postgres.nulls import NULLS
 from braid.expr.postgres.numbers import NUMBERS
 from braid.expr.postgres.operators import OPERATORS
 from braid.expr.signatures import Function
 
-_TABLES = (OPERATORS, CASTS, INTERVALS, NUMBERS)
+_TABLES = (OPERATORS, CASTS, INTERVALS, NULLS, NUMBERS)
 ROWS: dict[str, Function] = {name: f for table in _TABLES for name, f in table.items()}
 assert len(ROWS) == sum(map(len, _TABLES)), "two rows have one name"

@@ -331,7 +331,7 @@ def _called(f: Function, args: Sequence[Expr], called: str) -> Expr:
             message = f"{called}({given}): {message}"
         raise SqlError(message, hint=signature.hint)
     widened = tuple(coerced(a, t) for a, t in zip(args, signature.args, strict=True))
-    return Call(f.name, widened, signature.result)
+    return Call(signature.name or f.name, widened, signature.result)
 
 
 def alike(what: str, values: Sequence[Expr]) -> tuple[Type, list[Expr]]:
