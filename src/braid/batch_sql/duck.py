@@ -84,7 +84,13 @@ TEXT = """CREATE MACRO postgres_text(x) AS CASE typeof(x)
         WHEN abs(TRY_CAST(x AS DOUBLE)) >= 1e15 AND abs(TRY_CAST(x AS DOUBLE)) < 1e16 THEN regexp_replace(
             regexp_replace(CAST(x AS VARCHAR), '^(-?[0-9])([0-9]*)[.]0$', '\\1.\\2e+15'), '[.]?0*e', 'e')
         ELSE regexp_replace(CAST(x AS VARCHAR), '[.]0$', '') END
-    WHEN 'FLOAT' THEN regexp_replace(CAST(x AS VARCHAR), '[.]0$', '')
+    WHEN 'FLOAT' THEN CASE
+        WHEN isnan(TRY_CAST(x AS FLOAT)) THEN 'NaN'
+        WHEN isinf(TRY_CAST(x AS FLOAT)) THEN replace(CAST(x AS VARCHAR), 'inf', 'Infinity')
+        WHEN abs(TRY_CAST(x AS FLOAT)) >= 1e6 AND abs(TRY_CAST(x AS FLOAT)) < 1e16 THEN regexp_replace(
+            regexp_replace(replace(CAST(x AS VARCHAR), '.', ''), '^(-?[0-9])([0-9]*?)0*$', '\\1.\\2e+')
+            || lpad(CAST(strpos(replace(CAST(x AS VARCHAR), '-', ''), '.') - 2 AS VARCHAR), 2, '0'), '[.]e', 'e')
+        ELSE regexp_replace(CAST(x AS VARCHAR), '[.]0$', '') END
     WHEN 'TIMESTAMP WITH TIME ZONE' THEN CAST(x AS VARCHAR) || ':00'
     ELSE CAST(x AS VARCHAR) END"""
 
@@ -137,11 +143,13 @@ class Tables:
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         with self._told():
-            rows = self._connection.execute(sql).fetchmany(MOST + 1)
+            found = self._connection.execute(sql)
+            rows = found.fetchmany(MOST + 1)
         if len(rows) > MOST:
             hint = "write LIMIT, or group them; INSERT INTO … SELECT keeps them in a table"
             raise SqlError(f"the query gives more than {MOST:,} rows", self.query.span, hint, self.query.text)
-        return [tuple(map(_value, row)) for row in rows]
+        columns = [_shown(str(t), x) for (_, t, *_), x in zip(found.description, zip(*rows, strict=True), strict=False)]
+        return [tuple(map(_value, row)) for row in zip(*columns, strict=True)]
 
     def frame(self, sql: str, columns: Sequence[tuple[str, str, pl.DataType]]) -> pl.DataFrame:
         """The rows of a query as (name, SQL type, dtype); values are converted as an INSERT converts them."""
@@ -200,11 +208,33 @@ def _as(column: str, type_: str) -> str:
     return f"CAST({column} AS {duck_type(type_)}) AS {column}" if type_ else column
 
 
+_TOO_LARGE = "isinf({0}) AND CAST({1} AS VARCHAR) NOT ILIKE '%inf%'"
+_BEYOND = {"time": "{0} >= TIME '24:00:00'", "real": _TOO_LARGE, "double precision": _TOO_LARGE}
+
+
 def _stored(column: str, type_: str) -> str:
-    """A value of the user's type as it is stored: times with a zone in UTC."""
+    """A value of the user's type as it is stored: times with a zone in UTC. One that DuckDB has and the type has not is
+    refused: 24:00:00, and a text of a number that is too large, which becomes infinite."""
     if type_ == "timestamptz":
         return f"CAST({column} AS TIMESTAMPTZ) AT TIME ZONE 'UTC' AS {column}"
-    return f"CAST({column} AS {duck_type(type_)}) AS {column}"
+    made = f"CAST({column} AS {duck_type(type_)})"
+    if type_ not in _BEYOND:
+        return f"{made} AS {column}"
+    told = f"error(CAST({column} AS VARCHAR) || ' is out of range for {type_}')"
+    return f"CASE WHEN {_BEYOND[type_].format(made, column)} THEN {told} ELSE {made} END AS {column}"
+
+
+_FLOAT: tuple[pl.DataType, ...] = (pl.Float32(), pl.String(), pl.Float64())
+
+
+def _shown(duck: str, values: Sequence[Any]) -> Sequence[Any]:
+    """The values of a column; those of REAL in the fewest digits."""
+    if not duck.startswith("FLOAT"):
+        return values
+    held, text, wide = _FLOAT
+    for _ in range(duck.count("[")):
+        held, text, wide = pl.List(held), pl.List(text), pl.List(wide)
+    return pl.Series(values, dtype=held).cast(text).cast(wide).to_list()
 
 
 def _value(value: Any) -> Any:

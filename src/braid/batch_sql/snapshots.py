@@ -26,11 +26,11 @@ from braid.operators.clocks import CLOCK, STEPS, Clocks, LeafClock
 from braid.operators.on_time import OnTime
 from braid.operators.watermarks import ABOVE_ALL, Watermark, ticks_of
 from braid.records import codec, formats
-from braid.records.values import json_value
+from braid.records.python import json_value
 from braid.stage.bucket import Keepless
 from braid.stage.call_order import Placed, raw_frame
 from braid.stage.decode import decode, row_ids
-from braid.types import Column, Scalar, polars_type
+from braid.types import WHOLE_NUMBERS, Column, polars_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +273,7 @@ class Gate:
 
     def __init__(self, watermark: Bounded, column: Col) -> None:
         self._operator, self._mark = OnTime(column, Watermark(0, column, column)), watermark.expr
-        self._ticks_a_ms = 1 if column.type in (Scalar.INT, Scalar.BIGINT) else 1000
+        self._ticks_a_ms = 1 if column.type in WHOLE_NUMBERS else 1000
         self._kept: dict[str, Any] = {}
         self._state = State(Keepless(), "")
 

@@ -7,10 +7,10 @@ bound here, and nowhere else.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 
-from braid.bind.expressions import COMMON, OPERATORS, Rules, bind_expr, bind_predicate, children
+from braid.bind.expressions import COMMON, OPERATORS, Rules, bind_expr, bind_predicate
 from braid.errors import SqlError
 from braid.expr import typing, user
 from braid.expr.nodes import Expr, Lit
@@ -28,18 +28,22 @@ _FUNCTIONS = {
 KNOWN = (*COMMON, *_FUNCTIONS)
 _TEXTS: dict[Type, str] = {
     Scalar.DOUBLE: "double_text", Scalar.TIMESTAMP: "timestamp_text", Scalar.TIME: "time_text",
+    Scalar.REAL: "real_text", Scalar.TIMESTAMPTZ: "timestamptz_text",
 }  # fmt: skip
 _SIGNS = {"+": 1, "-": -1}
 _NAMES: dict[Type, str] = {
     Scalar.BOOLEAN: "boolean",
+    Scalar.SMALLINT: "smallint",
     Scalar.INT: "integer",
     Scalar.BIGINT: "bigint",
+    Scalar.REAL: "real",
     Scalar.DOUBLE: "double precision",
     Scalar.VARCHAR: "varchar",
     Scalar.BYTES: "bytea",
     Scalar.DATE: "date",
     Scalar.TIME: "time",
     Scalar.TIMESTAMP: "timestamp",
+    Scalar.TIMESTAMPTZ: "timestamptz",
     Scalar.NULL: "varchar",
 }
 
@@ -82,7 +86,7 @@ def whole(
                 raise SqlError(f"{e.name.lower()}() in a view is not supported yet", e.span, hint)
             case ast.Call(name=name, distinct=False) if name in _FUNCTIONS and not user.overloads(name):
                 return typing.call(_FUNCTIONS[name], [bind(x) for x in e.args])
-            case ast.Cast(arg=ast.Literal(value=str() as text), type=Scalar.TIMESTAMP):
+            case ast.Cast(arg=ast.Literal(value=str() as text), type=Scalar.TIMESTAMP | Scalar.TIMESTAMPTZ):
                 return timestamp(text, e)
             case ast.Cast(arg=arg, type=Scalar.VARCHAR):
                 return _text(bind(arg), arg, named)
@@ -107,8 +111,7 @@ def _text(made: Expr, e: ast.Expr, named: Named | None) -> Expr:
     text = _TEXTS.get(made.type)
     if text is None:
         return typing.cast(made, Scalar.VARCHAR)
-    zoned = made.type is Scalar.TIMESTAMP and type_name(e, made, named or (lambda n: "")) == "timestamptz"
-    return typing.call("timestamptz_text" if zoned else text, [made])
+    return typing.call(text, [made])
 
 
 def _null(*sides: ast.Expr) -> bool:
@@ -128,7 +131,8 @@ def timestamp(text: str, e: ast.Expr) -> Expr:
         at = datetime.fromisoformat(text.strip())
     except ValueError:
         raise SqlError(f"'{text}' is not a timestamp", e.span, "write it as '2024-01-01 00:00:00'") from None
-    return Lit(at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at, Scalar.TIMESTAMP)
+    type_ = e.type if isinstance(e, ast.Cast) else Scalar.TIMESTAMP
+    return Lit(at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at, type_)
 
 
 def type_name(e: ast.Expr, made: Expr, column_type: Callable[[ast.Name], str]) -> str:
@@ -138,8 +142,6 @@ def type_name(e: ast.Expr, made: Expr, column_type: Callable[[ast.Name], str]) -
             return column_type(e)
         case ast.Cast(written=written) if written:
             return written
-    if made.type is Scalar.TIMESTAMP and any(column_type(n) == "timestamptz" for n in _outside_casts(e)):
-        return "timestamptz"
     return usual_name(made.type)
 
 
@@ -152,11 +154,3 @@ def usual_name(t: Type) -> str:
     if found is None:
         raise SqlError(f"a column of type {t} is not supported yet", hint="convert it: x::varchar")
     return found
-
-
-def _outside_casts(e: ast.Expr) -> Iterator[ast.Name]:
-    if isinstance(e, ast.Name):
-        yield e
-    if not isinstance(e, ast.Cast):
-        for child in children(e):
-            yield from _outside_casts(child)
