@@ -308,17 +308,9 @@ def test_round_trip_against_fastavro(table: tuple[list[Column], pl.DataFrame]) -
         found = fastavro.schemaless_reader(io.BytesIO(b), theirs)
         assert body(theirs, found) == b
         for c, v in zip(columns, physical, strict=True):
-            if c.type in (
-                S.SMALLINT,
-                S.INT,
-                S.VARCHAR,
-                S.BYTES,
-                S.BOOLEAN,
-                S.REAL,
-                S.DOUBLE,
-                S.BIGINT,
-                S.DATE,
-            ) or isinstance(c.type, Decimal):
+            if c.type in (*WHOLE_NUMBERS, *FLOATS, S.VARCHAR, S.BYTES, S.BOOLEAN, S.DATE) or isinstance(
+                c.type, Decimal
+            ):
                 assert found[c.name] == v[i]
 
 
