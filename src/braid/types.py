@@ -91,11 +91,13 @@ class Column:
     type: Type
 
 
-_NUMBERS = (Scalar.SMALLINT, Scalar.INT, Scalar.BIGINT, Scalar.REAL, Scalar.DOUBLE)
+WHOLE_NUMBERS: tuple[Scalar, ...] = (Scalar.SMALLINT, Scalar.INT, Scalar.BIGINT)
+FLOATS: tuple[Scalar, ...] = (Scalar.REAL, Scalar.DOUBLE)
+TIMESTAMPS: tuple[Scalar, ...] = (Scalar.TIMESTAMP, Scalar.TIMESTAMPTZ)
 
 
 def is_numeric(t: Type) -> bool:
-    return t in _NUMBERS or isinstance(t, Decimal)
+    return t in WHOLE_NUMBERS or t in FLOATS or isinstance(t, Decimal)
 
 
 @lru_cache(maxsize=4096)

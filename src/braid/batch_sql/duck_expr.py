@@ -105,7 +105,9 @@ def _is_own(e: Expr) -> bool:
         case Call(function=f, args=args) if f in _COMPARES:
             return not isinstance(args[0].type, Array) and all(_is_own(_inside(x)) for x in args)
         case Call(function=f):
-            return (f in _INFIX or f in _FORMS or f == "COALESCE" or f == "make_array") and all(map(_is_own, children(e)))
+            return (f in _INFIX or f in _FORMS or f == "COALESCE" or f == "make_array") and all(
+                map(_is_own, children(e))
+            )
         case Case():
             return all(map(_is_own, children(e)))
         case Cast(arg=arg, type=t):

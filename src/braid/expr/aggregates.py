@@ -13,10 +13,9 @@ from braid.errors import SqlError
 from braid.expr import typing, user
 from braid.expr.nodes import Code, Expr
 from braid.expr.signatures import Refused, constant
-from braid.types import Array, Decimal, Map, Scalar, Type, is_numeric
+from braid.types import FLOATS, TIMESTAMPS, WHOLE_NUMBERS, Array, Decimal, Map, Scalar, Type, is_numeric
 
-ORDERED = (Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE, Scalar.VARCHAR, Scalar.BYTES, Scalar.DATE, Scalar.TIME,
-           Scalar.TIMESTAMP)  # fmt: skip
+ORDERED = (*WHOLE_NUMBERS, *FLOATS, Scalar.VARCHAR, Scalar.BYTES, Scalar.DATE, Scalar.TIME, *TIMESTAMPS)
 MOST = 10_000  # values that an aggregate is asked to keep
 
 
@@ -110,7 +109,7 @@ def _pair(args: Sequence[Expr]) -> Shape | None:
 def _spread(args: Sequence[Expr]) -> Shape | None:
     if len(args) != 1 or not is_numeric(args[0].type):
         return None
-    exact = args[0].type in (Scalar.INT, Scalar.BIGINT)
+    exact = args[0].type in WHOLE_NUMBERS
     return Shape(args[0] if exact else typing.cast(args[0], Scalar.DOUBLE), Scalar.DOUBLE)
 
 

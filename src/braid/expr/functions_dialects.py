@@ -98,10 +98,16 @@ def _double(call: Call, args: list[pl.Expr]) -> pl.Expr:
     return args[0].map_batches(_doubles, return_dtype=pl.String(), is_elementwise=True)
 
 
-def _doubles(s: pl.Series) -> pl.Series:
-    """`1`, `0.5`, `1e+15`, `1e-05`, `NaN`: Python rows only where an exponent is needed."""
+def _real(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """In the digits of a single: `1e+06`, `1.1`."""
+    fewest = args[0].cast(pl.String).cast(pl.Float64)
+    return fewest.map_batches(lambda s: _doubles(s, 1e6), return_dtype=pl.String(), is_elementwise=True)
+
+
+def _doubles(s: pl.Series, most: float = 1e15) -> pl.Series:
+    """`1`, `0.5`, `1e+15`, `1e-05`, `NaN`: Python rows only where an exponent is needed, from `most` on."""
     size = s.abs()
-    odd = (((size < 1e-4) & (size > 0)) | (size >= 1e15)) & s.is_finite()
+    odd = (((size < 1e-4) & (size > 0)) | (size >= most)) & s.is_finite()
     text = s.cast(pl.String).str.strip_suffix(".0").replace({"inf": "Infinity", "-inf": "-Infinity"})
     return where(odd, _with_exponent, s, text)
 
@@ -128,7 +134,8 @@ POSTGRES = {
     for f in (
         Function("double_text", forms("a DOUBLE", ((S.DOUBLE,), S.VARCHAR)), _double),
         Function("timestamp_text", forms("a TIMESTAMP", ((S.TIMESTAMP,), S.VARCHAR)), _timestamp),
-        Function("timestamptz_text", forms("a TIMESTAMP", ((S.TIMESTAMP,), S.VARCHAR)), _timestamptz),
+        Function("real_text", forms("a REAL", ((S.REAL,), S.VARCHAR)), _real),
+        Function("timestamptz_text", forms("a TIMESTAMPTZ", ((S.TIMESTAMPTZ,), S.VARCHAR)), _timestamptz),
         Function("time_text", forms("a TIME", ((S.TIME,), S.VARCHAR)), _time),
     )
 }

@@ -149,6 +149,8 @@ def common_type(a: Type, b: Type) -> Type | None:
             return decimal(max(da.precision - da.scale, db.precision - db.scale) + scale, scale)
         return S.BIGINT if S.BIGINT in (a, b) else S.INT
     match a, b:
+        case (S.TIMESTAMP, S.TIMESTAMPTZ) | (S.TIMESTAMPTZ, S.TIMESTAMP):
+            return S.TIMESTAMPTZ
         case (Array(x), Array(y)):
             element = common_type(x, y)
             return Array(element) if element is not None else None

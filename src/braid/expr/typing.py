@@ -17,7 +17,7 @@ from braid.expr.compile import to_polars
 from braid.expr.functions import FUNCTIONS, by_name
 from braid.expr.nodes import Call, Case, Cast, Expr, Field, Lit, MakeStruct
 from braid.expr.signatures import Refused, common_of, common_type
-from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
+from braid.types import TIMESTAMPS, Array, Column, Decimal, Map, Scalar, Struct, Type
 
 __all__ = [
     "all_of",
@@ -34,8 +34,8 @@ __all__ = [
 ]
 
 S = Scalar
-_TIMES = (S.DATE, S.TIME, S.TIMESTAMP)
-_FORMS = {S.DATE: "2020-05-26", S.TIME: "23:59:58", S.TIMESTAMP: "2020-05-26T23:59:58.000"}
+_TIMES = (S.DATE, S.TIME, *TIMESTAMPS)
+_FORMS = {S.DATE: "2020-05-26", S.TIME: "23:59:58", **dict.fromkeys(TIMESTAMPS, "2020-05-26T23:59:58.000")}
 
 
 def call(name: str, args: Sequence[Expr], written: str = "") -> Expr:
@@ -186,7 +186,7 @@ def moment(text: object, t: Scalar) -> Lit:
 
 
 def _convert(expr: Lit, type_: Type) -> object:
-    if type_ is S.TIMESTAMP and isinstance(expr.value, str):  # at once: an INSERT may have thousands of them
+    if type_ in TIMESTAMPS and isinstance(expr.value, str):  # at once: an INSERT may have thousands of them
         at = dates.plain_timestamp(expr.value)
         if at is not None:
             return at

@@ -39,7 +39,8 @@ from braid.operators.changes import DIFF, HEADERS, NEVER, TIME
 from braid.plan.logical import Source, SourceColumn, Timestamp
 from braid.records import codec
 from braid.records.formats import delimiter_of
-from braid.records.values import a, python_values
+from braid.records.python import python_values
+from braid.records.values import a
 from braid.stage.decode import Decoded, time_of, with_pseudo
 from braid.stage.inputs import Ahead, Block, Times, filled
 from braid.timing import spent

@@ -230,8 +230,8 @@ def columns_of(frame: DataFrame, left_out: Iterable[str]) -> list[Column]:
 def _ours(t: S.DataType, name: str) -> Type:
     for spark, ours in (
         (S.BooleanType, Scalar.BOOLEAN),
-        (S.ByteType, Scalar.INT), (S.ShortType, Scalar.INT), (S.IntegerType, Scalar.INT),
-        (S.LongType, Scalar.BIGINT), (S.FloatType, Scalar.DOUBLE), (S.DoubleType, Scalar.DOUBLE),
+        (S.ByteType, Scalar.SMALLINT), (S.ShortType, Scalar.SMALLINT), (S.IntegerType, Scalar.INT),
+        (S.LongType, Scalar.BIGINT), (S.FloatType, Scalar.REAL), (S.DoubleType, Scalar.DOUBLE),
         (S.StringType, Scalar.VARCHAR), (S.BinaryType, Scalar.BYTES), (S.DateType, Scalar.DATE),
         (S.TimestampType, Scalar.TIMESTAMP), (S.TimestampNTZType, Scalar.TIMESTAMP),
     ):  # fmt: skip
@@ -253,14 +253,17 @@ def _ours(t: S.DataType, name: str) -> Type:
 
 _SPARK: dict[Scalar, S.DataType] = {
     Scalar.BOOLEAN: S.BooleanType(),
+    Scalar.SMALLINT: S.ShortType(),
     Scalar.INT: S.IntegerType(),
     Scalar.BIGINT: S.LongType(),
+    Scalar.REAL: S.FloatType(),
     Scalar.DOUBLE: S.DoubleType(),
     Scalar.VARCHAR: S.StringType(),
     Scalar.BYTES: S.BinaryType(),
     Scalar.DATE: S.DateType(),
     Scalar.TIME: S.LongType(),  # ms of the day
     Scalar.TIMESTAMP: S.TimestampType(),
+    Scalar.TIMESTAMPTZ: S.TimestampType(),
     Scalar.NULL: S.StringType(),
 }
 

@@ -24,7 +24,7 @@ from braid.plan.logical import Source, SourceColumn
 from braid.records import codec, formats
 from braid.records.registry import Registry
 from braid.records.wire import prefixed
-from braid.types import MAX_TIME, Column, Scalar, polars_type
+from braid.types import MAX_TIME, TIMESTAMPS, Column, Scalar, polars_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,7 @@ def _read_times(rows: pl.DataFrame, column: Col, format: str | None) -> pl.Serie
         pattern = typing.literal(format or "yyyy-MM-dd'T'HH:mm:ss", Scalar.VARCHAR)
         made, _ = compile.evaluate(rows, [("_time", typing.call("STRINGTOTIMESTAMP", [column, pattern]))])
         return made["_time"]
-    if column.type in (Scalar.TIMESTAMP, Scalar.DATE):
+    if column.type in (Scalar.DATE, *TIMESTAMPS):
         return rows[column.name].cast(pl.Datetime("ms")).dt.timestamp("ms")
     return rows[column.name].cast(pl.Int64)
 

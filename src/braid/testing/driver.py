@@ -44,8 +44,9 @@ from braid.plan.logical import Query, Source
 from braid.records import framed
 from braid.records.facet import PROTOBUFS, Facet
 from braid.records.formats import passed, produced
+from braid.records.python import json_value
 from braid.records.registry import Registry, Schema, subject_of
-from braid.records.values import json_value, python_value
+from braid.records.values import python_value
 from braid.records.wire import Wires
 from braid.stage.call_order import Moment, Placed, raw_frame
 from braid.stage.decode import Decoded, decode, key_of

@@ -175,9 +175,14 @@ def _listed(v: ast.Values, rows: list[list[Expr]], env: Env) -> Rows:
     width = len(v.rows[0])
     types = [typing.finished(e).type for e in rows[0]]
     columns = tuple((f"column{i + 1}", made.token("c", f"column{i + 1}"), types[i]) for i in range(width))
-    texts = [[made.text(e, x.span) for e, x in zip(row, written, strict=True)] for row, written in zip(rows, v.rows, strict=True)]
+    texts = [
+        [made.text(e, x.span) for e, x in zip(row, written, strict=True)]
+        for row, written in zip(rows, v.rows, strict=True)
+    ]
     if len(rows) >= _MANY and all(isinstance(e, Lit) for row in rows for e in row):
-        lists = [f"unnest([{', '.join(x)}]) AS {t}" for x, (_, t, _) in zip(zip(*texts, strict=True), columns, strict=True)]
+        lists = [
+            f"unnest([{', '.join(x)}]) AS {t}" for x, (_, t, _) in zip(zip(*texts, strict=True), columns, strict=True)
+        ]
         return Rows(f"SELECT {', '.join(lists)}", columns)
     table = made.token("t", "values")
     names = ", ".join(t for _, t, _ in columns)
@@ -253,7 +258,9 @@ def _groups(s: ast.Select, values: Values) -> dict[Expr, Expr]:
     sets = (x for e in s.group_by for x in (chain(*e.sets) if isinstance(e, ast.GroupingSets) else (e,)))
     for e in sets:
         place = e.value if isinstance(e, ast.Literal) else None
-        alias = next((i.expr for i in s.items if isinstance(e, ast.Name) and not values.knows(e) and (i.alias,) == e.parts), None)
+        alias = next(
+            (i.expr for i in s.items if isinstance(e, ast.Name) and not values.knows(e) and (i.alias,) == e.parts), None
+        )
         if isinstance(place, int) and 1 <= place <= len(s.items):
             alias = s.items[place - 1].expr
         written = e if alias is None else alias
@@ -488,7 +495,13 @@ def _assigned(rows: ast.Query, columns: tuple[str, ...], target: Declared, conte
     types = {c.name: c.type for c in target.columns}
     made = Made(context, rows_of)
     env = Env(made)
-    if isinstance(rows.body, ast.Values) and not rows.ctes and not rows.order_by and rows.limit is None and rows.offset is None:
+    if (
+        isinstance(rows.body, ast.Values)
+        and not rows.ctes
+        and not rows.order_by
+        and rows.limit is None
+        and rows.offset is None
+    ):
         found = _listed(rows.body, _values_of(rows.body, [(c, types[c]) for c in columns], env), env)
         return made.query(found.sql, found.columns, rows.span)
     found = rows_of(rows, env)

@@ -327,7 +327,9 @@ class Values:
                 raise SqlError("unnest takes one array", e.span, "write unnest(ARRAY[…])")
             return self.text(args[0], e.span), args[0].type.element
         if len(args) not in ((1, 2, 3) if e.name == "RANGE" else (2, 3)):
-            raise SqlError(f"{e.name.lower()} takes a first and a last value, and maybe a step", e.span, "write (1, 10)")
+            raise SqlError(
+                f"{e.name.lower()} takes a first and a last value, and maybe a step", e.span, "write (1, 10)"
+            )
         t, numbers = typing.alike(f"the arguments of {e.name.lower()}", args[:2])
         if t in (S.DATE, S.TIMESTAMP, S.TIMESTAMPTZ):
             t = S.TIMESTAMP if t is S.DATE else t
@@ -420,7 +422,10 @@ def _computed(name: str, args: list[Expr], t: Type, called: Callable[[str], str]
         total = Col(f"CAST({called('sum')} AS {duck_name(sum_of)})", sum_of)
         count = typing.coerced(Col(called("count"), S.BIGINT), Decimal(19, 0))
         some = typing.compare("=", Col(called("count"), S.BIGINT), Lit(0, S.INT))
-        return typing.case([(some, Lit(None, S.NULL))], Call("pg.quotient", (total, count), result_of("quotient", sum_of, Decimal(19, 0))))
+        return typing.case(
+            [(some, Lit(None, S.NULL))],
+            Call("pg.quotient", (total, count), result_of("quotient", sum_of, Decimal(19, 0))),
+        )
     made = called(_DUCK.get(name, name.lower()))
     exact = t in (S.VARCHAR, S.BOOLEAN) or isinstance(t, Array) or (name in ("MIN", "MAX", "ANY_VALUE"))
     return Col(made if exact else f"CAST({made} AS {duck_name(t)})", t)
@@ -486,11 +491,32 @@ def _array(name: str, args: list[Expr]) -> Type:
 
 
 Typed = Mapping[str, Callable[[str, list[Expr]], Type]]
-_SPREADS = """CORR COVAR_POP COVAR_SAMP MEDIAN PERCENTILE_CONT REGR_AVGX REGR_AVGY REGR_INTERCEPT REGR_R2 REGR_SLOPE
-    REGR_SXX REGR_SXY REGR_SYY STDDEV STDDEV_POP STDDEV_SAMP VARIANCE VAR_POP VAR_SAMP""".split()
+_SPREADS = [
+    "CORR",
+    "COVAR_POP",
+    "COVAR_SAMP",
+    "MEDIAN",
+    "PERCENTILE_CONT",
+    "REGR_AVGX",
+    "REGR_AVGY",
+    "REGR_INTERCEPT",
+    "REGR_R2",
+    "REGR_SLOPE",
+    "REGR_SXX",
+    "REGR_SXY",
+    "REGR_SYY",
+    "STDDEV",
+    "STDDEV_POP",
+    "STDDEV_SAMP",
+    "VARIANCE",
+    "VAR_POP",
+    "VAR_SAMP",
+]
 _BIGINT = _fixed(S.BIGINT, 2)
 AGGREGATES: Typed = {
-    **dict.fromkeys(("ANY_VALUE", "BIT_AND", "BIT_OR", "BIT_XOR", "FIRST_VALUE", "LAST_VALUE", "MAX", "MIN", "MODE"), _same),
+    **dict.fromkeys(
+        ("ANY_VALUE", "BIT_AND", "BIT_OR", "BIT_XOR", "FIRST_VALUE", "LAST_VALUE", "MAX", "MIN", "MODE"), _same
+    ),
     **dict.fromkeys(("BOOL_AND", "BOOL_OR", "EVERY"), _fixed(S.BOOLEAN, 1)),
     **dict.fromkeys(("APPROX_COUNT_DISTINCT", "COUNT", "REGR_COUNT"), _BIGINT),
     **dict.fromkeys(_SPREADS, _spread),

@@ -25,18 +25,20 @@ from braid.plan.epochs import AsOfJoin, Changes, Equalities
 from braid.plan.groups import Aggregate
 from braid.plan.logical import Filter, Node, Project
 from braid.sql import ast
-from braid.types import Decimal, Scalar, Type
+from braid.types import TIMESTAMPS, Decimal, Scalar, Type
 
 _ZEROS: dict[Type, object] = {
     Scalar.BOOLEAN: False,
+    Scalar.SMALLINT: 0,
     Scalar.INT: 0,
     Scalar.BIGINT: 0,
+    Scalar.REAL: 0.0,
     Scalar.DOUBLE: 0.0,
     Scalar.VARCHAR: "",
     Scalar.BYTES: b"",
     Scalar.DATE: date(1970, 1, 1),
     Scalar.TIME: time_of_day(),
-    Scalar.TIMESTAMP: datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None),
+    **dict.fromkeys(TIMESTAMPS, datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)),
 }
 Named = tuple[str, Expr, str, Span]
 Read = Callable[[], tuple[Node, Scope[Expr]]]  # FROM and WHERE, read anew under other plan names
@@ -94,7 +96,7 @@ class _Groups:
     def aggregate(self, call: ast.Call) -> Expr:
         star = len(call.args) == 1 and isinstance(call.args[0], ast.Star)
         args = [] if star else [bound(x, f"the aggregate {call.name}", self.scope.expr) for x in call.args]
-        if call.name == "SUM" and args and args[0].type is Scalar.INT:
+        if call.name == "SUM" and args and args[0].type in (Scalar.SMALLINT, Scalar.INT):
             args = [typing.cast(args[0], Scalar.BIGINT)]
         if call.name == "SUM" and args and isinstance(args[0].type, Decimal):
             args = [typing.cast(args[0], Decimal(38, args[0].type.scale))]
@@ -185,16 +187,16 @@ def _limit(function: str, t: Type) -> object:
         case Decimal(precision, scale):
             end = PyDecimal(10**precision - 1).scaleb(-scale)
             return end if top else -end
-        case Scalar.INT | Scalar.BIGINT:
-            bits = 31 if t is Scalar.INT else 63
+        case Scalar.SMALLINT | Scalar.INT | Scalar.BIGINT:
+            bits = {Scalar.SMALLINT: 15, Scalar.INT: 31}.get(t, 63)
             return 2**bits - 1 if top else -(2**bits)
-        case Scalar.DOUBLE:
+        case Scalar.REAL | Scalar.DOUBLE:
             return float("inf") if top else float("-inf")
         case Scalar.VARCHAR:
             return chr(0x10FFFF) if top else ""
         case Scalar.DATE:
             return date.max if top else date.min
-        case Scalar.TIMESTAMP:
+        case Scalar.TIMESTAMP | Scalar.TIMESTAMPTZ:
             return datetime.max if top else datetime.min
         case _:
             return None

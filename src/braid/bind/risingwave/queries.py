@@ -39,8 +39,8 @@ from braid.plan.watermarks import clocked, progress
 from braid.plan.windows import KINDS, FixedKind
 from braid.sql import ast
 from braid.sql.windows import CALLS
+from braid.types import TIMESTAMPS, Scalar, Type
 from braid.types import Column as TypedColumn
-from braid.types import Scalar, Type
 
 
 @dataclass(slots=True)
@@ -343,15 +343,15 @@ def _window(f: ast.TableFunction, env: Env) -> Leaf:
         raise SqlError(f"{name} has a column {taken.name} of its own", first.span, hint)
     column = leaf.scope.column(ast.Name((second.parts[-1],), second.span))
     time = column.expr
-    if time.type not in (Scalar.TIMESTAMP, Scalar.DATE):
+    if time.type not in (Scalar.DATE, *TIMESTAMPS):
         raise SqlError(f"{column.name} is {column.type}, not a time", second.span, "take a timestamp column")
     unique = time.name.rsplit(".", 1)[0] if isinstance(time, Col) else alias
-    type_: Type = Scalar.TIMESTAMP
+    type_: Type = time.type if time.type in TIMESTAMPS else Scalar.TIMESTAMP
     start, end = Col(f"{unique}.window_start", type_), Col(f"{unique}.window_end", type_)
     windows = KINDS[made.kind].of({name: x.ms * 1000 for name, x in given.items()})
     assert isinstance(windows, FixedKind)
     node = Windows(leaf.node, time, windows, start, end, "keep" if made.keeps_null else "drop")
-    shown = "timestamptz" if column.type == "timestamptz" else "timestamp"
+    shown = usual_name(type_)
     bounds: tuple[Column[Expr], ...] = (Column("window_start", start, shown), Column("window_end", end, shown))
     columns = renamed((*leaf.scope.columns, *bounds), f.columns, f.span)
     scope = of_table(Table(alias, columns))

@@ -41,7 +41,7 @@ from braid.plan.watermarks import inherited
 from braid.records.facet import Encoding
 from braid.sql import ast
 from braid.sql.dialects.risingwave_values import SqlType
-from braid.types import Scalar
+from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Scalar
 
 ROW_ID = "_row_id"
 _NO_GENERATOR = "connector 'datagen' generates nothing yet: write rows into the topic, or bind a file with --source"
@@ -167,7 +167,7 @@ def _watermark(s: ast.CreateTable, declared: Declared, append_only: bool) -> Bou
     column = columns.get(w.column.parts[0])
     if column is None:
         raise SqlError(f"there is no column {w.column}", w.column.span, f"columns are {', '.join(columns)}")
-    if column.type not in (Scalar.TIMESTAMP, Scalar.DATE, Scalar.INT, Scalar.BIGINT):
+    if column.type not in (Scalar.DATE, *TIMESTAMPS, *WHOLE_NUMBERS):
         raise SqlError(f"{column.name} is {column.type}, not a time", w.column.span, "take a timestamp column")
     expr = bound(w.expr, "WATERMARK", lambda n: _own(n, columns))
     if expr.type != column.type:

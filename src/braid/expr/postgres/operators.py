@@ -94,7 +94,9 @@ def _arithmetic(name: str) -> Resolver:
 def _hint(name: str, a: Type, b: Type) -> str:
     if S.VARCHAR in (a, b):
         return "use || for text" if name == "add" else "CAST one side to a number"
-    return "convert one side: x::double precision" if name != "remainder" else "CAST to numeric: x::numeric % y::numeric"
+    return (
+        "convert one side: x::double precision" if name != "remainder" else "CAST to numeric: x::numeric % y::numeric"
+    )
 
 
 # --------------------------------------------------------------------- values
@@ -287,8 +289,10 @@ def _shifted(left: bool) -> Builder:
             return pl.when(ok).then(x.floordiv(by)).cast(polars_type(call.type))
         size = pl.lit(2**bits, pl.Int128)
         low = x * by % size  # Polars' rest has the divisor's sign
-        return pl.when(ok).then(pl.when(low >= size.floordiv(2)).then(low - size).otherwise(low)).cast(
-            polars_type(call.type)
+        return (
+            pl.when(ok)
+            .then(pl.when(low >= size.floordiv(2)).then(low - size).otherwise(low))
+            .cast(polars_type(call.type))
         )
 
     return build
@@ -300,7 +304,13 @@ def _resolve_texts(args: Sequence[Expr]) -> Signature | Refused:
 
 def _row(name: str) -> Function:
     build = _build(name)
-    return Function(f"pg.{name}", _arithmetic(name), build, null_failed(build), why=_why if name in ("quotient", "remainder") else OUT_OF_RANGE)
+    return Function(
+        f"pg.{name}",
+        _arithmetic(name),
+        build,
+        null_failed(build),
+        why=_why if name in ("quotient", "remainder") else OUT_OF_RANGE,
+    )
 
 
 OPERATORS: dict[str, Function] = {
@@ -314,8 +324,11 @@ OPERATORS: dict[str, Function] = {
         Function("pg.bit_or", _resolve_bits, lambda call, args: args[0] | args[1]),
         Function("pg.bit_xor", _resolve_bits, lambda call, args: args[0] ^ args[1]),
         Function("pg.bit_not", _resolve_bits, lambda call, args: ~args[0]),
-        Function("pg.shift_left", _resolve_shift, _shifted(True), null_failed(_shifted(True)), why="places out of range"),
-        Function("pg.shift_right", _resolve_shift, _shifted(False), null_failed(_shifted(False)),
-                 why="places out of range"),  # fmt: skip
+        Function(
+            "pg.shift_left", _resolve_shift, _shifted(True), null_failed(_shifted(True)), why="places out of range"
+        ),
+        Function(
+            "pg.shift_right", _resolve_shift, _shifted(False), null_failed(_shifted(False)), why="places out of range"
+        ),  # fmt: skip
     )
 }

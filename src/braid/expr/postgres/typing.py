@@ -360,9 +360,10 @@ def logic_value(e: Expr) -> Expr:
     return e
 
 
-
 def quantified(op: str, e: Expr, array: Expr, *, every: bool) -> Expr:
     """`e op ANY (array)`, `e op ALL (array)`."""
     if not isinstance(array.type, Array) and not unknown(array):
-        raise SqlError(f"{'ALL' if every else 'ANY'} takes an array or a query, not {array.type}", hint="write ARRAY[…]")
+        raise SqlError(
+            f"{'ALL' if every else 'ANY'} takes an array or a query, not {array.type}", hint="write ARRAY[…]"
+        )
     return row("pg.all" if every else "pg.any", [Lit(COMPARES[op], S.VARCHAR), e, array])
