@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from braid.expr.casts import fit
+from braid.expr.casts import fit, where
 from braid.expr.nodes import Call, Expr
 from braid.expr.postgres import binary, times_text
 from braid.expr.postgres.base import WHOLE
@@ -258,22 +258,23 @@ def to_text(x: pl.Expr, source: Type) -> pl.Expr:
 
 
 def float_texts(s: pl.Series, single: bool) -> pl.Series:
-    """In as few digits as give the value again; with an exponent below 1e-4 and from 1e15 on (1e6 of REAL)."""
-    kind = np.float32 if single else float
-    made = [None if v is None else float_text(kind(v)) for v in s.to_list()]
-    return pl.Series(s.name, made, dtype=pl.String)
+    """In as few digits as give the value again; with an exponent below 1e-4 and from 1e15 on (1e6 of REAL). Python rows
+    only for these."""
+    kind, top = (np.float32, 1e6) if single else (np.float64, 1e15)
+    size = s.abs()
+    odd = (((size < 1e-4) & (size > 0)) | (size >= top)) & s.is_finite()
+    plain = s.cast(pl.String).str.strip_suffix(".0").replace({"inf": "Infinity", "-inf": "-Infinity"})
+    return where(odd, lambda v: _with_exponent(kind(v)), s, plain)
 
 
-def float_text(value: Any) -> str:
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    limit = 6 if isinstance(value, np.float32) else 15
+def _with_exponent(value: Any) -> str:
+    """In the fewest digits that lie nearer to the value than to any other: not just as near."""
     text = np.format_float_scientific(value, unique=True, trim="-", exp_digits=2)
-    if value == 0:
-        return "-0" if math.copysign(1, value) < 0 else "0"
-    if -4 <= int(text.partition("e")[2]) < limit:
-        return np.format_float_positional(value, unique=True, trim="-")
-    return text
+    away = np.nextafter(value, type(value)(math.inf if py.Decimal(text) > py.Decimal(float(value)) else -math.inf))
+    if 2 * abs(py.Decimal(text) - py.Decimal(float(value))) < abs(py.Decimal(float(away)) - py.Decimal(float(value))):
+        return text
+    digits = len(text.partition("e")[0].replace("-", "").replace(".", ""))
+    return np.format_float_scientific(value, precision=digits, unique=False, trim="-", exp_digits=2)
 
 
 def _element_text(x: pl.Expr, t: Type) -> pl.Expr:

@@ -278,22 +278,19 @@ def _resolve_shift(args: Sequence[Expr]) -> Signature | Refused:
 
 
 def _shifted(left: bool) -> Builder:
-    """Bits that leave are gone. PostgreSQL leaves places outside of the number to the processor; here they fail."""
+    """Bits that leave are gone. So many places as the processor takes for a number of 32 or 64 bits: the last five bits
+    of their count, or six."""
 
     def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
-        bits = {S.SMALLINT: 16, S.INT: 32, S.BIGINT: 64}[call.type]  # type: ignore[index]
-        ok = args[1].is_between(0, bits - 1)
-        by = pl.lit(2, pl.Int128).pow(pl.when(ok).then(args[1]).otherwise(0).cast(pl.UInt32)).cast(pl.Int128)
+        bits = {S.SMALLINT: 16, S.INT: 32}.get(call.type, 64)  # type: ignore[call-overload]
+        places = (args[1] & (63 if bits == 64 else 31)).cast(pl.UInt32)
+        by = pl.lit(2, pl.Int128).pow(places).cast(pl.Int128)
         x = args[0].cast(pl.Int128)
         if not left:
-            return pl.when(ok).then(x.floordiv(by)).cast(polars_type(call.type))
+            return x.floordiv(by).cast(polars_type(call.type))
         size = pl.lit(2**bits, pl.Int128)
         low = x * by % size  # Polars' rest has the divisor's sign
-        return (
-            pl.when(ok)
-            .then(pl.when(low >= size.floordiv(2)).then(low - size).otherwise(low))
-            .cast(polars_type(call.type))
-        )
+        return pl.when(low >= 2 ** (bits - 1)).then(low - size).otherwise(low).cast(polars_type(call.type))
 
     return build
 
@@ -323,12 +320,7 @@ OPERATORS: dict[str, Function] = {
         Function("pg.bit_and", _resolve_bits, lambda call, args: args[0] & args[1]),
         Function("pg.bit_or", _resolve_bits, lambda call, args: args[0] | args[1]),
         Function("pg.bit_xor", _resolve_bits, lambda call, args: args[0] ^ args[1]),
-        Function("pg.bit_not", _resolve_bits, lambda call, args: ~args[0]),
-        Function(
-            "pg.shift_left", _resolve_shift, _shifted(True), null_failed(_shifted(True)), why="places out of range"
-        ),
-        Function(
-            "pg.shift_right", _resolve_shift, _shifted(False), null_failed(_shifted(False)), why="places out of range"
-        ),  # fmt: skip
+        Function("pg.shift_left", _resolve_shift, _shifted(True)),
+        Function("pg.shift_right", _resolve_shift, _shifted(False)),
     )
 }

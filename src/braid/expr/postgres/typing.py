@@ -59,7 +59,7 @@ def coerced(e: Expr, t: Type) -> Expr:
         return _constant(e, t)
     if casts.never_fails(e.type, t):
         return Cast(e, t)
-    return Call("double_text" if (e.type, t) == (S.DOUBLE, S.VARCHAR) else "pg.cast", (e,), t)
+    return Call("pg.cast", (e,), t)
 
 
 def _constant(e: Lit, t: Type) -> Expr:
