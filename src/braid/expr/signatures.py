@@ -44,7 +44,8 @@ class Function:
 
     `build` gives the value; `failed`, where the function can fail, is true on the rows where it did; `once` gives both,
     of one that is slow. `why`: the reason of a failure, in a few words, of these arguments. `duck`: DuckDB's own
-    expression that gives the same, with `{0}`, `{1}` for the arguments; None: a batch query asks this row.
+    expression that gives the same, with `{0}`, `{1}` for the arguments; None: a batch query asks this row. `meaning`:
+    since which number of `expr.meanings` a call gives the values that it gives.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Function:
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     why: Callable[..., str] | str = ""
     duck: str | None = None
+    meaning: int | Callable[[Call], int] = 1
 
 
 def null_failed(build: Builder) -> Builder:
