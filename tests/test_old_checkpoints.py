@@ -39,7 +39,7 @@ def test_there_is_one_of_each_format() -> None:
     assert formats == set(range(1, checkpoint.FORMAT + 1))
 
 
-@pytest.mark.parametrize("name", sorted(p.name.removesuffix(".tar.gz") for p in MADE.glob("*.tar.gz")))
+@pytest.mark.parametrize("name", sorted(p.name.removesuffix(".tar.gz") for p in MADE.glob("format-*.tar.gz")))
 def test_an_older_one_is_refused(name: str, tmp_path: Path) -> None:
     root = store(name, tmp_path)
     before = files(root)

@@ -17,13 +17,14 @@ from typing import Any, assert_never
 from braid.bind.bound import QueryBound
 from braid.bind.program import Program
 from braid.errors import BraidError, SqlError
-from braid.explain.words import Words, equal, names, of_step
+from braid.explain.words import Words, equal, of_step
 from braid.expr.nodes import Expr, Lit
 from braid.expr.show import show
 from braid.lower.lower import lower
 from braid.lower.physical import Exchange, Leaf, Plan, Stage, Step
 from braid.plan import epochs, groups, keyed, logical, sliding
 from braid.plan.canonical import kind_of
+from braid.plan.groups import names
 from braid.plan.logical import Node, Query
 from braid.plan.node import Mode
 from braid.stage import state_file

@@ -10,13 +10,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
-from braid.expr.nodes import Expr, MakeStruct
+from braid.expr.nodes import Expr
 from braid.expr.show import duration, show
 from braid.lower.physical import Step
 from braid.lower.spread import one_bucket
 from braid.operators.base import Behind
 from braid.operators.limit import Limit
 from braid.plan import epochs, groups, keyed, logical, sliding
+from braid.plan.groups import names
 from braid.plan.node import Mode
 from braid.plan.told import LAST, SIDES, Kept
 
@@ -66,7 +67,7 @@ def of_node(node: logical.Node) -> Words:
             known = names(x)
             return Words("project", more={"columns": {c.name: show(e, known) for c, e in outputs}})
         case groups.Aggregate(keys=keys, aggregations=made):
-            told, aggregates = node.told, ", ".join(map(_aggregate, made))
+            told, aggregates = node.told, ", ".join(a.shown for a in made)
             return Words("aggregate", [show(e) for _, e in keys], told.kept, told.clock, [*told.notes, aggregates])
         case groups.TimeWindows(windows=windows, grace=grace):
             open_ = f"{windows.told(duration)}; open until stream time reaches its end + {duration(grace)}"
@@ -106,23 +107,6 @@ def of_node(node: logical.Node) -> Words:
         case epochs.Coalesce(key=key):
             return Words("coalesce", [show(e) for e in key])
     assert_never(node)
-
-
-def names(node: logical.Node) -> dict[str, str]:
-    """What to call the columns that GROUP BY makes: its expressions and aggregates."""
-    made = {name: text for x in node.inputs for name, text in names(x).items()}
-    if isinstance(node, groups.Aggregate):
-        made |= {c.name: show(e, made) for c, e in node.keys}
-        made |= {a.output.name: _aggregate(a) for a in node.aggregations}
-    return made
-
-
-def _aggregate(a: groups.Aggregation) -> str:
-    options = "".join(f", {x}" for x in a.options if x is not None)
-    arg = "*" if a.arg is None else show(a.arg)
-    if a.code is not None and isinstance(a.arg, MakeStruct):
-        arg = ", ".join(show(x) for _, x in a.arg.fields)
-    return f"{a.function}({arg}{options})"
 
 
 def equal(pairs: Iterable[tuple[Expr, Expr]]) -> list[str]:

@@ -32,7 +32,8 @@ class Shape:
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
     """`shape`: of the arguments, None if it takes no such ones. `star`: may be written f(*). `over_tables`: a row that
-    changes can be taken out again. `common`: every dialect has it."""
+    changes can be taken out again. `common`: every dialect has it. `meaning`: since which number of `expr.meanings`
+    it gives the values that it gives."""
 
     name: str
     takes: str
@@ -40,6 +41,7 @@ class AggregateFunction:
     star: bool = False
     over_tables: bool = False
     common: bool = False
+    meaning: int = 1
 
 
 def _one(result: Callable[[Type], Type | None]) -> Callable[[Sequence[Expr]], Shape | None]:

@@ -49,7 +49,8 @@ class Function:
     `build` gives the value; `failed`, where the function can fail, is true on the rows where it did; `once` gives both,
     of one that is slow. `why`: the reason of a failure, in a few words, of these arguments. `duck`: DuckDB's own
     expression that gives the same, with `{0}`, `{1}` for the arguments; None: a batch query asks this row. `kind`:
-    'scalar'; 'lambda' or 'table', whose calls the binder makes something else of.
+    'scalar'; 'lambda' or 'table', whose calls the binder makes something else of. `meaning`: since which number of
+    `expr.meanings` a call gives the values that it gives.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Function:
     why: Callable[..., str] | str = ""
     duck: str | None = None
     kind: str = "scalar"
+    meaning: int | Callable[[Call], int] = 1
 
 
 def in_sql(**names: str) -> dict[str, tuple[str, ...]]:

@@ -5,7 +5,8 @@ for each plan column that depends on the same things only.
 Rule: types are in it, and what a reader of the result sees; the words of the SQL are not. Sources are numbered from
 left to right, columns where they first stand. Columns of a source that nobody reads are left out where the others are
 found without them. A field that has its default value is left out, so that a new field does not change old texts; kinds
-keep the names that they first had, whatever their classes are called.
+keep the names that they first had, whatever their classes are called. An expression that gives other values than it
+once did has the number since when (`expr.meanings`).
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import base64
 import datetime as dt
 import json
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
 from decimal import Decimal as PyDecimal
-from typing import Any
+from typing import Any, get_args
 
-from braid.expr.nodes import Cast, Code, Col, columns
+from braid.expr import meanings
+from braid.expr.nodes import Cast, Code, Col, Expr, columns
 from braid.plan import epochs, logical
+from braid.plan.groups import Aggregation
 from braid.plan.logical import Query, Source, SourceColumn
 from braid.plan.needed import needed
 from braid.plan.windows import Hopping, Session
@@ -102,7 +105,9 @@ class _Form:
         if isinstance(x, Code):
             self.codes[x] = None
         if is_dataclass(x):
-            return self._node(x, {})
+            kind, of = self._node(x, {})
+            since = _meaning(x)
+            return [kind, of if since == 1 else {**of, "meaning": since}]
         raise TypeError(f"no canonical form for {type(x).__name__}")
 
     def _node(self, x: Any, known: Mapping[str, Any]) -> list[Any]:
@@ -136,6 +141,62 @@ class _Form:
             or c.place == "key"
             or (c.place == "value" and (whole or c.field in fixed))
         ]
+
+
+def _meaning(x: object) -> int:
+    if isinstance(x, Aggregation):
+        return meanings.of_aggregate(x.function, x.code)
+    return meanings.of(x) if isinstance(x, Expr) else 1
+
+
+# ------------------------------------------------------- what has changed of it
+
+Valued = Expr | Aggregation
+_VALUED = frozenset(kind_of(x) for x in (*get_args(Expr), Aggregation))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where an expression stands, and its form."""
+
+    of: Valued
+    form: Any
+
+
+class _Frame(_Form):
+    """The same with places in place of expressions."""
+
+    _inside = False
+
+    def of(self, x: Any) -> Any:
+        if self._inside or not isinstance(x, Valued):
+            return super().of(x)
+        self._inside = True
+        made = super().of(x)
+        self._inside = False
+        return _Place(x, made)
+
+
+def changed_expressions(then: str, query: Query) -> list[Valued] | None:
+    """The expressions of a query that had another form in the text `then`; None where anything else had, too."""
+    found = list[Valued]()
+    same = _compared(json.loads(then), _Frame(query).of(query), found)
+    return [x for x in dict.fromkeys(found) if not isinstance(x, Col)] if same else None
+
+
+def _compared(then: Any, now: Any, found: list[Valued]) -> bool:
+    match now:
+        case _Place(of=x, form=form):
+            if then != form:
+                found.append(x)
+            return isinstance(then, list) and len(then) == 2 and isinstance(then[0], str) and then[0] in _VALUED
+        case list():
+            pairs = isinstance(then, list) and len(then) == len(now)
+            return pairs and all(_compared(a, b, found) for a, b in zip(then, now, strict=True))
+        case dict():
+            pairs = isinstance(then, dict) and then.keys() == now.keys()
+            return pairs and all(_compared(then[k], v, found) for k, v in now.items())
+    return bool(then == now)
 
 
 def wording(query: Query) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from braid.expr.nodes import Code, Col, Expr
-from braid.expr.show import duration
+from braid.expr.nodes import Code, Col, Expr, MakeStruct
+from braid.expr.show import duration, show
 from braid.plan.node import Mode, OfOne, Passing
 from braid.plan.told import Kept, Told
 from braid.plan.windows import Fixed, Made
@@ -75,6 +75,14 @@ class Aggregation:
     arg: Expr | None
     options: tuple[int | bool | None, ...] = ()
     code: Code | None = None  # of a user's
+
+    @property
+    def shown(self) -> str:
+        options = "".join(f", {x}" for x in self.options if x is not None)
+        arg = "*" if self.arg is None else show(self.arg)
+        if self.code is not None and isinstance(self.arg, MakeStruct):
+            arg = ", ".join(show(x) for _, x in self.arg.fields)
+        return f"{self.function}({arg}{options})"
 
 
 @dataclass(frozen=True)
@@ -168,3 +176,12 @@ class Sessions(Aggregate):
     @property
     def row_key(self) -> tuple[Col, ...]:
         return (*(c for c, _ in self.keys), self.start, self.end)
+
+
+def names(node: Node) -> dict[str, str]:
+    """What to call the columns that GROUP BY makes: its expressions and aggregates."""
+    made = {name: text for x in node.inputs for name, text in names(x).items()}
+    if isinstance(node, Aggregate):
+        made |= {c.name: show(e, made) for c, e in node.keys}
+        made |= {a.output.name: a.shown for a in node.aggregations}
+    return made

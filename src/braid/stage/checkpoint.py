@@ -27,8 +27,11 @@ from pathlib import Path
 from typing import Any
 
 from braid.errors import BraidError
+from braid.expr.meanings import MEANING, version
+from braid.expr.show import show
 from braid.lower.physical import Plan
-from braid.plan.canonical import canonical, wording
+from braid.plan.canonical import canonical, changed_expressions, wording
+from braid.plan.groups import Aggregation, names
 from braid.plan.logical import Query
 from braid.stage import state_file
 from braid.topics.files import items, members, parsed, read_small, text, whole, why, write_atomic
@@ -49,7 +52,8 @@ class Document:
     (topic, partition) by rank; `files`: the sources that are read from files (`files.log` has their lists).
 
     `buckets`, `outputs` (partitions of the sink), `shuffle` (partitions of Spark) and `bucket_ids` belong together.
-    `origin`: the fingerprint of the first plan, where this one has taken its place; `numbers`: as of `Plan`.
+    `origin`: the fingerprint of the first plan, where this one has taken its place; `numbers`: as of `Plan`; `meaning`:
+    the number of `expr.meanings` by which values were made.
     """
 
     query: str
@@ -65,6 +69,7 @@ class Document:
     files: tuple[str, ...] = ()
     origin: str = ""
     numbers: tuple[tuple[int, int], ...] = ()
+    meaning: int = MEANING
 
     @property
     def hash(self) -> str:
@@ -107,7 +112,8 @@ def upgrade(directory: str | Path, old: Plan, new: Plan) -> None:
         return
     numbers = new.in_place_of(replace(old, numbers=dict(known.numbers))).numbers
     kept = tuple(sorted((n, as_) for n, as_ in numbers.items() if n != as_))
-    made = replace(known, plan=canonical(new.query), sql=wording(new.query), origin=known.fingerprint, numbers=kept)
+    plan, sql = canonical(new.query), wording(new.query)
+    made = replace(known, plan=plan, sql=sql, origin=known.fingerprint, numbers=kept, meaning=MEANING)
     _write(str(directory), made)
 
 
@@ -121,13 +127,30 @@ def check_plan(directory: str | Path, query: Query, sink: str, old: Query | None
     if old is not None and known.plan == canonical(old):
         return known
     settings = {**known.settings, "dialect": query.dialect, "sink": sink}
-    now = replace(known, query=query.name, plan=canonical(query), sql=wording(query), settings=settings)
+    now = replace(
+        known, query=query.name, plan=canonical(query), sql=wording(query), settings=settings, meaning=MEANING
+    )
+    if replace(known, plan=now.plan, meaning=MEANING) == now and known.plan != now.plan:  # the same words
+        _refuse_values(str(directory), known, query)
     _refuse(str(directory), _differences(known, now, ()))
     return known
 
 
 def _anew(folder: str) -> str:
     return f"braid reset {os.path.basename(folder)} lets it begin anew; or run what it was made by"
+
+
+def _refuse_values(folder: str, known: Document, query: Query) -> None:
+    """A query that has not changed: what has is what its expressions give."""
+    changed = changed_expressions(known.plan, query) if known.meaning != MEANING else None
+    if not changed:
+        return
+    then, now, called = version(known.meaning), version(MEANING), names(query.root)
+    texts = dict.fromkeys(x.shown if isinstance(x, Aggregation) else show(x, called) for x in changed)
+    what = f"the query {query.name} gives other values than {then}, by which the checkpoint {folder} was made"
+    shown = [f"  another value in {now}: {text}" for text in texts]
+    hint = f"braid reset {os.path.basename(folder)} lets it begin anew; or go on with braid {then}"
+    raise BraidError(what, hint, shown[:_SHOWN])
 
 
 def _refuse(folder: str, differences: list[str]) -> None:
@@ -199,6 +222,7 @@ def _differences(known: Document, now: Document, asked: Collection[str]) -> list
         found.append(f"  source {topic}, partition {partition}: {where}")
     field("sources read from files", sorted(known.files), sorted(now.files))
     if known.plan != now.plan:
+        field("values are those of", version(known.meaning), version(now.meaning))
         found += _difference(known.sql.splitlines(), now.sql.splitlines(), "the query")
         if known.sql == now.sql:  # a setting makes the difference
             found += _difference(_lines(known.plan), _lines(now.plan), "the plan")
@@ -292,6 +316,7 @@ def _from_json(x: dict[str, Any]) -> Document:
         files=tuple(text(name, "a source") for name in items(x["files"], "files")),
         origin=text(x.get("origin", ""), "origin"),
         numbers=tuple((whole(n, "a step"), whole(m, "a step")) for n, m in items(x.get("numbers", []), "numbers")),
+        meaning=whole(x.get("meaning", 1), "meaning", 1),
     )
 
 

@@ -282,7 +282,7 @@ def _shifted(left: bool) -> Builder:
     of their count, or six."""
 
     def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
-        bits = {S.SMALLINT: 16, S.INT: 32}.get(call.type, 64)  # type: ignore[call-overload]
+        bits = 16 if call.type is S.SMALLINT else 32 if call.type is S.INT else 64
         places = (args[1] & (63 if bits == 64 else 31)).cast(pl.UInt32)
         by = pl.lit(2, pl.Int128).pow(places).cast(pl.Int128)
         x = args[0].cast(pl.Int128)
