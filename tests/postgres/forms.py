@@ -8,6 +8,7 @@ constants that a function takes (fields, formats, patterns) are listed.
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -18,7 +19,7 @@ from braid.expr.postgres import typing
 from braid.expr.signatures import Refused
 from braid.sql.dialects.risingwave import RISINGWAVE
 from braid.sql.parser import parse
-from braid.types import Scalar, Type
+from braid.types import Decimal, Scalar, Type
 from postgres.values import NAMES, TYPES
 
 S = Scalar
@@ -176,3 +177,53 @@ def casts() -> Iterator[Form]:
 
 def all_forms() -> list[Form]:
     return list(dict.fromkeys((*casts(), *operators(), *functions())))
+
+
+# ---------------------------------------------------------------------- nested
+
+_INEXACT = {"/", "%", "SQRT", "LN", "LOG", "LOG10", "EXP", "POWER", "POW", "^", "DIV", "CBRT"}
+
+
+def nested(forms: list[Form], count: int, r: random.Random) -> list[Form]:
+    """Expressions of two and three levels. What has more digits in PostgreSQL than here stands at the top only."""
+    inner: dict[Type, list[Form]] = {}
+    for f in forms:
+        far = f.result is S.DATE and f.name in ("+", "-")  # dates of a million years, which Braid does not have
+        if not (isinstance(f.result, Decimal) and f.name in _INEXACT) and f.result is not S.INTERVAL and not far:
+            inner.setdefault(f.result, []).append(f)
+    made: list[Form] = []
+    tries = 0
+    while len(made) < count and tries < 40 * count:
+        tries += 1
+        found = _nested(r.choice(forms), inner, r, 2)
+        if found is not None and len(found.types) <= 6:
+            made.append(found)
+    return made
+
+
+def _nested(top: Form, inner: dict[Type, list[Form]], r: random.Random, depth: int) -> Form | None:
+    texts: list[str] = []
+    types: list[Type] = []
+    for t in top.types:
+        under = inner.get(t)
+        if depth and under and r.random() < 0.6:
+            below = _nested(r.choice(under), inner, r, depth - 1)
+            if below is None:
+                return None
+            texts.append("(" + _moved(below.text, len(below.types), len(types)) + ")")
+            types += below.types
+        else:
+            texts.append(f"{{{len(types)}}}")
+            types.append(t)
+    text = _put(top.text, texts)
+    made = bound(text.format(*(f"a{i}" for i in range(len(types)))), tuple(types))
+    return None if made is None else Form("nested", text, tuple(types), made.type)
+
+
+def _moved(text: str, count: int, by: int) -> str:
+    return _put(text, [f"{{{i + by}}}" for i in range(count)])
+
+
+def _put(text: str, texts: list[str]) -> str:
+    """`text` with these in its places, to be filled once more."""
+    return text.replace("{{", "\x02").replace("}}", "\x03").format(*texts).replace("\x02", "{{").replace("\x03", "}}")

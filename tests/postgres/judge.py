@@ -93,14 +93,20 @@ class Bench:
         return found
 
 
-def judged(bench: Bench, forms: Sequence[Form], each: int = 20) -> Iterator[Difference]:
-    """What differs."""
+def judged(bench: Bench, forms: Sequence[Form], each: int = 20, placed: bool = False) -> Iterator[Difference]:
+    """What differs. `placed`: also where values decide (`places`)."""
+    from postgres.places import placed as in_places
+
     known = {f: [(_held(v, f.result), t) for v, t in rows] for f, rows in bench.postgres(forms).items()}
     with Driver(dialect="risingwave") as d:
         d.execute(bench.table)
         d.execute(bench.inserts)
         for start in range(0, len(forms), each):
-            yield from _some(bench, forms[start : start + each], known, d, f"v{start}")
+            some = forms[start : start + each]
+            yield from _some(bench, some, known, d, f"v{start}")
+            if placed:
+                plain = {f: [None if v is None or v.startswith(ERROR) else v for v, _ in known[f]] for f in some}
+                yield from in_places(bench, some, d, plain, f"p{start}")
 
 
 def _held(value: str | None, t: Type) -> str | None:
