@@ -26,8 +26,9 @@ from braid.sql import ast
 from braid.types import Array, Map, Scalar, Type, is_numeric
 
 OPERATORS = {
-    "+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod", "=": "eq", "!=": "ne", "<>": "ne", "<": "lt",
-    "<=": "le", ">": "gt", ">=": "ge", "AND": "and", "OR": "or", "||": "concat", "IS DISTINCT FROM": "is_distinct_from",
+    "-x": "neg", "+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod", "=": "eq", "!=": "ne", "<>": "ne",
+    "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "AND": "and", "OR": "or", "||": "concat",
+    "IS DISTINCT FROM": "is_distinct_from",
 }  # fmt: skip
 COMPARISONS = ("=", "!=", "<>", "<", "<=", ">", ">=")
 ARITHMETIC = ("+", "-", "*", "/", "%")
@@ -46,9 +47,10 @@ Whole = Callable[[ast.Expr], Expr | None]  # what an expression means as a whole
 class Rules:
     """`clause`: for messages. `aggregate` None: aggregates may not stand here. `whole`: asked first about each node, so
     that a grouped query finds its grouping expressions. `functions`: those of the dialect, by name; `also`: other names
-    that a misspelled one may mean. `groups`: whether it has GROUP BY. `widens`: whether results of CASE, and arguments
-    of one type, are widened to it; ksqlDB wants that type of each. `unknown`: whether a comparison with a null operand
-    may stay unknown; ksqlDB's is false, which is the same where only `true` counts."""
+    that a misspelled one may mean. `operators`: what plans call them; `-x` is the sign. `groups`: whether it has GROUP
+    BY. `widens`: whether results of CASE, and arguments of one type, are widened to it; ksqlDB wants that type of each.
+    `unknown`: whether a comparison with a null operand may stay unknown; ksqlDB's is false, which is the same where
+    only `true` counts."""
 
     clause: str
     column: Callable[[ast.Name], Expr]
@@ -56,6 +58,7 @@ class Rules:
     whole: Whole | None = None
     functions: Mapping[str, Function] = field(default_factory=lambda: by_name("ksqldb"))
     also: Collection[str] = tuple(AGGREGATES)
+    operators: Mapping[str, str] = field(default_factory=lambda: OPERATORS)
     groups: bool = True
     widens: bool = False
     unknown: bool = False
@@ -222,7 +225,7 @@ def _bind(e: ast.Expr, rules: Rules) -> Expr:
                 raise SqlError("a comparison with NULL is never true", hint=hint)
             if op in ARITHMETIC and not rules.widens and any(_is_null(x) for x in (left, right)):
                 raise SqlError("arithmetic with NULL is always NULL", hint="write CAST(NULL AS …)")
-            return typing.call(OPERATORS[op], [bind_expr(left, rules), bind_expr(right, rules)])
+            return typing.call(rules.operators[op], [bind_expr(left, rules), bind_expr(right, rules)])
         case ast.Call():
             return _call(e, rules)
         case ast.Case():
@@ -274,7 +277,7 @@ def _unary(e: ast.Unary, rules: Rules) -> Expr:
         case "NOT":
             return typing.call("not", [arg])
         case "-":
-            return typing.call("neg", [arg])
+            return typing.call(rules.operators["-x"], [arg])
         case _:
             if not is_numeric(arg.type):
                 raise SqlError(f"+ takes a number, not {arg.type}", hint="leave the + out")

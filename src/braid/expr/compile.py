@@ -8,7 +8,7 @@ fail.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import assert_never
 
 import polars as pl
@@ -45,6 +45,8 @@ def to_polars(e: Expr) -> pl.Expr:
             return _literal(value, type_)
         case Call(function) if function in LAMBDAS:
             return _folded(e, applied(e, [to_polars(a) for a in e.args if not isinstance(a, Lambda)], evaluate))
+        case Call(function, (Call("pg.place", (a,)), Call("pg.place", (b,)))) if function in _COMPARES:
+            return _folded(e, _COMPARES[function](to_polars(a), to_polars(b)))  # Polars orders them by itself
         case Call():
             return _folded(e, FUNCTIONS[e.function].build(e, [to_polars(a) for a in e.args]))
         case Case(whens, default):
@@ -177,6 +179,15 @@ def value_of(e: Expr) -> object:
     return _python(out.get_column("v").to_list()[0], e.type)
 
 
+_COMPARES: dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "is_distinct_from": lambda a, b: a.ne_missing(b),
+}
 _FIRST = ("COALESCE", "IFNULL", "pg.coalesce")  # they give the first of their arguments that is there
 
 

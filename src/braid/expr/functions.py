@@ -25,6 +25,7 @@ from braid.expr.functions_bytes import BYTES_FUNCTIONS
 from braid.expr.functions_dialects import LENSES, POSTGRES
 from braid.expr.functions_json import JSON_FUNCTIONS
 from braid.expr.functions_numbers import NUMBER_FUNCTIONS
+from braid.expr.functions_standard import STANDARD
 from braid.expr.functions_text import TEXT_FUNCTIONS
 from braid.expr.functions_times import TIME_FUNCTIONS
 from braid.expr.lambdas import LAMBDAS
@@ -43,6 +44,8 @@ from braid.expr.signatures import (
     decimal_failed,
     forms,
     in_sql,
+    null_failed,
+    resolve_extreme,
 )
 from braid.types import Array, Decimal, Scalar, polars_type
 
@@ -317,6 +320,14 @@ def _round_doubles(s: pl.Series, places: int) -> pl.Series:
     return out.rename(s.name)
 
 
+def _round_within(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """The same, and null for a DOUBLE that no BIGINT holds."""
+    made = _round(call, args)
+    if call.args[0].type is S.DOUBLE and call.type is S.BIGINT:
+        made = pl.when((args[0] >= -(2.0**63)) & (args[0] < 2.0**63)).then(made)
+    return made
+
+
 def _sign(call: Call, args: list[pl.Expr]) -> pl.Expr:
     x = args[0].fill_nan(0.0) if call.args[0].type is S.DOUBLE else args[0]
     return (x > 0).cast(pl.Int32) - (x < 0).cast(pl.Int32)
@@ -354,13 +365,6 @@ def _resolve_as_value(args: Sequence[Expr]) -> Signature | Refused:
     return Signature((args[0].type,), args[0].type) if len(args) == 1 else Refused("it takes one column")
 
 
-def _resolve_extreme(args: Sequence[Expr]) -> Signature | Refused:
-    wide = common_of([a.type for a in args])
-    if not args or wide is None or not isinstance(wide, Scalar | Decimal):
-        return Refused("it takes values of one type that has an order")
-    return Signature((wide,) * len(args), wide)
-
-
 # --------------------------------------------------------------------- table
 
 _TEXT = S.VARCHAR
@@ -390,7 +394,7 @@ _SCALARS = (
         "TRIM",
         _text_to_text,
         lambda call, args: args[0].str.strip_chars(JAVA_BLANKS),
-        names=in_sql(lenses="TRIM", sqlstream="TRIM"),
+        names=in_sql(lenses="TRIM"),
     ),
     Function(
         "LEN",
@@ -398,7 +402,7 @@ _SCALARS = (
         _len,
         names=in_sql(sqlstream="CHAR_LENGTH CHARACTER_LENGTH"),
     ),
-    Function("CONCAT", resolve_concat, concat, names=in_sql(sqlstream="CONCAT")),
+    Function("CONCAT", resolve_concat, concat),
     Function(
         "CONCAT_WS",
         _resolve_concat_ws,
@@ -414,7 +418,6 @@ _SCALARS = (
             ((S.BYTES, S.INT, S.INT), S.BYTES),
         ),
         _substring,
-        names=in_sql(sqlstream="SUBSTRING"),
     ),
     Function(
         "REPLACE",
@@ -450,10 +453,17 @@ _SCALARS = (
     ),
     Function("LPAD", _pads, _pad(True), _pad_failed, names=in_sql(sqlstream="LPAD")),
     Function("RPAD", _pads, _pad(False), _pad_failed, names=in_sql(sqlstream="RPAD")),
-    Function("ABS", _number, lambda call, args: args[0].abs(), names=in_sql(lenses="ABS", sqlstream="ABS")),
+    Function("ABS", _number, lambda call, args: args[0].abs(), names=in_sql(lenses="ABS")),
     Function("CEIL", _number, _ceiling, decimal_failed(_ceiling), names=in_sql(lenses="CEIL", sqlstream="CEIL")),
     Function("FLOOR", _number, _floor, decimal_failed(_floor), names=in_sql(lenses="FLOOR", sqlstream="FLOOR")),
-    Function("ROUND", _resolve_round, _round, decimal_failed(_round), names=in_sql(sqlstream="ROUND")),
+    Function("ROUND", _resolve_round, _round, decimal_failed(_round)),
+    Function(
+        "sql.round",
+        _resolve_round,
+        _round_within,
+        null_failed(_round_within),
+        names=in_sql(ksqldb="", sqlstream="ROUND"),
+    ),
     Function(
         "SIGN",
         lambda args: Signature(s.args, S.INT) if isinstance(s := _number(args), Signature) else s,
@@ -464,7 +474,7 @@ _SCALARS = (
         "SQRT",
         forms("a number", ((S.DOUBLE,), S.DOUBLE)),
         lambda call, args: args[0].sqrt(),
-        names=in_sql(lenses="SQRT", sqlstream="SQRT"),
+        names=in_sql(lenses="SQRT"),
     ),
     Function(
         "COALESCE",
@@ -475,13 +485,8 @@ _SCALARS = (
     Function("IFNULL", _one_type(2, 2), lambda call, args: pl.coalesce(args)),
     Function("NULLIF", _resolve_nullif, _nullif, names=in_sql(sqlstream="NULLIF")),
     Function("AS_VALUE", _resolve_as_value, lambda call, args: args[0]),
-    Function(
-        "GREATEST",
-        _resolve_extreme,
-        lambda call, args: pl.max_horizontal(args),
-        names=in_sql(sqlstream="GREATEST"),
-    ),
-    Function("LEAST", _resolve_extreme, lambda call, args: pl.min_horizontal(args), names=in_sql(sqlstream="LEAST")),
+    Function("GREATEST", resolve_extreme, lambda call, args: pl.max_horizontal(args)),
+    Function("LEAST", resolve_extreme, lambda call, args: pl.min_horizontal(args)),
 )
 
 
@@ -496,6 +501,7 @@ FUNCTIONS: dict[str, Function] = {
     **LENSES,
     **POSTGRES,
     **ROWS,
+    **STANDARD,
     **_of_ksqldb(
         {f.name: f for f in _SCALARS},
         TEXT_FUNCTIONS,

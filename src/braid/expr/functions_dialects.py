@@ -44,7 +44,7 @@ def _from(both: pl.Series) -> pl.Series:
 
 
 def _substr_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    return args[1] < 0
+    return args[0].is_not_null() & (args[1] < 0)
 
 
 def _resolve_concat(args: Sequence[Expr]) -> Signature | Refused:

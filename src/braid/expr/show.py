@@ -15,6 +15,7 @@ _INFIX = {
     "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "like": "LIKE", "concat": "||",
 }  # fmt: skip
 
+_INFIX |= {f"sql.{name}": _INFIX[name] for name in ("add", "sub", "mul", "div", "concat")}
 _NO_NAMES: Mapping[str, str] = {}
 
 
@@ -36,7 +37,7 @@ def show(e: Expr, names: Mapping[str, str] = _NO_NAMES) -> str:
         case Call(function=f, args=(x, y)) if f in _INFIX:
             return f"({show(x, names)} {_INFIX[f]} {show(y, names)})"
         case Call(function=f, args=args):
-            return f"{f.upper()}({', '.join(show(a, names) for a in args)})"
+            return f"{f.upper().removeprefix('SQL.')}({', '.join(show(a, names) for a in args)})"
         case Case(whens=whens, default=default):
             parts = " ".join(f"WHEN {show(c, names)} THEN {show(v, names)}" for c, v in whens)
             return f"CASE {parts} ELSE {show(default, names)} END"

@@ -176,6 +176,14 @@ def common_of(types: Sequence[Type]) -> Type | None:
     return found
 
 
+def resolve_extreme(args: Sequence[Expr]) -> Signature | Refused:
+    """Values of one type, of which one is the greatest."""
+    wide = common_of([a.type for a in args])
+    if not args or wide is None or not isinstance(wide, Scalar | Decimal):
+        return Refused("it takes values of one type that has an order")
+    return Signature((wide,) * len(args), wide)
+
+
 def fits(arg: Type, parameter: Type) -> bool:
     """Whether an argument may be passed where `parameter` is declared."""
     if arg in (parameter, S.NULL):

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from braid.bind import expressions
 from braid.bind.expressions import Rules, bind_expr, unknown_function
+from braid.bind.lenses.facets import type_name
 from braid.errors import SqlError
 from braid.expr import typing, user
 from braid.expr.functions import by_name
@@ -201,6 +203,7 @@ def _columns_of(r: Relation) -> set[str]:
 # ------------------------------------------------------------------ expressions
 
 
+OPERATORS = {**expressions.OPERATORS, "||": "sql.concat"}
 TURNED = ("IN_ARRAY",)  # its arguments stand the other way round
 AGGREGATES = {"COUNT": "COUNT", "SUM": "SUM", "AVG": "AVG", "LAST": "LATEST"}
 LATER = ("BOTTOMK", "COLLECT", "COLLECT_UNIQUE", "FIRST", "MAXK", "MAXK_UNIQUE", "MINK", "MINK_UNIQUE", "TOPK",
@@ -221,7 +224,8 @@ def rules(
         return (None if known is None else known(e)) or _own(e, made)
 
     column = column or (lambda n: scope.resolve(n.parts))
-    made = Rules(clause, column, aggregate, whole, by_name("lenses"), tuple(AGGREGATES), widens=True, unknown=True)
+    named = by_name("lenses"), tuple(AGGREGATES), OPERATORS
+    made = Rules(clause, column, aggregate, whole, *named, widens=True, unknown=True)
     return made
 
 
@@ -232,14 +236,22 @@ def _own(e: ast.Expr, r: Rules) -> Expr | None:
             return typing.literal(float(str(value)), Scalar.DOUBLE)
         case ast.Subscript(base=base, index=index):
             of, at = bind_expr(base, r), bind_expr(index, r)
-            if isinstance(of.type, Array):
-                at = typing.call("add", [at, typing.literal(1, Scalar.INT)])
-            return typing.call("subscript", [of, at])
+            return typing.call("subscript", [of, _from_one(at) if isinstance(of.type, Array) else at])
         case ast.ArrayLiteral(items=()):
             raise SqlError("an empty array has no type", hint="write one element or more")
         case ast.Call() if not user.overloads(e.name, "scalar", "table"):
             return _call(e, r)
     return None
+
+
+def _from_one(at: Expr) -> Expr:
+    """A place that counts from 0 as one that counts from 1; below 0 there is none."""
+    if at.type not in (Scalar.INT, Scalar.BIGINT, Scalar.NULL):
+        raise SqlError(f"an array is indexed by an INT from 0, not by {type_name(at.type)}")
+    made = typing.call("add", [at, typing.literal(1, Scalar.INT)])
+    if isinstance(at, Lit) and isinstance(at.value, int) and at.value >= 0:
+        return made
+    return typing.case([(typing.call("ge", [at, typing.literal(0, Scalar.INT)]), made)])
 
 
 def _call(e: ast.Call, r: Rules) -> Expr:
@@ -257,4 +269,10 @@ def _call(e: ast.Call, r: Rules) -> Expr:
     if function is None:
         raise unknown_function(e.name, [*r.functions, *AGGREGATES, *user.names()])
     args = [bind_expr(a, r) for a in e.args]
-    return typing.call(function.name, args[::-1] if e.name in TURNED else args, e.name)
+    if e.name not in TURNED:
+        return typing.call(function.name, args, e.name)
+    try:
+        return typing.call(function.name, args[::-1], e.name)
+    except SqlError as error:
+        given = ", ".join(str(a.type) for a in args)
+        raise SqlError(f"{e.name}({given}): it takes a value and an ARRAY of such", hint=error.hint) from None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from braid.bind import expressions
 from braid.bind.expressions import Rules, bind_expr
 from braid.errors import SqlError, UnknownColumn
 from braid.expr import dates, typing
@@ -18,7 +19,7 @@ from braid.expr.functions import by_name
 from braid.expr.nodes import Col, Expr, Lit
 from braid.guess import guess
 from braid.sql import ast
-from braid.types import Scalar
+from braid.types import Decimal, Scalar
 
 ROWTIME = "ROWTIME"
 
@@ -161,9 +162,16 @@ def _quoted(name: str) -> str:
 # ------------------------------------------------------------------ expressions
 
 
+OPERATORS = {
+    **expressions.OPERATORS, "-x": "sql.neg", "+": "sql.add", "-": "sql.sub", "*": "sql.mul", "/": "sql.div",
+    "||": "sql.concat",
+}  # fmt: skip
+
+
 def rules(clause: str, column: Callable[[ast.Name], Expr]) -> Rules:
+    known = by_name("sqlstream")
     made = Rules(
-        clause, column, None, lambda e: _own(e, made), by_name("sqlstream"), (), groups=False, widens=True, unknown=True
+        clause, column, None, lambda e: _own(e, made), known, (), OPERATORS, groups=False, widens=True, unknown=True
     )
     return made
 
@@ -172,6 +180,13 @@ def _own(e: ast.Expr, r: Rules) -> Expr | None:
     match e:
         case ast.Cast(type=Scalar.TIMESTAMP):
             return _timestamp(e, r)
+        case ast.Cast(arg=arg, type=Scalar.INT | Scalar.BIGINT as whole):
+            made = bind_expr(arg, r)
+            if isinstance(made.type, Decimal) or (
+                made.type in (Scalar.BIGINT, Scalar.DOUBLE) and made.type is not whole
+            ):
+                return typing.call("sql.int" if whole is Scalar.INT else "sql.bigint", [made])
+            return typing.cast(made, whole)
     return None
 
 

@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 
 from braid.expr.casts import as_decimal, fit
 from braid.expr.nodes import Call, Expr
 from braid.expr.postgres.base import WHOLE
-from braid.expr.signatures import Builder, Function, Refused, Resolver, Signature, null_failed
+from braid.expr.signatures import Builder, Function, Once, Refused, Resolver, Signature, null_failed
 from braid.types import Decimal, Scalar, Type, is_numeric, polars_type
 
 S = Scalar
@@ -101,15 +102,68 @@ def _hint(name: str, a: Type, b: Type) -> str:
 
 # --------------------------------------------------------------------- values
 
+Columns = tuple[pl.Series, pl.Series]  # values, and where they fail
 
-def _whole(op: Callable[[pl.Expr, pl.Expr], pl.Expr]) -> Builder:
-    """Of whole numbers: in a wider type, null where the result does not fit."""
 
-    def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
-        wide = _WIDE[call.type]
-        return op(args[0].cast(wide), args[1].cast(wide)).cast(polars_type(call.type), strict=False)
+def of_series(run: Callable[[Call, Sequence[pl.Series]], Columns]) -> tuple[Builder, Builder, Once]:
+    """The parts of a row whose values and failures are computed at once, from columns."""
 
-    return build
+    def part(which: int) -> Builder:
+        def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
+            def apply(s: pl.Series) -> pl.Series:
+                return run(call, [s.struct.field(str(i)) for i in range(len(args))])[which].rename(s.name)
+
+            packed = pl.struct([a.alias(str(i)) for i, a in enumerate(args)])
+            dtype = pl.Boolean() if which else polars_type(call.type)
+            return packed.map_batches(apply, return_dtype=dtype, is_elementwise=True)
+
+        return build
+
+    return part(0), part(1), lambda call, args: run(call, args.get_columns())
+
+
+def _none(like: pl.Series) -> pl.Series:
+    return pl.Series([False]).new_from_index(0, len(like))
+
+
+def _calculated(name: str) -> Callable[[Call, Sequence[pl.Series]], Columns]:
+    def run(call: Call, args: Sequence[pl.Series]) -> Columns:
+        a, b = args
+        if call.type in WHOLE:
+            return _wholes(name, call.type, a, b)
+        if isinstance(call.type, Decimal):
+            return _numerics(name, call.type, a, b)
+        return _floats(name, call.type, a, b)
+
+    return run
+
+
+# Whole numbers: where the smallest and the largest of the batch leave room, in their own type.
+
+
+def _wholes(name: str, t: Type, a: pl.Series, b: pl.Series) -> Columns:
+    if name in _NATIVE and _fits(name, t, a, b):
+        return _NATIVE[name](a, b), _none(a)
+    wide, dtype = _WIDE[t], polars_type(t)
+    x, y = pl.col("a").cast(wide), pl.col("b").cast(wide)
+    both = pl.DataFrame([a.alias("a"), b.alias("b")])
+    made = both.select(_WIDELY[name](x, y).cast(dtype, strict=False)).to_series()
+    return made, made.is_null() & a.is_not_null() & b.is_not_null()
+
+
+def _fits(name: str, t: Type, a: pl.Series, b: pl.Series) -> bool:
+    """Whether no result can be outside of the type. A quotient of numbers that are not negative is what Polars gives."""
+    x, y = _ends(a), _ends(b)
+    if name in ("quotient", "remainder"):
+        return x[0] >= 0 and y[0] > 0
+    ends = [_PYTHON[name](i, j) for i in x for j in y]
+    bits = {S.SMALLINT: 15, S.INT: 31, S.BIGINT: 63}[t]  # type: ignore[index]
+    return -(2**bits) <= min(ends) and max(ends) < 2**bits
+
+
+def _ends(s: pl.Series) -> tuple[int, int]:
+    low, high = s.min(), s.max()
+    return (low, high) if isinstance(low, int) and isinstance(high, int) else (1, 1)
 
 
 def _divided(a: pl.Expr, b: pl.Expr) -> pl.Expr:
@@ -126,19 +180,43 @@ def _rest(a: pl.Expr, b: pl.Expr) -> pl.Expr:
     return pl.when((rest != 0) & ((rest < 0) != (a < 0))).then(rest - by).otherwise(rest)
 
 
-_INTEGERS: dict[str, Builder] = {
-    "add": _whole(lambda a, b: a + b),
-    "sub": _whole(lambda a, b: a - b),
-    "mul": _whole(lambda a, b: a * b),
-    "quotient": _whole(_divided),
-    "remainder": _whole(_rest),
-}
-_UFUNCS: dict[str, Any] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "quotient": np.divide}
-_COLUMNS: dict[str, Callable[[pl.Series, pl.Series], pl.Series]] = {
+_PYTHON: dict[str, Callable[[int, int], int]] = {"add": int.__add__, "sub": int.__sub__, "mul": int.__mul__}
+_NATIVE: dict[str, Callable[[pl.Series, pl.Series], pl.Series]] = {
     "add": lambda a, b: a + b,
     "sub": lambda a, b: a - b,
     "mul": lambda a, b: a * b,
+    "quotient": lambda a, b: a // b,
+    "remainder": lambda a, b: a % b,
 }
+_WIDELY: dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
+    "add": lambda a, b: a + b,
+    "sub": lambda a, b: a - b,
+    "mul": lambda a, b: a * b,
+    "quotient": _divided,
+    "remainder": _rest,
+}
+
+# Floats, as NumPy has them.
+
+_UFUNCS: dict[str, Any] = {"add": np.add, "sub": np.subtract, "mul": np.multiply, "quotient": np.divide}
+
+
+def _floats(name: str, t: Type, a: pl.Series, b: pl.Series) -> Columns:
+    x, y = a.fill_null(1.0).to_numpy(), b.fill_null(1.0).to_numpy()
+    with np.errstate(all="ignore"):
+        out = _UFUNCS[name](x, y)
+        bad = np.isinf(out) & ~np.isinf(x) & ~np.isinf(y)
+        if name == "quotient":
+            bad |= ((y == 0) & ~np.isnan(x)) | ((out == 0) & (x != 0) & ~np.isinf(y))
+        if name == "mul":
+            bad |= (out == 0) & (x != 0) & (y != 0)
+    there = a.is_not_null() & b.is_not_null()
+    failed = pl.Series(bad) & there
+    return pl.Series("", out, dtype=polars_type(t)).set(failed | ~there, None), failed
+
+
+# NUMERIC: columnar where the largest values of the batch leave room in 38 digits; else in Python's decimals.
+
 _EXACTLY: dict[str, Callable[[py.Decimal, py.Decimal], py.Decimal]] = {
     "add": _EXACT.add,
     "sub": _EXACT.subtract,
@@ -148,73 +226,54 @@ _EXACTLY: dict[str, Callable[[py.Decimal, py.Decimal], py.Decimal]] = {
 }
 
 
-def float_result(name: str, x: Any, y: Any) -> tuple[Any, Any]:
-    """An operation on NumPy's floats, and where PostgreSQL gives an error instead."""
-    with np.errstate(all="ignore"):
-        out = _UFUNCS[name](x, y)
-        overflow = np.isinf(out) & ~np.isinf(x) & ~np.isinf(y)
-        if name == "quotient":
-            zero = (y == 0) & ~np.isnan(x)
-            return out, zero | overflow | ((out == 0) & (x != 0) & ~np.isinf(y))
-        return out, overflow | ((name == "mul") & (out == 0) & (x != 0) & (y != 0))
+def _numerics(name: str, t: Decimal, a: pl.Series, b: pl.Series) -> Columns:
+    made = _columnar(name, t, a, b)
+    if made is None:
+        divides, op = name in ("quotient", "remainder"), _EXACTLY[name]
+        pairs = zip(a.to_list(), b.to_list(), strict=True)
+        values = [None if u is None or v is None or (divides and not v) else fit(op(u, v), t) for u, v in pairs]
+        made = pl.Series("", values, dtype=polars_type(t))
+    return made, made.is_null() & a.is_not_null() & b.is_not_null()
 
 
-def _floats(name: str, call: Call, a: pl.Expr, b: pl.Expr) -> pl.Expr:
-    dtype = polars_type(call.type)
-
-    def apply(s: pl.Series) -> pl.Series:
-        x, y = s.struct.field("a"), s.struct.field("b")
-        out, bad = float_result(name, x.fill_null(1.0).to_numpy(), y.fill_null(1.0).to_numpy())
-        return pl.Series(s.name, out, dtype=dtype).set(x.is_null() | y.is_null() | pl.Series(bad), None)
-
-    packed = pl.struct([a.alias("a"), b.alias("b")])
-    return packed.map_batches(apply, return_dtype=dtype, is_elementwise=True)
-
-
-def _numerics(name: str, call: Call, a: pl.Expr, b: pl.Expr) -> pl.Expr:
-    """Columnar where the largest values of the batch leave room; else in Python's decimals, which quotients always
-    are."""
-    t = call.type
-    assert isinstance(t, Decimal)
-    dtype, wide = polars_type(t), pl.Decimal(DIGITS, t.scale)
-    exact = sum(as_decimal(x.type).scale for x in call.args) <= t.scale if name == "mul" else True
-
-    def apply(s: pl.Series) -> pl.Series:
-        x, y = s.struct.field("a"), s.struct.field("b")
-        if name in _COLUMNS and exact and _roomy(name, x, y, t):
-            return _COLUMNS[name](x.cast(wide), y.cast(wide)).cast(dtype).alias(s.name)
-        op = _EXACTLY[name]
-        pairs = zip(x.to_list(), y.to_list(), strict=True)
-        made = [None if u is None or v is None or (name in ("quotient", "remainder") and not v) else fit(op(u, v), t)
-                for u, v in pairs]  # fmt: skip
-        return pl.Series(s.name, made, dtype=dtype)
-
-    packed = pl.struct([a.alias("a"), b.alias("b")])
-    return packed.map_batches(apply, return_dtype=dtype, is_elementwise=True)
+def _columnar(name: str, t: Decimal, a: pl.Series, b: pl.Series) -> pl.Series | None:
+    x, y = _largest(a), _largest(b)
+    most, bound = py.Decimal(10) ** (DIGITS - t.scale), py.Decimal(10) ** (t.precision - t.scale)
+    if name == "quotient":
+        return _quotients(t, a, b, x)
+    exact = name != "mul" or sum(_scale(s) for s in (a, b)) <= t.scale
+    made = x * y if name == "mul" else x + y
+    if name == "remainder" or not exact or x >= most or y >= most or made >= bound:
+        return None
+    wide = pl.Decimal(DIGITS, t.scale)
+    return _NATIVE[name](a.cast(wide), b.cast(wide)).cast(polars_type(t))
 
 
-def _roomy(name: str, x: pl.Series, y: pl.Series, t: Decimal) -> bool:
-    """Whether no step of the columnar form can have too many digits."""
-    a, b = (_largest(s) for s in (x, y))
-    most = py.Decimal(10) ** (DIGITS - t.scale)
-    bound = py.Decimal(10) ** (t.precision - t.scale)
-    made = a * b if name == "mul" else a + b
-    return bool(a < most and b < most and made < bound)
+def _quotients(t: Decimal, a: pl.Series, b: pl.Series, largest: py.Decimal) -> pl.Series | None:
+    """Whole numbers divided, with as many digits more as the result has behind its point."""
+    more = t.scale - _scale(a) + _scale(b)
+    if more < 0 or largest.scaleb(_scale(a) + more) >= 10**37:
+        return None
+    both = pl.DataFrame([a.to_physical().cast(pl.Int128).alias("a"), b.to_physical().cast(pl.Int128).alias("b")])
+    x, y = pl.col("a").abs() * 10**more, pl.when(pl.col("b") != 0).then(pl.col("b").abs())
+    whole = x.floordiv(y)
+    up = (2 * (x - whole * y) >= y).cast(pl.Int8)
+    made = both.select(pl.when((pl.col("a") < 0) != (pl.col("b") < 0)).then(-1).otherwise(1) * (whole + up)).to_series()
+    if (made.abs() >= 10**t.precision).any():
+        return None
+    held = made.cast(pl.Decimal(DIGITS, 0)).to_arrow()
+    found = pl.from_arrow(pa.Array.from_buffers(pa.decimal128(DIGITS, t.scale), len(held), held.buffers()))
+    assert isinstance(found, pl.Series)
+    return found.cast(polars_type(t))
+
+
+def _scale(s: pl.Series) -> int:
+    assert isinstance(s.dtype, pl.Decimal)
+    return s.dtype.scale
 
 
 def _largest(s: pl.Series) -> py.Decimal:
     return max((abs(py.Decimal(v)) for v in (s.min(), s.max()) if isinstance(v, py.Decimal)), default=py.Decimal(0))
-
-
-def _build(name: str) -> Builder:
-    def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
-        if call.type in WHOLE:
-            return _INTEGERS[name](call, args)
-        if isinstance(call.type, Decimal):
-            return _numerics(name, call, *args)
-        return _floats(name, call, *args)
-
-    return build
 
 
 def _why(a: Any, b: Any) -> str:
