@@ -21,9 +21,9 @@ from braid.expr.casts import fit, where
 from braid.expr.nodes import Call, Expr
 from braid.expr.postgres import binary, times_text
 from braid.expr.postgres.base import WHOLE
-from braid.expr.postgres.operators import OUT_OF_RANGE, TOO_MANY
+from braid.expr.postgres.operators import OUT_OF_RANGE, TOO_MANY, of_series
 from braid.expr.rows import distinct, rows
-from braid.expr.signatures import Function, Refused, Signature, null_failed
+from braid.expr.signatures import Function, Refused, Signature
 from braid.types import Array, Decimal, Scalar, Type, is_numeric, polars_type
 
 S = Scalar
@@ -77,8 +77,11 @@ def _resolve(args: Sequence[Expr]) -> Signature | Refused:
     raise AssertionError("a cast is made by `typing.cast`")
 
 
-def _cast(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    return cast(args[0], call.args[0].type, call.type)
+def _run(call: Call, args: Sequence[pl.Series]) -> tuple[pl.Series, pl.Series]:
+    """The values, and where one has no form in the target."""
+    held = pl.DataFrame([args[0].alias("x")])
+    made = held.select(cast(pl.col("x"), call.args[0].type, call.type).alias("x")).to_series()
+    return made, made.is_null() & args[0].is_not_null()
 
 
 def cast(x: pl.Expr, source: Type, target: Type) -> pl.Expr:
@@ -129,9 +132,6 @@ def _elements(x: pl.Expr, source: Type, target: Type) -> pl.Expr:
     made = cast(pl.element(), source, target)
     bad = x.list.eval(pl.element().is_not_null() & made.is_null()).list.any()
     return pl.when(~bad.fill_null(False)).then(x.list.eval(made))
-
-
-_failed = null_failed(_cast)
 
 
 # ------------------------------------------------------------------- numbers

@@ -158,7 +158,7 @@ def _fits(name: str, t: Type, a: pl.Series, b: pl.Series) -> bool:
         return x[0] >= 0 and y[0] > 0
     ends = [_PYTHON[name](i, j) for i in x for j in y]
     bits = {S.SMALLINT: 15, S.INT: 31, S.BIGINT: 63}[t]  # type: ignore[index]
-    return -(2**bits) <= min(ends) and max(ends) < 2**bits
+    return bool(-(2**bits) <= min(ends) and max(ends) < 2**bits)
 
 
 def _ends(s: pl.Series) -> tuple[int, int]:
@@ -359,14 +359,9 @@ def _resolve_texts(args: Sequence[Expr]) -> Signature | Refused:
 
 
 def _row(name: str) -> Function:
-    build = _build(name)
-    return Function(
-        f"pg.{name}",
-        _arithmetic(name),
-        build,
-        null_failed(build),
-        why=_why if name in ("quotient", "remainder") else OUT_OF_RANGE,
-    )
+    build, failed, once = of_series(_calculated(name))
+    why = _why if name in ("quotient", "remainder") else OUT_OF_RANGE
+    return Function(f"pg.{name}", _arithmetic(name), build, failed, once, why=why)
 
 
 OPERATORS: dict[str, Function] = {
