@@ -353,4 +353,4 @@ def why(value: Any) -> str:
     return f"{value!r} does not convert" if isinstance(value, str) else OUT_OF_RANGE
 
 
-CASTS: dict[str, Function] = {f.name: f for f in (Function("pg.cast", _resolve, _cast, _failed, why=why),)}
+CASTS: dict[str, Function] = {"pg.cast": Function("pg.cast", _resolve, *of_series(_run), why=why)}
