@@ -25,6 +25,7 @@ from braid.expr.functions_numbers import NUMBER_FUNCTIONS
 from braid.expr.functions_text import TEXT_FUNCTIONS
 from braid.expr.functions_times import TIME_FUNCTIONS
 from braid.expr.nodes import Call, Expr
+from braid.expr.postgres import ROWS as POSTGRES_ROWS
 from braid.expr.rows import LARGEST, rows
 from braid.expr.signatures import (
     Function,
@@ -439,6 +440,7 @@ FUNCTIONS: dict[str, Function] = {
     **OPERATORS,
     **LENSES,
     **POSTGRES,
+    **POSTGRES_ROWS,
     **{f.name: f for f in _SCALARS},
     **TEXT_FUNCTIONS,
     **BYTES_FUNCTIONS,

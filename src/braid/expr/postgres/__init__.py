@@ -8,6 +8,10 @@ public pages say otherwise they hold, and docs/dialects/risingwave.md names them
 
 from __future__ import annotations
 
+from braid.expr.postgres.binary import BINARY
+from braid.expr.postgres.quoting import QUOTING
+from braid.expr.postgres.regex import REGEX
+from braid.expr.postgres.text import TEXT
 from braid.expr.signatures import Function
 
-ROWS: dict[str, Function] = {}
+ROWS: dict[str, Function] = {**TEXT, **QUOTING, **REGEX, **BINARY}
