@@ -8,8 +8,9 @@ public pages say otherwise they hold, and docs/dialects/risingwave.md names them
 
 from __future__ import annotations
 
+from braid.expr.postgres.arrays import ARRAYS
 from braid.expr.postgres.nulls import NULLS
 from braid.expr.postgres.numbers import NUMBERS
 from braid.expr.signatures import Function
 
-ROWS: dict[str, Function] = {**NUMBERS, **NULLS}
+ROWS: dict[str, Function] = {**NUMBERS, **NULLS, **ARRAYS}

@@ -7,6 +7,8 @@ by implicit casts; a constant of no type yet (`Scalar.NULL`) becomes anything. N
 
 from __future__ import annotations
 
+import decimal as py
+import math
 from collections.abc import Callable, Sequence
 
 import polars as pl
@@ -33,6 +35,7 @@ _WIDER: dict[Type, tuple[Type, ...]] = {
 }
 WHOLE = (S.SMALLINT, S.INT, S.BIGINT)
 _TOP: dict[Type, int] = {S.SMALLINT: 2**15 - 1, S.INT: 2**31 - 1, S.BIGINT: 2**63 - 1}
+_MAX_REAL = 3.4028235677973366e38  # what is larger becomes infinite
 _TIMES = (S.DATE, S.TIMESTAMP, S.TIMESTAMPTZ)
 
 
@@ -175,6 +178,12 @@ def each(f: Callable[..., object], *, nulls: bool = False) -> tuple[Builder, Bui
         values = made("", [v for v, _ in found], physical_type(call.type)).cast(polars_type(call.type))
         return values, pl.Series([bad for _, bad in found], dtype=pl.Boolean)
 
+    return parts(run)
+
+
+def parts(run: Callable[[Call, Sequence[pl.Series]], tuple[pl.Series, pl.Series]]) -> tuple[Builder, Builder, Once]:
+    """The parts of a row, of a function that gives the values and where they failed."""
+
     def part(which: int) -> Builder:
         def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
             def apply(s: pl.Series) -> pl.Series:
@@ -197,8 +206,10 @@ def _tried(f: Callable[..., object], call: Call, row: Sequence[object], nulls: b
     except ValueError:
         return None, True
     if isinstance(call.type, Decimal) and value is not None:
-        value = fit(value, call.type)  # type: ignore[arg-type]
+        value = fit(py.Decimal(value), call.type)  # type: ignore[arg-type]
         return value, value is None
+    if call.type is S.REAL and isinstance(value, float) and _MAX_REAL < abs(value) < math.inf:
+        return None, True
     if call.type in _TOP and isinstance(value, int) and not -_TOP[call.type] - 1 <= value <= _TOP[call.type]:
         return None, True
     return value, False
