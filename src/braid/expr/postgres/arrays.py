@@ -314,8 +314,7 @@ def _flatten(array: list[Any]) -> list[Any]:
 
 
 def quantified(every: bool, array: Expr, compared: Callable[[Expr], Expr]) -> Expr:
-    """`x = ANY (array)`, or ALL: `compared` of each element, and the answer of these. The elements of arrays in an array
-    are its own."""
+    """`x = ANY (array)`, or ALL: `compared` of each element, and the answer of these. Arrays in it give theirs."""
     while isinstance(array.type, Array) and isinstance(array.type.element, Array):
         array = Call("pg.array_flatten", (array,), array.type.element)
     assert isinstance(array.type, Array)
