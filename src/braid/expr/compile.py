@@ -135,7 +135,7 @@ def _called(frame: pl.DataFrame, items: list[tuple[str, Expr]]) -> tuple[pl.Data
     """The frame with what slow functions and those of users give, each called once; and the items where that stands."""
     if not any(_is_called(x) for _, e in items for x in parts(e)):
         return frame, items
-    known: dict[Expr, Expr] = {}
+    known: dict[str, Expr] = {}  # by their text: constants may be lists, and 0.0 is not -0.0
     made: list[pl.Series] = []
 
     def change(e: Expr) -> Expr | None:
@@ -143,13 +143,14 @@ def _called(frame: pl.DataFrame, items: list[tuple[str, Expr]]) -> tuple[pl.Data
             return e
         if not isinstance(e, Call) or not _is_called(e):
             return None
-        if e not in known:
+        text = repr(e)
+        if text not in known:
             args, bad = evaluate(frame, [(f"{i}", a) for i, a in enumerate(e.args)])
             value, failed = _call(e, args)
             names = f"=value{len(made)}", f"=failed{len(made)}"
             made.extend((value.alias(names[0]), (failed | bad).alias(names[1])))
-            known[e] = Call("called", (Col(names[0], e.type), Col(names[1], Scalar.BOOLEAN)), e.type)
-        return known[e]
+            known[text] = Call("called", (Col(names[0], e.type), Col(names[1], Scalar.BOOLEAN)), e.type)
+        return known[text]
 
     items = [(name, changed(e, change)) for name, e in items]
     return frame.with_columns(made), items

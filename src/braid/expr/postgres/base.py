@@ -7,7 +7,10 @@ by implicit casts; a constant of no type yet (`Scalar.NULL`) becomes anything. N
 
 from __future__ import annotations
 
+import decimal as py
+import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -33,6 +36,7 @@ _WIDER: dict[Type, tuple[Type, ...]] = {
 }
 WHOLE = (S.SMALLINT, S.INT, S.BIGINT)
 _TOP: dict[Type, int] = {S.SMALLINT: 2**15 - 1, S.INT: 2**31 - 1, S.BIGINT: 2**63 - 1}
+_MAX_REAL = 3.4028235677973366e38  # what is larger becomes infinite
 _TIMES = (S.DATE, S.TIMESTAMP, S.TIMESTAMPTZ)
 
 
@@ -169,11 +173,27 @@ def each(f: Callable[..., object], *, nulls: bool = False) -> tuple[Builder, Bui
     """What a Python function gives, row by row: null where it raises a `ValueError`; and where it does."""
 
     def run(call: Call, columns: Sequence[pl.Series]) -> tuple[pl.Series, pl.Series]:
-        pairs = zip(columns, call.args, strict=True)
-        given = [c.cast(physical_type(a.type)).to_list() for c, a in pairs]
-        found = [_tried(f, call, row, nulls) for row in zip(*given, strict=True)]
-        values = made("", [v for v, _ in found], physical_type(call.type)).cast(polars_type(call.type))
-        return values, pl.Series([bad for _, bad in found], dtype=pl.Boolean)
+        given = [c.cast(physical_type(a.type)).to_list() for c, a in zip(columns, call.args, strict=True)]
+        held = _held_by(call.type)
+        values: list[object] = []
+        marks: list[bool] = []
+        for row in zip(*given, strict=True):
+            value, bad = None, False
+            if nulls or None not in row:
+                try:
+                    value = held(f(*row)) if held else f(*row)
+                except ValueError:
+                    bad = True
+            values.append(value)
+            marks.append(bad)
+        column = made("", values, physical_type(call.type)).cast(polars_type(call.type))
+        return column, pl.Series(marks, dtype=pl.Boolean)
+
+    return parts(run)
+
+
+def parts(run: Callable[[Call, Sequence[pl.Series]], tuple[pl.Series, pl.Series]]) -> tuple[Builder, Builder, Once]:
+    """The parts of a row, of a function that gives the values and where they failed."""
 
     def part(which: int) -> Builder:
         def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
@@ -189,16 +209,18 @@ def each(f: Callable[..., object], *, nulls: bool = False) -> tuple[Builder, Bui
     return part(0), part(1), lambda call, args: run(call, args.get_columns())
 
 
-def _tried(f: Callable[..., object], call: Call, row: Sequence[object], nulls: bool) -> tuple[object, bool]:
-    if not nulls and any(v is None for v in row):
-        return None, False
-    try:
-        value = f(*row)
-    except ValueError:
-        return None, True
-    if isinstance(call.type, Decimal) and value is not None:
-        value = fit(value, call.type)  # type: ignore[arg-type]
-        return value, value is None
-    if call.type in _TOP and isinstance(value, int) and not -_TOP[call.type] - 1 <= value <= _TOP[call.type]:
-        return None, True
-    return value, False
+def _held_by(t: Type) -> Callable[[Any], object] | None:
+    """A value as the type holds it; it raises a `ValueError` where that cannot. None: the type holds all."""
+    if isinstance(t, Decimal):
+        return lambda value: None if value is None else _held(fit(py.Decimal(value), t))
+    if t in _TOP:
+        return lambda value: value if value is None or -_TOP[t] - 1 <= value <= _TOP[t] else _held(None)
+    if t is S.REAL:
+        return lambda value: value if value is None or not _MAX_REAL < abs(value) < math.inf else _held(None)
+    return None
+
+
+def _held(value: object) -> object:
+    if value is None:
+        raise ValueError(TOO_LONG)
+    return value

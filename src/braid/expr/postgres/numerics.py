@@ -9,6 +9,7 @@ that its arguments' types can have where that is known, of `SMALL` ones otherwis
 from __future__ import annotations
 
 import decimal as py
+import functools
 import math
 
 from braid.expr.postgres.base import digits
@@ -17,6 +18,7 @@ from braid.types import Decimal
 SIGNIFICANT = 16
 SMALL = 20  # places of what may be small: exp(-9) has 16 digits in them
 _PLACES = 1000  # PostgreSQL shows no more
+_GUARD = 15  # digits more than those that are rounded to
 _OVERFLOW = "value overflows numeric format"
 _CONTEXT = py.Context(prec=150, rounding=py.ROUND_HALF_UP, Emax=10**9, Emin=-(10**9), traps=[])
 _ONE = py.Decimal(1)
@@ -32,16 +34,21 @@ def to_places(value: py.Decimal, places: int, mode: str = py.ROUND_HALF_UP) -> p
     return at.quantize(_ONE, context=_CONTEXT) if places < 0 else at
 
 
+@functools.cache
+def _context(figures: int) -> py.Context:
+    """Of so many digits: what a root or a logarithm costs grows with them."""
+    return py.Context(prec=max(figures, 1), rounding=py.ROUND_HALF_UP, Emax=10**9, Emin=-(10**9), traps=[])
+
+
 def _exponent(value: py.Decimal) -> int:
     exponent = value.as_tuple().exponent
     assert isinstance(exponent, int)
     return exponent
 
 
-def _shown(value: py.Decimal, significant: int, *args: py.Decimal) -> py.Decimal:
-    """Rounded to that many places, or to those of an argument that has more."""
-    places = max(significant, 0, *(-_exponent(a) for a in args))
-    return to_places(value, min(places, _PLACES))
+def _places(significant: int, *args: py.Decimal) -> int:
+    """That many, or those of an argument that has more."""
+    return min(max(significant, 0, *(-_exponent(a) for a in args)), _PLACES)
 
 
 def _base_10000(value: py.Decimal) -> tuple[int, list[int]]:
@@ -113,7 +120,8 @@ def sqrt(value: py.Decimal) -> py.Decimal:
     if value < 0:
         raise ValueError("cannot take square root of a negative number")
     power = _base_10000(value)[0] if value else 0
-    return _shown(_CONTEXT.sqrt(value), SIGNIFICANT - 2 * (power + 1) + 1, value)
+    places = _places(SIGNIFICANT - 2 * (power + 1) + 1, value)
+    return to_places(_context(places + 40).sqrt(value), places)
 
 
 def sqrt_type(t: Decimal) -> Decimal:
@@ -147,7 +155,8 @@ def _size_of_ln(value: py.Decimal) -> int:
 
 def ln(value: py.Decimal) -> py.Decimal:
     check_logarithm(value)
-    return _shown(_CONTEXT.ln(value), SIGNIFICANT - _size_of_ln(value), value)
+    places = _places(SIGNIFICANT - _size_of_ln(value), value)
+    return to_places(_context(places + _GUARD).ln(value), places)
 
 
 def ln_type(t: Decimal) -> Decimal:
@@ -164,8 +173,9 @@ def log(base: py.Decimal, value: py.Decimal) -> py.Decimal:
     check_logarithm(value)
     if base == 1:
         raise ValueError("division by zero")
-    places = SIGNIFICANT - (_size_of_ln(value) - _size_of_ln(base))
-    return _shown(_CONTEXT.divide(_CONTEXT.ln(value), _CONTEXT.ln(base)), places, base, value)
+    places = _places(SIGNIFICANT - (_size_of_ln(value) - _size_of_ln(base)), base, value)
+    context = _context(places + 20 + _GUARD)
+    return to_places(context.divide(context.ln(value), context.ln(base)), places)
 
 
 def log_type(a: Decimal, b: Decimal) -> Decimal:
@@ -175,8 +185,8 @@ def log_type(a: Decimal, b: Decimal) -> Decimal:
 # ---------------------------------------------------------------------------- powers
 
 
-def _places(weight: float) -> int:
-    """Of a number of about that power of ten."""
+def _significant(weight: float) -> int:
+    """Places of e to the power of that."""
     return SIGNIFICANT - int(weight * 0.434294481903252)
 
 
@@ -184,7 +194,14 @@ def exp(value: py.Decimal) -> py.Decimal:
     about = float(value)
     if about >= 6000:
         raise ValueError(_OVERFLOW)
-    return py.Decimal(0) if about <= -6000 else _shown(_CONTEXT.exp(value), _places(about), value)
+    if about <= -6000:
+        return py.Decimal(0)
+    places = _places(_significant(about), value)
+    return to_places(_exp(value, about, places), places)
+
+
+def _exp(value: py.Decimal, about: float, places: int) -> py.Decimal:
+    return _context(places + max(int(about / 2), 0) + _GUARD).exp(value)
 
 
 def exp_type(t: Decimal) -> Decimal:
@@ -206,7 +223,7 @@ def _whole_power(base: py.Decimal, exponent: int) -> py.Decimal:
     made = _CONTEXT.power(base, exponent) if exponent or base else _ONE
     if not made.is_finite() or made.adjusted() >= 131_072:
         raise ValueError(_OVERFLOW)
-    return _shown(made, SIGNIFICANT, base)
+    return to_places(made, _places(SIGNIFICANT, base))
 
 
 def _real_power(base: py.Decimal, exponent: py.Decimal) -> py.Decimal:
@@ -214,11 +231,13 @@ def _real_power(base: py.Decimal, exponent: py.Decimal) -> py.Decimal:
         return py.Decimal(0)
     odd = base < 0 and int(exponent) % 2 == 1
     base = abs(base)
-    about = to_places(_CONTEXT.ln(base), max(0, 8 - _size_of_ln(base)))
+    about = to_places(_context(60).ln(base), max(0, 8 - _size_of_ln(base)))
     weight = float(_CONTEXT.multiply(about, exponent))
     if abs(weight) > 6020:
         if weight > 0:
             raise ValueError(_OVERFLOW)
         return py.Decimal(0)
-    made = _CONTEXT.exp(_CONTEXT.multiply(_CONTEXT.ln(base), exponent))
-    return _shown(_CONTEXT.minus(made) if odd else made, _places(weight), base, exponent)
+    places = _places(_significant(weight), base, exponent)
+    power = _CONTEXT.multiply(_context(places + max(int(weight), 0) + 40).ln(base), exponent)
+    made = _exp(power, weight, places)
+    return to_places(_CONTEXT.minus(made) if odd else made, places)
