@@ -25,6 +25,7 @@ from braid.expr.functions_numbers import NUMBER_FUNCTIONS
 from braid.expr.functions_text import TEXT_FUNCTIONS
 from braid.expr.functions_times import TIME_FUNCTIONS
 from braid.expr.nodes import Call, Expr
+from braid.expr.postgres import ROWS as POSTGRES_ROWS
 from braid.expr.rows import LARGEST, rows
 from braid.expr.signatures import (
     Function,
@@ -446,4 +447,5 @@ FUNCTIONS: dict[str, Function] = {
     **TIME_FUNCTIONS,
     **ARRAY_FUNCTIONS,
     **JSON_FUNCTIONS,
+    **POSTGRES_ROWS,
 }

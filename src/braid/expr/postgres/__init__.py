@@ -8,6 +8,10 @@ public pages say otherwise they hold, and docs/dialects/risingwave.md names them
 
 from __future__ import annotations
 
+from braid.expr.postgres.intervals import INTERVALS
+from braid.expr.postgres.times import TIMES
+from braid.expr.postgres.to_char import TO_CHAR
+from braid.expr.postgres.to_timestamp import READERS
 from braid.expr.signatures import Function
 
-ROWS: dict[str, Function] = {}
+ROWS: dict[str, Function] = {**INTERVALS, **TIMES, TO_CHAR.name: TO_CHAR, **READERS}
