@@ -714,6 +714,15 @@ def test_a_date_is_a_moment_of_the_session() -> None:
     assert isinstance(takes("x", ((S.TIMESTAMP,), S.DATE))([Col("x", S.VARCHAR)]), Refused)
 
 
+def test_an_interval_as_a_literal() -> None:
+    frame = pl.DataFrame({"x": column([0, None], S.TIMESTAMP)})
+    moved = typing.call("pg.add_interval", [Col("x", S.TIMESTAMP), Lit((1, 2, 3), S.INTERVAL)])
+    out, failed = evaluate(frame, [("v", moved), ("c", Lit((0, -1, 0), S.INTERVAL))])
+    assert _shown(out["v"], S.TIMESTAMP) == ["1970-02-03 00:00:00.000003", "NULL"]
+    assert _shown(out["c"], S.INTERVAL) == ["-1 days", "-1 days"]
+    assert failed.to_list() == [False, False]
+
+
 def test_reasons() -> None:
     for name, args, reason in (
         ("make_date", (2023, 2, 29), "date field value out of range: 2023-02-29"),
