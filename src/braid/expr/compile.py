@@ -214,6 +214,11 @@ def _literal(value: object, t: Type) -> pl.Expr:
     match t:
         case Array() | Map() | Struct() | Scalar.INTERVAL:
             return pl.lit(pl.Series("v", [_physical(value, t)], dtype=dtype)).first()
+        case Scalar.INTERVAL:  # (months, days, microseconds), since a literal can be hashed
+            assert isinstance(value, tuple)
+            return pl.lit(
+                pl.Series("v", [dict(zip(("months", "days", "us"), value, strict=True))], dtype=dtype)
+            ).first()
         case _:
             return pl.lit(value, dtype)
 

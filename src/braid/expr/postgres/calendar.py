@@ -15,12 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import pyarrow as pa
 
 from braid.expr.nodes import Call
 from braid.expr.postgres.base import named
 from braid.expr.rows import made
 from braid.expr.signatures import Function, Resolver, constant
-from braid.types import MAX_DAY, Scalar, Type, polars_type
+from braid.types import MAX_DAY, Decimal, Scalar, Type, polars_type
 
 S = Scalar
 Ints = npt.NDArray[np.int64]
@@ -101,8 +102,8 @@ def clock(us: int) -> tuple[int, int, int, int]:
 
 
 def cut(a: Any, b: Any) -> Any:
-    """a / b towards zero, which `//` is not; of numbers, or of arrays of them."""
-    return (abs(a) // b) * np.sign(a)
+    """a / b towards zero, which `//` is not; of arrays."""
+    return (a - np.fmod(a, b)) // b
 
 
 def valid_day(days: int) -> int:
@@ -266,9 +267,7 @@ def vectors(kernel: Kernel) -> Run:
     return run
 
 
-def _computed(
-    kernel: Kernel, texts: list[Any], call: Call, columns: list[pl.Series]
-) -> tuple[pl.Series, pl.Series]:
+def _computed(kernel: Kernel, texts: list[Any], call: Call, columns: list[pl.Series]) -> tuple[pl.Series, pl.Series]:
     pairs = [(c, a.type) for c, a in zip(columns, call.args, strict=True) if a.type is not S.VARCHAR]
     height = len(columns[0])
     there = np.ones(height, dtype=np.bool_)
@@ -291,10 +290,25 @@ def _arrays(s: pl.Series, t: Type) -> list[npt.NDArray[Any]]:
     return [(values if t is S.DOUBLE else values.cast(pl.Int64)).fill_null(0).to_numpy()]
 
 
+def _decimals(units: npt.NDArray[Any], valid: Flags, t: Decimal) -> pl.Series:
+    """Of whole numbers of the last digit. Arrow's form, 128 bits each, is filled directly."""
+    halves = np.empty((len(units), 2), dtype=np.int64)
+    halves[:, 0] = (
+        units if units.dtype == np.int64 else (units & 0xFFFF_FFFF_FFFF_FFFF).astype(np.uint64).view(np.int64)
+    )
+    halves[:, 1] = (units >> 63 if units.dtype == np.int64 else units >> 64).astype(np.int64)
+    buffers = [pa.array(valid).buffers()[1], pa.py_buffer(halves)]
+    found = pl.from_arrow(pa.Array.from_buffers(pa.decimal128(t.precision, t.scale), len(units), buffers))
+    assert isinstance(found, pl.Series)
+    return found.cast(polars_type(t))
+
+
 def _column(value: Any, valid: Flags, t: Type) -> pl.Series:
     def typed(array: Any, dtype: pl.DataType) -> pl.Series:
         return pl.Series(np.where(valid, array, 0)).cast(dtype)
 
+    if isinstance(t, Decimal):
+        return _decimals(np.where(valid, value, 0), valid, t)
     keep = pl.Series("valid", valid)
     if t is S.INTERVAL:
         months, days, us = value

@@ -54,15 +54,20 @@ def moved(us: Any, months: Any, days: Any, more: Any) -> tuple[Any, Flags]:
     """Microseconds since 1970, moved; and whether each step stayed in the calendar. Numbers or arrays."""
     day = us // DAY
     of_day = us - day * DAY
-    year, month, of_month = civil_of(day)
-    month_count = year * 12 + month - 1 + months
-    year, month = month_count // 12, month_count % 12 + 1
-    first = days_of(year, month, np.minimum(of_month, month_length(year, month)))
+    first = months_later(day, months) if np.any(months) else day
     second = first + days
     ok = _on_the_way(first) & _on_the_way(second)
     start = np.where(ok, second, 0) * DAY + of_day
     end = start + more
     return end, ok & _no_overflow(start, more, end) & (end >= FIRST_US) & (end <= LAST_US)
+
+
+def months_later(day: Any, months: Any) -> Any:
+    """The same day of another month, or its last."""
+    year, month, of_month = civil_of(day)
+    count = year * 12 + month - 1 + months
+    year, month = count // 12, count % 12 + 1
+    return days_of(year, month, np.minimum(of_month, month_length(year, month)))
 
 
 def _on_the_way(day: Any) -> Any:
@@ -107,11 +112,11 @@ def _at_time(day: Ints, time: Ints) -> tuple[Ints, Flags]:
 
 
 def _time_add(time: Ints, months: Ints, days: Ints, us: Ints) -> tuple[Ints, bool]:
-    return (time + us % DAY) % DAY, True
+    return (time + us) % DAY, True  # beyond 64 bits it goes round, as PostgreSQL's does
 
 
 def _time_subtract(time: Ints, months: Ints, days: Ints, us: Ints) -> tuple[Ints, bool]:
-    return (time - us % DAY) % DAY, True
+    return (time - us) % DAY, True
 
 
 # ----------------------------------------------------------------- differences

@@ -51,8 +51,8 @@ _FIELDS = (
     ("special", re.compile(r"[+-]\s*[a-z]+")),
 )  # fmt: skip
 _NAMED = re.compile(r"[a-z0-9+\-/_.:]+")
-_KNOWN = {*_MONTH, *_IGNORED, *_DAY_NAMES, *_CHANGING, "ad", "bc", "am", "pm", "t", "j", "jd", "epoch", "infinity", "allballs",
-          "d", "h", "m", "mm", "s", "y", "dow", "doy", "dst", "isodow", "isoyear"}  # fmt: skip
+_KNOWN = {*_MONTH, *_IGNORED, *_DAY_NAMES, *_CHANGING, "ad", "bc", "am", "pm", "t", "j", "jd", "epoch", "infinity",
+          "allballs", "d", "h", "m", "mm", "s", "y", "dow", "doy", "dst", "isodow", "isoyear"}  # fmt: skip
 _CLOCK = re.compile(r"([0-9]+):([0-9]*)(?::([0-9]*)(\.[0-9]*)?|(\.[0-9]*))?")
 _PUNCTUATION = "!\"#$%&'()*,/:;<=>?@[\\]^_`{|}~"
 _LONGEST = 127  # characters of a text that may be one
@@ -82,7 +82,11 @@ def _field(rest: str) -> tuple[str, int]:
     for kind, form in _FIELDS:
         if m := form.match(rest):
             after = rest[m.end() : m.end() + 1]
-            if kind == "word" and after and (after in "-/." or ((after in "+" or after.isdigit()) and m[0] not in _KNOWN)):
+            if (
+                kind == "word"
+                and after
+                and (after in "-/." or ((after in "+" or after.isdigit()) and m[0] not in _KNOWN))
+            ):
                 longer = _NAMED.match(rest)
                 assert longer is not None
                 return "date", longer.end()
@@ -121,7 +125,7 @@ class _Reader:
     # ------------------------------------------------------------ one field
 
     def read(self, kind: str, text: str) -> None:
-        if kind != "number" and kind != "time" and self.prefix == "j":
+        if kind not in ("number", "time") and self.prefix == "j":
             raise Unreadable
         match kind:
             case "time":
@@ -216,7 +220,9 @@ class _Reader:
             self.run_together(text)
         elif dotted and not self.known:
             self.date(text)
-        elif (dotted and (len(whole) > 2 or self.known == _DATE)) or (len(text) >= 6 and (not self.known or not self.seen & _TIME)):
+        elif (dotted and (len(whole) > 2 or self.known == _DATE)) or (
+            len(text) >= 6 and (not self.known or not self.seen & _TIME)
+        ):
             self.run_together(text)
         else:
             self.part(text)
@@ -260,33 +266,28 @@ class _Reader:
             self.day_of_year = value
             return
         long = size >= 3
-        match known:
-            case 0:
-                self.set_part(_YEAR if long else _MON, value, size)
-            case k if k == _YEAR or k == _DAY:
-                self.set_part(_MON, value, size)
-            case k if k == _MON:
-                self.set_part(_YEAR if self.month_is_word and long else _DAY, value, size)
-            case k if k == _YEAR | _MON:
-                if self.month_is_word and long and self.short_year:  # 05-Jan-2024: the year was the day
-                    self.day, self.year, self.short_year = self.year, value, False
-                    self.mark(_DAY)
-                    return
-                self.set_part(_DAY, value, size)
-            case k if k == _MON | _DAY:
-                self.set_part(_YEAR, value, size)
-            case _:
-                self.run_together(text)
+        if known == 0:
+            self.set_part(_YEAR if long else _MON, value, size)
+        elif known in (_YEAR, _DAY):
+            self.set_part(_MON, value, size)
+        elif known == _MON:
+            self.set_part(_YEAR if self.month_is_word and long else _DAY, value, size)
+        elif known == _YEAR | _MON and self.month_is_word and long and self.short_year:
+            self.day, self.year, self.short_year = self.year, value, False  # 05-Jan-2024: the year was the day
+            self.mark(_DAY)
+        elif known == _DATE:
+            self.run_together(text)
+        else:
+            self.set_part(_DAY if known == _YEAR | _MON else _YEAR, value, size)
 
     def set_part(self, what: int, value: int, size: int) -> None:
         self.mark(what)
-        match what:
-            case 1:
-                self.year, self.short_year = value, size <= 2
-            case 2:
-                self.month = value
-            case _:
-                self.day = value
+        if what == _YEAR:
+            self.year, self.short_year = value, size <= 2
+        elif what == _MON:
+            self.month = value
+        else:
+            self.day = value
 
     def word(self, word: str) -> None:
         zone = abbreviation(word)

@@ -1,4 +1,4 @@
-"""Casts between text and dates, times and intervals, of columns.
+"""Casts between text and dates, times and intervals, and among these, of columns.
 
 In: Polars expressions. Out: Polars expressions.
 Rule: as `moments` and `interval_text` read and write one value; columnar where a text has the plain ISO form and a time
@@ -86,6 +86,37 @@ def _plain(s: pl.Series, target: Scalar) -> pl.Series:
     if target is S.TIMESTAMPTZ:
         texts = texts.str.replace(r"(?:Z|\+00(?::?00)?)$", "")
     return texts.str.replace("T", " ", literal=True).str.to_datetime(pattern, time_unit="us", strict=False)
+
+
+# ------------------------------------------------------------------------ among
+
+CASTS = {
+    *((S.DATE, t) for t in (S.TIMESTAMP, S.TIMESTAMPTZ)),
+    *((t, S.DATE) for t in (S.TIMESTAMP, S.TIMESTAMPTZ)),
+    *((t, S.TIME) for t in (S.TIMESTAMP, S.TIMESTAMPTZ, S.INTERVAL)),
+    (S.TIMESTAMP, S.TIMESTAMPTZ),
+    (S.TIMESTAMPTZ, S.TIMESTAMP),
+    (S.TIME, S.INTERVAL),
+}
+"""Which of these become others by CAST; none of them fails."""
+
+
+def converted(x: pl.Expr, source: Scalar, target: Scalar) -> pl.Expr:
+    """One of them as another."""
+    match source, target:
+        case S.DATE, _:
+            return (x.to_physical().cast(pl.Int64) * DAY).cast(pl.Datetime("us"))
+        case _, S.DATE:
+            return x.to_physical().floordiv(DAY).cast(pl.Int32).cast(pl.Date)
+        case S.INTERVAL, S.TIME:
+            return (x.struct.field("us") % DAY * 1000).cast(pl.Time)
+        case _, S.TIME:
+            return (x.to_physical() % DAY * 1000).cast(pl.Time)
+        case S.TIME, _:
+            us = x.to_physical() // 1000
+            zero = (us * 0).cast(pl.Int32)
+            return pl.when(x.is_not_null()).then(pl.struct(zero.alias("months"), zero.alias("days"), us.alias("us")))
+    return x
 
 
 # ----------------------------------------------------------------------- writing
