@@ -125,9 +125,8 @@ def test_a_float_of_a_schema_is_a_real() -> None:
 
 def test_a_table_of_rows_has_their_types() -> None:
     with Driver("risingwave") as d:
-        d.execute(
-            "CREATE TABLE t AS SELECT 1::smallint AS v, 0.1::real AS f, '2024-01-01 00:00:00+00'::timestamptz AS z;"
-        )
+        items = "1::smallint AS v, 0.1::real AS f, '2024-01-01 00:00:00+00'::timestamptz AS z"
+        d.execute(f"CREATE TABLE t AS SELECT {items};")
         assert {row[:2] for row in d.execute("DESCRIBE t;") or []} >= {
             ("v", "smallint"), ("f", "real"), ("z", "timestamptz")
         }  # fmt: skip
