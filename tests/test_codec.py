@@ -513,6 +513,18 @@ def test_delimited() -> None:
         decode_delimited(pl.Series(["x"]), columns, "ab")
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1.5e0", "1.50"), ("15E-1", "1.50"), ("1e1", "10"), ("1.5e-3", None), ("0.1e-400", None), ("1e2", None),
+     ("1.255", None), ("1e", None), ("1e999999999", None)],
+)  # fmt: skip
+def test_a_delimited_decimal_loses_no_digit(text: str, value: str | None) -> None:
+    """It rounded where there is an exponent."""
+    frame, _, errors = decode_delimited(pl.Series([text]), [Column("A", Decimal(4, 2))])
+    assert frame["A"].to_list() == [None if value is None else D(value)]
+    assert errors[0] == (None if value is not None else f"field A: '{text}' is not a DECIMAL(4, 2)")
+
+
 def test_a_time_that_python_has_none_for_is_its_number_whatever_is_beside_it() -> None:
     days = pl.Series([0, MAX_DAY - 1, None, -MAX_DAY], dtype=pl.Int32).cast(pl.Date)
     assert python_values(days) == [dt.date(1970, 1, 1), MAX_DAY - 1, None, -MAX_DAY]

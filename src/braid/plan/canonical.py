@@ -27,7 +27,7 @@ from braid.plan.logical import Query, Source, SourceColumn
 from braid.plan.needed import needed
 from braid.plan.windows import Hopping, Session
 from braid.records.facet import PROTOBUFS
-from braid.types import TIMESTAMPS, Scalar
+from braid.types import Scalar
 
 # A class is called here as it was called when checkpoints first had it: whoever renames one notes its old name.
 RENAMED: Mapping[type, str] = {epochs.Bound: "Watermark"}
@@ -75,7 +75,7 @@ class _Form:
                 return Scalar.TIMESTAMP.name
             case Scalar():
                 return x.name
-            case Cast(arg=arg, type=t) if t in TIMESTAMPS and arg.type in TIMESTAMPS:  # there was none either
+            case Cast(arg=arg, type=t) if self.of(t) == self.of(arg.type):  # there was none either
                 return self.of(arg)
             case Col(name=name, type=t):
                 return ["Col", {"name": self._number(name), "type": self.of(t)}]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import datetime as dt
 import decimal
 import json
@@ -471,7 +472,18 @@ def _float_from(x: pl.Expr, t: Type, lenient: bool) -> pl.Expr:
 
 def _decimal_from(x: pl.Expr, t: Decimal, lenient: bool) -> pl.Expr:
     lost = x.str.contains(rf"^[^eE]*\.[0-9]{{{t.scale}}}[0-9]*[1-9]")
-    return pl.when(~lost).then(_cast_from(x, t, lenient))
+    exact = x.map_batches(lambda s: _with_exponents(s, t), return_dtype=polars_type(t), is_elementwise=True)
+    return pl.when(x.str.contains("[eE]")).then(exact).when(~lost).then(_cast_from(x, t, lenient))
+
+
+def _with_exponents(s: pl.Series, t: Decimal) -> pl.Series:
+    """Slow path (Python rows): those of the texts that have one, null where one does not fit."""
+    found: list[Any] = [None] * len(s)
+    read = _decimal(t, "plain")
+    for i in s.str.contains("[eE]").fill_null(False).arg_true():
+        with contextlib.suppress(Malformed):
+            found[i] = read(s[i].strip())
+    return pl.Series(s.name, found, dtype=polars_type(t))
 
 
 def _moment_from(x: pl.Expr, t: Scalar, lenient: bool) -> pl.Expr:
