@@ -21,7 +21,7 @@ from braid.expr.nodes import Expr
 from braid.guess import meant
 from braid.plan.logical import Output
 from braid.sql import ast
-from braid.types import MAX_TIME, Array, Column, Decimal, Map, Scalar, Struct, Type, is_numeric
+from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, is_numeric, is_time
 
 ROWTIME = DeclaredColumn("ROWTIME", Scalar.BIGINT, "rowtime")
 _SUCH_AS: Mapping[Type, str] = {
@@ -89,7 +89,7 @@ def _row(
                 raise SqlError(f"the key {name} of table {target.name} has no value", at, f"give {name} a value")
     if "ROWTIME" in values and values["ROWTIME"] is None:
         raise SqlError("ROWTIME cannot be null", span, "leave ROWTIME out for the present time")
-    if "ROWTIME" in values and not -MAX_TIME <= values["ROWTIME"] < MAX_TIME:
+    if "ROWTIME" in values and not is_time(values["ROWTIME"]):
         raise SqlError(f"ROWTIME {values['ROWTIME']} is out of range", span, "ROWTIME takes milliseconds since 1970")
     return row_of(values, target)
 

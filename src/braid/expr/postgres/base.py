@@ -69,7 +69,7 @@ def plain(names: str, usage: str, options: Sequence[tuple[Sequence[Type], Type]]
     results = {result for _, result in options}
     assert len(results) == 1, "rows of one result type"
     build, failed, once = tried(f, results.pop())
-    first = names.split()[0]
+    first = names.split(maxsplit=1)[0]
 
     def why(*values: object) -> str:
         try:
