@@ -17,7 +17,6 @@ from braid.bind.from_ import DAY
 from braid.errors import Span, SqlError
 from braid.expr import user
 from braid.expr.nodes import Col, Expr
-from braid.expr.show import duration
 from braid.plan.groups import Aggregate, Aggregation, Final, Sessions, TimeWindows
 from braid.plan.logical import BOUNDS, Node
 from braid.plan.windows import KINDS, Fixed, FixedKind, Made
@@ -35,8 +34,8 @@ OF_GROUPS = (Col(".WINDOWSTART", Scalar.BIGINT), Col(".WINDOWEND", Scalar.BIGINT
 @dataclass(frozen=True, slots=True)
 class Windowed:
     """`final`: each window speaks once, when it is closed; `binary`: in the order of keys that are written as bytes;
-    `strict`: no grace is written for these, so what is late is lost. `retention`: how long the result has a window behind the end of the
-    latest one. Times in ms."""
+    `strict`: no grace is written for these, so what is late is lost. `retention`: how long the result has a window
+    behind the end of the latest one. Times in ms."""
 
     kind: str
     windows: Fixed | Made
@@ -80,8 +79,8 @@ class Windowed:
         if self.strict:
             closes = "at its end" if self.windows.sized else "when its gap is over"
             yield (
-                f"EMIT FINAL without GRACE PERIOD closes a window {closes}: what comes out of order after that is late; "
-                f"to wait for it write {self.kind} (…, GRACE PERIOD 1 MINUTE), say"
+                f"EMIT FINAL without GRACE PERIOD closes a window {closes}: what comes out of order after that is "
+                f"late; to wait for it write {self.kind} (…, GRACE PERIOD 1 MINUTE), say"
             )
 
 
