@@ -76,7 +76,7 @@ class Grouping:
         return self.grouped(self.scope.column(n.parts), str(n))
 
     def _is_bound(self, n: ast.Name) -> bool:
-        """Is WINDOWSTART, or WINDOWEND, that of the groups? A source may stand before it, where that has none itself."""
+        """Is it the bound of the groups? The name of a source may stand before it, where that has none itself."""
         if len(n.parts) == 1:
             return True
         found = [e for e in self.scope.entries if e.alias == n.parts[0]]
