@@ -32,8 +32,8 @@ class Shape:
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
     """`shape`: of the arguments, None if it takes no such ones. `star`: may be written f(*). `over_tables`: a row that
-    changes can be taken out again. `common`: every dialect has it. `meaning`: since which number of `expr.meanings`
-    it gives the values that it gives."""
+    changes can be taken out again. `common`: every dialect has it. `flat`: of a group one value is kept, no array,
+    map or structure. `meaning`: since which number of `expr.meanings` it gives the values that it gives."""
 
     name: str
     takes: str
@@ -41,6 +41,7 @@ class AggregateFunction:
     star: bool = False
     over_tables: bool = False
     common: bool = False
+    flat: bool = False
     meaning: int = 1
 
 
@@ -121,13 +122,15 @@ _OFFSET = "a value, maybe how many of them, and maybe whether nulls are passed o
 AGGREGATES: dict[str, AggregateFunction] = {
     f.name: f
     for f in (
-        AggregateFunction("COUNT", "any value, or *", _one(lambda _: _BIG), star=True, over_tables=True, common=True),
-        AggregateFunction("SUM", "a number", _one(_same_if(is_numeric)), over_tables=True, common=True),
+        AggregateFunction(
+            "COUNT", "any value, or *", _one(lambda _: _BIG), star=True, over_tables=True, common=True, flat=True
+        ),
+        AggregateFunction("SUM", "a number", _one(_same_if(is_numeric)), over_tables=True, common=True, flat=True),
         AggregateFunction(
             "AVG", "a number", _one(lambda t: Scalar.DOUBLE if is_numeric(t) else None), over_tables=True, common=True
         ),
-        AggregateFunction("MIN", "a number, text or time", _one(_same_if(_ordered)), common=True),
-        AggregateFunction("MAX", "a number, text or time", _one(_same_if(_ordered)), common=True),
+        AggregateFunction("MIN", "a number, text or time", _one(_same_if(_ordered)), common=True, flat=True),
+        AggregateFunction("MAX", "a number, text or time", _one(_same_if(_ordered)), common=True, flat=True),
         AggregateFunction("LATEST_BY_OFFSET", _OFFSET, _latest, common=True),
         AggregateFunction("EARLIEST_BY_OFFSET", _OFFSET, _by_offset),
         AggregateFunction(
@@ -157,6 +160,11 @@ def is_aggregate(name: str) -> bool:
 def is_of_times(name: str) -> bool:
     """Is name(*), or name(), of the times of rows?"""
     return name in AGGREGATES and not AGGREGATES[name].star and not user.overloads(name, "aggregate")
+
+
+def is_flat(name: str) -> bool:
+    """Is what is kept of a group one value, which every format holds? A user's aggregate keeps what it likes."""
+    return name not in AGGREGATES or AGGREGATES[name].flat or bool(user.overloads(name, "aggregate"))
 
 
 def shaped(name: str, args: list[Expr], star: bool, distinct: bool, over_table: bool) -> Shape:

@@ -31,9 +31,10 @@ from braid.spark import job as jobs
 from braid.spark.entry import SCHEMA
 from braid.spark.source import blobs
 from braid.spark.stage import batch_id
-from braid.stage.decode import Decoded, decode, time_of, with_pseudo
+from braid.stage.decode import Decoded, decode, no_time, time_of, with_pseudo
 from braid.stage.emit import merged
 from braid.stage.ingest import Chunk
+from braid.stage.inputs import filled
 from braid.topics.envelope import RAW, WINDOW
 from braid.topics.files import write_atomic
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
@@ -202,10 +203,8 @@ def _decoded(source: Source, rows: pl.DataFrame, how: Columns, partition: int, p
     if source.timestamp is not None:
         column = next(c for c in source.columns if c.field == source.timestamp.field)
         time = time_of(typed, column.col, source.timestamp.format)
-        typed = typed.with_columns(time.fill_null(0).alias(TIME))
-        error = pl.DataFrame({"n": time.is_null()}).select(
-            pl.when("n").then(pl.lit(f"column {column.field} holds no time")).alias("e")
-        )["e"]
+        typed = filled(typed.with_columns(time.alias(TIME)))
+        error = pl.DataFrame({"n": time.is_null()}).select(pl.when("n").then(pl.lit(no_time(source))).alias("e"))["e"]
     if source.encoding.key != "ROW_ID" or placed:
         return Decoded(with_pseudo(source, typed, partition), error)
     place = pl.col("_offset")

@@ -53,7 +53,7 @@ from braid.stage.decode import Decoded, decode, key_of
 from braid.stage.kept import named
 from braid.testing.backend import Backend
 from braid.topics.registries import FolderRegistry
-from braid.types import MAX_TIME, Column, Map, Struct
+from braid.types import Column, Map, Struct, is_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -513,7 +513,7 @@ def _names_column(value: Mapping[str, Any], column: Column) -> bool:
 
 def _is_time(x: object) -> bool:
     """Whether `x` can be the time of a record."""
-    return type(x) is int and -MAX_TIME <= x < MAX_TIME
+    return type(x) is int and is_time(x)
 
 
 def _transient(query: Query) -> Declared:

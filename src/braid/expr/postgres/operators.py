@@ -354,10 +354,6 @@ def _shifted(left: bool) -> Builder:
     return build
 
 
-def _resolve_texts(args: Sequence[Expr]) -> Signature | Refused:
-    return Signature((S.VARCHAR, S.VARCHAR), S.VARCHAR)
-
-
 def _row(name: str) -> Function:
     build, failed, once = of_series(_calculated(name))
     why = _why if name in ("quotient", "remainder") else OUT_OF_RANGE
@@ -370,7 +366,6 @@ OPERATORS: dict[str, Function] = {
         *(_row(name) for name in ("add", "sub", "mul", "quotient", "remainder")),
         Function("pg.neg", _resolve_sign, _negative, null_failed(_negative), why=OUT_OF_RANGE),
         Function("pg.place", _resolve_place, _place),
-        Function("pg.concat_texts", _resolve_texts, lambda call, args: args[0] + args[1]),
         Function("pg.bit_and", _resolve_bits, lambda call, args: args[0] & args[1]),
         Function("pg.bit_or", _resolve_bits, lambda call, args: args[0] | args[1]),
         Function("pg.bit_xor", _resolve_bits, lambda call, args: args[0] ^ args[1]),

@@ -32,7 +32,7 @@ S = Scalar
 ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "quotient", "%": "remainder"}
 COMPARES = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "IS DISTINCT FROM": "is_distinct_from"}
 _BITS = {"&": "pg.bit_and", "|": "pg.bit_or", "#": "pg.bit_xor", "<<": "pg.shift_left", ">>": "pg.shift_right"}
-_PATTERNS = {"~": "pg.regex", "~*": "pg.regex_i", "SIMILAR TO": "pg.similar", "ILIKE": "pg.ilike", "LIKE": "pg.like"}
+_PATTERNS = {**{op: f"pg.{op}" for op in ("~", "~*", "!~", "!~*")}, "SIMILAR TO": "pg.similar", "ILIKE": "pg.ilike"}
 _MOMENTS = (S.DATE, S.TIME, S.TIMESTAMP, S.TIMESTAMPTZ, S.INTERVAL)
 _PLACED = (S.REAL, S.DOUBLE, S.BOOLEAN)  # compared by `pg.place`
 
@@ -167,8 +167,6 @@ def operator(op: str, args: Sequence[Expr]) -> Expr:
         return row(_BITS[op], args)
     if op == "AT TIME ZONE":
         return function("TIMEZONE", (b, a))
-    if op.startswith("!"):
-        return logic("not", [row(_PATTERNS[op[1:]], args)])
     return row(_PATTERNS[op], args)
 
 
@@ -284,11 +282,11 @@ def _joined(a: Expr, b: Expr) -> Expr:
     if isinstance(a.type, Array) or isinstance(b.type, Array):
         return _joined_arrays(a, b)
     if S.BYTES in (a.type, b.type):
-        return row("pg.concat_bytes", [coerced(x, S.BYTES) if unknown(x) else x for x in (a, b)])
+        return row("pg.||", [coerced(x, S.BYTES) if unknown(x) else x for x in (a, b)])
     sides = [finished(x) for x in (a, b)]
     if S.VARCHAR not in (x.type for x in sides):
         raise SqlError(f"{a.type} || {b.type} has no meaning", hint="CAST one side to VARCHAR")
-    return Call("pg.concat_texts", tuple(coerced(x, S.VARCHAR) for x in sides), S.VARCHAR)
+    return Call("pg.||", tuple(coerced(x, S.VARCHAR) for x in sides), S.VARCHAR)
 
 
 def _joined_arrays(a: Expr, b: Expr) -> Expr:
