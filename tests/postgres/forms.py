@@ -55,6 +55,7 @@ CHARS = ("YYYY-MM-DD HH24:MI:SS", "YY MON Dy D DDD", "FMMonth FMDay FMDD", "HH12
 # Constants that a function takes in some places: (name, place) -> texts.
 TAKEN: dict[tuple[str, int], tuple[str, ...]] = {
     ("DATE_PART", 0): tuple(f"'{f}'" for f in FIELDS),
+    ("EXTRACT", 0): tuple(f"'{f}'" for f in FIELDS),
     ("DATE_TRUNC", 0): tuple(f"'{f}'" for f in UNITS),
     ("DATE_TRUNC", 2): ("'UTC'", "'Europe/Paris'", "'America/New_York'"),
     ("TO_CHAR", 1): tuple("'" + c.replace("'", "''") + "'" for c in CHARS),

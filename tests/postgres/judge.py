@@ -114,7 +114,7 @@ def _held(value: str | None, t: Type) -> str | None:
     if value is None or value.startswith(ERROR) or not isinstance(t, Numeric):
         return value
     number = Decimal(value)
-    if not number.is_finite() or abs(_EXACT.quantize(number, Decimal(1).scaleb(-t.scale))) >= 10 ** (t.precision - t.scale):
+    if not number.is_finite() or number.adjusted() > t.precision or abs(_EXACT.quantize(number, Decimal(1).scaleb(-t.scale))) >= 10 ** (t.precision - t.scale):
         return f"{ERROR}no {t} holds {value}"
     return value
 

@@ -19,7 +19,7 @@ from braid.expr.casts import as_decimal
 from braid.expr.compile import failed, to_polars
 from braid.expr.functions import FUNCTIONS, by_name
 from braid.expr.nodes import Call, Case, Cast, Expr, Lit
-from braid.expr.postgres import casts
+from braid.expr.postgres import arrays, casts
 from braid.expr.postgres.base import DIALECT, WHOLE, becomes, common
 from braid.expr.postgres.intervals import operator as operator_of_times
 from braid.expr.postgres.operators import operated
@@ -33,6 +33,7 @@ ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "quotient", "%": "remaind
 COMPARES = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "IS DISTINCT FROM": "is_distinct_from"}
 _BITS = {"&": "pg.bit_and", "|": "pg.bit_or", "#": "pg.bit_xor", "<<": "pg.shift_left", ">>": "pg.shift_right"}
 _PATTERNS = {**{op: f"pg.{op}" for op in ("~", "~*", "!~", "!~*")}, "SIMILAR TO": "pg.similar", "ILIKE": "pg.ilike"}
+_OF_ANY = ("CONCAT", "CONCAT_WS", "FORMAT")  # functions that write values of any types
 _MOMENTS = (S.DATE, S.TIME, S.TIMESTAMP, S.TIMESTAMPTZ, S.INTERVAL)
 _PLACED = (S.REAL, S.DOUBLE, S.BOOLEAN)  # compared by `pg.place`
 
@@ -309,7 +310,16 @@ def function(name: str, args: Sequence[Expr]) -> Expr:
     """A call of a function by its name in SQL."""
     if user.overloads(name, "scalar"):
         return call_own(name, [finished(a) for a in args])
+    if name in _OF_ANY:
+        args = [_output(a) for a in args]
     return _called(known()[name], args, name.lower())
+
+
+def _output(e: Expr) -> Expr:
+    """A value as text, as these functions have it: of a truth value its letter."""
+    if e.type is S.BOOLEAN:
+        return Case(((e, Lit("t", S.VARCHAR)), (Call("not", (e,), S.BOOLEAN), Lit("f", S.VARCHAR))), Lit(None, S.VARCHAR), S.VARCHAR)
+    return coerced(e, S.VARCHAR)
 
 
 def row(name: str, args: Sequence[Expr]) -> Expr:
@@ -364,4 +374,6 @@ def quantified(op: str, e: Expr, array: Expr, *, every: bool) -> Expr:
         raise SqlError(
             f"{'ALL' if every else 'ANY'} takes an array or a query, not {array.type}", hint="write ARRAY[…]"
         )
-    return row("pg.all" if every else "pg.any", [Lit(COMPARES[op], S.VARCHAR), e, array])
+    if isinstance(array, Lit) and unknown(array):
+        array = coerced(array, Array(S.VARCHAR if unknown(e) else e.type))
+    return arrays.quantified(every, array, lambda element: compare(op, e, element))
