@@ -26,7 +26,7 @@ from braid.expr.postgres.are import (
     Repeat,
     parsed,
 )
-from braid.expr.postgres.automata import TOO_COMPLEX, Automaton, Groups, Reading
+from braid.expr.postgres.automata import TOO_COMPLEX, Automaton, Groups, Looks, Reading
 from braid.expr.postgres.characters import LOWER
 
 Span = tuple[int, int]
@@ -158,11 +158,12 @@ class Regex:
         self.tree = _alternatives(self.read.alternatives)
         items: tuple[Item, ...] = (Group(0, self.read.alternatives),)
         self.whole = Automaton(items, self.named)
+        self._looks = Looks(self.named)
         self._anywhere = Automaton(items, self.named, anywhere=True)
         self.compares_back = bool(self.tree.traits & _NAMES_BACK)
 
     def reading(self, text: str) -> Reading:
-        return Reading(text, self.named)
+        return Reading(text, self._looks)
 
     def found(self, reading: Reading, start: int = 0) -> bool:
         """Whether there is a match from this place on."""

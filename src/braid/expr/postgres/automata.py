@@ -8,6 +8,7 @@ a text is allowed fails, never hangs. Deterministic states are made when they ar
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from braid.expr.postgres.are import (
     Alternatives,
@@ -75,9 +76,10 @@ class _Nodes:
         elif self._plain:
             self.free[at].append(end)
         else:
-            if item not in self.conditions:
+            known = next((i for i, c in enumerate(self.conditions) if c is item), len(self.conditions))
+            if known == len(self.conditions):
                 self.conditions.append(item)
-            self.held[at].append((self.conditions.index(item), end))
+            self.held[at].append((known, end))
         return end
 
     def _alternatives(self, inside: Alternatives, at: int) -> int:
@@ -108,14 +110,19 @@ class _Nodes:
         return end
 
 
+_Known = tuple[int, int]
+_NOTHING: _Known = (0, 0)
+
+
 @dataclass(slots=True, eq=False)
 class _State:
-    """Nodes where a run may be. `waits`: whether conditions stand in the way of more of them. `begun`: whether a part
-    of a match may have been read."""
+    """Nodes where a run may be. `waits`: the conditions that stand in the way of more of them. `known`: those that do
+    no more, as bits, and which of them hold. `begun`: whether a part of a match may have been read."""
 
     nodes: frozenset[int]
     accepts: bool
-    waits: bool
+    waits: tuple[int, ...]
+    known: _Known
     begun: bool
     after: dict[str, _State] = field(default_factory=dict)
     settled: dict[int, _State] = field(default_factory=dict)
@@ -133,26 +140,27 @@ class Automaton:
             self._nodes.free[first].append(start)
         self._accepting = self._nodes.items(items, start)
         self.conditions = self._nodes.conditions
-        self._states: dict[tuple[frozenset[int], int | None, bool], _State] = {}
+        self._states: dict[tuple[frozenset[int], _Known, bool], _State] = {}
         self._first = frozenset((first,))
-        self.start = self._state(self._first, None, False)
+        self.start = self._state(self._first, _NOTHING, False)
 
-    def _state(self, nodes: frozenset[int], holding: int | None, begun: bool) -> _State:
-        """Those and where they go. `holding`: which conditions hold, as bits; None: that is not known."""
-        found = self._states.get((nodes, holding, begun))
+    def _state(self, nodes: frozenset[int], known: _Known, begun: bool) -> _State:
+        """Those and where they go."""
+        found = self._states.get((nodes, known, begun))
         if found is None:
             if len(self._states) >= MOST_STATES:
                 self._states.clear()
-                self.start = self._state(self._first, None, False)
-            reached = self._reached(nodes, holding)
-            waits = holding is None and any(self._nodes.held[n] for n in reached)
+                self.start = self._state(self._first, _NOTHING, False)
+            reached = self._reached(nodes, known[1])
+            asked = {condition for n in reached for condition, _ in self._nodes.held[n]}
+            waits = tuple(sorted(c for c in asked if not known[0] >> c & 1))
             kept = frozenset(n for n in reached if self._nodes.read[n] or self._nodes.held[n] or n == self._accepting)
-            made = _State(kept, self._accepting in reached, waits, begun)
-            found = self._states.setdefault((kept, holding, begun), made)
-            self._states[nodes, holding, begun] = found
+            made = _State(kept, self._accepting in reached, waits, known, begun)
+            found = self._states.setdefault((kept, known, begun), made)
+            self._states[nodes, known, begun] = found
         return found
 
-    def _reached(self, nodes: frozenset[int], holding: int | None) -> set[int]:
+    def _reached(self, nodes: frozenset[int], holding: int) -> set[int]:
         reached, todo = set(nodes), list(nodes)
         while todo:
             n = todo.pop()
@@ -165,31 +173,54 @@ class Automaton:
 
     def settled(self, state: _State, reading: Reading, at: int) -> _State:
         """The state at this place, where conditions hold or do not."""
-        bits = sum(1 << i for i, c in enumerate(self.conditions) if reading.holds(c, at))
-        found = state.settled.get(bits)
-        if found is None:
-            found = state.settled[bits] = self._state(state.nodes, bits, state.begun)
-        return found
+        while state.waits:
+            bits = 0
+            for c in state.waits:
+                bits |= reading.holds(self.conditions[c], at) << c
+            found = state.settled.get(bits)
+            if found is None:
+                known = state.known[0] | sum(1 << c for c in state.waits), state.known[1] | bits
+                found = state.settled[bits] = self._state(state.nodes, known, state.begun)
+            state = found
+        return state
 
     def step(self, state: _State, c: str) -> _State:
         code = ord(c)
         moves = (self._nodes.read[n] for n in state.nodes)
         nodes = frozenset(m[1] for m in moves if m is not None and holds(m[0].of, code))
-        found = self._state(nodes, None, nodes != self._first)
+        found = self._state(nodes, _NOTHING, nodes != self._first)
         state.after[c] = found
         return found
+
+
+@lru_cache(maxsize=10_000)
+def _is_word(c: str) -> bool:
+    return holds(members("word"), ord(c))
+
+
+class Looks:
+    """The automata of what is looked for ahead and behind."""
+
+    def __init__(self, groups: Groups) -> None:
+        self._groups = groups
+        self._made: dict[int, tuple[Look, Automaton]] = {}  # by identity: to compare long patterns takes long
+
+    def of(self, look: Look) -> Automaton:
+        if id(look) not in self._made:
+            automaton = Automaton((Group(0, look.inside),), self._groups, anywhere=not look.ahead)
+            self._made[id(look)] = (look, automaton)
+        return self._made[id(look)][1]
 
 
 class Reading:
     """A text that is read, and what that has cost."""
 
-    def __init__(self, text: str, groups: Groups) -> None:
+    def __init__(self, text: str, looks: Looks) -> None:
         self.text = text
-        self._groups = groups
+        self._looks = looks
         self._left = STEPS + STEPS_A_CHARACTER * len(text)
-        self._behind: dict[Look, tuple[list[bool], _State, Automaton]] = {}
-        self._ahead: dict[Look, Automaton] = {}
-        self._looked: dict[tuple[Look, int], bool] = {}
+        self._behind: dict[int, tuple[list[bool], _State]] = {}
+        self._looked: dict[tuple[int, int], bool] = {}
 
     def pay(self, steps: int) -> None:
         self._left -= steps
@@ -247,9 +278,8 @@ class Reading:
                 return at == 0 or (condition.lines and text[at - 1] == "\n")
             case "$":
                 return at == len(text) or (condition.lines and text[at] == "\n")
-        word = members("word")
-        before = at > 0 and holds(word, ord(text[at - 1]))
-        after = at < len(text) and holds(word, ord(text[at]))
+        before = at > 0 and _is_word(text[at - 1])
+        after = at < len(text) and _is_word(text[at])
         match condition.kind:
             case "m":
                 return after and not before
@@ -260,19 +290,14 @@ class Reading:
         return before is after
 
     def _found_ahead(self, look: Look, at: int) -> bool:
-        if (look, at) not in self._looked:
-            a = self._ahead.get(look)
-            if a is None:
-                a = self._ahead[look] = Automaton((Group(0, look.inside),), self._groups)
-            self._looked[look, at] = self.shortest(a, at, at, len(self.text))[0] >= 0
-        return self._looked[look, at]
+        if (id(look), at) not in self._looked:
+            self._looked[id(look), at] = self.shortest(self._looks.of(look), at, at, len(self.text))[0] >= 0
+        return self._looked[id(look), at]
 
     def _found_behind(self, look: Look, at: int) -> bool:
         """Whether a match ends here: told for all places in one run."""
-        if look not in self._behind:
-            a = Automaton((Group(0, look.inside),), self._groups, anywhere=True)
-            self._behind[look] = ([], a.start, a)
-        ends, state, a = self._behind[look]
+        a = self._looks.of(look)
+        ends, state = self._behind.get(id(look)) or ([], a.start)
         self.pay(max(at + 1 - len(ends), 1))
         while len(ends) <= at:
             here = len(ends)
@@ -282,5 +307,5 @@ class Reading:
             if state.waits:
                 state = a.settled(state, self, here)
             ends.append(state.accepts)
-        self._behind[look] = (ends, state, a)
+        self._behind[id(look)] = (ends, state)
         return ends[at]
