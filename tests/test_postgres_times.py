@@ -7,6 +7,7 @@ there is no time of day 24:00:00, and no year 294276.
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import re
 
@@ -19,8 +20,11 @@ from braid.expr.functions import FUNCTIONS
 from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.postgres.base import takes
 from braid.expr.postgres.calendar import DAY, FIRST_DAY, LAST_DAY, civil, civil_of, column, day_number, days_of
-from braid.expr.postgres.intervals import operator
+from braid.expr.postgres.intervals import INTERVALS, TIME_OPERATORS, operator
+from braid.expr.postgres.times import TIMES
 from braid.expr.postgres.times_text import CASTS, converted, moments, texts, to_moment
+from braid.expr.postgres.to_char import TO_CHAR
+from braid.expr.postgres.to_timestamp import READERS
 from braid.expr.signatures import Refused
 from braid.types import Decimal, Scalar, Type, polars_type
 
@@ -641,6 +645,18 @@ def test_calls(text: str, expected: str, constants: bool) -> None:
         assert why(*frame.row(0)) if name.startswith("pg.make") else why
 
 
+def test_every_row_has_a_call() -> None:
+    rows = {*INTERVALS, *TIMES, *READERS, TO_CHAR.name}
+    assert rows == {_parsed(text)[0] for text, _ in _CALLS}
+
+
+def test_every_operator_has_a_row_that_takes_its_types() -> None:
+    for (_, *types), (name, result) in TIME_OPERATORS.items():
+        found = INTERVALS[name].resolve([Col(str(i), t) for i, t in enumerate(types) if not isinstance(t, str)])
+        assert not isinstance(found, Refused), (types, name)
+        assert found.result == result
+
+
 def _same(shown: str, expected: str, t: Type) -> bool:
     return math.isclose(float(shown), float(expected), rel_tol=0) if t is S.DOUBLE else shown == expected
 
@@ -727,6 +743,16 @@ def test_reasons() -> None:
     for name, args, reason in (
         ("make_date", (2023, 2, 29), "date field value out of range: 2023-02-29"),
         ("date_trunc", ("fortnight", None), 'unit "fortnight" not recognized for type timestamp with time zone'),
+        ("date_part", ("day", dt.time(1)), 'unit "day" not supported for type time without time zone'),
+        ("date_part", ("week", {"months": 1}), 'unit "week" not supported for type interval'),
+        (
+            "date_trunc",
+            ("dow", dt.datetime(2024, 1, 1)),
+            'unit "dow" not supported for type timestamp without time zone',
+        ),
+        ("timezone", ("nowhere", None), 'time zone "nowhere" not recognized'),
+        ("timezone", ({"months": 1}, None), "timestamp out of range"),
+        ("date_bin", ({"months": 1}, 0, 0), "timestamps cannot be binned into intervals containing months or years"),
         ("div_interval", (None, 0.0), "division by zero"),
         ("to_date", ("x", "YYYY"), 'invalid value "x" for "YYYY"'),
         ("to_timestamp", ("x", "YYYY"), 'invalid value "x" for "YYYY"'),

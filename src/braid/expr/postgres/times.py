@@ -8,6 +8,7 @@ PostgreSQL's names. With a zone as last argument, which RisingWave has, the fiel
 
 from __future__ import annotations
 
+import datetime as py
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -445,12 +446,32 @@ def _why_field(f: Callable[[str, Type], object]) -> Callable[..., str]:
     def why(text: object, value: object, name: object = "UTC") -> str:
         try:
             zone(str(name))
-            f(str(text), S.TIMESTAMPTZ)
+            f(str(text), _type_of(value))
         except ValueError as e:
             return str(e)
         return NO_TIMESTAMP
 
     return why
+
+
+def _type_of(value: object) -> Type:
+    match value:
+        case py.time():
+            return S.TIME
+        case dict():
+            return S.INTERVAL
+        case py.datetime(tzinfo=None) | py.date():
+            return S.TIMESTAMP
+    return S.TIMESTAMPTZ
+
+
+def _why_zone(name: object, value: object) -> str:
+    try:
+        if isinstance(name, str):
+            zone(name)
+    except ValueError as e:
+        return str(e)
+    return NO_TIMESTAMP
 
 
 _AT = (S.TIMESTAMPTZ, S.TIMESTAMP)  # a DATE becomes the first
@@ -469,7 +490,7 @@ _ROWS = (
     row("DATE_BIN", takes("an INTERVAL and two times", *(((S.INTERVAL, t, t), t) for t in _AT)), vectors(_bins),
         _why_bin),
     row("TIMEZONE", takes("a zone and a time", *(((z, t), _OTHER[t]) for z in (_TEXT, S.INTERVAL) for t in _AT)),
-        _chosen(_zoned), NO_TIMESTAMP),
+        _chosen(_zoned), _why_zone),
     slow("MAKE_DATE", takes("a year, a month and a day", (_INTS, S.DATE)), make_date),
     slow("MAKE_TIME", takes("hours, minutes and seconds", (_CLOCK, S.TIME)), make_time),
     slow("MAKE_TIMESTAMP", takes("a year, a month, a day, hours, minutes and seconds",
