@@ -55,7 +55,6 @@ CHARS = ("YYYY-MM-DD HH24:MI:SS", "YY MON Dy D DDD", "FMMonth FMDay FMDD", "HH12
 # Constants that a function takes in some places: (name, place) -> texts.
 TAKEN: dict[tuple[str, int], tuple[str, ...]] = {
     ("DATE_PART", 0): tuple(f"'{f}'" for f in FIELDS),
-    ("EXTRACT", 0): tuple(f"'{f}'" for f in FIELDS),
     ("DATE_TRUNC", 0): tuple(f"'{f}'" for f in UNITS),
     ("DATE_TRUNC", 2): ("'UTC'", "'Europe/Paris'", "'America/New_York'"),
     ("TO_CHAR", 1): tuple("'" + c.replace("'", "''") + "'" for c in CHARS),
@@ -94,7 +93,7 @@ def _form(name: str, text: str, types: tuple[Type, ...]) -> Iterator[Form]:
 def functions() -> Iterator[Form]:
     """Of each function, with each combination of types that needs no conversion."""
     for name in sorted(typing.known()):
-        yield from _of_function(name)
+        yield from _extracts() if name == "EXTRACT" else _of_function(name)
 
 
 def _of_function(name: str) -> Iterator[Form]:
@@ -114,6 +113,12 @@ def _of_function(name: str) -> Iterator[Form]:
                 given = iter(constants)
                 args = [_constant(next(given), places[i]) if h == "?" else h for i, h in enumerate(holes)]
                 yield from _form(name, f"{name.lower()}({', '.join(args)})", combination)
+
+
+def _extracts() -> Iterator[Form]:
+    for field in FIELDS:
+        for t in (S.DATE, S.TIME, S.TIMESTAMP, S.TIMESTAMPTZ):
+            yield from _form("EXTRACT", f"extract({field} FROM {{0}})", (t,))
 
 
 def _constant(value: str | None, place: tuple[str, ...] | None) -> str:

@@ -20,7 +20,9 @@ S = Scalar
 Values = Sequence[str | None]
 
 
-def placed(bench: Bench, forms: Sequence[Form], d: Driver, known: dict[Form, Values], name: str) -> Iterator[Difference]:
+def placed(
+    bench: Bench, forms: Sequence[Form], d: Driver, known: dict[Form, Values], name: str
+) -> Iterator[Difference]:
     """`known`: PostgreSQL's value of each row, None for NULL and errors."""
     for i, form in enumerate(forms):
         if form.result is S.INTERVAL or isinstance(form.result, Array):
@@ -55,7 +57,9 @@ def _filtered(form: Form, d: Driver, values: Values, name: str) -> Iterator[Diff
     yield from _rows(form, "WHERE", f"SELECT id FROM t WHERE {_of(form, 't')}", wanted, d, name)
 
 
-def _rows(form: Form, where: str, sql: str, wanted: list[tuple[int, ...]], d: Driver, name: str) -> Iterator[Difference]:
+def _rows(
+    form: Form, where: str, sql: str, wanted: list[tuple[int, ...]], d: Driver, name: str
+) -> Iterator[Difference]:
     try:
         d.execute(f"CREATE MATERIALIZED VIEW {name} AS {sql};")
     except BraidError as e:
@@ -64,7 +68,9 @@ def _rows(form: Form, where: str, sql: str, wanted: list[tuple[int, ...]], d: Dr
     found = sorted(d.query(f"SELECT * FROM {name}"))
     if found != wanted:
         odd = set(found) ^ set(wanted)
-        yield Difference(str(form), min(odd)[0], where, f"{len(wanted)} rows", f"{len(found)} rows: {sorted(odd)[:3]}", "view")
+        yield Difference(
+            str(form), min(odd)[0], where, f"{len(wanted)} rows", f"{len(found)} rows: {sorted(odd)[:3]}", "view"
+        )
 
 
 def _grouped(bench: Bench, form: Form, d: Driver, values: Values, name: str) -> Iterator[Difference]:

@@ -49,7 +49,11 @@ def _whole(bits: int) -> Callable[[random.Random], str]:
     edges = [*_WHOLE, 2 ** (bits - 1) - 1, -(2 ** (bits - 1)), 2 ** (bits - 2)]
 
     def draw(r: random.Random) -> str:
-        return str(r.choice(edges) if r.random() < 0.6 else r.randint(-(2 ** r.randint(1, bits - 1)), 2 ** r.randint(1, bits - 1) - 1))
+        return str(
+            r.choice(edges)
+            if r.random() < 0.6
+            else r.randint(-(2 ** r.randint(1, bits - 1)), 2 ** r.randint(1, bits - 1) - 1)
+        )
 
     return draw
 
@@ -59,7 +63,11 @@ def _numeric(t: Decimal) -> Callable[[random.Random], str]:
         whole = t.precision - t.scale
         digits = r.randint(0, min(whole, r.choice((1, 2, 6, 12, whole))))
         front = str(r.randint(0, 10**digits - 1)) if digits else "0"
-        back = r.choice(("0", "5", "25", "75", "99", "1", "0000001"))[: t.scale] if r.random() < 0.7 else str(r.randint(0, 10**t.scale - 1)).zfill(t.scale)
+        back = (
+            r.choice(("0", "5", "25", "75", "99", "1", "0000001"))[: t.scale]
+            if r.random() < 0.7
+            else str(r.randint(0, 10**t.scale - 1)).zfill(t.scale)
+        )
         made = f"{r.choice(('', '-'))}{front}.{back}"
         return made.rstrip("0").rstrip(".") if t == FREE else made  # Braid knows no zeros that nobody declared
 
@@ -76,7 +84,11 @@ def _quoted(text: str, name: str) -> str:
 
 
 def _moment(r: random.Random, dates: list[str]) -> str:
-    date = r.choice(dates) if r.random() < 0.7 else f"{r.randint(1600, 2400):04}-{r.randint(1, 12):02}-{r.randint(1, 28):02}"
+    date = (
+        r.choice(dates)
+        if r.random() < 0.7
+        else f"{r.randint(1600, 2400):04}-{r.randint(1, 12):02}-{r.randint(1, 28):02}"
+    )
     day, _, era = date.partition(" ")
     return f"{day} {r.choice(_TIMES)}{' ' + era if era else ''}"
 

@@ -534,6 +534,10 @@ WINDOWS: Typed = {
     "NTILE": lambda name, args: S.INT,
 }
 _DUCK = {"EVERY": "bool_and", "FIRST_VALUE": "first", "LAST_VALUE": "last"}
+DUCK_NAMES = frozenset({  # all that DuckDB is ever asked to call, besides the functions that Braid computes
+    *map(str.lower, (*AGGREGATES, *WINDOWS, *ROW_SETS)), *_DUCK.values(), "coalesce", "from_hex", "now", "random", "row",
+    "struct_pack", "current_date",
+})  # fmt: skip
 PRESENT: Mapping[str, Expr] = {
     "current_date": Col("current_date", S.DATE),
     "current_timestamp": Col("now()", S.TIMESTAMPTZ),

@@ -46,7 +46,7 @@ from braid.expr.postgres.calendar import (
 )
 from braid.expr.postgres.interval_text import UNITS
 from braid.expr.postgres.zones import Zone, displacement, zone
-from braid.expr.signatures import Function, Refused, Signature, constant
+from braid.expr.signatures import Function, Refused, Resolver, Signature, constant
 from braid.types import Decimal, Scalar, Type
 
 S = Scalar
@@ -474,17 +474,42 @@ def _why_zone(name: object, value: object) -> str:
     return NO_TIMESTAMP
 
 
+def _of_fields(resolve: Resolver, check: Callable[[str, Type], object]) -> Resolver:
+    """A constant field that a type has not is refused at once."""
+
+    def resolved(args: Sequence[Expr]) -> Signature | Refused:
+        found = resolve(args)
+        field = constant(args[0]) if args else None
+        if isinstance(found, Signature) and isinstance(field, str):
+            try:
+                check(field, found.args[1])
+            except ValueError as e:
+                fields = [name for name in _HAVE[found.args[1]] if _has(check, name, found.args[1])]
+                return Refused(str(e), f"its fields are {', '.join(fields)}")
+        return found
+
+    return resolved
+
+
+def _has(check: Callable[[str, Type], object], field: str, t: Type) -> bool:
+    try:
+        check(field, t)
+    except ValueError:
+        return False
+    return True
+
+
 _AT = (S.TIMESTAMPTZ, S.TIMESTAMP)  # a DATE becomes the first
 _OTHER = {S.TIMESTAMP: S.TIMESTAMPTZ, S.TIMESTAMPTZ: S.TIMESTAMP}
 _INTS = (S.INT,) * 3
 _CLOCK = (S.INT, S.INT, S.DOUBLE)
 _ROWS = (
-    row("DATE_TRUNC", takes("a field, a time or an INTERVAL, and of a TIMESTAMPTZ maybe a zone",
-        *(((_TEXT, t), t) for t in (*_AT, S.INTERVAL)), ((_TEXT, S.TIMESTAMPTZ, _TEXT), S.TIMESTAMPTZ)),
+    row("DATE_TRUNC", _of_fields(takes("a field, a time or an INTERVAL, and of a TIMESTAMPTZ maybe a zone",
+        *(((_TEXT, t), t) for t in (*_AT, S.INTERVAL)), ((_TEXT, S.TIMESTAMPTZ, _TEXT), S.TIMESTAMPTZ)), _truncates),
         _chosen(_trunc), _why_field(_truncates)),
     row("EXTRACT", _resolve_extract, _chosen(lambda call: _exact(call.args[1].type)), ""),
-    row("DATE_PART", takes("a field, a date, a time or an INTERVAL, and of a TIMESTAMPTZ maybe a zone",
-        *(((_TEXT, t), S.DOUBLE) for t in _HAVE), ((_TEXT, S.TIMESTAMPTZ, _TEXT), S.DOUBLE)),
+    row("DATE_PART", _of_fields(takes("a field, a date, a time or an INTERVAL, and of a TIMESTAMPTZ maybe a zone",
+        *(((_TEXT, t), S.DOUBLE) for t in _HAVE), ((_TEXT, S.TIMESTAMPTZ, _TEXT), S.DOUBLE)), field_of),
         _chosen(_part), _why_field(field_of)),
     row("AGE", takes("two times", *(((t, t), S.INTERVAL) for t in _AT)), vectors(_age), NO_TIMESTAMP),
     row("DATE_BIN", takes("an INTERVAL and two times", *(((S.INTERVAL, t, t), t) for t in _AT)), vectors(_bins),

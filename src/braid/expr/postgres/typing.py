@@ -318,7 +318,11 @@ def function(name: str, args: Sequence[Expr]) -> Expr:
 def _output(e: Expr) -> Expr:
     """A value as text, as these functions have it: of a truth value its letter."""
     if e.type is S.BOOLEAN:
-        return Case(((e, Lit("t", S.VARCHAR)), (Call("not", (e,), S.BOOLEAN), Lit("f", S.VARCHAR))), Lit(None, S.VARCHAR), S.VARCHAR)
+        return Case(
+            ((e, Lit("t", S.VARCHAR)), (Call("not", (e,), S.BOOLEAN), Lit("f", S.VARCHAR))),
+            Lit(None, S.VARCHAR),
+            S.VARCHAR,
+        )
     return coerced(e, S.VARCHAR)
 
 
@@ -330,6 +334,9 @@ def row(name: str, args: Sequence[Expr]) -> Expr:
 def _called(f: Function, args: Sequence[Expr], called: str) -> Expr:
     try:
         signature = f.resolve(args)
+        if isinstance(signature, Refused):  # a constant of no type is a text, if that is what is taken
+            args = [finished(a) for a in args]
+            signature = f.resolve(args)
     except ValueError as e:  # a resolver that unpacks a fixed number of arguments
         raise SqlError(f"wrong number of arguments for {called}: {len(args)}") from e
     if isinstance(signature, Refused):
