@@ -26,6 +26,7 @@ from braid.expr.postgres.are import (
     Repeat,
     parsed,
 )
+from braid.expr.postgres.are_plain import SHORT, plain
 from braid.expr.postgres.automata import TOO_COMPLEX, Automaton, Groups, Looks, Reading
 from braid.expr.postgres.characters import LOWER
 
@@ -160,6 +161,7 @@ class Regex:
         self.whole = Automaton(items, self.named)
         self._looks = Looks(self.named)
         self._anywhere = Automaton(items, self.named, anywhere=True)
+        self._plain = plain(self.read)
         self.compares_back = bool(self.tree.traits & _NAMES_BACK)
 
     def reading(self, text: str) -> Reading:
@@ -173,6 +175,9 @@ class Regex:
 
     def search(self, reading: Reading, start: int, details: bool = True) -> Spans | None:
         """The first match from this place on; without `details` maybe only where it is."""
+        if self._plain is not None and len(reading.text) <= SHORT:
+            found = self._plain.search(reading.text, start)
+            return None if found is None else [s if s[0] >= 0 else None for s in found.regs]
         try:
             return self._search(reading, start, details)
         except RecursionError:
