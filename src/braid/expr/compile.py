@@ -8,6 +8,7 @@ fail.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import assert_never
 
 import polars as pl
@@ -82,6 +83,8 @@ def failed(e: Expr) -> pl.Expr | None:
         case Call(args=args):
             fails = FUNCTIONS[e.function].failed
             parts = [failed(a) for a in args]
+            if e.function in _FIRST:  # an argument is looked at only where those before it are null
+                parts = [_and(_all_null(args[:i]), part) if i else part for i, part in enumerate(parts)]
             if fails is not None:
                 parts.append(fails(e, [to_polars(a) for a in args]).fill_null(False))
             return casts.any_of(*parts)
@@ -171,7 +174,14 @@ def value_of(e: Expr) -> object:
     if isinstance(e, Lit) and isinstance(e.type, Scalar):
         return e.value
     out, _ = evaluate(pl.DataFrame(height=1), [("v", e)])
-    return _python(out.get_column("v").to_list()[0], e.type)
+    return python_value(out.get_column("v").to_list()[0], e.type)
+
+
+_FIRST = ("COALESCE", "IFNULL", "pg.coalesce")  # they give the first of their arguments that is there
+
+
+def _all_null(args: Sequence[Expr]) -> pl.Expr:
+    return pl.all_horizontal([to_polars(a).is_null() for a in args])
 
 
 def _and(condition: pl.Expr, part: pl.Expr | None) -> pl.Expr | None:
@@ -214,19 +224,19 @@ def _physical(value: object, t: Type) -> object:
             return value
 
 
-def _python(value: object, t: Type) -> object:
+def python_value(value: object, t: Type) -> object:
     """The inverse of `_physical`."""
     if value is None:
         return None
     match t:
         case Array(element):
             assert isinstance(value, list)
-            return [_python(v, element) for v in value]
+            return [python_value(v, element) for v in value]
         case Map(_, item):
             assert isinstance(value, list)
-            return {entry["key"]: _python(entry["value"], item) for entry in value}
+            return {entry["key"]: python_value(entry["value"], item) for entry in value}
         case Struct(fields):
             assert isinstance(value, dict)
-            return {f.name: _python(value[f.name], f.type) for f in fields}
+            return {f.name: python_value(value[f.name], f.type) for f in fields}
         case _:
             return value

@@ -109,10 +109,8 @@ def of_operator(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFrame:
             mine = pl.when(pl.col("side").is_null()).then(below).otherwise(pl.col("side") == name)
             sides = pl.when(mine).then(_shown(dropped, _columns_of(plan, number))).otherwise(sides)
         text = dropped.select(text=sides)["text"]
-    reason, clock = pl.col("reason"), pl.col("clock")
-    return _told(
-        dropped, reason=reason, operator=pl.lit(step.node.called), clock=clock, key=_key_shown(keys), value=text
-    )
+    facts = {c: pl.col(c) for c in ("reason", "clock", "message")}
+    return _told(dropped, operator=pl.lit(step.node.called), key=_key_shown(keys), value=text, **facts)
 
 
 def _with_text(x: pl.Expr, dtype: pl.DataType) -> pl.Expr:
