@@ -36,10 +36,10 @@ Line = tuple[str | None, str | None, int, str | None, tuple[int, int] | None]
 
 class Told(NamedTuple):
     """What a query gives of a history: the records of its topic, in order; why and of which time rows were dropped, or
-    failed, sorted."""
+    failed, and which expression did and why, sorted."""
 
     lines: list[Line]
-    drops: list[tuple[str, int | None]]
+    drops: list[tuple[str, int | None, str]]
 
     @property
     def all(self) -> list[object]:
@@ -49,7 +49,12 @@ class Told(NamedTuple):
 def by_reference(query: Query, history: History) -> Told:
     """What the definitions say."""
     told = expected(query, history)
-    return Told(_lines(query, told.records), sorted((d.reason, d.time) for d in told.drops))
+    return Told(_lines(query, told.records), sorted(_drop(d.reason, d.time, d.message) for d in told.drops))
+
+
+def _drop(reason: str, time: int | None, message: str | None) -> tuple[str, int | None, str]:
+    """What a record lacks is told by who reads it, which the definitions do not."""
+    return reason, time, (message or "no message") if reason == "expression" else ""
 
 
 def reference_lines(query: Query, history: History) -> list[Line]:
@@ -105,7 +110,7 @@ def ran(
             local.restore(local.snapshot())
         made = local.run(chunks_of(plan, history, batch))
         told.lines.extend(lines_of(made.records))
-        told.drops.extend(made.dropped.select("reason", "timestamp").iter_rows())
+        told.drops.extend(_drop(*row) for row in made.dropped.select("reason", "timestamp", "message").iter_rows())
     told.drops.sort()
     return told, local
 

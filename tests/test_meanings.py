@@ -23,6 +23,7 @@ from braid.plan.logical import Query
 from braid.stage import checkpoint
 from braid.stage.checkpoint import NAME, Document, check_plan, load, open_or_create
 from braid.types import Decimal
+from cli_help import braid
 
 SQL = """
 CREATE STREAM s (k INT KEY, a INT, b INT, p DECIMAL(9, 2), d DOUBLE, xs ARRAY<DOUBLE>)
@@ -85,7 +86,7 @@ def made(folder: Path, name: str, meaning: int = 1) -> Path:
 @pytest.mark.parametrize(
     ("what", "changed"),
     [
-        ("div", {"DIVIDED": ["((S.A / S.B) > 0)", "(1 + (S.A / S.B))"], "OF_DECIMALS": ["(S.P / 3)"]}),
+        ("div", {"DIVIDED": ["(S.A / S.B) > 0", "1 + (S.A / S.B)"], "OF_DECIMALS": ["S.P / 3"]}),
         ("cast DOUBLE INT", {"CASTS": ["CAST(S.D AS INTEGER)", "CAST(S.XS AS ARRAY<INTEGER>)"]}),
         ("cast ARRAY ARRAY", {"CASTS": ["CAST(S.XS AS ARRAY<INTEGER>)"]}),
         ("aggregate MAX", {"GROUPED": ["MAX(S.B)"]}),
@@ -167,3 +168,19 @@ def test_each_number_has_a_version() -> None:
     numbers = [f.meaning for f in (*FUNCTIONS.values(), *AGGREGATES.values()) if isinstance(f.meaning, int)]
     assert all(1 <= n <= MEANING for n in (*numbers, *meanings.CASTS.values(), *meanings.CALLS.values()))
     assert meanings.CALLS.keys().isdisjoint(FUNCTIONS)
+
+
+def test_all_that_are_refused_are_told_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is started; a reset of one leaves the others."""
+    (folder / "q.sql").write_text("-- dialect: ksqldb\n" + SQL, encoding="utf-8")
+    for name in OLD:
+        made(folder / "s" / "checkpoints", name)
+    raised(monkeypatch, "div")
+    said = braid("run", "q.sql", "--store", "s", "--until-idle")
+    assert said.code == 1 and "2 queries give other values than 0.1.0" in said.err
+    assert "DIVIDED: another value in 0.2.0: 1 + (S.A / S.B)" in said.err
+    assert "OF_DECIMALS: another value in 0.2.0: S.P / 3" in said.err
+    assert braid("reset", "OF_DECIMALS", "--store", "s").code == 0
+    said = braid("run", "q.sql", "--store", "s", "--until-idle")
+    assert said.code == 1 and "the query DIVIDED gives other values than 0.1.0" in said.err
+    assert "braid reset DIVIDED lets it begin anew" in said.err

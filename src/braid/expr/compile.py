@@ -177,7 +177,7 @@ def value_of(e: Expr) -> object:
     if isinstance(e, Lit) and isinstance(e.type, Scalar):
         return e.value
     out, _ = evaluate(pl.DataFrame(height=1), [("v", e)])
-    return _python(out.get_column("v").to_list()[0], e.type)
+    return python_value(out.get_column("v").to_list()[0], e.type)
 
 
 _COMPARES: dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
@@ -244,19 +244,19 @@ def _physical(value: object, t: Type) -> object:
             return value
 
 
-def _python(value: object, t: Type) -> object:
+def python_value(value: object, t: Type) -> object:
     """The inverse of `_physical`."""
     if value is None:
         return None
     match t:
         case Array(element):
             assert isinstance(value, list)
-            return [_python(v, element) for v in value]
+            return [python_value(v, element) for v in value]
         case Map(_, item):
             assert isinstance(value, list)
-            return {entry["key"]: _python(entry["value"], item) for entry in value}
+            return {entry["key"]: python_value(entry["value"], item) for entry in value}
         case Struct(fields):
             assert isinstance(value, dict)
-            return {f.name: _python(value[f.name], f.type) for f in fields}
+            return {f.name: python_value(value[f.name], f.type) for f in fields}
         case _:
             return value

@@ -16,10 +16,10 @@ _INFIX = {
 }  # fmt: skip
 
 _INFIX |= {f"sql.{name}": _INFIX[name] for name in ("add", "sub", "mul", "div", "concat")}
-_NO_NAMES: Mapping[str, str] = {}
+NO_NAMES: Mapping[str, str] = {}
 
 
-def show(e: Expr, names: Mapping[str, str] = _NO_NAMES) -> str:
+def show(e: Expr, names: Mapping[str, str] = NO_NAMES) -> str:
     """The expression as a person would write it. `names`: what to call columns that only the plan has."""
     match e:
         case Col(name=name):
@@ -34,10 +34,10 @@ def show(e: Expr, names: Mapping[str, str] = _NO_NAMES) -> str:
             return f"{show(x, names)} IS NOT NULL"
         case Call(function="not", args=(x,)):
             return f"NOT ({show(x, names)})"
-        case Call(function=f, args=(x, y)) if f in _INFIX:
-            return f"({show(x, names)} {_INFIX[f]} {show(y, names)})"
+        case Call(function=f, args=(x, y)) if (sign := _INFIX.get(f.removeprefix("pg."))) is not None:
+            return f"({show(x, names)} {sign} {show(y, names)})"
         case Call(function=f, args=args):
-            return f"{f.upper().removeprefix('SQL.')}({', '.join(show(a, names) for a in args)})"
+            return f"{f.removeprefix('pg.').upper().removeprefix('SQL.')}({', '.join(show(a, names) for a in args)})"
         case Case(whens=whens, default=default):
             parts = " ".join(f"WHEN {show(c, names)} THEN {show(v, names)}" for c, v in whens)
             return f"CASE {parts} ELSE {show(default, names)} END"
@@ -53,6 +53,12 @@ def show(e: Expr, names: Mapping[str, str] = _NO_NAMES) -> str:
             shown = ", ".join(show(p) for p in params)
             return f"{shown if len(params) == 1 else f'({shown})'} => {show(body, names)}"
     assert_never(e)
+
+
+def bare(e: Expr, names: Mapping[str, str] = NO_NAMES) -> str:
+    """The same without brackets around all of it."""
+    infix = isinstance(e, Call) and len(e.args) == 2 and e.function.removeprefix("pg.") in _INFIX
+    return show(e, names)[1:-1] if infix else show(e, names)
 
 
 def duration(ms: int) -> str:

@@ -260,7 +260,7 @@ def source_files(prepared: Prepared, request: Request, cache: str = "") -> Sourc
 def check_checkpoints(prepared: Prepared, request: Request, store: Topics) -> dict[str, int]:
     """Refuses checkpoints of other queries, and files that do not go on where the last run ended, before anything is
     made. Gives the last batch of those that are resumed."""
-    resumed: dict[str, int] = {}
+    resumed, changed = dict[str, int](), list[checkpoint.ValuesChanged]()
     for query in prepared.queries:
         if query.name in prepared.push:
             continue
@@ -268,13 +268,19 @@ def check_checkpoints(prepared: Prepared, request: Request, store: Topics) -> di
         sink = first_match(query.sink.name, request.sinks)
         kind, target = target_of(request.sinks[sink]) if sink is not None else ("topic", "")
         to = result_files.described(kind, target)
-        found = checkpoint.check_plan(folder, query, to, prepared.replaced.get(query.name))
+        try:
+            found = checkpoint.check_plan(folder, query, to, prepared.replaced.get(query.name))
+        except checkpoint.ValuesChanged as e:  # all of them are told
+            changed.append(e)
+            continue
         last = checkpoint.last_batch(folder, found) if found is not None else None
         if last is not None:
             resumed[query.name] = last
         if target:
             run = str(found.settings.get("run")) if found is not None else None
             result_files.check(target, run, last is not None, request.overwrite)
+    if changed:
+        raise checkpoint.together(changed)
     for query in prepared.queries:
         if query.name not in prepared.push:
             folder = checkpoint_of(query, request, store)

@@ -15,15 +15,13 @@ Which functions exist, over what, is told by `expr.aggregates`; here is how each
 
 from __future__ import annotations
 
-import functools
-import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from braid.expr import compile
+from braid.expr import compile, reasons
 from braid.expr.nodes import Col, Expr
 from braid.operators.accumulation import Accumulation, Groups, Merged, Scanned
 from braid.operators.arrangement import Newest
@@ -32,7 +30,7 @@ from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, at_one_
 from braid.operators.clocks import Clocks, Closing
 from braid.operators.collecting import COLLECTED
 from braid.operators.lives import Standing, Timeline, arrivals, timeline
-from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, without_nulls
+from braid.operators.pairing import MISSING, all_dropped, failed_rows, gathered, without_nulls
 from braid.operators.ranges import Flags, Ints, columns_of, order_of, rows_at, values_at
 from braid.operators.user_aggregate import accumulation_of
 from braid.plan import groups
@@ -235,10 +233,11 @@ class Accumulators:
             made.append(value.cast(polars_type(a.output.type)).alias(a.output.name))
         return made
 
-    def failed(self, after: pl.DataFrame, failed: pl.Series) -> pl.Series:
-        """Which rows failed, before or in a user's aggregate, whose last column tells it."""
-        told = [after[list(self.columns(i))[-1]] for i, a in enumerate(self.aggregations) if a.code is not None]
-        return functools.reduce(operator.or_, told, failed)
+    def raised(self, after: pl.DataFrame) -> pl.Series | None:
+        """What is told of rows at which a user's aggregate failed, as its last column says; null for others."""
+        own = [(a, pl.col(list(self.columns(i))[-1])) for i, a in enumerate(self.aggregations) if a.code is not None]
+        told = [pl.when(bad).then(pl.lit(reasons.raised(a.shown))) for a, bad in own]
+        return after.select(pl.coalesce(told).alias("message"))["message"] if told else None
 
     def _numbers(self, a: groups.Aggregation) -> bool:
         return self.numbered and a.function in BY_ARRIVAL
@@ -294,9 +293,12 @@ class GroupBy:
         back = np.empty(rows.height, dtype=np.int64)
         back[line.number] = np.flatnonzero(~groups.start)
         after = rows_at(pl.DataFrame([pl.Series(TIME, groups.maxima(stood.to_numpy())), *running]), back)
-        failed = accumulators.failed(after, failed)
-        if failed.any():
-            drops.append(dropped_rows(rows.filter(failed), "expression", None))
+        raised = accumulators.raised(after)
+        arguments = [e for _, e in accumulators.arguments]
+        failed = failed if raised is None else failed | raised.is_not_null()
+        lost = failed_rows(rows, failed, arguments, otherwise=raised)
+        if lost is not None:
+            drops.append(lost)
         if self.closing is not None:
             held.forget(self.closing.open_from(clocks))
         stands = pl.repeat(1, rows.height, dtype=pl.Int8, eager=True).alias(DIFF)

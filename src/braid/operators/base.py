@@ -59,6 +59,7 @@ DROPPED: dict[str, pl.DataType] = {
     "_t": pl.Int64(),
     "clock": pl.Int64(),
     "side": pl.String(),
+    "message": pl.String(),
 }
 
 

@@ -8,8 +8,8 @@ Rule: NULL counts as not true; a failed expression is NULL and is told. A stream
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -18,20 +18,22 @@ from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF
 from braid.operators.clocks import Clocks
-from braid.operators.pairing import dropped_rows
-from braid.plan import logical
+from braid.operators.pairing import failed_rows
+from braid.plan import groups, logical
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """`retract`: -1 rows take rows back and are judged by their own values; else they are null values and go."""
+    """`retract`: -1 rows take rows back and are judged by their own values; else they are null values and go; `names`:
+    what to call columns that only the plan has."""
 
     predicate: Expr
     retract: bool = False
+    names: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @staticmethod
     def of(node: logical.Filter) -> Filter:
-        return Filter(node.predicate, node.mode == "retract")
+        return Filter(node.predicate, node.mode == "retract", groups.names(node.input))
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs
@@ -40,5 +42,5 @@ class Filter:
         if not rows.height:
             return Result(rows)
         made, failed = compile.evaluate(rows, [("_passes", self.predicate)])
-        dropped = dropped_rows(rows.filter(failed), "expression", None) if failed.any() else None
+        dropped = failed_rows(rows, failed, [self.predicate], names=self.names)
         return Result(rows.filter(made["_passes"].fill_null(False)), dropped)

@@ -20,7 +20,7 @@ from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, SUB, result_sub
 from braid.operators.clocks import Clocks
-from braid.operators.pairing import dropped_rows
+from braid.operators.pairing import failed_rows
 from braid.operators.ranges import begins, rows_at, values_at
 from braid.plan import keyed
 from braid.plan.node import Mode
@@ -50,8 +50,7 @@ class Lateral:
             return Result(rows.with_columns(pl.lit(None, dtype).alias(self.element), *index))
         made, failed = compile.evaluate(rows, [("_array", self.array)])
         alive = rows[DIFF].to_numpy() == 1
-        told = failed.to_numpy() & alive
-        dropped = dropped_rows(rows.filter(pl.Series(told)), "expression", None) if told.any() else None
+        dropped = failed_rows(rows, failed & pl.Series(alive), [self.array])
         sizes = made["_array"].list.len().fill_null(0).to_numpy().astype(np.int64)
         if self.mode != "retract":
             sizes = np.where(alive, sizes, int(self.mode == "upsert"))

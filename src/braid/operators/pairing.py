@@ -6,14 +6,15 @@ Rule: payload moves by gather only, once; the number -1 stands for a missing row
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from braid.expr import compile
+from braid.expr import compile, trace
 from braid.expr.nodes import Expr
+from braid.expr.show import NO_NAMES
 from braid.operators.base import DROPPED, Result
 from braid.operators.changes import (
     BY,
@@ -218,12 +219,34 @@ def release_order(step: Ints, t: Ints, by_left: Flags, text: pl.Series, n: Ints)
     return order
 
 
-def dropped_rows(rows: pl.DataFrame, reason: str, side: str | None, clock: Ints | None = None) -> pl.DataFrame:
+def dropped_rows(
+    rows: pl.DataFrame, reason: str, side: str | None, clock: Ints | None = None, message: pl.Series | None = None
+) -> pl.DataFrame:
     """Rows in the form of `Result.dropped`."""
     kept = [c for c in rows.columns if c not in (SUB, DIFF, HASH, HEADERS, POS, TIME)]
     clocks = pl.lit(None, pl.Int64) if clock is None else pl.Series(clock, dtype=pl.Int64)
     made = {"reason": pl.lit(reason), "clock": clocks, "side": pl.lit(side, pl.String), BY: causes(rows)}
+    made["message"] = pl.lit(None, pl.String) if message is None else message
     return rows.with_columns(**made).select(*DROPPED, *kept)
+
+
+def failed_rows(
+    rows: pl.DataFrame,
+    failed: pl.Series,
+    exprs: Sequence[Expr],
+    side: str | None = None,
+    names: Mapping[str, str] = NO_NAMES,
+    otherwise: pl.Series | None = None,
+) -> pl.DataFrame | None:
+    """The rows for which one of these expressions failed, in that form, with the reason; None if there are none.
+    `otherwise`: the reasons of rows for which something else did."""
+    if not failed.any():
+        return None
+    lost = rows.filter(failed)
+    message = trace.messages(lost, exprs, names)
+    if otherwise is not None:
+        message = message.zip_with(message.is_not_null(), otherwise.filter(failed))
+    return dropped_rows(lost, "expression", side, message=message)
 
 
 def meeting(rows: pl.DataFrame, side: str, condition: Expr | None, drops: list[pl.DataFrame]) -> Flags:
@@ -232,8 +255,9 @@ def meeting(rows: pl.DataFrame, side: str, condition: Expr | None, drops: list[p
     if condition is None or not rows.height:
         return meets
     made, failed = compile.evaluate(rows, [("_meets", condition)])
-    if failed.any():
-        drops.append(dropped_rows(rows.filter(failed), "expression", side))
+    told = failed_rows(rows, failed, [condition], side)
+    if told is not None:
+        drops.append(told)
     true: Flags = made["_meets"].fill_null(False).to_numpy()
     return meets & true
 

@@ -8,8 +8,8 @@ Rule: a failed expression is NULL and is told; of a tombstone, or a stream's nul
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import polars as pl
 
@@ -18,21 +18,23 @@ from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, no_rows
 from braid.operators.clocks import Clocks
-from braid.operators.pairing import dropped_rows, payload_of
+from braid.operators.pairing import failed_rows, payload_of
 from braid.operators.ranges import columns_of
-from braid.plan import logical
+from braid.plan import groups, logical
 from braid.types import polars_type
 
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """`outputs`: plan name of the new column, and what gives it."""
+    """`outputs`: plan name of the new column, and what gives it; `names`: what to call columns that only the plan
+    has."""
 
     outputs: tuple[tuple[str, Expr], ...]
+    names: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @staticmethod
     def of(node: logical.Project) -> Project:
-        return Project(tuple((c.name, e) for c, e in node.outputs))
+        return Project(tuple((c.name, e) for c, e in node.outputs), groups.names(node.input))
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs
@@ -43,5 +45,4 @@ class Project:
         made, failed = compile.evaluate(rows, list(self.outputs))
         changes = own.hstack(made)
         live = failed & (rows[DIFF] == 1)
-        dropped = dropped_rows(rows.filter(live), "expression", None) if live.any() else None
-        return Result(changes, dropped)
+        return Result(changes, failed_rows(rows, live, [e for _, e in self.outputs], names=self.names))

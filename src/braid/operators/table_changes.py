@@ -21,8 +21,8 @@ passes says nothing. (docs/rules/ksqldb.md, KR-32)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
@@ -34,9 +34,9 @@ from braid.operators.base import Behind, Result, State
 from braid.operators.changes import DIFF, HASH, POS, SUB, result_subs
 from braid.operators.clocks import Clocks, Closing
 from braid.operators.lives import Lives, Standing, arrivals, timeline
-from braid.operators.pairing import MISSING, all_dropped, dropped_rows, gathered, keys_of, payload_of, without_nulls
+from braid.operators.pairing import MISSING, all_dropped, failed_rows, gathered, keys_of, payload_of, without_nulls
 from braid.operators.ranges import Flags, Ints, columns_of, order_of, rows_at
-from braid.plan import logical
+from braid.plan import groups, logical
 from braid.plan.told import Kept, Told
 
 
@@ -143,15 +143,17 @@ class Upserts(Behind):
 @dataclass(frozen=True, slots=True)
 class TableFilter:
     """Spread by the table's primary key. `kept`: payload columns that a tombstone keeps, those of the key;
-    `closing`: of groups in windows."""
+    `closing`: of groups in windows; `names`: what to call columns that only the plan has."""
 
     predicate: Expr
     kept: tuple[str, ...]
     closing: Closing | None = None
+    names: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @staticmethod
     def of(node: logical.Filter, closing: Closing | None = None) -> TableFilter:
-        return TableFilter(node.predicate, tuple(e.name for e in node.row_key if isinstance(e, Col)), closing)
+        own, called = tuple(e.name for e in node.row_key if isinstance(e, Col)), groups.names(node.input)
+        return TableFilter(node.predicate, own, closing, called)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []
@@ -162,9 +164,9 @@ class TableFilter:
         held = Newest(state, "passing", keys, None if self.closing is None else keys[-1])
         alive = rows[DIFF].to_numpy() == 1
         made, failed = compile.evaluate(rows, [("_passes", self.predicate)])
-        told = np.flatnonzero(failed.to_numpy() & alive)
-        if len(told):
-            drops.append(dropped_rows(rows_at(rows, told), "expression", None))
+        told = failed_rows(rows, failed & pl.Series(alive), [self.predicate], names=self.names)
+        if told is not None:
+            drops.append(told)
         passes = made["_passes"].fill_null(False).to_numpy() & alive
         diff = pl.Series(DIFF, np.where(passes, 1, -1).astype(np.int8))
         verdicts = columns_of(rows, [HASH, *keys]).hstack([diff])

@@ -23,7 +23,7 @@ from braid.operators.base import Result, State
 from braid.operators.changes import POS, SUB, TIME, numbers_within, prior, result_sub, result_subs
 from braid.operators.clocks import Clock, Clocks
 from braid.operators.in_windows import in_windows
-from braid.operators.pairing import all_dropped, dropped_rows, without_nulls
+from braid.operators.pairing import all_dropped, dropped_rows, failed_rows, without_nulls
 from braid.operators.ranges import Flags, Ints, rows_at, values_at
 from braid.plan import epochs, groups
 from braid.plan.windows import Fixed, Hopping
@@ -103,7 +103,7 @@ class Windows:
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs
         made, failed = compile.evaluate(rows, [("_time", self.time)])
-        dropped = dropped_rows(rows.filter(failed), "expression", None) if failed.any() else None
+        dropped = failed_rows(rows, failed, [self.time])
         time = made["_time"].cast(pl.Datetime("us")).to_physical()
         if time.null_count() and not self.keep_null:
             rows, time = rows.filter(time.is_not_null()), time.drop_nulls()

@@ -46,7 +46,21 @@ from braid.reference.keyed_joins import (
     TwoClockStep,
     UpsertStep,
 )
-from braid.reference.rows import Bound, Drop, End, Event, Idle, OutRecord, Place, Record, Row, Run, evaluated, series_of
+from braid.reference.rows import (
+    Bound,
+    Drop,
+    End,
+    Event,
+    Idle,
+    OutRecord,
+    Place,
+    Record,
+    Row,
+    Run,
+    evaluated,
+    reason,
+    series_of,
+)
 from braid.reference.sliding_steps import SlidingStep
 from braid.reference.steps import (
     AggregateStep,
@@ -164,7 +178,9 @@ class Reference:
         for i, (row, place) in enumerate(rows):
             self._run.place = place
             if failed[i] and not row.gone:
-                self._run.drop("expression", self._root.number, row)
+                exprs = [e for _, e in (*keys, *outputs)]
+                why = reason(exprs, row.values, groups.names(self.query.root))
+                self._run.drop("expression", self._root.number, row, message=why)
             time = row.time if row.gone or sink.timestamp is None else _milliseconds(values["time"][i])
             if time is None:
                 self._run.drop("timestamp", self._root.number, row)

@@ -13,8 +13,10 @@ from typing import Any, Literal
 
 import polars as pl
 
+from braid.expr import trace
 from braid.expr.compile import evaluate
 from braid.expr.nodes import Col, Expr, children, columns
+from braid.expr.show import NO_NAMES
 from braid.records.key import canonical_key
 from braid.records.python import python_values
 from braid.types import TIMESTAMPS, Column, Scalar, Type, polars_type
@@ -94,7 +96,8 @@ class Drop:
     """A row that `step` gave (a leaf, or a step numbered after the leaves, inputs first) and that its reader dropped.
 
     `expression`: something that `step` computed failed and became null; the row itself lives. `place`: of the record
-    that completed the row; of a padded row, of that row's own record. `key`: what a join matched it by.
+    that completed the row; of a padded row, of that row's own record. `key`: what a join matched it by. `message`:
+    which expression failed, and why; why a record could not be read.
     """
 
     reason: Reason
@@ -103,6 +106,7 @@ class Drop:
     values: Values
     place: Place
     key: Key | None = None
+    message: str | None = None
 
 
 # ---------------------------------------------------------------- between
@@ -150,22 +154,25 @@ class Run:
     _learnt: dict[int, Expr] = field(default_factory=dict)  # by its number, which no other has while it is here
     _texts: dict[tuple[str, str], str] = field(default_factory=dict)
 
-    def drop(self, reason: Reason, step: int, row: Row, key: Key | None = None) -> None:
-        self.drops.append(Drop(reason, step, row.time, row.values, self.placed(row).cause, key))
+    def drop(self, reason: Reason, step: int, row: Row, key: Key | None = None, message: str | None = None) -> None:
+        self.drops.append(Drop(reason, step, row.time, row.values, self.placed(row).cause, key, message))
 
     def placed(self, row: Row) -> Row:
         """The row as it is kept: with its cause, wherever it goes on."""
         return row if row.cause is not None else replace(row, cause=self.place)
 
-    def value(self, e: Expr, step: int, row: Row) -> object:
+    def value(self, e: Expr, step: int, row: Row, names: Mapping[str, str] = NO_NAMES) -> object:
         """The value of `e` for a row that is in `step`."""
-        return self.values([e], step, row)[0]
+        return self.values([e], step, row, names)[0]
 
-    def values(self, exprs: Iterable[Expr], step: int, row: Row) -> tuple[object, ...]:
+    def values(
+        self, exprs: Iterable[Expr], step: int, row: Row, names: Mapping[str, str] = NO_NAMES
+    ) -> tuple[object, ...]:
         """The values of several. A row is told once, however many of them fail."""
+        exprs = list(exprs)
         found = [self.look(e, row) for e in exprs]
         if any(failed for _, failed in found):
-            self.drop("expression", step, row)
+            self.drop("expression", step, row, message=reason(exprs, row.values, names))
         return tuple(value for value, _ in found)
 
     def look(self, e: Expr, row: Row) -> tuple[object, bool]:
@@ -211,15 +218,25 @@ def _types(e: Expr) -> dict[str, Type]:
     return own | {name: t for x in children(e) for name, t in _types(x).items()}
 
 
+def reason(exprs: Sequence[Expr], values: Mapping[str, object], names: Mapping[str, str] = NO_NAMES) -> str | None:
+    """Which of the expressions failed for a row, and why."""
+    told: str | None = trace.messages(_frame(exprs, [values]), exprs, names)[0]
+    return told
+
+
 def evaluated(
     outputs: Sequence[tuple[str, Expr]], rows: Sequence[Mapping[str, object]]
 ) -> tuple[dict[str, list[object]], list[bool]]:
     """The expressions' values for all rows, and for which rows one of them failed."""
-    types = {name: t for _, e in outputs for name, t in _types(e).items()}
-    data = [series_of(name, [x[name] for x in rows], t) for name, t in types.items()]
-    frame = pl.DataFrame([pl.Series("_row", range(len(rows)), dtype=pl.Int64), *data])
-    result, failed = evaluate(frame, list(outputs))
+    result, failed = evaluate(_frame([e for _, e in outputs], rows), list(outputs))
     return {name: python_values(result[name]) for name, _ in outputs}, failed.to_list()
+
+
+def _frame(exprs: Sequence[Expr], rows: Sequence[Mapping[str, object]]) -> pl.DataFrame:
+    """The columns that expressions read."""
+    types = {name: t for e in exprs for name, t in _types(e).items()}
+    data = [series_of(name, [x[name] for x in rows], t) for name, t in types.items()]
+    return pl.DataFrame([pl.Series("_row", range(len(rows)), dtype=pl.Int64), *data])
 
 
 def series_of(name: str, values: Sequence[object], t: Type) -> pl.Series:

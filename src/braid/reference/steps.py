@@ -12,6 +12,7 @@ from datetime import date, datetime, timedelta
 from itertools import count
 from typing import Generic, Protocol, TypeVar, assert_never
 
+from braid.expr import reasons
 from braid.expr.nodes import Col, Expr, Lit
 from braid.plan import groups, logical
 from braid.reference.aggregates import Spread, aggregated, folded
@@ -192,7 +193,7 @@ class SourceStep:
     def _read(self, record: Record) -> None:
         row = Row(self.values(record), record.time, record.headers, record.null)
         if record.error is not None or self._wrong_message_key(record):
-            self._run.drop("malformed", self.number, row)
+            self._run.drop("malformed", self.number, row, message=record.error)
         elif record.null and (self.node.kind == "stream" or self.node.captured) and not self._bare:
             self._run.drop("null value", self.number, row)
         elif self._is_late:
@@ -273,7 +274,7 @@ class FilterStep(OneInput[logical.Filter]):
         super().__init__(node, number, run, source)
         self._is_table = node.mode == "upsert"
         self._is_multiset = node.mode == "retract"
-        self._key = node.input.row_key
+        self._key, self._names = node.input.row_key, groups.names(node.input)
         self._passing: set[str] = set()
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
@@ -282,7 +283,7 @@ class FilterStep(OneInput[logical.Filter]):
 
     def _passes(self, row: Row) -> bool:
         may_pass = not row.gone or self._is_multiset
-        return may_pass and self._run.value(self.node.predicate, self.number, row) is True
+        return may_pass and self._run.value(self.node.predicate, self.number, row, self._names) is True
 
     def _append(self, row: Row) -> list[Row]:
         return [row] if self._passes(row) else []
@@ -304,6 +305,10 @@ class FilterStep(OneInput[logical.Filter]):
 class ProjectStep(OneInput[logical.Project]):
     """Computed columns. Of a tombstone, or a stream's null value, nothing can fail."""
 
+    def __init__(self, node: logical.Project, number: int, run: Run, source: Step) -> None:
+        super().__init__(node, number, run, source)
+        self._names = groups.names(node.input)
+
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
         return [replace(row, values=self._values(row)) for row in rows]
@@ -311,7 +316,7 @@ class ProjectStep(OneInput[logical.Project]):
     def _values(self, row: Row) -> Values:
         if row.gone:
             return {c.name: self._run.look(e, row)[0] for c, e in self.node.outputs}
-        values = self._run.values([e for _, e in self.node.outputs], self.number, row)
+        values = self._run.values([e for _, e in self.node.outputs], self.number, row, self._names)
         return dict(zip((c.name for c, _ in self.node.outputs), values, strict=True))
 
 
@@ -454,5 +459,5 @@ class AggregateStep(OneInput[groups.Aggregate]):
                 continue
             values[a.output.name], failed = folded(a, changes)
             if failed:
-                self._run.drop("expression", self.number, cause)
+                self._run.drop("expression", self.number, cause, message=reasons.raised(a.shown))
         return Row(values, int(group.time), cause.headers, cause=cause.cause)

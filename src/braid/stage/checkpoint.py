@@ -21,14 +21,14 @@ import json
 import os
 import re
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from braid.errors import BraidError
 from braid.expr.meanings import MEANING, version
-from braid.expr.show import show
+from braid.expr.show import bare
 from braid.lower.physical import Plan
 from braid.plan.canonical import canonical, changed_expressions, wording
 from braid.plan.groups import Aggregation, names
@@ -43,6 +43,29 @@ _SHOWN = 60  # lines of a difference
 _WIDEST = 100  # characters of a line of a plan
 _SPREAD = 1_000_000  # buckets, partitions, tasks
 _OF_SPARK = ("metadata", "offsets", "commits", "sources", "state")
+
+
+class ValuesChanged(BraidError):
+    """A checkpoint of a query some of whose expressions, `changed`, give other values in this version."""
+
+    def __init__(self, query: str, folder: str, then: int, changed: Sequence[str]) -> None:
+        what = f"the query {query} gives other values than {version(then)}, by which the checkpoint {folder} was made"
+        hint = f"braid reset {os.path.basename(folder)} lets it begin anew; or go on with braid {version(then)}"
+        details = [f"  another value in {version(MEANING)}: {text}" for text in changed]
+        super().__init__(what, hint, details[:_SHOWN])
+        self.query, self.then, self.changed = query, then, changed
+
+
+def together(refused: Sequence[ValuesChanged]) -> BraidError:
+    """All of them in one error."""
+    first, *more = refused
+    if not more:
+        return first
+    versions = " or ".join(version(n) for n in sorted({e.then for e in refused}))
+    what = f"{len(refused)} queries give other values than {versions}, by which their checkpoints were made"
+    details = [f"  {e.query}: another value in {version(MEANING)}: {text}" for e in refused for text in e.changed]
+    hint = f"braid reset QUERY lets each begin anew; or go on with braid {versions}"
+    return BraidError(what, hint, details[:_SHOWN])
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +168,9 @@ def _refuse_values(folder: str, known: Document, query: Query) -> None:
     changed = changed_expressions(known.plan, query) if known.meaning != MEANING else None
     if not changed:
         return
-    then, now, called = version(known.meaning), version(MEANING), names(query.root)
-    texts = dict.fromkeys(x.shown if isinstance(x, Aggregation) else show(x, called) for x in changed)
-    what = f"the query {query.name} gives other values than {then}, by which the checkpoint {folder} was made"
-    shown = [f"  another value in {now}: {text}" for text in texts]
-    hint = f"braid reset {os.path.basename(folder)} lets it begin anew; or go on with braid {then}"
-    raise BraidError(what, hint, shown[:_SHOWN])
+    called = names(query.root)
+    texts = dict.fromkeys(x.shown if isinstance(x, Aggregation) else bare(x, called) for x in changed)
+    raise ValuesChanged(query.name, folder, known.meaning, list(texts))
 
 
 def _refuse(folder: str, differences: list[str]) -> None:

@@ -111,7 +111,7 @@ def of_operator(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFrame:
             mine = pl.when(pl.col("side").is_null()).then(below).otherwise(pl.col("side") == name)
             sides = pl.when(mine).then(_shown(dropped, _columns_of(plan, number))).otherwise(sides)
         text = dropped.select(text=sides)["text"]
-    facts = {c: pl.col(c) for c in ("reason", "clock")} | {"message": _why(step)}
+    facts = {c: pl.col(c) for c in ("reason", "clock")} | {"message": pl.coalesce("message", _why(step))}
     return _told(dropped, operator=pl.lit(step.node.called), key=_key_shown(keys), value=text, **facts)
 
 

@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from braid.expr import compile
+from braid.expr import compile, trace
 from braid.expr.nodes import Col
 from braid.lower.physical import Plan
 from braid.operators.changes import DIFF, HASH, HEADERS, POS, POS_TYPE, SUB, TIME, in_order, key_column, no_rows
 from braid.operators.ranges import columns_of
-from braid.plan import logical
+from braid.plan import groups, logical
 from braid.plan.logical import Sink
 from braid.records import formats
 from braid.records.registry import Registry
@@ -127,7 +127,7 @@ def projected(
         out = out.hstack([frame[c.name].alias(n) for c, n in zip(sink.window, OF_WINDOW, strict=True)])
     live = failed & (frame[DIFF] == 1)
     key = [e.name for e in plan.query.root.row_key if isinstance(e, Col)]
-    dropped = drops_of(frame.filter(live), "expression", "select", key) if live.any() else no_rows(DROPS)
+    dropped = _failed(plan, frame.filter(live), rehashed, key) if live.any() else no_rows(DROPS)
     if sink.timestamp is not None:
         own = pl.when(pl.col(DIFF) == 1).then(_sink_time(sink, out)).otherwise(pl.col(TIME))
         out = out.with_columns(own.alias(TIME))
@@ -152,6 +152,13 @@ def _no_time(times: pl.Series, untaken: Callable[[pl.Series], pl.Series] | None)
     lacks = pl.when(times.is_null()).then(pl.lit("the result's timestamp column holds no time")).otherwise(known)
     why = pl.select(lacks.alias("why"))["why"]
     return why if why.null_count() < len(why) else None
+
+
+def _failed(plan: Plan, rows: pl.DataFrame, rehashed: bool, key: Sequence[str]) -> pl.DataFrame:
+    """Drops for expressions that failed; those of the key were told before, unless it was `rehashed`."""
+    sink = plan.query.sink
+    exprs = [*(sink.written_key if rehashed else ()), *(o.expr for o in sink.values)]
+    return drops_of(rows, "expression", "select", key, trace.messages(rows, exprs, groups.names(plan.query.root)))
 
 
 def _unwritable(sink: Sink, out: pl.DataFrame) -> pl.Series | None:

@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from braid.expr import compile
+from braid.expr import compile, trace
 from braid.expr.nodes import Expr, columns
 from braid.lower.physical import Leaf, Plan, Stage, drops, needs_all
 from braid.operators.changes import (
@@ -134,7 +134,8 @@ def ingest(
         good = good.filter(pl.col(DIFF) == 1)
     good, failed = with_key(good, leaf.keys, needs_all(leaf.null_key), keys_of_values(leaf))
     if failed.any():
-        dropped.append(at_source(leaf, good.filter(failed), partition, "expression"))
+        lost = good.filter(failed)
+        dropped.append(at_source(leaf, lost, partition, "expression", trace.messages(lost, leaf.keys)))
     good = good.hstack([repeated(SUB, None, pl.Binary, good.height)])
     steps = _steps(leaf, rows, _storable(good), rank, marks) if leaf.clocked else no_rows(STEPS)
     if drops(leaf.null_key) and good[HASH].null_count():

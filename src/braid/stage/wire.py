@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
+from braid.expr import trace
 from braid.expr.nodes import Col
 from braid.lower.physical import Exchange, Leaf, drops, needs_all
 from braid.operators.changes import (
@@ -107,7 +108,8 @@ class Exchanging:
         if exchange.keys:
             frame, failed = with_key(frame, exchange.keys, whole=needs_all(exchange.null_key))
             if failed.any():
-                told.append(drops_of(frame.filter(failed), "expression", "exchange"))
+                lost = frame.filter(failed)
+                told.append(drops_of(lost, "expression", "exchange", message=trace.messages(lost, exchange.keys)))
         frame, self._last = explicit_sub(frame, self._last)
         if drops(exchange.null_key) and frame[HASH].null_count():
             lost = frame.filter(pl.col(HASH).is_null() & (pl.col(DIFF) == 1))  # one that goes was told when it came

@@ -118,7 +118,7 @@ class ReferenceBackend(InMemory[Judged]):
             "clock": None,
             "key": _key(judged, drop, record),
             "value": record.value if record is not None and shown_values else None,
-            "message": None,
+            "message": drop.message,
         }
         told = {f: as_json(shown[f]) if f in ("key", "value") else shown[f] for f in FIELDS}
         return told if shown_values else told | {"value": dict(drop.values)}

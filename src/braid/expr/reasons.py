@@ -1,0 +1,139 @@
+"""Why an expression failed, in a few words.
+
+In: a node that failed, and the values of its operands. Out: a text for people.
+Rule: a row of functions says it itself (`Function.why`); here is what the rows say that all dialects share, and casts.
+Values stand in it as in a message about a malformed record, cut where they are long.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from braid.expr.compile import python_value
+from braid.expr.functions import FUNCTIONS
+from braid.expr.lambdas import LAMBDAS
+from braid.expr.nodes import Call, Cast, Code, Expr
+from braid.types import Array, Decimal, Map, Scalar, Struct, Type, physical_type
+
+S = Scalar
+Given = Sequence[tuple[pl.Series, Type]]  # one value each
+_LONGEST = 40  # characters of a value
+_YEARS = {pl.Date: (-719_162, 2_932_896), pl.Datetime: (-62_135_596_800_000_000, 253_402_300_799_999_999)}
+_RAISED = "the function raised an error"
+_NO_RESULT = "it has no result"
+_TIMES = "there is no such time"
+_PATTERN = "there is no such time, pattern or zone"
+_GROWS = "the result would be too long"
+_NO_ENCODING = "it is not in that encoding, or there is none of that name"
+_NO_JSON = "it is not JSON, or not of that kind"
+_NO_URL = "it is not a URL"
+
+
+def _divided(_: object, divisor: Any) -> str:
+    return "division by zero" if divisor == 0 else ""
+
+
+WHY: Mapping[str, Callable[..., str] | str] = {
+    "div": _divided,
+    "mod": _divided,
+    "shift": _TIMES,
+    "utf16_from": "the position is negative",
+    **dict.fromkeys(("REPLACE", "replace_found", "LPAD", "RPAD", "ARRAY_JOIN"), _GROWS),
+    "GENERATE_SERIES": "the step is 0, or there are too many elements",
+    "cube": "there are too many columns",
+    "CHR": "there is no such character",
+    **dict.fromkeys(("MASK_LEFT", "MASK_KEEP_LEFT", "MASK_RIGHT", "MASK_KEEP_RIGHT"), "the number is negative"),
+    **dict.fromkeys(
+        ("REGEXP_EXTRACT", "REGEXP_EXTRACT_ALL", "REGEXP_REPLACE", "REGEXP_SPLIT_TO_ARRAY"),
+        "there is no such pattern or group, or the result would be too long",
+    ),
+    **dict.fromkeys(("ENCODE", "TO_BYTES", "FROM_BYTES"), _NO_ENCODING),
+    **dict.fromkeys(("INT_FROM_BYTES", "BIGINT_FROM_BYTES", "DOUBLE_FROM_BYTES"), "it has another number of bytes"),
+    "UUID": "it is not the bytes of a UUID",
+    "URL_DECODE_PARAM": "two hex digits stand behind %",
+    "TRUNC": "the number is not finite",
+    "GEO_DISTANCE": "there is no such place or unit",
+    **dict.fromkeys(("DATEADD", "DATESUB", "TIMEADD", "TIMESUB", "TIMESTAMPADD", "TIMESTAMPSUB"), _TIMES),
+    **dict.fromkeys(("FROM_UNIXTIME", "FROM_DAYS"), _TIMES),
+}
+# By the beginnings of names, where a kind of functions fails for one reason.
+KINDS: Mapping[str, str] = {
+    "URL_": _NO_URL,
+    "JSON_": _NO_JSON,
+    "EXTRACTJSON": _NO_JSON,
+    **dict.fromkeys(("FORMAT_", "PARSE_", "STRINGTO", "DATETO", "TIMESTAMPTO", "CONVERT_TZ"), _PATTERN),
+}
+
+
+def of(e: Expr, given: Given) -> str:
+    """Why `e` failed of these operands."""
+    match e:
+        case Call(code=Code()):
+            return _RAISED
+        case Call(function=name) if name in LAMBDAS:
+            return "it has no result for an element"
+        case Call(function=name, type=t):
+            row = FUNCTIONS.get(name)
+            told = _told(row.why, given) if row is not None and row.why else _told(WHY.get(name, ""), given)
+            return told or next((x for begin, x in KINDS.items() if name.startswith(begin)), "") or _by_type(t)
+        case Cast(type=t):
+            (value, source), *_ = given
+            return _no_cast(plain(value, source), source, t)
+    return _NO_RESULT
+
+
+def raised(aggregate: str) -> str:
+    """Of a row at which a user's aggregate failed."""
+    return f"{aggregate}: {_RAISED}"
+
+
+def _by_type(t: Type) -> str:
+    return f"too many digits for {t}" if isinstance(t, Decimal) else _NO_RESULT
+
+
+def _told(why: Callable[..., str] | str, given: Given) -> str:
+    """Some rows take times as Python's, some as numbers; a reason that cannot be told is none."""
+    if isinstance(why, str):
+        return why
+    for values in (_plain_values, _physical_values):
+        with contextlib.suppress(Exception):
+            told = why(*values(given))
+            if told:
+                return told
+    return ""
+
+
+def _plain_values(given: Given) -> list[object]:
+    return [plain(s, t) for s, t in given]
+
+
+def _physical_values(given: Given) -> list[object]:
+    return [s.cast(physical_type(t)).to_list()[0] for s, t in given]
+
+
+def plain(s: pl.Series, t: Type) -> object:
+    """The one value of a column; a date or time that Python has none for is its number."""
+    low, high = _YEARS.get(type(s.dtype), (0, 0))
+    if low < high and not s.to_physical().is_between(low, high).fill_null(True).item():
+        return s.to_physical().item()
+    return python_value(s.to_list()[0], t)
+
+
+def _no_cast(value: object, source: Type, target: Type) -> str:
+    if isinstance(source, Array | Map | Struct):
+        return f"something in it has no form in {target}"
+    if source is S.VARCHAR:
+        return f"{shown(value)} is no {target}"
+    if isinstance(target, Decimal):
+        return f"{shown(value)} has too many digits for {target}"
+    return f"{shown(value)} is out of range for {target}"
+
+
+def shown(value: object) -> str:
+    """A value in a message."""
+    text = repr(value) if isinstance(value, str | bytes) else str(value)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
