@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal as PyDecimal
 from inspect import Parameter, Signature
 
@@ -20,9 +20,8 @@ import pyarrow as pa
 from braid.batch_sql.duck_text import literal, quoted
 from braid.bind.bound import Asked
 from braid.errors import BraidError
-from braid.expr import compile
+from braid.expr import compile, trace
 from braid.expr.nodes import Call, Case, Cast, Col, Expr, Lit, children, parts, substituted
-from braid.expr.show import show
 from braid.expr.typing import conjuncts
 from braid.types import Array, Decimal, Scalar, Type, polars_type
 
@@ -188,7 +187,7 @@ def _constant(e: Expr) -> Lit | None:
         return None
     frame, bad = compile.evaluate(pl.DataFrame({"one": [1]}), [("v", e)])
     if bad[0]:
-        raise BraidError(_reason(e), "correct it")
+        raise BraidError(_reason(pl.DataFrame({"one": [1]}), e, {}), "correct it")
     try:
         return Lit(frame["v"].to_list()[0], e.type)
     except (ValueError, OverflowError):  # a time that Python does not have
@@ -203,12 +202,14 @@ def computed(asked: Asked) -> Callable[..., pa.ChunkedArray]:
     columns = [Col(f"a{i}", c.type) for i, c in enumerate(asked.args)]
     inner = substituted(asked.expr, {c.name: new for c, new in zip(asked.args, columns, strict=True)})
 
+    words = {new.name: old.name for new, old in zip(columns, asked.args, strict=True)}
+
     def compute(*given: pa.ChunkedArray) -> pa.ChunkedArray:
         series = [_taken(a, c) for a, c in zip(given, columns, strict=False)]
         frame = pl.DataFrame(series) if series else pl.DataFrame({"one": [1] * len(given[0])})
         made, bad = compile.evaluate(frame, [("v", inner)])
         if bad.any():
-            raise ValueError(_reason(asked.expr))
+            raise ValueError(_reason(frame.filter(bad), inner, words))
         return _given(made["v"], asked.expr.type)
 
     names = [c.name for c in columns] or ["one"]  # DuckDB counts them
@@ -238,5 +239,6 @@ def _given(s: pl.Series, t: Type) -> pa.ChunkedArray:
     return pa.chunked_array([s.to_arrow()])
 
 
-def _reason(e: Expr) -> str:
-    return f"{show(e)} fails"
+def _reason(rows: pl.DataFrame, e: Expr, words: Mapping[str, str]) -> str:
+    """What failed in the first of these rows, and why."""
+    return trace.messages(rows.head(1), [e], words)[0] or "an expression fails"

@@ -12,9 +12,10 @@ from braid.expr.nodes import Call, Case, Cast, Col, Expr, Field, Lambda, Lit, Ma
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%", "eq": "=", "ne": "<>", "lt": "<", "le": "<=",
-    "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "like": "LIKE", "concat": "||",
+    "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "like": "LIKE", "concat": "||", "is_distinct_from": "IS DISTINCT FROM",
+    "quotient": "/", "remainder": "%", "similar": "SIMILAR TO", "ilike": "ILIKE", "bit_and": "&", "bit_or": "|",
+    "bit_xor": "#", "shift_left": "<<", "shift_right": ">>", **{sign: sign for sign in ("||", "~", "~*", "!~", "!~*")},
 }  # fmt: skip
-
 _INFIX |= {f"sql.{name}": _INFIX[name] for name in ("add", "sub", "mul", "div", "concat")}
 NO_NAMES: Mapping[str, str] = {}
 
@@ -34,6 +35,12 @@ def show(e: Expr, names: Mapping[str, str] = NO_NAMES) -> str:
             return f"{show(x, names)} IS NOT NULL"
         case Call(function="not", args=(x,)):
             return f"NOT ({show(x, names)})"
+        case Call(function="pg.place", args=(x,)):
+            return show(x, names)
+        case Call(function="pg.cast", args=(x,)):
+            return f"CAST({show(x, names)} AS {e.type})"
+        case Call(function="pg.subscript", args=(x, y)):
+            return f"{show(x, names)}[{show(y, names)}]"
         case Call(function=f, args=(x, y)) if (sign := _INFIX.get(f.removeprefix("pg."))) is not None:
             return f"({show(x, names)} {sign} {show(y, names)})"
         case Call(function=f, args=args):
