@@ -133,8 +133,9 @@ def _resolve_uuid(args: Sequence[Expr]) -> Signature | Refused:
     return forms("16 BYTES", ((S.BYTES,), _TEXT))(args)
 
 
-def _uuid(value: bytes) -> str:
-    return str(UUID(bytes=value))
+def _uuid(value: bytes) -> str | None:
+    """Null for another length: no error, as there."""
+    return str(UUID(bytes=value)) if len(value) == 16 else None
 
 
 # ----------------------------------------------------------------------- URLs
@@ -161,6 +162,8 @@ def _uri(url: str) -> dict[str, str | None]:
     if found is None or url.endswith("://") or (found["scheme"] is None and re.match(r"[^/?#]*:", url)):
         raise ValueError("not a URL")
     server = _SERVER.fullmatch(found["authority"] or "")
+    if server is None and re.search(r"[\[\]]", found["authority"] or ""):
+        raise ValueError("brackets hold an address of IPv6")
     if server is None or (server["port"] and int(server["port"]) >= 2**31):
         return {**found.groupdict(), "host": None, "port": None}
     return {**found.groupdict(), "host": server["host"], "port": server["port"] or None}

@@ -63,6 +63,8 @@ def _resolve_extract(args: Sequence[Expr]) -> Signature | Refused:
 
 def _extract(text: str, path: str) -> str | None:
     """Slow path (Python rows): JSON of any shape."""
+    if _is_nothing(text):
+        return None
     value, steps = loads(text, to_end=False), json_path(path)
     if steps is None:
         raise ValueError("not a path to one value")
@@ -83,6 +85,15 @@ def _extract(text: str, path: str) -> str | None:
 # ------------------------------------------------------------------------ parts
 
 
+def _is_nothing(text: str) -> bool:
+    """A text of blanks holds no value, which is no error: what is asked of it is null."""
+    return not text.strip(" \t\r\n")
+
+
+def _value_of(text: str) -> Any:
+    return None if _is_nothing(text) else loads(text)
+
+
 def _is_json(text: str | None) -> bool:
     try:
         loads(text or "")
@@ -92,17 +103,17 @@ def _is_json(text: str | None) -> bool:
 
 
 def _length(text: str) -> int | None:
-    value = loads(text)
+    value = _value_of(text)
     return len(value) if isinstance(value, list) else None
 
 
 def _keys(text: str) -> list[str] | None:
-    value = loads(text)
+    value = _value_of(text)
     return list(value) if isinstance(value, dict) else None
 
 
 def _records(text: str) -> list[dict[str, str]] | None:
-    value = loads(text)
+    value = _value_of(text)
     return [{"key": k, "value": compact(v)} for k, v in value.items()] if isinstance(value, dict) else None
 
 
@@ -116,7 +127,7 @@ def _items(text: str) -> list[str] | None:
 
 def _concatenated(*texts: str) -> str | None:
     """Objects make one object, others are elements of one array; null for a text that is no JSON."""
-    if any(t is None for t in texts):
+    if any(t is None or _is_nothing(t) for t in texts):
         return None
     values = [loads(t) for t in texts]
     if sum(map(len, texts)) > LARGEST:
