@@ -64,7 +64,7 @@ def of_node(node: logical.Node) -> Words:
             return Words("filter", state=kept, more={"predicate": show(predicate, names(x))})
         case logical.Project(input=x, outputs=outputs):
             known = names(x)
-            return Words("project", more={"columns": {c.name: show(e, known) for c, e in outputs}})
+            return Words("project", more={"columns": {show(c): show(e, known) for c, e in outputs}})
         case groups.Aggregate(keys=keys, aggregations=made):
             told, aggregates = node.told, ", ".join(map(_aggregate, made))
             return Words("aggregate", [show(e) for _, e in keys], told.kept, told.clock, [*told.notes, aggregates])

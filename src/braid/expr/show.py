@@ -5,6 +5,7 @@ In: a typed expression. Out: SQL-like text. Rule: for people only; nothing reads
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import assert_never
 
@@ -15,6 +16,7 @@ _INFIX = {
     "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "like": "LIKE", "concat": "||",
 }  # fmt: skip
 
+_OWN = re.compile(r"[/~]+\.")  # the end of a level's name (`plan/names.py`)
 _NO_NAMES: Mapping[str, str] = {}
 
 
@@ -24,7 +26,7 @@ def show(e: Expr, names: Mapping[str, str] = _NO_NAMES) -> str:
         case Col(name=name):
             if name in names:
                 return names[name]
-            return "join key" if name.startswith(".KEY") else name.removeprefix(".")
+            return "join key" if name.startswith(".KEY") else _OWN.sub(".", name).removeprefix(".")
         case Lit(value=value):
             return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
         case Call(function="is_null", args=(x,)):

@@ -23,6 +23,7 @@ from braid.expr.nodes import Col, Expr, Lit
 from braid.plan.epochs import AsOfJoin, Changes, Equalities
 from braid.plan.groups import Aggregate
 from braid.plan.logical import Filter, Node, Project
+from braid.plan.names import own
 from braid.sql import ast
 from braid.types import Decimal, Scalar, Type
 
@@ -145,6 +146,7 @@ def bind_grouped(s: ast.Select, read: Read, alias: str) -> Grouped:
 
 def _keyed(s: ast.Select, node: Node, scope: Scope[Expr], alias: str) -> _Groups:
     """The groups of a SELECT over one reading of its FROM."""
+    alias = own(alias)  # items may have any name
     groups = _Groups(scope, alias, node.mode != "append", Aggregations(f"{alias}.aggregate_"))
     exprs = [_group_expr(e, s.items, scope) for e in s.group_by]
     if s.distinct is not None:
