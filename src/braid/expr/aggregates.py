@@ -15,8 +15,8 @@ from braid.expr.nodes import Code, Expr
 from braid.expr.signatures import Refused, constant
 from braid.types import Array, Decimal, Map, Scalar, Type, is_numeric
 
-ORDERED = (Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE, Scalar.VARCHAR, Scalar.BYTES, Scalar.DATE, Scalar.TIME,
-           Scalar.TIMESTAMP)  # fmt: skip
+ORDERED = (Scalar.SMALLINT, Scalar.INT, Scalar.BIGINT, Scalar.REAL, Scalar.DOUBLE, Scalar.VARCHAR, Scalar.BYTES,
+           Scalar.DATE, Scalar.TIME, Scalar.TIMESTAMP, Scalar.TIMESTAMPTZ)  # fmt: skip
 MOST = 10_000  # values that an aggregate is asked to keep
 
 
