@@ -257,7 +257,8 @@ def group(rng: random.Random, joined: bool = False, whole: bool = False) -> Ques
     chosen = {"c": same("count(*)", "long")}
     for i in range(rng.choice([1, 2])):
         f = rng.choice(["count", "sum", "avg", "min", "max"])
-        n = rng.choice(of_type(columns, "int", "long", *(["text"] if f in ("count", "min", "max") else [])))
+        more = ["text", "double"] if f in ("count", "min", "max") else []
+        n = rng.choice(of_type(rel.columns, "int", "long", *more))
         chosen[f"a{i}"] = E(f"{f}({n.sql})", f"{f}({n.duck})", "long")
     having = rng.choice(["", "", " HAVING count(*) > 1"])
     parts = []

@@ -36,6 +36,7 @@ from braid.errors import SqlError, UnknownColumn
 from braid.expr import user
 from braid.expr.listing import check_names
 from braid.plan.logical import Query
+from braid.plan.names import alike
 from braid.plan.rewrite import rewrite
 from braid.sql import ast
 from braid.sql.dialects.base import Words
@@ -162,7 +163,16 @@ def bind_statement(s: ast.Statement, env: Env, d: Dialect) -> Bound:
     bound = d.own(s, env)
     if bound is None:
         return _command(s, env, d)
-    return replace(bound, query=d.finish(bound.query)) if isinstance(bound, QueryBound) else bound
+    return replace(bound, query=checked(d.finish(bound.query))) if isinstance(bound, QueryBound) else bound
+
+
+def checked(query: Query) -> Query:
+    """A plan in which every column has a name of its own: where one had that of another, rows would be wrong."""
+    twice = alike(query.root)
+    if twice:
+        hint = "a fault of Braid: please report it, with the statement; other aliases will do"
+        raise SqlError(f"two columns of the plan are called {', '.join(twice)}", hint=hint)
+    return query
 
 
 def _command(s: ast.Statement, env: Env, d: Dialect) -> Bound:

@@ -35,6 +35,7 @@ from braid.plan.logical import (
     StreamTableJoin,
     TableTableJoin,
 )
+from braid.plan.names import level
 from braid.sql import ast
 
 DAY = 86_400_000
@@ -140,7 +141,7 @@ def _source(ref: ast.Relation, env: Env) -> From:
         listed = f"CREATE STREAM {name} (…) first; declared: {', '.join(known) or 'none'}"
         raise env.catalog.unknown(name, ref.span, meant(name, known, listed))
     alias = ref.alias or name
-    entry = Entry(alias, declared, replace(declared.read_as(alias), begin=env.settings.begin))
+    entry = Entry(alias, declared, replace(declared.read_as(level(alias)), begin=env.settings.begin))
     return From(entry.source, Scope((entry,)), declared.kind)
 
 

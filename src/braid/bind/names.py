@@ -35,15 +35,15 @@ class Entry:
             if c.name == name:
                 return self.col(c)
         known = PSEUDO if self.declared.windowed is None else PSEUDO | BOUNDS
-        return Col(f"{self.alias}.{name}", known[name][1]) if name in known else None
+        return Col(f"{self.source.alias}.{name}", known[name][1]) if name in known else None
 
     @property
     def time(self) -> Col:
         """When its rows were."""
-        return Col(f"{self.alias}.ROWTIME", PSEUDO["ROWTIME"][1])
+        return Col(f"{self.source.alias}.ROWTIME", PSEUDO["ROWTIME"][1])
 
     def col(self, c: DeclaredColumn) -> Col:
-        return Col(f"{self.alias}.{c.name}", c.type)
+        return Col(f"{self.source.alias}.{c.name}", c.type)
 
 
 @dataclass(frozen=True, slots=True)

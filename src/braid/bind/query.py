@@ -26,6 +26,7 @@ from braid.expr.nodes import Col, Expr
 from braid.guess import meant
 from braid.plan.groups import Aggregate
 from braid.plan.logical import BOUNDS, Filter, Kind, Node, Output, Query, Sink, StreamStreamJoin, sources
+from braid.plan.names import level_of
 from braid.records.facet import Encoding
 from braid.sql import ast
 from braid.types import Scalar
@@ -457,7 +458,7 @@ def _source_key(a: Asked, r: Result, source: From) -> Result:
     entry = source.scope.entries[0]
     d = entry.declared
     if d.message_key is not None:
-        column = Col(f"{entry.alias}.{d.message_key}", Scalar.VARCHAR)
+        column = Col(f"{entry.source.alias}.{d.message_key}", Scalar.VARCHAR)
         holds = [i for i in r.items if i.expr == column and i.is_column]
         if not holds and r.kind == "table" and a.sink is not None:
             message = f"{a.sink} needs the key column {d.message_key} in its SELECT"
@@ -498,7 +499,7 @@ def _eager_notice(where: ast.Expr, source: From) -> list[str]:
     for test in _null_tests(where):
         for name in names(test):
             column = source.scope.column(name.parts)
-            if any(column.name.startswith(f"{alias}.") for alias in padded):
+            if level_of(column.name) in padded:
                 return [EAGER]
     return []
 

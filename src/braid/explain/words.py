@@ -65,7 +65,7 @@ def of_node(node: logical.Node) -> Words:
             return Words("filter", state=kept, more={"predicate": show(predicate, names(x))})
         case logical.Project(input=x, outputs=outputs):
             known = names(x)
-            return Words("project", more={"columns": {c.name: show(e, known) for c, e in outputs}})
+            return Words("project", more={"columns": {show(c): show(e, known) for c, e in outputs}})
         case groups.Aggregate(keys=keys, aggregations=made):
             told, aggregates = node.told, ", ".join(a.shown for a in made)
             return Words("aggregate", [show(e) for _, e in keys], told.kept, told.clock, [*told.notes, aggregates])
@@ -86,9 +86,7 @@ def of_node(node: logical.Node) -> Words:
             below: dict[str, str] = {c.side: f"its {show(c.value)} is below {_lowest(c.bounds)}" for c in clean}
             return _epoch_join(node, [Kept(side, "rows", below.get(side, "deleted"), side in below) for side in SIDES])
         case epochs.AsOfJoin(order=order):
-            nearest = f"{show(node.left_at)} {epochs.SIGNS[node.compare]} {show(node.right_at)}"
-            ties = ", ".join(map(show, order))
-            said = f"each left row meets the nearest right row with {nearest}; of equal ones the first by {ties}"
+            said = f"each left row meets {_nearest(node)}; of equal ones the first by {', '.join(map(show, order))}"
             return _epoch_join(node, [Kept(side, "rows", "deleted") for side in SIDES], said)
         case epochs.TemporalJoin(left=left):
             met = [Kept("left", "met rows", "the left row is deleted")] if left.mode != "append" else []
@@ -198,6 +196,15 @@ def _alone(node: sliding.SlidingJoin, outer: Sequence[sliding.Meeting]) -> Itera
 def _looks_up(m: sliding.Meeting) -> bool:
     """Is it a stream that looks into a table?"""
     return any(isinstance(x, sliding.Operand) and x.frame is None for x in (m.left, m.right))
+
+
+def _nearest(node: epochs.AsOfJoin) -> str:
+    """Which right row is met."""
+    if node.left_at is None:
+        return (
+            f"the right row with the {'smallest' if node.compare in ('lt', 'le') else 'largest'} {show(node.right_at)}"
+        )
+    return f"the nearest right row with {show(node.left_at)} {epochs.SIGNS[node.compare]} {show(node.right_at)}"
 
 
 def _name(x: sliding.Operand) -> str:

@@ -91,6 +91,11 @@ def raised(aggregate: str) -> str:
     return f"{aggregate}: {_RAISED}"
 
 
+def unfit(aggregate: str, t: Type) -> str:
+    """Of a sum or a mean that its type does not hold."""
+    return f"{aggregate}: {_by_type(t)}"
+
+
 def _by_type(t: Type) -> str:
     return f"too many digits for {t}" if isinstance(t, Decimal) else _NO_RESULT
 

@@ -5,6 +5,7 @@ In: a typed expression. Out: SQL-like text. Rule: for people only; nothing reads
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import assert_never
 
@@ -17,6 +18,7 @@ _INFIX = {
     "bit_xor": "#", "shift_left": "<<", "shift_right": ">>", **{sign: sign for sign in ("||", "~", "~*", "!~", "!~*")},
 }  # fmt: skip
 _INFIX |= {f"sql.{name}": _INFIX[name] for name in ("add", "sub", "mul", "div", "concat")}
+_OWN = re.compile(r"[/~]+\.")  # the end of a level's name (`plan/names.py`)
 NO_NAMES: Mapping[str, str] = {}
 
 
@@ -26,7 +28,7 @@ def show(e: Expr, names: Mapping[str, str] = NO_NAMES) -> str:
         case Col(name=name):
             if name in names:
                 return names[name]
-            return "join key" if name.startswith(".KEY") else name.removeprefix(".")
+            return "join key" if name.startswith(".KEY") else _OWN.sub(".", name).removeprefix(".")
         case Lit(value=value):
             return "NULL" if value is None else f"'{value}'" if isinstance(value, str) else str(value)
         case Call(function="is_null", args=(x,)):

@@ -75,10 +75,12 @@ class Accumulation:
     """How one aggregate runs. `columns`: the types of its accumulators for a type of argument; `running`: each of them
     after each row, from the groups, the argument and what stood before; `result`: the value of them, of a type;
     `merged`: those of two sessions, one behind the other, that are one; `scanned`: of many, where their order does not
-    matter: each after each of them, from the groups, theirs, and what stood before."""
+    matter: each after each of them, from the groups, theirs, and what stood before; `unfit`: which results are NULL
+    because their type is too small."""
 
     columns: Columns
     running: Running
     result: Result
     merged: Merged
     scanned: Scanned | None = None
+    unfit: Result | None = None

@@ -23,6 +23,7 @@ import polars as pl
 
 from braid.expr import compile, reasons
 from braid.expr.nodes import Col, Expr
+from braid.operators import totals
 from braid.operators.accumulation import Accumulation, Groups, Merged, Scanned
 from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
@@ -30,7 +31,7 @@ from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, at_one_
 from braid.operators.clocks import Clocks, Closing
 from braid.operators.collecting import COLLECTED
 from braid.operators.lives import Standing, Timeline, arrivals, timeline
-from braid.operators.pairing import MISSING, all_dropped, failed_rows, gathered, without_nulls
+from braid.operators.pairing import MISSING, all_dropped, dropped_rows, failed_rows, gathered, without_nulls
 from braid.operators.ranges import Flags, Ints, columns_of, order_of, rows_at, values_at
 from braid.operators.user_aggregate import accumulation_of
 from braid.plan import groups
@@ -41,15 +42,21 @@ NUMBER, VALUE = "n", "v"  # of values that carry the number of their arrival
 BY_ARRIVAL = ("LATEST", "LATEST_BY_OFFSET", "EARLIEST_BY_OFFSET")
 
 
-def _wide(t: Type) -> pl.DataType:
-    """The type that sums are made in."""
+def _wide(t: Type) -> tuple[pl.DataType, ...]:
+    """What sums are made in."""
     match t:
-        case Decimal(scale=scale):
-            return pl.Decimal(38, scale)
-        case Scalar.REAL | Scalar.DOUBLE:
-            return pl.Float64()
+        case Decimal():
+            return totals.columns(t)
+        case Scalar.DOUBLE:
+            return (pl.Float64(),)
+        case Scalar.REAL:
+            return (pl.Float32(),)
         case _:
-            return pl.Int64()
+            return (pl.Int64(),)
+
+
+def _sums(groups: Groups, value: pl.Series, held: Sequence[pl.Series]) -> list[pl.Series]:
+    return totals.running(groups, value, held) if len(held) > 1 else [_sum(groups, value, held[0])]
 
 
 def _sum(groups: Groups, value: pl.Series, held: pl.Series) -> pl.Series:
@@ -94,11 +101,17 @@ def _extreme(groups: Groups, value: pl.Series, held: pl.Series, largest: bool) -
     return found.set(pl.Series(best == 0), None) if (best == 0).any() else found
 
 
-def _narrow(total: pl.Series, t: Type) -> pl.Series:
+def _narrow(held: Sequence[pl.Series], t: Type) -> pl.Series:
     """A sum as its result type: integers wrap, a DECIMAL that does not fit is null."""
+    if len(held) > 1:
+        return totals.total(held, t)
     if t == Scalar.INT:
-        return pl.Series(total.to_numpy().astype(np.int32))
-    return total.cast(polars_type(t), strict=False)
+        return pl.Series(held[0].to_numpy().astype(np.int32))
+    return held[0].cast(polars_type(t), strict=False)
+
+
+def _too_large(held: Sequence[pl.Series], t: Type) -> pl.Series:
+    return totals.total(held, t).is_null() if len(held) > 1 else pl.repeat(False, len(held[0]), eager=True)
 
 
 def _average(held: Sequence[pl.Series], t: Type) -> pl.Series:
@@ -115,6 +128,12 @@ def _as_values(running: Callable[[Groups, pl.Series, pl.Series], pl.Series]) -> 
 
     def scanned(groups: Groups, values: Sequence[pl.Series], held: Sequence[pl.Series]) -> list[pl.Series]:
         return [running(groups, v, h) for v, h in zip(values, held, strict=True)]
+
+    return _by_scan(scanned)
+
+
+def _by_scan(scanned: Scanned) -> tuple[Merged, Scanned]:
+    """Two sessions as one: the second comes after the first."""
 
     def merged(first: Sequence[pl.Series], second: Sequence[pl.Series]) -> list[pl.Series]:
         count = len(first[0])
@@ -133,13 +152,18 @@ def _last_to_come(groups: Groups, value: pl.Series, held: pl.Series) -> pl.Serie
     return values_at(sequence, order[np.searchsorted(number[order], groups.maxima(number))])
 
 
-_added, _newest = _as_values(_sum), _as_values(_last_to_come)
+def _sums_of_sums(groups: Groups, values: Sequence[pl.Series], held: Sequence[pl.Series]) -> list[pl.Series]:
+    if isinstance(held[0].dtype, pl.Decimal):
+        rest = [_sum(groups, v, h) for v, h in zip(values[2:], held[2:], strict=True)]
+        return [*totals.scanned(groups, values[:2], held[:2]), *rest]
+    return [_sum(groups, v, h) for v, h in zip(values, held, strict=True)]
+
+
+_added, _newest = _by_scan(_sums_of_sums), _as_values(_last_to_come)
 
 ACCUMULATIONS: dict[str, Accumulation] = {
     "COUNT": Accumulation(lambda t: (pl.Int64(),), lambda g, v, held: [_count(g, v, held[0])], _first, *_added),
-    "SUM": Accumulation(
-        lambda t: (_wide(t),), lambda g, v, held: [_sum(g, v, held[0])], lambda held, t: _narrow(held[0], t), *_added
-    ),
+    "SUM": Accumulation(_wide, _sums, _narrow, *_added, _too_large),
     "AVG": Accumulation(
         lambda t: (pl.Float64(), pl.Int64()),
         lambda g, v, held: [_sum(g, v, held[0]), _count(g, v, held[1])],
@@ -158,11 +182,21 @@ ACCUMULATIONS: dict[str, Accumulation] = {
     ),
 }
 
+EXACT_AVG = Accumulation(
+    lambda t: (*_wide(t), pl.Int64()),
+    lambda g, v, held: [*_sums(g, v, held[:2]), _count(g, v, held[2])],
+    totals.mean,
+    *_added,
+    lambda held, t: totals.mean(held, t).is_null() & (held[2] > 0),
+)
+
 
 def accumulation(a: groups.Aggregation) -> Accumulation:
     """How an aggregate runs; one with options keeps values."""
     if a.code is not None:
         return accumulation_of(a.code, a.output.type)
+    if a.function == "AVG" and isinstance(a.output.type, Decimal):
+        return EXACT_AVG
     plain = ACCUMULATIONS.get(a.function) if not a.options else None
     return plain or COLLECTED[a.function](*a.options)
 
@@ -239,6 +273,19 @@ class Accumulators:
         told = [pl.when(bad).then(pl.lit(reasons.raised(a.shown))) for a, bad in own]
         return after.select(pl.coalesce(told).alias("message"))["message"] if told else None
 
+    def unfit(self, after: pl.DataFrame) -> pl.Series:
+        """What is told of rows in which a result is NULL because its type is too small for it; null for others."""
+        found = pl.repeat(None, after.height, dtype=pl.String(), eager=True).alias("message")
+        for i, a in reversed([*enumerate(self.aggregations)]):
+            if (unfit := accumulation(a).unfit) is not None:
+                found = found.set(unfit([after[n] for n in self.columns(i)], a.output.type), reasons.unfit(a.shown, a.output.type))
+        return found
+
+    def kept(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows that were kept, also by a version that had fewer accumulators."""
+        missing = [pl.lit(None, t).alias(n) for n, t in self.schema.items() if n not in rows.columns]
+        return rows.with_columns(missing) if missing else rows
+
     def _numbers(self, a: groups.Aggregation) -> bool:
         return self.numbered and a.function in BY_ARRIVAL
 
@@ -306,6 +353,9 @@ class GroupBy:
         told = np.flatnonzero(_tells(line, rows, by_place=self.mode == "retract"))
         names = [POS, SUB, HASH, *keys, *([HEADERS] if HEADERS in rows.columns else [])]
         out, after = rows_at(columns_of(rows, names).hstack([stands]), told), rows_at(after, told)
+        if len(unfit := (why := accumulators.unfit(after)).drop_nulls()):
+            lost = rows_at(rows, told).filter(why.is_not_null())
+            drops.append(dropped_rows(lost, "expression", None, message=unfit))
         named = [out[k].alias(name) for k, name in zip(keys, self.keys, strict=True)]
         headers = [HEADERS] if HEADERS in rows.columns else []
         internal = columns_of(out.with_columns(after[TIME]), [POS, SUB, TIME, DIFF, HASH, *keys, *headers])
@@ -347,7 +397,8 @@ class GroupBy:
             at = count + np.arange(kept.rows.height)
             which = np.arange(count)
             which[kept.looking] = at
-            before = rows_at(before.vstack(columns_of(kept.rows, list(schema))).rechunk(), which)
+            stood = columns_of(accumulators.kept(kept.rows), list(schema))
+            before = rows_at(before.vstack(stood).rechunk(), which)
         return groups, before.with_columns(pl.col(TIME).fill_null(rows[TIME].min()))
 
 

@@ -72,7 +72,7 @@ class AsOf:
 
     outer: bool
     null_safe: tuple[bool, ...]
-    left_at: Expr
+    left_at: Expr | None
     compare: epochs.Compare
     right_at: Expr
     order: tuple[Expr, ...]
@@ -89,8 +89,10 @@ class AsOf:
         for rows, at in zip(inputs, (self.left_at, self.right_at), strict=True):
             entries = entries_of(rows, keys)
             never = null_in(entries, keys, self.null_safe)
-            without = compile.evaluate(entries, [(AT, at)])[0][AT].is_null()
-            some, others = parted(entries, without if never is None else never | without)
+            if at is not None:
+                without = compile.evaluate(entries, [(AT, at)])[0][AT].is_null()
+                never = without if never is None else never | without
+            some, others = parted(entries, never)
             new.append(some)
             lone.append(others)
         nothing = pl.concat([x.clear() for x in new], how="diagonal").select(
@@ -133,9 +135,12 @@ class AsOf:
 
     def _codes(self, left: pl.DataFrame, right: pl.DataFrame) -> tuple[Ints, Ints]:
         """The compared values as numbers that rise with the distance of right rows."""
-        l, r = (compile.evaluate(x, [(AT, e)])[0][AT] for x, e in ((left, self.left_at), (right, self.right_at)))
-        rank = pl.concat([l, r]).rank("dense").to_numpy().astype(np.int64)
+        sides = ((left, self.left_at), (right, self.right_at))
+        values = pl.concat([compile.evaluate(x, [(AT, e)])[0][AT] for x, e in sides if e is not None])
+        rank = values.rank("dense").to_numpy().astype(np.int64)
         rank = rank if self.compare in ("lt", "le") else -rank
+        if self.left_at is None:  # nearer than all
+            rank = np.concatenate([np.full(left.height, rank.min(initial=0) - 1), rank])
         return rank[: left.height], rank[left.height :]
 
     def _lives(self, right: pl.DataFrame, group: Ints, count: int, codes: Ints, payload: list[str]) -> _Lives:

@@ -103,7 +103,9 @@ class Sessions:
         t, now = rows[TIME].to_numpy(), clocks.at(self.closing.clock, rows[POS], prior(rows))
         found = held.standing(line.looking, np.minimum.reduceat(t[line.number], line.first) - self.gap)
         kept = (
-            no_rows({TIME: pl.Int64(), START: pl.Int64()} | accumulators.schema) if found.rows is None else found.rows
+            no_rows({TIME: pl.Int64(), START: pl.Int64()} | accumulators.schema)
+            if found.rows is None
+            else accumulators.kept(found.rows)
         )
         made = _made(
             _Kept(found.looking, kept[START].to_numpy(), kept[TIME].to_numpy()),
@@ -120,7 +122,8 @@ class Sessions:
         if told is not None:
             drops.append(told)
         after = _accumulated(made, kept, rows[TIME].to_numpy(), accumulators, values, base + np.arange(rows.height))
-
+        if len(unfit := (why := accumulators.unfit(after)).drop_nulls()):
+            drops.append(dropped_rows(rows.filter(why.is_not_null()), "expression", None, message=unfit))
         held.forget(self.closing.open_from(clocks))
         taken = made.taken_by(kept.height) != MISSING
         stays = np.flatnonzero(~taken[kept.height :] & (made.end >= held.floor))

@@ -163,7 +163,8 @@ class AsOfJoin(PairsInEpochs):
     """Each left row with the nearest right row of its key for which `left_at` `compare` `right_at` is true.
 
     Nearest: the smallest `right_at` for lt and le, the largest for ge and gt; of equal ones that with the smallest
-    `order` (columns of the right row). NULLs never match. `how` left: a row without one is padded.
+    `order` (columns of the right row). NULLs never match, NaN is above all numbers. `how` left: a row without one is
+    padded. `left_at` None: every right row qualifies.
     """
 
     joins = "as-of"
@@ -172,13 +173,14 @@ class AsOfJoin(PairsInEpochs):
     right: Node
     how: Literal["inner", "left"]
     on: Equalities
-    left_at: Expr
+    left_at: Expr | None
     compare: Compare
     right_at: Expr
     order: tuple[Expr, ...]
 
     def computes(self) -> Iterator[Expr]:
-        yield from (*self.on.left, *self.on.right, self.left_at, self.right_at, *self.order)
+        yield from () if self.left_at is None else (self.left_at,)
+        yield from (*self.on.left, *self.on.right, self.right_at, *self.order)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ In: expressions and types. Out: frozen nodes (`Source`, joins, `Filter`, `Aggreg
 Rule: everything a dialect decides (padding, retention, null keys, late rows, whose clock) is spelled out in a node's
 fields; nobody below `bind` may ask which SQL was written. What a node says of itself is in `plan/node.py`.
 
-Column names are unique in a plan: `ALIAS.COLUMN` for source columns, `.KEY<n>` for the key of join or grouping step n,
-`.AGG<i>` for an aggregate.
+Column names are unique in a plan (`plan/names.py`): `ALIAS.COLUMN` for source columns, `.KEY<n>` for the key of join or
+grouping step n, `.AGG<i>` for an aggregate.
 """
 
 from __future__ import annotations

@@ -9,10 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Context
 from decimal import Decimal as Number
+from fractions import Fraction
 from functools import reduce
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from braid.errors import BraidError
@@ -55,12 +59,22 @@ class Spread:
 
 def number(a: Aggregation, value: Any) -> Any:
     """A value as the aggregate adds it up."""
+    if a.function == "SUM" and a.output.type is Scalar.REAL:
+        return np.float32(value)
     return value if a.function.startswith("STDDEV") else float(value)
 
 
 def is_spread(a: Aggregation) -> bool:
     """Whether it adds up numbers whose order matters."""
-    return a.function in ("AVG", "STDDEV_SAMP", "STDDEV_SAMPLE") or (a.function == "SUM" and a.output.type in FLOATS)
+    if a.function == "SUM":
+        return a.output.type in FLOATS
+    return a.function in ("AVG", "STDDEV_SAMP", "STDDEV_SAMPLE") and not isinstance(a.output.type, Decimal)
+
+
+def is_unfit(a: Aggregation, value: object, arguments: Sequence[object]) -> bool:
+    """Whether a sum or a mean of a group is NULL because its type is too small for it."""
+    exact = a.function in ("SUM", "AVG") and isinstance(a.output.type, Decimal)
+    return exact and value is None and any(x is not None for x in arguments)
 
 
 def aggregated(a: Aggregation, arguments: Sequence[Any], changes: Changes, spread: Spread | None = None) -> object:
@@ -76,10 +90,10 @@ def aggregated(a: Aggregation, arguments: Sequence[Any], changes: Changes, sprea
             return len(values)
         case "SUM":
             return _sum(values, result)
-        case "MIN":
-            return min(values, default=None)
-        case "MAX":
-            return max(values, default=None)
+        case "AVG":
+            return _fitting(sum(map(Fraction, values), Fraction(0)) / len(values), result) if values else None
+        case "MIN" | "MAX":
+            return (min if a.function == "MIN" else max)(values, key=in_order, default=None)
         case "LATEST":
             return arguments[-1] if arguments else None
         case "EARLIEST_BY_OFFSET" | "LATEST_BY_OFFSET":
@@ -141,11 +155,33 @@ def _of_spread(function: str, spread: Spread) -> float:
 
 def _sum(values: Sequence[Any], result: Type) -> Any:
     """Integers wrap as Java's do, a DECIMAL that does not fit is null; nothing adds up to zero."""
-    total = sum(values, Number(0) if isinstance(result, Decimal) else 0)
-    if isinstance(result, Decimal) and abs(total) >= Number(10) ** (result.precision - result.scale):
-        return None
+    if isinstance(result, Decimal):
+        return _fitting(sum(map(Fraction, values), Fraction(0)), result)
+    total = sum(values)
     bits = 32 if result == Scalar.INT else 64 if result == Scalar.BIGINT else 0
     return (total + (1 << bits - 1)) % (1 << bits) - (1 << bits - 1) if bits else total
+
+
+def _fitting(exact: Fraction, t: Type) -> Number | None:
+    """A number rounded to the digits of a DECIMAL, half away from zero; null where it has more before the point."""
+    assert isinstance(t, Decimal)
+    units, half = divmod(abs(exact) * 10**t.scale, 1)
+    units += half >= Fraction(1, 2)
+    if units >= 10**t.precision:
+        return None
+    return Number(int(units if exact > 0 else -units)).scaleb(-t.scale, Context(prec=100))
+
+
+def in_order(value: Any) -> tuple[bool, Any]:
+    """What a value is sorted by: NaN is above all numbers; a date or time that Python has none for is its number."""
+    match value:
+        case float():
+            return (math.isnan(value), 0.0 if math.isnan(value) else value)
+        case datetime():
+            return (False, (value - datetime(1970, 1, 1)) // timedelta(microseconds=1))
+        case date():
+            return (False, (value - date(1970, 1, 1)).days)
+    return (False, value)
 
 
 def _by_offset(values: Sequence[Any], n: int | None, earliest: bool) -> object:

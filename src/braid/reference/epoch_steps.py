@@ -16,6 +16,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from braid.expr.nodes import Expr, Lit
 from braid.plan import epochs
+from braid.reference.aggregates import in_order
 from braid.reference.rows import Row, Run, Values
 from braid.reference.steps import FOREVER, NEVER, N, SourceStep, Step, ticks
 from braid.reference.windows import holding
@@ -263,11 +264,13 @@ class AsOfStep(_ResultStep[epochs.AsOfJoin]):
         return made
 
     def _nearest(self, left: Values, rights: list[Values]) -> Values | None:
-        node, x = self.node, self._value(self.node.left_at, left)
+        node = self.node
+        x = None if node.left_at is None else self._value(node.left_at, left)
         found: list[tuple[Any, tuple[Any, ...], Values]] = []
         for right in rights:
             y = self._value(node.right_at, right)
-            if x is not None and y is not None and COMPARE[node.compare](x, y):
+            near = node.left_at is None or (x is not None and y is not None and COMPARE[node.compare](x, y))
+            if y is not None and near:
                 found.append((y, tuple(self._value(e, right) for e in node.order), right))
         if not found:
             return None
@@ -276,7 +279,9 @@ class AsOfStep(_ResultStep[epochs.AsOfJoin]):
         return min(ties, key=lambda tie: tie[0])[1]
 
     def _value(self, e: Expr, values: Values) -> Any:
-        return self.run.look(e, Row(values, 0, None))[0]
+        """As it is compared."""
+        value = self.run.look(e, Row(values, 0, None))[0]
+        return None if value is None else in_order(value)
 
 
 class TemporalStep(_JoinStep[epochs.TemporalJoin]):

@@ -15,7 +15,7 @@ from typing import Generic, Protocol, TypeVar, assert_never
 from braid.expr import reasons
 from braid.expr.nodes import Col, Expr, Lit
 from braid.plan import groups, logical
-from braid.reference.aggregates import Spread, aggregated, folded
+from braid.reference.aggregates import Spread, aggregated, folded, is_unfit
 from braid.reference.rows import Bound, End, Event, Idle, Key, Record, Row, Run, Values
 from braid.types import WHOLE_NUMBERS, Scalar
 
@@ -370,13 +370,20 @@ class AggregateStep(OneInput[groups.Aggregate]):
         self._groups: dict[str, Group] = {}
         self._counted: dict[str, tuple[Group, Entry]] = {}  # where each row of the table stands
         self._numbers = count()
+        self._unfit: list[tuple[Row, Row, str]] = []  # results that are NULL as their type is too small; cause, reason
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         (rows,) = inputs
         if self._mode == "retract":
-            return self._multiset(rows)
-        changed = self._upsert if self._mode == "upsert" else self._append
-        return [out for row in rows for out in changed(row)]
+            made = self._multiset(rows)
+        else:
+            changed = self._upsert if self._mode == "upsert" else self._append
+            made = [out for row in rows for out in changed(row)]
+        for result, cause, why in self._unfit:
+            if any(result is x for x in made):
+                self._run.drop("expression", self.number, cause, message=why)
+        self._unfit.clear()
+        return made
 
     def _append(self, row: Row) -> list[Row]:
         entered = self._enter(row)
@@ -460,4 +467,12 @@ class AggregateStep(OneInput[groups.Aggregate]):
             values[a.output.name], failed = folded(a, changes)
             if failed:
                 self._run.drop("expression", self.number, cause, message=reasons.raised(a.shown))
-        return Row(values, int(group.time), cause.headers, cause=cause.cause)
+        result = Row(values, int(group.time), cause.headers, cause=cause.cause)
+        unfit = (a for i, a in enumerate(self.node.aggregations) if self._is_unfit(i, values, group))
+        if (first := next(unfit, None)) is not None:
+            self._unfit.append((result, cause, reasons.unfit(first.shown, first.output.type)))
+        return result
+
+    def _is_unfit(self, i: int, values: Values, group: Group) -> bool:
+        a = self.node.aggregations[i]
+        return is_unfit(a, values[a.output.name], [e.arguments[i] for e in group.entries])

@@ -27,6 +27,7 @@ from braid.guess import meant
 from braid.plan.groups import Aggregate
 from braid.plan.keyed import Lateral, Materialize
 from braid.plan.logical import Begin, Filter, Kind, Node, Project, Source, SourceColumn, Timestamp
+from braid.plan.names import level
 from braid.sql import ast
 from braid.types import Array, Column, Scalar, Type
 
@@ -114,7 +115,7 @@ def _source(q: ast.Select, ref: ast.Relation | None, env: Env, notices: list[str
         element = Col(f"{env.prefix}.LATERAL{i + 1}.{lateral.alias}", element_type)
         index = None
         if node.mode != "append":  # a row that changes takes its old elements back
-            index = Col(f"{env.prefix}.LATERAL{i + 1}.#", Scalar.INT)
+            index = Col(f"{env.prefix}.LATERAL{i + 1}#", Scalar.INT)
             node = Materialize(node) if node.mode == "upsert" else node
         node = Lateral(node, array, element, index)
         scope = replace(scope, elements=(*scope.elements, (lateral.alias, element)))
@@ -194,7 +195,7 @@ def _relation(ref: ast.Relation | None, kind: Kind, env: Env, notices: list[str]
 
 
 def topic_relation(d: Declared, alias: str, kind: Kind, prefix: str, begin: Begin) -> Relation:
-    name = f"{prefix}{alias}"
+    name = f"{prefix}{level(alias)}"
     read = tuple(SourceColumn(f"{name}.{c.name}", c.name, Column(c.name, c.type), c.place) for c in d.columns)
     source = Source(name, d.name, d.topic, kind, read, d.encoding, d.timestamp, None, d.partitions, end="lift",
                     begin=begin)  # fmt: skip
@@ -210,7 +211,7 @@ def topic_relation(d: Declared, alias: str, kind: Kind, prefix: str, begin: Begi
 def _of_named(named: Named, alias: str, env: Env, notices: list[str]) -> Relation:
     """The query of a WITH name, bound under plan names of its own."""
     settings = replace(env.settings, lenses=named.settings)
-    inner = Env(env.catalog, settings, named.text, f"{env.prefix}{alias}/")
+    inner = Env(env.catalog, settings, named.text, f"{env.prefix}{level(alias)}/")
     try:
         made = bind_query(named.query, inner)
     except SqlError as error:  # a topic that it reads was dropped
@@ -225,18 +226,18 @@ def _renamed(made: Result, alias: str, prefix: str) -> Relation:
     key, fields, whole = made.key.expr, made.value.fields, made.value.whole
     node, missing = made.node, made.missing
     if not all(isinstance(e, Col) for e in (key, whole, *(e for _, e in fields)) if e is not None):
-        name = f"{prefix}{alias}"
+        name = f"{prefix}{level(alias)}"
         outputs: list[tuple[Col, Expr]] = [(c, c) for c in node.schema]
 
         def named(n: str, e: Expr) -> Expr:
             if isinstance(e, Col):
                 return e
-            outputs.append((Col(f"{name}.{n}", e.type), e))
+            outputs.append((Col(n, e.type), e))
             return outputs[-1][0]
 
-        key = None if key is None else named("_key", key)
-        fields = tuple((n, named(n, e)) for n, e in fields)
-        whole = None if whole is None else named("_value", whole)
+        key = None if key is None else named(f"{name}/._key", key)  # fields may be called _key and _value
+        fields = tuple((n, named(f"{name}.{n}", e)) for n, e in fields)
+        whole = None if whole is None else named(f"{name}/._value", whole)
         missing |= _missing(made, name)
         node = Project(node, tuple(outputs))
     return Relation(alias, node, made.kind, key, made.key.format, fields, whole, made.value.format, missing,
@@ -244,8 +245,8 @@ def _renamed(made: Result, alias: str, prefix: str) -> Relation:
 
 
 def _missing(made: Result, name: str) -> frozenset[str]:
-    found = {f"{name}.{n}" if n else f"{name}._value" for n in made.value.nullable}
-    return frozenset(found | ({f"{name}._key"} if made.key.nullable else set()))
+    found = {f"{name}.{n}" if n else f"{name}/._value" for n in made.value.nullable}
+    return frozenset(found | ({f"{name}/._key"} if made.key.nullable else set()))
 
 
 # --------------------------------------------------------------------- GROUP BY

@@ -131,7 +131,11 @@ class Scope:
                 raise SqlError(f"fields of _key cannot be projected {self.barred}", hint=hint)
             return _within(r.key, parts[1:], f"the key of {r.alias}")
         if parts[0] == "_value":
-            return r.value if len(parts) == 1 else self._of(r, parts[1:])
+            return r.value if len(parts) == 1 else self._in_value(r, parts[1:])
+        return self._in_value(r, parts)
+
+    def _in_value(self, r: Relation, parts: tuple[str, ...]) -> Expr:
+        """A path within its value: a field there may be called `_key`."""
         field = r.field(parts[0])
         if field is None and r.whole is not None and isinstance(r.whole.type, Struct):
             return _within(r.whole, parts)

@@ -24,6 +24,7 @@ from braid.expr.postgres.typing import finished
 from braid.plan.epochs import AsOfJoin, Changes, Equalities
 from braid.plan.groups import Aggregate
 from braid.plan.logical import Filter, Node, Project
+from braid.plan.names import own
 from braid.sql import ast
 from braid.types import TIMESTAMPS, Decimal, Scalar, Type
 
@@ -40,6 +41,7 @@ _ZEROS: dict[Type, object] = {
     Scalar.TIME: time_of_day(),
     **dict.fromkeys(TIMESTAMPS, datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)),
 }
+DIGITS, MEAN_SCALE = 38, 16
 Named = tuple[str, Expr, str, Span]
 Read = Callable[[], tuple[Node, Scope[Expr]]]  # FROM and WHERE, read anew under other plan names
 
@@ -96,30 +98,44 @@ class _Groups:
     def aggregate(self, call: ast.Call) -> Expr:
         star = len(call.args) == 1 and isinstance(call.args[0], ast.Star)
         args = [] if star else [bound(x, f"the aggregate {call.name}", self.scope.expr) for x in call.args]
-        if call.name == "SUM" and args and args[0].type in (Scalar.SMALLINT, Scalar.INT):
-            args = [typing.cast(args[0], Scalar.BIGINT)]
-        if call.name == "SUM" and args and isinstance(args[0].type, Decimal):
-            args = [typing.cast(args[0], Decimal(38, args[0].type.scale))]
+        if call.name in ("SUM", "AVG") and len(args) == 1:
+            args = [_added(call.name, args[0])]
         if self.over_table and call.name in ("MIN", "MAX") and len(args) == 1:
             return self._extreme(call.name, args[0], call)
         shape = common(call.name, args, star, call.distinct, self.over_table)
-        value = self.made.column(call.name, shape.arg, shape.type, code=shape.code)
+        type_ = _mean(shape.arg.type) if call.name == "AVG" and shape.arg is not None else shape.type
+        value = self.made.column(call.name, shape.arg, type_, code=shape.code)
         if call.name not in ("SUM", "AVG"):
             return value
         some = typing.call("gt", [self.made.column("COUNT", args[0], Scalar.BIGINT), Lit(0, Scalar.BIGINT)])
         return typing.case([(some, value)])
 
     def _extreme(self, function: str, arg: Expr, call: ast.Call) -> Col:
-        """MIN or MAX of rows that change: found anew when the row that has it goes (`_nearest`)."""
+        """MIN or MAX of rows that change: found anew when the row that has it goes (`_with_extremes`)."""
         common(function, [arg], False, call.distinct, False)
         for col, known, value, _ in self.extremes:
             if (known, value) == (function, arg):
                 return col
-        if _limit(function, arg.type) is None:
-            raise SqlError(f"{function} of {arg.type} over rows that change is not supported yet", call.span, "CAST it")
         col = Col(f"{self.alias}.extreme_{len(self.extremes)}", arg.type)
         self.extremes.append((col, function, arg, call.args[0]))
         return col
+
+
+def _added(function: str, e: Expr) -> Expr:
+    """What SUM and AVG add up: whole numbers and NUMERIC exactly."""
+    match e.type:
+        case Scalar.SMALLINT | Scalar.INT if function == "SUM":
+            return typing.cast(e, Scalar.BIGINT)
+        case Scalar.SMALLINT | Scalar.INT | Scalar.BIGINT:
+            return typing.cast(e, Decimal(DIGITS, 0))
+        case Decimal(scale=scale):
+            return typing.cast(e, Decimal(DIGITS, scale))
+    return e
+
+
+def _mean(t: Type) -> Type:
+    """The type of AVG: PostgreSQL's has 16 digits behind the point at least."""
+    return Decimal(DIGITS, max(MEAN_SCALE, t.scale)) if isinstance(t, Decimal) else Scalar.DOUBLE
 
 
 def has_aggregates(s: ast.Select) -> bool:
@@ -139,7 +155,7 @@ def bind_grouped(s: ast.Select, read: Read, alias: str) -> Grouped:
     made: Node = Aggregate(node, tuple(groups.keys), tuple(groups.made.made))
     if rows is not None:
         made = Filter(made, typing.call("gt", [rows, Lit(0, Scalar.BIGINT)]))
-    made = _nearest(Changes(made), s, read, groups)
+    made = _with_extremes(Changes(made), s, read, groups)
     if having is not None:
         made = Filter(made, having)
     return Grouped(made, items, {c: usual_name(c.type) for c, _ in groups.keys})
@@ -147,6 +163,7 @@ def bind_grouped(s: ast.Select, read: Read, alias: str) -> Grouped:
 
 def _keyed(s: ast.Select, node: Node, scope: Scope[Expr], alias: str) -> _Groups:
     """The groups of a SELECT over one reading of its FROM."""
+    alias = own(alias)  # items may have any name
     groups = _Groups(scope, alias, node.mode != "append", Aggregations(f"{alias}.aggregate_"))
     exprs = [_group_expr(e, s.items, scope) for e in s.group_by]
     if s.distinct is not None:
@@ -160,46 +177,20 @@ def _keyed(s: ast.Select, node: Node, scope: Scope[Expr], alias: str) -> _Groups
     return groups
 
 
-def _nearest(made: Node, s: ast.Select, read: Read, groups: _Groups) -> Node:
-    """Each group with the row of the largest value below the end of its type (MAX), or the smallest above (MIN). The
-    rows are read once more for each."""
+def _with_extremes(made: Node, s: ast.Select, read: Read, groups: _Groups) -> Node:
+    """Each group with its row of the largest value (MAX), or the smallest (MIN); rows are read again for each."""
     for i, (col, function, _, written) in enumerate(groups.extremes):
         name = f"{groups.alias}.extreme_{i}"
         rows, scope = read()
         arg = bound(written, f"the aggregate {function}", scope.expr)
         again = _keyed(s, rows, scope, name)
-        end = Col(f"{name}_end", arg.type)
-        kept: list[tuple[Col, Expr]] = [(c, c) for c in made.schema]
-        left = Project(made, (*kept, (end, Lit(_limit(function, arg.type), arg.type))))
         keys = [(Col(f"{name}_group_{j}", key.type), e) for j, (key, e) in enumerate(again.keys)]
         ids = [(Col(f"{name}_row_{j}", key.type), key) for j, key in enumerate(rows.row_key)]
         right = Project(rows, (*keys, (col, arg), *ids))
         on = Equalities(tuple(k for k, _ in groups.keys), tuple(c for c, _ in keys), (False,) * len(keys))
         order = tuple(c for c, _ in ids)
-        made = AsOfJoin(left, right, "left", on, end, "ge" if function == "MAX" else "le", col, order)
+        made = AsOfJoin(made, right, "left", on, None, "ge" if function == "MAX" else "le", col, order)
     return made
-
-
-def _limit(function: str, t: Type) -> object:
-    """A value that none of the type is above (MAX) or below (MIN); None where there is none."""
-    top = function == "MAX"
-    match t:
-        case Decimal(precision, scale):
-            end = PyDecimal(10**precision - 1).scaleb(-scale)
-            return end if top else -end
-        case Scalar.SMALLINT | Scalar.INT | Scalar.BIGINT:
-            bits = {Scalar.SMALLINT: 15, Scalar.INT: 31}.get(t, 63)
-            return 2**bits - 1 if top else -(2**bits)
-        case Scalar.REAL | Scalar.DOUBLE:
-            return float("inf") if top else float("-inf")
-        case Scalar.VARCHAR:
-            return chr(0x10FFFF) if top else ""
-        case Scalar.DATE:
-            return date.max if top else date.min
-        case Scalar.TIMESTAMP | Scalar.TIMESTAMPTZ:
-            return datetime.max if top else datetime.min
-        case _:
-            return None
 
 
 def _without_stars(items: Sequence[ast.SelectItem], scope: Scope[Expr]) -> list[ast.SelectItem]:

@@ -18,6 +18,7 @@ from braid.expr.nodes import Call, Col, Expr, Lit, columns
 from braid.expr.typing import all_of
 from braid.plan.epochs import AsOfJoin, Compare, Equalities, RegularJoin, TemporalJoin, Windows
 from braid.plan.logical import Filter, How, Node
+from braid.plan.names import column_of
 from braid.plan.watermarks import cleaned, progress
 from braid.sql import ast
 
@@ -303,7 +304,7 @@ def _check_lookup(
         context.notices.append("the temporal join has no equality: each left row meets the whole right side")
         return
     assert table.relation is not None
-    equal = {e.name.rsplit(".", 1)[-1] for e in on.right if isinstance(e, Col)}
+    equal = {column_of(e.name) for e in on.right if isinstance(e, Col)}
     key = table.relation.key
     if set(key) <= equal:
         return

@@ -35,6 +35,7 @@ from braid.expr.postgres import typing
 from braid.expr.typing import all_of, conjuncts
 from braid.plan.epochs import Bound, Changes, EmitOnClose, OnTime, Windows
 from braid.plan.logical import Filter, Node, Project, Source, SourceColumn
+from braid.plan.names import level_of, own
 from braid.plan.watermarks import clocked, progress
 from braid.plan.windows import KINDS, FixedKind
 from braid.sql import ast
@@ -241,10 +242,8 @@ def _table(t: ast.Table, env: Env) -> Leaf:
     match found:
         case View():
             _no_as_of(t, "a view")
-            inner = Context(env.context.catalog, env.context.settings, found.text, env.context.aliases,
-                            env.context.notices)  # fmt: skip
             try:
-                leaf = _query(found.written, alias, found.columns, t.span, Env(inner))
+                leaf = _query(found.written, alias, found.columns, t.span, Env(env.context.inner(found.text)))
             except SqlError as e:
                 raise e.with_text(found.text) from None
             return _renamed(leaf, alias, t)
@@ -301,7 +300,7 @@ def _on_time(source: Source, watermark: Bounded | None) -> Node:
 
 
 def _query(query: ast.Query, alias: str, names: tuple[str, ...], span: Span, env: Env) -> Leaf:
-    result = bind_inner(query, env, alias)
+    result = bind_inner(query, env, env.context.level(alias))
     seen: tuple[Column[Expr], ...] = tuple(Column(i.name, i.col, i.type) for i in result.items)
     columns = renamed(seen, names, span)
     return Leaf(result.node, of_table(Table(alias, columns)), span)
@@ -343,9 +342,10 @@ def _window(f: ast.TableFunction, env: Env) -> Leaf:
         raise SqlError(f"{name} has a column {taken.name} of its own", first.span, hint)
     column = leaf.scope.column(ast.Name((second.parts[-1],), second.span))
     time = column.expr
+    assert isinstance(time, Col)
     if time.type not in (Scalar.DATE, *TIMESTAMPS):
         raise SqlError(f"{column.name} is {column.type}, not a time", second.span, "take a timestamp column")
-    unique = time.name.rsplit(".", 1)[0] if isinstance(time, Col) else alias
+    unique = own(level_of(time.name))
     type_: Type = time.type if time.type in TIMESTAMPS else Scalar.TIMESTAMP
     start, end = Col(f"{unique}.window_start", type_), Col(f"{unique}.window_end", type_)
     windows = KINDS[made.kind].of({name: x.ms * 1000 for name, x in given.items()})

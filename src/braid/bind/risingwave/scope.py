@@ -10,7 +10,7 @@ have one unqualified meaning; qualified names keep theirs. Several of one join s
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from braid.bind.bound import Declared, Index, View
@@ -19,17 +19,21 @@ from braid.bind.names import free_name, repeated
 from braid.bind.settings import Settings
 from braid.errors import Span, SqlError, UnknownColumn
 from braid.guess import meant
+from braid.plan.names import column_of, level, level_of
 from braid.sql import ast
 
 
 @dataclass(slots=True)
 class Context:
-    """`aliases`: under which plan names sources are read so far. `notices`: what is told at the end."""
+    """`aliases`: under which plan names sources are read so far; `levels`: those of sub-queries. `called`: what each of
+    these is called in names that are written down. `notices`: what is told at the end."""
 
     catalog: Catalog
     settings: Settings
     text: str
     aliases: set[str] = field(default_factory=set)
+    levels: set[str] = field(default_factory=set)
+    called: dict[str, str] = field(default_factory=dict)
     notices: list[str] = field(default_factory=list)
 
     def relation(self, name: ast.Name) -> Declared | View | Index:
@@ -53,9 +57,25 @@ class Context:
 
     def alias(self, wanted: str) -> str:
         """A plan name for a source: no two are the same."""
-        name = free_name(wanted, self.aliases, 2)
+        name = free_name(level(wanted), self.aliases, 2)
         self.aliases.add(name)
+        self.called[name] = wanted + name.removeprefix(level(wanted))
         return name
+
+    def level(self, alias: str) -> str:
+        """A plan name for what a sub-query gives, which is none of a source."""
+        name = free_name(level(alias), self.levels, 2)
+        self.levels.add(name)
+        self.called[f"{name}/"] = alias
+        return f"{name}/"
+
+    def inner(self, text: str) -> Context:
+        """For the text of a view that is put into this query."""
+        return replace(self, text=text)
+
+    def written(self, column: str) -> str:
+        """What a plan column is called that is written without having been selected. Checkpoints and topics hold it."""
+        return f"{self.called[level_of(column).removesuffix('~')]}.{column_of(column)}"
 
     def quote(self, span: Span) -> str:
         return self.text[span.start : span.end]

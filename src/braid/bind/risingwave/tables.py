@@ -9,6 +9,7 @@ view is a table by its stream key: its columns, and hidden ones where the key is
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -26,7 +27,7 @@ from braid.bind.bound import (
     View,
 )
 from braid.bind.expressions import told_at
-from braid.bind.names import repeated
+from braid.bind.names import free_name, repeated
 from braid.bind.risingwave import encodings
 from braid.bind.risingwave.batch import batch_query
 from braid.bind.risingwave.expressions import bound, usual_name
@@ -255,7 +256,7 @@ def materialized(s: ast.CreateView, result: Result, context: Context) -> QueryBo
         raise SqlError("the rows of this view have no key", s.query.span, "select from tables or views")
     root: Node = Coalesce(result.node, keys)
     names: dict[Expr, str] = {item.col: item.name for item in reversed(result.items)}
-    key = tuple(Output(names.get(k, _hidden(k)), k) for k in keys)
+    key = _key(keys, names, context)
     values = tuple(Output(i.name, i.col) for i in result.items if i.name not in {o.name for o in key})
     key_names = tuple(o.name for o in key)
     columns = [DeclaredColumn(i.name, i.col.type, "key" if i.name in key_names else "value") for i in result.items]
@@ -277,7 +278,13 @@ def materialized(s: ast.CreateView, result: Result, context: Context) -> QueryBo
     return QueryBound(Query(s.name, "risingwave", sql, root, sink, notices, True), declared)
 
 
-def _hidden(key: Expr) -> str:
-    """The name of a key column that is not selected: its plan name, which no column can have."""
-    assert isinstance(key, Col)
-    return key.name
+def _key(keys: Sequence[Expr], names: Mapping[Expr, str], context: Context) -> tuple[Output, ...]:
+    """The columns of the key; those that are not selected have names that no other column has."""
+    made: list[Output] = []
+    taken = set(names.values())
+    for k in keys:
+        assert isinstance(k, Col)
+        name = names.get(k) or free_name(context.written(k.name), taken, 2)
+        taken.add(name)
+        made.append(Output(name, k))
+    return tuple(made)

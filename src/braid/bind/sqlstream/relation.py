@@ -27,6 +27,7 @@ from braid.expr import typing
 from braid.expr.nodes import Call, Col, Expr, Lit, columns
 from braid.plan import sliding
 from braid.plan.logical import Filter, How, Kind, Node, Project, Source
+from braid.plan.names import level
 from braid.sql import ast
 from braid.types import Scalar
 
@@ -197,15 +198,15 @@ def _same_type(left: Expr, right: Expr) -> tuple[Expr, Expr]:
 def _operand(r: ast.Relation, c: Context) -> tuple[Operand, Scope]:
     if isinstance(r, ast.Derived):
         assert r.alias is not None and isinstance(r.query, ast.Select)
-        return _derived(r, r.alias, c.query(r.query, f"{c.prefix}{r.alias}/"), c)
+        return _derived(r, r.alias, c.query(r.query, f"{c.prefix}{level(r.alias)}/"), c)
     assert isinstance(r, ast.Table)
     d = declared(r.name, c.env)
     alias = r.alias or r.name.parts[-1]
     if "." in alias:
         raise SqlError(f"the name {alias} holds a '.'", r.span, "choose another alias")
     if d.view:
-        return _derived(r, alias, c.view(d.name, f"{c.prefix}{alias}/"), c)
-    plan_alias = f"{c.prefix}{alias}"
+        return _derived(r, alias, c.view(d.name, f"{c.prefix}{level(alias)}/"), c)
+    plan_alias = f"{c.prefix}{level(alias)}"
     node: Source = replace(d.read_as(plan_alias), end="lift", captured=d.kind == "table")
     rowtime = Col(f"{plan_alias}.ROWTIME", Scalar.BIGINT) if d.kind == "stream" else None
     named = tuple((x.name, Col(f"{plan_alias}.{x.name}", x.type)) for x in d.visible)
@@ -215,7 +216,7 @@ def _operand(r: ast.Relation, c: Context) -> tuple[Operand, Scope]:
 def _derived(r: ast.Table | ast.Derived, alias: str, inner: Result, c: Context) -> tuple[Operand, Scope]:
     """A sub-query or view: its columns under the alias, its rowtime as ROWTIME."""
     c.over.update(inner.over)
-    plan_alias = f"{c.prefix}{alias}"
+    plan_alias = f"{c.prefix}{level(alias)}"
     named = tuple((i.name, Col(f"{plan_alias}.{i.name}", i.expr.type)) for i in inner.columns)
     outputs: list[tuple[Col, Expr]] = [(col, i.expr) for (_, col), i in zip(named, inner.columns, strict=True)]
     rowtime = None
