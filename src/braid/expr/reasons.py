@@ -30,6 +30,7 @@ _PATTERN = "there is no such time, pattern or zone"
 _GROWS = "the result would be too long"
 _NO_ENCODING = "it is not in that encoding, or there is none of that name"
 _NO_JSON = "it is not JSON, or not of that kind"
+_RANGE = "out of range"
 _NO_URL = "it is not a URL"
 
 
@@ -37,9 +38,17 @@ def _divided(_: object, divisor: Any) -> str:
     return "division by zero" if divisor == 0 else ""
 
 
+def _divided_in_range(_: object, divisor: Any) -> str:
+    return _divided(_, divisor) or _RANGE
+
+
 WHY: Mapping[str, Callable[..., str] | str] = {
     "div": _divided,
     "mod": _divided,
+    "sql.div": _divided_in_range,
+    **dict.fromkeys(("sql.add", "sql.sub", "sql.mul", "sql.neg", "sql.abs", "sql.int", "sql.bigint"), _RANGE),
+    "sql.sqrt": "the number is negative",
+    "sql.substring": "the length is negative",
     "shift": _TIMES,
     "utf16_from": "the position is negative",
     **dict.fromkeys(("REPLACE", "replace_found", "LPAD", "RPAD", "ARRAY_JOIN"), _GROWS),

@@ -278,7 +278,9 @@ class Accumulators:
         found = pl.repeat(None, after.height, dtype=pl.String(), eager=True).alias("message")
         for i, a in reversed([*enumerate(self.aggregations)]):
             if (unfit := accumulation(a).unfit) is not None:
-                found = found.set(unfit([after[n] for n in self.columns(i)], a.output.type), reasons.unfit(a.shown, a.output.type))
+                found = found.set(
+                    unfit([after[n] for n in self.columns(i)], a.output.type), reasons.unfit(a.shown, a.output.type)
+                )
         return found
 
     def kept(self, rows: pl.DataFrame) -> pl.DataFrame:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from decimal import Context
 from decimal import Decimal as PyDecimal
 from typing import assert_never
 
@@ -42,6 +43,7 @@ _NAMES: dict[Type, str] = {
     S.TIMESTAMPTZ: "timestamptz",
     S.NULL: "varchar",
 }
+_EXACT = Context(prec=80)
 ROW_SETS = ("GENERATE_SERIES", "RANGE", "UNNEST")
 _PRESENT = ("NOW", "CURRENT_TIMESTAMP", "PROCTIME", "CURRENT_DATE", "LOCALTIMESTAMP")
 
@@ -173,7 +175,7 @@ def _number(value: PyDecimal) -> Expr:
     precision = max(len(digits) + max(int(exponent), 0), scale, 1)
     if precision > 38:
         raise SqlError(f"{value} has more than 38 digits", hint="write it as a double: 1e40::double precision")
-    return Lit(value.quantize(PyDecimal(1).scaleb(-scale)), Decimal(precision, scale))
+    return Lit(_EXACT.quantize(value, PyDecimal(1).scaleb(-scale)), Decimal(precision, scale))
 
 
 def interval(e: ast.Interval) -> Lit:

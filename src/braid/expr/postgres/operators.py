@@ -242,7 +242,7 @@ def _columnar(name: str, t: Decimal, a: pl.Series, b: pl.Series) -> pl.Series | 
     if name == "quotient":
         return _quotients(t, a, b, x)
     exact = name != "mul" or sum(_scale(s) for s in (a, b)) <= t.scale
-    made = x * y if name == "mul" else x + y
+    made = _EXACT.multiply(x, y) if name == "mul" else _EXACT.add(x, y)
     if name == "remainder" or not exact or x >= most or y >= most or made >= bound:
         return None
     wide = pl.Decimal(DIGITS, t.scale)
@@ -273,7 +273,7 @@ def _scale(s: pl.Series) -> int:
 
 
 def _largest(s: pl.Series) -> py.Decimal:
-    return max((abs(py.Decimal(v)) for v in (s.min(), s.max()) if isinstance(v, py.Decimal)), default=py.Decimal(0))
+    return max((v.copy_abs() for v in (s.min(), s.max()) if isinstance(v, py.Decimal)), default=py.Decimal(0))
 
 
 def _why(a: Any, b: Any) -> str:

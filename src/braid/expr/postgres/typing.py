@@ -10,6 +10,7 @@ with them are what they were.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from decimal import Decimal as PyDecimal
 
 import polars as pl
 
@@ -274,7 +275,7 @@ def negative(e: Expr) -> Expr:
         e = coerced(e, S.DOUBLE)
     found = operator_of_times("neg", e.type)
     if isinstance(e, Lit) and is_numeric(e.type) and e.type not in (S.SMALLINT, S.INT, S.BIGINT):
-        return Lit(-e.value, e.type)  # type: ignore[operator]
+        return Lit(e.value.copy_negate() if isinstance(e.value, PyDecimal) else -e.value, e.type)  # type: ignore[operator]
     return row(found[0] if found is not None else "pg.neg", [e])
 
 
