@@ -427,7 +427,9 @@ def test_no_text_is_made_that_no_record_holds(name: str, args: tuple[Any, ...]) 
         ("(a*)*b", "a" * 100_000), ("(a|aa)+$", "a" * 50_000 + "b"), ("(x+x+)+y", "x" * 20_000),
         (r"(.*)(.*)(.*)(.*)x\4", "ab" * 3000), (r"((a+)\2)+b", "a" * 2000), ("(?=.*b)c", "ac" * 20_000),
         ("(a|b)*a(a|b){12}$", "ab" * 20_000), ("(?<=a.*)b", "ac" * 20_000), ("(a?){60}a{60}", "a" * 60),
-        ("(((a*)*)*)*b", "a" * 3000), (r"(a*)(a*)(a*)(a*)(a*)\1\2\3b|c", "a" * 300 + "c"),
+        ("(((a*)*)*)*b", "a" * 3000),
+        ("(?:a{0,70}){0,70}b", "a" * 5000), ("(a|b)*a(a|b){255}", "abbab" * 5000),
+        (r"(a*)(a*)(a*)(a*)(a*)\1\2\3b|c", "a" * 300 + "c"),
     ],
 )  # fmt: skip
 @pytest.mark.timeout(60)
@@ -440,8 +442,16 @@ def test_no_pattern_hangs(pattern: str, text: str) -> None:
 
 
 def test_what_grows_without_end_is_no_pattern() -> None:
-    with pytest.raises(ValueError, match="too complex"):
-        are_match.compiled("(?:(?:a{0,200}){0,200}){0,200}b")
+    for pattern in ("(?:(?:a{0,200}){0,200}){0,200}b", "(a)" * 101, "(" * 51 + ")" * 51):
+        with pytest.raises(ValueError, match="too complex"):
+            are_match.compiled(pattern)
+
+
+def test_many_groups_are_told_apart() -> None:
+    regex = are_match.compiled("(a?)" * 100)
+    spans = regex.search(regex.reading("a" * 60), 0)
+    assert spans is not None
+    assert spans[:2] + spans[60:62] == [(0, 60), (0, 1), (59, 60), (60, 60)]
 
 
 @pytest.mark.parametrize("pattern", ["[a-z]+([0-9]+)@(.*)", "(a)(b)?c*", "x{2,4}y?", "(?:ab|cd)+$", "^a*b"])

@@ -14,7 +14,8 @@ from dataclasses import dataclass, replace
 from braid.expr.postgres.characters import LAST, LOWER, UPPER, Ranges, in_all_cases, members, others, ranges
 
 LONGEST = 10_000  # characters of a pattern
-DEEPEST = 100  # parentheses in parentheses
+DEEPEST = 50  # parentheses in parentheses
+MOST_PARTS = 100  # parentheses and back references
 MOST = 255  # of a repetition
 LONGER, SHORTER = 1, 2  # what a quantifier prefers
 
@@ -161,6 +162,7 @@ class _Reader:
         self._flags = flags
         self._looking = 0  # within how many looks: parentheses capture nothing there
         self._closed: set[int] = set()
+        self._parts = 0
         self.groups = 0
 
     # ------------------------------------------------------------- characters
@@ -241,11 +243,19 @@ class _Reader:
             return self.one(found)
         if isinstance(found, _Class):
             return Chars(found.of)
+        if isinstance(found, Back):
+            self._count_part()
         if isinstance(found, Back) and (self._looking or found.number not in self._closed):
             raise BadPattern("invalid backreference number")
         return found
 
+    def _count_part(self) -> None:
+        self._parts += 1
+        if self._parts > MOST_PARTS:
+            raise BadPattern("regular expression is too complex")
+
     def _parenthesis(self, depth: int) -> Group | Look:
+        self._count_part()
         look = next((k for k in _LOOKS if self._take(k)), None)
         if look is not None:
             self._looking += 1

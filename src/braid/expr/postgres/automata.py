@@ -1,8 +1,9 @@
 """Automata of regular expressions: where a match ends.
 
 In: items of patterns (are.py) and a text. Out: positions.
-Rule: no way back: each character is read once a run, whatever the pattern, and a run is charged for; who has spent what
-a text is allowed fails, never hangs. Deterministic states are made when they are met, and forgotten when they are many.
+Rule: no way back: each character is read once a run, whatever the pattern, and a run is charged for, the same whatever
+was read before; who has spent what a text is allowed fails, never hangs. Deterministic states are made when they are
+met, and forgotten when they are many.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from braid.expr.postgres.are import (
 )
 from braid.expr.postgres.characters import LAST, holds, members
 
-MOST_NODES = 50_000  # of one automaton: repetitions of repetitions
+MOST_NODES = 20_000  # of one automaton: repetitions of repetitions
 MOST_STATES = 2_000  # deterministic ones that are kept
+MOST_STEPS = 200_000  # from one of them to another, the same
 STEPS = 3_000_000  # that a search may take, and
 STEPS_A_CHARACTER = 50  # as many for each character of the text
+NODES_A_STEP = 16  # a character costs more where nodes are many: it may be that all are looked at
 
 TOO_COMPLEX = "regular expression is too complex"
 _ANY = Chars(((0, LAST),))
@@ -140,7 +143,9 @@ class Automaton:
             self._nodes.free[first].append(start)
         self._accepting = self._nodes.items(items, start)
         self.conditions = self._nodes.conditions
+        self.price = 1 + len(self._nodes.free) // NODES_A_STEP
         self._states: dict[tuple[frozenset[int], _Known, bool], _State] = {}
+        self._steps = 0
         self._first = frozenset((first,))
         self.start = self._state(self._first, _NOTHING, False)
 
@@ -149,8 +154,7 @@ class Automaton:
         found = self._states.get((nodes, known, begun))
         if found is None:
             if len(self._states) >= MOST_STATES:
-                self._states.clear()
-                self.start = self._state(self._first, _NOTHING, False)
+                self._forget()
             reached = self._reached(nodes, known[1])
             asked = {condition for n in reached for condition, _ in self._nodes.held[n]}
             waits = tuple(sorted(c for c in asked if not known[0] >> c & 1))
@@ -159,6 +163,11 @@ class Automaton:
             found = self._states.setdefault((kept, known, begun), made)
             self._states[nodes, known, begun] = found
         return found
+
+    def _forget(self) -> None:
+        self._states.clear()
+        self._steps = 0
+        self.start = self._state(self._first, _NOTHING, False)
 
     def _reached(self, nodes: frozenset[int], holding: int) -> set[int]:
         reached, todo = set(nodes), list(nodes)
@@ -188,6 +197,9 @@ class Automaton:
         code = ord(c)
         moves = (self._nodes.read[n] for n in state.nodes)
         nodes = frozenset(m[1] for m in moves if m is not None and holds(m[0].of, code))
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            self._forget()
         found = self._state(nodes, _NOTHING, nodes != self._first)
         state.after[c] = found
         return found
@@ -242,7 +254,7 @@ class Reading:
             c = text[at]
             state = state.after.get(c) or a.step(state, c)
             at += 1
-        self.pay(at - begin + 1)
+        self.pay((at - begin + 1) * a.price)
         return last
 
     def shortest(self, a: Automaton, begin: int, least: int, limit: int) -> tuple[int, int]:
@@ -263,7 +275,7 @@ class Reading:
             c = text[at]
             state = state.after.get(c) or a.step(state, c)
             at += 1
-        self.pay((at if at >= 0 else limit) - begin + 1)
+        self.pay(((at if at >= 0 else limit) - begin + 1) * a.price)
         return at, cold
 
     # ------------------------------------------------------------- conditions
@@ -298,7 +310,7 @@ class Reading:
         """Whether a match ends here: told for all places in one run."""
         a = self._looks.of(look)
         ends, state = self._behind.get(id(look)) or ([], a.start)
-        self.pay(max(at + 1 - len(ends), 1))
+        self.pay(max(at + 1 - len(ends), 1) * a.price)
         while len(ends) <= at:
             here = len(ends)
             if here:

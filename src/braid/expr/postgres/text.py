@@ -48,6 +48,19 @@ def row(name: str, resolve: Resolver, build: Builder, failed: Builder | None = N
     return Function(f"pg.{first}", resolve, build, failed, None, named(*name.split()), why)
 
 
+def reason(f: Callable[..., object]) -> Callable[..., str]:
+    """Why `f` fails."""
+
+    def why(*values: object) -> str:
+        try:
+            f(*values)
+        except ValueError as e:
+            return str(e)
+        return ""
+
+    return why
+
+
 def null_taking(name: str, resolve: Resolver, f: Callable[..., object], result: Type) -> Function:
     """A row of a Python function that is called for nulls too: slow path."""
 
@@ -57,21 +70,12 @@ def null_taking(name: str, resolve: Resolver, f: Callable[..., object], result: 
         except ValueError:
             return None
 
-    def failing(*values: object) -> bool:
-        return bool(why(*values))
-
-    def why(*values: object) -> str:
-        try:
-            f(*values)
-        except ValueError as e:
-            return str(e)
-        return ""
-
+    why = reason(f)
     return row(
         name,
         resolve,
         lambda call, args: distinct(one, args, polars_type(result), nulls=True),
-        lambda call, args: distinct(failing, args, pl.Boolean(), nulls=True),
+        lambda call, args: distinct(lambda *values: bool(why(*values)), args, pl.Boolean(), nulls=True),
         why,
     )
 
@@ -333,19 +337,6 @@ def _overlay(name: str) -> Function:
         named(name),
         reason(overlaid),
     )
-
-
-def reason(f: Callable[..., object]) -> Callable[..., str]:
-    """Why `f` fails."""
-
-    def why(*values: object) -> str:
-        try:
-            f(*values)
-        except ValueError as e:
-            return str(e)
-        return ""
-
-    return why
 
 
 def _chr(code: int) -> str:
