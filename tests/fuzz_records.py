@@ -53,11 +53,11 @@ def right(r: random.Random, t: Type) -> str:
     match t:
         case S.BOOLEAN:
             return r.choice(("true", "false"))
-        case S.INT | S.BIGINT | S.DATE | S.TIME:
+        case S.SMALLINT | S.INT | S.BIGINT | S.DATE | S.TIME:
             return str(r.randrange(4))
-        case S.TIMESTAMP:
+        case S.TIMESTAMP | S.TIMESTAMPTZ:
             return str(r.randrange(20) * 1000)
-        case S.DOUBLE:
+        case S.REAL | S.DOUBLE:
             return r.choice(("0", "1.5", "-2.25", "1e10"))
         case Decimal(precision, scale):
             return f'"{r.randrange(10 ** min(precision - scale, 4))}"'

@@ -33,7 +33,7 @@ from braid.stage.local import LocalQuery
 from braid.testing import Driver
 from braid.topics.envelope import RAW
 from braid.topics.registries import Address, FolderRegistry, address_of, opened
-from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
+from braid.types import FLOATS, WHOLE_NUMBERS, Array, Column, Decimal, Map, Scalar, Struct, Type
 
 S = Scalar
 
@@ -76,6 +76,11 @@ VALUES: list[tuple[Any, Any, Type, Any]] = [
     ("long", 2**62, S.BIGINT, 2**62),
     ("long", 7, S.VARCHAR, "7"),
     ("boolean", False, S.VARCHAR, "false"),
+    ("int", -32768, S.SMALLINT, -32768),
+    ("int", 5, S.REAL, 5.0),
+    ("float", 0.10000000149011612, S.REAL, 0.10000000149011612),
+    ("double", 0.1, S.REAL, 0.10000000149011612),
+    ("double", float("inf"), S.REAL, float("inf")),
     ("float", 0.5, S.DOUBLE, 0.5),
     ("double", 1e300, S.DOUBLE, 1e300),
     ("double", 1.5, S.VARCHAR, "1.5"),
@@ -92,6 +97,7 @@ VALUES: list[tuple[Any, Any, Type, Any]] = [
     ({"type": "long", "logicalType": "timestamp-micros"}, 1, S.TIMESTAMP, dt.datetime(1970, 1, 1, 0, 0, 0, 1)),
     (MILLIS | {"logicalType": "timestamp-nanos"}, -1, S.TIMESTAMP, dt.datetime(1969, 12, 31, 23, 59, 59, 999999)),
     ({"type": "long", "logicalType": "local-timestamp-millis"}, 1, S.TIMESTAMP, dt.datetime(1970, 1, 1, 0, 0, 0, 1000)),
+    (MILLIS, -1, S.TIMESTAMPTZ, dt.datetime(1969, 12, 31, 23, 59, 59, 999000)),
     ({"type": "long", "logicalType": "timestamp-millis"}, 5, S.BIGINT, 5),
     ("long", 5, S.TIMESTAMP, dt.datetime(1970, 1, 1, 0, 0, 0, 5000)),
     ({"type": "array", "items": ["null", "int"]}, [1, None], Array(S.INT), [1, None]),
@@ -118,6 +124,25 @@ def test_each_type(kind: Any, given_: Any, t: Type, want: Any, nullable: bool) -
     assert got == [(3, want, None), (3, None, None)][: len(bodies)]
     bare = [body(plain, raw)]
     assert read(kind, bare, [Column("V", t)], bare=True) == [(want,)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "t", "why"),
+    [("int", 40000, S.SMALLINT, "40000 is out of range for SMALLINT"),
+     ("int", -32769, S.SMALLINT, "-32769 is out of range for SMALLINT"),
+     ("double", 1e39, S.REAL, "1e+39 is out of range for REAL")],
+)  # fmt: skip
+def test_what_is_out_of_range_costs_no_others(kind: str, value: Any, t: Type, why: str) -> None:
+    schema = record(("v", kind))
+    got = read(schema, [body(schema, {"v": v}) for v in (1, value, 2)], [Column("V", t)])
+    assert got == [(1,), (why,), (2,)]
+
+
+def test_what_a_float_is_is_told() -> None:
+    schema = parsed(json.dumps(record(("v", "float"), ("l", {"type": "array", "items": "float"}), ("d", "double"))))
+    for t in (S.DOUBLE, S.REAL):
+        columns = (Column("v", t), Column("l", Array(t)), Column("d", S.DOUBLE))
+        assert type_of(schema, False, t) == Struct(columns)
 
 
 @pytest.mark.parametrize("size", [None, 5, 16, 20])
@@ -198,7 +223,7 @@ def test_bombs() -> None:
 
 # --------------------------------------------------------- round trips
 
-scalars = st.sampled_from([*(s for s in Scalar if s is not S.NULL), Decimal(9, 3), Decimal(38, 10)])
+scalars = st.sampled_from([*(s for s in Scalar if s not in (S.NULL, S.INTERVAL)), Decimal(9, 3), Decimal(38, 10)])
 names = st.lists(st.sampled_from("ABCDEFG"), min_size=1, max_size=3, unique=True)
 types = st.recursive(
     scalars,
@@ -225,6 +250,9 @@ def values(t: Type) -> st.SearchStrategy[Any]:
             most = 10**precision - 1
             return st.integers(-most, most).map(lambda n: decimal.Decimal(f"{n}e-{scale}"))
     return {
+        S.SMALLINT: st.integers(-(2**15), 2**15 - 1),
+        S.REAL: st.floats(width=32, allow_nan=False),
+        S.TIMESTAMPTZ: st.integers(-(10**13), 10**14).map(lambda n: n * 1000),
         S.BOOLEAN: st.booleans(),
         S.INT: st.integers(-(2**31), 2**31 - 1),
         S.BIGINT: st.integers(-(2**63), 2**63 - 1),
@@ -280,7 +308,7 @@ def test_round_trip_against_fastavro(table: tuple[list[Column], pl.DataFrame]) -
         found = fastavro.schemaless_reader(io.BytesIO(b), theirs)
         assert body(theirs, found) == b
         for c, v in zip(columns, physical, strict=True):
-            if c.type in (S.INT, S.VARCHAR, S.BYTES, S.BOOLEAN, S.DOUBLE, S.BIGINT, S.DATE) or isinstance(
+            if c.type in (*WHOLE_NUMBERS, *FLOATS, S.VARCHAR, S.BYTES, S.BOOLEAN, S.DATE) or isinstance(
                 c.type, Decimal
             ):
                 assert found[c.name] == v[i]

@@ -6,8 +6,10 @@ import datetime as dt
 import json
 import math
 from decimal import Decimal as D
+from fractions import Fraction
 from typing import get_args
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
@@ -20,7 +22,8 @@ from braid.records.codec import decode_values, encode_values
 from braid.records.facet import Manner
 from braid.records.formats import decode_delimited, encode_delimited
 from braid.records.json_blocks import read_block
-from braid.records.values import json_value, python_value, python_values
+from braid.records.python import json_value, python_values
+from braid.records.values import python_value
 from braid.types import MAX_DAY, Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 from effort import examples
 
@@ -51,10 +54,18 @@ def bad(json_text: str, t: Type) -> str:
     ("text", "type_", "value"),
     [
         ("true", S.BOOLEAN, True),
+        ("32767", S.SMALLINT, 2**15 - 1),
+        ("-32768", S.SMALLINT, -(2**15)),
         ("2147483647", S.INT, 2**31 - 1),
         ("-9223372036854775808", S.BIGINT, -(2**63)),
         ("1", S.DOUBLE, 1.0),
         ("1e2", S.DOUBLE, 100.0),
+        ("1.1", S.REAL, 1.100000023841858),
+        ("1.00000005960464484", S.REAL, 1.0000001192092896),
+        ("16777217", S.REAL, 16777216.0),
+        ("3.4028235677973366e38", S.REAL, 3.4028234663852886e38),
+        ("1e-50", S.REAL, 0.0),
+        ('"-Infinity"', S.REAL, -math.inf),
         ('"Infinity"', S.DOUBLE, math.inf),
         ('"-Infinity"', S.DOUBLE, -math.inf),
         ("1.10", S.VARCHAR, "1.10"),
@@ -74,6 +85,7 @@ def bad(json_text: str, t: Type) -> str:
         ("-1", S.DATE, dt.date(1969, 12, 31)),
         ("86399999", S.TIME, dt.time(23, 59, 59, 999000)),
         ("1500", S.TIMESTAMP, dt.datetime(1970, 1, 1, 0, 0, 1, 500000)),
+        ("1500", S.TIMESTAMPTZ, dt.datetime(1970, 1, 1, 0, 0, 1, 500000)),
         ("[1,null]", Array(S.INT), [1, None]),
         ('{"a":1,"b":null}', Map(S.VARCHAR, S.INT), [{"key": "a", "value": 1}, {"key": "b", "value": None}]),
         ('{"1":true}', Map(S.INT, S.BOOLEAN), [{"key": 1, "value": True}]),
@@ -94,6 +106,11 @@ def test_reads(text: str, type_: Type, value: object) -> None:
         ("1.0", S.INT, "field V: 1.0 is not an INTEGER"),
         ("true", S.INT, "field V: true is not an INTEGER"),
         ("2147483648", S.INT, "out of range"),
+        ("40000", S.SMALLINT, "field V: 40000 is out of range for SMALLINT"),
+        ("-32769", S.SMALLINT, "out of range for SMALLINT"),
+        ("3.40282356779733670e38", S.REAL, "out of range for REAL"),
+        ("1e39", S.REAL, "out of range for REAL"),
+        ('"1.5"', S.REAL, "is not a REAL"),
         ("9223372036854775808", S.BIGINT, "out of range"),
         ("1" * 5000, S.BIGINT, "is not a BIGINT"),
         ('"abc"', S.DOUBLE, "field V: 'abc' is not a DOUBLE"),
@@ -153,7 +170,7 @@ BARE = st.one_of(
 )
 
 
-@pytest.mark.parametrize("type_", [S.INT, S.BIGINT, S.VARCHAR, S.DOUBLE])
+@pytest.mark.parametrize("type_", [S.SMALLINT, S.INT, S.BIGINT, S.VARCHAR, S.DOUBLE, S.REAL])
 @QUICK
 @given(texts=st.lists(BARE, max_size=30))
 def test_bare_values_in_columns_are_those_line_by_line(type_: Scalar, texts: list[str | None]) -> None:
@@ -173,7 +190,9 @@ ISO = [
     ("2024-03-01 08:00:00+02:00", S.TIMESTAMP, dt.datetime(2024, 3, 1, 6)),
     ("2024-03-01T08:00:00.123456789", S.TIMESTAMP, dt.datetime(2024, 3, 1, 8, 0, 0, 123000)),
     ("2024-13-01", S.DATE, None),
+    ("2024-03-01 08:00:00+02:00", S.TIMESTAMPTZ, dt.datetime(2024, 3, 1, 6)),
     ("24:00", S.TIME, None),
+    ("24:00:00", S.TIME, None),
     ("soon", S.TIMESTAMP, None),
 ]  # fmt: skip
 
@@ -210,6 +229,7 @@ COLUMNS = [
     Column("T", S.TIMESTAMP), Column("Y", S.DATE), Column("N", Decimal(4, 2)), Column("L", Array(S.VARCHAR)),
     Column("P", Struct((Column("X", S.INT), Column("A", Array(S.DOUBLE)), Column("é", S.VARCHAR)))),
     Column("Q", Array(Struct((Column("X", S.BIGINT), Column("y", S.BOOLEAN))))),
+    Column("I", S.SMALLINT), Column("R", S.REAL), Column("Z", S.TIMESTAMPTZ),
 ]  # fmt: skip
 NESTED = {
     "L": ['["a","b"]', '["\\""]', '["a, b", null]', "[]", "[1]", '["p: q"]', "{}", '["A"]', '"[]"'],
@@ -238,6 +258,12 @@ RAW = st.one_of(
                      "9223372036854775807", "1.5", "12.345", "100.5", "99.99", '"1.50"', '"-.5"', "-0.0",
                      *(x for values in NESTED.values() for x in values)]),
 )  # fmt: skip
+SINGLES = st.one_of(
+    st.floats(width=32, allow_nan=False, allow_infinity=False).map(repr),
+    st.sampled_from(["1.1", "1.0000000596046448", "1.00000005960464484", "1.00000005960464477539062501", "1e39",
+                     "1e-45", "3.4028235677973366e38", "3.4028235677973367e38", "7.006492321624085e-46", "1e-46",
+                     "16777217"]),
+)  # fmt: skip
 
 
 @st.composite
@@ -254,6 +280,7 @@ def a_line(draw: st.DrawFn) -> str | None:
         values = ["1", '"t"', "1.5", "true", "7", draw(st.sampled_from(["1000", '"2024-03-01 08:00"'])), "3", "2.5"]
         values[6] = draw(st.one_of(st.just("3"), DATED))
         values += [draw(st.one_of(st.just(some[0]), st.sampled_from(some))) for some in NESTED.values()]
+        values += [draw(st.sampled_from(["7", "32767", "32768", "40000", "-32769"])), draw(SINGLES), "1000"]
         pairs = list(zip([c.name for c in COLUMNS], values, strict=True))
         for _ in range(draw(st.integers(0, 2))):
             i = draw(st.integers(0, len(pairs) - 1))
@@ -327,6 +354,8 @@ def test_blocks_keep_order_around_bad_records() -> None:
 
 VALUES: dict[Type, st.SearchStrategy[object]] = {
     S.BOOLEAN: st.booleans(),
+    S.SMALLINT: st.integers(-(2**15), 2**15 - 1),
+    S.REAL: st.floats(width=32, allow_nan=False),
     S.INT: st.integers(-(2**31), 2**31 - 1),
     S.BIGINT: st.integers(-(2**63), 2**63 - 1),
     S.DOUBLE: st.floats(allow_nan=False),
@@ -336,8 +365,10 @@ VALUES: dict[Type, st.SearchStrategy[object]] = {
     S.DATE: st.dates(),
     S.TIME: st.times().map(lambda t: t.replace(microsecond=t.microsecond // 1000 * 1000)),
     S.TIMESTAMP: st.datetimes().map(lambda t: t.replace(microsecond=t.microsecond // 1000 * 1000)),
+    S.TIMESTAMPTZ: st.datetimes().map(lambda t: t.replace(microsecond=t.microsecond // 1000 * 1000)),
 }
 VALUES[Array(S.VARCHAR)] = st.lists(st.none() | VALUES[S.VARCHAR], max_size=3)
+VALUES[Array(S.REAL)] = st.lists(st.none() | VALUES[S.REAL], max_size=3)
 VALUES[Array(S.TIMESTAMP)] = st.lists(VALUES[S.TIMESTAMP], max_size=3)
 VALUES[Map(S.VARCHAR, S.DOUBLE)] = st.dictionaries(VALUES[S.VARCHAR], VALUES[S.DOUBLE], max_size=3).map(
     lambda d: [{"key": k, "value": v} for k, v in d.items()]
@@ -378,10 +409,40 @@ def test_round_trip(frame: pl.DataFrame) -> None:
     assert back.equals(frame) and back.schema == frame.schema
 
 
+def nearest_single(text: str) -> float:
+    """By exact arithmetic: of the neighbours of the double, as singles, the one that is nearest."""
+    exact = Fraction(text)
+    about = np.float32(float(text))
+    near = [np.nextafter(about, np.float32(-np.inf)), about, np.nextafter(about, np.float32(np.inf))]
+    odd = lambda x: int(np.float32(x).view(np.uint32)) & 1  # noqa: E731
+    return float(min((x for x in near if np.isfinite(x)), key=lambda x: (abs(Fraction(float(x)) - exact), odd(x))))
+
+
+@QUICK
+@given(st.floats(width=32, min_value=-(2.0**100), max_value=2.0**100), st.integers(-3, 3), st.integers(18, 60))
+def test_a_single_is_rounded_once(number: float, off: int, places: int) -> None:
+    """About half way to the next one, where a double on the way would be rounded twice."""
+    after = float(np.nextafter(np.float32(number), np.float32(np.inf)))
+    middle = (Fraction(number) + Fraction(after)) / 2
+    exponent = len(str(abs(int(middle)))) - places
+    text = f"{round(middle / Fraction(10) ** exponent) + off}e{exponent}"
+    expected = nearest_single(text)
+    line = f'{{"V":{text}}}'
+    for rows in (1, 100):
+        frame, _, errors = decode_values(pl.Series([line] * rows), [Column("V", S.REAL)])
+        assert errors.null_count() == rows
+        assert frame["V"].to_list() == [expected] * rows
+    assert from_text(pl.Series([text]), S.REAL)[0].to_list() == [expected]
+
+
 def test_writes() -> None:
     frame = pl.DataFrame({"x": [1.0, 1e16, 1e-7, math.nan, -math.inf, None, -0.0, 0.1]})
     texts = encode_values(frame, [("x", Column("X", S.DOUBLE))])
     values = ["1.0", "1e+16", "1e-07", '"NaN"', '"-Infinity"', "null", "-0.0", "0.1"]
+    assert texts.to_list() == [f'{{"X":{v}}}' for v in values]
+    singles = pl.DataFrame({"x": pl.Series([1.1, 1e10, 16777216, 1e-5, 3.4028235e38, 1e-45], dtype=pl.Float32)})
+    texts = encode_values(singles, [("x", Column("X", S.REAL))])
+    values = ["1.1", "10000000000.0", "16777216.0", "1e-05", "3.4028235e+38", "1e-45"]
     assert texts.to_list() == [f'{{"X":{v}}}' for v in values]
     struct = pl.DataFrame({"s": pl.Series([None, {"A": None}], dtype=pl.Struct({"A": pl.Int32}))})
     columns = [("s", Column("S", Struct((Column("A", S.INT),))))]
@@ -398,6 +459,7 @@ def test_writes() -> None:
         (dt.date(1970, 1, 3), S.DATE, 2),
         (dt.time(0, 0, 1), S.TIME, 1000),
         (dt.datetime(1970, 1, 1, 0, 0, 1), S.TIMESTAMP, 1000),
+        (1.1, S.REAL, 1.1),
         (D("1.5"), Decimal(5, 2), "1.50"),
         (b"\x01\x02", S.BYTES, "AQI="),
         (math.inf, S.DOUBLE, "Infinity"),
@@ -412,6 +474,7 @@ def test_driver_values(value: object, type_: Type, form: object) -> None:
 
 
 def test_driver_values_of_other_forms() -> None:
+    assert json_value(1.100000023841858, S.REAL) == 1.1 and json_value(1e300, S.REAL) == 1e300
     assert json_value("abc", S.INT) == "abc"  # so that a malformed record can be written
     assert json_value(5, S.TIMESTAMP) == 5 and python_value(5, S.TIMESTAMP, True) == 5
     assert json_value({"x": D("1")}, Struct((Column("X", Decimal(3, 1)),))) == {"x": "1.0"}
@@ -430,7 +493,7 @@ def test_delimited() -> None:
     assert errors[4] is None and errors[5] is not None and errors[6] == "field D: 'maybe' is not a BOOLEAN"
     assert frame.row(3) == (None,) * 4
     pairs = [(c.name, c) for c in columns]
-    assert encode_delimited(frame.head(2), pairs).to_list() == ["1,x,1.50,true", ',"a,""b""",,']
+    assert encode_delimited(frame.head(2), pairs).to_list() == ["1,x,1.50,true", '"","a,""b""",,']
     assert encode_delimited(frame.head(1), pairs, "TAB").to_list() == ["1\tx\t1.50\ttrue"]
     times = [
         Column("A", S.DATE),
@@ -438,13 +501,28 @@ def test_delimited() -> None:
         Column("C", S.TIME),
         Column("D", S.BYTES),
         Column("E", S.DOUBLE),
+        Column("F", S.REAL),
+        Column("G", S.SMALLINT),
+        Column("H", S.TIMESTAMPTZ),
     ]
-    frame, _, errors = decode_delimited(pl.Series(["1|2|3|AQI=|1.5"]), times, "|")
-    assert errors[0] is None and encode_delimited(frame, [(c.name, c) for c in times], "|").to_list() == [
-        "1|2|3|AQI=|1.5"
-    ]
+    lines = ["1|2|3|AQI=|1.5|1.1|-32768|5", "1|2|3|AQI=|1.5|1e39|1|5", "1|2|3|AQI=|1.5|1|40000|5"]
+    frame, _, errors = decode_delimited(pl.Series(lines), times, "|")
+    assert errors.to_list() == [None, "field F: '1e39' is not a REAL", "field G: '40000' is not a SMALLINT"]
+    assert encode_delimited(frame.head(1), [(c.name, c) for c in times], "|").to_list() == lines[:1]
     with pytest.raises(SqlError):
         decode_delimited(pl.Series(["x"]), columns, "ab")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1.5e0", "1.50"), ("15E-1", "1.50"), ("1e1", "10"), ("1.5e-3", None), ("0.1e-400", None), ("1e2", None),
+     ("1.255", None), ("1e", None), ("1e999999999", None)],
+)  # fmt: skip
+def test_a_delimited_decimal_loses_no_digit(text: str, value: str | None) -> None:
+    """It rounded where there is an exponent."""
+    frame, _, errors = decode_delimited(pl.Series([text]), [Column("A", Decimal(4, 2))])
+    assert frame["A"].to_list() == [None if value is None else D(value)]
+    assert errors[0] == (None if value is not None else f"field A: '{text}' is not a DECIMAL(4, 2)")
 
 
 def test_a_time_that_python_has_none_for_is_its_number_whatever_is_beside_it() -> None:

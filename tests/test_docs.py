@@ -36,7 +36,7 @@ from braid.bind.program import Program
 from braid.bind.settings import SETTINGS
 from braid.errors import BraidError
 from braid.expr.aggregates import AGGREGATES
-from braid.expr.functions import FUNCTIONS
+from braid.expr.functions import by_name
 from braid.expr.loading import of_text
 from braid.expr.user import NONE, Functions
 from braid.face.scripts import scripts_in
@@ -335,7 +335,7 @@ def test_dialect_row(row: Row) -> None:
 def test_dialect_page_names_everything() -> None:
     text = DIALECT.read_text(encoding="utf-8")
     words = set(re.findall(r"[A-Z_][A-Z_0-9]+", text))
-    functions = {f for f in FUNCTIONS if f.isupper()}
+    functions = by_name("ksqldb")
     shows = {word for s in (*KSQLDB.shows, "CONNECTORS", "TYPES", "VARIABLES") for word in s.split()}
     for name in (*functions, *AGGREGATES, *KSQLDB.statements, *shows):
         assert name in words, f"docs/dialects/ksqldb.md does not name {name}"
@@ -363,13 +363,23 @@ def test_every_operator_of_the_reference_has_a_row(operator: str) -> None:
 
 def test_every_function_has_a_row() -> None:
     cells = [row.what for row in ROWS if row.dialect == "ksqldb"]
-    for name in (*(f for f in FUNCTIONS if f.isupper()), *AGGREGATES):
+    for name in (*by_name("ksqldb"), *AGGREGATES):
+        assert has_row(name, cells), name
+
+
+@pytest.mark.parametrize("dialect", ["lenses", "sqlstream"])
+def test_the_page_of_a_dialect_names_its_functions(dialect: str) -> None:
+    cells = [row.what for row in ROWS if row.dialect == dialect]
+    for name in by_name(dialect):
         assert has_row(name, cells), name
 
 
 def test_changelog_counts() -> None:
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert f"{sum(1 for f in FUNCTIONS if f.isupper())} scalar functions, {len(AGGREGATES)} aggregates" in text
+    assert (
+        f"{sum(f.kind == 'scalar' for f in by_name('ksqldb').values())} scalar functions, {len(AGGREGATES)} aggregates"
+        in text
+    )
 
 
 # ---------------------------------------------------------------- architecture

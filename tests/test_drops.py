@@ -72,3 +72,14 @@ def test_a_dropped_joined_row_names_its_record(runtime: Literal["local", "refere
         "INNER": [("late", last, "lhs", 1, 89, 1), ("late", last, "rhs", 1, 95, 2)],
     }
     assert sorted(told) == late[how]
+
+
+def test_a_late_row_at_the_end_of_its_window_says_what_would_keep_it() -> None:
+    with Driver() as d:
+        d.execute(SQL.replace("WITHIN 10 MILLISECONDS", "WITHIN (0 SECONDS, 10 MILLISECONDS)"))
+        for time in (110, 101, 100, 99):
+            d.write("l", key=1, value={"A": 6, "B": 3}, timestamp=time)
+        told = {x["timestamp"]: x["message"] for x in d.drops("o")}
+    assert told.keys() == {100, 99}
+    assert told[100] == "rows are kept for less than 10 ms, their window: a GRACE PERIOD keeps them longer"
+    assert told[99] is None

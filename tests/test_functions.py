@@ -13,13 +13,14 @@ from typing import Any
 import polars as pl
 import pytest
 
+from braid.dialects import DIALECTS
 from braid.errors import SqlError
 from braid.expr import functions_arrays
 from braid.expr import typing as t
 from braid.expr.aggregates import AGGREGATES
 from braid.expr.casts import java_text
 from braid.expr.compile import evaluate
-from braid.expr.functions import FUNCTIONS
+from braid.expr.functions import FUNCTIONS, by_name
 from braid.expr.lambdas import LAMBDAS
 from braid.expr.listing import listed
 from braid.expr.nodes import Call, Col, Expr, Lit
@@ -125,7 +126,7 @@ CASES: list[tuple[str, tuple[Any, ...], Any]] = [
     ("ENCODE", ("xyz", "hex", "utf8"), FAILS), ("ENCODE", ("Ж", "utf8", "hex"), "d096"),
     ("ENCODE", ("Ж", "ascii", "hex"), "3f"), ("ENCODE", ("Ж", "utf8", "ascii"), "��"),
     ("ENCODE", ("SGk", "base64", "utf8"), "Hi"), ("ENCODE", ("S G*k=", "base64", "hex"), "4869"),
-    ("ENCODE", (None, "utf8", "hex"), None),
+    ("ENCODE", (None, "utf8", "hex"), None), ("ENCODE", ("a", "utf8", "latin1"), FAILS),
     ("TO_BYTES", ("Hi", "utf8"), b"Hi"), ("TO_BYTES", ("4869", "hex"), b"Hi"), ("TO_BYTES", ("SGk=", "base64"), b"Hi"),
     ("TO_BYTES", ("é", "ascii"), b"?"), ("TO_BYTES", ("486", "hex"), FAILS), ("TO_BYTES", ("S", "base64"), FAILS),
     ("FROM_BYTES", (b"\xabc", "hex"), "AB63"), ("FROM_BYTES", (b"Hi", "utf8"), "Hi"),
@@ -321,8 +322,6 @@ def test_distance(unit: tuple[str | None, ...], size: float) -> None:
         ("REGEXP_EXTRACT", ("(", "a"), "is not a pattern here"),
         ("REGEXP_EXTRACT", ("[a&&b]", "a"), "&& in a class"),
         ("REGEXP_EXTRACT", (r"\p{Foo}", "a"), "is not known"),
-        ("ENCODE", ("a", "utf8", "latin1"), "the encodings are hex"),
-        ("ENCODE", ("a", "utf8", "utf8"), "no such encoding"),
         ("TO_BYTES", ("a", "utf16"), "no such encoding"),
         ("GEO_DISTANCE", (0.0, 0.0, 0.0, 0.0, "leagues"), "no unit of distance"),
         ("DATEADD", ("WEEKS", 1, dt.date(2020, 1, 1)), "units are MILLISECOND"),
@@ -348,10 +347,16 @@ def test_patterns_in_columns() -> None:
     assert out["v"].to_list() == ["aa", None, "b", None] and failed.to_list() == [False, True, False, False]
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_name_in_a_dialect_is_one_function(dialect: str) -> None:
+    given = [name for f in (*FUNCTIONS.values(), *LAMBDAS.values()) for name in f.names.get(dialect, ())]
+    assert sorted(given) == sorted(by_name(dialect)) and all(name == name.upper() for name in given)
+    assert not any(f.names.keys() - DIALECTS.keys() for f in FUNCTIONS.values())
+
+
 def test_every_function_says_what_it_takes() -> None:
     rows = {name: (kind, takes) for name, kind, takes in listed()}
-    names = {*AGGREGATES, *t.TABLE_FUNCTIONS, *LAMBDAS}
-    assert {f for f in FUNCTIONS if f.isupper()} | names == rows.keys()
+    assert by_name("ksqldb").keys() | AGGREGATES.keys() == rows.keys()
     assert all(takes for _, takes in rows.values())
     assert rows["PI"] == ("scalar", "nothing") and rows["SUM"] == ("aggregate", "a number")
     assert rows["UNIX_DATE"] == ("scalar", "a DATE")

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from braid.face.infer import columns_of
+from braid.face.infer import columns_of, statement
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct
 from cli_help import braid
 
@@ -51,15 +51,19 @@ def test_json_and_parquet(folder: Path) -> None:
         Column("s", Scalar.VARCHAR),
     ]
     entries = pl.List(pl.Struct({"key": pl.String, "value": pl.Int32}))
-    schema = {"k": pl.Int16, "m": entries, "p": pl.Decimal(10, 2), "b": pl.Binary, "n": pl.Time}
+    schema = {"k": pl.Int16, "m": entries, "p": pl.Decimal(10, 2), "b": pl.Binary, "n": pl.Time, "r": pl.Float32}
     pl.DataFrame(schema=schema).write_parquet("x.parquet")
     assert columns_of("x.parquet") == [
-        Column("k", Scalar.INT),
+        Column("k", Scalar.SMALLINT),
         Column("m", Map(Scalar.VARCHAR, Scalar.INT)),
         Column("p", Decimal(10, 2)),
         Column("b", Scalar.BYTES),
         Column("n", Scalar.TIME),
+        Column("r", Scalar.REAL),
     ]
+    assert "K INT," in statement("x.parquet", "ksqldb") and "R DOUBLE)" in statement("x.parquet", "ksqldb")
+    pl.DataFrame(schema={"k": pl.Int16, "r": pl.Float32}).write_parquet("y.parquet")
+    assert "(k SMALLINT, r REAL)" in statement("y.parquet", "risingwave")
 
 
 GUESSED = [  # a file, and what is guessed of it

@@ -396,6 +396,9 @@ FIRST = dt.datetime(2024, 3, 1, 8)
 WRITTEN: dict[str, tuple[Type, list[Any]]] = {
     "I": (S.INT, [1, None, 3]),
     "D": (S.DOUBLE, [1.5, math.inf, -math.inf]),
+    "R": (S.REAL, [1.1, None, -math.inf]),
+    "J": (S.SMALLINT, [-32768, None, 32767]),
+    "Z": (S.TIMESTAMPTZ, [FIRST, None, dt.datetime(1969, 12, 31, 23, 59, 59, 999000)]),
     "N": (Decimal(10, 2), [D("1.50"), None, D(3)]),
     "B": (S.BYTES, [b"\x00\xff", None, b"x"]),
     "T": (S.VARCHAR, ['a,"b"\n', None, "é"]),

@@ -46,6 +46,10 @@ def test_forms() -> None:
     assert keys([0.0, -0.0, math.nan, -math.nan, 1e16, 1e-7, math.inf], S.DOUBLE) == [
         "0.0", "0.0", '"NaN"', '"NaN"', "1e+16", "1e-07", '"Infinity"',
     ]  # fmt: skip
+    assert keys([-0.0, math.nan, 1.100000023841858, 1e10, math.inf], S.REAL) == [
+        "0.0", '"NaN"', "1.1", "10000000000.0", '"Infinity"',
+    ]  # fmt: skip
+    assert keys([5, -1], S.SMALLINT) == ["5", "-1"]
     assert keys([True, None], S.BOOLEAN) == ["true", None]
     assert keys([D("1.5")], Decimal(5, 2)) == ['"1.50"']
     assert keys([[-0.0, 1.0]], Array(S.DOUBLE)) == ["[0.0,1.0]"]

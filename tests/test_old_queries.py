@@ -33,7 +33,10 @@ OPERATORS = {
     "TimeWindows", "Upserts", "WindowedJoin", "Windows",
 }  # fmt: skip
 # Queries, by store, in which an expression has another value than then.
-REFUSED: Mapping[str, frozenset[str]] = {}
+REFUSED: Mapping[str, frozenset[str]] = {
+    "0.1.0-sqlstream": frozenset({"FILTERED"}),  # l.v + 1 does not wrap
+    "0.1.0-risingwave": frozenset({"valued"}),  # 'x' || NULL is NULL, t + 1 does not wrap
+}
 STORES = {old.name: old for old in OLD}
 Row = tuple[object, ...]
 
@@ -94,11 +97,9 @@ def written(topic: str, old: Old, folder: Path) -> list[Row]:
 
 
 def without(old: Old, names: Iterable[str]) -> Old:
-    """The same without some queries, whose names stand behind VIEW, TABLE or STREAM."""
-    statements = [
-        x for x in old.sql.split(";") if not any(re.search(rf"\b(VIEW|TABLE|STREAM) {name} AS", x) for name in names)
-    ]
-    return replace(old, sql=";".join(statements))
+    """The same without some queries, whose names stand behind VIEW, TABLE, STREAM or INTO."""
+    made = [re.compile(rf"(?i)\b(VIEW|TABLE|STREAM|INTO) {name.partition('.')[0]}\s+(AS|SELECT)\b") for name in names]
+    return replace(old, sql=";".join(x for x in old.sql.split(";") if not any(m.search(x) for m in made)))
 
 
 @pytest.mark.spark

@@ -21,7 +21,7 @@ from prompt_toolkit.document import Document
 from rich.console import Console
 
 from braid.face.catalogue import Catalogue
-from braid.face.prompt import Names, coloured, keywords
+from braid.face.prompt import Names, coloured, function_names, keywords
 from braid.face.shell import STILL, Shell, complete, pieces
 from braid.topics import TopicStore
 from cli_help import braid
@@ -150,7 +150,7 @@ def test_completion(typed: str, offered: list[str], folder: Path) -> None:
 
 def test_colours_keep_the_text() -> None:
     text = "SELECT ucase(\"a b\"), 'it''s', 12 -- so\nFROM s;"
-    found = coloured(text, keywords("ksqldb"))
+    found = coloured(text, keywords("ksqldb"), function_names("ksqldb"))
     assert "\n".join("".join(piece for _, piece in line) for line in found) == text
     styled = {piece: style for line in found for style, piece in line if style}
     assert styled == {

@@ -133,7 +133,7 @@ def test_bad_texts(text: str) -> None:
 # --------------------------------------------------------- round trips
 
 scalars = st.sampled_from(
-    [S.BOOLEAN, S.INT, S.BIGINT, S.DOUBLE, S.VARCHAR, S.BYTES, S.DATE, S.TIME, S.TIMESTAMP, Decimal(9, 3)]
+    [S.BOOLEAN, S.INT, S.BIGINT, S.REAL, S.DOUBLE, S.VARCHAR, S.BYTES, S.DATE, S.TIME, S.TIMESTAMP, Decimal(9, 3)]
 )
 names = st.lists(st.sampled_from("ABCDEFG"), min_size=1, max_size=3, unique=True)
 
@@ -163,6 +163,9 @@ def values(t: Type) -> st.SearchStrategy[Any]:
             most = 10**precision - 1
             return st.integers(-most, most).map(lambda n: decimal.Decimal(f"{n}e-{scale}"))
     return {
+        S.SMALLINT: st.integers(-(2**15), 2**15 - 1),
+        S.REAL: st.floats(width=32, allow_nan=False),
+        S.TIMESTAMPTZ: st.integers(-(10**13), 10**14).map(lambda n: n * 1000),
         S.BOOLEAN: st.booleans(),
         S.INT: st.integers(-(2**31), 2**31 - 1),
         S.BIGINT: st.integers(-(2**63), 2**63 - 1),
@@ -184,7 +187,7 @@ def test_round_trip(data: st.DataObject, nulls: str) -> None:
     frame = pl.DataFrame([avro._series(c, [r[i] for r in rows]) for i, c in enumerate(columns)])
     text = schema_of(columns, "a.b.M", nulls)
     file = file_of(text)
-    assert type_of(file, file.message(), False) == Struct(tuple(columns))
+    assert type_of(file, file.message(), False, S.REAL) == Struct(tuple(columns))
     bodies, errors = protobuf.encode_bodies(frame, [(c.name, c) for c in columns], file)
     assert errors.null_count() == 3
     back, _, error = protobuf.decode_bodies(bodies, columns, file, "a.b.M")
@@ -193,6 +196,28 @@ def test_round_trip(data: st.DataObject, nulls: str) -> None:
     made = classes(text)["M"]
     for b in bodies:
         assert made.FromString(b).SerializeToString(deterministic=True) is not None
+
+
+@pytest.mark.parametrize("nulls", ["", "OPTIONAL", "WRAPPER"])
+def test_types_that_are_wider_in_a_message(nulls: str) -> None:
+    """SMALLINT is an int32, TIMESTAMPTZ a Timestamp; what is out of range costs no others."""
+    columns = [Column("I", S.SMALLINT), Column("R", S.REAL), Column("Z", S.TIMESTAMPTZ)]
+    wide = [Column("I", S.INT), Column("R", S.DOUBLE), Column("Z", S.TIMESTAMP)]
+    file = file_of(schema_of(columns, "a.b.M", nulls))
+    assert type_of(file, file.message(), False) == Struct(tuple(wide))
+    rows = [[-32768, 0.10000000149011612, 5000], [32767, float("inf"), -1000]]
+    frame = pl.DataFrame([avro._series(c, [r[i] for r in rows]) for i, c in enumerate(columns)])
+    bodies, _ = protobuf.encode_bodies(frame, [(c.name, c) for c in columns], file)
+    back, _, error = protobuf.decode_bodies(bodies, columns, file, "a.b.M")
+    assert error.null_count() == 2
+    assert_frame_equal(back, frame)
+    double = file_of(schema_of(wide, "a.b.M", nulls))
+    rows = [[1, 0.1, 0], [40000, 0.5, 0], [2, 1e39, 0], [3, float("inf"), 0]]
+    frame = pl.DataFrame([avro._series(c, [r[i] for r in rows]) for i, c in enumerate(wide)])
+    bodies, _ = protobuf.encode_bodies(frame, [(c.name, c) for c in wide], double)
+    back, _, error = protobuf.decode_bodies(bodies, columns, double, "a.b.M")
+    assert error.is_not_null().to_list() == [False, True, True, False]
+    assert back["R"].to_list() == [0.10000000149011612, None, None, float("inf")]
 
 
 def test_nulls() -> None:

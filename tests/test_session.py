@@ -111,6 +111,29 @@ def test_every_kind_of_dataframe(kind: str, spark: Any, session: braid.Session) 
     ]
 
 
+@pytest.mark.parametrize(("dialect", "narrow"), [("risingwave", True), ("ksqldb", False)])
+def test_types_narrower_than_those_of_other_dialects(dialect: str, narrow: bool, spark: Any, tmp_path: Path) -> None:
+    """A short is a SMALLINT, a float a REAL where the dialect has them."""
+    schema = "k int, v smallint, f float, d double"
+    frame = spark.createDataFrame([(1, -32768, 1.5, 1.5), (2, None, None, 0.1)], schema)
+    with braid.connect(dialect, store=str(tmp_path / "s"), spark=spark) as s:
+        s.register("t", frame)
+        made = s.sql("SELECT K, V, F, D FROM T EMIT CHANGES" if dialect == "ksqldb" else "SELECT k, v, f, d FROM t")
+        types = made.schema.simpleString().lower()
+        assert ("v:smallint,f:float,d:double" if narrow else "v:int,f:double,d:double") in types
+        found = rows_of(made, f"narrow_{dialect}")
+        assert [r[:4] for r in found] == [(1, -32768, 1.5, 1.5), (2, None, None, 0.1)]
+
+
+def test_a_timestamptz_is_a_moment_for_spark(spark: Any, tmp_path: Path) -> None:
+    with braid.connect("risingwave", store=str(tmp_path / "s"), spark=spark) as s:
+        s.register("t", spark.createDataFrame([(1, BEGAN)], "k int, at timestamp"))
+        made = s.sql("SELECT k, at::timestamptz AS z, at AS a FROM t")
+        assert "z:timestamp,a:timestamp" in made.schema.simpleString()
+        ((_, z, a, *_),) = rows_of(made.selectExpr("k", "unix_millis(z)", "unix_millis(a)"), "moments")
+        assert z == a == MS
+
+
 def test_rows_that_were_read_are_not_read_again(spark: Any, session: braid.Session) -> None:
     sql = "CREATE STREAM o AS SELECT userid, text FROM t;"
     for count in (4, 4, 5):

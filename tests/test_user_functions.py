@@ -8,6 +8,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from braid.bind.catalog import Catalog
+from braid.bind.program import Program
 from braid.errors import BraidError
 from braid.expr import user
 from braid.expr.annotations import deterministic
@@ -40,8 +42,6 @@ def of(body: str) -> user.Functions:
         ("@deterministic\ndef f(x: 'Column[what]') -> Column[str]: ...", "f.py:3: its annotations cannot be read"),
         ("@deterministic\ndef f() -> Column[str]: ...", "f.py:3: f takes nothing"),
         ("@deterministic\ndef f(*, x: Column[str]) -> Column[str]: ...", "f.py:3: x is an argument by name"),
-        ("@deterministic\ndef len(x: Column[str]) -> Column[str]: ...", "f.py:3: LEN is a built-in function"),
-        ("@deterministic\ndef now(x: Column[str]) -> Column[str]: ...", "f.py:3: NOW is a built-in function"),
         ("@deterministic\nclass f:\n  n: Column[int]", "f has no accumulate"),
         ("@deterministic\nclass f:\n  def accumulate(self, x: Column[int]): ...\n"
          "  def result(self) -> Column[int]: ...", "f.py:5: f keeps nothing"),
@@ -57,6 +57,24 @@ def test_a_file_that_is_wrong(body: str, said: str) -> None:
     with pytest.raises(BraidError) as e:
         of(body)
     assert said in e.value.message and "\n" not in e.value.message
+
+
+@pytest.mark.parametrize(
+    ("dialect", "name"),
+    [("ksqldb", "len"), ("ksqldb", "now"), ("ksqldb", "sum"), ("lenses", "length"), ("sqlstream", "upper")],
+)
+def test_a_name_that_is_built_in_stays_what_it_is(dialect: str, name: str) -> None:
+    made = of(f"@deterministic\ndef {name}(x: Column[str]) -> Column[str]: ...")
+    with Driver(dialect) as d, pytest.raises(BraidError, match=rf"f.py:3: {name.upper()} is a built-in function"):
+        d.functions(made)
+    with pytest.raises(BraidError, match=rf"{name.upper()} is a built-in function"):
+        list(Program(dialect, Catalog(functions=made)).statements("EXPLAIN x;"))
+
+
+def test_a_name_of_another_dialect_is_free() -> None:
+    made = of("@deterministic\ndef len(x: Column[str]) -> Column[str]: ...")
+    program = Program("sqlstream", Catalog(functions=made))
+    list(program.statements("CREATE STREAM s (v VARCHAR(9)); CREATE VIEW o AS SELECT STREAM LEN(v) AS x FROM s;"))
 
 
 def test_a_name_has_one_file(tmp_path: Path) -> None:

@@ -78,9 +78,19 @@ UNITS = {"MILLISECOND": 1, "SECOND": 1000, "MINUTE": 60_000, "HOUR": 3_600_000, 
 UNITS |= {f"{unit}S": ms for unit, ms in UNITS.items()}  # of durations, in ms
 
 # A DATE is before MAX_DAY and not before its negative, a time before MAX_TIME (ms): 260,000 years, as calendars
-# have them. As microseconds such a time has 64 bits.
+# have them. As microseconds such a time has 64 bits. Those before 1970 are times like any other, at every door.
 MAX_DAY = 95_000_000
 MAX_TIME = MAX_DAY * DAY_MS
+
+
+def is_time(ms: int) -> bool:
+    """Whether it can be the time of a record."""
+    return -MAX_TIME <= ms < MAX_TIME
+
+
+def are_times(ms: pl.Series) -> pl.Series:
+    """The same of many; null of null."""
+    return ms.is_between(-MAX_TIME, MAX_TIME - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +101,13 @@ class Column:
     type: Type
 
 
-_NUMBERS = (Scalar.SMALLINT, Scalar.INT, Scalar.BIGINT, Scalar.REAL, Scalar.DOUBLE)
+WHOLE_NUMBERS: tuple[Scalar, ...] = (Scalar.SMALLINT, Scalar.INT, Scalar.BIGINT)
+FLOATS: tuple[Scalar, ...] = (Scalar.REAL, Scalar.DOUBLE)
+TIMESTAMPS: tuple[Scalar, ...] = (Scalar.TIMESTAMP, Scalar.TIMESTAMPTZ)
 
 
 def is_numeric(t: Type) -> bool:
-    return t in _NUMBERS or isinstance(t, Decimal)
+    return t in WHOLE_NUMBERS or t in FLOATS or isinstance(t, Decimal)
 
 
 @lru_cache(maxsize=4096)

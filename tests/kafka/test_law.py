@@ -42,7 +42,7 @@ from spark_help import case, run
 
 pytestmark = pytest.mark.kafka
 
-LATER = 1_000_000_000_000  # ms: a broker takes no times before 1970
+LATER = 1_000_000_000_000  # ms: Kafka takes 0 for now
 ABORTED = Record(b"never", b"seen", LATER + 10_000_000)
 
 

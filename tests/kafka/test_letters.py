@@ -90,12 +90,14 @@ def test_letters_that_do_not_fit_and_records_that_are_gone(broker: Broker, tmp_p
         schema_overrides={"partition": pl.Int32},
     )
     topics = KafkaTopics(tmp_path, Address(broker.address), {topic: clients.topic_id(broker.address, topic)})
-    to = Letters("dead", 1, Takes(2_500, keyed=False))
+    to = Letters("dead", 1, Takes(2_500, keyed=False, early=True))
     made = letters_of(to, "Q", topics, [topic], drops)
     assert made.schema == LETTER
     sizes = made.select(pl.col("key").bin.size().alias("k"), pl.col("value").bin.size().alias("v")).rows()
     assert sizes == [(500, 500), (2_000, None), (1, 3), (None, 3)]
-    assert made["time"].to_list() == [5, 5, 1, 1]
+    assert made["time"].to_list() == [5, 5, 1, -3]
+    to = Letters("dead", 1, Takes(2_500, keyed=False, early=False))
+    assert letters_of(to, "Q", topics, [topic], drops)["time"].to_list() == [5, 5, 1, 1]
     gone = drops.head(1).with_columns(pl.lit(0, pl.Int64).alias("offset"))
     assert letters_of(to, "Q", topics, [topic], gone)["value"].to_list() == [b"[1]"]
 

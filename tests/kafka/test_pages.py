@@ -1,7 +1,7 @@
 """The same statements over the same records give the same, broker to broker and on the store.
 
-In: case pages, their statements and records (not what they expect: their times are moved, as a broker takes none
-before 1970). Out: every result record by record, in order, with its time and headers.
+In: case pages, their statements and records (not what they expect: their times are moved, as Kafka takes 0 for
+now). Out: every result record by record, in order, with its time and headers.
 Rule: every page is run whose topics have one partition: then both have one order. What a page holds back (an end, a
 declared bound) is not told to either. Pages of tables that statements change are asked what their queries give.
 """

@@ -34,7 +34,7 @@ ASKED = (
     "SELECT * FROM pull_t WHERE n > 0;",
     "SELECT k, v, ROWTIME FROM pull_s WHERE v < 9;",
 )
-BEGAN = 1_000_000_000_000  # a broker takes no time before 1970, nor one that is too old for its topics
+BEGAN = 1_000_000_000_000  # Kafka takes 0 for now
 
 
 def asked(session: Session) -> list[list[tuple[Any, ...]]]:

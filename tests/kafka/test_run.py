@@ -246,25 +246,37 @@ def test_commands_over_topics_of_others(broker: Broker, tmp_path: Path) -> None:
     put = braid(tmp_path, "put", t, *at, text='{"key": "new", "value": {"b": 2}, "timestamp": 9000}\n')
     assert put.returncode == 0, put.stderr
     assert [r.value for r in clients.consume(broker.address, t) if r.key == b"new"] == [b'{"b":2}']
-    early = braid(tmp_path, "put", t, *at, text='{"key": "new", "value": 1, "timestamp": 0}\n')
-    assert early.returncode == 1
-    assert "a time after 1970" in early.stderr
+    now = braid(tmp_path, "put", t, *at, text='{"key": "new", "value": 1, "timestamp": 0}\n')
+    assert now.returncode == 1
+    assert "takes the time 0 for now" in now.stderr
+    early = braid(tmp_path, "put", t, *at, text='{"key": "old", "value": 1, "timestamp": -9000}\n')
+    assert early.returncode == 0, early.stderr
+    assert [r.time for r in clients.consume(broker.address, t) if r.key == b"old"] == [-9_000]
 
 
-def test_results_too_early_for_a_broker_are_drops(broker: Broker, tmp_path: Path) -> None:
+@pytest.mark.parametrize("compressed", [False, True])
+def test_times_that_a_broker_does_not_take_are_drops(broker: Broker, tmp_path: Path, compressed: bool) -> None:
+    """The time 0; and those before 1970 where the broker compresses batches anew. Elsewhere they are times."""
     s, o = (clients.fresh(x).upper().replace("-", "_") for x in "so")
     (tmp_path / "q.sql").write_text(
         f"CREATE STREAM {s} (v INT, t BIGINT) WITH (kafka_topic='{s}', value_format='JSON', timestamp='t');"
         f"CREATE STREAM {o} AS SELECT v FROM {s};"
     )
     clients.make_topic(broker.address, s)
-    clients.produce(broker.address, s, [Record(None, b'{"V": 1, "T": 0}', 1), Record(None, b'{"V": 2, "T": 7}', 1)])
+    if compressed:
+        clients.make_topic(broker.address, o, config={"compression.type": "gzip"})
+    times = [0, 7, -5000, -1]
+    rows = [Record(None, json.dumps({"V": i, "T": t}).encode(), 1) for i, t in enumerate(times)]
+    clients.produce(broker.address, s, rows)
     done = braid(tmp_path, "run", "q.sql", "--store", "d", "--kafka", broker.address, "--until-idle")
     assert done.returncode == 0, done.stderr
-    assert [(r.value, r.time) for r in clients.consume(broker.address, o)] == [(b'{"V":2}', 7)]
-    assert "1 timestamp" in done.stderr.replace("1 dropped: ", "") or "timestamp" in done.stderr
-    told = braid(tmp_path, "drops", o, "--store", "d")
-    assert "timestamp" in told.stdout
+    taken = [7] if compressed else [7, -5000, -1]
+    assert [r.time for r in clients.consume(broker.address, o)] == taken
+    assert "timestamp" in done.stderr
+    told = [json.loads(x) for x in braid(tmp_path, "drops", o, "--store", "d", "--format", "jsonl").stdout.splitlines()]
+    why = {x["timestamp"]: x["message"] for x in told}
+    assert set(why) == set(times) - set(taken) and "the time 0" in why[0]
+    assert not compressed or "compression.type" in why[-1]
 
 
 def test_a_topic_made_anew_is_refused(broker: Broker, tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import itertools
 import os
 import re
+import threading
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -19,10 +21,11 @@ from typing import Any
 import duckdb
 import polars as pl
 
-from braid.batch_sql.duck_text import duck_type, name, token, untoken
-from braid.bind.bound import BatchQuery, Declared, Read
+from braid.batch_sql.duck_expr import computed, duck_name
+from braid.batch_sql.duck_text import name, token, untoken
+from braid.bind.bound import Asked, BatchQuery, Declared, Read
 from braid.errors import SqlError
-from braid.types import polars_type
+from braid.types import Scalar, Type, polars_type
 
 MEMORY = "2GB"  # that one query may take; nothing is spilt to disk
 MOST = 5_000_000  # rows that a query may give, since all of them are held
@@ -41,32 +44,8 @@ SETTINGS = (  # of all cursors
     "SET GLOBAL default_null_order = 'nulls_last_on_asc_first_on_desc'",
     "SET GLOBAL lock_configuration = true",
 )
-_OURS = {
-    "TINYINT": "smallint",
-    "SMALLINT": "smallint",
-    "INTEGER": "integer",
-    "BIGINT": "bigint",
-    "HUGEINT": "bigint",
-    "UBIGINT": "bigint",
-    "FLOAT": "real",
-    "DOUBLE": "double precision",
-    "VARCHAR": "varchar",
-    "BOOLEAN": "boolean",
-    "DATE": "date",
-    "TIME": "time",
-    "TIMESTAMP": "timestamp",
-    "TIMESTAMP WITH TIME ZONE": "timestamptz",
-    "BLOB": "bytea",
-}
-
-
-def our_type(duck: str) -> str | None:
-    """The name of DuckDB's type in the dialect; None where it has none."""
-    if duck.startswith("DECIMAL"):
-        return "numeric"
-    return _OURS.get(duck)
-
-
+_OWN = "while executing the UDF: ValueError: "
+_FAILED = "leave such rows out with WHERE or CASE; in a view the value is NULL there, and told"
 _HINT = "the types and the values do not fit; convert them: x::integer"
 _HINTS = {  # by what stands in the message
     "cannot contain aggregates": "ask it of the groups: GROUP BY … HAVING count(*) > 1",
@@ -74,19 +53,6 @@ _HINTS = {  # by what stands in the message
     "extract specifier": "write second, minute, hour, day, week, month, quarter or year",
 }
 _CASTING = re.compile(r" when casting from source column c[0-9]+$")
-
-
-# A value as PostgreSQL writes it; `expr/functions_dialects.py` does it for views.
-TEXT = """CREATE MACRO postgres_text(x) AS CASE typeof(x)
-    WHEN 'DOUBLE' THEN CASE
-        WHEN isnan(TRY_CAST(x AS DOUBLE)) THEN 'NaN'
-        WHEN isinf(TRY_CAST(x AS DOUBLE)) THEN replace(CAST(x AS VARCHAR), 'inf', 'Infinity')
-        WHEN abs(TRY_CAST(x AS DOUBLE)) >= 1e15 AND abs(TRY_CAST(x AS DOUBLE)) < 1e16 THEN regexp_replace(
-            regexp_replace(CAST(x AS VARCHAR), '^(-?[0-9])([0-9]*)[.]0$', '\\1.\\2e+15'), '[.]?0*e', 'e')
-        ELSE regexp_replace(CAST(x AS VARCHAR), '[.]0$', '') END
-    WHEN 'FLOAT' THEN regexp_replace(CAST(x AS VARCHAR), '[.]0$', '')
-    WHEN 'TIMESTAMP WITH TIME ZONE' THEN CAST(x AS VARCHAR) || ':00'
-    ELSE CAST(x AS VARCHAR) END"""
 
 
 class Row(dict[str, Any]):
@@ -102,16 +68,47 @@ def _database(process: int) -> duckdb.DuckDBPyConnection:
     made = duckdb.connect(config=CLOSED)
     for setting in SETTINGS:
         made.execute(setting)
-    made.execute(TEXT)
     return made
+
+
+class _Functions:
+    """The functions that queries call, each made once for all that call it now."""
+
+    def __init__(self) -> None:
+        self._users: Counter[str] = Counter()
+        self._lock = threading.Lock()
+
+    def take(self, connection: duckdb.DuckDBPyConnection, asked: Sequence[Asked]) -> None:
+        with self._lock:
+            for a in asked:
+                self._users[a.name] += 1
+                if self._users[a.name] == 1:
+                    types: list[Any] = [duck_name(c.type) for c in a.args] or ["INTEGER"]
+                    kind: Any = {"type": "arrow", "null_handling": "special"}
+                    connection.create_function(a.name, computed(a), types, duck_name(a.expr.type), **kind)
+
+    def give(self, connection: duckdb.DuckDBPyConnection, asked: Sequence[Asked]) -> None:
+        with self._lock:
+            for a in asked:
+                self._users[a.name] -= 1
+                if not self._users[a.name]:
+                    connection.remove_function(a.name)
+
+
+_functions = _Functions()
 
 
 class Tables:
     """A cursor that holds the relations a query reads; they are temporary, and go with it."""
 
-    def __init__(self, query: BatchQuery, frames: dict[Read, pl.DataFrame] | None = None) -> None:
+    def __init__(
+        self, query: BatchQuery, frames: dict[Read, pl.DataFrame] | None = None, besides: Sequence[Asked] = ()
+    ) -> None:
+        """`besides`: functions that another text calls."""
         self._connection = _database(os.getpid()).cursor()
         self.query = query
+        self._asked = tuple({a.name: a for a in (*query.asked, *besides)}.values())
+        _functions.take(self._connection, self._asked)
         for read in query.reads:
             self.add(read, None if frames is None else frames[read])
         with self._told():
@@ -125,38 +122,34 @@ class Tables:
         tokens = {c.name: token("c", c.name) for c in declared.columns}
         raw = f"raw_{read.name}"
         self._connection.register(raw, made.rename(tokens).to_arrow())
-        types = sql_types(declared)
-        items = [_as(name(tokens[c.name]), "" if c.hidden else types[c.name]) for c in declared.columns]
+        items = [_as(name(tokens[c.name]), c.type) for c in declared.columns]
         self._connection.execute(f"CREATE TEMP VIEW {name(read.name)} AS SELECT {', '.join(items)} FROM {name(raw)}")
-
-    def described(self, sql: str) -> list[tuple[str, str]]:
-        """Names and DuckDB types of the columns of a query."""
-        with self._told():
-            found = self._connection.execute(f"DESCRIBE {sql}").fetchall()
-        return [(row[0], row[1]) for row in found]
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         with self._told():
-            rows = self._connection.execute(sql).fetchmany(MOST + 1)
+            found = self._connection.execute(sql)
+            rows = found.fetchmany(MOST + 1)
         if len(rows) > MOST:
             hint = "write LIMIT, or group them; INSERT INTO … SELECT keeps them in a table"
             raise SqlError(f"the query gives more than {MOST:,} rows", self.query.span, hint, self.query.text)
-        return [tuple(map(_value, row)) for row in rows]
+        columns = [_shown(str(t), x) for (_, t, *_), x in zip(found.description, zip(*rows, strict=True), strict=False)]
+        return [tuple(map(_value, row)) for row in zip(*columns, strict=True)]
 
-    def frame(self, sql: str, columns: Sequence[tuple[str, str, pl.DataType]]) -> pl.DataFrame:
-        """The rows of a query as (name, SQL type, dtype); values are converted as an INSERT converts them."""
+    def frame(self, sql: str, columns: Sequence[tuple[str, Type]]) -> pl.DataFrame:
+        """The rows of a query whose columns have these types, under these names."""
         names = [f"c{i}" for i in range(len(columns))]
-        items = [_stored(n, t) for n, (_, t, _) in zip(names, columns, strict=True)]
+        items = [_stored(n, t) for n, (_, t) in zip(names, columns, strict=True)]
         with self._told():
             text = f"SELECT {', '.join(items)} FROM ({sql}) AS q({', '.join(names)})"
             table = self._connection.sql(text).to_arrow_table()
         made = pl.from_arrow(table)
         assert isinstance(made, pl.DataFrame)
         return made.select(
-            pl.col(n).cast(dtype).alias(called) for n, (called, _, dtype) in zip(names, columns, strict=True)
+            pl.col(n).cast(polars_type(t)).alias(called) for n, (called, t) in zip(names, columns, strict=True)
         )
 
     def close(self) -> None:
+        _functions.give(self._connection, self._asked)
         self._connection.close()
 
     @contextmanager
@@ -170,6 +163,9 @@ class Tables:
         except duckdb.Error as e:
             if isinstance(e, duckdb.FatalException | duckdb.InternalException):
                 _database.cache_clear()  # the database answers nothing any more
+            own = str(e).partition(_OWN)[2]
+            if own:
+                raise SqlError(untoken(own), self.query.span, _FAILED, self.query.text) from None
             lines = untoken(str(e)).split("\n\n", maxsplit=1)[0].strip().splitlines()
             message = lines[0].split(": ", maxsplit=1)[-1].rstrip("!").split(". ")[0]
             message = _CASTING.sub("", message)
@@ -184,27 +180,33 @@ def _helps(line: str) -> bool:
     return not line.lstrip().startswith(("LINE", "Candidate", "*", "Possible solutions"))
 
 
-def sql_types(declared: Declared) -> dict[str, str]:
-    assert declared.relation is not None
-    return dict(declared.relation.types)
-
-
 def empty_frame(declared: Declared) -> pl.DataFrame:
     return pl.DataFrame(schema={c.name: polars_type(c.type) for c in declared.columns})
 
 
-def _as(column: str, type_: str) -> str:
-    """A stored column as the type that the user sees; '' is that which it has."""
-    if type_ == "timestamptz":
+def _as(column: str, t: Type) -> str:
+    """A stored column as the type that the user sees."""
+    if t is Scalar.TIMESTAMPTZ:
         return f"CAST({column} AS TIMESTAMP) AT TIME ZONE 'UTC' AS {column}"
-    return f"CAST({column} AS {duck_type(type_)}) AS {column}" if type_ else column
+    return f"CAST({column} AS {duck_name(t)}) AS {column}"
 
 
-def _stored(column: str, type_: str) -> str:
-    """A value of the user's type as it is stored: times with a zone in UTC."""
-    if type_ == "timestamptz":
-        return f"CAST({column} AS TIMESTAMPTZ) AT TIME ZONE 'UTC' AS {column}"
-    return f"CAST({column} AS {duck_type(type_)}) AS {column}"
+def _stored(column: str, t: Type) -> str:
+    """A value as it is stored: times with a zone in UTC."""
+    return f"{column} AT TIME ZONE 'UTC' AS {column}" if t is Scalar.TIMESTAMPTZ else column
+
+
+_FLOAT: tuple[pl.DataType, ...] = (pl.Float32(), pl.String(), pl.Float64())
+
+
+def _shown(duck: str, values: Sequence[Any]) -> Sequence[Any]:
+    """The values of a column; those of REAL in the fewest digits."""
+    if not duck.startswith("FLOAT"):
+        return values
+    held, text, wide = _FLOAT
+    for _ in range(duck.count("[")):
+        held, text, wide = pl.List(held), pl.List(text), pl.List(wide)
+    return pl.Series(values, dtype=held).cast(text).cast(wide).to_list()
 
 
 def _value(value: Any) -> Any:

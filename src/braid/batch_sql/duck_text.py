@@ -15,7 +15,6 @@ from braid.errors import SqlError
 _PLAIN = re.compile(r"[a-z0-9]")
 _TOKEN = re.compile(r'"?\b[a-z][0-9]*__((?:[a-z0-9]|_[0-9a-f]+_)*)(?![A-Za-z0-9_])"?')
 _ESCAPED = re.compile(r"_([0-9a-f]+)_")
-_TYPES = {"numeric": "DECIMAL(38, 10)", "bytea": "BLOB"}
 
 
 def quoted(text: str, quote: str) -> str:
@@ -62,9 +61,3 @@ def token(kind: str, of: str) -> str:
 def untoken(message: str) -> str:
     """A message of DuckDB with the user's names."""
     return _TOKEN.sub(lambda m: _ESCAPED.sub(lambda e: chr(int(e[1], 16)), m[1]), message)
-
-
-def duck_type(name: str) -> str:
-    """DuckDB's name of a type of the dialect."""
-    base = name.removesuffix("[]")
-    return _TYPES.get(base, base) + name[len(base) :]

@@ -28,10 +28,10 @@ from braid.stage.emit import OF_WINDOW
 from braid.stage.ingest import hash_of_key
 from braid.stage.inputs import Input
 from braid.stage.kept import Keeper, Standing, key_of
-from braid.types import Scalar, Type, polars_type
+from braid.types import WHOLE_NUMBERS, Scalar, Type, polars_type
 
 Rows = list[tuple[Any, ...]]
-PLAIN = (Scalar.BOOLEAN, Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE, Scalar.VARCHAR, Scalar.BYTES)
+PLAIN = (Scalar.BOOLEAN, *WHOLE_NUMBERS, Scalar.DOUBLE, Scalar.VARCHAR, Scalar.BYTES)
 _PLACE, _PARTITION, _OFFSET = "_place", "_partition", "_offset"
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from braid.batch_sql.duck import Tables, sql_types
+from braid.batch_sql.duck import Tables
 from braid.bind.bound import BatchQuery, Bounded, Declared, Read, RowsChanged
 from braid.errors import BraidError, SqlError
 from braid.expr.json_text import dumps
@@ -26,11 +26,11 @@ from braid.operators.clocks import CLOCK, STEPS, Clocks, LeafClock
 from braid.operators.on_time import OnTime
 from braid.operators.watermarks import ABOVE_ALL, Watermark, ticks_of
 from braid.records import codec, formats
-from braid.records.values import json_value
+from braid.records.python import json_value
 from braid.stage.bucket import Keepless
 from braid.stage.call_order import Placed, raw_frame
 from braid.stage.decode import decode, row_ids
-from braid.types import Column, Scalar, polars_type
+from braid.types import WHOLE_NUMBERS, Column, polars_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,8 @@ class Snapshots:
 
     def change(self, change: RowsChanged, past: Callable[[Read], int | None]) -> Written:
         """The records of a statement."""
-        tables = Tables(change.query, self._frames(change.query, past))
+        besides = () if change.returning is None else change.returning.asked
+        tables = Tables(change.query, self._frames(change.query, past), besides)
         try:
             return self._changed(change, tables)
         finally:
@@ -157,28 +158,29 @@ class Snapshots:
         return {r: self.frame(r.declared, past(r)) for r in query.reads}
 
     def _changed(self, change: RowsChanged, tables: Tables) -> Written:
-        target, types = change.target, sql_types(change.target)
-        columns = {c.name: polars_type(c.type) for c in target.columns}
+        target = change.target
+        types = {c.name: c.type for c in target.columns}
+        columns = {name: polars_type(t) for name, t in types.items()}
         late: list[dict[str, Any]] = []
         records: list[tuple[str | None, str | None]]
         match change.kind:
             case "insert":
-                wanted = [(n, types[n], columns[n]) for n in change.columns]
+                wanted = [(n, types[n]) for n in change.columns]
                 rows = tables.frame(change.query.sql, wanted)
                 rows = rows.with_columns(pl.lit(None, t).alias(n) for n, t in columns.items() if n not in rows.columns)
                 rows, late = self.judged(target, rows)
                 _check_keys(target, rows, change.query)
                 records = list(zip(keys_of(target, rows), values_of(target, rows), strict=True))
             case "update":
-                old = [(c.name, types[c.name], columns[c.name]) for c in target.columns]
-                new = [(f"_new {n}", types[n], columns[n]) for n in change.columns]
+                old = list(types.items())
+                new = [(f"_new {n}", types[n]) for n in change.columns]
                 both = tables.frame(change.query.sql, [*old, *new])
                 before = both.select(list(columns))
                 rows = both.with_columns(pl.col(f"_new {n}").alias(n) for n in change.columns).select(list(columns))
                 _check_keys(target, rows, change.query)
                 records = _replaced(target, before, rows, keyed=bool(set(change.columns) & set(_key(target))))
             case "delete":
-                rows = tables.frame(change.query.sql, [(n, types[n], t) for n, t in columns.items()])
+                rows = tables.frame(change.query.sql, list(types.items()))
                 records = [(key, None) for key in keys_of(target, rows, stored=True)]
         return Written(records, _returned(change, rows, tables), late)
 
@@ -273,7 +275,7 @@ class Gate:
 
     def __init__(self, watermark: Bounded, column: Col) -> None:
         self._operator, self._mark = OnTime(column, Watermark(0, column, column)), watermark.expr
-        self._ticks_a_ms = 1 if column.type in (Scalar.INT, Scalar.BIGINT) else 1000
+        self._ticks_a_ms = 1 if column.type in WHOLE_NUMBERS else 1000
         self._kept: dict[str, Any] = {}
         self._state = State(Keepless(), "")
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from braid.bind.settings import LensesSettings, Settings
 from braid.errors import Span
-from braid.expr.nodes import Expr, substituted
+from braid.expr.nodes import Col, Expr, substituted
 from braid.plan.logical import (
     BOUNDS,
     PSEUDO,
@@ -368,10 +368,20 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
+class Asked:
+    """A function that a batch query calls: its name, what it computes, and the columns that are its arguments."""
+
+    name: str
+    expr: Expr
+    args: tuple[Col, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class BatchQuery:
     """A query over snapshots, in DuckDB's SQL; it was made from what is bound, and holds no name of the user.
 
-    `columns`: what each is called, and its name in `sql`. `views`: to be made first, in order, as (name, query)."""
+    `columns`: what each is called, and its name in `sql`. `views`: to be made first, in order, as (name, query).
+    `types`: of the columns. `asked`: the functions that it calls."""
 
     sql: str
     columns: tuple[tuple[str, str], ...]
@@ -379,6 +389,8 @@ class BatchQuery:
     views: tuple[tuple[str, str], ...]
     span: Span
     text: str
+    types: tuple[Type, ...] = ()
+    asked: tuple[Asked, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,6 +400,7 @@ class Returning:
     sql: str
     columns: tuple[str, ...]
     written: Read
+    asked: tuple[Asked, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,7 @@ from braid.bind.from_ import Env
 from braid.bind.settings import Settings, changed, shown
 from braid.errors import SqlError, UnknownColumn
 from braid.expr import user
+from braid.expr.listing import check_names
 from braid.plan.logical import Query
 from braid.plan.rewrite import rewrite
 from braid.sql import ast
@@ -146,6 +147,8 @@ class Dialect:
 
 def bind(statement: ast.Statement, catalog: Catalog, settings: Settings, text: str, dialect: Dialect) -> Bound:
     """What `statement` means. `text` is the script it was read from: errors and plans quote it."""
+    if catalog.functions.named:
+        check_names(catalog.functions, dialect.name)
     try:
         with user.known(catalog.functions):
             return bind_statement(statement, Env(catalog, settings, text), dialect)

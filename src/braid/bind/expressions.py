@@ -7,7 +7,7 @@ lists (IN, ARRAY, MAP), and only there, constants take a common type (`lists.py`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
@@ -15,19 +15,20 @@ from braid.bind import lists
 from braid.errors import Span, SqlError
 from braid.expr import typing, user
 from braid.expr.aggregates import AGGREGATES, is_aggregate
-from braid.expr.functions import FUNCTIONS, NOT_DETERMINISTIC
+from braid.expr.functions import NOT_DETERMINISTIC, by_name
 from braid.expr.functions_times import OF_UNITS
-from braid.expr.lambdas import LAMBDAS
 from braid.expr.nodes import Call, Code, Col, Expr, Lambda, Param, columns
 from braid.expr.nodes import children as operands
+from braid.expr.signatures import Function, usage
 from braid.guess import meant
 from braid.plan.groups import Aggregation
 from braid.sql import ast
 from braid.types import Array, Map, Scalar, Type, is_numeric
 
 OPERATORS = {
-    "+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod", "=": "eq", "!=": "ne", "<>": "ne", "<": "lt",
-    "<=": "le", ">": "gt", ">=": "ge", "AND": "and", "OR": "or", "||": "concat", "IS DISTINCT FROM": "is_distinct_from",
+    "-x": "neg", "+": "add", "-": "sub", "*": "mul", "/": "div", "%": "mod", "=": "eq", "!=": "ne", "<>": "ne",
+    "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "AND": "and", "OR": "or", "||": "concat",
+    "IS DISTINCT FROM": "is_distinct_from",
 }  # fmt: skip
 COMPARISONS = ("=", "!=", "<>", "<", "<=", ">", ">=")
 ARITHMETIC = ("+", "-", "*", "/", "%")
@@ -36,11 +37,7 @@ ALIKE = (
     "COALESCE", "IFNULL", "NULLIF", "ARRAY_UNION", "ARRAY_EXCEPT", "ARRAY_INTERSECT", "ARRAY_CONCAT", "MAP_UNION",
 )  # fmt: skip
 OF_ELEMENTS = ("ARRAY_CONTAINS", "ARRAY_REMOVE")
-
-COMMON = (  # functions that most SQLs have under these names
-    "ABS", "CEIL", "COALESCE", "CONCAT", "FLOOR", "GREATEST", "LEAST", "LPAD", "NULLIF", "ROUND", "RPAD",
-    "SIGN", "SQRT", "SUBSTRING", "TRIM",
-)  # fmt: skip
+FEW = 60  # functions that a hint names
 
 
 Whole = Callable[[ast.Expr], Expr | None]  # what an expression means as a whole, if it does
@@ -49,16 +46,19 @@ Whole = Callable[[ast.Expr], Expr | None]  # what an expression means as a whole
 @dataclass(frozen=True, slots=True)
 class Rules:
     """`clause`: for messages. `aggregate` None: aggregates may not stand here. `whole`: asked first about each node, so
-    that a grouped query finds its grouping expressions. `functions`: those of the dialect (None: all). `groups`:
-    whether it has GROUP BY. `widens`: whether results of CASE, and arguments of one type, are widened to it; ksqlDB
-    wants that type of each. `unknown`: whether a comparison with a null operand may stay unknown; ksqlDB's is false,
-    which is the same where only `true` counts."""
+    that a grouped query finds its grouping expressions. `functions`: those of the dialect, by name; `also`: other names
+    that a misspelled one may mean. `operators`: what plans call them; `-x` is the sign. `groups`: whether it has GROUP
+    BY. `widens`: whether results of CASE, and arguments of one type, are widened to it; ksqlDB wants that type of each.
+    `unknown`: whether a comparison with a null operand may stay unknown; ksqlDB's is false, which is the same where
+    only `true` counts."""
 
     clause: str
     column: Callable[[ast.Name], Expr]
     aggregate: Callable[[ast.Call], Expr] | None = None
     whole: Whole | None = None
-    functions: Collection[str] | None = None
+    functions: Mapping[str, Function] = field(default_factory=lambda: by_name("ksqldb"))
+    also: Collection[str] = tuple(AGGREGATES)
+    operators: Mapping[str, str] = field(default_factory=lambda: OPERATORS)
     groups: bool = True
     widens: bool = False
     unknown: bool = False
@@ -225,7 +225,7 @@ def _bind(e: ast.Expr, rules: Rules) -> Expr:
                 raise SqlError("a comparison with NULL is never true", hint=hint)
             if op in ARITHMETIC and not rules.widens and any(_is_null(x) for x in (left, right)):
                 raise SqlError("arithmetic with NULL is always NULL", hint="write CAST(NULL AS …)")
-            return typing.call(OPERATORS[op], [bind_expr(left, rules), bind_expr(right, rules)])
+            return typing.call(rules.operators[op], [bind_expr(left, rules), bind_expr(right, rules)])
         case ast.Call():
             return _call(e, rules)
         case ast.Case():
@@ -277,7 +277,7 @@ def _unary(e: ast.Unary, rules: Rules) -> Expr:
         case "NOT":
             return typing.call("not", [arg])
         case "-":
-            return typing.call("neg", [arg])
+            return typing.call(rules.operators["-x"], [arg])
         case _:
             if not is_numeric(arg.type):
                 raise SqlError(f"+ takes a number, not {arg.type}", hint="leave the + out")
@@ -302,9 +302,11 @@ def _call(e: ast.Call, rules: Rules) -> Expr:
         raise SqlError(f"DISTINCT has no meaning in {e.name}", hint="leave it out")
     if e.args and isinstance(e.args[0], ast.Star):
         raise SqlError(f"{e.name}(*) is not possible", hint="only COUNT takes *")
-    if e.name in LAMBDAS and rules.functions is None:
-        return _applied(e, rules)
-    _check_known(e.name, rules)
+    if user.overloads(e.name, "scalar"):
+        return typing.call_own(e.name, [bind_expr(x, rules) for x in e.args])
+    function = _function(e.name, rules)
+    if function.kind == "lambda":
+        return _applied(e, function, rules)
     unit = e.args[0] if e.name in OF_UNITS and e.args else None
     first = [] if not isinstance(unit, ast.Name) else [typing.literal(str(unit), Scalar.VARCHAR)]
     args = [*first, *(bind_expr(x, rules) for x in e.args[len(first) :])]
@@ -314,26 +316,26 @@ def _call(e: ast.Call, rules: Rules) -> Expr:
         return args[0]
     if not rules.widens:
         _check_alike(e.name, args)
-    return typing.call(e.name, args)
+    return typing.call(function.name, args, e.name)
 
 
-def _check_known(name: str, rules: Rules) -> None:
-    """A name that means nothing here is told before what its arguments lack."""
-    if user.overloads(name, "scalar"):
-        return
-    if name in NOT_DETERMINISTIC and name not in FUNCTIONS:
+def _function(name: str, rules: Rules) -> Function:
+    """The row of a name. One that means nothing here is told before what its arguments lack."""
+    found = rules.functions.get(name)
+    if found is None and name in NOT_DETERMINISTIC:
         message = f"{name} is not deterministic: a batch that is run again would give other rows"
         raise SqlError(message, hint=NOT_DETERMINISTIC[name])
-    if typing.is_table_function(name) and (rules.functions is None or user.overloads(name)):
+    if user.overloads(name, "table") or (found is not None and found.kind == "table"):
         hint = "it stands in the SELECT of a stream, without GROUP BY and not in another one"
         raise SqlError(f"{name} gives rows and cannot stand here", hint=hint)
-    if rules.functions is not None:
-        known, otherwise = rules.functions, f"the functions are {', '.join(sorted(rules.functions))}"
-    else:
-        known = [*(n for n in FUNCTIONS if n.isupper()), *LAMBDAS, *AGGREGATES, *user.names()]
-        otherwise = "SHOW FUNCTIONS lists them"
-    if name not in known:
-        raise SqlError(f"unknown function {name}", hint=meant(name, known, otherwise, 3))
+    if found is None:
+        raise unknown_function(name, [*rules.functions, *rules.also, *user.names()])
+    return found
+
+
+def unknown_function(name: str, known: Collection[str]) -> SqlError:
+    all_of_them = f"the functions are {', '.join(sorted(known))}" if len(known) <= FEW else "SHOW FUNCTIONS lists them"
+    return SqlError(f"unknown function {name}", hint=meant(name, known, all_of_them, 3))
 
 
 def _check_alike(name: str, args: list[Expr]) -> None:
@@ -351,7 +353,7 @@ def _one(types: list[Type]) -> bool:
     return len(set(types) - {Scalar.NULL}) < 2
 
 
-def _applied(e: ast.Call, rules: Rules) -> Expr:
+def _applied(e: ast.Call, function: Function, rules: Rules) -> Expr:
     """TRANSFORM, FILTER, REDUCE."""
     plain = [x for x in e.args if not isinstance(x, ast.Lambda)]
     written = [x for x in e.args if isinstance(x, ast.Lambda)]
@@ -361,7 +363,7 @@ def _applied(e: ast.Call, rules: Rules) -> Expr:
     reduces = e.name == "REDUCE"
     count = 2 if e.name == "TRANSFORM" and isinstance(t, Map) else 1
     if not element or tuple(plain) != e.args[: len(plain)] or (len(bound), len(written)) != (1 + reduces, count):
-        raise SqlError(f"{e.name} takes {LAMBDAS[e.name]}", hint="a lambda function is written x => x + 1")
+        raise SqlError(f"{e.name} takes {usage(function)}", hint="a lambda function is written x => x + 1")
     if reduces:
         return _reduced(bound, written[0], element, rules)
     made = [_lambda(f, element, rules) for f in written]

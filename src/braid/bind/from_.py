@@ -442,7 +442,13 @@ def _notices(s: Step) -> list[str]:
 
 
 def _forgotten(left: Node, node: Node) -> Iterator[str]:
-    """A warning where rows come so late from earlier steps that their partners may be forgotten."""
+    """Warnings where partners may be forgotten: by an end of a window, or where rows come late from earlier steps."""
+    if isinstance(node, StreamStreamJoin) and (side := node.cut_short) is not None:
+        yield (
+            f"WITHIN is open to one side, with no grace: as in Kafka Streams, a row of the {side} misses a match at "
+            f"the very end of its window, {duration(node.retention)} later, if a row of the {side} with that time came "
+            "before it: GRACE PERIOD 1 MILLISECOND keeps it"
+        )
     if isinstance(node, StreamStreamJoin) and (held := held_back(left)) > node.retention - node.before:
         yield (
             f"an earlier step holds rows back for up to {duration(held)}; the next one keeps rows for "

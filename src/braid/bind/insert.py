@@ -3,13 +3,16 @@
 In: the statement, the target's columns and the result's. Out: `Inserted` with key and value of each record; key and
 value outputs, widened where the target is wider.
 Rule: a value must have its column's type or widen into it; a column that is not named is null. A result has the same
-names in the same order, key with key; a number may be widened, nothing else is converted silently.
+names in the same order, key with key; a number may be widened, a constant is cast into a DECIMAL that has its digits,
+and nothing else is converted silently.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal as PyDecimal
 from typing import Any, Never
 
 from braid.bind.bound import Declared, DeclaredColumn, Inserted, InsertedRow
@@ -17,11 +20,11 @@ from braid.bind.expressions import Rules, bind_expr, told_at
 from braid.bind.present import Present
 from braid.errors import Span, SqlError
 from braid.expr import compile, typing
-from braid.expr.nodes import Expr
+from braid.expr.nodes import Expr, Lit
 from braid.guess import meant
 from braid.plan.logical import Output
 from braid.sql import ast
-from braid.types import MAX_TIME, Array, Column, Decimal, Map, Scalar, Struct, Type, is_numeric
+from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, is_numeric, is_time
 
 ROWTIME = DeclaredColumn("ROWTIME", Scalar.BIGINT, "rowtime")
 _SUCH_AS: Mapping[Type, str] = {
@@ -89,7 +92,7 @@ def _row(
                 raise SqlError(f"the key {name} of table {target.name} has no value", at, f"give {name} a value")
     if "ROWTIME" in values and values["ROWTIME"] is None:
         raise SqlError("ROWTIME cannot be null", span, "leave ROWTIME out for the present time")
-    if "ROWTIME" in values and not -MAX_TIME <= values["ROWTIME"] < MAX_TIME:
+    if "ROWTIME" in values and not is_time(values["ROWTIME"]):
         raise SqlError(f"ROWTIME {values['ROWTIME']} is out of range", span, "ROWTIME takes milliseconds since 1970")
     return row_of(values, target)
 
@@ -195,6 +198,7 @@ def matched(
         shown = _schema(want_key, want_values)
         given = _schema([Column(o.name, o.expr.type) for o in key], [Column(o.name, o.expr.type) for o in values])
         hint = f"{target.name} is ({shown}); the SELECT gives ({given}): names, order and KEY must agree"
+        hint += ", and types, or CAST" if _named_alike(want_key, key) and _named_alike(want_values, values) else ""
         raise SqlError(f"the SELECT does not fit {target.name}", span, hint)
     return Fitted(_widened(want_key, key), _widened(want_values, values), () if key else tuple(record_key))
 
@@ -206,9 +210,25 @@ def _in_order_of(target: Declared, outputs: Sequence[Output]) -> tuple[Output, .
 
 
 def _fit(want: Sequence[Column], have: Sequence[Output]) -> bool:
-    return [c.name for c in want] == [o.name for o in have] and all(
-        widens(o.expr.type, c.type) for o, c in zip(have, want, strict=True)
+    return _named_alike(want, have) and all(
+        widens(o.expr.type, c.type) or _has_digits(o.expr, c.type) for o, c in zip(have, want, strict=True)
     )
+
+
+def _named_alike(want: Sequence[Column], have: Sequence[Output]) -> bool:
+    return [c.name for c in want] == [o.name for o in have]
+
+
+def _has_digits(e: Expr, target: Type) -> bool:
+    """Is it a number that a DECIMAL has, to the last digit? A constant is cast into its column."""
+    if not (isinstance(e, Lit) and isinstance(target, Decimal) and isinstance(e.value, int | float | PyDecimal)):
+        return False
+    if isinstance(e.value, bool) or not math.isfinite(e.value):
+        return False
+    digits = PyDecimal(repr(e.value) if isinstance(e.value, float) else e.value).as_tuple()
+    scale = max(-int(digits.exponent), 0)
+    whole = len(digits.digits) + max(int(digits.exponent), 0) - scale
+    return scale <= target.scale and whole <= target.precision - target.scale
 
 
 def widens(source: Type, target: Type) -> bool:

@@ -16,10 +16,10 @@ from braid.bind.sources import check_key_type
 from braid.bind.windows import Windowed
 from braid.errors import Span, SqlError
 from braid.expr import typing
-from braid.expr.aggregates import is_of_times, shaped
+from braid.expr.aggregates import is_flat, is_of_times, shaped
 from braid.expr.nodes import Col, Expr
 from braid.sql import ast
-from braid.types import Struct
+from braid.types import Array, Map, Struct
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,16 @@ class Grouping:
         raise SqlError(f"{name} is neither grouped nor aggregated", hint=hint)
 
     def _column(self, n: ast.Name) -> Expr:
-        if self.window is not None and len(n.parts) == 1 and n.parts[0] in self.window.names:
-            return self.window.names[n.parts[0]]
+        if self.window is not None and n.parts[-1] in self.window.names and self._is_bound(n):
+            return self.window.names[n.parts[-1]]
         return self.grouped(self.scope.column(n.parts), str(n))
+
+    def _is_bound(self, n: ast.Name) -> bool:
+        """Is it the bound of the groups? The name of a source may stand before it, where that has none itself."""
+        if len(n.parts) == 1:
+            return True
+        found = [e for e in self.scope.entries if e.alias == n.parts[0]]
+        return len(n.parts) == 2 and len(found) == 1 and found[0].declared.windowed is None
 
     def _whole(self, e: ast.Expr) -> Expr | None:
         """The key that `e` is, if it is a grouping expression."""
@@ -92,9 +99,23 @@ class Grouping:
         if (star or not args) and is_of_times(call.name):
             star, args = False, [self.scope.entries[0].time]
         shape = shaped(call.name, args, star, call.distinct, self.over_table)
+        self._check_format(call.name, shape.arg)
         limit = self.limits.get(call.name)
         options = shape.options if limit is None else (*shape.options, limit)
         return self.aggregations.column(call.name, shape.arg, shape.type, options, shape.code)
+
+    def _check_format(self, name: str, arg: Expr | None) -> None:
+        """ksqlDB keeps groups in the format of the first source's values."""
+        source = self.scope.entries[0].declared
+        if source.encoding.value != "DELIMITED":
+            return
+        hint = (
+            f"group a stream of other values: CREATE STREAM … WITH (value_format='JSON') AS SELECT … FROM {source.name}"
+        )
+        if not is_flat(name):
+            raise SqlError(f"{name} keeps more of a group than a field of DELIMITED values holds", hint=hint)
+        if arg is not None and isinstance(arg.type, Array | Map | Struct):
+            raise SqlError(f"{name} takes {arg.type} here, which DELIMITED values do not hold", hint=hint)
 
 
 def bind_grouping(

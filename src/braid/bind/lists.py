@@ -16,22 +16,58 @@ from braid.errors import SqlError
 from braid.expr import typing
 from braid.expr.nodes import Expr
 from braid.sql import ast
-from braid.types import Array, Decimal, Map, Scalar, Struct, Type, is_numeric
+from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, is_numeric
 
 Binder = Callable[[ast.Expr], Expr]
 
 
 def bind_array(items: Sequence[ast.Expr], bind: Binder) -> Expr:
-    return typing.call("make_array", _alike(items, bind))
+    return typing.call("make_array", _with_all_fields(_alike(items, bind)))
 
 
 def bind_map(pairs: Sequence[tuple[ast.Expr, ast.Expr]], bind: Binder) -> Expr:
-    keys, values = (_alike([pair[i] for pair in pairs], bind) for i in (0, 1))
+    keys, values = (_with_all_fields(_alike([pair[i] for pair in pairs], bind)) for i in (0, 1))
     return typing.call("make_map", [x for pair in zip(keys, values, strict=True) for x in pair])
+
+
+def _with_all_fields(items: list[Expr]) -> list[Expr]:
+    """Structures, at any depth, with the fields of all; others as they are."""
+    if typing.common_of([x.type for x in items]) is not None:
+        return items
+    t: Type | None = Scalar.NULL
+    for x in items:
+        t = None if t is None else _joint(t, x.type)
+    if t is None:
+        return items
+    return [x if x.type is Scalar.NULL else typing.cast(x, t) for x in items]
+
+
+def _joint(a: Type, b: Type) -> Type | None:
+    """The type of the values of both, where structures have the fields of both."""
+    match a, b:
+        case (Struct(fields), Struct(others)):
+            types = {f.name: f.type for f in fields}
+            for f in others:
+                t = _joint(types.get(f.name, Scalar.NULL), f.type)
+                if t is None:
+                    return None
+                types[f.name] = t
+            return Struct(tuple(Column(name, t) for name, t in types.items()))
+        case (Array(x), Array(y)):
+            element = _joint(x, y)
+            return None if element is None else Array(element)
+        case (Map(k, x), Map(kk, y)) if k == kk:
+            value = _joint(x, y)
+            return None if value is None else Map(k, value)
+    return typing.common_type(a, b)
 
 
 def _alike(items: Sequence[ast.Expr], bind: Binder) -> list[Expr]:
     """Items of one list. Constructors of one kind are taken apart: their parts are lists of their own."""
+    given = [x for x in items if not _is_null(x)]
+    if 0 < len(given) < len(items):  # a NULL has any type
+        others = iter(_alike(given, bind))
+        return [bind(x) if _is_null(x) else next(others) for x in items]
     if len(items) > 1 and all(isinstance(x, ast.ArrayLiteral) for x in items):
         return _arrays([x for x in items if isinstance(x, ast.ArrayLiteral)], bind)
     if len(items) > 1 and all(isinstance(x, ast.MapLiteral) for x in items):
@@ -49,6 +85,10 @@ def _alike(items: Sequence[ast.Expr], bind: Binder) -> list[Expr]:
         made.append(bind(x) if listed is None else listed)
         wanted = made[-1].type if wanted is Scalar.NULL else wanted
     return made
+
+
+def _is_null(e: ast.Expr) -> bool:
+    return isinstance(e, ast.Literal) and e.value is None
 
 
 def _arrays(items: Sequence[ast.ArrayLiteral], bind: Binder) -> list[Expr]:

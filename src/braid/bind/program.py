@@ -42,7 +42,7 @@ from braid.plan.logical import Query
 from braid.plan.upgrade import refusal
 from braid.records.facet import PROTOBUFS
 from braid.records.formats import inserted
-from braid.records.values import json_value
+from braid.records.python import json_value
 from braid.records.wire import Wires
 from braid.sql import ast
 from braid.sql.declare import quoted, typed

@@ -2,7 +2,7 @@
 
 In: WINDOW and EMIT as written. Out: the groups in their windows, the bounds by name.
 Rule: without GRACE PERIOD a window takes rows until a day after its begin, or until its end if that is later; a session
-until a day after its end, or until the gap is over.
+until a day after its end, or until the gap is over. With EMIT FINAL there is no grace but a written one.
 (docs/rules/ksqldb.md, "Windows")
 """
 
@@ -17,7 +17,6 @@ from braid.bind.from_ import DAY
 from braid.errors import Span, SqlError
 from braid.expr import user
 from braid.expr.nodes import Col, Expr
-from braid.expr.show import duration
 from braid.plan.groups import Aggregate, Aggregation, Final, Sessions, TimeWindows
 from braid.plan.logical import BOUNDS, Node
 from braid.plan.windows import KINDS, Fixed, FixedKind, Made
@@ -35,8 +34,8 @@ OF_GROUPS = (Col(".WINDOWSTART", Scalar.BIGINT), Col(".WINDOWEND", Scalar.BIGINT
 @dataclass(frozen=True, slots=True)
 class Windowed:
     """`final`: each window speaks once, when it is closed; `binary`: in the order of keys that are written as bytes;
-    `waits`: for a grace that nobody has written. `retention`: how long the result has a window behind the end of the
-    latest one. Times in ms."""
+    `strict`: no grace is written for these, so what is late is lost. `retention`: how long the result has a window
+    behind the end of the latest one. Times in ms."""
 
     kind: str
     windows: Fixed | Made
@@ -45,7 +44,7 @@ class Windowed:
     final: bool
     span: Span
     binary: bool
-    waits: bool
+    strict: bool
 
     names: ClassVar[Mapping[str, Col]] = dict(zip(BOUNDS, OF_GROUPS, strict=True))
 
@@ -77,11 +76,11 @@ class Windowed:
     def notices(self) -> Iterator[str]:
         if isinstance(self.windows, FixedKind) and self.windows.most >= MANY:
             yield f"each row is in {self.windows.most:,} windows, and goes into each: a longer ADVANCE BY makes fewer"
-        if self.final and self.waits:
+        if self.strict:
+            closes = "at its end" if self.windows.sized else "when its gap is over"
             yield (
-                "EMIT FINAL says nothing of a window until its GRACE PERIOD is over; none is written, ksqlDB's default "
-                f"is 24 hours less its length, here {duration(self.grace)}: "
-                f"write {self.kind} (…, GRACE PERIOD 0 SECONDS)"
+                f"EMIT FINAL without GRACE PERIOD closes a window {closes}: what comes out of order after that is "
+                f"late; to wait for it write {self.kind} (…, GRACE PERIOD 1 MINUTE), say"
             )
 
 
@@ -95,10 +94,11 @@ def bind_window(w: ast.Window, over_table: bool, final: bool, binary: bool) -> W
         raise SqlError(f"a window has a {name}", first.span, f"write {hint}, say")
     clause.check(dict(w.lengths))
     windows = KINDS[w.kind].of({name: length.ms for name, length in w.lengths})
-    grace = max(DAY - windows.span, 0) if w.grace is None else w.grace.ms
+    usual = max(DAY - windows.span, 0)
+    grace = w.grace.ms if w.grace is not None else 0 if final else usual
     if w.retention is not None and w.retention.ms < windows.span + grace:
         hint = "write a longer RETENTION, or a shorter GRACE PERIOD"
         raise SqlError("RETENTION is shorter than the window and its GRACE PERIOD", w.retention.span, hint)
-    retention = windows.span + grace if w.retention is None else w.retention.ms
-    waits = w.grace is None and grace > 0
-    return Windowed(w.kind, windows, grace, retention, final, w.span, binary, waits)
+    stands = windows.span + (usual if w.grace is None else grace)
+    retention = stands if w.retention is None else w.retention.ms
+    return Windowed(w.kind, windows, grace, retention, final, w.span, binary, final and w.grace is None)

@@ -13,10 +13,9 @@ from braid.errors import SqlError
 from braid.expr import typing, user
 from braid.expr.nodes import Code, Expr
 from braid.expr.signatures import Refused, constant
-from braid.types import Array, Decimal, Map, Scalar, Type, is_numeric
+from braid.types import FLOATS, TIMESTAMPS, WHOLE_NUMBERS, Array, Decimal, Map, Scalar, Type, is_numeric
 
-ORDERED = (Scalar.INT, Scalar.BIGINT, Scalar.DOUBLE, Scalar.VARCHAR, Scalar.BYTES, Scalar.DATE, Scalar.TIME,
-           Scalar.TIMESTAMP)  # fmt: skip
+ORDERED = (*WHOLE_NUMBERS, *FLOATS, Scalar.VARCHAR, Scalar.BYTES, Scalar.DATE, Scalar.TIME, *TIMESTAMPS)
 MOST = 10_000  # values that an aggregate is asked to keep
 
 
@@ -33,8 +32,8 @@ class Shape:
 @dataclass(frozen=True, slots=True)
 class AggregateFunction:
     """`shape`: of the arguments, None if it takes no such ones. `star`: may be written f(*). `over_tables`: a row that
-    changes can be taken out again. `common`: every dialect has it. `meaning`: since which number of `expr.meanings`
-    it gives the values that it gives."""
+    changes can be taken out again. `common`: every dialect has it. `flat`: of a group one value is kept, no array,
+    map or structure. `meaning`: since which number of `expr.meanings` it gives the values that it gives."""
 
     name: str
     takes: str
@@ -42,6 +41,7 @@ class AggregateFunction:
     star: bool = False
     over_tables: bool = False
     common: bool = False
+    flat: bool = False
     meaning: int = 1
 
 
@@ -112,7 +112,7 @@ def _pair(args: Sequence[Expr]) -> Shape | None:
 def _spread(args: Sequence[Expr]) -> Shape | None:
     if len(args) != 1 or not is_numeric(args[0].type):
         return None
-    exact = args[0].type in (Scalar.INT, Scalar.BIGINT)
+    exact = args[0].type in WHOLE_NUMBERS
     return Shape(args[0] if exact else typing.cast(args[0], Scalar.DOUBLE), Scalar.DOUBLE)
 
 
@@ -122,13 +122,15 @@ _OFFSET = "a value, maybe how many of them, and maybe whether nulls are passed o
 AGGREGATES: dict[str, AggregateFunction] = {
     f.name: f
     for f in (
-        AggregateFunction("COUNT", "any value, or *", _one(lambda _: _BIG), star=True, over_tables=True, common=True),
-        AggregateFunction("SUM", "a number", _one(_same_if(is_numeric)), over_tables=True, common=True),
+        AggregateFunction(
+            "COUNT", "any value, or *", _one(lambda _: _BIG), star=True, over_tables=True, common=True, flat=True
+        ),
+        AggregateFunction("SUM", "a number", _one(_same_if(is_numeric)), over_tables=True, common=True, flat=True),
         AggregateFunction(
             "AVG", "a number", _one(lambda t: Scalar.DOUBLE if is_numeric(t) else None), over_tables=True, common=True
         ),
-        AggregateFunction("MIN", "a number, text or time", _one(_same_if(_ordered)), common=True),
-        AggregateFunction("MAX", "a number, text or time", _one(_same_if(_ordered)), common=True),
+        AggregateFunction("MIN", "a number, text or time", _one(_same_if(_ordered)), common=True, flat=True),
+        AggregateFunction("MAX", "a number, text or time", _one(_same_if(_ordered)), common=True, flat=True),
         AggregateFunction("LATEST_BY_OFFSET", _OFFSET, _latest, common=True),
         AggregateFunction("EARLIEST_BY_OFFSET", _OFFSET, _by_offset),
         AggregateFunction(
@@ -158,6 +160,11 @@ def is_aggregate(name: str) -> bool:
 def is_of_times(name: str) -> bool:
     """Is name(*), or name(), of the times of rows?"""
     return name in AGGREGATES and not AGGREGATES[name].star and not user.overloads(name, "aggregate")
+
+
+def is_flat(name: str) -> bool:
+    """Is what is kept of a group one value, which every format holds? A user's aggregate keeps what it likes."""
+    return name not in AGGREGATES or AGGREGATES[name].flat or bool(user.overloads(name, "aggregate"))
 
 
 def shaped(name: str, args: list[Expr], star: bool, distinct: bool, over_table: bool) -> Shape:

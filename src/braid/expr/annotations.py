@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Generic, NewType, TypeVar, get
 
 from braid.expr.casts import as_decimal
 from braid.expr.signatures import Signature, common_type, fits
-from braid.types import Array, Decimal, Map, Scalar, Struct, Type, is_numeric
+from braid.types import FLOATS, Array, Decimal, Map, Scalar, Struct, Type, is_numeric
 from braid.types import Column as Named
 
 T = TypeVar("T")
@@ -135,10 +135,15 @@ def _fits(written: Any, given: Type, bound: dict[Any, Type]) -> bool:
         case builtin, Map(key, value) if builtin is dict:
             return all([_fits(w, t, bound) for w, t in zip(get_args(written), (key, value), strict=True)])
     if written is decimal.Decimal:
-        return is_numeric(given) and given is not Scalar.DOUBLE
-    if given is Scalar.NULL:
+        return is_numeric(given) and given not in FLOATS
+    if given is Scalar.NULL or _is_moment(written, given):
         return True
     return not _variables(written) and fits(given, sql_type(written, {}))
+
+
+def _is_moment(written: Any, given: Type) -> bool:
+    """Whether it is a time with a zone, which Python has in UTC."""
+    return written is dt.datetime and given is Scalar.TIMESTAMPTZ
 
 
 def _variables(written: Any) -> set[Any]:
@@ -148,7 +153,9 @@ def _variables(written: Any) -> set[Any]:
 
 
 def _passed(written: Any, given: Type, bound: Mapping[Any, Type]) -> Type:
-    return as_decimal(given) if written is decimal.Decimal else sql_type(written, bound)
+    if written is decimal.Decimal:
+        return as_decimal(given)
+    return given if _is_moment(written, given) else sql_type(written, bound)
 
 
 def _shown(written: Any) -> str:
@@ -204,6 +211,8 @@ class Shape:
             return None
         result = sql_type(self.gives, bound)
         args = tuple(_passed(w, t, bound) for w, t in zip(written, given, strict=True))
+        if result is Scalar.TIMESTAMP and Scalar.TIMESTAMPTZ in args:
+            result = Scalar.TIMESTAMPTZ
         return Signature(args, Array(result) if self.kind == "table" else result)
 
     @property

@@ -33,9 +33,10 @@ from braid.expr.signatures import (
     decimal,
     decimal_failed,
     fits,
+    in_sql,
     null_failed,
 )
-from braid.types import MAX_TIME, Array, Decimal, Map, Scalar, Type, is_numeric, polars_type
+from braid.types import FLOATS, MAX_TIME, TIMESTAMPS, Array, Decimal, Map, Scalar, Type, is_numeric, polars_type
 
 S = Scalar
 _SIGNS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
@@ -48,7 +49,7 @@ _COMPARES = {
     "ge": ">=",
     "is_distinct_from": "IS DISTINCT FROM",
 }
-_TIMES = (S.DATE, S.TIME, S.TIMESTAMP)
+_TIMES = (S.DATE, S.TIME, *TIMESTAMPS)
 _WIDE = py.Context(prec=120, rounding=py.ROUND_HALF_UP)
 
 # ---------------------------------------------------------------- arithmetic
@@ -207,7 +208,7 @@ def compared_type(args: Sequence[Expr], *, order: bool) -> Type | None:
     for x, y in ((a, b), (b, a)):
         if x in _TIMES and y in (S.VARCHAR, x):
             return x
-        if x is S.TIMESTAMP and y is S.DATE:
+        if (x in TIMESTAMPS and y is S.DATE) or (x is S.TIMESTAMPTZ and y is S.TIMESTAMP):
             return x
     for e, other in ((args[0], b), (args[1], a)):
         if _is_rowtime(e) and other is S.VARCHAR:
@@ -252,7 +253,7 @@ def _compare(op: Callable[[pl.Expr, pl.Expr], pl.Expr], with_nan: bool) -> Build
     def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
         a, b = args
         t = call.args[0].type
-        if t is S.DOUBLE:  # Polars takes NaN as equal to itself and greater than all
+        if t in FLOATS:  # Polars takes NaN as equal to itself and greater than all
             nan = pl.when(a.is_not_null() & b.is_not_null()).then(a.is_nan() | b.is_nan())
             return pl.when(nan).then(pl.lit(with_nan)).otherwise(op(a, b))
         if not isinstance(t, Scalar | Decimal):
@@ -304,7 +305,7 @@ def _resolve_in(args: Sequence[Expr]) -> Signature | Refused:
 def _in(call: Call, args: list[pl.Expr]) -> pl.Expr:
     t = call.args[0].type
     values = [x.value for x in call.args[1:] if isinstance(x, Lit) and x.value is not None]
-    if len(values) == len(args) - 1 and isinstance(t, Scalar) and t is not S.DOUBLE:
+    if len(values) == len(args) - 1 and isinstance(t, Scalar) and t not in FLOATS:
         return args[0].is_in(pl.Series(values, dtype=polars_type(t)).implode())
     equal = _compare(lambda a, b: a == b, False)
     found = [
@@ -534,6 +535,8 @@ def resolve_concat(args: Sequence[Expr]) -> Signature | Refused:
 
 def _resolve_shift(args: Sequence[Expr]) -> Signature | Refused:
     time, _ = args
+    if time.type is S.TIMESTAMPTZ:
+        return Signature((S.TIMESTAMPTZ, S.BIGINT), S.TIMESTAMPTZ)
     if time.type in (S.TIMESTAMP, S.DATE, S.NULL):
         return Signature((S.TIMESTAMP, S.BIGINT), S.TIMESTAMP)
     return Refused(f"{time.type} + INTERVAL has no meaning", "add an interval to a TIMESTAMP or a DATE")
@@ -560,7 +563,7 @@ OPERATORS: dict[str, Function] = {
         Function("sub", _arithmetic("sub"), _difference, decimal_failed(_difference)),
         Function("mul", _arithmetic("mul"), _product, decimal_failed(_product)),
         Function("div", _arithmetic("div"), _quotient, _division_failed(_quotient)),
-        Function("mod", _arithmetic("mod"), _remainder, _division_failed(_remainder)),
+        Function("mod", _arithmetic("mod"), _remainder, _division_failed(_remainder), names=in_sql(sqlstream="MOD")),
         Function("shift", _resolve_shift, _shift, null_failed(_shift)),
         Function("neg", _resolve_neg, lambda call, args: -args[0]),
         Function("eq", _comparison("eq"), _compare(lambda a, b: a == b, False)),

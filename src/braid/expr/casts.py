@@ -17,7 +17,7 @@ import polars as pl
 
 from braid.expr import dates
 from braid.expr.rows import rows
-from braid.types import Array, Decimal, Map, Scalar, Struct, Type, is_numeric, polars_type
+from braid.types import FLOATS, TIMESTAMPS, Array, Decimal, Map, Scalar, Struct, Type, is_numeric, polars_type
 
 S = Scalar
 JAVA_BLANKS = "".join(map(chr, range(33)))  # what Java's String.trim removes
@@ -35,8 +35,10 @@ def can_cast(source: Type, target: Type) -> bool:
         case (_, S.VARCHAR):
             return source is not S.BYTES
         case (S.VARCHAR, _):
-            return is_numeric(target) or target in (S.BOOLEAN, S.DATE, S.TIME, S.TIMESTAMP)
-        case (S.TIMESTAMP, S.DATE | S.TIME) | (S.DATE, S.TIMESTAMP):
+            return is_numeric(target) or target in (S.BOOLEAN, S.DATE, S.TIME, *TIMESTAMPS)
+        case (S.TIMESTAMP | S.TIMESTAMPTZ, S.DATE | S.TIME | S.TIMESTAMP | S.TIMESTAMPTZ):
+            return True
+        case (S.DATE, S.TIMESTAMP | S.TIMESTAMPTZ):
             return True
     parts = _parts(pl.element(), source, target)
     return is_numeric(source) and is_numeric(target) if parts is None else all(can_cast(f, t) for _, f, t in parts)
@@ -62,6 +64,10 @@ def may_fail(source: Type, target: Type) -> bool:
     match source, target:
         case (S.VARCHAR, _):
             return target is not S.BOOLEAN
+        case (_, S.SMALLINT):
+            return True
+        case (S.DOUBLE, S.REAL):
+            return True
         case (S.SMALLINT | S.INT | S.BIGINT | Decimal(), Decimal(p, s)):
             wide = as_decimal(source)
             return wide.precision - wide.scale > p - s or (wide.scale > s and p < wide.precision)
@@ -87,21 +93,26 @@ def cast(x: pl.Expr, source: Type, target: Type) -> pl.Expr:
     match target:
         case S.INT | S.BIGINT:
             return _to_integer(x, source, dtype)
+        case S.SMALLINT:
+            wide = x.cast(pl.Int64, strict=False) if is_numeric(source) else x.str.strip_chars(JAVA_BLANKS)
+            return wide.cast(dtype, strict=False)
         case S.DOUBLE:
             return _to_double(x, source)
+        case S.REAL:
+            return _to_single(x, source)
         case Decimal():
             return _to_decimal(x, source, target)
         case S.VARCHAR:
             return to_text(x, source)
         case S.BOOLEAN:
             return x.str.strip_chars(JAVA_BLANKS).str.to_lowercase() == "true"
-        case S.DATE | S.TIME | S.TIMESTAMP if source is S.VARCHAR:
+        case S.DATE | S.TIME | S.TIMESTAMP | S.TIMESTAMPTZ if source is S.VARCHAR:
             return dates.PARSE[target](x)
         case S.DATE:
             return x.dt.date()
         case S.TIME:
             return x.dt.time()
-        case S.TIMESTAMP:
+        case S.TIMESTAMP | S.TIMESTAMPTZ:
             return x.cast(dtype)
     parts = _parts(x, source, target)
     assert parts is not None, f"no cast from {source} to {target}"
@@ -138,9 +149,9 @@ def any_of(*parts: pl.Expr | None) -> pl.Expr | None:
 def _to_integer(x: pl.Expr, source: Type, dtype: pl.DataType) -> pl.Expr:
     if source is S.VARCHAR:
         return x.str.strip_chars(JAVA_BLANKS).cast(dtype, strict=False)  # Polars takes signs and digits only
-    if source is S.DOUBLE:
+    if source in FLOATS:
         top = 2.0 ** (31 if dtype == pl.Int32() else 63)
-        whole = x.fill_nan(0.0)
+        whole = x.cast(pl.Float64).fill_nan(0.0)
         low = pl.lit(-int(top), dtype)
         inside = pl.when((whole > -top) & (whole < top)).then(whole).cast(dtype, strict=False)
         return pl.when(whole >= top).then(pl.lit(int(top) - 1, dtype)).when(whole <= -top).then(low).otherwise(inside)
@@ -158,6 +169,16 @@ def _to_double(x: pl.Expr, source: Type) -> pl.Expr:
     return x.cast(pl.Float64)
 
 
+def _to_single(x: pl.Expr, source: Type) -> pl.Expr:
+    """Rounded once; a finite number that is too large for a single is null."""
+    if source is S.VARCHAR or isinstance(source, Decimal):
+        text = x.cast(pl.String).str.strip_chars(JAVA_BLANKS)
+        made = pl.when(text.str.contains(_DOUBLE)).then(text).cast(pl.Float32, strict=False)
+        return pl.when(made.is_finite() | text.str.contains("N|I")).then(made)
+    made = x.cast(pl.Float32)
+    return pl.when(made.is_finite() | ~x.cast(pl.Float64).is_finite()).then(made)
+
+
 def _to_decimal(x: pl.Expr, source: Type, target: Decimal) -> pl.Expr:
     """Slow path (Python rows) for DOUBLE and for text with an exponent or more digits than the scale holds."""
     dtype = polars_type(target)
@@ -165,6 +186,8 @@ def _to_decimal(x: pl.Expr, source: Type, target: Decimal) -> pl.Expr:
         if source.scale > target.scale:
             x = x.round(target.scale, mode="half_away_from_zero")
         return x.cast(dtype, strict=False)
+    if source is S.REAL:
+        x, source = x.cast(pl.String).cast(pl.Float64), S.DOUBLE  # its own digits, not those of the double it equals
     if source is S.DOUBLE:
         return rows(lambda v: _decimal_of_double(v, target), [x], dtype)
     if source is S.VARCHAR:
@@ -210,9 +233,11 @@ def _decimals_of_text(s: pl.Series, target: Decimal) -> pl.Series:
 def to_text(x: pl.Expr, source: Type) -> pl.Expr:
     """The text of a value, as Java prints it."""
     match source:
+        case S.REAL:
+            return to_text(x.cast(pl.String).cast(pl.Float64), S.DOUBLE)
         case S.DOUBLE:
             return x.map_batches(java_doubles, return_dtype=pl.String, is_elementwise=True)
-        case S.TIMESTAMP:
+        case S.TIMESTAMP | S.TIMESTAMPTZ:
             return x.dt.strftime("%Y-%m-%dT%H:%M:%S%.3f")
         case S.DATE:
             return x.dt.strftime("%Y-%m-%d")
@@ -290,7 +315,7 @@ def java_text(value: Any, t: Type) -> str:
             return java_double(value)
         case Decimal():
             return format(value, "f")
-        case S.TIMESTAMP:
+        case S.TIMESTAMP | S.TIMESTAMPTZ:
             assert isinstance(value, dt.datetime)
             return value.isoformat(timespec="milliseconds")
         case _:

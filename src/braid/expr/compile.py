@@ -8,7 +8,7 @@ fail.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import assert_never
 
 import polars as pl
@@ -45,6 +45,8 @@ def to_polars(e: Expr) -> pl.Expr:
             return _literal(value, type_)
         case Call(function) if function in LAMBDAS:
             return _folded(e, applied(e, [to_polars(a) for a in e.args if not isinstance(a, Lambda)], evaluate))
+        case Call(function, (Call("pg.place", (a,)), Call("pg.place", (b,)))) if function in _COMPARES:
+            return _folded(e, _COMPARES[function](to_polars(a), to_polars(b)))  # Polars orders them by itself
         case Call():
             return _folded(e, FUNCTIONS[e.function].build(e, [to_polars(a) for a in e.args]))
         case Case(whens, default):
@@ -133,7 +135,7 @@ def _called(frame: pl.DataFrame, items: list[tuple[str, Expr]]) -> tuple[pl.Data
     """The frame with what slow functions and those of users give, each called once; and the items where that stands."""
     if not any(_is_called(x) for _, e in items for x in parts(e)):
         return frame, items
-    known: dict[Expr, Expr] = {}
+    known: dict[str, Expr] = {}  # by their text: constants may be lists, and 0.0 is not -0.0
     made: list[pl.Series] = []
 
     def change(e: Expr) -> Expr | None:
@@ -141,13 +143,14 @@ def _called(frame: pl.DataFrame, items: list[tuple[str, Expr]]) -> tuple[pl.Data
             return e
         if not isinstance(e, Call) or not _is_called(e):
             return None
-        if e not in known:
+        text = repr(e)
+        if text not in known:
             args, bad = evaluate(frame, [(f"{i}", a) for i, a in enumerate(e.args)])
             value, failed = _call(e, args)
             names = f"=value{len(made)}", f"=failed{len(made)}"
             made.extend((value.alias(names[0]), (failed | bad).alias(names[1])))
-            known[e] = Call("called", (Col(names[0], e.type), Col(names[1], Scalar.BOOLEAN)), e.type)
-        return known[e]
+            known[text] = Call("called", (Col(names[0], e.type), Col(names[1], Scalar.BOOLEAN)), e.type)
+        return known[text]
 
     items = [(name, changed(e, change)) for name, e in items]
     return frame.with_columns(made), items
@@ -177,6 +180,15 @@ def value_of(e: Expr) -> object:
     return python_value(out.get_column("v").to_list()[0], e.type)
 
 
+_COMPARES: dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
+    "eq": lambda a, b: a == b,
+    "ne": lambda a, b: a != b,
+    "lt": lambda a, b: a < b,
+    "le": lambda a, b: a <= b,
+    "gt": lambda a, b: a > b,
+    "ge": lambda a, b: a >= b,
+    "is_distinct_from": lambda a, b: a.ne_missing(b),
+}
 _FIRST = ("COALESCE", "IFNULL", "pg.coalesce")  # they give the first of their arguments that is there
 
 
@@ -200,8 +212,13 @@ def _literal(value: object, t: Type) -> pl.Expr:
     if value is None:
         return pl.lit(None, dtype)
     match t:
-        case Array() | Map() | Struct():
+        case Array() | Map() | Struct() | Scalar.INTERVAL:
             return pl.lit(pl.Series("v", [_physical(value, t)], dtype=dtype)).first()
+        case Scalar.INTERVAL:  # (months, days, microseconds), since a literal can be hashed
+            assert isinstance(value, tuple)
+            return pl.lit(
+                pl.Series("v", [dict(zip(("months", "days", "us"), value, strict=True))], dtype=dtype)
+            ).first()
         case _:
             return pl.lit(value, dtype)
 
@@ -217,6 +234,9 @@ def _physical(value: object, t: Type) -> object:
         case Map(_, item):
             assert isinstance(value, dict)
             return [{"key": k, "value": _physical(v, item)} for k, v in value.items()]
+        case Scalar.INTERVAL:
+            assert isinstance(value, tuple)
+            return dict(zip(("months", "days", "us"), value, strict=True))
         case Struct(fields):
             assert isinstance(value, dict)
             return {f.name: _physical(value.get(f.name), f.type) for f in fields}

@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from braid.errors import SqlError
-from braid.types import MAX_DAY, MAX_TIME, Scalar, Type
+from braid.types import MAX_DAY, MAX_TIME, TIMESTAMPS, Scalar, Type
 
 DATETIME = pl.Datetime("us")
 DAY_US = 86_400_000_000
@@ -48,7 +48,7 @@ def time_of_day(ms: pl.Expr) -> pl.Expr:
     return pl.when(ms.is_between(0, 86_400_000 - 1)).then(ms * 1_000_000).cast(pl.Time)
 
 
-OF_NUMBER = {Scalar.DATE: day, Scalar.TIME: time_of_day, Scalar.TIMESTAMP: instant}
+OF_NUMBER = {Scalar.DATE: day, Scalar.TIME: time_of_day, **dict.fromkeys(TIMESTAMPS, instant)}
 
 
 def _read(s: pl.Expr, regex: str, steps: Sequence[Mapping[str, pl.Expr]], dtype: pl.DataType) -> pl.Expr:
@@ -161,13 +161,13 @@ def parse_time(s: pl.Expr) -> pl.Expr:
     return _read(s, _ISO_TIME, [fields, {"made": pl.when(ok).then(us * 1000).cast(pl.Time)}], pl.Time())
 
 
-PARSE = {Scalar.DATE: parse_date, Scalar.TIME: parse_time, Scalar.TIMESTAMP: parse_timestamp}
+PARSE = {Scalar.DATE: parse_date, Scalar.TIME: parse_time, **dict.fromkeys(TIMESTAMPS, parse_timestamp)}
 
 
 def parse_iso(x: pl.Expr, t: Scalar) -> pl.Expr:
     """A DATE, TIME or TIMESTAMP from text; between date and time of day may stand a blank."""
     blank = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}) "
-    return PARSE[t](x.str.replace(blank, "${1}T") if t is Scalar.TIMESTAMP else x)
+    return PARSE[t](x.str.replace(blank, "${1}T") if t in TIMESTAMPS else x)
 
 
 def format_time(x: pl.Expr) -> pl.Expr:

@@ -1,6 +1,7 @@
 """The functions: one row each, signature, Polars expression, and where it fails.
 
-In: typed calls and the Polars expressions of their arguments. Out: `FUNCTIONS`.
+In: typed calls and the Polars expressions of their arguments. Out: `FUNCTIONS`, by the names that plans give them;
+`by_name`, by those that a dialect's SQL does.
 Rule: ksqlDB's meaning. Null in, null out, unless the row says otherwise. Text counts characters (Unicode code points;
 ksqlDB counts UTF-16 units). Positions count from 1.
 """
@@ -9,7 +10,9 @@ from __future__ import annotations
 
 import decimal as py
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import polars as pl
@@ -22,9 +25,12 @@ from braid.expr.functions_bytes import BYTES_FUNCTIONS
 from braid.expr.functions_dialects import LENSES, POSTGRES
 from braid.expr.functions_json import JSON_FUNCTIONS
 from braid.expr.functions_numbers import NUMBER_FUNCTIONS
+from braid.expr.functions_standard import STANDARD
 from braid.expr.functions_text import TEXT_FUNCTIONS
 from braid.expr.functions_times import TIME_FUNCTIONS
+from braid.expr.lambdas import LAMBDAS
 from braid.expr.nodes import Call, Expr
+from braid.expr.postgres import ROWS
 from braid.expr.rows import LARGEST, rows
 from braid.expr.signatures import (
     Function,
@@ -37,6 +43,9 @@ from braid.expr.signatures import (
     decimal,
     decimal_failed,
     forms,
+    in_sql,
+    null_failed,
+    resolve_extreme,
 )
 from braid.types import Array, Decimal, Scalar, polars_type
 
@@ -311,6 +320,14 @@ def _round_doubles(s: pl.Series, places: int) -> pl.Series:
     return out.rename(s.name)
 
 
+def _round_within(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """The same, and null for a DOUBLE that no BIGINT holds."""
+    made = _round(call, args)
+    if call.args[0].type is S.DOUBLE and call.type is S.BIGINT:
+        made = pl.when((args[0] >= -(2.0**63)) & (args[0] < 2.0**63)).then(made)
+    return made
+
+
 def _sign(call: Call, args: list[pl.Expr]) -> pl.Expr:
     x = args[0].fill_nan(0.0) if call.args[0].type is S.DOUBLE else args[0]
     return (x > 0).cast(pl.Int32) - (x < 0).cast(pl.Int32)
@@ -348,13 +365,6 @@ def _resolve_as_value(args: Sequence[Expr]) -> Signature | Refused:
     return Signature((args[0].type,), args[0].type) if len(args) == 1 else Refused("it takes one column")
 
 
-def _resolve_extreme(args: Sequence[Expr]) -> Signature | Refused:
-    wide = common_of([a.type for a in args])
-    if not args or wide is None or not isinstance(wide, Scalar | Decimal):
-        return Refused("it takes values of one type that has an order")
-    return Signature((wide,) * len(args), wide)
-
-
 # --------------------------------------------------------------------- table
 
 _TEXT = S.VARCHAR
@@ -368,10 +378,30 @@ _number = _same_number("a number")
 _three_texts = forms("three VARCHAR: text, what to replace, by what", ((_TEXT,) * 3, _TEXT))
 
 _SCALARS = (
-    Function("UCASE", _text_to_text, lambda call, args: args[0].str.to_uppercase()),
-    Function("LCASE", _text_to_text, lambda call, args: args[0].str.to_lowercase()),
-    Function("TRIM", _text_to_text, lambda call, args: args[0].str.strip_chars(JAVA_BLANKS)),
-    Function("LEN", forms("a VARCHAR or BYTES", ((_TEXT,), S.INT), ((S.BYTES,), S.INT)), _len),
+    Function(
+        "UCASE",
+        _text_to_text,
+        lambda call, args: args[0].str.to_uppercase(),
+        names=in_sql(lenses="UPPERCASE", sqlstream="UPPER"),
+    ),
+    Function(
+        "LCASE",
+        _text_to_text,
+        lambda call, args: args[0].str.to_lowercase(),
+        names=in_sql(lenses="LOWERCASE", sqlstream="LOWER"),
+    ),
+    Function(
+        "TRIM",
+        _text_to_text,
+        lambda call, args: args[0].str.strip_chars(JAVA_BLANKS),
+        names=in_sql(lenses="TRIM"),
+    ),
+    Function(
+        "LEN",
+        forms("a VARCHAR or BYTES", ((_TEXT,), S.INT), ((S.BYTES,), S.INT)),
+        _len,
+        names=in_sql(sqlstream="CHAR_LENGTH CHARACTER_LENGTH"),
+    ),
     Function("CONCAT", resolve_concat, concat),
     Function(
         "CONCAT_WS",
@@ -395,7 +425,13 @@ _SCALARS = (
         _replace,
         _replace_failed,
     ),
-    Function("replace_found", _three_texts, _replace_found, _replace_found_failed),
+    Function(
+        "replace_found",
+        _three_texts,
+        _replace_found,
+        _replace_found_failed,
+        names=in_sql(ksqldb="", lenses="REPLACE", sqlstream="REPLACE"),
+    ),
     Function(
         "SPLIT",
         forms(
@@ -415,35 +451,71 @@ _SCALARS = (
         ),
         _instr,
     ),
-    Function("LPAD", _pads, _pad(True), _pad_failed),
-    Function("RPAD", _pads, _pad(False), _pad_failed),
-    Function("ABS", _number, lambda call, args: args[0].abs()),
-    Function("CEIL", _number, _ceiling, decimal_failed(_ceiling)),
-    Function("FLOOR", _number, _floor, decimal_failed(_floor)),
+    Function("LPAD", _pads, _pad(True), _pad_failed, names=in_sql(sqlstream="LPAD")),
+    Function("RPAD", _pads, _pad(False), _pad_failed, names=in_sql(sqlstream="RPAD")),
+    Function("ABS", _number, lambda call, args: args[0].abs(), names=in_sql(lenses="ABS")),
+    Function("CEIL", _number, _ceiling, decimal_failed(_ceiling), names=in_sql(lenses="CEIL", sqlstream="CEIL")),
+    Function("FLOOR", _number, _floor, decimal_failed(_floor), names=in_sql(lenses="FLOOR", sqlstream="FLOOR")),
     Function("ROUND", _resolve_round, _round, decimal_failed(_round)),
+    Function(
+        "sql.round",
+        _resolve_round,
+        _round_within,
+        null_failed(_round_within),
+        names=in_sql(ksqldb="", sqlstream="ROUND"),
+    ),
     Function(
         "SIGN",
         lambda args: Signature(s.args, S.INT) if isinstance(s := _number(args), Signature) else s,
         _sign,
+        names=in_sql(lenses="SIGN", sqlstream="SIGN"),
     ),
-    Function("SQRT", forms("a number", ((S.DOUBLE,), S.DOUBLE)), lambda call, args: args[0].sqrt()),
-    Function("COALESCE", _one_type(1, None), lambda call, args: pl.coalesce(args)),
+    Function(
+        "SQRT",
+        forms("a number", ((S.DOUBLE,), S.DOUBLE)),
+        lambda call, args: args[0].sqrt(),
+        names=in_sql(lenses="SQRT"),
+    ),
+    Function(
+        "COALESCE",
+        _one_type(1, None),
+        lambda call, args: pl.coalesce(args),
+        names=in_sql(lenses="COALESCE", sqlstream="COALESCE"),
+    ),
     Function("IFNULL", _one_type(2, 2), lambda call, args: pl.coalesce(args)),
-    Function("NULLIF", _resolve_nullif, _nullif),
+    Function("NULLIF", _resolve_nullif, _nullif, names=in_sql(sqlstream="NULLIF")),
     Function("AS_VALUE", _resolve_as_value, lambda call, args: args[0]),
-    Function("GREATEST", _resolve_extreme, lambda call, args: pl.max_horizontal(args)),
-    Function("LEAST", _resolve_extreme, lambda call, args: pl.min_horizontal(args)),
+    Function("GREATEST", resolve_extreme, lambda call, args: pl.max_horizontal(args)),
+    Function("LEAST", resolve_extreme, lambda call, args: pl.min_horizontal(args)),
 )
+
+
+def _of_ksqldb(*tables: Mapping[str, Function]) -> dict[str, Function]:
+    """Rows that ksqlDB calls as plans do; the rest stands in the rows."""
+    rows = (f for table in tables for f in table.values())
+    return {f.name: replace(f, names={"ksqldb": (f.name,), **f.names}) for f in rows}
+
 
 FUNCTIONS: dict[str, Function] = {
     **OPERATORS,
     **LENSES,
     **POSTGRES,
-    **{f.name: f for f in _SCALARS},
-    **TEXT_FUNCTIONS,
-    **BYTES_FUNCTIONS,
-    **NUMBER_FUNCTIONS,
-    **TIME_FUNCTIONS,
-    **ARRAY_FUNCTIONS,
-    **JSON_FUNCTIONS,
+    **ROWS,
+    **STANDARD,
+    **_of_ksqldb(
+        {f.name: f for f in _SCALARS},
+        TEXT_FUNCTIONS,
+        BYTES_FUNCTIONS,
+        NUMBER_FUNCTIONS,
+        TIME_FUNCTIONS,
+        ARRAY_FUNCTIONS,
+        JSON_FUNCTIONS,
+    ),
 }
+
+
+@cache
+def by_name(dialect: str) -> Mapping[str, Function]:
+    """The functions of a dialect, by what its SQL calls them."""
+    rows = (*FUNCTIONS.values(), *LAMBDAS.values())
+    return {name: f for f in rows for name in f.names.get(dialect, ())}

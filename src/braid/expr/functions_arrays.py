@@ -19,7 +19,7 @@ import polars as pl
 from braid.expr.casts import to_text
 from braid.expr.nodes import Call, Expr
 from braid.expr.rows import LARGEST, lists, rows
-from braid.expr.signatures import Function, Refused, Resolver, Signature, common_type
+from braid.expr.signatures import Function, Refused, Resolver, Signature, common_type, in_sql
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
 
 S = Scalar
@@ -415,8 +415,13 @@ def _cube_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
 ARRAY_FUNCTIONS = {
     f.name: f
     for f in (
-        Function("ARRAY_LENGTH", _resolve_length, lambda call, args: args[0].list.len().cast(pl.Int32)),
-        Function("ARRAY_CONTAINS", _resolve_contains, _contains),
+        Function(
+            "ARRAY_LENGTH",
+            _resolve_length,
+            lambda call, args: args[0].list.len().cast(pl.Int32),
+            names=in_sql(lenses="SIZEOF"),
+        ),
+        Function("ARRAY_CONTAINS", _resolve_contains, _contains, names=in_sql(lenses="IN_ARRAY")),
         Function("SLICE", _resolve_slice, _slice),
         Function(
             "MAP_KEYS", _resolve_map_part("key"), lambda call, args: args[0].list.eval(pl.element().struct.field("key"))
@@ -448,12 +453,20 @@ ARRAY_FUNCTIONS = {
             lambda call, args: _on_columns(_map_union, args, polars_type(call.type)),
         ),
         Function("ENTRIES", _resolve_entries, _entries),
-        Function("zip", _resolve_zip, lambda call, args: rows(_zip, args, polars_type(call.type), nulls=True)),
+        Function(
+            "zip",
+            _resolve_zip,
+            lambda call, args: rows(_zip, args, polars_type(call.type), nulls=True),
+            names=in_sql(ksqldb=""),
+        ),
+        Function("EXPLODE", _array(lambda t: t, "an ARRAY"), lambda call, args: args[0], kind="table"),
         Function(
             "cube",
             _array(Array, "an ARRAY"),
             lambda call, args: rows(_cube, args, polars_type(call.type)),
             _cube_failed,
+            names=in_sql(ksqldb="CUBE_EXPLODE"),
+            kind="table",
         ),
     )
 }

@@ -1,8 +1,7 @@
 """Functions with the meaning of one dialect. Lenses': text in UTF-16 units, positions from zero. RisingWave's: values
 as PostgreSQL writes them, what `x::varchar` gives.
 
-In: typed calls and the Polars expressions of their arguments. Out: rows of `FUNCTIONS`, with lower-case names: the
-dialect says by which name they are called.
+In: typed calls and the Polars expressions of their arguments. Out: rows of `FUNCTIONS`.
 Rule: null in, null out. Batch queries give the same (`batch_sql/duck.py`).
 """
 
@@ -14,7 +13,7 @@ import polars as pl
 
 from braid.expr.casts import where
 from braid.expr.nodes import Call, Expr
-from braid.expr.signatures import Function, Refused, Signature, forms
+from braid.expr.signatures import Function, Refused, Signature, forms, in_sql
 from braid.types import Array, Scalar
 
 S = Scalar
@@ -45,7 +44,7 @@ def _from(both: pl.Series) -> pl.Series:
 
 
 def _substr_failed(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    return args[1] < 0
+    return args[0].is_not_null() & (args[1] < 0)
 
 
 def _resolve_concat(args: Sequence[Expr]) -> Signature | Refused:
@@ -75,17 +74,18 @@ _TEXT = forms("a text", ((S.VARCHAR,), S.INT))
 LENSES = {
     f.name: f
     for f in (
-        Function("utf16_length", _TEXT, _length),
+        Function("utf16_length", _TEXT, _length, names=in_sql(lenses="LEN LENGTH")),
         Function(
             "utf16_from",
             forms("a text and the position to start from, counted from 0", ((S.VARCHAR, S.INT), S.VARCHAR)),
             _substr,
             _substr_failed,
+            names=in_sql(lenses="SUBSTR"),
         ),
-        Function("concat_all", _resolve_concat, lambda call, args: pl.concat_str(args)),
-        Function("flatten", _resolve_flatten, _flatten),
-        Function("as_nullable", _resolve_same, lambda call, args: args[0]),
-        Function("as_non_nullable", _resolve_same, lambda call, args: args[0]),
+        Function("concat_all", _resolve_concat, lambda call, args: pl.concat_str(args), names=in_sql(lenses="CONCAT")),
+        Function("flatten", _resolve_flatten, _flatten, names=in_sql(lenses="FLATTEN")),
+        Function("as_nullable", _resolve_same, lambda call, args: args[0], names=in_sql(lenses="AS_NULLABLE")),
+        Function("as_non_nullable", _resolve_same, lambda call, args: args[0], names=in_sql(lenses="AS_NON_NULLABLE")),
     )
 }
 
@@ -98,10 +98,16 @@ def _double(call: Call, args: list[pl.Expr]) -> pl.Expr:
     return args[0].map_batches(_doubles, return_dtype=pl.String(), is_elementwise=True)
 
 
-def _doubles(s: pl.Series) -> pl.Series:
-    """`1`, `0.5`, `1e+15`, `1e-05`, `NaN`: Python rows only where an exponent is needed."""
+def _real(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    """In the digits of a single: `1e+06`, `1.1`."""
+    fewest = args[0].cast(pl.String).cast(pl.Float64)
+    return fewest.map_batches(lambda s: _doubles(s, 1e6), return_dtype=pl.String(), is_elementwise=True)
+
+
+def _doubles(s: pl.Series, most: float = 1e15) -> pl.Series:
+    """`1`, `0.5`, `1e+15`, `1e-05`, `NaN`: Python rows only where an exponent is needed, from `most` on."""
     size = s.abs()
-    odd = (((size < 1e-4) & (size > 0)) | (size >= 1e15)) & s.is_finite()
+    odd = (((size < 1e-4) & (size > 0)) | (size >= most)) & s.is_finite()
     text = s.cast(pl.String).str.strip_suffix(".0").replace({"inf": "Infinity", "-inf": "-Infinity"})
     return where(odd, _with_exponent, s, text)
 
@@ -128,7 +134,8 @@ POSTGRES = {
     for f in (
         Function("double_text", forms("a DOUBLE", ((S.DOUBLE,), S.VARCHAR)), _double),
         Function("timestamp_text", forms("a TIMESTAMP", ((S.TIMESTAMP,), S.VARCHAR)), _timestamp),
-        Function("timestamptz_text", forms("a TIMESTAMP", ((S.TIMESTAMP,), S.VARCHAR)), _timestamptz),
+        Function("real_text", forms("a REAL", ((S.REAL,), S.VARCHAR)), _real),
+        Function("timestamptz_text", forms("a TIMESTAMPTZ", ((S.TIMESTAMPTZ,), S.VARCHAR)), _timestamptz),
         Function("time_text", forms("a TIME", ((S.TIME,), S.VARCHAR)), _time),
     )
 }

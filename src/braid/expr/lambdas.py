@@ -16,13 +16,28 @@ import polars as pl
 
 from braid.expr.nodes import Call, Expr, Lambda, inputs
 from braid.expr.rows import lists
+from braid.expr.signatures import Function, Refused, in_sql
 from braid.types import Map, polars_type
 
 Evaluate = Callable[[pl.DataFrame, list[tuple[str, Expr]]], tuple[pl.DataFrame, pl.Series]]
+
+
+def _row(name: str, usage: str) -> Function:
+    """The binder makes its calls, `applied` their values."""
+    return Function(name, lambda _: Refused(f"it takes {usage}"), _no_value, names=in_sql(ksqldb=name), kind="lambda")
+
+
+def _no_value(call: Call, args: list[pl.Expr]) -> pl.Expr:
+    raise AssertionError("a function of functions is applied")
+
+
 LAMBDAS = {
-    "TRANSFORM": "an ARRAY and x => …, or a MAP, (k, v) => … for the keys and (k, v) => … for the values",
-    "FILTER": "an ARRAY and x => …, or a MAP and (k, v) => …",
-    "REDUCE": "an ARRAY, a state and (s, x) => …, or a MAP, a state and (s, k, v) => …",
+    f.name: f
+    for f in (
+        _row("TRANSFORM", "an ARRAY and x => …, or a MAP, (k, v) => … for the keys and (k, v) => … for the values"),
+        _row("FILTER", "an ARRAY and x => …, or a MAP and (k, v) => …"),
+        _row("REDUCE", "an ARRAY, a state and (s, x) => …, or a MAP, a state and (s, k, v) => …"),
+    )
 }
 _ROW, _COLLECTION, _STATE = "=row", "=collection", "=state"
 

@@ -1,8 +1,7 @@
 """Loading functions of users: from files, from a session.
 
 In: paths, texts, objects. Out: `Functions`.
-Rule: what is wrong with a file is told in one line, with its place. A name that is built in stays what it is; one name
-has functions of one kind, from one file.
+Rule: what is wrong with a file is told in one line, with its place. One name has functions of one kind, from one file.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from pathlib import Path
 
 from braid.errors import BraidError
 from braid.expr.annotations import Definition, Misfit, shape_of
-from braid.expr.listing import built_in
 from braid.expr.nodes import Code
 from braid.expr.user import NONE, Functions, Overload, namespace
 
@@ -77,8 +75,6 @@ def _gathered(found: Sequence[tuple[Definition, Code]]) -> Functions:
     named: dict[str, list[Overload]] = {}
     for definition, code in found:
         place = definition.place
-        if definition.name in built_in():
-            raise BraidError(f"{place}: {definition.name} is a built-in function", "take another name")
         try:
             made = Overload(shape_of(definition), code, place)
         except Misfit as e:

@@ -23,7 +23,8 @@ class Col:
 
 @dataclass(frozen=True, slots=True)
 class Lit:
-    """A constant in its Python form (docs/files-and-topics.md, "Values": date, time, datetime, Decimal, list, dict)."""
+    """A constant in its Python form (docs/files-and-topics.md, "Values": date, time, datetime, Decimal, list, dict); a
+    tuple for an array, and for an INTERVAL (months, days, microseconds)."""
 
     value: object
     type: Type

@@ -18,12 +18,16 @@ from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, is_nu
 
 S = Scalar
 MAX_PRECISION = 38
+_USAGE = "it takes "
 
 
 @dataclass(frozen=True, slots=True)
 class Signature:
+    """`name`: the row that gives the value for these types, where it is another than the one that was asked."""
+
     args: tuple[Type, ...]
     result: Type
+    name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +48,9 @@ class Function:
 
     `build` gives the value; `failed`, where the function can fail, is true on the rows where it did; `once` gives both,
     of one that is slow. `why`: the reason of a failure, in a few words, of these arguments. `duck`: DuckDB's own
-    expression that gives the same, with `{0}`, `{1}` for the arguments; None: a batch query asks this row. `meaning`:
-    since which number of `expr.meanings` a call gives the values that it gives.
+    expression that gives the same, with `{0}`, `{1}` for the arguments; None: a batch query asks this row. `kind`:
+    'scalar'; 'lambda' or 'table', whose calls the binder makes something else of. `meaning`: since which number of
+    `expr.meanings` a call gives the values that it gives.
     """
 
     name: str
@@ -56,7 +61,21 @@ class Function:
     names: Mapping[str, Sequence[str]] = field(default_factory=dict)
     why: Callable[..., str] | str = ""
     duck: str | None = None
+    kind: str = "scalar"
     meaning: int | Callable[[Call], int] = 1
+
+
+def in_sql(**names: str) -> dict[str, tuple[str, ...]]:
+    """What dialects call a row: `in_sql(lenses="LEN LENGTH", sqlstream="CHAR_LENGTH")`."""
+    return {dialect: tuple(given.split()) for dialect, given in names.items()}
+
+
+def usage(f: Function) -> str:
+    """What it takes, as its refusal says."""
+    many = [Lit("", S.VARCHAR)] * 9
+    refused = (f.resolve(args) for args in ((), many))
+    texts = [r.message for r in refused if isinstance(r, Refused) and r.message.startswith(_USAGE)]
+    return texts[0].removeprefix(_USAGE)
 
 
 def null_failed(build: Builder) -> Builder:
@@ -132,6 +151,8 @@ def common_type(a: Type, b: Type) -> Type | None:
             return decimal(max(da.precision - da.scale, db.precision - db.scale) + scale, scale)
         return S.BIGINT if S.BIGINT in (a, b) else S.INT
     match a, b:
+        case (S.TIMESTAMP, S.TIMESTAMPTZ) | (S.TIMESTAMPTZ, S.TIMESTAMP):
+            return S.TIMESTAMPTZ
         case (Array(x), Array(y)):
             element = common_type(x, y)
             return Array(element) if element is not None else None
@@ -153,6 +174,14 @@ def common_of(types: Sequence[Type]) -> Type | None:
     for t in types:
         found = None if found is None else common_type(found, t)
     return found
+
+
+def resolve_extreme(args: Sequence[Expr]) -> Signature | Refused:
+    """Values of one type, of which one is the greatest."""
+    wide = common_of([a.type for a in args])
+    if not args or wide is None or not isinstance(wide, Scalar | Decimal):
+        return Refused("it takes values of one type that has an order")
+    return Signature((wide,) * len(args), wide)
 
 
 def fits(arg: Type, parameter: Type) -> bool:

@@ -14,10 +14,10 @@ import polars as pl
 from braid.errors import SqlError
 from braid.expr import casts, dates, user
 from braid.expr.compile import to_polars
-from braid.expr.functions import FUNCTIONS
+from braid.expr.functions import FUNCTIONS, by_name
 from braid.expr.nodes import Call, Case, Cast, Expr, Field, Lit, MakeStruct
 from braid.expr.signatures import Refused, common_of, common_type
-from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
+from braid.types import TIMESTAMPS, Array, Column, Decimal, Map, Scalar, Struct, Type
 
 __all__ = [
     "all_of",
@@ -34,28 +34,29 @@ __all__ = [
 ]
 
 S = Scalar
-_TIMES = (S.DATE, S.TIME, S.TIMESTAMP)
-TABLE_FUNCTIONS = ("EXPLODE", "CUBE_EXPLODE")
-_FORMS = {S.DATE: "2020-05-26", S.TIME: "23:59:58", S.TIMESTAMP: "2020-05-26T23:59:58.000"}
+_TIMES = (S.DATE, S.TIME, *TIMESTAMPS)
+_FORMS = {S.DATE: "2020-05-26", S.TIME: "23:59:58", **dict.fromkeys(TIMESTAMPS, "2020-05-26T23:59:58.000")}
 
 
-def call(name: str, args: Sequence[Expr]) -> Expr:
-    """A call of `name` (a function of SQL in upper case, an operator in lower case) with its arguments widened."""
-    own = user.overloads(name, "scalar")
-    if own:
-        return _own(name.upper(), own, args)
-    function = FUNCTIONS.get(name) or FUNCTIONS[name.upper()]
+def call(name: str, args: Sequence[Expr], written: str = "") -> Expr:
+    """A call of a row of `FUNCTIONS` with its arguments widened; `written`: as SQL calls it."""
+    function = FUNCTIONS[name]
+    if not written and any(name in names for names in function.names.values()):
+        written = name
     try:
         signature = function.resolve(args)
     except ValueError as e:  # a resolver that unpacks a fixed number of arguments
-        raise SqlError(f"wrong number of arguments for {function.name}: {len(args)}") from e
+        raise SqlError(f"wrong number of arguments for {written or name}: {len(args)}") from e
     if isinstance(signature, Refused):
-        if function.name.isupper():
-            given = ", ".join(str(a.type) for a in args)
-            raise SqlError(f"{function.name}({given}): {signature.message}", hint=signature.hint)
-        raise SqlError(signature.message, hint=signature.hint)
+        given = f"{written}({', '.join(str(a.type) for a in args)}): " if written else ""
+        raise SqlError(f"{given}{signature.message}", hint=signature.hint)
     widened = tuple(_widen(a, t) for a, t in zip(args, signature.args, strict=True))
-    return Call(function.name, widened, signature.result)
+    return Call(signature.name or function.name, widened, signature.result)
+
+
+def call_own(name: str, args: Sequence[Expr]) -> Expr:
+    """A call of a user's function that gives a value."""
+    return _own(name, user.overloads(name, "scalar"), args)
 
 
 def _own(name: str, overloads: Sequence[user.Overload], args: Sequence[Expr]) -> Expr:
@@ -70,7 +71,9 @@ def _own(name: str, overloads: Sequence[user.Overload], args: Sequence[Expr]) ->
 
 
 def is_table_function(name: str) -> bool:
-    return name.upper() in TABLE_FUNCTIONS or bool(user.overloads(name, "table"))
+    """Whether ksqlDB, or a user, calls something so that gives rows."""
+    known = by_name("ksqldb").get(name)
+    return (known is not None and known.kind == "table") or bool(user.overloads(name, "table"))
 
 
 def rows(name: str, args: Sequence[Expr]) -> Expr:
@@ -183,7 +186,7 @@ def moment(text: object, t: Scalar) -> Lit:
 
 
 def _convert(expr: Lit, type_: Type) -> object:
-    if type_ is S.TIMESTAMP and isinstance(expr.value, str):  # at once: an INSERT may have thousands of them
+    if type_ in TIMESTAMPS and isinstance(expr.value, str):  # at once: an INSERT may have thousands of them
         at = dates.plain_timestamp(expr.value)
         if at is not None:
             return at

@@ -20,7 +20,7 @@ from braid.files.parquet import schema_of
 from braid.files.text import Options, Text, content, csv_rows, header, shown
 from braid.files.values import from_text
 from braid.plan.logical import Kind
-from braid.sql.declare import Declaring, declaration
+from braid.sql.declare import Declaring, declaration, nearest
 from braid.topics.segments import is_packed
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 
@@ -29,10 +29,11 @@ ENDINGS = (".csv", ".jsonl", ".ndjson", ".json", ".parquet")
 
 _SCALARS: Mapping[Any, Scalar] = {
     pl.Boolean: Scalar.BOOLEAN,
-    pl.Int8: Scalar.INT, pl.Int16: Scalar.INT, pl.Int32: Scalar.INT, pl.UInt8: Scalar.INT, pl.UInt16: Scalar.INT,
+    pl.Int8: Scalar.SMALLINT, pl.Int16: Scalar.SMALLINT, pl.UInt8: Scalar.SMALLINT,
+    pl.Int32: Scalar.INT, pl.UInt16: Scalar.INT,
     pl.Int64: Scalar.BIGINT, pl.UInt32: Scalar.BIGINT,
     pl.Categorical: Scalar.VARCHAR, pl.Enum: Scalar.VARCHAR,
-    pl.Float32: Scalar.DOUBLE, pl.Float64: Scalar.DOUBLE,
+    pl.Float32: Scalar.REAL, pl.Float64: Scalar.DOUBLE,
     pl.String: Scalar.VARCHAR, pl.Null: Scalar.VARCHAR, pl.Binary: Scalar.BYTES,
     pl.Date: Scalar.DATE, pl.Time: Scalar.TIME, pl.Datetime: Scalar.TIMESTAMP,
 }  # fmt: skip
@@ -56,7 +57,7 @@ def statement(path: str, dialect: str, name: str | None = None, key: str | None 
     have no column `_key`: then a second statement makes the key."""
     words = dialect_named(dialect).words
     found = name or re.sub(r"\W+", "_", os.path.basename(path).split(".")[0]).strip("_") or "rows"
-    columns = [Column(words.fold(c.name), c.type) for c in columns_of(path)]
+    columns = [Column(words.fold(c.name), nearest(words, c.type)) for c in columns_of(path)]
     names = [c.name for c in columns]
     if len(set(names)) < len(names):
         raise BraidError(f"{path} has columns that differ only by case", "rename one of them")

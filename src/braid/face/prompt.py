@@ -22,7 +22,7 @@ from prompt_toolkit.styles import Style
 
 from braid.dialects import DIALECTS, dialect_named
 from braid.expr.aggregates import AGGREGATES
-from braid.expr.functions import FUNCTIONS
+from braid.expr.functions import by_name
 from braid.face.shell import COMMANDS, Shell, complete
 
 STYLE = Style.from_dict(
@@ -36,7 +36,6 @@ STYLE = Style.from_dict(
         "bottom-toolbar": "noreverse ansibrightblack",
     }
 )
-FUNCTION_NAMES = frozenset({f for f in FUNCTIONS if f.isupper()} | set(AGGREGATES))
 # What no table of a dialect lists, because only one place of the grammar reads it.
 MORE_WORDS = frozenset(
     {
@@ -49,6 +48,10 @@ _PIECES = re.compile(
       | (?P<name> "[^"]*"? | `[^`]*`? ) | (?P<number> \b[0-9]+(?:\.[0-9]*)? ) | (?P<word> [^\W\d]\w* )""",
     re.VERBOSE,
 )
+
+
+def function_names(dialect: str) -> frozenset[str]:
+    return frozenset((*by_name(dialect), *AGGREGATES))
 
 
 def keywords(dialect: str) -> frozenset[str]:
@@ -79,8 +82,9 @@ class Names(Completer):
             if word:
                 yield from _matching(word, self._sources())
                 yield from _matching(word, self._columns())
+                known = function_names(self._shell.dialect) | keywords(self._shell.dialect)
                 own = self._shell.program.catalog.functions.named
-                yield from _matching(word, sorted(FUNCTION_NAMES | own.keys() | keywords(self._shell.dialect)))
+                yield from _matching(word, sorted(known | own.keys()))
 
     def _sources(self) -> list[str]:
         return list(self._shell.program.catalog.sources)
@@ -105,11 +109,11 @@ class Colours(Lexer):
         self._shell = shell
 
     def lex_document(self, document: Document) -> Callable[[int], StyleAndTextTuples]:
-        lines = coloured(document.text, keywords(self._shell.dialect))
+        lines = coloured(document.text, keywords(self._shell.dialect), function_names(self._shell.dialect))
         return lambda number: lines[number] if number < len(lines) else []
 
 
-def coloured(text: str, words: frozenset[str]) -> list[StyleAndTextTuples]:
+def coloured(text: str, words: frozenset[str], functions: frozenset[str]) -> list[StyleAndTextTuples]:
     """The lines of a text in pieces of one style each."""
     if text.lstrip().startswith("."):
         return [[("class:command", line)] for line in text.split("\n")]
@@ -120,7 +124,7 @@ def coloured(text: str, words: frozenset[str]) -> list[StyleAndTextTuples]:
         kind = m.lastgroup or ""
         if kind == "word":
             upper = m[0].upper()
-            kind = "keyword" if upper in words else "function" if upper in FUNCTION_NAMES else ""
+            kind = "keyword" if upper in words else "function" if upper in functions else ""
         found.append((f"class:{kind}" if kind not in ("", "name") else "", m[0]))
         at = m.end()
     found.append(("", text[at:]))

@@ -27,6 +27,7 @@ from braid.errors import BraidError, Span, SqlError
 from braid.explain.documents import explain_query, render_text
 from braid.expr import loading
 from braid.expr.annotations import Definition
+from braid.expr.listing import check_names
 from braid.face.asserted import Looked, StoreLookout
 from braid.face.begin import begins_of
 from braid.face.catalogue import Catalogue
@@ -35,14 +36,14 @@ from braid.face.pulls import StorePulls
 from braid.face.show import folders
 from braid.lower.lower import lower
 from braid.plan.logical import Kind, Query, Timestamp, sources
-from braid.sql.declare import Declaring, declaration
+from braid.sql.declare import Declaring, declaration, nearest
 from braid.topics.begin import UNASKED, Begins
 from braid.topics.broker import Broker, broker_of
 from braid.topics.drops import read_drops
 from braid.topics.files import check_name
 from braid.topics.interface import Topics, open_topics
 from braid.topics.lock import shared_lock
-from braid.types import Column, Scalar
+from braid.types import TIMESTAMPS, Column, Scalar
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -202,9 +203,9 @@ class Session(Public):
             raise BraidError(f"{name} has columns that differ only by case", "rename one of them")
         renamed = frame.select(*(frame[f"`{c}`"].alias(f) for f, c in folded.items()))
         hidden = [fold(c) for c in (partition, offset, deleted) if c is not None]
-        columns = columns_of(renamed, hidden)
+        columns = [replace(c, type=nearest(self._dialect.words, c.type)) for c in columns_of(renamed, hidden)]
         moment = None if time is None else next((c for c in columns if c.name == fold(time)), None)
-        if moment is not None and moment.type not in (Scalar.TIMESTAMP, Scalar.BIGINT, Scalar.DATE):
+        if moment is not None and moment.type not in (*TIMESTAMPS, Scalar.BIGINT, Scalar.DATE):
             raise BraidError(f"time={time!r} is a column of {moment.type}", "cast it to TIMESTAMP, or to BIGINT in ms")
         made = self._declared(fold(name), kind, columns, None if key is None else fold(key))
         if self._dialect.words.key_field:
@@ -231,6 +232,7 @@ class Session(Public):
         else:
             hint = "write @deterministic above it: a batch may run again, and must give the rows that it gave"
             raise BraidError(f"{getattr(function, '__name__', function)} is not declared deterministic", hint)
+        check_names(made, self._dialect.name)
         catalog = self._program.catalog
         self._program.catalog = replace(catalog, functions=catalog.functions | made)
         return function

@@ -35,7 +35,7 @@ from braid.topics.files import is_name
 from braid.topics.interface import Topics, open_topics
 from braid.topics.reading import records_of
 from braid.topics.store import TopicStore, json_of
-from braid.types import MAX_TIME
+from braid.types import is_time
 
 DROPS_SHOWN = 20
 EXAMPLE = '{"key": 1, "value": {"V": "a"}, "timestamp": 0}'
@@ -185,7 +185,7 @@ def _record(line: str, number: int, now: int) -> dict[str, Any]:
 
 
 def _whole(x: Any) -> bool:
-    return isinstance(x, int) and not isinstance(x, bool) and -MAX_TIME <= x < MAX_TIME
+    return isinstance(x, int) and not isinstance(x, bool) and is_time(x)
 
 
 def _pair(x: Any) -> bool:

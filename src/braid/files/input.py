@@ -39,8 +39,9 @@ from braid.operators.changes import DIFF, HEADERS, NEVER, TIME
 from braid.plan.logical import Source, SourceColumn, Timestamp
 from braid.records import codec
 from braid.records.formats import delimiter_of
-from braid.records.values import a, python_values
-from braid.stage.decode import Decoded, time_of, with_pseudo
+from braid.records.python import python_values
+from braid.records.values import a
+from braid.stage.decode import Decoded, no_time, time_of, with_pseudo
 from braid.stage.inputs import Ahead, Block, Times, filled
 from braid.timing import spent
 from braid.topics.files import remove
@@ -363,8 +364,8 @@ class FileInput:
         return self._without_nulls(times)
 
     def _without_nulls(self, times: pl.Series) -> Times:
-        """What holds no time is malformed where times are declared; else it stands with the row before it."""
-        return (times.fill_null(NEVER) if self.source.timestamp else times.fill_null(0).clip(0)).to_numpy()
+        """What holds no time is malformed where times are declared; else it stands at 1970."""
+        return times.fill_null(NEVER if self.source.timestamp else 0).to_numpy()
 
     def _write_times(self, path: str, times: Iterator[Times]) -> None:
         os.makedirs(self.cache, exist_ok=True)
@@ -415,7 +416,7 @@ def _with_time_errors(source: Source, rows: Rows, times: Times) -> Rows:
     at = (pl.Series(times == NEVER) & rows.error.is_null()).arg_true()
     if not len(at):
         return rows
-    error = rows.error.clone().scatter(at, f"timestamp column {source.timestamp.field} holds no time")
+    error = rows.error.clone().scatter(at, no_time(source))
     names = [c.field for c in columns_of(source)]
     shown = pl.DataFrame([s.alias(name) for s, name in zip(rows.columns, names, strict=True)])[at]
     return Rows(rows.columns, error, rows.raw.clone().scatter(at, _as_json(shown)))

@@ -16,9 +16,23 @@ import polars as pl
 from braid.expr import casts, dates
 from braid.expr.json_text import dumps, loads
 from braid.records import codec
-from braid.records.values import Malformed, a, cut, form, in_days, json_object, json_text, json_value, python_values
+from braid.records.python import in_days, json_value, python_values
+from braid.records.values import Malformed, a, cut, form, json_object, json_text
 from braid.records.values import reader as json_reader
-from braid.types import MAX_DAY, Array, Column, Decimal, Map, Scalar, Struct, Type, physical_type, polars_type
+from braid.types import (
+    MAX_DAY,
+    TIMESTAMPS,
+    WHOLE_NUMBERS,
+    Array,
+    Column,
+    Decimal,
+    Map,
+    Scalar,
+    Struct,
+    Type,
+    physical_type,
+    polars_type,
+)
 
 S = Scalar
 Fitted = tuple[pl.Series, pl.Series]  # values, null where they do not fit; where they do not
@@ -68,13 +82,15 @@ def fits(dtype: pl.DataType, t: Type) -> bool:
 _TAKEN: dict[Scalar | type, tuple[Any, ...]] = {
     S.NULL: (),
     S.BOOLEAN: (pl.String, pl.Boolean),
+    S.SMALLINT: (pl.String, pl.Int64, pl.Float64, pl.Decimal),
     S.INT: (pl.String, pl.Int64, pl.Float64, pl.Decimal),
     S.BIGINT: (pl.String, pl.Int64, pl.Float64, pl.Decimal, pl.Datetime),
+    S.REAL: (pl.String, pl.Int64, pl.Float64, pl.Decimal),
     S.DOUBLE: (pl.String, pl.Int64, pl.Float64, pl.Decimal),
     Decimal: (pl.String, pl.Int64, pl.Float64, pl.Decimal),
     S.BYTES: (pl.String, pl.Binary),
     S.DATE: (pl.String, pl.Int64, pl.Date, pl.Datetime),
-    S.TIMESTAMP: (pl.String, pl.Int64, pl.Date, pl.Datetime),
+    **dict.fromkeys(TIMESTAMPS, (pl.String, pl.Int64, pl.Date, pl.Datetime)),
     S.TIME: (pl.String, pl.Int64, pl.Time),
     Array: (pl.String, pl.List, pl.Array),
     Map: (pl.String, pl.List, pl.Struct, pl.Map),
@@ -102,7 +118,7 @@ def from_column(s: pl.Series, t: Type) -> Fitted:
         return _by_row(s, t)
     if dtype == pl.Binary and t is S.VARCHAR:
         return _utf8(s)
-    if dtype.is_float() and t in (S.INT, S.BIGINT):
+    if dtype.is_float() and t in WHOLE_NUMBERS:
         s = s.fill_nan(None)
     values = s.to_frame("v").select(_converted(pl.col("v"), dtype, t)).to_series().rename(s.name)
     return values, beyond | (s.is_not_null() & values.is_null())
@@ -133,9 +149,11 @@ def _converted(x: pl.Expr, dtype: pl.DataType, t: Scalar | Decimal) -> pl.Expr:
     match t:
         case S.INT | S.BIGINT if isinstance(dtype, pl.Datetime):
             return x.dt.epoch("ms")
-        case S.INT | S.BIGINT if dtype.is_float() or dtype.is_decimal():
+        case S.SMALLINT | S.INT | S.BIGINT if dtype.is_float() or dtype.is_decimal():
             number = x.cast(wanted, strict=False)
             return pl.when(number.cast(dtype, strict=False) == x).then(number)
+        case S.REAL if dtype.is_float() or dtype.is_decimal():
+            return casts.cast(x, Decimal(38, 0) if dtype.is_decimal() else S.DOUBLE, t)
         case Decimal() if dtype.is_float():
             number = casts.cast(x.cast(pl.Float64), S.DOUBLE, t)
             return pl.when(number.cast(pl.String).cast(dtype) == x).then(number)
@@ -150,7 +168,7 @@ def _converted(x: pl.Expr, dtype: pl.DataType, t: Scalar | Decimal) -> pl.Expr:
             return pl.when(x.dt.time() == pl.time(0)).then(x.dt.date())
         case S.TIME if dtype.is_integer():
             return dates.time_of_day(x.cast(pl.Int64, strict=False))
-        case S.TIMESTAMP if dtype.is_integer():
+        case S.TIMESTAMP | S.TIMESTAMPTZ if dtype.is_integer():
             return dates.instant(x.cast(pl.Int64, strict=False))
     return x.cast(wanted, strict=False)
 
@@ -218,7 +236,7 @@ def csv_field(s: pl.Series, t: Type) -> pl.Series:
     write = form(t).to_text
     if write is None:
         return json_text(*_dated(s, t))
-    if t is S.DOUBLE and s.is_infinite().any():
+    if t is S.REAL or (t is S.DOUBLE and s.is_infinite().any()):
         return json_text(s, t).str.strip_chars('"')
     return write(s, t) if t is S.BYTES else s
 
@@ -239,7 +257,7 @@ def _dated(s: pl.Series, t: Type) -> tuple[pl.Series, Type]:
 
 def _as_text(t: Type) -> Type:
     match t:
-        case S.DATE | S.TIMESTAMP:
+        case S.DATE | S.TIMESTAMP | S.TIMESTAMPTZ:
             return S.VARCHAR
         case Array(element):
             return Array(_as_text(element))

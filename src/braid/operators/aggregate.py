@@ -46,7 +46,7 @@ def _wide(t: Type) -> pl.DataType:
     match t:
         case Decimal(scale=scale):
             return pl.Decimal(38, scale)
-        case Scalar.DOUBLE:
+        case Scalar.REAL | Scalar.DOUBLE:
             return pl.Float64()
         case _:
             return pl.Int64()

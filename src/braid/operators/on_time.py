@@ -26,7 +26,7 @@ from braid.operators.multiset import end_of
 from braid.operators.pairing import dropped_rows
 from braid.operators.ranges import Ints
 from braid.operators.watermarks import ABOVE_ALL, Watermark, ticks_of
-from braid.types import Scalar
+from braid.types import WHOLE_NUMBERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class OnTime:
         if not late.any():
             return Result(rows)
         lost, clock = pl.Series(late), before[late]
-        if self.value.type not in (Scalar.INT, Scalar.BIGINT):
+        if self.value.type not in WHOLE_NUMBERS:
             clock = clock // 1000  # told in ms
         return Result(rows.filter(~lost), dropped_rows(rows.filter(lost), "late", None, clock))
 

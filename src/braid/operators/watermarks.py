@@ -18,18 +18,14 @@ from braid.expr.nodes import Col, Expr
 from braid.operators.changes import NEVER
 from braid.operators.clocks import FOREVER, Clocks, LeafClock
 from braid.operators.ranges import Ints
-from braid.types import Scalar, Type, polars_type
+from braid.types import WHOLE_NUMBERS, Type, polars_type
 
 ABOVE_ALL = 2**62  # the tick of a NULL: no watermark passes it
 
 
 def ticks(value: pl.Expr, t: Type) -> pl.Expr:
     """A value as a tick: microseconds of dates and timestamps, integers as they are; NULL is above all."""
-    match t:
-        case Scalar.INT | Scalar.BIGINT:
-            made = value.cast(pl.Int64)
-        case _:
-            made = value.cast(pl.Datetime("us")).to_physical()
+    made = value.cast(pl.Int64) if t in WHOLE_NUMBERS else value.cast(pl.Datetime("us")).to_physical()
     return made.fill_null(ABOVE_ALL)
 
 
@@ -52,7 +48,7 @@ class Watermark:
         """The watermark for each value of the clock."""
         known = (clock > NEVER) & (clock < FOREVER)
         at = pl.Series(self.column.name, np.where(known, clock, 0), dtype=pl.Int64)
-        if self.column.type not in (Scalar.INT, Scalar.BIGINT):
+        if self.column.type not in WHOLE_NUMBERS:
             at = at.cast(pl.Datetime("us"))
         at = at.cast(polars_type(self.column.type))
         made = at.to_frame().select(ticks_of(self.value).alias("t"))["t"].to_numpy()

@@ -14,11 +14,10 @@ from dataclasses import dataclass
 from braid.expr.nodes import Call, Expr, Lit, calls_user, columns
 from braid.expr.typing import conjuncts
 from braid.plan.epochs import RegularJoin
-from braid.types import Scalar
+from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Scalar
 
 FAR = 2**58  # ticks; constants beyond bound nothing
-MOMENTS = (Scalar.DATE, Scalar.TIMESTAMP)
-NUMBERS = (Scalar.INT, Scalar.BIGINT)
+MOMENTS = (Scalar.DATE, *TIMESTAMPS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +80,7 @@ def _of_terms(join: RegularJoin) -> Iterator[Band]:
             continue
         a, b = (Shifted.of(e) for e in term.args)
         smaller, larger = (a, b) if term.function in ("lt", "le") else (b, a)
-        if not all(x.base.type in MOMENTS for x in (a, b)) and not all(x.base.type in NUMBERS for x in (a, b)):
+        if not all(x.base.type in MOMENTS for x in (a, b)) and not all(x.base.type in WHOLE_NUMBERS for x in (a, b)):
             continue
         by = larger.by - smaller.by  # the base of the smaller is at most so far behind that of the larger
         if abs(by) >= FAR:

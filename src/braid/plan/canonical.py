@@ -20,7 +20,7 @@ from decimal import Decimal as PyDecimal
 from typing import Any, get_args
 
 from braid.expr import meanings
-from braid.expr.nodes import Code, Col, Expr, columns
+from braid.expr.nodes import Cast, Code, Col, Expr, columns
 from braid.plan import epochs, logical
 from braid.plan.groups import Aggregation
 from braid.plan.logical import Query, Source, SourceColumn
@@ -75,6 +75,8 @@ class _Form:
                 return Scalar.TIMESTAMP.name
             case Scalar():
                 return x.name
+            case Cast(arg=arg, type=t) if self.of(t) == self.of(arg.type):  # there was none either
+                return self.of(arg)
             case Col(name=name, type=t):
                 return ["Col", {"name": self._number(name), "type": self.of(t)}]
             case SourceColumn(name=name, column=column):

@@ -264,6 +264,14 @@ class StreamStreamJoin(OnKeyInWindow):
     window: SameWindow | None = None
 
     @property
+    def cut_short(self) -> Literal["left", "right"] | None:
+        """The side whose rows are seen until a millisecond before their window ends: where it is open to one side, and
+        nothing comes on top. Kafka Streams' stores forget a row when it is as old as they keep it."""
+        if self.before + self.after >= self.retention and bool(self.before) != bool(self.after):
+            return "left" if self.after else "right"
+        return None
+
+    @property
     def hold(self) -> int:
         """How far the clock of the output stays behind stream time: released rows are that old."""
         return max(self.before, self.after) + self.grace if self.grace is not None and self.how != "inner" else 0

@@ -9,6 +9,7 @@ is not there is null, or has the default of the schema that was chosen by its id
 from __future__ import annotations
 
 import json
+import math
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,8 +21,8 @@ import pyarrow.compute as pc
 
 from braid.records.avro_schema import NO_DEFAULT, Avro, AvroField, Beyond, branch_name, misread, per_ms, rewritten
 from braid.records.codec import Decoded, clean, nothing, stack
-from braid.records.columnar import NotAtOnce, arrow_type, finished, halved, listed, zigzag
-from braid.records.values import WHOLE, Malformed, plain_double, read_at, reader
+from braid.records.columnar import NotAtOnce, arrow_type, finished, halved, listed, singles, zigzag
+from braid.records.values import WHOLE, Malformed, plain_double, read_at, reader, single
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, physical_type, polars_type
 
 S = Scalar
@@ -222,9 +223,20 @@ def _maker(a: Avro, t: Type | None) -> Callable[[Any], Any]:
             return str
         case S.DOUBLE:
             return float
-        case S.DATE | S.TIME | S.TIMESTAMP:
+        case S.REAL:
+            return _real
+        case S.SMALLINT:
+            return reader(t)
+        case S.DATE | S.TIME | S.TIMESTAMP | S.TIMESTAMPTZ:
             return _moment(a, t)
     return lambda v: v
+
+
+def _real(v: float) -> float:
+    made = single(v)
+    if math.isinf(made) and not math.isinf(v):
+        raise Malformed(f"{v} is out of range for REAL")
+    return made
 
 
 def _moment(a: Avro, t: Scalar) -> Callable[[Any], Any]:
@@ -471,11 +483,15 @@ def _scalar(x: pa.Array, a: Avro, t: Type) -> pa.Array:
             return x
         case S.BIGINT:
             return x.cast(pa.int64())
+        case S.SMALLINT:
+            return x.cast(pa.int16())  # the same
         case S.DOUBLE:
             return x.cast(pa.float64(), safe=False)
+        case S.REAL:
+            return singles(x)
         case S.BYTES:
             return _binary(x, a)
-        case S.DATE | S.TIME | S.TIMESTAMP:
+        case S.DATE | S.TIME | S.TIMESTAMP | S.TIMESTAMPTZ:
             return _moments(x.cast(pa.int64()), a, t)
     raise NotAtOnce
 

@@ -204,15 +204,16 @@ def _logical(a: Avro, doc: Mapping[str, Any]) -> Avro:
 # --------------------------------------------------------------------- types
 
 
-def type_of(a: Avro, fold: bool) -> Type | None:
-    """The type of its values, None where there is none. `fold`: names of fields become upper case."""
-    return _type(a, fold, ())
+def type_of(a: Avro, fold: bool, float: Scalar = S.DOUBLE) -> Type | None:
+    """The type of its values, None where there is none. `fold`: names of fields become upper case. `float`: the type of
+    floats."""
+    return _type(a, fold, float, ())
 
 
-def _type(a: Avro, fold: bool, above: tuple[str, ...]) -> Type | None:
+def _type(a: Avro, fold: bool, float: Scalar, above: tuple[str, ...]) -> Type | None:
     branches = [b for b in a.some if b.kind != "null"]
     if len(branches) > 1:
-        found = [(branch_name(b), _type(b, fold, above)) for b in branches]
+        found = [(branch_name(b), _type(b, fold, float, above)) for b in branches]
         return _struct(found, fold)
     if not branches:
         return None
@@ -224,7 +225,9 @@ def _type(a: Avro, fold: bool, above: tuple[str, ...]) -> Type | None:
             return {"date": S.DATE, "time-millis": S.TIME}.get(own.logical, S.INT)
         case "long":
             return S.TIMESTAMP if own.logical == "timestamp-millis" else S.BIGINT
-        case "float" | "double":
+        case "float":
+            return float
+        case "double":
             return S.DOUBLE
         case "string" | "enum":
             return S.VARCHAR
@@ -232,14 +235,14 @@ def _type(a: Avro, fold: bool, above: tuple[str, ...]) -> Type | None:
             fits = own.logical == "decimal" and own.precision <= MOST_DIGITS
             return Decimal(own.precision, own.scale) if fits else S.BYTES
         case "array" if own.entries is not None:
-            key, value = (_type(f.type, fold, above) for f in own.entries)
+            key, value = (_type(f.type, fold, float, above) for f in own.entries)
             return Map(key, value) if key is not None and value is not None else None
         case "array" | "map":
             assert own.items is not None
-            item = _type(own.items, fold, above)
+            item = _type(own.items, fold, float, above)
             return None if item is None else Array(item) if own.kind == "array" else Map(S.VARCHAR, item)
         case "record":
-            return _struct([(f.name, _type(f.type, fold, (*above, own.name))) for f in own.fields], fold)
+            return _struct([(f.name, _type(f.type, fold, float, (*above, own.name))) for f in own.fields], fold)
     return S.BOOLEAN
 
 
@@ -300,14 +303,17 @@ def misread(a: Avro, t: Type, path: str = "") -> str | None:
 
 _READS: dict[Scalar, tuple[str, ...]] = {
     S.BOOLEAN: ("boolean",),
+    S.SMALLINT: ("int",),
     S.INT: ("int",),
     S.BIGINT: ("int", "long"),
+    S.REAL: ("float", "double", "int", "long"),
     S.DOUBLE: ("float", "double", "int", "long"),
     S.VARCHAR: ("string", "enum", "int", "long", "float", "double", "boolean"),
     S.BYTES: ("bytes", "fixed"),
     S.DATE: ("int",),
     S.TIME: ("int", "long"),
     S.TIMESTAMP: ("long",),
+    S.TIMESTAMPTZ: ("long",),
 }
 
 
@@ -366,14 +372,17 @@ def _field(c: Column, above: str) -> dict[str, Any]:
 _WORDS: dict[Scalar, Any] = {
     S.NULL: "string",
     S.BOOLEAN: "boolean",
+    S.SMALLINT: "int",
     S.INT: "int",
     S.BIGINT: "long",
+    S.REAL: "float",
     S.DOUBLE: "double",
     S.VARCHAR: "string",
     S.BYTES: "bytes",
     S.DATE: {"type": "int", "logicalType": "date"},
     S.TIME: {"type": "int", "logicalType": "time-millis"},
     S.TIMESTAMP: {"type": "long", "logicalType": "timestamp-millis"},
+    S.TIMESTAMPTZ: {"type": "long", "logicalType": "timestamp-millis"},
 }
 
 

@@ -186,11 +186,11 @@ def _writes_one(a: Avro, t: Type) -> Write:
             return _writes_fixed(a)
         case S.BOOLEAN if kind == "boolean":
             return lambda v, out: out.append(1 if v else 0)
-        case S.INT | S.BIGINT if kind in ("int", "long"):
+        case S.SMALLINT | S.INT | S.BIGINT if kind in ("int", "long"):
             return _writes_whole(kind)
-        case S.INT | S.BIGINT | S.DOUBLE if kind in ("float", "double"):
+        case S.SMALLINT | S.INT | S.BIGINT | S.REAL | S.DOUBLE if kind in ("float", "double"):
             return _writes_real(kind)
-        case S.DATE | S.TIME | S.TIMESTAMP if kind in ("int", "long"):
+        case S.DATE | S.TIME | S.TIMESTAMP | S.TIMESTAMPTZ if kind in ("int", "long"):
             unit, per = WHOLE[t].unit, per_ms(a)
             whole = _writes_whole(kind)
             return lambda v, out: whole(v * per // unit, out)
@@ -468,11 +468,13 @@ def _scalar(x: pa.Array, a: Avro, t: Type) -> pa.Array:
             return x.cast(pa.string())
         case (S.BYTES, "bytes") if a.logical != "decimal":
             return x.cast(pa.binary()).view(pa.string())
-        case (S.INT | S.BIGINT, "int" | "long"):
+        case (S.SMALLINT | S.INT | S.BIGINT, "int" | "long"):
             return x.cast(pa.int32()).cast(pa.int64()) if a.kind == "int" else x.cast(pa.int64())
-        case (S.DOUBLE, "double"):
+        case (S.REAL | S.DOUBLE, "double"):
             return x.cast(pa.float64())
-        case (S.DATE | S.TIME | S.TIMESTAMP, "int" | "long") if isinstance(t, Scalar):
+        case (S.REAL, "float"):
+            return x
+        case (S.DATE | S.TIME | S.TIMESTAMP | S.TIMESTAMPTZ, "int" | "long") if isinstance(t, Scalar):
             unit, per = WHOLE[t].unit, per_ms(a)
             numbers = pl.Series("x", x).cast(pl.Int64)
             if per > unit:  # nanoseconds of far times have more than 64 bits

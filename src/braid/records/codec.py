@@ -139,7 +139,7 @@ def _bare(texts: pl.Series, column: Column) -> tuple[pl.Series, pl.Series] | Non
     them that an escape or another quote could be.
     """
     match column.type:
-        case S.INT | S.BIGINT:
+        case S.SMALLINT | S.INT | S.BIGINT:
             values = texts.cast(polars_type(column.type), strict=False)
             proven = values.cast(pl.String) == texts
         case S.VARCHAR:

@@ -14,6 +14,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from braid.records.codec import Decoded
 from braid.types import Column, Type, physical_type, polars_type
@@ -79,6 +80,14 @@ def plain(s: pl.Series, t: Type) -> pa.Array:
 def arrow_type(t: Type) -> pa.DataType:
     """The physical form of a type."""
     return plain(pl.Series([], dtype=physical_type(t)), t).type
+
+
+def singles(x: pa.Array) -> pa.Array:
+    """Numbers as singles. `ValueError`: one is too large."""
+    made = x.cast(pa.float32(), safe=False)
+    if pc.any(pc.is_inf(made)).as_py() and not pc.is_inf(made).equals(pc.is_inf(x.cast(pa.float64(), safe=False))):
+        raise ValueError("a number is out of range for REAL")
+    return made
 
 
 def listed(x: pa.Array, values: pa.Array) -> pa.Array:

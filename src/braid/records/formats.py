@@ -207,7 +207,10 @@ def _unquoted(texts: pl.Series) -> pl.Series:
 
 S = Scalar
 F = TypeVar("F")
-_BLANK_EDGE = r"\A[\x00-#]|[\x00- ]\z"  # what a reader might trim, or take for a comment, is quoted
+# What ksqlDB quotes (by Commons CSV 1.4, "minimal"): the first field of a line unless it begins with a letter or digit
+# of ASCII, an empty one too; others where a reader might trim them, or take them for a comment.
+_FIRST, _BLANK_EDGE = r"\A(?:[^0-9A-Za-z]|\z)|[\x00- ]\z", r"\A[\x00-#]|[\x00- ]\z"
+_APART = ",;|\t "  # delimiters that no number or time has in it
 _NAMED = {"SPACE": " ", "TAB": "\t"}
 
 
@@ -264,25 +267,33 @@ def _fields(line: str, by: str) -> list[str] | None:
 
 
 def encode_delimited(frame: pl.DataFrame, columns: Sequence[tuple[str, Column]], delimiter: str = ",") -> pl.Series:
-    """One line per row; a null is an empty field."""
+    """One line per row; a null is an empty field, quoted where it is the first."""
     by = delimiter_of(delimiter)
-    texts = [_write(frame.get_column(name), c.type, by).alias(str(i)) for i, (name, c) in enumerate(columns)]
+    texts = [_write(frame.get_column(name), c.type, by, i == 0).alias(str(i)) for i, (name, c) in enumerate(columns)]
     if not texts:
         return pl.Series("value", [""] * frame.height, dtype=pl.String)
     joined = pl.concat_str([pl.col(t.name).fill_null("") for t in texts], separator=by)
     return pl.DataFrame(texts).select(joined.alias("value")).to_series()
 
 
-def _write(s: pl.Series, t: Type, by: str) -> pl.Series:
+def _write(s: pl.Series, t: Type, by: str, first: bool) -> pl.Series:
     texts = _known(form(t).to_text, t)(s, t)
-    if t is not S.VARCHAR:
+    if first:
+        texts = texts.fill_null("")
+    odd = _odd(texts, t, by, first)
+    if odd is None or not odd.any():
         return texts
-    odd = (s.str.contains_any([by, '"', "\n", "\r"]) | s.str.contains(_BLANK_EDGE)).fill_null(False)
-    if not odd.any():
-        return s
     quoted = pl.concat_str([pl.lit('"'), pl.col("s").str.replace_all('"', '""', literal=True), pl.lit('"')])
-    both = pl.DataFrame({"s": s, "odd": odd})
+    both = pl.DataFrame({"s": texts, "odd": odd})
     return both.select(pl.when(pl.col("odd")).then(quoted).otherwise(pl.col("s"))).to_series()
+
+
+def _odd(texts: pl.Series, t: Type, by: str, first: bool) -> pl.Series | None:
+    """Which fields are quoted; None where none can be."""
+    if t is S.VARCHAR or by not in _APART:
+        edge = texts.str.contains(_FIRST if first else _BLANK_EDGE)
+        return (edge | texts.str.contains_any([by, '"', "\n", "\r"])).fill_null(False)
+    return texts.str.contains(_FIRST) if first else None
 
 
 def _known(cell: F | None, t: Type) -> F:

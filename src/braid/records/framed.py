@@ -303,13 +303,15 @@ def record_name(format: str, facet: str, name: str) -> str:
     return avro_schema.VALUE_NAME if facet == "value" else f"{avro_schema.NAMESPACE}.{camel}Key"
 
 
-def type_of(schema: Schema, others: Others, fold: bool, name: str = "") -> tuple[Type | None, bool]:
+def type_of(
+    schema: Schema, others: Others, fold: bool, name: str = "", float: Scalar = Scalar.DOUBLE
+) -> tuple[Type | None, bool]:
     """The type of what a schema holds, None where there is none; and whether that is a record. `fold`: names become
-    upper case. `name`: which message."""
+    upper case. `name`: which message. `float`: what a number of 32 bits is."""
     match schema.kind:
         case "AVRO":
             own = avro(schema.text, others)
-            return avro_schema.type_of(own, fold), own.only is not None and own.only.kind == "record"
+            return avro_schema.type_of(own, fold, float), own.only is not None and own.only.kind == "record"
         case "JSON":
             from braid.records import json_sr
 
@@ -318,7 +320,7 @@ def type_of(schema: Schema, others: Others, fold: bool, name: str = "") -> tuple
             from braid.records import proto_schema
 
             file = proto_schema.file_of(schema.text, others)
-            return proto_schema.type_of(file, file.message(name), fold), True
+            return proto_schema.type_of(file, file.message(name), fold, float), True
 
 
 def columns_of(schema: Schema, others: Others, name: str = "") -> tuple[tuple[Column, ...], bool]:

@@ -15,16 +15,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from braid.expr import dates
 from braid.expr.json_text import MAX_DEPTH, dumps, loads
 from braid.records.facet import Manner
 from braid.records.values import WHOLE, json_text
-from braid.types import Array, Column, Decimal, Scalar, Struct, Type, physical_type, polars_type
+from braid.types import TIMESTAMPS, Array, Column, Decimal, Scalar, Struct, Type, physical_type, polars_type
 
 S = Scalar
 _INSIDE = (S.BOOLEAN, S.INT, S.BIGINT, S.DOUBLE, S.VARCHAR)
+_OUTSIDE = (*_INSIDE, S.SMALLINT, S.REAL, S.DATE, *TIMESTAMPS)  # of a column itself
+_WIDER: dict[Type, pl.DataType] = {S.SMALLINT: pl.Int32(), S.REAL: pl.Float64()}  # `read_ndjson` panics otherwise
+_LEAST, _OVER = 2.0**-126, 2.0**128 - 2.0**103  # the smallest normal single; from here on there is none
 _SAMPLE = 16  # lines in which spellings are looked for
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.$-]+")
 _SPACED, _DENSE = [": ", ", "], [":", ","]
@@ -50,7 +54,7 @@ class _Field:
 
 def readable(t: Type) -> bool:
     """Whether a column of this type may be read at once."""
-    return t in (S.DATE, S.TIMESTAMP) or isinstance(t, Decimal) or _inside(t)
+    return t in _OUTSIDE or isinstance(t, Decimal) or _inside(t)
 
 
 def _inside(t: Type) -> bool:
@@ -68,7 +72,7 @@ def read_block(texts: pl.Series, columns: Sequence[Column], manner: Manner) -> t
     ISO text; of a block where one is, all are read as text, and a line is proven if all of its can be read."""
     fields = [*_fields(columns, texts.head(_SAMPLE).to_list())]
     data = _joined(texts)
-    dated = {f.name for f in fields if manner == "iso" and f.type in (S.DATE, S.TIMESTAMP) and _quoted_in(data, f)}
+    dated = {f.name for f in fields if manner == "iso" and f.type in (S.DATE, *TIMESTAMPS) and _quoted_in(data, f)}
     schema = {f.name: pl.String() if f.name in dated else _read_as(f.type) for f in fields}
     if len(schema) < len(fields):
         return None
@@ -108,9 +112,12 @@ def read_block(texts: pl.Series, columns: Sequence[Column], manner: Manner) -> t
         elif f.name in dated and isinstance(f.type, Scalar):
             column = frame.select(dates.parse_iso(pl.col(f.name), f.type)).to_series()
             proofs.append(column.is_not_null() | frame[f.name].is_null())
-        elif f.type is S.TIMESTAMP or f.type is S.DATE:
-            proofs.append(column.is_between(WHOLE[f.type].low, WHOLE[f.type].high - 1).fill_null(True))
+        elif isinstance(f.type, Scalar) and (f.type is S.DATE or f.type in TIMESTAMPS):
+            proofs.append(_in_range(column, f.type))
             column = frame.select(dates.OF_NUMBER[f.type](pl.col(f.name))).to_series()
+        elif f.type in _WIDER:
+            proofs.append(_in_range(column, S.SMALLINT) if f.type is S.SMALLINT else _one_rounding(column))
+            column = column.cast(polars_type(f.type), strict=False)
         made.append(column)
     read = pl.DataFrame([x.alias(f.column.name) for x, f in zip(made, fields, strict=True)])
     all_of = pl.repeat(True, len(texts), dtype=pl.Boolean, eager=True)
@@ -166,7 +173,20 @@ def _declared(s: pl.Series, t: Type) -> pl.Series:
 
 def _read_as(t: Type) -> pl.DataType:
     """A DECIMAL is read as text: only whether it is there counts."""
-    return pl.String() if isinstance(t, Decimal) else physical_type(t)
+    return pl.String() if isinstance(t, Decimal) else _WIDER.get(t, physical_type(t))
+
+
+def _in_range(numbers: pl.Series, t: Scalar) -> pl.Series:
+    return numbers.is_between(WHOLE[t].low, WHOLE[t].high - 1).fill_null(True)
+
+
+def _one_rounding(doubles: pl.Series) -> pl.Series:
+    """Where the single nearest to a double is the one nearest to what is written: not half way between two of them, of
+    those that are normal."""
+    size = doubles.abs()
+    bits = pl.Series(doubles.fill_null(0.0).to_numpy().view(np.int64))
+    half_way = bits & 0x1FFFFFFF == 0x10000000
+    return ((size == 0) | (size >= _LEAST) & (size < _OVER) & ~half_way).fill_null(True)
 
 
 def _joined(texts: pl.Series) -> bytes:

@@ -238,14 +238,17 @@ def _moment(name: str, kind: str) -> dict[str, Any]:
 _SCALARS: dict[Scalar, dict[str, Any]] = {
     S.NULL: {"type": "string"},
     S.BOOLEAN: {"type": "boolean"},
+    S.SMALLINT: {"type": "integer", "connect.type": "int16"},
     S.INT: {"type": "integer", "connect.type": "int32"},
     S.BIGINT: {"type": "integer", "connect.type": "int64"},
+    S.REAL: {"type": "number", "connect.type": "float32"},
     S.DOUBLE: {"type": "number", "connect.type": "float64"},
     S.VARCHAR: {"type": "string"},
     S.BYTES: {"type": "string", "connect.type": "bytes"},
     S.DATE: _moment("Date", "int32"),
     S.TIME: _moment("Time", "int32"),
     S.TIMESTAMP: _moment("Timestamp", "int64"),
+    S.TIMESTAMPTZ: _moment("Timestamp", "int64"),
 }
 
 

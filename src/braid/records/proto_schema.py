@@ -301,17 +301,21 @@ _TYPES: dict[int, Scalar] = {
 }  # fmt: skip
 
 
-def type_of(file: File, message: Any, fold: bool) -> Struct | None:
-    return _struct(file, message, fold, ())
+_How = tuple[bool, Scalar]  # whether names become upper case; the type of floats
 
 
-def _struct(file: File, message: Any, fold: bool, above: tuple[str, ...]) -> Struct | None:
+def type_of(file: File, message: Any, fold: bool, float: Scalar = S.DOUBLE) -> Struct | None:
+    """`fold`: names become upper case. `float`: the type of floats."""
+    return _struct(file, message, (fold, float), ())
+
+
+def _struct(file: File, message: Any, how: _How, above: tuple[str, ...]) -> Struct | None:
     fields: dict[str, Type] = {}
     for f in message.fields:
-        name = f.name.upper() if fold else f.name
+        name = f.name.upper() if how[0] else f.name
         if name in fields:
             raise BraidError(f"two fields are called {name}", "declare the columns")
-        t = _field_type(file, f, fold, (*above, message.full_name))
+        t = _field_type(file, f, how, (*above, message.full_name))
         if t is not None:
             fields[name] = t
     return Struct(tuple(Column(n, t) for n, t in fields.items())) if fields else None
@@ -326,21 +330,21 @@ def entry_of(f: Any) -> Any:
     return m if m.GetOptions().map_entry or by_looks else None
 
 
-def _field_type(file: File, f: Any, fold: bool, above: tuple[str, ...]) -> Type | None:
+def _field_type(file: File, f: Any, how: _How, above: tuple[str, ...]) -> Type | None:
     entry = entry_of(f)
     if entry is not None:
-        value = _one_type(file, entry.fields_by_name["value"], fold, above)
+        value = _one_type(file, entry.fields_by_name["value"], how, above)
         return None if value is None else Map(S.VARCHAR, value)
-    one = _one_type(file, f, fold, above)
+    one = _one_type(file, f, how, above)
     return Array(one) if one is not None and f.is_repeated else one
 
 
-def _one_type(file: File, f: Any, fold: bool, above: tuple[str, ...]) -> Type | None:
+def _one_type(file: File, f: Any, how: _How, above: tuple[str, ...]) -> Type | None:
     if f.message_type is None:
-        return _TYPES.get(f.type, S.BIGINT)
+        return how[1] if f.type == F.TYPE_FLOAT else _TYPES.get(f.type, S.BIGINT)
     name = f.message_type.full_name
     if name in WRAPPERS:
-        return WRAPPERS[name]
+        return how[1] if name == "google.protobuf.FloatValue" else WRAPPERS[name]
     match name:
         case "confluent.type.Decimal":
             return Decimal(*_digits(file.options.get(f.full_name, "")))
@@ -350,7 +354,7 @@ def _one_type(file: File, f: Any, fold: bool, above: tuple[str, ...]) -> Type | 
             return S.TIME
         case "google.protobuf.Timestamp":
             return S.TIMESTAMP
-    return None if name in above else _struct(file, f.message_type, fold, above)
+    return None if name in above else _struct(file, f.message_type, how, above)
 
 
 def _digits(options: str) -> tuple[int, int]:
@@ -368,10 +372,12 @@ def _digits(options: str) -> tuple[int, int]:
 
 _WORDS: dict[Scalar, str] = {
     S.NULL: "string", S.BOOLEAN: "bool", S.INT: "int32", S.BIGINT: "int64", S.DOUBLE: "double", S.VARCHAR: "string",
-    S.BYTES: "bytes", S.DATE: DATE, S.TIME: TIME, S.TIMESTAMP: TIMESTAMP,
+    S.BYTES: "bytes", S.DATE: DATE, S.TIME: TIME, S.TIMESTAMP: TIMESTAMP, S.SMALLINT: "int32", S.REAL: "float",
+    S.TIMESTAMPTZ: TIMESTAMP,
 }  # fmt: skip
 _WRAPPED = {S.BOOLEAN: "BoolValue", S.INT: "Int32Value", S.BIGINT: "Int64Value", S.DOUBLE: "DoubleValue",
-            S.VARCHAR: "StringValue", S.BYTES: "BytesValue"}  # fmt: skip
+            S.VARCHAR: "StringValue", S.BYTES: "BytesValue", S.SMALLINT: "Int32Value",
+            S.REAL: "FloatValue"}  # fmt: skip
 _IMPORTS = {
     DECIMAL: "confluent/type/decimal.proto", DATE: "google/type/date.proto", TIME: "google/type/timeofday.proto",
     TIMESTAMP: "google/protobuf/timestamp.proto", "google.protobuf.": "google/protobuf/wrappers.proto",

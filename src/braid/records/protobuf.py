@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from braid.records.codec import Decoded, clean, nothing, stack
-from braid.records.columnar import arrow_type, finished, halved, listed, plain, zigzag
+from braid.records.columnar import arrow_type, finished, halved, listed, plain, singles, zigzag
 from braid.records.proto_schema import DATE, DECIMAL, TIME, TIMESTAMP, File, entry_of
 from braid.records.values import WHOLE, reader
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
@@ -106,6 +106,7 @@ _READS: dict[Scalar, tuple[str, ...]] = {
     S.BOOLEAN: ("bool",), S.INT: ("int32",), S.BIGINT: ("int32", "int64", "uint32", "uint64"),
     S.DOUBLE: ("float", "double"), S.VARCHAR: ("string", "bool", "int32", "int64", "uint32", "uint64"),
     S.BYTES: ("binary",), S.DATE: ("date32",), S.TIME: ("time64",), S.TIMESTAMP: ("timestamp",),
+    S.SMALLINT: ("int32",), S.REAL: ("float", "double"), S.TIMESTAMPTZ: ("timestamp",),
 }  # fmt: skip
 
 
@@ -191,13 +192,17 @@ def _one(x: pa.Array, f: Any, t: Type) -> pa.Array:
             return pa.StructArray.from_arrays(made, names=[c.name for c in fields], mask=x.is_null())
         case S.BIGINT:
             return x.cast(pa.int64(), safe=False)  # as Java has unsigned numbers
+        case S.SMALLINT:
+            return x.cast(pa.int16())  # refuses what is out of range
         case S.DOUBLE:
             return x.cast(pa.float64())
+        case S.REAL:
+            return singles(x)
         case S.VARCHAR:
             return x.cast(pa.string())
         case S.DATE:
             return x.cast(pa.int32())
-        case S.TIME | S.TIMESTAMP:
+        case S.TIME | S.TIMESTAMP | S.TIMESTAMPTZ:
             return x.cast(pa.int64())
     return x
 
@@ -348,7 +353,7 @@ def _one_for(x: pa.Array, f: Any, t: Type, want: pa.DataType) -> pa.Array:
             return x.cast(pa.int32()).cast(pa.date32())
         case S.TIME:
             return x.cast(pa.int64()).cast(pa.time64("ns"))
-        case S.TIMESTAMP:
+        case S.TIMESTAMP | S.TIMESTAMPTZ:
             unit = WHOLE[S.TIMESTAMP].unit  # as ksqlDB has it: milliseconds
             numbers = pl.Series("x", x).cast(pl.Int64)
             return (numbers // unit * unit).to_arrow().cast(pa.timestamp("us"))

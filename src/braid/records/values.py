@@ -16,6 +16,7 @@ import decimal
 import json
 import math
 import re
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,7 +27,7 @@ import polars as pl
 from braid.expr import casts, dates
 from braid.expr.json_text import RawNumber, compact, dumps, loads
 from braid.records.facet import Manner
-from braid.types import DAY_MS, MAX_DAY, MAX_TIME, Array, Decimal, Map, Scalar, Struct, Type, polars_type
+from braid.types import DAY_MS, MAX_DAY, MAX_TIME, TIMESTAMPS, Array, Decimal, Map, Scalar, Struct, Type, polars_type
 
 S = Scalar
 Reader = Callable[[Any], Any]
@@ -58,22 +59,23 @@ class Whole:
 
 
 WHOLE = {
+    S.SMALLINT: Whole(-(2**15), 2**15),
     S.INT: Whole(-(2**31), 2**31),
     S.BIGINT: Whole(-(2**63), 2**63),
     S.DATE: Whole(-MAX_DAY, MAX_DAY),
     S.TIME: Whole(0, DAY_MS, 1_000_000),
     S.TIMESTAMP: Whole(-MAX_TIME, MAX_TIME, 1000),
+    S.TIMESTAMPTZ: Whole(-MAX_TIME, MAX_TIME, 1000),
 }
-MOMENTS = (S.DATE, S.TIME, S.TIMESTAMP)
+MOMENTS = (S.DATE, S.TIME, *TIMESTAMPS)
 _SPECIAL = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-inf")}
-_EXACT = decimal.Context(prec=2000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
-_EXACT.traps[decimal.Inexact] = True
+EXACT = decimal.Context(prec=2000, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+EXACT.traps[decimal.Inexact] = True
 _DIGITS = re.compile(r"[-+]?[0-9]{1,20}")
 _FLOAT = re.compile(r"\s*[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?\s*")
 MAX_DIGITS = 20  # of whole numbers
-_EPOCH = dt.datetime(1970, 1, 1)
-_FIRST_DAY, _LAST_DAY = ((d - _EPOCH.date()).days for d in (dt.date.min, dt.date.max))
-_PER_DAY = {"ms": DAY_MS, "us": DAY_MS * 1000, "ns": DAY_MS * 1_000_000}
+EPOCH = dt.datetime(1970, 1, 1)
+FIRST_DAY, LAST_DAY = ((d - EPOCH.date()).days for d in (dt.date.min, dt.date.max))
 
 
 def form(t: Type) -> Form:
@@ -182,8 +184,8 @@ def _whole_part(value: Any) -> int | None:
 
 def iso_value(text: str, t: Scalar) -> int | None:
     """The physical value of one text as `dates.parse_iso` reads it."""
-    common = dates.plain_timestamp(text.removesuffix("Z").replace(" ", "T", 1)) if t is S.TIMESTAMP else None
-    return _iso_value(text, t) if common is None else (common - _EPOCH) // dt.timedelta(microseconds=1)
+    common = dates.plain_timestamp(text.removesuffix("Z").replace(" ", "T", 1)) if t in TIMESTAMPS else None
+    return _iso_value(text, t) if common is None else (common - EPOCH) // dt.timedelta(microseconds=1)
 
 
 @lru_cache(maxsize=4096)
@@ -192,27 +194,50 @@ def _iso_value(text: str, t: Scalar) -> int | None:
     return None if found is None else int(found)
 
 
-def _double(t: Type, manner: Manner) -> Reader:
-    return _double_in_text if manner == "lenient" else _plain_double
+def _float(t: Type, manner: Manner) -> Reader:
+    number = _double if t is S.DOUBLE else _single
+
+    def read(value: Any) -> Any:
+        kind = type(value)
+        if kind is int or kind is RawNumber:
+            found = number(value)
+            if math.isinf(found):
+                raise Malformed(f"{_shown(value)} is out of range for {t}")
+            return found
+        if kind is str and value in _SPECIAL:
+            return _SPECIAL[value]
+        raise _not(value, t)
+
+    def in_text(value: Any) -> Any:
+        return read(RawNumber(value.strip()) if type(value) is str and _FLOAT.fullmatch(value) else value)
+
+    return in_text if manner == "lenient" else read
 
 
-def _double_in_text(value: Any) -> Any:
-    return _plain_double(RawNumber(value.strip()) if type(value) is str and _FLOAT.fullmatch(value) else value)
+def _double(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
-def _plain_double(value: Any) -> Any:
-    kind = type(value)
-    if kind is int or kind is RawNumber:
-        try:
-            number = float(value)
-        except OverflowError:
-            number = math.inf
-        if math.isinf(number):
-            raise Malformed(f"{_shown(value)} is out of range for DOUBLE")
-        return number
-    if kind is str and value in _SPECIAL:
-        return _SPECIAL[value]
-    raise _not(value, S.DOUBLE)
+def _single(value: Any) -> float:
+    """The single that is nearest to a number as it is written. From a double on the way, two roundings would be one too
+    many: an odd last bit keeps the second one from a tie."""
+    number = _double(value)
+    if len(str(value)) > 15 and math.isfinite(number) and (rest := decimal.Decimal(value) - decimal.Decimal(number)):
+        (bits,) = struct.unpack("<q", struct.pack("<d", number))
+        if bits % 2 == 0:
+            number = math.nextafter(number, math.copysign(math.inf, rest))
+    return single(number)
+
+
+def single(number: float) -> float:
+    """A double as a single; infinite where it is too large for one."""
+    try:
+        return float(struct.unpack("<f", struct.pack("<f", number))[0])
+    except OverflowError:
+        return math.copysign(math.inf, number)
 
 
 def _text(value: Any) -> Any:
@@ -238,11 +263,11 @@ def _decimal(t: Decimal, manner: Manner) -> Reader:
         if type(value) not in (int, str, RawNumber):
             raise _not(value, t)
         try:
-            number = _EXACT.create_decimal(str(value))
+            number = EXACT.create_decimal(str(value))
             if not number.is_finite() or (type(value) is str and not re.fullmatch(r"[-+.0-9eE]+", value)):
                 raise _not(value, t)
             if number.adjusted() <= t.precision and number.copy_abs() < top:
-                return _EXACT.quantize(number, unit)
+                return EXACT.quantize(number, unit)
         except decimal.Inexact:
             pass
         except decimal.InvalidOperation:
@@ -349,6 +374,16 @@ def _json_double(s: pl.Series, t: Type, key: bool) -> pl.Series:
     return casts.where(odd, lambda v: dumps(plain_double(v)), s, s.cast(pl.String))
 
 
+def shortest(s: pl.Series) -> pl.Series:
+    """Doubles with the fewest digits that give the singles again: 1.1 for what is 1.100000023841858."""
+    return s.cast(pl.String).cast(pl.Float64)
+
+
+def fewest_digits(value: float) -> float:
+    """The same of one value; one that no single is stays as it is."""
+    return shortest(pl.Series([value], dtype=pl.Float32))[0] if single(value) == value else value
+
+
 def plain_double(value: float) -> float | str:
     """A double in its JSON form: what JSON has no number for is text."""
     return value if math.isfinite(value) else casts.java_double(value)
@@ -428,7 +463,7 @@ def _without_point(x: pl.Expr) -> pl.Expr:
     return pl.when(x.str.contains(_WHOLE_TEXT)).then(x.str.replace(r"\.0*$", "").str.replace(r"^\+", ""))
 
 
-def _double_from(x: pl.Expr, t: Type, lenient: bool) -> pl.Expr:
+def _float_from(x: pl.Expr, t: Type, lenient: bool) -> pl.Expr:
     text = x.str.strip_chars() if lenient else x
     number = _cast_from(text, t, lenient)
     too_large = number.is_infinite() & ~text.str.contains("Infinity", literal=True)
@@ -437,13 +472,24 @@ def _double_from(x: pl.Expr, t: Type, lenient: bool) -> pl.Expr:
 
 def _decimal_from(x: pl.Expr, t: Decimal, lenient: bool) -> pl.Expr:
     lost = x.str.contains(rf"^[^eE]*\.[0-9]{{{t.scale}}}[0-9]*[1-9]")
-    return pl.when(~lost).then(_cast_from(x, t, lenient))
+    exact = x.map_batches(lambda s: _with_exponents(s, t), return_dtype=polars_type(t), is_elementwise=True)
+    return pl.when(x.str.contains("[eE]")).then(exact).when(~lost).then(_cast_from(x, t, lenient))
+
+
+def _with_exponents(s: pl.Series, t: Decimal) -> pl.Series:
+    """Slow path (Python rows): those of the texts that have one, null where one does not fit."""
+    found: list[Any] = [None] * len(s)
+    read = _decimal(t, "plain")
+    for i in s.str.contains("[eE]").fill_null(False).arg_true():
+        with contextlib.suppress(Malformed):
+            found[i] = read(s[i].strip())
+    return pl.Series(s.name, found, dtype=polars_type(t))
 
 
 def _moment_from(x: pl.Expr, t: Scalar, lenient: bool) -> pl.Expr:
     text = number = x.str.strip_chars()
     if lenient:  # four digits are a year
-        number = _without_point(pl.when(text.str.len_bytes() > 4).then(text) if t is S.TIMESTAMP else text)
+        number = _without_point(pl.when(text.str.len_bytes() > 4).then(text) if t in TIMESTAMPS else text)
     found = dates.OF_NUMBER[t](number.cast(pl.Int64, strict=False))
     return pl.coalesce(found, dates.parse_iso(text, t)) if lenient else found
 
@@ -453,53 +499,6 @@ def _moment_to(s: pl.Series, t: Scalar) -> pl.Series:
 
 
 # ------------------------------------------------- Python values of the driver
-
-
-def json_value(value: object, t: Type) -> Any:
-    """A logical Python value (date, Decimal, bytes, dict …) in the JSON form of `t`.
-
-    What does not fit the type is passed on as it is, so that a malformed record can be written too.
-    """
-    match value, t:
-        case (dict(), Map(k, v)):
-            return {map_key(json_value(key, k)): json_value(item, v) for key, item in value.items()}
-        case (dict(), Struct(fields)):
-            types = {f.name.lower(): f.type for f in fields}
-            return {name: json_value(item, types.get(str(name).lower(), S.NULL)) for name, item in value.items()}
-        case (dict(), _):
-            return {str(k): json_value(v, S.NULL) for k, v in value.items()}
-        case (list() | tuple(), _):
-            element = t.element if isinstance(t, Array) else S.NULL
-            return [json_value(v, element) for v in value]
-        case (int() | decimal.Decimal(), Decimal()) if not isinstance(value, bool):
-            return _scaled(decimal.Decimal(value), t)
-        case (decimal.Decimal(), _):
-            return format(value, "f")
-        case (float(), _):
-            return plain_double(value)
-        case (bytes(), _):
-            return base64.b64encode(value).decode()
-        case (dt.datetime(), _):
-            naive = value if value.tzinfo is None else value.astimezone(dt.UTC).replace(tzinfo=None)
-            return (naive - _EPOCH) // dt.timedelta(milliseconds=1)
-        case (dt.date(), _):
-            return (value - _EPOCH.date()).days
-        case (dt.time(), _):
-            return ((value.hour * 60 + value.minute) * 60 + value.second) * 1000 + value.microsecond // 1000
-    return value
-
-
-def _scaled(value: decimal.Decimal, t: Decimal) -> str:
-    """At the scale of the type where that loses nothing."""
-    if value.is_finite() and value.adjusted() < 100:
-        with contextlib.suppress(decimal.Inexact):
-            value = _EXACT.quantize(value, decimal.Decimal(1).scaleb(-t.scale))
-    return format(value, "f")
-
-
-def map_key(simple: Any) -> str:
-    """The name that a map key, in its JSON form, gets in a JSON object."""
-    return simple if isinstance(simple, str) else dumps(simple)
 
 
 def python_value(value: Any, t: Type, time_as_int: bool) -> object:
@@ -523,9 +522,9 @@ def _python_moment(value: Any, t: Scalar, ints: bool) -> object:
             return value
         value = number // WHOLE[t].unit
     unit, per_day = ("days", 1) if t is S.DATE else ("milliseconds", DAY_MS)
-    if ints or not _FIRST_DAY * per_day <= value < (_LAST_DAY + 1) * per_day:
+    if ints or not FIRST_DAY * per_day <= value < (LAST_DAY + 1) * per_day:
         return value
-    at = _EPOCH + dt.timedelta(**{unit: value})
+    at = EPOCH + dt.timedelta(**{unit: value})
     return at.date() if t is S.DATE else at.time() if t is S.TIME else at
 
 
@@ -537,23 +536,6 @@ def _python_map(value: Any, t: Map, ints: bool) -> object:
 def _python_struct(value: Any, t: Struct, ints: bool) -> object:
     folded: dict[str, str] = {}
     return {f.name: python_value(find(value, f.name, folded), f.type, ints) for f in t.fields}
-
-
-def python_values(s: pl.Series) -> list[Any]:
-    """A column's values; a date or time that Python has none for is its number."""
-    if s.dtype != pl.Date and not isinstance(s.dtype, pl.Datetime):
-        return s.to_list()
-    odd = ~in_days(s, _FIRST_DAY, _LAST_DAY + 1)
-    if not odd.any():
-        return s.to_list()
-    both = zip(s.set(odd, None).to_list(), s.to_physical().to_list(), odd.to_list(), strict=True)
-    return [number if no_date else value for value, number, no_date in both]
-
-
-def in_days(s: pl.Series, first: int, end: int) -> pl.Series:
-    """Which dates or times lie on days since 1970 from `first` to before `end`; null for null."""
-    per_day = _PER_DAY[s.dtype.time_unit] if isinstance(s.dtype, pl.Datetime) else 1
-    return s.to_physical().is_between(max(first * per_day, -(2**63)), min(end * per_day, 2**63) - 1)
 
 
 # ------------------------------------------------------------------ the table
@@ -580,10 +562,15 @@ FORMS: dict[Scalar | type, Form] = {
     # from JSON, to JSON, from text, to text, to Python
     S.NULL: Form(_always(lambda v: None), _bare, None, _cast_to, _itself),
     S.BOOLEAN: Form(_always(_boolean), _bare, _boolean_from, _cast_to, _itself),
+    S.SMALLINT: _NUMBER,
     S.INT: _NUMBER,
     S.BIGINT: _NUMBER,
+    S.REAL: Form(
+        _float, lambda s, t, key: _json_double(shortest(s), t, key), _float_from,
+        lambda s, t: casts.java_doubles(shortest(s)), lambda v, t, ints: float(v),
+    ),
     S.DOUBLE: Form(
-        _double, _json_double, _double_from, lambda s, t: casts.java_doubles(s), lambda v, t, ints: float(v)
+        _float, _json_double, _float_from, lambda s, t: casts.java_doubles(s), lambda v, t, ints: float(v)
     ),
     S.VARCHAR: Form(_always(_text), _json_string, lambda x, t, lenient: x, lambda s, t: s, _python_text),
     S.BYTES: Form(
@@ -593,6 +580,7 @@ FORMS: dict[Scalar | type, Form] = {
     S.DATE: _MOMENT,
     S.TIME: _MOMENT,
     S.TIMESTAMP: _MOMENT,
+    S.TIMESTAMPTZ: _MOMENT,
     Decimal: Form(_decimal, _in_quotes, _decimal_from, _cast_to, lambda v, t, ints: decimal.Decimal(str(v))),
     Array: Form(_array, _json_array, None, None, lambda v, t, ints: [python_value(x, t.element, ints) for x in v]),
     Map: Form(_map, _json_map, None, None, _python_map),

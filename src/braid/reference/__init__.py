@@ -71,7 +71,7 @@ from braid.reference.steps import (
     Step,
 )
 from braid.reference.windows import FinalStep, OfWindowsStep, SessionsStep, TimeWindowsStep
-from braid.types import Column, Scalar
+from braid.types import Column, Scalar, is_time
 
 __all__ = ["Bound", "Drop", "End", "Event", "Idle", "OutRecord", "Record", "Reference"]
 
@@ -374,8 +374,10 @@ def _time_of_result(sink: logical.Sink) -> list[tuple[str, Expr]]:
 def _milliseconds(value: object) -> int | None:
     """A time as the sink writes it; None where there is none."""
     match value:
-        case None | int():
-            return value
+        case None:
+            return None
+        case int():
+            return value if is_time(value) else None
         case datetime():
             return (value - datetime(1970, 1, 1)) // timedelta(milliseconds=1)
     raise BraidError(f"a time must be BIGINT or TIMESTAMP, not {value!r}")

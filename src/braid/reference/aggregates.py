@@ -18,8 +18,9 @@ import polars as pl
 from braid.errors import BraidError
 from braid.expr import user
 from braid.plan.groups import Aggregation
-from braid.records.values import python_values
-from braid.types import Decimal, Scalar, Struct, Type, polars_type
+from braid.records.python import python_values
+from braid.records.values import single
+from braid.types import FLOATS, Decimal, Scalar, Struct, Type, polars_type
 
 Changes = Sequence[tuple[int, Any]]  # +1 and a value that came, -1 and one that went
 
@@ -59,10 +60,7 @@ def number(a: Aggregation, value: Any) -> Any:
 
 def is_spread(a: Aggregation) -> bool:
     """Whether it adds up numbers whose order matters."""
-    return a.function in ("AVG", "STDDEV_SAMP", "STDDEV_SAMPLE") or (a.function, a.output.type) == (
-        "SUM",
-        Scalar.DOUBLE,
-    )
+    return a.function in ("AVG", "STDDEV_SAMP", "STDDEV_SAMPLE") or (a.function == "SUM" and a.output.type in FLOATS)
 
 
 def aggregated(a: Aggregation, arguments: Sequence[Any], changes: Changes, spread: Spread | None = None) -> object:
@@ -71,7 +69,8 @@ def aggregated(a: Aggregation, arguments: Sequence[Any], changes: Changes, sprea
     if is_spread(a):
         known = [(sign, number(a, v)) for sign, v in changes if v is not None]
         spread = spread or reduce(lambda found, change: found.after(*change), known, Spread())
-        return _of_spread(a.function, spread)
+        found = _of_spread(a.function, spread)
+        return single(found) if result is Scalar.REAL else found
     match a.function:
         case "COUNT":
             return len(values)

@@ -19,7 +19,7 @@ from braid.plan import epochs
 from braid.reference.rows import Row, Run, Values
 from braid.reference.steps import FOREVER, NEVER, N, SourceStep, Step, ticks
 from braid.reference.windows import holding
-from braid.types import Scalar
+from braid.types import WHOLE_NUMBERS, Scalar
 
 ALONE = Lit(0, Scalar.INT)  # with it a key of NULLs is a key, and no equality at all is one
 COMPARE = {"lt": lt, "le": le, "ge": ge, "gt": gt}
@@ -346,7 +346,7 @@ class EmitOnCloseStep(EpochStep[epochs.EmitOnClose]):
         if abs(clock) >= FOREVER:
             return clock
         at: object = int(clock)
-        if b.column.type not in (Scalar.INT, Scalar.BIGINT):
+        if b.column.type not in WHOLE_NUMBERS:
             at = datetime(1970, 1, 1) + timedelta(microseconds=int(clock))
         value = ticks(self.run.look(b.value, Row({b.column.name: at}, 0, None))[0])
         assert value is not None

@@ -18,8 +18,8 @@ from braid.expr.compile import evaluate
 from braid.expr.nodes import Col, Expr, children, columns
 from braid.expr.show import NO_NAMES
 from braid.records.key import canonical_key
-from braid.records.values import python_values
-from braid.types import Column, Scalar, Type, polars_type
+from braid.records.python import python_values
+from braid.types import TIMESTAMPS, Column, Scalar, Type, polars_type
 
 Place = Any  # of the processing order: opaque, ordered, given by the caller
 Values = dict[str, object]
@@ -242,6 +242,6 @@ def _frame(exprs: Sequence[Expr], rows: Sequence[Mapping[str, object]]) -> pl.Da
 def series_of(name: str, values: Sequence[object], t: Type) -> pl.Series:
     """The column of such values, among them dates and times that Python has none for (`python_values`)."""
     dtype = polars_type(t)
-    if t in (Scalar.DATE, Scalar.TIMESTAMP) and any(type(v) is int for v in values):
+    if t in (Scalar.DATE, *TIMESTAMPS) and any(type(v) is int for v in values):
         return pl.concat([pl.Series(name, [v], dtype=dtype) for v in values])
     return pl.Series(name, values, dtype=dtype)

@@ -17,7 +17,7 @@ from braid.expr.nodes import Col, Expr, Lit
 from braid.plan import groups, logical
 from braid.reference.aggregates import Spread, aggregated, folded
 from braid.reference.rows import Bound, End, Event, Idle, Key, Record, Row, Run, Values
-from braid.types import Scalar
+from braid.types import WHOLE_NUMBERS, Scalar
 
 N = TypeVar("N", bound=logical.Node)  # what a step is the step of
 FOREVER = 2**61  # the time of a source that has ended and lifts its clock
@@ -185,7 +185,7 @@ class SourceStep:
     def _bound(self, time: int) -> int:
         """A time (ms) on the clock of this source."""
         counted = self.node.watermark
-        return time if counted is None or counted.type in (Scalar.INT, Scalar.BIGINT) else time * 1000
+        return time if counted is None or counted.type in WHOLE_NUMBERS else time * 1000
 
     def _mine(self, partitions: Iterable[tuple[int, int]]) -> list[int]:
         return [partition for leaf, partition in partitions if leaf == self.number]

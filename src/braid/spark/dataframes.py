@@ -31,9 +31,10 @@ from braid.spark import job as jobs
 from braid.spark.entry import SCHEMA
 from braid.spark.source import blobs
 from braid.spark.stage import batch_id
-from braid.stage.decode import Decoded, decode, time_of, with_pseudo
+from braid.stage.decode import Decoded, decode, no_time, time_of, with_pseudo
 from braid.stage.emit import merged
 from braid.stage.ingest import Chunk
+from braid.stage.inputs import filled
 from braid.topics.envelope import RAW, WINDOW
 from braid.topics.files import write_atomic
 from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type, polars_type
@@ -202,10 +203,8 @@ def _decoded(source: Source, rows: pl.DataFrame, how: Columns, partition: int, p
     if source.timestamp is not None:
         column = next(c for c in source.columns if c.field == source.timestamp.field)
         time = time_of(typed, column.col, source.timestamp.format)
-        typed = typed.with_columns(time.fill_null(0).alias(TIME))
-        error = pl.DataFrame({"n": time.is_null()}).select(
-            pl.when("n").then(pl.lit(f"column {column.field} holds no time")).alias("e")
-        )["e"]
+        typed = filled(typed.with_columns(time.alias(TIME)))
+        error = pl.DataFrame({"n": time.is_null()}).select(pl.when("n").then(pl.lit(no_time(source))).alias("e"))["e"]
     if source.encoding.key != "ROW_ID" or placed:
         return Decoded(with_pseudo(source, typed, partition), error)
     place = pl.col("_offset")
@@ -230,8 +229,8 @@ def columns_of(frame: DataFrame, left_out: Iterable[str]) -> list[Column]:
 def _ours(t: S.DataType, name: str) -> Type:
     for spark, ours in (
         (S.BooleanType, Scalar.BOOLEAN),
-        (S.ByteType, Scalar.INT), (S.ShortType, Scalar.INT), (S.IntegerType, Scalar.INT),
-        (S.LongType, Scalar.BIGINT), (S.FloatType, Scalar.DOUBLE), (S.DoubleType, Scalar.DOUBLE),
+        (S.ByteType, Scalar.SMALLINT), (S.ShortType, Scalar.SMALLINT), (S.IntegerType, Scalar.INT),
+        (S.LongType, Scalar.BIGINT), (S.FloatType, Scalar.REAL), (S.DoubleType, Scalar.DOUBLE),
         (S.StringType, Scalar.VARCHAR), (S.BinaryType, Scalar.BYTES), (S.DateType, Scalar.DATE),
         (S.TimestampType, Scalar.TIMESTAMP), (S.TimestampNTZType, Scalar.TIMESTAMP),
     ):  # fmt: skip
@@ -253,14 +252,17 @@ def _ours(t: S.DataType, name: str) -> Type:
 
 _SPARK: dict[Scalar, S.DataType] = {
     Scalar.BOOLEAN: S.BooleanType(),
+    Scalar.SMALLINT: S.ShortType(),
     Scalar.INT: S.IntegerType(),
     Scalar.BIGINT: S.LongType(),
+    Scalar.REAL: S.FloatType(),
     Scalar.DOUBLE: S.DoubleType(),
     Scalar.VARCHAR: S.StringType(),
     Scalar.BYTES: S.BinaryType(),
     Scalar.DATE: S.DateType(),
     Scalar.TIME: S.LongType(),  # ms of the day
     Scalar.TIMESTAMP: S.TimestampType(),
+    Scalar.TIMESTAMPTZ: S.TimestampType(),
     Scalar.NULL: S.StringType(),
 }
 

@@ -21,7 +21,7 @@ from braid.errors import BraidError
 from braid.topics.access import Takes
 from braid.topics.broker import BrokerAway
 from braid.topics.kafka import Found, KafkaTopics
-from braid.topics.transactions import EARLIEST, sizes_of
+from braid.topics.transactions import sizes_of
 
 PREFIX = "__braid.errors."
 LONGEST = 1000  # characters of a header
@@ -84,7 +84,8 @@ def _letter(
         if x is not None
     ]
     headers = json.dumps([*json.loads(record.headers or "[]"), *why], separators=(",", ":"), ensure_ascii=False)
-    time = max(record.time or 0, EARLIEST + 1)
+    time = record.time or 1  # a client takes 0 for now
+    time = time if to.takes.early else max(time, 1)
     return (row["partition"] or 0) % to.partitions, record.key, record.value, time, headers
 
 

@@ -37,7 +37,7 @@ from braid.stage.measured import Piece
 from braid.stage.run_files import FileRuns, run_prefix
 from braid.stage.wire import Exchanging, full, full_steps, parted, split
 from braid.timing import spent
-from braid.topics.transactions import EARLIEST
+from braid.topics.transactions import untaken
 
 SPILL = 64 << 20  # packed bytes
 PIECE = 250_000  # rows made to text at once
@@ -370,10 +370,11 @@ def _for_writers(job: Job, bucket: int, key: int, rows: pl.DataFrame) -> Iterato
 def _rows_out(job: Job, stage: Stage, bucket: int, outcome: Outcome, kept: Keeper | None) -> Iterator[Blob]:
     """The stage's rows as blobs, piece by piece; what is lost on the way is told to `outcome`."""
     if stage.exchange is None:
-        key = job.after(stage, bucket)
+        key, takes = job.after(stage, bucket), job.output.takes
+        why = None if takes is None else functools.partial(untaken, early=takes.early)
         for piece, frame in enumerate(outcome.frames):
             with spent("project"):
-                out, lost = projected(job.plan, frame, EARLIEST if job.output.kind == "kafka" else None)
+                out, lost = projected(job.plan, frame, why)
             outcome.lost.append(lost)
             if kept is not None:
                 with spent("keep"):

@@ -17,6 +17,8 @@ from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
 if TYPE_CHECKING:
     from braid.sql.dialects.base import Words
 
+S = Scalar
+
 
 @dataclass(frozen=True, slots=True)
 class Declaring:
@@ -75,11 +77,29 @@ def typed(words: Words, column: Column) -> str:
     return word
 
 
+_RARE = (S.SMALLINT, S.REAL, S.TIMESTAMPTZ, S.INTERVAL)  # of those only that say how they spell it
+_WIDER = {S.SMALLINT: S.INT, S.REAL: S.DOUBLE, S.TIMESTAMPTZ: S.TIMESTAMP}
+
+
+def nearest(words: Words, t: Type) -> Type:
+    """The type by which a dialect has values of `t`: a wider one where it has no word for that."""
+    match t:
+        case S.SMALLINT | S.REAL | S.TIMESTAMPTZ if _word(words, t) is None:
+            return _WIDER[t]
+        case Array(element):
+            return Array(nearest(words, element))
+        case Map(key, value):
+            return Map(nearest(words, key), nearest(words, value))
+        case Struct(fields):
+            return Struct(tuple(Column(f.name, nearest(words, f.type)) for f in fields))
+    return t
+
+
 def _word(words: Words, t: Type) -> str | None:
     """A type as the dialect spells it; None where it has none."""
     match t:
         case Scalar():
-            return words.spelled.get(t, t.value)
+            return words.spelled.get(t, None if t in _RARE else t.value)
         case Decimal(precision, scale):
             return f"DECIMAL({precision}, {scale})"
         case Array(element):

@@ -24,7 +24,7 @@ from braid.plan.logical import Source, SourceColumn
 from braid.records import codec, formats
 from braid.records.registry import Registry
 from braid.records.wire import prefixed
-from braid.types import MAX_TIME, Column, Scalar, polars_type
+from braid.types import TIMESTAMPS, Column, Scalar, are_times, polars_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,18 +143,24 @@ def _with_time(source: Source, rows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Ser
     if source.timestamp is None or column is None:
         return rows, nothing
     time = time_of(rows, column.col, source.timestamp.format)
-    bad = (time.is_null() | (time < 0)) & (rows[DIFF] == 1)
-    text = f"timestamp column {column.field} holds no time"
-    error = pl.select(pl.when(bad).then(pl.lit(text)).alias("e"))["e"] if rows.height else nothing
+    bad = time.is_null() & (rows[DIFF] == 1)
+    error = pl.select(pl.when(bad).then(pl.lit(no_time(source))).alias("e"))["e"] if rows.height else nothing
     return rows.with_columns(pl.coalesce(time, TIME).alias(TIME)), error
 
 
 def time_of(rows: pl.DataFrame, column: Col, format: str | None) -> pl.Series:
     """The times (ms) that a column holds: BIGINT in ms, TIMESTAMP, or VARCHAR with a Java date pattern. What is
-    beyond all TIMESTAMPs is no time: null."""
+    beyond all TIMESTAMPs is no time: null; what is before 1970 is one. So it is for records of every kind, and for
+    results."""
     times = _read_times(rows, column, format)
-    beyond = ~times.is_between(-MAX_TIME, MAX_TIME - 1)
+    beyond = ~are_times(times)
     return times.set(beyond, None) if beyond.any() else times
+
+
+def no_time(source: Source) -> str:
+    """What is wrong with a record whose timestamp column holds no time."""
+    assert source.timestamp is not None
+    return f"timestamp column {source.timestamp.field} holds no time"
 
 
 def _read_times(rows: pl.DataFrame, column: Col, format: str | None) -> pl.Series:
@@ -162,7 +168,7 @@ def _read_times(rows: pl.DataFrame, column: Col, format: str | None) -> pl.Serie
         pattern = typing.literal(format or "yyyy-MM-dd'T'HH:mm:ss", Scalar.VARCHAR)
         made, _ = compile.evaluate(rows, [("_time", typing.call("STRINGTOTIMESTAMP", [column, pattern]))])
         return made["_time"]
-    if column.type in (Scalar.TIMESTAMP, Scalar.DATE):
+    if column.type in (Scalar.DATE, *TIMESTAMPS):
         return rows[column.name].cast(pl.Datetime("ms")).dt.timestamp("ms")
     return rows[column.name].cast(pl.Int64)
 

@@ -15,9 +15,11 @@ from typing import Any
 import polars as pl
 
 from braid.expr.nodes import Col
+from braid.expr.show import duration
 from braid.lower.physical import Leaf, Plan, Step
 from braid.operators.changes import BY, LEAF_BITS, POS, POS_TYPE, TIME, causes, no_rows
-from braid.plan.logical import Source
+from braid.plan.groups import TimeWindows
+from braid.plan.logical import Source, StreamStreamJoin
 from braid.records import codec
 from braid.records.facet import Facet
 from braid.types import Column
@@ -109,8 +111,21 @@ def of_operator(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFrame:
             mine = pl.when(pl.col("side").is_null()).then(below).otherwise(pl.col("side") == name)
             sides = pl.when(mine).then(_shown(dropped, _columns_of(plan, number))).otherwise(sides)
         text = dropped.select(text=sides)["text"]
-    facts = {c: pl.col(c) for c in ("reason", "clock", "message")}
+    facts = {c: pl.col(c) for c in ("reason", "clock")} | {"message": pl.coalesce("message", _why(step))}
     return _told(dropped, operator=pl.lit(step.node.called), key=_key_shown(keys), value=text, **facts)
+
+
+def _why(step: Step) -> pl.Expr:
+    """What an operator's reason leaves open."""
+    late, node = pl.col("reason") == "late", step.node
+    if isinstance(node, TimeWindows):
+        early = "windows begin at 1970-01-01T00:00:00Z: none holds its time"
+        return pl.when(late & (pl.col(TIME) < 0)).then(pl.lit(early))
+    if isinstance(node, StreamStreamJoin) and node.cut_short is not None:
+        edge = late & (pl.col("side") == node.cut_short) & (pl.col("clock") - pl.col(TIME) == node.retention)
+        why = f"rows are kept for less than {duration(node.retention)}, their window: a GRACE PERIOD keeps them longer"
+        return pl.when(edge).then(pl.lit(why))
+    return pl.lit(None)
 
 
 def _with_text(x: pl.Expr, dtype: pl.DataType) -> pl.Expr:

@@ -8,7 +8,7 @@ its cause.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import polars as pl
 
@@ -106,10 +106,12 @@ def _values(sink: Sink, frame: pl.DataFrame, registry: Registry | None) -> pl.Se
     return formats.encode(frame, columns, facet, registry=registry, topic=sink.topic)
 
 
-def projected(plan: Plan, frame: pl.DataFrame, after: int | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
+def projected(
+    plan: Plan, frame: pl.DataFrame, untaken: Callable[[pl.Series], pl.Series] | None = None
+) -> tuple[pl.DataFrame, pl.DataFrame]:
     """The result's rows: `_pos _sub _t _diff _h _k… [_headers]` and `v0…` in the sink's order of columns; and drops
     (columns of `DROPS`): expressions that failed (the row lives, with null there), times that the result lacks, or that
-    are not `after` the earliest it can have, what has no place in the schema that was chosen for it."""
+    it cannot be written with (`untaken` says why), what has no place in the schema that was chosen for it."""
     sink = plan.query.sink
     # the last exchange was by the sink's key, unless LIMIT took all rows into one bucket; windows are in the hash
     rehashed = plan.stages[-1].single or sink.window is not None
@@ -129,10 +131,11 @@ def projected(plan: Plan, frame: pl.DataFrame, after: int | None = None) -> tupl
     if sink.timestamp is not None:
         own = pl.when(pl.col(DIFF) == 1).then(_sink_time(sink, out)).otherwise(pl.col(TIME))
         out = out.with_columns(own.alias(TIME))
-    timed = out[TIME].is_not_null() if after is None else (out[TIME] > after).fill_null(False)
-    if not timed.all():
-        dropped = pl.concat([dropped, drops_of(frame.filter(~timed), "timestamp", "select", key)])
-        frame, out = frame.filter(timed), out.filter(timed)
+    why = _no_time(out[TIME], untaken)
+    if why is not None:
+        timed = why.is_null()
+        told = drops_of(frame.filter(~timed), "timestamp", "select", key, why.filter(~timed))
+        frame, out, dropped = frame.filter(timed), out.filter(timed), pl.concat([dropped, told])
     why = _unwritable(sink, out)
     if why is not None:
         lost = why.is_not_null()
@@ -146,6 +149,16 @@ def _failed(plan: Plan, rows: pl.DataFrame, rehashed: bool, key: Sequence[str]) 
     sink = plan.query.sink
     exprs = [*(sink.written_key if rehashed else ()), *(o.expr for o in sink.values)]
     return drops_of(rows, "expression", "select", key, trace.messages(rows, exprs, groups.names(plan.query.root)))
+
+
+def _no_time(times: pl.Series, untaken: Callable[[pl.Series], pl.Series] | None) -> pl.Series | None:
+    """Why rows cannot be written with their times; None where all can."""
+    if untaken is None and not times.null_count():
+        return None
+    known = None if untaken is None else untaken(times)
+    lacks = pl.when(times.is_null()).then(pl.lit("the result's timestamp column holds no time")).otherwise(known)
+    why = pl.select(lacks.alias("why"))["why"]
+    return why if why.null_count() < len(why) else None
 
 
 def _unwritable(sink: Sink, out: pl.DataFrame) -> pl.Series | None:

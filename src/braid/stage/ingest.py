@@ -46,7 +46,7 @@ from braid.plan.logical import Source
 from braid.records.key import canonical_key, key_hash
 from braid.stage.decode import Decoded
 from braid.stage.drops import DROPS, at_source
-from braid.types import Column, Scalar, polars_type
+from braid.types import WHOLE_NUMBERS, Column, polars_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ def _progress(rows: pl.DataFrame, watermark: Expr) -> pl.DataFrame:
 def _meant(mark: Mark, leaf: Leaf) -> Mark:
     """What an end does: an idle mark, or a bound above every time."""
     if mark.kind == "bound" and leaf.source.watermark is not None:
-        counts = leaf.source.watermark.type in (Scalar.INT, Scalar.BIGINT)
+        counts = leaf.source.watermark.type in WHOLE_NUMBERS
         return mark if counts else replace(mark, value=mark.value * 1000)
     if mark.kind not in ("end", "close"):
         return mark

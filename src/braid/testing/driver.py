@@ -34,6 +34,7 @@ from braid.bind.catalog import Catalog
 from braid.bind.program import NewRecords, Program, first_match
 from braid.errors import BraidError, Span
 from braid.explain.documents import explain_query
+from braid.expr.listing import check_names
 from braid.expr.loading import of_file
 from braid.expr.user import Functions
 from braid.face.asserted import Asserted, Looked, Seen
@@ -43,15 +44,16 @@ from braid.plan.logical import Query, Source
 from braid.records import framed
 from braid.records.facet import PROTOBUFS, Facet
 from braid.records.formats import passed, produced
+from braid.records.python import json_value
 from braid.records.registry import Registry, Schema, subject_of
-from braid.records.values import json_value, python_value
+from braid.records.values import python_value
 from braid.records.wire import Wires
 from braid.stage.call_order import Moment, Placed, raw_frame
 from braid.stage.decode import Decoded, decode, key_of
 from braid.stage.kept import named
 from braid.testing.backend import Backend
 from braid.topics.registries import FolderRegistry
-from braid.types import MAX_TIME, Column, Map, Struct
+from braid.types import Column, Map, Struct, is_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,7 @@ class Driver:
 
     def functions(self, functions: Functions) -> None:
         """Functions that statements may call from now on."""
+        check_names(functions, self._program.dialect)
         catalog = self._program.catalog
         self._program.catalog = replace(catalog, functions=catalog.functions | functions)
 
@@ -510,7 +513,7 @@ def _names_column(value: Mapping[str, Any], column: Column) -> bool:
 
 def _is_time(x: object) -> bool:
     """Whether `x` can be the time of a record."""
-    return type(x) is int and -MAX_TIME <= x < MAX_TIME
+    return type(x) is int and is_time(x)
 
 
 def _transient(query: Query) -> Declared:

@@ -20,7 +20,7 @@ from braid.plan.logical import Query, Sink
 from braid.records import codec, formats
 from braid.records.facet import PROTOBUFS
 from braid.records.key import canonical_key, key_hash
-from braid.records.values import python_values
+from braid.records.python import python_values
 from braid.reference import Bound, Drop, End, Event, OutRecord, Record, Reference
 from braid.reference.rows import series_of
 from braid.stage.call_order import Placed, begun, raw_frame, since_of, standing, topic_ranks

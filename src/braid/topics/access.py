@@ -69,10 +69,12 @@ def permitted(broker: Broker, topic: str, *operations: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Takes:
-    """What a topic takes: batches of records of at most `largest` bytes; `keyed`: only records with keys."""
+    """What a topic takes: batches of records of at most `largest` bytes; `keyed`: only records with keys; `early`:
+    times before 1970, too. A broker that compresses batches anew refuses all of one that holds such a time."""
 
     largest: int
     keyed: bool
+    early: bool
 
 
 def takes(broker: Broker, topic: str, letters: bool = False) -> Takes:
@@ -94,7 +96,8 @@ def takes(broker: Broker, topic: str, letters: bool = False) -> Takes:
     if letters and compacted:
         what = f"--dead-letters {topic}: the topic is compacted, and keeps the last letter of a key only"
         raise BraidError(what, f"set cleanup.policy=delete for {topic}, or name another topic")
-    return Takes(int(settings["max.message.bytes"].value or 0), compacted)
+    early = settings["compression.type"].value == "producer"
+    return Takes(int(settings["max.message.bytes"].value or 0), compacted, early)
 
 
 @lru_cache(maxsize=64)

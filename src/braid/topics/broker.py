@@ -299,10 +299,13 @@ def refused(broker: Broker, what: str, error: KafkaError) -> BraidError:
     if code in (Codes.MSG_SIZE_TOO_LARGE,):
         return BraidError(f"{what}: a record is larger than is allowed", "raise max.message.bytes of the topic")
     if code == Codes.INVALID_TIMESTAMP:
-        hint = "raise message.timestamp.after.max.ms of the topic, or let Braid make the topic"
-        return BraidError(f"{what}: the topic takes no times so far ahead", hint)
+        hint = "raise message.timestamp.after.max.ms and .before.max.ms of the topic, or let Braid make the topic"
+        return BraidError(f"{what}: the topic takes no times so far ahead, or so old", hint)
     if code == Codes.INVALID_RECORD:
         return BraidError(f"{what}: a record has no key, and the topic is compacted", "give it a key")
+    if code == Codes.UNKNOWN:
+        hint = "its log says why; to a topic with a compression.type of its own it takes no time before 1970"
+        return BraidError(f"{what}: the broker does not say what is wrong", hint)
     if error.retriable() or error.txn_requires_abort() or error.name() in _PASSES:
         return BrokerAway(f"{what}: the broker at {broker.address} is not ready: {error.str()}", _LATER)
     return BraidError(f"{what}: {error.str()}", f"Kafka's code is {error.name()}")

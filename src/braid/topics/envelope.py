@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from braid.types import MAX_TIME
+from braid.types import are_times, is_time
 
 WINDOW = pl.Struct({"start": pl.Int64, "end": pl.Int64})
 ENVELOPE: dict[str, pl.DataType | type[pl.DataType]] = {
@@ -171,7 +171,7 @@ def _cut(
     with_tail = tail(frame, style)
     times = with_tail["time"].cast(pl.Int64, strict=False)
     written = times.cast(pl.String) == with_tail["time"]  # as a number is written, not 007
-    written = (written & times.is_between(-MAX_TIME, MAX_TIME - 1)).fill_null(False)
+    written = (written & are_times(times)).fill_null(False)
     if not written.any():
         return frame.clear(), pl.concat([frame, rest])
     with_tail = with_tail.with_columns(times.set(~written, None).alias("t"))
@@ -294,7 +294,7 @@ def _row(members: dict[str, str]) -> _Row:
     t = _int64(time)
     if t is None:
         return _Row(error=f"the timestamp {time[:40]} is not a whole number of milliseconds")
-    if not -MAX_TIME <= t < MAX_TIME:
+    if not is_time(t):
         return _Row(error=out_of_range(t))
     key = members.get("key", "null")
     key_text = None if key == "null" else key

@@ -56,8 +56,8 @@ from braid.topics.envelope import RAW
 from braid.topics.files import check_name, store_root
 from braid.topics.registries import opened
 from braid.topics.store import frame_of
-from braid.topics.transactions import EARLIEST, writing
-from braid.types import MAX_TIME
+from braid.topics.transactions import writing
+from braid.types import is_time
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
@@ -201,9 +201,12 @@ class KafkaTopics:
         return self._ends[name]
 
     def offsets_at(self, name: str, time: int) -> list[int]:
-        """Of each partition the offset of the first record whose time is this or later; the end where none is."""
+        """Of each partition the offset of the first record whose time is this or later; the end where none is. No
+        broker can be asked for a time before 1970: then the first record that is there."""
+        if time < 0:
+            return self.start_offsets(name)
         ends = self.end_offsets(name)
-        found = self._offsets(name, "for_timestamp", max(time, 0))
+        found = self._offsets(name, "for_timestamp", time)
         return [end if at < 0 else min(at, end) for at, end in zip(found, ends, strict=True)]
 
     def settle(self, name: str) -> None:
@@ -314,8 +317,8 @@ class KafkaTopics:
         before. Columns and mappings as the store takes them."""
         frame = records if isinstance(records, pl.DataFrame) else frame_of(records)
         how = how or Wires()
-        if (frame["_t"] <= EARLIEST).any():
-            raise BraidError("a record in Kafka has a time after 1970-01-01T00:00:00Z", "write a later timestamp")
+        if (frame["_t"] == 0).any():
+            raise BraidError("Kafka's client takes the time 0 for now", "write another timestamp")
         keys = to_bytes(frame["_key"], how.key, self.registry, name)
         values = to_bytes(frame["_value"], how.value, self.registry, name)
         if "_window" in frame.columns:
@@ -513,9 +516,9 @@ def _reader(broker: Broker, topic: str, identity: str, partition: int) -> _Reade
 
 def _times(stamps: Iterable[tuple[int, int]]) -> Sequence[int | None]:
     kinds, times = zip(*stamps, strict=True)
-    if all(kinds) and min(times) >= -MAX_TIME and max(times) < MAX_TIME:
+    if all(kinds) and is_time(min(times)) and is_time(max(times)):
         return times
-    return [ms if kind and -MAX_TIME <= ms < MAX_TIME else None for kind, ms in zip(kinds, times, strict=True)]
+    return [ms if kind and is_time(ms) else None for kind, ms in zip(kinds, times, strict=True)]
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from braid.topics.files import check_name, check_new_name, locked, reach, refuse
 from braid.topics.log import MAX_PARTITIONS, Topic, folders, write_description
 from braid.topics.registries import of_store
 from braid.topics.segments import CHUNK
-from braid.types import MAX_TIME
+from braid.types import is_time
 
 
 class TopicStore:
@@ -266,7 +266,7 @@ def frame_of(records: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
     rows = []
     for r in records:
         time = r.get("timestamp")
-        if not isinstance(time, int) or not -MAX_TIME <= time < MAX_TIME:
+        if not isinstance(time, int) or not is_time(time):
             raise BraidError("a record needs a timestamp, in whole milliseconds", f"of {dict(r)!r:.200}")
         window = r.get("window")
         bounds = None if window is None else {"start": window[0], "end": window[1]}

@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError, Message, Producer
 
 COMMIT = 120.0  # s
-EARLIEST = 0  # ms: a time must be later; a client takes 0 for now, a broker none before it
 DIGEST = 32  # characters
 LATER = "try again when it has settled"
 HANGS = "if it stays so, a killed broker has left a transaction without an end: docs/kafka.md, A transaction that hangs"
@@ -307,6 +306,15 @@ class _AtLeastOnce(Writing):
 
     def _told(self, error: KafkaError | None, _: Message) -> None:
         self._failed = self._failed or error
+
+
+def untaken(times: pl.Series, early: bool) -> pl.Series:
+    """Why records of these times cannot be written; null where they can. `early`: the topic takes those before 1970."""
+    t, none = pl.col("t"), pl.lit(None, pl.String)
+    anew = pl.lit("the topic has a compression.type of its own: its broker takes no time before 1970 then")
+    other = none if early else pl.when(t < 0).then(anew)
+    why = pl.when(t == 0).then(pl.lit("Kafka's client takes the time 0 for now")).otherwise(other)
+    return pl.DataFrame({"t": times}).select(why.alias("why"))["why"]
 
 
 def headers_of(text: str | None) -> list[tuple[str, str | bytes | None]] | None:

@@ -2,8 +2,8 @@
 
 In: the sources of a query, names as paths; an expression as written. Out: expressions over plan columns.
 Rule: a name without facet means the value; `_key.field` stands only where the key is one source's own (P-20). A name
-means one thing or is refused, with what to write instead. A function is one of `FUNCTIONS`, by its name in Lenses;
-positions count from 0, 1.5 is a DOUBLE; everything else is as in every dialect.
+means one thing or is refused, with what to write instead. Positions count from 0, 1.5 is a DOUBLE; everything else is
+as in every dialect.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from braid.bind.expressions import Rules, bind_expr
+from braid.bind import expressions
+from braid.bind.expressions import Rules, bind_expr, unknown_function
+from braid.bind.lenses.facets import type_name
 from braid.errors import SqlError
 from braid.expr import typing, user
+from braid.expr.functions import by_name
 from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
 from braid.guess import guesses, meant
 from braid.plan.logical import Kind, Node
@@ -200,28 +203,8 @@ def _columns_of(r: Relation) -> set[str]:
 # ------------------------------------------------------------------ expressions
 
 
-# Name in Lenses -> the function that it is.
-FUNCTIONS = {
-    "LEN": "utf16_length",
-    "LENGTH": "utf16_length",
-    "SUBSTR": "utf16_from",
-    "CONCAT": "concat_all",
-    "UPPERCASE": "UCASE",
-    "LOWERCASE": "LCASE",
-    "TRIM": "TRIM",
-    "REPLACE": "replace_found",
-    "ABS": "ABS",
-    "CEIL": "CEIL",
-    "FLOOR": "FLOOR",
-    "SIGN": "SIGN",
-    "SQRT": "SQRT",
-    "COALESCE": "COALESCE",
-    "AS_NULLABLE": "as_nullable",
-    "AS_NON_NULLABLE": "as_non_nullable",
-    "FLATTEN": "flatten",
-    "SIZEOF": "ARRAY_LENGTH",
-}
-SWAPPED = {"IN_ARRAY": "ARRAY_CONTAINS"}  # its arguments stand the other way round
+OPERATORS = {**expressions.OPERATORS, "||": "sql.concat"}
+TURNED = ("IN_ARRAY",)  # its arguments stand the other way round
 AGGREGATES = {"COUNT": "COUNT", "SUM": "SUM", "AVG": "AVG", "LAST": "LATEST"}
 LATER = ("BOTTOMK", "COLLECT", "COLLECT_UNIQUE", "FIRST", "MAXK", "MAXK_UNIQUE", "MINK", "MINK_UNIQUE", "TOPK",
          "ELEMENT_OF", "REPEAT", "ZIP", "ZIP_ALL")  # fmt: skip
@@ -240,7 +223,9 @@ def rules(
     def whole(e: ast.Expr) -> Expr | None:
         return (None if known is None else known(e)) or _own(e, made)
 
-    made = Rules(clause, column or (lambda n: scope.resolve(n.parts)), aggregate, whole, widens=True, unknown=True)
+    column = column or (lambda n: scope.resolve(n.parts))
+    named = by_name("lenses"), tuple(AGGREGATES), OPERATORS
+    made = Rules(clause, column, aggregate, whole, *named, widens=True, unknown=True)
     return made
 
 
@@ -251,14 +236,22 @@ def _own(e: ast.Expr, r: Rules) -> Expr | None:
             return typing.literal(float(str(value)), Scalar.DOUBLE)
         case ast.Subscript(base=base, index=index):
             of, at = bind_expr(base, r), bind_expr(index, r)
-            if isinstance(of.type, Array):
-                at = typing.call("add", [at, typing.literal(1, Scalar.INT)])
-            return typing.call("subscript", [of, at])
+            return typing.call("subscript", [of, _from_one(at) if isinstance(of.type, Array) else at])
         case ast.ArrayLiteral(items=()):
             raise SqlError("an empty array has no type", hint="write one element or more")
         case ast.Call() if not user.overloads(e.name, "scalar", "table"):
             return _call(e, r)
     return None
+
+
+def _from_one(at: Expr) -> Expr:
+    """A place that counts from 0 as one that counts from 1; below 0 there is none."""
+    if at.type not in (Scalar.INT, Scalar.BIGINT, Scalar.NULL):
+        raise SqlError(f"an array is indexed by an INT from 0, not by {type_name(at.type)}")
+    made = typing.call("add", [at, typing.literal(1, Scalar.INT)])
+    if isinstance(at, Lit) and isinstance(at.value, int) and at.value >= 0:
+        return made
+    return typing.case([(typing.call("ge", [at, typing.literal(0, Scalar.INT)]), made)])
 
 
 def _call(e: ast.Call, r: Rules) -> Expr:
@@ -270,24 +263,16 @@ def _call(e: ast.Call, r: Rules) -> Expr:
         return r.aggregate(e)
     if e.distinct or any(isinstance(a, ast.Star) for a in e.args):
         raise SqlError(f"{e.name} takes values", hint="only COUNT takes *")
+    function = r.functions.get(e.name)
+    if function is None and e.name in LATER:
+        raise SqlError(f"{e.name} is not supported yet", hint=f"supported are {', '.join((*AGGREGATES, *r.functions))}")
+    if function is None:
+        raise unknown_function(e.name, [*r.functions, *AGGREGATES, *user.names()])
     args = [bind_expr(a, r) for a in e.args]
-    if e.name in SWAPPED:
-        return typing.call(SWAPPED[e.name], args[::-1])
-    if e.name in FUNCTIONS:
-        return _named_as_written(e.name, args)
-    if e.name in LATER:
-        raise SqlError(f"{e.name} is not supported yet", hint=f"supported are {', '.join((*AGGREGATES, *FUNCTIONS))}")
-    known = [*FUNCTIONS, *SWAPPED, *AGGREGATES]
-    raise SqlError(
-        f"unknown function {e.name}", hint=meant(e.name, known, f"functions are {', '.join(sorted(known))}", 3)
-    )
-
-
-def _named_as_written(name: str, args: list[Expr]) -> Expr:
-    """The call; a refusal names the function as the user did."""
+    if e.name not in TURNED:
+        return typing.call(function.name, args, e.name)
     try:
-        return typing.call(FUNCTIONS[name], args)
+        return typing.call(function.name, args[::-1], e.name)
     except SqlError as error:
         given = ", ".join(str(a.type) for a in args)
-        reason = error.message.removeprefix(f"{FUNCTIONS[name]}({given}): ")
-        raise SqlError(f"{name}({given}): {reason}", hint=error.hint or "see its arguments") from None
+        raise SqlError(f"{e.name}({given}): it takes a value and an ARRAY of such", hint=error.hint) from None

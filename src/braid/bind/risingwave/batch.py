@@ -12,21 +12,26 @@ it; which rows are late is decided where they enter the table.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import assert_never
 
 from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import BatchQuery, Bound, Declared, Read, Returning, RowsChanged
-from braid.bind.expressions import conjuncts, names
+from braid.bind.expressions import conjuncts, names, told_at
 from braid.bind.names import repeated
-from braid.bind.risingwave.batch_values import Env, Made, Rows, Values, column_token, constant, ordered
+from braid.bind.risingwave.batch_values import BatchColumn, Env, Made, Rows, Values, column_token, ordered
+from braid.bind.risingwave.expressions import ROW_SETS, constant, either
 from braid.bind.risingwave.scope import Column, Context, Scope, Table, both, default_name, merged, of_table, renamed
 from braid.errors import Span, SqlError
+from braid.expr.nodes import Col, Expr, Lit
+from braid.expr.postgres import typing
 from braid.sql import ast
 from braid.sql.windows import CALLS
+from braid.types import Type
 
 _MANY = 100  # rows of constants that DuckDB gets column by column: it reads them in a fifth of the time
-NOTHING: Scope[str] = Scope((), ())
+NOTHING: Scope[Expr] = Scope((), ())
 
 
 def batch_query(query: ast.Query, context: Context) -> BatchQuery:
@@ -49,8 +54,7 @@ def rows_of(q: ast.Query, env: Env) -> Rows:
         inner = rows_of(cte.query, env)
         token = env.made.token("q", cte.name)
         written.append(f"{token} AS ({inner.sql})")
-        seen = tuple(Column(n, t, "") for n, t in inner.columns)
-        columns = tuple((c.name, c.expr) for c in renamed(seen, cte.columns, cte.span))
+        columns = _called(inner.columns, cte.columns, cte.span)
         env = Env(env.made, {**env.ctes, cte.name: (token, columns)}, env.outer)
     body, order_by = _body(q.body, q.order_by, env)
     sql = body.sql
@@ -81,22 +85,52 @@ def _body(body: ast.Body, order_by: tuple[ast.OrderItem, ...], env: Env) -> tupl
             if len(a.columns) != len(b.columns):
                 message = f"{len(a.columns)} columns before {body.op}, {len(b.columns)} behind it"
                 raise SqlError(message, right.span, "select the same number of columns on both sides")
-            rows = Rows(f"({a.sql}) {body.op} {'ALL ' if body.all else ''}({b.sql})", a.columns)
+            rows = _both(a, b, body, env)
         case _:
             assert_never(body)
     return rows, [_of_columns(i, rows.columns) for i in order_by]
 
 
-def _of_columns(item: ast.OrderItem, columns: tuple[tuple[str, str], ...]) -> str:
+def _both(a: Rows, b: Rows, body: ast.SetOperation, env: Env) -> Rows:
+    """UNION, INTERSECT, EXCEPT: columns have the type that both sides become."""
+    types: list[Type] = []
+    with told_at(body.right.span):
+        for (_, _, t), (_, _, u) in zip(a.columns, b.columns, strict=True):
+            types.append(typing.alike(f"the columns of {body.op}", [Col("a", t), Col("b", u)])[0])
+    columns = tuple((n, t, wide) for (n, t, _), wide in zip(a.columns, types, strict=True))
+    sides = [_converted(x, types, body.right.span, env) for x in (a, b)]
+    return Rows(f"({sides[0]}) {body.op} {'ALL ' if body.all else ''}({sides[1]})", columns)
+
+
+def _converted(rows: Rows, types: Sequence[Type], span: Span, env: Env) -> str:
+    """The text of a query whose columns have these types."""
+    if [t for _, _, t in rows.columns] == list(types):
+        return rows.sql
+    pairs = zip(rows.columns, types, strict=True)
+    made = [f"{env.made.text(typing.coerced(Col(n, t), wide), span)} AS {n}" for (_, n, t), wide in pairs]
+    return f"SELECT {', '.join(made)} FROM ({rows.sql}) AS {env.made.token('t', 'side')}"
+
+
+def _called(columns: tuple[BatchColumn, ...], names: tuple[str, ...], span: Span) -> tuple[BatchColumn, ...]:
+    """Columns under the names of a list."""
+    seen: tuple[Column[Expr], ...] = tuple(Column(n, Col(t, u), "") for n, t, u in columns)
+    made = []
+    for c in renamed(seen, names, span):
+        assert isinstance(c.expr, Col)
+        made.append((c.name, c.expr.name, c.expr.type))
+    return tuple(made)
+
+
+def _of_columns(item: ast.OrderItem, columns: tuple[BatchColumn, ...]) -> str:
     """An item of ORDER BY behind UNION or VALUES: a column of the result."""
     found = _output(item.expr, columns)
     if found is None:
-        hint = f"the columns are {', '.join(n for n, _ in columns)}; or ORDER BY in a query around this one"
+        hint = f"the columns are {', '.join(n for n, _, _ in columns)}; or ORDER BY in a query around this one"
         raise SqlError("ORDER BY takes a column of the result here", item.expr.span, hint)
     return ordered(found, item)
 
 
-def _output(e: ast.Expr, columns: tuple[tuple[str, str], ...]) -> str | None:
+def _output(e: ast.Expr, columns: tuple[BatchColumn, ...]) -> str | None:
     """The column of a result that a place or a name means."""
     match e:
         case ast.Literal(value=int(place)) if not isinstance(place, bool):
@@ -105,7 +139,7 @@ def _output(e: ast.Expr, columns: tuple[tuple[str, str], ...]) -> str | None:
                 raise SqlError(f"there is no column number {place}", e.span, hint)
             return columns[place - 1][1]
         case ast.Name(parts=(name,)):
-            found = [t for n, t in columns if n == name]
+            found = [t for n, t, _ in columns if n == name]
             if len(found) > 1:
                 raise SqlError(f"{name} is ambiguous", e.span, "name the table before it, or write its place")
             return found[0] if found else None
@@ -113,44 +147,74 @@ def _output(e: ast.Expr, columns: tuple[tuple[str, str], ...]) -> str | None:
 
 
 def _values(v: ast.Values, env: Env) -> Rows:
-    """VALUES; its columns are column1, column2 …"""
-    width = len(v.rows[0])
+    """VALUES; its columns are column1, column2 …, of the type that all their values become."""
     values = Values(env, NOTHING, "VALUES")
-    rows: list[list[str]] = []
+    rows = _rows(v, values)
+    columns: list[list[Expr]] = []
+    for n, column in enumerate(zip(*rows, strict=True)):
+        with told_at(v.rows[0][n].span):
+            columns.append(typing.alike("the values of a column", column)[1])
+    return _listed(v, [list(r) for r in zip(*columns, strict=True)], env)
+
+
+def _rows(v: ast.Values, values: Values) -> list[list[Expr]]:
+    """Rows of VALUES, each as long as the first."""
+    width = len(v.rows[0])
+    rows: list[list[Expr]] = []
     for row in v.rows:
         if len(row) != width:
             hint = "give each row of VALUES the same number of values"
             raise SqlError(f"{len(row)} values, but {width} in the first row", row[-1].span, hint)
-        rows.append([constant(e) if isinstance(e, ast.Literal) else values.sql(e) for e in row])
-    columns = tuple((f"column{i + 1}", env.made.token("c", f"column{i + 1}")) for i in range(width))
-    table = env.made.token("t", "values")
-    if len(rows) >= _MANY and all(isinstance(e, ast.Literal) for row in v.rows for e in row):
-        lists = [f"unnest([{', '.join(x)}]) AS {t}" for x, (_, t) in zip(zip(*rows, strict=True), columns, strict=True)]
+        rows.append([constant(e) if isinstance(e, ast.Literal) else values.expr(e) for e in row])
+    return rows
+
+
+def _listed(v: ast.Values, rows: list[list[Expr]], env: Env) -> Rows:
+    """The text of VALUES."""
+    made = env.made
+    width = len(v.rows[0])
+    types = [typing.finished(e).type for e in rows[0]]
+    columns = tuple((f"column{i + 1}", made.token("c", f"column{i + 1}"), types[i]) for i in range(width))
+    texts = [
+        [made.text(e, x.span) for e, x in zip(row, written, strict=True)]
+        for row, written in zip(rows, v.rows, strict=True)
+    ]
+    if len(rows) >= _MANY and all(isinstance(e, Lit) for row in rows for e in row):
+        lists = [
+            f"unnest([{', '.join(x)}]) AS {t}" for x, (_, t, _) in zip(zip(*texts, strict=True), columns, strict=True)
+        ]
         return Rows(f"SELECT {', '.join(lists)}", columns)
-    names = ", ".join(t for _, t in columns)
-    written = ", ".join(f"({', '.join(row)})" for row in rows)
+    table = made.token("t", "values")
+    names = ", ".join(t for _, t, _ in columns)
+    written = ", ".join(f"({', '.join(row)})" for row in texts)
     return Rows(f"SELECT {names} FROM (VALUES {written}) AS {table}({names})", columns)
 
 
 # --------------------------------------------------------------------- SELECT
 
 
-def outputs(items: tuple[ast.SelectItem, ...], scope: Scope[str], env: Env) -> list[tuple[str, str, str]]:
-    """(name, name in the text, expression) of each column that items give."""
-    return _outputs(items, Values(env, scope, "SELECT"))
+@dataclass(frozen=True, slots=True)
+class Output:
+    """A column that an item gives: its name, its name in the text, what it is."""
+
+    name: str
+    token: str
+    expr: Expr
+    span: Span
 
 
-def _outputs(items: tuple[ast.SelectItem, ...], values: Values) -> list[tuple[str, str, str]]:
-    found: list[tuple[str, str, str]] = []
+def outputs(items: tuple[ast.SelectItem, ...], values: Values) -> list[Output]:
+    found: list[Output] = []
     for item in items:
         if isinstance(item.expr, ast.Star):
             if item.expr.qualifier is None and not values.scope.tables:
                 raise SqlError("* needs FROM", item.span, "name what to select")
             columns = values.scope.star(item.expr.qualifier, item.span)
-            found += [(c.name, values.env.made.token("c", c.name), c.expr) for c in columns]
+            found += [Output(c.name, values.env.made.token("c", c.name), c.expr, item.span) for c in columns]
         else:
             called = item.alias or default_name(item.expr)
-            found.append((called, values.env.made.token("c", called), values.sql(item.expr, of_rows=True)))
+            made = typing.finished(values.expr(item.expr, of_rows=True))
+            found.append(Output(called, values.env.made.token("c", called), made, item.expr.span))
     return found
 
 
@@ -163,44 +227,66 @@ def _select(s: ast.Select, order_by: tuple[ast.OrderItem, ...], env: Env) -> tup
         if called in windows:
             raise SqlError(f"window {called} is written twice", over.span, "give one of them another name")
         windows[called] = over
-    select = Values(env, scope, "SELECT", windows)
-    items = _outputs(s.items, select)
-    columns = tuple((n, t) for n, t, _ in items)
-    written = {t: sql for _, t, sql in items}
+    plain = Values(env, scope, "SELECT", windows)
+    grouped = _groups(s, plain)
+    select = replace(plain, groups=grouped)
+    items = outputs(s.items, select)
+    columns = tuple((o.name, o.token, o.expr.type) for o in items)
+    written = {o.token: select.text(o.expr, o.span) for o in items}
     distinct = ""
     if s.distinct is not None:
         on = [written.get(_output(e, columns) or "") or select.sql(e) for e in s.distinct]
         distinct = f"DISTINCT ON ({', '.join(on)}) " if on else "DISTINCT "
-    sql = f"SELECT {distinct}{', '.join(f'{e} AS {t}' for _, t, e in items)}"
+    sql = f"SELECT {distinct}{', '.join(f'{e} AS {t}' for t, e in written.items())}"
     if source.sql:
         sql += f" FROM {source.sql}"
     if s.where is not None:
-        sql += f" WHERE {Values(env, scope, 'WHERE').sql(s.where)}"
+        sql += f" WHERE {Values(env, scope, 'WHERE').condition(s.where)}"
     if s.group_by:
         group = Values(env, scope, "GROUP BY")
         sql += f" GROUP BY {', '.join(_grouped(e, columns, group) for e in s.group_by)}"
     if s.having is not None:
-        sql += f" HAVING {Values(env, scope, 'HAVING').sql(s.having)}"
-    order = Values(env, scope, "ORDER BY", windows)
+        sql += f" HAVING {Values(env, scope, 'HAVING', groups=grouped).condition(s.having)}"
+    order = Values(env, scope, "ORDER BY", windows, grouped)
     made = [ordered(_ordering(i.expr, columns, order), i) for i in order_by]
     return Rows(sql, columns), made
 
 
-def _ordering(e: ast.Expr, columns: tuple[tuple[str, str], ...], values: Values) -> str:
+def _groups(s: ast.Select, values: Values) -> dict[Expr, Expr]:
+    """The expressions of GROUP BY that DuckDB knows by their text alone."""
+    found: dict[Expr, Expr] = {}
+    sets = (x for e in s.group_by for x in (chain(*e.sets) if isinstance(e, ast.GroupingSets) else (e,)))
+    for e in sets:
+        place = e.value if isinstance(e, ast.Literal) else None
+        alias = next(
+            (i.expr for i in s.items if isinstance(e, ast.Name) and not values.knows(e) and (i.alias,) == e.parts), None
+        )
+        if isinstance(place, int) and 1 <= place <= len(s.items):
+            alias = s.items[place - 1].expr
+        written = e if alias is None else alias
+        if isinstance(written, ast.Name | ast.Literal | ast.Star):
+            continue
+        made = typing.finished(values.expr(written))
+        if not isinstance(made, Col):
+            found[made] = Col(values.text(made, written.span), made.type)
+    return found
+
+
+def _ordering(e: ast.Expr, columns: tuple[BatchColumn, ...], values: Values) -> str:
     """PostgreSQL's rule: a place or a name is one of the result, anything else is over the rows of FROM."""
     if isinstance(e, ast.Literal) and not isinstance(e.value, int):
         raise SqlError("ORDER BY a constant orders nothing", e.span, "name a column, or its place")
     return _output(e, columns) or values.sql(e)
 
 
-def _grouped(e: ast.Expr, columns: tuple[tuple[str, str], ...], values: Values) -> str:
+def _grouped(e: ast.Expr, columns: tuple[BatchColumn, ...], values: Values) -> str:
     """A name is a column of FROM first, then one of the result; a number is a place."""
     match e:
         case ast.GroupingSets():
             sets = ", ".join(f"({', '.join(_grouped(x, columns, values) for x in s)})" for s in e.sets)
             return f"{e.kind} ({sets})"
         case ast.Name() if not values.knows(e):
-            place = next((i for i, (n, _) in enumerate(columns) if (n,) == e.parts), None)
+            place = next((i for i, (n, _, _) in enumerate(columns) if (n,) == e.parts), None)
             return values.sql(e) if place is None else str(place + 1)
         case ast.Literal(value=int(place)) if not isinstance(place, bool):
             _output(e, columns)
@@ -213,20 +299,19 @@ def _grouped(e: ast.Expr, columns: tuple[tuple[str, str], ...], values: Values) 
 
 _KINDS = {"inner": "JOIN", "left": "LEFT JOIN", "right": "RIGHT JOIN", "full": "FULL JOIN", "cross": "CROSS JOIN"}
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
-_SETS = {"GENERATE_SERIES": "generate_series", "RANGE": "range", "UNNEST": "unnest"}
 
 
 @dataclass(frozen=True, slots=True)
 class From:
     sql: str
-    scope: Scope[str]
+    scope: Scope[Expr]
 
 
 def from_of(relation: ast.Relation, env: Env) -> From:
     return _relation(relation, env, None)
 
 
-def _relation(relation: ast.Relation, env: Env, before: Scope[str] | None) -> From:
+def _relation(relation: ast.Relation, env: Env, before: Scope[Expr] | None) -> From:
     """`before`: what stands to the left, for LATERAL and table functions."""
     match relation:
         case ast.Table():
@@ -240,11 +325,12 @@ def _relation(relation: ast.Relation, env: Env, before: Scope[str] | None) -> Fr
     assert_never(relation)
 
 
-def _named(sql: str, alias: str, columns: tuple[tuple[str, str], ...], names: tuple[str, ...], r: ast.Relation,
+def _named(sql: str, alias: str, columns: tuple[BatchColumn, ...], names: tuple[str, ...], r: ast.Relation,
            env: Env) -> From:  # fmt: skip
-    """A relation under a name of its own; `columns` as (name, name in the text)."""
+    """A relation under a name of its own."""
     token = env.made.token("t", alias)
-    seen = renamed(tuple(Column(n, f"{token}.{t}", "") for n, t in columns), names, r.span)
+    seen: tuple[Column[Expr], ...] = tuple(Column(n, Col(f"{token}.{t}", u), "") for n, t, u in columns)
+    seen = renamed(seen, names, r.span)
     return From(f"{sql} AS {token}", of_table(Table(alias, seen)))
 
 
@@ -259,42 +345,34 @@ def _table(t: ast.Table, env: Env) -> From:
     return _named(sql, t.alias or name, columns, t.columns, t, env)
 
 
-def _derived(d: ast.Derived, env: Env, before: Scope[str] | None) -> From:
+def _derived(d: ast.Derived, env: Env, before: Scope[Expr] | None) -> From:
     assert isinstance(d.query, ast.Query)
     inner = rows_of(d.query, env.under(before) if d.lateral and before is not None else env)
     alias = d.alias or f"subquery {env.made.count}"
     return _named(f"{'LATERAL ' if d.lateral else ''}({inner.sql})", alias, inner.columns, d.columns, d, env)
 
 
-def _function(f: ast.TableFunction, env: Env, before: Scope[str] | None) -> From:
+def _function(f: ast.TableFunction, env: Env, before: Scope[Expr] | None) -> From:
     """Functions that give rows; a function over columns is asked for each row before it."""
     name = f.call.name
     if name in CALLS:
         hint = f"write it in a view: CREATE MATERIALIZED VIEW w AS SELECT * FROM {name}(…), and read that"
         raise SqlError(f"{name} in a batch query is not supported yet", f.call.span, hint)
-    if name not in _SETS:
-        known = ", ".join((*map(str.lower, _SETS), *CALLS))
+    if name not in ROW_SETS:
+        known = ", ".join((*map(str.lower, ROW_SETS), *CALLS))
         raise SqlError(f"there is no table function {name.lower()}", f.call.span, f"there are {known}")
-    if f.call.distinct or any(isinstance(x, ast.Star) for x in f.call.args):
-        raise SqlError(f"{name.lower()} takes values", f.call.span, "write it without * and DISTINCT")
-    nothing: Scope[str] = Scope((), ())
-    values = Values(env, before or nothing, "FROM")
-    args = ", ".join(values.sql(x) for x in f.call.args)
+    values = Values(env, before or NOTHING, "FROM")
+    made, t = values.set_of(f.call)
     alias = f.alias or name.lower()
     column = env.made.token("c", alias)
-    if name != "UNNEST" and not any(names(f.call)):
-        token = env.made.token("t", alias)
-        seen = renamed((Column(alias, f"{token}.{column}", ""),), f.columns, f.span)
-        return From(f"{_SETS[name]}({args}) AS {token}({column})", of_table(Table(alias, seen)))
-    made = args if name == "UNNEST" else f"{_SETS[name]}({args})"
-    sql = f"LATERAL (SELECT unnest({made}) AS {column})"
-    return _named(sql, alias, ((alias, column),), f.columns, f, env)
+    sql = f"{'LATERAL ' if any(names(f.call)) else ''}(SELECT unnest({made}) AS {column})"
+    return _named(sql, alias, ((alias, column, t),), f.columns, f, env)
 
 
 # ---------------------------------------------------------------------- joins
 
 
-def _join(join: ast.Join, env: Env, before: Scope[str] | None) -> From:
+def _join(join: ast.Join, env: Env, before: Scope[Expr] | None) -> From:
     left = _relation(join.left, env, before)
     seen = left.scope if before is None else Scope(
         (*before.tables, *left.scope.tables), (*before.columns, *left.scope.columns)
@@ -305,13 +383,13 @@ def _join(join: ast.Join, env: Env, before: Scope[str] | None) -> From:
     how = "inner" if join.natural and join.how == "cross" else join.how
     other = f"({right.sql})" if isinstance(join.right, ast.Join) else right.sql
     if join.using or join.natural:
-        made = merged(join, left.scope, right.scope, env.made.context, lambda a, b: f"COALESCE({a}, {b})")
-        on = " AND ".join(f"({a} = {b})" for a, b in made.equal) or "TRUE"
+        made = merged(join, left.scope, right.scope, env.made.context, either)
+        on = " AND ".join(env.made.text(typing.compare("=", a, b), join.span) for a, b in made.equal) or "TRUE"
         return From(f"{left.sql} {_KINDS[how]} {other} ON {on}", made.scope)
     scope = both(left.scope, right.scope, join.span)
     if join.on is None:
         return From(f"{left.sql} CROSS JOIN {other}", scope)
-    on = Values(env, scope, "ON").sql(join.on)
+    on = Values(env, scope, "ON").condition(join.on)
     return From(f"{left.sql} {_KINDS[how]} {other} ON {on}", scope)
 
 
@@ -341,7 +419,7 @@ def _nearest(join: ast.Join, left: From, right: From, env: Env) -> From:
     found = made.context.found(str(table.name)) if str(table.name) not in env.ctes else None
     if isinstance(found, Declared) and found.relation is not None:
         order += [f"{alias}.{column_token(k)}" for k in found.relation.key]
-    inner = f"SELECT * FROM {right.sql} WHERE {values.sql(join.on)} ORDER BY {', '.join(order)} LIMIT 1"
+    inner = f"SELECT * FROM {right.sql} WHERE {values.condition(join.on)} ORDER BY {', '.join(order)} LIMIT 1"
     return From(f"{left.sql} {_KINDS[join.how]} LATERAL ({inner}) AS {alias} ON TRUE", scope)
 
 
@@ -349,19 +427,24 @@ def _nearest(join: ast.Join, left: From, right: From, env: Env) -> From:
 
 
 def changed_rows(
-    target: Declared, sets: Sequence[ast.Expr], where: ast.Expr | None, span: Span, context: Context
+    target: Declared, sets: Sequence[tuple[str, ast.Expr]], where: ast.Expr | None, span: Span, context: Context
 ) -> BatchQuery:
     """The rows of a table that meet a condition, hidden columns too, and behind them new values."""
     made = Made(context, rows_of)
     alias = made.token("t", target.name)
     values = Values(Env(made), _scope(target, alias), "WHERE")
+    types = {c.name: c.type for c in target.columns}
     items = [f"{alias}.{column_token(c.name)}" for c in target.columns]
-    news = [made.token("n", "new") for _ in sets]
-    items += [f"{values.sql(e)} AS {n}" for e, n in zip(sets, news, strict=True)]
+    columns = [(c.name, column_token(c.name), c.type) for c in target.columns]
+    for column, e in sets:
+        token = made.token("n", "new")
+        with told_at(e.span):
+            new = typing.assigned(values.expr(e), types[column], column)
+        items.append(f"{values.text(new, e.span)} AS {token}")
+        columns.append(("new", token, new.type))
     sql = f"SELECT {', '.join(items)} FROM {made.read(target)} AS {alias}"
     if where is not None:
-        sql += f" WHERE {values.sql(where)}"
-    columns = [(c.name, column_token(c.name)) for c in target.columns] + [("new", n) for n in news]
+        sql += f" WHERE {values.condition(where)}"
     return made.query(sql, tuple(columns), span)
 
 
@@ -372,18 +455,20 @@ def returning(items: tuple[ast.SelectItem, ...], target: Declared, context: Cont
     made = Made(context, rows_of)
     alias = made.token("t", target.name)
     written = Read(token("w", target.name), target)
-    made_items = outputs(items, _scope(target, alias), Env(made))
-    shown = ", ".join(f"{sql} AS {t}" for _, t, sql in made_items)
+    values = Values(Env(made), _scope(target, alias), "RETURNING")
+    found = outputs(items, values)
+    shown = ", ".join(f"{values.text(o.expr, o.span)} AS {o.token}" for o in found)
     if made.reads:
         hint = "leave the query out, and read the table afterwards"
         raise SqlError("RETURNING reads the rows that were written, no others", items[0].span, hint)
-    return Returning(
-        f"SELECT {shown} FROM {name(written.name)} AS {alias}", tuple(n for n, _, _ in made_items), written
+    sql = f"SELECT {shown} FROM {name(written.name)} AS {alias}"
+    return Returning(sql, tuple(o.name for o in found), written, tuple(made.asked.values()))
+
+
+def _scope(target: Declared, alias: str) -> Scope[Expr]:
+    columns: tuple[Column[Expr], ...] = tuple(
+        Column(c.name, Col(f"{alias}.{column_token(c.name)}", c.type), "") for c in target.visible
     )
-
-
-def _scope(target: Declared, alias: str) -> Scope[str]:
-    columns = tuple(Column(c.name, f"{alias}.{column_token(c.name)}", "") for c in target.visible)
     return of_table(Table(target.name, columns))
 
 
@@ -399,13 +484,48 @@ def insert(s: ast.Insert, context: Context) -> Bound:
     if missing:
         hint = f"name it: INSERT INTO {target.name} ({', '.join((*missing, *columns))})"
         raise SqlError(f"the primary key {', '.join(missing)} gets no value", s.target.span, hint)
-    query = batch_query(s.rows, context)
     if isinstance(s.rows.body, ast.Values):
         columns = _check_values(s.rows.body, columns, bool(s.columns))
-    elif len(query.columns) != len(columns):
-        hint = f"the columns are {', '.join(columns)}"
-        raise SqlError(f"{len(query.columns)} values for {len(columns)} columns", s.rows.span, hint)
+    query = _assigned(s.rows, columns, target, context)
     return RowsChanged("insert", target, query, columns, returning(s.returning, target, context))
+
+
+def _assigned(rows: ast.Query, columns: tuple[str, ...], target: Declared, context: Context) -> BatchQuery:
+    """The rows of an INSERT, each value as its column has it."""
+    types = {c.name: c.type for c in target.columns}
+    made = Made(context, rows_of)
+    env = Env(made)
+    if (
+        isinstance(rows.body, ast.Values)
+        and not rows.ctes
+        and not rows.order_by
+        and rows.limit is None
+        and rows.offset is None
+    ):
+        found = _listed(rows.body, _values_of(rows.body, [(c, types[c]) for c in columns], env), env)
+        return made.query(found.sql, found.columns, rows.span)
+    found = rows_of(rows, env)
+    if len(found.columns) != len(columns):
+        hint = f"the columns are {', '.join(columns)}"
+        raise SqlError(f"{len(found.columns)} values for {len(columns)} columns", rows.span, hint)
+    with told_at(rows.span):
+        news = [typing.assigned(Col(n, t), types[c], c) for (_, n, t), c in zip(found.columns, columns, strict=True)]
+    named = tuple((c, n, e.type) for (_, n, _), c, e in zip(found.columns, columns, news, strict=True))
+    if all(isinstance(e, Col) for e in news):
+        return made.query(found.sql, named, rows.span)
+    items = ", ".join(f"{made.text(e, rows.span)} AS {n}" for e, (_, n, _) in zip(news, named, strict=True))
+    return made.query(f"SELECT {items} FROM ({found.sql}) AS {made.token('t', 'rows')}", named, rows.span)
+
+
+def _values_of(v: ast.Values, columns: Sequence[tuple[str, Type]], env: Env) -> list[list[Expr]]:
+    made: list[list[Expr]] = []
+    for row, written in zip(_rows(v, Values(env, NOTHING, "VALUES")), v.rows, strict=True):
+        out: list[Expr] = []
+        for e, x, (column, t) in zip(row, written, columns, strict=True):
+            with told_at(x.span):
+                out.append(typing.assigned(e, t, column))
+        made.append(out)
+    return made
 
 
 def _check_values(values: ast.Values, columns: tuple[str, ...], named: bool) -> tuple[str, ...]:
@@ -424,7 +544,7 @@ def update(s: ast.Update, context: Context) -> Bound:
     columns = tuple(_column(n, target) for n, _ in s.sets)
     if (twice := repeated(n for n, _ in s.sets)) is not None:
         raise SqlError(f"column {twice} is set twice", twice.span, "set it once")
-    query = changed_rows(target, [e for _, e in s.sets], s.where, s.span, context)
+    query = changed_rows(target, [(c, e) for c, (_, e) in zip(columns, s.sets, strict=True)], s.where, s.span, context)
     return RowsChanged("update", target, query, columns, returning(s.returning, target, context))
 
 

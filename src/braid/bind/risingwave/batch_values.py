@@ -1,64 +1,73 @@
-"""Values in batch queries: expressions with every name, function and type bound.
+"""Values in batch queries: what an expression means here, and its text for DuckDB.
 
-In: an expression as read, the scopes of its place. Out: its text for DuckDB, each operation in parentheses; which
-relations of the catalog are read so far, under which names.
-Rule: a form without an arm here reaches nothing, and a function that stands in no list here is refused: none of them
-reads a file, a setting, a table or a variable. DuckDB finds the types.
+In: an expression as read, the scopes of its place. Out: typed expressions over pieces of DuckDB's SQL, and their text;
+which relations of the catalog are read so far, under which names.
+Rule: expressions are bound as in views (`expressions.py`); what only batch queries have is bound here: sub-queries,
+aggregates, windows over rows, functions that give rows. An aggregate that stands in no list here is refused: none of
+what DuckDB is asked for reads a file, a setting, a table or a variable.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import assert_never
 
-from braid.batch_sql.duck_text import duck_type, literal, name, token
-from braid.bind.bound import BatchQuery, Declared, Index, Read, View
+from braid.batch_sql.duck_expr import condition_of, duck_name, name_of, text_of
+from braid.batch_sql.duck_text import name, token
+from braid.bind.bound import Asked, BatchQuery, Declared, Index, Read, View
 from braid.bind.expressions import told_at
+from braid.bind.risingwave.expressions import ROW_SETS, Names, bind, bind_condition
 from braid.bind.risingwave.scope import Context, Scope, check_not_sink
-from braid.errors import Span, SqlError
-from braid.expr import user
+from braid.errors import BraidError, Span, SqlError
+from braid.expr.nodes import Call, Col, Expr, Lit, changed
+from braid.expr.postgres import typing
+from braid.expr.postgres.operators import result_of
 from braid.sql import ast
+from braid.types import Array, Column, Decimal, Scalar, Struct, Type
 
-# Operators whose name in DuckDB is their own.
-_PLAIN = frozenset(("AND", "OR", "=", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "||", "&", "|", "<<", ">>"))
-_PATTERNS = {"~": "regexp_matches({}, {})", "~*": "regexp_matches({}, {}, 'i')"}
-_WORDS = {
-    "IS DISTINCT FROM": "({} IS DISTINCT FROM {})",
-    "ILIKE": "({} ILIKE {})",
-    "SIMILAR TO": "({} SIMILAR TO {})",
-    "AT TIME ZONE": "({} AT TIME ZONE {})",
-    "^": "pow({}, {})",
-    "#": "xor({}, {})",
-    **_PATTERNS,
-    **{f"!{op}": f"(NOT {form})" for op, form in _PATTERNS.items()},
-}
-_COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
+S = Scalar
+BatchColumn = tuple[str, str, Type]  # its name, its name in the text, its type
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A query as text, and its columns as (name, name in the text)."""
+    """A query as text, and its columns."""
 
     sql: str
-    columns: tuple[tuple[str, str], ...]
+    columns: tuple[BatchColumn, ...]
 
 
 @dataclass(slots=True)
 class Made:
-    """What one statement reads so far; `count` makes its names differ. `rows`: how a query within it is read."""
+    """What one statement reads so far; `count` makes its names differ. `rows`: how a query within it is read. `asked`:
+    what it calls."""
 
     context: Context
     rows: Callable[[ast.Query, Env], Rows]
     reads: dict[str, Read] = field(default_factory=dict)
     views: dict[str, str] = field(default_factory=dict)
+    asked: dict[str, Asked] = field(default_factory=dict)
     count: int = 0
 
     def token(self, kind: str, of: str) -> str:
         """A name, quoted, that nothing else in the statement has."""
         self.count += 1
         return name(token(f"{kind}{self.count}", of))
+
+    def text(self, e: Expr, span: Span) -> str:
+        """The text of an expression."""
+        with _told(span):
+            return text_of(typing.finished(e), self._ask)
+
+    def condition(self, e: Expr, span: Span) -> str:
+        with _told(span):
+            return condition_of(e, self._ask)
+
+    def _ask(self, e: Expr, args: tuple[Col, ...]) -> str:
+        called = name_of(e)
+        self.asked[called] = Asked(called, e, args)
+        return called
 
     def read(self, declared: Declared, as_of: ast.AsOf | None = None) -> str:
         """The name of a table, as it stands or stood."""
@@ -69,7 +78,7 @@ class Made:
         self.reads[made] = Read(made, declared, back, at)
         return name(made)
 
-    def relation(self, table: ast.Table) -> tuple[str, tuple[tuple[str, str], ...]]:
+    def relation(self, table: ast.Table) -> tuple[str, tuple[BatchColumn, ...]]:
         """A relation of the catalog: its name, and its columns with theirs."""
         found = self.context.relation(table.name)
         if table.as_of is not None:
@@ -77,36 +86,54 @@ class Made:
         match found:
             case Declared():
                 check_not_sink(found, table.name.span)
-                return self.read(found, table.as_of), tuple((c.name, column_token(c.name)) for c in found.visible)
+                return self.read(found, table.as_of), tuple((c.name, column_token(c.name), c.type)
+                                                            for c in found.visible)  # fmt: skip
             case Index():
                 base = self.context.catalog.sources[found.table]
                 made = token("v", found.name)
-                columns = tuple((n, column_token(n)) for n in found.all_columns)
-                self.views[made] = f"SELECT {', '.join(t for _, t in columns)} FROM {self.read(base)}"
+                types = {c.name: c.type for c in base.columns}
+                columns = tuple((n, column_token(n), types[n]) for n in found.all_columns)
+                self.views[made] = f"SELECT {', '.join(t for _, t, _ in columns)} FROM {self.read(base)}"
                 return name(made), columns
             case View():
                 self.reads.update({r.name: r for r in found.query.reads})
                 self.views.update(found.query.views)
+                self.asked.update({a.name: a for a in found.query.asked})
                 made = token("v", found.name)
                 self.views[made] = found.query.sql
                 names = [t for _, t in found.query.columns]
-                return name(made), tuple(zip(found.columns, names, strict=True))
+                return name(made), tuple(zip(found.columns, names, found.query.types, strict=True))
         assert_never(found)
 
-    def query(self, sql: str, columns: tuple[tuple[str, str], ...], span: Span) -> BatchQuery:
+    def query(self, sql: str, columns: tuple[BatchColumn, ...], span: Span) -> BatchQuery:
         reads, views = tuple(self.reads.values()), tuple(self.views.items())
-        return BatchQuery(sql, columns, reads, views, span, self.context.text)
+        plain = tuple((n, t) for n, t, _ in columns)
+        types = tuple(t for _, _, t in columns)
+        return BatchQuery(sql, plain, reads, views, span, self.context.text, types, tuple(self.asked.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class _told:
+    """Constants are computed here: one that fails is told at its place."""
+
+    span: Span
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if isinstance(error, BraidError) and not isinstance(error, SqlError):
+            raise SqlError(error.message, self.span, error.hint) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Env:
-    """What names may mean besides those of FROM: WITH queries as (name, columns), and the scopes around."""
+    """What names may mean besides those of FROM: WITH queries by name, and the scopes around."""
 
     made: Made
-    ctes: Mapping[str, tuple[str, tuple[tuple[str, str], ...]]] = field(default_factory=dict)
-    outer: tuple[Scope[str], ...] = ()
+    ctes: Mapping[str, tuple[str, tuple[BatchColumn, ...]]] = field(default_factory=dict)
+    outer: tuple[Scope[Expr], ...] = ()
 
-    def under(self, scope: Scope[str]) -> Env:
+    def under(self, scope: Scope[Expr]) -> Env:
         """For a query within this scope."""
         return replace(self, outer=(scope, *self.outer))
 
@@ -133,180 +160,230 @@ def ordered(sql: str, item: ast.OrderItem) -> str:
     return f"{sql} {'DESC' if item.descending else 'ASC'}{nulls}"
 
 
-def constant(e: ast.Literal) -> str:
-    with told_at(e.span):
-        return literal(e.value)
-
-
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What expressions of one clause mean. `windows`: those that WINDOW names, where OVER may stand."""
+    """What expressions of one clause mean. `windows`: those that WINDOW names, where OVER may stand. `groups`: what
+    GROUP BY has computed already."""
 
     env: Env
-    scope: Scope[str]
+    scope: Scope[Expr]
     clause: str
     windows: Mapping[str, ast.Over] = field(default_factory=dict)
+    groups: Mapping[Expr, Expr] = field(default_factory=dict)
 
     def knows(self, n: ast.Name) -> bool:
         """Whether the name is a column here or around."""
         return any(s.knows(n) for s in (self.scope, *self.env.outer))
 
-    def sql(self, e: ast.Expr, of_rows: bool = False) -> str:
-        """The text of an expression. `of_rows`: functions that give rows may stand here."""
+    def expr(self, e: ast.Expr, of_rows: bool = False) -> Expr:
+        """The typed expression. `of_rows`: a function that gives rows may stand here."""
+        if of_rows and isinstance(e, ast.Call) and e.name in ROW_SETS:
+            return self._rows_of(e)
+        return changed(bind(e, self._names()), self.groups.get)
+
+    def sql(self, e: ast.Expr) -> str:
+        """Its text."""
+        return self.text(self.expr(e), e.span)
+
+    def text(self, e: Expr, span: Span) -> str:
+        return self.env.made.text(e, span)
+
+    def condition(self, e: ast.Expr) -> str:
+        made = changed(bind_condition(e, self._names()), self.groups.get)
+        return self.env.made.condition(made, e.span)
+
+    def _names(self) -> Names:
+        return Names(self.clause, self._name, None, self._special, batch=True)
+
+    def _special(self, e: ast.Expr) -> Expr | None:
         match e:
-            case ast.Literal():
-                return constant(e)
-            case ast.Name():
-                return self._name(e)
-            case ast.Unary(op=op, arg=arg):
-                return f"({op} {self.sql(arg)})"
-            case ast.Binary():
-                return self._binary(e)
-            case ast.Call():
-                return self._call(e, of_rows)
-            case ast.LongCall():
-                return self._long_call(e)
-            case ast.Case():
-                return self._case(e)
-            case ast.Cast(arg=arg, written=written):
-                t = duck_type(written)
-                return f"postgres_text({self.sql(arg)})" if t.lower() == "varchar" else f"CAST({self.sql(arg)} AS {t})"
-            case ast.Interval(text=text):
-                return f"CAST({literal(text)} AS INTERVAL)"
-            case ast.IsNull(arg=arg, negated=negated):
-                return f"({self.sql(arg)} IS {'NOT ' if negated else ''}NULL)"
-            case ast.Between(arg=arg, low=low, high=high, negated=negated):
-                word = "NOT BETWEEN" if negated else "BETWEEN"
-                return f"({self.sql(arg)} {word} {self.sql(low)} AND {self.sql(high)})"
-            case ast.InList(arg=arg, items=items, negated=negated):
-                return f"({self.sql(arg)} {'NOT IN' if negated else 'IN'} ({self._list(items)}))"
-            case ast.Like(arg=arg, pattern=pattern, escape=escape, negated=negated):
-                made = f"{self.sql(arg)} {'NOT LIKE' if negated else 'LIKE'} {self.sql(pattern)}"
-                return f"({made})" if escape is None else f"({made} ESCAPE {literal(escape)})"
-            case ast.Subscript(base=base, index=index):
-                return f"({self.sql(base)})[{self.sql(index)}]"
-            case ast.ArrayLiteral(items=items):
-                return f"[{self._list(items)}]"
             case ast.Subquery():
                 return self._subquery(e)
+            case ast.LongCall():
+                return self._long_call(e)
+            case ast.Binary(op=op, left=left, right=ast.Quantified(of=ast.Query() as query) as q):
+                return self._quantified(op, left, query, q)
+            case ast.Binary(op=op, left=ast.Call(name="ROW") as a, right=ast.Call(name="ROW") as b):
+                return Col(f"({self._row(a)} {op} {self._row(b)})", S.BOOLEAN)
             case ast.Quantified():
                 hint = "write x = ANY (SELECT …)"
                 raise SqlError(f"{'ALL' if e.all else 'ANY'} stands at the right of a comparison", e.span, hint)
             case ast.GroupingSets():
                 raise SqlError(f"{e.kind} stands in GROUP BY", e.span, "write it there")
-            case ast.Star():
-                raise SqlError("* stands only as an item of SELECT, and in count(*)", e.span, "name the column")
-            case ast.Lambda() | ast.Arrow() | ast.MapLiteral() | ast.StructLiteral():
-                hint = "keep its parts in columns of their own"
-                raise SqlError("structures and JSON are not supported yet in batch queries", e.span, hint)
-        assert_never(e)
+            case ast.Call(name="ROW"):
+                types = [typing.finished(self.expr(x)).type for x in e.args]
+                fields = tuple(Column(f"f{i + 1}", t) for i, t in enumerate(types))
+                return Col(self._row(e), Struct(fields))
+            case ast.Call(name=name) if name in ROW_SETS:
+                hint = "write it in FROM, or alone as an item of SELECT"
+                raise SqlError(f"{name.lower()} gives rows", e.span, hint)
+            case ast.Call(name=name, args=()) if name.lower() in PRESENT:
+                return PRESENT[name.lower()]
+            case ast.Call(name="RANDOM", args=()):
+                return Col("random()", S.DOUBLE)
+            case ast.Call(name=name) if name in AGGREGATES:
+                return self._aggregate(e)
+            case ast.Call(name=name) if name in WINDOWS:
+                raise SqlError(f"{name.lower()} needs OVER", e.span, f"write {name.lower()}(…) OVER (ORDER BY …)")
+        return None
 
     def _list(self, items: tuple[ast.Expr, ...]) -> str:
         return ", ".join(self.sql(x) for x in items)
 
+    def _row(self, e: ast.Call) -> str:
+        return f"({self._list(e.args)})" if len(e.args) > 1 else f"row({self._list(e.args)})"
+
     # ------------------------------------------------------------- names
 
-    def _name(self, n: ast.Name) -> str:
+    def _name(self, n: ast.Name) -> Expr:
         for scope in (self.scope, *self.env.outer):
             if scope.knows(n):
                 return scope.column(n).expr
         if len(n.parts) == 1:
             for scope in (self.scope, *self.env.outer):
                 if any(t.alias == n.parts[0] for t in scope.tables):
-                    columns = scope.table(n.parts[0], n.span).columns
-                    fields = [f"{name(token('f', c.name))} := {c.expr}" for c in columns]
-                    return f"struct_pack({', '.join(fields)})"
-            if n.parts[0] in CONSTANTS:
-                return CONSTANTS[n.parts[0]]
+                    return self._whole_row(scope, n)
+            if n.parts[0] in PRESENT:
+                return PRESENT[n.parts[0]]
         return self.scope.column(n).expr  # tells what is there
 
-    # -------------------------------------------------------- operations
+    def _whole_row(self, scope: Scope[Expr], n: ast.Name) -> Expr:
+        """The name of a table alone: its row."""
+        columns = scope.table(n.parts[0], n.span).columns
+        fields = [f"{name(token('f', c.name))} := {self.text(c.expr, n.span)}" for c in columns]
+        types = tuple(Column(c.name, c.expr.type) for c in columns)
+        return Col(f"struct_pack({', '.join(fields)})", Struct(types))
 
-    def _binary(self, e: ast.Binary) -> str:
-        op = e.op
-        if isinstance(e.right, ast.Quantified):
-            if op not in _COMPARISONS:
-                raise SqlError("ANY and ALL stand behind a comparison", e.right.span, "write x = ANY (SELECT …)")
-            return f"({self.sql(e.left)} {op} {self._quantified(e.right)})"
-        left, right = self.sql(e.left), self.sql(e.right)
-        if op in _PLAIN:
-            return f"({left} {op} {right})"
-        return _WORDS[op].format(left, right)
+    # -------------------------------------------------------- sub-queries
 
-    def _quantified(self, q: ast.Quantified) -> str:
+    def _quantified(self, op: str, left: ast.Expr, query: ast.Query, q: ast.Quantified) -> Expr:
+        if op not in typing.COMPARES:
+            raise SqlError("ANY and ALL stand behind a comparison", q.span, "write x = ANY (SELECT …)")
+        a, (b, sql) = self.expr(left), self._single(query, q.span)
+        x, y = self._met(op, a, b, q.span)
         word = "ALL" if q.all else "ANY"
-        if isinstance(q.of, ast.Query):
-            return f"{word} ({self._rows(q.of, q.span, 1)})"
-        return f"{word} (SELECT unnest({self.sql(q.of)}))"
+        column = self.env.made.token("c", "any")
+        inner = f"SELECT {self.text(y, q.span)} FROM ({sql}) AS s({column})".replace(b.name, column)
+        return Col(f"({self.text(x, q.span)} {op} {word} ({inner}))", S.BOOLEAN)
 
-    def _case(self, e: ast.Case) -> str:
-        parts = ["CASE"] if e.operand is None else [f"CASE {self.sql(e.operand)}"]
-        parts += [f"WHEN {self.sql(when)} THEN {self.sql(then)}" for when, then in e.whens]
-        parts += [] if e.default is None else [f"ELSE {self.sql(e.default)}"]
-        return f"({' '.join(parts)} END)"
+    def _met(self, op: str, a: Expr, b: Expr, span: Span) -> tuple[Expr, Expr]:
+        """Two sides of a comparison in their common type."""
+        with told_at(span):
+            made = typing.compare(op, a, b)
+        assert isinstance(made, Call)
+        x, y = made.args
+        return tuple(s.args[0] if isinstance(s, Call) and s.function == "pg.place" else s for s in (x, y))  # type: ignore[return-value]
 
-    def _subquery(self, e: ast.Subquery) -> str:
+    def _single(self, query: ast.Query, span: Span) -> tuple[Col, str]:
+        """A query of one column: a name for the column, and the text."""
+        rows = self._rows(query, span, 1)
+        return Col(self.env.made.token("c", "one"), rows.columns[0][2]), rows.sql
+
+    def _subquery(self, e: ast.Subquery) -> Expr:
         match e.kind:
             case "exists":
-                return f"EXISTS ({self._rows(e.query, e.span, None)})"
+                return Col(f"EXISTS ({self._rows(e.query, e.span, None).sql})", S.BOOLEAN)
             case "array":
-                return f"ARRAY({self._rows(e.query, e.span, 1)})"
+                rows = self._rows(e.query, e.span, 1)
+                return Col(f"ARRAY({rows.sql})", Array(rows.columns[0][2]))
             case "scalar":
-                return f"({self._rows(e.query, e.span, 1)})"
+                rows = self._rows(e.query, e.span, 1)
+                return Col(f"({rows.sql})", rows.columns[0][2])
             case "in":
-                assert e.arg is not None
-                width = len(e.arg.args) if isinstance(e.arg, ast.Call) and e.arg.name == "ROW" else 1
-                word = "NOT IN" if e.negated else "IN"
-                return f"({self.sql(e.arg)} {word} ({self._rows(e.query, e.span, width)}))"
+                return self._in(e)
         assert_never(e.kind)
 
-    def _rows(self, query: ast.Query, span: Span, width: int | None) -> str:
+    def _in(self, e: ast.Subquery) -> Expr:
+        assert e.arg is not None
+        word = "NOT IN" if e.negated else "IN"
+        if isinstance(e.arg, ast.Call) and e.arg.name == "ROW":
+            rows = self._rows(e.query, e.span, len(e.arg.args))
+            return Col(f"({self._row(e.arg)} {word} ({rows.sql}))", S.BOOLEAN)
+        a, (b, sql) = self.expr(e.arg), self._single(e.query, e.span)
+        x, y = self._met("=", a, b, e.span)
+        inner = sql if y == b else f"SELECT {self.text(y, e.span)} FROM ({sql}) AS s({b.name})"
+        return Col(f"({self.text(x, e.span)} {word} ({inner}))", S.BOOLEAN)
+
+    def _rows(self, query: ast.Query, span: Span, width: int | None) -> Rows:
         """A query inside an expression; `width`: how many columns it has."""
         rows = self.env.made.rows(query, self.env.under(self.scope))
         if width is not None and len(rows.columns) != width:
             message = f"the query gives {len(rows.columns)} columns, not {width}"
             raise SqlError(message, span, "select what is compared")
-        return rows.sql
+        return rows
 
-    # ------------------------------------------------------------- calls
+    def _rows_of(self, e: ast.Call) -> Expr:
+        """A function that gives rows, as an item of SELECT."""
+        sql, t = self.set_of(e)
+        return Col(f"unnest({sql})", t)
 
-    def _call(self, e: ast.Call, of_rows: bool = False) -> str:
-        if e.name == "ROW":
-            return f"({self._list(e.args)})" if len(e.args) > 1 else f"row({self._list(e.args)})"
-        if e.args and isinstance(e.args[0], ast.Star):
-            if e.name != "COUNT":
-                raise SqlError(f"{e.name.lower()}(*) is not possible", e.span, "only count takes *")
-            return "count(*)"
-        if e.distinct and e.name not in AGGREGATES:
-            raise SqlError(f"DISTINCT has no meaning in {e.name.lower()}", e.span, "leave it out")
-        args = [self.sql(x) for x in e.args]
-        if e.distinct and args:
-            args[0] = f"DISTINCT {args[0]}"
-        return called(e, args, of_rows)
+    def set_of(self, e: ast.Call) -> tuple[str, Type]:
+        """The list of what a function gives, and the type of its elements."""
+        if e.distinct or any(isinstance(x, ast.Star) for x in e.args):
+            raise SqlError(f"{e.name.lower()} takes values", e.span, "write it without * and DISTINCT")
+        args = [typing.finished(self.expr(x)) for x in e.args]
+        if e.name == "UNNEST":
+            if len(args) != 1 or not isinstance(args[0].type, Array):
+                raise SqlError("unnest takes one array", e.span, "write unnest(ARRAY[…])")
+            return self.text(args[0], e.span), args[0].type.element
+        if len(args) not in ((1, 2, 3) if e.name == "RANGE" else (2, 3)):
+            raise SqlError(
+                f"{e.name.lower()} takes a first and a last value, and maybe a step", e.span, "write (1, 10)"
+            )
+        t, numbers = typing.alike(f"the arguments of {e.name.lower()}", args[:2])
+        if t in (S.DATE, S.TIMESTAMP, S.TIMESTAMPTZ):
+            t = S.TIMESTAMP if t is S.DATE else t
+            made = [*(typing.coerced(x, t) for x in numbers), *args[2:]]
+        elif t in (S.SMALLINT, S.INT, S.BIGINT):
+            t, made = typing.alike(f"the arguments of {e.name.lower()}", args)
+        else:
+            raise SqlError(f"{e.name.lower()} of {t} is not supported yet", e.span, "take whole numbers or timestamps")
+        listed = ", ".join(self.text(x, e.span) for x in made)
+        return f"CAST({e.name.lower()}({listed}) AS {duck_name(t)}[])", t
 
-    def _long_call(self, e: ast.LongCall) -> str:
+    # ---------------------------------------------------------- aggregates
+
+    def _long_call(self, e: ast.LongCall) -> Expr:
+        """A call with what stands in and behind it."""
         call = e.call
         if call.name not in AGGREGATES and not (call.name in WINDOWS and e.over is not None):
             raise SqlError(f"{call.name.lower()} is no aggregate", e.span, "write its arguments alone")
-        if e.order_by or e.within_group:
-            made = self._ordered_call(e)
-        elif call.name in WINDOWS:
-            made = called(call, [self.sql(x) for x in call.args], window=True)
-        else:
-            made = self._call(call)
-        if e.where is not None:
-            made += f" FILTER (WHERE {self.sql(e.where)})"
+        behind = "" if e.where is None else f" FILTER (WHERE {self.condition(e.where)})"
         if e.over is not None:
-            made += f" OVER ({self._over(e.over, set())})"
-        return made
+            behind += f" OVER ({self._over(e.over, set())})"
+        if call.name in WINDOWS and e.over is not None:
+            return self._window(call, behind)
+        return self._aggregate(call, e, behind)
 
-    def _ordered_call(self, e: ast.LongCall) -> str:
-        """`string_agg(x, ',' ORDER BY y)`, `percentile_cont(0.5) WITHIN GROUP (ORDER BY x)`."""
-        order = ", ".join(ordered(self.sql(i.expr), i) for i in (*e.order_by, *e.within_group))
-        made = self._call(e.call)
-        if e.within_group:
-            return f"{made} WITHIN GROUP (ORDER BY {order})"
-        return f"{made.removesuffix(')')} ORDER BY {order})"
+    def _window(self, call: ast.Call, behind: str) -> Col:
+        args = [typing.finished(self.expr(x)) for x in call.args]
+        with told_at(call.span):
+            t = WINDOWS[call.name](call.name.lower(), args)
+        return Col(f"{call.name.lower()}({', '.join(self.text(x, call.span) for x in args)}){behind}", t)
+
+    def _aggregate(self, call: ast.Call, long: ast.LongCall | None = None, behind: str = "") -> Expr:
+        """`count(x)`, `string_agg(x, ',' ORDER BY y)`, `percentile_cont(0.5) WITHIN GROUP (ORDER BY x)`."""
+        shown = call.name.lower()
+        if call.args and isinstance(call.args[0], ast.Star):
+            if call.name != "COUNT":
+                raise SqlError(f"{shown}(*) is not possible", call.span, "only count takes *")
+            return Col(f"count(*){behind}", S.BIGINT)
+        args = [typing.finished(self.expr(x)) for x in call.args]
+        within = () if long is None else long.within_group
+        of = [typing.finished(self.expr(i.expr)) for i in within] or args
+        with told_at(call.span):
+            t = AGGREGATES[call.name](shown, of)
+        listed = [self.text(x, call.span) for x in args]
+        if call.distinct and listed:
+            listed[0] = f"DISTINCT {listed[0]}"
+        text = ", ".join(listed)
+        if long is not None and long.order_by:
+            text += f" ORDER BY {self._items(long.order_by)}"
+        behind = f" WITHIN GROUP (ORDER BY {self._items(within)}){behind}" if within else behind
+        return _computed(call.name, of, t, lambda f: f"{f}({text}){behind}")
+
+    def _items(self, items: tuple[ast.OrderItem, ...]) -> str:
+        return ", ".join(ordered(self.sql(i.expr), i) for i in items)
 
     def _over(self, over: ast.Over, seen: set[str]) -> str:
         """What stands in the parentheses of OVER."""
@@ -335,73 +412,132 @@ class Values:
         return words if amount is None else f"{self.sql(amount)} {words}"
 
 
-# -------------------------------------------------------------------- functions
+# ------------------------------------------------------------------ aggregates
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+def _computed(name: str, args: list[Expr], t: Type, called: Callable[[str], str]) -> Expr:
+    """What DuckDB's aggregate gives, in PostgreSQL's type. The average of exact numbers is exact, too."""
+    if name == "AVG" and isinstance(t, Decimal):
+        sum_of = Decimal(38, args[0].type.scale if isinstance(args[0].type, Decimal) else 0)
+        total = Col(f"CAST({called('sum')} AS {duck_name(sum_of)})", sum_of)
+        count = typing.coerced(Col(called("count"), S.BIGINT), Decimal(19, 0))
+        some = typing.compare("=", Col(called("count"), S.BIGINT), Lit(0, S.INT))
+        return typing.case(
+            [(some, Lit(None, S.NULL))],
+            Call("pg.quotient", (total, count), result_of("quotient", sum_of, Decimal(19, 0))),
+        )
+    made = called(_DUCK.get(name, name.lower()))
+    exact = t in (S.VARCHAR, S.BOOLEAN) or isinstance(t, Array) or (name in ("MIN", "MAX", "ANY_VALUE"))
+    return Col(made if exact else f"CAST({made} AS {duck_name(t)})", t)
 
 
-AGGREGATES: frozenset[str] = _words("""
-    ANY_VALUE APPROX_COUNT_DISTINCT ARRAY_AGG AVG BIT_AND BIT_OR BIT_XOR BOOL_AND BOOL_OR CORR COUNT COVAR_POP
-    COVAR_SAMP EVERY FIRST_VALUE LAST_VALUE MAX MEDIAN MIN MODE PERCENTILE_CONT PERCENTILE_DISC REGR_AVGX
-    REGR_AVGY REGR_COUNT REGR_INTERCEPT REGR_R2 REGR_SLOPE REGR_SXX REGR_SXY REGR_SYY STDDEV STDDEV_POP
-    STDDEV_SAMP STRING_AGG SUM VARIANCE VAR_POP VAR_SAMP
-""")
-WINDOWS: frozenset[str] = _words("""
-    CUME_DIST DENSE_RANK FIRST_VALUE LAG LAST_VALUE LEAD NTH_VALUE NTILE PERCENT_RANK RANK ROW_NUMBER
-""")
-_SCALARS: frozenset[str] = _words("""
-    ABS ACOS ACOSH AGE ARRAY_APPEND ARRAY_CAT ARRAY_CONTAINS ARRAY_DISTINCT ARRAY_LENGTH ARRAY_POSITION
-    ARRAY_PREPEND ARRAY_REVERSE ARRAY_SORT ARRAY_TO_STRING ASCII ASIN ASINH ATAN ATAN2 ATANH BIT_COUNT
-    BIT_LENGTH CARDINALITY CBRT CEIL CEILING CHARACTER_LENGTH CHAR_LENGTH CHR COALESCE CONCAT CONCAT_WS COS COSH
-    COT DATE_PART DATE_TRUNC DECODE DEGREES ENCODE ENDS_WITH EXP FACTORIAL FLOOR FORMAT GCD GREATEST GROUPING
-    HEX ISFINITE ISINF ISNAN LCM LEAST LEFT LENGTH LEVENSHTEIN LN LOG LOG10 LOG2 LOWER LPAD LTRIM MAKE_DATE
-    MAKE_TIME MAKE_TIMESTAMP MD5 MOD NOW NULLIF OCTET_LENGTH OVERLAY PG_TYPEOF PI POSITION POW POWER RADIANS
-    RANDOM REGEXP_MATCHES REGEXP_REPLACE REGEXP_SPLIT_TO_ARRAY REPEAT REPLACE REVERSE RIGHT ROUND RPAD RTRIM
-    SHA1 SHA256 SIGN SIN SINH SPLIT_PART SQRT STARTS_WITH STRING_TO_ARRAY STRPOS SUBSTR SUBSTRING TAN TANH
-    TIMEZONE TO_HEX TO_TIMESTAMP TRANSLATE TRIM TRUNC UNICODE UPPER
-""")
-_RENAMED = {
-    "ARRAY_MAX": "list_max",
-    "ARRAY_MIN": "list_min",
-    "ARRAY_SUM": "list_sum",
-    "BTRIM": "trim",
-    "CURRENT_TIMESTAMP": "now",
-    "DATE_BIN": "time_bucket",
-    "EVERY": "bool_and",
-    "FIRST_VALUE": "first",
-    "LAST_VALUE": "last",
-    "PROCTIME": "now",
+def _fixed(t: Type, most: int = 9) -> Callable[[str, list[Expr]], Type]:
+    """An aggregate with one type of result."""
+
+    def result(name: str, args: list[Expr]) -> Type:
+        if not args or len(args) > most:
+            raise SqlError(f"{name} takes {'a value' if most == 1 else 'values'}", hint=f"write {name}(x)")
+        return t
+
+    return result
+
+
+def _same(name: str, args: list[Expr]) -> Type:
+    if not args:
+        raise SqlError(f"{name} takes a value", hint=f"write {name}(x)")
+    if name in ("min", "max") and args[0].type is S.BOOLEAN:
+        raise SqlError(f"{name} of BOOLEAN is not possible", hint="write bool_and(x) or bool_or(x)")
+    return args[0].type
+
+
+def _number(name: str, args: list[Expr]) -> Type:
+    t = args[0].type if len(args) == 1 else None
+    match t:
+        case S.SMALLINT | S.INT | S.BIGINT | S.REAL | S.DOUBLE | Decimal():
+            return t
+    raise SqlError(f"{name} takes a number", hint=f"convert it: {name}(x::numeric)")
+
+
+def _sum(name: str, args: list[Expr]) -> Type:
+    match _number(name, args):
+        case S.SMALLINT | S.INT:
+            return S.BIGINT
+        case S.BIGINT:
+            return Decimal(38, 0)
+        case Decimal(scale=scale):
+            return Decimal(38, scale)
+        case t:
+            return t
+
+
+def _average(name: str, args: list[Expr]) -> Type:
+    match _number(name, args):
+        case S.REAL | S.DOUBLE:
+            return S.DOUBLE
+        case Decimal(scale=scale):
+            return Decimal(38, max(16, scale))
+        case _:
+            return Decimal(38, 16)
+
+
+def _spread(name: str, args: list[Expr]) -> Type:
+    for a in args:
+        _number(name, [a])
+    return _fixed(S.DOUBLE, 2)(name, args)
+
+
+def _array(name: str, args: list[Expr]) -> Type:
+    return Array(_same(name, args))
+
+
+Typed = Mapping[str, Callable[[str, list[Expr]], Type]]
+_SPREADS = [
+    "CORR",
+    "COVAR_POP",
+    "COVAR_SAMP",
+    "MEDIAN",
+    "PERCENTILE_CONT",
+    "REGR_AVGX",
+    "REGR_AVGY",
+    "REGR_INTERCEPT",
+    "REGR_R2",
+    "REGR_SLOPE",
+    "REGR_SXX",
+    "REGR_SXY",
+    "REGR_SYY",
+    "STDDEV",
+    "STDDEV_POP",
+    "STDDEV_SAMP",
+    "VARIANCE",
+    "VAR_POP",
+    "VAR_SAMP",
+]
+_BIGINT = _fixed(S.BIGINT, 2)
+AGGREGATES: Typed = {
+    **dict.fromkeys(
+        ("ANY_VALUE", "BIT_AND", "BIT_OR", "BIT_XOR", "FIRST_VALUE", "LAST_VALUE", "MAX", "MIN", "MODE"), _same
+    ),
+    **dict.fromkeys(("BOOL_AND", "BOOL_OR", "EVERY"), _fixed(S.BOOLEAN, 1)),
+    **dict.fromkeys(("APPROX_COUNT_DISTINCT", "COUNT", "REGR_COUNT"), _BIGINT),
+    **dict.fromkeys(_SPREADS, _spread),
+    "ARRAY_AGG": _array,
+    "AVG": _average,
+    "GROUPING": _fixed(S.INT),
+    "PERCENTILE_DISC": _same,
+    "STRING_AGG": _fixed(S.VARCHAR, 2),
+    "SUM": _sum,
 }
-_SETS = {"GENERATE_SERIES": "generate_series", "UNNEST": ""}
-CONSTANTS = {
-    "current_date": "current_date",
-    "current_timestamp": "now()",
-    "localtimestamp": "CAST(now() AS TIMESTAMP)",
+WINDOWS: Typed = {
+    **dict.fromkeys(("FIRST_VALUE", "LAST_VALUE", "LAG", "LEAD", "NTH_VALUE"), _same),
+    **dict.fromkeys(("DENSE_RANK", "RANK", "ROW_NUMBER"), lambda name, args: S.BIGINT),
+    **dict.fromkeys(("CUME_DIST", "PERCENT_RANK"), lambda name, args: S.DOUBLE),
+    "NTILE": lambda name, args: S.INT,
 }
-
-NAMES = AGGREGATES | WINDOWS | _SCALARS | _RENAMED.keys() | _SETS.keys()
-DUCK_NAMES = frozenset((*map(str.lower, NAMES), *_RENAMED.values()))  # all that DuckDB is ever asked to call
-
-
-def called(e: ast.Call, args: list[str], of_rows: bool = False, window: bool = False) -> str:
-    """A call of a function that there is. `of_rows`: one that gives rows may stand here; `window`: OVER follows."""
-    shown = e.name.lower()
-    if e.name not in NAMES:
-        near = get_close_matches(e.name, NAMES, n=1, cutoff=0.7)
-        hint = f"did you mean {near[0].lower()}?" if near else "docs/dialects/risingwave.md lists the functions"
-        if user.overloads(e.name):
-            hint = "functions of users stand in materialized views: DuckDB answers batch queries"
-        raise SqlError(f"there is no function {shown}", e.span, hint)
-    given = ", ".join(args)
-    if e.name in _SETS:
-        if not of_rows:
-            raise SqlError(f"{shown} gives rows", e.span, "write it in FROM, or alone as an item of SELECT")
-        return f"unnest({given})" if e.name == "UNNEST" else f"unnest({_SETS[e.name]}({given}))"
-    if e.name in WINDOWS and not window:
-        if e.name not in AGGREGATES:
-            raise SqlError(f"{shown} needs OVER", e.span, f"write {shown}(…) OVER (ORDER BY …)")
-    elif window:
-        return f"{shown}({given})"
-    return f"{_RENAMED.get(e.name, shown)}({given})"
+_DUCK = {"EVERY": "bool_and", "FIRST_VALUE": "first", "LAST_VALUE": "last"}
+PRESENT: Mapping[str, Expr] = {
+    "current_date": Col("current_date", S.DATE),
+    "current_timestamp": Col("now()", S.TIMESTAMPTZ),
+    "localtimestamp": Col("CAST(now() AS TIMESTAMP)", S.TIMESTAMP),
+    "now": Col("now()", S.TIMESTAMPTZ),
+    "proctime": Col("now()", S.TIMESTAMPTZ),
+}

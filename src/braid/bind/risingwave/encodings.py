@@ -19,7 +19,7 @@ from braid.records.facet import Encoding, Format, RecordSchema
 from braid.records.registry import Schema, SchemaKind, subject_of
 from braid.sql import ast
 from braid.sql.dialects.risingwave_values import type_named
-from braid.types import Struct
+from braid.types import Scalar, Struct
 
 FORMATS: dict[str, tuple[Format, SchemaKind]] = {"AVRO": ("AVRO", "AVRO"), "PROTOBUF": ("PROTOBUF", "PROTOBUF")}
 REGISTRY = "schema.registry has no effect here: schemas are in the registry of the store, or of --registry"
@@ -30,7 +30,7 @@ def columns_of(encode: ast.Encode, topic: str, context: Context) -> list[ast.Col
     """The columns that the schema of a topic's values has."""
     schema, others = _schema(encode, topic, context)
     try:
-        found, is_record = framed.type_of(schema, others, fold=False, name=encode.text("message") or "")
+        found, is_record = framed.type_of(schema, others, False, encode.text("message") or "", Scalar.REAL)
     except BraidError as e:
         raise SqlError(e.message, encode.span, e.hint) from None
     if not is_record or not isinstance(found, Struct):

@@ -1,149 +1,320 @@
-"""Expressions as PostgreSQL means them: names of functions, intervals, casts, NULL.
+"""Expressions as PostgreSQL means them: from what is written to typed nodes, for views and batch queries alike.
 
-In: an expression as written, and what its names mean. Out: `Expr`, and the SQL name of its type.
-Rule: what RisingWave calls in another way is renamed here; what it means in another way than the shared functions do is
-bound here, and nowhere else.
+In: an expression as written, and what its names mean. Out: `Expr`.
+Rule: an error shows the smallest piece of text that causes it. What only a batch query has (sub-queries, OVER …) is
+asked of `Names.special` first; a view refuses it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal as PyDecimal
+from typing import assert_never
 
-from braid.bind.expressions import COMMON, OPERATORS, Rules, bind_expr, bind_predicate, children
+from braid.bind.expressions import located, told_at
 from braid.errors import SqlError
-from braid.expr import typing, user
-from braid.expr.nodes import Expr, Lit
+from braid.expr import user
+from braid.expr.aggregates import is_aggregate
+from braid.expr.nodes import Call, Expr, Lit
+from braid.expr.postgres import typing
+from braid.expr.postgres.base import NUMERIC
+from braid.guess import meant
 from braid.sql import ast
-from braid.types import Array, Decimal, Scalar, Type
+from braid.types import Array, Decimal, Scalar, Type, is_numeric
 
+S = Scalar
 Column = Callable[[ast.Name], Expr]
 Aggregate = Callable[[ast.Call], Expr]
-Named = Callable[[ast.Name], str]
-
-_FUNCTIONS = {
-    "LOWER": "LCASE", "UPPER": "UCASE", "SUBSTR": "SUBSTRING", "LENGTH": "LEN", "CHAR_LENGTH": "LEN",
-    "STRPOS": "INSTR", "CEILING": "CEIL", "REPLACE": "replace_found",
-}  # fmt: skip
-KNOWN = (*COMMON, *_FUNCTIONS)
-_TEXTS: dict[Type, str] = {
-    Scalar.DOUBLE: "double_text", Scalar.TIMESTAMP: "timestamp_text", Scalar.TIME: "time_text",
-}  # fmt: skip
-_SIGNS = {"+": 1, "-": -1}
+Asked = Callable[[ast.Expr], Expr | None]
 _NAMES: dict[Type, str] = {
-    Scalar.BOOLEAN: "boolean",
-    Scalar.INT: "integer",
-    Scalar.BIGINT: "bigint",
-    Scalar.DOUBLE: "double precision",
-    Scalar.VARCHAR: "varchar",
-    Scalar.BYTES: "bytea",
-    Scalar.DATE: "date",
-    Scalar.TIME: "time",
-    Scalar.TIMESTAMP: "timestamp",
-    Scalar.NULL: "varchar",
+    S.BOOLEAN: "boolean",
+    S.SMALLINT: "smallint",
+    S.INT: "integer",
+    S.BIGINT: "bigint",
+    S.REAL: "real",
+    S.DOUBLE: "double precision",
+    S.VARCHAR: "varchar",
+    S.BYTES: "bytea",
+    S.DATE: "date",
+    S.TIME: "time",
+    S.TIMESTAMP: "timestamp",
+    S.TIMESTAMPTZ: "timestamptz",
+    S.NULL: "varchar",
 }
+ROW_SETS = ("GENERATE_SERIES", "RANGE", "UNNEST")
+_PRESENT = ("NOW", "CURRENT_TIMESTAMP", "PROCTIME", "CURRENT_DATE", "LOCALTIMESTAMP")
 
 
-def bound(
-    e: ast.Expr, clause: str, column: Column, aggregate: Aggregate | None = None, named: Named | None = None
-) -> Expr:
-    """The typed expression. `named`: the SQL name of a column's type, which tells times with a zone from others."""
-    made = bind_expr(e, _rules(clause, column, aggregate, named))
-    return typing.cast(made, Scalar.VARCHAR) if made.type is Scalar.NULL and clause == "SELECT" else made
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What an expression of a clause may hold. `aggregate` None: no aggregates. `special`: asked first about each
+    node, so that a grouped query finds its grouping expressions, and a batch query what only it has."""
+
+    clause: str
+    column: Column
+    aggregate: Aggregate | None = None
+    special: Asked | None = None
+    batch: bool = False
 
 
-def _rules(clause: str, column: Column, aggregate: Aggregate | None = None, named: Named | None = None) -> Rules:
-    return Rules(clause, column, aggregate, whole(column, clause, aggregate, named), KNOWN, widens=True, unknown=True)
+def bound(e: ast.Expr, clause: str, column: Column, aggregate: Aggregate | None = None) -> Expr:
+    """The typed expression of a view."""
+    return typing.finished(bind(e, Names(clause, column, aggregate)))
 
 
 def condition(e: ast.Expr, clause: str, column: Column) -> Expr:
-    """A condition: BOOLEAN."""
-    return bind_predicate(e, _rules(clause, column))
+    """A condition of a view."""
+    return bind_condition(e, Names(clause, column))
 
 
-def whole(
-    column: Column, clause: str, aggregate: Aggregate | None, named: Named | None = None
-) -> Callable[[ast.Expr], Expr | None]:
-    """What the shared binder is to ask first about each node."""
-
-    def bind(x: ast.Expr) -> Expr:
-        return bind_expr(x, Rules(clause, column, aggregate, ask, KNOWN, widens=True, unknown=True))
-
-    def ask(e: ast.Expr) -> Expr | None:
-        match e:
-            case ast.Binary(op="+" | "-" as op, left=left, right=ast.Interval() as interval):
-                return _shifted(bind(left), _SIGNS[op], interval)
-            case ast.Binary(op="+", left=ast.Interval() as interval, right=right):
-                return _shifted(bind(right), 1, interval)
-            case ast.Binary(op="=" | "!=" | "<" | "<=" | ">" | ">=", left=left, right=right) if _null(left, right):
-                return Lit(None, Scalar.BOOLEAN)
-            case ast.Call(name="NOW" | "CURRENT_TIMESTAMP" | "PROCTIME"):
-                hint = "compare with a column of the row; a batch query may call it"
-                raise SqlError(f"{e.name.lower()}() in a view is not supported yet", e.span, hint)
-            case ast.Call(name=name, distinct=False) if name in _FUNCTIONS and not user.overloads(name):
-                return typing.call(_FUNCTIONS[name], [bind(x) for x in e.args])
-            case ast.Cast(arg=ast.Literal(value=str() as text), type=Scalar.TIMESTAMP):
-                return timestamp(text, e)
-            case ast.Cast(arg=arg, type=Scalar.VARCHAR):
-                return _text(bind(arg), arg, named)
-            case ast.LongCall(call=call):
-                hint = "leave it out; a batch query may have it"
-                raise SqlError(f"{call.name.lower()} with OVER, FILTER or ORDER BY in a view is not supported yet",
-                               e.span, hint)  # fmt: skip
-            case ast.Quantified() | ast.GroupingSets():
-                raise SqlError("this is not supported yet in views", e.span, "a batch query may have it")
-            case ast.Binary(op=op) if op not in OPERATORS:
-                raise SqlError(f"{op} in a view is not supported yet", e.span, "a batch query may have it")
-            case ast.Subquery():
-                hint = "join it: FROM a JOIN (SELECT DISTINCT …) b ON a.x = b.x; for NOT: LEFT JOIN … WHERE b.x IS NULL"
-                raise SqlError(f"a sub-query in {clause} of a view is not supported yet", e.span, hint)
-        return None
-
-    return ask
+def bind_condition(e: ast.Expr, names: Names) -> Expr:
+    made = bind(e, names)
+    if made.type is not S.BOOLEAN and not typing.unknown(made):
+        hint = "compare it: … = …, … IS NOT NULL"
+        raise SqlError(f"{names.clause} must be a condition, not {made.type}", e.span, hint)
+    with told_at(e.span):
+        return typing.logic_value(made)
 
 
-def _text(made: Expr, e: ast.Expr, named: Named | None) -> Expr:
-    """A value as PostgreSQL writes it."""
-    text = _TEXTS.get(made.type)
-    if text is None:
-        return typing.cast(made, Scalar.VARCHAR)
-    zoned = made.type is Scalar.TIMESTAMP and type_name(e, made, named or (lambda n: "")) == "timestamptz"
-    return typing.call("timestamptz_text" if zoned else text, [made])
-
-
-def _null(*sides: ast.Expr) -> bool:
-    return any(isinstance(x, ast.Literal) and x.value is None for x in sides)
-
-
-def _shifted(time: Expr, sign: int, interval: ast.Interval) -> Expr:
-    if interval.months:
-        hint = "write it in days: INTERVAL '30 days'"
-        raise SqlError("intervals of months and years are not supported yet in views", interval.span, hint)
-    return typing.call("shift", [time, Lit(sign * interval.ms, Scalar.BIGINT)])
-
-
-def timestamp(text: str, e: ast.Expr) -> Expr:
-    """A constant time, in PostgreSQL's form."""
+def bind(e: ast.Expr, names: Names) -> Expr:
+    """The typed expression; a constant in quotes may still have no type."""
     try:
-        at = datetime.fromisoformat(text.strip())
-    except ValueError:
-        raise SqlError(f"'{text}' is not a timestamp", e.span, "write it as '2024-01-01 00:00:00'") from None
-    return Lit(at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at, Scalar.TIMESTAMP)
+        if names.special is not None and (known := names.special(e)) is not None:
+            return known
+        return _bind(e, names)
+    except SqlError as error:
+        raise located(error, e.span) from error.__cause__
 
 
-def type_name(e: ast.Expr, made: Expr, column_type: Callable[[ast.Name], str]) -> str:
-    """The SQL name of an expression's type: that of a column, of a cast, or the usual one of its type."""
+def _bind(e: ast.Expr, names: Names) -> Expr:
     match e:
         case ast.Name():
-            return column_type(e)
-        case ast.Cast(written=written) if written:
-            return written
-    if made.type is Scalar.TIMESTAMP and any(column_type(n) == "timestamptz" for n in _outside_casts(e)):
-        return "timestamptz"
-    return usual_name(made.type)
+            return names.column(e)
+        case ast.Literal():
+            return constant(e)
+        case ast.Unary():
+            return _unary(e, names)
+        case ast.Binary(right=ast.Quantified() as q):
+            return _quantified(e, q, names)
+        case ast.Binary(op=op, left=left, right=right):
+            return typing.operator(op, [bind(left, names), bind(right, names)])
+        case ast.Call():
+            return _call(e, names)
+        case ast.Case():
+            return _case(e, names)
+        case ast.Cast(arg=ast.ArrayLiteral(items=()), type=Array() as t):
+            return Lit((), t)
+        case ast.Cast(arg=arg, type=t, written=written):
+            return typing.cast(bind(arg, names), t, written=written)
+        case ast.IsNull(arg=arg, negated=negated):
+            name = "is_not_null" if negated else "is_null"
+            return Call(name, (typing.finished(bind(arg, names)),), S.BOOLEAN)
+        case ast.Between():
+            return _between(e, names)
+        case ast.InList():
+            return _in_list(e, names)
+        case ast.Like():
+            return _like(e, names)
+        case ast.Subscript(base=base, index=index):
+            return typing.row("pg.subscript", [bind(base, names), bind(index, names)])
+        case ast.ArrayLiteral(items=items):
+            return _array(items, names)
+        case ast.Interval():
+            return interval(e)
+        case ast.Star():
+            raise SqlError("* stands only as an item of SELECT, and in count(*)", hint="name the column")
+        case ast.Lambda() | ast.Arrow() | ast.MapLiteral() | ast.StructLiteral():
+            hint = "keep its parts in columns of their own"
+            raise SqlError("structures and JSON are not supported yet", hint=hint)
+        case ast.LongCall() | ast.Quantified() | ast.GroupingSets() | ast.Subquery():
+            raise _only_batch(e, names)
+    assert_never(e)
+
+
+def _only_batch(e: ast.LongCall | ast.Quantified | ast.GroupingSets | ast.Subquery, names: Names) -> SqlError:
+    match e:
+        case ast.LongCall(call=call):
+            hint = "leave it out; a batch query may have it"
+            what = f"{call.name.lower()} with OVER, FILTER or ORDER BY in a view"
+        case ast.Subquery():
+            hint = "join it: FROM a JOIN (SELECT DISTINCT …) b ON a.x = b.x; for NOT: LEFT JOIN … WHERE b.x IS NULL"
+            what = f"a sub-query in {names.clause} of a view"
+        case _:
+            hint, what = "a batch query may have it", "this in a view"
+    return SqlError(f"{what} is not supported yet", hint=hint)
+
+
+# ------------------------------------------------------------------ constants
+
+
+def constant(e: ast.Literal) -> Expr:
+    """A constant: in quotes it has no type yet; numbers are integer, bigint or numeric."""
+    match e.value:
+        case None | str():
+            return Lit(e.value, S.NULL)
+        case bool():
+            return Lit(e.value, S.BOOLEAN)
+        case int():
+            if -(2**31) <= e.value < 2**31:
+                return Lit(e.value, S.INT)
+            return Lit(e.value, S.BIGINT) if -(2**63) <= e.value < 2**63 else _number(PyDecimal(e.value))
+        case PyDecimal():
+            return _number(e.value)
+        case float():
+            exact = PyDecimal(repr(e.value))
+            return _number(exact) if -30 < exact.adjusted() < 38 else Lit(e.value, S.DOUBLE)
+    return Lit(e.value, e.type)
+
+
+def _number(value: PyDecimal) -> Expr:
+    _, digits, exponent = value.as_tuple()
+    scale = max(-int(exponent), 0)
+    precision = max(len(digits) + max(int(exponent), 0), scale, 1)
+    if precision > 38:
+        raise SqlError(f"{value} has more than 38 digits", hint="write it as a double: 1e40::double precision")
+    return Lit(value.quantize(PyDecimal(1).scaleb(-scale)), Decimal(precision, scale))
+
+
+def interval(e: ast.Interval) -> Lit:
+    """A length of time: months, days and microseconds."""
+    return Lit((e.months, e.days, (e.ms - e.days * 86_400_000) * 1000), S.INTERVAL)
+
+
+# ------------------------------------------------------------------ operators
+
+
+def _unary(e: ast.Unary, names: Names) -> Expr:
+    if e.op == "-" and isinstance(e.arg, ast.Literal) and isinstance(e.arg.value, int):
+        return constant(ast.Literal(-e.arg.value, e.arg.type, e.span))  # the smallest numbers have no positive twin
+    arg = bind(e.arg, names)
+    match e.op:
+        case "NOT":
+            return typing.logic("not", [arg])
+        case "-":
+            return typing.negative(arg)
+        case _:
+            if not is_numeric(arg.type):
+                raise SqlError(f"+ takes a number, not {arg.type}", hint="leave the + out")
+            return arg
+
+
+def _between(e: ast.Between, names: Names) -> Expr:
+    arg, low, high = (bind(x, names) for x in (e.arg, e.low, e.high))
+    made = typing.logic("and", [typing.compare(">=", arg, low), typing.compare("<=", arg, high)])
+    return typing.logic("not", [made]) if e.negated else made
+
+
+def _in_list(e: ast.InList, names: Names) -> Expr:
+    arg = bind(e.arg, names)
+    tests: list[Expr] = []
+    for item in e.items:
+        with told_at(item.span):
+            tests.append(typing.compare("=", arg, bind(item, names)))
+    found = _any(tests)
+    return typing.logic("not", [found]) if e.negated else found
+
+
+def _any(tests: list[Expr]) -> Expr:
+    """OR of all, as a balanced tree: long lists stay shallow."""
+    if len(tests) == 1:
+        return tests[0]
+    middle = len(tests) // 2
+    return typing.logic("or", [_any(tests[:middle]), _any(tests[middle:])])
+
+
+def _like(e: ast.Like, names: Names) -> Expr:
+    args = [bind(e.arg, names), bind(e.pattern, names)]
+    if e.escape is not None:
+        args.append(Lit(e.escape, S.VARCHAR))
+    like = typing.row("pg.like", args)
+    return typing.logic("not", [like]) if e.negated else like
+
+
+def _quantified(e: ast.Binary, q: ast.Quantified, names: Names) -> Expr:
+    """`x = ANY (array)`."""
+    if e.op not in typing.COMPARES or isinstance(q.of, ast.Query):
+        raise SqlError("ANY and ALL stand behind a comparison", q.span, "write x = ANY (array)")
+    return typing.quantified(e.op, bind(e.left, names), bind(q.of, names), every=q.all)
+
+
+def _case(e: ast.Case, names: Names) -> Expr:
+    operand = None if e.operand is None else bind(e.operand, names)
+    whens: list[tuple[Expr, Expr]] = []
+    for when, then in e.whens:
+        if operand is None:
+            made = bind_condition(when, names)
+        else:
+            with told_at(when.span):
+                made = typing.compare("=", operand, bind(when, names))
+        whens.append((made, bind(then, names)))
+    return typing.case(whens, None if e.default is None else bind(e.default, names))
+
+
+def _array(items: tuple[ast.Expr, ...], names: Names) -> Expr:
+    if not items:
+        raise SqlError("the type of this array is not known", hint="write ARRAY[]::integer[], or '{}'::integer[]")
+    element, made = typing.alike("the elements of an array", [bind(x, names) for x in items])
+    return Call("make_array", tuple(made), Array(element))
+
+
+def either(a: Expr, b: Expr) -> Expr:
+    """The first of two that is not null: a merged column."""
+    t, both = typing.alike("the sides of a merged column", [a, b])
+    return Call("COALESCE", tuple(both), t)
+
+
+# ---------------------------------------------------------------------- calls
+
+
+def _call(e: ast.Call, names: Names) -> Expr:
+    if is_aggregate(e.name) and not names.batch:
+        return _aggregate(e, names)
+    if e.distinct:
+        raise SqlError(f"DISTINCT has no meaning in {e.name.lower()}", hint="leave it out")
+    if e.args and isinstance(e.args[0], ast.Star):
+        raise SqlError(f"{e.name.lower()}(*) is not possible", hint="only count takes *")
+    _check_known(e.name, names)
+    if e.name == "PG_TYPEOF" and len(e.args) == 1:
+        return Lit(usual_name(bind(e.args[0], names).type), S.VARCHAR)
+    return typing.function(e.name, [bind(x, names) for x in e.args])
+
+
+def _aggregate(e: ast.Call, names: Names) -> Expr:
+    if names.aggregate is not None:
+        return names.aggregate(e)
+    hint = "WHERE sees single rows; write HAVING behind GROUP BY"
+    if names.clause != "WHERE":
+        hint = "aggregate first, in a sub-query: FROM (SELECT …, sum(x) AS s … GROUP BY …) t"
+    raise SqlError(f"{e.name} is an aggregate; it cannot stand in {names.clause}", hint=hint)
+
+
+def _check_known(name: str, names: Names) -> None:
+    """A name that means nothing here is told before what its arguments lack."""
+    if name in typing.known() or name == "PG_TYPEOF":
+        return
+    if user.overloads(name):
+        if not names.batch:
+            return
+        hint = "functions of users stand in materialized views: a batch query has none"
+        raise SqlError(f"there is no function {name.lower()}", hint=hint)
+    if name in _PRESENT:
+        hint = "compare with a column of the row; a batch query may call it"
+        raise SqlError(f"{name.lower()}() in a view is not supported yet", hint=hint)
+    if name in ROW_SETS:
+        raise SqlError(f"{name.lower()} gives rows", hint="a batch query may have it in FROM, or as an item of SELECT")
+    known = [n.lower() for n in typing.known()]
+    near = meant(name.lower(), known, "docs/dialects/risingwave.md lists the functions", 3)
+    raise SqlError(f"there is no function {name.lower()}", hint=near)
+
+
+# ---------------------------------------------------------------------- names
 
 
 def usual_name(t: Type) -> str:
+    """The SQL name of a type."""
+    if t == NUMERIC:
+        return "numeric"
     if isinstance(t, Decimal):
         return f"numeric({t.precision},{t.scale})"
     if isinstance(t, Array):
@@ -152,11 +323,3 @@ def usual_name(t: Type) -> str:
     if found is None:
         raise SqlError(f"a column of type {t} is not supported yet", hint="convert it: x::varchar")
     return found
-
-
-def _outside_casts(e: ast.Expr) -> Iterator[ast.Name]:
-    if isinstance(e, ast.Name):
-        yield e
-    if not isinstance(e, ast.Cast):
-        for child in children(e):
-            yield from _outside_casts(child)

@@ -8,34 +8,37 @@ there is one group, which stands once a row has come (past WHERE and joins).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime
 from datetime import time as time_of_day
 from decimal import Decimal as PyDecimal
 
-from braid.bind.expressions import Aggregations, Rules, aggregates, bind_expr
-from braid.bind.risingwave.expressions import bound, type_name, usual_name, whole
+from braid.bind.expressions import Aggregations, aggregates
+from braid.bind.risingwave.expressions import Names, bind, bind_condition, bound, usual_name
 from braid.bind.risingwave.scope import Scope, default_name
 from braid.errors import Span, SqlError
 from braid.expr import typing
 from braid.expr.aggregates import common
 from braid.expr.nodes import Col, Expr, Lit
+from braid.expr.postgres.typing import finished
 from braid.plan.epochs import AsOfJoin, Changes, Equalities
 from braid.plan.groups import Aggregate
 from braid.plan.logical import Filter, Node, Project
 from braid.sql import ast
-from braid.types import Decimal, Scalar, Type
+from braid.types import TIMESTAMPS, Decimal, Scalar, Type
 
 _ZEROS: dict[Type, object] = {
     Scalar.BOOLEAN: False,
+    Scalar.SMALLINT: 0,
     Scalar.INT: 0,
     Scalar.BIGINT: 0,
+    Scalar.REAL: 0.0,
     Scalar.DOUBLE: 0.0,
     Scalar.VARCHAR: "",
     Scalar.BYTES: b"",
     Scalar.DATE: date(1970, 1, 1),
     Scalar.TIME: time_of_day(),
-    Scalar.TIMESTAMP: datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None),
+    **dict.fromkeys(TIMESTAMPS, datetime(1970, 1, 1, tzinfo=UTC).replace(tzinfo=None)),
 }
 Named = tuple[str, Expr, str, Span]
 Read = Callable[[], tuple[Node, Scope[Expr]]]  # FROM and WHERE, read anew under other plan names
@@ -88,12 +91,12 @@ class _Groups:
                 plain = None
             if plain is not None and plain in self.shown:
                 return self.shown[plain]
-        return whole(self.column, "SELECT", self.aggregate, self.scope.type)(e)
+        return None
 
     def aggregate(self, call: ast.Call) -> Expr:
         star = len(call.args) == 1 and isinstance(call.args[0], ast.Star)
         args = [] if star else [bound(x, f"the aggregate {call.name}", self.scope.expr) for x in call.args]
-        if call.name == "SUM" and args and args[0].type is Scalar.INT:
+        if call.name == "SUM" and args and args[0].type in (Scalar.SMALLINT, Scalar.INT):
             args = [typing.cast(args[0], Scalar.BIGINT)]
         if call.name == "SUM" and args and isinstance(args[0].type, Decimal):
             args = [typing.cast(args[0], Decimal(38, args[0].type.scale))]
@@ -126,13 +129,12 @@ def has_aggregates(s: ast.Select) -> bool:
 def bind_grouped(s: ast.Select, read: Read, alias: str) -> Grouped:
     node, scope = read()
     groups = _keyed(s, node, scope, alias)
-    rules = Rules("SELECT", groups.column, groups.aggregate, groups.ask, widens=True, unknown=True)
+    names = Names("SELECT", groups.column, groups.aggregate, groups.ask)
     items: list[Named] = []
     for item in _without_stars(s.items, scope):
-        e = bind_expr(item.expr, rules)
-        named = type_name(item.expr, e, scope.type)
-        items.append((item.alias or default_name(item.expr), e, named, item.span))
-    having = bind_expr(s.having, rules) if s.having is not None else None
+        e = finished(bind(item.expr, names))
+        items.append((item.alias or default_name(item.expr), e, usual_name(e.type), item.span))
+    having = bind_condition(s.having, replace(names, clause="HAVING")) if s.having is not None else None
     rows = groups.made.column("COUNT", None, Scalar.BIGINT) if groups.shown and groups.over_table else None
     made: Node = Aggregate(node, tuple(groups.keys), tuple(groups.made.made))
     if rows is not None:
@@ -150,7 +152,7 @@ def _keyed(s: ast.Select, node: Node, scope: Scope[Expr], alias: str) -> _Groups
     if s.distinct is not None:
         if exprs or has_aggregates(s):
             raise SqlError("DISTINCT with GROUP BY in a view is not supported yet", s.span, "leave DISTINCT out")
-        exprs = [bound(i.expr, "SELECT", scope.expr, None, scope.type) for i in _without_stars(s.items, scope)]
+        exprs = [bound(i.expr, "SELECT", scope.expr) for i in _without_stars(s.items, scope)]
     for e in exprs:
         groups.add_key(e)
     if not groups.keys:
@@ -185,16 +187,16 @@ def _limit(function: str, t: Type) -> object:
         case Decimal(precision, scale):
             end = PyDecimal(10**precision - 1).scaleb(-scale)
             return end if top else -end
-        case Scalar.INT | Scalar.BIGINT:
-            bits = 31 if t is Scalar.INT else 63
+        case Scalar.SMALLINT | Scalar.INT | Scalar.BIGINT:
+            bits = {Scalar.SMALLINT: 15, Scalar.INT: 31}.get(t, 63)
             return 2**bits - 1 if top else -(2**bits)
-        case Scalar.DOUBLE:
+        case Scalar.REAL | Scalar.DOUBLE:
             return float("inf") if top else float("-inf")
         case Scalar.VARCHAR:
             return chr(0x10FFFF) if top else ""
         case Scalar.DATE:
             return date.max if top else date.min
-        case Scalar.TIMESTAMP:
+        case Scalar.TIMESTAMP | Scalar.TIMESTAMPTZ:
             return datetime.max if top else datetime.min
         case _:
             return None

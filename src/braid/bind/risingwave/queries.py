@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from braid.bind.bound import Bounded, Declared, Index, View
 from braid.bind.names import free_name
 from braid.bind.risingwave import grouping
-from braid.bind.risingwave.expressions import bound, condition, type_name, usual_name
+from braid.bind.risingwave.expressions import bound, condition, either, usual_name
 from braid.bind.risingwave.placing import Joined, Kind, Leaf, Tree, place
 from braid.bind.risingwave.scope import (
     Column,
@@ -30,8 +30,8 @@ from braid.bind.risingwave.scope import (
     renamed,
 )
 from braid.errors import Span, SqlError
-from braid.expr import typing
 from braid.expr.nodes import Col, Expr, substituted
+from braid.expr.postgres import typing
 from braid.expr.typing import all_of, conjuncts
 from braid.plan.epochs import Bound, Changes, EmitOnClose, OnTime, Windows
 from braid.plan.logical import Filter, Node, Project, Source, SourceColumn
@@ -39,8 +39,8 @@ from braid.plan.watermarks import clocked, progress
 from braid.plan.windows import KINDS, FixedKind
 from braid.sql import ast
 from braid.sql.windows import CALLS
+from braid.types import TIMESTAMPS, Scalar, Type
 from braid.types import Column as TypedColumn
-from braid.types import Scalar, Type
 
 
 @dataclass(slots=True)
@@ -130,9 +130,8 @@ def _select(s: ast.Select, env: Env, alias: str) -> Result:
             columns = scope.star(item.expr.qualifier, item.span)
             made += [(c.name, c.expr, c.type, item.span) for c in columns]
         else:
-            e = bound(item.expr, "SELECT", scope.expr, None, scope.type)
-            named = type_name(item.expr, e, scope.type)
-            made.append((item.alias or default_name(item.expr), e, named, item.span))
+            e = bound(item.expr, "SELECT", scope.expr)
+            made.append((item.alias or default_name(item.expr), e, usual_name(e.type), item.span))
     return projected(node, made, alias, key_types(scope))
 
 
@@ -214,8 +213,8 @@ def _join(join: ast.Join, env: Env) -> Joined:
             hint = "write ON a.x = b.x AND a.t >= b.t"
             word = "NATURAL" if join.natural else "USING"
             raise SqlError(f"an ASOF JOIN takes no {word}", join.how_span, hint)
-        made = merged(join, left.scope, right.scope, context, lambda a, b: typing.call("COALESCE", [a, b]))
-        equal = tuple(typing.call("eq", [a, b]) for a, b in made.equal)
+        made = merged(join, left.scope, right.scope, context, either)
+        equal = tuple(typing.compare("=", a, b) for a, b in made.equal)
         return Joined(left, right, join.how, kind, equal, made.scope, join)
     scope = both(left.scope, right.scope, join.span)
     if join.on is None:
@@ -344,15 +343,15 @@ def _window(f: ast.TableFunction, env: Env) -> Leaf:
         raise SqlError(f"{name} has a column {taken.name} of its own", first.span, hint)
     column = leaf.scope.column(ast.Name((second.parts[-1],), second.span))
     time = column.expr
-    if time.type not in (Scalar.TIMESTAMP, Scalar.DATE):
+    if time.type not in (Scalar.DATE, *TIMESTAMPS):
         raise SqlError(f"{column.name} is {column.type}, not a time", second.span, "take a timestamp column")
     unique = time.name.rsplit(".", 1)[0] if isinstance(time, Col) else alias
-    type_: Type = Scalar.TIMESTAMP
+    type_: Type = time.type if time.type in TIMESTAMPS else Scalar.TIMESTAMP
     start, end = Col(f"{unique}.window_start", type_), Col(f"{unique}.window_end", type_)
     windows = KINDS[made.kind].of({name: x.ms * 1000 for name, x in given.items()})
     assert isinstance(windows, FixedKind)
     node = Windows(leaf.node, time, windows, start, end, "keep" if made.keeps_null else "drop")
-    shown = "timestamptz" if column.type == "timestamptz" else "timestamp"
+    shown = usual_name(type_)
     bounds: tuple[Column[Expr], ...] = (Column("window_start", start, shown), Column("window_end", end, shown))
     columns = renamed((*leaf.scope.columns, *bounds), f.columns, f.span)
     scope = of_table(Table(alias, columns))

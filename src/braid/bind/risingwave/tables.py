@@ -12,7 +12,6 @@ import re
 from dataclasses import replace
 from typing import Literal
 
-from braid.batch_sql.duck import Tables, our_type
 from braid.bind.bound import (
     Bound,
     Bounded,
@@ -26,10 +25,11 @@ from braid.bind.bound import (
     SourceDeclared,
     View,
 )
+from braid.bind.expressions import told_at
 from braid.bind.names import repeated
 from braid.bind.risingwave import encodings
 from braid.bind.risingwave.batch import batch_query
-from braid.bind.risingwave.expressions import bound
+from braid.bind.risingwave.expressions import bound, usual_name
 from braid.bind.risingwave.queries import Result, bind_query
 from braid.bind.risingwave.scope import Context
 from braid.bind.schemas import check_sink
@@ -40,8 +40,8 @@ from braid.plan.logical import Kind, Node, Output, Query, Sink
 from braid.plan.watermarks import inherited
 from braid.records.facet import Encoding
 from braid.sql import ast
-from braid.sql.dialects.risingwave_values import SqlType, named_type
-from braid.types import Scalar
+from braid.sql.dialects.risingwave_values import SqlType
+from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Scalar
 
 ROW_ID = "_row_id"
 _NO_GENERATOR = "connector 'datagen' generates nothing yet: write rows into the topic, or bind a file with --source"
@@ -167,7 +167,7 @@ def _watermark(s: ast.CreateTable, declared: Declared, append_only: bool) -> Bou
     column = columns.get(w.column.parts[0])
     if column is None:
         raise SqlError(f"there is no column {w.column}", w.column.span, f"columns are {', '.join(columns)}")
-    if column.type not in (Scalar.TIMESTAMP, Scalar.DATE, Scalar.INT, Scalar.BIGINT):
+    if column.type not in (Scalar.DATE, *TIMESTAMPS, *WHOLE_NUMBERS):
         raise SqlError(f"{column.name} is {column.type}, not a time", w.column.span, "take a timestamp column")
     expr = bound(w.expr, "WATERMARK", lambda n: _own(n, columns))
     if expr.type != column.type:
@@ -192,17 +192,10 @@ def _table_of_rows(s: ast.CreateTable, rows: ast.Query, context: Context) -> Bou
         hint = "the query gives names and types: rename with AS, convert with ::"
         raise SqlError("CREATE TABLE … AS takes no columns", s.columns[0].span, hint)
     query = batch_query(rows, context)
-    tables = Tables(query)
-    try:
-        found = tables.described(query.sql)
-    finally:
-        tables.close()
     columns: list[tuple[str, SqlType]] = []
-    for (name, _), (_, type_) in zip(query.columns, found, strict=True):
-        named = our_type(type_)
-        if named is None:
-            raise SqlError(f"column {name} has the type {type_}", rows.span, "convert it: x::varchar")
-        columns.append((name, named_type(named)))
+    for (name, _), t in zip(query.columns, query.types, strict=True):
+        with told_at(rows.span):
+            columns.append((name, SqlType(t, usual_name(t))))
     if (twice := repeated(n for n, _ in columns)) is not None:
         raise SqlError(f"two columns are called {twice}", rows.span, "give one of them another name with AS")
     declared = declare("table", s.name, columns, (), s.append_only is not None, context.quote(s.span))

@@ -3,7 +3,7 @@
 In: the operands of FROM; the name of a clause. Out: plan expressions, by name; the `Rules` of `bind_expr`.
 Rule: ROWTIME alone is the time of the result, `a.ROWTIME` that of operand a; `*` never holds either. A column of USING
 is one column: that of the left side, or of the right side where the left one has no row. SQL writes a timestamp with a
-blank: CAST('2019-03-30 05:03:30.000' AS TIMESTAMP). Functions that Braid has under another name are found under SQL's.
+blank: CAST('2019-03-30 05:03:30.000' AS TIMESTAMP).
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from braid.bind.expressions import COMMON, Rules, bind_expr
+from braid.bind import expressions
+from braid.bind.expressions import Rules, bind_expr
 from braid.errors import SqlError, UnknownColumn
 from braid.expr import dates, typing
+from braid.expr.functions import by_name
 from braid.expr.nodes import Col, Expr, Lit
 from braid.guess import guess
 from braid.sql import ast
-from braid.types import Scalar
+from braid.types import Decimal, Scalar
 
 ROWTIME = "ROWTIME"
 
@@ -160,20 +162,16 @@ def _quoted(name: str) -> str:
 # ------------------------------------------------------------------ expressions
 
 
-NAMES = {
-    "CHAR_LENGTH": "LEN",
-    "CHARACTER_LENGTH": "LEN",
-    "LOWER": "LCASE",
-    "MOD": "mod",
-    "REPLACE": "replace_found",
-    "UPPER": "UCASE",
-}
+OPERATORS = {
+    **expressions.OPERATORS, "-x": "sql.neg", "+": "sql.add", "-": "sql.sub", "*": "sql.mul", "/": "sql.div",
+    "||": "sql.concat",
+}  # fmt: skip
 
 
 def rules(clause: str, column: Callable[[ast.Name], Expr]) -> Rules:
-    functions = (*COMMON, *(n for n in NAMES))
+    known = by_name("sqlstream")
     made = Rules(
-        clause, column, whole=lambda e: _own(e, made), functions=functions, groups=False, widens=True, unknown=True
+        clause, column, None, lambda e: _own(e, made), known, (), OPERATORS, groups=False, widens=True, unknown=True
     )
     return made
 
@@ -182,8 +180,13 @@ def _own(e: ast.Expr, r: Rules) -> Expr | None:
     match e:
         case ast.Cast(type=Scalar.TIMESTAMP):
             return _timestamp(e, r)
-        case ast.Call(name=name, distinct=False) if name in NAMES:
-            return typing.call(NAMES[name], [bind_expr(x, r) for x in e.args])
+        case ast.Cast(arg=arg, type=Scalar.INT | Scalar.BIGINT as whole):
+            made = bind_expr(arg, r)
+            if isinstance(made.type, Decimal) or (
+                made.type in (Scalar.BIGINT, Scalar.DOUBLE) and made.type is not whole
+            ):
+                return typing.call("sql.int" if whole is Scalar.INT else "sql.bigint", [made])
+            return typing.cast(made, whole)
     return None
 
 

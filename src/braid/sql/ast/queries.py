@@ -179,13 +179,13 @@ class Star:
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """`INTERVAL '1' MINUTE`: months, and milliseconds besides; `text`: both in words, days apart from hours, where the
-    dialect needs them so."""
+    """`INTERVAL '1' MINUTE`: months, and milliseconds besides; `days`: the whole days among them, where the dialect
+    tells days from hours."""
 
     months: int
     ms: int
     span: Span
-    text: str = ""
+    days: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -437,7 +437,11 @@ RISINGWAVE = Words(
     postgres=True,
     suffix=suffix,
     subquery=query,
-    spelled={Scalar.DOUBLE: "DOUBLE PRECISION", Scalar.BYTES: "BYTEA"},
+    spelled={
+        Scalar.DOUBLE: "DOUBLE PRECISION",
+        Scalar.BYTES: "BYTEA",
+        **{t: t.value for t in (Scalar.SMALLINT, Scalar.REAL, Scalar.TIMESTAMPTZ)},
+    },
     array="{}[]",
     declares=_declares,
     live=("CREATE MATERIALIZED VIEW query AS\n", ""),

@@ -182,7 +182,7 @@ def _extract(c: Cursor) -> tuple[str, tuple[ast.Expr, ...]]:
     c.expect("FROM")
     of = expression(c)
     c.taller()
-    return "DATE_PART", (part, of)
+    return "EXTRACT", (part, of)
 
 
 def _position(c: Cursor) -> tuple[str, tuple[ast.Expr, ...]]:

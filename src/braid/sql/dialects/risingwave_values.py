@@ -19,17 +19,17 @@ from braid.types import Array, Decimal, Scalar, Type
 S = Scalar
 NUMERIC = Decimal(38, 10)  # NUMERIC without precision
 _NAMES: dict[str, tuple[Type, str]] = {
-    **dict.fromkeys(("SMALLINT", "INT2"), (S.INT, "smallint")),
+    **dict.fromkeys(("SMALLINT", "INT2"), (S.SMALLINT, "smallint")),
     **dict.fromkeys(("INT", "INTEGER", "INT4"), (S.INT, "integer")),
     **dict.fromkeys(("BIGINT", "INT8"), (S.BIGINT, "bigint")),
-    **dict.fromkeys(("REAL", "FLOAT4"), (S.DOUBLE, "real")),
+    **dict.fromkeys(("REAL", "FLOAT4"), (S.REAL, "real")),
     **dict.fromkeys(("FLOAT", "FLOAT8", "DOUBLE"), (S.DOUBLE, "double precision")),
     **dict.fromkeys(("VARCHAR", "TEXT", "STRING", "CHARACTER", "CHAR"), (S.VARCHAR, "varchar")),
     **dict.fromkeys(("BOOLEAN", "BOOL"), (S.BOOLEAN, "boolean")),
     "DATE": (S.DATE, "date"),
     "TIME": (S.TIME, "time"),
     "TIMESTAMP": (S.TIMESTAMP, "timestamp"),
-    "TIMESTAMPTZ": (S.TIMESTAMP, "timestamptz"),
+    "TIMESTAMPTZ": (S.TIMESTAMPTZ, "timestamptz"),
     "BYTEA": (S.BYTES, "bytea"),
 }
 TYPE_WORDS = (*_NAMES, "NUMERIC", "DECIMAL")
@@ -64,11 +64,13 @@ def sql_type(c: Cursor) -> SqlType:
         if word in ("TIMESTAMP", "TIME") and c.word() in ("WITH", "WITHOUT"):
             zoned = c.advance().value == "WITH"
             c.expect("TIME", "ZONE")
-            name += "tz" if zoned else ""
-        if name == "varchar" and c.at_symbol("("):
-            opened = c.advance()
-            c.advance()
-            c.close(opened, ")")
+            if zoned and word == "TIMESTAMP":
+                made, name = _NAMES["TIMESTAMPTZ"]
+            elif zoned:
+                name = "timetz"
+        if name == "varchar" and (c.at_symbol("(") or word == "CHAR"):
+            hint = "write VARCHAR; left(x, 3) cuts a text, rpad(x, 3) fills it up"
+            raise c.error_from(start, "a text has no length in its type, as in RisingWave", hint)
         found = SqlType(made, name)
     else:
         if not word:
@@ -90,9 +92,9 @@ def type_named(t: Type) -> SqlType | None:
     if isinstance(t, Array):
         inner = type_named(t.element)
         return None if inner is None else SqlType(Array(inner.type), f"{inner.name}[]")
-    words = {S.INT: "integer", S.DOUBLE: "double precision", S.TIMESTAMP: "timestamptz"}
-    found = next((n for made, n in _NAMES.values() if made == t), None)
-    return None if found is None or not isinstance(t, Scalar) else SqlType(t, words.get(t, found))
+    if t is S.TIMESTAMP:  # a moment, as other systems have it
+        t = S.TIMESTAMPTZ
+    return next((SqlType(made, n) for made, n in _NAMES.values() if made == t), None)
 
 
 def named_type(name: str) -> SqlType:
@@ -226,8 +228,7 @@ def _interval(c: Cursor, text: str, token: Token, start: int) -> ast.Interval:
     if abs(whole) > LONGEST or abs(months) > 12 * 10_000:
         raise c.error(f"'{text}' is too long an interval", token, "write less than 10,000 years")
     c.height = 1
-    written = f"{months} months {int(days)} days {int(ms)} milliseconds"
-    return ast.Interval(months, int(whole), c.span(start), written)
+    return ast.Interval(months, int(whole), c.span(start), int(days))
 
 
 def _unit(word: str) -> str | None:

@@ -1,0 +1,230 @@
+"""Every function and operator that risingwave accepts, with each combination of types that it takes.
+
+In: the rows of functions, the operators of the grammar. Out: forms: a text with places for arguments, and their types.
+Rule: what is accepted is asked of the binder, so that a new row or overload is judged without a word here; only
+constants that a function takes (fields, formats, patterns) are listed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from braid.bind.risingwave.expressions import Names, bind
+from braid.errors import BraidError
+from braid.expr.nodes import Col, Expr, Lit
+from braid.expr.postgres import typing
+from braid.expr.signatures import Refused
+from braid.sql.dialects.risingwave import RISINGWAVE
+from braid.sql.parser import parse
+from braid.types import Decimal, Scalar, Type
+from postgres.values import NAMES, TYPES
+
+S = Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """`name`: of the function or operator; `text`: with `{0}`, `{1}` for its arguments."""
+
+    name: str
+    text: str
+    types: tuple[Type, ...]
+    result: Type
+
+    def over(self, *args: str) -> str:
+        return "(" + self.text.format(*args) + ")"
+
+    def __str__(self) -> str:
+        return self.text.format(*(NAMES[t] for t in self.types))
+
+
+BINARY = ("+", "-", "*", "/", "%", "^", "&", "|", "#", "<<", ">>", "||", "=", "<>", "<", "<=", ">", ">=",
+          "IS DISTINCT FROM", "IS NOT DISTINCT FROM")  # fmt: skip
+PATTERNS = ("LIKE", "ILIKE", "NOT LIKE", "~", "~*", "!~", "!~*", "SIMILAR TO")
+LIKES = ("'a%'", "'%b%'", "'_b_'", "'a\\%c'", "'%'", "''", "'%😀_'")
+REGEXES = ("'b+'", "'^a'", "'(a)(b)?'", "'[[:digit:]]+'", "'\\mabc\\M'", "'x(?=y)'", "'(y)x\\1'", "''", "'.'", "'\\s'")
+FIELDS = ("century", "day", "decade", "dow", "doy", "epoch", "hour", "isodow", "isoyear", "microseconds", "millennium",
+          "milliseconds", "minute", "month", "quarter", "second", "week", "year")  # fmt: skip
+UNITS = ("microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year", "decade",
+         "century", "millennium")  # fmt: skip
+CHARS = ("YYYY-MM-DD HH24:MI:SS", "YY MON Dy D DDD", "FMMonth FMDay FMDD", "HH12:MI:SS.MS AM", "IYYY-IW-ID", "Q CC J WW W",
+         "MM/DD/YYYY BC", "\"on\" DD Mon")  # fmt: skip
+# Constants that a function takes in some places: (name, place) -> texts.
+TAKEN: dict[tuple[str, int], tuple[str, ...]] = {
+    ("DATE_PART", 0): tuple(f"'{f}'" for f in FIELDS),
+    ("EXTRACT", 0): tuple(f"'{f}'" for f in FIELDS),
+    ("DATE_TRUNC", 0): tuple(f"'{f}'" for f in UNITS),
+    ("DATE_TRUNC", 2): ("'UTC'", "'Europe/Paris'", "'America/New_York'"),
+    ("TO_CHAR", 1): tuple("'" + c.replace("'", "''") + "'" for c in CHARS),
+    ("TO_DATE", 1): ("'YYYY-MM-DD'", "'DD Mon YYYY'"),
+    ("TO_TIMESTAMP", 1): ("'YYYY-MM-DD HH24:MI:SS'",),
+    ("ENCODE", 1): ("'hex'", "'base64'", "'escape'"),
+    ("DECODE", 1): ("'hex'", "'base64'", "'escape'"),
+    ("TIMEZONE", 0): ("'UTC'", "'Europe/Paris'", "'America/New_York'", "'+03'"),
+    ("DATE_BIN", 0): ("INTERVAL '15 minutes'", "INTERVAL '3 days'"),
+    ("FORMAT", 0): ("'%s'", "'%s-%s'", "'%I %L'", "'100%%'"),
+    **{(n, 1): REGEXES for n in ("REGEXP_MATCH", "REGEXP_REPLACE", "REGEXP_COUNT", "REGEXP_LIKE", "REGEXP_SPLIT_TO_ARRAY")},
+    **{(n, 1): ("-3", "-1", "0", "1", "2", "5", "12") for n in ("LEFT", "RIGHT", "LPAD", "RPAD", "SUBSTR", "SUBSTRING", "REPEAT", "ROUND", "TRUNC")},
+    **{(n, 2): ("-1", "0", "1", "2", "9") for n in ("SUBSTR", "SUBSTRING", "SPLIT_PART", "OVERLAY")},
+    ("SPLIT_PART", 1): ("','", "'b'", "''", "'xy'"),
+    ("CHR", 0): ("65", "8364", "128512", "0"),
+}  # fmt: skip
+
+
+def bound(text: str, types: tuple[Type, ...]) -> Expr | None:
+    """The expression over columns `a0`, `a1` … of these types; None where it is refused."""
+    columns = {f"a{i}": Col(f"a{i}", t) for i, t in enumerate(types)}
+    try:
+        (statement,) = parse(f"SELECT {text};", RISINGWAVE).statements
+        written = statement.rows.body.items[0].expr  # type: ignore[union-attr]
+        return typing.finished(bind(written, Names("SELECT", lambda n: columns[n.parts[0]])))
+    except BraidError:
+        return None
+
+
+def _form(name: str, text: str, types: tuple[Type, ...]) -> Iterator[Form]:
+    made = bound(text.format(*(f"a{i}" for i in range(len(types)))), types)
+    if made is not None:
+        yield Form(name, text, types, made.type)
+
+
+def functions() -> Iterator[Form]:
+    """Of each function, with each combination of types that needs no conversion."""
+    for name in sorted(typing.known()):
+        yield from _of_function(name)
+
+
+def _of_function(name: str) -> Iterator[Form]:
+    types = list(TYPES.values())
+    for arity in range(4):
+        places = [TAKEN.get((name, i)) for i in range(arity)]
+        fixed = [p is not None for p in places]
+        free = arity - sum(fixed)
+        if free > 2 and arity > 3:
+            continue
+        for combination in itertools.product(types, repeat=free):
+            rest = iter(range(free))
+            holes = ["?" if f else f"{{{next(rest)}}}" for f in fixed]
+            if not _accepts(name, combination, places):
+                continue
+            for constants in itertools.zip_longest(*(p for p in places if p is not None)) if any(fixed) else [()]:
+                given = iter(constants)
+                args = [_constant(next(given), places[i]) if h == "?" else h for i, h in enumerate(holes)]
+                yield from _form(name, f"{name.lower()}({', '.join(args)})", combination)
+
+
+def _constant(value: str | None, place: tuple[str, ...] | None) -> str:
+    assert place is not None
+    return (place[0] if value is None else value).replace("{", "{{").replace("}", "}}")
+
+
+def _accepts(name: str, types: tuple[Type, ...], places: list[tuple[str, ...] | None]) -> bool:
+    """Whether the row takes these types as they are."""
+    rest = iter(types)
+    args: list[Expr] = []
+    for p in places:
+        if p is None:
+            t = next(rest)
+            args.append(Col(f"a{len(args)}", t))
+        else:
+            known = bound(p[0].replace("{", "{{").replace("}", "}}"), ())
+            args.append(known if known is not None else Lit(None, S.NULL))
+    try:
+        signature = typing.known()[name].resolve(args)
+    except (ValueError, IndexError):
+        return False
+    if isinstance(signature, Refused):
+        return False
+    return all(not isinstance(a, Col) or a.type == t for a, t in zip(args, signature.args, strict=False))
+
+
+def operators() -> Iterator[Form]:
+    types = list(TYPES.values())
+    for op in BINARY:
+        for a, b in itertools.product(types, repeat=2):
+            yield from _form(op, f"{{0}} {op} {{1}}", (a, b))
+    for op in PATTERNS:
+        for p in LIKES if "LIKE" in op else ("'a(b|c)%'", "'%b_'") if op == "SIMILAR TO" else REGEXES:
+            yield from _form(op, f"{{0}} {op} {p}", (S.VARCHAR,))
+        yield from _form(op, f"{{0}} {op} {{1}}", (S.VARCHAR, S.VARCHAR))
+    for t in types:
+        yield from _form("-x", "- {0}", (t,))
+        yield from _form("IN", "{0} IN ({1}, {2}, NULL)", (t, t, t))
+        yield from _form("NOT IN", "{0} NOT IN ({1}, {2})", (t, t, t))
+        yield from _form("BETWEEN", "{0} BETWEEN {1} AND {2}", (t, t, t))
+        yield from _form("IS NULL", "{0} IS NULL", (t,))
+        yield from _form("CASE", "CASE WHEN {0} = {1} THEN {1} ELSE {2} END", (t, t, t))
+        yield from _form("subscript", "{0}[{1}]", (t, S.INT))
+        for op in ("=", "<>", "<"):
+            yield from _form("ANY", f"{{1}} {op} ANY ({{0}})", (t, S.INT))
+            yield from _form("ANY", f"{{1}} {op} SOME ({{0}})", (t, S.VARCHAR))
+            yield from _form("ALL", f"{{1}} {op} ALL ({{0}})", (t, S.INT))
+    for word in ("AND", "OR"):
+        yield from _form(word, f"{{0}} {word} {{1}}", (S.BOOLEAN, S.BOOLEAN))
+    yield from _form("NOT", "NOT {0}", (S.BOOLEAN,))
+    for length in ("1 day", "-3 hours", "1 month", "2 years 1 day 01:00:00.5", "-1 month"):
+        for t in (S.DATE, S.TIME, S.TIMESTAMP, S.TIMESTAMPTZ):
+            yield from _form("+ INTERVAL", f"{{0}} + INTERVAL '{length}'", (t,))
+            yield from _form("- INTERVAL", f"{{0}} - INTERVAL '{length}'", (t,))
+
+
+def casts() -> Iterator[Form]:
+    for (a, t), b in itertools.product(TYPES.items(), TYPES):
+        yield from _form(f"{a.partition('(')[0]}::{b.partition('(')[0]}", f"{{0}}::{b}", (t,))
+
+
+def all_forms() -> list[Form]:
+    return list(dict.fromkeys((*casts(), *operators(), *functions())))
+
+
+# ---------------------------------------------------------------------- nested
+
+_INEXACT = {"/", "%", "SQRT", "LN", "LOG", "LOG10", "EXP", "POWER", "POW", "^", "DIV", "CBRT"}
+
+
+def nested(forms: list[Form], count: int, r: random.Random) -> list[Form]:
+    """Expressions of two and three levels. What has more digits in PostgreSQL than here stands at the top only."""
+    inner: dict[Type, list[Form]] = {}
+    for f in forms:
+        far = f.result is S.DATE and f.name in ("+", "-")  # dates of a million years, which Braid does not have
+        if not (isinstance(f.result, Decimal) and f.name in _INEXACT) and f.result is not S.INTERVAL and not far:
+            inner.setdefault(f.result, []).append(f)
+    made: list[Form] = []
+    tries = 0
+    while len(made) < count and tries < 40 * count:
+        tries += 1
+        found = _nested(r.choice(forms), inner, r, 2)
+        if found is not None and len(found.types) <= 6:
+            made.append(found)
+    return made
+
+
+def _nested(top: Form, inner: dict[Type, list[Form]], r: random.Random, depth: int) -> Form | None:
+    texts: list[str] = []
+    types: list[Type] = []
+    for t in top.types:
+        under = inner.get(t)
+        if depth and under and r.random() < 0.6:
+            below = _nested(r.choice(under), inner, r, depth - 1)
+            if below is None:
+                return None
+            texts.append("(" + _moved(below.text, len(below.types), len(types)) + ")")
+            types += below.types
+        else:
+            texts.append(f"{{{len(types)}}}")
+            types.append(t)
+    text = _put(top.text, texts)
+    made = bound(text.format(*(f"a{i}" for i in range(len(types)))), tuple(types))
+    return None if made is None else Form("nested", text, tuple(types), made.type)
+
+
+def _moved(text: str, count: int, by: int) -> str:
+    return _put(text, [f"{{{i + by}}}" for i in range(count)])
+
+
+def _put(text: str, texts: list[str]) -> str:
+    """`text` with these in its places, to be filled once more."""
+    return text.replace("{{", "\x02").replace("}}", "\x03").format(*texts).replace("\x02", "{{").replace("\x03", "}}")

@@ -1,0 +1,48 @@
+"""A real PostgreSQL is the judge of risingwave's expressions: views, batch queries and PostgreSQL say the same.
+
+In `make test` a part of the forms and few rows, in `make law` all of them, 60 rows each, and nested ones.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from postgres import server
+from postgres.forms import Form, all_forms
+from postgres.judge import Bench, Difference, judged
+
+SEED = int(os.environ.get("SEED", "1"))
+
+
+@pytest.fixture(scope="module")
+def connection() -> Iterator[psycopg.Connection]:
+    try:
+        with server.running() as made:
+            yield made
+    except server.Missing as e:
+        pytest.skip(f"no PostgreSQL to judge: {e}")
+
+
+def _told(found: list[Difference]) -> str:
+    return f"{len(found)} differ\n" + "\n".join(map(str, found[:40]))
+
+
+def _some(forms: list[Form], count: int) -> list[Form]:
+    """Each function and operator, and of those with many forms a few."""
+    draw = random.Random(SEED)
+    by_name: dict[str, list[Form]] = {}
+    for f in forms:
+        by_name.setdefault(f.name, []).append(f)
+    return [f for fs in by_name.values() for f in draw.sample(fs, min(count, len(fs)))]
+
+
+@pytest.mark.heavy
+def test_a_part_of_all_forms(connection: psycopg.Connection) -> None:
+    bench = Bench(connection, 12, SEED)
+    found = list(judged(bench, _some(all_forms(), 2)))
+    assert not found, _told(found)
