@@ -94,11 +94,9 @@ def written(topic: str, old: Old, folder: Path) -> list[Row]:
 
 
 def without(old: Old, names: Iterable[str]) -> Old:
-    """The same without some queries, whose names stand behind VIEW, TABLE or STREAM."""
-    statements = [
-        x for x in old.sql.split(";") if not any(re.search(rf"\b(VIEW|TABLE|STREAM) {name} AS", x) for name in names)
-    ]
-    return replace(old, sql=";".join(statements))
+    """The same without some queries, whose names stand behind VIEW, TABLE, STREAM or INTO."""
+    made = [re.compile(rf"(?i)\b(VIEW|TABLE|STREAM|INTO) {name.partition('.')[0]}\s+(AS|SELECT)\b") for name in names]
+    return replace(old, sql=";".join(x for x in old.sql.split(";") if not any(m.search(x) for m in made)))
 
 
 @pytest.mark.spark
