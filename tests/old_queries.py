@@ -305,7 +305,6 @@ CREATE MATERIALIZED VIEW filtered AS SELECT id, t, s FROM l WHERE k = 7;
         """
 INSERT INTO r VALUES (1, 7, 5), (2, 7, 20), (3, 8, 1);
 INSERT INTO l VALUES (1, 7, 10, 'a'), (2, 8, 11, NULL), (3, 9, 12, 'b'), (4, 1, 13, ''), (5, 2, 14, 'c');
-UPDATE r SET t = t + 1 WHERE id = 2;
 INSERT INTO s1 VALUES (1, 1, '2024-01-01 10:00:10'), (2, 2, '2024-01-01 10:00:50');
 INSERT INTO s2 VALUES (1, 1, '2024-01-01 10:00:05'), (2, 2, '2024-01-01 10:00:40');
 """,
@@ -314,6 +313,7 @@ INSERT INTO s2 VALUES (1, 1, '2024-01-01 10:00:05'), (2, 2, '2024-01-01 10:00:40
     (
         """
 UPDATE r SET t = 9 WHERE id = 1;
+UPDATE r SET t = t + 1 WHERE id = 2;
 DELETE FROM l WHERE id IN (1, 4);
 INSERT INTO l VALUES (6, 7, 30, NULL), (7, 7, 6, 'd'), (8, 2, 15, 'e');
 DELETE FROM r WHERE id = 3;

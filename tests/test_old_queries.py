@@ -22,7 +22,7 @@ from braid.lower.lower import lower
 from braid.plan.logical import Query
 from braid.testing.driver import Driver
 from braid.topics import TopicStore, parse_envelope
-from cli_help import on_shared_spark
+from cli_help import braid, on_shared_spark
 from old_queries import MADE, OLD, Old
 from test_old_checkpoints import store
 
@@ -33,7 +33,10 @@ OPERATORS = {
     "TimeWindows", "Upserts", "WindowedJoin", "Windows",
 }  # fmt: skip
 # Queries, by store, in which an expression has another value than then.
-REFUSED: Mapping[str, frozenset[str]] = {}
+REFUSED: Mapping[str, frozenset[str]] = {
+    "0.1.0-sqlstream": frozenset({"FILTERED"}),  # l.v + 1 does not wrap
+    "0.1.0-risingwave": frozenset({"valued"}),  # 'x' || NULL is NULL, t + 1 does not wrap
+}
 STORES = {old.name: old for old in OLD}
 Row = tuple[object, ...]
 
@@ -94,11 +97,9 @@ def written(topic: str, old: Old, folder: Path) -> list[Row]:
 
 
 def without(old: Old, names: Iterable[str]) -> Old:
-    """The same without some queries, whose names stand behind VIEW, TABLE or STREAM."""
-    statements = [
-        x for x in old.sql.split(";") if not any(re.search(rf"\b(VIEW|TABLE|STREAM) {name} AS", x) for name in names)
-    ]
-    return replace(old, sql=";".join(statements))
+    """The same without some queries, whose names stand behind VIEW, TABLE, STREAM or INTO."""
+    made = [re.compile(rf"(?i)\b(VIEW|TABLE|STREAM|INTO) {name.partition('.')[0]}\s+(AS|SELECT)\b") for name in names]
+    return replace(old, sql=";".join(x for x in old.sql.split(";") if not any(m.search(x) for m in made)))
 
 
 @pytest.mark.spark
@@ -107,7 +108,7 @@ def test_it_goes_on_or_is_refused_by_name(name: str, tmp_path: Path) -> None:
     pytest.importorskip("pyspark")
     store(name, tmp_path)
     old, refused = STORES[name], REFUSED.get(name, frozenset())
-    old.write(tmp_path, old.early[0] + old.later[0], old.later[1])
+    old.write(tmp_path, *old.later)
     want = unbroken(old, tmp_path)
     topics = {q.name: q.sink.topic for q in queries(old)}
     if refused:
@@ -115,8 +116,25 @@ def test_it_goes_on_or_is_refused_by_name(name: str, tmp_path: Path) -> None:
         assert said.code == 1 and "another value in" in said.err, said.err
         assert all(re.search(rf"\b{query}\b", said.err) for query in refused), said.err
     kept = without(old, refused)
-    kept.write(tmp_path, old.early[0] + old.later[0], [])
+    kept.write(tmp_path, old.later[0], [])
     said = on_shared_spark(*old.command(), cwd=tmp_path)
     assert said.code == 0, said.err
     for query in sorted(want.keys() - refused):
         assert written(topics[query], old, tmp_path) == want[query], query
+
+
+@pytest.mark.parametrize("name", ["0.1.0-risingwave", "0.1.0-sqlstream"])
+def test_statements_that_were_done_are_not_done_again(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same file is run again: its INSERTs are known by their names, which an earlier version has made."""
+    monkeypatch.chdir(tmp_path)
+    store(name, tmp_path)
+    old = STORES[name]
+    tables = ";".join(x for x in (old.sql + old.early[0]).split(";") if " AS SELECT " not in x)
+    replace(old, sql="").write(tmp_path, tables, [])
+    topics = TopicStore(tmp_path / "store")
+    before = {t: topics.end_offsets(t) for t in topics.names()}
+    said = braid(*[x for x in old.command() if x != "--quiet"])
+    assert said.code == 0 and said.err.count("was done before; skipped") == tables.count("INSERT INTO"), said.err
+    assert {t: topics.end_offsets(t) for t in topics.names()} == before

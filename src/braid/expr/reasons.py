@@ -17,11 +17,12 @@ from braid.expr.compile import python_value
 from braid.expr.functions import FUNCTIONS
 from braid.expr.lambdas import LAMBDAS
 from braid.expr.nodes import Call, Cast, Code, Expr
-from braid.types import Array, Decimal, Map, Scalar, Struct, Type, physical_type
+from braid.types import Array, Decimal, Map, Scalar, Struct, Type, is_numeric, physical_type
 
 S = Scalar
 Given = Sequence[tuple[pl.Series, Type]]  # one value each
 _LONGEST = 40  # characters of a value
+_MOMENTS = (S.DATE, S.TIME, S.TIMESTAMP, S.TIMESTAMPTZ)
 _YEARS = {pl.Date: (-719_162, 2_932_896), pl.Datetime: (-62_135_596_800_000_000, 253_402_300_799_999_999)}
 _RAISED = "the function raised an error"
 _NO_RESULT = "it has no result"
@@ -106,7 +107,9 @@ def unfit(aggregate: str, t: Type) -> str:
 
 
 def _by_type(t: Type) -> str:
-    return f"too many digits for {t}" if isinstance(t, Decimal) else _NO_RESULT
+    if isinstance(t, Decimal):
+        return f"too many digits for {t}"
+    return f"it is out of range for {t}" if is_numeric(t) else _TIMES if t in _MOMENTS else _NO_RESULT
 
 
 def _told(why: Callable[..., str] | str, given: Given) -> str:

@@ -13,11 +13,18 @@ from braid.expr.nodes import Call, Case, Cast, Col, Expr, Field, Lambda, Lit, Ma
 
 _INFIX = {
     "add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%", "eq": "=", "ne": "<>", "lt": "<", "le": "<=",
-    "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "like": "LIKE", "concat": "||", "is_distinct_from": "IS DISTINCT FROM",
-    "quotient": "/", "remainder": "%", "similar": "SIMILAR TO", "ilike": "ILIKE", "bit_and": "&", "bit_or": "|",
-    "bit_xor": "#", "shift_left": "<<", "shift_right": ">>", **{sign: sign for sign in ("||", "~", "~*", "!~", "!~*")},
+    "gt": ">", "ge": ">=", "and": "AND", "or": "OR", "like": "LIKE", "concat": "||",
+    "is_distinct_from": "IS DISTINCT FROM",
 }  # fmt: skip
 _INFIX |= {f"sql.{name}": _INFIX[name] for name in ("add", "sub", "mul", "div", "concat")}
+_INFIX |= {f"pg.{name}": _INFIX[name] for name in ("add", "sub", "mul", "like")}
+_INFIX |= {f"pg.{sign}": sign for sign in ("||", "~", "~*", "!~", "!~*")}
+_INFIX |= {
+    "pg.quotient": "/", "pg.remainder": "%", "pg.bit_and": "&", "pg.bit_or": "|", "pg.bit_xor": "#",
+    "pg.shift_left": "<<", "pg.shift_right": ">>", "pg.ilike": "ILIKE", "pg.similar": "SIMILAR TO",
+    "pg.array_overlap": "&&",
+}  # fmt: skip
+_PREFIX = {"neg": "-", "sql.neg": "-", "pg.neg": "-"}
 _OWN = re.compile(r"[/~]+\.")  # the end of a level's name (`plan/names.py`)
 NO_NAMES: Mapping[str, str] = {}
 
@@ -39,14 +46,16 @@ def show(e: Expr, names: Mapping[str, str] = NO_NAMES) -> str:
             return f"NOT ({show(x, names)})"
         case Call(function="pg.place", args=(x,)):
             return show(x, names)
-        case Call(function="pg.cast", args=(x,)):
-            return f"CAST({show(x, names)} AS {e.type})"
         case Call(function="pg.subscript", args=(x, y)):
             return f"{show(x, names)}[{show(y, names)}]"
-        case Call(function=f, args=(x, y)) if (sign := _INFIX.get(f.removeprefix("pg."))) is not None:
-            return f"({show(x, names)} {sign} {show(y, names)})"
+        case Call(function=f, args=(x, y)) if f in _INFIX:
+            return f"({show(x, names)} {_INFIX[f]} {show(y, names)})"
+        case Call(function=f, args=(x,)) if f in _PREFIX:
+            return f"{_PREFIX[f]}{show(x, names)}"
+        case Call(function="pg.cast", args=(x, *_), type=t):
+            return f"CAST({show(x, names)} AS {t})"
         case Call(function=f, args=args):
-            return f"{f.removeprefix('pg.').upper().removeprefix('SQL.')}({', '.join(show(a, names) for a in args)})"
+            return f"{_own(f).upper()}({', '.join(show(a, names) for a in args)})"
         case Case(whens=whens, default=default):
             parts = " ".join(f"WHEN {show(c, names)} THEN {show(v, names)}" for c, v in whens)
             return f"CASE {parts} ELSE {show(default, names)} END"
@@ -64,9 +73,14 @@ def show(e: Expr, names: Mapping[str, str] = NO_NAMES) -> str:
     assert_never(e)
 
 
+def _own(function: str) -> str:
+    """What a plan calls a function, without the family of its row."""
+    return function.removeprefix("pg.").removeprefix("sql.")
+
+
 def bare(e: Expr, names: Mapping[str, str] = NO_NAMES) -> str:
     """The same without brackets around all of it."""
-    infix = isinstance(e, Call) and len(e.args) == 2 and e.function.removeprefix("pg.") in _INFIX
+    infix = isinstance(e, Call) and len(e.args) == 2 and e.function in _INFIX
     return show(e, names)[1:-1] if infix else show(e, names)
 
 
