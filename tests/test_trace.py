@@ -161,7 +161,11 @@ def test_a_row_of_functions_says_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuses(*_: object) -> str:
         raise TypeError
 
-    for why, told in (("oh", "oh"), (lambda a, b: f"{a} by {b}", "1 by 0"), (refuses, "it is out of range for INTEGER")):
+    for why, told in (
+        ("oh", "oh"),
+        (lambda a, b: f"{a} by {b}", "1 by 0"),
+        (refuses, "it is out of range for INTEGER"),
+    ):
         monkeypatch.setitem(FUNCTIONS, "div", replace(FUNCTIONS["div"], why=why))
         assert trace.messages(frame_of(0), [DIVIDED]).to_list() == [f"1 / A: {told}"]
 

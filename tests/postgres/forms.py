@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -195,7 +196,12 @@ def nested(forms: list[Form], count: int, r: random.Random) -> list[Form]:
     inner: dict[Type, list[Form]] = {}
     for f in forms:
         far = f.result is S.DATE and f.name in ("+", "-")  # dates of a million years, which Braid does not have
-        if not (isinstance(f.result, Decimal) and f.name in _INEXACT) and f.result is not S.INTERVAL and not far:
+        odd = re.fullmatch("(double precision|real)::numeric", f.name)  # NaN, which NUMERIC does not have here
+        if (
+            not (isinstance(f.result, Decimal) and f.name in _INEXACT)
+            and f.result is not S.INTERVAL
+            and not (far or odd)
+        ):
             inner.setdefault(f.result, []).append(f)
     made: list[Form] = []
     tries = 0

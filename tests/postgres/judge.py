@@ -110,6 +110,9 @@ def judged(bench: Bench, forms: Sequence[Form], each: int = 20, placed: bool = F
             yield from _some(bench, some, known, d, f"v{start}")
             if placed:
                 plain = {f: [None if v is None or v.startswith(ERROR) else v for v, _ in known[f]] for f in some}
+                some = [
+                    f for f in some if f.name != "nested" or not any((v or "").startswith(ERROR) for v, _ in known[f])
+                ]
                 yield from in_places(bench, some, d, plain, f"p{start}")
 
 
@@ -180,6 +183,8 @@ def _compared(
     if known and known[0][1] and known[0][1] != wanted:
         yield Difference(str(form), 0, "types", known[0][1], wanted, where)
     for i, ((value, _), mine) in enumerate(zip(known, found, strict=True)):
+        if form.name == "nested" and value is not None and value.startswith(ERROR):
+            continue  # what stands around the node that fails may know an answer: coalesce(10 / a, -1)
         theirs = None if value is None or value.startswith(ERROR) else value
         if theirs is not None and where == "view" and form.result in (S.TIME, S.TIMESTAMP, S.TIMESTAMPTZ):
             theirs = _MICROS.sub(r"\1", theirs)  # what is kept are milliseconds

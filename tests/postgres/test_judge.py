@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from postgres import server
-from postgres.forms import Form, all_forms
+from postgres.forms import Form, all_forms, nested
 from postgres.judge import Bench, Difference, judged
 
 SEED = int(os.environ.get("SEED", "1"))
@@ -45,4 +45,28 @@ def _some(forms: list[Form], count: int) -> list[Form]:
 def test_a_part_of_all_forms(connection: psycopg.Connection) -> None:
     bench = Bench(connection, 12, SEED)
     found = list(judged(bench, _some(all_forms(), 2)))
+    assert not found, _told(found)
+
+
+@pytest.mark.law
+@pytest.mark.timeout(3600)
+def test_all_forms(connection: psycopg.Connection) -> None:
+    found = list(judged(Bench(connection, 60, SEED), all_forms()))
+    assert not found, _told(found)
+
+
+@pytest.mark.law
+@pytest.mark.timeout(3600)
+def test_nested_and_where_values_decide(connection: psycopg.Connection) -> None:
+    """As key of a join, in WHERE, inside aggregates."""
+    forms = all_forms()
+    bench = Bench(connection, 20, SEED)
+    found = list(judged(bench, _some(forms, 3), placed=True))
+    found += judged(bench, nested(forms, 600, random.Random(SEED)), placed=True)
+    assert not found, _told(found)
+
+
+@pytest.mark.heavy
+def test_a_few_of_them_nested(connection: psycopg.Connection) -> None:
+    found = list(judged(Bench(connection, 8, SEED), nested(all_forms(), 40, random.Random(SEED)), placed=True))
     assert not found, _told(found)
