@@ -70,6 +70,8 @@ TAKEN: dict[tuple[str, int], tuple[str, ...]] = {
     **{(n, 1): ("-3", "-1", "0", "1", "2", "5", "12") for n in ("LEFT", "RIGHT", "LPAD", "RPAD", "SUBSTR", "SUBSTRING", "REPEAT", "ROUND", "TRUNC")},
     **{(n, 2): ("-1", "0", "1", "2", "9") for n in ("SUBSTR", "SUBSTRING", "SPLIT_PART", "OVERLAY")},
     ("SPLIT_PART", 1): ("','", "'b'", "''", "'xy'"),
+    **{("MAKE_INTERVAL", i): ("1", "-2", "14") for i in range(3)},
+    **{(n, 1): ("'UTF8'",) for n in ("CONVERT_FROM", "CONVERT_TO")},
     ("CHR", 0): ("65", "8364", "128512", "0"),
 }  # fmt: skip
 

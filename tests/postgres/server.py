@@ -18,6 +18,7 @@ from pathlib import Path
 
 import psycopg
 
+# The code of an error, not its words: these may hold half a character.
 TRY = """
 CREATE FUNCTION tried(asked text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE found text;
@@ -25,7 +26,7 @@ BEGIN
   EXECUTE asked INTO found;
   RETURN found;
 EXCEPTION WHEN others THEN
-  RETURN E'\\x01' || SQLERRM;
+  RETURN E'\\x01' || SQLSTATE;
 END $$"""
 SETTINGS = ("listen_addresses=''", "fsync=off", "timezone=UTC", "datestyle=ISO", "intervalstyle=postgres")
 
