@@ -46,13 +46,15 @@ BINARY = ("+", "-", "*", "/", "%", "^", "&", "|", "#", "<<", ">>", "||", "=", "<
           "IS DISTINCT FROM", "IS NOT DISTINCT FROM")  # fmt: skip
 PATTERNS = ("LIKE", "ILIKE", "NOT LIKE", "~", "~*", "!~", "!~*", "SIMILAR TO")
 LIKES = ("'a%'", "'%b%'", "'_b_'", "'a\\%c'", "'%'", "''", "'%😀_'")
-REGEXES = ("'b+'", "'^a'", "'(a)(b)?'", "'[[:digit:]]+'", "'\\mabc\\M'", "'x(?=y)'", "'(y)x\\1'", "''", "'.'", "'\\s'")
+REGEXES = ("'b+'", "'^a'", "'(a)(b)?'", "'[[:digit:]]+'", "'\\mabc\\M'", "'x(?=y)'", "'(y)x\\1'", "''", "'.'",
+           "'\\s'")  # fmt: skip
 FIELDS = ("century", "day", "decade", "dow", "doy", "epoch", "hour", "isodow", "isoyear", "microseconds", "millennium",
           "milliseconds", "minute", "month", "quarter", "second", "week", "year")  # fmt: skip
-UNITS = ("microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year", "decade",
-         "century", "millennium")  # fmt: skip
-CHARS = ("YYYY-MM-DD HH24:MI:SS", "YY MON Dy D DDD", "FMMonth FMDay FMDD", "HH12:MI:SS.MS AM", "IYYY-IW-ID", "Q CC J WW W",
-         "MM/DD/YYYY BC", "\"on\" DD Mon")  # fmt: skip
+UNITS = ("microseconds", "milliseconds", "second", "minute", "hour", "day", "week", "month", "quarter", "year",
+         "decade", "century", "millennium")  # fmt: skip
+CHARS = ("YYYY-MM-DD HH24:MI:SS", "YY MON Dy D DDD", "FMMonth FMDay FMDD", "HH12:MI:SS.MS AM", "IYYY-IW-ID",
+         "Q CC J WW W", "MM/DD/YYYY BC", "\"on\" DD Mon")  # fmt: skip
+SIZED = ("LEFT", "RIGHT", "LPAD", "RPAD", "SUBSTR", "SUBSTRING", "REPEAT", "ROUND", "TRUNC")
 # Constants that a function takes in some places: (name, place) -> texts.
 TAKEN: dict[tuple[str, int], tuple[str, ...]] = {
     ("DATE_PART", 0): tuple(f"'{f}'" for f in FIELDS),
@@ -66,8 +68,8 @@ TAKEN: dict[tuple[str, int], tuple[str, ...]] = {
     ("TIMEZONE", 0): ("'UTC'", "'Europe/Paris'", "'America/New_York'", "'+03'"),
     ("DATE_BIN", 0): ("INTERVAL '15 minutes'", "INTERVAL '3 days'"),
     ("FORMAT", 0): ("'%s'", "'%s-%s'", "'%I %L'", "'100%%'"),
-    **{(n, 1): REGEXES for n in ("REGEXP_MATCH", "REGEXP_REPLACE", "REGEXP_COUNT", "REGEXP_LIKE", "REGEXP_SPLIT_TO_ARRAY")},
-    **{(n, 1): ("-3", "-1", "0", "1", "2", "5", "12") for n in ("LEFT", "RIGHT", "LPAD", "RPAD", "SUBSTR", "SUBSTRING", "REPEAT", "ROUND", "TRUNC")},
+    **{(f"REGEXP_{n}", 1): REGEXES for n in ("MATCH", "REPLACE", "COUNT", "LIKE", "SPLIT_TO_ARRAY")},
+    **{(n, 1): ("-3", "-1", "0", "1", "2", "5", "12") for n in SIZED},
     **{(n, 2): ("-1", "0", "1", "2", "9") for n in ("SUBSTR", "SUBSTRING", "SPLIT_PART", "OVERLAY")},
     ("SPLIT_PART", 1): ("','", "'b'", "''", "'xy'"),
     **{("MAKE_INTERVAL", i): ("1", "-2", "14") for i in range(3)},

@@ -88,7 +88,8 @@ class Bench:
             text = form.over(*columns_of(form)).replace("%", "%%").replace("'", "''")
             asked = f"SELECT tried(format('SELECT ({text})::text FROM t WHERE id = %s', id)) FROM t ORDER BY id"
             values = [r[0] for r in self.pg.execute(asked).fetchall()]  # type: ignore[call-overload]
-            prepared = f"SELECT pg_typeof({form.over(*columns_of(form))})::text FROM (SELECT * FROM t LIMIT 0) x RIGHT JOIN (SELECT 1) y ON true"
+            none = "(SELECT * FROM t LIMIT 0) x RIGHT JOIN (SELECT 1) y ON true"
+            prepared = f"SELECT pg_typeof({form.over(*columns_of(form))})::text FROM {none}"
             try:
                 t = self.pg.execute(prepared).fetchone()[0].replace("character varying", "text")  # type: ignore[call-overload, index]
             except psycopg.Error:

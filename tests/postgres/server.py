@@ -64,8 +64,9 @@ def running() -> Iterator[psycopg.Connection]:
             shutil.chown(root, user)
 
         def run(*command: str) -> None:
+            env = {"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"}
             done = subprocess.run([str(where / command[0]), *command[1:]], user=user, cwd=root, capture_output=True,
-                                  text=True, timeout=120, check=False, env={"LC_ALL": "C.UTF-8", "PATH": "/usr/bin:/bin"})  # fmt: skip
+                                  text=True, timeout=120, check=False, env=env)  # fmt: skip
             if done.returncode:
                 raise Missing(f"{command[0]} fails: {(done.stderr or done.stdout).strip()[-300:]}")
 

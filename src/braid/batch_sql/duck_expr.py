@@ -30,6 +30,7 @@ _INFIX = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "
           "is_distinct_from": "IS DISTINCT FROM"}  # fmt: skip
 _COMPARES = ("eq", "ne", "lt", "le", "gt", "ge", "is_distinct_from")
 _FORMS = {"is_null": "({0} IS NULL)", "is_not_null": "({0} IS NOT NULL)", "not": "(NOT {0})"}
+_OWN = {*_INFIX, *_FORMS, "COALESCE", "make_array"}
 _NAMES: dict[Type, str] = {
     S.BOOLEAN: "BOOLEAN",
     S.SMALLINT: "SMALLINT",
@@ -104,9 +105,7 @@ def _is_own(e: Expr) -> bool:
         case Call(function=f, args=args) if f in _COMPARES:
             return not isinstance(args[0].type, Array) and all(_is_own(_inside(x)) for x in args)
         case Call(function=f):
-            return (f in _INFIX or f in _FORMS or f == "COALESCE" or f == "make_array") and all(
-                map(_is_own, children(e))
-            )
+            return f in _OWN and all(map(_is_own, children(e)))
         case Case():
             return all(map(_is_own, children(e)))
         case Cast(arg=arg, type=t):

@@ -535,8 +535,8 @@ WINDOWS: Typed = {
 }
 _DUCK = {"EVERY": "bool_and", "FIRST_VALUE": "first", "LAST_VALUE": "last"}
 DUCK_NAMES = frozenset({  # all that DuckDB is ever asked to call, besides the functions that Braid computes
-    *map(str.lower, (*AGGREGATES, *WINDOWS, *ROW_SETS)), *_DUCK.values(), "coalesce", "from_hex", "now", "random", "row",
-    "struct_pack", "current_date",
+    *map(str.lower, (*AGGREGATES, *WINDOWS, *ROW_SETS)), *_DUCK.values(), "coalesce", "from_hex", "now", "random",
+    "row", "struct_pack", "current_date",
 })  # fmt: skip
 PRESENT: Mapping[str, Expr] = {
     "current_date": Col("current_date", S.DATE),

@@ -1,8 +1,8 @@
 """Arithmetic, comparison and bits as PostgreSQL has them.
 
 In: typed calls and the Polars expressions of their arguments. Out: `OPERATORS`, rows of `ROWS`.
-Rule: a whole number that does not fit its type fails, as does a division by zero and a float beyond its range. The digits of a NUMERIC result are those of the table below; a value
-with more whole digits than it holds fails.
+Rule: a whole number that does not fit its type fails, as does a division by zero and a float beyond its range. The
+digits of a NUMERIC result are those of the table below; a value with more whole digits than it holds fails.
 
 | a (p, s), b (q, t) | scale | digits in front of the point, as far as 38 digits leave room |
 |---|---|---|
@@ -152,7 +152,7 @@ def _wholes(name: str, t: Type, a: pl.Series, b: pl.Series) -> Columns:
 
 
 def _fits(name: str, t: Type, a: pl.Series, b: pl.Series) -> bool:
-    """Whether no result can be outside of the type. A quotient of numbers that are not negative is what Polars gives."""
+    """Whether no result can be outside of the type. Quotients of numbers that are not negative are as Polars has them."""
     x, y = _ends(a), _ends(b)
     if name in ("quotient", "remainder"):
         return x[0] >= 0 and y[0] > 0

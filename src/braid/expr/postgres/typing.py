@@ -128,10 +128,8 @@ def assigned(e: Expr, t: Type, column: str) -> Expr:
     """`e` as the value of a column, as INSERT and UPDATE convert it."""
     if e.type == t or unknown(e) or becomes(e.type, t):
         return coerced(e, t)
-    if (is_numeric(e.type) and is_numeric(t)) or t is S.VARCHAR or (e.type in _MOMENTS and t in _MOMENTS):
-        if casts.can_cast(e.type, t):
-            return coerced(e, t)
-    if isinstance(e.type, Array) and isinstance(t, Array) and casts.can_cast(e.type, t):
+    alike = (is_numeric(e.type) and is_numeric(t)) or t is S.VARCHAR or (e.type in _MOMENTS and t in _MOMENTS)
+    if (alike or (isinstance(e.type, Array) and isinstance(t, Array))) and casts.can_cast(e.type, t):
         return coerced(e, t)
     raise SqlError(f"column {column} is {t}, the value is {e.type}", hint=f"write CAST(… AS {t})")
 
