@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal as PyDecimal
 from inspect import Parameter, Signature
 
@@ -21,16 +21,12 @@ from braid.batch_sql.duck_text import literal, quoted
 from braid.bind.bound import Asked
 from braid.errors import BraidError
 from braid.expr import compile, trace
+from braid.expr.functions import FUNCTIONS
 from braid.expr.nodes import Call, Case, Cast, Col, Expr, Lit, children, parts, substituted
 from braid.expr.typing import conjuncts
 from braid.types import Array, Decimal, Scalar, Type, polars_type
 
 S = Scalar
-_INFIX = {"eq": "=", "ne": "<>", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and": "AND", "or": "OR",
-          "is_distinct_from": "IS DISTINCT FROM"}  # fmt: skip
-_COMPARES = ("eq", "ne", "lt", "le", "gt", "ge", "is_distinct_from")
-_FORMS = {"is_null": "({0} IS NULL)", "is_not_null": "({0} IS NOT NULL)", "not": "(NOT {0})"}
-_OWN = {*_INFIX, *_FORMS, "COALESCE", "make_array"}
 _NAMES: dict[Type, str] = {
     S.BOOLEAN: "BOOLEAN",
     S.SMALLINT: "SMALLINT",
@@ -102,10 +98,10 @@ def _is_own(e: Expr) -> bool:
             return True
         case Lit():
             return _plain(e)
-        case Call(function=f, args=args) if f in _COMPARES:
-            return not isinstance(args[0].type, Array) and all(_is_own(_inside(x)) for x in args)
-        case Call(function=f):
-            return f in _OWN and all(map(_is_own, children(e)))
+        case Call(function=f, args=args):
+            if FUNCTIONS[f].duck is None or (f != "make_array" and any(isinstance(x.type, Array) for x in args)):
+                return False
+            return all(_is_own(_inside(x)) for x in args)
         case Case():
             return all(map(_is_own, children(e)))
         case Cast(arg=arg, type=t):
@@ -134,16 +130,9 @@ def _text(e: Expr) -> str:
             return name
         case Lit():
             return _literal(e)
-        case Call(function=f, args=(a, b)) if f in _COMPARES:
-            return f"({_text(_inside(a))} {_INFIX[f]} {_text(_inside(b))})"
-        case Call(function=f, args=(a, b)) if f in _INFIX:
-            return f"({_text(a)} {_INFIX[f]} {_text(b)})"
-        case Call(function=f, args=(a,)) if f in _FORMS:
-            return _FORMS[f].format(_text(a))
-        case Call(function="make_array", args=args):
-            return f"[{', '.join(map(_text, args))}]"
-        case Call(args=args):
-            return f"COALESCE({', '.join(map(_text, args))})"
+        case Call(function=f, args=args):
+            form, given = FUNCTIONS[f].duck or "", [_text(_inside(x)) for x in args]
+            return form.format(*given) if "{0}" in form else form.format(", ".join(given))
         case Case(whens=whens, default=default):
             made = " ".join(f"WHEN {_text(c)} THEN {_text(v)}" for c, v in whens)
             return f"(CASE {made} ELSE {_text(default)} END)"
@@ -178,6 +167,26 @@ def _literal(e: Lit) -> str:
         case PyDecimal():
             return f"CAST('{e.value:f}' AS {duck_name(e.type)})"
     return f"CAST({literal(e.value)} AS {duck_name(e.type)})"
+
+
+def list_of(column: Sequence[Lit], t: Type) -> str:
+    """The constants of a column as one list: the type stands there once."""
+    return f"CAST([{', '.join(_raw(e) for e in column)}] AS {duck_name(t)}[])"
+
+
+def _raw(e: Lit) -> str:
+    match e.value:
+        case None | bool() | int() | str():
+            return literal(e.value)
+        case dt.datetime():
+            return f"'{e.value.isoformat(' ')}{'+00' if e.type is S.TIMESTAMPTZ else ''}'"
+        case dt.date() | dt.time():
+            return f"'{e.value.isoformat()}'"
+        case PyDecimal():
+            return f"'{e.value:f}'"
+        case float():
+            return f"'{e.value!r}'"
+    return _literal(e)
 
 
 def _constant(e: Expr) -> Lit | None:

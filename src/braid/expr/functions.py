@@ -481,6 +481,7 @@ _SCALARS = (
         _one_type(1, None),
         lambda call, args: pl.coalesce(args),
         names=in_sql(lenses="COALESCE", sqlstream="COALESCE"),
+        duck="COALESCE({})",
     ),
     Function("IFNULL", _one_type(2, 2), lambda call, args: pl.coalesce(args)),
     Function("NULLIF", _resolve_nullif, _nullif, names=in_sql(sqlstream="NULLIF")),

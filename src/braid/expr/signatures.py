@@ -48,9 +48,9 @@ class Function:
 
     `build` gives the value; `failed`, where the function can fail, is true on the rows where it did; `once` gives both,
     of one that is slow. `why`: the reason of a failure, in a few words, of these arguments. `duck`: DuckDB's own
-    expression that gives the same, with `{0}`, `{1}` for the arguments; None: a batch query asks this row. `kind`:
-    'scalar'; 'lambda' or 'table', whose calls the binder makes something else of. `meaning`: since which number of
-    `expr.meanings` a call gives the values that it gives.
+    expression that gives the same, with `{0}`, `{1}` for the arguments, or `{}` for all; None: a batch query asks this
+    row. `kind`: 'scalar'; 'lambda' or 'table', whose calls the binder makes something else of. `meaning`: since which
+    number of `expr.meanings` a call gives the values that it gives.
     """
 
     name: str

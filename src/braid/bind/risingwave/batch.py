@@ -28,7 +28,7 @@ from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.postgres import typing
 from braid.sql import ast
 from braid.sql.windows import CALLS
-from braid.types import Type
+from braid.types import Decimal, Scalar, Type
 
 _MANY = 100  # rows of constants that DuckDB gets column by column: it reads them in a fifth of the time
 NOTHING: Scope[Expr] = Scope((), ())
@@ -175,15 +175,12 @@ def _listed(v: ast.Values, rows: list[list[Expr]], env: Env) -> Rows:
     width = len(v.rows[0])
     types = [typing.finished(e).type for e in rows[0]]
     columns = tuple((f"column{i + 1}", made.token("c", f"column{i + 1}"), types[i]) for i in range(width))
-    texts = [
-        [made.text(e, x.span) for e, x in zip(row, written, strict=True)]
-        for row, written in zip(rows, v.rows, strict=True)
-    ]
-    if len(rows) >= _MANY and all(isinstance(e, Lit) for row in rows for e in row):
-        lists = [
-            f"unnest([{', '.join(x)}]) AS {t}" for x, (_, t, _) in zip(zip(*texts, strict=True), columns, strict=True)
-        ]
-        return Rows(f"SELECT {', '.join(lists)}", columns)
+    if len(rows) >= _MANY and all(isinstance(e, Lit) and isinstance(e.type, Scalar | Decimal) for r in rows for e in r):
+        lists = [made.constants(x, t) for x, t in zip(zip(*rows, strict=True), types, strict=True)]
+        items = ", ".join(f"unnest({x}) AS {t}" for x, (_, t, _) in zip(lists, columns, strict=True))
+        return Rows(f"SELECT {items}", columns)
+    both = zip(rows, v.rows, strict=True)
+    texts = [[made.text(e, x.span) for e, x in zip(row, written, strict=True)] for row, written in both]
     table = made.token("t", "values")
     names = ", ".join(t for _, t, _ in columns)
     written = ", ".join(f"({', '.join(row)})" for row in texts)

@@ -8,10 +8,12 @@ value of the target, fails. Texts are read as PostgreSQL's input functions read 
 
 from __future__ import annotations
 
+import contextlib
+import datetime as dt
 import decimal as py
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,7 @@ import polars as pl
 
 from braid.expr.casts import fit, where
 from braid.expr.nodes import Call, Expr
-from braid.expr.postgres import binary, times_text
+from braid.expr.postgres import binary, moments, times_text
 from braid.expr.postgres.base import WHOLE
 from braid.expr.postgres.operators import OUT_OF_RANGE, TOO_MANY, of_series
 from braid.expr.rows import distinct, rows
@@ -333,9 +335,22 @@ def of_constant(value: object, source: Type, target: Type) -> object:
             return float(value)
         case str(), S.VARCHAR:
             return value
+        case str(), _ if target in _READ:
+            with contextlib.suppress(ValueError, OverflowError):
+                return _READ[target](value)
         case str(), S.SMALLINT | S.INT | S.BIGINT:
             return of_constant(int(value), S.BIGINT, target) if re.fullmatch("[+-]?[0-9]{1,20}", value) else None
     return None
+
+
+_1970 = dt.datetime(1970, 1, 1)
+_READ: dict[Type, Callable[[str], object]] = {
+    S.BOOLEAN: boolean_of_text,
+    S.DOUBLE: lambda text: float_of_text(text, S.DOUBLE),
+    S.DATE: lambda text: _1970.date() + dt.timedelta(moments.date_of_text(text)),
+    S.TIMESTAMP: lambda text: _1970 + dt.timedelta(microseconds=moments.timestamp_of_text(text)),
+    S.TIMESTAMPTZ: lambda text: _1970 + dt.timedelta(microseconds=moments.timestamp_of_text(text, zoned=True)),
+}
 
 
 def digits_of(text: str) -> Decimal | None:

@@ -152,7 +152,7 @@ def _wholes(name: str, t: Type, a: pl.Series, b: pl.Series) -> Columns:
 
 
 def _fits(name: str, t: Type, a: pl.Series, b: pl.Series) -> bool:
-    """Whether no result can be outside of the type. Quotients of numbers that are not negative are as Polars has them."""
+    """Whether no result can be outside of the type. Quotients of what is not negative are as Polars has them."""
     x, y = _ends(a), _ends(b)
     if name in ("quotient", "remainder"):
         return x[0] >= 0 and y[0] > 0
