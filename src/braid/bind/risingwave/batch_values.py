@@ -16,7 +16,7 @@ from typing import assert_never
 from braid.batch_sql.duck_expr import condition_of, duck_name, list_of, name_of, text_of
 from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import Asked, BatchQuery, Declared, Index, Read, View
-from braid.bind.expressions import told_at
+from braid.bind.expressions import located, told_at
 from braid.bind.risingwave.expressions import ROW_SETS, Names, bind, bind_condition
 from braid.bind.risingwave.scope import Context, Scope, check_not_sink
 from braid.errors import BraidError, Span, SqlError
@@ -125,7 +125,9 @@ class _told:
     def __enter__(self) -> None: ...
 
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
-        if isinstance(error, BraidError) and not isinstance(error, SqlError):
+        if isinstance(error, SqlError):
+            located(error, self.span)
+        elif isinstance(error, BraidError):
             raise SqlError(error.message, self.span, error.hint) from None
 
 
