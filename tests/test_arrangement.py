@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from braid.operators import arrangement
 from braid.operators.arrangement import Agenda, Arrangement, MemoryRuns, Newest, level
 from braid.operators.base import State
-from braid.operators.changes import NEVER
+from braid.operators.changes import DIFF, HASH, NEVER
 from braid.operators.ranges import Window, columns_of, expand, grouped, hashes_of, key_order, keyed, meet, narrow
 from effort import examples
 
@@ -283,3 +283,27 @@ def test_narrow_and_expand() -> None:
     assert (low.tolist(), high.tolist()) == ([1, 6, 2], [3, 6, 2])
     which, at = expand(low, high)
     assert (which.tolist(), at.tolist()) == ([0, 0], [1, 2])
+
+
+def test_what_was_kept_before_rows_expired_goes_one_by_one() -> None:
+    """Its runs do not say how old they are: none goes as a whole, but what has expired goes as they merge."""
+    runs, key = MemoryRuns(), ["_k0"]
+    state = State(runs, "r")
+
+    def rows(*values: int) -> pl.DataFrame:
+        ones = pl.Series([1] * len(values), dtype=pl.Int8)
+        h = pl.Series(values, dtype=pl.UInt64)
+        return pl.DataFrame({HASH: h, "_k0": pl.Series(values, dtype=pl.Int64), DIFF: ones}).sort(HASH)
+
+    old = Newest(state, "groups", key)
+    old.append(rows(5, 100))
+    old.close()
+    now = Newest(state, "groups", key, pl.col("_k0"))
+    now.forget(50)
+    assert now.rows == 2
+    for n in (101, 102, 103, 7):
+        now.append(rows(n))
+    now.close()
+    again = Newest(state, "groups", key, pl.col("_k0"))
+    found = again.standing()
+    assert found is not None and sorted(found["_k0"].to_list()) == [100, 101, 102, 103] and again.rows == 4

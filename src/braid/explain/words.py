@@ -16,7 +16,8 @@ from braid.lower.physical import Step
 from braid.lower.spread import one_bucket
 from braid.operators.base import Behind
 from braid.operators.limit import Limit
-from braid.plan import epochs, groups, keyed, logical, sliding
+from braid.operators.table_changes import Retract
+from braid.plan import epochs, groups, keyed, logical, sliding, watermarks
 from braid.plan.groups import names
 from braid.plan.node import Mode
 from braid.plan.told import LAST, SIDES, Kept
@@ -52,7 +53,11 @@ def of_step(step: Step) -> Words:
             return Words("limit", notes=[f"the query ends after {count} rows"], mode=step.node.mode)
         case Behind(called=op, told=told, mode=mode) if not isinstance(step.node, epochs.Changes):
             return Words(op, (), *told, mode=mode)
-    return replace(of_node(step.node), mode=step.node.mode)
+    words = replace(of_node(step.node), mode=step.node.mode)
+    if isinstance(step.operator, Retract) and step.operator.passing is not None:  # of a table that is read, too
+        until = next((k.until for k in words.state if k.bounded), "the watermark of a part of its key has passed it")
+        return replace(words, state=[Kept("input", LAST, until, True)])
+    return words
 
 
 def of_node(node: logical.Node) -> Words:
@@ -60,15 +65,16 @@ def of_node(node: logical.Node) -> Words:
         case logical.Source() | keyed.Materialize() | epochs.Clocked():  # no step is theirs
             return Words(node.called)
         case logical.Filter(input=x, predicate=predicate):
-            closed = x.kept_until if isinstance(x, groups.Aggregate) else None
+            closed = _passed(node) or (x.kept_until if isinstance(x, groups.Aggregate) else None)
             kept = [Kept("input", "keys that pass", *(closed or ("deleted", False)))] if x.mode == "upsert" else []
             return Words("filter", state=kept, more={"predicate": show(predicate, names(x))})
         case logical.Project(input=x, outputs=outputs):
             known = names(x)
             return Words("project", more={"columns": {show(c): show(e, known) for c, e in outputs}})
         case groups.Aggregate(keys=keys, aggregations=made):
-            told, aggregates = node.told, ", ".join(a.shown for a in made)
-            return Words("aggregate", [show(e) for _, e in keys], told.kept, told.clock, [*told.notes, aggregates])
+            told, aggregates, closed = node.told, ", ".join(a.shown for a in made), _passed(node)
+            held = told.kept if closed is None else [Kept("input", "one row a group", *closed)]
+            return Words("aggregate", [show(e) for _, e in keys], held, told.clock, [*told.notes, aggregates])
         case groups.TimeWindows(windows=windows, grace=grace):
             open_ = f"{windows.told(duration)}; open until stream time reaches its end + {duration(grace)}"
             return Words(windows.called, clock="the input's", notes=[open_])
@@ -82,18 +88,22 @@ def of_node(node: logical.Node) -> Words:
             return _join(node)
         case sliding.SlidingJoin():
             return _release(node) if len(node.operands) == 1 else _sliding(node)
-        case epochs.RegularJoin(clean=clean):
+        case epochs.RegularJoin():
+            clean = watermarks.forgotten(node)
             below: dict[str, str] = {c.side: f"its {show(c.value)} is below {_lowest(c.bounds)}" for c in clean}
             return _epoch_join(node, [Kept(side, "rows", below.get(side, "deleted"), side in below) for side in SIDES])
         case epochs.AsOfJoin(order=order):
             said = f"each left row meets {_nearest(node)}; of equal ones the first by {', '.join(map(show, order))}"
-            return _epoch_join(node, [Kept(side, "rows", "deleted") for side in SIDES], said)
+            below = {c.side: f"{show(c.value, names(node))} is below {_lowest(c.bounds)}" for c in node.clean}
+            return _epoch_join(
+                node, [Kept(side, "rows", below.get(side, "deleted"), side in below) for side in SIDES], said
+            )
         case epochs.TemporalJoin(left=left):
             met = [Kept("left", "met rows", "the left row is deleted")] if left.mode != "append" else []
             said = "each left row meets the right rows as they stood before its epoch"
             return _epoch_join(node, [Kept("right", "rows", "deleted"), *met], said)
         case epochs.Changes():
-            return Words("changes", state=[Kept("input", LAST)])
+            return Words("changes", state=[Kept("input", LAST, *(_passed(node) or ()))])
         case epochs.OnTime(value=value, bound=bound):
             late = f"late, and dropped: {show(value)} below {_lowest((bound,))}, as it stood before the row's epoch"
             return Words("on time", notes=[late])
@@ -105,6 +115,12 @@ def of_node(node: logical.Node) -> Words:
         case epochs.Coalesce(key=key):
             return Words("coalesce", [show(e) for e in key])
     assert_never(node)
+
+
+def _passed(node: logical.Node) -> tuple[str, bool] | None:
+    """Until when rows of a table are kept, if a part of their key has a watermark."""
+    found = watermarks.passed(node)
+    return None if found is None else (f"{show(found.key, names(node))} is below {_lowest(found.bounds)}", True)
 
 
 def equal(pairs: Iterable[tuple[Expr, Expr]]) -> list[str]:

@@ -22,7 +22,7 @@ from braid.lower.spread import common_keys, one_bucket
 from braid.operators.aggregate import GroupBy
 from braid.operators.as_of import AsOf
 from braid.operators.base import Operator
-from braid.operators.changes import MAX_LEAVES
+from braid.operators.changes import MAX_LEAVES, key_column
 from braid.operators.clocks import Clock, Closing, JoinClock, LeafClock
 from braid.operators.coalesce import Coalesce
 from braid.operators.filter import Filter
@@ -42,10 +42,10 @@ from braid.operators.sliding import Sliding
 from braid.operators.table_changes import Retract, TableFilter, Upserts
 from braid.operators.table_join import TableJoin
 from braid.operators.temporal import Temporal
-from braid.operators.watermarks import Cleaning, Watermark
+from braid.operators.watermarks import Cleaning, Passing, Watermark
 from braid.operators.windowed import WindowedJoin
 from braid.operators.windows import TimeWindows, Windows
-from braid.plan import epochs, groups, keyed, logical, sliding
+from braid.plan import epochs, groups, keyed, logical, sliding, watermarks
 from braid.plan.bands import bands
 from braid.plan.canonical import stored_names
 from braid.plan.logical import Node, Query
@@ -174,7 +174,7 @@ def _one_bucket(root: _Frame, query: Query, b: _Builder) -> _Frame:
 def _clocked(node: Node) -> Iterable[str]:
     """Aliases of the sources whose clock some node reads."""
     for x in node.walk():
-        yield from (b.alias for b in x.watermarks)
+        yield from (b.alias for b in watermarks.read_by(x))
         yield from (s.alias for y in x.clocked_by for s in logical.sources(y))
 
 
@@ -220,9 +220,10 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
         case logical.ForeignKeyJoin():
             return _foreign_key(node, b)
         case epochs.Changes():
-            return _changes(node, b, wanted)
+            return _changes(node, b, wanted, {})
         case epochs.Clocked():
-            x = _lower(node.input, b, wanted)
+            known, read = dict(node.known), node.input
+            x = _changes(read, b, wanted, known) if isinstance(read, epochs.Changes) else _lower(read, b, wanted)
             for source in node.clocks:
                 b.clock(source, x.stage)
             return x
@@ -256,15 +257,24 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
     assert_never(node)
 
 
-def _changes(node: epochs.Changes, b: _Builder, wanted: Keys) -> _Frame:
-    """A table is read by its own key, which may be the wanted one. Parts of it may be NULL: a view of an outer join."""
+def _changes(node: epochs.Changes, b: _Builder, wanted: Keys, known: watermarks.Progress) -> _Frame:
+    """A table is read by its own key, which may be the wanted one. Parts of it may be NULL: a view of an outer join.
+    `known`: the watermarks of its columns."""
     own = node.input.row_key
     keys = wanted if _same_key(wanted, own) else (*own, ALONE)
     if isinstance(node.input, logical.Source):
         x = b.leaf(node.input, keys, b.stage(keys), "route", joins=False)
     else:
         x = b.spread(_lower(node.input, b, keys), keys, "route", "changes of a table are found by its key")
-    return b.step(Retract(), [x], node, x.keys, x.columns)
+    return b.step(Retract(_passing(node, keys, b, known)), [x], node, x.keys, x.columns)
+
+
+def _passing(node: Node, keys: Keys, b: _Builder, known: watermarks.Progress | None = None) -> Passing | None:
+    """When the rows of a table, by these keys, are not changed any more."""
+    found = watermarks.passed(node, known)
+    if found is None or found.key not in keys:
+        return None
+    return Passing(key_column(keys.index(found.key)), found.key.type, tuple(map(b.watermark, found.bounds)))
 
 
 def _same_key(keys: Keys, own: Keys) -> bool:
@@ -283,15 +293,20 @@ def _epoch_join(node: epochs.EpochJoin, b: _Builder) -> _Frame:
 def _epoch_operator(node: epochs.EpochJoin, b: _Builder) -> Operator:
     match node:
         case epochs.RegularJoin():
-            clean = {c.side: Cleaning(c.value, tuple(b.watermark(x) for x in c.bounds)) for c in node.clean}
+            clean = _cleanings(watermarks.forgotten(node), b)
             ticks = [clean[side].value if side in clean else None for side in ("left", "right")]
             band = next((x for b in bands(node) if (x := b.moved(*ticks)) is not None), None)
             return Regular(node.how, node.on.null_safe, node.residual, (clean.get("left"), clean.get("right")), band)
         case epochs.AsOfJoin():
-            return AsOf.of(node)
+            clean = _cleanings(node.clean, b)
+            return AsOf.of(node, (clean.get("left"), clean.get("right")))
         case epochs.TemporalJoin():
             return Temporal.of(node)
     assert_never(node)
+
+
+def _cleanings(clean: Iterable[epochs.Clean], b: _Builder) -> dict[str, Cleaning]:
+    return {c.side: Cleaning(c.value, tuple(map(b.watermark, c.bounds))) for c in clean}
 
 
 def _sliding(node: sliding.SlidingJoin, b: _Builder) -> _Frame:
@@ -355,7 +370,7 @@ def _aggregate(node: groups.Aggregate, b: _Builder) -> _Frame:
         assert closing is not None
         operator: Operator = Sessions.of(node, closing)
     else:
-        operator = GroupBy.of(node, closing)
+        operator = GroupBy.of(node, closing, _passing(node, tuple(c for c, _ in node.keys), b))
     return b.step(operator, [x], node, tuple(c for c, _ in node.spread_by), node.schema)
 
 
@@ -536,7 +551,9 @@ def _operator(node: _PlainJoin, b: _Builder) -> Operator:
 
 
 def _filter(node: logical.Filter, b: _Builder) -> Operator:
-    return TableFilter.of(node, _closing(node.input, b)) if node.mode == "upsert" else Filter.of(node)
+    if node.mode != "upsert":
+        return Filter.of(node)
+    return TableFilter.of(node, _closing(node.input, b), _passing(node, node.row_key, b))
 
 
 def _closing(node: Node, b: _Builder) -> Closing | None:

@@ -34,6 +34,7 @@ from braid.operators.lives import Standing, Timeline, arrivals, timeline
 from braid.operators.pairing import MISSING, all_dropped, dropped_rows, failed_rows, gathered, without_nulls
 from braid.operators.ranges import Flags, Ints, columns_of, order_of, rows_at, values_at
 from braid.operators.user_aggregate import accumulation_of
+from braid.operators.watermarks import Passing, by_time
 from braid.plan import groups
 from braid.plan.node import Mode
 from braid.types import Column, Decimal, Scalar, Struct, Type, polars_type
@@ -308,29 +309,33 @@ def _without_numbers(values: pl.Series) -> pl.Series:
 @dataclass(frozen=True, slots=True)
 class GroupBy:
     """`keys`: plan columns of the grouping key, beside `_k0` …; `own`: those that the rows of a table are known by
-    (None: rows only come); `mode`: of the input; `closing`: of groups in windows."""
+    (None: rows only come); `mode`: of the input; `closing`: of groups in windows; `passing`: of groups by what has a
+    watermark."""
 
     keys: tuple[str, ...]
     aggregations: tuple[groups.Aggregation, ...]
     own: tuple[str, ...] | None = None
     mode: Mode = "append"
     closing: Closing | None = None
+    passing: Passing | None = None
 
     @staticmethod
-    def of(node: groups.Aggregate, closing: Closing | None = None) -> GroupBy:
+    def of(node: groups.Aggregate, closing: Closing | None = None, passing: Passing | None = None) -> GroupBy:
         mode = node.input.mode
         own = tuple(e.name for e in node.input.row_key if isinstance(e, Col))
         latest = any(a.function == "LATEST" for a in node.aggregations) and mode != "append"
         names = tuple(c.name for c, _ in node.keys)
-        return GroupBy(names, node.aggregations, own if latest else None, mode, closing)
+        return GroupBy(names, node.aggregations, own if latest else None, mode, closing, passing)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []
         rows = without_nulls(inputs[0], None, drops, retracting=self.mode == "retract")
         keys = [key_column(i) for i in range(len(self.keys))]
         if not rows.height:
+            if self.passing is not None:
+                self.passing.forgotten(state, "groups", keys, clocks)
             return Result(self._nothing(rows, keys), all_dropped(drops))
-        held = Newest(state, "groups", keys, None if self.closing is None else keys[-1])
+        held = Newest(state, "groups", keys, by_time(keys, self.closing, self.passing))
         accumulators = Accumulators(self.aggregations)
         values, failed = evaluated(accumulators, rows)
         line = timeline([rows], None, keys)
@@ -350,6 +355,8 @@ class GroupBy:
             drops.append(lost)
         if self.closing is not None:
             held.forget(self.closing.open_from(clocks))
+        if self.passing is not None:
+            self.passing.forget(held, clocks)
         stands = pl.repeat(1, rows.height, dtype=pl.Int8, eager=True).alias(DIFF)
         line.keep(0, held, columns_of(rows, [HASH, *keys]).hstack([stands, *after.get_columns()]))
         told = np.flatnonzero(_tells(line, rows, by_place=self.mode == "retract"))

@@ -54,6 +54,7 @@ FREE_MERGE = 65_536  # a batch may always merge so many rows …
 MERGE_PER_NEW = 16  # … or so many for each new one; more only where there are too many runs
 TINY = 64  # runs of this size lose their expired rows at once
 
+NOT_KNOWN = 2**62  # as high as no bound
 ARRIVAL, CLOSE, LEFT = "_n", "_close", "_left"
 
 
@@ -295,16 +296,28 @@ class Arrangement(Runs):
 
 class Newest(Runs):
     """The last row of each key. Columns: `_h`, the key columns, `_diff` (-1: there is none any more), any others.
-    `time`: a column of the key by which rows expire."""
+    `time`: a column of the key by which rows expire, or a number made of the key's columns. What was kept when rows did
+    not expire does not say how old its runs are."""
 
-    __slots__ = ("keys", "time")
+    __slots__ = ("_ticks", "keys", "time")
 
-    def __init__(self, state: State, name: str, keys: Sequence[str], time: str | None = None) -> None:
+    def __init__(self, state: State, name: str, keys: Sequence[str], time: str | pl.Expr | None = None) -> None:
         super().__init__(state, name)
-        self.keys, self.time = tuple(keys), time
+        self.keys = tuple(keys)
+        self.time = pl.col(time) if isinstance(time, str) else time
+        if isinstance(time, pl.Expr) and self.name in state.manifest and not state.manifest[name].get("ticks"):
+            self.runs = [replace(r, high=NOT_KNOWN) for r in self.runs]
+        self._ticks = isinstance(time, pl.Expr)
+
+    def close(self) -> None:
+        super().close()
+        if self._ticks:
+            self.state.manifest[self.name]["ticks"] = 1
 
     def append(self, rows: pl.DataFrame) -> None:
-        """Adds one run: rows sorted by hash, one per key. Then merges."""
+        """Adds one run: rows sorted by hash, one per key; what has expired already is left out. Then merges."""
+        if self._ticks and self.time is not None:
+            rows = rows.filter(self.time >= self.floor)
         if rows.height:
             run = self._run(rows, oldest=not self.runs)
             if run is not None:
@@ -346,21 +359,21 @@ class Newest(Runs):
             rows = rows_at(rows, key_order(hashes_of(rows)))
             rows = rows.filter(pl.Series(last_of_key(rows, self.keys)))
         stands = pl.col(DIFF) == 1
-        return rows.filter(stands if self.time is None else stands & (pl.col(self.time) >= self.floor))
+        return rows.filter(stands if self.time is None else stands & (self.time >= self.floor))
 
     def _run(self, rows: pl.DataFrame, oldest: bool) -> Run | None:
         if oldest:
             rows = rows.filter(pl.col(DIFF) == 1)
         if not rows.height:
             return None
-        t = np.zeros(1, np.int64) if self.time is None else rows[self.time].to_numpy()
+        t = np.zeros(1, np.int64) if self.time is None else rows.select(t=self.time)["t"].to_numpy()
         low, high = int(t.min()), int(t.max())
         return Run("", rows.height, 0, low, high, keyed(hashes_of(rows), columns_of(rows, self.keys)).plain, rows)
 
     def _merged(self, runs: Sequence[Run], oldest: bool) -> Run | None:
         rows = pl.concat([self._read(r) for r in runs], how="diagonal")
         if self.time is not None:
-            before, rows = rows.height, rows.filter(pl.col(self.time) >= self.floor)
+            before, rows = rows.height, rows.filter(self.time >= self.floor)
             self.expired += before - rows.height
         rows = rows_at(rows, key_order(hashes_of(rows)))
         return self._run(rows.filter(pl.Series(last_of_key(rows, self.keys))), oldest)

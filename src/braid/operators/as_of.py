@@ -8,7 +8,7 @@ each in those epochs that nearer ones have left open. (docs/rules/risingwave.md,
 *Matches* equal keys (NULL only where null-safe); NULL in a compared value matches nothing.
 *Keeps* the entries of both sides.
 *Emits* at the end of an epoch; LEFT pads a row where it meets nothing.
-*Forgets* entries that cancel.
+*Forgets* entries that cancel, and those of keys that watermarks have passed.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ from braid.operators.multiset import (
 )
 from braid.operators.pairing import MISSING, gathered, keys_of, payload_of
 from braid.operators.ranges import Ints, begins, columns_of, grouped, narrow, rows_at
+from braid.operators.watermarks import Cleaning, ticks_of
 from braid.plan import epochs
 
 AT = "_at"
@@ -76,18 +77,20 @@ class AsOf:
     compare: epochs.Compare
     right_at: Expr
     order: tuple[Expr, ...]
+    clean: tuple[Cleaning | None, Cleaning | None] = (None, None)
 
     @staticmethod
-    def of(node: epochs.AsOfJoin) -> AsOf:
-        return AsOf(node.how == "left", node.on.null_safe, node.left_at, node.compare, node.right_at, node.order)
+    def of(node: epochs.AsOfJoin, clean: tuple[Cleaning | None, Cleaning | None]) -> AsOf:
+        outer, on = node.how == "left", node.on.null_safe
+        return AsOf(outer, on, node.left_at, node.compare, node.right_at, node.order, clean)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         keys = keys_of(inputs[0])
         payloads = [payload_of(rows) for rows in inputs]
         bags = [Bag(state, side, keys) for side in ("left", "right")]
         new, lone = [], []
-        for rows, at in zip(inputs, (self.left_at, self.right_at), strict=True):
-            entries = entries_of(rows, keys)
+        for rows, at, clean in zip(inputs, (self.left_at, self.right_at), self.clean, strict=True):
+            entries = entries_of(rows, keys, None if clean is None else ticks_of(clean.value))
             never = null_in(entries, keys, self.null_safe)
             if at is not None:
                 without = compile.evaluate(entries, [(AT, at)])[0][AT].is_null()
@@ -102,8 +105,10 @@ class AsOf:
         if new[0].height or new[1].height:
             left, right = (self._with_old(bag, x, new, keys) for bag, x in zip(bags, new, strict=True))
             parts.append(self._changed(left, right, keys, payloads))
-        for bag, entries, payload in zip(bags, new, payloads, strict=True):
+        for bag, entries, payload, clean in zip(bags, new, payloads, self.clean, strict=True):
             bag.add(entries, payload)
+            if clean is not None:
+                bag.forget(clean.limit(clocks))
             bag.close()
         made = pl.concat(parts, how="diagonal").select(nothing.columns)
         return Result(changes_of(made, keys, [*payloads[0], *payloads[1]]))

@@ -36,16 +36,18 @@ from braid.operators.clocks import Clocks, Closing
 from braid.operators.lives import Lives, Standing, arrivals, timeline
 from braid.operators.pairing import MISSING, all_dropped, failed_rows, gathered, keys_of, payload_of, without_nulls
 from braid.operators.ranges import Flags, Ints, columns_of, order_of, rows_at
+from braid.operators.watermarks import Passing, by_time
 from braid.plan import groups, logical
 from braid.plan.told import Kept, Told
 
 
 @dataclass(frozen=True, slots=True)
 class Retract(Behind):
-    """Spread by the table's primary key."""
+    """Spread by the table's primary key. `passing`: of rows known by what has a watermark."""
 
     called = "materialize"
     mode = "retract"
+    passing: Passing | None = None
 
     @property
     def told(self) -> Told:
@@ -54,12 +56,16 @@ class Retract(Behind):
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []
         rows = without_nulls(inputs[0], None, drops)
-        if not rows.height:
-            return Result(rows, all_dropped(drops))
         keys, payload = keys_of(rows), payload_of(rows)
-        held = Newest(state, "rows", keys)
+        if not rows.height:
+            if self.passing is not None:
+                self.passing.forgotten(state, "rows", keys, clocks)
+            return Result(rows, all_dropped(drops))
+        held = Newest(state, "rows", keys, by_time(keys, None, self.passing))
         line = timeline([rows], None, keys)
         seen = line.seen(0, 0, held)
+        if self.passing is not None:
+            self.passing.forget(held, clocks)
         line.keep(0, held)
 
         had, has = np.flatnonzero(seen.at != MISSING), np.flatnonzero(rows[DIFF].to_numpy() == 1)
@@ -143,25 +149,29 @@ class Upserts(Behind):
 @dataclass(frozen=True, slots=True)
 class TableFilter:
     """Spread by the table's primary key. `kept`: payload columns that a tombstone keeps, those of the key;
-    `closing`: of groups in windows; `names`: what to call columns that only the plan has."""
+    `closing`: of groups in windows; `passing`: of rows known by what has a watermark; `names`: what to call columns
+    that only the plan has."""
 
     predicate: Expr
     kept: tuple[str, ...]
     closing: Closing | None = None
+    passing: Passing | None = None
     names: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @staticmethod
-    def of(node: logical.Filter, closing: Closing | None = None) -> TableFilter:
+    def of(node: logical.Filter, closing: Closing | None = None, passing: Passing | None = None) -> TableFilter:
         own, called = tuple(e.name for e in node.row_key if isinstance(e, Col)), groups.names(node.input)
-        return TableFilter(node.predicate, own, closing, called)
+        return TableFilter(node.predicate, own, closing, passing, called)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []
         rows = without_nulls(inputs[0], None, drops)
-        if not rows.height:
-            return Result(rows, all_dropped(drops))
         keys = keys_of(rows)
-        held = Newest(state, "passing", keys, None if self.closing is None else keys[-1])
+        if not rows.height:
+            if self.passing is not None:
+                self.passing.forgotten(state, "passing", keys, clocks)
+            return Result(rows, all_dropped(drops))
+        held = Newest(state, "passing", keys, by_time(keys, self.closing, self.passing))
         alive = rows[DIFF].to_numpy() == 1
         made, failed = compile.evaluate(rows, [("_passes", self.predicate)])
         told = failed_rows(rows, failed & pl.Series(alive), [self.predicate], names=self.names)
@@ -174,6 +184,8 @@ class TableFilter:
         passed = line.seen(0, 0, held).at != MISSING
         if self.closing is not None:
             held.forget(self.closing.open_from(clocks))
+        if self.passing is not None:
+            self.passing.forget(held, clocks)
         line.keep(0, held)
 
         at = np.flatnonzero(passes | passed)

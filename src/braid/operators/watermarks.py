@@ -15,8 +15,10 @@ import polars as pl
 
 from braid.expr import compile
 from braid.expr.nodes import Col, Expr
+from braid.operators.arrangement import Newest
+from braid.operators.base import State
 from braid.operators.changes import NEVER
-from braid.operators.clocks import FOREVER, Clocks, LeafClock
+from braid.operators.clocks import FOREVER, Clocks, Closing, LeafClock
 from braid.operators.ranges import Ints
 from braid.types import WHOLE_NUMBERS, Type, polars_type
 
@@ -67,6 +69,43 @@ class Cleaning:
     def limit(self, clocks: Clocks) -> int:
         """The lowest watermark after the batch."""
         return int(lowest(self.watermarks, [np.array([clocks.end(LeafClock(w.leaf))]) for w in self.watermarks])[0])
+
+
+@dataclass(frozen=True, slots=True)
+class Passing:
+    """Rows of a table are not changed any more once the watermarks have passed a part of their key, `key` of `type`.
+    The value that stands for NULL there, of tick 0, is never passed."""
+
+    key: str
+    type: Type
+    watermarks: tuple[Watermark, ...]
+
+    @property
+    def tick(self) -> pl.Expr:
+        made = ticks(pl.col(self.key), self.type)
+        return pl.when(made == 0).then(ABOVE_ALL).otherwise(made)
+
+    def forget(self, held: Newest, clocks: Clocks) -> None:
+        """Forgets what the watermarks have passed after the batch."""
+        held.forget(
+            int(lowest(self.watermarks, [np.array([clocks.end(LeafClock(w.leaf))]) for w in self.watermarks])[0])
+        )
+
+    def forgotten(self, state: State, name: str, keys: Sequence[str], clocks: Clocks) -> None:
+        """The same in a batch without rows."""
+        if name in state.manifest:
+            held = Newest(state, name, keys, self.tick)
+            before = len(held.runs)
+            self.forget(held, clocks)
+            if len(held.runs) < before:
+                held.close()
+
+
+def by_time(keys: Sequence[str], closing: Closing | None, passing: Passing | None) -> str | pl.Expr | None:
+    """What the rows of a table expire by: the end of a window, the last of their key, or what has a watermark."""
+    if passing is not None:
+        return passing.tick
+    return None if closing is None else keys[-1]
 
 
 def lowest(watermarks: Sequence[Watermark], clocks: Sequence[Ints]) -> Ints:

@@ -164,7 +164,7 @@ class AsOfJoin(PairsInEpochs):
 
     Nearest: the smallest `right_at` for lt and le, the largest for ge and gt; of equal ones that with the smallest
     `order` (columns of the right row). NULLs never match, NaN is above all numbers. `how` left: a row without one is
-    padded. `left_at` None: every right row qualifies.
+    padded. `left_at` None: every right row qualifies. `clean`: by which part of the key.
     """
 
     joins = "as-of"
@@ -177,10 +177,15 @@ class AsOfJoin(PairsInEpochs):
     compare: Compare
     right_at: Expr
     order: tuple[Expr, ...]
+    clean: tuple[Clean, ...] = ()
+
+    @property
+    def watermarks(self) -> tuple[Bound, ...]:
+        return tuple(b for c in self.clean for b in c.bounds)
 
     def computes(self) -> Iterator[Expr]:
         yield from () if self.left_at is None else (self.left_at,)
-        yield from (*self.on.left, *self.on.right, self.right_at, *self.order)
+        yield from (*self.on.left, *self.on.right, self.right_at, *self.order, *(c.value for c in self.clean))
 
 
 @dataclass(frozen=True)

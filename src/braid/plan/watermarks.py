@@ -49,13 +49,46 @@ def progress(node: Node) -> Progress:
         case Aggregate(input=x, keys=keys):
             below = progress(x)
             return {c.name: bounds for c, e in keys if (bounds := watermark(_grouped(e), below))}
-        case epochs.Changes(input=Aggregate(input=x) as groups) if x.mode == "append":
-            return progress(groups)  # rows that come are not below it, and none goes
+        case epochs.Changes(input=Aggregate() | Filter(input=Aggregate()) as groups):
+            return progress(groups)  # rows that come or go are not below it
+        case epochs.AsOfJoin(left=left, clean=clean) if clean:
+            return progress(left)
         case epochs.Changes() | epochs.AsOfJoin() | SlidingJoin():
             return {}
         case OnKey() | OnKeys() | Lateral() | Materialize() | TimeWindows() | Final():
             return {}
     assert_never(node)
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A part of a table's key that has a watermark: rows below it are not changed any more."""
+
+    key: Col
+    bounds: Bounds
+
+
+def passed(node: Node, known: Progress | None = None) -> Passed | None:
+    """By what a node forgets the rows of a table: the first part of their key that has a watermark. `known`: what is
+    known of a table that is read."""
+    match node:
+        case Aggregate(input=x, keys=keys):
+            below = progress(x)
+            found = ((c, watermark(_grouped(e), below)) for c, e in keys)
+            return next((Passed(c, bounds) for c, bounds in found if bounds), None)
+        case Filter(input=x) | epochs.Changes(input=x) if x.mode == "upsert":
+            return passed(x, known)
+        case Source(key=key) if known:
+            return next((Passed(c.col, known[c.name]) for c in key if c.name in known), None)
+        case _:
+            return None
+
+
+def read_by(node: Node) -> Bounds:
+    """The watermarks that a node reads: of its own, or those by which it forgets rows of a table."""
+    table, known = (node.input, dict(node.known)) if isinstance(node, epochs.Clocked) else (node, None)
+    found = passed(table, known)
+    return node.watermarks if found is None else (*node.watermarks, *found.bounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +171,10 @@ def watermark(e: Expr, known: Progress) -> Bounds:
             return tuple(replace(b, value=substituted(e, {column: b.value})) for b in read)
         case Case(whens=((_, Lit(value=None)),), default=inner):
             return watermark(inner, known)
+        case Call(function="COALESCE", args=args) if all(
+            known.get(a.name) if isinstance(a, Col) else None for a in args
+        ):
+            return tuple(dict.fromkeys(b for a in args for b in watermark(a, known)))  # of one of them
         case _:
             return ()
 
@@ -159,11 +196,62 @@ def cleaned(join: RegularJoin) -> RegularJoin:
 
 def _by_inequality(term: Expr, left: Progress, right: Progress) -> Iterator[Clean]:
     """`larger >= smaller`, of two sides with watermarks, cleans the larger side."""
-    if not isinstance(term, Call) or term.function not in ("lt", "le", "ge", "gt"):
-        return
-    a, b = term.args
-    larger, smaller = (a, b) if term.function in ("ge", "gt") else (b, a)
-    if (mine := watermark(larger, left)) and (theirs := watermark(smaller, right)):
-        yield Clean("left", larger, (*mine, *theirs))
-    if (mine := watermark(larger, right)) and (theirs := watermark(smaller, left)):
-        yield Clean("right", larger, (*mine, *theirs))
+    for larger, smaller in _ordered(term):
+        if (mine := watermark(larger, left)) and (theirs := watermark(smaller, right)):
+            yield Clean("left", larger, (*mine, *theirs))
+        if (mine := watermark(larger, right)) and (theirs := watermark(smaller, left)):
+            yield Clean("right", larger, (*mine, *theirs))
+
+
+def _ordered(term: Expr) -> Iterator[tuple[Expr, Expr]]:
+    """The larger and the smaller side of an inequality."""
+    if isinstance(term, Call) and term.function in ("lt", "le", "ge", "gt"):
+        a, b = term.args
+        yield (a, b) if term.function in ("ge", "gt") else (b, a)
+
+
+def forgotten(join: RegularJoin) -> tuple[Clean, ...]:
+    """What the sides of a join are forgotten by. Rows that those of a preserved side have met stay until these can meet
+    no more: without them these would count as unmatched. Where nothing says when that is, they stay for ever."""
+    found = (_outlived(join, c, next((x for x in join.clean if x.side != c.side), None)) for c in join.clean)
+    return tuple(c for c in found if c is not None)
+
+
+def _outlived(join: RegularJoin, c: Clean, other: Clean | None) -> Clean | None:
+    preserved = "right" if c.side == "left" else "left"
+    if join.how not in (preserved, "full") or (other is not None and other.bounds == c.bounds):
+        return c
+    met = next((s for t in conjuncts(join.residual) for l, s in _ordered(t) if l == c.value), None)
+    if other is None or met is None:
+        return None
+    mine, theirs = _shifted(met), _shifted(other.value)
+    if mine is None or theirs is None or mine[0] != theirs[0]:
+        return None
+    ahead = theirs[1] - mine[1]  # so far a value that they go by may be above what they are compared with
+    if ahead <= 0:
+        return replace(c, bounds=(*c.bounds, *other.bounds))
+    if any(b.slide for b in other.bounds):
+        return None
+    call = next(e for e in (other.value, met) if isinstance(e, Call))
+    by = ahead if call.function == "sub" else -ahead
+    step = replace(call.args[1], value=by) if isinstance(call.args[1], Lit) else call.args[1]
+    return replace(
+        c, bounds=(*c.bounds, *(replace(b, value=replace(call, args=(b.value, step))) for b in other.bounds))
+    )
+
+
+def base(e: Expr) -> Col | None:
+    """The column of which a value is a constant ahead."""
+    found = _shifted(e)
+    return None if found is None else found[0]
+
+
+def _shifted(e: Expr) -> tuple[Col, int] | None:
+    """A column, and what is added to it."""
+    match e:
+        case Col():
+            return e, 0
+        case Call(function=f, args=(inner, Lit(value=int(n)))) if f in RISING and (below := _shifted(inner)):
+            return below[0], below[1] + (-n if f == "sub" else n)
+        case _:
+            return None

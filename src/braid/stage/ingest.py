@@ -268,4 +268,4 @@ def _ends(leaf: Leaf, chunk: Chunk, rows: pl.DataFrame) -> list[Mark]:
 
 def clocked(stage: Stage) -> bool:
     """Whether the stage's buckets need the clock steps."""
-    return any(x.node.clocked_by or x.node.watermarks for x in stage.steps)
+    return any(x.node.clocked_by or x.node.watermarks or getattr(x.operator, "passing", None) for x in stage.steps)

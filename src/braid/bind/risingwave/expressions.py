@@ -278,8 +278,24 @@ def _call(e: ast.Call, names: Names) -> Expr:
         raise SqlError(f"{e.name.lower()}(*) is not possible", hint="only count takes *")
     _check_known(e.name, names)
     if e.name == "PG_TYPEOF" and len(e.args) == 1:
-        return Lit(usual_name(bind(e.args[0], names).type), S.VARCHAR)
+        return Lit(_typeof(typing.finished(bind(e.args[0], names)).type), S.VARCHAR)
     return typing.function(e.name, [bind(x, names) for x in e.args])
+
+
+_TYPEOF: dict[Type, str] = {
+    S.VARCHAR: "character varying",
+    S.TIME: "time without time zone",
+    S.TIMESTAMP: "timestamp without time zone",
+    S.TIMESTAMPTZ: "timestamp with time zone",
+    S.INTERVAL: "interval",
+}
+
+
+def _typeof(t: Type) -> str:
+    """What `pg_typeof` says: types without their digits."""
+    if isinstance(t, Array):
+        return f"{_typeof(t.element)}[]"
+    return "numeric" if isinstance(t, Decimal) else _TYPEOF.get(t) or usual_name(t)
 
 
 def _aggregate(e: ast.Call, names: Names) -> Expr:

@@ -21,10 +21,11 @@ from braid.expr import typing
 from braid.expr.aggregates import common
 from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.postgres.typing import finished
-from braid.plan.epochs import AsOfJoin, Changes, Equalities
+from braid.plan.epochs import AsOfJoin, Changes, Clean, Compare, Equalities
 from braid.plan.groups import Aggregate
 from braid.plan.logical import Filter, Node, Project
 from braid.plan.names import own
+from braid.plan.watermarks import passed
 from braid.sql import ast
 from braid.types import TIMESTAMPS, Decimal, Scalar, Type
 
@@ -57,15 +58,20 @@ class Grouped:
 
 @dataclass(slots=True)
 class _Groups:
-    """`shown`: what a grouping expression is worth above the groups. `keys`: the columns that tell groups apart."""
+    """Over the rows `read`. `shown`: what a grouping expression is worth above the groups. `keys`: the columns that
+    tell groups apart."""
 
+    read: Node
     scope: Scope[Expr]
     alias: str
-    over_table: bool
     made: Aggregations
     shown: dict[Expr, Expr] = field(default_factory=dict)
     keys: list[tuple[Col, Expr]] = field(default_factory=list)
     extremes: list[tuple[Col, str, Expr, ast.Expr]] = field(default_factory=list)
+
+    @property
+    def over_table(self) -> bool:
+        return self.read.mode != "append"
 
     def add_key(self, e: Expr) -> None:
         """Each is nullable: a table's key behind an outer join, too, and a view's key columns."""
@@ -164,7 +170,7 @@ def bind_grouped(s: ast.Select, read: Read, alias: str) -> Grouped:
 def _keyed(s: ast.Select, node: Node, scope: Scope[Expr], alias: str) -> _Groups:
     """The groups of a SELECT over one reading of its FROM."""
     alias = own(alias)  # items may have any name
-    groups = _Groups(scope, alias, node.mode != "append", Aggregations(f"{alias}.aggregate_"))
+    groups = _Groups(node, scope, alias, Aggregations(f"{alias}.aggregate_"))
     exprs = [_group_expr(e, s.items, scope) for e in s.group_by]
     if s.distinct is not None:
         if exprs or has_aggregates(s):
@@ -189,8 +195,23 @@ def _with_extremes(made: Node, s: ast.Select, read: Read, groups: _Groups) -> No
         right = Project(rows, (*keys, (col, arg), *ids))
         on = Equalities(tuple(k for k, _ in groups.keys), tuple(c for c, _ in keys), (False,) * len(keys))
         order = tuple(c for c, _ in ids)
-        made = AsOfJoin(made, right, "left", on, None, "ge" if function == "MAX" else "le", col, order)
+        compare: Compare = "ge" if function == "MAX" else "le"
+        clean = _forgotten(groups, again, [c for c, _ in keys], rows)
+        made = AsOfJoin(made, right, "left", on, None, compare, col, order, clean)
     return made
+
+
+def _forgotten(groups: _Groups, again: _Groups, keys: Sequence[Col], rows: Node) -> tuple[Clean, ...]:
+    """Groups that their watermark has passed are not changed any more, nor are their rows."""
+    mine = passed(Aggregate(groups.read, tuple(groups.keys), ()))
+    theirs = passed(Aggregate(rows, tuple(again.keys), ()))
+    if mine is None or theirs is None:
+        return ()
+    at = [c for c, _ in groups.keys].index(mine.key)
+    bounds = (*mine.bounds, *theirs.bounds)
+    missing = [groups.keys[at - 1][0], keys[at - 1]]  # no watermark passes NULL
+    values = [typing.case([(m, Lit(None, c.type))], c) for m, c in zip(missing, (mine.key, keys[at]), strict=True)]
+    return (Clean("left", values[0], bounds), Clean("right", values[1], bounds))
 
 
 def _without_stars(items: Sequence[ast.SelectItem], scope: Scope[Expr]) -> list[ast.SelectItem]:

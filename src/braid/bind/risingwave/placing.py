@@ -19,7 +19,7 @@ from braid.expr.typing import all_of
 from braid.plan.epochs import AsOfJoin, Compare, Equalities, RegularJoin, TemporalJoin, Windows
 from braid.plan.logical import Filter, How, Node
 from braid.plan.names import column_of
-from braid.plan.watermarks import cleaned, progress
+from braid.plan.watermarks import cleaned, forgotten, progress
 from braid.sql import ast
 
 Kind = Literal["regular", "asof", "temporal"]
@@ -147,7 +147,7 @@ def _in_list(j: Joined) -> bool:
 
 def _notice_state(node: RegularJoin, j: Joined, context: Context) -> None:
     """RW-18, RW-48: what is kept for ever, and what would bound it."""
-    kept = [side for side in ("left", "right") if side not in {c.side for c in node.clean}]
+    kept = [side for side in ("left", "right") if side not in {c.side for c in forgotten(node)}]
     if not kept:
         return
     why = _not_cleaned(j)

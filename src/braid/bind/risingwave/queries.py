@@ -9,7 +9,7 @@ watermark; without one there is nothing to wait for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from braid.bind.bound import Bounded, Declared, Index, View
@@ -30,13 +30,13 @@ from braid.bind.risingwave.scope import (
     renamed,
 )
 from braid.errors import Span, SqlError
-from braid.expr.nodes import Col, Expr, substituted
+from braid.expr.nodes import Call, Col, Expr, substituted
 from braid.expr.postgres import typing
 from braid.expr.typing import all_of, conjuncts
-from braid.plan.epochs import Bound, Changes, EmitOnClose, OnTime, Windows
+from braid.plan.epochs import Bound, Changes, Clean, EmitOnClose, OnTime, RegularJoin, Windows
 from braid.plan.logical import Filter, Node, Project, Source, SourceColumn
 from braid.plan.names import level_of, own
-from braid.plan.watermarks import clocked, progress
+from braid.plan.watermarks import base, clocked, progress
 from braid.plan.windows import KINDS, FixedKind
 from braid.sql import ast
 from braid.sql.windows import CALLS
@@ -173,12 +173,43 @@ def key_types(scope: Scope[Expr]) -> dict[Expr, str]:
 
 
 def emit_on_close(node: Node, columns: Sequence[Col], span: Span) -> Node:
+    """Rows wait for the first column that has a watermark; those that a join pads, for the time of their side."""
     known = progress(node)
     for column in columns:
+        padded = _of_outer(node, column, lambda c, times, how: c.value in times and how in (_OTHER[c.side], "full"))
+        if padded is not None:
+            return padded
         if column.name in known:
             return EmitOnClose(node, column, known[column.name])
+    for column in columns:
+        padded = _of_outer(node, column, lambda c, times, how: base(c.value) in times and how in (c.side, "full"))
+        if padded is not None:
+            return padded
     hint = "declare WATERMARK FOR on each table, and select the column it is for, or window_start"
     raise SqlError("EMIT ON WINDOW CLOSE needs a column with a watermark, and this view has none", span, hint)
+
+
+_OTHER = {"left": "right", "right": "left"}
+
+
+def _of_outer(node: Node, column: Col, fits: Callable[[Clean, tuple[Expr, ...], str], bool]) -> Node | None:
+    """The rows of an outer join that is cleaned on both sides, where a column, or one of several (COALESCE), is what
+    cleans one of them: they wait until their side, or the other one where it is missing, can meet nothing any more."""
+    below = node.input if isinstance(node, Project) else node
+    while isinstance(below, Filter):
+        below = below.input
+    if not isinstance(node, Project) or not isinstance(below, RegularJoin) or len(below.clean) < 2:
+        return None
+    given = next(e for c, e in node.outputs if c == column)
+    times = given.args if isinstance(given, Call) and given.function == "COALESCE" else (given,)
+    mine = next((c for c in below.clean if fits(c, times, below.how)), None)
+    if mine is None:
+        return None
+    cleans = sorted(below.clean, key=lambda c: c is not mine)
+    closes = Col(f"{own(level_of(column.name))}.closes", mine.value.type)
+    value = typing.function("COALESCE", [c.value for c in cleans])
+    made = replace(node, outputs=(*node.outputs, (closes, value)))
+    return EmitOnClose(made, closes, tuple(dict.fromkeys(b for c in cleans for b in c.bounds)))
 
 
 # ----------------------------------------------------------------------- FROM
