@@ -210,7 +210,7 @@ class _JoinStep(EpochStep[E]):
             return False
         return self.true(first, values)
 
-    def tell(self, e: Expr | None, failing: Bag, most: int = residuals.MOST) -> None:
+    def tell(self, e: Expr | None, failing: Bag, most: int) -> None:
         """Of rows of one key for which `e` fails, those whose values that it reads have come in this epoch."""
         come, shown = Bag(), dict[str, Values]()
         for values, count in failing:
@@ -253,7 +253,7 @@ class _ResultStep(_JoinStep[E]):
             group = self._groups[key]
             before, group.result = group.result, self.result(group)
             told, group.failing = group.failing, self.failing(group)
-            self.tell(self._rest, group.failing.minus(told))
+            self.tell(self._rest, group.failing.minus(told), residuals.MOST)
             for values, count in group.result.minus(before):
                 difference.add(values, count)
         return self.changes(difference)
@@ -350,7 +350,7 @@ class TemporalStep(_JoinStep[epochs.TemporalJoin]):
                     for found, n in met:
                         difference.add(found, n)
         for pairs in failing.values():
-            self.tell(self._rest, pairs)
+            self.tell(self._rest, pairs, residuals.MOST)
         for row in rights:
             key = self.group("right", row)
             if key is not None:
