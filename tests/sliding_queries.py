@@ -7,10 +7,12 @@ Rule: nothing here knows how a query runs.
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from braid.expr.nodes import Col
+from braid.expr.nodes import Col, Expr, Lit
+from braid.expr.typing import all_of, call, conjuncts
 from braid.plan import logical
 from braid.plan.logical import Filter, Node, Output, Project, Query
 from braid.plan.sliding import (
@@ -70,11 +72,20 @@ def random_query(rng: random.Random, shape: str) -> Query:
     return query(root, key=[])
 
 
+def _failing(rng: random.Random, every: Sequence[Col]) -> Expr:
+    """A condition that fails for some rows; for some it is saved."""
+    a, b = (rng.choice([c for c in every if c.type == Scalar.INT]) for _ in range(2))
+    quotient = call("div", [Lit(9, Scalar.INT), call("mod", [a, Lit(2, Scalar.INT)])])
+    return call("lt", [call("COALESCE", [quotient, b]) if rng.random() < 0.5 else quotient, Lit(5, Scalar.INT)])
+
+
 def meeting(rng: random.Random, left: Tree, right: Tree) -> Meeting:
     how: logical.How = rng.choice(["inner", "left", "right", "full", "left", "full"])
     keys = tuple((integer(rng, left), integer(rng, right)) for _ in range(rng.choice([0, 1, 1, 1, 1, 2])))
     every = [c for x in (left, right) for c in columns(x)]
     residual = condition(rng, Project(source("X"), tuple((c, c) for c in every)))
+    if rng.random() < 0.3:
+        residual = all_of([_failing(rng, every), *conjuncts(residual)])
     return Meeting(left, right, how, keys, residual)
 
 

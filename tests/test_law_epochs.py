@@ -111,7 +111,22 @@ def _residual(rng: random.Random, left: Node, right: Node) -> Expr | None:
         return None
     l = rng.choice([c for c in left.schema if c.type == Scalar.INT])
     r = rng.choice([c for c in right.schema if c.type == Scalar.INT])
-    return call(rng.choice(["lt", "le", "gt", "ne"]), [l, r])
+    term = call(rng.choice(["lt", "le", "gt", "ne"]), [l, r])
+    match rng.choice(["plain", "fails", "saved", "both"]):
+        case "plain":
+            return term
+        case "fails":
+            term = call("lt", [_failing(l), r])
+        case "saved":
+            term = call("lt", [call("COALESCE", [_failing(call("sub", [l, r])), integer(-1)]), r])
+        case "both":
+            term = call("and", [call("lt", [_failing(r), l]), term])
+    return term
+
+
+def _failing(e: Expr) -> Expr:
+    """It fails where `e` is even."""
+    return call("div", [integer(10), call("mod", [e, integer(2)])])
 
 
 def _regular(rng: random.Random, left: Node, right: Node) -> Node:
@@ -125,7 +140,7 @@ def _as_of(rng: random.Random, left: Node, right: Node) -> Node:
     order = [c for c in ids if c.name.endswith(".ID")] or [c for c in ids if c.name.endswith(".K")]
     compare: Compare = rng.choice(["lt", "le", "ge", "gt"])
     how: Literal["inner", "left"] = rng.choice(["inner", "left"])
-    at = rng.choice(numbers[0]), rng.choice(numbers[1])
+    at = [rng.choice(x) if rng.random() < 0.7 else _failing(rng.choice(x)) for x in numbers]
     return AsOfJoin(left, right, how, _keys(rng, left, right), at[0], compare, at[1], tuple(order))
 
 
@@ -179,6 +194,8 @@ def _bounded(rng: random.Random) -> Node:
         return cleaned(RegularJoin(left, right, how, Equalities((*k[0], a), (*k[1], b), (False, False)), None))
     late = call("add", [b, Lit(rng.choice([0, 10]), Scalar.BIGINT)])
     within = call("and", [call("ge", [a, b]), call("le", [a, late])])
+    if rng.random() < 0.3:
+        within = call("and", [call("lt", [_failing(rng.choice([*k[0], *k[1]])), integer(5)]), within])
     return cleaned(RegularJoin(left, right, how, Equalities(*k, (rng.random() < 0.3,)), within))
 
 

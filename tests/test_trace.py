@@ -116,11 +116,6 @@ def columns_of(e: Expr) -> list[Col]:
     return list(dict.fromkeys(x for x in parts(e) if isinstance(x, Col)))
 
 
-def test_they_stand_where_the_values_do() -> None:
-    """The same arguments are reached lazily."""
-    assert trace.FIRST == compile._FIRST
-
-
 def frame_of(*values: int | None) -> pl.DataFrame:
     return pl.DataFrame({"A": values, "T": ["x"] * len(values)}, schema={"A": pl.Int32, "T": pl.String})
 

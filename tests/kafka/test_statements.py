@@ -8,9 +8,12 @@ Rule: names are fresh: the broker is shared.
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
+from braid.topics.broker import Broker as OwnBroker
+from braid.topics.kafka import KafkaTopics
 from cli_help import Said, on_shared_spark
 from kafka import clients
 from kafka.broker import Broker
@@ -38,3 +41,29 @@ def test_what_takes_the_place_of_a_query_goes_on_from_its_offsets(broker: Broker
     assert second.code == 1 and "record 1 of" in second.err and 'has key 1, not 3; value {"V": 1}' in second.err
     assert [line.split("  ")[1].strip() for line in second.out.splitlines()[1:]] == ["1", "3"]
     assert '{"V": 3, "W": 6}' in second.out and '"V": 2' not in second.out
+
+
+def test_statements_are_done_once_by_any_version(broker: Broker, tmp_path: Path) -> None:
+    """What 0.1.0 has done has a marker by its old name, and is known by its records."""
+    topic = clients.fresh("t").replace("-", "_")
+    topics = KafkaTopics(tmp_path / "d", OwnBroker(broker.address))
+    made = f"CREATE TABLE {topic} (id INT PRIMARY KEY, v INT);"
+
+    def run(text: str, *more: str) -> Said:
+        words = ("--store", "d", "--kafka", broker.address, "--dialect", "risingwave", *more)
+        return on_shared_spark("run", "-e", text, *words, cwd=tmp_path)
+
+    assert run(made).code == 0
+    old = [{"key": 1, "value": {"v": 5}, "timestamp": 1_700_000_000_000}]
+    assert topics.append(topic, old, query=f"insert-{uuid4().hex[:24]}")
+    inserted = f"{made} INSERT INTO {topic} VALUES (1, 5); INSERT INTO {topic} VALUES (2, 6);"
+    for skipped in (1, 2):
+        said = run(inserted)
+        assert said.code == 0 and said.err.count("was done before; skipped") == skipped, said.err
+    assert topics.append(topic, old, query=f"update-{uuid4().hex[:24]}")
+    said = run(f"{inserted} UPDATE {topic} SET v = 7;")
+    assert said.code == 1 and "0.1.0 did" in said.err, said.err
+    said = run(f"{inserted} UPDATE {topic} SET v = 7;", "--old-statements", "done")
+    assert said.code == 0 and said.err.count("was done before; skipped") == 3, said.err
+    said = run(f"{inserted} UPDATE {topic} SET v = 7; UPDATE {topic} SET v = 8;")
+    assert said.code == 0 and said.err.count("was done before; skipped") == 3, said.err

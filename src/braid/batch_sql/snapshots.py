@@ -29,7 +29,7 @@ from braid.records import codec, formats
 from braid.records.python import json_value
 from braid.stage.bucket import Keepless
 from braid.stage.call_order import Placed, raw_frame
-from braid.stage.decode import decode, row_ids
+from braid.stage.decode import decode, key_of, row_ids
 from braid.types import WHOLE_NUMBERS, Column, polars_type
 
 
@@ -142,6 +142,25 @@ class Snapshots:
         finally:
             tables.close()
 
+    def inserted(self, change: RowsChanged) -> tuple[list[str], list[str]]:
+        """The rows of an INSERT that reads nothing, as `texts`: all, and those that are not late."""
+        tables = Tables(change.query, {}, () if change.returning is None else change.returning.asked)
+        try:
+            rows = _inserted(change, tables)
+        finally:
+            tables.close()
+        target = change.target
+        some = []
+        for these in (rows, self.judged(target, rows)[0]):
+            pairs = zip(keys_of(target, these), values_of(target, these), strict=True)
+            some.append([Placed(0, 0, 0, 0, n, k or key_of(0, n), v, 0, None) for n, (k, v) in enumerate(pairs)])
+        return self.texts(target, some[0]), self.texts(target, some[1])
+
+    def texts(self, declared: Declared, records: Sequence[Placed]) -> list[str]:
+        """The rows of records as they can be compared: columns that are not hidden."""
+        rows = _decoded(declared, records)[0] if records else pl.DataFrame()
+        return [repr(row) for row in rows.select(c.name for c in declared.visible if records).rows()]
+
     def judged(self, declared: Declared, rows: pl.DataFrame) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
         """The rows of a new epoch that are not late, and those that are."""
         gate = self._now(declared).gate if Gate.of(declared) is not None else None  # a table without one is not read
@@ -165,9 +184,7 @@ class Snapshots:
         records: list[tuple[str | None, str | None]]
         match change.kind:
             case "insert":
-                wanted = [(n, types[n]) for n in change.columns]
-                rows = tables.frame(change.query.sql, wanted)
-                rows = rows.with_columns(pl.lit(None, t).alias(n) for n, t in columns.items() if n not in rows.columns)
+                rows = _inserted(change, tables)
                 rows, late = self.judged(target, rows)
                 _check_keys(target, rows, change.query)
                 records = list(zip(keys_of(target, rows), values_of(target, rows), strict=True))
@@ -183,6 +200,14 @@ class Snapshots:
                 rows = tables.frame(change.query.sql, list(types.items()))
                 records = [(key, None) for key in keys_of(target, rows, stored=True)]
         return Written(records, _returned(change, rows, tables), late)
+
+
+def _inserted(change: RowsChanged, tables: Tables) -> pl.DataFrame:
+    """The rows of an INSERT; columns that it does not name are null."""
+    types = {c.name: c.type for c in change.target.columns}
+    rows = tables.frame(change.query.sql, [(n, types[n]) for n in change.columns])
+    missing = [(n, polars_type(t)) for n, t in types.items() if n not in change.columns]
+    return rows.with_columns(pl.lit(None, t).alias(n) for n, t in missing)
 
 
 def _replaced(

@@ -85,7 +85,7 @@ def failed(e: Expr) -> pl.Expr | None:
         case Call(args=args):
             fails = FUNCTIONS[e.function].failed
             parts = [failed(a) for a in args]
-            if e.function in _FIRST:  # an argument is looked at only where those before it are null
+            if e.function in FIRST:  # an argument is looked at only where those before it are null
                 parts = [_and(_all_null(args[:i]), part) if i else part for i, part in enumerate(parts)]
             if fails is not None:
                 parts.append(fails(e, [to_polars(a) for a in args]).fill_null(False))
@@ -109,6 +109,11 @@ def failed(e: Expr) -> pl.Expr | None:
         case Lambda():
             raise AssertionError("a lambda function has no value of its own")
     assert_never(e)
+
+
+def can_fail(e: Expr) -> bool:
+    """Whether a part of `e` can fail for some row."""
+    return any(map(_is_called, parts(e))) or failed(e) is not None
 
 
 def evaluate(frame: pl.DataFrame, items: list[tuple[str, Expr]]) -> tuple[pl.DataFrame, pl.Series]:
@@ -189,7 +194,7 @@ _COMPARES: dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
     "ge": lambda a, b: a >= b,
     "is_distinct_from": lambda a, b: a.ne_missing(b),
 }
-_FIRST = ("COALESCE", "IFNULL", "pg.coalesce")  # they give the first of their arguments that is there
+FIRST = ("COALESCE", "IFNULL", "pg.coalesce")  # they give the first argument that is there, and look at no others
 
 
 def _all_null(args: Sequence[Expr]) -> pl.Expr:
@@ -214,11 +219,6 @@ def _literal(value: object, t: Type) -> pl.Expr:
     match t:
         case Array() | Map() | Struct() | Scalar.INTERVAL:
             return pl.lit(pl.Series("v", [_physical(value, t)], dtype=dtype)).first()
-        case Scalar.INTERVAL:  # (months, days, microseconds), since a literal can be hashed
-            assert isinstance(value, tuple)
-            return pl.lit(
-                pl.Series("v", [dict(zip(("months", "days", "us"), value, strict=True))], dtype=dtype)
-            ).first()
         case _:
             return pl.lit(value, dtype)
 
@@ -234,7 +234,7 @@ def _physical(value: object, t: Type) -> object:
         case Map(_, item):
             assert isinstance(value, dict)
             return [{"key": k, "value": _physical(v, item)} for k, v in value.items()]
-        case Scalar.INTERVAL:
+        case Scalar.INTERVAL:  # (months, days, microseconds), since a literal can be hashed
             assert isinstance(value, tuple)
             return dict(zip(("months", "days", "us"), value, strict=True))
         case Struct(fields):

@@ -20,7 +20,6 @@ from braid.types import Type, polars_type
 
 MOST = 1000  # rows of a batch that are asked why they failed, by one who drops them
 _LONGEST = 200  # characters of a reason, and of an expression
-FIRST = ("COALESCE", "IFNULL", "pg.coalesce")  # an argument is reached where all before it are null
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +120,7 @@ def _operands(frame: pl.DataFrame, e: Expr, reached: pl.Series) -> Iterator[Trac
             yield first
             decided = first.value.fill_null(f == "and")
             yield traced(frame, right, reached & (decided if f == "and" else ~decided))
-        case Call(function=f, args=args) if f in FIRST:
+        case Call(function=f, args=args) if f in compile.FIRST:
             for arg in args:
                 one = traced(frame, arg, reached)
                 yield one

@@ -224,6 +224,9 @@ def folder_of(file: str | None) -> str:
 @click.option("--metrics", metavar="FILE|-", help="Append a JSON line a batch: where time goes (docs/metrics.md).")
 @click.option("--metrics-port", metavar="[HOST:]PORT", help="Serve them to Prometheus. [default host: 127.0.0.1]")
 @click.option("--max-drops", metavar="N|N%", help="End with exit code 3 when a query drops more rows than that.")
+@click.option(
+    "--old-statements", type=click.Choice(["done", "do"]), help="What statements are that 0.1.0 may have done."
+)
 @click.option("--quiet", is_flag=True, help="No progress line.")
 @functions_option
 @dead_letters_option

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from braid.bind.bound import (
     Again,
@@ -112,6 +113,7 @@ class Request:
     functions: Functions = NONE
     folder: str | None = None
     idle: float | None = None  # s after which a partition without records holds no clock
+    old_statements: Literal["done", "do"] | None = None  # what those are that 0.1.0 may have done (`once.py`)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,14 +10,12 @@ CHANGES) has no checkpoint: it prints its rows, from the beginning of its source
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import shutil
 import signal
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -25,13 +23,14 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from braid.bind.bound import BatchQuery, Printed, Pull, QueryBound, RowsChanged
-from braid.bind.program import NewRecords, first_match
+from braid.bind.program import Effect, NewRecords, first_match
 from braid.dialects import dialect_named
 from braid.errors import BraidError, QueryDied, Span, TooManyDrops, printable_lines
 from braid.face.asserted import Asserted, looks_at
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, StoreWorld, append_records, carry_out
 from braid.face.metrics import Metrics, progress_line, summary_line, warnings
+from braid.face.once import Once
 from braid.face.pulls import StorePulls
 from braid.face.request import (
     Prepared,
@@ -91,7 +90,7 @@ def run_program(request: Request, err: Console) -> Outcome:
         world = _World(store, prepared, request, err, parsed)
         program = Catalogue(store, request.dialect, request.functions).program("file")
         for effect in prepared.effects:
-            carry_out(effect, world)
+            world.do(effect)
             program.apply(effect)
         if not prepared.queries:
             if not request.quiet:
@@ -149,8 +148,7 @@ def _session(request: Request) -> Iterator[SparkSession]:
 
 class _World(StoreWorld):
     """What the statements of a file do before its queries start. A source that is read from files has no topic; that of
-    a query is made when it starts. INSERT, UPDATE and DELETE are done once per store: their commits bear names that
-    follow from their texts and places."""
+    a query is made when it starts. INSERT, UPDATE and DELETE are done once per store (`once.py`)."""
 
     def __init__(self, store: Topics, prepared: Prepared, request: Request, err: Console, parsed: str) -> None:
         files = source_files(prepared, request, parsed)
@@ -159,7 +157,8 @@ class _World(StoreWorld):
         self._from_files = files.topics()
         self._made = {q.sink.topic for q in prepared.queries}
         self._queries = {q.name for q in prepared.queries}
-        self._count: Counter[str] = Counter()
+        words = dialect_named(request.dialect).words
+        self._once = Once(store, self.tables, words, prepared.effects, request.old_statements)
         self._tell, self._err = request.tell, err
         self.waiting: list[Callable[[], None]] = []
         self._ticks, self._pulls = dialect_named(request.dialect).ticks, StorePulls(store)
@@ -177,24 +176,24 @@ class _World(StoreWorld):
         if name not in self._from_files and (name not in self._made or self.store.exists(name)):
             super().create_topic(name, partitions, compacted)
 
+    def do(self, effect: Effect) -> None:
+        self._effect = effect
+        carry_out(effect, self)
+
     def insert(self, records: NewRecords, line: int) -> None:
-        once = self._once("insert", f"{records.topic}\n{records.said}")
-        if not append_records(self.store, records, once):
+        done = self._once.done(self._effect) or not append_records(self.store, records, self._once.name(self._effect))
+        if done:
             self.note(f"INSERT INTO {records.topic} (line {line}) was done before; skipped")
 
     def change(self, change: RowsChanged, line: int) -> None:
-        text = f"{change.kind}\n{change.target.name}\n{change.columns}\n{change.query.sql}"
-        done, written = self.tables.change(change, self._once(change.kind, text))
-        name = change.target.name
-        if not done:
+        name, written = change.target.name, None
+        if not self._once.done(self._effect):
+            new, written = self.tables.change(change, self._once.name(self._effect))
+            written = written if new else None
+        if written is None:
             self.note(f"{change.kind.upper()} of {name} (line {line}) was done before; skipped")
         elif written.late:
             self.note(f"{len(written.late)} rows for {name} (line {line}) were late: see braid drops")
-
-    def _once(self, kind: str, text: str) -> str:
-        self._count[text] += 1
-        digest = hashlib.sha256(f"{text}\n{self._count[text]}".encode()).hexdigest()
-        return f"{kind}-{digest[:24]}"
 
     def answer(self, query: BatchQuery) -> None:
         if any(r.declared.topic in self._made for r in query.reads):

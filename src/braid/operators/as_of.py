@@ -5,7 +5,8 @@ Rule: of a key's right rows the nearest that qualifies and stands is met; of equ
 right row's life is the epochs in which it stands. A left row goes through the right rows from the nearest on, and meets
 each in those epochs that nearer ones have left open. (docs/rules/risingwave.md, "As-of joins")
 
-*Matches* equal keys (NULL only where null-safe); NULL in a compared value matches nothing.
+*Matches* equal keys (NULL only where null-safe); NULL in a compared value matches nothing, and so does one that fails,
+which is told of the row.
 *Keeps* the entries of both sides.
 *Emits* at the end of an epoch; LEFT pads a row where it meets nothing.
 *Forgets* entries that cancel, and those of keys that watermarks have passed.
@@ -29,6 +30,7 @@ from braid.operators.multiset import (
     EPOCH,
     Bag,
     changes_of,
+    come,
     distinct_keys,
     entries_of,
     known,
@@ -37,7 +39,7 @@ from braid.operators.multiset import (
     parted,
     zeros,
 )
-from braid.operators.pairing import MISSING, gathered, keys_of, payload_of
+from braid.operators.pairing import MISSING, all_dropped, failed_rows, gathered, keys_of, payload_of
 from braid.operators.ranges import Ints, begins, columns_of, grouped, narrow, rows_at
 from braid.operators.watermarks import Cleaning, ticks_of
 from braid.plan import epochs
@@ -88,13 +90,18 @@ class AsOf:
         keys = keys_of(inputs[0])
         payloads = [payload_of(rows) for rows in inputs]
         bags = [Bag(state, side, keys) for side in ("left", "right")]
-        new, lone = [], []
-        for rows, at, clean in zip(inputs, (self.left_at, self.right_at), self.clean, strict=True):
+        new, lone, drops = [], [], list[pl.DataFrame]()
+        both = zip(inputs, (self.left_at, self.right_at), self.clean, ("left", "right"), strict=True)
+        for rows, at, clean, side in both:
             entries = entries_of(rows, keys, None if clean is None else ticks_of(clean.value))
             never = null_in(entries, keys, self.null_safe)
             if at is not None:
-                without = compile.evaluate(entries, [(AT, at)])[0][AT].is_null()
+                made, failed = compile.evaluate(entries, [(AT, at)])
+                without = made[AT].is_null()
                 never = without if never is None else never | without
+                came = come(entries.filter(failed), at, keys, payload_of(rows))
+                if (told := failed_rows(came, pl.repeat(True, came.height, eager=True), [at], side)) is not None:
+                    drops.append(told)
             some, others = parted(entries, never)
             new.append(some)
             lone.append(others)
@@ -110,8 +117,8 @@ class AsOf:
             if clean is not None:
                 bag.forget(clean.limit(clocks))
             bag.close()
-        made = pl.concat(parts, how="diagonal").select(nothing.columns)
-        return Result(changes_of(made, keys, [*payloads[0], *payloads[1]]))
+        changed = pl.concat(parts, how="diagonal").select(nothing.columns)
+        return Result(changes_of(changed, keys, [*payloads[0], *payloads[1]]), all_dropped(drops))
 
     def _with_old(self, bag: Bag, entries: pl.DataFrame, new: Sequence[pl.DataFrame], keys: list[str]) -> pl.DataFrame:
         """The entries and those of earlier batches whose keys the batch touches."""

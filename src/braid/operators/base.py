@@ -69,20 +69,25 @@ class Result:
     the row; then `_k0…` and payload as JSON is made of them by the caller); counters such as expired state rows.
 
     Where the changes are many, `changes` are the first of them and `more` gives the others, piece by piece, each made
-    when it is asked for. The state is as after the batch by then; what pieces are made of does not lie in it.
+    when it is asked for. The state is as after the batch by then; what pieces are made of does not lie in it. `lost`:
+    what is dropped while they are made, as `dropped`.
     """
 
     changes: pl.DataFrame
     dropped: pl.DataFrame | None = None
     counts: dict[str, int] = field(default_factory=dict)
     more: Iterator[pl.DataFrame] | None = None
+    lost: list[pl.DataFrame] = field(default_factory=list)
 
     @staticmethod
     def of(
-        pieces: Iterator[pl.DataFrame], dropped: pl.DataFrame | None = None, counts: dict[str, int] | None = None
+        pieces: Iterator[pl.DataFrame],
+        dropped: pl.DataFrame | None = None,
+        counts: dict[str, int] | None = None,
+        lost: list[pl.DataFrame] | None = None,
     ) -> Result:
         """Of changes in pieces, of which there is one at least."""
-        return Result(next(pieces), dropped, counts or {}, pieces)
+        return Result(next(pieces), dropped, counts or {}, pieces, [] if lost is None else lost)
 
 
 class Behind(ABC):

@@ -17,10 +17,11 @@ from typing import TypeVar
 import numpy as np
 import polars as pl
 
+from braid.expr.nodes import Expr, columns
 from braid.operators.arrangement import Arrangement, Run
 from braid.operators.base import State
 from braid.operators.changes import DIFF, HASH, LOW, NEVER, POS, POS_TYPE, SUB, TIME, sequence_of, time_of
-from braid.operators.pairing import payload_of
+from braid.operators.pairing import BOTH, failed_rows, failing, payload_of
 from braid.operators.ranges import (
     Crowded,
     Ints,
@@ -35,6 +36,7 @@ from braid.operators.ranges import (
     probe,
     rows_at,
 )
+from braid.plan import residuals
 
 EPOCH = "_e"
 TICK = "_c"  # what cleaning goes by
@@ -79,6 +81,48 @@ def changes_of(rows: pl.DataFrame, keys: Sequence[str], payload: Sequence[str]) 
         *keys,
         *payload,
     )
+
+
+def come(rows: pl.DataFrame, e: Expr, keys: Sequence[str], payload: Sequence[str]) -> pl.DataFrame:
+    """Rows whose values that `e` reads come to a key in their epoch: not those that take the place of others."""
+    read = [EPOCH, *keys, *dict.fromkeys(columns(e))]
+    made = changes_of(netted(rows.sort(DIFF, descending=True, maintain_order=True), read), keys, payload)
+    return made.filter(pl.col(DIFF) == 1)
+
+
+class Failures:
+    """The pairs of a join whose residual fails, some of each key and epoch: those that hold what of it cannot fail."""
+
+    def __init__(self, residual: Expr | None, keys: Sequence[str]) -> None:
+        self._first, self._rest = residuals.parted(residual)
+        self._keys, self._pairs = keys, list[pl.DataFrame]()
+
+    def __bool__(self) -> bool:
+        """Whether it can fail."""
+        return self._rest is not None
+
+    def look(self, pairs: pl.DataFrame) -> None:
+        """Pairs as they come to be, with their epochs and weights."""
+        if self._rest is None or not pairs.height:
+            return
+        lost = failing(pairs, self._first, self._rest)
+        if lost.height:
+            self._pairs.append(self._few(lost))
+        if sum(x.height for x in self._pairs) > 2 * MOST:
+            self._pairs = [self._few(pl.concat(self._pairs, how="diagonal_relaxed"))]
+
+    def told(self, payload: Sequence[str]) -> pl.DataFrame | None:
+        """What is told of them; `payload`: the columns of both sides."""
+        if not self._pairs or self._rest is None:
+            return None
+        rows = come(pl.concat(self._pairs, how="diagonal_relaxed"), self._rest, self._keys, payload)
+        rows = rows.group_by(POS, *self._keys, maintain_order=True).head(residuals.MOST)
+        return failed_rows(rows, pl.repeat(True, rows.height, eager=True), [self._rest], BOTH)
+
+    def _few(self, pairs: pl.DataFrame) -> pl.DataFrame:
+        if pairs.height <= residuals.MOST:
+            return pairs
+        return pairs.group_by(EPOCH, *self._keys, maintain_order=True).head(residuals.MOST).select(pairs.columns)
 
 
 def by_hash(rows: pl.DataFrame) -> pl.DataFrame:

@@ -230,6 +230,9 @@ def dropped_rows(
     return rows.with_columns(**made).select(*DROPPED, *kept)
 
 
+BOTH = "both"  # the side of a row that is a pair
+
+
 def failed_rows(
     rows: pl.DataFrame,
     failed: pl.Series,
@@ -247,6 +250,14 @@ def failed_rows(
     if otherwise is not None:
         message = message.zip_with(message.is_not_null(), otherwise.filter(failed))
     return dropped_rows(lost, "expression", side, message=message)
+
+
+def failing(pairs: pl.DataFrame, first: Expr | None, rest: Expr) -> pl.DataFrame:
+    """The pairs for which `rest` fails and `first` is true: see `residuals.parted`."""
+    lost = pairs.filter(compile.evaluate(pairs, [("_rest", rest)])[1])
+    if first is None or not lost.height:
+        return lost
+    return lost.filter(compile.evaluate(lost, [("_first", first)])[0]["_first"].fill_null(False))
 
 
 def meeting(rows: pl.DataFrame, side: str, condition: Expr | None, drops: list[pl.DataFrame]) -> Flags:

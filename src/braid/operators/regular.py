@@ -5,7 +5,8 @@ Rule: a pair weighs the product of its rows' weights and belongs to the later of
 side is padded in the epochs after which its degree, the weight of its partners, is zero. Both are sums over entries, so
 entries that cancel need not be found first. (docs/rules/risingwave.md, "Regular joins")
 
-*Matches* equal keys (NULL only where null-safe) for which the residual is true; one that is NULL or fails is not.
+*Matches* equal keys (NULL only where null-safe) for which the residual is true. What of it fails is NULL, and told of
+the pair when it comes.
 *Keeps* the entries of both sides. Rows with a NULL key are never kept.
 *Emits* at the end of an epoch, one row a unit of weight; some epochs at a time.
 *Forgets* entries that cancel, and those whose tick is below the watermark of their side, read after the batch.
@@ -29,6 +30,7 @@ from braid.operators.multiset import (
     EPOCH,
     TICK,
     Bag,
+    Failures,
     Reach,
     by_hash_and_tick,
     changes_of,
@@ -91,7 +93,8 @@ class Regular:
                 if own.old.expired:
                     counts["expired"] = counts.get("expired", 0) + own.old.expired
             own.old.close()
-        return Result.of(self._changes(before, keys), counts=counts)
+        lost: list[pl.DataFrame] = []
+        return Result.of(self._changes(before, keys, lost), counts=counts, lost=lost)
 
     def _side(self, rows: pl.DataFrame, side: int, state: State, keys: list[str]) -> _Side:
         payload = payload_of(rows)
@@ -106,9 +109,9 @@ class Regular:
         new, lone = parted(entries, never)
         return _Side(new, lone, Bag(state, SIDES[side], keys), payload)
 
-    def _changes(self, sides: list[_Side], keys: list[str]) -> Iterator[pl.DataFrame]:
+    def _changes(self, sides: list[_Side], keys: list[str], lost: list[pl.DataFrame]) -> Iterator[pl.DataFrame]:
         """The changes, some epochs at a time: as many as give no more than a piece. `sides`: with the entries before
-        the batch, to which those of the epochs that are done are added."""
+        the batch, to which those of the epochs that are done are added. `lost`: gets what is told of pairs."""
         payload = [*sides[0].payload, *sides[1].payload]
         nothing = pl.concat([x.new.clear() for x in sides], how="diagonal").select(EPOCH, DIFF, HASH, *keys, *payload)
         epochs = np.unique(np.concatenate([x[EPOCH].to_numpy() for side in sides for x in (side.new, side.lone)]))
@@ -117,8 +120,9 @@ class Regular:
         while ends:
             whole = ends == [len(epochs)] and not done
             some = [side if whole else side.within(epochs[done : ends[-1]]) for side in sides]
+            failures = Failures(self.residual, keys)
             try:
-                made = iter([self._parts(some, keys, most)])
+                made = iter([self._parts(some, keys, most, failures)])
             except Crowded as crowd:
                 if whole:  # whoever asks for more has let go of what the batch came in
                     yield changes_of(nothing, keys, payload)
@@ -126,32 +130,37 @@ class Regular:
                     size = max(1, (ends[-1] - done) * most // (2 * crowd.pairs))
                     ends += range(done + size, ends[-1], size)[::-1]
                     continue
-                made = self._of_one(some, keys, most)
+                failures = Failures(self.residual, keys)
+                made = self._of_one(some, keys, most, failures)
             for parts in made:
                 rows = pl.concat([nothing, *(p for p in parts if p.height)], how="diagonal").select(nothing.columns)
                 yield changes_of(rows, keys, payload)
+            if (told := failures.told(payload)) is not None:
+                lost.append(told)
             done = ends.pop()
             if ends:
                 for side in some:
                     side.old.with_new(side.new)
 
-    def _of_one(self, sides: Sequence[_Side], keys: list[str], most: int) -> Iterator[list[pl.DataFrame]]:
+    def _of_one(
+        self, sides: Sequence[_Side], keys: list[str], most: int, failures: Failures
+    ) -> Iterator[list[pl.DataFrame]]:
         """What one epoch changes, in pieces of at most `most` rows; at once where something is taken back, since that
         may cancel what stands in another piece."""
         rest = self._unmatched(sides, keys)
         if not all(side.old.only_adds() and only_adds(side.new) for side in sides) or not all(map(only_adds, rest)):
-            yield [*(found for _, found in self._pairs(sides, keys)), *rest]
+            yield [*(found for _, found in self._pairs(sides, keys, failures)), *rest]
             return
-        for _, found in self._pairs(sides, keys):
+        for _, found in self._pairs(sides, keys, failures):
             yield from ([found[rows]] for rows in pieces(found.height, most))
         yield rest
 
-    def _parts(self, sides: Sequence[_Side], keys: list[str], most: int) -> list[pl.DataFrame]:
+    def _parts(self, sides: Sequence[_Side], keys: list[str], most: int, failures: Failures) -> list[pl.DataFrame]:
         """What some epochs change. `Crowded` where it is more than `most` rows."""
         parts = []
         looks = 2 * sides[0].new.height + sides[1].new.height
         seen = made = 0
-        for looked, found in self._pairs(sides, keys):
+        for looked, found in self._pairs(sides, keys, failures):
             parts.append(found)
             seen, made = seen + looked, made + found.height
             if made > most:
@@ -182,9 +191,14 @@ class Regular:
     ) -> tuple[Ints, pl.DataFrame] | None:
         return known(bag, looking, keys, self._ticks(looking, side), most)
 
-    def _pairs(self, sides: Sequence[_Side], keys: list[str]) -> Iterator[tuple[int, pl.DataFrame]]:
-        """New with new, new with old, old with new, in rounds: (how many rows looked, pairs that the residual lets
-        through)."""
+    def _pairs(self, sides: Sequence[_Side], keys: list[str], failures: Failures) -> Iterator[tuple[int, pl.DataFrame]]:
+        """How many rows looked, and the pairs that the residual lets through, in rounds."""
+        for looked, pairs in self._together(sides, keys):
+            failures.look(pairs)
+            yield looked, pairs.filter(self._true(pairs)) if self.residual is not None and pairs.height else pairs
+
+    def _together(self, sides: Sequence[_Side], keys: list[str]) -> Iterator[tuple[int, pl.DataFrame]]:
+        """New with new, new with old, old with new, in rounds: (how many rows looked, pairs)."""
         left, right = sides
         for looking, (l, r) in in_rounds(left.new, lambda x, n: self._meetings(x, right.new, 0, keys, n)):
             yield looking.height, self._joined(rows_at(looking, l), rows_at(right.new, r), sides, keys)
@@ -196,18 +210,16 @@ class Regular:
                 yield looking.height, self._joined(met[1], rows_at(looking, met[0]), sides, keys)
 
     def _joined(self, left: pl.DataFrame, right: pl.DataFrame, sides: Sequence[_Side], keys: list[str]) -> pl.DataFrame:
-        """Pairs, row by row, without those for which the residual is not true."""
+        """Pairs, row by row."""
         epoch = np.maximum(left[EPOCH].to_numpy(), right[EPOCH].to_numpy())
         weight = left[DIFF].to_numpy() * right[DIFF].to_numpy()
         both = [*columns_of(left, [HASH, *keys, *sides[0].payload]).get_columns()]
         both += columns_of(right, sides[1].payload).get_columns() if sides[1].payload else []
-        made = pl.DataFrame([pl.Series(EPOCH, epoch), pl.Series(DIFF, weight), *both])
-        return made.filter(self._true(made)) if self.residual is not None and made.height else made
+        return pl.DataFrame([pl.Series(EPOCH, epoch), pl.Series(DIFF, weight), *both])
 
     def _true(self, pairs: pl.DataFrame) -> pl.Series:
         assert self.residual is not None
-        made, failed = compile.evaluate(pairs, [("_true", self.residual)])
-        return made["_true"].fill_null(False) & ~failed
+        return compile.evaluate(pairs, [("_true", self.residual)])[0]["_true"].fill_null(False)
 
     # ---------------------------------------------------------------- padding
 

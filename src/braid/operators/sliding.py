@@ -5,7 +5,8 @@ Rule: nothing is decided before the clock says that it is certain, so no result 
 two values of the clock is worked out when the second is reached, from the rows that are alive in between. Where that is
 much, it is worked out as if the clock had gone there in several steps, each when it is asked for.
 
-*Matches* rows that are alive together (`frames`) and have equal keys.
+*Matches* rows that are alive together (`frames`), have equal keys and a true residual. What of it fails is NULL, and
+told of the pair when it would go out.
 *Keeps* the rows of every operand; all of a captured table.
 *Emits* at the place of the step that let a result out; order: `places`.
 *Forgets* a row when nothing that is still open can depend on it.
@@ -21,21 +22,23 @@ import numpy as np
 import polars as pl
 
 from braid.expr import compile
+from braid.expr.nodes import Expr
 from braid.operators.arrangement import Whole
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH, NEVER, PART, POS, POS_TYPE, SUB, TIME, no_rows
 from braid.operators.clocks import FOREVER, Clock, Clocks, LeafClock
 from braid.operators.frames import ENTER, EXPIRES, LEAVE, OPEN, Together, hop_end, hop_ends, with_lives
-from braid.operators.pairing import all_dropped, dropped_rows, payload_of, piece_rows
+from braid.operators.pairing import BOTH, all_dropped, dropped_rows, failed_rows, failing, payload_of, piece_rows
 from braid.operators.places import order_of_results, places_of, positions_of, same_leaf
 from braid.operators.ranges import Crowded, Ints, rows_at
-from braid.plan import sliding
+from braid.plan import residuals, sliding
 from braid.plan.sliding import Meeting, Operand, RangeFrame, RowsFrame, SlidingJoin, Tree
 
 DUE, NEW = "_due", "_new"  # when the clock lets a result out; position of the newest record of this batch in it
 HOP, REACHED, PASSED = 0, 1, 2
 AT = "_at"  # the time of a row
 ROWS = ("_i", "_j")  # numbers of the left and of the right rows of a meeting
+Failing = tuple[pl.DataFrame, Expr]  # pairs, and what fails for them
 
 
 def place(i: int) -> str:
@@ -70,8 +73,9 @@ class Sliding:
             left = rows.drop(ENTER, LEAVE, EXPIRES, DUE)
             whole.close(left.drop(NEW), left.filter(pl.col(NEW).is_not_null()).drop(NEW))
         state.manifest["clock"] = now
-        changes = self._changes(lives, before, now, clocks, dict(state.manifest), payload)
-        return Result.of(changes, all_dropped(drops))
+        lost: list[pl.DataFrame] = []
+        changes = self._changes(lives, before, now, clocks, dict(state.manifest), payload, lost)
+        return Result.of(changes, all_dropped(drops), lost=lost)
 
     # ---------------------------------------------------------------- rows
 
@@ -148,9 +152,11 @@ class Sliding:
         clocks: Clocks,
         noted: Mapping[str, Any],
         payload: Sequence[str],
+        lost: list[pl.DataFrame],
     ) -> Iterator[pl.DataFrame]:
         """What goes out while the clock goes from `before` to `now`, in as few steps as have no more than a piece of
-        pairs each; one instant is never cut. `lives`: by their enters. `noted`: see `_note`."""
+        pairs each; one instant is never cut. `lives`: by their enters. `noted`: see `_note`. `lost`: gets
+        what is told of pairs."""
         most = piece_rows(*([x] for x in lives))
         enters = [x[ENTER].drop_nulls().to_numpy() for x in lives]
         alive, ends, fresh = [x.clear() for x in lives], [now], True
@@ -167,33 +173,41 @@ class Sliding:
                     continue
             times = np.sort(np.concatenate([e[a:b] for e, a, b in zip(enters, done, upto, strict=True)]))
             times = times[(times > max(before - fresh, -OPEN)) & (times < ends[-1])]
+            failures = list[Failing]()
             try:
-                results = self._results(rows, before, ends[-1], most if len(times) else None)
+                results = self._results(rows, before, ends[-1], most if len(times) else None, failures)
             except Crowded as crowd:
                 share = len(times) * most // (2 * crowd.pairs) + 1
                 ends += np.unique(times[::share])[::-1].tolist()
                 continue
             end = ends.pop()
             results = pl.concat([results, *self._reports(rows, before, end, noted)], how="diagonal")
-            yield self._released(
-                results.filter(_is_due(before, end, fresh)), before if fresh else NEVER, clocks, payload
-            )
+            due, since = _is_due(before, end, fresh), before if fresh else NEVER
+            for pairs, e in failures:
+                told = pl.concat([results.clear(), pairs], how="diagonal").filter(due)
+                told = self._released(told, since, clocks, payload)
+                lost += [
+                    x for x in [failed_rows(told, pl.repeat(True, told.height, eager=True), [e], BOTH)] if x is not None
+                ]
+            yield self._released(results.filter(due), since, clocks, payload)
             alive, done, before, fresh = self._needed(rows, end), upto, end, False
 
     # ---------------------------------------------------------------- meeting
 
-    def _results(self, lives: Sequence[pl.DataFrame], before: int, now: int, most: int | None) -> pl.DataFrame:
+    def _results(
+        self, lives: Sequence[pl.DataFrame], before: int, now: int, most: int | None, failures: list[Failing]
+    ) -> pl.DataFrame:
         """Rows of the whole tree: all that the clock lets out on its way from `before` to `now`, and others. `Crowded`
         where somewhere more than `most` pairs come together on that way."""
         tree = self.node.tree
         if isinstance(tree, Operand) or self.node.emission == "istream":
-            return self._evaluated(tree, lives, before, most)
+            return self._evaluated(tree, lives, before, most, failures)
         # each result has a row that enters in between, or goes out alone in between
         n = len(tuple(sliding.operands(tree.left)))
-        left = self._evaluated(tree.left, lives[:n], before, most)
-        right = self._evaluated(tree.right, lives[n:], before, most)
+        left = self._evaluated(tree.left, lives[:n], before, most, failures)
+        right = self._evaluated(tree.right, lives[n:], before, most, failures)
         left, right = left.with_row_index(ROWS[0]), right.with_row_index(ROWS[1])
-        pairs = _pairs(tree, left, right, before, None if most is None else (before, most))
+        pairs = _pairs(tree, left, right, before, None if most is None else (before, most), failures)
         found = [pairs.drop(ROWS)]
         for number, rows, other in _preserving(tree, left, right):
             if self.node.emission == "arrival" or _is_table(other):
@@ -207,16 +221,18 @@ class Sliding:
             found.append(self._alone(own, mine, number, other))
         return pl.concat(found, how="diagonal")
 
-    def _evaluated(self, tree: Tree, lives: Sequence[pl.DataFrame], before: int, most: int | None) -> pl.DataFrame:
+    def _evaluated(
+        self, tree: Tree, lives: Sequence[pl.DataFrame], before: int, most: int | None, failures: list[Failing]
+    ) -> pl.DataFrame:
         """The rows of a tree. `lives`: of its operands, from left to right."""
         if isinstance(tree, Operand):
             (rows,) = lives
             return rows.drop(AT)
         n = len(tuple(sliding.operands(tree.left)))
-        left = self._evaluated(tree.left, lives[:n], before, most)
-        right = self._evaluated(tree.right, lives[n:], before, most)
+        left = self._evaluated(tree.left, lives[:n], before, most, failures)
+        right = self._evaluated(tree.right, lives[n:], before, most, failures)
         left, right = left.with_row_index(ROWS[0]), right.with_row_index(ROWS[1])
-        pairs = _pairs(tree, left, right, NEVER, None if most is None else (before, most))
+        pairs = _pairs(tree, left, right, NEVER, None if most is None else (before, most), failures)
         alone = [self._alone(rows, pairs, number, other) for number, rows, other in _preserving(tree, left, right)]
         return pl.concat([pairs.drop(ROWS), *alone], how="diagonal")
 
@@ -341,8 +357,10 @@ def _pairs(
     right: pl.DataFrame,
     since: int = NEVER,
     crowd: tuple[int, int] | None = None,
+    failures: list[Failing] | None = None,
 ) -> pl.DataFrame:
-    """Pairs alive together with equal keys; `since`, `crowd`: see `Together.pairs`."""
+    """Pairs alive together with equal keys; `since`, `crowd`: see `Together.pairs`. `failures`: gets those for which
+    the residual fails."""
     keys = None
     if meeting.keys:
         names = [f"_q{n}" for n in range(len(meeting.keys))]
@@ -359,6 +377,9 @@ def _pairs(
     )
     both = pl.DataFrame([*own, *(x for side in (l, r) for x in side if x.name not in (AT, *life))])
     if meeting.residual is not None:
+        first, rest = residuals.parted(meeting.residual)
+        if failures is not None and rest is not None and both.height:
+            failures.append((failing(both, first, rest).drop(ROWS), rest))
         fits, _ = compile.evaluate(both, [("_fits", meeting.residual)])
         both = both.filter(fits["_fits"].fill_null(False))
     return both

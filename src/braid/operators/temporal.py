@@ -5,7 +5,8 @@ Rule: a left row of epoch e sees right changes of epochs before e. Right changes
 back takes back what it met, which is remembered; one that is replaced does so too, and looks again.
 (docs/rules/risingwave.md, "Temporal joins")
 
-*Matches* equal keys (NULL only where null-safe) for which the residual is true; one that is NULL or fails is not.
+*Matches* equal keys (NULL only where null-safe) for which the residual is true. What of it fails is NULL, and told of
+the pair when the left row looks.
 *Keeps* the entries of the right side and, unless the left side only appends, what each left row has met.
 *Emits* at the end of an epoch; LEFT pads a row that meets nothing.
 *Forgets* entries that cancel, and what a left row has met when it is taken back.
@@ -24,7 +25,19 @@ from braid.expr.nodes import Col, Expr
 from braid.operators.base import Result, State
 from braid.operators.changes import DIFF, HASH
 from braid.operators.clocks import Clocks
-from braid.operators.multiset import EPOCH, TICK, Bag, changes_of, entries_of, known, meetings, netted, null_in, parted
+from braid.operators.multiset import (
+    EPOCH,
+    TICK,
+    Bag,
+    Failures,
+    changes_of,
+    entries_of,
+    known,
+    meetings,
+    netted,
+    null_in,
+    parted,
+)
 from braid.operators.pairing import keys_of, payload_of
 from braid.operators.ranges import columns_of, hashes_of, keyed, rows_at
 from braid.plan import epochs
@@ -57,26 +70,32 @@ class Temporal:
         left, lone = parted(left, null_in(left, keys, self.null_safe))
         right, _ = parted(right, null_in(right, keys, self.null_safe))
         nothing = pl.concat([left.clear(), right.clear()], how="diagonal").select(EPOCH, DIFF, HASH, *keys, *payload)
-        met = pl.concat([nothing, self._met(left.filter(pl.col(DIFF) > 0), right, table, keys)], how="diagonal_relaxed")
+        failures = Failures(self.residual, keys)
+        found = self._met(left.filter(pl.col(DIFF) > 0), right, table, keys, failures)
+        met = pl.concat([nothing, found], how="diagonal_relaxed")
+        if failures and self.remembers:  # a row that takes the place of another like it is not told again
+            self._met(left.filter(pl.col(DIFF) < 0), right, table, keys, failures)
         table.add(right, payload_of(inputs[1]))
         table.close()
         if self.remembers:
             met = self._with_memory(met, left.filter(pl.col(DIFF) < 0), state, keys, payload)
         parts = [met, *([lone] if self.outer else [])]
         made = pl.concat(parts, how="diagonal").select(nothing.columns)
-        return Result(changes_of(made, keys, payload))
+        return Result(changes_of(made, keys, payload), failures.told(payload))
 
     # ---------------------------------------------------------------- looking
 
-    def _met(self, left: pl.DataFrame, right: pl.DataFrame, table: Bag, keys: list[str]) -> pl.DataFrame:
+    def _met(
+        self, left: pl.DataFrame, right: pl.DataFrame, table: Bag, keys: list[str], failures: Failures
+    ) -> pl.DataFrame:
         """What new left rows meet, in their epochs; padded where that is nothing."""
         left = left.with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("_i"))
         parts = [left.clear()]
         l, r = meetings(left, right, keys)
         earlier = right[EPOCH].to_numpy()[r] < left[EPOCH].to_numpy()[l]
-        parts.append(self._pairs(rows_at(left, l[earlier]), rows_at(right, r[earlier])))
+        parts.append(self._pairs(rows_at(left, l[earlier]), rows_at(right, r[earlier]), failures))
         if (found := known(table, left, keys)) is not None:
-            parts.append(self._pairs(rows_at(left, found[0]), found[1]))
+            parts.append(self._pairs(rows_at(left, found[0]), found[1], failures))
         pairs = pl.concat(parts, how="diagonal")
         pairs = netted(pairs, [c for c in pairs.columns if c != DIFF])
         if self.outer:
@@ -84,14 +103,14 @@ class Temporal:
             pairs = pl.concat([pairs, rows_at(left, missed)], how="diagonal")
         return pairs.drop("_i", TICK)
 
-    def _pairs(self, left: pl.DataFrame, right: pl.DataFrame) -> pl.DataFrame:
+    def _pairs(self, left: pl.DataFrame, right: pl.DataFrame, failures: Failures) -> pl.DataFrame:
         weight = left[DIFF] * right[DIFF]
         theirs = columns_of(right, payload_of(right))
         made = left.with_columns(weight.alias(DIFF)).hstack(theirs.get_columns())
         if self.residual is None or not made.height:
             return made
-        true, failed = compile.evaluate(made, [("_true", self.residual)])
-        return made.filter(true["_true"].fill_null(False) & ~failed)
+        failures.look(made)
+        return made.filter(compile.evaluate(made, [("_true", self.residual)])[0]["_true"].fill_null(False))
 
     # ---------------------------------------------------------------- memory
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from braid.expr.nodes import Call, Expr, Lit, calls_user, columns
 from braid.expr.typing import conjuncts
 from braid.plan.epochs import RegularJoin
+from braid.plan.residuals import parted
 from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Scalar
 
 FAR = 2**58  # ticks; constants beyond bound nothing
@@ -75,7 +76,7 @@ def bands(join: RegularJoin) -> list[Band]:
 
 def _of_terms(join: RegularJoin) -> Iterator[Band]:
     left, right = ({c.name for c in x.schema} for x in (join.left, join.right))
-    for term in conjuncts(join.residual):
+    for term in conjuncts(parted(join.residual)[0]):  # where a term fails rows meet all the same: that is told
         if not isinstance(term, Call) or term.function not in ("lt", "le", "ge", "gt"):
             continue
         a, b = (Shifted.of(e) for e in term.args)

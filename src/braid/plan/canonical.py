@@ -21,7 +21,7 @@ from typing import Any, get_args
 
 from braid.expr import meanings
 from braid.expr.nodes import Cast, Code, Col, Expr, columns
-from braid.plan import epochs, logical
+from braid.plan import epochs, logical, residuals
 from braid.plan.groups import Aggregation
 from braid.plan.logical import Query, Source, SourceColumn
 from braid.plan.needed import needed
@@ -122,8 +122,19 @@ class _Form:
             if (kind, type(value)) in LENGTHS:
                 of |= {old: getattr(value, new) for old, new in LENGTHS[kind, type(value)].items()}
             else:
-                of[f.name] = known[f.name] if f.name in known else self.of(value)
+                of[f.name] = known[f.name] if f.name in known else self._field(x, f.name, value)
         return [kind, of]
+
+    def _field(self, x: Any, name: str, value: Any) -> Any:
+        """In 0.1.0 a residual of which a part failed was not true, though COALESCE took its place."""
+        joins = isinstance(x, epochs.RegularJoin | epochs.TemporalJoin)
+        if joins and name == "residual" and residuals.parted(value)[1] is not None:
+            return self._with_meaning(self.of(value))
+        return self.of(value)
+
+    def _with_meaning(self, form: Any) -> Any:
+        kind, of = form
+        return [kind, {**of, "meaning": 2}]
 
     def _number(self, column: str) -> int:
         return self.numbers.setdefault(column, len(self.numbers))
@@ -175,6 +186,9 @@ class _Frame(_Form):
         made = super().of(x)
         self._inside = False
         return _Place(x, made)
+
+    def _with_meaning(self, form: Any) -> Any:
+        return replace(form, form=super()._with_meaning(form.form))
 
 
 def changed_expressions(then: str, query: Query) -> list[Valued] | None:

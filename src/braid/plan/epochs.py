@@ -134,7 +134,7 @@ class Clean:
 @dataclass(frozen=True)
 class RegularJoin(PairsInEpochs):
     """Pairs of rows that stand, with equal keys and a true `residual`; rows of a preserved side without such a partner
-    are padded with NULL. A residual that is NULL or fails is not true. No equality: all rows meet."""
+    are padded with NULL. What fails of a residual is NULL, and told of the pair. No equality: all rows meet."""
 
     joins = "regular"
     left: Node

@@ -127,7 +127,8 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Meeting:
-    """Pairs of rows alive together with equal keys (NULL equals nothing) and a `residual` that is true."""
+    """Pairs of rows alive together with equal keys (NULL equals nothing) and a `residual` that is true. What fails of
+    it is NULL, and told of the pair."""
 
     left: Tree
     right: Tree

@@ -19,12 +19,11 @@ from braid.plan.epochs import Bound, Clean, RegularJoin
 from braid.plan.groups import Aggregate, Final, TimeWindows
 from braid.plan.keyed import Lateral, Materialize, OnKeys
 from braid.plan.logical import Filter, Node, OnKey, Output, Project, Source, sources
+from braid.plan.residuals import RISING
 from braid.plan.sliding import SlidingJoin
 
 Bounds = tuple[Bound, ...]
 Progress = Mapping[str, Bounds]
-
-RISING = ("shift", "add", "sub")  # of their first argument, if the second is a constant
 
 
 def progress(node: Node) -> Progress:

@@ -14,10 +14,10 @@ from datetime import date, datetime, timedelta
 from operator import ge, gt, le, lt
 from typing import Any, Generic, Literal, TypeVar
 
-from braid.expr.nodes import Expr, Lit
-from braid.plan import epochs
+from braid.expr.nodes import Expr, Lit, columns
+from braid.plan import epochs, residuals
 from braid.reference.aggregates import in_order
-from braid.reference.rows import Row, Run, Values
+from braid.reference.rows import Row, Run, Values, reason
 from braid.reference.steps import FOREVER, NEVER, N, SourceStep, Step, ticks
 from braid.reference.windows import holding
 from braid.types import WHOLE_NUMBERS, Scalar
@@ -163,6 +163,7 @@ class _Group:
     left: Bag = field(default_factory=Bag)
     right: Bag = field(default_factory=Bag)
     result: Bag = field(default_factory=Bag)
+    failing: Bag = field(default_factory=Bag)
 
     def side(self, which: Literal["left", "right"]) -> Bag:
         return self.left if which == "left" else self.right
@@ -174,6 +175,7 @@ class _JoinStep(EpochStep[E]):
     def __init__(self, node: E, number: int, run: Run, left: Step, right: Step) -> None:
         super().__init__(node, number, run, left, right)
         self._groups: dict[str, _Group] = {}
+        self._first, self._rest = residuals.parted(getattr(node, "residual", None))
         self._padding: dict[str, Values] = {
             "left": dict.fromkeys(c.name for c in node.left.schema),
             "right": dict.fromkeys(c.name for c in node.right.schema),
@@ -198,11 +200,26 @@ class _JoinStep(EpochStep[E]):
         return values | other if side == "left" else other | values
 
     def true(self, residual: Expr | None, values: Values) -> bool:
-        """Is the residual true? Not where it is NULL, or fails."""
-        if residual is None:
-            return True
-        value, failed = self.run.look(residual, Row(values, 0, None))
-        return value is True and not failed
+        """Is the residual true? What of it fails is NULL."""
+        return residual is None or self.run.look(residual, Row(values, 0, None))[0] is True
+
+    def fails(self, values: Values) -> bool:
+        """Does the residual of a pair fail, where what of it cannot fail is true?"""
+        first, rest = self._first, self._rest
+        if rest is None or not self.run.look(rest, Row(values, 0, None))[1]:
+            return False
+        return self.true(first, values)
+
+    def tell(self, e: Expr | None, failing: Bag, most: int) -> None:
+        """Of rows of one key for which `e` fails, those whose values that it reads have come in this epoch."""
+        come, shown = Bag(), dict[str, Values]()
+        for values, count in failing:
+            read = {name: values[name] for name in columns(e)} if e is not None else {}
+            come.add(read, count)
+            shown[repr(read)] = values
+        for values in [shown[repr(read)] for read, count in come for _ in range(count)][:most]:
+            assert e is not None
+            self.run.drop("expression", self.number, Row(values, self.epoch, None), message=reason([e], values))
 
 
 class _ResultStep(_JoinStep[E]):
@@ -210,6 +227,16 @@ class _ResultStep(_JoinStep[E]):
 
     def result(self, group: _Group) -> Bag:
         raise NotImplementedError
+
+    def failing(self, group: _Group) -> Bag:
+        """The pairs for which the residual fails."""
+        made = Bag()
+        if self._rest is not None:
+            for left, n in group.left:
+                for right, m in group.right:
+                    if self.fails(left | right):
+                        made.add(left | right, n * m)
+        return made
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         difference, touched = Bag(), set()
@@ -225,6 +252,8 @@ class _ResultStep(_JoinStep[E]):
         for key in touched:
             group = self._groups[key]
             before, group.result = group.result, self.result(group)
+            told, group.failing = group.failing, self.failing(group)
+            self.tell(self._rest, group.failing.minus(told), residuals.MOST)
             for values, count in group.result.minus(before):
                 difference.add(values, count)
         return self.changes(difference)
@@ -251,6 +280,18 @@ class RegularStep(_ResultStep[epochs.RegularJoin]):
 
 class AsOfStep(_ResultStep[epochs.AsOfJoin]):
     """Each left row with the nearest right row."""
+
+    def process(self, *inputs: Sequence[Row]) -> list[Row]:
+        sides = ((self.node.left_at, self.node.on.left), (self.node.right_at, self.node.on.right))
+        for rows, (at, keys) in zip(inputs, sides, strict=True):
+            failing = dict[str, Bag]()
+            for row in rows:
+                if at is not None and self.run.look(at, row)[1]:
+                    key = repr([self.run.look(e, row)[0] for e in keys])
+                    failing.setdefault(key, Bag()).add(row.values, -1 if row.gone else 1)
+            for some in failing.values():
+                self.tell(at, some, len(rows))
+        return super().process(*inputs)
 
     def result(self, group: _Group) -> Bag:
         made = Bag()
@@ -294,30 +335,37 @@ class TemporalStep(_JoinStep[epochs.TemporalJoin]):
 
     def process(self, *inputs: Sequence[Row]) -> list[Row]:
         lefts, rights = inputs
-        changed, difference = Bag(), Bag()
+        changed, difference, failing = Bag(), Bag(), dict[str, Bag]()
         for row in lefts:
             changed.add(row.values, -1 if row.gone else 1)
         for values, count in changed:
             for _ in range(abs(count)):
                 if count < 0:
+                    self._look_up(values, failing, -1)
                     for back, n in self._met[repr(values)].pop():
                         difference.add(back, -n)
                 else:
-                    met = self._look_up(values)
+                    met = self._look_up(values, failing)
                     self._met.setdefault(repr(values), []).append(met)
                     for found, n in met:
                         difference.add(found, n)
+        for pairs in failing.values():
+            self.tell(self._rest, pairs, residuals.MOST)
         for row in rights:
             key = self.group("right", row)
             if key is not None:
                 self._right.setdefault(key, Bag()).add(row.values, -1 if row.gone else 1)
         return self.changes(difference)
 
-    def _look_up(self, left: Values) -> Bag:
+    def _look_up(self, left: Values, failing: dict[str, Bag], sign: int = 1) -> Bag:
+        """What a left row meets. `failing`: by key, gets the pairs for which the residual fails; with -1 it loses
+        them."""
         made, key = Bag(), self.group("left", Row(left, 0, None))
         for right, n in self._right.get(key, Bag()) if key is not None else ():
             if self.true(self.node.residual, left | right):
                 made.add(left | right, n)
+            if self.fails(left | right):
+                failing.setdefault(key or "", Bag()).add(left | right, sign * n)
         if not made.counts and self.is_kept("left"):
             made.add(self.padded("left", left), 1)
         return made

@@ -20,9 +20,9 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 
 from braid.expr.nodes import Expr
-from braid.plan import sliding
+from braid.plan import residuals, sliding
 from braid.plan.sliding import Bound, Meeting, Operand, OrderKey, RangeFrame, RowsFrame, SlidingJoin, Tree
-from braid.reference.rows import Row, Run, Values
+from braid.reference.rows import Row, Run, Values, reason
 from braid.reference.steps import FOREVER, NEVER, SourceStep, Step
 
 EPOCH = datetime(1970, 1, 1)
@@ -69,6 +69,9 @@ class SlidingStep:
         self.inputs: tuple[Step, ...] = tuple(inputs)
         self._come: list[list[Arrived]] = [[] for _ in inputs]
         self._given: set[tuple[object, ...]] = set()
+        self._failing: list[tuple[Alive, Expr]] = []
+        self._told: set[tuple[object, ...]] = set()
+        self._parted = {id(m.residual): residuals.parted(m.residual) for m in sliding.meetings(node.tree)}
         self._derived = (0, 0)  # the last place of a row that another join gave
         self._nothing: Values = dict.fromkeys(c.name for c in node.schema)
         self._unreached: set[Place] = set()
@@ -96,10 +99,21 @@ class SlidingStep:
             come += [Arrived(row, self._derived_place() if derived else (self._run.number, 0)) for row in kept]
         if not self._run.whole:
             return []
+        self._failing = []
         due = [x for x in self._results() if self._is_due(x) and (x.enter, x.places) not in self._given]
+        self._tell()
         due.sort(key=lambda x: x.order)
         self._given |= {(x.enter, x.places) for x in due}
         return [Row(self._nothing | x.values | {self.node.rowtime.name: x.enter}, int(x.enter), None) for x in due]
+
+    def _tell(self) -> None:
+        """Of pairs that would go out, once: their residual fails where what of it cannot fail is true."""
+        for x, e in self._failing:
+            known = (x.enter, x.places, id(e))
+            if self._is_due(x) and known not in self._told:
+                self._told.add(known)
+                values = self._nothing | x.values
+                self._run.drop("expression", self.number, Row(values, int(x.enter), None), message=reason([e], values))
 
     def _derived_place(self) -> Place:
         number, i = self._derived
@@ -186,8 +200,14 @@ class SlidingStep:
         return None if any(v is None for v in values) else values
 
     def _fits(self, meeting: Meeting, pair: Alive) -> bool:
+        if (residual := meeting.residual) is None:
+            return True
         row = Row(self._nothing | pair.values, 0, None)
-        return meeting.residual is None or self._run.look(meeting.residual, row)[0] is True
+        first, rest = self._parted[id(residual)]
+        holds = first is None or self._run.look(first, row)[0] is True
+        if rest is not None and holds and self._run.look(rest, row)[1]:
+            self._failing.append((pair, rest))
+        return self._run.look(residual, row)[0] is True
 
     def _alone(self, meeting: Meeting, x: Alive, pairs: Sequence[Alive]) -> Iterator[Alive]:
         """What a row of a preserved side gives without a partner. `pairs`: those that it is in."""

@@ -117,10 +117,14 @@ class Outcome:
         """What an operator made of so many rows, dropped and counted."""
         before = self.rows.get(step.number, (0, 0))
         self.rows[step.number] = (before[0] + came, before[1] + result.changes.height)
-        if result.dropped is not None and result.dropped.height:
-            self.lost.append(of_operator(plan, step, result.dropped))
-            self.add(dict(result.dropped["reason"].value_counts().rows()))
+        if result.dropped is not None:
+            self.drop(plan, step, result.dropped)
         self.add(result.counts)
+
+    def drop(self, plan: Plan, step: Step, dropped: pl.DataFrame) -> None:
+        if dropped.height:
+            self.lost.append(of_operator(plan, step, dropped))
+            self.add(dict(dropped["reason"].value_counts().rows()))
 
     def take(self, other: Outcome) -> None:
         """Counts what another part of the batch has dropped and counted, too."""
@@ -130,12 +134,15 @@ class Outcome:
             before = self.rows.get(number, (0, 0))
             self.rows[number] = (before[0] + came, before[1] + went)
 
-    def more(self, step: Step, pieces: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    def more(self, plan: Plan, step: Step, result: Result) -> Iterator[pl.DataFrame]:
         """Further pieces of what an operator gives."""
+        pieces = result.more or iter(())
         while True:
             with spent(f"{MATCH}{step.number}"):
                 piece = next(pieces, None)
             if piece is None:
+                for lost in result.lost:
+                    self.drop(plan, step, lost)
                 return
             came, went = self.rows[step.number]
             self.rows[step.number] = (came, went + piece.height)
@@ -174,11 +181,11 @@ def run_stage(
         rest = stage.steps[at + 1 :]
         if result.more is not None and _one_line(step, rest):
             state.clocks = clocks.state()
-            more = outcome.more(step, result.more)
+            more = outcome.more(plan, step, result)
             outcome.frames = _through(plan, rest, chain([result.changes], more), clocks, outcome)
             return outcome
         known[step.number] = result.changes
-        if result.more is not None and (others := list(outcome.more(step, result.more))):
+        if result.more is not None and (others := list(outcome.more(plan, step, result))):
             known[step.number] = pl.concat([result.changes, *others], how="diagonal")
     state.clocks = clocks.state()
     if stage.output in known and known[stage.output].height:

@@ -18,6 +18,7 @@ from braid.expr.nodes import Col
 from braid.expr.show import duration
 from braid.lower.physical import Leaf, Plan, Step
 from braid.operators.changes import BY, LEAF_BITS, POS, POS_TYPE, TIME, causes, no_rows
+from braid.operators.pairing import BOTH
 from braid.plan.groups import TimeWindows
 from braid.plan.logical import Source, StreamStreamJoin
 from braid.records import codec
@@ -104,13 +105,14 @@ def of_operator(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFrame:
     keys = [c for c in dropped.columns if c.startswith("_k") and c[2:].isdigit()]
     if len(step.inputs) == 1:
         text = _shown(dropped, step.columns)
-    else:  # a row of one side shows that side's columns
+    else:  # a row of one side shows that side's columns, a pair all
         leaf, sides = pl.col(POS) % (1 << LEAF_BITS), pl.lit(None, pl.String)
         for name, number in zip(("left", "right", *("" for _ in step.inputs)), step.inputs, strict=False):
             below = leaf.is_in([x.number for x in _leaves_below(plan, number)])
             mine = pl.when(pl.col("side").is_null()).then(below).otherwise(pl.col("side") == name)
             sides = pl.when(mine).then(_shown(dropped, _columns_of(plan, number))).otherwise(sides)
-        text = dropped.select(text=sides)["text"]
+        both = pl.when(pl.col("side") == BOTH).then(_shown(dropped, step.columns)).otherwise(sides)
+        text = dropped.select(text=both)["text"]
     facts = {c: pl.col(c) for c in ("reason", "clock")} | {"message": pl.coalesce("message", _why(step))}
     return _told(dropped, operator=pl.lit(step.node.called), key=_key_shown(keys), value=text, **facts)
 

@@ -162,23 +162,23 @@ def stage(
 # -- in the driver ----------------------------------------------------------------------------------------------------
 
 
-def publish(topic: Topic, query: str, batch: int, staged: Sequence[Staged]) -> bool:
+def publish(topic: Topic, query: str, batch: int, staged: Sequence[Staged], *, empty: bool = False) -> bool:
     """Makes a batch part of the topic, once: False where (query, batch) has a commit already.
 
     `query` names one life of a query: after its checkpoint is deleted its batches start from 0 again, so the name must
-    then be another one. A batch without rows leaves no commit.
+    then be another one. A batch without rows leaves no commit, or with `empty` one without segments.
     """
     check_name(query, "query")
     with _recovered(topic) as view:
         if view.published(query, batch):
             _remove_staged(topic, f"{query}~")
             return False
-        _publish(topic, view, (query, batch), staged)
+        _publish(topic, view, (query, batch), staged, empty)
         _remove_staged(topic, f"{query}~")  # of attempts that were given up
         return True
 
 
-def _publish(topic: Topic, view: View, source: tuple[str, int], staged: Sequence[Staged]) -> None:
+def _publish(topic: Topic, view: View, source: tuple[str, int], staged: Sequence[Staged], empty: bool = False) -> None:
     segments: list[Segment] = []
     ends = view.ends()
     for s in sorted(staged, key=lambda s: (s.partition, s.file)):
@@ -192,7 +192,7 @@ def _publish(topic: Topic, view: View, source: tuple[str, int], staged: Sequence
             ends[s.partition] += s.count
         else:
             remove(path)
-    if segments:
+    if segments or empty:
         if topic.fsync:
             sync_directory(topic.staging)
         topic.commit(view, source, segments)
@@ -213,7 +213,7 @@ def append(
 ) -> bool:
     """Stages and publishes in one go (`put`, INSERT … VALUES, the test driver): one commit for all lines.
 
-    Without a `query` each call is new; with one, (query, batch) is published once as in `publish`.
+    Without a `query` each call is new; with one, (query, batch) is published once, and known even without lines.
     """
     frame = pl.DataFrame({"line": lines}).with_columns(
         (pl.lit(0) if partitions is None else pl.lit(partitions)).cast(pl.Int64).alias("p"),
@@ -231,7 +231,7 @@ def append(
         os.makedirs(topic.staging, exist_ok=True)
         staged.append(stage(topic, name, batch, p, part["line"], times=part["t"], positions=beside))
     if query is not None:
-        return publish(topic, query, batch, staged)
+        return publish(topic, query, batch, staged, empty=True)
     with _recovered(topic) as view:
         _publish(topic, view, ("", 0), staged)
     return True

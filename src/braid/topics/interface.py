@@ -6,7 +6,7 @@ Rule: who asks cannot tell which of the two answers, but for `dense`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import polars as pl
@@ -97,6 +97,14 @@ class Topics(Protocol):
         how: Wires | None = None,
     ) -> bool:
         """Adds records (`TopicStore.append`) at once. With a `query`, once: False where it was done before."""
+        ...
+
+    def once(self, name: str) -> set[str]:
+        """What names appends of statements to a topic were given."""
+        ...
+
+    def written(self, name: str, by: Container[str]) -> list[tuple[int, int, int]]:
+        """Where records stand that appends of these names may have written: (partition, first offset, end)."""
         ...
 
 

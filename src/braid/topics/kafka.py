@@ -56,6 +56,7 @@ from braid.topics.envelope import RAW
 from braid.topics.files import check_name, store_root
 from braid.topics.registries import opened
 from braid.topics.store import frame_of
+from braid.topics.traces import once
 from braid.topics.transactions import writing
 from braid.types import is_time
 
@@ -338,6 +339,15 @@ class KafkaTopics:
         if not made.done:
             self.settle(name)
         return not made.done
+
+    def once(self, name: str) -> set[str]:
+        """The names of statements whose markers the broker has."""
+        return once(self.broker, name)
+
+    def written(self, name: str, by: object) -> list[tuple[int, int, int]]:
+        """All places: a broker does not tell who has written a record."""
+        places = zip(self.start_offsets(name), self.end_offsets(name), strict=True)
+        return [(p, first, end) for p, (first, end) in enumerate(places)]
 
 
 # --------------------------------------------------------------------- reading

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -26,7 +26,7 @@ from braid.topics.envelope import ENVELOPE, RAW, format_envelope, parse_envelope
 from braid.topics.files import check_name, check_new_name, locked, reach, refuse_link, store_root
 from braid.topics.log import MAX_PARTITIONS, Topic, folders, write_description
 from braid.topics.registries import of_store
-from braid.topics.segments import CHUNK
+from braid.topics.segments import CHUNK, ROLLED
 from braid.types import is_time
 
 
@@ -229,7 +229,8 @@ class TopicStore:
         *,
         how: object = None,
     ) -> bool:
-        """Adds records in one commit. With a `query`, once per (query, batch): False where it was done before.
+        """Adds records in one commit. With a `query`, once per (query, batch): False where it was done before, be it
+        without records.
 
         A frame has `_key`, `_value` (JSON text), `_t`, and where needed `_headers`, `_window`, `_partition` and the
         columns of positions. A mapping has `key`, `value`, `timestamp`, `headers`, `window`, `partition` as in JSON.
@@ -249,6 +250,16 @@ class TopicStore:
             query=query,
             batch=batch,
         )
+
+    def once(self, name: str) -> set[str]:
+        """The names of all that was written."""
+        return set(self.topic(name).view().queries)
+
+    def written(self, name: str, by: Container[str]) -> list[tuple[int, int, int]]:
+        """Where records stand that appends of these names have written; of files that were rolled up nobody knows."""
+        found = (s for part in self.topic(name).view().parts for s in part if s.staged is not None)
+        named = ((s.staged or "", (s.partition, s.first, s.end)) for s in found)
+        return [place for file, place in named if file.startswith(ROLLED) or file.partition("~")[0] in by]
 
     def append_lines(self, name: str, lines: pl.Series | Sequence[str], partition: int = 0) -> None:
         """Adds lines as they are. A malformed one is a record too; it becomes a dead letter where it is read."""

@@ -1,12 +1,14 @@
-"""What a query leaves at its broker besides records: groups of consumers, transactions that nobody ended.
+"""What a query leaves at its broker besides records: groups of consumers, transactions that nobody ended; what
+statements do that are done once.
 
-In: a query, one life of its checkpoint. Out: nothing of it is left.
+In: a query, one life of its checkpoint. Out: nothing of it is left. In: a topic. Out: the statements that wrote it.
 Rule: who still writes for that life, such as the orphan of a killed run, cannot any more: its transactional ids are
 taken over first.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import Future
 from functools import partial
@@ -45,3 +47,24 @@ def _gone(broker: Broker, what: str, group: str, answer: Future[None]) -> bool:
             raise
         return False
     return True
+
+
+_ONCE = re.compile(r"braid\.((insert|update|delete)[.-][0-9a-f]{24}(\.old)?)")
+
+
+def once(broker: Broker, topic: str) -> set[str]:
+    """The names of the statements that have a marker at a topic. Groups whose markers the broker has forgotten are none
+    any more."""
+    what = f"the statements that wrote {topic}"
+    listed = asked(
+        broker, what, lambda: told(broker, what, admin(broker).list_consumer_groups(request_timeout=ENDLESS))
+    )
+    groups = [m for m in (_ONCE.fullmatch(g.group_id) for g in listed.valid or ()) if m is not None]
+    return {m[1] for m in groups if asked(broker, what, partial(_marks, broker, what, m[0], topic))}
+
+
+def _marks(broker: Broker, what: str, group: str, topic: str) -> bool:
+    from confluent_kafka import ConsumerGroupTopicPartitions
+
+    answers = admin(broker).list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=ENDLESS)
+    return any(at.topic == topic and at.offset >= 0 for at in told(broker, what, answers[group]).topic_partitions or ())
