@@ -237,6 +237,8 @@ def primary(c: Cursor) -> ast.Expr:
                 c.close(token, ")", "an operator or ')'")
         case TokenKind.SYMBOL if token.text == "[" and c.dialect.paths:
             expr = _array(c)
+        case TokenKind.SYMBOL if (own := c.dialect.primaries.get(token.text)) and (made := own(c)) is not None:
+            expr = made
         case TokenKind.SYMBOL if token.text == "*":
             hint = "* stands alone or as x.* in SELECT, and in COUNT(*)"
             raise c.unexpected("an expression", hint=hint)

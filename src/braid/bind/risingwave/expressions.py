@@ -195,6 +195,10 @@ def _unary(e: ast.Unary, names: Names) -> Expr:
             return typing.logic("not", [arg])
         case "-":
             return typing.negative(arg)
+        case "~":
+            return typing.row("pg.bit_not", [arg])
+        case "@":
+            return typing.function("ABS", [arg])
         case _:
             if not is_numeric(arg.type):
                 raise SqlError(f"+ takes a number, not {arg.type}", hint="leave the + out")

@@ -25,7 +25,9 @@ from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
 QUERY_STARTS = ("SELECT", "WITH", "VALUES")
-LEVELS = {"^": UNARY, **dict.fromkeys(("~", "~*", "!~", "!~*", "&", "|", "#", "<<", ">>"), CONCAT)}
+_LIKES = ("~~", "~~*", "!~~", "!~~*")
+_OTHERS = ("~", "~*", "!~", "!~*", *_LIKES, "^@", "&&", "@>", "<@", "&", "|", "#", "<<", ">>")
+LEVELS = {"^": UNARY, **dict.fromkeys(_OTHERS, CONCAT)}
 SYMBOLS = frozenset(("::", *LEVELS))
 assert COMPARE < CONCAT < ADD < MULTIPLY < UNARY
 
@@ -270,6 +272,15 @@ def _reserved(c: Cursor) -> ast.Expr | None:
     return call(c) if c.ahead(1).text == "(" else None
 
 
+def _prefix(c: Cursor) -> ast.Expr:
+    """`~ x`, `@ x`: of all that binds tighter, `~ 1 + 2` is `~ (1 + 2)`."""
+    start = c.index
+    op = c.advance().text
+    arg = expression(c, ADD)
+    c.taller()
+    return ast.Unary(op, arg, c.span(start))
+
+
 def _array(c: Cursor) -> ast.Expr | None:
     """ARRAY(query)."""
     if c.ahead(1).text != "(":
@@ -311,7 +322,7 @@ def _is(c: Cursor, left: ast.Expr, negated: bool, start: int) -> ast.Expr | None
 
 PREDICATES = {"ILIKE": _ilike, "SIMILAR": _similar, "IS": _is}
 PRIMARIES = {**VALUES, **dict.fromkeys(("ANY", "SOME", "ALL"), _quantified), "ARRAY": _array,
-             **dict.fromkeys(("LEFT", "RIGHT"), _reserved)}  # fmt: skip
+             **dict.fromkeys(("LEFT", "RIGHT"), _reserved), **dict.fromkeys(("~", "@"), _prefix)}  # fmt: skip
 
 
 def grouping(c: Cursor) -> ast.Expr:
