@@ -167,17 +167,22 @@ def _predicate(c: Cursor, left: ast.Expr, start: int) -> ast.Expr:
     if c.accept("LIKE"):
         pattern = expression(c, CONCAT)
         c.taller()
-        escape = None
-        if c.accept("ESCAPE"):
-            token = c.now
-            escape = c.string("a string of one character after ESCAPE")
-            if len(escape) != 1:
-                raise c.error("ESCAPE takes exactly one character", token)
-        return ast.Like(left, pattern, escape, negated, c.span(start))
+        return ast.Like(left, pattern, escape_of(c), negated, c.span(start))
     op = c.advance().text
     right = expression(c, CONCAT)
     c.taller()
     return ast.Binary("!=" if op == "<>" else op, left, right, c.span(start))
+
+
+def escape_of(c: Cursor) -> str | None:
+    """`ESCAPE 'x'`; PostgreSQL knows an empty one, too: then nothing escapes."""
+    if not c.accept("ESCAPE"):
+        return None
+    token = c.now
+    escape = c.string("a string of one character after ESCAPE")
+    if len(escape) != 1 and not (c.dialect.postgres and not escape):
+        raise c.error("ESCAPE takes exactly one character", token)
+    return escape
 
 
 def _is(c: Cursor, left: ast.Expr, start: int) -> ast.Expr:

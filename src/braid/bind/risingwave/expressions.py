@@ -45,7 +45,7 @@ _NAMES: dict[Type, str] = {
 }
 _EXACT = Context(prec=80)
 ROW_SETS = ("GENERATE_SERIES", "RANGE", "UNNEST")
-_PRESENT = ("NOW", "CURRENT_TIMESTAMP", "PROCTIME", "CURRENT_DATE", "LOCALTIMESTAMP")
+_PRESENT = ("NOW", "CURRENT_TIMESTAMP", "PROCTIME", "CURRENT_DATE", "LOCALTIMESTAMP", "RANDOM")
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,7 @@ def _like(e: ast.Like, names: Names) -> Expr:
     args = [bind(e.arg, names), bind(e.pattern, names)]
     if e.escape is not None:
         args.append(Lit(e.escape, S.VARCHAR))
-    like = typing.row("pg.like", args)
+    like = typing.matched(e.op, args)
     return typing.logic("not", [like]) if e.negated else like
 
 

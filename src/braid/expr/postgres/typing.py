@@ -364,6 +364,11 @@ def _outputs(array: Expr) -> Expr:
     return coerced(array, Array(S.VARCHAR))
 
 
+def matched(op: str, args: Sequence[Expr]) -> Expr:
+    """A text, a pattern, and maybe what escapes in it."""
+    return row("pg.like" if op == "LIKE" else _PATTERNS[op], args)
+
+
 def row(name: str, args: Sequence[Expr]) -> Expr:
     """A call of a row by the name that plans give it."""
     return _called(FUNCTIONS[name], args, name.removeprefix("pg."))

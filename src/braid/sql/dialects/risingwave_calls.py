@@ -18,6 +18,7 @@ from braid.sql.expressions import (
     UNARY,
     arguments,
     comma_list,
+    escape_of,
     expression,
     in_parentheses,
 )
@@ -292,12 +293,21 @@ def _array(c: Cursor) -> ast.Expr | None:
 
 def _ilike(c: Cursor, left: ast.Expr, negated: bool, start: int) -> ast.Expr | None:
     c.expect("ILIKE")
-    return _negated(ast.Binary("ILIKE", left, expression(c, CONCAT), c.span(start)), negated)
+    return _matches(c, "ILIKE", left, negated, start)
 
 
 def _similar(c: Cursor, left: ast.Expr, negated: bool, start: int) -> ast.Expr | None:
     c.expect("SIMILAR", "TO")
-    return _negated(ast.Binary("SIMILAR TO", left, expression(c, CONCAT), c.span(start)), negated)
+    return _matches(c, "SIMILAR TO", left, negated, start)
+
+
+def _matches(c: Cursor, op: str, left: ast.Expr, negated: bool, start: int) -> ast.Expr:
+    """`x op pattern [ESCAPE 'c']`."""
+    pattern = expression(c, CONCAT)
+    escape = escape_of(c)
+    if escape is not None:
+        return ast.Like(left, pattern, escape, negated, c.span(start), op)
+    return _negated(ast.Binary(op, left, pattern, c.span(start)), negated)
 
 
 def _negated(e: ast.Expr, negated: bool) -> ast.Expr:
