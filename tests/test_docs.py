@@ -33,6 +33,8 @@ import pytest
 import ksqldb_reference
 from braid.bind.catalog import Catalog
 from braid.bind.program import Program
+from braid.bind.risingwave.batch_values import AGGREGATES as BATCH_AGGREGATES
+from braid.bind.risingwave.batch_values import PRESENT, WINDOWS
 from braid.bind.settings import SETTINGS
 from braid.errors import BraidError
 from braid.expr.aggregates import AGGREGATES
@@ -41,6 +43,7 @@ from braid.expr.loading import of_text
 from braid.expr.user import NONE, Functions
 from braid.face.scripts import scripts_in
 from braid.sql.dialects.ksqldb import KSQLDB
+from braid.sql.dialects.risingwave_calls import LEVELS
 from braid.sql.parser import dialect_of
 from braid.testing.cases import DIALECTS, INPUT_COLUMNS, SHOWN, Block, blocks, run_case
 from braid.testing.cases import KINDS as case_kinds
@@ -372,6 +375,27 @@ def test_the_page_of_a_dialect_names_its_functions(dialect: str) -> None:
     cells = [row.what for row in ROWS if row.dialect == dialect]
     for name in by_name(dialect):
         assert has_row(name, cells), name
+
+
+def _names_behind(begin: str) -> set[str]:
+    """The names of a paragraph of docs/dialects/risingwave.md."""
+    text = (DIALECT.parent / "risingwave.md").read_text(encoding="utf-8")
+    (found,) = re.findall(rf"^{re.escape(begin)}:(.*?)\n$", text, re.MULTILINE | re.DOTALL)
+    return set(re.findall(r"`([^`]+)`", found))
+
+
+def test_the_page_of_risingwave_names_what_is_accepted() -> None:
+    """All of it, and nothing else."""
+    present = {*map(str.upper, PRESENT), "RANDOM", "GENERATE_SERIES", "RANGE", "UNNEST"}
+    for begin, names in (
+        ("Functions", by_name("risingwave")),
+        ("Aggregates", BATCH_AGGREGATES),
+        ("Over windows besides", WINDOWS.keys() - BATCH_AGGREGATES.keys()),
+        ("Besides [the functions of all expressions](#expressions)", present),
+    ):
+        assert _names_behind(begin) == {n.lower() for n in names}, begin
+    signs = {*LEVELS, "+", "-", "*", "/", "%", "||", "=", "<>", "!=", "<", "<=", ">", ">=", "@"}
+    assert {s for s in _names_behind("Operators") if not re.search("[A-Z:a]", s)} == signs
 
 
 def test_changelog_counts() -> None:

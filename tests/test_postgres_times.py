@@ -628,7 +628,9 @@ def test_calls(text: str, expected: str, constants: bool) -> None:
         Lit(value, S.VARCHAR) if kind == "text" and (constants or name == "pg.extract") else Col(str(i), TYPES[kind])
         for i, (kind, value) in enumerate(args)
     ]
-    assert not isinstance(FUNCTIONS[name].resolve(exprs), Refused)
+    if isinstance(FUNCTIONS[name].resolve(exprs), Refused):  # a constant that no row can have is refused before any
+        assert expected == "!" and constants
+        return
     call = typing.call(name, exprs)
     out, failed = evaluate(frame, [("v", call)])
     shown = _shown(out["v"], call.type)

@@ -8,15 +8,21 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
 
+from braid.expr.functions import by_name
 from postgres import server
-from postgres.forms import Form, all_forms, nested
-from postgres.judge import Bench, Difference, judged
+from postgres.forms import Form, all_forms, coverage, is_own, nested
+from postgres.judge import Bench, Difference, columns_of, judged
+
+from test_function_pages import called
 
 SEED = int(os.environ.get("SEED", "1"))
+PAGE = Path(__file__).parents[2] / "docs/dialects/risingwave.md"
+JUDGED = ("<!-- judged -->", "<!-- until here: tests/postgres/test_judge.py -->")
 
 
 @pytest.fixture(scope="module")
@@ -70,3 +76,37 @@ def test_nested_and_where_values_decide(connection: psycopg.Connection) -> None:
 def test_a_few_of_them_nested(connection: psycopg.Connection) -> None:
     found = list(judged(Bench(connection, 8, SEED), nested(all_forms(), 40, random.Random(SEED)), placed=True))
     assert not found, _told(found)
+
+
+@pytest.mark.heavy
+def test_the_page_tells_what_is_judged() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    assert text.partition(JUDGED[0])[2].partition(JUDGED[1])[0].split() == coverage().split()
+
+
+@pytest.mark.heavy
+def test_no_function_is_left_out() -> None:
+    """Each has a form that PostgreSQL judges; what is RisingWave's own is called on a case page."""
+    forms = all_forms()
+    own = (by_name("risingwave").keys() - {f.name for f in forms if not is_own(f)}) | {
+        f.name for f in forms if is_own(f)
+    }
+    assert own - called("risingwave/functions") == set()
+
+
+@pytest.mark.heavy
+def test_what_postgresql_does_not_have(connection: psycopg.Connection) -> None:
+    """It is asked for nothing else: a form that it does not know would be judged by nobody."""
+    bench = Bench(connection, 1, SEED)
+    wrong = [f for f in all_forms() if is_own(f) == _knows(bench, f)]
+    assert wrong == []
+
+
+def _knows(bench: Bench, form: Form) -> bool:
+    try:
+        bench.pg.execute(f"SELECT {form.over(*columns_of(form))} FROM t LIMIT 0")  # type: ignore[call-overload]
+    except psycopg.errors.UndefinedFunction:
+        return False
+    except psycopg.Error:  # a constant that it refuses
+        return True
+    return True

@@ -200,13 +200,25 @@ _FLOAT: tuple[pl.DataType, ...] = (pl.Float32(), pl.String(), pl.Float64())
 
 
 def _shown(duck: str, values: Sequence[Any]) -> Sequence[Any]:
-    """The values of a column; those of REAL in the fewest digits."""
+    """The values of a column; those of REAL in the fewest digits, times that Python does not have as PostgreSQL's text."""
+    if duck.startswith(("DATE", "TIMESTAMP")):
+        return list(map(_far, values))
     if not duck.startswith("FLOAT"):
         return values
     held, text, wide = _FLOAT
     for _ in range(duck.count("[")):
         held, text, wide = pl.List(held), pl.List(text), pl.List(wide)
     return pl.Series(values, dtype=held).cast(text).cast(wide).to_list()
+
+
+def _far(value: Any) -> Any:
+    """`0044-03-15 (BC) 10:00:00+00`, as DuckDB has it, is `0044-03-15 10:00:00+00:00 BC`."""
+    if isinstance(value, list):
+        return list(map(_far, value))
+    if not isinstance(value, str):
+        return value
+    day, before, time = re.sub(r"(:\d\d(?:\.\d+)?[+-]\d\d)$", r"\1:00", value).partition(" (BC)")
+    return f"{day}{time} BC" if before else day
 
 
 def _value(value: Any) -> Any:

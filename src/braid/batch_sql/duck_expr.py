@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from braid.batch_sql.duck_text import literal, quoted
 from braid.bind.bound import Asked
-from braid.errors import BraidError
+from braid.errors import BraidError, SqlError
 from braid.expr import compile, trace
 from braid.expr.functions import FUNCTIONS
 from braid.expr.nodes import Call, Case, Cast, Col, Expr, Lit, children, parts, substituted
 from braid.expr.typing import conjuncts
-from braid.types import Array, Decimal, Scalar, Type, polars_type
+from braid.types import Array, Decimal, Scalar, Struct, Type, polars_type
 
 S = Scalar
 _NAMES: dict[Type, str] = {
@@ -55,7 +55,12 @@ def duck_name(t: Type) -> str:
             return f"{duck_name(element)}[]"
         case Scalar():
             return _NAMES[t]
-    raise AssertionError(f"{t} is no type of a batch query")
+    raise _no_structures()
+
+
+def _no_structures() -> SqlError:
+    """Rows are selected, counted and compared, and nothing else."""
+    return SqlError("an expression over structures is not supported yet", hint="take their columns one by one")
 
 
 Ask = Callable[[Expr, tuple[Col, ...]], str]  # the name of the function that computes an expression
@@ -66,6 +71,8 @@ def text_of(e: Expr, ask: Ask) -> str:
     if _is_own(e):
         return _text(e)
     args = tuple(dict.fromkeys(x for x in parts(e) if isinstance(x, Col)))
+    if any(isinstance(c.type, Struct) for c in args):
+        raise _no_structures()
     if not args:
         known = _constant(e)
         if known is not None:

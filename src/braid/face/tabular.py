@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import IO, Any
 
 from rich.console import Console
@@ -29,13 +30,18 @@ def cell(value: Any) -> str:
     if value is None:
         return "null"
     if isinstance(value, (bool, int, float, list, dict)):
-        return json.dumps(value, ensure_ascii=False, default=str)
-    return str(value)
+        return json.dumps(value, ensure_ascii=False, default=plain)
+    return plain(value)
+
+
+def plain(value: Any) -> str:
+    """A value that JSON does not have, as text; a number without an exponent."""
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
 def json_line(value: Any) -> str:
     """A value as a line of JSON."""
-    return escaped(json.dumps(value, ensure_ascii=False, default=str))
+    return escaped(json.dumps(value, ensure_ascii=False, default=plain))
 
 
 def seen(text: str, file: IO[str] | None = None) -> str:

@@ -1,7 +1,8 @@
 """The grammar of constants: strings, numbers, TRUE, FALSE, NULL.
 
 In: a cursor at the constant. Out: a `Literal`.
-Rule: a number without a point is INT or BIGINT, one with a point an exact DECIMAL, one with an exponent a DOUBLE.
+Rule: a number without a point is INT or BIGINT, one with a point an exact DECIMAL, one with an exponent a DOUBLE. In
+PostgreSQL's SQL one without a point that is too large for BIGINT is a DECIMAL, too.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ def constant(c: Cursor, token: Token, start: int, negative: bool = False) -> ast
             raise c.error_from(start, f"the number has more than {MAX_PRECISION} digits")
         return ast.Literal(exact, _decimal(precision, scale), c.span(start))
     whole = int(written)
+    if c.dialect.postgres and not -BIGINT_MAX - 1 <= whole <= BIGINT_MAX and len(digits) <= MAX_PRECISION:
+        return ast.Literal(PyDecimal(written), _decimal(len(digits), 0), c.span(start))
     if not -BIGINT_MAX - 1 <= whole <= BIGINT_MAX:
         hint = f"write it as DECIMAL ({written}.) or DOUBLE (with an exponent: 1e20)"
         raise c.error_from(start, "the number is too large for BIGINT", hint)

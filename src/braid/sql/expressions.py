@@ -167,17 +167,22 @@ def _predicate(c: Cursor, left: ast.Expr, start: int) -> ast.Expr:
     if c.accept("LIKE"):
         pattern = expression(c, CONCAT)
         c.taller()
-        escape = None
-        if c.accept("ESCAPE"):
-            token = c.now
-            escape = c.string("a string of one character after ESCAPE")
-            if len(escape) != 1:
-                raise c.error("ESCAPE takes exactly one character", token)
-        return ast.Like(left, pattern, escape, negated, c.span(start))
+        return ast.Like(left, pattern, escape_of(c), negated, c.span(start))
     op = c.advance().text
     right = expression(c, CONCAT)
     c.taller()
     return ast.Binary("!=" if op == "<>" else op, left, right, c.span(start))
+
+
+def escape_of(c: Cursor) -> str | None:
+    """`ESCAPE 'x'`; PostgreSQL knows an empty one, too: then nothing escapes."""
+    if not c.accept("ESCAPE"):
+        return None
+    token = c.now
+    escape = c.string("a string of one character after ESCAPE")
+    if len(escape) != 1 and not (c.dialect.postgres and not escape):
+        raise c.error("ESCAPE takes exactly one character", token)
+    return escape
 
 
 def _is(c: Cursor, left: ast.Expr, start: int) -> ast.Expr:
@@ -237,6 +242,8 @@ def primary(c: Cursor) -> ast.Expr:
                 c.close(token, ")", "an operator or ')'")
         case TokenKind.SYMBOL if token.text == "[" and c.dialect.paths:
             expr = _array(c)
+        case TokenKind.SYMBOL if (own := c.dialect.primaries.get(token.text)) and (made := own(c)) is not None:
+            expr = made
         case TokenKind.SYMBOL if token.text == "*":
             hint = "* stands alone or as x.* in SELECT, and in COUNT(*)"
             raise c.unexpected("an expression", hint=hint)

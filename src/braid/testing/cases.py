@@ -19,6 +19,7 @@ import re
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -289,6 +290,8 @@ def _plain(value: Any) -> Any:
             return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         case bytes():
             return base64.b64encode(value).decode()
+        case Decimal():
+            return f"{value:f}"
         case None | bool() | int() | float() | str():
             return value
         case Mapping():

@@ -45,7 +45,7 @@ _NAMES: dict[Type, str] = {
 }
 _EXACT = Context(prec=80)
 ROW_SETS = ("GENERATE_SERIES", "RANGE", "UNNEST")
-_PRESENT = ("NOW", "CURRENT_TIMESTAMP", "PROCTIME", "CURRENT_DATE", "LOCALTIMESTAMP")
+_PRESENT = ("NOW", "CURRENT_TIMESTAMP", "PROCTIME", "CURRENT_DATE", "LOCALTIMESTAMP", "RANDOM")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +195,10 @@ def _unary(e: ast.Unary, names: Names) -> Expr:
             return typing.logic("not", [arg])
         case "-":
             return typing.negative(arg)
+        case "~":
+            return typing.row("pg.bit_not", [arg])
+        case "@":
+            return typing.function("ABS", [arg])
         case _:
             if not is_numeric(arg.type):
                 raise SqlError(f"+ takes a number, not {arg.type}", hint="leave the + out")
@@ -229,7 +233,7 @@ def _like(e: ast.Like, names: Names) -> Expr:
     args = [bind(e.arg, names), bind(e.pattern, names)]
     if e.escape is not None:
         args.append(Lit(e.escape, S.VARCHAR))
-    like = typing.row("pg.like", args)
+    like = typing.matched(e.op, args)
     return typing.logic("not", [like]) if e.negated else like
 
 

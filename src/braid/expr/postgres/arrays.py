@@ -317,11 +317,15 @@ def quantified(every: bool, array: Expr, compared: Callable[[Expr], Expr]) -> Ex
     """`x = ANY (array)`, or ALL: `compared` of each element, and the answer of these. Arrays in it give theirs."""
     while isinstance(array.type, Array) and isinstance(array.type.element, Array):
         array = Call("pg.array_flatten", (array,), array.type.element)
+    return Call("pg.all" if every else "pg.any", (mapped(array, compared),), S.BOOLEAN)
+
+
+def mapped(array: Expr, f: Callable[[Expr], Expr]) -> Expr:
+    """The array of what `f` is of each element."""
     assert isinstance(array.type, Array)
     element = Param("=>element", array.type.element)
-    body = compared(element)
-    answers = Call("TRANSFORM", (array, Lambda((element,), body, body.type)), Array(S.BOOLEAN))
-    return Call("pg.all" if every else "pg.any", (answers,), S.BOOLEAN)
+    body = f(element)
+    return Call("TRANSFORM", (array, Lambda((element,), body, body.type)), Array(body.type))
 
 
 def _answer(decides: bool) -> Builder:

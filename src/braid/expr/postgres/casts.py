@@ -283,6 +283,8 @@ def _element_text(x: pl.Expr, t: Type) -> pl.Expr:
     text = to_text(x, t)
     if isinstance(t, Array):
         return text.fill_null("NULL")
+    if t is S.BOOLEAN:
+        return text.str.head(1).fill_null("NULL")
     quoted = '"' + text.str.replace_all("\\", "\\\\", literal=True).str.replace_all('"', '\\"', literal=True) + '"'
     plain = (text != "") & ~text.str.contains(r'[{}",\\\s]') & (text.str.to_lowercase() != "null")
     return pl.when(plain).then(text).otherwise(quoted).fill_null("NULL")

@@ -369,6 +369,7 @@ OPERATORS: dict[str, Function] = {
         Function("pg.bit_and", _resolve_bits, lambda call, args: args[0] & args[1]),
         Function("pg.bit_or", _resolve_bits, lambda call, args: args[0] | args[1]),
         Function("pg.bit_xor", _resolve_bits, lambda call, args: args[0] ^ args[1]),
+        Function("pg.bit_not", _resolve_bits, lambda call, args: args[0] ^ pl.lit(-1, polars_type(call.type))),
         Function("pg.shift_left", _resolve_shift, _shifted(True)),
         Function("pg.shift_right", _resolve_shift, _shifted(False)),
     )

@@ -475,16 +475,17 @@ def _why_zone(name: object, value: object) -> str:
 
 
 def _of_fields(resolve: Resolver, check: Callable[[str, Type], object]) -> Resolver:
-    """A constant field that a type has not is refused at once."""
+    """A constant field that a type has not is refused at once. A DATE has those of a TIMESTAMP, which it becomes."""
 
     def resolved(args: Sequence[Expr]) -> Signature | Refused:
         found = resolve(args)
         field = constant(args[0]) if args else None
         if isinstance(found, Signature) and isinstance(field, str):
+            t = S.TIMESTAMP if found.args[1] is S.DATE else found.args[1]
             try:
-                check(field, found.args[1])
+                check(field, t)
             except ValueError as e:
-                fields = [name for name in _HAVE[found.args[1]] if _has(check, name, found.args[1])]
+                fields = [name for name in _HAVE[t] if _has(check, name, t)]
                 return Refused(str(e), f"its fields are {', '.join(fields)}")
         return found
 

@@ -33,8 +33,12 @@ S = Scalar
 ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "quotient", "%": "remainder"}
 COMPARES = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge", "IS DISTINCT FROM": "is_distinct_from"}
 _BITS = {"&": "pg.bit_and", "|": "pg.bit_or", "#": "pg.bit_xor", "<<": "pg.shift_left", ">>": "pg.shift_right"}
-_PATTERNS = {**{op: f"pg.{op}" for op in ("~", "~*", "!~", "!~*")}, "SIMILAR TO": "pg.similar", "ILIKE": "pg.ilike"}
+_PATTERNS = {**{op: f"pg.{op}" for op in ("~", "~*", "!~", "!~*")}, "SIMILAR TO": "pg.similar", "ILIKE": "pg.ilike",
+             "~~": "pg.like", "~~*": "pg.ilike", "^@": "pg.starts_with"}  # fmt: skip
+_SETS = {"@>": "pg.array_contains", "<@": "pg.array_contained", "&&": "pg.array_overlap"}
 _OF_ANY = ("CONCAT", "CONCAT_WS", "FORMAT")  # functions that write values of any types
+_OF_ARRAYS = ("ARRAY_TO_STRING", "ARRAY_JOIN")  # and those of arrays of any
+_OF_TEXTS = ("QUOTE_LITERAL", "QUOTE_NULLABLE")  # what casts them to text first
 _MOMENTS = (S.DATE, S.TIME, S.TIMESTAMP, S.TIMESTAMPTZ, S.INTERVAL)
 _PLACED = (S.REAL, S.DOUBLE, S.BOOLEAN)  # compared by `pg.place`
 
@@ -165,6 +169,10 @@ def operator(op: str, args: Sequence[Expr]) -> Expr:
         return function("POWER", args)
     if op in _BITS:
         return row(_BITS[op], args)
+    if op in _SETS:
+        return _of_sets(op, a, b)
+    if op in ("!~~", "!~~*"):
+        return logic("not", [operator(op.removeprefix("!"), args)])
     if op == "AT TIME ZONE":
         return function("TIMEZONE", (b, a))
     return row(_PATTERNS[op], args)
@@ -203,6 +211,14 @@ def _of_times(op: str, a: Expr, b: Expr) -> Expr:
     raise SqlError(f"{a.type} {op} {b.type} has no meaning", hint="a length of time is INTERVAL '5 minutes'")
 
 
+def _of_sets(op: str, a: Expr, b: Expr) -> Expr:
+    """What two arrays have in common."""
+    if S.BOOLEAN in (a.type, b.type):
+        raise SqlError(f"{a.type} {op} {b.type} has no meaning", hint="write AND" if op == "&&" else "it takes arrays")
+    a, b = (coerced(x, y.type) if unknown(x) and isinstance(y.type, Array) else x for x, y in ((a, b), (b, a)))
+    return row(_SETS[op], [a, b])
+
+
 def _moment(e: Lit, t: Type, op: str) -> Expr:
     """A text behind `time -`: a time, too; who means a length of time is told how it is written."""
     try:
@@ -235,9 +251,17 @@ def compare(op: str, a: Expr, b: Expr) -> Expr:
     if isinstance(t, Array) and op not in ("=", "!=", "IS DISTINCT FROM"):
         raise SqlError("the order of arrays is not supported yet", hint="compare their elements")
     if t is S.INTERVAL:
-        return row(f"pg.interval_{COMPARES[op]}", [coerced(x, t) for x in (a, b)])
+        return _of_lengths(op, coerced(a, t), coerced(b, t))
     sides = [place(coerced(x, t)) for x in (a, b)]
     return Call(COMPARES[op], tuple(sides), S.BOOLEAN)
+
+
+def _of_lengths(op: str, a: Expr, b: Expr) -> Expr:
+    """A comparison of intervals; one that is null differs from any that is not."""
+    if op != "IS DISTINCT FROM":
+        return row(f"pg.interval_{COMPARES[op]}", [a, b])
+    there = [Call("is_not_null", (x,), S.BOOLEAN) for x in (a, b)]
+    return case([(logic("and", there), _of_lengths("!=", a, b))], logic("or", there))
 
 
 def _one_type(a: Expr, b: Expr) -> str:
@@ -311,6 +335,10 @@ def function(name: str, args: Sequence[Expr]) -> Expr:
         return call_own(name, [finished(a) for a in args])
     if name in _OF_ANY:
         args = [_output(a) for a in args]
+    if name in _OF_ARRAYS and args:
+        args = [_outputs(args[0]), *args[1:]]
+    if name in _OF_TEXTS:
+        args = [coerced(a, S.VARCHAR) for a in args]
     return _called(known()[name], args, name.lower())
 
 
@@ -323,6 +351,22 @@ def _output(e: Expr) -> Expr:
             S.VARCHAR,
         )
     return coerced(e, S.VARCHAR)
+
+
+def _outputs(array: Expr) -> Expr:
+    """The elements of an array as texts, in the same way; those of an array in it stand among them."""
+    while isinstance(array.type, Array) and isinstance(array.type.element, Array):
+        array = Call("pg.array_flatten", (array,), array.type.element)
+    if not isinstance(array.type, Array):
+        return array
+    if array.type.element is S.BOOLEAN:
+        return arrays.mapped(array, _output)
+    return coerced(array, Array(S.VARCHAR))
+
+
+def matched(op: str, args: Sequence[Expr]) -> Expr:
+    """A text, a pattern, and maybe what escapes in it."""
+    return row("pg.like" if op == "LIKE" else _PATTERNS[op], args)
 
 
 def row(name: str, args: Sequence[Expr]) -> Expr:

@@ -127,6 +127,7 @@ class Like:
     escape: str | None
     negated: bool
     span: Span
+    op: str = "LIKE"  # also 'ILIKE' and 'SIMILAR TO', where they have an ESCAPE
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,7 @@ class Words:
     predicates: Mapping[str, PredicateRule] = field(default_factory=dict)  # by first word, behind NOT
     call: Callable[[Cursor], ast.Expr] | None = None  # a function call, where it has more than arguments
     postgres: bool = False  # $$text$$, E'a\n', rows as (a, b), x.end, x = 1 IS TRUE
-    primaries: Mapping[str, PrimaryRule] = field(default_factory=dict)  # by first word
+    primaries: Mapping[str, PrimaryRule] = field(default_factory=dict)  # by first word or symbol
     suffix: Callable[[Cursor, ast.Expr, int], ast.Expr | None] | None = None  # behind a value: x::INT
     subquery: Callable[[Cursor], ast.Query] | None = None  # in parentheses where a value stands
 

@@ -18,6 +18,7 @@ from braid.sql.expressions import (
     UNARY,
     arguments,
     comma_list,
+    escape_of,
     expression,
     in_parentheses,
 )
@@ -25,7 +26,9 @@ from braid.sql.tokens import TokenKind
 from braid.types import Scalar
 
 QUERY_STARTS = ("SELECT", "WITH", "VALUES")
-LEVELS = {"^": UNARY, **dict.fromkeys(("~", "~*", "!~", "!~*", "&", "|", "#", "<<", ">>"), CONCAT)}
+_LIKES = ("~~", "~~*", "!~~", "!~~*")
+_OTHERS = ("~", "~*", "!~", "!~*", *_LIKES, "^@", "&&", "@>", "<@", "&", "|", "#", "<<", ">>")
+LEVELS = {"^": UNARY, **dict.fromkeys(_OTHERS, CONCAT)}
 SYMBOLS = frozenset(("::", *LEVELS))
 assert COMPARE < CONCAT < ADD < MULTIPLY < UNARY
 
@@ -270,6 +273,15 @@ def _reserved(c: Cursor) -> ast.Expr | None:
     return call(c) if c.ahead(1).text == "(" else None
 
 
+def _prefix(c: Cursor) -> ast.Expr:
+    """`~ x`, `@ x`: of all that binds tighter, `~ 1 + 2` is `~ (1 + 2)`."""
+    start = c.index
+    op = c.advance().text
+    arg = expression(c, ADD)
+    c.taller()
+    return ast.Unary(op, arg, c.span(start))
+
+
 def _array(c: Cursor) -> ast.Expr | None:
     """ARRAY(query)."""
     if c.ahead(1).text != "(":
@@ -281,12 +293,21 @@ def _array(c: Cursor) -> ast.Expr | None:
 
 def _ilike(c: Cursor, left: ast.Expr, negated: bool, start: int) -> ast.Expr | None:
     c.expect("ILIKE")
-    return _negated(ast.Binary("ILIKE", left, expression(c, CONCAT), c.span(start)), negated)
+    return _matches(c, "ILIKE", left, negated, start)
 
 
 def _similar(c: Cursor, left: ast.Expr, negated: bool, start: int) -> ast.Expr | None:
     c.expect("SIMILAR", "TO")
-    return _negated(ast.Binary("SIMILAR TO", left, expression(c, CONCAT), c.span(start)), negated)
+    return _matches(c, "SIMILAR TO", left, negated, start)
+
+
+def _matches(c: Cursor, op: str, left: ast.Expr, negated: bool, start: int) -> ast.Expr:
+    """`x op pattern [ESCAPE 'c']`."""
+    pattern = expression(c, CONCAT)
+    escape = escape_of(c)
+    if escape is not None:
+        return ast.Like(left, pattern, escape, negated, c.span(start), op)
+    return _negated(ast.Binary(op, left, pattern, c.span(start)), negated)
 
 
 def _negated(e: ast.Expr, negated: bool) -> ast.Expr:
@@ -311,7 +332,7 @@ def _is(c: Cursor, left: ast.Expr, negated: bool, start: int) -> ast.Expr | None
 
 PREDICATES = {"ILIKE": _ilike, "SIMILAR": _similar, "IS": _is}
 PRIMARIES = {**VALUES, **dict.fromkeys(("ANY", "SOME", "ALL"), _quantified), "ARRAY": _array,
-             **dict.fromkeys(("LEFT", "RIGHT"), _reserved)}  # fmt: skip
+             **dict.fromkeys(("LEFT", "RIGHT"), _reserved), **dict.fromkeys(("~", "@"), _prefix)}  # fmt: skip
 
 
 def grouping(c: Cursor) -> ast.Expr:

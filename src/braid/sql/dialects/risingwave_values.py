@@ -64,10 +64,11 @@ def sql_type(c: Cursor) -> SqlType:
         if word in ("TIMESTAMP", "TIME") and c.word() in ("WITH", "WITHOUT"):
             zoned = c.advance().value == "WITH"
             c.expect("TIME", "ZONE")
-            if zoned and word == "TIMESTAMP":
+            if zoned and word == "TIME":
+                hint = "write TIME, or TIMESTAMPTZ for a moment"
+                raise c.error_from(start, "a time of day has no zone, as in RisingWave", hint)
+            if zoned:
                 made, name = _NAMES["TIMESTAMPTZ"]
-            elif zoned:
-                name = "timetz"
         if name == "varchar" and (c.at_symbol("(") or word == "CHAR"):
             hint = "write VARCHAR; left(x, 3) cuts a text, rpad(x, 3) fills it up"
             raise c.error_from(start, "a text has no length in its type, as in RisingWave", hint)
