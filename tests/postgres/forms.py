@@ -21,7 +21,7 @@ from braid.expr.signatures import Refused
 from braid.sql.dialects.risingwave import RISINGWAVE
 from braid.sql.parser import parse
 from braid.types import Decimal, Scalar, Type
-from postgres.values import NAMES, TYPES
+from postgres.values import FREE, NAMES, TYPES
 
 S = Scalar
 
@@ -113,8 +113,8 @@ def _of_function(name: str) -> Iterator[Form]:
         for combination in itertools.product(types, repeat=free):
             rest = iter(range(free))
             holes = ["?" if f else f"{{{next(rest)}}}" for f in fixed]
-            if not _accepts(name, combination, places):
-                continue
+            if not _accepts(name, combination, places) or (name == "SCALE" and FREE in combination):
+                continue  # the scale of NUMERIC without digits is that of its type
             for constants in itertools.zip_longest(*(p for p in places if p is not None)) if any(fixed) else [()]:
                 given = iter(constants)
                 args = [_constant(next(given), places[i]) if h == "?" else h for i, h in enumerate(holes)]

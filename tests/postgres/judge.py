@@ -29,6 +29,7 @@ ERROR = "\x01"
 _MICROS = re.compile(r"(\.[0-9]{1,3})[0-9]*")
 _ZEROS = re.compile(r"(\.[0-9]*?)0+(?![0-9])")
 _NO_FUNCTION = "42883"
+LAST_YEAR = 262_071
 EACH = 3  # columns of each type
 _EXACT = Context(prec=1000, rounding=ROUND_HALF_UP)
 
@@ -129,6 +130,13 @@ def _held(value: str | None, t: Type) -> str | None:
     """A number with more digits in front of the point than the type of the result holds is an error here."""
     if value in ("infinity", "-infinity"):
         return f"{ERROR}no {t} is infinite"
+    if (
+        value is not None
+        and not value.startswith(ERROR)
+        and t in (S.DATE, S.TIMESTAMP, S.TIMESTAMPTZ)
+        and int(value.split("-")[0] or 0) > LAST_YEAR
+    ):
+        return f"{ERROR}no {t} is so late"
     if value is None or value.startswith(ERROR) or not isinstance(t, Numeric):
         return value
     number = Decimal(value)

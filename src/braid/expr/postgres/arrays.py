@@ -208,7 +208,7 @@ def _found(array: list[Any], value: Any) -> list[int]:
 
 
 def _position(array: list[Any] | None, value: Any, start: int | None = 1) -> int | None:
-    if array is None:
+    if not array or (value is None and None not in array):
         return None
     if start is None:
         raise ValueError("initial position must not be null")
