@@ -15,11 +15,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from braid.bind.bound import BatchAsked
+from braid.bind.program import Program
 from braid.bind.risingwave.expressions import usual_name
 from braid.errors import BraidError
 from braid.testing import Driver
 from postgres import server
-from postgres.forms import bound
 
 PAGE = Path(__file__).parents[2] / "docs/dialects/risingwave.md"
 FAILS = "fails"
@@ -109,5 +110,6 @@ def test_what_postgresql_says(row: Row, connection: psycopg.Connection) -> None:
 @pytest.mark.parametrize("cells", _section("Digits of NUMERIC"), ids=lambda c: c[0])
 def test_the_digits_of_a_result(cells: list[str]) -> None:
     expression, name = re.findall(r"`([^`]+)`", cells[3])
-    made = bound(expression, ())
-    assert made is not None and usual_name(made.type) == name
+    (made,) = Program("risingwave").statements(f"SELECT {expression};")
+    assert isinstance(made.bound, BatchAsked)
+    assert list(map(usual_name, made.bound.query.types)) == [name]
