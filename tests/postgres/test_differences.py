@@ -1,4 +1,4 @@
-"""Where risingwave's expressions differ from PostgreSQL's: each row of the page's table is a difference, and as it says.
+"""Where risingwave's expressions differ from PostgreSQL's: each row of the page's table is one, and as it says.
 
 In: the tables of docs/dialects/risingwave.md, a real PostgreSQL, batch queries of Braid.
 Rule: the last piece of code in a row's first cell is asked of both. A row that is none any more fails, as does one that

@@ -17,7 +17,6 @@ from braid.expr.functions import by_name
 from postgres import server
 from postgres.forms import Form, all_forms, coverage, is_own, nested
 from postgres.judge import Bench, Difference, columns_of, judged
-
 from test_function_pages import called
 
 SEED = int(os.environ.get("SEED", "1"))

@@ -200,7 +200,7 @@ _FLOAT: tuple[pl.DataType, ...] = (pl.Float32(), pl.String(), pl.Float64())
 
 
 def _shown(duck: str, values: Sequence[Any]) -> Sequence[Any]:
-    """The values of a column; those of REAL in the fewest digits, times that Python does not have as PostgreSQL's text."""
+    """The values of a column; those of REAL in the fewest digits, times that Python does not have as text."""
     if duck.startswith(("DATE", "TIMESTAMP")):
         return list(map(_far, values))
     if not duck.startswith("FLOAT"):
