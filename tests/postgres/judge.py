@@ -21,7 +21,7 @@ from braid.errors import BraidError
 from braid.testing import Driver
 from braid.types import Array, Scalar, Type
 from braid.types import Decimal as Numeric
-from postgres.forms import Form, is_own
+from postgres.forms import Form, is_judged
 from postgres.values import NAMES, TYPES, constant
 
 S = Scalar
@@ -103,7 +103,7 @@ def judged(bench: Bench, forms: Sequence[Form], each: int = 20, placed: bool = F
     """What differs. `placed`: also where values decide (`places`)."""
     from postgres.places import placed as in_places
 
-    forms = [f for f in forms if not is_own(f)]
+    forms = [f for f in forms if is_judged(f)]
     found = bench.postgres(forms)
     forms = [f for f in forms if not (f.name == "nested" and _only_risingwave(found[f]))]
     known = {f: [(_held(v, f.result), t) for v, t in found[f]] for f in forms}

@@ -272,11 +272,13 @@ def float_texts(s: pl.Series, single: bool) -> pl.Series:
 def _with_exponent(value: Any) -> str:
     """In the fewest digits that lie nearer to the value than to any other: not just as near."""
     text = np.format_float_scientific(value, unique=True, trim="-", exp_digits=2)
-    away = np.nextafter(value, type(value)(math.inf if py.Decimal(text) > py.Decimal(float(value)) else -math.inf))
-    if 2 * abs(py.Decimal(text) - py.Decimal(float(value))) < abs(py.Decimal(float(away)) - py.Decimal(float(value))):
-        return text
-    digits = len(text.partition("e")[0].replace("-", "").replace(".", ""))
-    return np.format_float_scientific(value, precision=digits, unique=False, trim="-", exp_digits=2)
+    exact, more = py.Decimal(float(value)), len(text.partition("e")[0].replace("-", "").replace(".", ""))
+    with np.errstate(over="ignore"):  # beside the largest one is none
+        away = float(np.nextafter(value, type(value)(math.inf if py.Decimal(text) > exact else -math.inf)))
+    while math.isfinite(away) and 2 * abs(py.Decimal(text) - exact) >= abs(py.Decimal(away) - exact):
+        text = np.format_float_scientific(value, precision=more, unique=False, trim="-", exp_digits=2)
+        more += 1
+    return text
 
 
 def _element_text(x: pl.Expr, t: Type) -> pl.Expr:
