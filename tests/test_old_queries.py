@@ -35,7 +35,8 @@ OPERATORS = {
 # Queries, by store, in which an expression has another value than then.
 REFUSED: Mapping[str, frozenset[str]] = {
     "0.1.0-sqlstream": frozenset({"FILTERED"}),  # l.v + 1 does not wrap
-    "0.1.0-risingwave": frozenset({"valued"}),  # 'x' || NULL is NULL, t + 1 does not wrap
+    # 'x' || NULL is NULL, t + 1 does not wrap; MIN and MAX over rows that change assume no end of a type
+    "0.1.0-risingwave": frozenset({"valued", "grouped"}),
 }
 STORES = {old.name: old for old in OLD}
 Row = tuple[object, ...]

@@ -46,10 +46,12 @@ _OF_SPARK = ("metadata", "offsets", "commits", "sources", "state")
 
 
 class ValuesChanged(BraidError):
-    """A checkpoint of a query some of whose expressions, `changed`, give other values in this version."""
+    """A checkpoint of a query some of whose expressions, `changed`, give other values in this version; none: it is
+    carried out in another way."""
 
     def __init__(self, query: str, folder: str, then: int, changed: Sequence[str]) -> None:
-        what = f"the query {query} gives other values than {version(then)}, by which the checkpoint {folder} was made"
+        how = "gives other values than" if changed else "is carried out in another way than by"
+        what = f"the query {query} {how} {version(then)}, by which the checkpoint {folder} was made"
         hint = f"braid reset {os.path.basename(folder)} lets it begin anew; or go on with braid {version(then)}"
         details = [f"  another value in {version(MEANING)}: {text}" for text in changed]
         super().__init__(what, hint, details[:_SHOWN])
@@ -64,6 +66,7 @@ def together(refused: Sequence[ValuesChanged]) -> BraidError:
     versions = " or ".join(version(n) for n in sorted({e.then for e in refused}))
     what = f"{len(refused)} queries give other values than {versions}, by which their checkpoints were made"
     details = [f"  {e.query}: another value in {version(MEANING)}: {text}" for e in refused for text in e.changed]
+    details += [f"  {e.query}: carried out in another way" for e in refused if not e.changed]
     hint = f"braid reset QUERY lets each begin anew; or go on with braid {versions}"
     return BraidError(what, hint, details[:_SHOWN])
 
@@ -165,9 +168,9 @@ def _anew(folder: str) -> str:
 
 def _refuse_values(folder: str, known: Document, query: Query) -> None:
     """A query that has not changed: what has is what its expressions give."""
-    changed = changed_expressions(known.plan, query) if known.meaning != MEANING else None
-    if not changed:
+    if known.meaning == MEANING:
         return
+    changed = changed_expressions(known.plan, query) or ()
     called = names(query.root)
     texts = dict.fromkeys(x.shown if isinstance(x, Aggregation) else bare(x, called) for x in changed)
     raise ValuesChanged(query.name, folder, known.meaning, list(texts))
