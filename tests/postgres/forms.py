@@ -282,13 +282,7 @@ def nested(forms: list[Form], count: int, r: random.Random) -> list[Form]:
     inner: dict[Type, list[Form]] = {}
     forms = [f for f in forms if f.name != "SCALE"]
     for f in forms:
-        far = f.result is S.DATE and f.name in ("+", "-")  # dates of a million years, which Braid does not have
-        odd = re.fullmatch("(double precision|real)::numeric", f.name)  # NaN, which NUMERIC does not have here
-        if (
-            not (isinstance(f.result, Decimal) and f.name in _INEXACT)
-            and f.result is not S.INTERVAL
-            and not (far or odd)
-        ):
+        if f.result is not S.INTERVAL and not _beyond(f):
             inner.setdefault(f.result, []).append(f)
     made: list[Form] = []
     tries = 0
@@ -298,6 +292,15 @@ def nested(forms: list[Form], count: int, r: random.Random) -> list[Form]:
         if found is not None and len(found.types) <= 6:
             made.append(found)
     return made
+
+
+def _beyond(f: Form) -> bool:
+    """Whether what it gives may be a value that Braid does not have: a date of a million years, NaN as NUMERIC, a
+    NUMERIC of more than 38 digits, or with more of them behind the point."""
+    if isinstance(f.result, Decimal):
+        full = f.result.precision == FREE.precision and f.name in ("+", "-", "*", "LCM", "FACTORIAL")
+        return full or f.name in _INEXACT or re.fullmatch("(double precision|real)::numeric", f.name) is not None
+    return f.result is S.DATE and f.name in ("+", "-")
 
 
 def _nested(top: Form, inner: dict[Type, list[Form]], r: random.Random, depth: int) -> Form | None:

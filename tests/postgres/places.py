@@ -94,9 +94,10 @@ def _grouped(bench: Bench, form: Form, d: Driver, values: Values, name: str) -> 
     d.execute(f"CREATE MATERIALIZED VIEW {name} AS SELECT {', '.join(asked)} FROM t;")
     names = ", ".join(f"{a.rpartition(' ')[2]}::varchar" for a in asked)
     found = d.query(f"SELECT {names} FROM {name}")[0]
+    zoned = S.TIMESTAMPTZ in (*form.types, form.result)
     for what, given, mine in zip(asked, wanted, found, strict=True):
         result = Numeric(38, 0) if what.startswith("sum") else form.result
-        theirs = given.replace("+00", "+00:00") if given is not None and S.TIMESTAMPTZ is form.result else given
+        theirs = given.replace("+00", "+00:00") if given is not None and zoned else given
         if theirs != mine and not _same(form, theirs, mine) and not _close(theirs, mine, result):
             yield Difference(str(form), 0, what, theirs, mine, "aggregate")
 

@@ -146,7 +146,8 @@ def _check_alone(store: TopicStore, q: Known, runs: Collection[str]) -> None:
         return
     others = [run for run in store.topic(q.writes).view().queries if run not in runs]
     if others:
-        what = "INSERT statements" if all(o.startswith(("insert-", "insert.")) for o in others) else ", ".join(sorted(others))
+        said = all(o.startswith(("insert-", "insert.")) for o in others)
+        what = "INSERT statements" if said else ", ".join(sorted(others))
         hint = f"its records would be lost; to have it so: braid rm {q.writes} after removing {q.folder}"
         raise BraidError(f"{q.writes} holds more than {q.name} wrote: {what}", hint)
 

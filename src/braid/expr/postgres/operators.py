@@ -277,7 +277,11 @@ def _largest(s: pl.Series) -> py.Decimal:
 
 
 def _why(a: Any, b: Any) -> str:
-    return ZERO if b == 0 else OUT_OF_RANGE
+    return ZERO if b == 0 else _too_large(a, b)
+
+
+def _too_large(a: Any, b: Any) -> str:
+    return TOO_MANY if isinstance(a, py.Decimal) else OUT_OF_RANGE
 
 
 def _resolve_sign(args: Sequence[Expr]) -> Signature | Refused:
@@ -298,7 +302,8 @@ def _negative(call: Call, args: list[pl.Expr]) -> pl.Expr:
 
 
 def _resolve_place(args: Sequence[Expr]) -> Signature | Refused:
-    t = args[0].type
+    (a,) = args
+    t = a.type
     return Signature((t,), S.BIGINT) if t in (*_FLOATS, S.BOOLEAN) else Refused("it takes a float or a BOOLEAN")
 
 
@@ -321,10 +326,17 @@ def _places(s: pl.Series) -> pl.Series:
 # ----------------------------------------------------------------------- bits
 
 
+def _resolve_bit_not(args: Sequence[Expr]) -> Signature | Refused:
+    (a,) = args
+    t = S.INT if a.type is S.NULL else a.type
+    return Signature((t,), t) if t in WHOLE else Refused("it takes a whole number", "convert it: ~ x::bigint")
+
+
 def _resolve_bits(args: Sequence[Expr]) -> Signature | Refused:
-    wide = operated(*(x.type for x in args)) if len(args) == 2 else operated(args[0].type, args[0].type)
+    a, b = (x.type for x in args)
+    wide = operated(a, b)
     if wide in WHOLE:
-        return Signature((wide,) * len(args), wide)
+        return Signature((wide, wide), wide)
     return Refused("it takes whole numbers", "convert them: x::bigint")
 
 
@@ -356,7 +368,7 @@ def _shifted(left: bool) -> Builder:
 
 def _row(name: str) -> Function:
     build, failed, once = of_series(_calculated(name))
-    why = _why if name in ("quotient", "remainder") else OUT_OF_RANGE
+    why = _why if name in ("quotient", "remainder") else _too_large
     return Function(f"pg.{name}", _arithmetic(name), build, failed, once, why=why)
 
 
@@ -369,7 +381,7 @@ OPERATORS: dict[str, Function] = {
         Function("pg.bit_and", _resolve_bits, lambda call, args: args[0] & args[1]),
         Function("pg.bit_or", _resolve_bits, lambda call, args: args[0] | args[1]),
         Function("pg.bit_xor", _resolve_bits, lambda call, args: args[0] ^ args[1]),
-        Function("pg.bit_not", _resolve_bits, lambda call, args: args[0] ^ pl.lit(-1, polars_type(call.type))),
+        Function("pg.bit_not", _resolve_bit_not, lambda call, args: args[0] ^ pl.lit(-1, polars_type(call.type))),
         Function("pg.shift_left", _resolve_shift, _shifted(True)),
         Function("pg.shift_right", _resolve_shift, _shifted(False)),
     )
