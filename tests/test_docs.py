@@ -33,8 +33,9 @@ import pytest
 import ksqldb_reference
 from braid.bind.catalog import Catalog
 from braid.bind.program import Program
-from braid.bind.risingwave.batch_values import AGGREGATES as BATCH_AGGREGATES
-from braid.bind.risingwave.batch_values import PRESENT, WINDOWS
+from braid.bind.risingwave.batch_aggregates import AGGREGATES as BATCH_AGGREGATES
+from braid.bind.risingwave.batch_aggregates import WINDOWS
+from braid.bind.risingwave.batch_values import PRESENT
 from braid.bind.settings import SETTINGS
 from braid.errors import BraidError
 from braid.expr.aggregates import AGGREGATES

@@ -17,14 +17,14 @@ from braid.batch_sql.duck_expr import condition_of, duck_name, list_of, name_of,
 from braid.batch_sql.duck_text import name, token
 from braid.bind.bound import Asked, BatchQuery, Declared, Index, Read, View
 from braid.bind.expressions import located, told_at
+from braid.bind.risingwave.batch_aggregates import AGGREGATES, RENAMED, WINDOWS, computed
 from braid.bind.risingwave.expressions import ROW_SETS, Names, bind, bind_condition
 from braid.bind.risingwave.scope import Context, Scope, check_not_sink
 from braid.errors import BraidError, Span, SqlError
 from braid.expr.nodes import Call, Col, Expr, Lit, changed
 from braid.expr.postgres import typing
-from braid.expr.postgres.operators import result_of
 from braid.sql import ast
-from braid.types import Array, Column, Decimal, Scalar, Struct, Type
+from braid.types import Array, Column, Scalar, Struct, Type
 
 S = Scalar
 BatchColumn = tuple[str, str, Type]  # its name, its name in the text, its type
@@ -386,7 +386,7 @@ class Values:
         if long is not None and long.order_by:
             text += f" ORDER BY {self._items(long.order_by)}"
         behind = f" WITHIN GROUP (ORDER BY {self._items(within)}){behind}" if within else behind
-        return _computed(call.name, of, t, lambda f: f"{f}({text}){behind}")
+        return computed(call.name, of, t, lambda f: f"{f}({text}){behind}")
 
     def _items(self, items: tuple[ast.OrderItem, ...]) -> str:
         return ", ".join(ordered(self.sql(i.expr), i) for i in items)
@@ -418,130 +418,8 @@ class Values:
         return words if amount is None else f"{self.sql(amount)} {words}"
 
 
-# ------------------------------------------------------------------ aggregates
-
-
-def _computed(name: str, args: list[Expr], t: Type, called: Callable[[str], str]) -> Expr:
-    """What DuckDB's aggregate gives, in PostgreSQL's type. The average of exact numbers is exact, too."""
-    if name == "AVG" and isinstance(t, Decimal):
-        sum_of = Decimal(38, args[0].type.scale if isinstance(args[0].type, Decimal) else 0)
-        total = Col(f"CAST({called('sum')} AS {duck_name(sum_of)})", sum_of)
-        count = typing.coerced(Col(called("count"), S.BIGINT), Decimal(19, 0))
-        some = typing.compare("=", Col(called("count"), S.BIGINT), Lit(0, S.INT))
-        return typing.case(
-            [(some, Lit(None, S.NULL))],
-            Call("pg.quotient", (total, count), result_of("quotient", sum_of, Decimal(19, 0))),
-        )
-    made = called(_DUCK.get(name, name.lower()))
-    exact = t in (S.VARCHAR, S.BOOLEAN) or isinstance(t, Array) or (name in ("MIN", "MAX", "ANY_VALUE"))
-    return Col(made if exact else f"CAST({made} AS {duck_name(t)})", t)
-
-
-def _fixed(t: Type, most: int = 9) -> Callable[[str, list[Expr]], Type]:
-    """An aggregate with one type of result."""
-
-    def result(name: str, args: list[Expr]) -> Type:
-        if not args or len(args) > most:
-            raise SqlError(f"{name} takes {'a value' if most == 1 else 'values'}", hint=f"write {name}(x)")
-        return t
-
-    return result
-
-
-def _same(name: str, args: list[Expr]) -> Type:
-    if not args:
-        raise SqlError(f"{name} takes a value", hint=f"write {name}(x)")
-    if name in ("min", "max") and args[0].type is S.BOOLEAN:
-        raise SqlError(f"{name} of BOOLEAN is not possible", hint="write bool_and(x) or bool_or(x)")
-    return args[0].type
-
-
-def _number(name: str, args: list[Expr]) -> Type:
-    t = args[0].type if len(args) == 1 else None
-    match t:
-        case S.SMALLINT | S.INT | S.BIGINT | S.REAL | S.DOUBLE | Decimal():
-            return t
-    raise SqlError(f"{name} takes a number", hint=f"convert it: {name}(x::numeric)")
-
-
-def _sum(name: str, args: list[Expr]) -> Type:
-    match _number(name, args):
-        case S.SMALLINT | S.INT:
-            return S.BIGINT
-        case S.BIGINT:
-            return Decimal(38, 0)
-        case Decimal(scale=scale):
-            return Decimal(38, scale)
-        case t:
-            return t
-
-
-def _average(name: str, args: list[Expr]) -> Type:
-    match _number(name, args):
-        case S.REAL | S.DOUBLE:
-            return S.DOUBLE
-        case Decimal(scale=scale):
-            return Decimal(38, max(16, scale))
-        case _:
-            return Decimal(38, 16)
-
-
-def _spread(name: str, args: list[Expr]) -> Type:
-    for a in args:
-        _number(name, [a])
-    return _fixed(S.DOUBLE, 2)(name, args)
-
-
-def _array(name: str, args: list[Expr]) -> Type:
-    return Array(_same(name, args))
-
-
-Typed = Mapping[str, Callable[[str, list[Expr]], Type]]
-_SPREADS = [
-    "CORR",
-    "COVAR_POP",
-    "COVAR_SAMP",
-    "MEDIAN",
-    "PERCENTILE_CONT",
-    "REGR_AVGX",
-    "REGR_AVGY",
-    "REGR_INTERCEPT",
-    "REGR_R2",
-    "REGR_SLOPE",
-    "REGR_SXX",
-    "REGR_SXY",
-    "REGR_SYY",
-    "STDDEV",
-    "STDDEV_POP",
-    "STDDEV_SAMP",
-    "VARIANCE",
-    "VAR_POP",
-    "VAR_SAMP",
-]
-_BIGINT = _fixed(S.BIGINT, 2)
-AGGREGATES: Typed = {
-    **dict.fromkeys(
-        ("ANY_VALUE", "BIT_AND", "BIT_OR", "BIT_XOR", "FIRST_VALUE", "LAST_VALUE", "MAX", "MIN", "MODE"), _same
-    ),
-    **dict.fromkeys(("BOOL_AND", "BOOL_OR", "EVERY"), _fixed(S.BOOLEAN, 1)),
-    **dict.fromkeys(("APPROX_COUNT_DISTINCT", "COUNT", "REGR_COUNT"), _BIGINT),
-    **dict.fromkeys(_SPREADS, _spread),
-    "ARRAY_AGG": _array,
-    "AVG": _average,
-    "GROUPING": _fixed(S.INT),
-    "PERCENTILE_DISC": _same,
-    "STRING_AGG": _fixed(S.VARCHAR, 2),
-    "SUM": _sum,
-}
-WINDOWS: Typed = {
-    **dict.fromkeys(("FIRST_VALUE", "LAST_VALUE", "LAG", "LEAD", "NTH_VALUE"), _same),
-    **dict.fromkeys(("DENSE_RANK", "RANK", "ROW_NUMBER"), lambda name, args: S.BIGINT),
-    **dict.fromkeys(("CUME_DIST", "PERCENT_RANK"), lambda name, args: S.DOUBLE),
-    "NTILE": lambda name, args: S.INT,
-}
-_DUCK = {"EVERY": "bool_and", "FIRST_VALUE": "first", "LAST_VALUE": "last"}
 DUCK_NAMES = frozenset({  # all that DuckDB is ever asked to call, besides the functions that Braid computes
-    *map(str.lower, (*AGGREGATES, *WINDOWS, *ROW_SETS)), *_DUCK.values(), "coalesce", "from_hex", "now", "random",
+    *map(str.lower, (*AGGREGATES, *WINDOWS, *ROW_SETS)), *RENAMED.values(), "coalesce", "from_hex", "now", "random",
     "row", "struct_pack", "current_date",
 })  # fmt: skip
 PRESENT: Mapping[str, Expr] = {

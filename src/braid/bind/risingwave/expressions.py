@@ -14,6 +14,7 @@ from decimal import Decimal as PyDecimal
 from typing import assert_never
 
 from braid.bind.expressions import located, told_at
+from braid.bind.risingwave.batch_aggregates import AGGREGATES, WINDOWS
 from braid.errors import SqlError
 from braid.expr import user
 from braid.expr.aggregates import is_aggregate
@@ -323,6 +324,8 @@ def _check_known(name: str, names: Names) -> None:
     if name in _PRESENT:
         hint = "compare with a column of the row; a batch query may call it"
         raise SqlError(f"{name.lower()}() in a view is not supported yet", hint=hint)
+    if name in AGGREGATES or name in WINDOWS:
+        raise SqlError(f"{name.lower()} in a view is not supported yet", hint="a batch query may have it")
     if name in ROW_SETS:
         raise SqlError(f"{name.lower()} gives rows", hint="a batch query may have it in FROM, or as an item of SELECT")
     known = [n.lower() for n in typing.known()]
