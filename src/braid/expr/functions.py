@@ -22,7 +22,7 @@ from braid.expr.casts import JAVA_BLANKS, fit
 from braid.expr.casts import cast as cast_to
 from braid.expr.functions_arrays import ARRAY_FUNCTIONS
 from braid.expr.functions_bytes import BYTES_FUNCTIONS
-from braid.expr.functions_dialects import LENSES, POSTGRES
+from braid.expr.functions_dialects import LENSES
 from braid.expr.functions_json import JSON_FUNCTIONS
 from braid.expr.functions_numbers import NUMBER_FUNCTIONS
 from braid.expr.functions_standard import STANDARD
@@ -500,7 +500,6 @@ def _of_ksqldb(*tables: Mapping[str, Function]) -> dict[str, Function]:
 FUNCTIONS: dict[str, Function] = {
     **OPERATORS,
     **LENSES,
-    **POSTGRES,
     **ROWS,
     **STANDARD,
     **_of_ksqldb(

@@ -1,8 +1,7 @@
-"""Functions with the meaning of one dialect. Lenses': text in UTF-16 units, positions from zero. RisingWave's: values
-as PostgreSQL writes them, what `x::varchar` gives.
+"""Functions with the meaning of Lenses: text in UTF-16 units, positions from zero.
 
 In: typed calls and the Polars expressions of their arguments. Out: rows of `FUNCTIONS`.
-Rule: null in, null out. Batch queries give the same (`batch_sql/duck.py`).
+Rule: null in, null out.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from braid.expr.casts import where
 from braid.expr.nodes import Call, Expr
 from braid.expr.signatures import Function, Refused, Signature, forms, in_sql
 from braid.types import Array, Scalar
@@ -86,56 +84,5 @@ LENSES = {
         Function("flatten", _resolve_flatten, _flatten, names=in_sql(lenses="FLATTEN")),
         Function("as_nullable", _resolve_same, lambda call, args: args[0], names=in_sql(lenses="AS_NULLABLE")),
         Function("as_non_nullable", _resolve_same, lambda call, args: args[0], names=in_sql(lenses="AS_NON_NULLABLE")),
-    )
-}
-
-# ------------------------------------------------------------ text of PostgreSQL
-
-_ZEROS = r"\.?0+$"  # of a fraction
-
-
-def _double(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    return args[0].map_batches(_doubles, return_dtype=pl.String(), is_elementwise=True)
-
-
-def _real(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    """In the digits of a single: `1e+06`, `1.1`."""
-    fewest = args[0].cast(pl.String).cast(pl.Float64)
-    return fewest.map_batches(lambda s: _doubles(s, 1e6), return_dtype=pl.String(), is_elementwise=True)
-
-
-def _doubles(s: pl.Series, most: float = 1e15) -> pl.Series:
-    """`1`, `0.5`, `1e+15`, `1e-05`, `NaN`: Python rows only where an exponent is needed, from `most` on."""
-    size = s.abs()
-    odd = (((size < 1e-4) & (size > 0)) | (size >= most)) & s.is_finite()
-    text = s.cast(pl.String).str.strip_suffix(".0").replace({"inf": "Infinity", "-inf": "-Infinity"})
-    return where(odd, _with_exponent, s, text)
-
-
-def _with_exponent(value: float) -> str:
-    """In as few digits as give the value again."""
-    return next(text for text in (f"{value:.{n}e}" for n in range(18)) if float(text) == value)
-
-
-def _timestamp(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    return args[0].dt.strftime("%Y-%m-%d %H:%M:%S%.3f").str.replace(_ZEROS, "")
-
-
-def _timestamptz(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    return _timestamp(call, args) + "+00:00"
-
-
-def _time(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    return args[0].dt.strftime("%H:%M:%S%.3f").str.replace(_ZEROS, "")
-
-
-POSTGRES = {
-    f.name: f
-    for f in (
-        Function("double_text", forms("a DOUBLE", ((S.DOUBLE,), S.VARCHAR)), _double),
-        Function("timestamp_text", forms("a TIMESTAMP", ((S.TIMESTAMP,), S.VARCHAR)), _timestamp),
-        Function("real_text", forms("a REAL", ((S.REAL,), S.VARCHAR)), _real),
-        Function("timestamptz_text", forms("a TIMESTAMPTZ", ((S.TIMESTAMPTZ,), S.VARCHAR)), _timestamptz),
-        Function("time_text", forms("a TIME", ((S.TIME,), S.VARCHAR)), _time),
     )
 }

@@ -22,8 +22,8 @@ import polars as pl
 from braid.expr.casts import fit, where
 from braid.expr.nodes import Call, Expr
 from braid.expr.postgres import binary, moments, times_text
-from braid.expr.postgres.base import WHOLE
-from braid.expr.postgres.operators import OUT_OF_RANGE, TOO_MANY, of_series
+from braid.expr.postgres.base import WHOLE, parts
+from braid.expr.postgres.operators import OUT_OF_RANGE, TOO_MANY
 from braid.expr.rows import distinct, rows
 from braid.expr.signatures import Function, Refused, Signature
 from braid.types import Array, Decimal, Scalar, Type, is_numeric, polars_type
@@ -372,4 +372,4 @@ def why(value: Any) -> str:
     return f"{value!r} does not convert" if isinstance(value, str) else OUT_OF_RANGE
 
 
-CASTS: dict[str, Function] = {"pg.cast": Function("pg.cast", _resolve, *of_series(_run), why=why)}
+CASTS: dict[str, Function] = {"pg.cast": Function("pg.cast", _resolve, *parts(_run), why=why)}

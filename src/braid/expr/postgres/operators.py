@@ -24,8 +24,8 @@ import pyarrow as pa
 
 from braid.expr.casts import as_decimal, fit
 from braid.expr.nodes import Call, Expr
-from braid.expr.postgres.base import WHOLE
-from braid.expr.signatures import Builder, Function, Once, Refused, Resolver, Signature, null_failed
+from braid.expr.postgres.base import WHOLE, digits, parts
+from braid.expr.signatures import Builder, Function, Refused, Resolver, Signature, null_failed
 from braid.types import Decimal, Scalar, Type, is_numeric, polars_type
 
 S = Scalar
@@ -42,24 +42,18 @@ ZERO = "division by zero"
 # ---------------------------------------------------------------------- types
 
 
-def limited(whole: int, scale: int) -> Decimal:
-    """A NUMERIC with these digits before and behind the point; what 38 do not hold is missing before it."""
-    scale = min(scale, DIGITS)
-    return Decimal(max(min(whole + scale, DIGITS), 1), scale)
-
-
 def result_of(name: str, a: Decimal, b: Decimal) -> Decimal:
     """The digits of a result."""
     whole_a, whole_b, scale = a.precision - a.scale, b.precision - b.scale, max(a.scale, b.scale)
     match name:
         case "add" | "sub":
-            return limited(max(whole_a, whole_b) + 1, scale)
+            return digits(max(whole_a, whole_b) + 1, scale)
         case "mul":
-            return limited(whole_a + whole_b, min(a.scale + b.scale, max(PRODUCT, scale)))
+            return digits(whole_a + whole_b, min(a.scale + b.scale, max(PRODUCT, scale)))
         case "quotient":
-            return limited(whole_a + b.scale, max(QUOTIENT, scale))
+            return digits(whole_a + b.scale, max(QUOTIENT, scale))
         case _:
-            return limited(min(whole_a, whole_b), scale)
+            return digits(min(whole_a, whole_b), scale)
 
 
 def operated(a: Type, b: Type) -> Type | None:
@@ -103,23 +97,6 @@ def _hint(name: str, a: Type, b: Type) -> str:
 # --------------------------------------------------------------------- values
 
 Columns = tuple[pl.Series, pl.Series]  # values, and where they fail
-
-
-def of_series(run: Callable[[Call, Sequence[pl.Series]], Columns]) -> tuple[Builder, Builder, Once]:
-    """The parts of a row whose values and failures are computed at once, from columns."""
-
-    def part(which: int) -> Builder:
-        def build(call: Call, args: list[pl.Expr]) -> pl.Expr:
-            def apply(s: pl.Series) -> pl.Series:
-                return run(call, [s.struct.field(str(i)) for i in range(len(args))])[which].rename(s.name)
-
-            packed = pl.struct([a.alias(str(i)) for i, a in enumerate(args)])
-            dtype = pl.Boolean() if which else polars_type(call.type)
-            return packed.map_batches(apply, return_dtype=dtype, is_elementwise=True)
-
-        return build
-
-    return part(0), part(1), lambda call, args: run(call, args.get_columns())
 
 
 def _none(like: pl.Series) -> pl.Series:
@@ -367,7 +344,7 @@ def _shifted(left: bool) -> Builder:
 
 
 def _row(name: str) -> Function:
-    build, failed, once = of_series(_calculated(name))
+    build, failed, once = parts(_calculated(name))
     why = _why if name in ("quotient", "remainder") else _too_large
     return Function(f"pg.{name}", _arithmetic(name), build, failed, once, why=why)
 
