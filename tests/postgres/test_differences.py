@@ -20,7 +20,6 @@ from braid.bind.program import Program
 from braid.bind.risingwave.expressions import usual_name
 from braid.errors import BraidError
 from braid.testing import Driver
-from postgres import server
 
 PAGE = Path(__file__).parents[2] / "docs/dialects/risingwave.md"
 FAILS = "fails"
@@ -54,15 +53,6 @@ def _rows() -> Iterator[Row]:
 
 
 ROWS = list(_rows())
-
-
-@pytest.fixture(scope="module")
-def connection() -> Iterator[psycopg.Connection]:
-    try:
-        with server.running() as made:
-            yield made
-    except server.Missing as e:
-        pytest.skip(f"no PostgreSQL to judge: {e}")
 
 
 @pytest.fixture(scope="module")

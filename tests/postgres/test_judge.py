@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from braid.expr.functions import by_name
-from postgres import server
 from postgres.forms import Form, all_forms, coverage, is_own, nested
 from postgres.judge import Bench, Difference, columns_of, judged
 from test_function_pages import called
@@ -22,15 +20,6 @@ from test_function_pages import called
 SEED = int(os.environ.get("SEED", "1"))
 PAGE = Path(__file__).parents[2] / "docs/dialects/risingwave.md"
 JUDGED = ("<!-- judged -->", "<!-- until here: tests/postgres/test_judge.py -->")
-
-
-@pytest.fixture(scope="module")
-def connection() -> Iterator[psycopg.Connection]:
-    try:
-        with server.running() as made:
-            yield made
-    except server.Missing as e:
-        pytest.skip(f"no PostgreSQL to judge: {e}")
 
 
 def _told(found: list[Difference]) -> str:

@@ -100,12 +100,27 @@ def decimal_failed(build: Builder) -> Builder:
 def tried(f: Callable[..., object], result: Type) -> tuple[Builder, Builder, Once]:
     """What a Python function gives, called once for equal arguments: null where it raises a `ValueError`; and where it
     does."""
+    return (
+        lambda call, args: distinct(or_null(f), args, polars_type(result)),
+        lambda call, args: distinct(fails(f), args, pl.Boolean()),
+        lambda call, args: once(f, args, polars_type(result)),
+    )
+
+
+def or_null(f: Callable[..., object]) -> Callable[..., object]:
+    """`f`, with null where it raises a `ValueError`."""
 
     def one(*values: object) -> object:
         try:
             return f(*values)
         except ValueError:
             return None
+
+    return one
+
+
+def fails(f: Callable[..., object]) -> Callable[..., bool]:
+    """Whether `f` raises a `ValueError`."""
 
     def failing(*values: object) -> bool:
         try:
@@ -114,11 +129,20 @@ def tried(f: Callable[..., object], result: Type) -> tuple[Builder, Builder, Onc
             return True
         return False
 
-    return (
-        lambda call, args: distinct(one, args, polars_type(result)),
-        lambda call, args: distinct(failing, args, pl.Boolean()),
-        lambda call, args: once(f, args, polars_type(result)),
-    )
+    return failing
+
+
+def refusal(f: Callable[..., object]) -> Callable[..., str]:
+    """The message of the `ValueError` that `f` raises; empty where it raises none."""
+
+    def told(*values: object) -> str:
+        try:
+            f(*values)
+        except ValueError as e:
+            return str(e)
+        return ""
+
+    return told
 
 
 def constant(e: Expr) -> object:

@@ -17,7 +17,7 @@ import polars as pl
 from braid.expr.casts import as_decimal, fit
 from braid.expr.nodes import Call, Expr
 from braid.expr.rows import made
-from braid.expr.signatures import MAX_PRECISION, Builder, Function, Once, Refused, Resolver, Signature, tried
+from braid.expr.signatures import MAX_PRECISION, Builder, Function, Once, Refused, Resolver, Signature, refusal, tried
 from braid.types import Array, Decimal, Scalar, Type, is_numeric, physical_type, polars_type
 
 S = Scalar
@@ -114,15 +114,9 @@ def plain(names: str, usage: str, options: Sequence[tuple[Sequence[Type], Type]]
     assert len(results) == 1, "rows of one result type"
     build, failed, once = tried(f, results.pop())
     first = names.split(maxsplit=1)[0]
-
-    def why(*values: object) -> str:
-        try:
-            f(*values)
-        except ValueError as e:
-            return str(e)
-        return ""
-
-    return Function(f"pg.{first.lower()}", takes(usage, *options), build, failed, once, named(*names.split()), why)
+    return Function(
+        f"pg.{first.lower()}", takes(usage, *options), build, failed, once, named(*names.split()), refusal(f)
+    )
 
 
 # ---------------------------------------------------------------- rows of values

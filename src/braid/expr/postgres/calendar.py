@@ -20,7 +20,7 @@ import pyarrow as pa
 from braid.expr.nodes import Call
 from braid.expr.postgres.base import named
 from braid.expr.rows import made
-from braid.expr.signatures import Function, Resolver, constant
+from braid.expr.signatures import Function, Resolver, constant, refusal
 from braid.types import MAX_DAY, Decimal, Scalar, Type, polars_type
 
 S = Scalar
@@ -213,14 +213,7 @@ def row(names: str, resolve: Resolver, run: Run, why: Callable[..., str] | str) 
 
 def slow(names: str, resolve: Resolver, f: Callable[..., object]) -> Function:
     """A row of a Python function of numbers, called once for equal arguments; it raises `ValueError` with a reason."""
-
-    def why(*values: object) -> str:
-        try:
-            f(*map(number, values))
-        except ValueError as e:
-            return str(e)
-        return ""
-
+    why = refusal(lambda *values: f(*map(number, values)))
     return row(names, resolve, lambda call, columns: each(f, call, columns), why)
 
 

@@ -25,7 +25,7 @@ from braid.expr.postgres import binary, moments, times_text
 from braid.expr.postgres.base import WHOLE, parts
 from braid.expr.postgres.operators import OUT_OF_RANGE, TOO_MANY
 from braid.expr.rows import distinct, rows
-from braid.expr.signatures import Function, Refused, Signature
+from braid.expr.signatures import Function, Refused, Signature, or_null
 from braid.types import Array, Decimal, Scalar, Type, is_numeric, polars_type
 
 S = Scalar
@@ -105,11 +105,11 @@ def cast(x: pl.Expr, source: Type, target: Type) -> pl.Expr:
         case S.VARCHAR:
             return to_text(x, source)
         case S.BOOLEAN:
-            return x != 0 if source is S.INT else distinct(_tried(boolean_of_text), [x], pl.Boolean())
+            return x != 0 if source is S.INT else distinct(or_null(boolean_of_text), [x], pl.Boolean())
         case S.BYTES:
-            return distinct(_tried(binary.bytea_of_text), [x], pl.Binary())
+            return distinct(or_null(binary.bytea_of_text), [x], pl.Binary())
         case Array():
-            return rows(_tried(lambda v: array_of_text(v, target.element)), [x], dtype)
+            return rows(or_null(lambda v: array_of_text(v, target.element)), [x], dtype)
         case S.TIMESTAMP | S.TIMESTAMPTZ if source is not S.VARCHAR:
             return x.cast(dtype)
         case S.DATE if source is not S.VARCHAR:
@@ -117,16 +117,6 @@ def cast(x: pl.Expr, source: Type, target: Type) -> pl.Expr:
         case S.TIME if source is not S.VARCHAR:
             return x.dt.time()
     return times_text.to_moment(x, target)  # type: ignore[arg-type]
-
-
-def _tried(f: Any) -> Any:
-    def one(value: Any) -> Any:
-        try:
-            return f(value)
-        except ValueError:
-            return None
-
-    return one
 
 
 def _elements(x: pl.Expr, source: Type, target: Type) -> pl.Expr:
@@ -163,7 +153,7 @@ def _nearest(s: pl.Series, dtype: pl.DataType) -> pl.Series:
 def _to_float(x: pl.Expr, source: Type, target: Type) -> pl.Expr:
     dtype = polars_type(target)
     if source is S.VARCHAR:
-        return distinct(_tried(lambda v: float_of_text(v, target)), [x], dtype)
+        return distinct(or_null(lambda v: float_of_text(v, target)), [x], dtype)
     if isinstance(source, Decimal):
         # through text: one rounding only
         made = x.cast(pl.String).cast(pl.Float64)
@@ -207,7 +197,7 @@ def _to_numeric(x: pl.Expr, source: Type, target: Decimal) -> pl.Expr:
         digits = 15 if source is S.DOUBLE else 6
         return distinct(lambda v: _numeric_of_float(v, digits, target), [x], dtype)
     if source is S.VARCHAR:
-        return distinct(_tried(lambda v: numeric_of_text(v, target)), [x], dtype)
+        return distinct(or_null(lambda v: numeric_of_text(v, target)), [x], dtype)
     return x.cast(dtype, strict=False)
 
 

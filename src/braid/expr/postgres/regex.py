@@ -20,9 +20,9 @@ from braid.expr.postgres.are import Alternatives, BadPattern, Chars, Edge, Group
 from braid.expr.postgres.are_match import Regex, Spans, compiled
 from braid.expr.postgres.base import plain, takes
 from braid.expr.postgres.characters import Ranges
-from braid.expr.postgres.text import TOO_LONG, lower_of, lowered, reason
+from braid.expr.postgres.text import TOO_LONG, lower_of, lowered
 from braid.expr.rows import LARGEST
-from braid.expr.signatures import Function, Refused, Resolver, Signature, constant, tried
+from braid.expr.signatures import Function, Refused, Resolver, Signature, constant, refusal, tried
 from braid.types import Array, Scalar, Type
 
 S = Scalar
@@ -122,7 +122,7 @@ def _predicate(name: str, resolve: Resolver, slow: Callable[..., bool], fast: Ca
         return value, more if bad is None else bad | more
 
     return Function(f"pg.{name}", _checked(resolve, check), made, failed, at_once, {},
-                    reason(lambda text, *more: slow(text or "", *more)))  # fmt: skip
+                    refusal(lambda text, *more: slow(text or "", *more)))  # fmt: skip
 
 
 def _bad_escape(args: list[pl.Expr]) -> pl.Expr:

@@ -16,7 +16,18 @@ from braid.expr.nodes import Call, Expr
 from braid.expr.postgres.base import named, plain, takes
 from braid.expr.postgres.characters import LOWER, UPPER, is_word_part
 from braid.expr.rows import LARGEST, distinct, once, rows
-from braid.expr.signatures import Builder, Function, Refused, Resolver, Signature, constant, tried
+from braid.expr.signatures import (
+    Builder,
+    Function,
+    Refused,
+    Resolver,
+    Signature,
+    constant,
+    fails,
+    or_null,
+    refusal,
+    tried,
+)
 from braid.types import Array, Scalar, Type, polars_type
 
 S = Scalar
@@ -48,35 +59,14 @@ def row(name: str, resolve: Resolver, build: Builder, failed: Builder | None = N
     return Function(f"pg.{first}", resolve, build, failed, None, named(*name.split()), why)
 
 
-def reason(f: Callable[..., object]) -> Callable[..., str]:
-    """Why `f` fails."""
-
-    def why(*values: object) -> str:
-        try:
-            f(*values)
-        except ValueError as e:
-            return str(e)
-        return ""
-
-    return why
-
-
 def null_taking(name: str, resolve: Resolver, f: Callable[..., object], result: Type) -> Function:
     """A row of a Python function that is called for nulls too: slow path."""
-
-    def one(*values: object) -> object:
-        try:
-            return f(*values)
-        except ValueError:
-            return None
-
-    why = reason(f)
     return row(
         name,
         resolve,
-        lambda call, args: distinct(one, args, polars_type(result), nulls=True),
-        lambda call, args: distinct(lambda *values: bool(why(*values)), args, pl.Boolean(), nulls=True),
-        why,
+        lambda call, args: distinct(or_null(f), args, polars_type(result), nulls=True),
+        lambda call, args: distinct(fails(f), args, pl.Boolean(), nulls=True),
+        refusal(f),
     )
 
 
@@ -335,7 +325,7 @@ def _overlay(name: str) -> Function:
         lambda call, args: of(call)[1](call, args),
         lambda call, args: once(overlaid, args, polars_type(call.type)),
         named(name),
-        reason(overlaid),
+        refusal(overlaid),
     )
 
 
@@ -415,16 +405,12 @@ def _array_to_string_row() -> Function:
     def called(f: Callable[..., object], args: list[pl.Expr], t: pl.DataType) -> pl.Expr:
         return rows(f, args, t, nulls=True)  # lists are no keys of `distinct`
 
-    def one(*values: object) -> object:
-        return None if why(*values) else _array_to_string(*values)  # type: ignore[arg-type]
-
-    why = reason(_array_to_string)
     return row(
         "ARRAY_TO_STRING ARRAY_JOIN",
         resolve,
-        lambda call, args: called(one, args, pl.String()),
-        lambda call, args: called(lambda *values: bool(why(*values)), args, pl.Boolean()),
-        why,
+        lambda call, args: called(or_null(_array_to_string), args, pl.String()),
+        lambda call, args: called(fails(_array_to_string), args, pl.Boolean()),
+        refusal(_array_to_string),
     )
 
 

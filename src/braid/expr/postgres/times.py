@@ -46,7 +46,7 @@ from braid.expr.postgres.calendar import (
 )
 from braid.expr.postgres.interval_text import UNITS
 from braid.expr.postgres.zones import Zone, displacement, zone
-from braid.expr.signatures import Function, Refused, Resolver, Signature, constant
+from braid.expr.signatures import Function, Refused, Resolver, Signature, constant, fails, refusal
 from braid.types import Decimal, Scalar, Type
 
 S = Scalar
@@ -444,12 +444,7 @@ def _zoned(call: Call) -> Kernel:
 
 def _why_field(f: Callable[[str, Type], object]) -> Callable[..., str]:
     def why(text: object, value: object, name: object = "UTC") -> str:
-        try:
-            zone(str(name))
-            f(str(text), _type_of(value))
-        except ValueError as e:
-            return str(e)
-        return NO_TIMESTAMP
+        return refusal(zone)(str(name)) or refusal(f)(str(text), _type_of(value)) or NO_TIMESTAMP
 
     return why
 
@@ -466,12 +461,7 @@ def _type_of(value: object) -> Type:
 
 
 def _why_zone(name: object, value: object) -> str:
-    try:
-        if isinstance(name, str):
-            zone(name)
-    except ValueError as e:
-        return str(e)
-    return NO_TIMESTAMP
+    return (refusal(zone)(name) if isinstance(name, str) else "") or NO_TIMESTAMP
 
 
 def _of_fields(resolve: Resolver, check: Callable[[str, Type], object]) -> Resolver:
@@ -485,19 +475,11 @@ def _of_fields(resolve: Resolver, check: Callable[[str, Type], object]) -> Resol
             try:
                 check(field, t)
             except ValueError as e:
-                fields = [name for name in _HAVE[t] if _has(check, name, t)]
+                fields = [name for name in _HAVE[t] if not fails(check)(name, t)]
                 return Refused(str(e), f"its fields are {', '.join(fields)}")
         return found
 
     return resolved
-
-
-def _has(check: Callable[[str, Type], object], field: str, t: Type) -> bool:
-    try:
-        check(field, t)
-    except ValueError:
-        return False
-    return True
 
 
 _AT = (S.TIMESTAMPTZ, S.TIMESTAMP)  # a DATE becomes the first

@@ -17,6 +17,7 @@ import polars as pl
 from braid.expr.postgres.calendar import DAY, SECOND, civil, clock, column, listed, physical
 from braid.expr.postgres.interval_text import interval_of_text, text_of_interval
 from braid.expr.postgres.moments import date_of_text, time_of_text, timestamp_of_text, timestamptz_of_text
+from braid.expr.signatures import or_null
 from braid.types import Scalar, polars_type
 
 S = Scalar
@@ -54,17 +55,10 @@ def moments(s: pl.Series, target: Scalar) -> pl.Series:
     if odd.any():
         at = odd.arg_true()
         texts = s.gather(at).to_list()
-        known = {text: _or_null(OF_TEXT[target], text) for text in set(texts)}
+        known = {text: or_null(OF_TEXT[target])(text) for text in set(texts)}
         read = column([known[text] for text in texts], target)
         made = read if len(at) == len(s) else _put(made, at, read)
     return made.alias(s.name)
-
-
-def _or_null(f: Callable[[str], object], text: str) -> object:
-    try:
-        return f(text)
-    except ValueError:
-        return None
 
 
 def _put(s: pl.Series, at: pl.Series, values: pl.Series) -> pl.Series:

@@ -36,7 +36,7 @@ from braid.expr.postgres.calendar import (
 from braid.expr.postgres.moments import DAYS, MONTHS
 from braid.expr.postgres.times import of_seconds
 from braid.expr.postgres.to_char import ROMAN, Part, parts, week_start
-from braid.expr.signatures import Function
+from braid.expr.signatures import Function, refusal
 from braid.types import Scalar
 
 S = Scalar
@@ -346,13 +346,7 @@ def _run(call: Call, columns: list[pl.Series]) -> tuple[pl.Series, pl.Series]:
 
 
 def _why(*values: object) -> str:
-    if len(values) == 1:
-        return "timestamp out of range"
-    try:
-        to_timestamp(*(str(number(v)) for v in values))
-    except ValueError as e:
-        return str(e)
-    return ""
+    return "timestamp out of range" if len(values) == 1 else refusal(to_timestamp)(*(str(number(v)) for v in values))
 
 
 _TEXTS = (S.VARCHAR, S.VARCHAR)
