@@ -448,16 +448,20 @@ def _in_list(e: ast.InList, rules: Rules) -> Expr:
         with told_at(item.span):
             listed = lists.bind_listed(item, arg.type, lambda x: bind_expr(x, rules))
             tests.append(FALSE if listed is None else typing.call("eq", [arg, listed]))
-    found = _any(tests)
+    found = any_of(tests, _either)
     return _negated(found, rules) if e.negated else found
 
 
-def _any(tests: list[Expr]) -> Expr:
-    """OR of all, as a balanced tree: long lists stay shallow."""
+def _either(a: Expr, b: Expr) -> Expr:
+    return typing.call("or", [a, b])
+
+
+def any_of(tests: list[Expr], either: Callable[[Expr, Expr], Expr]) -> Expr:
+    """OR of all, as a balanced tree: long lists stay shallow. `either`: OR of two, as the dialect types it."""
     if len(tests) == 1:
         return tests[0]
     middle = len(tests) // 2
-    return typing.call("or", [_any(tests[:middle]), _any(tests[middle:])])
+    return either(any_of(tests[:middle], either), any_of(tests[middle:], either))
 
 
 def _like(e: ast.Like, rules: Rules) -> Expr:

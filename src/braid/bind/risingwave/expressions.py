@@ -13,7 +13,7 @@ from decimal import Context
 from decimal import Decimal as PyDecimal
 from typing import assert_never
 
-from braid.bind.expressions import located, told_at
+from braid.bind.expressions import any_of, located, told_at
 from braid.bind.risingwave.batch_aggregates import AGGREGATES, WINDOWS
 from braid.errors import SqlError
 from braid.expr import user
@@ -218,16 +218,8 @@ def _in_list(e: ast.InList, names: Names) -> Expr:
     for item in e.items:
         with told_at(item.span):
             tests.append(typing.compare("=", arg, bind(item, names)))
-    found = _any(tests)
+    found = any_of(tests, lambda a, b: typing.logic("or", [a, b]))
     return typing.logic("not", [found]) if e.negated else found
-
-
-def _any(tests: list[Expr]) -> Expr:
-    """OR of all, as a balanced tree: long lists stay shallow."""
-    if len(tests) == 1:
-        return tests[0]
-    middle = len(tests) // 2
-    return typing.logic("or", [_any(tests[:middle]), _any(tests[middle:])])
 
 
 def _like(e: ast.Like, names: Names) -> Expr:
