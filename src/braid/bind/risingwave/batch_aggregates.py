@@ -12,6 +12,7 @@ from braid.batch_sql.duck_expr import duck_name
 from braid.errors import SqlError
 from braid.expr.nodes import Call, Col, Expr, Lit
 from braid.expr.postgres import typing
+from braid.expr.postgres.base import sum_type
 from braid.expr.postgres.operators import result_of
 from braid.types import Array, Decimal, Scalar, Type
 
@@ -62,15 +63,7 @@ def _number(name: str, args: list[Expr]) -> Type:
 
 
 def _sum(name: str, args: list[Expr]) -> Type:
-    match _number(name, args):
-        case S.SMALLINT | S.INT:
-            return S.BIGINT
-        case S.BIGINT:
-            return Decimal(38, 0)
-        case Decimal(scale=scale):
-            return Decimal(38, scale)
-        case t:
-            return t
+    return sum_type(_number(name, args))
 
 
 def _average(name: str, args: list[Expr]) -> Type:

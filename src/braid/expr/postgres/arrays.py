@@ -18,10 +18,10 @@ from typing import Any
 import polars as pl
 
 from braid.expr.nodes import Call, Expr, Lambda, Param
-from braid.expr.postgres.base import WHOLE, common, in_rows, named, takes
+from braid.expr.postgres.base import common, in_rows, named, sum_type, takes
 from braid.expr.postgres.values import key, ordered, rank
 from braid.expr.signatures import Builder, Function, Refused, Resolver, Signature
-from braid.types import Array, Decimal, Scalar, Type, is_numeric, polars_type
+from braid.types import WHOLE_NUMBERS, Array, Decimal, Scalar, Type, is_numeric, polars_type
 
 S = Scalar
 _EXACT = py.Context(prec=100)
@@ -96,7 +96,7 @@ def _of(element: Type, depth: int) -> Type:
 
 def _resolve_subscript(args: Sequence[Expr]) -> Signature | Refused:
     t = args[0].type if len(args) == 2 else None
-    if isinstance(t, Array) and args[1].type in (*WHOLE, S.NULL):
+    if isinstance(t, Array) and args[1].type in (*WHOLE_NUMBERS, S.NULL):
         return Signature((t, S.BIGINT), t.element)
     return Refused("it takes an array and an INTEGER from 1")
 
@@ -271,18 +271,6 @@ def _extreme(best: Callable[..., Any]) -> Callable[[list[Any]], Any]:
     return lambda array: best((v for v in array if v is not None), key=rank, default=None)
 
 
-def _sum_type(t: Array) -> Type:
-    """As that of SUM: `array_sum(int4[]) -> int8` (risingwavelabs/risingwave, expr/impl/src/scalar/array_sum.rs)."""
-    match t.element:
-        case S.SMALLINT | S.INT:
-            return S.BIGINT
-        case S.BIGINT:
-            return Decimal(38, 0)
-        case Decimal(scale=scale):
-            return Decimal(38, scale)
-    return t.element
-
-
 def _has_sum(t: Array) -> bool:
     return is_numeric(t.element) or t.element is S.INTERVAL
 
@@ -384,7 +372,9 @@ _OWN = (
     in_rows(
         "ARRAY_MAX", _array("an array of values that have an order", lambda t: t.element, fits=ordered), _extreme(max)
     ),
-    in_rows("ARRAY_SUM", _array("an array of numbers or intervals", _sum_type, fits=_has_sum), _sum),
+    in_rows(
+        "ARRAY_SUM", _array("an array of numbers or intervals", lambda t: sum_type(t.element), fits=_has_sum), _sum
+    ),
     in_rows("ARRAY_FLATTEN", _array("an array of arrays", lambda t: t.element, fits=lambda t: _depth(t) > 1), _flatten),
 )
 

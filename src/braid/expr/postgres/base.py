@@ -18,7 +18,7 @@ from braid.expr.casts import as_decimal, fit
 from braid.expr.nodes import Call, Expr
 from braid.expr.rows import made
 from braid.expr.signatures import MAX_PRECISION, Builder, Function, Once, Refused, Resolver, Signature, refusal, tried
-from braid.types import Array, Decimal, Scalar, Type, is_numeric, physical_type, polars_type
+from braid.types import WHOLE_NUMBERS, Array, Decimal, Scalar, Type, is_numeric, physical_type, polars_type
 
 S = Scalar
 DIALECT = "risingwave"
@@ -34,7 +34,6 @@ _WIDER: dict[Type, tuple[Type, ...]] = {
     S.DATE: (S.TIMESTAMP, S.TIMESTAMPTZ),
     S.TIMESTAMP: (S.TIMESTAMPTZ,),
 }
-WHOLE = (S.SMALLINT, S.INT, S.BIGINT)
 _TOP: dict[Type, int] = {S.SMALLINT: 2**15 - 1, S.INT: 2**31 - 1, S.BIGINT: 2**63 - 1}
 _MAX_REAL = 3.4028235677973366e38  # what is larger becomes infinite
 _TIMES = (S.DATE, S.TIMESTAMP, S.TIMESTAMPTZ)
@@ -45,12 +44,25 @@ def becomes(source: Type, target: Type) -> bool:
     if source in (target, S.NULL):
         return True
     if isinstance(target, Decimal):
-        return source in WHOLE or isinstance(source, Decimal)
+        return source in WHOLE_NUMBERS or isinstance(source, Decimal)
     if isinstance(source, Decimal):
         return target in (S.REAL, S.DOUBLE)
     if isinstance(source, Array) and isinstance(target, Array):
         return becomes(source.element, target.element)
     return target in _WIDER.get(source, ())
+
+
+def sum_type(t: Type) -> Type:
+    """The type of a sum of numbers, of rows as of an array: `array_sum(int4[]) -> int8` (risingwavelabs/risingwave,
+    expr/impl/src/scalar/array_sum.rs)."""
+    match t:
+        case S.SMALLINT | S.INT:
+            return S.BIGINT
+        case S.BIGINT:
+            return Decimal(38, 0)
+        case Decimal(scale=scale):
+            return Decimal(38, scale)
+    return t
 
 
 def common(types: Sequence[Type]) -> Type | None:
@@ -69,7 +81,7 @@ def _wider(a: Type, b: Type) -> Type | None:
     if isinstance(a, Array) and isinstance(b, Array):
         element = _wider(a.element, b.element)
         return None if element is None else Array(element)
-    for order in (WHOLE, _TIMES):
+    for order in (WHOLE_NUMBERS, _TIMES):
         if a in order and b in order:
             return max(a, b, key=order.index)
     if not is_numeric(a) or not is_numeric(b):

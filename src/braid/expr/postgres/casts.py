@@ -22,16 +22,15 @@ import polars as pl
 from braid.expr.casts import fit, where
 from braid.expr.nodes import Call, Expr
 from braid.expr.postgres import binary, moments, times_text
-from braid.expr.postgres.base import WHOLE, parts
+from braid.expr.postgres.base import parts
 from braid.expr.postgres.operators import OUT_OF_RANGE, TOO_MANY
 from braid.expr.rows import distinct, rows
 from braid.expr.signatures import Function, Refused, Signature, or_null
-from braid.types import Array, Decimal, Scalar, Type, is_numeric, polars_type
+from braid.types import FLOATS, WHOLE_NUMBERS, Array, Decimal, Scalar, Type, is_numeric, polars_type
 
 S = Scalar
 BLANKS = " \t\n\r\v\f"
 FREE = Decimal(38, 16)  # a text or a float as NUMERIC without digits
-_FLOATS = (S.REAL, S.DOUBLE)
 _MOMENTS = (S.DATE, S.TIME, S.TIMESTAMP, S.TIMESTAMPTZ, S.INTERVAL)
 _WHOLE_TEXT = r"^[+-]?[0-9]+$"
 _FLOAT_TEXT = re.compile(r"[+-]?(?:(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?|inf(?:inity)?|nan)", re.IGNORECASE)
@@ -59,17 +58,18 @@ def never_fails(source: Type, target: Type) -> bool:
     """Whether the cast of all dialects gives the same, and every value has a form in the target."""
     if source == target:
         return True
-    if source in WHOLE and target in WHOLE:
-        return WHOLE.index(source) < WHOLE.index(target)
+    if source in WHOLE_NUMBERS and target in WHOLE_NUMBERS:
+        return WHOLE_NUMBERS.index(source) < WHOLE_NUMBERS.index(target)
     if target is S.VARCHAR:
-        return source in (*WHOLE, S.BOOLEAN) or (isinstance(source, Decimal) and source.precision < FREE.precision)
-    if target in _FLOATS:
-        return target is S.DOUBLE and (source in WHOLE or source is S.REAL or isinstance(source, Decimal))
+        exact = isinstance(source, Decimal) and source.precision < FREE.precision
+        return exact or source in (*WHOLE_NUMBERS, S.BOOLEAN)
+    if target in FLOATS:
+        return target is S.DOUBLE and (source in WHOLE_NUMBERS or source is S.REAL or isinstance(source, Decimal))
     if isinstance(target, Decimal):
         whole = target.precision - target.scale
         if isinstance(source, Decimal):
             return source.scale <= target.scale and source.precision - source.scale <= whole
-        return source in WHOLE and {S.SMALLINT: 5, S.INT: 10, S.BIGINT: 19}[source] <= whole
+        return source in WHOLE_NUMBERS and {S.SMALLINT: 5, S.INT: 10, S.BIGINT: 19}[source] <= whole
     return (source, target) in ((S.DATE, S.TIMESTAMP), (S.DATE, S.TIMESTAMPTZ), (S.TIMESTAMP, S.TIMESTAMPTZ),
                                 (S.TIMESTAMPTZ, S.TIMESTAMP), (S.TIMESTAMP, S.DATE), (S.TIMESTAMPTZ, S.DATE),
                                 (S.TIMESTAMP, S.TIME), (S.TIMESTAMPTZ, S.TIME))  # fmt: skip
@@ -133,7 +133,7 @@ def _to_whole(x: pl.Expr, source: Type, dtype: pl.DataType) -> pl.Expr:
     if source is S.VARCHAR:
         text = x.str.strip_chars(BLANKS)
         return pl.when(text.str.contains(_WHOLE_TEXT)).then(text).cast(dtype, strict=False)
-    if source in _FLOATS:
+    if source in FLOATS:
         return x.cast(pl.Float64).map_batches(lambda s: _nearest(s, dtype), return_dtype=dtype, is_elementwise=True)
     if isinstance(source, Decimal):
         whole = x.round(0, mode="half_away_from_zero") if source.scale else x
@@ -193,7 +193,7 @@ def _to_numeric(x: pl.Expr, source: Type, target: Decimal) -> pl.Expr:
         if source.scale > target.scale:
             x = x.round(target.scale, mode="half_away_from_zero")
         return x.cast(dtype, strict=False)
-    if source in _FLOATS:
+    if source in FLOATS:
         digits = 15 if source is S.DOUBLE else 6
         return distinct(lambda v: _numeric_of_float(v, digits, target), [x], dtype)
     if source is S.VARCHAR:

@@ -16,10 +16,10 @@ import polars as pl
 
 from braid.expr.casts import as_decimal, cast, may_fail
 from braid.expr.nodes import Call, Expr
-from braid.expr.postgres.base import TOO_LONG, WHOLE, common, each, named
+from braid.expr.postgres.base import TOO_LONG, common, each, named
 from braid.expr.postgres.values import ordered, rank
 from braid.expr.signatures import Builder, Function, Refused, Resolver, Signature
-from braid.types import Array, Decimal, Scalar, Type, is_numeric
+from braid.types import FLOATS, WHOLE_NUMBERS, Array, Decimal, Scalar, Type, is_numeric
 
 S = Scalar
 
@@ -105,7 +105,7 @@ def _without_room(call: Call, args: list[pl.Expr], which: Callable[[pl.Expr], pl
 # ---------------------------------------------------------------------- NULLIF
 
 # What PostgreSQL compares without a cast: each with each.
-_COMPARED: tuple[tuple[Type, ...], ...] = (WHOLE, (S.REAL, S.DOUBLE), (S.DATE, S.TIMESTAMP, S.TIMESTAMPTZ))
+_COMPARED: tuple[tuple[Type, ...], ...] = (WHOLE_NUMBERS, FLOATS, (S.DATE, S.TIMESTAMP, S.TIMESTAMPTZ))
 
 
 def _resolve_nullif(args: Sequence[Expr]) -> Signature | Refused:

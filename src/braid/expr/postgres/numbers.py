@@ -18,9 +18,9 @@ import polars as pl
 from braid.expr.casts import as_decimal
 from braid.expr.nodes import Call, Cast, Expr, Lit
 from braid.expr.postgres import degrees, numerics
-from braid.expr.postgres.base import NUMERIC, WHOLE, digits, in_rows, named, takes
+from braid.expr.postgres.base import NUMERIC, digits, in_rows, named, takes
 from braid.expr.signatures import Builder, Function, Refused, Resolver, Signature
-from braid.types import Decimal, Scalar, Type, is_numeric, polars_type
+from braid.types import WHOLE_NUMBERS, Decimal, Scalar, Type, is_numeric, polars_type
 
 S = Scalar
 _D = S.DOUBLE
@@ -49,7 +49,7 @@ def _exact(t: Type) -> Decimal | None:
     """As which NUMERIC a parameter of that type takes an argument; None where it does not."""
     if t is S.NULL:
         return NUMERIC
-    return as_decimal(t) if t in WHOLE or isinstance(t, Decimal) else None
+    return as_decimal(t) if t in WHOLE_NUMBERS or isinstance(t, Decimal) else None
 
 
 def _numerics(count: int, result: Callable[..., Type]) -> Resolver:
@@ -67,13 +67,13 @@ def _numerics(count: int, result: Callable[..., Type]) -> Resolver:
 def _exact_two(smallest: bool, result: Callable[[Decimal, Decimal], Decimal]) -> Resolver:
     """Two whole numbers of one type, or two NUMERICs. Only with a form of the `smallest` whole numbers PostgreSQL knows
     what two of them are."""
-    forms: tuple[Type, ...] = WHOLE if smallest else WHOLE[1:]
+    forms: tuple[Type, ...] = WHOLE_NUMBERS if smallest else WHOLE_NUMBERS[1:]
 
     def resolve(args: Sequence[Expr]) -> Signature | Refused:
         types = {a.type for a in args}
         known = types - {S.NULL}
-        whole = max((t for t in known if t in WHOLE), key=WHOLE.index, default=None)
-        if len(args) == 2 and known and all(t in WHOLE for t in known):
+        whole = max((t for t in known if t in WHOLE_NUMBERS), key=WHOLE_NUMBERS.index, default=None)
+        if len(args) == 2 and known and all(t in WHOLE_NUMBERS for t in known):
             if whole in forms:
                 return Signature((whole, whole), whole)
             return Refused("PostgreSQL does not know which function this is", "CAST one to INTEGER")
@@ -182,7 +182,7 @@ def _of_root(value: float) -> float:
 def _remainder(call: Call, args: list[pl.Expr]) -> pl.Expr:
     """Whole numbers: the dividend's sign. Polars' has the divisor's, and is null for a divisor of zero."""
     a, b = args
-    if call.type not in WHOLE:
+    if call.type not in WHOLE_NUMBERS:
         return _MOD.build(call, args)
     rest = a % b
     return pl.when((rest != 0) & ((rest < 0) != (a < 0))).then(rest - b).otherwise(rest)
@@ -200,7 +200,7 @@ def places_of(e: Expr) -> int | None:
     match e:
         case Lit(value=int() as value) if not isinstance(value, bool):
             return value
-        case Cast(arg=arg, type=t) if t in WHOLE and arg.type in WHOLE:
+        case Cast(arg=arg, type=t) if t in WHOLE_NUMBERS and arg.type in WHOLE_NUMBERS:
             return places_of(arg)
         case Call(function="neg" | "pg.neg", args=(arg,)):
             found = places_of(arg)
@@ -498,7 +498,7 @@ def _same(t: Decimal) -> Decimal:
     return t
 
 
-_KEPT = (*WHOLE, S.REAL)
+_KEPT = (*WHOLE_NUMBERS, S.REAL)
 _SQRT = _both("SQRT", _of_root, numerics.sqrt, numerics.sqrt_type)
 _MOD = in_rows("MOD", _exact_two(True, _remaining), numerics.mod)
 _UP, _DOWN = _at_places(1), _at_places(0)

@@ -24,15 +24,14 @@ import pyarrow as pa
 
 from braid.expr.casts import as_decimal, fit
 from braid.expr.nodes import Call, Expr
-from braid.expr.postgres.base import WHOLE, digits, parts
+from braid.expr.postgres.base import digits, parts
 from braid.expr.signatures import Builder, Function, Refused, Resolver, Signature, null_failed
-from braid.types import Decimal, Scalar, Type, is_numeric, polars_type
+from braid.types import FLOATS, WHOLE_NUMBERS, Decimal, Scalar, Type, is_numeric, polars_type
 
 S = Scalar
 DIGITS = 38
 PRODUCT = 20  # digits behind the point that a product keeps
 QUOTIENT = 16  # that a quotient has at least
-_FLOATS = (S.REAL, S.DOUBLE)
 _EXACT = py.Context(prec=160, rounding=py.ROUND_HALF_UP, Emax=py.MAX_EMAX, Emin=py.MIN_EMIN)
 _WIDE: dict[Type, pl.DataType] = {S.SMALLINT: pl.Int32(), S.INT: pl.Int64(), S.BIGINT: pl.Int128()}
 OUT_OF_RANGE = "out of range"
@@ -61,20 +60,20 @@ def operated(a: Type, b: Type) -> Type | None:
     a, b = (b if a is S.NULL else a), (a if b is S.NULL else b)
     if not is_numeric(a) or not is_numeric(b):
         return None
-    if a == b and a in _FLOATS:
+    if a == b and a in FLOATS:
         return a
-    if a in _FLOATS or b in _FLOATS:
+    if a in FLOATS or b in FLOATS:
         return S.DOUBLE
     if isinstance(a, Decimal) or isinstance(b, Decimal):
         return Decimal(DIGITS, 0)
-    return max(a, b, key=WHOLE.index)
+    return max(a, b, key=WHOLE_NUMBERS.index)
 
 
 def _arithmetic(name: str) -> Resolver:
     def resolve(args: Sequence[Expr]) -> Signature | Refused:
         a, b = (x.type for x in args)
         wide = operated(a, b)
-        if wide is None or (name == "remainder" and wide in _FLOATS):
+        if wide is None or (name == "remainder" and wide in FLOATS):
             sign = {"add": "+", "sub": "-", "mul": "*", "quotient": "/", "remainder": "%"}[name]
             return Refused(f"{a} {sign} {b} has no meaning", _hint(name, a, b))
         if not isinstance(wide, Decimal):
@@ -106,7 +105,7 @@ def _none(like: pl.Series) -> pl.Series:
 def _calculated(name: str) -> Callable[[Call, Sequence[pl.Series]], Columns]:
     def run(call: Call, args: Sequence[pl.Series]) -> Columns:
         a, b = args
-        if call.type in WHOLE:
+        if call.type in WHOLE_NUMBERS:
             return _wholes(name, call.type, a, b)
         if isinstance(call.type, Decimal):
             return _numerics(name, call.type, a, b)
@@ -270,7 +269,7 @@ def _resolve_sign(args: Sequence[Expr]) -> Signature | Refused:
 
 
 def _negative(call: Call, args: list[pl.Expr]) -> pl.Expr:
-    if call.type in WHOLE:
+    if call.type in WHOLE_NUMBERS:
         return (0 - args[0].cast(_WIDE[call.type])).cast(polars_type(call.type), strict=False)
     return -args[0]
 
@@ -281,7 +280,7 @@ def _negative(call: Call, args: list[pl.Expr]) -> pl.Expr:
 def _resolve_place(args: Sequence[Expr]) -> Signature | Refused:
     (a,) = args
     t = a.type
-    return Signature((t,), S.BIGINT) if t in (*_FLOATS, S.BOOLEAN) else Refused("it takes a float or a BOOLEAN")
+    return Signature((t,), S.BIGINT) if t in (*FLOATS, S.BOOLEAN) else Refused("it takes a float or a BOOLEAN")
 
 
 def _place(call: Call, args: list[pl.Expr]) -> pl.Expr:
@@ -306,20 +305,20 @@ def _places(s: pl.Series) -> pl.Series:
 def _resolve_bit_not(args: Sequence[Expr]) -> Signature | Refused:
     (a,) = args
     t = S.INT if a.type is S.NULL else a.type
-    return Signature((t,), t) if t in WHOLE else Refused("it takes a whole number", "convert it: ~ x::bigint")
+    return Signature((t,), t) if t in WHOLE_NUMBERS else Refused("it takes a whole number", "convert it: ~ x::bigint")
 
 
 def _resolve_bits(args: Sequence[Expr]) -> Signature | Refused:
     a, b = (x.type for x in args)
     wide = operated(a, b)
-    if wide in WHOLE:
+    if wide in WHOLE_NUMBERS:
         return Signature((wide, wide), wide)
     return Refused("it takes whole numbers", "convert them: x::bigint")
 
 
 def _resolve_shift(args: Sequence[Expr]) -> Signature | Refused:
     a, b = (x.type for x in args)
-    if (a in WHOLE or a is S.NULL) and (b in (S.SMALLINT, S.INT, S.NULL)):
+    if (a in WHOLE_NUMBERS or a is S.NULL) and (b in (S.SMALLINT, S.INT, S.NULL)):
         t = S.INT if a is S.NULL else a
         return Signature((t, S.INT), t)
     return Refused("it takes a whole number, and an integer of places", "convert them: x::bigint << n::integer")

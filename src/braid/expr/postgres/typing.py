@@ -21,13 +21,13 @@ from braid.expr.compile import failed, to_polars
 from braid.expr.functions import FUNCTIONS, by_name
 from braid.expr.nodes import Call, Case, Cast, Expr, Lit
 from braid.expr.postgres import arrays, casts
-from braid.expr.postgres.base import DIALECT, WHOLE, becomes, common
+from braid.expr.postgres.base import DIALECT, becomes, common
 from braid.expr.postgres.intervals import operator as operator_of_times
 from braid.expr.postgres.operators import operated
 from braid.expr.show import show
 from braid.expr.signatures import Function, Refused
 from braid.expr.typing import call_own
-from braid.types import Array, Decimal, Scalar, Type, is_numeric
+from braid.types import WHOLE_NUMBERS, Array, Decimal, Scalar, Type, is_numeric
 
 S = Scalar
 ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "quotient", "%": "remainder"}
@@ -125,7 +125,7 @@ def _free(e: Expr) -> Type:
         return e.type
     if isinstance(e, Lit) and isinstance(e.value, str):
         return casts.digits_of(e.value) or casts.FREE
-    return as_decimal(e.type) if e.type in WHOLE else casts.FREE
+    return as_decimal(e.type) if e.type in WHOLE_NUMBERS else casts.FREE
 
 
 def assigned(e: Expr, t: Type, column: str) -> Expr:
