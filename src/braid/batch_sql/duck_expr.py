@@ -17,7 +17,7 @@ from inspect import Parameter, Signature
 import polars as pl
 import pyarrow as pa
 
-from braid.batch_sql.duck_text import literal, quoted
+from braid.batch_sql.duck_text import literal
 from braid.bind.bound import Asked
 from braid.errors import BraidError, SqlError
 from braid.expr import compile, trace
@@ -151,29 +151,16 @@ def _text(e: Expr) -> str:
 def _literal(e: Lit) -> str:
     """A constant of exactly its type."""
     match e.value:
-        case None:
-            return f"CAST(NULL AS {duck_name(e.type)})"
-        case bool():
-            return literal(e.value)
-        case str():
-            return literal(e.value)
+        case bool() | str():
+            return _raw(e)
         case int() if e.type is S.INT:
-            return literal(e.value)
+            return _raw(e)
         case bytes():
             return f"from_hex('{e.value.hex()}')"
         case tuple():
             months, days, us = e.value
             return f"CAST('{months} months {days} days {us} microseconds' AS INTERVAL)"
-        case dt.datetime():
-            zone = "+00" if e.type is S.TIMESTAMPTZ else ""
-            return f"CAST('{e.value.isoformat(' ')}{zone}' AS {duck_name(e.type)})"
-        case dt.date() | dt.time():
-            return f"CAST('{e.value.isoformat()}' AS {duck_name(e.type)})"
-        case float():
-            return f"CAST({quoted(repr(e.value), chr(39))} AS {duck_name(e.type)})"
-        case PyDecimal():
-            return f"CAST('{e.value:f}' AS {duck_name(e.type)})"
-    return f"CAST({literal(e.value)} AS {duck_name(e.type)})"
+    return f"CAST({_raw(e)} AS {duck_name(e.type)})"
 
 
 def list_of(column: Sequence[Lit], t: Type) -> str:
@@ -182,6 +169,7 @@ def list_of(column: Sequence[Lit], t: Type) -> str:
 
 
 def _raw(e: Lit) -> str:
+    """A constant that a CAST around it gives its type."""
     match e.value:
         case None | bool() | int() | str():
             return literal(e.value)
