@@ -83,3 +83,24 @@ def test_a_late_row_at_the_end_of_its_window_says_what_would_keep_it() -> None:
     assert told.keys() == {100, 99}
     assert told[100] == "rows are kept for less than 10 ms, their window: a GRACE PERIOD keeps them longer"
     assert told[99] is None
+
+
+STEPS = {
+    "project": "SELECT a + 0 AS sum, b / c AS q FROM t",
+    "filter": "SELECT a FROM t WHERE b / c > 0",
+    "aggregate": "SELECT a, sum(b / c) AS q FROM t GROUP BY a",
+    "sum": "SELECT a, sum(b / c) AS q FROM (SELECT a, b, c FROM t WHERE a > 0) AS u GROUP BY a",
+}
+
+
+@pytest.mark.parametrize("runtime", ["local", "reference"])
+@pytest.mark.parametrize("step", STEPS)
+def test_a_row_that_fails_in_a_step_shows_what_it_was_given(runtime: Literal["local", "reference"], step: str) -> None:
+    with Driver(runtime=runtime, dialect="risingwave") as d:
+        d.execute("CREATE TABLE t (id INT PRIMARY KEY, a INT, b INT, c INT);")
+        d.execute(f"CREATE MATERIALIZED VIEW m AS {STEPS[step]};")
+        d.execute("INSERT INTO t VALUES (1, 7, 6, 0), (2, 7, 6, 3);")
+        (told,) = d.drops("m")
+    of = "u" if step == "sum" else "t"
+    assert told["message"] == f"{of}.b / {of}.c: division by zero"
+    assert {name.partition(".")[2]: v for name, v in told["value"].items()}.items() >= {"a": 7, "b": 6, "c": 0}.items()

@@ -103,8 +103,8 @@ def drops_of(
 def of_operator(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFrame:
     """Rows that an operator dropped; places as in `drops_of`."""
     keys = [c for c in dropped.columns if c.startswith("_k") and c[2:].isdigit()]
-    if len(step.inputs) == 1:
-        text = _shown(dropped, step.columns)
+    if len(step.inputs) == 1:  # a row that came, or one that goes
+        text = _shown(dropped, [*_columns_of(plan, step.inputs[0]), *step.columns])
     else:  # a row of one side shows that side's columns, a pair all
         leaf, sides = pl.col(POS) % (1 << LEAF_BITS), pl.lit(None, pl.String)
         for name, number in zip(("left", "right", *("" for _ in step.inputs)), step.inputs, strict=False):
@@ -151,7 +151,8 @@ def _key_shown(columns: Sequence[str]) -> pl.Expr:
 
 def _shown(dropped: pl.DataFrame, columns: Sequence[Col]) -> pl.Series:
     """The values of these columns, as far as they are there, as JSON."""
-    payload = [(c.name, Column(c.name, c.type)) for c in columns if c.name in dropped.columns]
+    there = {c.name: Column(c.name, c.type) for c in columns if c.name in dropped.columns}
+    payload = list(there.items())
     return codec.encode_values(dropped, payload) if payload else pl.Series([None] * dropped.height, dtype=pl.String)
 
 
