@@ -26,7 +26,7 @@ from braid.stage.cut import LIMIT
 from braid.stage.decode import Decoded
 from braid.stage.emit import OF_WINDOW
 from braid.stage.ingest import hash_of_key
-from braid.stage.inputs import Input
+from braid.stage.inputs import Readable
 from braid.stage.kept import Keeper, Standing, key_of
 from braid.types import WHOLE_NUMBERS, Scalar, Type, polars_type
 
@@ -95,7 +95,7 @@ class Folded:
         keeper.take(made.filter(pl.col(HASH).is_not_null()))
         keeper.rows.close()
 
-    def read_on(self, x: Input, starts: Sequence[int]) -> None:
+    def read_on(self, x: Readable, starts: Sequence[int]) -> None:
         """Takes what the topic has, and has not been read."""
         for partition, (start, end) in enumerate(zip(starts, x.ends() if starts else [], strict=True)):
             at = max(start, self._read.get(partition, 0))
@@ -134,7 +134,7 @@ def _of_partition(pull: Pull, partition: int, pieces: Iterable[Decoded]) -> Iter
             return
 
 
-def pieces(x: Input, starts: Sequence[int]) -> Iterable[tuple[int, Iterable[Decoded]]]:
+def pieces(x: Readable, starts: Sequence[int]) -> Iterable[tuple[int, Iterable[Decoded]]]:
     """All that an input has now, by partition."""
     for p, (start, end) in enumerate(zip(starts, x.ends() if starts else [], strict=True)):
         yield p, (x.read(p, first, min(first + LIMIT, end)) for first in range(start, end, LIMIT))

@@ -73,7 +73,8 @@ class _Standing:
 
 class Snapshots:
     """The tables of a store. `records(declared, start)`: a table's records from the `start`-th on; `files`: the rows of
-    a table that is read from files, in their order (columns of `declared`, and `_t`: their epochs); None for others.
+    a table that is read from files, in their order (columns of `declared`, `_diff`, and `_t`: their epochs); None for
+    others.
     `unread`: how many records of a table could not be read as it is declared, the last time it was asked; `late`: how
     many were."""
 
@@ -94,7 +95,7 @@ class Snapshots:
         """The rows that stand; `until`: after that epoch."""
         rows = self._files(declared)
         if rows is not None:
-            return _last(declared, self._on_time(declared, rows))
+            return _last(declared, self._on_time(declared, rows)).filter(pl.col(DIFF) == 1).drop(DIFF)
         if until is None:
             standing = self._now(declared)
         else:

@@ -227,7 +227,8 @@ def folder_of(file: str | None) -> str:
 @click.option(
     "--old-statements", type=click.Choice(["done", "do"]), help="What statements are that 0.1.0 may have done."
 )
-@click.option("--quiet", is_flag=True, help="No progress line.")
+@click.option("--fail-fast", is_flag=True, help="A query that dies ends the others, too.")
+@click.option("--quiet", is_flag=True, help="No progress; what was dropped is told.")
 @functions_option
 @dead_letters_option
 @at_least_once_option
@@ -588,6 +589,7 @@ def sql(
             interact(shell)
         elif going:
             all(shell.run(piece) for piece in pieces(rest, shell))
+        shell.news()
     finally:
         shell.close()
     if shell.failed and not live:

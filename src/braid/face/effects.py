@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Protocol, assert_never
 
@@ -56,15 +56,14 @@ from braid.bind.program import Effect, NewRecords, Program, new_records
 from braid.errors import BraidError, Span, SqlError
 from braid.face.asserted import PRINTED, Asserted, Looked, StoreLookout
 from braid.face.tabular import time_text
-from braid.lower.lower import lower
-from braid.operators.changes import TIME
-from braid.plan.logical import Query, Source
+from braid.operators.changes import DIFF, TIME
+from braid.plan.logical import Query
 from braid.records.registry import Registry
 from braid.records.wire import Wires
 from braid.stage import checkpoint as checkpoints
 from braid.stage.call_order import Placed
 from braid.stage.decode import key_of
-from braid.stage.inputs import Input
+from braid.stage.inputs import Opened
 from braid.topics import traces
 from braid.topics.drops import publish_drops, stage_drops
 from braid.topics.files import check_name
@@ -75,7 +74,7 @@ from braid.topics.kafka import KafkaTopics
 class StoreTables:
     """The tables of one store, read as they stand at each call."""
 
-    def __init__(self, store: Topics, files: Mapping[str, Callable[[Source], Input]] | None = None) -> None:
+    def __init__(self, store: Topics, files: Opened | None = None) -> None:
         """`files`: what opens the files of a table that is read from some, by its name."""
         self._store = store
         self._files, self._read = files or {}, dict[str, pl.DataFrame]()
@@ -159,9 +158,10 @@ class StoreTables:
             self._snapshots.unread[declared.name] = sum(len(x.error) - x.error.null_count() for x in found)
             columns = [pl.col(c.name).alias(c.field) for c in source.columns if c.place in ("key", "value")]
             epoch = pl.col(TIME).cum_max()
-            self._read[declared.name] = pl.concat(
-                x.rows.with_columns(epoch).filter(x.error.is_null()).select(*columns, TIME) for x in found
+            rows = pl.concat(
+                x.rows.with_columns(epoch).filter(x.error.is_null()).select(*columns, TIME, DIFF) for x in found
             )
+            self._read[declared.name] = rows.sort(TIME, maintain_order=True) if len(found) > 1 else rows
         return self._read[declared.name]
 
     def _records(self, declared: Declared, start: int) -> list[Placed]:
@@ -380,7 +380,7 @@ class StoreWorld:
     def __init__(
         self,
         store: Topics,
-        files: Mapping[str, Callable[[Source], Input]] | None = None,
+        files: Opened | None = None,
         looked: Looked | None = None,
     ) -> None:
         """`files`: as `StoreTables` takes them. `looked`: of the worlds before this one."""
@@ -408,16 +408,6 @@ class StoreWorld:
             traces.remove(self.store.broker, name, str(known.settings.get("run")), known.shuffle)
         for folder in (checkpoint, f"{checkpoint}.files", os.path.join(self.store.root, "drops", name)):
             shutil.rmtree(folder, ignore_errors=True)
-
-    def upgrade(self, bound: QueryBound) -> None:
-        """The query that `bound` takes the place of is stopped, and its checkpoint that of the new one."""
-        if bound.upgrades is not None:
-            self.stop(bound.query.name, anew=False)
-            folder = os.path.join(self.checkpoints, check_name(bound.query.name))
-            checkpoints.upgrade(folder, lower(bound.upgrades), lower(bound.query))
-
-    def stop(self, query: str, anew: bool) -> None:
-        raise NotImplementedError
 
     def partitions(self, topic: str) -> int | None:
         return self.store.partitions(topic) if self.store.exists(topic) else None

@@ -98,27 +98,35 @@ def summary_line(name: str, p: Progress) -> str:
 
 
 def warnings(name: str, p: Progress) -> Iterator[str]:
-    """What a reader of the summary should not miss: why rows were dropped, and times that cannot be meant."""
+    """What a reader of the summary should not miss."""
+    return (text for _, text in warned(name, p))
+
+
+def warned(name: str, p: Progress) -> Iterator[tuple[str, str]]:
+    """Why rows were dropped, and times that cannot be meant, each with what it is about: its numbers may grow."""
     for reason, row in sorted(p.totals.first.items()):
         why = f": {row.message}" if row.message else ""
-        yield f"{name}: first {reason}: {row.topic} partition {row.partition} offset {row.offset}{why}"
+        place = f"{row.topic} partition {row.partition} offset {row.offset}"
+        yield f"first {reason}", f"{name}: first {reason}: {place}{why}"
     leaps, late = p.totals.leaps, p.totals.first.get("late")
     leap = leaps.furthest.get(late.topic) if late is not None and late.topic is not None else None
     if late is not None and leap is not None:
         yield (
+            "late",
             f"{name}: {p.drops['late']:,} of {p.rows_in:,} records were late; the furthest that one moved the clock:"
             f" {late.topic} partition {leap.partition} offset {leap.offset}, from {tabular.time_text(leap.before)}"
-            f" to {tabular.time_text(leap.time)} ({_span(leap.time - leap.before)})"
+            f" to {tabular.time_text(leap.time)} ({_span(leap.time - leap.before)})",
         )
     for topic, highest in sorted(leaps.highest.items()):
         for unit, (low, high) in UNITS.items():
             if low <= highest < high:
                 yield (
+                    f"unit of {topic}",
                     f"{name}: the times of {topic} look like {unit}: {highest:,} was read as milliseconds, so as"
-                    f" {tabular.time_text(highest)}"
+                    f" {tabular.time_text(highest)}",
                 )
     for told in hot(p):
-        yield f"{name}: hot keys: {told}; see docs/metrics.md"
+        yield "hot keys", f"{name}: hot keys: {told}; see docs/metrics.md"
 
 
 def _span(ms: int) -> str:

@@ -185,7 +185,7 @@ def interact(shell: Shell) -> None:
     )
     shell.greet()
     while True:
-        shell.deaths()
+        shell.news()
         try:
             text = session.prompt(f"{shell.dialect}> ")
         except KeyboardInterrupt:

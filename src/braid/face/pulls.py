@@ -9,7 +9,6 @@ read from its topic: once whole, and then what is new.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
 
 import polars as pl
 
@@ -17,11 +16,10 @@ from braid.batch_sql.pulls import Folded, Rows, hashes, header, of_stream, of_ta
 from braid.bind.bound import Pull
 from braid.plan.logical import Source
 from braid.stage import checkpoint
-from braid.stage.inputs import Input, TopicInput
+from braid.stage.inputs import Opened, Readable, TopicInput
 from braid.stage.kept import Published, key_of, named
 from braid.topics.interface import Topics
 
-Files = Mapping[str, Callable[[Source], Input]]  # what opens the sources that are read from files, by name
 Stamp = tuple[int, int]
 
 
@@ -33,18 +31,19 @@ class StorePulls:
         self._published: dict[str, tuple[Stamp, Published | None]] = {}
         self._folded: dict[str, tuple[Source, str, Folded]] = {}
 
-    def answer(self, pull: Pull, checkpoints: str, ticks: bool, files: Files | None = None) -> tuple[list[str], Rows]:
+    def answer(self, pull: Pull, checkpoints: str, ticks: bool, files: Opened | None = None) -> tuple[list[str], Rows]:
         """The names of the columns, and the rows. `ticks`: dates and times are numbers."""
         if pull.declared.kind == "stream":
             answer = of_stream(pull, pieces(*self._opened(pull.source, files)))
         else:
-            answer = of_table(pull, self._rows(pull, os.path.join(checkpoints, pull.declared.created_by or "")))
+            folder = os.path.join(checkpoints, pull.declared.created_by or "")
+            answer = of_table(pull, self._rows(pull, folder, files))
         return header(pull), values(pull, answer, ticks)
 
-    def _rows(self, pull: Pull, folder: str) -> pl.DataFrame:
+    def _rows(self, pull: Pull, folder: str, files: Opened | None) -> pl.DataFrame:
         source, h = pull.source, hashes(pull)
         published = self._of(folder, source) if pull.declared.created_by is not None else None
-        rows = published.rows(h) if published is not None else self._fold(source).rows(h)
+        rows = published.rows(h) if published is not None else self._fold(source, files).rows(h)
         return named(source, rows)
 
     def _of(self, folder: str, source: Source) -> Published | None:
@@ -60,9 +59,13 @@ class StorePulls:
             self._published[folder] = stamp, Published(folder, key_of(source)) if keeps else None
         return self._published[folder][1]
 
-    def _fold(self, source: Source) -> Folded:
-        """The rows of a topic as they stand."""
-        x, starts = self._opened(source, None)
+    def _fold(self, source: Source, files: Opened | None) -> Folded:
+        """The rows of a topic, or of files, as they stand."""
+        x, starts = self._opened(source, files)
+        if files is not None and source.name in files:  # others may be there at the next look
+            made = Folded(source)
+            made.read_on(x, starts)
+            return made
         identity = self._store.identity(source.topic) if starts else ""
         known = self._folded.get(source.name)
         if known is None or known[:2] != (source, identity):
@@ -70,7 +73,7 @@ class StorePulls:
         known[2].read_on(x, starts)
         return known[2]
 
-    def _opened(self, source: Source, files: Files | None) -> tuple[Input, list[int]]:
+    def _opened(self, source: Source, files: Opened | None) -> tuple[Readable, list[int]]:
         """What a source has, and where each partition begins; no partitions where there is no topic."""
         if files is not None and source.name in files:
             opened = files[source.name](source)

@@ -101,7 +101,8 @@ class Request:
     until_idle: bool = False
     end: bool = False  # as until_idle, and all sources are closed behind what they have
     conf: Mapping[str, str] = field(default_factory=dict)
-    quiet: bool = False
+    quiet: bool = False  # no progress
+    fail_fast: bool = False  # a query that fails ends the others
     batch_rows: int | None = None
     tell: bool = True  # what the statements announce, and the summary
     overwrite: bool = False  # folders of --sink that hold results of other runs are replaced

@@ -10,6 +10,7 @@ CHANGES) has no checkpoint: it prints its rows, from the beginning of its source
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 import signal
@@ -28,7 +29,8 @@ from braid.dialects import dialect_named
 from braid.errors import BraidError, QueryDied, Span, TooManyDrops, printable_lines
 from braid.face.asserted import Asserted, looks_at
 from braid.face.catalogue import Catalogue
-from braid.face.effects import Rows, StoreWorld, append_records, carry_out
+from braid.face.effects import Rows, append_records, carry_out
+from braid.face.engine import Engine, EngineWorld
 from braid.face.metrics import Metrics, progress_line, summary_line, warnings
 from braid.face.once import Once
 from braid.face.pulls import StorePulls
@@ -44,11 +46,9 @@ from braid.face.request import (
     target_of,
 )
 from braid.face.tabular import print_table
-from braid.lower.lower import lower
 from braid.plan.logical import Query
-from braid.stage import checkpoint
 from braid.topics.broker import delivery
-from braid.topics.interface import Topics, open_topics
+from braid.topics.interface import open_topics
 from braid.topics.lock import StoreLock
 
 if TYPE_CHECKING:
@@ -84,10 +84,27 @@ def run_program(request: Request, err: Console) -> Outcome:
         Metrics(request.metrics, request.metrics_port) as metrics,
         StoreLock(store.root, note=lambda text: err.print(text, markup=False)) as lock,
         tempfile.TemporaryDirectory(prefix="braid-files-") as parsed,
+        tempfile.TemporaryDirectory(prefix="braid-push-") as scratch,
+        contextlib.ExitStack() as stack,
     ):
         resumed = check_checkpoints(prepared, request, store)
         check_broker(prepared, request, store)
-        world = _World(store, prepared, request, err, parsed)
+
+        @functools.cache
+        def spark() -> SparkSession:
+            if not request.quiet:
+                err.print("starting Spark …")
+            begun = stack.enter_context(_session(request))
+            if metrics.address is not None and not request.quiet:
+                err.print(f"metrics: {metrics.address}", markup=False)
+            jvm = _jvm_pid(begun)
+            if jvm is not None:
+                lock.add_pid(jvm)
+            return begun
+
+        begins = replace(request.begins, whole=frozenset(q.sink.topic for q in prepared.queries))
+        engine = Engine(store, spark, broker=request.broker, begins=begins)
+        world = _World(engine, prepared, request, err, parsed)
         program = Catalogue(store, request.dialect, request.functions).program("file")
         for effect in prepared.effects:
             world.do(effect)
@@ -98,20 +115,10 @@ def run_program(request: Request, err: Console) -> Outcome:
             return Outcome({})
         for name, batch in resumed.items():
             err.print(f"note: {name} goes on after batch {batch} of its checkpoint", markup=False)
-        if not request.quiet:
-            if request.broker is not None:
-                err.print(f"results go to Kafka {delivery(request.broker)}", markup=False)
-            err.print("starting Spark …")
-        with (
-            _session(request) as spark,
-            tempfile.TemporaryDirectory(prefix="braid-push-") as scratch,
-        ):
-            if metrics.address is not None and not request.quiet:
-                err.print(f"metrics: {metrics.address}", markup=False)
-            jvm = _jvm_pid(spark)
-            if jvm is not None:
-                lock.add_pid(jvm)
-            outcome = _Run(request, prepared, store, spark, err, scratch, metrics).go()
+        if request.broker is not None and not request.quiet:
+            err.print(f"results go to Kafka {delivery(request.broker)}", markup=False)
+        spark()
+        outcome = _Run(request, prepared, engine, err, scratch, metrics).go()
         for look in world.waiting:
             look()
         return outcome
@@ -146,22 +153,21 @@ def _session(request: Request) -> Iterator[SparkSession]:
             conf.end(spark)
 
 
-class _World(StoreWorld):
+class _World(EngineWorld):
     """What the statements of a file do before its queries start. A source that is read from files has no topic; that of
     a query is made when it starts. INSERT, UPDATE and DELETE are done once per store (`once.py`)."""
 
-    def __init__(self, store: Topics, prepared: Prepared, request: Request, err: Console, parsed: str) -> None:
+    def __init__(self, engine: Engine, prepared: Prepared, request: Request, err: Console, parsed: str) -> None:
         files = source_files(prepared, request, parsed)
-        self._files = files.opened()
-        super().__init__(store, self._files)
+        ticks = dialect_named(request.dialect).ticks
+        super().__init__(engine, StorePulls(engine.store), files.opened(), ticks, None)
         self._from_files = files.topics()
         self._made = {q.sink.topic for q in prepared.queries}
         self._queries = {q.name for q in prepared.queries}
         words = dialect_named(request.dialect).words
-        self._once = Once(store, self.tables, words, prepared.effects, request.old_statements)
+        self._once = Once(self.store, self.tables, words, prepared.effects, request.old_statements)
         self._tell, self._err = request.tell, err
         self.waiting: list[Callable[[], None]] = []
-        self._ticks, self._pulls = dialect_named(request.dialect).ticks, StorePulls(store)
         self.checkpoints = os.path.abspath(request.checkpoint) if request.checkpoint else self.checkpoints
 
     def delete_topic(self, name: str) -> None:
@@ -192,20 +198,17 @@ class _World(StoreWorld):
             written = written if new else None
         if written is None:
             self.note(f"{change.kind.upper()} of {name} (line {line}) was done before; skipped")
-        elif written.late:
-            self.note(f"{len(written.late)} rows for {name} (line {line}) were late: see braid drops")
+        else:
+            self.tell_change(change, written, f" (line {line})")
 
     def answer(self, query: BatchQuery) -> None:
         if any(r.declared.topic in self._made for r in query.reads):
-            self.waiting.append(lambda: self.ask(query))
+            self.waiting.append(lambda: super(_World, self).answer(query))
         else:
-            self.ask(query)
+            super().answer(query)
 
     def pull(self, pull: Pull) -> None:
-        def ask() -> None:
-            self.show(*self._pulls.answer(pull, self.checkpoints, self._ticks, self._files))
-
-        self._when_made(pull.declared.topic, ask)
+        self._when_made(pull.declared.topic, lambda: super(_World, self).pull(pull))
 
     def check(self, asserted: Asserted, span: Span) -> None:
         self._when_made(looks_at(asserted), lambda: super(_World, self).check(asserted, span))
@@ -219,11 +222,6 @@ class _World(StoreWorld):
             self.waiting.append(look)
         else:
             look()
-
-    def ask(self, query: BatchQuery) -> None:
-        self.show(*self.tables.rows(query))
-        for text in self.tables.left_out(query):
-            self.note(text)
 
     def flush(self) -> None:
         pass  # no query has started, and one over what they write waits for them
@@ -262,25 +260,23 @@ class _Run:
     """The queries of one run while they run."""
 
     def __init__(
-        self,
-        request: Request,
-        prepared: Prepared,
-        store: Topics,
-        spark: SparkSession,
-        err: Console,
-        scratch: str,
-        metrics: Metrics,
+        self, request: Request, prepared: Prepared, engine: Engine, err: Console, scratch: str, metrics: Metrics
     ) -> None:
-        self.request, self.prepared, self.store = request, prepared, store
-        self.spark, self.err, self.scratch, self.metrics = spark, err, scratch, metrics
-        self.running: dict[str, RunningQuery] = {}
-        metrics.queries = self.running
+        self.request, self.prepared, self.engine = request, prepared, engine
+        self.err, self.scratch, self.metrics = err, scratch, metrics
+        metrics.queries = engine.running
+        self._failed: list[str] = []
         self._stop = Stop()
         self._over = threading.Event()
         self._began = time.monotonic()
 
+    @property
+    def running(self) -> Mapping[str, RunningQuery]:
+        return self.engine.running
+
     def go(self) -> Outcome:
         watch = threading.Thread(target=self._watch, daemon=True)
+        how = "ended"
         with interrupts(self._stop):
             watch.start()
             try:
@@ -289,36 +285,35 @@ class _Run:
                 else:
                     self._all_at_once()
                 self._check_drops(over=not self._stop.asked)
+                how = "done" if not self._failed else how
             except (QueryDied, TooManyDrops, BraidError):
                 self._finish_batches()
                 raise
             finally:
-                interrupted = self._stop.asked
+                how = "stopped" if self._stop.asked else how
                 self._over.set()
                 watch.join(timeout=2)
                 done = {name: q.progress() for name, q in self.running.items()}
-                for query in self.running.values():
-                    query.stop()
+                self.metrics.queries = dict(self.running)
+                self.engine.stop_all()
                 self.metrics.tell(over=True)
                 self.metrics.queries = {}
                 if self.metrics.fault is not None:
                     self.err.print(f"warning: {self.metrics.fault}", style="yellow", markup=False)
-                self._summary(done, interrupted)
-        return Outcome(done, interrupted)
+                self._summary(done, how)
+        if self._failed:
+            raise QueryDied(f"{' and '.join(self._failed)} failed, for the reason told above")
+        return Outcome(done, self._stop.asked)
 
     def _start(self, query: Query) -> RunningQuery:
-        from braid.spark.query import start
-
-        push = query.name in self.prepared.push
+        push, root = query.name in self.prepared.push, self.engine.store.root
         if push:
-            shutil.rmtree(os.path.join(self.store.root, "drops", query.name), ignore_errors=True)
+            shutil.rmtree(os.path.join(root, "drops", query.name), ignore_errors=True)
         old = self.prepared.replaced.get(query.name)
         if old is not None and not push:
-            checkpoint.upgrade(self._folder(query), lower(old), lower(query))
-        running = start(
-            self.spark,
-            lower(query),
-            self.store.root,
+            self.engine.upgrade(old, query, self._folder(query))
+        return self.engine.start(
+            query,
             checkpoint=os.path.join(self.scratch, query.name) if push else self._folder(query),
             files=source_files(self.prepared, self.request).of(query),
             output=self._output(query, push),
@@ -328,14 +323,10 @@ class _Run:
             idle=self.request.idle,
             note=lambda text: self.err.print(f"note: {text}", markup=False),
             trigger={"availableNow": True} if self.request.until_idle else None,
-            broker=self.request.broker,
-            begins=replace(self.request.begins, whole=frozenset(q.sink.topic for q in self.prepared.queries)),
         )
-        self.running[query.name] = running
-        return running
 
     def _folder(self, query: Query) -> str:
-        return checkpoint_of(query, self.request, self.store)
+        return checkpoint_of(query, self.request, self.engine.store)
 
     def _output(self, query: Query, push: bool) -> Output | None:
         from braid.spark.job import Output
@@ -356,7 +347,7 @@ class _Run:
             while running.status() == "running" and not self._stop.within(0.05):
                 if self._at_limit(query, running):
                     break
-            self._check()
+            self._check(last=query is self.prepared.queries[-1])
             running.stop()
 
     def _all_at_once(self) -> None:
@@ -365,22 +356,28 @@ class _Run:
             if not self._stop.asked:
                 self._start(query)
         while active and not self._stop.within(0.1):
-            self._check()
+            self._check(last=len(active) == 1)
             for name, query in list(active.items()):
-                if self._at_limit(query, self.running[name]):
+                if name in self._failed:
+                    active.pop(name)
+                elif self._at_limit(query, self.running[name]):
                     active.pop(name)
                     self.running[name].stop()
 
     def _at_limit(self, query: Query, running: RunningQuery) -> bool:
         return query.sink.limit is not None and running.progress().rows_out >= query.sink.limit
 
-    def _check(self) -> None:
+    def _check(self, last: bool) -> None:
+        """Looks for queries that have died. The others go on, where there are any and it was not asked otherwise."""
         from braid.spark.conf import default_log
 
-        for running in self.running.values():
-            if running.status() == "failed":
+        for name, running in list(self.running.items()):
+            if name not in self._failed and running.status() == "failed":
                 self.err.print(f"note: Spark's log is {default_log()}", markup=False)
-                raise QueryDied(str(running.exception()))
+                if self.request.fail_fast or (last and not self._failed):
+                    raise QueryDied(str(running.exception()))
+                self.err.print(f"error: {running.exception()}", style="red", markup=False)
+                self._failed.append(name)
         self._check_drops()
 
     def _check_drops(self, over: bool = False) -> None:
@@ -422,14 +419,17 @@ class _Run:
         going = [(name, q) for name, q in list(self.running.items()) if q.status() == "running"]
         return [progress_line(name, q.progress()) for name, q in going]
 
-    def _summary(self, done: Mapping[str, Progress], interrupted: bool) -> None:
-        if self.request.quiet or not self.request.tell:
+    def _summary(self, done: Mapping[str, Progress], how: str) -> None:
+        """What each query did; of `--quiet` what was lost, or cannot be meant."""
+        if not self.request.tell:
             return
-        took = time.monotonic() - self._began
-        again = "; the same command goes on from here" if interrupted else ""
-        self.err.print(f"{'stopped' if interrupted else 'done'} after {took:.1f} s{again}")
+        quiet, took = self.request.quiet, time.monotonic() - self._began
+        again = "; the same command goes on from here" if how == "stopped" else ""
+        if not quiet:
+            self.err.print(f"{how} after {took:.1f} s{again}")
         for name, p in done.items():
-            self.err.print(f"  {summary_line(name, p)}", markup=False)
+            if not quiet or p.drops:
+                self.err.print(f"  {summary_line(name, p)}", markup=False)
             for text in warnings(name, p):
                 self.err.print(f"  warning: {text}", style="yellow", markup=False)
 

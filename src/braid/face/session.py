@@ -15,13 +15,12 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, overload
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
-from braid.bind.bound import BatchAsked, BatchQuery, Declared, Dropped, Pull, QueryBound, RowsChanged, SourceDeclared
-from braid.bind.program import NewRecords, Program, first_match
+from braid.bind.bound import BatchAsked, BatchQuery, Declared, Dropped, Pull, QueryBound, SourceDeclared
+from braid.bind.program import Effect, Program, first_match
 from braid.dialects import dialect_named
 from braid.errors import BraidError, Span, SqlError
 from braid.explain.documents import explain_query, render_text
@@ -31,17 +30,21 @@ from braid.expr.listing import check_names
 from braid.face.asserted import Looked, StoreLookout
 from braid.face.begin import begins_of
 from braid.face.catalogue import Catalogue
-from braid.face.effects import Rows, StoreWorld, append_records, carry_out, carry_out_all
+from braid.face.cells import Handle, Plan, Public, Result, Rows, tell, warn
+from braid.face.effects import Rows as Shown
+from braid.face.effects import carry_out, carry_out_all
+from braid.face.engine import Engine, EngineWorld
 from braid.face.pulls import StorePulls
 from braid.face.show import folders
 from braid.lower.lower import lower
-from braid.plan.logical import Kind, Query, Timestamp, sources
+from braid.plan.logical import Kind, Query, Source, Timestamp, sources
 from braid.sql.declare import Declaring, declaration, nearest
+from braid.stage.inputs import Opened, Readable
 from braid.topics.begin import UNASKED, Begins
 from braid.topics.broker import Broker, broker_of
 from braid.topics.drops import read_drops
 from braid.topics.files import check_name
-from braid.topics.interface import Topics, open_topics
+from braid.topics.interface import open_topics
 from braid.topics.lock import shared_lock
 from braid.types import TIMESTAMPS, Column, Scalar
 
@@ -49,70 +52,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from braid.spark.dataframes import Registered
-    from braid.spark.query import RunningQuery
-
-
-class Public:
-    """What a person sees of an object: its public names."""
-
-    def __dir__(self) -> list[str]:
-        return sorted(n for n in {*vars(type(self)), *getattr(self, "__slots__", ())} if not n.startswith("_"))
-
-
-class Handle(Public):
-    """A started query."""
-
-    def __init__(self, running: RunningQuery) -> None:
-        self._running = running
-
-    def __repr__(self) -> str:
-        p = self._running.progress()
-        return f"<{self.name}: {self.status()}, {p.rows_in:,} records in, {p.rows_out:,} out>"
-
-    @property
-    def name(self) -> str:
-        return self._running.name
-
-    def status(self) -> Literal["running", "stopped", "failed"]:
-        return self._running.status()
-
-    def stop(self) -> None:
-        """Ends the query; executed again, its statement goes on from here."""
-        self._running.stop()
-
-    def await_termination(self, timeout: float | None = None) -> bool:
-        """Waits (s) for the end; raises `BraidError` with the reason if the query failed."""
-        return self._running.await_termination(timeout)
-
-    def await_idle(self) -> None:
-        """Waits until what is there now has been processed and published."""
-        self._running.await_idle()
-
-    def drops(self) -> list[dict[str, Any]]:
-        """Rows that the query dropped, with reason and place."""
-        return self._running.drops()
-
-
-@dataclass(frozen=True, slots=True)
-class Result(Sequence[Handle]):
-    """What statements gave: the handles of their queries, of which it is a sequence; and the rows of the last statement
-    that shows some (SHOW, DESCRIBE, a query over tables), with the names of their columns."""
-
-    handles: tuple[Handle, ...] = ()
-    columns: tuple[str, ...] = ()
-    rows: tuple[tuple[Any, ...], ...] = ()
-
-    @overload
-    def __getitem__(self, at: int) -> Handle: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> tuple[Handle, ...]: ...
-
-    def __getitem__(self, at: int | slice) -> Handle | tuple[Handle, ...]:
-        return self.handles[at]
-
-    def __len__(self) -> int:
-        return len(self.handles)
 
 
 class Session(Public):
@@ -130,16 +69,16 @@ class Session(Public):
         self._dialect = dialect_named(dialect)
         self._temporary = tempfile.TemporaryDirectory(prefix="braid-") if store is None else None
         folder = store if store is not None else self._temporary.name  # type: ignore[union-attr]
-        self._store, self._broker = open_topics(folder, broker), broker
-        self._begins = begins
+        self._store = open_topics(folder, broker)
         self._program = Catalogue(self._store, self._dialect.name).program("cell")
         self._looked = Looked(StoreLookout(self._store))
         self._pulls = StorePulls(self._store)
-        self._registered: dict[str, Registered] = {}
+        self._registered: dict[str, _Frame] = {}
         self._handles: dict[str, Handle] = {}
         self._open = contextlib.ExitStack()
         self._locked = False
         self._spark = spark
+        self._engine = Engine(self._store, self._begin, "session.drops('{}')", broker, begins)
 
     def __repr__(self) -> str:
         queries = ", ".join(f"{n} ({h.status()})" for n, h in self._handles.items()) or "no queries"
@@ -186,10 +125,10 @@ class Session(Public):
 
         if kind not in ("stream", "table"):
             raise BraidError(f"kind={kind!r} is neither a stream nor a table", "write kind='stream' or kind='table'")
-        frame = streaming(self._spark, df, os.path.join(self.store, "frames", check_name(name)))
+        frame, rows = streaming(self._spark, df, os.path.join(self.store, "frames", check_name(name)))
         declared = self._program.find(name)
         if declared is not None and declared.name not in self._registered and is_kafka(frame):
-            self._registered[declared.name] = Registered(frame, Columns(raw=True))
+            self._registered[declared.name] = _Frame(Registered(frame, Columns(raw=True)))
             return
         if declared is not None and declared.name not in self._registered:
             hint = "register it under another name, or give Kafka's columns"
@@ -216,9 +155,23 @@ class Session(Public):
             timestamp=None if time is None else Timestamp(fold(time)),
             sql=f"register({name!r})",
         )
-        self._program.catalog = self._program.catalog.apply(SourceDeclared(made))
         up = (None if c is None else fold(c) for c in (partition, offset, deleted))
-        self._registered[made.name] = Registered(renamed, Columns(False, *up))
+        given = _Frame(Registered(renamed, Columns(False, *up), rows), folded, key)
+        before = self._registered.get(made.name)
+        if before is not None and (declared != made or not before.registered.same(given.registered)):
+            self._refuse_running(made.name)
+        self._program.catalog = self._program.catalog.apply(SourceDeclared(made))
+        self._registered[made.name] = given
+
+    def _refuse_running(self, name: str) -> None:
+        """Rows under a query that runs are not exchanged: it would go on with the old ones."""
+        running = self._engine.readers(name)
+        if running:
+            read = (
+                f"{' and '.join(running)} {'reads' if len(running) == 1 else 'read'} {name} as it was registered before"
+            )
+            hint = "stop it first (handle.stop()); executed again, its statement goes on with the new rows"
+            raise BraidError(read, hint)
 
     def udf(self, function: Any) -> Any:
         """Functions that SQL may call from now on: one (or an aggregate's class) under `@deterministic`, or the path of
@@ -255,18 +208,21 @@ class Session(Public):
 
     def execute(self, sql: str) -> Result:
         """Runs statements; nothing happens before all of them are bound."""
-        world = _World(self._store, self)
+        world = _World(self)
         carry_out_all(self._program, sql, world, whole=True)
-        return Result(tuple(world.started), tuple(world.header), tuple(map(tuple, world.rows)))
+        tell(self._engine.news())
+        return Result(world.started, world.rows)
 
-    def query(self, sql: str) -> list[tuple[Any, ...]]:
-        """The rows of a query over tables as they stand, or in ksqldb over the records of a stream."""
+    def query(self, sql: str) -> Rows:
+        """The rows of a query over tables as they stand, or in ksqldb over the records of a stream; registered static
+        DataFrames are such tables and streams, too."""
         asked = list(self._program.copy().statements(sql))
         if not all(isinstance(effect.bound, BatchAsked | Pull) for effect in asked):
             raise BraidError("this is no query over tables", "write a SELECT of a dialect with tables to query")
-        world = _World(self._store, self)
+        world = _World(self)
         for effect in asked:
             carry_out(effect, world)
+        tell(self._engine.news())
         return world.rows
 
     def sql(self, sql: str) -> DataFrame:
@@ -275,7 +231,10 @@ class Session(Public):
         from braid.spark.query import result_frame
 
         query = self._select(sql)
-        return result_frame(self._spark, lower(query), self.store, self._frames(query), self._broker, self._begins)
+        engine = self._engine
+        return result_frame(
+            self._spark, lower(query), self.store, self._frames(query), engine.broker, engine.begins, warn
+        )
 
     def drops(self, query: str = "query") -> list[dict[str, Any]]:
         """Rows that a query dropped; without a name, the SELECTs of `sql`. Those of `sql` are told when a task is done,
@@ -290,16 +249,18 @@ class Session(Public):
         kept = [n for f in ("checkpoints", "drops") for n in folders(os.path.join(self.store, f))]
         return sorted({*kept, *self._handles, "query"})
 
-    def explain(self, sql_or_name: str) -> str:
+    def explain(self, sql_or_name: str) -> Plan:
         """The plan as text."""
         whole = len(sql_or_name.split()) > 1
-        query = self._select(sql_or_name) if whole else self._program.query_of(sql_or_name)
-        return render_text(explain_query(query, StoreWorld(self._store).partitions))
+        asked = [e.query for e in self._effects(sql_or_name)] if whole else [self._program.query_of(sql_or_name)]
+        query = next((q for q in reversed(asked) if q is not None), None)
+        if query is None:
+            raise BraidError("there is no query in this statement", "explain a SELECT, CREATE … AS or INSERT INTO")
+        return Plan(render_text(explain_query(query, _World(self).partitions)))
 
     def stop(self) -> None:
         """Stops the queries; Spark stays up."""
-        for handle in self._handles.values():
-            handle.stop()
+        self._engine.stop_all()
         self._handles.clear()
         self._open.close()
         self._locked = False
@@ -307,109 +268,104 @@ class Session(Public):
             self._temporary.cleanup()
 
     def _select(self, sql: str) -> Query:
-        """The query of a SELECT, or of a statement that has one. A SELECT over RisingWave's tables is read as that of a
-        view, which is kept up to date."""
+        """The query of a SELECT. One over RisingWave's tables is read as that of a view, which is kept up to date."""
+        *_, last = self._effects(sql)
+        made = isinstance(last.bound, QueryBound) and not last.bound.transient
+        if made and not _is_select(sql):
+            raise BraidError("this statement makes something, and sql only shows", "session.execute(…) carries it out")
+        if not isinstance(last.bound, QueryBound):
+            raise BraidError("this is no SELECT", "session.execute(…) carries other statements out")
+        return last.bound.query
+
+    def _effects(self, sql: str) -> list[Effect]:
+        """What a text asks for, bound and not carried out; its SELECT goes on."""
         text = sql.strip().rstrip(";")
-        first = text.split(None, 1)[0].upper() if text else ""
-        before, behind = self._dialect.words.live if first in ("SELECT", "WITH") else ("", "")
+        before, behind = self._dialect.words.live if _is_select(text) else ("", "")
         if behind and "EMIT" in text.upper().split():
             behind = ""
         try:
-            return self._program.query_of(f"{before}{text}{behind};")
+            return list(self._program.copy().statements(f"{before}{text}{behind};"))
         except SqlError as e:
             raise (_moved(e, text, len(before)) if before else e) from None
 
-    def _lock(self) -> None:
+    def _begin(self) -> SparkSession:
         """The store is this process's, as long as one of its sessions has queries on it."""
         if not self._locked:
             self._open.enter_context(shared_lock(self.store))
             self._locked = True
-
-    def _written(self) -> frozenset[str]:
-        """The topics that its queries write."""
-        return frozenset(h._running.job.output.target for h in self._handles.values())
+        return self._spark
 
     def _frames(self, query: Query) -> Mapping[str, Registered]:
         """The registered DataFrames that a query reads, by source name."""
-        return {s.name: self._registered[s.name] for s in sources(query.root) if s.name in self._registered}
+        found = {s.name: self._registered.get(s.name) for s in sources(query.root)}
+        return {name: frame.registered for name, frame in found.items() if frame is not None}
+
+    def _opened(self) -> Opened:
+        """What opens registered DataFrames for queries that are answered now."""
+        return {name: frame.opened for name, frame in self._registered.items()}
 
 
-class _World(StoreWorld):
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """A registered DataFrame. `names`: of its columns, as it has them, by the dialect's; `key`: the column that was
+    named."""
+
+    registered: Registered
+    names: Mapping[str, str] = field(default_factory=dict)
+    key: str | None = None
+
+    def opened(self, source: Source) -> Readable:
+        from braid.spark.dataframes import FrameInput
+
+        if self.registered.rows is None:
+            hint = (
+                "execute CREATE … AS SELECT over it, and query what that makes; or sql, which shows rows as they come"
+            )
+            raise BraidError(f"{source.name} is a streaming DataFrame, which has no rows that stand", hint)
+        return FrameInput(source, self.registered, self.names, self.key)
+
+
+class _World(EngineWorld):
     """What the statements of one call do. `rows`: those of the last statement that shows some."""
 
-    def __init__(self, store: Topics, session: Session) -> None:
-        super().__init__(store, looked=session._looked)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session._engine, session._pulls, session._opened(), False, session._looked)
         self._session = session
         self.started: list[Handle] = []
-        self.rows: list[Any] = []
-        self.header: Sequence[str] = ()
+        self.rows = Rows()
 
     def note(self, text: str) -> None:
-        warnings.warn(text, stacklevel=5)
-
-    def insert(self, records: NewRecords, line: int) -> None:
-        append_records(self.store, records)
-
-    def change(self, change: RowsChanged, line: int) -> None:
-        self.rows = self.tables.change(change)[1].returned or []
+        warn(text)
 
     def answer(self, query: BatchQuery) -> None:
-        self.header, self.rows = self.tables.rows(query)
+        super().answer(query)
+        self.rows = Rows(self.rows.columns, self.rows, query.types)
 
     def pull(self, pull: Pull) -> None:
-        self.header, self.rows = self._session._pulls.answer(pull, self.checkpoints, ticks=False)
+        super().pull(pull)
+        self.rows = Rows(self.rows.columns, self.rows, [c.expr.type for c in pull.columns])
 
-    def flush(self) -> None:
-        for handle in self._session._handles.values():
-            handle.await_idle()
-
-    def start(self, bound: QueryBound) -> None:
-        from braid.spark.query import start
-
-        session, name = self._session, bound.query.name
-        self.upgrade(bound)
-        frames = session._frames(bound.query)
-        before = _started.get((self.store.root, name))
-        if before is not None and before.status() == "running":
-            if before is session._handles.get(name):
-                self.started.append(before)
-                return
-            hint = "stop that session first, or give this one another store"
-            raise BraidError(f"{name} runs in another session of this process", hint)
-        session._lock()
-        made = start(
-            session.spark,
-            lower(bound.query),
-            self.store.root,
-            frames=frames,
-            broker=session._broker,
-            begins=replace(session._begins, whole=session._written()),
-        )
-        handle = Handle(made)
-        session._handles[name] = handle
-        _started[self.store.root, name] = handle
+    def start_query(self, query: Query) -> None:
+        session = self._session
+        running = self.engine.start(query, frames=session._frames(query), note=warn)
+        handle = session._handles.get(query.name)
+        if handle is None or handle._running is not running:
+            handle = session._handles[query.name] = Handle(running, self.engine)
         self.started.append(handle)
 
     def stop(self, query: str, anew: bool) -> None:
-        handle = self._session._handles.pop(query, None)
-        if handle is not None:
-            handle.stop()
-        if anew:
-            self.forget(query)
-
-    def pause(self, query: str) -> None:
-        handle = self._session._handles.get(query)
-        if handle is not None:
-            handle.stop()
-
-    def resume(self, query: Query) -> None:
-        self.start(QueryBound(query))
+        super().stop(query, anew)
+        self._session._handles.pop(query, None)
 
     def explain(self, query: Query) -> None:
-        self.header, self.rows = ("plan",), [(render_text(explain_query(query, self.partitions)),)]
+        self.rows = Rows(("plan",), [(render_text(explain_query(query, self.partitions)),)])
 
-    def show(self, header: Sequence[str], rows: Rows) -> None:
-        self.header, self.rows = header, list(rows)
+    def show(self, header: Sequence[str], rows: Shown) -> None:
+        self.rows = Rows(header, rows)
+
+
+def _is_select(text: str) -> bool:
+    return text.strip().upper().startswith(("SELECT", "WITH"))
 
 
 def _moved(e: SqlError, text: str, behind: int) -> SqlError:
@@ -418,9 +374,6 @@ def _moved(e: SqlError, text: str, behind: int) -> SqlError:
     if span is not None and span.line > 1:
         span = Span(span.start - behind, span.end - behind, span.line - 1, span.column)
     return SqlError(e.message, span, e.hint, text)
-
-
-_started: dict[tuple[str, str], Handle] = {}  # by store and query, of all sessions of this process
 
 
 def connect(

@@ -21,19 +21,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
-from braid.bind.bound import BatchQuery, Printed, Pull, QueryBound, RowsChanged
-from braid.bind.program import NewRecords, Program
+from braid.bind.bound import BatchQuery, Printed, Pull, QueryBound
+from braid.bind.program import Program
 from braid.dialects import dialect_named
 from braid.errors import BraidError, QueryDied, Span, printable
 from braid.explain.documents import explain_query, render_text
 from braid.expr.user import NONE, Functions
 from braid.face.asserted import PRINTED, Asserted, Looked, StoreLookout
 from braid.face.catalogue import Catalogue
-from braid.face.effects import Rows, StoreWorld, append_records, carry_out_all
+from braid.face.effects import Rows, carry_out_all
+from braid.face.engine import Engine, EngineWorld
 from braid.face.infer import statement
 from braid.face.pulls import StorePulls
 from braid.face.request import SourceFiles
@@ -50,13 +51,13 @@ from braid.stage.cut import LIMIT, Cut, beginning, part_name, plan_batch
 from braid.stage.ingest import Chunk
 from braid.stage.inputs import Input, TopicInput, Until
 from braid.stage.local import LocalQuery
-from braid.topics.begin import Begins, offsets_of
+from braid.topics.begin import offsets_of
 from braid.topics.broker import Broker
 from braid.topics.interface import Topics, open_topics
 from braid.topics.lock import StoreLock, holder
 
 if TYPE_CHECKING:
-    from braid.spark.query import RunningQuery
+    from pyspark.sql import SparkSession
 
 # ---------------------------------------------------------------- push queries
 
@@ -142,7 +143,7 @@ def columns_of(sink: Sink) -> tuple[str, ...]:
 
 
 POLL = 0.1  # s between two looks for new records
-DONE = {"insert": "into", "update": "updated in", "delete": "deleted from"}
+DONE: dict[str, str] = {"insert": "into", "update": "updated in", "delete": "deleted from"}
 WIDEST = 40  # characters of a column of a live tail, at most
 
 STILL = "stands still: its result is as old as its last run, until braid run, or its statement typed again, takes it on"
@@ -182,13 +183,12 @@ class Shell:
         self.dialect, self.live = dialect, live
         self.failed = False
         self._programs: dict[str, Program] = {}
-        self._store, self._broker = open_topics(store, broker), broker
+        self._store = open_topics(store, broker)
         self._functions = functions
-        self._pulls = StorePulls(self._store)
+        self.pulls = StorePulls(self._store)
         self._out, self._err, self._master = out, err, master
-        self._looked = Looked(StoreLookout(self._store))
-        self._running: dict[str, RunningQuery] = {}
-        self._told: set[str] = set()
+        self.looked = Looked(StoreLookout(self._store))
+        self.engine = Engine(self._store, self._begin, ".drops {}", broker)
         self._noted: set[str] = set()  # queries of which it was said that they stand still
         self._closing = contextlib.ExitStack()
         self._spark: Any = None
@@ -219,13 +219,11 @@ class Shell:
 
     def close(self) -> None:
         """Stops the queries and, if this prompt has started it, Spark."""
-        for running in self._running.values():
-            running.stop()
-        self._running.clear()
+        self.engine.stop_all()
         self._closing.close()
 
     def running(self) -> list[str]:
-        return list(self._running)
+        return list(self.engine.running)
 
     def greet(self) -> None:
         """What somebody who comes in should know: queries of the catalogue run under `braid run`, not by themselves."""
@@ -236,7 +234,7 @@ class Shell:
 
     def _still(self, queries: Iterable[str]) -> list[str]:
         """Those of the catalogue's queries that run neither here nor in another process."""
-        running = {n for n, q in self._running.items() if q.status() == "running"}
+        running = {n for n, q in self.engine.running.items() if q.status() == "running"}
         still = [n for n in dict.fromkeys(queries) if n in self.program.queries and n not in running]
         elsewhere = bool(still) and holder(self._store.root) not in (None, os.getpid())
         return [] if elsewhere else still
@@ -276,7 +274,7 @@ class Shell:
         if self._spark is None or not conf.jvm_gone():
             return False
         self._refused(f"error: {conf.jvm_lost()}\n  hint: DROP a query and create it again: it goes on")
-        self._running.clear()
+        self.engine.forget()
         self._closing.close()
         self._spark = None
         return True
@@ -286,7 +284,7 @@ class Shell:
         self._err.print(text, style="red", markup=False)
 
     def _statements(self, text: str) -> None:
-        carry_out_all(self.program, text, _World(self._store, self))
+        carry_out_all(self.program, text, _World(self))
 
     # ------------------------------------------------------------ dot commands
 
@@ -295,7 +293,7 @@ class Shell:
         rest = rest.strip()
         match word:
             case ".help":
-                self._table(("command", "does"), list(COMMANDS.items()))
+                self.table(("command", "does"), list(COMMANDS.items()))
                 self._out.print(HELP, markup=False)
             case ".dialect":
                 if rest:
@@ -306,13 +304,12 @@ class Shell:
             case ".topics":
                 from braid.face.show import TOPICS, sizes
 
-                self._table(TOPICS, list(sizes(self._store)))
+                self.table(TOPICS, list(sizes(self._store)))
             case ".queries":
-                if not self.live:
-                    self._settle()
-                seen = [(name, q.status(), q.progress()) for name, q in self._running.items()]
+                self.settle_script()
+                seen = [(name, q.status(), q.progress()) for name, q in self.engine.running.items()]
                 counts = [(name, status, p.rows_in, p.rows_out, sum(p.drops.values())) for name, status, p in seen]
-                self._table(("query", "status", "in", "out", "dropped"), counts)
+                self.table(("query", "status", "in", "out", "dropped"), counts)
             case ".drops":
                 from braid.face.show import print_drops
 
@@ -325,16 +322,15 @@ class Shell:
 
     # ----------------------------------------------------------------- queries
 
-    def _tail(self, query: Query) -> None:
+    def tail(self, query: Query) -> None:
         """Rows as they come, until LIMIT, Ctrl-C, or (in a script) there are no more."""
         for topic in sorted({leaf.source.topic for leaf in lower(query).leaves} - self.files.topics()):
             if not self._store.exists(topic):
                 raise BraidError(f"there is no topic {topic}", "declare it with partitions = 1, or braid put it")
-        if not self.live:
-            self._settle()
+        self.settle_script()
         self.note_age(s.name for s in read_by(query.root))
         tail = Tail(query, self._store, self.files.opened())
-        rows = _Rows(tail.columns, query.sink.kind == "table", lambda line: self._out.print(line, markup=False))
+        rows = _Rows(tail.columns, query.sink.kind == "table", self.say)
         try:
             while True:
                 for some in tail.more():
@@ -346,65 +342,66 @@ class Shell:
             self._err.print()
         self._err.print(f"{rows.count} row{'s' * (rows.count != 1)}")
 
-    def _start(self, query: Query) -> None:
+    def start(self, query: Query) -> None:
         """A persistent query, on Spark; it goes on from its checkpoint."""
-        from braid.spark.query import start
-
-        if query.name in self._running and self._running[query.name].status() == "running":
+        if self.engine.runs(query.name):
             self._err.print(f"{query.name} is running already", markup=False)
             return
-        if self._spark is None:
-            self._begin()
-        self._told.discard(query.name)
-        running = start(
-            self._spark,
-            lower(query),
-            self._store.root,
-            files=self.files.of(query),
-            broker=self._broker,
-            begins=Begins(whole=frozenset(r.job.output.target for r in self._running.values())),
-        )
-        self._running[query.name] = running
+        self.engine.start(query, files=self.files.of(query), note=self.note)
         self._err.print(f"{query.name} is running", markup=False)
 
-    def _settle(self) -> None:
-        """A script sees what its queries make of all that is there; who stands later may read those before."""
-        for running in self._running.values():
-            running.await_idle()
-
-    def _begin(self) -> None:
-        """Takes the store and starts Spark."""
+    def _begin(self) -> SparkSession:
+        """Takes the store and starts Spark, once."""
         from braid.spark import conf
 
-        conf.java_version()
-        self._closing.enter_context(StoreLock(self._store.root, note=lambda x: self._err.print(x, markup=False)))
-        self._err.print("starting Spark …")
-        own = not conf.running()
-        self._spark = conf.session(self._master, conf.CARRIER)
-        if own:
-            conf.quiet(self._spark)
-            self._closing.callback(conf.end, self._spark)
+        if self._spark is None:
+            conf.java_version()
+            self._closing.enter_context(StoreLock(self._store.root, note=lambda x: self._err.print(x, markup=False)))
+            self._err.print("starting Spark …")
+            own = not conf.running()
+            self._spark = conf.session(self._master, conf.CARRIER)
+            if own:
+                conf.quiet(self._spark)
+                self._closing.callback(conf.end, self._spark)
+        return self._spark
 
-    def deaths(self) -> None:
-        """Says which queries have died since the last look."""
+    def note(self, text: str) -> None:
+        self._err.print(f"note: {text}", markup=False)
+
+    def news(self) -> None:
+        """Says what there is to say of the queries since the last look."""
         try:
-            for name, running in self._running.items():
-                if name not in self._told and running.status() == "failed":
-                    self._told.add(name)
-                    self._refused(f"error: {running.exception()}")
+            for said in self.engine.news():
+                if said.error:
+                    self._refused(f"error: {said.text}")
+                else:
+                    self._err.print(f"warning: {said.text}", style="yellow", markup=False)
         except Exception:
             if not self._lost_jvm():
                 raise
 
-    def _table(self, header: Sequence[str], rows: Iterable[Any]) -> None:
+    def say(self, text: str) -> None:
+        self._out.print(text, markup=False)
+
+    def tell(self, text: str) -> None:
+        """Beside what is shown."""
+        self._err.print(text, markup=False)
+
+    def table(self, header: Sequence[str], rows: Iterable[Any]) -> None:
         print_table(header, rows, self._out.file)
 
+    def settle_script(self) -> None:
+        """A script sees what its queries make of all that is there."""
+        if not self.live:
+            self.engine.settle()
 
-class _World(StoreWorld):
+
+class _World(EngineWorld):
     """What statements typed at the prompt do."""
 
-    def __init__(self, store: Topics, shell: Shell) -> None:
-        super().__init__(store, shell.files.opened(), shell._looked)
+    def __init__(self, shell: Shell) -> None:
+        files, ticks = shell.files.opened(), shell.program.spoken.ticks
+        super().__init__(shell.engine, shell.pulls, files, ticks, shell.looked)
         self._shell = shell
 
     def create_topic(self, name: str, partitions: int | None, compacted: bool) -> None:
@@ -412,84 +409,52 @@ class _World(StoreWorld):
             super().create_topic(name, partitions, compacted)
 
     def note(self, text: str) -> None:
-        self._shell._err.print(f"note: {text}", markup=False)
+        self._shell.note(text)
 
-    def insert(self, records: NewRecords, line: int) -> None:
-        append_records(self.store, records)
-        self._written(len(records.records), records.topic)
-
-    def change(self, change: RowsChanged, line: int) -> None:
-        _, written = self.tables.change(change)
-        self._written(len(written.records), change.target.name, DONE[change.kind])
-        if written.late:
-            self.note(f"{len(written.late)} rows were late: .drops {change.target.name}")
-
-    def _written(self, count: int, name: str, done: str = "into") -> None:
-        self._shell._out.print(f"{count} row{'s' * (count != 1)} {done} {name}", markup=False)
+    def wrote(self, count: int, name: str, kind: Literal["insert", "update", "delete"]) -> None:
+        self._shell.say(f"{count} row{'s' * (count != 1)} {DONE[kind]} {name}")
 
     def answer(self, query: BatchQuery) -> None:
-        self._shell._settle()
+        self.engine.settle()
         self._shell.note_age(r.declared.name for r in query.reads)
-        self.show(*self.tables.rows(query))
-        for text in self.tables.left_out(query):
-            self.note(text)
+        super().answer(query)
 
     def pull(self, pull: Pull) -> None:
-        shell = self._shell
-        if not shell.live:
-            shell._settle()
+        self._shell.settle_script()
         if pull.declared.created_by is not None:
-            shell.note_age([pull.declared.name])
-        files = shell.files.opened()
-        self.show(*shell._pulls.answer(pull, self.checkpoints, shell.program.spoken.ticks, files))
-
-    def flush(self) -> None:
-        self._shell._settle()
+            self._shell.note_age([pull.declared.name])
+        super().pull(pull)
 
     def start(self, bound: QueryBound) -> None:
         if bound.transient:
-            self._shell._tail(bound.query)
+            self._shell.tail(bound.query)
         else:
-            self.upgrade(bound)
-            self._shell._start(bound.query)
+            super().start(bound)
 
-    def stop(self, query: str, anew: bool) -> None:
-        running = self._shell._running.pop(query, None)
-        if running is not None:
-            running.stop()
-        if anew:
-            self.forget(query)
+    def start_query(self, query: Query) -> None:
+        self._shell.start(query)
 
     def check(self, asserted: Asserted, span: Span) -> None:
-        self._shell._settle()
+        self.engine.settle()
         super().check(asserted, span)
 
     def print_topic(self, asked: Printed) -> None:
         """As a push query is shown: until LIMIT, Ctrl-C, or (in a script) there are no more."""
         shell = self._shell
-        if not shell.live:
-            shell._settle()
-        rows = _Rows(PRINTED, False, lambda line: shell._out.print(line, markup=False))
+        shell.settle_script()
+        rows = _Rows(PRINTED, False, shell.say)
         try:
             for t, *row in self.looked.printed(asked, StoreLookout(self.store).live if shell.live else None):
                 rows.show([(time_text(t), *row)])
         except KeyboardInterrupt:
-            shell._err.print()
-        shell._err.print(f"{rows.count} record{'s' * (rows.count != 1)}")
-
-    def pause(self, query: str) -> None:
-        running = self._shell._running.get(query)
-        if running is not None:
-            running.stop()
-
-    def resume(self, query: Query) -> None:
-        self._shell._start(query)
+            shell.tell("")
+        shell.tell(f"{rows.count} record{'s' * (rows.count != 1)}")
 
     def explain(self, query: Query) -> None:
-        self._shell._out.print(render_text(explain_query(query, self.partitions)), markup=False)
+        self._shell.say(render_text(explain_query(query, self.partitions)))
 
     def show(self, header: Sequence[str], rows: Rows) -> None:
-        self._shell._table(header, rows)
+        self._shell.table(header, rows)
 
 
 class _Rows:

@@ -21,6 +21,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyspark
 from pyspark import SparkContext
@@ -148,6 +149,7 @@ def session(
     master: str = "local[*]", conf: Mapping[str, str] | None = None, app: str = "braid", log: str | None = None
 ) -> SparkSession:
     """A session with the settings above, or the one this process has. `log`: the file for what Spark says."""
+    refuse_connect(None)
     active = SparkSession.getActiveSession()
     if active is not None:
         prepare(active)
@@ -180,6 +182,14 @@ def session(
         spark = builder.getOrCreate()
     prepare(spark)
     return spark
+
+
+def refuse_connect(spark: Any) -> None:
+    """Tasks of ours are written in the driver's process, which Spark Connect does not share with its clients."""
+    asked = spark is None and not running() and "SPARK_REMOTE" in os.environ
+    if asked or type(spark).__module__.startswith("pyspark.sql.connect"):
+        hint = "give a session of SparkSession.builder.master(…), and unset SPARK_REMOTE"
+        raise BraidError("Braid does not run over Spark Connect", hint)
 
 
 def quoted(option: str) -> str:
@@ -250,6 +260,7 @@ def end(spark: SparkSession, patience: float = 20.0) -> None:
 
 def joined(spark: SparkSession | None, conf: Mapping[str, str] | None) -> SparkSession:
     """A session that is not ours, with the least change; what that is stands in one line on stderr."""
+    refuse_connect(spark)
     taken = spark if spark is not None else SparkSession.getActiveSession()
     assert taken is not None
     if taken.sparkContext.environment.get("POLARS_MAX_THREADS") != "1":

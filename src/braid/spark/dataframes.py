@@ -12,7 +12,7 @@ import functools
 import hashlib
 import io
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -56,10 +56,19 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """A DataFrame as a source."""
+    """A DataFrame as a source. `rows`: the file that a static one was written to."""
 
     frame: DataFrame
     columns: Columns
+    rows: str | None = None
+
+    def same(self, other: Registered) -> bool:
+        """Whether queries read the same rows of both."""
+        if self.columns != other.columns or self.frame.schema != other.frame.schema:
+            return False
+        if self.rows is not None or other.rows is not None:
+            return self.rows == other.rows
+        return self.frame is other.frame or self.frame.sameSemantics(other.frame)
 
 
 def is_kafka(frame: DataFrame) -> bool:
@@ -67,11 +76,12 @@ def is_kafka(frame: DataFrame) -> bool:
     return set(KAFKA) <= set(frame.columns) and isinstance(frame.schema["value"].dataType, S.BinaryType)
 
 
-def streaming(spark: SparkSession, frame: Any, folder: str) -> DataFrame:
+def streaming(spark: SparkSession, frame: Any, folder: str) -> tuple[DataFrame, str | None]:
     """A streaming DataFrame: as it is, or of the rows of a static one (of Spark, pandas, Polars, Arrow). These are
-    written below `folder`, once for the same rows, so that a query that has read them does not read them again."""
+    written below `folder`, once for the same rows, so that a query that has read them does not read them again; that
+    file is given, too."""
     if isinstance(frame, DataFrame) and frame.isStreaming:
-        return frame
+        return frame, None
     rows = pl.from_arrow(frame.toArrow()) if isinstance(frame, DataFrame) else _rows_of(frame)
     if not isinstance(rows, pl.DataFrame):
         what = type(frame).__name__
@@ -82,12 +92,13 @@ def streaming(spark: SparkSession, frame: Any, folder: str) -> DataFrame:
     data = io.BytesIO()
     rows.write_parquet(data)
     name = f"{hashlib.sha256(data.getvalue()).hexdigest()[:24]}.parquet"
+    path = os.path.join(folder, name)
     os.makedirs(folder, exist_ok=True)
-    if not os.path.exists(os.path.join(folder, name)):
-        write_atomic(os.path.join(folder, name), data.getvalue(), folder)
+    if not os.path.exists(path):
+        write_atomic(path, data.getvalue(), folder)
     # One folder for all that this name ever stood for: Spark's checkpoints know its path.
-    schema = spark.read.parquet(os.path.join(folder, name)).schema
-    return spark.readStream.schema(schema).option("pathGlobFilter", name).parquet(folder)
+    schema = spark.read.parquet(path).schema
+    return spark.readStream.schema(schema).option("pathGlobFilter", name).parquet(folder), path
 
 
 def _rows_of(frame: Any) -> Any:
@@ -143,15 +154,20 @@ def _pack(text: str, leaf: int, how: Columns, batches: Iterable[pa.RecordBatch])
 
 
 def _chunks(job: jobs.Job, leaf: int, rows: pl.DataFrame, how: Columns) -> Iterator[Chunk]:
-    source = job.plan.leaves[leaf].source
+    for number, decoded in _parts(job.plan.leaves[leaf].source, rows, how):
+        yield Chunk(leaf, number, _rank(job, leaf, number), decoded)
+
+
+def _parts(source: Source, rows: pl.DataFrame, how: Columns, whole: bool = False) -> Iterator[tuple[int, Decoded]]:
+    """The partitions of rows, each with its number. `whole`: they are all that will ever be there, and no batch."""
     parts = {0: rows}
     if how.partition is not None and how.offset is not None:
-        parts = {int(p[0]): f for p, f in rows.partition_by([how.partition], as_dict=True).items()}
+        parts = {int(p[0]): f for p, f in rows.partition_by([how.partition], as_dict=True).items()} or parts
     for number, part in sorted(parts.items()):
         if number >= jobs.OF_A_FRAME:
             raise BraidError(f"{source.name} has a partition {number}; at most {jobs.OF_A_FRAME} are possible")
         if how.partition is None or how.offset is None:
-            decoded = _decoded(source, part.with_row_index("_offset"), how, number, False)
+            decoded = _decoded(source, part.with_row_index("_offset"), how, number, whole)
             order = decoded.rows.select(pl.arg_sort_by([TIME], maintain_order=True).alias("i"))["i"]
             decoded = Decoded(
                 decoded.rows[order].with_columns(pl.int_range(pl.len(), dtype=pl.Int64).alias("_offset")),
@@ -160,7 +176,32 @@ def _chunks(job: jobs.Job, leaf: int, rows: pl.DataFrame, how: Columns) -> Itera
         else:
             placed = part.sort(how.offset).with_columns(pl.col(how.offset).cast(pl.Int64).alias("_offset"))
             decoded = _decoded(source, placed, how, number, True)
-        yield Chunk(leaf, number, _rank(job, leaf, number), decoded)
+        yield number, decoded
+
+
+class FrameInput:
+    """The rows of a registered static DataFrame as an input that is read whole: for queries that are answered now."""
+
+    def __init__(self, source: Source, registered: Registered, names: Mapping[str, str], key: str | None) -> None:
+        """`names`: of its columns, as the frame has them, by the dialect's. `key`: see `with_key`."""
+        assert registered.rows is not None
+        self.source = source
+        rows = pl.read_parquet(registered.rows).select(pl.col(theirs).alias(ours) for ours, theirs in names.items())
+        if "_key" in {c.field for c in source.columns} and "_key" not in rows.columns:
+            rows = rows.with_columns((pl.lit(None, pl.String) if key is None else pl.col(key)).alias("_key"))
+        found = dict(_parts(source, rows, registered.columns, whole=True))
+        self._parts = [found[p] for p in sorted(found)]
+
+    @property
+    def partitions(self) -> int:
+        return len(self._parts)
+
+    def ends(self) -> list[int]:
+        return [x.rows.height for x in self._parts]
+
+    def read(self, partition: int, first: int, last: int) -> Decoded:
+        found, count = self._parts[partition], last - first
+        return Decoded(found.rows.slice(first, count), found.error.slice(first, count))
 
 
 def _rank(job: jobs.Job, leaf: int, partition: int) -> int:

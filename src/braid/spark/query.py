@@ -63,6 +63,7 @@ RATE_WINDOW = 10.0  # s over which rates are taken
 REMEMBERED = 100  # batches that wait to be taken
 LAST_WORDS = 10.0  # s that a query whose batch has failed may take to end
 HINT = "Spark's log has more"
+MANY = 4  # times as many tasks as cores
 STARTS = 4  # how often a query is started between two batches
 TOO_SLOW = "Python worker failed to connect back"  # Spark gives it ten seconds
 WORKER_GONE = "Python worker exited unexpectedly"
@@ -478,11 +479,17 @@ def result_frame(
     frames: Mapping[str, Registered],
     broker: Broker | None = None,
     begins: Begins = UNASKED,
+    note: Note = print,
 ) -> DataFrame:
     """A query's result as a streaming DataFrame. Who starts it gives the checkpoint; it must be started with the
-    session's number of shuffle partitions."""
-    tasks = int(str(spark.conf.get("spark.sql.shuffle.partitions")))
+    session's number of shuffle partitions. `note` is told where these are far more than cores."""
+    tasks, cores = int(str(spark.conf.get("spark.sql.shuffle.partitions"))), spark.sparkContext.defaultParallelism
     job = loose(plan, store, tasks, frozenset(frames), broker, begins)
+    if tasks > MANY * cores and not all(stateless(s) for s in plan.stages):
+        note(
+            f"this session has {tasks} shuffle partitions for {cores} cores, and each costs this result half a second a"
+            f" batch: spark.conf.set('spark.sql.shuffle.partitions', {cores}) before session.sql"
+        )
     text = jobs.dumps(job)
     keep_state(spark)
     frame = through(read(spark, job, text, frames), job, text)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -33,12 +33,8 @@ from braid.topics.segments import CHUNK
 from braid.types import Column
 
 
-class Input(Protocol):
-    """One source's records. Offsets of a partition count from 0; `first` is included, `last` is not.
-
-    A record without a readable time never cuts: it counts as later than nothing. In `read` its time is the highest
-    before it in the range, so that no time is null.
-    """
+class Readable(Protocol):
+    """One source's records. Offsets of a partition count from 0; `first` is included, `last` is not."""
 
     @property
     def source(self) -> Source: ...
@@ -50,6 +46,17 @@ class Input(Protocol):
         """The present end offset of each partition."""
         ...
 
+    def read(self, partition: int, first: int, last: int) -> Decoded: ...
+
+
+Opened = Mapping[str, Callable[[Source], Readable]]  # what opens sources that are no topics, by name
+
+
+class Input(Readable, Protocol):
+    """Records that batches are cut of. One without a readable time never cuts: it counts as later than nothing. In
+    `read` its time is the highest before it in the range, so that no time is null.
+    """
+
     def cut(self, partition: int, first: int, time: int) -> int:
         """The offset up to which a batch that ends at `time` reads: that of the first record from `first` on whose time
         is later, else the present end."""
@@ -58,8 +65,6 @@ class Input(Protocol):
     def time_after(self, partition: int, first: int, count: int) -> int | None:
         """The highest time among the `count` records from `first` on; None where fewer are there."""
         ...
-
-    def read(self, partition: int, first: int, last: int) -> Decoded: ...
 
 
 @dataclass(frozen=True, slots=True)

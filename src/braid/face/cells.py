@@ -1,0 +1,255 @@
+"""What calls of a session give: rows, plans, handles of queries; how a notebook shows them, and warnings.
+
+In: rows with the names and types of their columns, running queries. Out: lists of tuples that are pandas, Polars or
+Arrow on request; HTML in which nothing of a record is markup; Python's warnings, at the caller's line.
+Rule: what is shown in a notebook is what `repr` says, as a table or a picture.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import sys
+import threading
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal, overload
+
+import polars as pl
+
+from braid.errors import printable
+from braid.face.tabular import Terminal, cell
+from braid.types import Type, polars_type
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
+    import pyarrow as pa
+
+    from braid.face.engine import Engine, Said
+    from braid.spark.query import RunningQuery
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+SHOWN = 20  # rows of a table in a notebook
+LOOK = 0.5  # s between two lines of progress
+
+
+class Public:
+    """What a person sees of an object: its public names."""
+
+    def __dir__(self) -> list[str]:
+        return sorted(n for n in {*vars(type(self)), *getattr(self, "__slots__", ())} if not n.startswith("_"))
+
+
+def warn(text: str) -> None:
+    """A warning at the line of the user's that led here."""
+    level, frame = 1, sys._getframe()
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, stacklevel=level)
+
+
+def tell(said: Iterable[Said]) -> None:
+    for one in said:
+        warn(one.text)
+
+
+# ----------------------------------------------------------------------- rows
+
+
+class Rows(list[tuple[Any, ...]]):
+    """Rows in their order, as tuples. `columns`: the names; values as docs/files-and-topics.md has them."""
+
+    def __init__(
+        self, columns: Sequence[str] = (), rows: Iterable[Sequence[Any]] = (), types: Sequence[Type] | None = None
+    ) -> None:
+        """`types`: of the columns, where they are known; else they are those of the values."""
+        super().__init__(map(tuple, rows))
+        self.columns = tuple(columns)
+        self._types = types if types and len(types) == len(self.columns) else [None] * len(self.columns)
+
+    def to_polars(self) -> pl.DataFrame:
+        """Of names that come twice the second has a number behind it."""
+        values = zip(*self, strict=True) if self else ((),) * len(self.columns)
+        return pl.DataFrame([_series(*x) for x in zip(_apart(self.columns), self._types, values, strict=True)])
+
+    def to_arrow(self) -> pa.Table:
+        return self.to_polars().to_arrow()
+
+    def to_pandas(self) -> pd.DataFrame:
+        return self.to_polars().to_pandas()
+
+    def _repr_html_(self) -> str:
+        return table_of(self.columns, self)
+
+
+def _series(name: str, t: Type | None, values: Sequence[Any]) -> pl.Series:
+    """Values as a column of their type, where Python's values are of it."""
+    if t is None:
+        return pl.Series(name, values)
+    made = polars_type(t)
+    if made == pl.Binary:  # shown as text
+        return pl.Series(name, values, None if values else pl.String)
+    try:
+        return pl.Series(name, values, made)
+    except (TypeError, pl.exceptions.PolarsError):
+        return pl.Series(name, values)
+
+
+def _apart(names: Sequence[str]) -> list[str]:
+    seen: Counter[str] = Counter()
+    made: list[str] = []
+    for name in names:
+        seen[name] += 1
+        made.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return made
+
+
+def table_of(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
+    """HTML of the first rows."""
+    head = "".join(f"<th>{_text(c)}</th>" for c in header)
+    body = "".join(f"<tr>{''.join(f'<td>{_text(cell(v))}</td>' for v in row)}</tr>" for row in rows[:SHOWN])
+    more = f"<p>{len(rows) - SHOWN:,} more rows</p>" if len(rows) > SHOWN else ""
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+
+
+def _text(value: str) -> str:
+    return html.escape(printable(value))
+
+
+class Plan(str):
+    """A plan as text, which a notebook shows as it stands."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{_text_lines(self)}</pre>"
+
+
+def _text_lines(text: str) -> str:
+    return "\n".join(_text(line) for line in text.split("\n"))
+
+
+# -------------------------------------------------------------------- queries
+
+
+class Handle(Public):
+    """A started query."""
+
+    def __init__(self, running: RunningQuery, engine: Engine) -> None:
+        self._running, self._engine = running, engine
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.status()}, {', '.join(f'{n} {what}' for what, n in self._counts().items())}>"
+
+    def _repr_html_(self) -> str:
+        counts = self._counts()
+        return table_of(["query", "status", *counts], [(self.name, self.status(), *counts.values())])
+
+    def _counts(self) -> Mapping[str, str]:
+        p = self._running.progress()
+        made = {"records in": p.rows_in, "out": p.rows_out, "dropped": sum(p.drops.values())}
+        return {what: f"{n:,}" for what, n in made.items()}
+
+    @property
+    def name(self) -> str:
+        return self._running.name
+
+    def status(self) -> Literal["running", "stopped", "failed"]:
+        return self._running.status()
+
+    def stop(self) -> None:
+        """Ends the query; executed again, its statement goes on from here."""
+        self._running.stop()
+        self._tell()
+
+    def await_termination(self, timeout: float | None = None) -> bool:
+        """Waits (s) for the end; raises `BraidError` with the reason if the query failed."""
+        with self._watched():
+            return self._running.await_termination(timeout)
+
+    def await_idle(self) -> None:
+        """Waits until what is there now has been processed and published."""
+        with self._watched():
+            self._running.await_idle()
+
+    def drops(self) -> list[dict[str, Any]]:
+        """Rows that the query dropped, with reason and place."""
+        return self._running.drops()
+
+    def _tell(self) -> None:
+        if self._engine.running.get(self.name) is self._running:
+            tell(self._engine.news_of(self.name))
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        from braid.face.metrics import progress_line
+
+        with in_place(lambda: progress_line(self.name, self._running.progress())):
+            yield
+        self._tell()
+
+
+class Result(Sequence[Handle]):
+    """What statements gave: the handles of their queries, of which it is a sequence; and `rows` of the last statement
+    that shows some (SHOW, DESCRIBE, a query over tables)."""
+
+    def __init__(self, handles: Sequence[Handle] = (), rows: Rows | None = None) -> None:
+        self.handles, self.rows = tuple(handles), Rows() if rows is None else rows
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns of `rows`."""
+        return self.rows.columns
+
+    @overload
+    def __getitem__(self, at: int) -> Handle: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> tuple[Handle, ...]: ...
+
+    def __getitem__(self, at: int | slice) -> Handle | tuple[Handle, ...]:
+        return self.handles[at]
+
+    def __len__(self) -> int:
+        return len(self.handles)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Result) and (self.handles, self.rows) == (other.handles, other.rows)
+
+    def __hash__(self) -> int:
+        return hash(self.handles)
+
+    def __repr__(self) -> str:
+        rows = f"{len(self.rows)} row{'s' * (len(self.rows) != 1)}" if self.columns else ""
+        said = [*map(repr, self.handles), *([rows] if rows else [])]
+        return f"<braid result: {', '.join(said) or 'done'}>"
+
+    def _repr_html_(self) -> str:
+        shown = [h._repr_html_() for h in self.handles]
+        shown += [self.rows._repr_html_()] if self.columns else []
+        return "".join(shown) or "<p>done</p>"
+
+
+@contextmanager
+def in_place(line: Callable[[], str]) -> Iterator[None]:
+    """Shows a line that changes while something goes on, where somebody looks: on a terminal and in a notebook."""
+    console = Terminal(stderr=True)
+    if not (console.is_terminal or console.is_jupyter):
+        yield
+        return
+    over = threading.Event()
+    with console.status("") as status:
+
+        def go() -> None:
+            while not over.wait(LOOK):
+                status.update(printable(line()))
+
+        watch = threading.Thread(target=go, daemon=True)
+        watch.start()
+        try:
+            yield
+        finally:
+            over.set()
+            watch.join()
