@@ -210,18 +210,37 @@ def test_files_that_changed(runs: tuple[Path, Said, Said]) -> None:
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
 
 
-def test_a_query_that_dies_says_why(runs: tuple[Path, Said, Said]) -> None:
-    """A file lies where the sink stages its rows: exit 2, one reason."""
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_query_that_dies_says_why(fast: bool, runs: tuple[Path, Said, Said], tmp_path: Path) -> None:
+    """A file lies where the sink stages its rows: exit 2, one reason. The others go on, unless asked not to."""
     folder = runs[0]
-    staging = folder / "seen.csv" / ".staging"
+    staging, store = folder / "seen.csv" / ".staging", tmp_path / "store"
+    shutil.copytree(folder / "before", store)
     shutil.rmtree(staging, ignore_errors=True)
     staging.write_text("")
+    words = ("run", "q.sql", "--store", store, *WORDS[4:], "--quiet", *(["--fail-fast"] if fast else []))
     try:
-        said = on_shared_spark("run", "q.sql", "--store", "before", *WORDS[4:], cwd=folder)
+        said = on_shared_spark(*words, cwd=folder)
     finally:
         staging.unlink()
     assert said.code == 2, said.err
     assert "error: query SEEN failed: FileExistsError" in said.err and "note: Spark's log is " in said.err
+    went_on = [r["value"]["PAGE"] for r in records("NAMED", store)]
+    assert ("/new" in went_on) is not fast
+    assert ("error: SEEN failed, for the reason told above" in said.err) is not fast
+    assert "done after" not in said.err
+
+
+def test_quiet_hides_no_drops(runs: tuple[Path, Said, Said], tmp_path: Path) -> None:
+    sql = SQL[: SQL.index("CREATE STREAM views")]
+    sql += "CREATE STREAM a AS SELECT k, page FROM clicks; CREATE STREAM b AS SELECT k, t FROM clicks;"
+    (tmp_path / "q.sql").write_text(sql)
+    source = ("--source", f"clicks={runs[0]}/in/clicks1.csv")
+    said = on_shared_spark("run", "q.sql", "--store", "s", "--until-idle", "--quiet", *source, *QUICK, cwd=tmp_path)
+    told = [line.strip() for line in said.err.splitlines()]
+    assert said.code == 0 and len(told) == 4, said.err
+    assert [t.partition(":")[0] for t in told] == ["A", "warning", "B", "warning"]
+    assert "dropped 1 malformed (braid drops A)" in told[0] and "'x' is not a BIGINT" in told[1]
 
 
 def test_it_stays_up_until_ctrl_c(tmp_path: Path) -> None:

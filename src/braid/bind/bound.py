@@ -116,6 +116,11 @@ class Declared:
     read_only: bool = False
 
     @property
+    def registered(self) -> bool:
+        """Whether it is a DataFrame of a session's."""
+        return self.sql.startswith("register(")
+
+    @property
     def visible(self) -> tuple[DeclaredColumn, ...]:
         return tuple(c for c in self.columns if not c.hidden)
 

@@ -45,6 +45,8 @@ def bind_insert_values(s: ast.InsertValues, target: Declared, sql: str) -> Inser
 
 
 def check_insertable(target: Declared, span: Span) -> None:
+    if target.registered:
+        raise SqlError(f"{target.name} is a registered DataFrame: nothing can be inserted", span, "register more rows")
     if target.read_only:
         hint = f"declare it without SOURCE: CREATE {target.kind.upper()} {target.name} …"
         raise SqlError(f"{target.name} is a SOURCE {target.kind}: nothing can be inserted", span, hint)

@@ -166,13 +166,16 @@ class Handle(Public):
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Waits (s) for the end; raises `BraidError` with the reason if the query failed."""
-        with self._watched():
-            return self._running.await_termination(timeout)
+        with in_place(self._line):
+            done = self._running.await_termination(timeout)
+        self._tell()
+        return done
 
     def await_idle(self) -> None:
         """Waits until what is there now has been processed and published."""
-        with self._watched():
+        with in_place(self._line):
             self._running.await_idle()
+        self._tell()
 
     def drops(self) -> list[dict[str, Any]]:
         """Rows that the query dropped, with reason and place."""
@@ -182,13 +185,10 @@ class Handle(Public):
         if self._engine.running.get(self.name) is self._running:
             tell(self._engine.news_of(self.name))
 
-    @contextmanager
-    def _watched(self) -> Iterator[None]:
+    def _line(self) -> str:
         from braid.face.metrics import progress_line
 
-        with in_place(lambda: progress_line(self.name, self._running.progress())):
-            yield
-        self._tell()
+        return progress_line(self.name, self._running.progress())
 
 
 class Result(Sequence[Handle]):

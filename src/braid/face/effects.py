@@ -158,10 +158,9 @@ class StoreTables:
             self._snapshots.unread[declared.name] = sum(len(x.error) - x.error.null_count() for x in found)
             columns = [pl.col(c.name).alias(c.field) for c in source.columns if c.place in ("key", "value")]
             epoch = pl.col(TIME).cum_max()
-            rows = pl.concat(
+            self._read[declared.name] = pl.concat(
                 x.rows.with_columns(epoch).filter(x.error.is_null()).select(*columns, TIME, DIFF) for x in found
             )
-            self._read[declared.name] = rows.sort(TIME, maintain_order=True) if len(found) > 1 else rows
         return self._read[declared.name]
 
     def _records(self, declared: Declared, start: int) -> list[Placed]:

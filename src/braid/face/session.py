@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from braid.bind.bound import BatchAsked, BatchQuery, Declared, Dropped, Pull, QueryBound, SourceDeclared
-from braid.bind.program import Effect, Program, first_match
+from braid.bind.bound import BatchAsked, BatchQuery, Declared, Dropped, Pull, QueryBound, RowsChanged, SourceDeclared
+from braid.bind.program import Effect, NewRecords, Program, first_match
 from braid.dialects import dialect_named
 from braid.errors import BraidError, Span, SqlError
 from braid.explain.documents import explain_query, render_text
@@ -52,6 +52,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from braid.spark.dataframes import Registered
+
+
+REGISTERED = "registered."  # begins the topics of DataFrames, which are not there
 
 
 class Session(Public):
@@ -151,9 +154,10 @@ class Session(Public):
             renamed = with_key(renamed, key)
         made = replace(
             made,
-            topic=f"registered.{name}",
+            topic=f"{REGISTERED}{name}",
             timestamp=None if time is None else Timestamp(fold(time)),
             sql=f"register({name!r})",
+            read_only=True,
         )
         up = (None if c is None else fold(c) for c in (partition, offset, deleted))
         given = _Frame(Registered(renamed, Columns(False, *up), rows), folded, key)
@@ -202,7 +206,7 @@ class Session(Public):
         declared = self._program.find(name)
         if declared is None or declared.name not in self._registered:
             raise BraidError(f"{name} is not registered", f"registered: {', '.join(self._registered) or 'nothing'}")
-        if declared.sql.startswith("register("):
+        if declared.registered:
             self._program.catalog = self._program.catalog.apply(Dropped((declared.name,)))
         del self._registered[declared.name]
 
@@ -337,6 +341,14 @@ class _World(EngineWorld):
     def note(self, text: str) -> None:
         warn(text)
 
+    def insert(self, records: NewRecords, line: int) -> None:
+        _refuse_frame(records.topic)
+        super().insert(records, line)
+
+    def change(self, change: RowsChanged, line: int) -> None:
+        _refuse_frame(change.target.topic)
+        super().change(change, line)
+
     def answer(self, query: BatchQuery) -> None:
         super().answer(query)
         self.rows = Rows(self.rows.columns, self.rows, query.types)
@@ -347,6 +359,7 @@ class _World(EngineWorld):
 
     def start_query(self, query: Query) -> None:
         session = self._session
+        _refuse_frame(query.sink.topic)
         running = self.engine.start(query, frames=session._frames(query), note=warn)
         handle = session._handles.get(query.name)
         if handle is None or handle._running is not running:
@@ -362,6 +375,13 @@ class _World(EngineWorld):
 
     def show(self, header: Sequence[str], rows: Shown) -> None:
         self.rows = Rows(header, rows)
+
+
+def _refuse_frame(topic: str) -> None:
+    """A registered DataFrame is read from its rows: what is written into it nobody would see."""
+    if topic.startswith(REGISTERED):
+        name = topic.removeprefix(REGISTERED)
+        raise BraidError(f"{name} is a registered DataFrame, and cannot be written", "register one with more rows")
 
 
 def _is_select(text: str) -> bool:

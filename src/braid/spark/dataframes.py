@@ -180,7 +180,10 @@ def _parts(source: Source, rows: pl.DataFrame, how: Columns, whole: bool = False
 
 
 class FrameInput:
-    """The rows of a registered static DataFrame as an input that is read whole: for queries that are answered now."""
+    """The rows of a registered static DataFrame as an input that is read whole, for queries that are answered now: one
+    partition, in which those of the DataFrame's partitions stand in processing order."""
+
+    partitions = 1
 
     def __init__(self, source: Source, registered: Registered, names: Mapping[str, str], key: str | None) -> None:
         """`names`: of its columns, as the frame has them, by the dialect's. `key`: see `with_key`."""
@@ -189,19 +192,17 @@ class FrameInput:
         rows = pl.read_parquet(registered.rows).select(pl.col(theirs).alias(ours) for ours, theirs in names.items())
         if "_key" in {c.field for c in source.columns} and "_key" not in rows.columns:
             rows = rows.with_columns((pl.lit(None, pl.String) if key is None else pl.col(key)).alias("_key"))
-        found = dict(_parts(source, rows, registered.columns, whole=True))
-        self._parts = [found[p] for p in sorted(found)]
-
-    @property
-    def partitions(self) -> int:
-        return len(self._parts)
+        parts = [part for _, part in _parts(source, rows, registered.columns, whole=True)]
+        place = pl.concat(part.rows[TIME].cum_max() for part in parts)
+        order = pl.select(pl.arg_sort_by(place, maintain_order=True)).to_series()
+        self._rows = pl.concat(part.rows for part in parts)[order]
+        self._error = pl.concat(part.error for part in parts)[order]
 
     def ends(self) -> list[int]:
-        return [x.rows.height for x in self._parts]
+        return [self._rows.height]
 
     def read(self, partition: int, first: int, last: int) -> Decoded:
-        found, count = self._parts[partition], last - first
-        return Decoded(found.rows.slice(first, count), found.error.slice(first, count))
+        return Decoded(self._rows.slice(first, last - first), self._error.slice(first, last - first))
 
 
 def _rank(job: jobs.Job, leaf: int, partition: int) -> int:

@@ -1,0 +1,264 @@
+"""A session answers from its DataFrames, refuses what it cannot do, and tells what was lost.
+
+Rule: each thing is told once, as a warning at the caller's line.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pytest
+
+pytestmark = pytest.mark.spark
+pytest.importorskip("pyspark")
+
+import braid  # noqa: E402
+from braid.errors import BraidError  # noqa: E402
+from braid.face.cells import Plan, Rows  # noqa: E402
+from braid.spark.driver import shared_session  # noqa: E402
+
+ROWS = pl.DataFrame({"k": [1, 2, 1], "v": ["a", None, "c"], "gone": [False, False, False]})
+
+
+@pytest.fixture(scope="module")
+def spark() -> Any:
+    return shared_session()
+
+
+@pytest.fixture
+def session(spark: Any, tmp_path: Path) -> Iterator[braid.Session]:
+    with braid.connect(store=str(tmp_path / "store"), spark=spark) as s:
+        yield s
+
+
+# ----------------------------------------------------------- frames are asked
+
+
+@pytest.mark.parametrize("kind", ["stream", "table"])
+@pytest.mark.parametrize("dialect", ["ksqldb", "risingwave"])
+def test_a_query_over_a_registered_frame(dialect: str, kind: Any, spark: Any, tmp_path: Path) -> None:
+    with braid.connect(dialect, str(tmp_path / "s"), spark) as s:
+        s.register("t", ROWS.to_pandas(), kind=kind, key="k")
+        stands = [(1, "a"), (2, None), (1, "c")] if kind == "stream" else [(1, "c"), (2, None)]
+        found = s.query("SELECT k, v FROM t;")
+        assert sorted(found, key=repr) == sorted(stands, key=repr)
+        assert [c.lower() for c in found.columns] == ["k", "v"]
+        if dialect == "risingwave":
+            assert s.query("SELECT count(*) FROM t WHERE k > 0") == [(len(stands),)]
+
+
+@pytest.mark.parametrize("dialect", ["ksqldb", "risingwave"])
+def test_deleted_rows_of_a_frame_do_not_stand(dialect: str, spark: Any, tmp_path: Path) -> None:
+    rows = pl.DataFrame({"k": [1, 2, 1, 3], "v": ["a", "b", "c", "d"], "gone": [False, False, True, None]})
+    with braid.connect(dialect, str(tmp_path / "s"), spark) as s:
+        s.register("t", rows, kind="table", key="k", deleted="gone")
+        assert sorted(s.query("SELECT k, v FROM t")) == [(2, "b"), (3, "d")]
+
+
+def test_partitions_of_a_frame_are_asked_in_the_order_of_their_times(spark: Any, tmp_path: Path) -> None:
+    rows = pl.DataFrame({"k": [1, 1, 2], "v": ["old", "new", "x"], "p": [1, 0, 1], "o": [7, 3, 8], "at": [10, 20, 30]})
+    with braid.connect("ksqldb", str(tmp_path / "s"), spark) as s:
+        s.register("t", rows, kind="table", key="k", time="at", partition="p", offset="o")
+        assert sorted(s.query("SELECT k, v FROM t;")) == [(1, "new"), (2, "x")]
+        s.register("none", rows.clear(), key="k", partition="p", offset="o")
+        assert s.query("SELECT k FROM none;") == []
+
+
+def test_a_streaming_frame_has_no_rows_that_stand(spark: Any, session: braid.Session) -> None:
+    rate = spark.readStream.format("rate").load()
+    session.register("r", rate, time="timestamp")
+    with pytest.raises(BraidError, match="R is a streaming DataFrame, which has no rows that stand") as e:
+        session.query("SELECT value FROM r;")
+    assert "CREATE … AS SELECT" in (e.value.hint or "")
+
+
+def test_rows_as_frames(session: braid.Session) -> None:
+    session.register("t", ROWS, kind="table", key="k")
+    found = session.query("SELECT k, v, k AS again FROM t WHERE v IS NULL;")
+    assert isinstance(found, Rows) and found == [(2, None, 2)]
+    assert found.to_polars().schema == {"K": pl.Int64, "V": pl.String, "AGAIN": pl.Int64}
+    assert isinstance(found.to_pandas(), pd.DataFrame) and found.to_arrow().num_rows == 1
+    none = session.query("SELECT k, v FROM t WHERE k = 9;").to_polars()
+    assert none.schema == {"K": pl.Int64, "V": pl.String} and none.height == 0
+    assert Rows(("a", "a"), [(1, "<b>")]).to_polars().columns == ["a", "a_2"]
+    shown = Rows(("a",), [("<b>\x1b[31m",)])._repr_html_()
+    assert "<b>" not in shown and "\x1b" not in shown and "&lt;b&gt;" in shown
+
+
+@pytest.mark.parametrize(
+    ("dialect", "sql"),
+    [
+        ("ksqldb", "INSERT INTO t (k, v) VALUES (1, 'a');"),
+        ("ksqldb", "INSERT INTO t SELECT * FROM t;"),
+        ("risingwave", "INSERT INTO t VALUES (1, 'a')"),
+        ("risingwave", "DELETE FROM t"),
+        ("sqlstream", "INSERT INTO t VALUES (1, 'a')"),
+        ("sqlstream", "INSERT INTO t SELECT STREAM * FROM t"),
+        ("lenses", "INSERT INTO t SELECT STREAM k, v FROM t"),
+    ],
+)
+def test_a_frame_is_not_written(dialect: str, sql: str, spark: Any, tmp_path: Path) -> None:
+    with braid.connect(dialect, str(tmp_path / "s"), spark) as s:
+        s.register("t", ROWS.select("k", "v"), kind="table" if dialect == "risingwave" else "stream", key="k")
+        with pytest.raises(BraidError, match=r"[tT] is a registered DataFrame|would read what it writes"):
+            s.execute(sql)
+        assert s._store.names() == []
+
+
+# ------------------------------------------------------- a second registration
+
+
+def test_a_frame_is_not_exchanged_under_a_query_that_runs(spark: Any, session: braid.Session) -> None:
+    made = "CREATE TABLE o AS SELECT k, COUNT(*) AS n FROM t GROUP BY k;"
+    session.register("t", ROWS, key="k")
+    (handle,) = session.execute(made)
+    session.register("t", ROWS.to_pandas(), key="k")  # the same rows: a cell runs twice
+    with pytest.raises(BraidError, match=r"O reads [tT] as it was") as e:
+        session.register("t", ROWS.head(1), key="k")
+    assert "handle.stop()" in (e.value.hint or "")
+    handle.await_idle()
+    assert session.query("SELECT * FROM o WHERE k = 1;") == [(1, 2)]
+    handle.stop()
+    session.register("t", ROWS.head(1), key="k")
+    session.execute(made)[0].await_idle()
+    assert session.query("SELECT * FROM o WHERE k = 1;") == [(1, 3)]
+
+
+def test_a_streaming_frame_is_not_exchanged_either(spark: Any, session: braid.Session, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    spark.createDataFrame([(1,)], "k int").write.parquet(str(tmp_path / "a" / "x"))
+
+    def frame(name: str) -> Any:
+        return spark.readStream.schema("k int").parquet(str(tmp_path / name / "*"))
+
+    session.register("t", frame("a"))
+    (handle,) = session.execute("CREATE STREAM o AS SELECT * FROM t;")
+    with pytest.raises(BraidError, match=r"O reads [tT] as it was"):
+        session.register("t", frame("b"))
+    handle.stop()
+    session.register("t", frame("b"))
+
+
+# ----------------------------------------------------------------- sql shows
+
+
+@pytest.mark.parametrize(
+    ("dialect", "sql"),
+    [
+        ("ksqldb", "CREATE STREAM o AS SELECT * FROM t;"),
+        ("risingwave", "CREATE MATERIALIZED VIEW o AS SELECT * FROM t"),
+        ("risingwave", "CREATE SINK o AS SELECT * FROM t"),
+        ("ksqldb", "INSERT INTO u SELECT k, v FROM t;"),
+        ("sqlstream", "INSERT INTO u SELECT STREAM k, v FROM t;"),
+        ("lenses", "INSERT INTO o SELECT STREAM k, v FROM t;"),
+    ],
+)
+def test_sql_makes_nothing(dialect: str, sql: str, spark: Any, tmp_path: Path) -> None:
+    with braid.connect(dialect, str(tmp_path / "s"), spark) as s:
+        s.register("t", ROWS.select("k", "v"), key="k")
+        if dialect == "ksqldb":
+            s.execute("CREATE STREAM u (k BIGINT KEY, v STRING) WITH (kafka_topic='u', format='JSON', partitions=1);")
+        if dialect == "sqlstream":
+            s.execute("CREATE STREAM u (k BIGINT, v VARCHAR(9));")
+        if dialect == "lenses":
+            s.execute("SET defaults.topic.autocreate=true;")
+        with pytest.raises(BraidError, match="sql only shows") as e:
+            s.sql(sql)
+        assert "session.execute" in (e.value.hint or "")
+        assert isinstance(s.explain(sql), Plan)
+
+
+def test_sql_takes_a_select(session: braid.Session) -> None:
+    for sql in ("SHOW STREAMS;", "SET 'auto.offset.reset' = 'earliest';"):
+        with pytest.raises(BraidError, match="this is no SELECT"):
+            session.sql(sql)
+
+
+# ------------------------------------------------------------------- told
+
+
+def told(caught: list[warnings.WarningMessage]) -> list[str]:
+    assert {w.filename for w in caught} <= {__file__}
+    return [str(w.message) for w in caught]
+
+
+def test_drops_are_told_once(session: braid.Session) -> None:
+    session.execute("CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);")
+    (handle,) = session.execute("CREATE STREAM o AS SELECT k, 10 / v AS q FROM s;")
+    session.execute("INSERT INTO s (k, v) VALUES (1, 0); INSERT INTO s (k, v) VALUES (2, 5);")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        handle.await_idle()
+        handle.await_idle()
+        session.execute("SHOW STREAMS;")
+    first, why = told(caught)
+    assert first == "O dropped 1 row (1 expression): session.drops('O')"
+    assert "O: first expression: s partition 0 offset 0: 10 / S.V: division by zero" in why
+    assert "1 dropped" in repr(handle) and "<td>O</td>" in handle._repr_html_()
+    assert len(session.drops("o")) == 1
+
+
+def test_late_rows_and_those_that_cannot_be_read_are_told(spark: Any, tmp_path: Path) -> None:
+    with braid.connect("risingwave", str(tmp_path / "s"), spark) as s:
+        s.execute("CREATE TABLE t (a INT, at TIMESTAMP, WATERMARK FOR at AS at) APPEND ONLY;")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            s.execute("INSERT INTO t VALUES (1, '2024-01-01 10:00:00');")
+            s.execute("INSERT INTO t VALUES (2, '2024-01-01 09:00:00');")
+            s._store.append_lines("t", ["no record"], 0)
+            assert s.query("SELECT a FROM t") == [(1,)]
+        late, unread = told(caught)
+        assert late == "1 row was late for t: session.drops('t')"
+        assert unread == "1 record of t cannot be read as it is declared: left out"
+        assert [d["reason"] for d in s.drops("t")] == ["late"]
+
+
+def test_a_query_that_died_is_told(session: braid.Session) -> None:
+    """Also where nobody waits for it."""
+    made = "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+    (handle,) = session.execute(made + "CREATE STREAM o AS SELECT * FROM s;")
+    session.execute("INSERT INTO s (k, v) VALUES (1, 1);")
+    handle.await_idle()
+    folder = Path(session.store) / "topics" / "s" / "0"
+    before = set(folder.glob("*.jsonl"))
+    session.execute("INSERT INTO s (k, v) VALUES (2, 2);")
+    for path in set(folder.glob("*.jsonl")) - before:
+        path.write_text("torn\n")
+    with pytest.raises(BraidError, match="query O failed"):
+        handle.await_termination(60)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        session.execute("SHOW STREAMS;")
+        session.execute("SHOW STREAMS;")
+    (said,) = told(caught)
+    assert said.startswith("query O failed") and handle.status() == "failed"
+
+
+def test_the_prompt_tells_the_same(spark: Any, tmp_path: Path) -> None:
+    from cli_help import on_shared_spark
+
+    sql = """CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);
+    CREATE TABLE o AS SELECT k, SUM(10 / v) AS q FROM s GROUP BY k;
+    INSERT INTO s (k, v) VALUES (1, 0); INSERT INTO s (k, v) VALUES (1, 5);
+    SELECT * FROM o;"""
+    said = on_shared_spark("sql", "-e", sql, "--store", "s", cwd=tmp_path)
+    assert said.code == 0 and said.out.splitlines()[-1].split() == ["1", "2"], said
+    assert said.err.count("warning: O dropped 1 row (1 expression): .drops O") == 1
+    assert "warning: O: first expression: s partition 0 offset 0: 10 / S.V: division by zero" in said.err
+
+
+def test_returning_is_shown_at_every_door(tmp_path: Path) -> None:
+    from cli_help import braid as command
+
+    sql = "CREATE TABLE t (a INT PRIMARY KEY); INSERT INTO t VALUES (7) RETURNING a + 1 AS b;"
+    for words in (("sql", "-e", sql, "--dialect", "risingwave"), ("run", "-e", sql, "--dialect", "risingwave")):
+        said = command(*words, "--store", tmp_path / words[0])
+        assert said.code == 0 and said.out.split()[-2:] == ["b", "8"], said
+    with braid.connect("risingwave", str(tmp_path / "s"), shared_session()) as s:
+        assert s.execute(sql).rows.to_polars().rows(named=True) == [{"b": 8}]
