@@ -213,7 +213,7 @@ class Reference:
             kept += [] if isinstance(step, FilterStep) and step.node.mode != "upsert" else [step]
             (step,) = step.inputs
         nodes = [n for n in query.root.walk() if not isinstance(n, logical.Source)]
-        source.read_as(next(logical.sources(query.root)), bare=not nodes)
+        source.read_as(next(logical.sources(query.root)), _only_projects(query.root))
         for node in reversed(nodes):
             if isinstance(node, logical.Filter) and node.mode != "upsert":
                 step = FilterStep(node, self._number(), self._run, step)
@@ -237,7 +237,7 @@ class Reference:
     def _made(self, node: logical.Node) -> Step:
         match node:
             case logical.Source():
-                source = SourceStep(node, len(self._sources), self._run, bare=node is self.query.root)
+                source = SourceStep(node, len(self._sources), self._run, _only_projects(self.query.root))
                 self._sources.append(source)
                 return source
             case logical.Filter():
@@ -324,6 +324,11 @@ class Reference:
     def _number(self) -> int:
         self._next += 1
         return self._next - 1
+
+
+def _only_projects(root: logical.Node) -> bool:
+    """Whether a query does nothing but project, so that a stream's null value passes."""
+    return all(isinstance(node, (logical.Source, logical.Project)) for node in root.walk())
 
 
 def _released_by(step: Step) -> list[Row]:
