@@ -200,7 +200,7 @@ def test_console(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", [n for n in OTHERS if has(n, "console", "spark")])
+@pytest.mark.parametrize("name", [n for n in OTHERS if has(n, "console", "spark") or has(n, "python", "spark")])
 def test_console_spark(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from braid.spark.driver import shared_session
 
@@ -217,12 +217,12 @@ def run_console(name: str, folder: Path, spark: bool) -> None:
         words = block.argument.split()
         if block.kind == "csv" or (block.kind == "sql" and len(words) == 2) or block.argument.endswith(".py"):
             (folder / words[-1]).write_text(block.text + "\n", encoding="utf-8")
-    problems = []
+    problems, names = [], {"__name__": "__main__"}
     for block in page_blocks(name):
         if block.argument == "spark" and not spark:
             break
         if block.kind == "python" and block.argument == "spark":
-            problems += [f"{name}:{block.line}: {line}" for line in failed(block.text)]
+            problems += [f"{name}:{block.line}: {line}" for line in failed(block.text, names)]
         if block.kind != "console":
             continue
         for said in commands(block):
@@ -257,10 +257,10 @@ def carried_out(command: str) -> list[str]:
     return shown(*arguments)
 
 
-def failed(program: str) -> list[str]:
-    """Why a program did not end well."""
+def failed(program: str, names: dict[str, str]) -> list[str]:
+    """Why a program did not end well. `names`: what those before it on the page have made."""
     try:
-        exec(compile(program, "page", "exec"), {"__name__": "__main__"})
+        exec(compile(program, "page", "exec"), names)
     except BaseException:
         return traceback.format_exc().splitlines()[-20:]
     return []

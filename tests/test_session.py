@@ -188,11 +188,19 @@ def test_what_is_refused(spark: Any, session: braid.Session, tmp_path: Path) -> 
     refused("list is no DataFrame", "t", [1])
     refused("differ only by case", "t", ROWS.rename({"paid": "text"}))
     refused("path parts", "../t", ROWS)
+    refused("name=5: it takes a text", 5, ROWS)
+    refused(r"key=\['userId'\]: it takes the name of one column", "t", ROWS, key=["userId"])
+    refused("column b has values of several types: int, str", "t", pd.DataFrame({"a": [1, 2], "b": [1, "x"]}))
+    refused("column a has values of a type that no column has: object", "t", pd.DataFrame({"a": [object()]}))
+    refused("column a has values of any kind", "t", pl.DataFrame({"a": pl.Series([object()], dtype=pl.Object)}))
+    refused("column 0 is called by no text", "t", pd.DataFrame([[1, "x"], ["y", 2]]))
     with pytest.raises(BraidError, match="unknown dialect 'flink'"):
         braid.connect("flink", spark=spark)
     (tmp_path / "file").write_text("")
     with pytest.raises(BraidError, match="is a file"):
         braid.connect(store=str(tmp_path / "file"), spark=spark)
+    with pytest.raises(BraidError, match="does not run over Spark Connect"):
+        braid.connect(spark=type("S", (), {"__module__": "pyspark.sql.connect.session"})())
     with pytest.raises(BraidError, match="no query unknown has run"):
         session.drops("unknown")
     assert session.drops() == []

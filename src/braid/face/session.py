@@ -128,6 +128,11 @@ class Session(Public):
 
         if kind not in ("stream", "table"):
             raise BraidError(f"kind={kind!r} is neither a stream nor a table", "write kind='stream' or kind='table'")
+        named = {"name": name, "key": key, "time": time, "partition": partition, "offset": offset, "deleted": deleted}
+        for option, value in named.items():
+            if not isinstance(value, str) and (option == "name" or value is not None):
+                what = "a text" if option == "name" else "the name of one column"
+                raise BraidError(f"{option}={value!r}: it takes {what}", f"register('t', df, {option}='…')")
         frame, rows = streaming(self._spark, df, os.path.join(self.store, "frames", check_name(name)))
         declared = self._program.find(name)
         if declared is not None and declared.name not in self._registered and is_kafka(frame):
@@ -398,7 +403,7 @@ def _moved(e: SqlError, text: str, behind: int) -> SqlError:
 
 def connect(
     dialect: str = "ksqldb",
-    store: str | None = None,
+    store: str | os.PathLike[str] | None = None,
     spark: SparkSession | None = None,
     master: str = "local[*]",
     conf: Mapping[str, str] | None = None,
@@ -419,6 +424,7 @@ def connect(
     from braid.spark.conf import joined, running, session
 
     dialect_named(dialect)
+    store = None if store is None else os.fspath(store)
     broker = broker_of(kafka, kafka_config, registry, registry_config, at_least_once, dead_letters)
     begins = begins_of(begin)
     if store is not None and os.path.exists(store) and not os.path.isdir(store):

@@ -88,6 +88,9 @@ def streaming(spark: SparkSession, frame: Any, folder: str) -> tuple[DataFrame, 
         raise BraidError(f"{what} is no DataFrame", "give one of Spark, pandas, Polars, or a table of Arrow")
     if len({c.lower() for c in rows.columns}) < rows.width:  # Spark would refuse to read it
         raise BraidError("columns of the DataFrame differ only by case", "rename one of them")
+    odd = [n for n, t in rows.schema.items() if t.base_type() in (pl.Object, pl.Unknown)]
+    if odd:
+        raise BraidError(f"column {odd[0]} has values of any kind", "cast it to a type of Polars' that can be written")
     rows = rows.with_columns(pl.selectors.datetime().dt.cast_time_unit("us"))
     data = io.BytesIO()
     rows.write_parquet(data)
@@ -113,12 +116,30 @@ def _rows_of(frame: Any) -> Any:
 def _of_pandas(frame: Any) -> Any:
     """The rows of a pandas DataFrame. Its decimals are objects, which say no precision: that of the values that happen
     to be there would be another one with the next rows, and too narrow for a sum."""
-    rows = pl.from_pandas(frame)
+    try:
+        rows = pl.from_pandas(frame)
+    except (pa.ArrowException, pl.exceptions.PolarsError, TypeError, ValueError) as e:
+        raise _mixed(frame) or BraidError(f"the DataFrame cannot be read: {e}", "cast its columns") from None
     if not isinstance(rows, pl.DataFrame):
         return rows
     plain = [n for n, t in zip(rows.columns, frame.dtypes, strict=True) if str(t) == "object"]
     wide = {n: pl.Decimal(38, t.scale) for n in plain if isinstance(t := rows.schema[n], pl.Decimal)}
     return rows.cast(wide)  # type: ignore[arg-type]
+
+
+def _mixed(frame: Any) -> BraidError | None:
+    """Why a pandas DataFrame is none for Arrow: the first column whose values are of several types."""
+    for name in frame.columns:
+        if not isinstance(name, str):
+            return BraidError(f"column {name!r} is called by no text", "rename it: df.columns = [str(c) for c in df]")
+        kinds = {type(v).__name__: v for v in frame[name].dropna()} if str(frame[name].dtype) == "object" else {}
+        try:
+            pa.array(frame[name], from_pandas=True)
+        except (pa.ArrowException, TypeError, ValueError):
+            mixed = f"values of several types: {', '.join(sorted(kinds))}"
+            what = mixed if len(kinds) > 1 else f"values of a type that no column has: {', '.join(kinds)}"
+            return BraidError(f"column {name} has {what}", f"cast it: df[{name!r}] = df[{name!r}].astype(str)")
+    return None
 
 
 def with_key(frame: DataFrame, key: str | None) -> DataFrame:
