@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import date, datetime
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -334,10 +335,29 @@ def registered(folder: Path, dialect: str, kinds: Sequence[str], count: int) -> 
         for handle in handles:
             handle.await_idle()
         checked(m, store, {h.name: Counter(d["reason"] for d in h.drops()) for h in handles})
+        for (name, rows), kind in zip(m.frames.items(), kinds, strict=True):
+            table = name[-1] in "tu"
+            key = None if table and dialect == "sqlstream" else "id"
+            if dialect in ("ksqldb", "risingwave"):
+                asked_now(session, m, name, table)
+            how = {"kind": "table" if table else "stream", "key": key, "time": "ts"}
+            session.register(name, frame_of(kind, rows, spark), **how)  # the same rows
+            with pytest.raises(BraidError, match=f"(?i) reads? {name} as it was"):
+                session.register(name, frame_of(kind, rows[1:], spark), **how)
+
+
+def asked_now(session: Any, m: Matrix, name: str, table: bool) -> None:
+    """A query over the DataFrame itself gives what DuckDB gives; a table has the last row of each key."""
+    rows = session.query(f"SELECT id, cust, price, ts FROM {name} WHERE qty > 3;").to_polars()
+    found = Counter((*r[:3], r[3].replace(tzinfo=None)) for r in rows.rows())
+    last = "QUALIFY row_number() OVER (PARTITION BY id ORDER BY ts DESC, n DESC) = 1" if table else ""
+    standing = f"SELECT * FROM {'l' if name[-1] in 'lt' else 'r'} {last}"
+    sql = f"SELECT id, cust, price, ts FROM ({standing}) AS q WHERE qty > 3"
+    assert found == Counter(oracle(m, "register").sql(sql).fetchall()), name
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("dialect", "kinds"), [("lenses", FRAMES), ("risingwave", FRAMES[::-1])])
+@pytest.mark.parametrize(("dialect", "kinds"), [("lenses", FRAMES), ("ksqldb", FRAMES), ("risingwave", FRAMES[::-1])])
 def test_dataframes_are_a_door(tmp_path: Path, dialect: str, kinds: Sequence[str]) -> None:
     registered(tmp_path, dialect, kinds, 200)
 

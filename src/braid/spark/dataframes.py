@@ -215,7 +215,7 @@ class FrameInput:
             rows = rows.with_columns((pl.lit(None, pl.String) if key is None else pl.col(key)).alias("_key"))
         parts = [part for _, part in _parts(source, rows, registered.columns, whole=True)]
         place = pl.concat(part.rows[TIME].cum_max() for part in parts)
-        order = pl.select(pl.arg_sort_by(place, maintain_order=True)).to_series()
+        order = place.to_frame().select(pl.arg_sort_by(TIME, maintain_order=True)).to_series()
         self._rows = pl.concat(part.rows for part in parts)[order]
         self._error = pl.concat(part.error for part in parts)[order]
 
