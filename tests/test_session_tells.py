@@ -5,6 +5,7 @@ Rule: each thing is told once, as a warning at the caller's line.
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -110,6 +111,18 @@ def test_a_frame_is_not_written(dialect: str, sql: str, spark: Any, tmp_path: Pa
         assert s._store.names() == []
 
 
+def test_a_drop_of_a_frame_says_which_row(session: braid.Session) -> None:
+    rows = pl.DataFrame({"k": [1, 2, 3], "v": [1, 0, 2], "p": [0, 1, 1], "o": [5, 7, 8]})
+    session.register("a", rows.select("k", "v"), key="k")
+    session.register("b", rows, key="k", partition="p", offset="o")
+    sql = "CREATE STREAM {0}q AS SELECT k, 10 / v AS q FROM {0};"
+    with warnings.catch_warnings(action="ignore"):
+        for handle in session.execute(sql.format("a") + sql.format("b")):
+            handle.await_idle()
+    found = {n: [(d["topic"], d["partition"], d["offset"]) for d in session.drops(n)] for n in ("aq", "bq")}
+    assert found == {"aq": [("registered.a", 0, 1)], "bq": [("registered.b", 1, 7)]}
+
+
 # ------------------------------------------------------- a second registration
 
 
@@ -201,6 +214,9 @@ def test_drops_are_told_once(session: braid.Session) -> None:
     assert first == "O dropped 1 row (1 expression): session.drops('O')"
     assert "O: first expression: s partition 0 offset 0: 10 / S.V: division by zero" in why
     assert "1 dropped" in repr(handle) and "<td>O</td>" in handle._repr_html_()
+    assert session._repr_html_().count("<td>running</td>") == 1 and session.store in session._repr_html_()
+    assert session.explain("o")._repr_html_().startswith("<pre>")
+    assert session.execute("SHOW STREAMS;")._repr_html_().count("<tr>") == 3
     assert len(session.drops("o")) == 1
 
 
@@ -230,12 +246,15 @@ def test_a_query_that_died_is_told(session: braid.Session) -> None:
     session.execute("INSERT INTO s (k, v) VALUES (2, 2);")
     for path in set(folder.glob("*.jsonl")) - before:
         path.write_text("torn\n")
-    with pytest.raises(BraidError, match="query O failed"):
-        handle.await_termination(60)
+    deadline = time.monotonic() + 60
+    while handle.status() == "running" and time.monotonic() < deadline:
+        time.sleep(0.05)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         session.execute("SHOW STREAMS;")
         session.execute("SHOW STREAMS;")
+        with pytest.raises(BraidError, match="query O failed"):
+            handle.await_termination(60)
     (said,) = told(caught)
     assert said.startswith("query O failed") and handle.status() == "failed"
 

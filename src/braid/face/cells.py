@@ -15,11 +15,11 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import polars as pl
 
-from braid.errors import printable
+from braid.errors import BraidError, printable
 from braid.face.tabular import Terminal, cell
 from braid.types import Type, polars_type
 
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from braid.face.engine import Engine, Said
     from braid.spark.query import RunningQuery
+
+Waited = TypeVar("Waited")
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SHOWN = 20  # rows of a table in a notebook
@@ -144,13 +146,15 @@ class Handle(Public):
         return f"<{self.name}: {self.status()}, {', '.join(f'{n} {what}' for what, n in self._counts().items())}>"
 
     def _repr_html_(self) -> str:
-        counts = self._counts()
-        return table_of(["query", "status", *counts], [(self.name, self.status(), *counts.values())])
+        return page_of("", [self])
 
     def _counts(self) -> Mapping[str, str]:
         p = self._running.progress()
         made = {"records in": p.rows_in, "out": p.rows_out, "dropped": sum(p.drops.values())}
         return {what: f"{n:,}" for what, n in made.items()}
+
+    def _cells(self) -> Mapping[str, str]:
+        return {"query": self.name, "status": self.status(), **self._counts()}
 
     @property
     def name(self) -> str:
@@ -166,29 +170,42 @@ class Handle(Public):
 
     def await_termination(self, timeout: float | None = None) -> bool:
         """Waits (s) for the end; raises `BraidError` with the reason if the query failed."""
-        with in_place(self._line):
-            done = self._running.await_termination(timeout)
-        self._tell()
-        return done
+        return self._watched(lambda: self._running.await_termination(timeout))
 
     def await_idle(self) -> None:
         """Waits until what is there now has been processed and published."""
-        with in_place(self._line):
-            self._running.await_idle()
-        self._tell()
+        self._watched(self._running.await_idle)
 
     def drops(self) -> list[dict[str, Any]]:
         """Rows that the query dropped, with reason and place."""
         return self._running.drops()
 
-    def _tell(self) -> None:
+    def _watched(self, wait: Callable[[], Waited]) -> Waited:
+        """What a wait gives, with progress; then what there is to say. What is raised is not told once more."""
+        try:
+            with in_place(self._line):
+                done = wait()
+        except BraidError:
+            self._tell(raised=True)
+            raise
+        self._tell()
+        return done
+
+    def _tell(self, raised: bool = False) -> None:
         if self._engine.running.get(self.name) is self._running:
-            tell(self._engine.news_of(self.name))
+            tell(said for said in self._engine.news_of(self.name) if not (raised and said.error))
 
     def _line(self) -> str:
         from braid.face.metrics import progress_line
 
         return progress_line(self.name, self._running.progress())
+
+
+def page_of(title: str, handles: Iterable[Handle]) -> str:
+    """HTML of queries, each a row."""
+    rows = [h._cells() for h in handles]
+    head = f"<p>{_text(title)}</p>" if title else ""
+    return head + (table_of(list(rows[0]), [list(r.values()) for r in rows]) if rows else "<p>no queries</p>")
 
 
 class Result(Sequence[Handle]):
@@ -227,7 +244,7 @@ class Result(Sequence[Handle]):
         return f"<braid result: {', '.join(said) or 'done'}>"
 
     def _repr_html_(self) -> str:
-        shown = [h._repr_html_() for h in self.handles]
+        shown = [page_of("", self.handles)] if self.handles else []
         shown += [self.rows._repr_html_()] if self.columns else []
         return "".join(shown) or "<p>done</p>"
 
@@ -235,16 +252,15 @@ class Result(Sequence[Handle]):
 @contextmanager
 def in_place(line: Callable[[], str]) -> Iterator[None]:
     """Shows a line that changes while something goes on, where somebody looks: on a terminal and in a notebook."""
-    console = Terminal(stderr=True)
-    if not (console.is_terminal or console.is_jupyter):
-        yield
-        return
-    over = threading.Event()
-    with console.status("") as status:
+    with _place() as put:
+        if put is None:
+            yield
+            return
+        over = threading.Event()
 
         def go() -> None:
             while not over.wait(LOOK):
-                status.update(printable(line()))
+                put(printable(line()))
 
         watch = threading.Thread(target=go, daemon=True)
         watch.start()
@@ -253,3 +269,20 @@ def in_place(line: Callable[[], str]) -> Iterator[None]:
         finally:
             over.set()
             watch.join()
+
+
+@contextmanager
+def _place() -> Iterator[Callable[[str], None] | None]:
+    """What puts a text in the place of the one before, which is empty in the end; None where nobody looks."""
+    console = Terminal(stderr=True)
+    if console.is_jupyter:
+        from IPython.display import display
+
+        shown = display({"text/plain": ""}, raw=True, display_id=True)
+        yield lambda text: shown.update({"text/plain": text}, raw=True)
+        shown.update({"text/plain": ""}, raw=True)
+    elif console.is_terminal:
+        with console.status("") as status:
+            yield status.update
+    else:
+        yield None

@@ -30,7 +30,7 @@ from braid.expr.listing import check_names
 from braid.face.asserted import Looked, StoreLookout
 from braid.face.begin import begins_of
 from braid.face.catalogue import Catalogue
-from braid.face.cells import Handle, Plan, Public, Result, Rows, tell, warn
+from braid.face.cells import Handle, Plan, Public, Result, Rows, page_of, tell, warn
 from braid.face.effects import Rows as Shown
 from braid.face.effects import carry_out, carry_out_all
 from braid.face.engine import Engine, EngineWorld
@@ -86,6 +86,9 @@ class Session(Public):
     def __repr__(self) -> str:
         queries = ", ".join(f"{n} ({h.status()})" for n, h in self._handles.items()) or "no queries"
         return f"<braid session: {self._dialect.name}, {self.store}, {queries}>"
+
+    def _repr_html_(self) -> str:
+        return page_of(f"braid session: {self._dialect.name}, {self.store}", self._handles.values())
 
     def __enter__(self) -> Session:
         return self

@@ -176,7 +176,7 @@ def _pack(text: str, leaf: int, how: Columns, batches: Iterable[pa.RecordBatch])
 
 def _chunks(job: jobs.Job, leaf: int, rows: pl.DataFrame, how: Columns) -> Iterator[Chunk]:
     for number, decoded in _parts(job.plan.leaves[leaf].source, rows, how):
-        yield Chunk(leaf, number, _rank(job, leaf, number), decoded)
+        yield Chunk(leaf, number, jobs.rank_in_frame(job, leaf, number), decoded)
 
 
 def _parts(source: Source, rows: pl.DataFrame, how: Columns, whole: bool = False) -> Iterator[tuple[int, Decoded]]:
@@ -224,14 +224,6 @@ class FrameInput:
 
     def read(self, partition: int, first: int, last: int) -> Decoded:
         return Decoded(self._rows.slice(first, last - first), self._error.slice(first, last - first))
-
-
-def _rank(job: jobs.Job, leaf: int, partition: int) -> int:
-    """Tables before streams, then by name, then by partition; behind the sources that Braid reads itself."""
-    order = sorted(
-        job.frames, key=lambda n: (job.plan.leaves[n].source.kind != "table", job.plan.leaves[n].source.name)
-    )
-    return len(job.ranks) + order.index(leaf) * jobs.OF_A_FRAME + partition
 
 
 def _decoded(source: Source, rows: pl.DataFrame, how: Columns, partition: int, placed: bool) -> Decoded:

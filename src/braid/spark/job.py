@@ -180,6 +180,23 @@ def ranks_of(
     return Ranks(known, plan, len(known) + frames * OF_A_FRAME if grows else None)
 
 
+def rank_in_frame(job: Job, leaf: int, partition: int) -> int:
+    """The rank of a partition of a registered DataFrame: behind the sources that Braid reads itself."""
+    return len(job.ranks) + _in_order(job).index(leaf) * OF_A_FRAME + partition
+
+
+def place_in_frame(job: Job, rank: int) -> tuple[int, int] | None:
+    """The leaf and the partition that have a rank, of a registered DataFrame."""
+    at, partition = divmod(rank - len(job.ranks), OF_A_FRAME)
+    return (_in_order(job)[at], partition) if 0 <= at < len(job.frames) else None
+
+
+def _in_order(job: Job) -> list[int]:
+    """Leaves that are DataFrames: tables before streams, then by name."""
+    sources = {n: job.plan.leaves[n].source for n in job.frames}
+    return sorted(job.frames, key=lambda n: (sources[n].kind != "table", sources[n].name))
+
+
 def dumps(job: Job) -> str:
     return base64.b64encode(pickle.dumps(job)).decode()
 

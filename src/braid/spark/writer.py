@@ -29,7 +29,7 @@ from braid.records import codec
 from braid.spark import columns
 from braid.spark.broker_sink import BrokerOutputs
 from braid.spark.columns import Blob
-from braid.spark.job import Job, loads, store_of
+from braid.spark.job import Job, loads, place_in_frame, store_of
 from braid.spark.stage import Shelf, batch_id, in_pieces, through
 from braid.stage.call_order import BATCH_BITS, place_of, topic_ranks
 from braid.stage.drops import DROPS
@@ -259,8 +259,9 @@ def _placed_by_rank(job: Job, dropped: pl.DataFrame) -> pl.DataFrame:
     ranks = dropped.select((low // (1 << OFFSET_BITS)).cast(pl.Int64).alias("r"))["r"].unique().drop_nulls()
     known = [(rank, *map(int, place.split("/"))) for place, rank in job.ranks.items()]
     added = [(r, *job.ranks.added(r)) for r in ranks if job.ranks.behind is not None and r >= job.ranks.behind]
+    framed = [(r, *place) for r in ranks if (place := place_in_frame(job, r)) is not None]
     places = pl.DataFrame(
-        [(rank, job.plan.leaves[leaf].source.topic, partition) for rank, leaf, partition in (*known, *added)],
+        [(rank, job.plan.leaves[leaf].source.topic, partition) for rank, leaf, partition in (*known, *framed, *added)],
         schema={"_rank": pl.Int64, "_topic": pl.String, "_partition": pl.Int32},
         orient="row",
     ).unique("_rank")
