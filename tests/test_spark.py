@@ -449,14 +449,14 @@ def test_a_removed_run_stays_until_its_batch_is_over(tmp_path: Path) -> None:
     """The batch may be done again. What an attempt made that was given up goes as soon as the batch is over too."""
     files = run_files.FileRuns(str(tmp_path / "0-1"))
     files.tidy(0, ())  # no folder yet
-    kept, gone, lost = (f"{run_files.run_prefix('c', 4, 0, 1)}-1-{n}" for n in (1, 10, 2))
+    kept, gone, lost = (f"{run_files.run_prefix('c', 4, 0, 1, [b'x'])}-1-{n}" for n in (1, 10, 2))
     for name in (kept, gone, lost):
         assert files.put(name, FRAME) == (tmp_path / "0-1" / f"{name}.arrow").stat().st_size
     found = {kept, gone}  # what the manifest after batch 4 names: not what was lost
     files.tidy(4, ())
     assert len(os.listdir(tmp_path / "0-1")) == 3
     files.tidy(5, found)
-    made = f"{run_files.run_prefix('c', 5, 0, 1)}-1-0"
+    made = f"{run_files.run_prefix('c', 5, 0, 1, [b'x'])}-1-0"
     files.put(made, FRAME.head(1))
     files.remove(gone)
     run_files._frames.clear()
