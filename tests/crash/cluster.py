@@ -40,11 +40,11 @@ def address(worker: int) -> str:
 
 @dataclass(slots=True)
 class Cluster:
-    """`apart`: folders that each worker has to itself, empty at first (`tmpfs` in a name space of its own)."""
+    """`apart`: folders that a worker has to itself, empty at first (`tmpfs` in a name space of its own)."""
 
     folder: Path
     env: Mapping[str, str]
-    apart: Sequence[Path] = ()
+    apart: Mapping[int, Sequence[Path]] = field(default_factory=dict)
     port: int = 0
     _master: subprocess.Popen[str] | None = None
     _workers: list[subprocess.Popen[str]] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Cluster:
     def start_worker(self, number: int) -> None:
         words = ["--host", address(number), "--cores", "1", "--memory", "1g"]
         words += ["--work-dir", str(self.folder / f"work{number}"), self.url]
-        process = self._start(f"worker{number}", WORKER, words, self.apart)
+        process = self._start(f"worker{number}", WORKER, words, self.apart.get(number, ()))
         self._workers[number : number + 1] = [process]
         _wait_for(self.folder / f"worker{number}.log", "Successfully registered with master")
 
@@ -110,8 +110,10 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(folder: Path, env: Mapping[str, str], apart: Sequence[Path] = ()) -> Iterator[Cluster]:
-    made = Cluster(folder, env, apart)
+def cluster(
+    folder: Path, env: Mapping[str, str], apart: Mapping[int, Sequence[Path]] | None = None
+) -> Iterator[Cluster]:
+    made = Cluster(folder, env, apart or {})
     try:
         made.begin()
         yield made

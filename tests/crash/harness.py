@@ -4,7 +4,7 @@ In: a seed, a plan. Out: what happened, or an `AssertionError` with the seed and
 Rule: every line of every output partition is compared, byte for byte and offset by offset; nothing is lost, nothing is
 there twice. Whatever was killed, the same command goes on, and says nothing of Python's or the JVM's to the user.
 
-    python -m crash.harness N [SEED] [--kafka | --cluster]     N kills, in rounds; `make crash N=200 [KAFKA=1] [CLUSTER=1]`
+    python -m crash.harness N [SEED] [--kafka | --cluster]     N kills, in rounds of some; `make crash N=200`
 """
 
 from __future__ import annotations

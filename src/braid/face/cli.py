@@ -221,6 +221,7 @@ def folder_of(file: str | None) -> str:
 )
 @click.option("--overwrite", is_flag=True, help="Replace what another run has left in the folder of a --sink.")
 @click.option("--batch-rows", type=click.IntRange(min=1), help="At most so many records a batch. [default: 1000000]")
+@click.option("--tasks", type=click.IntRange(min=1), help="Tasks a stage of a query that starts; it keeps its number.")
 @click.option("--metrics", metavar="FILE|-", help="Append a JSON line a batch: where time goes (docs/metrics.md).")
 @click.option("--metrics-port", metavar="[HOST:]PORT", help="Serve them to Prometheus. [default host: 127.0.0.1]")
 @click.option("--max-drops", metavar="N|N%", help="End with exit code 3 when a query drops more rows than that.")
@@ -252,6 +253,8 @@ def run(
 
     sql, dialect = read_sql(file, text, dialect)
     pairs = {name: _pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "conf")}
+    if (tasks := wanted.pop("tasks")) is not None:
+        pairs["conf"]["spark.braid.tasks"] = str(tasks)
     most = None if max_drops is None else MaxDrops.of(max_drops)
     until_idle = wanted["until_idle"] or wanted["end"]
     asked = wanted | pairs | {"until_idle": until_idle, "begins": begins_of(wanted["begins"])}

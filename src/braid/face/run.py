@@ -277,7 +277,7 @@ class _Run:
         metrics.queries = self.running
         self._stop = Stop()
         self._over = threading.Event()
-        self._began = time.monotonic()
+        self._began, self._done = time.monotonic(), False
 
     def go(self) -> Outcome:
         watch = threading.Thread(target=self._watch, daemon=True)
@@ -289,6 +289,7 @@ class _Run:
                 else:
                     self._all_at_once()
                 self._check_drops(over=not self._stop.asked)
+                self._done = True
             except (QueryDied, TooManyDrops, BraidError):
                 self._finish_batches()
                 raise
@@ -423,11 +424,12 @@ class _Run:
         return [progress_line(name, q.progress()) for name, q in going]
 
     def _summary(self, done: Mapping[str, Progress], interrupted: bool) -> None:
-        if self.request.quiet or not self.request.tell:
+        if self.request.quiet or not self.request.tell or not (done or self._done):
             return
         took = time.monotonic() - self._began
         again = "; the same command goes on from here" if interrupted else ""
-        self.err.print(f"{'stopped' if interrupted else 'done'} after {took:.1f} s{again}")
+        how = "stopped" if interrupted else "done" if self._done else "ended"  # by an error, which follows
+        self.err.print(f"{how} after {took:.1f} s{again}")
         for name, p in done.items():
             self.err.print(f"  {summary_line(name, p)}", markup=False)
             for text in warnings(name, p):

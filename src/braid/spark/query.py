@@ -28,7 +28,7 @@ from braid.files import results as result_files
 from braid.files.watch import EVERY, Files, FileWatch, Note
 from braid.lower.physical import Plan
 from braid.records.registry import RegistryAway
-from braid.spark import columns, figures, writer
+from braid.spark import columns, executors, figures, writer
 from braid.spark import job as jobs
 from braid.spark.conf import keep_state, on_one_node, settings_of_a_query
 from braid.spark.dataframes import Registered, packed, result_schema, unpack
@@ -68,8 +68,8 @@ STARTS = 4  # how often a query is started between two batches
 TOO_SLOW = "Python worker failed to connect back"  # Spark gives it ten seconds
 OF_A_TASK = ("braid.errors.", "PythonException")  # an error of a user's, or of ours
 LOST = re.compile(  # what Spark says when it gives a batch up that lost machines, not because a task failed
-    "ExecutorLostFailure|FetchFailed|MetadataFetchFailed|maximum allowable number of times|maximum allowable total stage"
-    "|[Rr]ollback (failed|a running|completed)|has to fail this job|Could not find (executor|block)"
+    "ExecutorLostFailure|FetchFailed|maximum allowable (number of times|total stage)|has to fail this job"
+    "|[Rr]ollback (failed|a running result|completed result)"
 )
 WORKER_GONE = "Python worker exited unexpectedly"
 
@@ -169,9 +169,19 @@ class RunningQuery:
         return True
 
     def status(self) -> Status:
-        if self.launch().isActive:
+        if self._ended() is None:
             return "running"
         return "failed" if self.exception() is not None else "stopped"
+
+    def _ended(self) -> Any:
+        """Spark's handle of a query that has ended for good; None where it runs. One that ends just now is asked
+        again, since it may be started again."""
+        handle = self.launch()
+        while not handle.isActive:
+            before, handle = handle, self.launch()
+            if handle is before:
+                return handle
+        return None
 
     def busy(self) -> bool:
         """Whether a batch is under way."""
@@ -251,8 +261,8 @@ class RunningQuery:
 
     def exception(self) -> BraidError | None:
         """Why the query died."""
-        if self._failed is None and not self.launch().isActive:
-            found = self._handle.exception()
+        if self._failed is None and (ended := self._ended()) is not None:
+            found = ended.exception()
             if found is not None:
                 text = str(found)
                 self._failed = BraidError(f"query {self.name} failed: {reason(text)}", advice(text))
@@ -443,7 +453,7 @@ def start(
         output,
         partitions,
         buckets,
-        tasks,
+        executors.asked(spark) if tasks is None else tasks,
         limit,
         files or {},
         named,
@@ -459,7 +469,10 @@ def start(
     context = spark.sparkContext
     if broker is not None:
         access.check_speculation(context.getConf().get("spark.speculation", None))
-    job, folder, watches = prepared(plan, store, context.defaultParallelism, wishes, on_one_node(context.master))
+    alone = on_one_node(context.master)
+    shared = {os.path.abspath(x) for x in (store, os.path.dirname(os.path.abspath(checkpoint or store)))}
+    cores = context.defaultParallelism if alone else executors.ready(spark, sorted(shared), note)
+    job, folder, watches = prepared(plan, store, cores, wishes, alone)
     text = jobs.dumps(job)
 
     def begin(running: RunningQuery) -> Any:
