@@ -422,8 +422,8 @@ TASK = (
 TASK += "5.0 (TID 9) (10.0.0.12 executor 2): "
 OF_SPARK = [
     TASK + "ExecutorLostFailure (executor 2 exited caused by one of the running tasks) Reason: Command exited with 137",
-    "Job aborted due to stage failure: ResultStage 5 (call at X.java:1) has failed the maximum allowable number of times:"
-    " 4. Most recent failure reason:\norg.apache.spark.shuffle.MetadataFetchFailedException: Missing an output location",
+    "Job aborted due to stage failure: ResultStage 5 (call at X.java:1) has failed the maximum allowable number of"
+    " times: 4. Most recent failure reason:\norg.apache.spark.shuffle.MetadataFetchFailedException: Missing an output",
     "Job aborted due to stage failure: A shuffle map stage with indeterminate output was failed and retried. However,"
     " Spark cannot rollback the ResultStage 7 to re-process the input data, and has to fail this job. Please eliminate",
 ]
