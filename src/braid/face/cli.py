@@ -253,8 +253,6 @@ def run(
 
     sql, dialect = read_sql(file, text, dialect)
     pairs = {name: _pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "conf")}
-    if (tasks := wanted.pop("tasks")) is not None:
-        pairs["conf"]["spark.braid.tasks"] = str(tasks)
     most = None if max_drops is None else MaxDrops.of(max_drops)
     until_idle = wanted["until_idle"] or wanted["end"]
     asked = wanted | pairs | {"until_idle": until_idle, "begins": begins_of(wanted["begins"])}

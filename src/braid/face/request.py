@@ -103,6 +103,7 @@ class Request:
     conf: Mapping[str, str] = field(default_factory=dict)
     quiet: bool = False
     batch_rows: int | None = None
+    tasks: int | None = None  # of a stage; None: what the checkpoint or the default says
     tell: bool = True  # what the statements announce, and the summary
     overwrite: bool = False  # folders of --sink that hold results of other runs are replaced
     metrics: str | None = None  # a file of JSON lines, `-` for stdout

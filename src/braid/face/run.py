@@ -324,6 +324,7 @@ class _Run:
             files=source_files(self.prepared, self.request).of(query),
             output=self._output(query, push),
             limit=self.request.batch_rows,
+            tasks=self.request.tasks,
             overwrite=self.request.overwrite,
             close=self.request.end,
             idle=self.request.idle,

@@ -158,7 +158,7 @@ def session(
     local = on_one_node(master)
     python = _helpers.enter_context(warm.start()) if local else sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = python
-    os.environ["PYSPARK_PYTHON"] = _workers_python(local, conf or {}) or python
+    os.environ["PYSPARK_PYTHON"] = workers_python(local, conf or {}) or python
     builder = SparkSession.builder.master(master).appName(app)
     wanted = {s.key: s.value for s in (*SETTINGS, *(LOCAL_SETTINGS if local else ()))}
     if local:
@@ -183,7 +183,7 @@ def session(
     return spark
 
 
-def _workers_python(local: bool, conf: Mapping[str, str]) -> str | None:
+def workers_python(local: bool, conf: Mapping[str, str]) -> str | None:
     """The Python that the user names for tasks. That of the environment is one of this machine's shells: where all
     tasks run here, it would be another one than ours, which has Braid."""
     named = (_defaults() | dict(conf)).get("spark.pyspark.python")

@@ -3,7 +3,7 @@
 In: a session, the folders that tasks share with the driver. Out: how many tasks run at once; or one error that names
 the worker, what it lacks, and what to do.
 Rule: nothing of the query has been written before. Executors are looked at once a session; one that comes later tells
-its own tale. A worker fails where a task failed on it, even if another has done the task then.
+its own tale. A worker is unfit where Python failed on it, even if another has done the task then.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from pyspark.sql import SparkSession
 from braid.errors import BraidError
 
 TASKS = "spark.braid.tasks"  # a setting: how many tasks a stage of a query that starts has
-PATIENCE = 60.0  # s for all executors to come
+PATIENCE = 300.0  # s for the first executor to come
 QUIET, LONG = 3.0, 15.0  # s in which no other has come, where nothing says how many there will be, and where it does
 SHARED = 10.0  # s until what one machine has written is seen by another
 EACH = 2  # probes for each task that runs at once
+TRIES = 3
 
 
 @dataclass(slots=True)
@@ -75,17 +76,17 @@ def _executors(context: Any) -> dict[str, int]:
 def _expected(context: Any) -> int:
     """Cores that were asked for; 0 where nothing says it."""
     conf = context.getConf()
-    if conf.get("spark.dynamicAllocation.enabled", "false") == "true":
-        return 0
     each = int(conf.get("spark.executor.cores", "1"))
     return int(conf.get("spark.cores.max", "0")) // each * each or int(conf.get("spark.executor.instances", "0")) * each
 
 
 def _await_all(context: Any, note: Callable[[str], None]) -> None:
-    """Until all have come that were asked for, or for a while no other; not for ever."""
+    """Until all have come that were asked for, or for a while no other."""
+    if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
+        return  # they come with the work
     began = changed = time.monotonic()
     cores, expected, told = 0, _expected(context), False
-    while (now := time.monotonic()) - began < PATIENCE:
+    while (now := time.monotonic()) - began < PATIENCE or cores:
         found = sum(_executors(context).values())
         if found != cores:
             cores, changed = found, now
@@ -95,6 +96,8 @@ def _await_all(context: Any, note: Callable[[str], None]) -> None:
             told = True
             note(f"waits for executors of {context.master}")
         time.sleep(0.1)
+    hint = "are there workers with free cores and memory? The cluster's web page tells"
+    raise BraidError(f"no executor of {context.master} has come within {PATIENCE:.0f} s", hint)
 
 
 # ------------------------------------------------------------------- probes
@@ -102,40 +105,44 @@ def _await_all(context: Any, note: Callable[[str], None]) -> None:
 
 def _probed(context: Any, folders: Sequence[str]) -> set[tuple[str, str]]:
     """(executor, folder) that were found fine; refuses the first that was not."""
-    count = EACH * max(2, context.defaultParallelism, sum(_executors(context).values()))
-    with _written(folders) as files:
-        kept = {key: context.getLocalProperty(key) for key in ("spark.jobGroup.id", "spark.job.description")}
-        group = f"braid-probe-{uuid4().hex}"
-        context.setLocalProperty("spark.jobGroup.id", group)
-        context.setLocalProperty("spark.job.description", "braid: do all workers see the store?")
-        try:
-            sees = _seeing(files)
-            missing = dict(enumerate(context.parallelize(range(count), count).mapPartitions(sees).collect()))
-        except Exception as e:
-            missing, why = {}, str(e)
-        else:
-            why = ""
-        finally:
-            for key, value in kept.items():
-                context.setLocalProperty(key, value)
-    tasks = list(_tasks(context, group))
+    why = ""
+    for _ in range(TRIES):
+        with _written(folders) as files, _grouped(context) as group:
+            try:
+                count = EACH * max(2, context.defaultParallelism)
+                missing = context.parallelize(range(count), count).mapPartitions(_seeing(files)).collect()
+            except Exception as e:
+                missing, why = None, str(e)
+        tasks = list(_tasks(context, group))
+        for task in tasks:
+            if task.error is not None and (unfit := _unfit(task.host, task.error)) is not None:
+                raise unfit
+        if missing is not None:
+            return _fine([task for task in tasks if task.error is None], missing, folders)
+    raise BraidError(f"the workers of {context.master} do not work: {why.splitlines()[0]}", "Spark's log has more")
+
+
+def _fine(tasks: Sequence[_Task], missing: Sequence[list[str]], folders: Sequence[str]) -> set[tuple[str, str]]:
     for task in tasks:
-        if task.error is not None:
-            raise _unfit(task.host, task.error)
-    if why:
-        raise BraidError(
-            f"the workers of {context.master} cannot be asked: {why.splitlines()[0]}", "Spark's log has more"
-        )
-    fine = set()
-    for task in tasks:
-        for folder in missing.get(task.index, ()):
+        for folder in missing[task.index]:
             raise BraidError(
                 f"the worker {task.host} does not see the folder {folder} of this machine",
                 "the store and checkpoints must lie where the driver and all workers see them under one path (NFS, a"
                 " volume); nothing was written",
             )
-        fine |= {(task.executor, folder) for folder in folders}
-    return fine
+    return {(task.executor, folder) for task in tasks for folder in folders}
+
+
+@contextlib.contextmanager
+def _grouped(context: Any) -> Iterator[str]:
+    """A name for the jobs of this thread."""
+    group, key = f"braid-probe-{uuid4().hex}", "spark.jobGroup.id"
+    before = context.getLocalProperty(key)
+    context.setLocalProperty(key, group)
+    try:
+        yield group
+    finally:
+        context.setLocalProperty(key, before)
 
 
 @contextlib.contextmanager
@@ -202,8 +209,8 @@ def _tasks(context: Any, group: str) -> Iterator[_Task]:
                 yield _Task(x.index(), x.executorId(), x.host(), error.get() if error.isDefined() else None)
 
 
-def _unfit(host: str, error: str) -> BraidError:
-    """What a worker lacks on which a task failed."""
+def _unfit(host: str, error: str) -> BraidError | None:
+    """What a worker lacks on which a task failed; None where it may only have been too busy."""
     program = re.search('Cannot run program "([^"]*)"', error)
     if program is not None:
         return BraidError(
@@ -218,11 +225,9 @@ def _unfit(host: str, error: str) -> BraidError:
             "install there the braid that this machine has, or name a Python that has it: --conf"
             " spark.pyspark.python=PATH",
         )
-    lines = [line.strip() for line in error.splitlines() if line.strip()]
-    return BraidError(f"the worker {host} cannot run Braid's tasks: {_telling(lines)}", "Spark's log has more")
-
-
-def _telling(lines: Sequence[str]) -> str:
-    """The line that says most: Python's last one, else the first."""
-    own = [x for x in lines if re.match(r"[\w.]*(Error|Exception): ", x) and not x.startswith(("org.", "java."))]
-    return (own or list(lines) or ["no reason given"])[-1 if own else 0]
+    if "PythonException" not in error and "Error from python worker" not in error:
+        return None
+    own = [
+        x for line in error.splitlines() if re.match(r"(?!org\.|java\.)[\w.]*(Error|Exception): ", x := line.strip())
+    ]
+    return BraidError(f"Python of the worker {host} fails: {own[-1] if own else error.splitlines()[0]}")
