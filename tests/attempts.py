@@ -26,7 +26,7 @@ from pyspark import TaskContext
 
 from braid.bind.program import Program
 from braid.lower.lower import lower
-from braid.spark import columns, source, stage, writer
+from braid.spark import columns, figures, source, stage, writer
 from braid.spark.columns import Blob, spark_partition
 from braid.spark.job import Job, Wishes, dumps, loads, prepared
 from braid.stage import state_file
@@ -71,7 +71,8 @@ def main(name: str, seed: int) -> Iterator[str]:
             blobs = list(exchanged(text, step.number, batch, blobs, rng))
             yield f"{batch} {step.number} {digest(blobs)}"
         manifest = list(written(text, batch, blobs, rng))
-        said = [x for kind, doc in manifest if kind == "counts" for x in json.loads(doc)]
+        said = figures.taken(folder, [x for kind, doc in manifest if kind == "counts" for x in json.loads(doc)])
+        assert all("spent" in x for x in said) and not os.listdir(os.path.join(folder, figures.FOLDER))
         kept = state_file.load(folder, batch - 1) | {p: d for x in said for p, d in x.get("state", {}).items()}
         state_file.save(folder, batch, kept)
         yield f"{batch} state {hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()}"
