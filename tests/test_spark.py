@@ -280,6 +280,15 @@ def test_no_output_counts_its_rows(spark: Any, tmp_path: Path) -> None:
     assert store.names() == ["a"]
 
 
+def test_a_setting_of_the_session_asks_for_tasks(spark: Any, tmp_path: Path) -> None:
+    store, asked = TopicStore(tmp_path), query(source("A", "a"))
+    store.create("a", 2)
+    with conf.changed(spark, {"spark.braid.tasks": "some"}), pytest.raises(BraidError, match="no number of tasks"):
+        run(str(tmp_path), asked, spark)
+    with conf.changed(spark, {"spark.braid.tasks": "1"}):
+        assert run(str(tmp_path), asked, spark).job.tasks == 1
+
+
 def test_why_a_query_died(spark: Any, tmp_path: Path) -> None:
     store = TopicStore(tmp_path)
     store.create("a", 1)

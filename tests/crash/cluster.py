@@ -64,10 +64,13 @@ class Cluster:
         processes.end(self._workers[number])
 
     def start_worker(self, number: int) -> None:
+        """Begins to start it; see `wait_for`."""
         words = ["--host", address(number), "--cores", "1", "--memory", "1g"]
         words += ["--work-dir", str(self.folder / f"work{number}"), self.url]
         process = self._start(f"worker{number}", WORKER, words, self.apart.get(number, ()))
         self._workers[number : number + 1] = [process]
+
+    def wait_for(self, number: int) -> None:
         _wait_for(self.folder / f"worker{number}.log", "Successfully registered with master")
 
     def begin(self) -> None:
@@ -77,6 +80,8 @@ class Cluster:
         _wait_for(self.folder / "master.log", "New state: ALIVE")
         for number in range(WORKERS):
             self.start_worker(number)
+        for number in range(WORKERS):
+            self.wait_for(number)
 
     def end(self) -> None:
         for process in (*self._workers, self._master):

@@ -202,6 +202,7 @@ class _Round:
                 self.on.kill_worker(number)
                 time.sleep(self.rng.uniform(0, 3))
                 self.on.start_worker(number)
+                self.on.wait_for(number)
                 self._goes_on(process)
             case "broker":
                 assert isinstance(self.at, OnBroker) and self.at.own
