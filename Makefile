@@ -74,9 +74,9 @@ law: $(STAMP) java $(QUICK)
 	$(BIN)/python -m pytest -m "not kafka" --law -n 2 --dist worksteal
 
 # Kills `braid run` N times in all ways (tests/crash), on a cluster too. A failure names its seed: make crash N=1 SEED=…
-# With KAFKA=1 the topics lie on a real broker, which is killed, too.
+# With KAFKA=1 the topics lie on a real broker, which is killed, too; with CLUSTER=1 all rounds are on a cluster.
 crash: $(STAMP) java $(QUICK)
-	PYTHONPATH=src:tests $(BIN)/python -m crash.harness $(or $(N),200) $(SEED) $(if $(KAFKA),--kafka)
+	PYTHONPATH=src:tests $(BIN)/python -m crash.harness $(or $(N),200) $(SEED) $(if $(KAFKA),--kafka) $(if $(CLUSTER),--cluster)
 
 # Two joins fed for half an hour: make soak MINUTES=30. Exit 1 if memory, state or files grow. Runs niced.
 soak: $(STAMP) java

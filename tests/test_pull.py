@@ -41,7 +41,7 @@ class Query:
         runs = FileRuns(state_file.runs_of(self.folder, PLACE))
         state = BucketState.loads(self.text, runs)
         runs.tidy(number, {run for run, *_ in state_file.runs_in(state.manifests)})
-        prefix = run_prefix("c", number, 0, 0)
+        prefix = run_prefix("c", number, 0, 0, [b"rows"])
         keeper = Keeper(State(runs, prefix, state.manifests.setdefault(1, {})), KEYS)
         keeper.take(frame(rows))
         keeper.rows.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ pytest.importorskip("pyspark")
 
 from braid.errors import BraidError
 from braid.lower.lower import lower
+from braid.spark.conf import workers_python
 from braid.spark.job import Wishes, prepared, ranks_of, sources_of
 from braid.topics import TopicStore
 from histories import query, source, stream_stream
@@ -63,3 +65,49 @@ def test_a_query_started_anew_takes_the_cores_that_there_are(store: TopicStore) 
     anew = Wishes(str(Path(store.root) / "anew"), None, None, None, None, None, {}, frozenset(), None)
     made, _, _ = prepared(PLAN, store.root, 2, anew)
     assert made.tasks == 2 and made.buckets % made.output.partitions == 0
+
+
+def test_the_number_of_tasks_is_said_once(store: TopicStore) -> None:
+    """On a cluster, where nobody asked for one: it holds for ever."""
+    told: list[str] = []
+    wishes = replace(NO_WISHES, note=told.append)
+    job, _, _ = prepared(PLAN, store.root, 3, wishes)
+    assert job.tasks == 2
+    (note,) = told
+    assert note.startswith("OUT has 2 tasks a stage from now on (3 run at once, the result has 2 partitions)")
+    prepared(PLAN, store.root, 9, wishes)
+    assert len(told) == 1
+
+
+def test_no_number_of_tasks_is_said_where_it_was_asked_for(store: TopicStore) -> None:
+    told: list[str] = []
+    job, _, _ = prepared(PLAN, store.root, 3, replace(NO_WISHES, note=told.append, tasks=5))
+    assert job.tasks == 5 and not told
+    with pytest.raises(BraidError, match="shuffle partitions of Spark: 5 in the checkpoint, 6 now"):
+        prepared(PLAN, store.root, 3, replace(NO_WISHES, tasks=6))
+
+
+def test_one_node_says_nothing_of_tasks(store: TopicStore) -> None:
+    told: list[str] = []
+    prepared(PLAN, store.root, 3, replace(NO_WISHES, note=told.append), one_node=True)
+    assert not told
+
+
+@pytest.mark.parametrize(
+    ("local", "environment", "conf", "python"),
+    [
+        (True, "/other/python", {}, None),
+        (False, "/other/python", {}, "/other/python"),
+        (False, None, {}, None),
+        (True, None, {"spark.pyspark.python": "/named"}, "/named"),
+        (False, "/other/python", {"spark.pyspark.python": "/named"}, "/named"),
+    ],
+)
+def test_the_python_of_workers_is_the_users(
+    local: bool, environment: str | None, conf: dict[str, str], python: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where all tasks run here, that of the environment may have no Braid; ours has."""
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    if environment is not None:
+        monkeypatch.setenv("PYSPARK_PYTHON", environment)
+    assert workers_python(local, conf) == python

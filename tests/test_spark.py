@@ -280,6 +280,15 @@ def test_no_output_counts_its_rows(spark: Any, tmp_path: Path) -> None:
     assert store.names() == ["a"]
 
 
+def test_a_setting_of_the_session_asks_for_tasks(spark: Any, tmp_path: Path) -> None:
+    store, asked = TopicStore(tmp_path), query(source("A", "a"))
+    store.create("a", 2)
+    with conf.changed(spark, {"spark.braid.tasks": "some"}), pytest.raises(BraidError, match="no number of tasks"):
+        run(str(tmp_path), asked, spark)
+    with conf.changed(spark, {"spark.braid.tasks": "1"}):
+        assert run(str(tmp_path), asked, spark).job.tasks == 1
+
+
 def test_why_a_query_died(spark: Any, tmp_path: Path) -> None:
     store = TopicStore(tmp_path)
     store.create("a", 1)
@@ -388,17 +397,70 @@ class _Handle:
         pass
 
 
+class _Ending(_Handle):
+    """One that is seen running so many times, and then has ended."""
+
+    def __init__(self, reason: str | None, times: int) -> None:
+        super().__init__(reason)
+        self._left = times
+
+    @property
+    def isActive(self) -> bool:  # type: ignore[override]
+        self._left -= 1
+        return self._left >= 0
+
+
+def _launched(folder: Path, *handles: _Handle, note: Any = print) -> queries.RunningQuery:
+    plan, output, left = lower(case("ss", 1)[0]), SimpleNamespace(kind="topic"), list(handles)
+    job: Any = SimpleNamespace(name="Q", plan=plan, buckets=1, broker=None, output=output)
+    made = queries.RunningQuery(job, "", str(folder), lambda _: left.pop(0), note)
+    made.launch()
+    return made
+
+
+@pytest.mark.parametrize("times", range(4))
+def test_a_query_that_ends_while_it_is_asked_is_not_done(tmp_path: Path, times: int) -> None:
+    """It was: a run that was started again ended at once, with nothing done and no error."""
+    made = _launched(tmp_path, _Ending(f"SparkException: {queries.TOO_SLOW}", times), _Ending(None, 99))
+    assert [made.status() for _ in range(4)] == ["running"] * 4 and made.exception() is None
+
+
+TASK = (
+    "Job aborted due to stage failure: Task 1 in stage 5.0 failed 4 times, most recent failure: Lost task 1.3 in stage "
+)
+TASK += "5.0 (TID 9) (10.0.0.12 executor 2): "
+OF_SPARK = [
+    TASK + "ExecutorLostFailure (executor 2 exited caused by one of the running tasks) Reason: Command exited with 137",
+    "Job aborted due to stage failure: ResultStage 5 (call at X.java:1) has failed the maximum allowable number of"
+    " times: 4. Most recent failure reason:\norg.apache.spark.shuffle.MetadataFetchFailedException: Missing an output",
+    "Job aborted due to stage failure: A shuffle map stage with indeterminate output was failed and retried. However,"
+    " Spark cannot rollback the ResultStage 7 to re-process the input data, and has to fail this job. Please eliminate",
+]
+OF_A_TASK = [
+    TASK + "org.apache.spark.api.python.PythonException: Traceback …\nbraid.errors.BraidError: FetchFailed is a topic",
+    TASK + "org.apache.spark.api.python.PythonException: Traceback …\nValueError: ExecutorLostFailure",
+]
+
+
+def test_a_query_that_lost_executors_starts_again(tmp_path: Path) -> None:
+    """A few times; and not where a task failed of itself."""
+    told: list[str] = []
+    for why in OF_SPARK:
+        made = _launched(tmp_path, _Handle(why), _Handle(None), note=told.append)
+        assert made.await_termination() and made.exception() is None
+    assert told == ["Q is started again: Spark has lost executors, and gave the batch up"] * len(OF_SPARK)
+    for why in OF_A_TASK:
+        assert _launched(tmp_path, _Handle(why), _Handle(None)).status() == "failed"
+    never = _launched(tmp_path, *[_Handle(OF_SPARK[0])] * queries.STARTS, _Handle(None), note=told.append)
+    assert never.status() == "failed" and len(told) == len(OF_SPARK) + queries.STARTS - 1
+
+
 @pytest.mark.parametrize("wait", ["await_idle", "await_termination", "status"])
 def test_a_query_that_started_too_slowly_starts_again(tmp_path: Path, wait: str) -> None:
     late = f"SparkException: {queries.TOO_SLOW}"
-    plan, output = lower(case("ss", 1)[0]), SimpleNamespace(kind="topic")
-    job: Any = SimpleNamespace(name="Q", plan=plan, buckets=1, broker=None, output=output)
 
     def running(*reasons: str | None) -> queries.RunningQuery:
-        left = [_Handle(r) for r in reasons]
-        made = queries.RunningQuery(job, "", str(tmp_path), lambda _: left.pop(0))
-        made.launch()
-        return made
+        return _launched(tmp_path, *map(_Handle, reasons))
 
     good = running(late, None)
     assert getattr(good, wait)() in (None, True, "stopped") and good.exception() is None
@@ -449,14 +511,14 @@ def test_a_removed_run_stays_until_its_batch_is_over(tmp_path: Path) -> None:
     """The batch may be done again. What an attempt made that was given up goes as soon as the batch is over too."""
     files = run_files.FileRuns(str(tmp_path / "0-1"))
     files.tidy(0, ())  # no folder yet
-    kept, gone, lost = (f"{run_files.run_prefix('c', 4, 0, 1)}-1-{n}" for n in (1, 10, 2))
+    kept, gone, lost = (f"{run_files.run_prefix('c', 4, 0, 1, [b'x'])}-1-{n}" for n in (1, 10, 2))
     for name in (kept, gone, lost):
         assert files.put(name, FRAME) == (tmp_path / "0-1" / f"{name}.arrow").stat().st_size
     found = {kept, gone}  # what the manifest after batch 4 names: not what was lost
     files.tidy(4, ())
     assert len(os.listdir(tmp_path / "0-1")) == 3
     files.tidy(5, found)
-    made = f"{run_files.run_prefix('c', 5, 0, 1)}-1-0"
+    made = f"{run_files.run_prefix('c', 5, 0, 1, [b'x'])}-1-0"
     files.put(made, FRAME.head(1))
     files.remove(gone)
     run_files._frames.clear()

@@ -4,7 +4,7 @@ In: a seed, a plan. Out: what happened, or an `AssertionError` with the seed and
 Rule: every line of every output partition is compared, byte for byte and offset by offset; nothing is lost, nothing is
 there twice. Whatever was killed, the same command goes on, and says nothing of Python's or the JVM's to the user.
 
-    python -m crash.harness N [SEED] [--kafka]     N kills, in rounds of some; `make crash N=200 [KAFKA=1]`
+    python -m crash.harness N [SEED] [--kafka | --cluster]     N kills, in rounds of some; `make crash N=200`
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if __name__ == "__main__":
 
 from cli_help import QUICK, Said, checked, started
 from crash import processes, world
-from crash.cluster import CONF, Cluster, cluster
+from crash.cluster import CONF, WORKERS, Cluster, cluster
 from crash.places import InStore, OnBroker, Place, place
 from crash.plan import KINDS, ON_BROKER, ON_CLUSTER, Kill, plan
 from kafka.broker import Broker, own_broker
@@ -38,6 +38,7 @@ BATCH_ROWS = 20
 PATIENCE = 120.0  # s without a batch
 SLOW = 400.0  # s for a run to end
 BEGINS = 5.0  # s in which a batch begins to write
+AGAIN = " is started again: "
 TINY = "64k"  # of a disk that is soon full
 CHOICES = (*((name,) for name in world.QUERIES), ("CHAINED", "TABLES"))  # queries of a round, by its seed
 
@@ -51,6 +52,7 @@ class Report:
     begun: int = 0  # of these, while a task had written some of it
     runs: int = 0
     died: int = 0  # runs that ended with a reason, as a process of theirs was killed
+    again: int = 0  # queries that were started again within a run
     records: int = 0
 
     def add(self, other: Report) -> None:
@@ -59,6 +61,7 @@ class Report:
         self.begun += other.begun
         self.runs += other.runs
         self.died += other.died
+        self.again += other.again
         self.records += other.records
 
 
@@ -142,6 +145,7 @@ class _Round:
         process, self._process = self._process, None
         out, err = process.communicate(timeout=120)
         self.told.append(f"exit {process.returncode}: {err.strip()}")
+        self.report.again += err.count(AGAIN)
         for name, last in self._before.items():
             if last >= 0 and "starting Spark" in err:
                 assert f"{name} goes on after batch {last}" in err, err
@@ -191,7 +195,15 @@ class _Round:
             case "executor":
                 assert self.on is not None
                 self._kill_one(process, self.on.executors)
-                self._goes_on_or_dies(process)
+                self._goes_on(process)
+            case "node":
+                assert self.on is not None
+                number = self.rng.randrange(WORKERS)
+                self.on.kill_worker(number)
+                time.sleep(self.rng.uniform(0, 3))
+                self.on.start_worker(number)
+                self.on.wait_for(number)
+                self._goes_on(process)
             case "broker":
                 assert isinstance(self.at, OnBroker) and self.at.own
                 self.at.broker.kill()
@@ -231,6 +243,18 @@ class _Round:
             time.sleep(0.02)
         if process.poll() is not None:
             self._died_or_done()
+
+    def _goes_on(self, process: subprocess.Popen[str]) -> None:
+        """A task that lost its machine is done again: the query does not die of it."""
+        goal = self._committed() + 1
+        deadline = time.monotonic() + PATIENCE
+        while process.poll() is None and self._committed() < goal:
+            assert time.monotonic() < deadline or self._finished(), "nothing goes on"
+            if self._finished():
+                return
+            time.sleep(0.02)
+        if process.poll() is not None:
+            assert self._died_or_done(), self.told[-1]
 
     def _dies(self, process: subprocess.Popen[str]) -> None:
         process.wait(SLOW)
@@ -319,10 +343,11 @@ def _place(on_cluster: bool, seed: int) -> Iterator[tuple[Path, Cluster | None]]
         yield folder, on
 
 
-def main(count: int, seed: int, broker: Broker | None = None, each: int = 6) -> None:
-    """Rounds of up to `each` kills, every fourth on a cluster. A seed is one round: `make crash N=1 SEED=…`."""
+def main(count: int, seed: int, broker: Broker | None = None, each: int = 6, clusters: bool = False) -> None:
+    """Rounds of up to `each` kills, every fourth on a cluster, or all. A seed is one round: `make crash N=1 SEED=…`."""
     total, began = Report(), time.monotonic()
     done = 0
+    seed += -(seed + 1) % 4 if clusters else 0
     while done < count:
         on_cluster = seed % 4 == 3
         kills = plan(seed, each, ON_CLUSTER if on_cluster else ON_BROKER if broker is not None else KINDS)
@@ -334,19 +359,20 @@ def main(count: int, seed: int, broker: Broker | None = None, each: int = 6) -> 
         print(
             f"seed {seed}: {done} kills of at least {count} ({shown}), {total.inside} inside a batch,"
             f" {total.begun} while it was written,"
-            f" {total.runs} runs of which {total.died} died, {total.records} records equal,"
+            f" {total.runs} runs of which {total.died} died, {total.again} starts anew in a run,"
+            f" {total.records} records equal,"
             f" {time.monotonic() - began:.0f} s",
             flush=True,
         )
-        seed += 1
+        seed += 4 if clusters else 1
 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the processes end with us
-    words = [w for w in sys.argv[1:] if w != "--kafka"]
+    words = [w for w in sys.argv[1:] if not w.startswith("--")]
     asked = int(words[0]), int(words[1]) if len(words) > 1 else int(time.time()) % 1_000_000
     if "--kafka" in sys.argv:
         with own_broker({"log.cleaner.enable": "false"}) as server:  # all that was written can be seen
             main(*asked, server)
     else:
-        main(*asked)
+        main(*asked, clusters="--cluster" in sys.argv)

@@ -5,8 +5,9 @@ Rule: the seed says what is killed and after how many batches; at which instruct
 a plan that failed is run again some times.
 
 Kinds: `driver`, kill -9 of the driver and its JVM; `start`, the same before the first batch; `jvm`, of the JVM alone;
-`worker`, of one Python process; `executor`, of one executor of a cluster; `interrupt`, Ctrl-C; `files`, the node's
-temporary files are deleted under the running queries; `broker`, kill -9 of the broker, which is up again soon.
+`worker`, of one Python process; `executor`, of one executor of a cluster; `node`, of a worker of a cluster and all that
+runs on it, which is up again soon, with nothing; `interrupt`, Ctrl-C; `files`, the node's temporary files are deleted
+under the running queries; `broker`, kill -9 of the broker, which is up again soon.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 KINDS = {"driver": 5, "worker": 5, "start": 2, "files": 2, "jvm": 1, "interrupt": 1}
-ON_CLUSTER = {"executor": 6, "worker": 3, "driver": 1}
+ON_CLUSTER = {"executor": 6, "node": 3, "worker": 2, "driver": 1}
 ON_BROKER = {"driver": 6, "worker": 4, "jvm": 2, "start": 2, "broker": 1, "interrupt": 1}
-ENDS_WRITERS = ("driver", "jvm", "worker", "executor", "broker")
+ENDS_WRITERS = ("driver", "jvm", "worker", "executor", "node", "broker")
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,6 +221,7 @@ def folder_of(file: str | None) -> str:
 )
 @click.option("--overwrite", is_flag=True, help="Replace what another run has left in the folder of a --sink.")
 @click.option("--batch-rows", type=click.IntRange(min=1), help="At most so many records a batch. [default: 1000000]")
+@click.option("--tasks", type=click.IntRange(min=1), help="Tasks a stage of a query that starts; it keeps its number.")
 @click.option("--metrics", metavar="FILE|-", help="Append a JSON line a batch: where time goes (docs/metrics.md).")
 @click.option("--metrics-port", metavar="[HOST:]PORT", help="Serve them to Prometheus. [default host: 127.0.0.1]")
 @click.option("--max-drops", metavar="N|N%", help="End with exit code 3 when a query drops more rows than that.")

@@ -104,6 +104,7 @@ class Request:
     quiet: bool = False  # no progress
     fail_fast: bool = False  # a query that fails ends the others
     batch_rows: int | None = None
+    tasks: int | None = None  # of a stage; None: what the checkpoint or the default says
     tell: bool = True  # what the statements announce, and the summary
     overwrite: bool = False  # folders of --sink that hold results of other runs are replaced
     metrics: str | None = None  # a file of JSON lines, `-` for stdout

@@ -318,6 +318,7 @@ class _Run:
             files=source_files(self.prepared, self.request).of(query),
             output=self._output(query, push),
             limit=self.request.batch_rows,
+            tasks=self.request.tasks,
             overwrite=self.request.overwrite,
             close=self.request.end,
             idle=self.request.idle,
@@ -421,7 +422,7 @@ class _Run:
 
     def _summary(self, done: Mapping[str, Progress], how: str) -> None:
         """What each query did; of `--quiet` what was lost, or cannot be meant."""
-        if not self.request.tell:
+        if not self.request.tell or (how == "ended" and not done):
             return
         quiet, took = self.request.quiet, time.monotonic() - self._began
         again = "; the same command goes on from here" if how == "stopped" else ""

@@ -108,7 +108,7 @@ def piece(blob: bytes) -> int:
 
 
 def counts(stage: int, bucket: int, values: dict[str, Any]) -> Blob:
-    return Blob(stage, 0, bucket, COUNTS, json.dumps(values, separators=(",", ":")).encode())
+    return Blob(stage, 0, bucket, COUNTS, json.dumps(values, separators=(",", ":"), sort_keys=True).encode())
 
 
 def batch(blobs: Sequence[Blob]) -> pa.RecordBatch:

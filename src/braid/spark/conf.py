@@ -159,7 +159,8 @@ def session(
     os.makedirs(os.path.dirname(log), exist_ok=True)
     local = on_one_node(master)
     python = _helpers.enter_context(warm.start()) if local else sys.executable
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python
+    os.environ["PYSPARK_DRIVER_PYTHON"] = python
+    os.environ["PYSPARK_PYTHON"] = workers_python(local, conf or {}) or python
     builder = SparkSession.builder.master(master).appName(app)
     wanted = {s.key: s.value for s in (*SETTINGS, *(LOCAL_SETTINGS if local else ()))}
     if local:
@@ -190,6 +191,13 @@ def refuse_connect(spark: Any) -> None:
     if asked or type(spark).__module__.startswith("pyspark.sql.connect"):
         hint = "give a session of SparkSession.builder.master(…), and unset SPARK_REMOTE"
         raise BraidError("Braid does not run over Spark Connect", hint)
+
+
+def workers_python(local: bool, conf: Mapping[str, str]) -> str | None:
+    """The Python that the user names for tasks. That of the environment is one of this machine's shells: where all
+    tasks run here, it would be another one than ours, which has Braid."""
+    named = (_defaults() | dict(conf)).get("spark.pyspark.python")
+    return named or (None if local else os.environ.get("PYSPARK_PYTHON"))
 
 
 def quoted(option: str) -> str:

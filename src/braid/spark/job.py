@@ -307,6 +307,9 @@ def prepared(
         result_files.check(output.target, run, goes_on, wishes.overwrite)
     buckets = wishes.buckets or _buckets(plan, output.partitions)
     tasks = wishes.tasks or min(cores, output.partitions)
+    if known is None and wishes.tasks is None and not one_node:
+        why = f"{cores} run at once, the result has {output.partitions} partitions"
+        wishes.note(f"{name} has {tasks} tasks a stage from now on ({why}); --tasks sets another number")
     settings = {"dialect": plan.query.dialect, "run": run, "order": wishes.order is not None, "sink": sink}
     if plan.query.sink.keeps:
         settings[checkpoint.KEEPS] = True

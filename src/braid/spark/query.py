@@ -3,7 +3,8 @@
 In: a physical plan, a store, how to spread it. Out: a `RunningQuery` whose batches appear in its output, each once.
 Rule: the checkpoint is compared before anything starts, and settings of the first start (buckets, tasks, partitions,
 source numbers) hold for ever. One scan and the least number of exchanges: the plan is checked when it first runs. A
-query that died only because a Python process was not up in time, on a busy machine, goes on from its checkpoint.
+query that died of Spark's own doing (a Python process that was not up in time, lost executors) goes on from its
+checkpoint, a few times between two batches.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from braid.files import results as result_files
 from braid.files.watch import EVERY, Files, FileWatch, Note
 from braid.lower.physical import Plan
 from braid.records.registry import RegistryAway
-from braid.spark import columns, writer
+from braid.spark import columns, executors, figures, writer
 from braid.spark import job as jobs
 from braid.spark.conf import keep_state, on_one_node, settings_of_a_query
 from braid.spark.dataframes import Registered, packed, result_schema, unpack
@@ -66,6 +67,11 @@ HINT = "Spark's log has more"
 MANY = 4  # times as many tasks as cores
 STARTS = 4  # how often a query is started between two batches
 TOO_SLOW = "Python worker failed to connect back"  # Spark gives it ten seconds
+OF_A_TASK = ("braid.errors.", "PythonException")  # an error of a user's, or of ours
+LOST = re.compile(  # what Spark says when it gives a batch up that lost machines, not because a task failed
+    "ExecutorLostFailure|FetchFailed|maximum allowable (number of times|total stage)|has to fail this job"
+    "|[Rr]ollback (failed|a running result|completed result)"
+)
 WORKER_GONE = "Python worker exited unexpectedly"
 
 
@@ -158,12 +164,25 @@ class RunningQuery:
             if now - self._away < PATIENCE:
                 time.sleep(1)
                 return True
-        return self._starts < STARTS and _came_too_late(self._handle)
+        if self._starts >= STARTS or (why := _of_spark(self._handle)) is None:
+            return False
+        self._note(f"{self.name} is started again: {why}")
+        return True
 
     def status(self) -> Status:
-        if self.launch().isActive:
+        if self._ended() is None:
             return "running"
         return "failed" if self.exception() is not None else "stopped"
+
+    def _ended(self) -> Any:
+        """Spark's handle of a query that has ended for good; None where it runs. One that ends just now is asked
+        again, since it may be started again."""
+        handle = self.launch()
+        while not handle.isActive:
+            before, handle = handle, self.launch()
+            if handle is before:
+                return handle
+        return None
 
     def busy(self) -> bool:
         """Whether a batch is under way."""
@@ -243,8 +262,8 @@ class RunningQuery:
 
     def exception(self) -> BraidError | None:
         """Why the query died."""
-        if self._failed is None and not self.launch().isActive:
-            found = self._handle.exception()
+        if self._failed is None and (ended := self._ended()) is not None:
+            found = ended.exception()
             if found is not None:
                 text = str(found)
                 self._failed = BraidError(f"query {self.name} failed: {reason(text)}", advice(text))
@@ -345,6 +364,8 @@ class RunningQuery:
         ran = time.time()
         told = [(kind, json.loads(doc)) for kind, doc in rows]
         said = [x for kind, found in told if kind == "counts" for x in found]
+        if self.job.wire is None:
+            said = figures.taken(self._folder, said)
         self._keep(batch, said)
         writer.publish_batch(self.job, batch, rows)
         if self.job.plan.query.sink.keeps:
@@ -433,7 +454,7 @@ def start(
         output,
         partitions,
         buckets,
-        tasks,
+        executors.asked(spark) if tasks is None else tasks,
         limit,
         files or {},
         named,
@@ -449,7 +470,10 @@ def start(
     context = spark.sparkContext
     if broker is not None:
         access.check_speculation(context.getConf().get("spark.speculation", None))
-    job, folder, watches = prepared(plan, store, context.defaultParallelism, wishes, on_one_node(context.master))
+    alone = on_one_node(context.master)
+    shared = {os.path.abspath(x) for x in (store, os.path.dirname(os.path.abspath(checkpoint or store)))}
+    cores = context.defaultParallelism if alone else executors.ready(spark, sorted(shared), note)
+    job, folder, watches = prepared(plan, store, cores, wishes, alone)
     text = jobs.dumps(job)
 
     def begin(running: RunningQuery) -> Any:
@@ -579,9 +603,13 @@ def _was_away(handle: Any) -> bool:
     return any(kind.__name__ in why for kind in (BrokerAway, RegistryAway))
 
 
-def _came_too_late(handle: Any) -> bool:
-    """Whether the query died of a Python process that was not up in time."""
-    return not handle.isActive and TOO_SLOW in str(handle.exception() or "")
+def _of_spark(handle: Any) -> str | None:
+    """Why a query died that nobody's error ended: a Python process that was not up in time, machines that went."""
+    why = str(handle.exception() or "") if not handle.isActive else ""
+    if TOO_SLOW in why:
+        return "a Python process was not up in time"
+    lost = LOST.search(why) is not None and not any(x in why for x in OF_A_TASK)
+    return "Spark has lost executors, and gave the batch up" if lost else None
 
 
 def _state_of(state: state_file.Documents) -> list[dict[str, Any]]:

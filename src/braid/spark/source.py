@@ -32,7 +32,7 @@ from pyspark.sql.datasource import InputPartition
 from braid.errors import Away, BraidError
 from braid.files.input import FileInput
 from braid.lower.physical import Leaf
-from braid.spark import columns
+from braid.spark import columns, figures
 from braid.spark.columns import Blob
 from braid.spark.job import Job, inputs_of, loads, store_of
 from braid.stage import measured
@@ -432,7 +432,8 @@ def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:
         with piece.watch:
             last = _to_all_buckets(job, pl.concat(steps))
     if read:
-        last.append(columns.counts(job.last, job.out_ids[0], {"read": read, "moved": moved, "spent": piece.told()}))
+        said = {"read": read, "moved": moved, **figures.told(job, piece)}
+        last.append(columns.counts(job.last, job.out_ids[0], said))
     if last:
         yield columns.batch(last)
 

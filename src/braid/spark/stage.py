@@ -25,9 +25,9 @@ from pyspark.sql import Row
 from braid.lower.physical import Stage
 from braid.operators.changes import HASH, LOW, POS, POS_TYPE, SUB
 from braid.operators.pairing import pieces
-from braid.spark import columns
+from braid.spark import columns, figures
 from braid.spark.columns import Blob
-from braid.spark.job import Job, loads, stateless, topics_of
+from braid.spark.job import Job, fused, loads, stateless, topics_of
 from braid.spark.runs import MapState, StoreRuns
 from braid.stage import state_file
 from braid.stage.bucket import BucketState, Keepless, Outcome, in_turn, run_stage
@@ -233,14 +233,20 @@ def through(job: Job, number: int, blobs: Iterable[Blob]) -> Iterator[Blob]:
         else:
             yield blob
     for bucket in sorted(mine):
-        piece = Piece(number, None if passing else bucket)
+        piece, given = Piece(number, None if passing else bucket), in_any_order(mine.pop(bucket))
         with piece.watch:
             if passing:
-                out, said = run(job, stage, 0, BucketState(Keepless()), mine.pop(0), "", piece)
+                out, said = run(job, stage, 0, BucketState(Keepless()), given, "", piece)
             else:
-                out, said = _with_files(job, stage, bucket, mine.pop(bucket), piece)
+                out, said = _with_files(job, stage, bucket, given, piece)
         yield from out
-        yield columns.counts(job.last, job.after(stage, bucket), said | {"spent": piece.told()})
+        said |= figures.told(job, piece, number == fused(job))
+        yield columns.counts(job.last, job.after(stage, bucket), said)
+
+
+def in_any_order(blobs: Iterable[Blob]) -> list[Blob]:
+    """Blobs in one order, in whichever they came: what is made of them is the same, byte for byte."""
+    return sorted(blobs, key=lambda b: (b.kind, b.frame, b.blob))
 
 
 def _with_files(
@@ -254,7 +260,7 @@ def _with_files(
         runs = FileRuns(state_file.runs_of(job.checkpoint, place))
         state = BucketState.loads(text, runs)
         runs.tidy(batch, {run for run, *_ in state_file.runs_in(state.manifests)})
-    prefix = run_prefix(checkpoint_id(), batch, stage.number, bucket)
+    prefix = run_prefix(checkpoint_id(), batch, stage.number, bucket, (b.blob for b in blobs))
     out, said = run(job, stage, bucket, state, blobs, prefix, piece)
     return out, said | {"state": {place: state.document()}}
 
@@ -273,18 +279,19 @@ def handle(text: str, number: int, key: int, rows: Iterable[Any], kept: MapState
             yield row
     if not mine:
         return
+    mine = in_any_order(mine)
     with piece.watch:
         with spent("state_read"):
             found = kept.getValue(MANIFEST)
             before = found[0] if found else None
             state = BucketState.loads(before, StoreRuns(kept, job.cache))
-        prefix = run_prefix(checkpoint_id(), batch_id(), number, bucket)
-        out, said = run(job, stage, bucket, state, mine, prefix, piece)
+        prefix = run_prefix(checkpoint_id(), batch_id(), number, bucket, (b.blob for b in mine))
+        out, _ = run(job, stage, bucket, state, mine, prefix, piece)
         with spent("state_write"):
             after = state.dumps()
             if after != before:
                 kept.updateValue(MANIFEST, (after,))
-    for blob in (*out, columns.counts(job.last, job.after(stage, bucket), said | {"spent": piece.told()})):
+    for blob in out:
         yield BlobRow(blob.stage, blob.frame, blob.bucket, blob.kind, blob.blob)
 
 

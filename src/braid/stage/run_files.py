@@ -1,17 +1,20 @@
 """State runs as files of the checkpoint.
 
 In: frames, by the id of their run. Out: the frames again, mapped.
-Rule: a file never changes, and its checksum is looked at before it is used. It is there before the batch is published
-whose state names it, and goes when a later batch runs, so that a batch can be done again.
+Rule: a file is whole when it gets its name, and its checksum is looked at before it is used. It is there before the
+batch is published whose state names it, and goes when a later batch runs, so that a batch can be done again. Names come
+from what an attempt was given: two that were given the same make the same files, and one that was cut off, and goes on
+with half of its input, makes others (decision 32).
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import zlib
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import BinaryIO
 from uuid import uuid4
 
@@ -58,11 +61,23 @@ class FileRuns:
             try:
                 if not os.path.isdir(self._folder):
                     os.makedirs(self._folder, exist_ok=True)
-                size = write(path, frame)
+                size = self._write(path, frame)
             except (OSError, pl.exceptions.PolarsError) as e:
                 hint = "nothing is lost: make room there, and start the query again"
                 raise BraidError(f"a run of the state cannot be written to {path}: {e}", hint) from e
         remember(run, frame_file.mapped(path, size - _SUM) if size >= LARGE else frame)
+        return size
+
+    def _write(self, path: str, frame: pl.DataFrame) -> int:
+        """Another attempt's file, which may be read meanwhile, is replaced by the same."""
+        unfinished = f"{path.removesuffix(SUFFIX)}~{uuid4().hex[:8]}{SUFFIX}"
+        try:
+            size = write(unfinished, frame)
+            os.replace(unfinished, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                os.unlink(unfinished)
+            raise
         return size
 
     def remove(self, run: str) -> None:
@@ -81,9 +96,13 @@ class FileRuns:
                         os.unlink(os.path.join(self._folder, name))
 
 
-def run_prefix(checkpoint: str, batch: int, stage: int, bucket: int) -> str:
-    """Begins the ids of the runs that an attempt at a batch makes; another attempt makes others."""
-    return f"{checkpoint}-{batch}-{uuid4().hex[:8]}-{stage}-{bucket}"
+def run_prefix(checkpoint: str, batch: int, stage: int, bucket: int, given: Iterable[bytes]) -> str:
+    """Begins the ids of the runs that an attempt at a batch makes of what it was `given`, in this order."""
+    digest = hashlib.blake2b(digest_size=16)
+    for part in given:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return f"{checkpoint}-{batch}-{digest.hexdigest()}-{stage}-{bucket}"
 
 
 def batch_of(run: str) -> int:

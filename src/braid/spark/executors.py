@@ -1,0 +1,233 @@
+"""The executors of a cluster before a query starts: that they have come, and can do what its tasks will do.
+
+In: a session, the folders that tasks share with the driver. Out: how many tasks run at once; or one error that names
+the worker, what it lacks, and what to do.
+Rule: nothing of the query has been written before. Executors are looked at once a session; one that comes later tells
+its own tale. A worker is unfit where Python failed on it, even if another has done the task then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import uuid4
+
+from pyspark.sql import SparkSession
+
+from braid.errors import BraidError
+
+TASKS = "spark.braid.tasks"  # a setting: how many tasks a stage of a query that starts has
+PATIENCE = 300.0  # s for the first executor to come
+QUIET, LONG = 3.0, 15.0  # s in which no other has come, where nothing says how many there will be, and where it does
+SHARED = 10.0  # s until what one machine has written is seen by another
+EACH = 2  # probes for each task that runs at once
+TRIES = 3
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is known of a session's executors. `fine`: (executor, folder)."""
+
+    settled: bool = False
+    fine: set[tuple[str, str]] = field(default_factory=set)
+
+
+_seen: dict[str, _Seen] = {}  # by application
+
+
+def ready(spark: SparkSession, folders: Sequence[str], note: Callable[[str], None]) -> int:
+    """How many tasks run at once, when all executors are there and see these folders."""
+    context = spark.sparkContext
+    seen = _seen.setdefault(context.applicationId, _Seen())
+    if not seen.settled:
+        _await_all(context, note)
+        seen.settled = True
+    wanted = {(executor, folder) for executor in _executors(context) for folder in folders}
+    if not wanted or wanted - seen.fine:
+        seen.fine |= _probed(context, folders)
+    return int(context.defaultParallelism)
+
+
+def asked(spark: SparkSession) -> int | None:
+    """The tasks of a stage that the session's settings ask for."""
+    text = spark.conf.get(TASKS, None)
+    if text is None:
+        return None
+    if not re.fullmatch("[1-9][0-9]{0,5}", text):
+        raise BraidError(f"{TASKS}={text} is no number of tasks", "--tasks takes a whole number from 1 on")
+    return int(text)
+
+
+# ------------------------------------------------------------------ who is there
+
+
+def _executors(context: Any) -> dict[str, int]:
+    """Cores by executor."""
+    found = context._jsc.sc().statusStore().executorList(True)
+    all_of_them = [found.apply(i) for i in range(found.size())]
+    return {x.id(): x.totalCores() for x in all_of_them if x.id() != "driver"}
+
+
+def _expected(context: Any) -> int:
+    """Cores that were asked for; 0 where nothing says it."""
+    conf = context.getConf()
+    each = int(conf.get("spark.executor.cores", "1"))
+    return int(conf.get("spark.cores.max", "0")) // each * each or int(conf.get("spark.executor.instances", "0")) * each
+
+
+def _await_all(context: Any, note: Callable[[str], None]) -> None:
+    """Until all have come that were asked for, or for a while no other."""
+    if context.getConf().get("spark.dynamicAllocation.enabled", "false") == "true":
+        return  # they come with the work
+    began = changed = time.monotonic()
+    cores, expected, told = 0, _expected(context), False
+    while (now := time.monotonic()) - began < PATIENCE or cores:
+        found = sum(_executors(context).values())
+        if found != cores:
+            cores, changed = found, now
+        if cores and (cores >= expected > 0 or now - changed >= (LONG if expected else QUIET)):
+            return
+        if not told and now - began > QUIET:
+            told = True
+            note(f"waits for executors of {context.master}")
+        time.sleep(0.1)
+    hint = "are there workers with free cores and memory? The cluster's web page tells"
+    raise BraidError(f"no executor of {context.master} has come within {PATIENCE:.0f} s", hint)
+
+
+# ------------------------------------------------------------------- probes
+
+
+def _probed(context: Any, folders: Sequence[str]) -> set[tuple[str, str]]:
+    """(executor, folder) that were found fine; refuses the first that was not."""
+    why = ""
+    for _ in range(TRIES):
+        with _written(folders) as files, _grouped(context) as group:
+            try:
+                count = EACH * max(2, context.defaultParallelism)
+                missing = context.parallelize(range(count), count).mapPartitions(_seeing(files)).collect()
+            except Exception as e:
+                missing, why = None, str(e)
+        tasks = list(_tasks(context, group))
+        for task in tasks:
+            if task.error is not None and (unfit := _unfit(task.host, task.error)) is not None:
+                raise unfit
+        if missing is not None:
+            return _fine([task for task in tasks if task.error is None], missing, folders)
+    raise BraidError(f"the workers of {context.master} do not work: {why.splitlines()[0]}", "Spark's log has more")
+
+
+def _fine(tasks: Sequence[_Task], missing: Sequence[list[str]], folders: Sequence[str]) -> set[tuple[str, str]]:
+    for task in tasks:
+        for folder in missing[task.index]:
+            raise BraidError(
+                f"the worker {task.host} does not see the folder {folder} of this machine",
+                "the store and checkpoints must lie where the driver and all workers see them under one path (NFS, a"
+                " volume); nothing was written",
+            )
+    return {(task.executor, folder) for task in tasks for folder in folders}
+
+
+@contextlib.contextmanager
+def _grouped(context: Any) -> Iterator[str]:
+    """A name for the jobs of this thread."""
+    group, key = f"braid-probe-{uuid4().hex}", "spark.jobGroup.id"
+    before = context.getLocalProperty(key)
+    context.setLocalProperty(key, group)
+    try:
+        yield group
+    finally:
+        context.setLocalProperty(key, before)
+
+
+@contextlib.contextmanager
+def _written(folders: Collection[str]) -> Iterator[dict[str, tuple[str, bytes]]]:
+    """A file in each folder, with what it holds."""
+    made: dict[str, tuple[str, bytes]] = {}
+    try:
+        for folder in folders:
+            os.makedirs(folder, exist_ok=True)
+            path, token = os.path.join(folder, f".probe-{uuid4().hex}"), uuid4().bytes
+            with open(path, "xb") as f:
+                f.write(token)
+            made[folder] = path, token
+        yield made
+    finally:
+        for path, _ in made.values():
+            with contextlib.suppress(OSError):
+                os.unlink(path)
+
+
+def _seeing(files: dict[str, tuple[str, bytes]]) -> Callable[[Any], Iterator[list[str]]]:
+    """For a task: the folders whose file it does not find."""
+
+    def sees(_: Any) -> Iterator[list[str]]:
+        import braid.spark.writer  # noqa: F401  (what its tasks will import)
+
+        deadline = time.monotonic() + SHARED
+        left = dict(files)
+        while left:
+            for folder, (path, token) in list(left.items()):
+                with contextlib.suppress(OSError), open(path, "rb") as f:
+                    if f.read() == token:
+                        del left[folder]
+            if time.monotonic() > deadline:
+                break
+            if left:
+                time.sleep(0.1)
+        time.sleep(0.05)  # so that no executor does them all
+        yield sorted(left)
+
+    return sees
+
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    index: int
+    executor: str
+    host: str
+    error: str | None
+
+
+def _tasks(context: Any, group: str) -> Iterator[_Task]:
+    """The attempts of the group's one stage, as Spark has noted them."""
+    spark = context._jsc.sc()
+    spark.listenerBus().waitUntilEmpty()
+    tracker = context.statusTracker()
+    for job in tracker.getJobIdsForGroup(group):
+        info = tracker.getJobInfo(job)
+        for stage in info.stageIds if info is not None else ():
+            found = spark.statusStore().taskList(stage, 0, 1 << 20)
+            for i in range(found.size()):
+                x = found.apply(i)
+                error = x.errorMessage()
+                yield _Task(x.index(), x.executorId(), x.host(), error.get() if error.isDefined() else None)
+
+
+def _unfit(host: str, error: str) -> BraidError | None:
+    """What a worker lacks on which a task failed; None where it may only have been too busy."""
+    program = re.search('Cannot run program "([^"]*)"', error)
+    if program is not None:
+        return BraidError(
+            f"the worker {host} has no Python {program[1]}",
+            "install it there, or name the one that the workers have: --conf spark.pyspark.python=PATH",
+        )
+    module = re.search(r"No module named '?([\w.]+)", error)
+    if module is not None:
+        what = "Braid" if module[1].split(".")[0] == "braid" else f"the module {module[1]}, which Braid needs"
+        return BraidError(
+            f"Python of the worker {host} does not have {what}",
+            "install there the braid that this machine has, or name a Python that has it: --conf"
+            " spark.pyspark.python=PATH",
+        )
+    if "PythonException" not in error and "Error from python worker" not in error:
+        return None
+    own = [
+        x for line in error.splitlines() if re.match(r"(?!org\.|java\.)[\w.]*(Error|Exception): ", x := line.strip())
+    ]
+    return BraidError(f"Python of the worker {host} fails: {own[-1] if own else error.splitlines()[0]}")

@@ -1,0 +1,59 @@
+"""What tasks say of their time, on its way to the driver.
+
+In: pieces. Out: the same, for the driver: beside the counts, or in a file of the checkpoint that these name.
+Rule: where an executor may be lost, Spark compares what two attempts at a stage have shuffled, so nothing of time and
+chance is shuffled: then a piece is a file. Its name is that of its place in the batch, and any attempt's will do.
+Nothing depends on it: a file that is not there is a piece that was not measured. (Decision 32.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import Any
+
+from pyspark import TaskContext
+
+from braid.errors import BraidError
+from braid.spark.job import Job
+from braid.stage.measured import Piece
+from braid.topics.files import read_small, write_atomic
+
+FOLDER = "figures"
+MOST = 1 << 24  # bytes of a piece
+
+
+def told(job: Job, piece: Piece, to_driver: bool = False) -> dict[str, Any]:
+    """What a task says of a piece that ends now. `to_driver`: it is not shuffled any more."""
+    if job.wire is not None or to_driver:
+        return {"spent": piece.told()}
+    if job.checkpoint is None:  # nobody asks
+        return {}
+    context = TaskContext.get()
+    assert context is not None
+    said = piece.told()
+    place = f"{said['stage']}-{context.partitionId() if said['bucket'] is None else said['bucket']}"
+    name = f"{context.getLocalProperty('streaming.sql.batchId')}-{place}.json"
+    folder = os.path.join(job.checkpoint, FOLDER)
+    with contextlib.suppress(OSError):
+        os.makedirs(folder, exist_ok=True)
+        write_atomic(os.path.join(folder, name), json.dumps(said).encode(), folder)
+    return {"figures": name}
+
+
+def taken(checkpoint: str, said: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What tasks say of a batch that is done, with what lies in files, which go."""
+    folder = os.path.join(checkpoint, FOLDER)
+    made = [x | _read(folder, x["figures"]) if "figures" in x else x for x in said]
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(folder):
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(folder, name))
+    return made
+
+
+def _read(folder: str, name: str) -> dict[str, Any]:
+    with contextlib.suppress(OSError, ValueError, BraidError):
+        return {"spent": json.loads(read_small(os.path.join(folder, os.path.basename(name)), MOST))}
+    return {}

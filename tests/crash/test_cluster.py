@@ -1,0 +1,102 @@
+"""A cluster of three workers: what they lack is said before a query starts; and kills of executors and workers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.spark
+pytest.importorskip("pyspark")
+
+from braid.topics import TopicStore  # noqa: E402
+from cli_help import Said, ended, launch  # noqa: E402
+from crash import world  # noqa: E402
+from crash.cluster import CONF, Cluster, address, cluster  # noqa: E402
+from crash.harness import environment, round_of, tiny_disks  # noqa: E402
+from crash.places import InStore  # noqa: E402
+from crash.plan import Kill  # noqa: E402
+
+UNFIT = 1  # the worker that has less than the others
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cluster")
+
+
+@pytest.fixture(scope="module")
+def three(folder: Path) -> Iterator[Cluster]:
+    """One of the workers does not see the folder `apart`."""
+    if not tiny_disks():
+        pytest.skip("this system gives no name spaces")
+    (folder / "apart").mkdir()
+    with cluster(folder / "nodes", environment(folder), {UNFIT: [folder / "apart"]}) as made:
+        yield made
+
+
+def run(three: Cluster, folder: Path, store: Path, *words: object) -> Said:
+    """The run of a query over two topics."""
+    InStore(store).write(world.history(1, 10))
+    (folder / "q.sql").write_text(world.sql(["WINDOWED"]), encoding="utf-8")
+    options = ("--store", store, "--until-idle", "--master", three.url, *CONF)
+    return ended(launch("run", "q.sql", *options, *words, cwd=folder, env=environment(folder)))
+
+
+def wrapper(path: Path, *options: str) -> Path:
+    path.write_text(f'#!/bin/sh\nexec "{sys.executable}" {" ".join(options)} "$@"\n', encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+def untouched(store: Path) -> bool:
+    """Whether nothing of the query was written."""
+    names = [n for _, _, files in os.walk(store / "checkpoints") for n in files]
+    return not names and "WINDOWED" not in TopicStore(store).names()
+
+
+def test_a_worker_that_does_not_share_the_store_is_named(three: Cluster, folder: Path) -> None:
+    store = folder / "apart" / "s"
+    said = run(three, folder, store)
+    assert said.code == 1 and untouched(store)
+    assert f"error: the worker {address(UNFIT)} does not see the folder {store}" in said.err.replace("\n", " "), (
+        said.err
+    )
+    assert "done after" not in said.err
+
+
+@pytest.mark.parametrize(
+    ("name", "where", "options", "told"),
+    [
+        ("python", "apart", (), f"the worker {address(UNFIT)} has no Python"),
+        ("bare", "", ("-E", "-S"), "does not have Braid"),
+    ],
+)
+def test_a_worker_that_lacks_python_or_braid_is_named(
+    three: Cluster, folder: Path, name: str, where: str, options: tuple[str, ...], told: str
+) -> None:
+    python, store = wrapper(folder / where / name, *options), folder / f"s-{name}"
+    said = run(three, folder, store, "--conf", f"spark.pyspark.python={python}")
+    assert said.code == 1 and untouched(store)
+    assert (
+        f"error: the worker {address(UNFIT)}" in said.err
+        or f"error: Python of the worker {address(0)[:-2]}" in said.err
+    )
+    assert told in said.err.replace("\n", " "), said.err
+
+
+def test_four_kills(three: Cluster, folder: Path) -> None:
+    """Of a chain on two keys, so of plans with two exchanges: one run goes on through all of them."""
+    place = folder / "kills"
+    place.mkdir()
+    kills = [
+        Kill("executor", 1, 0.1),
+        Kill("executor", 1, 0.0, begun=True),
+        Kill("node", 1, 0.2),
+        Kill("executor", 1, 0.3),
+    ]
+    report = round_of(3, kills, place, three, names=("CHAINED",))
+    assert report.kills.total() == 4 and report.died == 0 and report.records > 100
