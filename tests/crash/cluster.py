@@ -22,10 +22,12 @@ import pyspark
 from crash import processes
 
 WORKERS = 3
+LIGHT = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a JVM that starts with little work
 SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
+    "spark.executor.extraJavaOptions": LIGHT,
     "spark.cores.max": str(WORKERS),
 }
 CONF = [word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")]
@@ -93,6 +95,7 @@ class Cluster:
             **os.environ,
             "SPARK_LOCAL_DIRS": str(self.folder / f"local-{name}"),
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": LIGHT,
             "PYSPARK_PYTHON": sys.executable,
             **self.env,
             "SPARK_HOME": HOME,
@@ -132,7 +135,7 @@ def _free_port() -> int:
         return int(s.getsockname()[1])
 
 
-def _wait_for(log: Path, text: str, seconds: float = 120) -> None:
+def _wait_for(log: Path, text: str, seconds: float = 400) -> None:
     deadline = time.monotonic() + seconds
     while text not in log.read_text(encoding="utf-8"):
         assert time.monotonic() < deadline, log.read_text(encoding="utf-8")[-3000:]
