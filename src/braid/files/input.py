@@ -26,7 +26,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from braid.errors import BraidError
+from braid.errors import BraidError, anew
 from braid.expr.nodes import Col, columns
 from braid.files import copies as file_copies
 from braid.files import parquet as file_parquet
@@ -204,7 +204,7 @@ class FileInput:
             frame = file_copies.rows_of(self._made(p, ".rows"), start, count)
             rows = Rows([frame[str(i)] for i in range(len(self._columns))], frame["error"], frame["raw"])
         if len(rows.error) != count:
-            raise BraidError(f"{path} has fewer rows than were counted", "delete the checkpoint to read it anew")
+            raise BraidError(f"{path} has fewer rows than were counted", anew())
         return self._finished(rows, np.zeros(count, np.int64) if times is None else times)
 
     def _path(self, name: str) -> str:

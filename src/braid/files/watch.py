@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from braid.errors import BraidError
+from braid.errors import BraidError, anew
 from braid.files.input import FileInput, needs_time, reading
 from braid.files.listing import Found, is_plain, kind_of, look, missing, stat
 from braid.files.log import FileLog, Names, Piece
@@ -114,7 +114,7 @@ class FileWatch:
         known = [f for f in self._present if log.of(f.name)]
         if not known:
             what = f"{self.source.name} was read from files in {log.root}, now from {self._root}"
-            hint = "files are known by their names in that folder: keep it, or delete the checkpoint to start anew"
+            hint = f"files are known by their names in that folder: keep it; or {anew()}"
             raise BraidError(what, hint)
         for f in known:
             self._check_prefix(f, log.of(f.name))
@@ -196,7 +196,7 @@ class FileWatch:
         if behind.tail == "quote" or not (next_bytes == b"\r\n" or next_bytes.startswith(b"\n")):
             raise BraidError(
                 f"{self.source.name}: the last line of {f.name} was read when it had no end, and now it goes on",
-                "write whole lines; to read the file anew, delete the checkpoint",
+                f"write whole lines; {anew()}, and reads the file as it is now",
             )
         stop = behind.stop + end
         found = Piece(f.name, behind.stop, stop, digest_of(self._path(f), behind.stop, stop), f.size, f.mtime, 0)

@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from braid.errors import BraidError
+from braid.errors import BraidError, anew
 from braid.expr.meanings import MEANING, version
 from braid.expr.show import bare
 from braid.lower.physical import Plan
@@ -52,7 +52,7 @@ class ValuesChanged(BraidError):
     def __init__(self, query: str, folder: str, then: int, changed: Sequence[str]) -> None:
         how = "gives other values than" if changed else "is carried out in another way than by"
         what = f"the query {query} {how} {version(then)}, by which the checkpoint {folder} was made"
-        hint = f"braid reset {os.path.basename(folder)} lets it begin anew; or go on with braid {version(then)}"
+        hint = f"{anew(folder)}; or go on with braid {version(then)}"
         details = [f"  another value in {version(MEANING)}: {text}" for text in changed]
         super().__init__(what, hint, details[:_SHOWN])
         self.query, self.then, self.changed = query, then, changed
@@ -163,7 +163,7 @@ def check_plan(directory: str | Path, query: Query, sink: str, old: Query | None
 
 
 def _anew(folder: str) -> str:
-    return f"braid reset {os.path.basename(folder)} lets it begin anew; or run what it was made by"
+    return f"{anew(folder)}; or run what it was made by"
 
 
 def _refuse_values(folder: str, known: Document, query: Query) -> None:
@@ -195,18 +195,15 @@ def load(directory: str | Path) -> Document | None:
         x = members(parsed(data))
         version = whole(x["format"], "format")
         if version != FORMAT:
-            hint = (
-                "use the newer braid again"
-                if version > FORMAT
-                else "use the older braid again, or delete the checkpoint"
-            )
+            hint = f"use the {'newer' if version > FORMAT else 'older'} braid again; or {anew(str(directory))}"
             raise BraidError(f"{path} has format {version}; this version of braid has format {FORMAT}", hint)
         found = _from_json(x)
         if x["hash"] != found.hash:
             raise ValueError("its plan and its hash do not agree")
         return found
     except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise BraidError(f"{path} cannot be read: {why(e)}", "put it back from a copy, or delete the checkpoint") from e
+        hint = f"put it back from a copy; or {anew(str(directory))}"
+        raise BraidError(f"{path} cannot be read: {why(e)}", hint) from e
 
 
 def _refuse_foreign(folder: str) -> None:
@@ -373,8 +370,7 @@ def last_batch(folder: str, known: Document) -> int | None:
             _check_lines(os.path.join(root, "commits", str(last)))
             state_file.check(folder, last)
     except BraidError as e:
-        hint = f"put it back from a copy, or delete the checkpoint {folder} and the topic it wrote to start anew"
-        raise BraidError(e.message, hint) from e
+        raise BraidError(e.message, f"put it back from a copy; or {anew(folder)}") from e
     return last if last >= 0 else None
 
 
