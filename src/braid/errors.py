@@ -32,8 +32,8 @@ def printable_lines(text: str) -> str:
 
 
 def anew(checkpoint: str = "QUERY") -> str:
-    """What lets a query begin anew, for hints; by the folder of its checkpoint, which has its name. No hint says to take
-    that folder away: all results would come once more into the output."""
+    """What lets a query begin anew, for hints; by the folder of its checkpoint, which has its name. No hint says to
+    take that folder away: all results would come once more into the output."""
     return f"braid reset {os.path.basename(checkpoint)} lets it begin anew"
 
 

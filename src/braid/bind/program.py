@@ -106,13 +106,15 @@ Mode = Literal["once", "cell", "file"]
 @dataclass(frozen=True, slots=True)
 class Standing:
     """A statement that made what bears this name, with what it leaned on: SETs, types (as statements) and variables.
-    `of`: it changed what bears that name, and goes with it; then its own name is its text."""
+    `of`: it changed what bears that name, and goes with it; then its own name is its text. `anew`: of a query that does
+    not run any more, and will begin anew."""
 
     name: str
     text: str
     sets: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     of: str = ""
+    anew: bool = False
 
 
 class Keeper(Protocol):
@@ -222,7 +224,7 @@ class Program:
     def _upgrading(self, bound: QueryBound, span: Span, text: str) -> Bound:
         """A query that takes the place of one that runs, and goes on from where that stands."""
         name, old = bound.query.name, self.queries.get(bound.query.name)
-        if old is None or bound.replaces:
+        if old is None or bound.replaces or self.standing[name].anew:
             return bound
         why = refusal(old, bound.query)
         if why is not None:
@@ -244,7 +246,9 @@ class Program:
                 return self._made(name, effect)
             case TypeMade(name=name):
                 return self._made(type_name(name), effect)
-            case Again(name=name):
+            case Again(name=name, query=query):
+                if query is not None and self.standing[name].anew:
+                    self._stands(replace(self.standing[name], anew=False))
                 return name
             case Dropped(names=names, queries=stopped):
                 self._gone((*names, *stopped), stopped)

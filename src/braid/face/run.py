@@ -47,6 +47,7 @@ from braid.face.tabular import print_table
 from braid.lower.lower import lower
 from braid.plan.logical import Query
 from braid.stage import checkpoint
+from braid.topics import whereabouts
 from braid.topics.broker import delivery
 from braid.topics.interface import Topics, open_topics
 from braid.topics.lock import StoreLock
@@ -87,6 +88,8 @@ def run_program(request: Request, err: Console) -> Outcome:
     ):
         resumed = check_checkpoints(prepared, request, store)
         check_broker(prepared, request, store)
+        if request.checkpoint:
+            whereabouts.note(store.root, os.path.abspath(request.checkpoint))
         world = _World(store, prepared, request, err, parsed)
         program = Catalogue(store, request.dialect, request.functions).program("file")
         for effect in prepared.effects:

@@ -34,10 +34,12 @@ from braid.plan.canonical import canonical, changed_expressions, wording
 from braid.plan.groups import Aggregation, names
 from braid.plan.logical import Query
 from braid.stage import state_file
+from braid.topics import whereabouts
 from braid.topics.files import items, members, parsed, read_small, text, whole, why, write_atomic
 
 FORMAT = 5
 NAME = "braid.json"
+RESET = "reset.json"  # that the query is to begin anew (`stage/begun.py`)
 KEEPS = "keeps"  # the setting of a query whose result is kept by key
 _SHOWN = 60  # lines of a difference
 _WIDEST = 100  # characters of a line of a plan
@@ -79,7 +81,8 @@ class Document:
 
     `buckets`, `outputs` (partitions of the sink), `shuffle` (partitions of Spark) and `bucket_ids` belong together.
     `origin`: the fingerprint of the first plan, where this one has taken its place; `numbers`: as of `Plan`; `meaning`:
-    the number of `expr.meanings` by which values were made.
+    the number of `expr.meanings` by which values were made; `store`: the id of its store, where it lies outside of that
+    (`topics.whereabouts`).
     """
 
     query: str
@@ -96,6 +99,7 @@ class Document:
     origin: str = ""
     numbers: tuple[tuple[int, int], ...] = ()
     meaning: int = MEANING
+    store: str = ""
 
     @property
     def hash(self) -> str:
@@ -128,6 +132,9 @@ def open_or_create(directory: str | Path, document: Document, asked: Collection[
         _write(folder, document)
         return document
     _refuse(folder, _differences(known, document, asked))
+    if document.store and not known.store:  # of a version that did not record it
+        known = replace(known, store=document.store)
+        _write(folder, known)
     return known
 
 
@@ -143,13 +150,17 @@ def upgrade(directory: str | Path, old: Plan, new: Plan) -> None:
     _write(str(directory), made)
 
 
-def check_plan(directory: str | Path, query: Query, sink: str, old: Query | None = None) -> Document | None:
-    """The recorded document, if it was made by this query, or by the one whose place it takes; for a look before
-    anything is started."""
+def check_plan(
+    directory: str | Path, query: Query, sink: str, old: Query | None = None, store: str | None = None
+) -> Document | None:
+    """The recorded document, if it was made by this query, or by the one whose place it takes, on this store; for a
+    look before anything is started."""
     known = load(directory)
     if known is None:
         _refuse_foreign(str(directory))
         return None
+    if store is not None:
+        whereabouts.refuse_other(store, str(directory), known.store)
     if old is not None and known.plan == canonical(old):
         return known
     settings = {**known.settings, "dialect": query.dialect, "sink": sink}
@@ -185,6 +196,9 @@ def _refuse(folder: str, differences: list[str]) -> None:
 def load(directory: str | Path) -> Document | None:
     """The recorded document; None where nothing is recorded."""
     path = os.path.join(directory, NAME)
+    if os.path.exists(os.path.join(directory, RESET)):
+        name = os.path.basename(directory)
+        raise BraidError(f"a reset of {name} was begun, and did not come to its end", f"braid reset {name} ends it")
     try:
         data = read_small(path)
     except FileNotFoundError:
@@ -337,6 +351,7 @@ def _from_json(x: dict[str, Any]) -> Document:
         origin=text(x.get("origin", ""), "origin"),
         numbers=tuple((whole(n, "a step"), whole(m, "a step")) for n, m in items(x.get("numbers", []), "numbers")),
         meaning=whole(x.get("meaning", 1), "meaning", 1),
+        store=text(x.get("store", ""), "store"),
     )
 
 
