@@ -1,5 +1,6 @@
 """How the source is built, beside the contracts of `make lint`."""
 
+import re
 from pathlib import Path
 
 import grimp
@@ -22,5 +23,5 @@ def test_files_are_short_enough_to_be_read() -> None:
 
 def test_no_hint_says_to_delete_a_checkpoint() -> None:
     """Who did so got every result once more into the output: a query begins anew by `braid reset`."""
-    texts = {p.name: " ".join(p.read_text(encoding="utf-8").split()) for p in SOURCE.rglob("*.py")}
+    texts = {p.name: re.sub(r"[\"\s]+", " ", p.read_text(encoding="utf-8")) for p in SOURCE.rglob("*.py")}
     assert [name for name, text in texts.items() if "delete the checkpoint" in text] == []

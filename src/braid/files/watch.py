@@ -242,8 +242,7 @@ class FileWatch:
             was = "a Parquet file does not grow"
         raise BraidError(
             f"{self.source.name}: the file {f.name} was changed since it was read ({was})",
-            "what has been read is not read again: put it back as it was, give new content a new name, or delete the "
-            "checkpoint to start anew",
+            f"what has been read is not read again: put it back as it was; give new content a new name; or {anew()}",
         )
 
     def _path(self, f: Found) -> str:
