@@ -31,7 +31,7 @@ from braid.expr.nodes import Col, columns
 from braid.files import copies as file_copies
 from braid.files import parquet as file_parquet
 from braid.files.copies import GROUP
-from braid.files.listing import Found, kind_of, look, stat
+from braid.files.listing import Found, is_awaited, kind_of, look, stat
 from braid.files.log import FileLog, Piece
 from braid.files.text import PUT_BACK, Options, Rows, Text, csv_rows, digest_of, header, json_rows, shown
 from braid.files.values import fits, from_column, typed
@@ -76,7 +76,8 @@ def open_files(source: Source, pattern: str, cache: str | Path, options: Mapping
     """The files that `pattern` matches now, whole, made ready to be read; nothing is logged."""
     root, present = look(pattern)
     made = FileInput(source, FileLog(None, root), reading(options or {}), str(cache))
-    made.log.append([p for f in present if (p := made.piece(f)) is not None])
+    there = (f for f in present if not is_awaited(pattern, f))
+    made.log.append([p for f in there if (p := made.piece(f)) is not None])
     return made
 
 
