@@ -22,7 +22,7 @@ from braid.expr.user import NONE, Functions
 from braid.face.scripts import scripts_in
 from braid.records.wire import Wires
 from braid.topics.broker import Broker
-from braid.topics.files import locked, parsed, read_small, refuse_link, write_atomic
+from braid.topics.files import locked, parsed, private_folder, read_small, refuse_link, write_atomic
 from braid.topics.interface import Topics, open_topics
 
 FORMAT = 1
@@ -111,6 +111,7 @@ class Catalogue:
     def _change(self, without: Sequence[str], more: Sequence[Standing]) -> None:
         if not more and not self.kept:
             return
+        private_folder(self._store.root)
         os.makedirs(self._folder, exist_ok=True)
         refuse_link(self._folder)
         with locked(os.path.join(self._folder, f".{self.dialect}.lock")):

@@ -35,7 +35,7 @@ from braid.plan.groups import Aggregation, names
 from braid.plan.logical import Query
 from braid.stage import state_file
 from braid.topics import whereabouts
-from braid.topics.files import items, members, parsed, read_small, text, whole, why, write_atomic
+from braid.topics.files import items, members, parsed, private_folder, read_small, text, whole, why, write_atomic
 
 FORMAT = 5
 NAME = "braid.json"
@@ -128,7 +128,7 @@ def open_or_create(directory: str | Path, document: Document, asked: Collection[
     known = load(folder)
     if known is None:
         _refuse_foreign(folder)
-        os.makedirs(folder, exist_ok=True)
+        private_folder(folder)
         _write(folder, document)
         return document
     _refuse(folder, _differences(known, document, asked))

@@ -12,7 +12,7 @@ import os
 from uuid import uuid4
 
 from braid.errors import BraidError
-from braid.topics.files import items, locked, members, parsed, read_small, text, why, write_atomic
+from braid.topics.files import items, locked, members, parsed, private_folder, read_small, text, why, write_atomic
 
 NAME = "store.json"
 
@@ -36,7 +36,7 @@ def note(root: str, parent: str) -> None:
     """The store knows of this folder of checkpoints from here on."""
     if _inside(root, parent):
         return
-    os.makedirs(root, exist_ok=True)
+    private_folder(root)
     with locked(os.path.join(root, ".topics.lock")):
         known, elsewhere = _read(root)
         if not known or parent not in elsewhere:
