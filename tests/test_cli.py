@@ -197,6 +197,31 @@ def test_check_lists_every_problem(folder: Path) -> None:
     assert "2 statements, no problem" in braid("check", "-e", L + "CREATE STREAM a AS SELECT * FROM l;").out
 
 
+@pytest.mark.parametrize(
+    ("dialect", "sql", "told"),
+    [
+        ("ksqldb", "CREATE STREAM s (k INTT KEY) WITH (kafka_topic='s', value_format='JSON');", "unknown type INTT"),
+        ("ksqldb", "CREATE STREAM s (k INT KEY WITH (kafka_topic='s', value_format='JSON');", "expected"),
+        ("ksqldb", "CREATE STREAM s (k INT KEY) WITH (kafka_topic='s', value_format='JSN');", "unknown format"),
+        ("risingwave", "CREATE TABLE s (k INT, v NOTYPE);", "NOTYPE"),
+        ("lenses", "CREATE TABLE s (_key INT, v INT) FORMAT (INT, JSN);", "JSN"),
+        ("sqlstream", "CREATE STREAM s (k INTT);", "INTT"),
+    ],
+)
+def test_one_mistake_is_one_problem(dialect: str, sql: str, told: str, folder: Path) -> None:
+    """What was not declared is not known to those that read it, nor what these would have made."""
+    more = {
+        "ksqldb": "CREATE STREAM a AS SELECT k FROM s; CREATE STREAM b AS SELECT k FROM a;",
+        "risingwave": "CREATE MATERIALIZED VIEW a AS SELECT k FROM s; CREATE MATERIALIZED VIEW b AS SELECT k FROM a;",
+        "lenses": "CREATE TABLE b (_key INT, v INT) FORMAT (INT, JSON); INSERT INTO b SELECT STREAM v FROM s;",
+        "sqlstream": "CREATE VIEW a AS SELECT STREAM k FROM s; CREATE VIEW b AS SELECT STREAM k FROM a;",
+    }[dialect]
+    said = braid("check", "--dialect", dialect, "-e", sql + more)
+    assert said.code == 1 and told in said.err and said.err.rstrip().endswith("\n1 problem"), said.err
+    said = braid("check", "--dialect", dialect, "-e", sql + more + more.replace("FROM s", "FROM other"))
+    assert "other" in said.err.lower() and not said.err.rstrip().endswith("\n1 problem"), said.err
+
+
 @pytest.mark.parametrize("form", ["text", "json", "mermaid", "dot"])
 def test_explain(form: str, folder: Path) -> None:
     said = braid("explain", "-e", L + R + JOIN, "--format", form)

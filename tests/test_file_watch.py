@@ -245,6 +245,35 @@ def test_unfinished_files_are_not_there_yet(world: World) -> None:
         World(world.folder, "out/*.parquet").start(up=True)
 
 
+@pytest.mark.parametrize("name", ["b.csv", "b.jsonl", "b.csv.gz", "b.parquet"])
+@pytest.mark.parametrize("up", [True, False])
+def test_a_file_without_a_byte_is_waited_for(world: World, name: str, up: bool) -> None:
+    """Among those of a glob. One that is named alone is read as it is; one that lost its bytes was changed."""
+    world.put("a.csv", HEAD + "1,a,1\n")
+    path = world.put(name, "")
+    watch = world.start(up=up)
+    assert keys(watch) == [1] and world.notes == [f"S: {name} is empty yet; it is waited for"]
+    assert len(open_files(SOURCE, world.pattern, world.folder / "c").files) == 1
+    watch.look()
+    assert keys(watch) == [1] and len(world.notes) == 1
+    if name == "b.csv":
+        world.put(name, HEAD + "2,b,2\n")
+        assert keys(world.start(1)) == [1, 2]
+        world.put(name, "")
+        refused(world, "bytes were read, 0 are left", done=2)
+        path.unlink()
+        world.put(name, "")
+        with pytest.raises(BraidError, match="has no header"):
+            World(world.folder, f"in/{name}").start()
+
+
+def test_a_glob_of_files_without_a_byte_is_no_mistake(world: World) -> None:
+    world.put("a.csv", "")
+    assert keys(world.start()) == []
+    world.put("a.csv", HEAD + "1,a,1\n")
+    assert keys(world.start()) == [1]
+
+
 def test_a_file_that_still_changes_is_not_read_while_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_watch, "REST", 0.2)
     watch = world.start(up=True)

@@ -191,7 +191,7 @@ def test_a_checkpoint_that_cannot_be_read(runs: tuple[Path, Said, Said]) -> None
     shutil.copytree(folder / "s", folder / "torn")
     path = folder / "torn" / "checkpoints" / "NAMED" / "braid.json"
     path.write_bytes(path.read_bytes()[:200])
-    _refused(folder, "torn", "braid.json cannot be read", "delete the checkpoint")
+    _refused(folder, "torn", "braid.json cannot be read", "braid reset NAMED lets it begin anew")
 
 
 def test_files_that_changed(runs: tuple[Path, Said, Said]) -> None:

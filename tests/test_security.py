@@ -260,3 +260,20 @@ def test_a_blob_names_no_file_but_its_own(tmp_path: Path) -> None:
             columns.loads(head + other.encode(), str(folder))
     with pytest.raises(BraidError, match="names a file that is none of its query"):
         columns.loads(blob, None)
+
+
+def test_a_store_is_its_users_alone(folder: Path) -> None:
+    """Whoever may read a lock may hold it, and a run with it: new stores are closed, locks of old ones become so."""
+    sql = "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"
+    locks = {".run.lock", ".topics.lock", "catalogue/.ksqldb.lock"}
+    for _ in range(2):
+        assert braid("run", "-e", sql, "--store", "s").code == 0
+        assert braid("put", "s", "--store", "s", stdin='{"key": 1, "value": {"V": 1}, "timestamp": 1}\n').code == 0
+        assert os.stat("s").st_mode & 0o777 == 0o700
+        found = {str(p.relative_to("s")): p.stat().st_mode & 0o777 for p in Path("s").rglob("*lock")}
+        assert locks <= found.keys() and set(found.values()) == {0o600}, found
+        for name in locks:
+            os.chmod(f"s/{name}", 0o644)
+    os.chmod("s", 0o750)  # its user shares it, and may
+    assert braid("run", "-e", sql, "--store", "s").code == 0
+    assert os.stat("s").st_mode & 0o777 == 0o750

@@ -660,7 +660,7 @@ Traceback (most recent call last):
   File "x.py", line 1, in read
     raise BraidError(...)
 braid.errors.BraidError: the topic 'a' has no records 3 to 4
-  hint: delete the checkpoint
+  hint: braid reset Q
  SQLSTATE: 38000"""
     assert queries.reason(text) == "the topic 'a' has no records 3 to 4"
     proxy = """An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):
@@ -676,7 +676,7 @@ Caused by: java.io.EOFException
     assert queries.reason(proxy.format(cause=died)) == "a Python process of Spark has ended, killed or out of memory"
     full = "no space left"
     assert queries.reason(proxy.format(cause=full)) == f"org.apache.spark.SparkException: {full}"
-    assert queries.advice(text) == "delete the checkpoint" and queries.advice(proxy) == queries.HINT
+    assert queries.advice(text) == "braid reset Q" and queries.advice(proxy) == queries.HINT
     assert queries.reason("") == "no reason given" and queries.reason("odd\nmore") == "odd"
 
 

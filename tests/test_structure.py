@@ -1,5 +1,6 @@
 """How the source is built, beside the contracts of `make lint`."""
 
+import re
 from pathlib import Path
 
 import grimp
@@ -18,3 +19,9 @@ def test_no_file_imports_itself_by_way_of_others() -> None:
 def test_files_are_short_enough_to_be_read() -> None:
     lengths = {p.relative_to(SOURCE): len(p.read_text(encoding="utf-8").splitlines()) for p in SOURCE.rglob("*.py")}
     assert {name: lines for name, lines in lengths.items() if lines > 600} == {}
+
+
+def test_no_hint_says_to_delete_a_checkpoint() -> None:
+    """Who did so got every result once more into the output: a query begins anew by `braid reset`."""
+    texts = {p.name: re.sub(r"[\"\s]+", " ", p.read_text(encoding="utf-8")) for p in SOURCE.rglob("*.py")}
+    assert [name for name, text in texts.items() if "delete the checkpoint" in text] == []

@@ -6,6 +6,7 @@ Rule: every error a user can cause is a `BraidError`, but for what ends a run; a
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -28,6 +29,12 @@ def escaped(text: str) -> str:
 def printable_lines(text: str) -> str:
     """The same, of a text of several lines."""
     return "\n".join(map(printable, text.split("\n")))
+
+
+def anew(checkpoint: str = "QUERY") -> str:
+    """What lets a query begin anew, for hints; by the folder of its checkpoint, which has its name. No hint says to
+    take that folder away: all results would come once more into the output."""
+    return f"braid reset {os.path.basename(checkpoint)} lets it begin anew"
 
 
 class Span(NamedTuple):

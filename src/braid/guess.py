@@ -2,7 +2,8 @@
 
 In: a name, those that are known. Out: the nearest of them, in the order of likeness.
 Rule: case never counts. Letters wrong, missing or swapped, a name cut short (cust for customer) or without its vowels
-(qty for quantity) are alike; a name of one letter is like that letter twice only. No guess is better than a wrong one.
+(qty for quantity) are alike; a name of one letter is like that letter twice only. What differs in half of its letters,
+or in two of a short name's, is another word (foo, floor). No guess is better than a wrong one.
 """
 
 from __future__ import annotations
@@ -44,9 +45,21 @@ def _likeness(a: str, b: str) -> float:
     ratio = SequenceMatcher(None, a, b).ratio()
     if len(short) == 2:  # one letter more, or the two swapped
         return ratio if (len(long) == 3 and ratio >= 0.8) or short == long[::-1] else 0.0
-    if long.startswith(short) or _without_vowels(short, long):
+    if long.startswith(short) or (len(long) <= 3 * len(short) and _without_vowels(short, long)):
         return max(ratio, ALIKE)
-    return ratio
+    return ratio if ratio >= ALIKE and _slips(a, b) < max(2, len(long) // 2) else 0.0
+
+
+def _slips(a: str, b: str) -> int:
+    """How many letters are wrong, missing, too many, or swapped with the next (Damerau, Levenshtein)."""
+    before, row = list[int](), list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        two_before, before, row = before, row, [i]
+        for j, y in enumerate(b, 1):
+            least = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (x != y))
+            swapped = i > 1 and j > 1 and (x, a[i - 2]) == (b[j - 2], y)
+            row.append(min(least, two_before[j - 2] + 1) if swapped else least)
+    return row[-1]
 
 
 def _without_vowels(short: str, long: str) -> bool:

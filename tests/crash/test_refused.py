@@ -124,7 +124,7 @@ def test_a_torn_file_is_named(store: Path, name: str, damage: Callable[[Path], N
     damage(path)
     told = refused(store)
     assert f"error: {path} is damaged: it is " in told, told
-    assert "put it back from a copy, or delete the checkpoint" in told
+    assert f"put it back from a copy; or braid reset {CHECKPOINT.name}" in told
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_what_no_restart_reads_may_be_torn(store: Path) -> None:
 def test_a_torn_record_of_the_checkpoint(store: Path) -> None:
     truncate(store / CHECKPOINT / "braid.json")
     told = refused(store)
-    assert "WINDOWED/braid.json cannot be read" in told and "delete the checkpoint" in told
+    assert "WINDOWED/braid.json cannot be read" in told and "braid reset WINDOWED" in told
 
 
 @pytest.mark.parametrize("damage", [truncate, garble, empty])
@@ -263,7 +263,7 @@ def test_the_same_query_in_other_words(store: Path) -> None:
     ("field", "value", "told"),
     [
         ("format", FORMAT + 1, f"has format {FORMAT + 1}; this version of braid has format {FORMAT}"),
-        ("format", FORMAT - 1, "use the older braid again, or delete the checkpoint"),
+        ("format", FORMAT - 1, "use the older braid again; or braid reset WINDOWED"),
         ("spark", "9.9.9", "Spark: 9.9 in the checkpoint"),
         ("hash", "0" * 64, "its plan and its hash do not agree"),
         ("settings", {"dialect": "lenses", "run": "r", "order": False}, "setting dialect: lenses in the checkpoint"),

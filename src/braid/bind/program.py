@@ -8,6 +8,7 @@ Rule: binding changes nothing outside; effects are carried out by `effects.py`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
@@ -106,13 +107,15 @@ Mode = Literal["once", "cell", "file"]
 @dataclass(frozen=True, slots=True)
 class Standing:
     """A statement that made what bears this name, with what it leaned on: SETs, types (as statements) and variables.
-    `of`: it changed what bears that name, and goes with it; then its own name is its text."""
+    `of`: it changed what bears that name, and goes with it; then its own name is its text. `anew`: of a query that does
+    not run any more, and will begin anew."""
 
     name: str
     text: str
     sets: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
     of: str = ""
+    anew: bool = False
 
 
 class Keeper(Protocol):
@@ -222,7 +225,7 @@ class Program:
     def _upgrading(self, bound: QueryBound, span: Span, text: str) -> Bound:
         """A query that takes the place of one that runs, and goes on from where that stands."""
         name, old = bound.query.name, self.queries.get(bound.query.name)
-        if old is None or bound.replaces:
+        if old is None or bound.replaces or self.standing[name].anew:
             return bound
         why = refusal(old, bound.query)
         if why is not None:
@@ -244,7 +247,9 @@ class Program:
                 return self._made(name, effect)
             case TypeMade(name=name):
                 return self._made(type_name(name), effect)
-            case Again(name=name):
+            case Again(name=name, query=query):
+                if query is not None and self.standing[name].anew:
+                    self._stands(replace(self.standing[name], anew=False))
                 return name
             case Dropped(names=names, queries=stopped):
                 self._gone((*names, *stopped), stopped)
@@ -355,18 +360,39 @@ def first_match(name: str, known: Iterable[str]) -> str | None:
 
 def check_program(sql: str, program: Program) -> tuple[list[SqlError], int]:
     """Every problem of a text, in order, and how many statements it has. What a refused statement would have declared
-    is unknown to those after it."""
+    is unknown to those after it: that is no problem of theirs."""
     script, problems = parse_all(sql, program.spoken.words, None, program.catalog.types, program.scripts)
     fresh: set[str] = set()
+    failed = {_wanted(e.text[e.text.rfind(";", 0, e.span.start) + 1 :]) for e in problems if e.text and e.span}
     for statement, (text, file) in zip(script.statements, script.places, strict=True):
         try:
             effect = program.effect_of(statement, text, fresh)
         except SqlError as e:
-            problems.append(e.within(file))
+            if e.span is None or _plain(text[e.span.start : e.span.end]) not in failed:
+                problems.append(e.within(file))
+            failed.add(_wanted(text[statement.span.start :]))
             continue
         fresh.update({program.apply(effect) or ""})
     problems.sort(key=lambda e: (e.file, e.line or 0, e.column or 0))
     return problems, len(script.statements)
+
+
+_WANTED = re.compile(
+    r"\b(?:STREAM|TABLE|VIEW|SOURCE|PUMP|TYPE|INTO)\s+(?:IF\s+NOT\s+EXISTS\s+)?"
+    r"(?!(?:STREAM|TABLE|VIEW|INTO)\b)([\w.$\"`]+)",
+    re.IGNORECASE,
+)
+
+
+def _wanted(text: str) -> str:
+    """The name that a statement would have made which text begins with, be it CREATE or INSERT INTO."""
+    found = _WANTED.search(text)
+    return "" if found is None else _plain(found[1])
+
+
+def _plain(name: str) -> str:
+    """A name without case, quotes and schema; of what is no name nothing."""
+    return name.rsplit(".", 1)[-1].strip('"`').lower() if re.fullmatch(r"[\w.$\"`]+", name) else "?"
 
 
 def new_records(bound: Inserted) -> NewRecords:

@@ -174,8 +174,7 @@ def shaped(name: str, args: list[Expr], star: bool, distinct: bool, over_table: 
         return _own(name, own, args, star or distinct, over_table)
     f = AGGREGATES[name]
     if distinct:
-        hint = "write COUNT_DISTINCT" if name == "COUNT" else "group by the value in a table of its own, then count it"
-        raise SqlError(f"{name}(DISTINCT …) is not supported", hint=hint)
+        raise _distinct(name, name == "COUNT" and not over_table)
     if star or (not args and f.star):  # COUNT() is COUNT(*)
         if not f.star:
             raise SqlError(f"{name}(*) is not possible", hint=f"{name} takes {f.takes}")
@@ -189,6 +188,13 @@ def shaped(name: str, args: list[Expr], star: bool, distinct: bool, over_table: 
         given = ", ".join(str(a.type) for a in args) or "nothing"
         raise SqlError(f"{name} takes {f.takes}, not {given}", hint=_hint(name, args))
     return shape
+
+
+def _distinct(name: str, counts: bool) -> SqlError:
+    """`counts`: there is an aggregate that counts different values."""
+    each = {"COUNT": "count the groups", "SUM": "add up the groups"}.get(name, "aggregate the groups")
+    hint = "write COUNT_DISTINCT" if counts else f"GROUP BY the value in a query of its own, then {each}"
+    return SqlError(f"{name}(DISTINCT …) is not supported", hint=hint)
 
 
 def _own(name: str, overloads: Sequence[user.Overload], args: Sequence[Expr], odd: bool, over_table: bool) -> Shape:
@@ -218,6 +224,8 @@ def common(name: str, args: list[Expr], star: bool, distinct: bool, over_table: 
     if name in AGGREGATES and not AGGREGATES[name].common:
         hint = f"supported are {', '.join(f.name for f in AGGREGATES.values() if f.common)}"
         raise SqlError(f"aggregate {name} is not supported yet", hint=hint)
+    if distinct and not user.overloads(name, "aggregate"):
+        raise _distinct(name, counts=False)
     shape = shaped(name, args, star, distinct, over_table)
     if shape.options:
         raise SqlError(f"{name} takes one argument, not {len(args)}", hint="leave the others out")

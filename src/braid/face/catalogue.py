@@ -22,7 +22,7 @@ from braid.expr.user import NONE, Functions
 from braid.face.scripts import scripts_in
 from braid.records.wire import Wires
 from braid.topics.broker import Broker
-from braid.topics.files import locked, parsed, read_small, refuse_link, write_atomic
+from braid.topics.files import locked, parsed, private_folder, read_small, refuse_link, write_atomic
 from braid.topics.interface import Topics, open_topics
 
 FORMAT = 1
@@ -100,16 +100,24 @@ class Catalogue:
     def gone(self, names: Sequence[str]) -> None:
         self._change(names, ())
 
+    def begin_anew(self, query: str) -> None:
+        """The query does not run any more; what it makes stays declared."""
+        for s in self._read():
+            if s.name == query and not s.anew:
+                self._change((), (replace(s, anew=True),))
+
     # ------------------------------------------------------------------ file
 
     def _change(self, without: Sequence[str], more: Sequence[Standing]) -> None:
         if not more and not self.kept:
             return
+        private_folder(self._store.root)
         os.makedirs(self._folder, exist_ok=True)
         refuse_link(self._folder)
         with locked(os.path.join(self._folder, f".{self.dialect}.lock")):
             before = self._read()
-            after = [*(s for s in before if s.name not in without and s.of not in without), *more]
+            names = {s.name for s in more}
+            after = [s for s in before if s.name not in {*without, *names} and s.of not in without] + list(more)
             if after != before:
                 entries = [_entry(s) for s in after]
                 data = json.dumps({"format": FORMAT, "statements": entries}, ensure_ascii=False, indent=1)
@@ -128,8 +136,8 @@ class Catalogue:
 
 
 def _entry(s: Standing) -> dict[str, Any]:
-    made: dict[str, Any] = {"name": s.name, "text": s.text, "sets": s.sets, "variables": s.variables}
-    return made | {"of": s.of} if s.of else made
+    made = {"name": s.name, "text": s.text, "sets": s.sets, "variables": s.variables, "of": s.of, "anew": s.anew}
+    return {field: x for field, x in made.items() if x or field not in ("of", "anew")}
 
 
 def _entries(document: Any) -> Iterator[Standing]:
@@ -139,7 +147,8 @@ def _entries(document: Any) -> Iterator[Standing]:
         texts = [x["name"], x["text"], x.get("of", ""), *x["sets"], *x["variables"], *x["variables"].values()]
         if not all(isinstance(t, str) for t in texts):
             raise ValueError("a statement is no text")
-        yield Standing(x["name"], x["text"], tuple(x["sets"]), dict(x["variables"]), x.get("of", ""))
+        sets, variables, anew = tuple(x["sets"]), dict(x["variables"]), x.get("anew") is True
+        yield Standing(x["name"], x["text"], sets, variables, x.get("of", ""), anew)
 
 
 def _falls(program: Program, s: Standing) -> str | None:

@@ -60,7 +60,7 @@ from braid.operators.changes import DIFF, TIME
 from braid.plan.logical import Query
 from braid.records.registry import Registry
 from braid.records.wire import Wires
-from braid.stage import checkpoint as checkpoints
+from braid.stage import begun
 from braid.stage.call_order import Placed
 from braid.stage.decode import key_of
 from braid.stage.inputs import Opened
@@ -400,13 +400,18 @@ class StoreWorld:
             self.store.delete(name)
 
     def forget(self, query: str) -> None:
-        """A query's checkpoint and drops go, and what it left at a broker."""
+        """A query's checkpoint and drops go, what it wrote, and what it left at a broker."""
         name = check_name(query)
         checkpoint = os.path.join(self.checkpoints, name)
-        if isinstance(self.store, KafkaTopics) and (known := checkpoints.load(checkpoint)) is not None:
-            traces.remove(self.store.broker, name, str(known.settings.get("run")), known.shuffle)
-        for folder in (checkpoint, f"{checkpoint}.files", os.path.join(self.store.root, "drops", name)):
-            shutil.rmtree(folder, ignore_errors=True)
+        known = begun.of(checkpoint, self.store.root)
+        if known is not None:
+            begun.mark(known)
+            if isinstance(self.store, KafkaTopics):
+                traces.remove(self.store.broker, name, known.run, known.tasks)
+            elif known.writes is not None:
+                self.delete_topic(known.writes)
+        shutil.rmtree(os.path.join(self.store.root, "drops", name), ignore_errors=True)
+        begun.remove(checkpoint)
 
     def partitions(self, topic: str) -> int | None:
         return self.store.partitions(topic) if self.store.exists(topic) else None

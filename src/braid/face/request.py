@@ -273,7 +273,7 @@ def check_checkpoints(prepared: Prepared, request: Request, store: Topics) -> di
         kind, target = target_of(request.sinks[sink]) if sink is not None else ("topic", "")
         to = result_files.described(kind, target)
         try:
-            found = checkpoint.check_plan(folder, query, to, prepared.replaced.get(query.name))
+            found = checkpoint.check_plan(folder, query, to, prepared.replaced.get(query.name), store.root)
         except checkpoint.ValuesChanged as e:  # all of them are told
             changed.append(e)
             continue

@@ -2,16 +2,19 @@
 
 In: a store that no run uses, a name. Out: what is removed: checkpoints, what they wrote, drops; lines that tell it.
 Rule: nothing goes that another query reads or writes, unless that query begins anew too (`cascade`). All is looked at
-before anything is removed; a topic goes before the checkpoint that wrote it, so that nothing is ever written twice.
-A topic on a broker may have other readers: it goes only where that is said, and what the query left there with it.
+before anything is removed. Then all that begin anew are marked, and each goes for itself: its topic before its
+checkpoint, so that nothing is ever written twice. Who is stopped in between leaves marks, and the same command does the
+rest (`stage/begun.py`). A topic on a broker may have other readers: it goes only where that is said, and what the query
+left there with it.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 from braid.bind.program import first_match
 from braid.dialects import DIALECTS
@@ -19,28 +22,15 @@ from braid.errors import BraidError
 from braid.face.catalogue import Catalogue
 from braid.face.show import folders, open_store
 from braid.files import results as result_files
-from braid.stage import checkpoint
-from braid.topics import traces
+from braid.stage import begun
+from braid.stage.begun import Known
+from braid.topics import traces, whereabouts
 from braid.topics.broker import Broker
+from braid.topics.files import reach
 from braid.topics.interface import open_topics
 from braid.topics.kafka import KafkaTopics
 from braid.topics.lock import StoreLock
 from braid.topics.store import TopicStore
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """A query that has run: `run` names this life of its checkpoint; `files`: the folder of its results, where they are
-    no topic; `tasks`: how many wrote."""
-
-    name: str
-    folder: str
-    run: str
-    reads: frozenset[str]
-    writes: str | None
-    files: str | None
-    tasks: int = 0
-    on_broker: bool = False
 
 
 def reset(
@@ -51,31 +41,56 @@ def reset(
     broker: Broker | None = None,
     delete_topic: bool = False,
 ) -> Iterator[str]:
-    """A query begins anew: its checkpoint, its output and its drops go. `parent`: the folder of checkpoints. `cascade`:
-    so do those that read what it wrote, or write there too. `broker`: where its topics lie, if not in the store;
-    `delete_topic`: that of its output goes there, too."""
+    """A query begins anew: its checkpoint, its output and its drops go. `parent`: the folder of its checkpoint.
+    `cascade`: so do those that read what it wrote, or write there too. `broker`: where its topics lie, if not in the
+    store; `delete_topic`: that of its output goes there, too."""
     opened = open_store(store)
     if delete_topic and broker is None:
         raise BraidError("--delete-topic has no meaning without --kafka", "in the store the topic goes anyway")
     with StoreLock(opened.root):
+        for place in _parents(opened, parent):
+            begun.sweep(place)
         known = queries(opened, parent)
-        found = first_match(query, known)
-        if found is None:
-            raise BraidError(f"no query {query} has run in {store}", f"queries: {', '.join(known) or 'none'}")
+        found = _named(query, known, store, parent)
         with_it = _bound_to(found, known)
         if with_it and not cascade:
-            told = "; ".join(f"{n} {_how(known[n], known[found])}" for n in with_it)
-            hint = f"braid reset {found} --cascade resets {'it' if len(with_it) == 1 else 'them'} too"
-            raise BraidError(f"{found} does not stand alone: {told}", hint)
-        going = [known[n] for n in (found, *with_it)]
+            told = "; ".join(f"{q.name} {_how(q, found)}" for q in with_it)
+            hint = f"braid reset {found.name} --cascade resets {'it' if len(with_it) == 1 else 'them'} too"
+            raise BraidError(f"{found.name} does not stand alone: {told}", hint)
+        going = [found, *with_it]
         for q in going:
             _check_alone(opened, q, {x.run for x in going})
             if broker is not None and not q.on_broker:
                 raise BraidError(f"{q.name} has run without --kafka: its topics are those of the store", "leave it out")
         for q in going:
+            begun.mark(q)
+        for q in going:
             if q.on_broker:
                 yield from _leave_broker(q, broker, delete_topic)
+            for dialect in DIALECTS:
+                Catalogue(opened, dialect).begin_anew(q.name)
             yield from _begin_anew(opened, q)
+
+
+def _named(query: str, known: Sequence[Known], store: str, parent: str | None) -> Known:
+    """The query of this name. Of others none may be unreadable: it might lean on this one."""
+    here = [q for q in known if parent is None or os.path.dirname(q.folder) == os.path.abspath(parent)]
+    name = first_match(query, dict.fromkeys(q.name for q in here))
+    found = [q for q in here if q.name == name]
+    if not found:
+        shown = ", ".join(q.name for q in here) or "none"
+        raise BraidError(f"no query {query} has run in {store}", f"queries: {shown}")
+    if len(found) > 1:
+        places = " and ".join(os.path.dirname(q.folder) for q in found)
+        raise BraidError(f"{name} has checkpoints in {places}", "name one of the folders: --checkpoint DIR")
+    _refuse_torn(q for q in known if q is not found[0])
+    return found[0]
+
+
+def _refuse_torn(known: Iterator[Known]) -> None:
+    for q in known:
+        if q.torn is not None:
+            raise q.torn
 
 
 def remove_topic(store: str, topic: str, parent: str | None = None, broker: Broker | None = None) -> Iterator[str]:
@@ -88,10 +103,11 @@ def remove_topic(store: str, topic: str, parent: str | None = None, broker: Brok
         if found is None:
             raise BraidError(f"no topic {topic} in {where}", f"topics: {', '.join(topics.names()) or 'none'}")
         known = queries(opened, parent)
-        users = {n: q for n, q in known.items() if _uses(q, found) and q.on_broker == (broker is not None)}
+        _refuse_torn(iter(known))
+        users = [q for q in known if _uses(q, found) and q.on_broker == (broker is not None)]
         if users:
-            told = (f"{n} {'writes' if q.writes == found else 'reads'} it" for n, q in users.items())
-            hint = f"braid reset {next(iter(users))}" + (" --cascade" if len(users) > 1 else "")
+            told = (f"{q.name} {'writes' if q.writes == found else 'reads'} it" for q in users)
+            hint = f"braid reset {users[0].name}" + (" --cascade" if len(users) > 1 else "")
             raise BraidError(f"{found} is in use: {', '.join(told)}", hint)
         topics.delete(found)
         yield f"removed topic {found}"
@@ -104,27 +120,32 @@ def remove_topic(store: str, topic: str, parent: str | None = None, broker: Brok
                 yield f"removed {', '.join(gone)} from the catalogue ({dialect})"
 
 
-def queries(store: TopicStore, parent: str | None = None) -> Mapping[str, Known]:
-    """The queries that have checkpoints."""
-    above = os.path.join(store.root, "checkpoints") if parent is None else os.path.abspath(parent)
-    made: dict[str, Known] = {}
-    for name in sorted(folders(above)):
-        folder = os.path.join(above, name)
-        document = checkpoint.load(folder)
-        if document is not None:
-            topic, files = document.writes()
-            reads = frozenset(t for t, _ in document.sources)
-            run, on_broker = str(document.settings.get("run")), "topics" in document.settings
-            made[name] = Known(name, folder, run, reads, topic, files, document.shuffle, on_broker)
-    return made
+def queries(store: TopicStore, parent: str | None = None) -> list[Known]:
+    """The queries that have checkpoints: in the store, where it knows of others, and in `parent`."""
+    parents = _parents(store, parent)
+    places = [os.path.join(p, name) for p in parents for name in sorted(folders(p))]
+    found = (begun.of(folder, store.root) for folder in places)
+    return [_guessed(store, q) if q.torn is not None else q for q in found if q is not None]
 
 
-def _bound_to(name: str, known: Mapping[str, Known]) -> list[str]:
+def _parents(store: TopicStore, parent: str | None) -> list[str]:
+    return list(dict.fromkeys([*whereabouts.parents(store.root), *([os.path.abspath(parent)] if parent else [])]))
+
+
+def _guessed(store: TopicStore, q: Known) -> Known:
+    """What a query wrote whose checkpoint cannot be read, as its commits tell it: the last that bear its name."""
+    life = re.compile(re.escape(q.name) + "-[0-9a-f]{14}")
+    lives = ((run, t) for t in store.names() for run in store.topic(t).view().queries if life.fullmatch(run))
+    run, topic = max(lives, default=("", None))
+    return replace(q, run=run, writes=topic)
+
+
+def _bound_to(first: Known, known: Sequence[Known]) -> list[Known]:
     """The queries that cannot stay as they are when this one begins anew."""
-    found, todo = [name], [name]
+    found, todo = [first], [first]
     while todo:
-        at = known[todo.pop()].writes
-        more = [n for n, q in known.items() if at is not None and n not in found and _uses(q, at)]
+        at = todo.pop().writes
+        more = [q for q in known if at is not None and q not in found and _uses(q, at)]
         found += more
         todo += more
     return found[1:]
@@ -175,9 +196,13 @@ def _begin_anew(store: TopicStore, q: Known) -> Iterator[str]:
     if q.writes is not None and not q.on_broker and store.exists(q.writes):
         store.delete(q.writes)
         yield f"{q.name}: removed topic {q.writes}"
+    reach("output removed")
     if q.files is not None and result_files.remove(q.files, q.run):
         yield f"{q.name}: removed the results in {q.files}"
-    drops = os.path.join(store.root, "drops", q.name)
-    for path in (drops, f"{q.folder}.files", q.folder):
-        shutil.rmtree(path, ignore_errors=True)
+    reach("results removed")
+    shutil.rmtree(os.path.join(store.root, "drops", q.name), ignore_errors=True)
+    reach("drops removed")
+    begun.remove(q.folder)
+    if q.torn is not None and q.writes is None:
+        yield f"{q.name}: where it wrote to cannot be told any more, and what is there stays"
     yield f"{q.name}: removed its checkpoint and drops; it begins anew"

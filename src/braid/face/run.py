@@ -47,6 +47,7 @@ from braid.face.request import (
 )
 from braid.face.tabular import print_table
 from braid.plan.logical import Query
+from braid.topics import whereabouts
 from braid.topics.broker import delivery
 from braid.topics.interface import open_topics
 from braid.topics.lock import StoreLock
@@ -89,6 +90,8 @@ def run_program(request: Request, err: Console) -> Outcome:
     ):
         resumed = check_checkpoints(prepared, request, store)
         check_broker(prepared, request, store)
+        if request.checkpoint:
+            whereabouts.note(store.root, os.path.abspath(request.checkpoint))
 
         @functools.cache
         def spark() -> SparkSession:

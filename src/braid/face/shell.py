@@ -40,7 +40,7 @@ from braid.face.pulls import StorePulls
 from braid.face.request import SourceFiles
 from braid.face.scripts import scripts_in
 from braid.face.tabular import cell, print_table, time_text
-from braid.files.listing import look
+from braid.files.listing import is_awaited, look
 from braid.lower.lower import lower
 from braid.plan.logical import Query, Sink, Source
 from braid.plan.logical import sources as read_by
@@ -200,7 +200,8 @@ class Shell:
         for name, pattern in self._sources.items():
             if self.program.find(name) is None and not _declares(text, name):
                 root, found = look(pattern)
-                made = statement(os.path.join(root, found[0].name), self.dialect, name)
+                first = next((f for f in found if not is_awaited(pattern, f)), found[0])
+                made = statement(os.path.join(root, first.name), self.dialect, name)
                 self._err.print(made, markup=False)
                 list(self.program.statements(made))  # declared, and no more: nobody reads the topic
 

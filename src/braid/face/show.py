@@ -29,6 +29,7 @@ from braid.face.catalogue import written_as
 from braid.face.tabular import cell, json_line, print_table, seen
 from braid.records.wire import Wires
 from braid.stage.drops import FIELDS
+from braid.topics import whereabouts
 from braid.topics.broker import Broker
 from braid.topics.drops import each_drop
 from braid.topics.files import is_name
@@ -82,7 +83,7 @@ def print_drops(store: str, query: str, form: str, limit: int | None = None) -> 
     """A query's dropped rows: how many for which reason, with the first of each; then the rows, at most `limit` (as a
     table `DROPS_SHOWN`, as JSON lines all)."""
     root = open_store(store).root
-    known = sorted({n for f in ("drops", "checkpoints") for n in folders(os.path.join(root, f))})
+    known = sorted({n for f in (os.path.join(root, "drops"), *whereabouts.parents(root)) for n in folders(f)})
     found = first_match(query, known)
     if found is None:
         raise BraidError(f"no query {query} has run in {store}", f"queries: {', '.join(known) or 'none'}")

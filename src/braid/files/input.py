@@ -26,12 +26,12 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from braid.errors import BraidError
+from braid.errors import BraidError, anew
 from braid.expr.nodes import Col, columns
 from braid.files import copies as file_copies
 from braid.files import parquet as file_parquet
 from braid.files.copies import GROUP
-from braid.files.listing import Found, kind_of, look, stat
+from braid.files.listing import Found, is_awaited, kind_of, look, stat
 from braid.files.log import FileLog, Piece
 from braid.files.text import PUT_BACK, Options, Rows, Text, csv_rows, digest_of, header, json_rows, shown
 from braid.files.values import fits, from_column, typed
@@ -76,7 +76,8 @@ def open_files(source: Source, pattern: str, cache: str | Path, options: Mapping
     """The files that `pattern` matches now, whole, made ready to be read; nothing is logged."""
     root, present = look(pattern)
     made = FileInput(source, FileLog(None, root), reading(options or {}), str(cache))
-    made.log.append([p for f in present if (p := made.piece(f)) is not None])
+    there = (f for f in present if not is_awaited(pattern, f))
+    made.log.append([p for f in there if (p := made.piece(f)) is not None])
     return made
 
 
@@ -204,7 +205,7 @@ class FileInput:
             frame = file_copies.rows_of(self._made(p, ".rows"), start, count)
             rows = Rows([frame[str(i)] for i in range(len(self._columns))], frame["error"], frame["raw"])
         if len(rows.error) != count:
-            raise BraidError(f"{path} has fewer rows than were counted", "delete the checkpoint to read it anew")
+            raise BraidError(f"{path} has fewer rows than were counted", anew())
         return self._finished(rows, np.zeros(count, np.int64) if times is None else times)
 
     def _path(self, name: str) -> str:

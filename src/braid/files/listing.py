@@ -76,6 +76,11 @@ def look(pattern: str, empty: bool = False) -> tuple[str, list[Found]]:
     return root, sorted(found, key=lambda f: f.name)
 
 
+def is_awaited(pattern: str, f: Found) -> bool:
+    """Whether somebody is about to write a file: one without a byte, among those of a glob. It is not there yet."""
+    return f.size == 0 and glob.has_magic(pattern) and not os.path.isfile(pattern)
+
+
 def matches(pattern: str, path: str) -> bool:
     """Whether a file of this path would be among those that `look` finds."""
 

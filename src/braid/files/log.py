@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import uuid4
 
-from braid.errors import BraidError
+from braid.errors import BraidError, anew
 from braid.topics.files import lines_of, members, open_regular, parsed, refuse_other, text, whole, why, write_atomic
 
 FORMAT = 1
@@ -186,7 +186,7 @@ def _piece(x: dict[str, Any]) -> Piece:
     return Piece(name, start, stop, digest, size, mtime, rows, tail, x["rest"], first)
 
 
-_DAMAGED = "put it back from a copy, or delete the checkpoint and the topic it wrote to start anew"
+_DAMAGED = f"put it back from a copy; or {anew()}"
 
 
 def _line(x: dict[str, Any]) -> bytes:

@@ -13,7 +13,7 @@ import re
 import shutil
 from collections.abc import Sequence
 
-from braid.errors import BraidError
+from braid.errors import BraidError, anew
 from braid.topics.files import write_atomic
 
 KINDS = {".csv": "csv", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}  # by the end of the folder's name
@@ -54,7 +54,7 @@ def check(folder: str, run: str | None, goes_on: bool, overwrite: bool) -> None:
     elif owner != run and (goes_on or not overwrite):
         hint = "name another folder, or write --overwrite to replace what is in it"
         if goes_on:
-            hint = "this query goes on from its checkpoint; to write all its rows, delete that and start anew"
+            hint = f"this query goes on from its checkpoint; {anew()}, and writes all its rows"
         raise BraidError(f"{folder} holds the results of another run ({owner})", hint)
 
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from braid.errors import BraidError
+from braid.errors import BraidError, anew
 from braid.expr.json_text import dumps
 from braid.files.values import from_text, typed
 from braid.records import codec
@@ -111,7 +111,7 @@ def content(path: str, start: int = 0, limit: int | None = None, size: int | Non
         raise BraidError(f"{path} cannot be read: {e}", "is it complete, and compressed as its name says?") from None
 
 
-PUT_BACK = "what has been read is not read again: put the file back as it was, or delete the checkpoint to start anew"
+PUT_BACK = f"what has been read is not read again: put the file back as it was; or {anew()}"
 
 
 def digest_of(path: str, start: int = 0, limit: int | None = None) -> str:

@@ -18,9 +18,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from braid.errors import BraidError
+from braid.errors import BraidError, anew
 from braid.files.input import FileInput, needs_time, reading
-from braid.files.listing import Found, is_plain, kind_of, look, missing, stat
+from braid.files.listing import Found, is_awaited, is_plain, kind_of, look, missing, stat
 from braid.files.log import FileLog, Names, Piece
 from braid.files.text import PUT_BACK, Text, content, digest_of
 from braid.lower.physical import Plan
@@ -64,9 +64,10 @@ class FileWatch:
         note: Note = lambda text: None,
     ) -> None:
         self.source, self.pattern, self.up, self.note = source, files.pattern, up, note
-        self._root, self._present = look(files.pattern, empty=True)
         self._committed, self._planned = done
-        self._log = FileLog.open(log_path(str(checkpoint), source.name), self._root).planned(self._planned)
+        root, _ = look(files.pattern, empty=True)
+        self._log = FileLog.open(log_path(str(checkpoint), source.name), root).planned(self._planned)
+        self._list()
         self._closed = closed
         self._seen: dict[str, tuple[Found, float]] = {}  # a file as it lies there, and since when
         self._known: dict[str, Found] = {}  # files that were looked at again, as they lay there then
@@ -80,12 +81,23 @@ class FileWatch:
         """The same files, read under another alias."""
         return FileInput(source, self._log, self.input.options, self.input.cache)
 
+    def _list(self) -> None:
+        """What is there, but for files that have no byte yet and had none before."""
+        self._root, found = look(self.pattern, empty=True)
+        self._awaited = [f.name for f in found if is_awaited(self.pattern, f) and not self._log.of(f.name)]
+        self._present = [f for f in found if f.name not in self._awaited]
+
     # --------------------------------------------------------- before a start
 
     def check(self) -> None:
         """Refuses what cannot be read or read on; writes nothing."""
         self._check_root()
-        if not self._present and not self._log.pieces and not (self.up and os.path.isdir(self._root)):
+        if (
+            not self._present
+            and not self._awaited
+            and not self._log.pieces
+            and not (self.up and os.path.isdir(self._root))
+        ):
             raise missing(self.pattern)
         for piece in self._log.since(self._committed):
             if stat(self._log.root, piece.name) is None and not self._kept(piece):
@@ -114,7 +126,7 @@ class FileWatch:
         known = [f for f in self._present if log.of(f.name)]
         if not known:
             what = f"{self.source.name} was read from files in {log.root}, now from {self._root}"
-            hint = "files are known by their names in that folder: keep it, or delete the checkpoint to start anew"
+            hint = f"files are known by their names in that folder: keep it; or {anew()}"
             raise BraidError(what, hint)
         for f in known:
             self._check_prefix(f, log.of(f.name))
@@ -131,15 +143,17 @@ class FileWatch:
             if all([self._rests(f, REST) for f in self._present if not self._log.of(f.name)]):
                 break
             time.sleep(REST / 10)
-            self._root, self._present = look(self.pattern, empty=True)
+            self._list()
         self.look()
 
     # -------------------------------------------------------------- new pieces
 
     def look(self) -> None:
         """Adds what there is to read now."""
-        self._root, self._present = look(self.pattern, empty=True)
-        if not self._present and not self._log.pieces:
+        self._list()
+        for name in self._awaited:
+            self._tell(f"{self.source.name}: {name} is empty yet; it is waited for", name)
+        if not self._present and not self._awaited and not self._log.pieces:
             self._tell(f"{missing(self.pattern).message} yet; {self.source.name} waits for one", "")
         last = max(self._log.names(), default="")
         now = {f.name for f in self._present}
@@ -196,7 +210,7 @@ class FileWatch:
         if behind.tail == "quote" or not (next_bytes == b"\r\n" or next_bytes.startswith(b"\n")):
             raise BraidError(
                 f"{self.source.name}: the last line of {f.name} was read when it had no end, and now it goes on",
-                "write whole lines; to read the file anew, delete the checkpoint",
+                f"write whole lines; {anew()}, and reads the file as it is now",
             )
         stop = behind.stop + end
         found = Piece(f.name, behind.stop, stop, digest_of(self._path(f), behind.stop, stop), f.size, f.mtime, 0)
@@ -242,8 +256,7 @@ class FileWatch:
             was = "a Parquet file does not grow"
         raise BraidError(
             f"{self.source.name}: the file {f.name} was changed since it was read ({was})",
-            "what has been read is not read again: put it back as it was, give new content a new name, or delete the "
-            "checkpoint to start anew",
+            f"what has been read is not read again: put it back as it was; give new content a new name; or {anew()}",
         )
 
     def _path(self, f: Found) -> str:

@@ -39,7 +39,7 @@ from braid.stage.call_order import Ranks, partition_ranks
 from braid.stage.checkpoint import Document
 from braid.stage.cut import LIMIT
 from braid.stage.inputs import Input, TopicInput
-from braid.topics import TopicStore, access, check_name
+from braid.topics import TopicStore, access, check_name, whereabouts
 from braid.topics.access import Takes
 from braid.topics.begin import UNASKED, Begins, Where, offsets_of
 from braid.topics.broker import Broker
@@ -276,7 +276,7 @@ def prepared(
     name = check_name(plan.query.name, "query")
     folder = wishes.checkpoint or checkpoint_of(topics.root, name)
     sink = result_files.described(wishes.output.kind, wishes.output.target) if wishes.output else "topic"
-    known = checkpoint.check_plan(folder, plan.query, sink)
+    known = checkpoint.check_plan(folder, plan.query, sink, store=topics.root)
     if wishes.broker is not None:
         others = {*wishes.files, *wishes.frames}
         reads = (x.source.topic for x in plan.leaves if x.source.name not in others)
@@ -336,6 +336,7 @@ def prepared(
         sources=sources_of(plan, partitions),
         spark=pyspark.__version__,
         files=tuple(sorted(watches)),
+        store=whereabouts.identity(topics.root, folder),
     )
     kept = checkpoint.open_or_create(folder, document, wishes.named())
     plan = replace(plan, numbers=dict(kept.numbers))

@@ -29,7 +29,7 @@ import polars as pl
 import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
-from braid.errors import Away, BraidError
+from braid.errors import Away, BraidError, anew
 from braid.files.input import FileInput
 from braid.lower.physical import Leaf
 from braid.spark import columns, figures
@@ -243,7 +243,10 @@ class Planner:
             self._ahead.join()
             self._ahead = None
         if start.get("plan") != job.fingerprint:
-            raise BraidError("the checkpoint is of another plan", "delete it, or start the query under another name")
+            raise BraidError(
+                "the checkpoint is of another plan",
+                anew(job.checkpoint) if job.checkpoint else "start it with another checkpoint",
+            )
         if job.checkpoint is None and job.begin.keys() - start["next"].keys():
             raise BraidError("a topic has got partitions since the query began", "start it with another checkpoint")
         found = self._patiently(job, start) if job.order is None else cut_in_order(job, start, self._watch)

@@ -16,7 +16,7 @@ from typing import Any
 
 import polars as pl
 
-from braid.errors import BraidError
+from braid.errors import BraidError, anew
 from braid.lower.physical import Plan, Stage, Step
 from braid.operators.base import Result, RunStore, State
 from braid.operators.changes import DIFF, HASH, POS, SUB, TIME, in_order, key_column, no_rows
@@ -31,7 +31,7 @@ from braid.timing import MATCH, spent
 from braid.types import polars_type
 
 FORMAT = 2  # of state manifests and blobs
-_ANEW = "use the version of braid that wrote it, or delete the checkpoint to start anew"
+_ANEW = f"use the version of braid that wrote it; or {anew()}"
 
 
 @dataclass(slots=True)

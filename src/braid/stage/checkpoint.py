@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from braid.errors import BraidError
+from braid.errors import BraidError, anew
 from braid.expr.meanings import MEANING, version
 from braid.expr.show import bare
 from braid.lower.physical import Plan
@@ -34,10 +34,12 @@ from braid.plan.canonical import canonical, changed_expressions, wording
 from braid.plan.groups import Aggregation, names
 from braid.plan.logical import Query
 from braid.stage import state_file
-from braid.topics.files import items, members, parsed, read_small, text, whole, why, write_atomic
+from braid.topics import whereabouts
+from braid.topics.files import items, members, parsed, private_folder, read_small, text, whole, why, write_atomic
 
 FORMAT = 5
 NAME = "braid.json"
+RESET = "reset.json"  # that the query is to begin anew (`stage/begun.py`)
 KEEPS = "keeps"  # the setting of a query whose result is kept by key
 _SHOWN = 60  # lines of a difference
 _WIDEST = 100  # characters of a line of a plan
@@ -52,7 +54,7 @@ class ValuesChanged(BraidError):
     def __init__(self, query: str, folder: str, then: int, changed: Sequence[str]) -> None:
         how = "gives other values than" if changed else "is carried out in another way than by"
         what = f"the query {query} {how} {version(then)}, by which the checkpoint {folder} was made"
-        hint = f"braid reset {os.path.basename(folder)} lets it begin anew; or go on with braid {version(then)}"
+        hint = f"{anew(folder)}; or go on with braid {version(then)}"
         details = [f"  another value in {version(MEANING)}: {text}" for text in changed]
         super().__init__(what, hint, details[:_SHOWN])
         self.query, self.then, self.changed = query, then, changed
@@ -79,7 +81,8 @@ class Document:
 
     `buckets`, `outputs` (partitions of the sink), `shuffle` (partitions of Spark) and `bucket_ids` belong together.
     `origin`: the fingerprint of the first plan, where this one has taken its place; `numbers`: as of `Plan`; `meaning`:
-    the number of `expr.meanings` by which values were made.
+    the number of `expr.meanings` by which values were made; `store`: the id of its store, where it lies outside of that
+    (`topics.whereabouts`).
     """
 
     query: str
@@ -96,6 +99,7 @@ class Document:
     origin: str = ""
     numbers: tuple[tuple[int, int], ...] = ()
     meaning: int = MEANING
+    store: str = ""
 
     @property
     def hash(self) -> str:
@@ -124,10 +128,13 @@ def open_or_create(directory: str | Path, document: Document, asked: Collection[
     known = load(folder)
     if known is None:
         _refuse_foreign(folder)
-        os.makedirs(folder, exist_ok=True)
+        private_folder(folder)
         _write(folder, document)
         return document
     _refuse(folder, _differences(known, document, asked))
+    if document.store and not known.store:  # of a version that did not record it
+        known = replace(known, store=document.store)
+        _write(folder, known)
     return known
 
 
@@ -143,13 +150,17 @@ def upgrade(directory: str | Path, old: Plan, new: Plan) -> None:
     _write(str(directory), made)
 
 
-def check_plan(directory: str | Path, query: Query, sink: str, old: Query | None = None) -> Document | None:
-    """The recorded document, if it was made by this query, or by the one whose place it takes; for a look before
-    anything is started."""
+def check_plan(
+    directory: str | Path, query: Query, sink: str, old: Query | None = None, store: str | None = None
+) -> Document | None:
+    """The recorded document, if it was made by this query, or by the one whose place it takes, on this store; for a
+    look before anything is started."""
     known = load(directory)
     if known is None:
         _refuse_foreign(str(directory))
         return None
+    if store is not None:
+        whereabouts.refuse_other(store, str(directory), known.store)
     if old is not None and known.plan == canonical(old):
         return known
     settings = {**known.settings, "dialect": query.dialect, "sink": sink}
@@ -163,7 +174,7 @@ def check_plan(directory: str | Path, query: Query, sink: str, old: Query | None
 
 
 def _anew(folder: str) -> str:
-    return f"braid reset {os.path.basename(folder)} lets it begin anew; or run what it was made by"
+    return f"{anew(folder)}; or run what it was made by"
 
 
 def _refuse_values(folder: str, known: Document, query: Query) -> None:
@@ -185,6 +196,9 @@ def _refuse(folder: str, differences: list[str]) -> None:
 def load(directory: str | Path) -> Document | None:
     """The recorded document; None where nothing is recorded."""
     path = os.path.join(directory, NAME)
+    if os.path.exists(os.path.join(directory, RESET)):
+        name = os.path.basename(directory)
+        raise BraidError(f"a reset of {name} was begun, and did not come to its end", f"braid reset {name} ends it")
     try:
         data = read_small(path)
     except FileNotFoundError:
@@ -195,18 +209,15 @@ def load(directory: str | Path) -> Document | None:
         x = members(parsed(data))
         version = whole(x["format"], "format")
         if version != FORMAT:
-            hint = (
-                "use the newer braid again"
-                if version > FORMAT
-                else "use the older braid again, or delete the checkpoint"
-            )
+            hint = f"use the {'newer' if version > FORMAT else 'older'} braid again; or {anew(str(directory))}"
             raise BraidError(f"{path} has format {version}; this version of braid has format {FORMAT}", hint)
         found = _from_json(x)
         if x["hash"] != found.hash:
             raise ValueError("its plan and its hash do not agree")
         return found
     except (ValueError, KeyError, TypeError, AttributeError) as e:
-        raise BraidError(f"{path} cannot be read: {why(e)}", "put it back from a copy, or delete the checkpoint") from e
+        hint = f"put it back from a copy; or {anew(str(directory))}"
+        raise BraidError(f"{path} cannot be read: {why(e)}", hint) from e
 
 
 def _refuse_foreign(folder: str) -> None:
@@ -340,6 +351,7 @@ def _from_json(x: dict[str, Any]) -> Document:
         origin=text(x.get("origin", ""), "origin"),
         numbers=tuple((whole(n, "a step"), whole(m, "a step")) for n, m in items(x.get("numbers", []), "numbers")),
         meaning=whole(x.get("meaning", 1), "meaning", 1),
+        store=text(x.get("store", ""), "store"),
     )
 
 
@@ -373,8 +385,7 @@ def last_batch(folder: str, known: Document) -> int | None:
             _check_lines(os.path.join(root, "commits", str(last)))
             state_file.check(folder, last)
     except BraidError as e:
-        hint = f"put it back from a copy, or delete the checkpoint {folder} and the topic it wrote to start anew"
-        raise BraidError(e.message, hint) from e
+        raise BraidError(e.message, f"put it back from a copy; or {anew(folder)}") from e
     return last if last >= 0 else None
 
 

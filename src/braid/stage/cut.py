@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import NotRequired, TypedDict
 
-from braid.errors import BraidError
+from braid.errors import BraidError, anew
 from braid.operators.changes import NEVER
 from braid.stage.inputs import Input
 
@@ -110,7 +110,7 @@ def behind_an_end(source: str, file: str | None = None) -> BraidError:
     more = "records" if file is None else f"rows, in {file}"
     return BraidError(
         f"{source} has more {more}, but it was closed: a run with --end let everything go that waited for them",
-        "run without --end as long as more may come; delete the checkpoint to read all of it anew",
+        f"run without --end as long as more may come; {anew()}, and reads all of it",
     )
 
 
@@ -128,7 +128,7 @@ def _parts(
             if first > end:
                 raise BraidError(
                     f"input {name} ends at offset {end}, but {first} of its records have been processed",
-                    "what it is read from was replaced by something shorter: put it back, or delete the checkpoint",
+                    f"what it is read from was replaced by something shorter: put it back; or {anew()}",
                 )
             if first < end and name in start["ended"]:
                 raise behind_an_end(input.source.name)

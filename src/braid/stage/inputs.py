@@ -22,7 +22,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from braid.errors import BraidError
+from braid.errors import BraidError, anew
 from braid.operators.changes import NEVER, TIME
 from braid.plan.logical import Source
 from braid.records.wire import wires
@@ -271,7 +271,7 @@ class TopicInput:
         if raw.height != last - first and self.store.dense:
             raise BraidError(
                 f"the topic {self.source.topic!r} has no records {first} to {last - 1} in partition {partition}",
-                "it was deleted or replaced since they were planned to be read; delete the checkpoint to start anew",
+                f"it was deleted or replaced since they were planned to be read; {anew()}",
             )
         with spent("decode"):
             decoded = decode(self.source, raw, partition, self.store.registry)

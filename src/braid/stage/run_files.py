@@ -21,7 +21,7 @@ from uuid import uuid4
 import polars as pl
 import pyarrow as pa
 
-from braid.errors import BraidError
+from braid.errors import BraidError, anew
 from braid.stage import frame_file
 from braid.stage.state_file import SUFFIX
 from braid.timing import spent, tally
@@ -29,7 +29,7 @@ from braid.topics.files import open_regular
 
 KEPT_FRAMES = 256  # mapped frames that a process holds
 LARGE = 1 << 18  # bytes of a run from which on what was written is mapped, not kept in memory
-DAMAGED = "the checkpoint is damaged; delete it to start the query anew"
+DAMAGED = f"the checkpoint is damaged: put it back from a copy; or {anew()}"
 _SUM = 4  # bytes of checksum behind the Arrow file
 
 _frames: OrderedDict[str, pl.DataFrame] = OrderedDict()

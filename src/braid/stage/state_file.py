@@ -23,7 +23,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Any
 
-from braid.errors import BraidError
+from braid.errors import BraidError, anew
 from braid.topics.files import items, members, parsed, read_small, text, whole, why, write_atomic
 
 FORMAT = 1
@@ -31,7 +31,7 @@ FOLDER, RUNS, SUFFIX, PUBLISHED = "state", "runs", ".arrow", "published"
 MOST = 1 << 30  # bytes of the file of a batch
 _PLACE, _NUMBER = re.compile("[0-9]{1,9}/[0-9]{1,9}"), re.compile("[0-9]{1,9}")
 _RUN = re.compile("[A-Za-z0-9_-]{1,200}")
-_DAMAGED = "put it back from a copy, or delete the checkpoint and the topic it wrote to start anew"
+_DAMAGED = f"put it back from a copy; or {anew()}"
 
 Documents = dict[str, dict[str, Any]]
 
@@ -123,7 +123,7 @@ def _read(path: str, version: tuple[int, int, int]) -> Mapping[str, str]:
     try:
         x = members(parsed(line))
         if (found := whole(x["format"], "format")) != FORMAT:
-            hint = "use the version of braid that wrote it, or delete the checkpoint to start anew"
+            hint = f"use the version of braid that wrote it; or {anew()}"
             raise BraidError(f"{path} is of format {found}; this version of braid reads {FORMAT}", hint)
         made = {}
         for where, document in members(x["state"], "state").items():

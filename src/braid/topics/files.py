@@ -164,12 +164,27 @@ def open_for_writing(path: str) -> bool:
         os.close(fd)
 
 
+def private_folder(root: str) -> None:
+    """The folder of a store, or of a checkpoint, is there. Who makes it has it for himself; one that is there keeps the
+    mode that its user gave it."""
+    os.makedirs(root, mode=0o700, exist_ok=True)
+
+
+def open_lock(path: str) -> int:
+    """A descriptor of a lock file, which is its user's alone: whoever may read it may lock it, and hold up a run."""
+    refuse_other(path)
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    found = os.fstat(fd)
+    if found.st_mode & 0o077 and found.st_uid == os.geteuid():  # of an older version
+        os.fchmod(fd, 0o600)
+    return fd
+
+
 @contextlib.contextmanager
 def locked(path: str) -> Iterator[None]:
     """Hold the lock file `path` alone, over processes and threads. The kernel frees it when its holder dies."""
     while True:
-        refuse_other(path)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        fd = open_lock(path)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX)
             if _still_there(fd, path):  # else its directory was removed while we waited

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from braid.errors import BraidError
-from braid.topics.files import items, members, parsed, refuse_other, store_root, text, whole
+from braid.topics.files import items, members, open_lock, parsed, private_folder, refuse_other, store_root, text, whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +76,8 @@ class StoreLock:
         self._processes: list[Process] = []
 
     def acquire(self) -> None:
-        os.makedirs(self._root, exist_ok=True)
-        refuse_other(self._file)
-        fd = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+        private_folder(self._root)
+        fd = open_lock(self._file)
         try:
             self._take(fd)
             self._wait_for_orphans(fd)

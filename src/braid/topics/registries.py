@@ -20,7 +20,7 @@ from urllib.parse import quote, urlsplit
 
 from braid.errors import BraidError
 from braid.records.registry import Incompatible, Registry, RegistryAway, Schema, UnknownSchema
-from braid.topics.files import locked, parsed, read_small, refuse_link, write_atomic
+from braid.topics.files import locked, parsed, private_folder, read_small, refuse_link, write_atomic
 from braid.topics.settings import read_settings
 
 SECONDS = 4.0  # to wait for an answer
@@ -142,6 +142,7 @@ class FolderRegistry:
             yield
             return
         refuse_link(self.folder)
+        private_folder(os.path.dirname(self.folder))
         os.makedirs(self.folder, exist_ok=True)
         with locked(os.path.join(self.folder, ".lock")):
             yield

@@ -23,7 +23,7 @@ from braid.records.key import key_partition
 from braid.records.registry import Registry
 from braid.topics import commit, reading
 from braid.topics.envelope import ENVELOPE, RAW, format_envelope, parse_envelope
-from braid.topics.files import check_name, check_new_name, locked, reach, refuse_link, store_root
+from braid.topics.files import check_name, check_new_name, locked, private_folder, reach, refuse_link, store_root
 from braid.topics.log import MAX_PARTITIONS, Topic, folders, write_description
 from braid.topics.registries import of_store
 from braid.topics.segments import CHUNK, ROLLED
@@ -83,6 +83,7 @@ class TopicStore:
         if not 1 <= partitions <= MAX_PARTITIONS:
             raise BraidError(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {partitions}")
         refuse_link(self._folder)
+        private_folder(self.root)
         os.makedirs(self._folder, exist_ok=True)
         with locked(os.path.join(self.root, ".topics.lock")):
             existing = self.names()

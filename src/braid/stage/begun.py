@@ -1,0 +1,110 @@
+"""Queries that have run, as far as their checkpoints tell; how one of them begins anew, step by step.
+
+In: the folder of a checkpoint. Out: what the query reads, wrote and was called; a mark that it is to begin anew; the
+folder, gone.
+Rule: the mark comes before the first thing that is taken away, and goes with the checkpoint, at once, after the last.
+So a query that is half taken away neither goes on nor begins: `load` refuses it until the rest is done, by what the
+mark says. A checkpoint that cannot be read tells nothing but its name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from typing import Any
+
+from braid.errors import BraidError
+from braid.stage import checkpoint
+from braid.topics import whereabouts
+from braid.topics.files import items, members, parsed, reach, read_small, scratch_name, text, whole, write_atomic
+
+_GONE = re.compile("~[0-9a-f]{8}$")  # of `scratch_name`
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """`run` names this life of its checkpoint; `files`: the folder of its results, where they are no topic; `tasks`:
+    how many wrote; `torn`: why its checkpoint cannot be read; `marked`: it is to begin anew, and that did not end."""
+
+    name: str
+    folder: str
+    run: str
+    reads: frozenset[str] = frozenset()
+    writes: str | None = None
+    files: str | None = None
+    tasks: int = 0
+    on_broker: bool = False
+    torn: BraidError | None = None
+    marked: bool = False
+
+
+def of(folder: str, root: str) -> Known | None:
+    """The query of a checkpoint of this store; None where there is none, or of another store."""
+    name = os.path.basename(folder)
+    try:
+        return _marked(folder) or _recorded(folder, root)
+    except (ValueError, KeyError) as e:
+        return Known(name, folder, "", torn=BraidError(f"{folder}/{checkpoint.RESET} cannot be read: {e}"), marked=True)
+    except BraidError as e:
+        return Known(name, folder, "", torn=e)
+
+
+def _recorded(folder: str, root: str) -> Known | None:
+    document = checkpoint.load(folder)
+    if document is None or not whereabouts.belongs(root, folder, document.store):
+        return None
+    topic, files = document.writes()
+    reads = frozenset(t for t, _ in document.sources)
+    run, on_broker = str(document.settings.get("run")), "topics" in document.settings
+    return Known(os.path.basename(folder), folder, run, reads, topic, files, document.shuffle, on_broker)
+
+
+def _marked(folder: str) -> Known | None:
+    try:
+        x = members(parsed(read_small(os.path.join(folder, checkpoint.RESET))))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return Known(
+        name=os.path.basename(folder),
+        folder=folder,
+        run=text(x["run"], "run"),
+        reads=frozenset(text(t, "a topic") for t in items(x["reads"], "reads")),
+        writes=_text_or_none(x["writes"]),
+        files=_text_or_none(x["files"]),
+        tasks=whole(x["tasks"], "tasks"),
+        on_broker=x["on_broker"] is True,
+        marked=True,
+    )
+
+
+def _text_or_none(x: Any) -> str | None:
+    return None if x is None else text(x, "a name")
+
+
+def mark(q: Known) -> None:
+    """From here on the query does not go on."""
+    if not q.marked:
+        said = {"run": q.run, "reads": sorted(q.reads), "writes": q.writes, "files": q.files}
+        data = json.dumps(said | {"tasks": q.tasks, "on_broker": q.on_broker}, indent=1).encode()
+        write_atomic(os.path.join(q.folder, checkpoint.RESET), data, q.folder)
+    reach("query marked")
+
+
+def remove(folder: str) -> None:
+    """A checkpoint is gone at once, with all that lies beside it; its files a little later."""
+    shutil.rmtree(f"{folder}.files", ignore_errors=True)
+    reach("copies removed")
+    if os.path.isdir(folder):
+        os.rename(folder, scratch_name(folder))
+    reach("checkpoint removed")
+    sweep(os.path.dirname(folder))
+
+
+def sweep(parent: str) -> None:
+    """What is left of checkpoints that are gone, also by who was stopped there."""
+    for name in os.listdir(parent) if os.path.isdir(parent) else ():
+        if _GONE.search(name):
+            shutil.rmtree(os.path.join(parent, name), ignore_errors=True)
