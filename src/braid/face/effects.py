@@ -172,6 +172,8 @@ class StoreTables:
         self._torn[topic] = 0
         ends = self._store.end_offsets(topic)
         for partition, (begin, end) in enumerate(zip(self._store.start_offsets(topic), ends, strict=True)):
+            if begin == end:
+                continue
             read = self._store.parsed(topic, partition, begin, end, declared.wires)
             good = read.filter(pl.col("error").is_null())
             self._torn[topic] += read.height - good.height
