@@ -28,7 +28,7 @@ from braid.files.watch import Files  # noqa: E402
 from braid.lower.lower import lower  # noqa: E402
 from braid.operators.changes import POS, SUB, in_order  # noqa: E402
 from braid.plan.logical import sources  # noqa: E402
-from braid.spark import columns, conf, runs, stage  # noqa: E402
+from braid.spark import columns, conf, died, runs, stage  # noqa: E402
 from braid.spark import query as queries  # noqa: E402
 from braid.spark.columns import bucket_ids, spark_partition  # noqa: E402
 from braid.spark.driver import SparkBackend, shared_session  # noqa: E402
@@ -421,7 +421,7 @@ def _launched(folder: Path, *handles: _Handle, note: Any = print) -> queries.Run
 @pytest.mark.parametrize("times", range(4))
 def test_a_query_that_ends_while_it_is_asked_is_not_done(tmp_path: Path, times: int) -> None:
     """It was: a run that was started again ended at once, with nothing done and no error."""
-    made = _launched(tmp_path, _Ending(f"SparkException: {queries.TOO_SLOW}", times), _Ending(None, 99))
+    made = _launched(tmp_path, _Ending(f"SparkException: {died.TOO_SLOW}", times), _Ending(None, 99))
     assert [made.status() for _ in range(4)] == ["running"] * 4 and made.exception() is None
 
 
@@ -457,7 +457,7 @@ def test_a_query_that_lost_executors_starts_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wait", ["await_idle", "await_termination", "status"])
 def test_a_query_that_started_too_slowly_starts_again(tmp_path: Path, wait: str) -> None:
-    late = f"SparkException: {queries.TOO_SLOW}"
+    late = f"SparkException: {died.TOO_SLOW}"
 
     def running(*reasons: str | None) -> queries.RunningQuery:
         return _launched(tmp_path, *map(_Handle, reasons))
@@ -466,12 +466,12 @@ def test_a_query_that_started_too_slowly_starts_again(tmp_path: Path, wait: str)
     assert getattr(good, wait)() in (None, True, "stopped") and good.exception() is None
     bad = running("ValueError: x", None)
     never = running(*[late] * queries.STARTS, None)
-    for died, why in ((bad, "failed: ValueError: x"), (never, queries.TOO_SLOW)):
+    for dead, why in ((bad, "failed: ValueError: x"), (never, died.TOO_SLOW)):
         if wait == "status":
-            assert [died.status() for _ in range(queries.STARTS + 1)][-1] == "failed"
+            assert [dead.status() for _ in range(queries.STARTS + 1)][-1] == "failed"
         else:
             with pytest.raises(BraidError, match=why):
-                getattr(died, wait)()
+                getattr(dead, wait)()
     stopped = running(late, None)
     stopped.stop()
     assert stopped.status() == "failed"

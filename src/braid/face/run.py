@@ -131,7 +131,7 @@ def run_program(request: Request, err: Console) -> Outcome:
 def _session(request: Request) -> Iterator[SparkSession]:
     """A session for this run; its JVM goes with it. One that the process has already is taken, and left alone."""
     from braid.spark import conf
-    from braid.spark.query import reason
+    from braid.spark.died import reason
 
     own = not conf.running()
     try:

@@ -27,11 +27,11 @@ from braid.errors import BraidError
 from braid.files import results as result_files
 from braid.files.watch import EVERY, Files, FileWatch, Note
 from braid.lower.physical import Plan
-from braid.records.registry import RegistryAway
 from braid.spark import columns, executors, figures, writer
 from braid.spark import job as jobs
 from braid.spark.conf import keep_state, on_one_node, settings_of_a_query
 from braid.spark.dataframes import Registered, packed, result_schema, unpack
+from braid.spark.died import HINT, advice, of_spark, reason, was_away
 from braid.spark.entry import FORMAT, SCHEMA, BraidSource, StageProcessor
 from braid.spark.group import Group
 from braid.spark.job import (
@@ -63,16 +63,8 @@ Status = Literal["running", "stopped", "failed"]
 RATE_WINDOW = 10.0  # s over which rates are taken
 REMEMBERED = 100  # batches that wait to be taken
 LAST_WORDS = 10.0  # s that a query whose batch has failed may take to end
-HINT = "Spark's log has more"
 MANY = 4  # times as many tasks as cores
 STARTS = 4  # how often a query is started between two batches
-TOO_SLOW = "Python worker failed to connect back"  # Spark gives it ten seconds
-OF_A_TASK = ("braid.errors.", "PythonException")  # an error of a user's, or of ours
-LOST = re.compile(  # what Spark says when it gives a batch up that lost machines, not because a task failed
-    "ExecutorLostFailure|FetchFailed|maximum allowable (number of times|total stage)|has to fail this job"
-    "|[Rr]ollback (failed|a running result|completed result)"
-)
-WORKER_GONE = "Python worker exited unexpectedly"
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +148,7 @@ class RunningQuery:
 
     def _once_more(self) -> bool:
         """Whether the query died of what passes: a process that came too late, a server that was away."""
-        if _was_away(self._handle):
+        if was_away(self._handle):
             now = time.monotonic()
             if not self._away:
                 self._away = now
@@ -164,7 +156,7 @@ class RunningQuery:
             if now - self._away < PATIENCE:
                 time.sleep(1)
                 return True
-        if self._starts >= STARTS or (why := _of_spark(self._handle)) is None:
+        if self._starts >= STARTS or (why := of_spark(self._handle)) is None:
             return False
         self._note(f"{self.name} is started again: {why}")
         return True
@@ -565,24 +557,6 @@ def collected(manifest: DataFrame) -> list[tuple[str, str]]:
     return [(row.getString(0), row.getString(1)) for row in plan.executeCollectPublic()]
 
 
-def reason(text: str) -> str:
-    """The cause in Spark's account of a failure: the last line of the Python error, or the JVM's innermost message."""
-    if WORKER_GONE in text:
-        return "a Python process of Spark has ended, killed or out of memory"
-    lines = [re.sub(r"^(: |Caused by: )", "", line.strip()) for line in text.splitlines() if line.strip()]
-    errors = [x for x in lines if re.match(r"^(([\w.]+\.)?\w*(Error|Exception|Interrupt)|braid\.[\w.]+)(: |$)", x)]
-    python = [x for x in errors if not x.startswith(("org.", "java.", "py4j.", "pyspark.errors"))]
-    jvm = [x for x in errors if x.startswith(("org.", "java.")) and ": " in x]
-    chosen = (python or jvm or lines[:1] or ["no reason given"])[-1]
-    return re.sub(r"^braid\.[\w.]+: ", "", chosen)
-
-
-def advice(text: str) -> str:
-    """The hint in Spark's account of a failure, if the error was one of ours."""
-    hints = [line.strip().removeprefix("hint: ") for line in text.splitlines() if line.strip().startswith("hint: ")]
-    return hints[-1] if hints and WORKER_GONE not in text else HINT
-
-
 def _offsets(document: Any) -> dict[str, int] | None:
     """The offsets in a document of ours; None where it is another source's."""
     found = json.loads(document) if isinstance(document, str) else document
@@ -595,21 +569,6 @@ def _await(handle: Any, timeout: float | None) -> bool:
         return handle.awaitTermination(timeout) is not False
     except Exception:  # its reason is asked for by the caller
         return True
-
-
-def _was_away(handle: Any) -> bool:
-    """Whether the query died of a broker, or a registry, that did not answer."""
-    why = str(handle.exception() or "") if not handle.isActive else ""
-    return any(kind.__name__ in why for kind in (BrokerAway, RegistryAway))
-
-
-def _of_spark(handle: Any) -> str | None:
-    """Why a query died that nobody's error ended: a Python process that was not up in time, machines that went."""
-    why = str(handle.exception() or "") if not handle.isActive else ""
-    if TOO_SLOW in why:
-        return "a Python process was not up in time"
-    lost = LOST.search(why) is not None and not any(x in why for x in OF_A_TASK)
-    return "Spark has lost executors, and gave the batch up" if lost else None
 
 
 def _state_of(state: state_file.Documents) -> list[dict[str, Any]]:
