@@ -5,6 +5,7 @@ topic, MB in use before the row (or rows) that meet so many, and MB more than th
 Rule: what is measured is source, stages and writer, whole; only Spark's carrying of blobs between them is left out.
 
     python fanout.py one|crowd|table ROWS [PIECE_ROWS MOST]     the last two: what is made at once
+    python fanout.py wide ROWS          so many rows a side of 500 kB, all of which meet
     python fanout.py sliding|… ROWS     a name of `HOT`: so many rows a side of five keys, each meets ten others or less
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import sys
 import tempfile
 import zlib
@@ -40,6 +42,7 @@ from histories import Col, col, query, stream_stream, table
 from histories import source as stream
 
 HOUR = 3_600_000
+WIDE = 500_000  # bytes of a row
 STREAM = "CREATE STREAM {0} (k INTEGER, v VARCHAR(20), n INTEGER); "
 KEYED = "CREATE STREAM {0} (k INT KEY, v STRING) WITH (kafka_topic='{0}', value_format='JSON', partitions=1); "
 SECOND = "OVER (RANGE INTERVAL '1' SECOND PRECEDING)"
@@ -152,7 +155,24 @@ def hot(name: str, count: int) -> dict[str, int]:
         return measured(store, job, states, records(job, count))
 
 
+def wide(count: int) -> dict[str, int]:
+    """Texts that do not pack, and those that pack to nothing."""
+    made = rows(count, "7", "7", HOUR).with_columns(
+        pl.Series(
+            "_value", [f'{{"V":"{secrets.token_hex(WIDE // 4)}{"x" * (WIDE // 2)}","N":7}}' for _ in range(count)]
+        )
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        store = TopicStore(folder)
+        job = job_of(shape_of("wide"), store)
+        states = [BucketState(MemoryRuns()) for _ in job.plan.stages]
+        list(batch(job, states, 0, {0: made}))
+        return measured(store, job, states, {1: made.with_columns(pl.lit(HOUR + 1).alias("_t"))})
+
+
 def main(shape: str, count: int) -> dict[str, int]:
+    if shape == "wide":
+        return wide(count)
     with tempfile.TemporaryDirectory() as folder:
         store = TopicStore(folder)
         job = job_of(shape_of(shape), store)

@@ -68,6 +68,14 @@ def test_a_crowd_is_made_in_rounds() -> None:
 
 
 @needs_proc
+def test_few_rows_of_many_bytes() -> None:
+    """30 rows of 500 kB meet 30: their 900 results are 900 MB, which took 4.7 GB when they were made at once."""
+    said = measured("wide", 30)
+    assert said["results"] == 900
+    assert said["before"] + said["more"] < 1024, said
+
+
+@needs_proc
 @pytest.mark.parametrize(
     ("shape", "results"),
     [

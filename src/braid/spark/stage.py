@@ -24,7 +24,7 @@ from pyspark.sql import Row
 
 from braid.lower.physical import Stage
 from braid.operators.changes import HASH, LOW, POS, POS_TYPE, SUB
-from braid.operators.pairing import pieces
+from braid.operators.pairing import piece_rows, pieces
 from braid.spark import columns, figures
 from braid.spark.columns import Blob
 from braid.spark.job import Job, fused, loads, stateless, topics_of
@@ -39,6 +39,7 @@ from braid.stage.wire import Exchanging, full, full_steps, parted, split
 from braid.timing import spent
 from braid.topics.transactions import untaken
 
+FEW = 4  # pieces of a bucket that are opened at once
 SPILL = 64 << 20  # packed bytes
 PIECE = 250_000  # rows made to text at once
 MANY = 2  # pieces
@@ -85,6 +86,11 @@ class Shelf:
             where = (self._file.seek(0, os.SEEK_END), self._file.write(blob.blob))
         self._piles.setdefault(bucket, []).append((columns.piece(blob.blob), where))
 
+    @property
+    def few(self) -> bool:
+        """Whether each bucket's rows are few pieces, so that there is room for all of them: packed bytes say little."""
+        return all(len(pile) <= FEW for pile in self._piles.values())
+
     def piles(self, share: Share | None = None) -> list[Iterator[pl.DataFrame]]:
         """The rows of each bucket, piece by piece in their order, each opened when it is asked for. `share`: of these
         only a share of the keys."""
@@ -101,8 +107,9 @@ class Shelf:
 
 
 def in_pieces(shelf: Shelf, share: Share | None = None) -> Iterator[pl.DataFrame]:
-    """The rows of all buckets, each in order, as frames that follow each other in order. `share`: see `Shelf.piles`."""
-    if shelf.rows <= PIECE:
+    """The rows of all buckets, each in order, as frames that follow each other in order, neither of many rows nor of
+    many bytes. `share`: see `Shelf.piles`."""
+    if shelf.rows <= PIECE and shelf.few:
         with spent("sort"):
             whole = merged([frame for pile in shelf.piles(share) for frame in pile])
         yield whole
@@ -112,8 +119,8 @@ def in_pieces(shelf: Shelf, share: Share | None = None) -> Iterator[pl.DataFrame
         with spent("sort"):
             end = min((head.end() for head in heads), key=_in_order)
             piece = merged([head.upto(end) for head in heads])
-        for start in range(0, piece.height, PIECE):
-            yield piece.slice(start, PIECE)
+        for rows in pieces(piece.height, min(PIECE, piece_rows([piece]))):
+            yield piece[rows]
 
 
 Place = tuple[int, bytes | None]  # `_pos` and `_sub`; no `_sub` stands last at its position
