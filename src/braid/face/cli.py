@@ -243,9 +243,8 @@ def run(
     been processed; with --end nothing will follow it, and what waits for a later time goes out. The same command again
     goes on where the last run ended, however it ended.
 
-    Exit code: 0 done, or stopped by Ctrl-C
-    where there was no other end; 130 stopped by Ctrl-C before --until-idle came to its end; 1 something to mend in the
-    SQL, the options or the files; 2 a query died; 3 more rows were dropped than --max-drops allows.
+    Exit code: 0 done, or stopped by Ctrl-C where there was no other end; 130 stopped by Ctrl-C before --until-idle came
+    to its end; 1 something to mend in the SQL, the options or the files; 2 a query died; 3 --max-drops was exceeded.
     """
     from braid.face.begin import begins_of
     from braid.face.metrics import MaxDrops
