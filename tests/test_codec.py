@@ -216,6 +216,20 @@ def test_a_number_in_quotes_is_no_time() -> None:
     assert set(errors) == {"field V: '1709280000000' is not a TIMESTAMP"}
 
 
+@pytest.mark.parametrize(
+    ("text", "type_", "written"),
+    [
+        ("2024-03-01T08:00:00Z", S.TIMESTAMP, "a TIMESTAMP: write milliseconds since 1970, as 1709280000000"),
+        ("2024-03-01", S.DATE, "a DATE: write days since 1970, as 19783"),
+        ("08:00", S.TIME, "a TIME: write milliseconds of the day, as 28800000"),
+    ],
+)
+def test_a_text_that_is_no_time_here_says_what_is(text: str, type_: S, written: str) -> None:
+    for manner in ("plain", "lenient"):
+        _, _, errors = decode_values(pl.Series([json.dumps({"V": text})]), [Column("V", type_)], manner=manner)
+        assert errors[0] == f"field V: {text!r} is not {written}"
+
+
 def test_iso_text_is_shown_as_the_time_it_is() -> None:
     assert python_value("2024-03-01 08:00:00", S.TIMESTAMP, False) == EIGHT
     assert python_value("2024-03-01", S.DATE, True) == 19783

@@ -120,6 +120,18 @@ def _not(value: Any, t: Type) -> Malformed:
     return Malformed(f"{_shown(value)} is not {a(t)}")
 
 
+_WRITTEN = {
+    S.DATE: "days since 1970, as 19783",
+    S.TIME: "milliseconds of the day, as 28800000",
+    **dict.fromkeys(TIMESTAMPS, "milliseconds since 1970, as 1709280000000"),
+}
+
+
+def _no_moment(value: Any, t: Scalar) -> Malformed:
+    """Says what a date or a time is written as, where texts are none."""
+    return Malformed(f"{_shown(value)} is not {a(t)}: write {_WRITTEN[t]}")
+
+
 def find(fields: Mapping[str, Any], name: str, folded: dict[str, str]) -> Any:
     """The field `name`: an exact match first, then one without case (the first that was written)."""
     if name in fields:
@@ -163,7 +175,7 @@ def _whole(t: Scalar, manner: Manner) -> Reader:
                 return found
             number = _whole_part(value) if lenient else None
             if number is None:
-                raise _not(value, t)
+                raise _not(value, t) if iso or t not in _WRITTEN else _no_moment(value, t)
             value = number
         if not low <= value < high:
             raise Malformed(f"{_shown(value)} is out of range for {t}")
