@@ -341,6 +341,16 @@ def test_cat_shows_times_and_columns(folder: Path) -> None:
     assert '2,"",' in braid("cat", "l", "--store", "s", "--format", "csv").out.splitlines()[2]
 
 
+def test_put_tells_of_seconds(folder: Path) -> None:
+    """Once, of the first; a time that only looks early is let be."""
+    lines = "".join(f'{{"key": 1, "value": {{}}, "timestamp": {t}}}\n' for t in (1000, 1700000000, 1700000001))
+    said = braid("put", "l", "--store", "s", stdin=lines)
+    note = "note: the timestamp 1700000000 is 1970-01-20T16:13:20.000Z; if it counts seconds, write 1700000000000: 2023"
+    assert said.code == 0 and said.err.count("note:") == 1 and note in said.err
+    early = '{"key": 1, "value": {}, "timestamp": 86400000}\n{"key": 1, "value": {}}\n'
+    assert "note:" not in braid("put", "l", "--store", "s", stdin=early).err
+
+
 def test_cat_shows_what_people_read(folder: Path) -> None:
     """Dates and times as such, in a table; of a view's key no names that Braid has made; what is malformed is not
     null. JSON lines have it all as it stands."""
