@@ -341,6 +341,36 @@ def test_cat_shows_times_and_columns(folder: Path) -> None:
     assert '2,"",' in braid("cat", "l", "--store", "s", "--format", "csv").out.splitlines()[2]
 
 
+def test_put_tells_of_seconds(folder: Path) -> None:
+    """Once, of the first; a time that only looks early is let be."""
+    lines = "".join(f'{{"key": 1, "value": {{}}, "timestamp": {t}}}\n' for t in (1000, 1700000000, 1700000001))
+    said = braid("put", "l", "--store", "s", stdin=lines)
+    note = "note: the timestamp 1700000000 is 1970-01-20T16:13:20.000Z; if it counts seconds, write 1700000000000: 2023"
+    assert said.code == 0 and said.err.count("note:") == 1 and note in said.err
+    early = '{"key": 1, "value": {}, "timestamp": 86400000}\n{"key": 1, "value": {}}\n'
+    assert "note:" not in braid("put", "l", "--store", "s", stdin=early).err
+
+
+def test_cat_shows_what_people_read(folder: Path) -> None:
+    """Dates and times as such, in a table; of a view's key no names that Braid has made; what is malformed is not
+    null. JSON lines have it all as it stands."""
+    sql = "CREATE TABLE l (k INT PRIMARY KEY, at TIMESTAMP, day DATE, t TIME, n BIGINT);"
+    assert braid("run", "--dialect", "risingwave", "-e", sql, "--store", "s").code == 0
+    day = {"at": 1704103200000, "day": 19723, "t": 28800000, "n": 1704103200000}
+    group = {"result.group_0_is_null": False, "result.group_0": 7, "result.group_1": "x"}
+    keys = [1, group, {"a._row_id": 1, "b._row_id": 2}, {"group": 1}]
+    lines = "".join(json.dumps({"key": k, "value": day, "timestamp": 0}) + "\n" for k in keys)
+    assert braid("put", "l", "--store", "s", stdin=lines).code == 0
+    TopicStore("s").append_lines("l", ["nonsense", '{"key": 1, "value": null, "timestamp": 0}'])
+    shown = braid("cat", "l", "--store", "s").out.splitlines()[1:]
+    value = '{"at": "2024-01-01T10:00:00.000Z", "day": "2024-01-01", "t": "08:00:00.000", "n": 1704103200000}'
+    assert [line.split("Z  ", 1)[1].split("  ", 1)[0] for line in shown[:4]] == ["1", "7, x", "1, 2", '{"group": 1}']
+    assert all(line.endswith(value) for line in shown[:4])
+    assert shown[4].endswith("malformed: nonsense") and shown[5].endswith("null")
+    rows = [json.loads(x) for x in braid("cat", "l", "--store", "s", "--format", "jsonl").out.splitlines()]
+    assert [r["key"] for r in rows[:4]] == keys and rows[0]["value"] == day
+
+
 def test_a_table_cuts_what_nobody_reads(folder: Path) -> None:
     record = {"key": 1, "value": {"V": "0" * 2_000_000}, "timestamp": 0}
     assert braid("put", "l", "--store", "s", stdin=json.dumps(record)).code == 0

@@ -145,6 +145,15 @@ def test_what_cannot_be_read(folder: Path) -> None:
     assert "differ only by case" in braid("infer", "twice.csv").err
     (folder / "list.jsonl").write_text('[{"a": 1}]\n')
     assert "one JSON object" in braid("infer", "list.jsonl").err
+    (folder / "bad.jsonl").write_text('{"a": 1}\n{"a": 1,}\n')
+    assert "bad.jsonl cannot be read: line 2, column 9: " in braid("infer", "bad.jsonl").err
+    (folder / "list.jsonl").write_text('{"a": 1}\n[1]\n')
+    assert "list.jsonl cannot be read: line 2 is no JSON object" in braid("infer", "list.jsonl").err
+    for name in ("wide.csv", "wide.jsonl"):
+        for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
+            (folder / name).write_bytes('{"a": 1}\n{"a": 2}\n'.encode(encoding))
+            said = braid("infer", name)
+            assert said.code == 1 and f"{name} is not UTF-8 text, but UTF-16" in said.err and "iconv" in said.err
     (folder / "note.csv").write_text("# of May\na,b\n1,2\n")
     assert "2 fields, the header has 1" in braid("infer", "note.csv").err
     (folder / "same.csv").write_text("a,b,a\n1,2,3\n")

@@ -83,6 +83,9 @@ MAX_DAY = 95_000_000
 MAX_TIME = MAX_DAY * DAY_MS
 
 
+SECONDS = range(631_152_000, 4_102_444_800)  # of 1990 to 2100; as milliseconds they are of January and February 1970
+
+
 def is_time(ms: int) -> bool:
     """Whether it can be the time of a record."""
     return -MAX_TIME <= ms < MAX_TIME

@@ -251,6 +251,26 @@ def test_another_query(store: Path, sql: str, told: str) -> None:
     assert "braid reset" in shown
 
 
+def test_check_tells_what_a_run_would_do(store: Path) -> None:
+    """Goes on, is new, or cannot go on, and why; nothing is written."""
+    before = snapshot(store)
+    said = braid("check", "q.sql", "--store", "s")
+    assert said.code == 0 and "  WINDOWED goes on after batch 4" in said.out, said
+    assert snapshot(store) == before
+    Path("q.sql").write_text(SQL.replace("3 SECONDS", "4 SECONDS"), encoding="utf-8")
+    said = braid("check", "q.sql", "--store", "s")
+    assert said.code == 1 and "  WINDOWED cannot go on" in said.out, said
+    assert "was made by another query" in said.err and "braid reset WINDOWED" in said.err
+    Path("q.sql").write_text(SQL, encoding="utf-8")
+    truncate(store / CHECKPOINT / "state/4.json")
+    said = braid("check", "q.sql", "--store", "s")
+    assert said.code == 1 and "state/4.json is damaged" in said.err
+    Path("new").mkdir()
+    said = braid("check", "q.sql", "--store", "new")
+    assert said.code == 0 and "  WINDOWED is new" in said.out
+    assert "WINDOWED" not in braid("check", "q.sql", "--store", "none").out
+
+
 def test_the_same_query_in_other_words(store: Path) -> None:
     sql = "-- again\n" + SQL.replace("SELECT", "select").replace("3 SECONDS", "3000 MILLISECONDS")
     (again,) = (e.query for e in Program("ksqldb").statements(sql) if e.query is not None)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from braid.bind.bound import TypeMade
+from braid.bind.bound import Declared, TypeMade
 from braid.bind.catalog import Catalog
 from braid.bind.program import Mode, Program, Standing
 from braid.dialects import DIALECTS, dialect_named
@@ -41,14 +41,20 @@ def over(
 
 def written_as(store: Topics, topic: str) -> Wires:
     """How the topic's records are written, as far as anybody has declared it here."""
+    found = declared_over(store, topic)
+    return Wires() if found is None else found.wires
+
+
+def declared_over(store: Topics, topic: str) -> Declared | None:
+    """What somebody has declared over a topic; None where nobody has."""
     for catalogue in (Catalogue(store, dialect) for dialect in DIALECTS):
         if not catalogue.kept:
             continue
         sources = catalogue.program("once").catalog.sources.values()
         found = next((d for d in sources if d.topic == topic), None)
         if found is not None:
-            return found.wires
-    return Wires()
+            return found
+    return None
 
 
 class Catalogue:

@@ -338,18 +338,17 @@ def explain(
 def check(
     file: str | None, text: str | None, dialect: str | None, store: str, functions: Functions, broker: Broker | None
 ) -> None:
-    """List every problem of a file; run nothing."""
-    from braid.bind.program import check_program
-    from braid.face.catalogue import over
+    """List every problem of a file, and what its queries would do on the store; run nothing.
+
+    Each query goes on, is new, or cannot go on, and why. Exit code: 1 where a run would refuse the file.
+    """
+    from braid.face.deployment import checked
+    from braid.face.request import Request
 
     sql, dialect = read_sql(file, text, dialect)
-    problems, read = check_program(sql, over(store, dialect, broker, functions, folder_of(file)))
-    for problem in problems:
-        err.print(problem.render(), style="red", markup=False)
-    if problems:
-        err.print(f"{len(problems)} problem{'s' * (len(problems) > 1)}")
+    request = Request(sql, dialect, store, broker=broker, functions=functions, folder=folder_of(file))
+    if not checked(request, err):
         raise click.exceptions.Exit(1)
-    click.echo(f"{read} statement{'s' * (read != 1)}, no problem")
 
 
 @main.command()

@@ -7,6 +7,8 @@ be read. A column that is empty is text.
 
 from __future__ import annotations
 
+import codecs
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -75,7 +77,10 @@ def columns_of(path: str) -> list[Column]:
         raise BraidError(f"there is no file {path}", "name one file; braid run takes globs")
     if ending == ".parquet":
         return [Column(n, _ours(t, n)) for n, t in schema_of(path)[0].items()]
-    if is_packed(next(content(path), b"")):
+    beginning = next(content(path), b"")
+    if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in beginning[:4]:
+        raise BraidError(f"{path} is not UTF-8 text, but UTF-16 or the like", "iconv -f UTF-16 -t UTF-8 makes it so")
+    if is_packed(beginning):
         raise BraidError(f"{path} is packed, and not as its name says", "a file is packed once, by gzip: .gz")
     return _of_csv(path) if ending == ".csv" else _of_json(path)
 
@@ -105,9 +110,23 @@ def _of_json(path: str) -> list[Column]:
         frame = pl.read_ndjson(b"\n".join(lines), infer_schema_length=ROWS)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as e:
         hint = "a line holds one JSON object; of a list, jq -c '.[]' makes lines"
-        raise BraidError(f"{path} cannot be read: {' '.join(str(e).split())[:200]}", hint) from None
+        why = _first_bad(lines) or " ".join(str(e).split())[:200]
+        raise BraidError(f"{path} cannot be read: {why}", hint) from None
     dated = [(t, form) for t, form in _FORMS if t in (Scalar.DATE, Scalar.TIMESTAMP)]
     return [Column(s.name, _of_texts(s, dated) if s.dtype == pl.String else _ours(s.dtype, s.name)) for s in frame]
+
+
+def _first_bad(lines: Sequence[bytes]) -> str | None:
+    """Where the first line is that is no JSON object, and why."""
+    for number, line in enumerate(lines, 1):
+        try:
+            if line.strip() and not isinstance(json.loads(line), dict):
+                return f"line {number} is no JSON object"
+        except json.JSONDecodeError as e:
+            return f"line {number}, column {e.colno}: {e.msg}"
+        except (UnicodeDecodeError, RecursionError):
+            return f"line {number} is no JSON in UTF-8"
+    return None
 
 
 def _of_texts(texts: pl.Series, forms: Sequence[tuple[Type, str]]) -> Type:

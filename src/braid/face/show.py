@@ -25,8 +25,9 @@ import polars as pl
 from braid.bind.program import first_match
 from braid.errors import BraidError, printable
 from braid.face import tabular
-from braid.face.catalogue import written_as
+from braid.face.catalogue import declared_over, written_as
 from braid.face.tabular import cell, json_line, print_table, seen
+from braid.records.values import MOMENTS
 from braid.records.wire import Wires
 from braid.stage.drops import FIELDS
 from braid.topics import whereabouts
@@ -36,7 +37,7 @@ from braid.topics.files import is_name
 from braid.topics.interface import Topics, open_topics
 from braid.topics.reading import records_of
 from braid.topics.store import TopicStore, json_of
-from braid.types import is_time
+from braid.types import SECONDS, Scalar, is_time
 
 DROPS_SHOWN = 20
 EXAMPLE = '{"key": 1, "value": {"V": "a"}, "timestamp": 0}'
@@ -71,10 +72,11 @@ def sizes(topics: Topics) -> Iterator[tuple[str, int, int]]:
 
 
 def print_topics(store: str, broker: Broker | None = None) -> None:
+    """In Kafka offsets are told, not records: of a transaction some are no records, and compaction takes some away."""
     opened, shown = _opened(store, broker)
     rows = list(sizes(opened))
     if rows:
-        print_table(TOPICS, rows)
+        print_table(TOPICS if opened.dense else (*TOPICS[:2], "offsets"), rows)
     else:
         click.echo(f"{shown} has no topics", err=True)
 
@@ -89,7 +91,7 @@ def print_drops(store: str, query: str, form: str, limit: int | None = None) -> 
         raise BraidError(f"no query {query} has run in {store}", f"queries: {', '.join(known) or 'none'}")
     if form == "jsonl":
         for row in islice(each_drop(root, found), limit):
-            click.echo(json_line(row))
+            click.echo(json_line(_visible(row)))
         return
     limit = DROPS_SHOWN if limit is None else limit
     counts: Counter[tuple[str, str]] = Counter()
@@ -100,7 +102,7 @@ def print_drops(store: str, query: str, form: str, limit: int | None = None) -> 
         counts[kind] += 1
         first.setdefault(kind, row["message"] or "")
         if len(rows) < limit:
-            rows.append(row)
+            rows.append(_visible(row))
     if not counts:
         click.echo(f"{found} dropped nothing")
         return
@@ -116,6 +118,20 @@ def print_drops(store: str, query: str, form: str, limit: int | None = None) -> 
 def _shown(column: str, value: Any) -> Any:
     """Times as people read them."""
     return tabular.time_text(value) if column in ("timestamp", "clock") and isinstance(value, int) else value
+
+
+def _visible(row: dict[str, Any]) -> dict[str, Any]:
+    """A drop without what the user's rows do not have: the id that rows without a key are known by."""
+    value = row.get("value")
+    return (
+        row | {"value": {n: v for n, v in value.items() if not _ROW_ID.fullmatch(n)}}
+        if isinstance(value, dict)
+        else row
+    )
+
+
+_ROW_ID = re.compile(r"(.*\.)?_row_id")
+_INNER = re.compile(r"(.*\.)?_row_id|.*\.group_[0-9]+(_is_null)?")  # how Braid calls what a view's rows are known by
 
 
 def folders(path: str) -> list[str]:
@@ -151,6 +167,9 @@ def put_records(store: str, topic: str, lines: Iterable[str], partitions: int, b
         opened.create(topic, partitions)
     if records:
         opened.append(topic, records, how=how)
+    if (odd := next((r["timestamp"] for r in records if r["timestamp"] in SECONDS), None)) is not None:
+        read, meant = tabular.time_text(odd), tabular.time_text(odd * 1000)
+        click.echo(f"note: the timestamp {odd} is {read}; if it counts seconds, write {odd}000: {meant}", err=True)
     return len(records)
 
 
@@ -238,31 +257,74 @@ def print_topic(shown: str, name: str, wanted: Wanted, form: str, broker: Broker
                 click.echo(json_line(r))
         case "csv":
             _print_csv(records, _records(store, found, wanted, how, False))
-        case _ if wanted.follow:
-            click.echo("  ".join(COLUMNS))
-            for r in records:
-                click.echo("  ".join(printable(cell(x)) for x in _row(r)))
         case _:
-            print_table(COLUMNS, map(_row, records))
+            times = _moments(store, found)
+            rows = (_row(r, times) for r in records)
+            if not wanted.follow:
+                print_table(COLUMNS, rows)
+                return
+            click.echo("  ".join(COLUMNS))
+            for row in rows:
+                click.echo("  ".join(printable(cell(x)) for x in row))
 
 
-def _row(record: dict[str, Any]) -> list[Any]:
+Moments = dict[str, Scalar]  # the fields of a topic that are dates and times, by name
+
+
+def _moments(store: Topics, topic: str) -> Moments:
+    """As they are declared, if they are."""
+    with suppress(BraidError):
+        declared = declared_over(store, topic)
+        columns = declared.columns if declared is not None else ()
+        return {c.name.lower(): c.type for c in columns if c.type in MOMENTS and isinstance(c.type, Scalar)}
+    return {}
+
+
+def _row(record: dict[str, Any], times: Moments) -> list[Any]:
     time, value = record.get("timestamp"), record.get("value")
-    shown = record.get("raw") if "error" in record else value
     return [
         record["partition"],
         record["offset"],
         None if time is None else tabular.time_text(time),
-        record.get("key") if record.get("window") is None else _windowed(record),
-        shown,
+        _key(record),
+        _malformed(record) if "error" in record else _readable(value, times),
     ]
 
 
-def _windowed(record: dict[str, Any]) -> str:
-    """A key and its window; where that ends a broker may not say."""
+def _malformed(record: dict[str, Any]) -> str:
+    """What is no record, or no value: not to be taken for one that is null."""
+    raw = record.get("raw")
+    return f"malformed: {record['error']}" if raw is None else f"malformed: {raw}"
+
+
+def _readable(value: Any, times: Moments) -> Any:
+    """A value whose dates and times are those that people read."""
+    if not isinstance(value, dict) or not times:
+        return value
+    return {n: _moment(v, times[n.lower()]) if n.lower() in times else v for n, v in value.items()}
+
+
+def _moment(value: Any, t: Scalar) -> Any:
+    if not isinstance(value, int) or isinstance(value, bool):
+        return value
+    text = tabular.time_text(value * DAY if t is Scalar.DATE else value)
+    day, _, clock = text.partition("T")
+    return text if not clock else day if t is Scalar.DATE else clock.removesuffix("Z") if t is Scalar.TIME else text
+
+
+DAY = 86_400_000  # ms
+
+
+def _key(record: dict[str, Any]) -> Any:
+    """A key without Braid's own names in it; and its window: where that ends a broker may not say."""
+    key = record.get("key")
+    if isinstance(key, dict) and key and all(map(_INNER.fullmatch, key)):
+        key = ", ".join(cell(v) for n, v in key.items() if not n.endswith("_is_null"))
+    if record.get("window") is None:
+        return key
     start, end = record["window"]
     until = "…" if end is None else tabular.time_text(end)
-    return f"{cell(record.get('key'))} [{tabular.time_text(start)}, {until})"
+    return f"{cell(key)} [{tabular.time_text(start)}, {until})"
 
 
 # ---------------------------------------------------------------------- which

@@ -1,0 +1,75 @@
+"""`braid check`: the problems of a file, and what `braid run` would do with it on a store: the plan of a deployment.
+
+In: SQL, a store. Out: every problem; of a store that is there, for each query whether it goes on, begins, or cannot go
+on and why.
+Rule: nothing is written, and nothing is judged here: a checkpoint is compared as a run compares it. What only a run is
+told (`--source`, `--sink`) is taken as it was the last time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import click
+from rich.console import Console
+
+from braid.bind.program import check_program
+from braid.errors import BraidError
+from braid.face.catalogue import over
+from braid.face.request import Prepared, Request, prepare
+from braid.plan.logical import Query
+from braid.stage import checkpoint
+from braid.topics import whereabouts
+from braid.topics.interface import open_topics
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """`refused`: why the query cannot go on."""
+
+    query: str
+    says: str
+    refused: BraidError | None = None
+
+
+def checked(request: Request, err: Console) -> bool:
+    """Tells it all; whether a run would take the file."""
+    program = over(request.store, request.dialect, request.broker, request.functions, request.folder)
+    problems, read = check_program(request.sql, program)
+    for problem in problems:
+        err.print(problem.render(), style="red", markup=False)
+    if problems:
+        err.print(f"{len(problems)} problem{'s' * (len(problems) > 1)}")
+        return False
+    click.echo(f"{read} statement{'s' * (read != 1)}, no problem")
+    found = list(outlooks(request)) if os.path.isdir(request.store) else []
+    for outlook in found:
+        click.echo(f"  {outlook.query} {outlook.says}")
+        if outlook.refused is not None:
+            err.print(outlook.refused.render(), style="red", markup=False)
+    return all(outlook.refused is None for outlook in found)
+
+
+def outlooks(request: Request) -> Iterator[Outlook]:
+    """Of the queries of a file, in the order in which they start."""
+    prepared, root = prepare(request), open_topics(request.store, request.broker).root
+    for query in prepared.queries:
+        if query.name not in prepared.push:
+            try:
+                yield Outlook(query.name, _says(query, prepared, root))
+            except BraidError as e:
+                yield Outlook(query.name, "cannot go on", e)
+
+
+def _says(query: Query, prepared: Prepared, root: str) -> str:
+    folders = (os.path.join(parent, query.name) for parent in whereabouts.parents(root))
+    folder = next((f for f in folders if os.path.exists(f)), None)
+    known = None if folder is None else checkpoint.load(folder)
+    if folder is None or known is None:
+        return "is new"
+    sink = str(known.settings.get("sink", "topic"))
+    found = checkpoint.check_plan(folder, query, sink, prepared.replaced.get(query.name), root)
+    last = None if found is None else checkpoint.last_batch(folder, found)
+    return "goes on; it has no batch yet" if last is None else f"goes on after batch {last}"
