@@ -10,7 +10,7 @@ BY_FILE := -n 2 --dist loadfile --max-worker-restart 0
 export POLARS_MAX_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE  # else each of the hundreds of processes compiles all of it anew
 
-.PHONY: install demo demo-kafka test test-fast test-heavy test-spark test-spark43 test-kafka lint law fuzz bench bench-kafka bench-small crash soak clean java
+.PHONY: install demo demo-kafka test test-fast test-heavy test-spark test-spark43 test-cluster test-kafka lint law fuzz bench bench-kafka bench-small crash soak clean java
 
 install: $(STAMP)
 
@@ -58,7 +58,11 @@ test-heavy: $(STAMP)
 	@$(BIN)/python -m pytest -m "heavy and not spark and not kafka and not law" -n 2 --dist worksteal
 
 test-spark: $(STAMP) java $(QUICK)
-	@$(BIN)/python -m pytest -m "(spark and not kafka and not law) or kafka_short" $(BY_FILE) -vv -rs
+	@$(BIN)/python -m pytest -m "(spark and not kafka and not law and not cluster) or kafka_short" $(BY_FILE) -vv -rs
+
+# On a Spark cluster of three workers: what is looked at before a query starts. (Four kills are in `make test`.)
+test-cluster: $(STAMP) java $(QUICK)
+	@$(BIN)/python -m pytest -m cluster $(BY_FILE) -vv -rs
 
 # The same tests on the next Spark, in an environment of its own.
 test-spark43: java

@@ -58,6 +58,7 @@ def untouched(store: Path) -> bool:
     return not names and "WINDOWED" not in TopicStore(store).names()
 
 
+@pytest.mark.cluster
 def test_a_worker_that_does_not_share_the_store_is_named(three: Cluster, folder: Path) -> None:
     store = folder / "apart" / "s"
     said = run(three, folder, store)
@@ -68,6 +69,7 @@ def test_a_worker_that_does_not_share_the_store_is_named(three: Cluster, folder:
     assert "done after" not in said.err
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize(
     ("name", "where", "options", "told"),
     [
