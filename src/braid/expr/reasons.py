@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 
+from braid.expr import user
 from braid.expr.compile import python_value
 from braid.expr.functions import FUNCTIONS
 from braid.expr.lambdas import LAMBDAS
@@ -82,8 +83,8 @@ KINDS: Mapping[str, str] = {
 def of(e: Expr, given: Given) -> str:
     """Why `e` failed of these operands."""
     match e:
-        case Call(code=Code()):
-            return _RAISED
+        case Call(code=Code() as code):
+            return user.raised_by(code, pl.DataFrame([s.alias(str(i)) for i, (s, _) in enumerate(given)])) or _RAISED
         case Call(function=name) if name in LAMBDAS:
             return "it has no result for an element"
         case Call(function=name, type=t):

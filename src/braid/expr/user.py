@@ -128,6 +128,21 @@ def called(code: Code, args: pl.DataFrame, result: Type) -> tuple[pl.Series, pl.
     return called_on(definition, args, lambda rows: definition.python(*rows.get_columns()), result)
 
 
+def raised_by(code: Code, args: pl.DataFrame) -> str:
+    """The error that a function raises for a row at which it failed."""
+    try:
+        definition_of(code).python(*args.get_columns())
+    except Exception as e:
+        return said(e)
+    return ""
+
+
+def said(e: Exception) -> str:
+    """An error of a user's code in one line."""
+    text = str(e).strip().split("\n", 1)[0]
+    return f"{type(e).__name__}: {text}" if text else type(e).__name__
+
+
 def called_on(
     definition: Definition, rows: pl.DataFrame, f: Callable[[pl.DataFrame], Any], result: Type
 ) -> tuple[pl.Series, pl.Series]:
@@ -170,7 +185,7 @@ def _tell(definition: Definition, e: Exception) -> None:
     if what not in _told:
         _told.add(what)
         own = [f.lineno for f in traceback.extract_tb(e.__traceback__) if f.filename == definition.path]
-        text = f"{definition.name} failed for a row: {type(e).__name__}: {e}"
+        text = f"{definition.name} failed for a row: {said(e)}"
         warnings.warn_explicit(text, UserWarning, definition.path, (own[-1] if own else None) or definition.line)
 
 
