@@ -235,6 +235,25 @@ def test_late_rows_and_those_that_cannot_be_read_are_told(spark: Any, tmp_path: 
         assert [d["reason"] for d in s.drops("t")] == ["late"]
 
 
+def test_a_record_that_no_topic_holds_is_a_drop(session: braid.Session) -> None:
+    """Two records of 9 MB, each of which a topic takes, joined; those beside them go out."""
+    declared = "CREATE STREAM {0} (k INT KEY, v STRING) WITH (kafka_topic='{0}', value_format='JSON', partitions=1);"
+    session.execute(declared.format("a") + declared.format("b"))
+    long = "x" * 9_000_000
+    for topic in ("a", "b"):
+        rows = [{"key": k, "value": {"V": v}, "timestamp": 5} for k, v in ((1, "s"), (2, long), (3, "t"))]
+        session._store.append(topic, rows)
+    sql = "CREATE STREAM o AS SELECT a.k AS k, a.v AS v, b.v AS w FROM a JOIN b WITHIN 1 SECOND ON a.k = b.k;"
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        session.execute(sql)[0].await_idle()
+    assert sorted(session.query("SELECT k, v, w FROM o;")) == [(1, "s", "s"), (3, "t", "t")]
+    (drop,) = session.drops("o")
+    assert (drop["reason"], drop["key"], drop["value"]) == ("too large", 2, None)
+    assert "bytes as a record; a topic of the store takes 16777216" in drop["message"]
+    assert "O dropped 1 row (1 too large): session.drops('O')" in told(caught)
+
+
 def test_a_query_that_died_is_told(session: braid.Session) -> None:
     """Also where nobody waits for it."""
     made = "CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);"

@@ -17,12 +17,12 @@ from braid.spark.job import Job, topics_of
 from braid.spark.letters import letters_of
 from braid.stage import emit
 from braid.stage.checkpoint import offsets_digest
-from braid.stage.drops import drops_of
+from braid.stage.drops import drops_of, too_large
 from braid.timing import spent
 from braid.topics.kafka import KafkaTopics
 from braid.topics.transactions import sizes_of, writing
 
-TOO_LARGE, NO_KEY = "too large", "null key"
+NO_KEY = "null key"
 
 
 class BrokerOutputs:
@@ -73,11 +73,8 @@ class BrokerOutputs:
             yield drops_of(rows.rename(names), NO_KEY, "write", (), pl.repeat(why, rows.height, eager=True))
 
     def _too_large(self, rows: pl.DataFrame, keys: pl.Series, sizes: pl.Series) -> Iterator[pl.DataFrame]:
-        """Drops with the key, and without the value."""
         if rows.height:
-            most = f" bytes as a record; {self._topic} takes {self._takes.largest} (max.message.bytes)"
-            lost = drops_of(rows, TOO_LARGE, "write", (), sizes.cast(pl.String) + most)
-            yield lost.with_columns(keys, pl.lit(None, pl.String).alias("value"))
+            yield too_large(rows, keys, sizes, f"{self._topic} takes {self._takes.largest} (max.message.bytes)")
 
     def close(self, drops: pl.DataFrame) -> Iterator[str]:
         to, job = self._job.output.letters, self._job

@@ -32,7 +32,7 @@ from braid.spark.columns import Blob
 from braid.spark.job import Job, loads, place_in_frame, store_of
 from braid.spark.stage import Shelf, batch_id, in_pieces, through
 from braid.stage.call_order import BATCH_BITS, place_of, topic_ranks
-from braid.stage.drops import DROPS
+from braid.stage.drops import DROPS, too_large
 from braid.stage.emit import OF_WINDOW, written
 from braid.stage.measured import WRITE, Piece
 from braid.stage.wire import bucket_of
@@ -41,6 +41,7 @@ from braid.topics import Staged, StageWriter, format_envelope, publish
 from braid.topics.drops import publish_drops
 from braid.topics.drops import stage_drops as stage_drop_lines
 from braid.topics.drops import write_drops as write_drop_lines
+from braid.topics.files import LONGEST
 from braid.types import Column, Scalar
 
 KINDS = ("topic", "json", "csv", "parquet", "console", "none")
@@ -79,10 +80,17 @@ class TopicOutputs:
         self._job, self._batch = job, batch
         self._writers: dict[int, StageWriter] = {}
 
-    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> pl.DataFrame | None:
         with spent("encode"):
             records = written(self._job.plan.query.sink, frame, self._job.output.partitions)
             lines = format_envelope(*(records[c] for c in ("key", "value", "timestamp", "headers", "window")))
+            sizes = lines.str.len_bytes() + 1
+            large, lost = sizes > LONGEST, None
+        if large.any():
+            holds = f"a topic of the store takes {LONGEST}"
+            lost = too_large(frame.filter(large), records["key"].filter(large), sizes.filter(large), holds)
+            records, lines = records.filter(~large), lines.filter(~large)
+            places = None if places is None else places.filter(~large)
         made = pl.DataFrame({"partition": records["partition"], "line": lines, "timestamp": records["timestamp"]})
         if places is not None:
             made = made.hstack(places)
@@ -90,6 +98,7 @@ class TopicOutputs:
         for (partition,), part in parts.items():
             positions = part.select(places.columns) if places is not None else None
             self._writer(int(partition)).write(part["line"], part["timestamp"], positions)
+        return lost
 
     def _writer(self, partition: int) -> StageWriter:
         if partition not in self._writers:

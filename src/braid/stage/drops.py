@@ -100,6 +100,12 @@ def drops_of(
     return made if message is None else made.with_columns(message.alias("message"))
 
 
+def too_large(rows: pl.DataFrame, keys: pl.Series, sizes: pl.Series, holds: str) -> pl.DataFrame:
+    """Rows whose records a topic does not take, with their keys and without their values. `holds`: what it takes."""
+    lost = drops_of(rows, "too large", "write", (), sizes.cast(pl.String) + f" bytes as a record; {holds}")
+    return lost.with_columns(keys.alias("key"), pl.lit(None, pl.String).alias("value"))
+
+
 def of_operator(plan: Plan, step: Step, dropped: pl.DataFrame) -> pl.DataFrame:
     """Rows that an operator dropped; places as in `drops_of`."""
     keys = [c for c in dropped.columns if c.startswith("_k") and c[2:].isdigit()]
