@@ -278,11 +278,13 @@ _INEXACT = {"/", "%", "SQRT", "LN", "LOG", "LOG10", "EXP", "POWER", "POW", "^", 
 
 
 def nested(forms: list[Form], count: int, r: random.Random) -> list[Form]:
-    """Expressions of two and three levels. What has more digits in PostgreSQL than here stands at the top only."""
+    """Expressions of two and three levels. What has more digits in PostgreSQL than here, or another text (of a zone),
+    stands at the top only."""
     inner: dict[Type, list[Form]] = {}
     forms = [f for f in forms if f.name != "SCALE"]
     for f in forms:
-        if f.result is not S.INTERVAL and not _beyond(f):
+        zoned = S.TIMESTAMPTZ in f.types and f.result is S.VARCHAR
+        if f.result is not S.INTERVAL and not _beyond(f) and not zoned:
             inner.setdefault(f.result, []).append(f)
     made: list[Form] = []
     tries = 0

@@ -182,6 +182,8 @@ def _batch(bench: Bench, form: Form, known: list[tuple[str | None, str]], d: Dri
         for i, v in rows:
             found[i] = v
         yield from _compared(bench, form, known, found, "batch")
+    if form.name == "nested" and not good:
+        return  # PostgreSQL computes constants before it asks whether anybody needs them
     for i in bad[:2]:
         try:
             got = d.query(f"SELECT {text} FROM (SELECT * FROM t WHERE id = {i}) t")
@@ -200,12 +202,19 @@ def _compared(
         if form.name == "nested" and value is not None and value.startswith(ERROR):
             continue  # what stands around the node that fails may know an answer: coalesce(10 / a, -1)
         theirs = None if value is None or value.startswith(ERROR) else value
-        if theirs is not None and where == "view" and form.result in (S.TIME, S.TIMESTAMP, S.TIMESTAMPTZ):
-            theirs = _ZEROS.sub(lambda m: m[1].rstrip("."), _MICROS.sub(r"\1", theirs))  # what is kept are milliseconds
+        if theirs is not None and where == "view":
+            theirs = kept(theirs, form.result)
         if theirs is not None and S.TIMESTAMPTZ in (*form.types, form.result):  # as RisingWave writes it
             theirs = theirs.replace("+00", "+00:00")
         if theirs != mine and not _equal(theirs, mine, form.result):
             yield Difference(str(form), i, bench.given(form, i), value, mine, where)
+
+
+def kept(text: str, t: Type) -> str:
+    """A time as it is kept: to the millisecond."""
+    if t not in (S.TIME, S.TIMESTAMP, S.TIMESTAMPTZ):
+        return text
+    return _ZEROS.sub(lambda m: m[1].rstrip("."), _MICROS.sub(r"\1", text))
 
 
 def _equal(a: str | None, b: str | None, t: Type) -> bool:

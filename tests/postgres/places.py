@@ -15,7 +15,7 @@ from braid.testing import Driver
 from braid.types import Array, Scalar, Type
 from braid.types import Decimal as Numeric
 from postgres.forms import Form, _beyond
-from postgres.judge import ERROR, Bench, Difference, _equal, column, columns_of, named
+from postgres.judge import ERROR, Bench, Difference, _equal, column, columns_of, kept, named
 
 S = Scalar
 Values = Sequence[str | None]
@@ -98,7 +98,8 @@ def _grouped(bench: Bench, form: Form, d: Driver, values: Values, name: str) -> 
     zoned = S.TIMESTAMPTZ in (*form.types, form.result)
     for what, given, mine in zip(asked, wanted, found, strict=True):
         result = Numeric(38, 0) if what.startswith("sum") else form.result
-        theirs = given.replace("+00", "+00:00") if given is not None and zoned else given
+        theirs = None if given is None else kept(given, form.result) if not what.startswith("count") else given
+        theirs = theirs.replace("+00", "+00:00") if theirs is not None and zoned else theirs
         if theirs != mine and not _same(form, theirs, mine) and not _close(theirs, mine, result):
             yield Difference(str(form), 0, what, theirs, mine, "aggregate")
 
