@@ -235,6 +235,19 @@ def test_late_rows_and_those_that_cannot_be_read_are_told(spark: Any, tmp_path: 
         assert [d["reason"] for d in s.drops("t")] == ["late"]
 
 
+def test_times_in_seconds_are_told_of_queries_without_a_clock_too(session: braid.Session) -> None:
+    session.register("t", pl.DataFrame({"k": [1, 2], "at": [1709280000, 1709280001]}), key="k", time="at")
+    session.execute("CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);")
+    session._store.append("s", [{"key": 1, "value": {"V": 1}, "timestamp": 1709280000}])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for handle in session.execute("CREATE STREAM a AS SELECT * FROM s; CREATE STREAM b AS SELECT * FROM t;"):
+            handle.await_idle()
+    said = [t for t in told(caught) if "look like seconds" in t]
+    assert [t.partition(":")[0] for t in sorted(said)] == ["A", "B"]
+    assert "1,709,280,000 was read as milliseconds, so as 1970-01-20T18:48:00.000Z" in min(said)
+
+
 def test_a_record_that_no_topic_holds_is_a_drop(session: braid.Session) -> None:
     """Two records of 9 MB, each of which a topic takes, joined; those beside them go out."""
     declared = "CREATE STREAM {0} (k INT KEY, v STRING) WITH (kafka_topic='{0}', value_format='JSON', partitions=1);"

@@ -25,7 +25,7 @@ import polars as pl
 from braid.expr.nodes import Lit
 from braid.expr.show import show
 from braid.lower.physical import Plan
-from braid.operators.changes import LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE
+from braid.operators.changes import LEAF_BITS, LOW, OFFSET_BITS, POS, POS_TYPE, TIME
 from braid.operators.clocks import BOTH, CLOCK, FOREVER
 from braid.stage.state_file import runs_in
 from braid.timing import MATCH, Watch
@@ -98,6 +98,12 @@ def leap_of(steps: pl.DataFrame, partition: int) -> dict[str, Any] | None:
     }
 
 
+def highest_of(rows: pl.DataFrame, partition: int) -> dict[str, Any] | None:
+    """The same of rows that move no clock: their highest time."""
+    highest = rows[TIME].max() if rows.height else None
+    return None if highest is None else {"partition": partition, "first": None, "leap": None, "highest": highest}
+
+
 class Leaps:
     """By topic: the furthest leap and the highest time."""
 
@@ -114,16 +120,15 @@ class Leaps:
 
     def _add(self, topic: str, part: Mapping[str, Any]) -> None:
         partition = part["partition"]
-        before = self._shown.get((topic, partition))
+        before, highest = self._shown.get((topic, partition)), part["highest"]
         found = [] if part["leap"] is None else [Leap(partition, *part["leap"])]
-        if before is not None:
+        if before is not None and part["first"] is not None:
             offset, time = part["first"]
             found.append(Leap(partition, offset, time, before))
         for leap in found:
             known = self.furthest.get(topic)
             if known is None or leap.time - leap.before > known.time - known.before:
                 self.furthest[topic] = leap
-        highest = part["highest"]
         self._shown[topic, partition] = highest if before is None else max(before, highest)
         self.highest[topic] = max(self.highest.get(topic, highest), highest)
 
