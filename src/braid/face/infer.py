@@ -78,10 +78,10 @@ def columns_of(path: str) -> list[Column]:
     if ending == ".parquet":
         return [Column(n, _ours(t, n)) for n, t in schema_of(path)[0].items()]
     beginning = next(content(path), b"")
-    if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in beginning[:4]:
-        raise BraidError(f"{path} is not UTF-8 text, but UTF-16 or the like", "iconv -f UTF-16 -t UTF-8 makes it so")
     if is_packed(beginning):
         raise BraidError(f"{path} is packed, and not as its name says", "a file is packed once, by gzip: .gz")
+    if beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or b"\0" in beginning[:4]:
+        raise BraidError(f"{path} is not UTF-8 text, but UTF-16 or the like", "iconv -f UTF-16 -t UTF-8 makes it so")
     return _of_csv(path) if ending == ".csv" else _of_json(path)
 
 
