@@ -243,6 +243,24 @@ def test_quiet_hides_no_drops(runs: tuple[Path, Said, Said], tmp_path: Path) -> 
     assert "dropped 1 malformed (braid drops A)" in told[0] and "'x' is not a BIGINT" in told[1]
 
 
+def test_rows_that_wait_are_told(tmp_path: Path) -> None:
+    """Of a window that is open, and a padded row whose partner may come; not when they have gone."""
+    sql = """CREATE STREAM l (k INT KEY, v INT) WITH (kafka_topic='l', value_format='JSON', partitions=1);
+    CREATE STREAM r (k INT KEY, v INT) WITH (kafka_topic='r', value_format='JSON', partitions=1);
+    CREATE TABLE w AS SELECT k, COUNT(*) AS n FROM l WINDOW TUMBLING (SIZE 1 MINUTE) GROUP BY k EMIT FINAL;
+    CREATE STREAM p AS SELECT l.k AS k, l.v AS a, r.v AS b FROM l LEFT JOIN r WITHIN 1 MINUTE GRACE PERIOD 1 SECOND
+      ON l.k = r.k;
+    CREATE STREAM c AS SELECT * FROM l;
+    INSERT INTO l (rowtime, k, v) VALUES (1000, 1, 1);"""
+    (tmp_path / "q.sql").write_text(sql)
+    words = ("run", "q.sql", "--store", "s", *QUICK)
+    said = on_shared_spark(*words, "--until-idle", cwd=tmp_path)
+    waits = [line.split(":")[0].strip() for line in said.err.splitlines() if "some may wait for later records" in line]
+    assert said.code == 0 and waits == ["W", "P"], said.err
+    said = on_shared_spark(*words, "--end", cwd=tmp_path)
+    assert said.code == 0 and "may wait" not in said.err and "W: 0 records in, 1 out" in said.err, said.err
+
+
 def test_it_stays_up_until_ctrl_c(tmp_path: Path) -> None:
     """Rows that come while it runs go through two queries to the console; Ctrl-C is its end."""
     sql = """CREATE STREAM l (k INT KEY, v STRING) WITH (kafka_topic='l', value_format='JSON', partitions=2);

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakValueDictionary
 
 from braid.batch_sql.snapshots import Written
 from braid.bind.bound import BatchQuery, Pull, QueryBound, RowsChanged
@@ -53,7 +54,7 @@ class _Told:
     about: set[str] = field(default_factory=set)
 
 
-_of_process: dict[tuple[str, str], RunningQuery] = {}  # by store and query, of all engines
+_of_process: WeakValueDictionary[tuple[str, str], RunningQuery] = WeakValueDictionary()  # by store and query
 
 
 class Engine:

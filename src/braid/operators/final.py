@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import polars as pl
@@ -74,6 +75,7 @@ class Final:
     clock: Clock
     types: tuple[Type, ...]
     binary: bool
+    awaits: ClassVar[tuple[str, ...]] = ("waiting",)
 
     @staticmethod
     def of(node: groups.Final, clock: Clock) -> Final:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import polars as pl
@@ -34,6 +35,7 @@ class EmitOnClose:
 
     value: Expr
     watermarks: tuple[Watermark, ...]
+    awaits: ClassVar[tuple[str, ...]] = ("waiting",)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs

@@ -323,6 +323,12 @@ class WindowedJoin:
         return WindowedJoin(node.how, node.before, node.after, node.grace, deferred, names, (left, right), life)
 
     @property
+    def awaits(self) -> tuple[str, ...]:
+        """Parts of the state whose rows go out when a clock comes to their time."""
+        outer = [left for left, name in ((True, "left"), (False, "right")) if self.how in (name, "full")]
+        return tuple({name: None for left in outer for name in self.life.agendas[left]}) if self.deferred else ()
+
+    @property
     def _keys(self) -> list[str]:
         return [key_column(i) for i in range(max(1, len(self.names)))]
 

@@ -70,7 +70,8 @@ STARTS = 4  # how often a query is started between two batches
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Where a query stands. Rates are of the last seconds; `lag` counts records that are there and not yet read;
-    `last`: the last batch; `totals`: all since the query was started here; `hot`: by stage."""
+    `last`: the last batch; `totals`: all since the query was started here; `hot`: by stage; `waits`: whether rows may
+    wait for a clock to go out."""
 
     batch: int
     rows_in: int
@@ -87,6 +88,7 @@ class Progress:
     last: Measured | None
     totals: Totals
     hot: Mapping[int, Hot]
+    waits: bool = False
 
 
 @dataclass(slots=True)
@@ -299,6 +301,7 @@ class RunningQuery:
                 seen.last,
                 totals,
                 totals.hot(self._shape),
+                self._shape.waits(seen.state.values()),
             )
 
     def take_batches(self, over: bool = False) -> list[Measured]:

@@ -240,12 +240,13 @@ Place = int | str  # a stage's number, or `source` or `write`
 @dataclass(frozen=True, slots=True)
 class Shape:
     """What of a plan is needed to tell figures: names of steps, how many buckets each stage has, by which key rows are
-    spread over them."""
+    spread over them, in which parts of a step's state rows wait for a clock."""
 
     query: str
     operators: Mapping[int, str]
     buckets: Mapping[Place, int]
     keys: Mapping[Place, str]
+    awaits: Mapping[int, Sequence[str]] = field(default_factory=dict)
 
     @staticmethod
     def of(plan: Plan, query: str, buckets: int) -> Shape:
@@ -253,7 +254,13 @@ class Shape:
         keys: dict[Place, str] = {
             s.number: ", ".join(show(k) for k in s.keys if not isinstance(k, Lit)) for s in plan.stages
         }
-        return Shape(query, steps, {s.number: 1 if s.single else buckets for s in plan.stages}, keys)
+        awaits = {x.number: getattr(x.operator, "awaits", ()) for stage in plan.stages for x in stage.steps}
+        return Shape(query, steps, {s.number: 1 if s.single else buckets for s in plan.stages}, keys, awaits)
+
+    def waits(self, documents: Iterable[Mapping[str, Any]]) -> bool:
+        """Whether rows may wait for a clock to go out: some of those may be taken back already."""
+        steps = ((self.awaits.get(int(n), ()), kept) for x in documents for n, kept in x.get("steps", {}).items())
+        return any(kept.get(name, {}).get("runs") for names, kept in steps for name in names)
 
 
 @dataclass(slots=True)
