@@ -99,7 +99,7 @@ def test_the_same_from_python() -> None:
         third.await_idle()
         assert len(session.execute("PRINT o FROM BEGINNING;").rows) == 3
         session.execute("ASSERT VALUES o (k, w) VALUES (2, 3); TERMINATE o;")
-        assert third.status() == "stopped" and session.execute("SHOW QUERIES;").rows == ()
+        assert third.status() == "stopped" and session.execute("SHOW QUERIES;").rows == []
 
 
 @pytest.mark.spark
