@@ -132,6 +132,9 @@ class Engine:
 
     def forget(self) -> None:
         """The queries are gone, as Spark is."""
+        for name, running in self.running.items():
+            if _of_process.get((self.store.root, name)) is running:
+                del _of_process[self.store.root, name]
         self.running.clear()
         self._told.clear()
 
