@@ -119,10 +119,13 @@ class Leaps:
                 self._add(topic, part)
 
     def _add(self, topic: str, part: Mapping[str, Any]) -> None:
-        partition = part["partition"]
-        before, highest = self._shown.get((topic, partition)), part["highest"]
+        partition, highest = part["partition"], part["highest"]
+        self.highest[topic] = max(self.highest.get(topic, highest), highest)
+        if part["first"] is None:
+            return
+        before = self._shown.get((topic, partition))
         found = [] if part["leap"] is None else [Leap(partition, *part["leap"])]
-        if before is not None and part["first"] is not None:
+        if before is not None:
             offset, time = part["first"]
             found.append(Leap(partition, offset, time, before))
         for leap in found:
@@ -130,7 +133,6 @@ class Leaps:
             if known is None or leap.time - leap.before > known.time - known.before:
                 self.furthest[topic] = leap
         self._shown[topic, partition] = highest if before is None else max(before, highest)
-        self.highest[topic] = max(self.highest.get(topic, highest), highest)
 
 
 # --------------------------------------------------------------------- batches
