@@ -163,3 +163,40 @@ def test_what_cannot_be_read(folder: Path) -> None:
         "needs a key" in braid("infer", "t.csv", "--table").err
         and "no column" in braid("infer", "t.csv", "--key", "b").err
     )
+
+
+@pytest.mark.parametrize("dialect", ["ksqldb", "sqlstream", "lenses"])
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_a_column_of_milliseconds_is_the_time(dialect: str, ending: str, folder: Path) -> None:
+    frame = pl.DataFrame({"id": [1, 2], "at": [1_709_251_200_000, 1_709_251_300_000], "paid": [1_709_251_200, 2]})
+    _write(frame, folder / f"x.{ending}")
+    said = braid("infer", f"x.{ending}", "--dialect", dialect, "--key", "id").out
+    assert {"ksqldb": "timestamp = 'AT'", "sqlstream": "ROWTIME 'AT'", "lenses": "EVENTTIME BY at"}[dialect] in said
+    checked = braid("check", "-e", said, "--dialect", dialect)
+    assert "no problem" in checked.out, said + checked.err
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize(("unit", "by", "rate"), [("seconds", "* 1000", 1), ("microseconds", "/ 1000", 10**6)])
+def test_other_units_are_told(ending: str, unit: str, by: str, rate: int, folder: Path) -> None:
+    frame = pl.DataFrame({"id": [1, 2], "at": [1_709_251_200 * rate, 1_709_251_300 * rate], "n": [None, 5]})
+    _write(frame, folder / f"x.{ending}")
+    first, *rest = braid("infer", f"x.{ending}").out.splitlines()
+    assert first.startswith("-- at looks like " + unit) and first.endswith(f"(at {by})")
+    assert "timestamp" not in "".join(rest)
+
+
+def test_two_columns_of_times_are_for_the_reader_to_choose(folder: Path) -> None:
+    frame = pl.DataFrame({"made": [1_709_251_200_000], "paid": [1_709_251_300_000]})
+    _write(frame, folder / "x.csv")
+    assert "timestamp" not in braid("infer", "x.csv").out
+
+
+def _write(frame: pl.DataFrame, path: Path) -> None:
+    match path.suffix:
+        case ".csv":
+            frame.write_csv(path)
+        case ".parquet":
+            frame.write_parquet(path)
+        case _:
+            frame.write_ndjson(path)

@@ -2,7 +2,8 @@
 
 In: a CSV, JSON lines or Parquet file, also packed by gzip. Out: a CREATE statement of a dialect.
 Rule: types are guessed from the first rows, so what is printed is to be looked at; as what is guessed, these rows can
-be read. A column that is empty is text.
+be read. A column that is empty is text. The one column of times is the time of a row; numbers that are likely times are
+one if they count milliseconds, and are told of otherwise.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from braid.files.values import from_text
 from braid.plan.logical import Kind
 from braid.sql.declare import Declaring, declaration, nearest
 from braid.topics.segments import is_packed
-from braid.types import Array, Column, Decimal, Map, Scalar, Struct, Type
+from braid.types import MILLISECONDS, Array, Column, Decimal, Map, Scalar, Struct, Type, unit_of
 
 ROWS = 10_000  # of JSON lines, that are looked at; of CSV the first block
 ENDINGS = (".csv", ".jsonl", ".ndjson", ".json", ".parquet")
@@ -59,24 +60,39 @@ def statement(path: str, dialect: str, name: str | None = None, key: str | None 
     have no column `_key`: then a second statement makes the key."""
     words = dialect_named(dialect).words
     found = name or re.sub(r"\W+", "_", os.path.basename(path).split(".")[0]).strip("_") or "rows"
-    columns = [Column(words.fold(c.name), nearest(words, c.type)) for c in columns_of(path)]
+    there, units = _looked_at(path)
+    columns = [Column(words.fold(c.name), nearest(words, c.type)) for c in there]
     names = [c.name for c in columns]
     if len(set(names)) < len(names):
         raise BraidError(f"{path} has columns that differ only by case", "rename one of them")
     times = [c.name for c in columns if c.type is Scalar.TIMESTAMP]
+    times = times or [words.fold(n) for n, unit in units.items() if unit == MILLISECONDS]
     folded = None if key is None else next((n for n in names if n.lower() == key.lower()), words.fold(key))
-    return declaration(words, Declaring(words.fold(found), kind, columns, folded, "file", found, times))
+    made = declaration(words, Declaring(words.fold(found), kind, columns, folded, "file", found, times))
+    return "".join(f"-- {_told(n, unit)}\n" for n, unit in units.items() if unit != MILLISECONDS) + made
+
+
+def _told(name: str, unit: str) -> str:
+    by = "* 1000" if unit == "seconds" else "/ 1000" if unit == "microseconds" else "/ 1000000"
+    shown = "".join(c if c.isprintable() else "?" for c in name)
+    return f"{shown} looks like {unit} since 1970: times that are numbers count milliseconds ({shown} {by})"
 
 
 def columns_of(path: str) -> list[Column]:
     """The columns of a file, from its first rows."""
+    return _looked_at(path)[0]
+
+
+def _looked_at(path: str) -> tuple[list[Column], dict[str, str]]:
+    """The same; and in which unit whole numbers look like times, by name."""
     ending = next((e for e in ENDINGS if path.lower().removesuffix(".gz").endswith(e)), None)
     if ending is None:
         raise BraidError(f"{path}: its ending is not known", f"files end in {', '.join(ENDINGS)}, and .gz behind them")
     if not os.path.isfile(path):
         raise BraidError(f"there is no file {path}", "name one file; braid run takes globs")
     if ending == ".parquet":
-        return [Column(n, _ours(t, n)) for n, t in schema_of(path)[0].items()]
+        columns = [Column(n, _ours(t, n)) for n, t in schema_of(path)[0].items()]
+        return columns, _units(pl.scan_parquet(path).select(c.name for c in columns if _counts(c)).head(ROWS).collect())
     beginning = next(content(path), b"")
     if is_packed(beginning):
         raise BraidError(f"{path} is packed, and not as its name says", "a file is packed once, by gzip: .gz")
@@ -85,7 +101,7 @@ def columns_of(path: str) -> list[Column]:
     return _of_csv(path) if ending == ".csv" else _of_json(path)
 
 
-def _of_csv(path: str) -> list[Column]:
+def _of_csv(path: str) -> tuple[list[Column], dict[str, str]]:
     """Those that the header names, by the fields of the first block. A column without a name is left out."""
     options = shown(path, Options())
     names = header(path, options)
@@ -96,15 +112,33 @@ def _of_csv(path: str) -> list[Column]:
     as_text = [Column(names[i], Scalar.VARCHAR) for i in named]
     rows = next(csv_rows(Text(path), names, named, as_text, options), None)
     if rows is None:
-        return as_text
+        return as_text, {}
     whole = rows.error.is_null()
     if not whole.any():
         hint = "fields are parted by a comma, or throughout by ; | or tab; text is UTF-8"
         raise BraidError(f"{path} cannot be read: {rows.error[0]}", hint)
-    return [Column(c.name, _of_texts(s.filter(whole), _FORMS)) for c, s in zip(as_text, rows.columns, strict=True)]
+    columns = [Column(c.name, _of_texts(s.filter(whole), _FORMS)) for c, s in zip(as_text, rows.columns, strict=True)]
+    numbers = [
+        from_text(s.filter(whole).head(ROWS), c.type)[0].alias(c.name)
+        for c, s in zip(columns, rows.columns, strict=True)
+        if _counts(c)
+    ]
+    return columns, _units(pl.DataFrame(numbers))
 
 
-def _of_json(path: str) -> list[Column]:
+def _counts(c: Column) -> bool:
+    return c.type is Scalar.BIGINT
+
+
+def _units(numbers: pl.DataFrame) -> dict[str, str]:
+    """The unit in which all numbers of a column are likely times; columns of other numbers are left out."""
+    if not numbers.height:
+        return {}
+    low, high = ([unit_of(n) for n in row] for row in (numbers.min().row(0), numbers.max().row(0)))
+    return {s.name: u for s, u, v in zip(numbers, low, high, strict=True) if u is not None and u == v}
+
+
+def _of_json(path: str) -> tuple[list[Column], dict[str, str]]:
     lines = next(Text(path).blocks(quotes=False), b"").split(b"\n", ROWS)[:ROWS]
     try:
         frame = pl.read_ndjson(b"\n".join(lines), infer_schema_length=ROWS)
@@ -113,7 +147,8 @@ def _of_json(path: str) -> list[Column]:
         why = _first_bad(lines) or " ".join(str(e).split())[:200]
         raise BraidError(f"{path} cannot be read: {why}", hint) from None
     dated = [(t, form) for t, form in _FORMS if t in (Scalar.DATE, Scalar.TIMESTAMP)]
-    return [Column(s.name, _of_texts(s, dated) if s.dtype == pl.String else _ours(s.dtype, s.name)) for s in frame]
+    columns = [Column(s.name, _of_texts(s, dated) if s.dtype == pl.String else _ours(s.dtype, s.name)) for s in frame]
+    return columns, _units(frame.select(c.name for c in columns if _counts(c)))
 
 
 def _first_bad(lines: Sequence[bytes]) -> str | None:

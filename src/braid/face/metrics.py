@@ -24,6 +24,7 @@ from wsgiref.simple_server import WSGIServer
 from braid.errors import BraidError
 from braid.face import tabular
 from braid.stage.measured import CACHE, Measured, Place, StageSums
+from braid.types import MILLISECONDS, unit_of
 
 if TYPE_CHECKING:
     from braid.spark.query import Progress
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 PARTS_SHOWN = 3  # of a batch's time
 LEAST = 0.05  # of it
 SHARE_FROM = 1000  # records from which a share of drops ends a run that is up
-# What times of the years 1995 to 2100 are in other units: no such number of milliseconds is a likely time.
-UNITS = {"seconds": (790_000_000, 4_103_000_000), "microseconds": (79 * 10**13, 4_103_000_000_000_000)}
-UNITS["nanoseconds"] = (UNITS["microseconds"][0] * 1000, UNITS["microseconds"][1] * 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +118,13 @@ def warned(name: str, p: Progress) -> Iterator[tuple[str, str]]:
             f" to {tabular.time_text(leap.time)} ({_span(leap.time - leap.before)})",
         )
     for topic, highest in sorted(leaps.highest.items()):
-        for unit, (low, high) in UNITS.items():
-            if low <= highest < high:
-                yield (
-                    f"unit of {topic}",
-                    f"{name}: the times of {topic} look like {unit}: {highest:,} was read as milliseconds, so as"
-                    f" {tabular.time_text(highest)}",
-                )
+        unit = unit_of(highest)
+        if unit not in (None, MILLISECONDS):
+            yield (
+                f"unit of {topic}",
+                f"{name}: the times of {topic} look like {unit}: {highest:,} was read as milliseconds, so as"
+                f" {tabular.time_text(highest)}",
+            )
     for told in hot(p):
         yield "hot keys", f"{name}: hot keys: {told}; see docs/metrics.md"
 

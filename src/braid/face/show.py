@@ -37,7 +37,7 @@ from braid.topics.files import is_name
 from braid.topics.interface import Topics, open_topics
 from braid.topics.reading import records_of
 from braid.topics.store import TopicStore, json_of
-from braid.types import SECONDS, Scalar, is_time
+from braid.types import Scalar, is_time, unit_of
 
 DROPS_SHOWN = 20
 EXAMPLE = '{"key": 1, "value": {"V": "a"}, "timestamp": 0}'
@@ -167,7 +167,7 @@ def put_records(store: str, topic: str, lines: Iterable[str], partitions: int, b
         opened.create(topic, partitions)
     if records:
         opened.append(topic, records, how=how)
-    if (odd := next((r["timestamp"] for r in records if r["timestamp"] in SECONDS), None)) is not None:
+    if (odd := next((r["timestamp"] for r in records if unit_of(r["timestamp"]) == "seconds"), None)) is not None:
         read, meant = tabular.time_text(odd), tabular.time_text(odd * 1000)
         click.echo(f"note: the timestamp {odd} is {read}; if it counts seconds, write {odd}000: {meant}", err=True)
     return len(records)
