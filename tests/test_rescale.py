@@ -12,6 +12,7 @@ pytest.importorskip("pyspark")
 
 from braid.errors import BraidError
 from braid.lower.lower import lower
+from braid.spark.columns import spark_partition
 from braid.spark.conf import workers_python
 from braid.spark.job import Wishes, prepared, ranks_of, sources_of
 from braid.topics import TopicStore
@@ -63,8 +64,18 @@ def test_more_cores_change_nothing(store: TopicStore) -> None:
 def test_a_query_started_anew_takes_the_cores_that_there_are(store: TopicStore) -> None:
     prepared(PLAN, store.root, 1, NO_WISHES)
     anew = Wishes(str(Path(store.root) / "anew"), None, None, None, None, None, {}, frozenset(), None)
-    made, _, _ = prepared(PLAN, store.root, 2, anew)
-    assert made.tasks == 2 and made.buckets % made.output.partitions == 0
+    made, _, _ = prepared(PLAN, store.root, 7, anew)
+    assert made.output.partitions == 2 and made.tasks == 7 and made.buckets == 14
+
+
+@pytest.mark.parametrize("cores", [1, 2, 3, 16, 100])
+def test_every_task_has_a_bucket(store: TopicStore, cores: int) -> None:
+    """Whatever the result's partitions are; those are written by one task each."""
+    made, _, _ = prepared(PLAN, store.root, cores, NO_WISHES)
+    assert made.tasks == cores and made.gathered == (cores > 2)
+    for ids in made.ids:
+        assert {spark_partition(i, cores) for i in ids} == set(range(cores))
+    assert len({spark_partition(i, cores) for i in made.out_ids}) == min(cores, 2)
 
 
 def test_the_number_of_tasks_is_said_once(store: TopicStore) -> None:
@@ -72,9 +83,9 @@ def test_the_number_of_tasks_is_said_once(store: TopicStore) -> None:
     told: list[str] = []
     wishes = replace(NO_WISHES, note=told.append)
     job, _, _ = prepared(PLAN, store.root, 3, wishes)
-    assert job.tasks == 2
+    assert job.tasks == 3
     (note,) = told
-    assert note.startswith("OUT has 2 tasks a stage from now on (3 run at once, the result has 2 partitions)")
+    assert note.startswith("OUT has 3 tasks a stage from now on (3 run at once)")
     prepared(PLAN, store.root, 9, wishes)
     assert len(told) == 1
 

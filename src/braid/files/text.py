@@ -2,17 +2,23 @@
 
 In: a range of a file (plain, gzip or zstd) and the declared columns. Out: typed columns, errors, raw texts; a digest.
 Rule: one row of the file is one row here, whatever is wrong with it; the memory needed does not grow with the file.
+Blocks are parsed side by side, and given in order.
 A field that is empty is null. Blank lines are no rows (in a CSV file of one column they are nulls).
 """
 
 from __future__ import annotations
 
 import csv
+import functools
 import hashlib
 import io
-from collections.abc import Iterator, Sequence
+import itertools
+import os
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +34,8 @@ from braid.topics.segments import is_packed, split_lines
 from braid.types import Column, Scalar
 
 BLOCK = 16 << 20  # bytes that are parsed at once
+THREADS = min(8, os.cpu_count() or 1)  # that parse, each a block
+T = TypeVar("T")
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -185,24 +193,29 @@ def csv_rows(
     text: Text, names: Sequence[str], at: Sequence[int | None], declared: Sequence[Column], options: Options
 ) -> Iterator[Rows]:
     """The rows of a CSV file whose header has these names; declared column i stands in field `at[i]`, or is null."""
-    begins = text.start == 0
-    for block in text.blocks(quotes=True):
-        data = _split_header(block, options, text.path)[1] if begins else block
-        begins = False
-        if not data:
-            continue
-        found = _parse(data, len(names), options)
-        if found is not None:
-            nothing = pl.repeat(None, found.height, dtype=pl.String, eager=True)
-            columns, error = typed([nothing if i is None else found[str(i)] for i in at], declared, from_text)
-            bad = error.is_not_null().arg_true()
-            shown = [(str(i), Column(name, Scalar.VARCHAR)) for i, name in enumerate(names)]
-            raw = pl.repeat(None, found.height, dtype=pl.String, eager=True)
-            if len(bad):
-                raw = raw.scatter(bad, codec.encode_values(found[bad], shown))
-            yield Rows(columns, error, raw)
-        else:
-            yield from _slow(data, names, at, declared, options)
+    begins = itertools.chain([text.start == 0], itertools.repeat(False))
+    blocks = zip(text.blocks(quotes=True), begins, strict=False)
+    data = (_split_header(block, options, text.path)[1] if first else block for block, first in blocks)
+    parse = functools.partial(_of_csv, names=names, at=at, declared=declared, options=options)
+    for rows in ahead(parse, filter(None, data)):
+        yield from rows
+
+
+def _of_csv(
+    data: bytes, names: Sequence[str], at: Sequence[int | None], declared: Sequence[Column], options: Options
+) -> list[Rows]:
+    """The rows of a block."""
+    found = _parse(data, len(names), options)
+    if found is None:
+        return list(_slow(data, names, at, declared, options))
+    nothing = pl.repeat(None, found.height, dtype=pl.String, eager=True)
+    columns, error = typed([nothing if i is None else found[str(i)] for i in at], declared, from_text)
+    bad = error.is_not_null().arg_true()
+    shown = [(str(i), Column(name, Scalar.VARCHAR)) for i, name in enumerate(names)]
+    raw = pl.repeat(None, found.height, dtype=pl.String, eager=True)
+    if len(bad):
+        raw = raw.scatter(bad, codec.encode_values(found[bad], shown))
+    return [Rows(columns, error, raw)]
 
 
 def _parse(data: bytes, width: int, options: Options) -> pl.DataFrame | None:
@@ -278,24 +291,47 @@ def _shown(row: Sequence[str], names: Sequence[str] | None) -> str:
 
 def json_rows(text: Text, declared: Sequence[Column]) -> Iterator[Rows]:
     """The rows of a file with one JSON object a line; a member that is missing is null."""
-    for data in text.blocks(quotes=False):
-        lines = split_lines(data)
-        if lines["_raw"].null_count() < lines.height:
-            blank = [x is not None and not x.strip() for x in lines["_raw"].to_list()]
-            lines = lines.filter(~pl.Series(blank, dtype=pl.Boolean))
-        texts = lines["_line"]
-        frame, nothing, error = codec.decode_values(texts, declared, manner="iso")
-        why = (
-            pl.when(pl.lit(texts.is_null()))
-            .then(pl.lit("the line is not UTF-8"))
-            .when(pl.lit(nothing))
-            .then(pl.lit("null is not a JSON object"))
-            .otherwise(pl.lit(error))
-        )
-        error = pl.DataFrame({"e": error}).select(why.alias("e")).to_series()
-        bad = error.is_not_null()
-        raw = texts.set(~bad, None)
-        if lines["_raw"].null_count() < len(raw):
-            odd = lines["_raw"].is_not_null().arg_true()
-            raw = raw.scatter(odd, [x.decode(errors="replace") for x in lines["_raw"].gather(odd).to_list()])
-        yield Rows([frame.get_column(c.name) for c in declared], error, raw)
+    return ahead(functools.partial(_of_json, declared=declared), text.blocks(quotes=False))
+
+
+def _of_json(data: bytes, declared: Sequence[Column]) -> Rows:
+    """The rows of a block."""
+    lines = split_lines(data)
+    if lines["_raw"].null_count() < lines.height:
+        blank = [x is not None and not x.strip() for x in lines["_raw"].to_list()]
+        lines = lines.filter(~pl.Series(blank, dtype=pl.Boolean))
+    texts = lines["_line"]
+    frame, nothing, error = codec.decode_values(texts, declared, manner="iso")
+    why = (
+        pl.when(pl.lit(texts.is_null()))
+        .then(pl.lit("the line is not UTF-8"))
+        .when(pl.lit(nothing))
+        .then(pl.lit("null is not a JSON object"))
+        .otherwise(pl.lit(error))
+    )
+    error = pl.DataFrame({"e": error}).select(why.alias("e")).to_series()
+    bad = error.is_not_null()
+    raw = texts.set(~bad, None)
+    if lines["_raw"].null_count() < len(raw):
+        odd = lines["_raw"].is_not_null().arg_true()
+        raw = raw.scatter(odd, [x.decode(errors="replace") for x in lines["_raw"].gather(odd).to_list()])
+    return Rows([frame.get_column(c.name) for c in declared], error, raw)
+
+
+# ------------------------------------------------------------- side by side
+
+
+def ahead(parse: Callable[[bytes], T], blocks: Iterator[bytes]) -> Iterator[T]:
+    """What is made of blocks, in their order: several at once, in threads, where there is more than one."""
+    first = list(itertools.islice(blocks, 2))
+    if len(first) < 2:
+        yield from map(parse, first)
+        return
+    with ThreadPoolExecutor(THREADS) as pool:
+        waiting: deque[Future[T]] = deque()
+        for block in itertools.chain(first, blocks):
+            waiting.append(pool.submit(parse, block))
+            if len(waiting) > THREADS:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()

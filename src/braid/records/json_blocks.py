@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -96,15 +97,15 @@ def read_block(texts: pl.Series, columns: Sequence[Column], manner: Manner) -> t
         if isinstance(f.type, Array | Struct):
             rest, found = _without(rest, f, frame[f.name])
             proofs.append(found)
-    data = data if rest is texts else _joined(rest)
-    flat = data.count(b"{") == len(texts)
+    lines = _All(data if rest is texts else _joined(rest))
+    flat = lines.data.count(b"{") == len(texts)
     for f in fields:
         column = frame[f.name]
         if isinstance(f.type, Array | Struct):
             made.append(_declared(column, f.column.type))
             continue
         is_text = f.type is S.VARCHAR or f.name in dated
-        if not _proven_at_once(data, column, f, is_text):
+        if not lines.proves(column, f, is_text):
             proofs.append(_proven(rest, column, f, is_text, flat and not escaped))
         if isinstance(f.type, Decimal):
             column = _decimals(rest, f, f.type)
@@ -200,18 +201,31 @@ def _quoted_in(data: bytes, f: _Field) -> int:
     return data.count(quoted + b':"') + data.count(quoted + b': "')
 
 
-def _proven_at_once(data: bytes, column: pl.Series, f: _Field, is_text: bool) -> bool:
-    """Whether all lines are proven by counting in all of them together."""
-    quoted, n = f.quoted.encode(), len(column)
-    plain = f.name.isascii() and data.isascii()
-    once = data.count(quoted) == n  # with no nulls: at least one in each line, so exactly one
-    if once and is_text:
-        once = _quoted_in(data, f) == n
-    if once and f.loose:
-        once = plain and data.lower().count(quoted.lower()) == n
-    if once and not column.null_count():
-        return True
-    return column.null_count() == n and plain and quoted.lower() not in data.lower()
+class _All:
+    """All lines together; each way to look at them is made once."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    @cached_property
+    def is_ascii(self) -> bool:
+        return self.data.isascii()
+
+    @cached_property
+    def lower(self) -> bytes:
+        return self.data.lower()
+
+    def proves(self, column: pl.Series, f: _Field, is_text: bool) -> bool:
+        """Whether all lines are proven by counting in all of them together."""
+        quoted, n, nulls = f.quoted.encode(), len(column), column.null_count()
+        plain = f.name.isascii() and self.is_ascii
+        if nulls:
+            return nulls == n and plain and quoted.lower() not in self.lower
+        if f.loose and not plain:
+            return False
+        # With no nulls the name is in each line at least once; so it is there exactly once in each, in no case twice.
+        once = (self.lower.count(quoted.lower()) if f.loose else self.data.count(quoted)) == n
+        return once and (not is_text or self.data.count(quoted + b':"') == n or _quoted_in(self.data, f) == n)
 
 
 def _proven(texts: pl.Series, column: pl.Series, f: _Field, is_text: bool, flat: bool) -> pl.Series:

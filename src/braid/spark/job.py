@@ -305,11 +305,10 @@ def prepared(
     run = str(known.settings.get("run")) if known else f"{name}-{int(time.time()):08x}{uuid4().hex[:6]}"
     if output.kind in result_files.KINDS.values():
         result_files.check(output.target, run, goes_on, wishes.overwrite)
-    buckets = wishes.buckets or _buckets(plan, output.partitions)
-    tasks = wishes.tasks or min(cores, output.partitions)
+    tasks = wishes.tasks or (min(cores, output.partitions) if _keepless(plan) else cores)
+    buckets = wishes.buckets or _buckets(plan, output.partitions, tasks)
     if known is None and wishes.tasks is None and not one_node:
-        why = f"{cores} run at once, the result has {output.partitions} partitions"
-        wishes.note(f"{name} has {tasks} tasks a stage from now on ({why}); --tasks sets another number")
+        wishes.note(f"{name} has {tasks} tasks a stage from now on ({cores} run at once); --tasks sets another number")
     settings = {"dialect": plan.query.dialect, "run": run, "order": wishes.order is not None, "sink": sink}
     if plan.query.sink.keeps:
         settings[checkpoint.KEEPS] = True
@@ -392,7 +391,7 @@ def loose(
     frames = _frames(plan, names)
     partitions = [0 if x.number in frames else topics.partitions(x.source.topic) for x in plan.leaves]
     run = f"{plan.query.name}-{uuid4().hex[:12]}"
-    buckets = 1 if all(stateless(s) for s in plan.stages) else max(BUCKETS, tasks)
+    buckets = _buckets(plan, 1, tasks)
     return _job(
         plan,
         topics.root,
@@ -497,9 +496,14 @@ def _topic(plan: Plan, topics: Topics, wanted: int | None, source: int) -> Outpu
     return Output("topic" if topics.dense else "kafka", sink.topic, have)
 
 
-def _buckets(plan: Plan, outputs: int) -> int:
-    """A few, and a multiple of the sink's partitions."""
-    return outputs if all(stateless(s) for s in plan.stages) else outputs * -(-BUCKETS // outputs)
+def _keepless(plan: Plan) -> bool:
+    """Whether no stage keeps anything, so that none but the writer's has rows by bucket."""
+    return all(stateless(s) for s in plan.stages)
+
+
+def _buckets(plan: Plan, outputs: int, tasks: int) -> int:
+    """Two a task, so that odd numbers share out, and a multiple of the sink's partitions."""
+    return outputs if _keepless(plan) else outputs * -(-max(BUCKETS, 2 * tasks) // outputs)
 
 
 def _flat(plan: Plan, output: Output, outputs: int, buckets: int, tasks: int) -> tuple[int, ...]:
