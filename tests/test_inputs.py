@@ -9,6 +9,7 @@ import math
 import os
 import pickle
 import random
+import time
 from collections.abc import Sequence
 from decimal import Decimal as D
 from pathlib import Path
@@ -257,6 +258,52 @@ def test_blocks_hold_whole_records(tmp_path: Path, monkeypatch: Any) -> None:
         clean(tmp_path / "cache", [])
         assert not os.listdir(tmp_path / "cache")
         assert opened(tmp_path, "a.csv", PLAIN).read(0, 0, 150).rows.equals(want.rows)
+
+
+def test_lines_of_json_keep_their_order_and_their_errors(tmp_path: Path, monkeypatch: Any) -> None:
+    lines = [
+        b"nonsense" if n % 7 == 3 else b'{"k":"x"}' if n % 11 == 5 else b'{"k":%d,"v":"%d"}' % (n, n)
+        for n in range(400)
+    ]
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines))
+    want = opened(tmp_path, "a.jsonl", PLAIN).read(0, 0, 400)
+    bad = [n for n in range(400) if n % 7 == 3 or n % 11 == 5]
+    assert want.error.is_not_null().arg_true().to_list() == bad
+    assert [values(want, "_value")[n] for n in bad] == [lines[n].decode() for n in bad]
+    for size in (30, 200, 2000):
+        monkeypatch.setattr(file_text, "BLOCK", size)
+        clean(tmp_path / "cache", [])
+        again = opened(tmp_path, "a.jsonl", PLAIN).read(0, 0, 400)
+        assert again.rows.equals(want.rows) and again.error.equals(want.error)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 40])
+def test_what_is_parsed_side_by_side_is_given_in_order(count: int) -> None:
+    def slowest_first(block: bytes) -> bytes:
+        time.sleep(0.01 / (block[0] + 1))
+        return block
+
+    blocks = [bytes([n]) for n in range(count)]
+    assert list(file_text.ahead(slowest_first, iter(blocks))) == blocks
+
+
+def test_an_error_side_by_side_comes_in_its_turn_and_nothing_runs_on() -> None:
+    seen: list[int] = []
+
+    def third_fails(block: bytes) -> bytes:
+        seen.append(block[0])
+        if block[0] == 2:
+            raise BraidError("the third", "mend it")
+        return block
+
+    given = file_text.ahead(third_fails, (bytes([n]) for n in range(200)))
+    assert [next(given), next(given)] == [b"\0", b"\1"]
+    with pytest.raises(BraidError, match="the third"):
+        next(given)
+    assert len(seen) < 40
+    first = file_text.ahead(third_fails, (bytes([n]) for n in range(3, 200)))
+    assert next(first) == b"\3"
+    del first  # whoever looks at the first rows only leaves the rest
 
 
 def test_an_open_quote_does_not_swallow_the_file(tmp_path: Path, monkeypatch: Any) -> None:
