@@ -10,7 +10,7 @@ BY_FILE := -n 2 --dist loadfile --max-worker-restart 0
 export POLARS_MAX_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE  # else each of the hundreds of processes compiles all of it anew
 
-.PHONY: install demo demo-kafka test test-fast test-heavy test-spark test-spark43 test-cluster test-kafka lint law fuzz bench bench-kafka bench-small crash soak clean java
+.PHONY: install demo demo-kafka test test-fast test-heavy test-spark test-spark43 test-cluster test-kafka lint law fuzz bench bench-kafka bench-nexmark bench-small crash soak clean java
 
 install: $(STAMP)
 
@@ -96,6 +96,10 @@ bench: $(STAMP) java
 # Kafka to Kafka, beside Spark's own connector; servers and jars are fetched once (tests/kafka/README.md).
 bench-kafka: $(STAMP) java
 	PYTHONPATH=src:tests $(BIN)/python -m benchmarks kafka kafka_avro kafka_latency --rows 1000000 --batch 500000 --write
+
+# From the shell to the end, over files, with the defaults.
+bench-nexmark: $(STAMP) java $(QUICK)
+	$(BIN)/python -m benchmarks nexmark --rows $(or $(ROWS),4000000) --rounds 3 --write
 
 bench-small: $(STAMP) java
 	$(BIN)/python -m benchmarks --small

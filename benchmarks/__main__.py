@@ -22,7 +22,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks import machine
 from benchmarks.harness import Sizes
-from benchmarks.report import INTRODUCTION, KAFKA, Report, of_goals, page, terminal
+from benchmarks.report import INTRODUCTION, KAFKA, NEXMARK, Report, of_goals, page, terminal
 
 PAGES = {
     "benchmarks": (
@@ -38,9 +38,10 @@ PAGES = {
         "cores",
         "pulls",
     ),
+    "benchmarks-nexmark": ("nexmark",),
     "benchmarks-kafka": ("kafka", "kafka_avro", "kafka_latency"),
 }
-BEGIN = {"benchmarks": INTRODUCTION, "benchmarks-kafka": KAFKA}
+BEGIN = {"benchmarks": INTRODUCTION, "benchmarks-nexmark": NEXMARK, "benchmarks-kafka": KAFKA}
 NAMES = tuple(name for names in PAGES.values() for name in names)
 LONG = ("shapes", "cores", "pulls")  # not for a look: long, or nothing to see in small batches
 SMALL = Sizes(90_000, 10_000, 60_000, 1, 2, 15, (10_000, 100_000), 8, "2g")

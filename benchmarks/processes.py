@@ -59,9 +59,9 @@ def _all() -> Iterator[Process]:
                 continue
 
 
-def cpu_seconds() -> float:
+def cpu_seconds(root: int | None = None) -> float:
     """Of the whole tree since it began."""
-    return sum(p.cpu for p in tree())
+    return sum(p.cpu for p in tree(root))
 
 
 def memory(pid: int) -> tuple[int, int]:
