@@ -305,7 +305,7 @@ def prepared(
     run = str(known.settings.get("run")) if known else f"{name}-{int(time.time()):08x}{uuid4().hex[:6]}"
     if output.kind in result_files.KINDS.values():
         result_files.check(output.target, run, goes_on, wishes.overwrite)
-    tasks = wishes.tasks or (min(cores, output.partitions) if _keepless(plan) else cores)
+    tasks = wishes.tasks or (min(cores, output.partitions) if _keepless(plan) or output.kind == "kafka" else cores)
     buckets = wishes.buckets or _buckets(plan, output.partitions, tasks)
     if known is None and wishes.tasks is None and not one_node:
         wishes.note(f"{name} has {tasks} tasks a stage from now on ({cores} run at once); --tasks sets another number")
