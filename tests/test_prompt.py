@@ -318,12 +318,18 @@ class Terminal:
     def type(self, text: str) -> None:
         os.write(self._fd, text.encode())
 
+    def _comes(self) -> bool:
+        """Whether there is more to read within a moment; `select` takes no descriptor from 1,024 on."""
+        poll = select.poll()
+        poll.register(self._fd, select.POLLIN)
+        return bool(poll.poll(100))
+
     def until(self, text: str, seconds: float = 20) -> str:
         """Waits for a text on the screen, behind what was waited for before."""
         deadline = time.monotonic() + seconds
         while text not in self._seen:
             assert time.monotonic() < deadline, f"no {text!r} in {self._seen!r}"
-            if select.select([self._fd], [], [], 0.1)[0]:
+            if self._comes():
                 self._seen += re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|\r", "", os.read(self._fd, 65536).decode())
         before, _, self._seen = self._seen.partition(text)
         return before
