@@ -14,7 +14,7 @@ from braid.errors import BraidError
 from braid.lower.lower import lower
 from braid.spark.columns import spark_partition
 from braid.spark.conf import workers_python
-from braid.spark.job import Wishes, prepared, ranks_of, sources_of
+from braid.spark.job import Output, Wishes, check_tasks, prepared, ranks_of, sources_of
 from braid.topics import TopicStore
 from histories import query, source, stream_stream
 
@@ -96,6 +96,14 @@ def test_no_number_of_tasks_is_said_where_it_was_asked_for(store: TopicStore) ->
     assert job.tasks == 5 and not told
     with pytest.raises(BraidError, match="shuffle partitions of Spark: 5 in the checkpoint, 6 now"):
         prepared(PLAN, store.root, 3, replace(NO_WISHES, tasks=6))
+
+
+def test_more_tasks_than_partitions_in_kafka_are_refused() -> None:
+    """Each has its marker at one of them: a batch ended with a topic that was not there."""
+    check_tasks(2, Output("kafka", "o", 2))
+    check_tasks(3, Output("topic", "o", 2))
+    with pytest.raises(BraidError, match="3 tasks a stage were asked for, but o in Kafka has 2 partitions"):
+        check_tasks(3, Output("kafka", "o", 2))
 
 
 def test_one_node_says_nothing_of_tasks(store: TopicStore) -> None:

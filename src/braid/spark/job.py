@@ -306,6 +306,7 @@ def prepared(
     if output.kind in result_files.KINDS.values():
         result_files.check(output.target, run, goes_on, wishes.overwrite)
     tasks = wishes.tasks or (min(cores, output.partitions) if _keepless(plan) or output.kind == "kafka" else cores)
+    check_tasks(tasks, output)
     buckets = wishes.buckets or _buckets(plan, output.partitions, tasks)
     if known is None and wishes.tasks is None and not one_node:
         wishes.note(f"{name} has {tasks} tasks a stage from now on ({cores} run at once); --tasks sets another number")
@@ -494,6 +495,13 @@ def _topic(plan: Plan, topics: Topics, wanted: int | None, source: int) -> Outpu
     if wanted is not None and have != wanted:
         raise BraidError(f"the topic {sink.topic} has {have} partitions, not {wanted}", "partitions are for ever")
     return Output("topic" if topics.dense else "kafka", sink.topic, have)
+
+
+def check_tasks(tasks: int, output: Output) -> None:
+    """Refuses more tasks than a topic in Kafka has partitions: the marker of each stands at a partition of its own."""
+    if output.kind == "kafka" and tasks > output.partitions:
+        has = f"{output.target} in Kafka has {output.partitions} partition{'s' * (output.partitions != 1)}"
+        raise BraidError(f"{tasks} tasks a stage were asked for, but {has}", "as many tasks as it has, at most")
 
 
 def _keepless(plan: Plan) -> bool:
