@@ -222,8 +222,9 @@ CHANGING = [
 ][:OF_A_DIALECT]
 
 
-def answered(session: Session, path: Path) -> list[list[tuple[Any, ...]]]:
-    """The rows of each query of a page, when all that was changed before it has been worked off."""
+def answered(session: Session, path: Path) -> list[list[str]]:
+    """The rows of each query of a page, as texts (NaN is itself there), when all that was changed before it has been
+    worked off."""
     found = []
     for block in blocks(path.read_text(encoding="utf-8")):
         if block.kind == "sql":
@@ -231,7 +232,7 @@ def answered(session: Session, path: Path) -> list[list[tuple[Any, ...]]]:
         elif block.kind == "query":
             for handle in session._handles.values():
                 handle.await_idle()
-            found.append(sorted(session.query(block.text.partition("\n----")[0]), key=repr))
+            found.append(sorted(map(repr, session.query(block.text.partition("\n----")[0]))))
     return found
 
 
