@@ -186,6 +186,16 @@ def test_other_units_are_told(ending: str, unit: str, by: str, rate: int, folder
     assert "timestamp" not in "".join(rest)
 
 
+def test_names_and_columns_of_a_parquet_file_are_taken_as_they_are(folder: Path) -> None:
+    """A column without a number in it, a file whose name looks like a glob, a name that would end the line."""
+    schema = {"none": pl.Int64, "at": pl.Int64, "s\nDROP": pl.Int64}
+    frame = pl.DataFrame({"none": [None], "at": [1_709_251_200_000], "s\nDROP": [1_709_251_200]}, schema=schema)
+    frame.write_parquet(folder / "x[1].parquet")
+    said = braid("infer", "x[1].parquet", "--name", "x")
+    assert said.code == 0, said.err
+    assert said.out.startswith(r"-- s\nDROP looks like seconds since 1970") and "timestamp = 'AT'" in said.out
+
+
 def test_two_columns_of_times_are_for_the_reader_to_choose(folder: Path) -> None:
     frame = pl.DataFrame({"made": [1_709_251_200_000], "paid": [1_709_251_300_000]})
     _write(frame, folder / "x.csv")

@@ -14,7 +14,7 @@ from braid.errors import BraidError
 from braid.lower.lower import lower
 from braid.spark.columns import spark_partition
 from braid.spark.conf import workers_python
-from braid.spark.job import Output, Wishes, check_tasks, prepared, ranks_of, sources_of
+from braid.spark.job import Output, Wishes, check_tasks, loose, prepared, ranks_of, sources_of
 from braid.topics import TopicStore
 from histories import query, source, stream_stream
 
@@ -104,6 +104,12 @@ def test_more_tasks_than_partitions_in_kafka_are_refused() -> None:
     check_tasks(3, Output("topic", "o", 2))
     with pytest.raises(BraidError, match="3 tasks a stage were asked for, but o in Kafka has 2 partitions"):
         check_tasks(3, Output("kafka", "o", 2))
+
+
+@pytest.mark.parametrize(("tasks", "buckets"), [(1, 4), (4, 4), (8, 8), (200, 200)])
+def test_buckets_under_a_checkpoint_of_the_users_never_change(store: TopicStore, tasks: int, buckets: int) -> None:
+    """Nothing records them there: with others a newer version would not find what an older one has kept."""
+    assert loose(PLAN, store.root, tasks, frozenset()).buckets == buckets
 
 
 def test_one_node_says_nothing_of_tasks(store: TopicStore) -> None:

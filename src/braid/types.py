@@ -83,13 +83,13 @@ MAX_DAY = 95_000_000
 MAX_TIME = MAX_DAY * DAY_MS
 
 MILLISECONDS = "milliseconds"
-_A_SECOND = {"seconds": 1, MILLISECONDS: 1000, "microseconds": 10**6, "nanoseconds": 10**9}
+A_SECOND = {"seconds": 1, MILLISECONDS: 1000, "microseconds": 10**6, "nanoseconds": 10**9}
 _LIKELY = range(631_152_000, 4_102_444_800)  # s of 1990 to 2100; as milliseconds they are of January and February 1970
 
 
 def unit_of(time: int) -> str | None:
     """The unit in which a number is a time of 1990 to 2100; None where it is in none."""
-    return next((unit for unit, n in _A_SECOND.items() if time // n in _LIKELY), None)
+    return next((unit for unit, n in A_SECOND.items() if time // n in _LIKELY), None)
 
 
 def is_time(ms: int) -> bool:

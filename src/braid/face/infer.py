@@ -18,14 +18,14 @@ from typing import Any
 import polars as pl
 
 from braid.dialects import dialect_named
-from braid.errors import BraidError
-from braid.files.parquet import schema_of
+from braid.errors import BraidError, printable
+from braid.files.parquet import rows_of, schema_of
 from braid.files.text import Options, Text, content, csv_rows, header, shown
 from braid.files.values import from_text
 from braid.plan.logical import Kind
 from braid.sql.declare import Declaring, declaration, nearest
 from braid.topics.segments import is_packed
-from braid.types import MILLISECONDS, Array, Column, Decimal, Map, Scalar, Struct, Type, unit_of
+from braid.types import A_SECOND, MILLISECONDS, Array, Column, Decimal, Map, Scalar, Struct, Type, unit_of
 
 ROWS = 10_000  # of JSON lines, that are looked at; of CSV the first block
 ENDINGS = (".csv", ".jsonl", ".ndjson", ".json", ".parquet")
@@ -73,8 +73,8 @@ def statement(path: str, dialect: str, name: str | None = None, key: str | None 
 
 
 def _told(name: str, unit: str) -> str:
-    by = "* 1000" if unit == "seconds" else "/ 1000" if unit == "microseconds" else "/ 1000000"
-    shown = "".join(c if c.isprintable() else "?" for c in name)
+    shown, rate = printable(name), A_SECOND[unit]
+    by = f"* {1000 // rate}" if rate < 1000 else f"/ {rate // 1000}"
     return f"{shown} looks like {unit} since 1970: times that are numbers count milliseconds ({shown} {by})"
 
 
@@ -92,7 +92,7 @@ def _looked_at(path: str) -> tuple[list[Column], dict[str, str]]:
         raise BraidError(f"there is no file {path}", "name one file; braid run takes globs")
     if ending == ".parquet":
         columns = [Column(n, _ours(t, n)) for n, t in schema_of(path)[0].items()]
-        return columns, _units(pl.scan_parquet(path).select(c.name for c in columns if _counts(c)).head(ROWS).collect())
+        return columns, _units(rows_of(path, [c.name for c in columns if _counts(c)], 0, ROWS))
     beginning = next(content(path), b"")
     if is_packed(beginning):
         raise BraidError(f"{path} is packed, and not as its name says", "a file is packed once, by gzip: .gz")
@@ -132,10 +132,8 @@ def _counts(c: Column) -> bool:
 
 def _units(numbers: pl.DataFrame) -> dict[str, str]:
     """The unit in which all numbers of a column are likely times; columns of other numbers are left out."""
-    if not numbers.height:
-        return {}
-    low, high = ([unit_of(n) for n in row] for row in (numbers.min().row(0), numbers.max().row(0)))
-    return {s.name: u for s, u, v in zip(numbers, low, high, strict=True) if u is not None and u == v}
+    found = {s.name: {unit_of(n) for n in (s.min(), s.max()) if isinstance(n, int)} for s in numbers}
+    return {name: unit for name, units in found.items() for unit in units if unit is not None and len(units) == 1}
 
 
 def _of_json(path: str) -> tuple[list[Column], dict[str, str]]:

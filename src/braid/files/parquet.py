@@ -55,7 +55,7 @@ def schema_of(path: str) -> tuple[dict[str, pl.DataType], int]:
         groups = [found.row_group(i).num_rows for i in range(found.num_row_groups)]
         if min(groups, default=0) < 0 or sum(groups) != found.num_rows:
             raise ValueError(f"it claims {found.num_rows} rows, and its row groups have others")
-        return dict(pl.read_parquet_schema(path)), int(found.num_rows)
+        return dict(pl.scan_parquet(path, glob=False).collect_schema()), int(found.num_rows)
 
 
 def rows_of(path: str, columns: Sequence[str], start: int, count: int) -> pl.DataFrame:

@@ -193,21 +193,27 @@ def csv_rows(
     text: Text, names: Sequence[str], at: Sequence[int | None], declared: Sequence[Column], options: Options
 ) -> Iterator[Rows]:
     """The rows of a CSV file whose header has these names; declared column i stands in field `at[i]`, or is null."""
-    begins = itertools.chain([text.start == 0], itertools.repeat(False))
-    blocks = zip(text.blocks(quotes=True), begins, strict=False)
-    data = (_split_header(block, options, text.path)[1] if first else block for block, first in blocks)
     parse = functools.partial(_of_csv, names=names, at=at, declared=declared, options=options)
-    for rows in ahead(parse, filter(None, data)):
-        yield from rows
+    return ahead(parse, _without_header(text, options))
+
+
+def _without_header(text: Text, options: Options) -> Iterator[bytes]:
+    """The blocks of a CSV file."""
+    begins = text.start == 0
+    for block in text.blocks(quotes=True):
+        data = _split_header(block, options, text.path)[1] if begins else block
+        begins = False
+        if data:
+            yield data
 
 
 def _of_csv(
     data: bytes, names: Sequence[str], at: Sequence[int | None], declared: Sequence[Column], options: Options
-) -> list[Rows]:
+) -> Rows:
     """The rows of a block."""
     found = _parse(data, len(names), options)
     if found is None:
-        return list(_slow(data, names, at, declared, options))
+        return _slow(data, names, at, declared, options)
     nothing = pl.repeat(None, found.height, dtype=pl.String, eager=True)
     columns, error = typed([nothing if i is None else found[str(i)] for i in at], declared, from_text)
     bad = error.is_not_null().arg_true()
@@ -215,7 +221,7 @@ def _of_csv(
     raw = pl.repeat(None, found.height, dtype=pl.String, eager=True)
     if len(bad):
         raw = raw.scatter(bad, codec.encode_values(found[bad], shown))
-    return [Rows(columns, error, raw)]
+    return Rows(columns, error, raw)
 
 
 def _parse(data: bytes, width: int, options: Options) -> pl.DataFrame | None:
@@ -246,7 +252,7 @@ def _delimiters(data: bytes, options: Options) -> int:
 
 def _slow(
     data: bytes, names: Sequence[str], at: Sequence[int | None], declared: Sequence[Column], options: Options
-) -> Iterator[Rows]:
+) -> Rows:
     """Line by line, so that one bad line costs its neighbours nothing."""
     csv.field_size_limit(1 << 30)
     width = len(names)
@@ -273,7 +279,7 @@ def _slow(
         None if e is None else _shown(row, names if len(row) == width else None)
         for row, e in zip(rows, why.to_list(), strict=True)
     ]
-    yield Rows(columns, why, pl.Series("raw", raw, dtype=pl.String))
+    return Rows(columns, why, pl.Series("raw", raw, dtype=pl.String))
 
 
 def _is_text(field: str) -> bool:

@@ -305,8 +305,10 @@ def prepared(
     run = str(known.settings.get("run")) if known else f"{name}-{int(time.time()):08x}{uuid4().hex[:6]}"
     if output.kind in result_files.KINDS.values():
         result_files.check(output.target, run, goes_on, wishes.overwrite)
-    tasks = wishes.tasks or (min(cores, output.partitions) if _keepless(plan) or output.kind == "kafka" else cores)
-    check_tasks(tasks, output)
+    few = _keepless(plan) or output.kind == "kafka"
+    tasks = wishes.tasks or (min(cores, output.partitions) if few else cores)
+    if wishes.broker is not None and wishes.broker.exactly_once:
+        check_tasks(tasks, output)
     buckets = wishes.buckets or _buckets(plan, output.partitions, tasks)
     if known is None and wishes.tasks is None and not one_node:
         wishes.note(f"{name} has {tasks} tasks a stage from now on ({cores} run at once); --tasks sets another number")
@@ -392,7 +394,7 @@ def loose(
     frames = _frames(plan, names)
     partitions = [0 if x.number in frames else topics.partitions(x.source.topic) for x in plan.leaves]
     run = f"{plan.query.name}-{uuid4().hex[:12]}"
-    buckets = _buckets(plan, 1, tasks)
+    buckets = 1 if _keepless(plan) else max(BUCKETS, tasks)  # not recorded: another number loses what is kept
     return _job(
         plan,
         topics.root,
@@ -501,7 +503,8 @@ def check_tasks(tasks: int, output: Output) -> None:
     """Refuses more tasks than a topic in Kafka has partitions: the marker of each stands at a partition of its own."""
     if output.kind == "kafka" and tasks > output.partitions:
         has = f"{output.target} in Kafka has {output.partitions} partition{'s' * (output.partitions != 1)}"
-        raise BraidError(f"{tasks} tasks a stage were asked for, but {has}", "as many tasks as it has, at most")
+        hint = f"--tasks {output.partitions} at most, or a topic with more partitions"
+        raise BraidError(f"{tasks} tasks a stage were asked for, but {has}", hint)
 
 
 def _keepless(plan: Plan) -> bool:
