@@ -48,14 +48,15 @@ _COLUMNS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """`sql`: in risingwave's words, and DuckDB's where `duck` is not given; `columns`: of the result, as they are
-    compared; `ksqldb`: the same in that dialect, where it can say it."""
+    """`reads`: which events; `sql`: in risingwave's words, and DuckDB's where `duck` is not given; `columns`: of the
+    result, as they are compared; `ksqldb`: the same in that dialect, where it can say it."""
 
     name: str
+    reads: tuple[str, ...]
     sql: str
-    duck: str
     columns: Mapping[str, pl.DataType]
     ksqldb: str = ""
+    duck: str = ""
 
 
 def _windows(kind: str) -> str:
@@ -90,28 +91,29 @@ _K_INTERVAL = """SELECT b.auction AS auction, b.bidder AS bidder, b.price AS pri
 _K_LEFT = """SELECT b.bidder AS bidder, b.auction AS auction, b.price AS price, p.name AS name
   FROM bid b LEFT JOIN person p WITHIN 20 MILLISECONDS GRACE PERIOD 5 SECONDS ON b.bidder = p.id"""
 _N, _S = pl.Int64(), pl.String()
+_TEXTS = ("channel", "url", "extra", "item_name", "description", "auction_extra")
 _OF_BID = {"auction": _N, "bidder": _N, "price": _N}
+_WINDOW = "TUMBLE({kind}, date_time, INTERVAL '10 seconds')"
 QUERIES = (
-    Query("interval", _INTERVAL, _INTERVAL, _OF_BID | {"item_name": _S, "seller": _N}, _K_INTERVAL),
-    Query("left, few match", _LEFT, _LEFT, {"bidder": _N, "auction": _N, "price": _N, "name": _S}, _K_LEFT),
-    Query("q3", _Q3, _Q3, {"name": _S, "city": _S, "state": _S, "id": _N}),
-    Query("q4", _Q4, _Q4, {"category": _N, "average": pl.Float64()}),
+    Query("interval", ("bid", "auction"), _INTERVAL, _OF_BID | {"item_name": _S, "seller": _N}, _K_INTERVAL),
+    Query("left, few match", ("bid", "person"), _LEFT, {"bidder": _N, "auction": _N, "price": _N, "name": _S}, _K_LEFT),
+    Query("q3", ("auction", "person"), _Q3, {"name": _S, "city": _S, "state": _S, "id": _N}),
+    Query("q4", ("auction", "bid"), _Q4, {"category": _N, "average": pl.Float64()}),
     Query(
         "q7",
-        _Q7.format(bids="TUMBLE(bid, date_time, INTERVAL '10 seconds')"),
-        _Q7.format(bids=_windows("bid")),
+        ("bid",),
+        _Q7.format(bids=_WINDOW.format(kind="bid")),
         _OF_BID,
+        duck=_Q7.format(bids=_windows("bid")),
     ),
     Query(
         "q8",
-        _Q8.format(
-            persons="TUMBLE(person, date_time, INTERVAL '10 seconds')",
-            auctions="TUMBLE(auction, date_time, INTERVAL '10 seconds')",
-        ),
-        _Q8.format(persons=_windows("person"), auctions=_windows("auction")),
+        ("person", "auction"),
+        _Q8.format(persons=_WINDOW.format(kind="person"), auctions=_WINDOW.format(kind="auction")),
         {"id": _N, "name": _S},
+        duck=_Q8.format(persons=_windows("person"), auctions=_windows("auction")),
     ),
-    Query("q20", _Q20, _Q20, _OF_BID | {"channel": _S, "url": _S, "item_name": _S, "reserve": _N, "auction_extra": _S}),
+    Query("q20", ("bid", "auction"), _Q20, _OF_BID | {n: _S for n in _TEXTS} | {"reserve": _N}),
 )
 
 
@@ -158,7 +160,7 @@ def _braid(query: Query, dialect: str, text: str, folder: Path, expected: pl.Dat
     with TemporaryDirectory(prefix="braid-nexmark-run-") as made:
         here = Path(made)
         (here / "q.sql").write_text(text)
-        sources = [x for kind in KINDS for x in ("--source", f"{kind}={folder / kind}.jsonl") if f" {kind} " in text]
+        sources = [x for kind in query.reads for x in ("--source", f"{kind}={folder / kind}.jsonl")]
         command = [sys.executable, "-m", "braid", "run", str(here / "q.sql"), "--store", str(here / "store"), *sources]
         more = ["--dialect", dialect, "--end", "--quiet", "--metrics", str(here / "metrics")]
         began, start = monotonic(), time()
@@ -219,27 +221,23 @@ def _of_duckdb(query: Query, folder: Path) -> pl.DataFrame:
             c.execute(
                 f"CREATE VIEW {kind} AS SELECT * FROM read_json('{folder / kind}.jsonl', columns={dict(columns)!r})"
             )
-        found = c.sql(f"SELECT {', '.join(query.columns)} FROM ({query.duck})").pl()
+        found = c.sql(f"SELECT {', '.join(query.columns)} FROM ({query.duck or query.sql})").pl()
     return _sorted(found.cast(dict(query.columns)))  # type: ignore[arg-type]
 
 
 def _risingwave(query: Query) -> str:
-    sources = "\n".join(
-        f"CREATE SOURCE {kind} ({', '.join(f'{c} {t}' for c, t in columns.items())},"
-        " WATERMARK FOR date_time AS date_time - INTERVAL '5 seconds');"
-        for kind, columns in _COLUMNS.items()
-        if f" {kind} " in query.duck or f" {kind})" in query.duck or f"({kind}," in query.sql
-    )
-    return f"{sources}\nCREATE MATERIALIZED VIEW o AS {query.sql};\n"
+    late = "WATERMARK FOR date_time AS date_time - INTERVAL '5 seconds'"
+    sources = "".join(f"CREATE SOURCE {kind} ({_typed(kind)}, {late});\n" for kind in query.reads)
+    return f"{sources}CREATE MATERIALIZED VIEW o AS {query.sql};\n"
 
 
 def _ksqldb(query: Query) -> str:
-    if not query.ksqldb:
-        return ""
-    sources = "\n".join(
-        f"CREATE STREAM {kind} ({', '.join(f'{c} {t}' for c, t in columns.items())}) WITH (kafka_topic = '{kind}',"
-        " value_format = 'JSON', timestamp = 'date_time', partitions = 1);"
-        for kind, columns in _COLUMNS.items()
-        if f" {kind} " in query.ksqldb
+    how = "value_format = 'JSON', timestamp = 'date_time', partitions = 1"
+    sources = "".join(
+        f"CREATE STREAM {kind} ({_typed(kind)}) WITH (kafka_topic = '{kind}', {how});\n" for kind in query.reads
     )
-    return f"{sources}\nCREATE STREAM o AS {query.ksqldb};\n"
+    return f"{sources}CREATE STREAM o AS {query.ksqldb};\n" if query.ksqldb else ""
+
+
+def _typed(kind: str) -> str:
+    return ", ".join(f"{c} {t}" for c, t in _COLUMNS[kind].items())

@@ -26,17 +26,8 @@ BEGIN = 1_710_000_000_000  # ms since 1970
 PIECE = 500_000  # events that are made at once
 STATES = ("AZ", "CA", "ID", "OR", "WA", "WY")
 CITIES = (
-    "Phoenix",
-    "Los Angeles",
-    "San Francisco",
-    "Boise",
-    "Portland",
-    "Bend",
-    "Redmond",
-    "Seattle",
-    "Kent",
-    "Cheyenne",
-)
+    "Phoenix", "Los Angeles", "San Francisco", "Boise", "Portland", "Bend", "Redmond", "Seattle", "Kent", "Cheyenne",
+)  # fmt: skip
 FIRST_NAMES = ("Peter", "Paul", "Luke", "John", "Saul", "Vicky", "Kate", "Julie", "Sarah", "Deiter", "Walter")
 LAST_NAMES = ("Shultz", "Abrams", "Spencer", "White", "Bartels", "Walton", "Smith", "Jones", "Noris")
 CHANNELS = ("Google", "Facebook", "Baidu", "Apple")
@@ -129,7 +120,7 @@ def _last_person(at: Ints) -> Ints:
 
 
 def _last_auction(at: Ints) -> Ints:
-    """The number of the newest auction, from 0; -1 where there is none yet."""
+    """The number of the newest auction, from 0; 0 where there is none yet."""
     made: Ints = at // EPOCH * AUCTIONS + np.clip(at % EPOCH - PERSONS, -1, AUCTIONS - 1)
     return np.maximum(made, 0)
 
