@@ -134,7 +134,20 @@ def made(session: Session, topics: Topics, page: Page) -> dict[str, list[Any]]:
             topics.create(r["topic"])
     session.execute(";".join(x for x in page.sql.split(";") if "SELECT" not in x.upper()) + ";")
     fed(topics, page)
-    return results(session.execute(page.sql), topics)
+    return results(list(one_by_one(session, page)), topics)
+
+
+def one_by_one(session: Session, page: Page) -> Iterator[Handle]:
+    """Each query begins when those before it are idle: one that joins another's result with rows that lie there meets
+    it whole, or it would be a race of the two that decides what matches, as in the systems themselves."""
+    others: list[str] = []
+    for statement in page.sql.split(";"):
+        if "SELECT" not in statement.upper():
+            others.append(statement)
+            continue
+        for handle in session.execute(";".join([*others, statement]) + ";"):
+            handle.await_idle()
+            yield handle
 
 
 def at_the_end(page: Page, topic: str, rows: list[Any]) -> Any:
