@@ -4,6 +4,7 @@ says of the same rows."""
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from datetime import date, datetime
@@ -342,8 +343,12 @@ def registered(folder: Path, dialect: str, kinds: Sequence[str], count: int) -> 
                 asked_now(session, m, name, table)
             how = {"kind": "table" if table else "stream", "key": key, "time": "ts"}
             session.register(name, frame_of(kind, rows, spark), **how)  # the same rows
+            other = frame_of(kind, rows[1:], spark)
+            if not re.search(rf"(?i)\b{name}\b", " ".join(m.sql)):
+                session.register(name, other, **how)  # no query reads it: sqlstream joins one table only
+                continue
             with pytest.raises(BraidError, match=f"(?i) reads? {name} as it was"):
-                session.register(name, frame_of(kind, rows[1:], spark), **how)
+                session.register(name, other, **how)
 
 
 def asked_now(session: Any, m: Matrix, name: str, table: bool) -> None:
