@@ -73,6 +73,13 @@ RISINGWAVE_QUERIES = {
       GROUP BY l.window_start EMIT ON WINDOW CLOSE""",
     "a view of groups": "SELECT window_start, SUM(n) AS n FROM g GROUP BY window_start",
 }
+NUMBERED = RISINGWAVE.replace("ts TIMESTAMP", "ts BIGINT").replace("INTERVAL '2' SECOND", "2")
+NUMBERED_QUERIES = {
+    "pairs": "SELECT l.v AS a, r.v AS b FROM l JOIN r ON l.k = r.k AND l.ts BETWEEN r.ts AND r.ts + 10",
+    "padded": """SELECT coalesce(l.ts, r.ts) AS t, l.v AS a, r.v AS b FROM l FULL JOIN r
+      ON l.k = r.k AND l.ts BETWEEN r.ts - 10 AND r.ts EMIT ON WINDOW CLOSE""",
+    "groups": "SELECT ts + 10 AS t, COUNT(*) AS n FROM l GROUP BY ts + 10 EMIT ON WINDOW CLOSE",
+}
 GROUPS = f"CREATE MATERIALIZED VIEW g AS {RISINGWAVE_QUERIES['groups']};"
 # What reads a watermark, and what of it is kept; late rows being dropped, and windows being made, keep nothing.
 KEPT = {
@@ -147,3 +154,16 @@ def test_risingwave(name: str) -> None:
                 driver.execute(f"INSERT INTO {table} VALUES {', '.join(rows)};")
             driver.read("o")
         assert set(check(driver)) == KEPT[name]
+
+
+@pytest.mark.parametrize("name", NUMBERED_QUERIES)
+def test_risingwave_by_numbers(name: str) -> None:
+    """A watermark may be that of a whole number."""
+    with Driver("risingwave") as driver:
+        driver.execute(NUMBERED.format(NUMBERED_QUERIES[name]))
+        for first in range(0, SECONDS, 50):
+            for table, keys in (("l", 7), ("r", 5)):
+                rows = (f"({s % keys}, {s}, {s})" for s in range(first, first + 50))
+                driver.execute(f"INSERT INTO {table} VALUES {', '.join(rows)};")
+            driver.read("o")
+        check(driver)

@@ -278,9 +278,9 @@ def test_a_query_of_the_prompt_runs_on_spark_and_goes_on_next_time() -> None:
     said = braid("sql", "--store", "s", stdin=L + query + first + show)
     assert said.code == 0 and "O is running" in said.err
     assert [x[:2] for x in lines(said.out)[3:6]] == [["K", "V"], ["0", "a"], ["2", "b"]]
-    assert ["O", "running", "3", "2", "0"] in lines(said.out) and lines(said.out)[-1][0] == "query"
+    assert ["O", "running", "3", "2", "0", "0"] in lines(said.out) and lines(said.out)[-1][0] == "query"
     again = braid("sql", "--store", "s", stdin=L + query + ROW.format(time=9, k=9, v="c") + show)
-    assert ["O", "running", "1", "1", "0"] in lines(again.out) and ["9", "c"] in lines(again.out)
+    assert ["O", "running", "1", "1", "0", "0"] in lines(again.out) and ["9", "c"] in lines(again.out)
     other = braid("sql", "--store", "s", stdin=L + query.replace("'no'", "'x'") + "SHOW STREAMS;")
     assert other.code == 1 and "was made by another query" in other.err and ["O", "O"] not in lines(other.out)
 
@@ -295,7 +295,7 @@ def test_a_query_that_was_left_running_goes_on_when_it_is_typed_again() -> None:
     for n in range(2):
         said = braid("sql", "--store", "s", stdin=L + query + query + ROW.format(time=n, k=n, v="v") + ".queries")
         assert said.code == 0 and said.err.count("O is running\n") == 1 and "O is running already" in said.err
-        assert ["O", "running", "1", "1", "0"] in lines(said.out)
+        assert ["O", "running", "1", "1", "0", "0"] in lines(said.out)
     assert TopicStore("s").end_offsets("O") == [2]
 
 

@@ -255,10 +255,16 @@ def test_rows_that_wait_are_told(tmp_path: Path) -> None:
     (tmp_path / "q.sql").write_text(sql)
     words = ("run", "q.sql", "--store", "s", *QUICK)
     said = on_shared_spark(*words, "--until-idle", cwd=tmp_path)
-    waits = [line.split(":")[0].strip() for line in said.err.splitlines() if "some may wait for later records" in line]
-    assert said.code == 0 and waits == ["W", "P"], said.err
+    waits = [line.strip() for line in said.err.splitlines() if " waits for " in line]
+    go = "--end says that none will come, and lets all go"
+    assert said.code == 0 and waits == [
+        "W: 1 row waits for its window to close until the clock of L, now 1970-01-01T00:00:01.000Z, reaches"
+        f" 1970-01-01T00:01:00.000Z; {go}",
+        "P: 1 row waits for a match until the clock of L and R, now 1970-01-01T00:00:01.000Z, passes"
+        f" 1970-01-01T00:01:02.000Z; R has shown no record; {go}",
+    ], said.err
     said = on_shared_spark(*words, "--end", cwd=tmp_path)
-    assert said.code == 0 and "may wait" not in said.err and "W: 0 records in, 1 out" in said.err, said.err
+    assert said.code == 0 and " waits for " not in said.err and "W: 0 records in, 1 out" in said.err, said.err
 
 
 def test_it_stays_up_until_ctrl_c(tmp_path: Path) -> None:

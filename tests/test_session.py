@@ -223,7 +223,7 @@ def test_what_a_person_sees(session: braid.Session, capsys: pytest.CaptureFixtur
     session.execute("CREATE STREAM s (k INT KEY, v INT) WITH (kafka_topic='s', value_format='JSON', partitions=1);")
     (handle,) = session.execute("CREATE STREAM o AS SELECT * FROM s;")
     assert "O (running)" in repr(session) and set(dir(handle)) == {
-        *("await_idle", "await_termination", "drops", "name", "status", "stop"),
+        *("await_idle", "await_termination", "drops", "name", "status", "stop", "waiting"),
     }
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
+from braid.bind.program import Program
 from braid.expr.nodes import Col, Expr, Lit
 from braid.expr.typing import call
+from braid.lower.lower import lower
 from braid.operators.changes import NEVER
 from braid.operators.clocks import FOREVER
+from braid.operators.on_close import EmitOnClose
+from braid.operators.regular import Regular
 from braid.operators.watermarks import Watermark
 from braid.plan.epochs import Equalities, RegularJoin, Windows
 from braid.plan.logical import Node, Output, Project, Source, SourceColumn
@@ -96,3 +101,42 @@ def test_a_view_passes_its_watermarks_on_under_new_names() -> None:
     ((bound,),) = progress(read).values()
     assert set(progress(read)) == {"r.t"}
     assert (bound.alias, bound.column.name) == ("r~a", "r~a.a.ts")
+
+
+TIMED = """
+CREATE TABLE l (k INT, t {t}, WATERMARK FOR t AS t - {step}) APPEND ONLY;
+CREATE TABLE r (k INT, t {t}, WATERMARK FOR t AS t - {step}) APPEND ONLY;
+CREATE MATERIALIZED VIEW pairs AS SELECT l.k FROM l JOIN r ON l.k = r.k AND {on};
+CREATE MATERIALIZED VIEW padded AS SELECT coalesce(l.t, r.t) AS t FROM l FULL JOIN r ON l.k = r.k AND {on}
+  EMIT ON WINDOW CLOSE;
+CREATE MATERIALIZED VIEW groups AS SELECT t + {step} AS t, count(*) AS n FROM l GROUP BY t + {step}
+  EMIT ON WINDOW CLOSE;
+"""
+
+
+@pytest.mark.parametrize("on", ["l.t BETWEEN r.t AND r.t + {step}", "r.t + {step} >= l.t AND l.t >= r.t"])
+@pytest.mark.parametrize(
+    ("t", "step", "ticks"),
+    [
+        ("BIGINT", "5", 5),
+        ("BIGINT", "5::smallint", 5),
+        ("TIMESTAMP", "INTERVAL '5' SECOND", 5 * SECOND),
+        ("TIMESTAMPTZ", "INTERVAL '1 minute 5 seconds'", 65 * SECOND),
+        ("DATE", "5", 5 * 1440 * MINUTE),
+        ("INT", "5", None),  # a sum beyond its range is told of each pair, so they are looked for
+    ],
+)
+def test_what_is_a_constant_ahead_is_known_in_each_type(t: str, step: str, ticks: int | None, on: str) -> None:
+    """As SQL says it: each type has sums of its own. Lost, a join looks at all rows of a key, and keeps one side."""
+    program = Program("risingwave")
+    list(program.statements(TIMED.format(t=t, step=step, on=on.format(step=step))))
+    steps = {
+        name: [x.operator for stage in lower(q).stages for x in stage.steps] for name, q in program.queries.items()
+    }
+    for name in ("pairs", "padded"):
+        (join,) = (x for x in steps[name] if isinstance(x, Regular))
+        assert all(join.clean), name
+        assert (None if join.band is None else (join.band.low, join.band.high)) == (
+            None if ticks is None else (0, ticks)
+        )
+    assert all(any(isinstance(x, EmitOnClose) for x in steps[name]) for name in ("padded", "groups"))

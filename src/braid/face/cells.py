@@ -21,6 +21,7 @@ import polars as pl
 
 from braid.errors import BraidError, printable
 from braid.face.tabular import Terminal, cell
+from braid.face.waiting import count
 from braid.types import Type, polars_type
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from braid.face.engine import Engine, Said
     from braid.spark.query import RunningQuery
+    from braid.stage.waiting import Waiting
 
 Waited = TypeVar("Waited")
 
@@ -151,7 +153,7 @@ class Handle(Public):
     def _counts(self) -> Mapping[str, str]:
         p = self._running.progress()
         made = {"records in": p.rows_in, "out": p.rows_out, "dropped": sum(p.drops.values())}
-        return {what: f"{n:,}" for what, n in made.items()}
+        return {what: f"{n:,}" for what, n in made.items()} | {"waiting": count(self._running.waiting())}
 
     def _cells(self) -> Mapping[str, str]:
         return {"query": self.name, "status": self.status(), **self._counts()}
@@ -179,6 +181,10 @@ class Handle(Public):
     def drops(self) -> list[dict[str, Any]]:
         """Rows that the query dropped, with reason and place."""
         return self._running.drops()
+
+    def waiting(self) -> Sequence[Waiting]:
+        """Rows that a clock lets go later: how many, until when (ms), whose clock it is and who holds it up."""
+        return self._running.waiting()
 
     def _watched(self, wait: Callable[[], Waited]) -> Waited:
         """What a wait gives, with progress; then what there is to say. What is raised is not told once more."""

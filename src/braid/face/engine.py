@@ -18,6 +18,7 @@ from braid.batch_sql.snapshots import Written
 from braid.bind.bound import BatchQuery, Pull, QueryBound, RowsChanged
 from braid.bind.program import NewRecords
 from braid.errors import BraidError
+from braid.face import waiting
 from braid.face.asserted import Looked
 from braid.face.effects import StoreWorld, append_records
 from braid.face.metrics import warned
@@ -162,6 +163,9 @@ class Engine:
             if about not in told.about:
                 told.about.add(about)
                 yield Said(name, text)
+        if "waiting" not in told.about and not running.busy() and (found := waiting.lines(name, running.waiting())):
+            told.about.add("waiting")
+            yield from (Said(name, text) for text in found)
         if "death" not in told.about and running.status() == "failed":
             told.about.add("death")
             yield Said(name, str(running.exception()), error=True)

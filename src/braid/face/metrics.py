@@ -92,8 +92,6 @@ def summary_line(name: str, p: Progress) -> str:
         return f"{name}: nothing new, state {p.state_rows:,} rows"
     drops = ", ".join(f"{n:,} {reason}" for reason, n in sorted(p.drops.items()))
     text = f"{name}: {p.rows_in:,} records in, {p.rows_out:,} out, state {p.state_rows:,} rows"
-    if p.waits:
-        text += ", of which some may wait for later records to go out (--end lets them go)"
     return text + (f"; dropped {drops} (braid drops {name})" if drops else "")
 
 

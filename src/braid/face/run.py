@@ -27,6 +27,7 @@ from braid.bind.bound import BatchQuery, Printed, Pull, QueryBound, RowsChanged
 from braid.bind.program import Effect, NewRecords, first_match
 from braid.dialects import dialect_named
 from braid.errors import BraidError, QueryDied, Span, TooManyDrops, printable_lines
+from braid.face import waiting
 from braid.face.asserted import Asserted, looks_at
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, append_records, carry_out
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
     from braid.spark.job import Output
     from braid.spark.query import Progress, RunningQuery
+    from braid.stage.waiting import Waiting
 
 TELL = 10.0  # s between two lines of progress where no terminal is
 LAST_BATCH = 60.0  # s that queries have to finish a batch when another one has failed
@@ -297,13 +299,15 @@ class _Run:
                 self._over.set()
                 watch.join(timeout=2)
                 done = {name: q.progress() for name, q in self.running.items()}
-                self.metrics.queries = dict(self.running)
+                ended = dict(self.running)
+                self.metrics.queries = ended
                 self.engine.stop_all()
+                waits = {name: q.waiting() for name, q in ended.items()}
                 self.metrics.tell(over=True)
                 self.metrics.queries = {}
                 if self.metrics.fault is not None:
                     self.err.print(f"warning: {self.metrics.fault}", style="yellow", markup=False)
-                self._summary(done, how)
+                self._summary(done, waits, how)
         if self._failed:
             raise QueryDied(f"{' and '.join(self._failed)} failed, for the reason told above")
         return Outcome(done, self._stop.asked)
@@ -423,7 +427,7 @@ class _Run:
         going = [(name, q) for name, q in list(self.running.items()) if q.status() == "running"]
         return [progress_line(name, q.progress()) for name, q in going]
 
-    def _summary(self, done: Mapping[str, Progress], how: str) -> None:
+    def _summary(self, done: Mapping[str, Progress], waits: Mapping[str, Sequence[Waiting]], how: str) -> None:
         """What each query did; of `--quiet` what was lost, or cannot be meant."""
         if not self.request.tell or (how == "ended" and not done):
             return
@@ -434,6 +438,8 @@ class _Run:
         for name, p in done.items():
             if not quiet or p.drops:
                 self.err.print(f"  {summary_line(name, p)}", markup=False)
+            for text in () if quiet else waiting.lines(name, waits[name], waiting.END):
+                self.err.print(f"  {text}", markup=False)
             for text in warnings(name, p):
                 self.err.print(f"  warning: {text}", style="yellow", markup=False)
 

@@ -40,6 +40,7 @@ from braid.face.pulls import StorePulls
 from braid.face.request import SourceFiles
 from braid.face.scripts import scripts_in
 from braid.face.tabular import cell, print_table, time_text
+from braid.face.waiting import count
 from braid.files.listing import is_awaited, look
 from braid.lower.lower import lower
 from braid.plan.logical import Query, Sink, Source
@@ -308,9 +309,12 @@ class Shell:
                 self.table(TOPICS, list(sizes(self._store)))
             case ".queries":
                 self.settle_script()
-                seen = [(name, q.status(), q.progress()) for name, q in self.engine.running.items()]
-                counts = [(name, status, p.rows_in, p.rows_out, sum(p.drops.values())) for name, status, p in seen]
-                self.table(("query", "status", "in", "out", "dropped"), counts)
+                seen = [(name, q.status(), q.progress(), q.waiting()) for name, q in self.engine.running.items()]
+                counts = [
+                    (name, status, p.rows_in, p.rows_out, sum(p.drops.values()), count(waits))
+                    for name, status, p, waits in seen
+                ]
+                self.table(("query", "status", "in", "out", "dropped", "waiting"), counts)
             case ".drops":
                 from braid.face.show import print_drops
 

@@ -435,6 +435,11 @@ class Agenda(Runs):
             due_now = cancelled(due_now, oldest=True)
         return rows_at(due_now, order_of(due_now[CLOSE].to_numpy())) if len(parts) > 1 else due_now
 
+    def standing(self) -> pl.DataFrame | None:
+        """The entries that are not due yet and were not taken back; None: nothing. They stay."""
+        found = [self._read(run).filter(pl.col(CLOSE) >= self.floor) for run in self.runs]
+        return cancelled(pl.concat(found, how="diagonal"), oldest=True) if found else None
+
     def _run(self, entries: pl.DataFrame) -> Run:
         due = entries[CLOSE].to_numpy()
         if not rising(due):

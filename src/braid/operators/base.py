@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Protocol
 import polars as pl
 
 from braid.operators.clocks import Clocks
+from braid.operators.ranges import Ints
 from braid.plan.node import Mode
 from braid.plan.told import Told
 
@@ -50,6 +51,19 @@ class State:
         run = f"{self.prefix}-{self.made}"
         self.made += 1
         return run, self.runs.put(run, frame)
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """Rows of a state that go out when a clock has come far enough, for whoever asks. `leaves`: whose clock it is;
+    `now`: where it stands; `due`: of each row the value that the clock must pass, or (`reached`) reach. Both in ms, or,
+    where the clock's column is a number (`moments` is false), as they are; `ABOVE_ALL`: no clock lets the row go."""
+
+    leaves: tuple[int, ...]
+    now: int
+    due: Ints
+    reached: bool = False
+    moments: bool = True
 
 
 DROPPED: dict[str, pl.DataType] = {
@@ -103,6 +117,7 @@ class Behind(ABC):
 
 
 class Operator(Protocol):
-    """One step of a stage. See `windowed.py` for the fullest example."""
+    """One step of a stage. See `windowed.py` for the fullest example. Where rows wait for a clock, `awaits` names the
+    parts of the state that hold them, `waits_for` says what for, and `waiting(state, clocks)` gives `Awaited`."""
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result: ...

@@ -12,7 +12,7 @@ it; what changes it later (only sessions can) is told in its own place. (docs/ru
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from braid.operators.arrangement import ARRIVAL, CLOSE, Agenda, Run, last_of_key
-from braid.operators.base import Result, State
+from braid.operators.base import Awaited, Result, State
 from braid.operators.changes import (
     DIFF,
     HASH,
@@ -32,7 +32,7 @@ from braid.operators.changes import (
     key_column,
     released_sub,
 )
-from braid.operators.clocks import Clock, Clocks
+from braid.operators.clocks import Clock, Clocks, leaves
 from braid.operators.pairing import (
     payload_of,
     release_order,
@@ -55,9 +55,18 @@ class _Waiting(Agenda):
         super().__init__(state, "waiting")
         self.keys = tuple(keys)
 
-    def _merged(self, runs: Sequence[Run], oldest: bool) -> Run | None:
+    def of_windows(self) -> pl.DataFrame | None:
+        """What stands of each window that is open; None: nothing."""
+        rows = self._last(self.runs) if self.runs else None
+        return rows.filter(STANDS) if rows is not None else None
+
+    def _last(self, runs: Sequence[Run]) -> pl.DataFrame:
         rows = pl.concat([self._read(r).filter(pl.col(CLOSE) >= self.floor) for r in runs], how="diagonal")
-        return self._run(last(rows, self.keys)) if rows.height else None
+        return last(rows, self.keys) if rows.height else rows
+
+    def _merged(self, runs: Sequence[Run], oldest: bool) -> Run | None:
+        rows = self._last(runs)
+        return self._run(rows) if rows.height else None
 
 
 def last(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
@@ -76,6 +85,7 @@ class Final:
     types: tuple[Type, ...]
     binary: bool
     awaits: ClassVar[tuple[str, ...]] = ("waiting",)
+    waits_for: ClassVar[str] = "its window to close"
 
     @staticmethod
     def of(node: groups.Final, clock: Clock) -> Final:
@@ -110,6 +120,12 @@ class Final:
         out = pl.concat([x.select(columns) for x in found])
         out = out if again is None else out.sort(POS, SUB, maintain_order=True)
         return Result(out if out[HEADERS].null_count() < out.height else out.drop(HEADERS))
+
+    def waiting(self, state: State, clocks: Clocks) -> Iterator[Awaited]:
+        """The windows that are open."""
+        keys = [key_column(i) for i in range(len(self.types))]
+        if (open_ := _Waiting(state, keys).of_windows()) is not None:
+            yield Awaited(leaves(self.clock), clocks.end(self.clock), open_[CLOSE].to_numpy(), reached=True)
 
     def _again(self, rows: pl.DataFrame, now: int, clocks: Clocks) -> pl.Series | None:
         """Which rows change a window that has been told; None: no row does."""

@@ -12,7 +12,7 @@ Rule: a watermark is read as it stands after an epoch. A row whose value has non
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,13 +20,14 @@ import numpy as np
 import polars as pl
 
 from braid.expr.nodes import Expr
-from braid.operators.base import Result, State
-from braid.operators.changes import DIFF, HASH, sequence_of
-from braid.operators.clocks import Clocks, LeafClock
+from braid.operators.base import Awaited, Result, State
+from braid.operators.changes import DIFF, HASH, NEVER, sequence_of
+from braid.operators.clocks import FOREVER, Clocks, LeafClock
 from braid.operators.multiset import EPOCH, TICK, Bag, at_first, changes_of, end_of, entries_of
 from braid.operators.pairing import keys_of, payload_of
 from braid.operators.ranges import Ints
-from braid.operators.watermarks import Watermark, lowest, ticks_of
+from braid.operators.watermarks import ABOVE_ALL, Watermark, lowest, ticks_of
+from braid.types import WHOLE_NUMBERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class EmitOnClose:
     value: Expr
     watermarks: tuple[Watermark, ...]
     awaits: ClassVar[tuple[str, ...]] = ("waiting",)
+    waits_for: ClassVar[str] = "its watermark"
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs
@@ -58,6 +60,18 @@ class EmitOnClose:
         waiting.forget(limit)
         waiting.close()
         return Result(changes_of(out, keys, payload))
+
+    def waiting(self, state: State, clocks: Clocks) -> Iterator[Awaited]:
+        """The rows that stand, by the lowest of their watermarks."""
+        rows = Bag(state, "waiting", ()).below(ABOVE_ALL + 1)
+        if rows.height:
+            number = self.value.type in WHOLE_NUMBERS
+            now = int(lowest(self.watermarks, [np.array([clocks.end(LeafClock(w.leaf))]) for w in self.watermarks])[0])
+            ticks = np.repeat(rows[TICK].to_numpy(), rows[DIFF].clip(lower_bound=0).to_numpy())
+            if not number:  # told in ms
+                ticks = np.where(ticks == ABOVE_ALL, ticks, ticks // 1000)
+                now = now // 1000 if NEVER < now < FOREVER else now
+            yield Awaited(tuple(w.leaf for w in self.watermarks), now, ticks, moments=not number)
 
     def _limits(self, clocks: Clocks) -> tuple[Ints, Ints]:
         """The epochs that move a clock, and the watermark after each."""

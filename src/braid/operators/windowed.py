@@ -27,7 +27,7 @@ its place.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -36,7 +36,7 @@ import polars as pl
 
 from braid.expr.nodes import Expr
 from braid.operators.arrangement import ARRIVAL, CLOSE, LEFT, Agenda, Arrangement, Found
-from braid.operators.base import Result, State
+from braid.operators.base import Awaited, Result, State
 from braid.operators.changes import (
     DIFF,
     HASH,
@@ -52,7 +52,7 @@ from braid.operators.changes import (
     released_from,
     released_sub,
 )
-from braid.operators.clocks import Clock, Clocks, JoinClock
+from braid.operators.clocks import Clock, Clocks, JoinClock, leaves
 from braid.operators.matches import (
     NONE,
     Freed,
@@ -309,6 +309,7 @@ class WindowedJoin:
     names: tuple[str, ...]
     clocks: tuple[Clock, Clock]
     life: OneClock | TwoClocks
+    waits_for: ClassVar[str] = "a match"
 
     @staticmethod
     def of(node: StreamStreamJoin, left: Clock, right: Clock) -> WindowedJoin:
@@ -327,6 +328,14 @@ class WindowedJoin:
         """Parts of the state whose rows go out when a clock comes to their time."""
         outer = [left for left, name in ((True, "left"), (False, "right")) if self.how in (name, "full")]
         return tuple({name: None for left in outer for name in self.life.agendas[left]}) if self.deferred else ()
+
+    def waiting(self, state: State, clocks: Clocks) -> Iterator[Awaited]:
+        """Of each clock that ends a wait, the rows that it lets go."""
+        left = self.how in ("left", "full")
+        for name in self.awaits:
+            clock = self.life.ends(self.clocks, left and name in self.life.agendas[True])
+            if (entries := Agenda(state, name).standing()) is not None:
+                yield Awaited(leaves(clock), clocks.end(clock), entries[CLOSE].to_numpy())
 
     @property
     def _keys(self) -> list[str]:

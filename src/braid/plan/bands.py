@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from braid.expr.nodes import Call, Expr, Lit, calls_user, columns
 from braid.expr.typing import conjuncts
 from braid.plan.epochs import RegularJoin
-from braid.plan.residuals import parted
+from braid.plan.residuals import MOVES, parted
 from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Scalar
 
+DAY = 86_400_000_000  # ticks
 FAR = 2**58  # ticks; constants beyond bound nothing
 MOMENTS = (Scalar.DATE, *TIMESTAMPS)
 
@@ -56,9 +57,12 @@ class Shifted:
             case Call(function="shift", args=(inner, Lit(value=int(ms)))):
                 found = Shifted.of(inner)
                 return Shifted(found.base, found.by + 1000 * ms)
-            case Call(function="add" | "sub" as f, args=(inner, Lit(value=int(n)))) if e.type == Scalar.BIGINT:
+            case Call(function=f, args=(inner, Lit(value=int(n)))) if f in MOVES and e.type in (
+                Scalar.BIGINT,
+                Scalar.DATE,
+            ):
                 found = Shifted.of(inner)
-                return Shifted(found.base, found.by + (n if f == "add" else -n))
+                return Shifted(found.base, found.by + MOVES[f] * n * (DAY if e.type == Scalar.DATE else 1))
             case _:
                 return Shifted(e)
 

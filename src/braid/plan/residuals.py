@@ -11,8 +11,11 @@ from __future__ import annotations
 from braid.expr.compile import can_fail
 from braid.expr.nodes import Call, Col, Expr, Lit
 from braid.expr.typing import all_of, conjuncts
+from braid.types import TIMESTAMPS, Scalar
 
-RISING = ("shift", "add", "sub")  # of their first argument, if the second is a constant
+# What moves its first argument by the second, if that is a constant, and which way; by its name in each dialect.
+MOVES = {"shift": 1, "add": 1, "sub": -1, "pg.add": 1, "pg.sub": -1, "pg.date_add_days": 1, "pg.date_sub_days": -1}
+TIMELY = (Scalar.BIGINT, Scalar.DATE, *TIMESTAMPS)  # times: beyond their range there is none
 MOST = 1000  # pairs of one key and moment of which it is told that their condition failed
 
 
@@ -32,7 +35,7 @@ def _bounds(term: Expr) -> bool:
 def is_moved(e: Expr) -> bool:
     """Is it a column, moved by constants?"""
     match e:
-        case Call(function=f, args=(inner, Lit())) if f in RISING:
+        case Call(function=f, args=(inner, Lit())) if f in MOVES and (not f.startswith("pg.") or e.type in TIMELY):
             return is_moved(inner)
         case _:
             return isinstance(e, Col)

@@ -19,8 +19,9 @@ from braid.plan.epochs import Bound, Clean, RegularJoin
 from braid.plan.groups import Aggregate, Final, TimeWindows
 from braid.plan.keyed import Lateral, Materialize, OnKeys
 from braid.plan.logical import Filter, Node, OnKey, Output, Project, Source, sources
-from braid.plan.residuals import RISING
+from braid.plan.residuals import MOVES
 from braid.plan.sliding import SlidingJoin
+from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Scalar
 
 Bounds = tuple[Bound, ...]
 Progress = Mapping[str, Bounds]
@@ -162,7 +163,11 @@ def watermark(e: Expr, known: Progress) -> Bounds:
     match e:
         case Col(name=name):
             return known.get(name, ())
-        case Call(function=f, args=(inner, Lit())) if f in RISING:
+        case Call(function=f, args=(inner, Lit())) if f in MOVES and e.type in (
+            *WHOLE_NUMBERS,
+            Scalar.DATE,
+            *TIMESTAMPS,
+        ):
             read = watermark(inner, known)
             if not read or any(b.slide for b in read):
                 return ()
@@ -232,7 +237,7 @@ def _outlived(join: RegularJoin, c: Clean, other: Clean | None) -> Clean | None:
     if any(b.slide for b in other.bounds):
         return None
     call = next(e for e in (other.value, met) if isinstance(e, Call))
-    by = ahead if call.function == "sub" else -ahead
+    by = -ahead * MOVES[call.function]
     step = replace(call.args[1], value=by) if isinstance(call.args[1], Lit) else call.args[1]
     return replace(
         c, bounds=(*c.bounds, *(replace(b, value=replace(call, args=(b.value, step))) for b in other.bounds))
@@ -250,7 +255,7 @@ def _shifted(e: Expr) -> tuple[Col, int] | None:
     match e:
         case Col():
             return e, 0
-        case Call(function=f, args=(inner, Lit(value=int(n)))) if f in RISING and (below := _shifted(inner)):
-            return below[0], below[1] + (-n if f == "sub" else n)
+        case Call(function=f, args=(inner, Lit(value=int(n)))) if f in MOVES and (below := _shifted(inner)):
+            return below[0], below[1] + MOVES[f] * n
         case _:
             return None

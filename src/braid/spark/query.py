@@ -53,6 +53,8 @@ from braid.stage import checkpoint as checkpoints
 from braid.stage import state_file
 from braid.stage.inputs import TopicInput
 from braid.stage.measured import Dropped, Hot, Measured, Shape, Totals, add_up, measured
+from braid.stage.run_files import FileRuns
+from braid.stage.waiting import Waiting, waiting
 from braid.topics import access, clean_staging
 from braid.topics.begin import UNASKED, Begins
 from braid.topics.broker import PATIENCE, Broker, BrokerAway, patiently
@@ -70,8 +72,7 @@ STARTS = 4  # how often a query is started between two batches
 @dataclass(frozen=True, slots=True)
 class Progress:
     """Where a query stands. Rates are of the last seconds; `lag` counts records that are there and not yet read;
-    `last`: the last batch; `totals`: all since the query was started here; `hot`: by stage; `waits`: whether rows may
-    wait for a clock to go out."""
+    `last`: the last batch; `totals`: all since the query was started here; `hot`: by stage."""
 
     batch: int
     rows_in: int
@@ -88,7 +89,6 @@ class Progress:
     last: Measured | None
     totals: Totals
     hot: Mapping[int, Hot]
-    waits: bool = False
 
 
 @dataclass(slots=True)
@@ -277,6 +277,18 @@ class RunningQuery:
         """Manifests of every step and bucket as of the last batch, for EXPLAIN --state."""
         return _state_of(self._seen.state)
 
+    def waiting(self) -> Sequence[Waiting]:
+        """Rows that wait for a clock, as of the last batch; read from the checkpoint."""
+        with self._guard:
+            documents, waits = dict(self._seen.state), self._shape.waits(self._seen.state.values())
+        if not waits:
+            return ()
+        try:
+            runs = lambda place: FileRuns(state_file.runs_of(self._folder, place))  # noqa: E731
+            return waiting(self.job.plan, documents, runs, self.job.ranks)
+        except BraidError:  # a batch that came through since has cleared away what was looked at
+            return ()
+
     def progress(self) -> Progress:
         with self._guard:
             seen = self._seen
@@ -301,7 +313,6 @@ class RunningQuery:
                 seen.last,
                 totals,
                 totals.hot(self._shape),
-                self._shape.waits(seen.state.values()),
             )
 
     def take_batches(self, over: bool = False) -> list[Measured]:

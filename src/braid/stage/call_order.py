@@ -164,6 +164,11 @@ class Ranks(dict[str, int]):
             raise BraidError(f"a topic has {partition + 1} partitions, which is too many", "read fewer topics at once")
         return rank
 
+    def partition(self, leaf: int, rank: int) -> int | None:
+        """The number of a leaf's partition that has this rank; None where it is of a DataFrame."""
+        known = (int(place.split("/")[1]) for place, n in self.items() if n == rank and place.startswith(f"{leaf}/"))
+        return next(known, self.added(rank)[1] if self.behind is not None and rank >= self.behind else None)
+
     def added(self, rank: int) -> tuple[int, int]:
         """A leaf, and the partition that was added, of a rank."""
         assert self.behind is not None

@@ -1,0 +1,131 @@
+"""Rows that wait for a clock: how many, until when, whose clock it is, and who holds it up.
+
+In: a plan, what it keeps (`state_file`), the runs that this names. Out: `Waiting`, by step and clock.
+Rule: rows are counted as they stand, so none that was taken back is among them. Where a step has more than `LOOKED`
+entries, nothing is read: their number is the most that there can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from braid.lower.physical import Leaf, Plan
+from braid.operators.base import Awaited, RunStore, State
+from braid.operators.changes import NEVER, no_rows
+from braid.operators.clocks import CLOCK, STEPS, Clocks, LeafClock
+from braid.operators.watermarks import ABOVE_ALL
+from braid.stage import state_file
+from braid.stage.bucket import StoredRuns
+from braid.stage.call_order import Ranks
+from braid.types import WHOLE_NUMBERS
+
+LOOKED = 5_000_000  # entries of a step
+_NO_STEPS = no_rows(STEPS)
+
+Open = Callable[[str], RunStore]  # the runs of a place
+Documents = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A source whose clock is waited for. `now`: where it stands, None where it has not begun; `behind`: the partition
+    that holds it up, and the time at which that stands, where others are further; `lacking`: how many partitions must
+    show something before the clock begins."""
+
+    name: str
+    now: int | None
+    behind: tuple[int, int] | None = None
+    lacking: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Rows of a step, and what they wait for. `now`: where their clock stands, None where it has not begun; `first`,
+    `last`: what it must pass, or (`reached`) reach, before the first goes out and the last, None where nobody has
+    looked; `never`: rows that no clock lets go; where not `exact`, `rows` is no more than a bound; `moments`: times are
+    ms since 1970, not a column's numbers."""
+
+    waits_for: str
+    rows: int
+    exact: bool
+    now: int | None = None
+    first: int | None = None
+    last: int | None = None
+    never: int = 0
+    reached: bool = False
+    moments: bool = True
+    sources: Sequence[Source] = ()
+
+
+def waiting(plan: Plan, documents: Documents, runs: Open, ranks: Ranks) -> Sequence[Waiting]:
+    """By step; those of one step by clock. An error of reading is the caller's."""
+    steps = [(stage, step) for stage in plan.stages for step in stage.steps if getattr(step.operator, "awaits", ())]
+    return [found for stage, step in steps for found in _of_step(plan, stage.number, step, documents, runs, ranks)]
+
+
+def _of_step(plan: Plan, stage: int, step: Any, documents: Documents, runs: Open, ranks: Ranks) -> Iterator[Waiting]:
+    number, operator = str(plan.kept_as(step.number)), step.operator
+    mine = {place: x for place, x in documents.items() if place.split("/")[0] == str(stage)}
+    manifests = {place: x["steps"].get(number, {}) for place, x in mine.items()}
+    held = sum(n for m in manifests.values() for name in operator.awaits for _, n, _ in state_file.runs_in(m.get(name)))
+    if not held:
+        return
+    if held > LOOKED:
+        yield Waiting(operator.waits_for, held, exact=False)
+        return
+    found: dict[tuple[int, ...], list[Awaited]] = {}
+    clocks: dict[str, Clocks] = {}
+    for place, manifest in manifests.items():
+        if any(manifest.get(name, {}).get("runs") for name in operator.awaits):
+            clocks[place] = Clocks(_NO_STEPS, mine[place]["clocks"])
+            state = State(StoredRuns(runs(place), plan.stored), "", dict(manifest))
+            for one in operator.waiting(state, clocks[place]):
+                found.setdefault(one.leaves, []).append(one)
+    for leaves, several in found.items():
+        due = np.concatenate([one.due for one in several])
+        if not len(due):
+            continue
+        timely = due[due < ABOVE_ALL]
+        now = max(one.now for one in several)
+        yield Waiting(
+            operator.waits_for,
+            len(due),
+            True,
+            now if now > NEVER else None,
+            int(timely.min()) if len(timely) else None,
+            int(timely.max()) if len(timely) else None,
+            len(due) - len(timely),
+            several[0].reached,
+            several[0].moments,
+            [
+                _source(plan.leaves[leaf], ranks, [mine[place]["clocks"] for place in clocks])
+                for leaf in dict.fromkeys(leaves)
+            ],
+        )
+
+
+def _source(leaf: Leaf, ranks: Ranks, kept: Sequence[Mapping[str, Any]]) -> Source:
+    """The source of a leaf, as its clock stands."""
+    known: dict[int, int] = {}
+    asleep: set[int] = set()
+    for one in kept:
+        idle = {p for kind, n, p in one.get("idle", []) if (kind, n) == (CLOCK, leaf.number)}
+        asleep |= idle
+        for kind, n, partition, value in one.get("high", []):
+            if (kind, n) == (CLOCK, leaf.number) and partition not in idle:
+                known[partition] = max(value, known.get(partition, NEVER))
+    name = leaf.source.name
+    now = max(Clocks(_NO_STEPS, one).end(LeafClock(leaf.number)) for one in kept)
+    if now <= NEVER:
+        return Source(name, None, lacking=max(0, leaf.awaits - len(known.keys() | asleep)))
+    last = min(known, key=lambda p: (known[p], p), default=None)
+    partition = None if last is None else ranks.partition(leaf.number, last)
+    if last is None or partition is None or known[last] == max(known.values()):
+        return Source(name, now)
+    watermark = leaf.source.watermark
+    counts = watermark is None or watermark.type in WHOLE_NUMBERS
+    return Source(name, now, (partition, known[last] if counts else known[last] // 1000))
