@@ -141,6 +141,36 @@ def test_any_limit_gives_the_order_of_one_batch(seed: int) -> None:
         assert [ended_now(a, b) for a, b in pairwise(cuts)] == [[]] * len(cuts[2:]) + [list(ranks)]
 
 
+@pytest.mark.heavy
+@pytest.mark.parametrize("seed", range(examples(80, 30)))
+def test_what_is_made_ready_piece_by_piece_is_in_the_order_of_the_whole(seed: int) -> None:
+    """However far each input is made ready when a batch is planned."""
+    r = random.Random(f"comes {seed}")
+    inputs = history(r)
+    ranks = default_ranks(inputs)
+    whole = batches(inputs, 10**6, (), ranks)
+    want = [place[1:] for a, b in pairwise(whole) for place in order(inputs, a, b, ranks)]
+    limit, found, got = r.choice([1, 3, 10, 10**6]), beginning(), list[tuple[int, int, int]]()
+    ready = {leaf: [0] * x.partitions for leaf, x in inputs}
+    while True:
+        for leaf, x in inputs:
+            if r.random() < 0.6:
+                ready[leaf] = [min(n + r.choice([0, 1, 5]), len(t)) for n, t in zip(ready[leaf], x.times, strict=True)]
+        seen: Inputs = [
+            (leaf, Listed(*(t[:n] for n, t in zip(ready[leaf], x.times, strict=True)), block=x.block))
+            for leaf, x in inputs
+        ]
+        comes = [leaf for leaf, x in inputs if ready[leaf] != x.ends()]
+        end = plan_batch(seen, found, limit, (), ranks, close=True, comes=comes)
+        if end is None and not comes:
+            break
+        if end is not None:
+            assert not comes or not ended_now(found, end)
+            got += [place[1:] for place in order(inputs, found, end, ranks)]
+            found = end
+    assert got == want
+
+
 @pytest.mark.parametrize("seed", range(examples(20)))
 def test_two_leaves_over_one_topic(seed: int) -> None:
     r = random.Random(f"twice {seed}")

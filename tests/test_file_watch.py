@@ -22,7 +22,7 @@ from braid.files import watch as file_watch
 from braid.files.input import open_files
 from braid.files.listing import look, matches
 from braid.files.log import FileLog
-from braid.files.watch import Files, FileWatch, log_path
+from braid.files.watch import Files, FileWatch, log_path, read_all
 from braid.plan.logical import Source, SourceColumn, Timestamp
 from braid.records.facet import Encoding
 from braid.types import Column, Scalar
@@ -56,6 +56,7 @@ class World:
         watch = FileWatch(SOURCE, Files(self.pattern), self.folder / "q", reached, note=self.notes.append, **more)
         watch.check()
         watch.begin()
+        read_all([watch])
         return watch
 
 
@@ -417,3 +418,32 @@ def test_pieces_are_the_rows_of_the_files(world: World) -> None:
         world.put(name, HEAD + "1,a,1\n" if i == 0 else json.dumps({"K": 2, "V": "b", "TS": 2}) + "\n")
     whole = open_files(SOURCE, world.pattern, world.folder / "cache")
     assert keys(world.start()) == whole.read(0, 0, 2).rows["X.K"].to_list()
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_a_large_file_is_made_ready_piece_by_piece(world: World, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is ready can be read while the rest is not, and the next start goes on behind it; a line break between
+    quotes ends no piece."""
+    monkeypatch.setattr("braid.files.watch.PIECE", 100)
+    monkeypatch.setattr("braid.files.text.BLOCK", 64)
+    names = [f"{n}\n{n}" if n % 3 == 0 else str(n) for n in range(50)]
+    text = HEAD + "".join(f'{n},"{name}",{n}\n' for n, name in enumerate(names))
+    if kind == "jsonl":
+        text = "".join(json.dumps({"K": n, "V": name, "TS": n}) + "\n" for n, name in enumerate(names))
+    world.put(f"a.{kind}", text)
+    whole = rows(world.start())
+    shutil.rmtree(world.folder / "q")
+    watch = FileWatch(SOURCE, Files(world.pattern), world.folder / "q", note=world.notes.append)
+    watch.check()
+    watch.begin()
+    seen = pickle.loads(pickle.dumps(watch.input))
+    assert seen.comes() and not seen.ends()[0]
+    assert watch.read_on() and watch.read_on() and seen.comes()
+    some = seen.ends()[0]
+    assert 0 < some < 50 and watch.reached() == some - 1
+    watch.leave()
+    assert seen.comes() and seen.is_left()
+    again = world.start(some)
+    assert len(again.input.log.pieces) > 3 and not again.input.comes()
+    assert rows(again) == whole and len(whole) == 50
+    assert rows(world.start(50)) == whole  # nothing is read twice

@@ -9,6 +9,7 @@ import contextlib
 import gzip
 import json
 import os
+import random
 import shutil
 import signal
 import subprocess
@@ -265,6 +266,36 @@ def test_rows_that_wait_are_told(tmp_path: Path) -> None:
     ], said.err
     said = on_shared_spark(*words, "--end", cwd=tmp_path)
     assert said.code == 0 and " waits for " not in said.err and "W: 0 records in, 1 out" in said.err, said.err
+
+
+@pytest.mark.parametrize("how", ["--until-idle", "--end"])
+def test_files_are_read_while_they_are_made_ready(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large files, in pieces, of two streams and a table that joins both: the rows of files that are read whole."""
+    rng = random.Random(how)
+    columns = "k INT KEY, v INT, t BIGINT"
+    sql = "".join(
+        f"CREATE STREAM {n} ({columns}) WITH (kafka_topic='{n}', value_format='JSON', timestamp='t', partitions=1);\n"
+        for n in "lr"
+    )
+    sql += """CREATE TABLE u (k INT PRIMARY KEY, v INT) WITH (kafka_topic='u', value_format='JSON', partitions=1);
+    CREATE STREAM p AS SELECT l.k AS k, l.v AS a, r.v AS b, u.v AS c FROM l
+      LEFT JOIN r WITHIN 50 MILLISECONDS GRACE PERIOD 20 MILLISECONDS ON l.k = r.k LEFT JOIN u ON l.k = u.k;"""
+    (tmp_path / "q.sql").write_text(sql)
+    for name in "lr":
+        rows = ({"k": rng.randrange(40), "v": n, "t": 3 * n - rng.randrange(30) + 1000} for n in range(3000))
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "u.csv").write_text("k,v\n" + "".join(f"{n % 40},{n}\n" for n in range(2000)))
+    files = [x for name in ("l.jsonl", "r.jsonl", "u.csv") for x in ("--source", f"{name[0]}={name}")]
+    found = []
+    for store, piece in (("whole", 1 << 30), ("pieces", 9000)):
+        monkeypatch.setattr("braid.files.watch.PIECE", piece)
+        monkeypatch.setattr("braid.files.text.BLOCK", 4000)
+        said = on_shared_spark("run", "q.sql", "--store", store, how, *files, "--batch-rows", "700", cwd=tmp_path)
+        assert said.code == 0, said.err
+        found.append([(r["key"], r["value"], r["timestamp"]) for r in records("P", tmp_path / store)])
+        pieces = next((tmp_path / store).rglob("files/L.jsonl")).read_text().count("\n") - 1
+        assert pieces == 1 if store == "whole" else pieces > 5
+    assert found[0] == found[1] and len(found[0]) > 2900
 
 
 def test_it_stays_up_until_ctrl_c(tmp_path: Path) -> None:

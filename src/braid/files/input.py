@@ -31,8 +31,8 @@ from braid.expr.nodes import Col, columns
 from braid.files import copies as file_copies
 from braid.files import parquet as file_parquet
 from braid.files.copies import GROUP
-from braid.files.listing import Found, is_awaited, kind_of, look, stat
-from braid.files.log import FileLog, Piece
+from braid.files.listing import Found, is_awaited, is_plain, kind_of, look, stat
+from braid.files.log import LEFT, MORE, FileLog, Piece
 from braid.files.text import PUT_BACK, Options, Rows, Text, csv_rows, digest_of, header, json_rows, shown
 from braid.files.values import fits, from_column, typed
 from braid.operators.changes import DIFF, HEADERS, NEVER, TIME
@@ -44,7 +44,7 @@ from braid.records.values import a
 from braid.stage.decode import Decoded, no_time, time_of, with_pseudo
 from braid.stage.inputs import Ahead, Block, Times, filled
 from braid.timing import spent
-from braid.topics.files import remove
+from braid.topics.files import read_small, remove
 from braid.types import Column, polars_type
 
 
@@ -128,6 +128,22 @@ class FileInput:
     @property
     def files(self) -> list[Piece]:
         return self.log.pieces
+
+    def comes(self) -> bool:
+        """Whether more of what was there at the start is being made ready. Asked before the end, which it explains."""
+        return self.log.path is not None and os.path.exists(self.log.path + MORE)
+
+    def is_left(self) -> bool:
+        """Whether nobody makes it ready any more, since the run ends."""
+        with contextlib.suppress(FileNotFoundError):
+            return read_small(f"{self.log.path}{MORE}") == LEFT
+        return False
+
+    def highest(self, p: Piece) -> int:
+        """The highest time of a piece; below all where there is none, or no time."""
+        if self._time is None or not p.rows:
+            return NEVER
+        return int(file_copies.tops(self._made(p, ".times")).max())
 
     def ends(self) -> list[int]:
         self.log.refresh()
@@ -266,9 +282,9 @@ class FileInput:
             case "json":
                 pass
 
-    def piece(self, f: Found, start: int = 0, last: bool = True) -> Piece | None:
+    def piece(self, f: Found, start: int = 0, last: bool = True, most: int | None = None) -> Piece | None:
         """What a file has from byte `start` on, made ready to be read; None where there is nothing yet. `last`: a last
-        line without an end is taken, too."""
+        line without an end is taken, too. `most`: of plain text no more than some blocks over so many bytes."""
         path, kind = self._path(f.name), kind_of(f.name)
         if kind == "parquet":
             rows = _checked_parquet(self.source, self._columns, path)
@@ -278,11 +294,10 @@ class FileInput:
             return made
         if not last and next(Text(path, start, last=False).blocks(quotes=kind == "csv", size=1 << 16), b"") == b"":
             return None
-        text = Text(path, start, last=last)
+        text = Text(path, start, last=last, most=most if is_plain(f.name) else None)
         with self._copied(text, kind) as (rows, place):
-            made = Piece(
-                f.name, start, text.stop, text.digest, f.size, f.mtime, rows, text.tail, text.rest
-            )  # fmt: skip
+            rest = text.rest and not (is_plain(f.name) and text.stop == f.size)
+            made = Piece(f.name, start, text.stop, text.digest, f.size, f.mtime, rows, text.tail, rest)
             place(made)
         return made
 

@@ -6,6 +6,7 @@ same offset gives the same row for ever. What no batch has planned to read may b
 
   LIFE ROOT       one line of JSON: {"format", "life", "root"}; another life is another list
   PIECE           a line of JSON each
+  (log).more      is there while what was there at the start is still being made ready; LEFT: it will not be
 Each line begins with the CRC-32 of what follows; a line without its end was left by a crash and does not count.
 """
 
@@ -27,6 +28,7 @@ from braid.errors import BraidError, anew
 from braid.topics.files import lines_of, members, open_regular, parsed, refuse_other, text, whole, why, write_atomic
 
 FORMAT = 1
+MORE, LEFT = ".more", b"left"
 MOST = 1 << 30  # bytes of a log
 
 
@@ -36,7 +38,8 @@ class Piece:
     compressed) with their `digest`. A piece without rows tells that the file was looked at again.
 
     `size`, `mtime`: of the whole file at that time. `tail`: what the bytes end with, besides the end of a line: a
-    `line` that had no end, or one inside a `quote`. `rest`: an unfinished line was left behind them.
+    `line` that had no end, or one inside a `quote`. `rest`: more was left behind them, such as an
+    unfinished line.
     """
 
     name: str

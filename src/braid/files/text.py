@@ -59,12 +59,15 @@ class Rows:
 class Text:
     """One way through the content of a text file, from byte `start` to `limit` or to its present end.
 
-    `last`: a last line without an end is taken, too; else it is left, and `rest` tells so. Afterwards `stop` and
-    `digest` say what was taken, and `tail` how it ends (`log.Piece`).
+    `last`: a last line without an end is taken, too; else it is left, and `rest` tells so. `most`: where so many bytes
+    have been taken, the others are left, too. Afterwards `stop` and `digest` say what was taken, and `tail` how it ends
+    (`log.Piece`).
     """
 
-    def __init__(self, path: str, start: int = 0, limit: int | None = None, last: bool = True) -> None:
-        self.path, self.start, self.limit, self.last = path, start, limit, last
+    def __init__(
+        self, path: str, start: int = 0, limit: int | None = None, last: bool = True, most: int | None = None
+    ) -> None:
+        self.path, self.start, self.limit, self.last, self.most = path, start, limit, last, most
         self.stop, self.tail, self.rest = start, "", False
         self._hash = hashlib.blake2b(digest_size=16)
 
@@ -86,6 +89,9 @@ class Text:
                 raise BraidError(what, "is it text? a row is a line")
             if cut:
                 yield self._taken(data[:cut])
+                if self.most is not None and self.stop - self.start >= self.most:
+                    self.rest = True
+                    return
             rest = data[cut:]
         self.rest = bool(rest) and not self.last
         if rest and self.last:

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -21,16 +22,19 @@ from pathlib import Path
 from braid.errors import BraidError, anew
 from braid.files.input import FileInput, needs_time, reading
 from braid.files.listing import Found, is_awaited, is_plain, kind_of, look, missing, stat
-from braid.files.log import FileLog, Names, Piece
+from braid.files.log import LEFT, MORE, FileLog, Names, Piece
 from braid.files.text import PUT_BACK, Text, content, digest_of
 from braid.lower.physical import Plan
+from braid.operators.changes import NEVER
 from braid.plan.logical import Source
 from braid.stage.checkpoint import reached as reached_in
 from braid.stage.cut import behind_an_end
+from braid.topics.files import write_atomic
 
 EVERY = 0.5  # s between two looks
 REST = 1.0  # s
 LONG = 10.0  # s
+PIECE = 64 << 20  # bytes of text that are made ready at once when a query starts
 EDGE = 1 << 16  # bytes before the end of what was read that are compared whenever a file has grown
 
 Note = Callable[[str], None]
@@ -75,6 +79,8 @@ class FileWatch:
         self._edges: dict[str, tuple[int, str]] = {}  # digest of what stands before the end of what was read
         self._told: set[str] = set()
         self._names = Names(str(checkpoint))
+        self._left: Iterator[Piece] = iter(())  # of what was there at the beginning
+        self._reached = NEVER
         self.input = FileInput(source, self._log, reading(files.options), f"{checkpoint}.files")
 
     def read_as(self, source: Source) -> FileInput:
@@ -132,7 +138,7 @@ class FileWatch:
             self._check_prefix(f, log.of(f.name))
 
     def begin(self) -> None:
-        """Makes the log that of this start, and adds what is there; `look` goes on from here."""
+        """Makes the log that of this start, and says that `read_on` adds what is there; `look` goes on from there."""
         if not self._log.life and not self._log.pieces and (gone := self._names.gone(self.pattern)):
             shown = ", ".join(os.path.relpath(path, self._root) for path in gone[:5]) + ", …" * (len(gone) > 5)
             what = f"{len(gone)} files that were read before and are gone" if len(gone) > 1 else "a file that is gone"
@@ -144,12 +150,38 @@ class FileWatch:
                 break
             time.sleep(REST / 10)
             self._list()
-        self.look()
+        with open(f"{self._log.path}{MORE}", "w"):
+            pass
+        self._left = self._looked(PIECE)
 
     # -------------------------------------------------------------- new pieces
 
+    def read_on(self) -> bool:
+        """Adds the next piece of what was there at the beginning; whether there may be another."""
+        if next(self._left, None) is not None:
+            return True
+        with suppress(FileNotFoundError):
+            os.unlink(f"{self._log.path}{MORE}")
+        return False
+
+    def leave(self) -> None:
+        """The rest will not be made ready in this run."""
+        path = f"{self._log.path}{MORE}"
+        if os.path.exists(path):
+            write_atomic(path, LEFT, os.path.dirname(path))
+
+    def reached(self) -> int:
+        """The highest time that was made ready in this run: whoever waits for several sources waits for the lowest of
+        these. Tables are read before all streams, and what has no time is waited for to its end."""
+        return self._reached
+
     def look(self) -> None:
         """Adds what there is to read now."""
+        for _ in self._looked():
+            pass
+
+    def _looked(self, most: int | None = None) -> Iterator[Piece]:
+        """The same, piece by piece of at most so many bytes, each as soon as it can be read."""
         self._list()
         for name in self._awaited:
             self._tell(f"{self.source.name}: {name} is empty yet; it is waited for", name)
@@ -161,7 +193,7 @@ class FileWatch:
         for f in self._present:
             try:
                 pieces = self._log.of(f.name)
-                more = self._grown(f, pieces) if pieces else self._new(f, last)
+                more = self._grown(f, pieces, most) if pieces else self._new(f, last, most)
             except (BraidError, OSError):
                 if stat(self._root, f.name) is not None:
                     raise
@@ -169,14 +201,36 @@ class FileWatch:
             if more:
                 if self._closed and any(p.rows for p in more):
                     raise behind_an_end(self.source.name, f.name)
-                self._log.append(more)
-                self._remember(f, more)
+                yield from self._added(f, more)
+            if most is not None:
+                yield from self._rest(f, most)
 
-    def _new(self, f: Found, last: str) -> list[Piece]:
+    def _added(self, f: Found, more: Sequence[Piece]) -> Sequence[Piece]:
+        self._log.append(more)
+        self._remember(f, more)
+        if self.source.kind != "table":
+            made = self._log.pieces[-len(more) :]
+            self._reached = max(self._reached, *map(self.input.highest, made))
+        return more
+
+    def _rest(self, f: Found, most: int) -> Iterator[Piece]:
+        """Further pieces of a file of which some was left."""
+        while is_plain(f.name) and (known := self._log.of(f.name)) and known[-1].rest:
+            if (now := stat(self._root, f.name)) is None:
+                raise BraidError(f"{self.source.name}: {f.name} is gone before it was read to its end", PUT_BACK)
+            if now != f:
+                self._check_prefix(now, known)
+                f = now
+            made = self.input.piece(f, known[-1].stop, self._settled(f), most)
+            if made is None:
+                return
+            yield from self._added(f, [made])
+
+    def _new(self, f: Found, last: str, most: int | None) -> list[Piece]:
         kind_of(f.name)
         if self.up and (not self._rests(f, REST) or self._unfinished(f)):
             return []
-        made = self.input.piece(f, last=self._settled(f))
+        made = self.input.piece(f, 0, self._settled(f), most)
         if made is None:
             return []
         if last and f.name < last:
@@ -184,7 +238,7 @@ class FileWatch:
             self._tell(f"{self.source.name}: {what}", f.name)
         return [made]
 
-    def _grown(self, f: Found, pieces: Sequence[Piece]) -> list[Piece]:
+    def _grown(self, f: Found, pieces: Sequence[Piece], most: int | None) -> list[Piece]:
         """What a known file has more than has been read."""
         behind, settled = pieces[-1], self._settled(f)
         if _same(f, behind):
@@ -201,7 +255,7 @@ class FileWatch:
             return [_touched(f, behind)]
         if behind.tail:
             return self._behind_a_tail(f, behind, next_bytes)
-        made = self.input.piece(f, behind.stop, settled)
+        made = self.input.piece(f, behind.stop, settled, most)
         return [] if made is None else [made]
 
     def _behind_a_tail(self, f: Found, behind: Piece, next_bytes: bytes) -> list[Piece]:
@@ -228,7 +282,7 @@ class FileWatch:
             self._names.add([self._path(f)])
         if self.up and is_plain(f.name):
             self._edges[f.name] = (stop, digest_of(self._path(f), max(0, stop - EDGE), stop))
-            if more[0].start == 0:
+            if more[0].start in (0, self._whole.get(f.name)):
                 self._whole[f.name] = stop
 
     # ------------------------------------------------------------ looking again
@@ -332,3 +386,13 @@ def watched(
                 leaf.source, files[name], checkpoint, reached.rows(leaves), reached.closed(leaves), up, note
             )
     return list(made.values())
+
+
+def read_all(watches: Sequence[FileWatch], over: Callable[[], bool] = lambda: False) -> None:
+    """Adds all that was there at the beginning, piece by piece, of the source that is behind in time; `over`: whether
+    to leave off."""
+    left = list(watches)
+    while left and not over():
+        watch = min(left, key=FileWatch.reached)
+        if not watch.read_on():
+            left.remove(watch)

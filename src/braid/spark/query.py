@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from braid.errors import BraidError
 from braid.files import results as result_files
-from braid.files.watch import EVERY, Files, FileWatch, Note
+from braid.files.watch import EVERY, Files, FileWatch, Note, read_all
 from braid.lower.physical import Plan
 from braid.spark import columns, executors, figures, writer
 from braid.spark import job as jobs
@@ -122,6 +122,8 @@ class RunningQuery:
         self._failed: BraidError | None = None
         self._over = threading.Event()
         self._follower: threading.Thread | None = None
+        self._ready = threading.Event()  # all files that were there at the start
+        self._ready.set()
         upto, state = state_file.latest(folder)
         self._seen = _Seen(upto=upto, state=state)
         self._group = Group(job)
@@ -195,18 +197,27 @@ class RunningQuery:
         self._handle.stop()
         self._group.close()
 
-    def follow(self, watches: Sequence[FileWatch]) -> None:
-        """Looks for more files as long as the query runs. One that cannot be read on ends it."""
+    def follow(self, watches: Sequence[FileWatch], up: bool) -> None:
+        """Makes ready what was there at the start, and, where the run stays `up`, looks for more files as long as it
+        does. One that cannot be read on ends it."""
 
         def go() -> None:
-            while not self._over.wait(EVERY):
-                try:
+            try:
+                read_all(watches, self._over.is_set)
+                self._ready.set()
+                while up and not self._over.wait(EVERY):
                     for watch in watches:
                         watch.look()
-                except Exception as e:
-                    error = e if isinstance(e, BraidError) else BraidError(f"{type(e).__name__}: {e}", HINT)
-                    self._failed = BraidError(f"query {self.name} failed: {error.message}", error.hint)
-                    self._end()
+            except Exception as e:
+                error = e if isinstance(e, BraidError) else BraidError(f"{type(e).__name__}: {e}", HINT)
+                self._failed = BraidError(f"query {self.name} failed: {error.message}", error.hint)
+                self._end()
+            finally:
+                for watch in watches:
+                    watch.leave()
+                self._ready.set()
+
+        self._ready.clear()
 
         self._follower = threading.Thread(target=go, name=f"files of {self.name}", daemon=True)
         self._follower.start()
@@ -224,6 +235,7 @@ class RunningQuery:
 
     def await_idle(self) -> None:
         """Waits until all input that is there now has been processed and published."""
+        self._ready.wait()
         ends, deadline = self._there(), time.monotonic() + PATIENCE
         while True:
             handle = self.launch()
@@ -497,8 +509,8 @@ def start(
 
     running = RunningQuery(job, text, folder, begin, note)
     running.launch()
-    if up and watches:
-        running.follow(watches)
+    if watches:
+        running.follow(watches, up)
     return running
 
 

@@ -191,6 +191,8 @@ def _in_order(places: pl.DataFrame, leaf: Leaf, partition: int, since: int | Non
 
 Document = dict[str, Any]
 
+LOOK = 0.02  # s between two looks for more of what is being made ready
+PATIENT = 1.0  # s for which a run that stays up waits for it; it asks again
 FEW_ROWS = 20_000  # so many rows are worth a task of their own
 
 
@@ -220,11 +222,14 @@ class Planner:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._limits: dict[int, list[int]] | None = None  # of a run that ends where the data ended when it began
+        # of a run that ends where the data ended when it began; None for files, of which nothing is added later
+        self._limits: dict[int, list[int] | None] | None = None
         self._watch = GateWatch()
         self._seen: dict[str, tuple[int, float]] = {}  # up to where each partition was read, and since when
         self._inputs: dict[int, Until] = {}  # as they stood when a batch was last planned
         self._ahead: threading.Thread | None = None  # reads with them, while nobody plans
+        self._files: dict[int, FileInput] = {}
+        self._comes: list[int] = []  # leaves of which more is being made ready
 
     def beginning(self) -> Document:
         job, inputs = loads(self._text), inputs_of(self._text)
@@ -234,7 +239,10 @@ class Planner:
 
     def freeze(self) -> None:
         """From now on nothing new is read."""
-        self._limits = {leaf: x.ends() for leaf, x in inputs_of(self._text).items()}
+        self._limits = {
+            leaf: None if isinstance(x, FileInput) and x.comes() else x.ends()
+            for leaf, x in inputs_of(self._text).items()
+        }
 
     def latest(self, start: Document) -> Document:
         """The document of the next batch; `start` where there is nothing new."""
@@ -250,6 +258,12 @@ class Planner:
         if job.checkpoint is None and job.begin.keys() - start["next"].keys():
             raise BraidError("a topic has got partitions since the query began", "start it with another checkpoint")
         found = self._patiently(job, start) if job.order is None else cut_in_order(job, start, self._watch)
+        until, parent = time.monotonic() + PATIENT, os.getppid()
+        while found is None and self._comes and (self._limits is not None or time.monotonic() < until):
+            if os.getppid() != parent or any(self._files[leaf].is_left() for leaf in self._comes):
+                return start
+            time.sleep(LOOK)
+            found = self._patiently(job, start)
         if job.idle is not None and job.order is None and self._limits is None:
             found = self._with_silent(job, start, found)
         if found is None:
@@ -304,8 +318,11 @@ class Planner:
 
     def _cut_at_a_time(self, job: Job, start: Document) -> Document | None:
         inputs = inputs_of(self._text)
-        if self._limits is not None:
-            inputs = {leaf: Until(x, self._limits[leaf]) for leaf, x in inputs.items()}
+        self._files = {leaf: x for leaf, x in inputs.items() if isinstance(x, FileInput)}
+        self._comes = [leaf for leaf, x in self._files.items() if x.comes()]
+        for leaf, ends in (self._limits or {}).items():
+            if ends is not None:
+                inputs = inputs | {leaf: Until(inputs[leaf], ends)}
         for leaf, ends in start.get("captured", {}).items():
             inputs = inputs | {int(leaf): Until(inputs[int(leaf)], ends)}
         self._inputs = {leaf: Until(x, x.ends()) for leaf, x in inputs.items()}
@@ -316,7 +333,7 @@ class Planner:
         if start.get("early"):
             begin["early"] = start["early"]
         inputs = sorted(self._inputs.items())
-        found = plan_batch(inputs, begin, job.limit, _at_first(job, start), job.ranks, job.close)
+        found = plan_batch(inputs, begin, job.limit, _at_first(job, start), job.ranks, job.close, self._comes)
         return None if found is None else {**found}
 
     def committed(self, end: Document) -> None:

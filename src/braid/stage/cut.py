@@ -19,7 +19,7 @@ What arrives later than a batch was planned is in the order of arrival.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import NotRequired, TypedDict
 
@@ -76,14 +76,21 @@ def plan_batch(
     early: Collection[int] = (),
     ranks: Mapping[str, int] | None = None,
     close: bool = False,
+    comes: Collection[int] = (),
 ) -> Cut | None:
     """Where the next batch ends. What the leaves in `early` hold at first is read before all others: while it is more
     than `limit` in batches of its own, what is left of it with the first records of the others. `ranks` numbers the
     partitions (by default in the order given, tables should stand before streams). `close`: a last batch without
-    records ends all of them when nothing is left."""
+    records ends all of them when nothing is left. `comes`: leaves of which more is made ready than there is yet: no
+    batch goes beyond the time from which on that may lie, so all are in the order of one that has the whole."""
     if limit < 1:
         raise BraidError(f"a batch cannot have {limit} records", "ask for at least one")
     parts = _parts(inputs, start, early, ranks)
+    if comes:
+        if not set(comes).isdisjoint(early):
+            return None
+        known = min(_known(p) for p in parts if int(p.name.partition("/")[0]) in comes)
+        parts = [p if p.early else replace(p, end=max(p.first, p.cut(known - 1))) for p in parts]
     waiting = [p for p in parts if p.early and p.first < p.end]
     if sum(p.end - p.first for p in waiting) > limit:
         until = {p.name: p.end for p in parts if p.early}
@@ -95,9 +102,15 @@ def plan_batch(
     if any(found[p.name] > p.first for p in parts):
         return {"next": found, "ended": start["ended"]}
     closed = [p.name for p in parts]
-    if close and not set(closed) <= set(start["ended"]):
+    if close and not comes and not set(closed) <= set(start["ended"]):
         return {"next": found, "ended": closed}
     return None
+
+
+def _known(part: _Part) -> int:
+    """The highest time of what there is of a partition: what comes behind it is not before that."""
+    found = part.input.time_after(part.partition, part.first, part.end - part.first) if part.first < part.end else None
+    return NEVER if found is None else found
 
 
 def ended_now(start: Cut, end: Cut) -> list[str]:
