@@ -245,7 +245,7 @@ class Session(Public):
         query = self._select(sql)
         engine = self._engine
         return result_frame(
-            self._spark, lower(query), self.store, self._frames(query), engine.broker, engine.begins, warn
+            self._spark, lower(query, apart=True), self.store, self._frames(query), engine.broker, engine.begins, warn
         )
 
     def drops(self, query: str = "query") -> list[dict[str, Any]]:

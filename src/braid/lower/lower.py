@@ -18,7 +18,7 @@ from typing import Literal, assert_never
 from braid.errors import BraidError
 from braid.expr.nodes import Col, Expr, Lit, columns, substituted
 from braid.lower.physical import Exchange, Leaf, NullKey, Plan, Stage, Step
-from braid.lower.spread import common_keys, one_bucket
+from braid.lower.spread import common_keys, one_bucket, stays
 from braid.operators.aggregate import GroupBy
 from braid.operators.as_of import AsOf
 from braid.operators.base import Operator
@@ -84,6 +84,7 @@ class _Builder:
     clocked: frozenset[str]  # aliases of the sources whose clock some join reads
     judged: frozenset[str]  # aliases of the sources whose late rows are dropped
     ahead: frozenset[str]  # aliases of the sources that a temporal join looks into
+    apart: bool
     leaves: list[Leaf] = field(default_factory=list)
     stages: list[_Stage] = field(default_factory=list)
     numbers: int = 0
@@ -101,13 +102,11 @@ class _Builder:
         cols = tuple(c.col for c in source.columns if c.name in self.needed)
         drop_null_value = joins and (source.kind == "stream" or source.captured)
         clocked = source.alias in self.clocked
-        awaits = (source.partitions or 1) if source.alias in self.judged else 0
-        ahead = source.alias in self.ahead
+        awaits, ahead = (source.partitions or 1) if source.alias in self.judged else 0, source.alias in self.ahead
         self.leaves.append(Leaf(number, source, cols, keys, stage, drop_null_value, null_key, clocked, awaits, ahead))
         return _Frame(number, stage, keys, cols)
 
-    def clock(self, source: logical.Source, stage: int) -> None:
-        """A leaf of which nothing is read but its clock."""
+    def clock(self, source: logical.Source, stage: int) -> None:  # nothing else of the leaf is read
         self.leaves.append(Leaf(self.sources.index(source), source, (), (), stage, False, "route", True, silent=True))
 
     def watermark(self, bound: epochs.Bound) -> Watermark:
@@ -136,13 +135,13 @@ class _Builder:
         return _Frame(frame.number, stage, keys, frame.columns)
 
 
-def lower(query: Query) -> Plan:
-    """The physical plan of a query."""
+def lower(query: Query, apart: bool = False) -> Plan:
+    """The physical plan of a query; `apart`: as checkpoints have it in which all rows of a result are spread anew."""
     read = tuple(logical.sources(query.root))
     if len(read) > MAX_LEAVES:
         raise BraidError(f"{len(read)} sources in one query; at most {MAX_LEAVES}", "split it into two statements")
     clocked, judged, ahead = (frozenset(f(query.root)) for f in (_clocked, _judged, _ahead))
-    b = _Builder(read, needed(query), clocked, judged, ahead, numbers=len(read))
+    b = _Builder(read, needed(query), clocked, judged, ahead, apart, numbers=len(read))
     sink_keys = query.sink.written_key
     root = _lower(query.root, b, sink_keys)
     if query.sink.limit is not None:
@@ -151,10 +150,9 @@ def lower(query: Query) -> Plan:
         root = b.spread(root, sink_keys, "route", "the result has another key")
         upserts = Upserts(_names(query.root.row_key), bool(sink_keys))
         root = b.step(upserts, [root], query.root, sink_keys, root.columns)
-    else:
+    elif root.keys != (*sink_keys, *(query.sink.window or ())):
         reason = "the result has another key" if sink_keys else "a result without key is put in one order"
-        if root.keys != (*sink_keys, *(query.sink.window or ())):
-            root = b.spread(root, sink_keys, "route", reason)
+        root = b.spread(root, sink_keys, "route", reason)
     b.stages[root.stage].output = root.number
     stages = tuple(
         Stage(i, s.keys, tuple(s.steps), s.output, s.exchange, s.single, query.sink.keeps and s.exchange is None)
@@ -239,8 +237,10 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
             operator = EmitOnClose(node.value, tuple(b.watermark(bound) for bound in node.bounds))
             return b.step(operator, [x], node, x.keys, x.columns)
         case epochs.Coalesce():
-            x = b.spread(_lower(node.input, b, node.key), node.key, "route", "the result has another key")
-            return b.step(Coalesce.of(node), [x], node, node.key, x.columns)
+            x = _lower(node.input, b, node.key)
+            in_place = stays(node.input) and not b.apart and x.keys != node.key
+            x = x if in_place else b.spread(x, node.key, "route", "the result has another key")
+            return b.step(Coalesce.of(node, in_place), [x], node, node.key, x.columns)
         case sliding.SlidingJoin():
             return _sliding(node, b)
         case keyed.TwoClockJoin():

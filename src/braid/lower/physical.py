@@ -129,6 +129,11 @@ class Plan:
         return tuple(leaf.number for leaf in self.leaves if leaf.source.captured)
 
     @property
+    def in_place(self) -> bool:
+        """Whether it has fewer stages than a plan that is lowered `apart`."""
+        return any(getattr(step.operator, "in_place", False) for stage in self.stages for step in stage.steps)
+
+    @property
     def sink(self) -> int:
         """The number of the sink, behind all steps."""
         steps = (step.number for stage in self.stages for step in stage.steps)

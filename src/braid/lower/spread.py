@@ -1,12 +1,15 @@
-"""How the rows of a sliding join are spread over buckets.
+"""How rows are spread over buckets: those of a sliding join, and those of a result.
 
-In: the node. Out: by operand the key expressions to spread by, or why the whole join runs in one bucket.
+In: the node. Out: by operand the key expressions to spread by, or why the whole join runs in one bucket; whether a
+result's rows may stay in the buckets of their join.
 Rule: rows that can meet must share a bucket: the key is one that every operand has an equal part of.
 """
 
 from __future__ import annotations
 
 from braid.expr.nodes import Expr, columns
+from braid.plan.epochs import AsOfJoin, RegularJoin, TemporalJoin
+from braid.plan.logical import Filter, Node, Project
 from braid.plan.sliding import RowsFrame, SlidingJoin, meetings, preserved_table
 
 Keys = tuple[Expr, ...]
@@ -41,3 +44,18 @@ def one_bucket(node: SlidingJoin) -> str | None:
     if preserved_table(node) is not None and not node.empty_buckets:
         return "which hops held rows is known only over all keys"
     return None
+
+
+def stays(node: Node) -> bool:
+    """Whether all that ever happens under a key of this result happens in one bucket of its join: what the key is made
+    of only comes, and so never goes to another."""
+    below = node
+    while isinstance(below, Project | Filter):
+        below = below.input
+    match below:
+        case RegularJoin(left=left, right=right):
+            return left.mode == right.mode == "append"
+        case AsOfJoin(left=left) | TemporalJoin(left=left):
+            return left.mode == "append"
+        case _:
+            return node.mode == "append"

@@ -16,35 +16,49 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from braid.expr import compile
+from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
-from braid.operators.changes import DIFF, HASH, POS, SUB, released_sub
+from braid.operators.changes import DIFF, HASH, POS, SUB, key_column, released_sub
 from braid.operators.clocks import Clocks
 from braid.operators.multiset import changes_of, weighted
 from braid.operators.pairing import keys_of, payload_of
+from braid.operators.ranges import columns_of
 from braid.plan import epochs
-from braid.records.key import canonical_key
+from braid.records.key import canonical_key, key_hash
 from braid.types import Column, Type
 
 
 @dataclass(frozen=True, slots=True)
 class Coalesce:
-    """Spread by the table's key. `types`: of the key's columns; `upsert`: a row replaces the one before it."""
+    """Spread by the table's key. `types`: of the key's columns; `upsert`: a row replaces the one before it. `key`: the
+    table's, where the rows are spread by another one, and those of one key lie in one bucket all the same."""
 
     types: tuple[Type, ...]
     upsert: bool
+    key: tuple[Expr, ...] = ()
 
     @staticmethod
-    def of(node: epochs.Coalesce) -> Coalesce:
-        return Coalesce(tuple(e.type for e in node.key), node.mode == "upsert")
+    def of(node: epochs.Coalesce, in_place: bool = False) -> Coalesce:
+        return Coalesce(tuple(e.type for e in node.key), node.mode == "upsert", node.key if in_place else ())
+
+    @property
+    def in_place(self) -> bool:
+        return bool(self.key)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs
-        keys, payload = keys_of(rows), payload_of(rows)
+        payload = payload_of(rows)
+        if self.key:
+            rows = self._by_key(rows, payload)
+        keys = keys_of(rows)
         changes = changes_of(weighted(rows, [HASH, *keys, *payload]), keys, payload)
         if not changes.height:
             return Result(changes)
         text = canonical_key(changes, [Column(k, t) for k, t in zip(keys, self.types, strict=True)]).fill_null("")
         changes = changes.with_columns(text.alias("_text"))
+        if self.key:
+            changes = changes.with_columns(key_hash(text).alias(HASH))
         if self.upsert:  # of a row taken back and one added, the one added
             changes = changes.sort(POS, "_text", DIFF, maintain_order=True)
             same = (pl.col(c) == pl.col(c).shift(-1) for c in (POS, "_text"))
@@ -54,3 +68,8 @@ class Coalesce:
         zeros = pl.Series("t", np.zeros(changes.height, dtype=np.int64))
         sub = released_sub(zeros, changes[DIFF] == 1, changes["_text"], number, None)
         return Result(changes.with_columns(sub.alias(SUB)).drop("_text"))
+
+    def _by_key(self, rows: pl.DataFrame, payload: Sequence[str]) -> pl.DataFrame:
+        """The rows under their own keys; a column of a hash that is not known yet."""
+        made, _ = compile.evaluate(rows, [(key_column(i), e) for i, e in enumerate(self.key)])
+        return columns_of(rows, [POS, DIFF, HASH, *payload]).hstack(made.get_columns())

@@ -28,6 +28,7 @@ from braid.errors import BraidError, anew
 from braid.files import results as result_files
 from braid.files.input import FileInput
 from braid.files.watch import Files, FileWatch, Note, watched
+from braid.lower.lower import lower
 from braid.lower.physical import Plan, Stage
 from braid.operators.filter import Filter
 from braid.plan.canonical import canonical, wording
@@ -289,6 +290,8 @@ def prepared(
     elsewhere = wishes.output is not None and wishes.output.kind not in ("topic", "kafka")
     if elsewhere or (known is not None and checkpoint.KEEPS not in known.settings):  # or it began without
         plan = plan.unkept()
+    if plan.in_place and known is not None and checkpoint.IN_PLACE not in known.settings:
+        plan = lower(plan.query, apart=True)
     goes_on = known is not None and checkpoint.last_batch(folder, known) is not None
     watches = {x.source.name: x for x in watched(plan, wishes.files, folder, wishes.up, wishes.note)}
     for watch in watches.values():
@@ -315,6 +318,8 @@ def prepared(
     settings = {"dialect": plan.query.dialect, "run": run, "order": wishes.order is not None, "sink": sink}
     if plan.query.sink.keeps:
         settings[checkpoint.KEEPS] = True
+    if plan.in_place:
+        settings[checkpoint.IN_PLACE] = True
     others = {*watches, *wishes.frames}
     where = _where(plan, others, wishes.begins)
     if known is not None:

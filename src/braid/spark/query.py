@@ -287,7 +287,7 @@ class RunningQuery:
 
     def state(self) -> list[dict[str, Any]]:
         """Manifests of every step and bucket as of the last batch, for EXPLAIN --state."""
-        return _state_of(self._seen.state)
+        return state_file.by_bucket(self._seen.state)
 
     def waiting(self) -> Sequence[Waiting]:
         """Rows that wait for a clock, as of the last batch; read from the checkpoint."""
@@ -595,12 +595,3 @@ def _await(handle: Any, timeout: float | None) -> bool:
         return handle.awaitTermination(timeout) is not False
     except Exception:  # its reason is asked for by the caller
         return True
-
-
-def _state_of(state: state_file.Documents) -> list[dict[str, Any]]:
-    made = []
-    for place, document in sorted(state.items(), key=lambda x: [int(n) for n in x[0].split("/")]):
-        stage, bucket = place.split("/")
-        steps = {int(n): m for n, m in document["steps"].items()}
-        made.append({"stage": int(stage), "bucket": int(bucket), "steps": steps})
-    return made

@@ -41,6 +41,7 @@ FORMAT = 5
 NAME = "braid.json"
 RESET = "reset.json"  # that the query is to begin anew (`stage/begun.py`)
 KEEPS = "keeps"  # the setting of a query whose result is kept by key
+IN_PLACE = "in_place"  # of one whose rows are not spread anew by the key of the result (`Plan.in_place`)
 _SHOWN = 60  # lines of a difference
 _WIDEST = 100  # characters of a line of a plan
 _SPREAD = 1_000_000  # buckets, partitions, tasks

@@ -159,6 +159,16 @@ def check(checkpoint: str, batch: int) -> None:
                 raise _damaged(os.path.join(folder, run + SUFFIX), "it is missing")
 
 
+def by_bucket(state: Documents) -> list[dict[str, Any]]:
+    """The manifests of every bucket's steps."""
+    made = []
+    for place, document in sorted(state.items(), key=lambda x: [int(n) for n in x[0].split("/")]):
+        stage, bucket = place.split("/")
+        steps = {int(n): m for n, m in document["steps"].items()}
+        made.append({"stage": int(stage), "bucket": int(bucket), "steps": steps})
+    return made
+
+
 def runs_in(manifests: Any) -> list[tuple[str, int, int]]:
     """(id, rows, bytes) of all runs that manifests name, or documents of buckets."""
     if not isinstance(manifests, dict):
