@@ -279,7 +279,8 @@ _INEXACT = {"/", "%", "SQRT", "LN", "LOG", "LOG10", "EXP", "POWER", "POW", "^", 
 
 def nested(forms: list[Form], count: int, r: random.Random) -> list[Form]:
     """Expressions of two and three levels. What has more digits in PostgreSQL than here, or another text (of a zone),
-    stands at the top only."""
+    stands at the top only. Flags of patterns are values as they come: one that is computed may be a flag that differs
+    (the page's table has it)."""
     inner: dict[Type, list[Form]] = {}
     forms = [f for f in forms if f.name != "SCALE"]
     for f in forms:
@@ -309,7 +310,8 @@ def _nested(top: Form, inner: dict[Type, list[Form]], r: random.Random, depth: i
     texts: list[str] = []
     types: list[Type] = []
     for t in top.types:
-        under = inner.get(t)
+        flags = top.name.startswith("REGEXP_") and texts
+        under = None if flags else inner.get(t)
         if depth and under and r.random() < 0.6:
             below = _nested(r.choice(under), inner, r, depth - 1)
             if below is None:
