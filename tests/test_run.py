@@ -232,6 +232,27 @@ def test_a_query_that_dies_says_why(fast: bool, runs: tuple[Path, Said, Said], t
     assert "done after" not in said.err
 
 
+def test_check_says_what_a_run_would_do(runs: tuple[Path, Said, Said], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the words of the run: its files, its sinks, its checkpoints. Nothing is written."""
+    monkeypatch.chdir(runs[0])
+    before = {p: p.stat().st_mtime_ns for p in Path("s").rglob("*")}
+    said = braid("check", "q.sql", "--store", "s", *SOURCES, "--sink", "seen=seen.csv")
+    assert said.code == 0, said.err
+    assert "SEEN goes on after batch" in said.out and "NAMED goes on after batch" in said.out
+    assert braid("check", "q.sql", "--store", "s").code == 0  # as it was the last time
+    other = braid("check", "q.sql", "--store", "s", *SOURCES, "--sink", "seen=elsewhere.csv")
+    assert other.code == 1 and "SEEN cannot go on" in other.out and "NAMED goes on" in other.out, other.err
+    anew = braid("check", "q.sql", "--store", "s", *SOURCES, "--sink", "seen=seen.csv", "--checkpoint", "none")
+    assert anew.code == 1 and "NAMED is new" in anew.out  # what is in seen.csv is another run's
+    assert braid("check", "q.sql", "--store", "s", *SOURCES, "--checkpoint", "none").code == 0
+    kept = Path("in/clicks1.csv").read_bytes()
+    Path("in/clicks1.csv").write_bytes(kept.replace(b"/a", b"/z"))
+    changed = braid("check", "q.sql", "--store", "s", *SOURCES, "--sink", "seen=seen.csv")
+    Path("in/clicks1.csv").write_bytes(kept)
+    assert changed.code == 1 and "clicks1.csv was changed since it was read" in changed.err
+    assert before == {p: p.stat().st_mtime_ns for p in Path("s").rglob("*")} and not Path("none").exists()
+
+
 def test_quiet_hides_no_drops(runs: tuple[Path, Said, Said], tmp_path: Path) -> None:
     sql = SQL[: SQL.index("CREATE STREAM views")]
     sql += "CREATE STREAM a AS SELECT k, page FROM clicks; CREATE STREAM b AS SELECT k, t FROM clicks;"

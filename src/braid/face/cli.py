@@ -8,12 +8,11 @@ Rule: an error a user can cause is one message with what, where and what to writ
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,18 @@ import click
 
 from braid.dialects import DIALECTS
 from braid.errors import BraidError, QueryDied, TooManyDrops, printable, printable_lines
+from braid.face.options import (
+    at_least_once_option,
+    dead_letters_option,
+    files_options,
+    folder_of,
+    functions_option,
+    kafka_options,
+    pairs,
+    read_sql,
+    sql_options,
+    store_option,
+)
 from braid.face.tabular import Terminal
 
 if TYPE_CHECKING:
@@ -90,112 +101,14 @@ def main(verbose: bool) -> None:
     """Streaming SQL joins on Spark, with the meaning of the system you know."""
 
 
-# ------------------------------------------------------------------ options
-
-Decorated = Callable[..., Any]
-
-
-def sql_options(command: Decorated) -> Decorated:
-    command = click.argument("file", required=False, type=click.Path())(command)
-    command = click.option("-e", "--execute", "text", metavar="SQL", help="SQL text instead of a file.")(command)
-    return click.option("--dialect", type=click.Choice(DIALECTS), help="Default: the file's first line, else ksqldb.")(
-        command
-    )
-
-
-store_option = click.option(
-    "--store", default="./braid-data", show_default=True, help="Folder of topics and checkpoints."
-)
-
-
-def kafka_options(command: Decorated) -> Decorated:
-    """`--kafka HOST:PORT [--kafka-config FILE] [--registry URL [--registry-config FILE]]` as the argument `broker`;
-    and `--at-least-once`, `--dead-letters` where they are given."""
-
-    @functools.wraps(command)
-    def with_broker(
-        *args: Any,
-        kafka: str | None,
-        kafka_config: str | None,
-        registry: str | None,
-        registry_config: str | None,
-        at_least_once: bool = False,
-        dead_letters: str | None = None,
-        **more: Any,
-    ) -> Any:
-        from braid.topics.broker import broker_of
-
-        broker = broker_of(kafka, kafka_config, registry, registry_config, at_least_once, dead_letters)
-        return command(*args, broker=broker, **more)
-
-    options = (
-        ("--kafka", "HOST:PORT", "Topics lie in Kafka; STORE keeps the rest."),
-        ("--kafka-config", "FILE", "Settings of Kafka's client (librdkafka): security."),
-        ("--registry", "URL", "Schema registry of the records in Kafka."),
-        ("--registry-config", "FILE", "Settings of the registry's client (confluent-kafka): security."),
-    )
-    made: Decorated = with_broker
-    for name, metavar, text in reversed(options):
-        made = click.option(name, metavar=metavar, help=text)(made)
-    return made
-
-
-at_least_once_option = click.option(
-    "--at-least-once", is_flag=True, help="Write to Kafka without transactions: rows may be there twice after a crash."
-)
-
-
-dead_letters_option = click.option(
-    "--dead-letters", metavar="TOPIC", help="What queries drop goes to this topic in Kafka, too, as it came."
-)
-
-
-def functions_option(command: Decorated) -> Decorated:
-    """`--functions FILE` as the argument `functions`."""
-
-    @functools.wraps(command)
-    def with_functions(*args: Any, functions: tuple[str, ...], **more: Any) -> Any:
-        from braid.expr.loading import of_files
-
-        return command(*args, functions=of_files(functions), **more)
-
-    text = "Python functions that the SQL may call (docs/user-functions.md); may be given more than once."
-    return click.option("--functions", multiple=True, metavar="FILE", help=text)(with_functions)
-
-
-def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[str, str]:
-    """(text, dialect) of what the user gave."""
-    from braid.sql.parser import dialect_of
-
-    if (file is None) == (text is None):
-        raise BraidError("give a FILE or -e SQL", "braid run demo.sql, or braid run -e 'SELECT …'")
-    if text is None:
-        assert file is not None
-        try:
-            text = Path(file).read_text(encoding="utf-8")
-        except OSError as e:
-            raise BraidError(f"cannot read {file}: {e.strerror}") from None
-        except UnicodeDecodeError:
-            raise BraidError(f"{file} is not UTF-8 text") from None
-    return text, dialect or dialect_of(text) or "ksqldb"
-
-
-def folder_of(file: str | None) -> str:
-    """Where scripts lie: beside the file, or in the present folder."""
-    return os.path.dirname(file or "") or "."
-
-
 # ----------------------------------------------------------------- commands
 
 
 @main.command()
 @sql_options
 @store_option
-@click.option(
-    "--source", "sources", multiple=True, metavar="NAME=PATH", help="Read a declared source from files (glob)."
-)
+@files_options
 @click.option("--master", default=None, help="Spark master URL. [default: local[*]]")
-@click.option("--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]")
 @click.option("--until-idle", is_flag=True, help="End when all input present at the start has been processed.")
 @click.option(
     "--from",
@@ -212,14 +125,6 @@ def folder_of(file: str | None) -> str:
     help="Of a run that stays up: a partition without records for so long does not hold the clock. [default: never]",
 )
 @click.option("--conf", "conf", multiple=True, metavar="K=V", help="Spark setting; may be given more than once.")
-@click.option(
-    "--sink",
-    "sinks",
-    multiple=True,
-    metavar="NAME=PATH|console",
-    help="Write a result to a folder of files (its name ends in .csv, .parquet or .jsonl), or print it here.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace what another run has left in the folder of a --sink.")
 @click.option("--batch-rows", type=click.IntRange(min=1), help="At most so many records a batch. [default: 1000000]")
 @click.option("--tasks", type=click.IntRange(min=1), help="Tasks a stage of a query that starts; it keeps its number.")
 @click.option("--metrics", metavar="FILE|-", help="Append a JSON line a batch: where time goes (docs/metrics.md).")
@@ -252,33 +157,14 @@ def run(
     from braid.face.run import run_program
 
     sql, dialect = read_sql(file, text, dialect)
-    pairs = {name: _pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "conf")}
+    named = {name: pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks", "conf")}
     most = None if max_drops is None else MaxDrops.of(max_drops)
     until_idle = wanted["until_idle"] or wanted["end"]
-    asked = wanted | pairs | {"until_idle": until_idle, "begins": begins_of(wanted["begins"])}
+    asked = wanted | named | {"until_idle": until_idle, "begins": begins_of(wanted["begins"])}
     request = Request(sql, dialect, master=master or "local[*]", max_drops=most, folder=folder_of(file), **asked)
     outcome = run_program(request, err)
     if outcome.interrupted and request.until_idle:
         raise click.exceptions.Exit(130)
-
-
-EXAMPLES = {
-    "--source": "flights=data/flights.csv",
-    "--sink": "late=results/late.csv",
-    "--conf": "spark.driver.memory=4g",
-}
-
-
-def _pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
-    made: dict[str, str] = {}
-    for text in given:
-        name, equals, value = text.partition("=")
-        if not equals or not name or not value:
-            raise BraidError(f"{option} {text}: it takes NAME=VALUE", f"{option} {EXAMPLES[option]}")
-        if name in made:
-            raise BraidError(f"{option} {name} is given twice", "give it once; a path may be a glob")
-        made[name] = value
-    return made
 
 
 @main.command()
@@ -333,21 +219,21 @@ def explain(
 @main.command()
 @sql_options
 @store_option
+@files_options
 @functions_option
 @kafka_options
-def check(
-    file: str | None, text: str | None, dialect: str | None, store: str, functions: Functions, broker: Broker | None
-) -> None:
+def check(file: str | None, text: str | None, dialect: str | None, **wanted: Any) -> None:
     """List every problem of a file, and what its queries would do on the store; run nothing.
 
-    Each query goes on, is new, or cannot go on, and why. Exit code: 1 where a run would refuse the file.
+    Each query goes on, is new, or cannot go on, and why. What a run would be told, such as --source and --sink, is told
+    here, too; without, it is taken as it was the last time. Exit code: 1 where a run would refuse the file.
     """
     from braid.face.deployment import checked
     from braid.face.request import Request
 
     sql, dialect = read_sql(file, text, dialect)
-    request = Request(sql, dialect, store, broker=broker, functions=functions, folder=folder_of(file))
-    if not checked(request, err):
+    asked = wanted | {name: pairs(wanted[name], f"--{name.rstrip('s')}") for name in ("sources", "sinks")}
+    if not checked(Request(sql, dialect, folder=folder_of(file), **asked), err):
         raise click.exceptions.Exit(1)
 
 
@@ -542,7 +428,7 @@ def doctor(java: bool, quick_start: bool, master: str, conf: tuple[str, ...], br
             out.print(f"Spark starts quickly from now on: {doctoring.quick_start()}", markup=False)
         return
 
-    if not doctoring.examine(java, out, master, _pairs(conf, "--conf"), broker):
+    if not doctoring.examine(java, out, master, pairs(conf, "--conf"), broker):
         raise click.exceptions.Exit(1)
 
 
@@ -577,7 +463,7 @@ def sql(
 
     first, dialect = read_sql(file, text, dialect) if file or text else ("", dialect or "ksqldb")
     live = sys.stdin.isatty() and sys.stdout.isatty()
-    shell = Shell(dialect, store, out, err, live, master, _pairs(sources, "--source"), broker, functions)
+    shell = Shell(dialect, store, out, err, live, master, pairs(sources, "--source"), broker, functions)
     try:
         rest = "" if live else sys.stdin.read()
         shell.declare(f"{first};{rest}")

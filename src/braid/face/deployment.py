@@ -2,8 +2,8 @@
 
 In: SQL, a store. Out: every problem; of a store that is there, for each query whether it goes on, begins, or cannot go
 on and why.
-Rule: nothing is written, and nothing is judged here: a checkpoint is compared as a run compares it. What only a run is
-told (`--source`, `--sink`) is taken as it was the last time.
+Rule: nothing is written, and nothing is judged here: what there is is compared as a run compares it. What is not told
+(`--source`, `--sink`) is taken as it was the last time.
 """
 
 from __future__ import annotations
@@ -15,14 +15,17 @@ from dataclasses import dataclass
 import click
 from rich.console import Console
 
-from braid.bind.program import check_program
+from braid.bind.program import check_program, first_match
 from braid.errors import BraidError
 from braid.face.catalogue import over
-from braid.face.request import Prepared, Request, prepare
+from braid.face.request import Prepared, Request, checkpoint_of, prepare, source_files, target_of
+from braid.files import results as result_files
+from braid.files.watch import watched
+from braid.lower.lower import lower
 from braid.plan.logical import Query
 from braid.stage import checkpoint
 from braid.topics import whereabouts
-from braid.topics.interface import open_topics
+from braid.topics.interface import Topics, open_topics
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +47,8 @@ def checked(request: Request, err: Console) -> bool:
         err.print(f"{len(problems)} problem{'s' * (len(problems) > 1)}")
         return False
     click.echo(f"{read} statement{'s' * (read != 1)}, no problem")
-    found = list(outlooks(request)) if os.path.isdir(request.store) else []
+    told = request.sources or request.sinks or request.checkpoint
+    found = list(outlooks(request)) if told or os.path.isdir(request.store) else []
     for outlook in found:
         click.echo(f"  {outlook.query} {outlook.says}")
         if outlook.refused is not None:
@@ -54,22 +58,39 @@ def checked(request: Request, err: Console) -> bool:
 
 def outlooks(request: Request) -> Iterator[Outlook]:
     """Of the queries of a file, in the order in which they start."""
-    prepared, root = prepare(request), open_topics(request.store, request.broker).root
+    prepared, store = prepare(request), open_topics(request.store, request.broker)
     for query in prepared.queries:
         if query.name not in prepared.push:
             try:
-                yield Outlook(query.name, _says(query, prepared, root))
+                yield Outlook(query.name, _says(query, prepared, request, store))
             except BraidError as e:
                 yield Outlook(query.name, "cannot go on", e)
 
 
-def _says(query: Query, prepared: Prepared, root: str) -> str:
-    folders = (os.path.join(parent, query.name) for parent in whereabouts.parents(root))
-    folder = next((f for f in folders if os.path.exists(f)), None)
+def _says(query: Query, prepared: Prepared, request: Request, store: Topics) -> str:
+    folder = _folder(query, request, store)
     known = None if folder is None else checkpoint.load(folder)
-    if folder is None or known is None:
+    sink = first_match(query.sink.name, request.sinks)
+    kind, target = ("", "") if sink is None else target_of(request.sinks[sink])
+    found, last = None, None
+    if folder is not None and known is not None:
+        to = result_files.described(kind, target) if kind else str(known.settings.get("sink", "topic"))
+        found = checkpoint.check_plan(folder, query, to, prepared.replaced.get(query.name), store.root)
+        last = None if found is None else checkpoint.last_batch(folder, found)
+    if target:
+        run = None if found is None else str(found.settings.get("run"))
+        result_files.check(target, run, last is not None, request.overwrite)
+    files = source_files(prepared, request).of(query)
+    for watch in watched(lower(query), files, folder or checkpoint_of(query, request, store), up=True):
+        watch.check()
+    if found is None:
         return "is new"
-    sink = str(known.settings.get("sink", "topic"))
-    found = checkpoint.check_plan(folder, query, sink, prepared.replaced.get(query.name), root)
-    last = None if found is None else checkpoint.last_batch(folder, found)
     return "goes on; it has no batch yet" if last is None else f"goes on after batch {last}"
+
+
+def _folder(query: Query, request: Request, store: Topics) -> str | None:
+    """Its checkpoint: where the request says, or wherever this store knows it to lie."""
+    if request.checkpoint:
+        return checkpoint_of(query, request, store)
+    folders = (os.path.join(parent, query.name) for parent in whereabouts.parents(store.root))
+    return next((f for f in folders if os.path.exists(f)), None)

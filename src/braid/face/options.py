@@ -1,0 +1,150 @@
+"""Options that several commands have, and what they mean.
+
+In: words of a command line. Out: decorators of commands; the SQL, pairs, a broker, functions.
+Rule: an option is called, and read, the same at every command.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from braid.dialects import DIALECTS
+from braid.errors import BraidError
+
+Decorated = Callable[..., Any]
+
+
+def sql_options(command: Decorated) -> Decorated:
+    command = click.argument("file", required=False, type=click.Path())(command)
+    command = click.option("-e", "--execute", "text", metavar="SQL", help="SQL text instead of a file.")(command)
+    return click.option("--dialect", type=click.Choice(DIALECTS), help="Default: the file's first line, else ksqldb.")(
+        command
+    )
+
+
+store_option = click.option(
+    "--store", default="./braid-data", show_default=True, help="Folder of topics and checkpoints."
+)
+
+
+def kafka_options(command: Decorated) -> Decorated:
+    """`--kafka HOST:PORT [--kafka-config FILE] [--registry URL [--registry-config FILE]]` as the argument `broker`;
+    and `--at-least-once`, `--dead-letters` where they are given."""
+
+    @functools.wraps(command)
+    def with_broker(
+        *args: Any,
+        kafka: str | None,
+        kafka_config: str | None,
+        registry: str | None,
+        registry_config: str | None,
+        at_least_once: bool = False,
+        dead_letters: str | None = None,
+        **more: Any,
+    ) -> Any:
+        from braid.topics.broker import broker_of
+
+        broker = broker_of(kafka, kafka_config, registry, registry_config, at_least_once, dead_letters)
+        return command(*args, broker=broker, **more)
+
+    options = (
+        ("--kafka", "HOST:PORT", "Topics lie in Kafka; STORE keeps the rest."),
+        ("--kafka-config", "FILE", "Settings of Kafka's client (librdkafka): security."),
+        ("--registry", "URL", "Schema registry of the records in Kafka."),
+        ("--registry-config", "FILE", "Settings of the registry's client (confluent-kafka): security."),
+    )
+    made: Decorated = with_broker
+    for name, metavar, text in reversed(options):
+        made = click.option(name, metavar=metavar, help=text)(made)
+    return made
+
+
+at_least_once_option = click.option(
+    "--at-least-once", is_flag=True, help="Write to Kafka without transactions: rows may be there twice after a crash."
+)
+
+
+dead_letters_option = click.option(
+    "--dead-letters", metavar="TOPIC", help="What queries drop goes to this topic in Kafka, too, as it came."
+)
+
+
+def functions_option(command: Decorated) -> Decorated:
+    """`--functions FILE` as the argument `functions`."""
+
+    @functools.wraps(command)
+    def with_functions(*args: Any, functions: tuple[str, ...], **more: Any) -> Any:
+        from braid.expr.loading import of_files
+
+        return command(*args, functions=of_files(functions), **more)
+
+    text = "Python functions that the SQL may call (docs/user-functions.md); may be given more than once."
+    return click.option("--functions", multiple=True, metavar="FILE", help=text)(with_functions)
+
+
+def read_sql(file: str | None, text: str | None, dialect: str | None) -> tuple[str, str]:
+    """(text, dialect) of what the user gave."""
+    from braid.sql.parser import dialect_of
+
+    if (file is None) == (text is None):
+        raise BraidError("give a FILE or -e SQL", "braid run demo.sql, or braid run -e 'SELECT …'")
+    if text is None:
+        assert file is not None
+        try:
+            text = Path(file).read_text(encoding="utf-8")
+        except OSError as e:
+            raise BraidError(f"cannot read {file}: {e.strerror}") from None
+        except UnicodeDecodeError:
+            raise BraidError(f"{file} is not UTF-8 text") from None
+    return text, dialect or dialect_of(text) or "ksqldb"
+
+
+def folder_of(file: str | None) -> str:
+    """Where scripts lie: beside the file, or in the present folder."""
+    return os.path.dirname(file or "") or "."
+
+
+def files_options(command: Decorated) -> Decorated:
+    """`--source`, `--sink`, `--overwrite` and `--checkpoint`: what is not a topic of the store, or lies elsewhere."""
+    command = click.option(
+        "--overwrite", is_flag=True, help="Replace what another run has left in the folder of a --sink."
+    )(command)
+    command = click.option(
+        "--sink",
+        "sinks",
+        multiple=True,
+        metavar="NAME=PATH|console",
+        help="Write a result to a folder of files (its name ends in .csv, .parquet or .jsonl), or print it here.",
+    )(command)
+    command = click.option(
+        "--checkpoint", type=click.Path(), help="Folder of checkpoints. [default: STORE/checkpoints]"
+    )(command)
+    return click.option(
+        "--source", "sources", multiple=True, metavar="NAME=PATH", help="Read a declared source from files (glob)."
+    )(command)
+
+
+EXAMPLES = {
+    "--source": "flights=data/flights.csv",
+    "--sink": "late=results/late.csv",
+    "--conf": "spark.driver.memory=4g",
+}
+
+
+def pairs(given: tuple[str, ...], option: str) -> dict[str, str]:
+    """What `NAME=VALUE` options give, by name."""
+    made: dict[str, str] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise BraidError(f"{option} {text}: it takes NAME=VALUE", f"{option} {EXAMPLES[option]}")
+        if name in made:
+            raise BraidError(f"{option} {name} is given twice", "give it once; a path may be a glob")
+        made[name] = value
+    return made
