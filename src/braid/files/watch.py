@@ -396,3 +396,9 @@ def read_all(watches: Sequence[FileWatch], over: Callable[[], bool] = lambda: Fa
         watch = min(left, key=FileWatch.reached)
         if not watch.read_on():
             left.remove(watch)
+
+
+def some_file_of_each(files: Mapping[str, Files]) -> Sequence[str]:
+    """The path of a file of each source of which there is one."""
+    found = (look(x.pattern, empty=True) for x in files.values())
+    return sorted(os.path.join(os.path.abspath(root), some[0].name) for root, some in found if some)

@@ -1,7 +1,7 @@
 """The executors of a cluster before a query starts: that they have come, and can do what its tasks will do.
 
-In: a session, the folders that tasks share with the driver. Out: how many tasks run at once; or one error that names
-the worker, what it lacks, and what to do.
+In: a session, the folders that tasks share with the driver, files that they read. Out: how many tasks run at once; or
+one error that names the worker, what it lacks, and what to do.
 Rule: nothing of the query has been written before. Executors are looked at once a session; one that comes later tells
 its own tale. A worker is unfit where Python failed on it, even if another has done the task then.
 """
@@ -27,11 +27,12 @@ QUIET, LONG = 3.0, 15.0  # s in which no other has come, where nothing says how 
 SHARED = 10.0  # s until what one machine has written is seen by another
 EACH = 2  # probes for each task that runs at once
 TRIES = 3
+HEAD = 64  # bytes of a file by which it is known
 
 
 @dataclass(slots=True)
 class _Seen:
-    """What is known of a session's executors. `fine`: (executor, folder)."""
+    """What is known of a session's executors. `fine`: (executor, folder or file)."""
 
     settled: bool = False
     fine: set[tuple[str, str]] = field(default_factory=set)
@@ -40,16 +41,16 @@ class _Seen:
 _seen: dict[str, _Seen] = {}  # by application
 
 
-def ready(spark: SparkSession, folders: Sequence[str], note: Callable[[str], None]) -> int:
-    """How many tasks run at once, when all executors are there and see these folders."""
+def ready(spark: SparkSession, folders: Sequence[str], note: Callable[[str], None], files: Sequence[str] = ()) -> int:
+    """How many tasks run at once, when all executors are there and see these folders, and files as they lie here."""
     context = spark.sparkContext
     seen = _seen.setdefault(context.applicationId, _Seen())
     if not seen.settled:
         _await_all(context, note)
         seen.settled = True
-    wanted = {(executor, folder) for executor in _executors(context) for folder in folders}
+    wanted = {(executor, path) for executor in _executors(context) for path in (*folders, *files)}
     if not wanted or wanted - seen.fine:
-        seen.fine |= _probed(context, folders)
+        seen.fine |= _probed(context, folders, files)
     return int(context.defaultParallelism)
 
 
@@ -103,14 +104,15 @@ def _await_all(context: Any, note: Callable[[str], None]) -> None:
 # ------------------------------------------------------------------- probes
 
 
-def _probed(context: Any, folders: Sequence[str]) -> set[tuple[str, str]]:
-    """(executor, folder) that were found fine; refuses the first that was not."""
+def _probed(context: Any, folders: Sequence[str], files: Sequence[str]) -> set[tuple[str, str]]:
+    """(executor, folder or file) that were found fine; refuses the first that was not."""
     why = ""
     for _ in range(TRIES):
-        with _written(folders) as files, _grouped(context) as group:
+        with _written(folders) as made, _grouped(context) as group:
             try:
                 count = EACH * max(2, context.defaultParallelism)
-                missing = context.parallelize(range(count), count).mapPartitions(_seeing(files)).collect()
+                seeing = _seeing({**made, **{path: (path, _head(path)) for path in files}})
+                missing = context.parallelize(range(count), count).mapPartitions(seeing).collect()
             except Exception as e:
                 missing, why = None, str(e)
         tasks = list(_tasks(context, group))
@@ -118,19 +120,25 @@ def _probed(context: Any, folders: Sequence[str]) -> set[tuple[str, str]]:
             if task.error is not None and (unfit := _unfit(task.host, task.error)) is not None:
                 raise unfit
         if missing is not None:
-            return _fine([task for task in tasks if task.error is None], missing, folders)
+            return _fine([task for task in tasks if task.error is None], missing, (*folders, *files))
     raise BraidError(f"the workers of {context.master} do not work: {why.splitlines()[0]}", "Spark's log has more")
 
 
-def _fine(tasks: Sequence[_Task], missing: Sequence[list[str]], folders: Sequence[str]) -> set[tuple[str, str]]:
+def _fine(tasks: Sequence[_Task], missing: Sequence[list[str]], paths: Sequence[str]) -> set[tuple[str, str]]:
     for task in tasks:
-        for folder in missing[task.index]:
+        for path in missing[task.index]:
+            what = "folder" if os.path.isdir(path) else "file"
             raise BraidError(
-                f"the worker {task.host} does not see the folder {folder} of this machine",
-                "the store and checkpoints must lie where the driver and all workers see them under one path (NFS, a"
-                " volume); nothing was written",
+                f"the worker {task.host} does not see the {what} {path} of this machine",
+                "the store, checkpoints, and what --source and --sink name must lie where the driver and all workers"
+                " see them under one path (NFS, a volume); nothing was written",
             )
-    return {(task.executor, folder) for task in tasks for folder in folders}
+    return {(task.executor, path) for task in tasks for path in paths}
+
+
+def _head(path: str) -> bytes:
+    with open(path, "rb") as f:
+        return f.read(HEAD)
 
 
 @contextlib.contextmanager
@@ -174,7 +182,7 @@ def _seeing(files: dict[str, tuple[str, bytes]]) -> Callable[[Any], Iterator[lis
         while left:
             for folder, (path, token) in list(left.items()):
                 with contextlib.suppress(OSError), open(path, "rb") as f:
-                    if f.read() == token:
+                    if f.read(HEAD) == token:
                         del left[folder]
             if time.monotonic() > deadline:
                 break

@@ -25,7 +25,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from braid.errors import BraidError
 from braid.files import results as result_files
-from braid.files.watch import EVERY, Files, FileWatch, Note, read_all
+from braid.files.watch import EVERY, Files, FileWatch, Note, read_all, some_file_of_each
 from braid.lower.physical import Plan
 from braid.spark import columns, executors, figures, writer
 from braid.spark import job as jobs
@@ -490,7 +490,10 @@ def start(
         access.check_speculation(context.getConf().get("spark.speculation", None))
     alone = on_one_node(context.master)
     shared = {os.path.abspath(x) for x in (store, os.path.dirname(os.path.abspath(checkpoint or store)))}
-    cores = context.defaultParallelism if alone else executors.ready(spark, sorted(shared), note)
+    if output is not None and output.kind in result_files.KINDS.values():
+        shared.add(os.path.dirname(os.path.abspath(output.target)))
+    inputs = () if alone else some_file_of_each(wishes.files)
+    cores = context.defaultParallelism if alone else executors.ready(spark, sorted(shared), note, inputs)
     job, folder, watches = prepared(plan, store, cores, wishes, alone)
     text = jobs.dumps(job)
 

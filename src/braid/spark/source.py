@@ -20,7 +20,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 from uuid import uuid4
@@ -233,6 +233,8 @@ class Planner:
 
     def beginning(self) -> Document:
         job, inputs = loads(self._text), inputs_of(self._text)
+        captured = [x for leaf in job.plan.captured if isinstance(x := inputs.get(leaf), FileInput)]
+        _wait(lambda: not any(x.comes() for x in captured), captured)
         now = {str(leaf): inputs[leaf].ends() for leaf in job.plan.captured if leaf in inputs}
         made: Document = {"batch": -1, "next": dict(job.begin), "ended": [], "idle": [], "plan": job.fingerprint}
         return made | {"captured": now} if now else made
@@ -258,12 +260,15 @@ class Planner:
         if job.checkpoint is None and job.begin.keys() - start["next"].keys():
             raise BraidError("a topic has got partitions since the query began", "start it with another checkpoint")
         found = self._patiently(job, start) if job.order is None else cut_in_order(job, start, self._watch)
-        until, parent = time.monotonic() + PATIENT, os.getppid()
-        while found is None and self._comes and (self._limits is not None or time.monotonic() < until):
-            if os.getppid() != parent or any(self._files[leaf].is_left() for leaf in self._comes):
-                return start
-            time.sleep(LOOK)
-            found = self._patiently(job, start)
+        if found is None and self._comes:
+            until = None if self._limits is not None else time.monotonic() + PATIENT
+
+            def there() -> bool:
+                nonlocal found
+                found = self._patiently(job, start)
+                return found is not None or not self._comes
+
+            _wait(there, [self._files[leaf] for leaf in self._comes], until)
         if job.idle is not None and job.order is None and self._limits is None:
             found = self._with_silent(job, start, found)
         if found is None:
@@ -356,6 +361,16 @@ class Planner:
             done = start.get("marks", 0)
             return [Slice(tuple(parts), (done, end.get("marks", done)))]  # the very first document has none
         return [Slice(tuple(x)) for x in shared_out(parts)]
+
+
+def _wait(there: Callable[[], bool], files: Sequence[FileInput], until: float | None = None) -> None:
+    """Until it is there, or (where it is given) until this moment; or until nobody makes these files ready any more,
+    since the run ends or has been killed."""
+    parent = os.getppid()
+    while not there() and (until is None or time.monotonic() < until):
+        if os.getppid() != parent or any(x.is_left() for x in files):
+            return
+        time.sleep(LOOK)
 
 
 def read(text: str, slice: Slice) -> Iterator[pa.RecordBatch]:
