@@ -15,7 +15,19 @@ from typing import Any
 from uuid import uuid4
 
 from braid.errors import BraidError
-from braid.topics.broker import ENDLESS, WAIT, Broker, NotPermitted, admin, asked, consumer, producer, refused
+from braid.topics.broker import (
+    ENDLESS,
+    WAIT,
+    Broker,
+    NotPermitted,
+    admin,
+    asked,
+    consumer,
+    group_admin,
+    producer,
+    refused,
+    told,
+)
 from braid.topics.files import check_name
 from braid.topics.interface import Topics
 from braid.topics.kafka import KafkaTopics
@@ -130,9 +142,9 @@ def try_transaction(broker: Broker, query: str, topic: str | None) -> None:
     finally:
         group.close()
         if topic is not None:
-            for gone in admin(broker).delete_consumer_groups([name], request_timeout=ENDLESS).values():
-                with contextlib.suppress(KafkaException, TimeoutError):  # without the right it goes after some minutes
-                    gone.result(WAIT)
+            for gone in group_admin(broker).delete_consumer_groups([name], request_timeout=ENDLESS).values():
+                with contextlib.suppress(KafkaException, BraidError):  # without the right it goes after some minutes
+                    told(broker, f"the group {name}", gone)
 
 
 def check_speculation(speculation: str | None) -> None:

@@ -14,7 +14,7 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -35,6 +35,7 @@ IDLE = 60.0  # s after which a client that nobody uses is given up
 # s that the client gives a request about groups. Who asks waits less, and keeps the client: librdkafka (2.16) aborts
 # the process where the coordinator is found after such a request has run out of time.
 ENDLESS = 3600.0
+GROUPS = "groups"  # the kind of client that they are asked by
 SMALLEST, BATCH = 1000, 1_000_000  # bytes: what librdkafka takes for a limit, and batches at once
 # Settings that Braid gives itself: another value would lose or double records.
 OWN = (
@@ -109,6 +110,7 @@ _LOGGER = logging.getLogger("braid.kafka")
 _LOGGER.propagate = False
 _LOGGER.addHandler(_Log())
 _MADE: dict[tuple[int, str, Broker, str], tuple[Any, float]] = {}  # clients, and when they were asked for last
+_OPEN: dict[Broker, list[Future[Any]]] = {}  # requests about groups that whoever asked has not waited for
 _GUARD = threading.Lock()
 _LAST: dict[Broker, str] = {}  # what a broker's clients complained of last
 
@@ -122,7 +124,8 @@ def kept(kind: str, broker: Broker, name: str, make: Callable[[], T]) -> T:
         made: T = _MADE[which][0] if which in _MADE else make()
         _MADE[which] = made, now
         # those of the process that this one was forked from have no threads here, and could not end
-        old = [_MADE.pop(x) for x, (_, used) in [*_MADE.items()] if x[0] == process and now - used > IDLE]
+        idle = [x for x, (_, used) in _MADE.items() if x[0] == process and now - used > IDLE]
+        old = [_MADE.pop(x) for x in idle if x[1] != GROUPS or all(f.done() for f in _OPEN.get(x[2], ()))]
     del old  # not while others wait
     return made
 
@@ -167,6 +170,13 @@ def admin(broker: Broker) -> AdminClient:
     from confluent_kafka.admin import AdminClient
 
     return kept("admin", broker, "", lambda: _made(broker, AdminClient, {}))
+
+
+def group_admin(broker: Broker) -> AdminClient:
+    """A client for requests about groups alone: it is not given up while one is open (see `ENDLESS`)."""
+    from confluent_kafka.admin import AdminClient
+
+    return kept(GROUPS, broker, "", lambda: _made(broker, AdminClient, {}))
 
 
 def consumer(broker: Broker, group: str = "braid.reader") -> Consumer:
@@ -272,11 +282,18 @@ def asked(broker: Broker, what: str, call: Callable[[], T]) -> T:
 
 def told(broker: Broker, what: str, answer: Future[T]) -> T:
     """The answer to a request about a group (see `ENDLESS`). The client stays: one that is given up with open requests
-    may crash."""
+    crashes the process."""
     try:
         return answer.result(WAIT)
     except TimeoutError:
+        left_open(broker, [answer])
         raise _silent(broker, what) from None
+
+
+def left_open(broker: Broker, answers: Iterable[Future[Any]]) -> None:
+    """Nobody waits for these answers to requests about groups; until they come the client stays."""
+    with _GUARD:
+        _OPEN[broker] = [f for f in (*_OPEN.get(broker, ()), *answers) if not f.done()]
 
 
 def refused(broker: Broker, what: str, error: KafkaError) -> BraidError:

@@ -49,7 +49,9 @@ from braid.topics.broker import (
     asked,
     consumer,
     forget,
+    group_admin,
     kept,
+    left_open,
     refused,
 )
 from braid.topics.envelope import RAW
@@ -558,4 +560,6 @@ def commit_offsets(broker: Broker, group: str, reached: Mapping[tuple[str, int],
     if not places:
         return []
     request = [ConsumerGroupTopicPartitions(group, places)]
-    return list(admin(broker).alter_consumer_group_offsets(request, request_timeout=ENDLESS).values())
+    answers = list(group_admin(broker).alter_consumer_group_offsets(request, request_timeout=ENDLESS).values())
+    left_open(broker, answers)
+    return answers

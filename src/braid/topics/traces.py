@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from functools import partial
 
 from braid.errors import BraidError
-from braid.topics.broker import ENDLESS, WAIT, Broker, admin, asked, producer, told
+from braid.topics.broker import ENDLESS, WAIT, Broker, asked, group_admin, producer, told
 
 
 def remove(broker: Broker, query: str, run: str, tasks: int) -> list[str]:
@@ -27,7 +27,7 @@ def remove(broker: Broker, query: str, run: str, tasks: int) -> list[str]:
 
 
 def _groups_gone(broker: Broker, groups: list[str]) -> Iterator[str]:
-    client = admin(broker)
+    client = group_admin(broker)
     for group, answer in client.delete_consumer_groups(groups, request_timeout=ENDLESS).items():
         what = f"delete the group {group}"
         if asked(broker, what, partial(_gone, broker, what, group, answer)):
@@ -57,7 +57,7 @@ def once(broker: Broker, topic: str) -> set[str]:
     any more."""
     what = f"the statements that wrote {topic}"
     listed = asked(
-        broker, what, lambda: told(broker, what, admin(broker).list_consumer_groups(request_timeout=ENDLESS))
+        broker, what, lambda: told(broker, what, group_admin(broker).list_consumer_groups(request_timeout=ENDLESS))
     )
     groups = [m for m in (_ONCE.fullmatch(g.group_id) for g in listed.valid or ()) if m is not None]
     return {m[1] for m in groups if asked(broker, what, partial(_marks, broker, what, m[0], topic))}
@@ -66,5 +66,7 @@ def once(broker: Broker, topic: str) -> set[str]:
 def _marks(broker: Broker, what: str, group: str, topic: str) -> bool:
     from confluent_kafka import ConsumerGroupTopicPartitions
 
-    answers = admin(broker).list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=ENDLESS)
+    answers = group_admin(broker).list_consumer_group_offsets(
+        [ConsumerGroupTopicPartitions(group)], request_timeout=ENDLESS
+    )
     return any(at.topic == topic and at.offset >= 0 for at in told(broker, what, answers[group]).topic_partitions or ())

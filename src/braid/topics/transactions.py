@@ -29,10 +29,10 @@ from braid.topics.broker import (
     WAIT,
     Broker,
     BrokerAway,
-    admin,
     asked,
     consumer,
     forget,
+    group_admin,
     kept,
     patiently,
     producer,
@@ -270,7 +270,7 @@ class Transaction(Writing):
         what = f"the marker of {self._group}"
 
         def ask() -> Any:
-            answers = admin(self.broker).list_consumer_group_offsets(
+            answers = group_admin(self.broker).list_consumer_group_offsets(
                 request, require_stable=True, request_timeout=ENDLESS
             )
             (at,) = told(self.broker, what, answers[self._group]).topic_partitions
