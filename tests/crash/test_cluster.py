@@ -70,6 +70,25 @@ def test_a_worker_that_does_not_share_the_store_is_named(three: Cluster, folder:
 
 
 @pytest.mark.cluster
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_a_worker_that_does_not_see_files_is_named(three: Cluster, folder: Path, what: str) -> None:
+    """Those of a source, and the folder of a sink, wherever the store lies."""
+    source, sink = (folder / ("apart" if what == x else "both") for x in ("file", "folder"))
+    source.mkdir(exist_ok=True)
+    (source / "in.csv").write_text("k,v\n1,2\n", encoding="utf-8")
+    sql = """CREATE STREAM f (k INT KEY, v INT) WITH (kafka_topic='f', value_format='JSON', partitions=1);
+    CREATE STREAM g AS SELECT * FROM f;"""
+    words = ("--source", f"f={source / 'in.csv'}", "--sink", f"g={sink / 'out' / 'g.csv'}")
+    store = folder / f"store of a {what}"
+    options = ("--store", store, "--until-idle", "--master", three.url, *CONF, *words)
+    said = ended(launch("run", "-e", sql, *options, cwd=folder, env=environment(folder)))
+    unseen = source / "in.csv" if what == "file" else sink / "out"
+    assert said.code == 1, said.err
+    assert f"the worker {address(UNFIT)} does not see the {what} {unseen}" in " ".join(said.err.split()), said.err
+    assert not (store / "checkpoints" / "G").exists() and not (sink / "out" / "g.csv").exists()
+
+
+@pytest.mark.cluster
 @pytest.mark.parametrize(
     ("name", "where", "options", "told"),
     [
