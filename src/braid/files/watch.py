@@ -34,7 +34,7 @@ from braid.topics.files import write_atomic
 EVERY = 0.5  # s between two looks
 REST = 1.0  # s
 LONG = 10.0  # s
-PIECE = 64 << 20  # bytes of text that are made ready at once when a query starts
+PIECE = 64 << 20  # bytes of text that are first made ready when a query starts; then twice as many, and so on
 EDGE = 1 << 16  # bytes before the end of what was read that are compared whenever a file has grown
 
 Note = Callable[[str], None]
@@ -221,6 +221,7 @@ class FileWatch:
             if now != f:
                 self._check_prefix(now, known)
                 f = now
+            most *= 2  # few pieces, as each may be a batch
             made = self.input.piece(f, known[-1].stop, self._settled(f), most)
             if made is None:
                 return
