@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -377,9 +378,15 @@ def test_the_prompt(terminal: Terminal, folder: Path) -> None:
     terminal.type("\x1b[A")  # up: the last statement
     terminal.until("VALUES (9, 9, 'x');")
     terminal.type("\x03")
-    terminal.until("ksqldb>")
-    terminal.type("\x04")
-    assert terminal.process.wait(60) == 0
+    terminal.until(
+        "ksqldb>"
+    )  # it may be the line that Ctrl-C ends, drawn once more: then this Ctrl-D comes between two
+    for _ in range(20):
+        terminal.type("\x04")
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            assert terminal.process.wait(3) == 0
+            break
+    assert terminal.process.poll() == 0
     assert TopicStore(folder / "s").end_offsets("l") == [3]
     assert "EMIT CHANGES" in (folder / "state" / "braid" / "history").read_text()
 
