@@ -97,6 +97,11 @@ def order(inputs: Inputs, start: Cut, end: Cut, ranks: Mapping[str, int]) -> lis
     return sorted(places)
 
 
+def in_order(inputs: Inputs, cuts: Sequence[Cut], ranks: Mapping[str, int]) -> list[tuple[int, ...]]:
+    """The records of batches one after the other, each as (rank, offset, leaf)."""
+    return [place[1:] for a, b in pairwise(cuts) for place in order(inputs, a, b, ranks)]
+
+
 def default_ranks(inputs: Inputs) -> dict[str, int]:
     names = [part_name(leaf, p) for leaf, x in inputs for p in range(x.partitions)]
     return {name: i for i, name in enumerate(names)}
@@ -128,7 +133,7 @@ def test_any_limit_gives_the_order_of_one_batch(seed: int) -> None:
     whole = batches(inputs, 10**6, (), ranks)
     total = sum(len(t) for _, x in inputs for t in x.times)
     assert len(whole) <= 3
-    want = [place[1:] for a, b in pairwise(whole) for place in order(inputs, a, b, ranks)]
+    want = in_order(inputs, whole, ranks)
     assert len(want) == total
     for limit in (1, 2, 3, 7, 20):
         cuts = batches(inputs, limit, (), ranks)
@@ -148,9 +153,8 @@ def test_what_is_made_ready_piece_by_piece_is_in_the_order_of_the_whole(seed: in
     r = random.Random(f"comes {seed}")
     inputs = history(r)
     ranks = default_ranks(inputs)
-    whole = batches(inputs, 10**6, (), ranks)
-    want = [place[1:] for a, b in pairwise(whole) for place in order(inputs, a, b, ranks)]
-    limit, found, got = r.choice([1, 3, 10, 10**6]), beginning(), list[tuple[int, int, int]]()
+    want = in_order(inputs, batches(inputs, 10**6, (), ranks), ranks)
+    limit, found, got = r.choice([1, 3, 10, 10**6]), beginning(), list[tuple[int, ...]]()
     ready = {leaf: [0] * x.partitions for leaf, x in inputs}
     while True:
         for leaf, x in inputs:
@@ -166,7 +170,7 @@ def test_what_is_made_ready_piece_by_piece_is_in_the_order_of_the_whole(seed: in
             break
         if end is not None:
             assert not comes or not ended_now(found, end)
-            got += [place[1:] for place in order(inputs, found, end, ranks)]
+            got += in_order(inputs, [found, end], ranks)
             found = end
     assert got == want
 
@@ -177,11 +181,9 @@ def test_two_leaves_over_one_topic(seed: int) -> None:
     times = [r.choice([5, 5, 5, 3, 9]) for _ in range(30)]
     inputs = [(0, Listed(times)), (1, Listed(times)), (2, Listed([r.randrange(10) for _ in range(20)]))]
     ranks = {"0/0": 1, "1/0": 1, "2/0": 0}
-    whole = batches(inputs, 10**6, (), ranks)
-    want = [place[1:] for a, b in pairwise(whole) for place in order(inputs, a, b, ranks)]
+    want = in_order(inputs, batches(inputs, 10**6, (), ranks), ranks)
     for limit in (1, 2, 5):
-        cuts = batches(inputs, limit, (), ranks)
-        assert [place[1:] for a, b in pairwise(cuts) for place in order(inputs, a, b, ranks)] == want
+        assert in_order(inputs, batches(inputs, limit, (), ranks), ranks) == want
 
 
 def test_the_batch_ends_at_the_largest_time_that_keeps_the_limit() -> None:

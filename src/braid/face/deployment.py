@@ -15,13 +15,10 @@ from dataclasses import dataclass
 import click
 from rich.console import Console
 
-from braid.bind.program import check_program, first_match
+from braid.bind.program import check_program
 from braid.errors import BraidError
 from braid.face.catalogue import over
-from braid.face.request import Prepared, Request, checkpoint_of, prepare, source_files, target_of
-from braid.files import results as result_files
-from braid.files.watch import watched
-from braid.lower.lower import lower
+from braid.face.request import Prepared, Request, check_files, checkpoint_of, compared, prepare
 from braid.plan.logical import Query
 from braid.stage import checkpoint
 from braid.topics import whereabouts
@@ -69,28 +66,19 @@ def outlooks(request: Request) -> Iterator[Outlook]:
 
 def _says(query: Query, prepared: Prepared, request: Request, store: Topics) -> str:
     folder = _folder(query, request, store)
-    known = None if folder is None else checkpoint.load(folder)
-    sink = first_match(query.sink.name, request.sinks)
-    kind, target = ("", "") if sink is None else target_of(request.sinks[sink])
-    found, last = None, None
-    if folder is not None and known is not None:
-        to = result_files.described(kind, target) if kind else str(known.settings.get("sink", "topic"))
-        found = checkpoint.check_plan(folder, query, to, prepared.replaced.get(query.name), store.root)
-        last = None if found is None else checkpoint.last_batch(folder, found)
-    if target:
-        run = None if found is None else str(found.settings.get("run"))
-        result_files.check(target, run, last is not None, request.overwrite)
-    files = source_files(prepared, request).of(query)
-    for watch in watched(lower(query), files, folder or checkpoint_of(query, request, store), up=True):
-        watch.check()
+    known = checkpoint.load(folder)
+    sink = "topic" if known is None else str(known.settings.get("sink", "topic"))
+    found, last = compared(query, folder, prepared, request, store, sink)
+    check_files(query, folder, prepared, request)
     if found is None:
         return "is new"
     return "goes on; it has no batch yet" if last is None else f"goes on after batch {last}"
 
 
-def _folder(query: Query, request: Request, store: Topics) -> str | None:
-    """Its checkpoint: where the request says, or wherever this store knows it to lie."""
+def _folder(query: Query, request: Request, store: Topics) -> str:
+    """Of its checkpoint: where the request says, or wherever this store knows it to lie."""
+    where = checkpoint_of(query, request, store)
     if request.checkpoint:
-        return checkpoint_of(query, request, store)
+        return where
     folders = (os.path.join(parent, query.name) for parent in whereabouts.parents(store.root))
-    return next((f for f in folders if os.path.exists(f)), None)
+    return next((f for f in folders if os.path.exists(f)), where)

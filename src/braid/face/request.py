@@ -265,34 +265,42 @@ def check_checkpoints(prepared: Prepared, request: Request, store: Topics) -> di
     """Refuses checkpoints of other queries, and files that do not go on where the last run ended, before anything is
     made. Gives the last batch of those that are resumed."""
     resumed, changed = dict[str, int](), list[checkpoint.ValuesChanged]()
-    for query in prepared.queries:
-        if query.name in prepared.push:
-            continue
-        folder = checkpoint_of(query, request, store)
-        sink = first_match(query.sink.name, request.sinks)
-        kind, target = target_of(request.sinks[sink]) if sink is not None else ("topic", "")
-        to = result_files.described(kind, target)
+    wanted = [query for query in prepared.queries if query.name not in prepared.push]
+    for query in wanted:
         try:
-            found = checkpoint.check_plan(folder, query, to, prepared.replaced.get(query.name), store.root)
+            _, last = compared(query, checkpoint_of(query, request, store), prepared, request, store)
         except checkpoint.ValuesChanged as e:  # all of them are told
             changed.append(e)
             continue
-        last = checkpoint.last_batch(folder, found) if found is not None else None
         if last is not None:
             resumed[query.name] = last
-        if target:
-            run = str(found.settings.get("run")) if found is not None else None
-            result_files.check(target, run, last is not None, request.overwrite)
     if changed:
         raise checkpoint.together(changed)
-    for query in prepared.queries:
-        if query.name not in prepared.push:
-            folder = checkpoint_of(query, request, store)
-            for watch in watched(
-                lower(query), source_files(prepared, request).of(query), folder, not request.until_idle
-            ):
-                watch.check()
+    for query in wanted:
+        check_files(query, checkpoint_of(query, request, store), prepared, request)
     return resumed
+
+
+def compared(
+    query: Query, folder: str, prepared: Prepared, request: Request, store: Topics, sink: str = "topic"
+) -> tuple[checkpoint.Document | None, int | None]:
+    """What a checkpoint has recorded, and its last batch, where the query goes on from it; refused where it does not,
+    or the folder of its --sink is not its own. `sink`: where results go that have none."""
+    name = first_match(query.sink.name, request.sinks)
+    kind, target = target_of(request.sinks[name]) if name is not None else (sink, "")
+    to = result_files.described(kind, target)
+    found = checkpoint.check_plan(folder, query, to, prepared.replaced.get(query.name), store.root)
+    last = checkpoint.last_batch(folder, found) if found is not None else None
+    if target:
+        run = str(found.settings.get("run")) if found is not None else None
+        result_files.check(target, run, last is not None, request.overwrite)
+    return found, last
+
+
+def check_files(query: Query, folder: str, prepared: Prepared, request: Request) -> None:
+    """Refuses files that do not go on where the checkpoint in `folder` ends."""
+    for watch in watched(lower(query), source_files(prepared, request).of(query), folder, not request.until_idle):
+        watch.check()
 
 
 def check_broker(prepared: Prepared, request: Request, store: Topics) -> None:

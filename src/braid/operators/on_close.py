@@ -26,7 +26,7 @@ from braid.operators.clocks import FOREVER, Clocks, LeafClock
 from braid.operators.multiset import EPOCH, TICK, Bag, at_first, changes_of, end_of, entries_of
 from braid.operators.pairing import keys_of, payload_of
 from braid.operators.ranges import Ints
-from braid.operators.watermarks import ABOVE_ALL, Watermark, lowest, ticks_of
+from braid.operators.watermarks import ABOVE_ALL, Watermark, after, lowest, ticks_of
 from braid.types import WHOLE_NUMBERS
 
 
@@ -66,7 +66,7 @@ class EmitOnClose:
         rows = Bag(state, "waiting", ()).below(ABOVE_ALL + 1)
         if rows.height:
             number = self.value.type in WHOLE_NUMBERS
-            now = int(lowest(self.watermarks, [np.array([clocks.end(LeafClock(w.leaf))]) for w in self.watermarks])[0])
+            now = after(self.watermarks, clocks)
             ticks = np.repeat(rows[TICK].to_numpy(), rows[DIFF].clip(lower_bound=0).to_numpy())
             if not number:  # told in ms
                 ticks = np.where(ticks == ABOVE_ALL, ticks, ticks // 1000)

@@ -68,7 +68,7 @@ class Cleaning:
 
     def limit(self, clocks: Clocks) -> int:
         """The lowest watermark after the batch."""
-        return int(lowest(self.watermarks, [np.array([clocks.end(LeafClock(w.leaf))]) for w in self.watermarks])[0])
+        return after(self.watermarks, clocks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +87,7 @@ class Passing:
 
     def forget(self, held: Newest, clocks: Clocks) -> None:
         """Forgets what the watermarks have passed after the batch."""
-        held.forget(
-            int(lowest(self.watermarks, [np.array([clocks.end(LeafClock(w.leaf))]) for w in self.watermarks])[0])
-        )
+        held.forget(after(self.watermarks, clocks))
 
     def forgotten(self, state: State, name: str, keys: Sequence[str], clocks: Clocks) -> None:
         """The same in a batch without rows."""
@@ -106,6 +104,11 @@ def by_time(keys: Sequence[str], closing: Closing | None, passing: Passing | Non
     if passing is not None:
         return passing.tick
     return None if closing is None else keys[-1]
+
+
+def after(watermarks: Sequence[Watermark], clocks: Clocks) -> int:
+    """The lowest of several watermarks after the batch."""
+    return int(lowest(watermarks, [np.array([clocks.end(LeafClock(w.leaf))]) for w in watermarks])[0])
 
 
 def lowest(watermarks: Sequence[Watermark], clocks: Sequence[Ints]) -> Ints:

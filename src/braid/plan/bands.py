@@ -14,12 +14,10 @@ from dataclasses import dataclass
 from braid.expr.nodes import Call, Expr, Lit, calls_user, columns
 from braid.expr.typing import conjuncts
 from braid.plan.epochs import RegularJoin
-from braid.plan.residuals import MOVES, parted
-from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Scalar
+from braid.plan.residuals import MOMENTS, MOVES, TIMELY, parted
+from braid.types import WHOLE_NUMBERS
 
-DAY = 86_400_000_000  # ticks
 FAR = 2**58  # ticks; constants beyond bound nothing
-MOMENTS = (Scalar.DATE, *TIMESTAMPS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +52,9 @@ class Shifted:
     @staticmethod
     def of(e: Expr) -> Shifted:
         match e:
-            case Call(function="shift", args=(inner, Lit(value=int(ms)))):
+            case Call(function=f, args=(inner, Lit(value=int(n)))) if f in MOVES and e.type in TIMELY:
                 found = Shifted.of(inner)
-                return Shifted(found.base, found.by + 1000 * ms)
-            case Call(function=f, args=(inner, Lit(value=int(n)))) if f in MOVES and e.type in (
-                Scalar.BIGINT,
-                Scalar.DATE,
-            ):
-                found = Shifted.of(inner)
-                return Shifted(found.base, found.by + MOVES[f] * n * (DAY if e.type == Scalar.DATE else 1))
+                return Shifted(found.base, found.by + MOVES[f] * n)
             case _:
                 return Shifted(e)
 

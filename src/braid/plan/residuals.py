@@ -13,9 +13,19 @@ from braid.expr.nodes import Call, Col, Expr, Lit
 from braid.expr.typing import all_of, conjuncts
 from braid.types import TIMESTAMPS, Scalar
 
-# What moves its first argument by the second, if that is a constant, and which way; by its name in each dialect.
-MOVES = {"shift": 1, "add": 1, "sub": -1, "pg.add": 1, "pg.sub": -1, "pg.date_add_days": 1, "pg.date_sub_days": -1}
-TIMELY = (Scalar.BIGINT, Scalar.DATE, *TIMESTAMPS)  # times: beyond their range there is none
+DAY = 86_400_000_000  # ticks
+# What moves its first argument by the second, if that is a constant: ticks by a unit of it.
+MOVES = {
+    "shift": 1000,
+    "add": 1,
+    "sub": -1,
+    "pg.add": 1,
+    "pg.sub": -1,
+    "pg.date_add_days": DAY,
+    "pg.date_sub_days": -DAY,
+}
+MOMENTS = (Scalar.DATE, *TIMESTAMPS)
+TIMELY = (Scalar.BIGINT, *MOMENTS)  # beyond their range there is no time
 MOST = 1000  # pairs of one key and moment of which it is told that their condition failed
 
 

@@ -19,9 +19,9 @@ from braid.plan.epochs import Bound, Clean, RegularJoin
 from braid.plan.groups import Aggregate, Final, TimeWindows
 from braid.plan.keyed import Lateral, Materialize, OnKeys
 from braid.plan.logical import Filter, Node, OnKey, Output, Project, Source, sources
-from braid.plan.residuals import MOVES
+from braid.plan.residuals import MOMENTS, MOVES
 from braid.plan.sliding import SlidingJoin
-from braid.types import TIMESTAMPS, WHOLE_NUMBERS, Scalar
+from braid.types import WHOLE_NUMBERS
 
 Bounds = tuple[Bound, ...]
 Progress = Mapping[str, Bounds]
@@ -163,11 +163,7 @@ def watermark(e: Expr, known: Progress) -> Bounds:
     match e:
         case Col(name=name):
             return known.get(name, ())
-        case Call(function=f, args=(inner, Lit())) if f in MOVES and e.type in (
-            *WHOLE_NUMBERS,
-            Scalar.DATE,
-            *TIMESTAMPS,
-        ):
+        case Call(function=f, args=(inner, Lit())) if f in MOVES and e.type in (*WHOLE_NUMBERS, *MOMENTS):
             read = watermark(inner, known)
             if not read or any(b.slide for b in read):
                 return ()
@@ -237,7 +233,8 @@ def _outlived(join: RegularJoin, c: Clean, other: Clean | None) -> Clean | None:
     if any(b.slide for b in other.bounds):
         return None
     call = next(e for e in (other.value, met) if isinstance(e, Call))
-    by = -ahead * MOVES[call.function]
+    unit = MOVES[call.function]
+    by = (ahead // -abs(unit)) * (1 if unit > 0 else -1)  # no less than so far below
     step = replace(call.args[1], value=by) if isinstance(call.args[1], Lit) else call.args[1]
     return replace(
         c, bounds=(*c.bounds, *(replace(b, value=replace(call, args=(b.value, step))) for b in other.bounds))
@@ -251,7 +248,7 @@ def base(e: Expr) -> Col | None:
 
 
 def _shifted(e: Expr) -> tuple[Col, int] | None:
-    """A column, and what is added to it."""
+    """A column, and the ticks that are added to it."""
     match e:
         case Col():
             return e, 0
