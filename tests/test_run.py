@@ -289,6 +289,28 @@ def test_rows_that_wait_are_told(tmp_path: Path) -> None:
     assert said.code == 0 and " waits for " not in said.err and "W: 0 records in, 1 out" in said.err, said.err
 
 
+def test_what_the_end_lets_go_can_be_read(tmp_path: Path) -> None:
+    """Of a view that is told on close: its rows have the time of the last epoch, not of the end, which has none."""
+    table = "CREATE SOURCE {} (k INT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '1' SECOND);"
+    sql = "\n".join(map(table.format, "lr"))
+    sql += """CREATE MATERIALIZED VIEW o AS SELECT l.k AS a, r.k AS b, l.ts FROM l LEFT JOIN r
+      ON l.k = r.k AND r.ts BETWEEN l.ts AND l.ts + INTERVAL '1' SECOND EMIT ON WINDOW CLOSE;"""
+    (tmp_path / "q.sql").write_text(sql)
+    times = ("1969-12-31 23:59:58", "1970-01-01 00:00:01", "1970-01-01 00:00:02.5")
+    for name, keys in (("l", (1, 2, 3)), ("r", (2, 4, 4))):
+        rows = (f"{k},{t}\n" for k, t in zip(keys, times, strict=True))
+        (tmp_path / f"{name}.csv").write_text("k,ts\n" + "".join(rows))
+    words = ("run", "q.sql", "--dialect", "risingwave", "--store", "s", "--source", "l=l.csv", "--source", "r=r.csv")
+    said = on_shared_spark(*words, "--until-idle", *QUICK, cwd=tmp_path)
+    assert said.code == 0 and "2 rows wait for its watermark" in said.err, said.err
+    assert [(r["value"]["a"], r["value"]["b"]) for r in records("o", tmp_path / "s")] == [(1, None)]
+    said = on_shared_spark(*words, "--end", *QUICK, cwd=tmp_path)
+    assert said.code == 0 and " wait for " not in said.err, said.err
+    found = records("o", tmp_path / "s")
+    assert [(r["value"]["a"], r["value"]["b"]) for r in found] == [(1, None), (2, None), (3, None)]
+    assert [r["timestamp"] for r in found][1:] == [2500, 2500]
+
+
 @pytest.mark.parametrize("how", ["--until-idle", "--end"])
 def test_files_are_read_while_they_are_made_ready(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large files, in pieces, of two streams and a table that joins both: the rows of files that are read whole."""

@@ -107,7 +107,7 @@ def _run(folder: Path, stack: ExitStack, out: Console, err: Console) -> None:
     opened = open_topics(str(at.store), address)
     show_results(lambda topic: records(opened, topic), out)
     out.print("\n[bold]Read, written, kept and dropped[/bold]")
-    for line in summary_lines(outcome.done):
+    for line in summary_lines(outcome.done, outcome.waits):
         out.print(line, markup=False)
     out.print("\n[bold]What is left to read[/bold] (the group of each query, as Kafka's own tools show it)")
     out.print(_lag(at.kafka, list(outcome.done)))

@@ -74,7 +74,7 @@ def run_demo(data: str | None, store: str | None, out: Console, err: Console) ->
         opened = TopicStore(folder)
         show_results(lambda topic: read_records(opened.topic(topic)), out)
         out.print("\n[bold]Read, written, kept and dropped[/bold]")
-        for line in summary_lines(outcome.done):
+        for line in summary_lines(outcome.done, outcome.waits):
             out.print(line, markup=False)
         out.print("\n[bold]The plan of the second join[/bold] (braid explain)")
         out.print(_plan(), markup=False)

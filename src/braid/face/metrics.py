@@ -22,12 +22,13 @@ from typing import TYPE_CHECKING, Literal, Protocol, TextIO
 from wsgiref.simple_server import WSGIServer
 
 from braid.errors import BraidError
-from braid.face import tabular
+from braid.face import tabular, waiting
 from braid.stage.measured import CACHE, Measured, Place, StageSums
 from braid.types import MILLISECONDS, unit_of
 
 if TYPE_CHECKING:
     from braid.spark.query import Progress
+    from braid.stage.waiting import Waiting
 
 PARTS_SHOWN = 3  # of a batch's time
 LEAST = 0.05  # of it
@@ -135,9 +136,11 @@ def _span(ms: int) -> str:
     return f"{ms} ms"
 
 
-def summary_lines(done: Mapping[str, Progress]) -> Sequence[str]:
-    """The summary's lines, for the demo."""
-    return [summary_line(name, p) for name, p in done.items()]
+def summary_lines(done: Mapping[str, Progress], waits: Mapping[str, Sequence[Waiting]]) -> Iterator[str]:
+    """What each query did, and which of its rows wait."""
+    for name, p in done.items():
+        yield summary_line(name, p)
+        yield from waiting.lines(name, waits.get(name, ()), waiting.END)
 
 
 # --------------------------------------------------------------------- metrics

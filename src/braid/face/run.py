@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -27,12 +27,11 @@ from braid.bind.bound import BatchQuery, Printed, Pull, QueryBound, RowsChanged
 from braid.bind.program import Effect, NewRecords, first_match
 from braid.dialects import dialect_named
 from braid.errors import BraidError, QueryDied, Span, TooManyDrops, printable_lines
-from braid.face import waiting
 from braid.face.asserted import Asserted, looks_at
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, append_records, carry_out
 from braid.face.engine import Engine, EngineWorld
-from braid.face.metrics import Metrics, progress_line, summary_line, warnings
+from braid.face.metrics import Metrics, progress_line, summary_line, summary_lines, warnings
 from braid.face.once import Once
 from braid.face.pulls import StorePulls
 from braid.face.request import (
@@ -66,9 +65,10 @@ LAST_BATCH = 60.0  # s that queries have to finish a batch when another one has 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a run did, query by query. `interrupted`: Ctrl-C came."""
+    """What a run did, query by query, and which rows wait. `interrupted`: Ctrl-C came."""
 
     done: Mapping[str, Progress]
+    waits: Mapping[str, Sequence[Waiting]] = field(default_factory=dict)
     interrupted: bool = False
 
 
@@ -310,7 +310,7 @@ class _Run:
                 self._summary(done, waits, how)
         if self._failed:
             raise QueryDied(f"{' and '.join(self._failed)} failed, for the reason told above")
-        return Outcome(done, self._stop.asked)
+        return Outcome(done, waits, self._stop.asked)
 
     def _start(self, query: Query) -> RunningQuery:
         push, root = query.name in self.prepared.push, self.engine.store.root
@@ -436,9 +436,8 @@ class _Run:
         if not quiet:
             self.err.print(f"{how} after {took:.1f} s{again}")
         for name, p in done.items():
-            if not quiet or p.drops:
-                self.err.print(f"  {summary_line(name, p)}", markup=False)
-            for text in () if quiet else waiting.lines(name, waits[name], waiting.END):
+            shown = [summary_line(name, p)] * bool(p.drops) if quiet else summary_lines({name: p}, waits)
+            for text in shown:
                 self.err.print(f"  {text}", markup=False)
             for text in warnings(name, p):
                 self.err.print(f"  warning: {text}", style="yellow", markup=False)

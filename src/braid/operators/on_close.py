@@ -5,7 +5,7 @@ Rule: a watermark is read as it stands after an epoch. A row whose value has non
 (docs/rules/risingwave.md, RW-44)
 
 *Matches* nothing.
-*Keeps* the entries that wait.
+*Keeps* the entries that wait, and the last epoch.
 *Emits* at the end of the first epoch, its own or a later one, after which the watermark is above the row's value.
 *Forgets* what it has emitted, and entries that cancel.
 """
@@ -21,13 +21,15 @@ import polars as pl
 
 from braid.expr.nodes import Expr
 from braid.operators.base import Awaited, Result, State
-from braid.operators.changes import DIFF, HASH, NEVER, sequence_of
+from braid.operators.changes import DIFF, END_OF_BATCH, HASH, LOW, NEVER, sequence_of
 from braid.operators.clocks import FOREVER, Clocks, LeafClock
 from braid.operators.multiset import EPOCH, TICK, Bag, at_first, changes_of, end_of, entries_of
 from braid.operators.pairing import keys_of, payload_of
 from braid.operators.ranges import Ints
 from braid.operators.watermarks import ABOVE_ALL, Watermark, after, lowest, ticks_of
 from braid.types import WHOLE_NUMBERS
+
+ENDED = int(END_OF_BATCH // LOW)  # the high part of the place where input ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class EmitOnClose:
         waiting = Bag(state, "waiting", keys)
         new = entries_of(rows, keys, ticks_of(self.value))
         places, limits = self._limits(clocks)
+        places = _within(places, new[EPOCH].to_numpy(), state)
         before = waiting.floor
         limit = max(before, int(limits[-1])) if len(limits) else before
         due = new.filter(pl.col(TICK) < limit)
@@ -80,3 +83,13 @@ class EmitOnClose:
         ends = epochs.select(end_of(pl.col(EPOCH)).alias("p"))["p"]
         values = [clocks.at(LeafClock(w.leaf), ends) for w in self.watermarks]
         return epochs[EPOCH].to_numpy(), lowest(self.watermarks, values)
+
+
+def _within(places: Ints, epochs: Ints, state: State) -> Ints:
+    """The epochs that move a clock. The end of all input has none of its own: it belongs to the last there was, whose
+    number is kept."""
+    last = max(
+        state.manifest.get("last", NEVER), *(int(x.max(initial=NEVER)) for x in (places[places < ENDED], epochs))
+    )
+    state.manifest["last"] = last
+    return np.where(places < ENDED, places, last if last > NEVER else 0)
