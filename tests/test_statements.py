@@ -76,7 +76,7 @@ def test_a_query_is_paused_resumed_and_terminated() -> None:
     said = braid("sql", "--store", "s", stdin=text)
     assert said.code == 0, said.err
     seen = [line.split() for line in said.out.splitlines()]
-    assert ["O", "stopped", "1", "1", "0"] in seen and ["W", "INTEGER", "VALUE"] in seen
+    assert ["O", "stopped", "1", "1", "0", "0"] in seen and ["W", "INTEGER", "VALUE"] in seen
     assert TopicStore("s").end_offsets("O") == [2]
     again = braid("sql", "--store", "s", stdin=ROW.format(n=3) + "ASSERT VALUES o (k, w) VALUES (1, 2); SHOW QUERIES;")
     assert again.code == 0 and "note" not in again.err  # nothing stands still: it is gone
