@@ -13,7 +13,7 @@ import test_law
 import test_law_epochs
 import test_law_keyed
 import test_law_sliding
-from braid.stage import ingest
+from braid.operators import rekey
 
 LAWS = [
     pytest.param(law.check, shape, id=f"{law.__name__.removeprefix('test_')}-{shape}")
@@ -24,7 +24,7 @@ LAWS = [
 
 @pytest.fixture(autouse=True)
 def _sharing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ingest, "key_hash", lambda text: text.str.len_bytes().cast(pl.UInt64) % 2)
+    monkeypatch.setattr(rekey, "key_hash", lambda text: text.str.len_bytes().cast(pl.UInt64) % 2)
 
 
 @pytest.mark.heavy

@@ -20,12 +20,12 @@ from braid.operators.arrangement import MemoryRuns
 from braid.operators.base import State
 from braid.operators.changes import DIFF, HASH, TIME, key_column
 from braid.operators.ranges import Hashes, columns_of, hashes_of
+from braid.operators.rekey import hash_of_key
 from braid.plan.logical import Source
 from braid.records.values import json_text, python_value
 from braid.stage.cut import LIMIT
 from braid.stage.decode import Decoded
 from braid.stage.emit import OF_WINDOW
-from braid.stage.ingest import hash_of_key
 from braid.stage.inputs import Readable
 from braid.stage.kept import Keeper, Standing, key_of
 from braid.types import WHOLE_NUMBERS, Scalar, Type, polars_type

@@ -18,7 +18,7 @@ from braid.bind.bound import QueryBound
 from braid.bind.program import Program
 from braid.errors import BraidError, SqlError
 from braid.explain.words import Words, equal, of_step
-from braid.expr.nodes import Expr, Lit
+from braid.expr.nodes import Call, Expr, Lit
 from braid.expr.show import show
 from braid.lower.lower import lower
 from braid.lower.physical import Exchange, Leaf, Plan, Stage, Step
@@ -191,7 +191,7 @@ def committed_state(store: str, query: str) -> list[dict[str, Any]]:
 
 def _leaf(leaf: Leaf, plan: Plan) -> Document:
     source = leaf.source
-    keys = [show(k) for k in _shown(leaf.keys)]
+    keys = [_key(k) for k in _shown(leaf.keys)]
     rekey = _shown(leaf.keys) != source.spread_by
     notes = [f"re-keyed by {', '.join(keys)}"] if rekey and keys else []
     if source.timestamp is not None:
@@ -265,7 +265,7 @@ def _stage(stage: Stage, plan: Plan) -> Document:
     fed = [s.number for s in plan.stages if s.exchange is not None and s.exchange.stage == stage.number]
     return {
         "nodes": [*reads, *(s.number for s in stage.steps)],
-        "exchange": {"by": [show(k) for k in _shown(stage.keys)], "buckets": 1 if stage.single else "?", "from": fed},
+        "exchange": {"by": [_key(k) for k in _shown(stage.keys)], "buckets": 1 if stage.single else "?", "from": fed},
     }
 
 
@@ -284,6 +284,14 @@ def _add_state(document: Document, state: Sequence[Mapping[str, Any]]) -> None:
                     total["runs"] += 1
     for node in document["nodes"]:
         node["live"] = totals.get(node["id"], {})
+
+
+def _key(e: Expr) -> str:
+    match e:
+        case Call(function="pg.date_bin", args=(Lit(), time, Lit())):  # of a lowered plan, not of a user
+            return f"the window of {show(time)}"
+        case _:
+            return show(e)
 
 
 def _shown(keys: Sequence[Expr]) -> tuple[Expr, ...]:

@@ -11,19 +11,19 @@ Positions and clocks: a leaf's clock steps travel iff some join above it reads a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from functools import reduce
+from dataclasses import dataclass, field, replace
 from typing import Literal, assert_never
 
 from braid.errors import BraidError
 from braid.expr.nodes import Col, Expr, Lit, columns, substituted
+from braid.lower.clock import clock
 from braid.lower.physical import Exchange, Leaf, NullKey, Plan, Stage, Step
-from braid.lower.spread import common_keys, one_bucket, stays
+from braid.lower.spread import common_keys, known_by, never_null, one_bucket, stays, window_keys
 from braid.operators.aggregate import GroupBy
 from braid.operators.as_of import AsOf
 from braid.operators.base import Operator
 from braid.operators.changes import MAX_LEAVES, key_column
-from braid.operators.clocks import Clock, Closing, JoinClock, LeafClock
+from braid.operators.clocks import Closing
 from braid.operators.coalesce import Coalesce
 from braid.operators.filter import Filter
 from braid.operators.final import Final
@@ -37,6 +37,7 @@ from braid.operators.on_time import OnTime
 from braid.operators.places import WIDTH, width_of_result
 from braid.operators.project import Project
 from braid.operators.regular import Regular
+from braid.operators.rekey import Rekey
 from braid.operators.sessions import Sessions
 from braid.operators.sliding import Sliding
 from braid.operators.table_changes import Retract, TableFilter, Upserts
@@ -60,12 +61,13 @@ ALONE = Lit(0, Scalar.INT)
 @dataclass(slots=True)
 class _Frame:
     """A lowered node: the number of its frame, the stage it is in, the key it is spread by (None: one that its columns
-    cannot tell), its columns."""
+    cannot tell), its columns; `equal`: what has the same values as that key in all rows."""
 
     number: int
     stage: int
     keys: Keys | None
     columns: tuple[Col, ...]
+    equal: Keys = ()
 
 
 @dataclass(slots=True)
@@ -86,6 +88,7 @@ class _Builder:
     ahead: frozenset[str]  # aliases of the sources that a temporal join looks into
     apart: bool
     leaves: list[Leaf] = field(default_factory=list)
+    placed: bool = False  # some rows stay in their bucket that are moved in a plan that is lowered `apart`
     stages: list[_Stage] = field(default_factory=list)
     numbers: int = 0
 
@@ -128,6 +131,14 @@ class _Builder:
             return frame
         return self.moved(frame, keys, self.stage(keys), null_key, reason)
 
+    def gathered(self, frame: _Frame, keys: Keys, node: Node, null_key: NullKey, reason: str) -> _Frame:
+        """The frame by `keys`: where every row has one, and those of one lie in one bucket, in its place."""
+        found = any(by and all(known_by(e, keys) for e in by) for by in (frame.keys, frame.equal))
+        if self.apart or frame.keys == keys or not found or not all(map(never_null, keys)):
+            return self.spread(frame, keys, null_key, reason)
+        self.placed = True
+        return self.step(Rekey(node.mode, keys), [frame], node, keys, frame.columns)
+
     def moved(self, frame: _Frame, keys: Keys, stage: int, null_key: NullKey, reason: str) -> _Frame:
         """The frame after an exchange into `stage`."""
         self.stages[frame.stage].output = frame.number
@@ -158,7 +169,8 @@ def lower(query: Query, apart: bool = False) -> Plan:
         Stage(i, s.keys, tuple(s.steps), s.output, s.exchange, s.single, query.sink.keeps and s.exchange is None)
         for i, s in enumerate(b.stages)
     )
-    return Plan(query, tuple(sorted(b.leaves, key=lambda leaf: leaf.number)), stages, stored_names(query))
+    leaves = tuple(sorted(b.leaves, key=lambda leaf: leaf.number))
+    return Plan(query, leaves, stages, stored_names(query), in_place=b.placed)
 
 
 def _one_bucket(root: _Frame, query: Query, b: _Builder) -> _Frame:
@@ -228,8 +240,7 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
         case epochs.OnTime():
             return _local(node, b, wanted, "route", b.stage(wanted))
         case epochs.Windows():
-            x = _input(node.input, b, (), "route")
-            return b.step(Windows.of(node), [x], node, x.keys, [*x.columns, node.start, node.end])
+            return _windows(node, b, wanted)
         case epochs.RegularJoin() | epochs.AsOfJoin() | epochs.TemporalJoin():
             return _epoch_join(node, b)
         case epochs.EmitOnClose():
@@ -239,6 +250,7 @@ def _lower(node: Node, b: _Builder, wanted: Keys) -> _Frame:
         case epochs.Coalesce():
             x = _lower(node.input, b, node.key)
             in_place = stays(node.input) and not b.apart and x.keys != node.key
+            b.placed |= in_place
             x = x if in_place else b.spread(x, node.key, "route", "the result has another key")
             return b.step(Coalesce.of(node, in_place), [x], node, node.key, x.columns)
         case sliding.SlidingJoin():
@@ -265,7 +277,11 @@ def _changes(node: epochs.Changes, b: _Builder, wanted: Keys, known: watermarks.
     if isinstance(node.input, logical.Source):
         x = b.leaf(node.input, keys, b.stage(keys), "route", joins=False)
     else:
-        x = b.spread(_lower(node.input, b, keys), keys, "route", "changes of a table are found by its key")
+        x = _lower(node.input, b, keys)
+        if x.keys is not None and _same_key(x.keys, own) and _grouped(node.input) and not b.apart:
+            b.placed, keys = b.placed or keys != x.keys, x.keys
+        else:
+            x = b.spread(x, keys, "route", "changes of a table are found by its key")
     return b.step(Retract(_passing(node, keys, b, known)), [x], node, x.keys, x.columns)
 
 
@@ -282,12 +298,29 @@ def _same_key(keys: Keys, own: Keys) -> bool:
     return {k for k in keys if not isinstance(k, Lit)} == set(own)
 
 
+def _grouped(node: Node) -> bool:
+    """Are its rows groups, whose key no row lacks?"""
+    while isinstance(node, logical.Filter):
+        node = node.input
+    return isinstance(node, groups.Aggregate) and all(never_null(e) for _, e in node.keys)
+
+
+def _windows(node: epochs.Windows, b: _Builder, wanted: Keys) -> _Frame:
+    """By what is wanted of a row itself; else by the window, where a row has one."""
+    found = window_keys(node, wanted) if _is_local(node.input) and not b.apart else None
+    b.placed |= found is not None
+    by, known = ((*keys, ALONE) for keys in found) if found is not None else ((), ())
+    x = _input(node.input, b, by, "route")
+    return b.step(Windows.of(node), [x], node, known if found else x.keys, [*x.columns, node.start, node.end])
+
+
 def _epoch_join(node: epochs.EpochJoin, b: _Builder) -> _Frame:
     """Both sides by the join's key and a constant: so a key of NULLs has a place, and no equality is one bucket."""
     left_keys, right_keys = (*node.on.left, ALONE), (*node.on.right, ALONE)
     left, right = _sides(node.left, left_keys, node.right, right_keys, ("route", "route"), b)
     spread = {"inner": left_keys, "left": left_keys, "right": right_keys, "full": None}[node.how]
-    return b.step(_epoch_operator(node, b), [left, right], node, spread, [*left.columns, *right.columns])
+    made = b.step(_epoch_operator(node, b), [left, right], node, spread, [*left.columns, *right.columns])
+    return replace(made, equal=right_keys if node.how == "inner" else ())
 
 
 def _epoch_operator(node: epochs.EpochJoin, b: _Builder) -> Operator:
@@ -364,7 +397,7 @@ def _aggregate(node: groups.Aggregate, b: _Builder) -> _Frame:
     if mode == "upsert":
         x = b.step(Retract(), [x], node.input, x.keys, x.columns)
         mode = "retract"
-    x = b.spread(x, keys, "drop", "GROUP BY has another key")
+    x = b.gathered(x, keys, node.input, "drop", "GROUP BY has another key")
     closing = _closing(node, b)
     if isinstance(node, groups.Sessions):
         assert closing is not None
@@ -561,39 +594,3 @@ def _closing(node: Node, b: _Builder) -> Closing | None:
     if not isinstance(node, groups.Aggregate) or node.closed_after is None:
         return None
     return Closing(clock(node, b.leaves), node.closed_after)
-
-
-def clock(node: Node, leaves: Iterable[Leaf]) -> Clock:
-    """The clock of a node's rows (docs/rules/ksqldb.md, "Time and clocks")."""
-    match node:
-        case logical.Source():
-            return LeafClock(next(l.number for l in leaves if l.source == node))
-        case (
-            logical.Filter(input=x)
-            | logical.Project(input=x)
-            | keyed.Lateral(input=x)
-            | keyed.Materialize(input=x)
-            | groups.TimeWindows(input=x)
-            | groups.Aggregate(input=x)
-            | groups.Final(input=x)
-        ):
-            return clock(x, leaves)
-        case keyed.TwoClockJoin():
-            return JoinClock(clock(node.left, leaves), clock(node.right, leaves), node.hold, "min")
-        case keyed.RememberingJoin(left=x):
-            return clock(x, leaves)
-        case keyed.CombiningJoin():
-            return JoinClock(clock(node.left, leaves), clock(node.right, leaves), 0, "min")
-        case logical.StreamTableJoin(left=x):
-            passed = clock(x, leaves)
-            return JoinClock(passed, passed, 0)  # a step's output has one clock, stored or not
-        case logical.StreamStreamJoin():
-            return JoinClock(clock(node.left, leaves), clock(node.right, leaves), node.hold)
-        case logical.TableTableJoin() | logical.ForeignKeyJoin():
-            return JoinClock(clock(node.left, leaves), clock(node.right, leaves), 0)
-        case sliding.SlidingJoin():
-            streams = [clock(x.input, leaves) for x in node.operands if x.frame is not None]
-            return reduce(lambda l, r: JoinClock(l, r, 0, "min"), streams)
-        case epochs.InEpochs():
-            raise BraidError(f"{type(node).__name__} has no clock of its own: its watermarks are those of its sources")
-    assert_never(node)

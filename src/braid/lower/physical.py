@@ -102,13 +102,15 @@ def _keeping(stage: Stage) -> list[Step]:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """`stored`: the names that plan columns have in kept rows (`plan.canonical`). `numbers`: of steps that keep their
-    state under the number that they had in a query whose place this one took."""
+    state under the number that they had in a query whose place this one took. `in_place`: some rows stay where they
+    are that a plan that is lowered `apart` moves."""
 
     query: logical.Query
     leaves: tuple[Leaf, ...]
     stages: tuple[Stage, ...]
     stored: Mapping[str, str] = field(default_factory=dict)
     numbers: Mapping[int, int] = field(default_factory=dict)
+    in_place: bool = False
 
     def kept_as(self, step: int) -> int:
         """The number under which a step, or the sink, keeps its state."""
@@ -127,11 +129,6 @@ class Plan:
     def captured(self) -> tuple[int, ...]:
         """The leaves that read a table as it stands when the query starts."""
         return tuple(leaf.number for leaf in self.leaves if leaf.source.captured)
-
-    @property
-    def in_place(self) -> bool:
-        """Whether it has fewer stages than a plan that is lowered `apart`."""
-        return any(getattr(step.operator, "in_place", False) for stage in self.stages for step in stage.steps)
 
     @property
     def sink(self) -> int:

@@ -1,16 +1,22 @@
-"""How rows are spread over buckets: those of a sliding join, and those of a result.
+"""How rows are spread over buckets: those of a sliding join, and which may stay where they are.
 
-In: the node. Out: by operand the key expressions to spread by, or why the whole join runs in one bucket; whether a
-result's rows may stay in the buckets of their join.
+In: nodes, keys. Out: by operand the key expressions to spread by, or why the whole join runs in one bucket; whether
+rows that are wanted by one key lie together in the buckets of another.
 Rule: rows that can meet must share a bucket: the key is one that every operand has an equal part of.
 """
 
 from __future__ import annotations
 
-from braid.expr.nodes import Expr, columns
-from braid.plan.epochs import AsOfJoin, RegularJoin, TemporalJoin
-from braid.plan.logical import Filter, Node, Project
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
+from typing import assert_never
+
+from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
+from braid.plan.epochs import AsOfJoin, Changes, Clocked, OnTime, RegularJoin, TemporalJoin, Windows
+from braid.plan.groups import Aggregate
+from braid.plan.logical import Filter, Node, Project, Source
 from braid.plan.sliding import RowsFrame, SlidingJoin, meetings, preserved_table
+from braid.types import Scalar
 
 Keys = tuple[Expr, ...]
 
@@ -46,16 +52,95 @@ def one_bucket(node: SlidingJoin) -> str | None:
     return None
 
 
+def known_by(e: Expr, keys: Collection[Expr]) -> bool:
+    """Whether rows that are equal in all `keys` are equal in `e`: it is one of them, or made of such by what looks at
+    nothing but NULL, as the keys of groups are."""
+    match e:
+        case Lit():
+            return True
+        case _ if e in keys or _stands_for(e, keys):
+            return True
+        case Call(function="is_null" | "COALESCE", args=args):
+            return all(known_by(x, keys) for x in args)
+        case Case(whens=whens, default=default):
+            return all(known_by(x, keys) for x in (*(x for pair in whens for x in pair), default))
+        case _:
+            return False
+
+
+def never_null(e: Expr) -> bool:
+    """Whether every row has it, as `e` shows by itself."""
+    match e:
+        case Call(function="is_null"):
+            return True
+        case Call(function="COALESCE", args=args):
+            return any(isinstance(x, Lit) and x.value is not None for x in args)
+        case _:
+            return False
+
+
+def _stands_for(e: Expr, keys: Collection[Expr]) -> bool:
+    """Whether two of them are the parts of a group's key that is made of `e`: that it is NULL, and a value for NULL."""
+    nulls = any(isinstance(k, Call) and k.function == "is_null" and k.args == (e,) for k in keys)
+    return nulls and any(isinstance(k, Call) and k.function == "COALESCE" and k.args[0] == e for k in keys)
+
+
+def _fixed(node: Node) -> frozenset[Col]:
+    """The columns that are the same in all rows that ever are under one key of a node."""
+    if node.mode == "append":
+        return frozenset(node.schema)
+    match node:
+        case Source():
+            return frozenset(c for c in node.schema if c in node.row_key)
+        case Filter(input=x) | OnTime(input=x) | Changes(input=x) | Clocked(input=x):
+            return _fixed(x)
+        case Windows(input=x, start=start, end=end):
+            return _fixed(x) | {start, end}
+        case Project(input=x, outputs=outputs):
+            below = _fixed(x)
+            return frozenset(c for c, e in outputs if known_by(e, below))
+        case Aggregate(keys=keys):
+            return frozenset(c for c, _ in keys)
+        case _:
+            return frozenset()
+
+
 def stays(node: Node) -> bool:
-    """Whether all that ever happens under a key of this result happens in one bucket of its join: what the key is made
-    of only comes, and so never goes to another."""
+    """Whether all that ever happens under a key of this result happens in one bucket of its join: the join's key
+    follows from that of the result."""
     below = node
     while isinstance(below, Project | Filter):
         below = below.input
     match below:
-        case RegularJoin(left=left, right=right):
-            return left.mode == right.mode == "append"
+        case RegularJoin(left=left, right=right, on=on, how=how):
+            sides = [all(known_by(e, _fixed(x)) for e in by) for x, by in ((left, on.left), (right, on.right))]
+            match how:
+                case "inner":
+                    return any(sides)
+                case "left" | "right":
+                    return sides[how == "right"]
+                case "full":
+                    return all(sides)
+            assert_never(how)
         case AsOfJoin(left=left) | TemporalJoin(left=left):
             return left.mode == "append"
         case _:
             return node.mode == "append"
+
+
+_EPOCH = {Scalar.TIMESTAMP: datetime(1970, 1, 1), Scalar.TIMESTAMPTZ: datetime(1970, 1, 1, tzinfo=UTC)}
+
+
+def window_keys(node: Windows, wanted: Keys) -> tuple[Keys, Keys] | None:
+    """What to spread the input of windows by where its rows are `wanted` by a key, and what that is of the rows with
+    their windows: by their own columns, else by the window that alone holds a row; None: by neither."""
+    own = tuple(c for c in node.input.schema if known_by(c, wanted))
+    if own:
+        return own, own
+    bound = next((c for c in (node.start, node.end) if known_by(c, wanted)), None)
+    if bound is None or not node.windows.alone or node.time.type not in _EPOCH:
+        return None
+    (step, _), _ = node.windows.lowest
+    origin = _EPOCH[node.time.type] + timedelta(microseconds=node.windows.offset)
+    args = (Lit((0, 0, step), Scalar.INTERVAL), node.time, Lit(origin, node.time.type))
+    return (Call("pg.date_bin", args, node.time.type),), (bound,)

@@ -42,10 +42,6 @@ class Coalesce:
     def of(node: epochs.Coalesce, in_place: bool = False) -> Coalesce:
         return Coalesce(tuple(e.type for e in node.key), node.mode == "upsert", node.key if in_place else ())
 
-    @property
-    def in_place(self) -> bool:
-        return bool(self.key)
-
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         (rows,) = inputs
         payload = payload_of(rows)

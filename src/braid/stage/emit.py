@@ -17,6 +17,7 @@ from braid.expr.nodes import Col
 from braid.lower.physical import Plan
 from braid.operators.changes import DIFF, HASH, HEADERS, POS, POS_TYPE, SUB, TIME, in_order, key_column, no_rows
 from braid.operators.ranges import columns_of
+from braid.operators.rekey import with_key
 from braid.plan import groups, logical
 from braid.plan.logical import Sink
 from braid.records import formats
@@ -24,7 +25,7 @@ from braid.records.registry import Registry
 from braid.records.wire import Wires, kafka_partition, to_bytes, wires
 from braid.stage.decode import time_of
 from braid.stage.drops import DROPS, drops_of
-from braid.stage.ingest import needing_a_value, with_key
+from braid.stage.ingest import needing_a_value
 from braid.stage.wire import bucket_of, joined
 from braid.topics.envelope import WINDOW
 from braid.types import Column

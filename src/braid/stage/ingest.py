@@ -10,7 +10,7 @@ a step (it wakes the partition); stored steps come from storable records only.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Literal
@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 import polars as pl
 
-from braid.expr import compile, trace
+from braid.expr import trace
 from braid.expr.nodes import Expr, columns
 from braid.lower.physical import Leaf, Plan, Stage, drops, needs_all
 from braid.operators.changes import (
@@ -39,14 +39,14 @@ from braid.operators.changes import (
     partitioned_position,
 )
 from braid.operators.clocks import BOTH, CLOCK, FOREVER, IDLE, STEPS, STORED
-from braid.operators.pairing import keys_of, stacked
+from braid.operators.pairing import stacked
 from braid.operators.ranges import columns_of, repeated, rows_at
+from braid.operators.rekey import with_key
 from braid.operators.watermarks import ABOVE_ALL, ticks_of
 from braid.plan.logical import Source
-from braid.records.key import canonical_key, key_hash
 from braid.stage.decode import Decoded
 from braid.stage.drops import DROPS, at_source
-from braid.types import WHOLE_NUMBERS, Column, polars_type
+from braid.types import WHOLE_NUMBERS, polars_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,38 +73,6 @@ def leaf_schema(leaf: Leaf) -> dict[str, pl.DataType]:
     keys = {key_column(i): polars_type(e.type) for i, e in enumerate(leaf.keys)}
     part: dict[str, pl.DataType] = {PART: pl.Int32()} if leaf.awaits else {}
     return {**BASE, HASH: pl.UInt64(), **keys, **part, **{c.name: polars_type(c.type) for c in leaf.columns}}
-
-
-def with_key(
-    frame: pl.DataFrame, keys: Sequence[Expr], whole: bool = False, gone: Collection[int] = ()
-) -> tuple[pl.DataFrame, pl.Series]:
-    """The frame with exchange key columns and hash; and which rows had a key expression that failed.
-
-    Rows without a key have a null hash: where the key's columns are all null or, if it must be `whole` (joins and
-    groups), where any is. The keys of these numbers are null where a row is `gone` (`needing_a_value`). Of a row that
-    is gone nothing can fail.
-    """
-    made, failed = compile.evaluate(frame, [(key_column(i), e) for i, e in enumerate(keys)])
-    if gone:
-        there = frame[DIFF] == 1
-        made = made.with_columns(pl.when(there).then(pl.col(key_column(i))).alias(key_column(i)) for i in gone)
-    if failed.any():
-        failed = failed & (frame[DIFF] == 1)
-    others = set(keys_of(frame)) | {HASH}
-    frame = columns_of(frame, [c for c in frame.columns if c not in others])
-    return frame.hstack([hash_of_key(made, keys, whole), *made.get_columns()]), failed
-
-
-def hash_of_key(made: pl.DataFrame, keys: Sequence[Expr], whole: bool) -> pl.Series:
-    """`_h` of rows that have the exchange key columns."""
-    if not keys:
-        return repeated(HASH, None, pl.UInt64, made.height)
-    columns = [Column(key_column(i), e.type) for i, e in enumerate(keys)]
-    text = canonical_key(made, columns)
-    if whole and len(keys) > 1:
-        there = pl.all_horizontal(pl.col(c.name).is_not_null() for c in columns)
-        text = made.select(pl.when(there).then(text).alias("k"))["k"]
-    return key_hash(text).alias(HASH)
 
 
 def keys_of_values(leaf: Leaf) -> frozenset[int]:

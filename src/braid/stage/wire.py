@@ -35,8 +35,9 @@ from braid.operators.changes import (
 )
 from braid.operators.clocks import STEPS
 from braid.operators.ranges import repeated, rows_at
+from braid.operators.rekey import hash_of_key, with_key
 from braid.stage.drops import DROPS, drops_of
-from braid.stage.ingest import hash_of_key, keys_of_values, leaf_schema, with_key
+from braid.stage.ingest import keys_of_values, leaf_schema
 from braid.timing import spent
 
 ENOUGH = 10_000  # rows: fewer travel as they are, the bytes are not worth the work
