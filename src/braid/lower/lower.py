@@ -18,7 +18,7 @@ from braid.errors import BraidError
 from braid.expr.nodes import Col, Expr, Lit, columns, substituted
 from braid.lower.clock import clock
 from braid.lower.physical import Exchange, Leaf, NullKey, Plan, Stage, Step
-from braid.lower.spread import common_keys, known_by, never_null, one_bucket, stays, window_keys
+from braid.lower.spread import by_epoch, common_keys, known_by, never_null, one_bucket, stays, window_keys
 from braid.operators.aggregate import GroupBy
 from braid.operators.as_of import AsOf
 from braid.operators.base import Operator
@@ -87,6 +87,7 @@ class _Builder:
     judged: frozenset[str]  # aliases of the sources whose late rows are dropped
     ahead: frozenset[str]  # aliases of the sources that a temporal join looks into
     apart: bool
+    by_epoch: bool  # nothing above a group asks in which order rows come to it, or when, within an epoch
     leaves: list[Leaf] = field(default_factory=list)
     placed: bool = False  # some rows stay in their bucket that are moved in a plan that is lowered `apart`
     stages: list[_Stage] = field(default_factory=list)
@@ -152,7 +153,7 @@ def lower(query: Query, apart: bool = False) -> Plan:
     if len(read) > MAX_LEAVES:
         raise BraidError(f"{len(read)} sources in one query; at most {MAX_LEAVES}", "split it into two statements")
     clocked, judged, ahead = (frozenset(f(query.root)) for f in (_clocked, _judged, _ahead))
-    b = _Builder(read, needed(query), clocked, judged, ahead, apart, numbers=len(read))
+    b = _Builder(read, needed(query), clocked, judged, ahead, apart, by_epoch(query.root), numbers=len(read))
     sink_keys = query.sink.written_key
     root = _lower(query.root, b, sink_keys)
     if query.sink.limit is not None:
@@ -282,7 +283,7 @@ def _changes(node: epochs.Changes, b: _Builder, wanted: Keys, known: watermarks.
             b.placed, keys = b.placed or keys != x.keys, x.keys
         else:
             x = b.spread(x, keys, "route", "changes of a table are found by its key")
-    return b.step(Retract(_passing(node, keys, b, known)), [x], node, x.keys, x.columns)
+    return b.step(Retract(_passing(node, keys, b, known), b.by_epoch), [x], node, x.keys, x.columns)
 
 
 def _passing(node: Node, keys: Keys, b: _Builder, known: watermarks.Progress | None = None) -> Passing | None:
@@ -403,7 +404,8 @@ def _aggregate(node: groups.Aggregate, b: _Builder) -> _Frame:
         assert closing is not None
         operator: Operator = Sessions.of(node, closing)
     else:
-        operator = GroupBy.of(node, closing, _passing(node, tuple(c for c, _ in node.keys), b))
+        passing = _passing(node, tuple(c for c, _ in node.keys), b)
+        operator = GroupBy.of(node, closing, passing, b.by_epoch)
     return b.step(operator, [x], node, tuple(c for c, _ in node.spread_by), node.schema)
 
 

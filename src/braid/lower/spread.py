@@ -12,11 +12,11 @@ from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
 from braid.expr.nodes import Call, Case, Col, Expr, Lit, columns
-from braid.plan.epochs import AsOfJoin, Changes, Clocked, OnTime, RegularJoin, TemporalJoin, Windows
+from braid.plan.epochs import AsOfJoin, Changes, Clocked, OnTime, RegularJoin, TemporalJoin, Windows, in_epochs
 from braid.plan.groups import Aggregate
 from braid.plan.logical import Filter, Node, Project, Source
 from braid.plan.sliding import RowsFrame, SlidingJoin, meetings, preserved_table
-from braid.types import Scalar
+from braid.types import FLOATS, Scalar
 
 Keys = tuple[Expr, ...]
 
@@ -129,6 +129,24 @@ def stays(node: Node) -> bool:
 
 
 _EPOCH = {Scalar.TIMESTAMP: datetime(1970, 1, 1), Scalar.TIMESTAMPTZ: datetime(1970, 1, 1, tzinfo=UTC)}
+
+
+_ANY_ORDER = ("COUNT", "MIN", "MAX", "SUM", "AVG")  # but for sums of what is rounded
+
+
+def by_epoch(root: Node) -> bool:
+    """Whether only what stands after each epoch counts: no step asks in which order rows come to it within one, nor
+    since when a row stands."""
+    if not in_epochs(root):
+        return False
+    for x in root.walk():
+        if isinstance(x, TemporalJoin) and x.left.mode != "append":
+            return False
+        if isinstance(x, Aggregate):
+            rounded = any(a.arg is not None and a.arg.type in FLOATS for a in x.aggregations)
+            if rounded or any(a.function not in _ANY_ORDER or a.options for a in x.aggregations):
+                return False
+    return True
 
 
 def window_keys(node: Windows, wanted: Keys) -> tuple[Keys, Keys] | None:

@@ -27,7 +27,19 @@ from braid.operators import totals
 from braid.operators.accumulation import Accumulation, Groups, Merged, Scanned
 from braid.operators.arrangement import Newest
 from braid.operators.base import Result, State
-from braid.operators.changes import DIFF, HASH, HEADERS, POS, SUB, TIME, at_one_moment, key_column, no_rows, one_change
+from braid.operators.changes import (
+    DIFF,
+    HASH,
+    HEADERS,
+    POS,
+    SUB,
+    TIME,
+    at_one_moment,
+    key_column,
+    no_rows,
+    one_change,
+    sequence_of,
+)
 from braid.operators.clocks import Clocks, Closing
 from braid.operators.collecting import COLLECTED
 from braid.operators.lives import Standing, Timeline, arrivals, timeline
@@ -310,7 +322,7 @@ def _without_numbers(values: pl.Series) -> pl.Series:
 class GroupBy:
     """`keys`: plan columns of the grouping key, beside `_k0` …; `own`: those that the rows of a table are known by
     (None: rows only come); `mode`: of the input; `closing`: of groups in windows; `passing`: of groups by what has a
-    watermark."""
+    watermark; `by_epoch`: a group tells what it is after an epoch, once."""
 
     keys: tuple[str, ...]
     aggregations: tuple[groups.Aggregation, ...]
@@ -318,14 +330,20 @@ class GroupBy:
     mode: Mode = "append"
     closing: Closing | None = None
     passing: Passing | None = None
+    by_epoch: bool = False
 
     @staticmethod
-    def of(node: groups.Aggregate, closing: Closing | None = None, passing: Passing | None = None) -> GroupBy:
+    def of(
+        node: groups.Aggregate,
+        closing: Closing | None = None,
+        passing: Passing | None = None,
+        by_epoch: bool = False,
+    ) -> GroupBy:
         mode = node.input.mode
         own = tuple(e.name for e in node.input.row_key if isinstance(e, Col))
         latest = any(a.function == "LATEST" for a in node.aggregations) and mode != "append"
         names = tuple(c.name for c, _ in node.keys)
-        return GroupBy(names, node.aggregations, own if latest else None, mode, closing, passing)
+        return GroupBy(names, node.aggregations, own if latest else None, mode, closing, passing, by_epoch)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         drops: list[pl.DataFrame] = []
@@ -359,12 +377,14 @@ class GroupBy:
             self.passing.forget(held, clocks)
         stands = pl.repeat(1, rows.height, dtype=pl.Int8, eager=True).alias(DIFF)
         line.keep(0, held, columns_of(rows, [HASH, *keys]).hstack([stands, *after.get_columns()]))
-        told = np.flatnonzero(_tells(line, rows, by_place=self.mode == "retract"))
+        tells = _tells(line, rows, by_place=self.mode == "retract")
+        unfit = accumulators.unfit(after)
+        if len(unfit) and (lost := tells & unfit.is_not_null().to_numpy()).any():
+            few = pl.Series(lost)
+            drops.append(dropped_rows(rows.filter(few), "expression", None, message=unfit.filter(few)))
+        told = _lasts(line, rows, tells) if self.by_epoch else np.flatnonzero(tells)
         names = [POS, SUB, HASH, *keys, *([HEADERS] if HEADERS in rows.columns else [])]
         out, after = rows_at(columns_of(rows, names).hstack([stands]), told), rows_at(after, told)
-        if len(unfit := (why := accumulators.unfit(after)).drop_nulls()):
-            lost = rows_at(rows, told).filter(why.is_not_null())
-            drops.append(dropped_rows(lost, "expression", None, message=unfit))
         named = [out[k].alias(name) for k, name in zip(keys, self.keys, strict=True)]
         headers = [HEADERS] if HEADERS in rows.columns else []
         internal = columns_of(out.with_columns(after[TIME]), [POS, SUB, TIME, DIFF, HASH, *keys, *headers])
@@ -419,6 +439,15 @@ def evaluated(accumulators: Accumulators, rows: pl.DataFrame) -> tuple[pl.DataFr
         return pl.DataFrame(counts), pl.repeat(False, rows.height, eager=True)
     values, failed = compile.evaluate(rows, arguments)
     return values.hstack(counts), failed
+
+
+def _lasts(line: Timeline, rows: pl.DataFrame, tells: Flags) -> Ints:
+    """Of the rows that tell, the last of each group in each epoch."""
+    speaks = tells[line.number]
+    number, group = line.number[speaks], line.group[speaks]
+    epoch = rows_at(columns_of(rows, [POS]), number).select(sequence_of(pl.col(POS)).alias("e"))["e"].to_numpy()
+    goes_on = (group[1:] == group[:-1]) & (epoch[1:] == epoch[:-1])
+    return np.sort(number[np.append(~goes_on, True)])
 
 
 def _tells(line: Timeline, rows: pl.DataFrame, by_place: bool) -> Flags:

@@ -280,3 +280,16 @@ def probe(looking: Keyed, stored: Stored, window: Window | None, most: int | Non
     h = hashes_of(stored.rows)
     left, right = np.searchsorted(h, looking.hashes, side="left"), np.searchsorted(h, looking.hashes, side="right")
     return verified(looking, stored, left, right, window, most)
+
+
+def alike(some: pl.DataFrame, others: pl.DataFrame) -> Flags:
+    """Which rows of two frames of the same columns are the same to the last bit; of nested columns none is known to
+    be."""
+    same = np.ones(some.height, dtype=np.bool_)
+    for a, b in zip(some.get_columns(), others.get_columns(), strict=True):
+        if a.dtype.is_nested():
+            return np.zeros(some.height, dtype=np.bool_)
+        same &= a.eq_missing(b).to_numpy()
+        if a.dtype.is_float():  # 0.0 and -0.0
+            same &= np.signbit(a.fill_null(0).to_numpy()) == np.signbit(b.fill_null(0).to_numpy())
+    return same

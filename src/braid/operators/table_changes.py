@@ -35,7 +35,7 @@ from braid.operators.changes import DIFF, HASH, POS, SUB, result_subs
 from braid.operators.clocks import Clocks, Closing
 from braid.operators.lives import Lives, Standing, arrivals, timeline
 from braid.operators.pairing import MISSING, all_dropped, failed_rows, gathered, keys_of, payload_of, without_nulls
-from braid.operators.ranges import Flags, Ints, columns_of, order_of, rows_at
+from braid.operators.ranges import Flags, Ints, alike, columns_of, order_of, rows_at
 from braid.operators.watermarks import Passing, by_time
 from braid.plan import groups, logical
 from braid.plan.told import Kept, Told
@@ -43,11 +43,13 @@ from braid.plan.told import Kept, Told
 
 @dataclass(frozen=True, slots=True)
 class Retract(Behind):
-    """Spread by the table's primary key. `passing`: of rows known by what has a watermark."""
+    """Spread by the table's primary key. `passing`: of rows known by what has a watermark; `by_epoch`: nobody asks when
+    a row came that takes the place of an equal one, so neither goes and comes."""
 
     called = "materialize"
     mode = "retract"
     passing: Passing | None = None
+    by_epoch: bool = False
 
     @property
     def told(self) -> Told:
@@ -68,7 +70,12 @@ class Retract(Behind):
             self.passing.forget(held, clocks)
         line.keep(0, held)
 
-        had, has = np.flatnonzero(seen.at != MISSING), np.flatnonzero(rows[DIFF].to_numpy() == 1)
+        goes, comes = seen.at != MISSING, rows[DIFF].to_numpy() == 1
+        if self.by_epoch and payload:
+            both = np.flatnonzero(goes & comes)
+            same = both[alike(gathered(seen.parts, payload, seen.at[both]), rows_at(columns_of(rows, payload), both))]
+            goes[same], comes[same] = False, False
+        had, has = np.flatnonzero(goes), np.flatnonzero(comes)
         cause = np.concatenate([had, has])
         which = np.concatenate([seen.at[had], has])  # the rows are the first of `parts`
         second = np.arange(len(cause)) >= len(had)

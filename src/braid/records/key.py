@@ -16,6 +16,7 @@ import polars_hash as plh
 from braid.records.values import json_object, json_text
 from braid.types import Column, Scalar, Type
 
+_PLAIN = (pl.Int32, pl.Int64, pl.Boolean)
 BITS: dict[Type, type[np.unsignedinteger]] = {
     Scalar.INT: np.uint32,
     Scalar.BIGINT: np.uint64,
@@ -25,14 +26,25 @@ BITS: dict[Type, type[np.unsignedinteger]] = {
 
 def canonical_key(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.Series:
     """The key text of each row; null where the one key column, or every one of several, is null."""
-    texts = [json_text(frame.get_column(c.name), c.type, key=True) for c in columns]
-    if len(texts) == 1:
-        return texts[0].rename("key")
-    if not texts:
+    if len(columns) == 1:
+        return json_text(frame.get_column(columns[0].name), columns[0].type, key=True).rename("key")
+    if not columns:
         return pl.Series("key", [None] * frame.height, dtype=pl.String)
+    texts = [_text(frame.get_column(c.name), c.type) for c in columns]
     out = json_object([c.name for c in columns], texts, frame.height).rename("key")
-    nothing = pl.select(pl.all_horizontal([t.is_null() for t in texts])).to_series()
+    missing = [t.is_null() for t in texts if not isinstance(t, str)]
+    if len(missing) < len(texts):
+        return out
+    nothing = pl.select(pl.all_horizontal(missing)).to_series()
     return out.set(nothing, None) if nothing.any() else out
+
+
+def _text(values: pl.Series, t: Type) -> pl.Series | str:
+    """The JSON of values; one text where they are all the same, as the constant is that stands beside a key."""
+    one = values.head(1)
+    if values.dtype in _PLAIN and one.len() and one[0] is not None and values.eq_missing(one[0]).all():
+        return str(json_text(one, t, key=True)[0])
+    return json_text(values, t, key=True)
 
 
 def byte_order(frame: pl.DataFrame, columns: Sequence[Column], binary: bool) -> pl.Series:

@@ -17,7 +17,7 @@ import json
 import math
 import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -355,17 +355,17 @@ def json_text(s: pl.Series, t: Type, *, key: bool = False) -> pl.Series:
     return form(t).to_json(s, t, key)
 
 
-def json_object(names: list[str], texts: list[pl.Series], height: int) -> pl.Series:
-    """One JSON object per row from the JSON texts of its fields; null fields are written."""
-    if not names:
-        return pl.Series("value", ["{}"] * height, dtype=pl.String)
-    parts: list[pl.Expr] = []
-    for i, name in enumerate(names):
-        parts.append(pl.lit(f"{',' if i else '{'}{dumps(name)}:"))
-        parts.append(pl.col(str(i)).fill_null("null") if texts[i].null_count() else pl.col(str(i)))
-    parts.append(pl.lit("}"))
-    frame = pl.DataFrame([t.alias(str(i)) for i, t in enumerate(texts)])
-    return frame.select(pl.concat_str(parts).alias("value")).to_series()
+def json_object(names: Sequence[str], texts: Sequence[pl.Series | str], height: int) -> pl.Series:
+    """One JSON object per row from the JSON texts of its fields; null fields are written. A text: of all rows."""
+    fields, parts, plain = dict[str, pl.Series](), list[pl.Expr](), "{"
+    for i, (name, text) in enumerate(zip(names, texts, strict=True)):
+        plain += f"{',' if i else ''}{dumps(name)}:{text if isinstance(text, str) else ''}"
+        if not isinstance(text, str):
+            fields[str(i)] = text
+            parts += [pl.lit(plain), pl.col(str(i)).fill_null("null") if text.null_count() else pl.col(str(i))]
+            plain = ""
+    made = pl.DataFrame(fields).select(pl.concat_str([*parts, pl.lit(plain + "}")]).alias("value")).to_series()
+    return made if fields else made.new_from_index(0, height)
 
 
 def _quoted(s: pl.Series) -> pl.Series:
