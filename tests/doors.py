@@ -21,6 +21,7 @@ from braid.files.input import open_files
 from braid.lower.lower import lower
 from braid.lower.physical import Plan
 from braid.plan.logical import Query, Source, in_topological_order, sources
+from braid.spark.source import Part, divided
 from braid.stage.call_order import partition_ranks
 from braid.stage.cut import Cut, beginning, part_name, plan_batch
 from braid.stage.ingest import Chunk
@@ -115,14 +116,19 @@ def _chunks(
     start: Cut,
     end: Cut,
 ) -> Iterator[Chunk]:
+    """What two tasks read."""
+    by_leaf, parts = dict(inputs), list[Part]()
     for leaf, x in inputs:
         for p in range(x.partitions):
             place = part_name(leaf, p)
             first, last = start["next"].get(place, 0), end["next"][place]
             ended = place in end["ended"] and place not in start["ended"]
             if last > first or ended:
-                yield Chunk(leaf, p, ranks[leaf, p], x.read(p, first, last), ended=ended,
-                            early=leaf in early and (first == 0 or "early" in start))  # fmt: skip
+                soon = leaf in early and (first == 0 or "early" in start)
+                parts.append(Part(leaf, p, first, last, ended, False, soon))
+    for y in divided(parts, by_leaf, 2, few=1):
+        rows, rank = by_leaf[y.leaf].read(y.partition, y.first, y.last), ranks[y.leaf, y.partition]
+        yield Chunk(y.leaf, y.partition, rank, rows, ended=y.ended, early=y.early, floor=y.floor)
 
 
 def records(store: TopicStore, topic: str) -> list[tuple[Any, Any, int]]:

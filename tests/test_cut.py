@@ -24,6 +24,7 @@ from braid.lower.physical import Plan
 from braid.operators.changes import NEVER
 from braid.plan.logical import Source
 from braid.records.facet import Encoding
+from braid.spark.source import Part, divided
 from braid.sql.parser import parse
 from braid.stage.call_order import partition_ranks
 from braid.stage.cut import HARD, Cut, beginning, ended_now, part_name, plan_batch
@@ -336,21 +337,24 @@ def planned(sql: str) -> Plan:
 
 
 def written(
-    plan: Plan, inputs: list[tuple[int, Input]], limit: int, buckets: int, early: set[int]
+    plan: Plan, inputs: list[tuple[int, Input]], limit: int, buckets: int, early: set[int], tasks: int = 1
 ) -> list[pl.DataFrame]:
-    """What the plan writes, by partition of the sink, when its batches hold `limit` records."""
+    """What the plan writes, by partition of the sink, when its batches hold `limit` records, read by some tasks."""
     ranks = partition_ranks(plan, {leaf: x.partitions for leaf, x in inputs})
     named = {part_name(leaf, p): rank for (leaf, p), rank in ranks.items()}
     query, start, out = LocalQuery(plan, 2, buckets), beginning(), []
     while (end := plan_batch(inputs, start, limit, early, named, close=True)) is not None:
-        ended, chunks = ended_now(start, end), []
+        ended, parts, chunks = ended_now(start, end), [], []
         for leaf, x in inputs:
             for p in range(x.partitions):
                 first, last = start["next"].get(part_name(leaf, p), 0), end["next"][part_name(leaf, p)]
                 over = part_name(leaf, p) in ended
                 if last > first or over:
-                    rows = x.read(p, first, last)
-                    chunks.append(Chunk(leaf, p, ranks[leaf, p], rows, closed=over, early=leaf in early))
+                    parts.append(Part(leaf, p, first, last, over, False, leaf in early))
+        by_leaf = dict(inputs)
+        for y in divided(parts, by_leaf, tasks, few=1):
+            rows, rank = by_leaf[y.leaf].read(y.partition, y.first, y.last), ranks[y.leaf, y.partition]
+            chunks.append(Chunk(y.leaf, y.partition, rank, rows, closed=y.ended, early=y.early, floor=y.floor))
         out.append(query.run(chunks).records)
         start = end
     records = pl.concat(out).select("partition", "key", "value", "timestamp")
@@ -387,6 +391,6 @@ def test_what_is_written_is_the_same_for_every_limit(seed: int, tmp_path: Path) 
     early = {leaf.number for leaf in plan.leaves if leaf.source.kind == "table"}
     want = written(plan, inputs, 10**6, 4, early)
     assert sum(x.height for x in want) > 10
-    for limit in (2, 10):
-        got = written(plan, inputs, limit, r.choice([1, 4]), early)
-        assert all(a.equals(b) for a, b in zip(got, want, strict=True)), (limit, sql)
+    for limit, tasks in ((2, 1), (10, 2), (10**6, 3), (10**6, 50)):
+        got = written(plan, inputs, limit, r.choice([1, 4]), early, tasks)
+        assert all(a.equals(b) for a, b in zip(got, want, strict=True)), (limit, tasks, sql)

@@ -21,7 +21,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 from uuid import uuid4
 
@@ -32,6 +33,7 @@ from pyspark.sql.datasource import InputPartition
 from braid.errors import Away, BraidError, anew
 from braid.files.input import FileInput
 from braid.lower.physical import Leaf
+from braid.operators.changes import NEVER
 from braid.spark import columns, figures
 from braid.spark.columns import Blob
 from braid.spark.job import Job, inputs_of, loads, store_of
@@ -198,7 +200,8 @@ FEW_ROWS = 20_000  # so many rows are worth a task of their own
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A range of one source partition, read by one leaf."""
+    """A range of one source partition, read by one leaf. `floor`: the highest time of what stands before it in the
+    batch, where others read that."""
 
     leaf: int
     partition: int
@@ -207,6 +210,7 @@ class Part:
     ended: bool
     idle: bool
     early: bool
+    floor: int = NEVER
 
 
 @dataclass
@@ -360,7 +364,9 @@ class Planner:
         if job.order is not None:
             done = start.get("marks", 0)
             return [Slice(tuple(parts), (done, end.get("marks", done)))]  # the very first document has none
-        return [Slice(tuple(x)) for x in shared_out(parts)]
+        inputs = inputs_of(self._text)
+        known = {leaf: x for leaf, x in inputs.items() if isinstance(x, FileInput)}
+        return [Slice(tuple(x)) for x in shared_out(divided(parts, known, job.tasks), len(parts), job.tasks)]
 
 
 def _wait(there: Callable[[], bool], files: Sequence[FileInput], until: float | None = None) -> None:
@@ -407,17 +413,36 @@ def parts_of(start: Document, end: Document, early: Collection[int] = ()) -> lis
     return parts
 
 
-def shared_out(parts: Sequence[Part]) -> list[list[Part]]:
-    """A task per source partition, but few tasks for few rows."""
+def divided(parts: Sequence[Part], inputs: Mapping[int, Input], tasks: int, few: int = FEW_ROWS) -> list[Part]:
+    """The parts, those that are more than a task's share cut into shares. `inputs`: of the leaves whose times are known
+    without reading their rows."""
+    share = max(few, -(-sum(p.last - p.first for p in parts) // tasks))
+    made: list[Part] = []
+    for part in parts:
+        rows = part.last - part.first
+        source, pieces = inputs.get(part.leaf), -(-rows // share)
+        if source is None or pieces < 2:
+            made.append(part)
+            continue
+        places = [part.first + rows * n // pieces for n in range(pieces + 1)]
+        for first, last in pairwise(places):
+            before = source.time_after(part.partition, part.first, first - part.first) if first > part.first else None
+            whole = replace(part, first=first, last=last, floor=NEVER if before is None else before)
+            made.append(whole if last == part.last else replace(whole, ended=False, idle=False))
+    return made
+
+
+def shared_out(parts: Sequence[Part], partitions: int, tasks: int) -> list[list[Part]]:
+    """A task per source partition, and as many as there are, but few tasks for few rows."""
     rows = sum(p.last - p.first for p in parts)
-    count = min(len(parts), 1 + rows // FEW_ROWS)
-    tasks: list[list[Part]] = [[] for _ in range(count)]
+    count = min(len(parts), max(partitions, tasks), 1 + rows // FEW_ROWS)
+    shares: list[list[Part]] = [[] for _ in range(count)]
     sizes = [0] * count
-    for part in sorted(parts, key=lambda p: (p.first - p.last, p.leaf, p.partition)):
+    for part in sorted(parts, key=lambda p: (p.first - p.last, p.leaf, p.partition, p.first)):
         least = sizes.index(min(sizes))
-        tasks[least].append(part)
+        shares[least].append(part)
         sizes[least] += part.last - part.first
-    return [t for t in tasks if t]
+    return [x for x in shares if x]
 
 
 def _chunks(text: str, job: Job, slice: Slice) -> Iterator[Chunk]:
@@ -429,7 +454,8 @@ def _chunks(text: str, job: Job, slice: Slice) -> Iterator[Chunk]:
     for part in slice.parts:
         rank = job.ranks[f"{part.leaf}/{part.partition}"]
         decoded = inputs[part.leaf].read(part.partition, part.first, part.last)
-        yield Chunk(part.leaf, part.partition, rank, decoded, idle=part.idle, closed=part.ended, early=part.early)
+        chunk = Chunk(part.leaf, part.partition, rank, decoded, early=part.early, floor=part.floor)
+        yield replace(chunk, idle=part.idle, closed=part.ended)
 
 
 def blobs(job: Job, chunks: Iterator[Chunk]) -> Iterator[pa.RecordBatch]:

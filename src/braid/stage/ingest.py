@@ -28,6 +28,7 @@ from braid.operators.changes import (
     END_OF_BATCH,
     HASH,
     HEADERS,
+    NEVER,
     PART,
     POS,
     POS_TYPE,
@@ -188,7 +189,8 @@ class Chunk:
     `marks`: bounds and ends at their places in it. Without: `ended`: the partition ends after its last record here;
     `idle`: it has been silent for its declared time-out when the batch ends; `closed`: nothing follows in any source
     when the batch ends. `early`: rows of a table in files, read whole before any stream: they stand before every stream
-    row, among themselves by time.
+    row, among themselves by time. `floor`: the highest time of the batch's records of the partition before these, which
+    another chunk has.
     """
 
     leaf: int
@@ -201,22 +203,33 @@ class Chunk:
     idle: bool = False
     closed: bool = False
     early: bool = False
+    floor: int = NEVER
 
 
 def ingested(plan: Plan, chunk: Chunk) -> Ingested:
     """The chunk's changes and clock steps."""
     leaf = plan.leaves[chunk.leaf]
+    chunk = _above(chunk)
     rows = chunk.decoded.rows
     if chunk.order is not None:
         place = explicit_position(pl.col("seq"), pl.col("hops"), pl.col("rank"), pl.col("n"), leaf.number)
         positions = chunk.order.select(place.alias("p"))["p"]
     else:
-        m = pl.col(TIME).cum_max() - (EARLY if chunk.early else 0)
+        m = pl.max_horizontal(pl.col(TIME).cum_max(), pl.lit(chunk.floor, pl.Int64)) - (EARLY if chunk.early else 0)
         place = partitioned_position(m, chunk.rank, pl.col("_offset"), leaf.number)
         positions = rows.select(place.alias("p"))["p"]
     return ingest(
         leaf, chunk.decoded, positions, chunk.partition, chunk.rank, [*chunk.marks, *_ends(leaf, chunk, rows)]
     )
+
+
+def _above(chunk: Chunk) -> Chunk:
+    """A record without a time, of which none stands before in the chunk, has the highest before the chunk."""
+    times = chunk.decoded.rows[TIME]
+    if chunk.floor == NEVER or not times.len() or times.min() != NEVER:
+        return chunk
+    rows = chunk.decoded.rows.with_columns(times.set(times == NEVER, chunk.floor))
+    return replace(chunk, decoded=replace(chunk.decoded, rows=rows))
 
 
 def _ends(leaf: Leaf, chunk: Chunk, rows: pl.DataFrame) -> list[Mark]:

@@ -115,7 +115,7 @@ class Leaps:
     def add(self, said: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
         """A batch: what the tasks say (`leap_of`), by topic."""
         for topic, parts in said.items():
-            for part in parts:
+            for part in sorted(parts, key=lambda x: (x["partition"], x["first"] or ())):
                 self._add(topic, part)
 
     def _add(self, topic: str, part: Mapping[str, Any]) -> None:
@@ -125,8 +125,8 @@ class Leaps:
             return
         before = self._shown.get((topic, partition))
         found = [] if part["leap"] is None else [Leap(partition, *part["leap"])]
-        if before is not None:
-            offset, time = part["first"]
+        offset, time = part["first"]
+        if before is not None and time > before:
             found.append(Leap(partition, offset, time, before))
         for leap in found:
             known = self.furthest.get(topic)
