@@ -38,7 +38,7 @@ class BrokerOutputs:
             sizes[letters.topic] = letters.takes.largest
         self._writing = writing(job.broker, sizes, job.run, task, batch, digest)
 
-    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> pl.DataFrame | None:
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> pl.DataFrame | None:
         if not frame.height:
             return None
         output = self._job.output

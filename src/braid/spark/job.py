@@ -85,7 +85,8 @@ class Job:
     `wire`: a folder that all tasks see, for large frames on their way from one to the next. `close`: all sources are
     closed when what they have has been read. `idle`: s after which a partition without records does not hold its
     source's clock. `broker`: where the topics lie, if not in the store; then `topics` has the identities of those that
-    are read. `begin`: the offset at which the query begins, of each `leaf/partition`.
+    are read. `begin`: the offset at which the query begins, of each `leaf/partition`. `range_ids`: where several tasks
+    write an output partition, each a range of positions: Spark's key of each partition in the first range, the second …
     """
 
     plan: Plan
@@ -112,6 +113,12 @@ class Job:
     broker: Broker | None = None
     topics: Mapping[str, str] = field(default_factory=dict)
     begin: Mapping[str, int] = field(default_factory=dict)
+    range_ids: tuple[int, ...] = ()
+
+    @property
+    def ranges(self) -> int:
+        """How many tasks may write an output partition in a batch."""
+        return max(1, len(self.range_ids) // self.output.partitions)
 
     @property
     def last(self) -> int:
@@ -481,8 +488,10 @@ def _begin(plan: Plan, topics: Topics, files: Collection[str], where: Mapping[st
 
 
 def _job(plan: Plan, store: str, run: str, output: Output, buckets: int, tasks: int, **more: Any) -> Job:
-    spreading = spread(plan, output.partitions, buckets, tasks, output.kind == "kafka")
-    return Job(plan, plan.query.name, run, store, output, buckets, tasks, *spreading, **more)
+    ids, out_ids, gathered = spread(plan, output.partitions, buckets, tasks, output.kind == "kafka")
+    name, ranged = plan.query.name, -(-tasks // output.partitions) * output.partitions
+    range_ids = bucket_ids(ranged, ranged, tasks) if gathered and output.kind == "topic" else ()
+    return Job(plan, name, run, store, output, buckets, tasks, ids, out_ids, gathered, range_ids=range_ids, **more)
 
 
 def _frames(plan: Plan, names: frozenset[str]) -> frozenset[int]:

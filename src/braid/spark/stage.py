@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 from pyspark import TaskContext
@@ -309,6 +310,10 @@ def _steps(blobs: tuple[bytes, ...], folder: str | None) -> list[pl.DataFrame]:
         return [full_steps(columns.loads(blob, folder)) for blob in blobs]
 
 
+def _texts_of(blobs: Iterable[Blob], kind: int) -> tuple[bytes, ...]:
+    return tuple(sorted(blob.blob for blob in blobs if blob.kind == kind))
+
+
 def _rows(job: Job, blob: Blob) -> pl.DataFrame:
     with spent("unpack"):
         rows = columns.loads(blob.blob, job.wire)
@@ -325,7 +330,8 @@ def run(
         outcome, came = _at_once(job, stage, state, blobs, prefix)
     piece.came(came, sum(columns.size(b.blob) for b in blobs))
     kept = keeper(job.plan, stage, state, prefix)
-    out = list(_rows_out(job, stage, bucket, outcome, kept))
+    bounds = _bounds(_texts_of(blobs, columns.STEPS), job.wire, job.ranges) if stage.exchange is None else None
+    out = list(_rows_out(job, stage, bucket, outcome, kept, bounds))
     if kept is not None:
         with spent("keep"):
             kept.rows.close()
@@ -344,7 +350,7 @@ def _at_once(job: Job, stage: Stage, state: BucketState, blobs: Sequence[Blob], 
     for blob in blobs:
         if blob.kind == columns.ROWS:
             frames.setdefault(blob.frame, []).append(_rows(job, blob))
-    steps = _steps(tuple(sorted(blob.blob for blob in blobs if blob.kind == columns.STEPS)), job.wire)
+    steps = _steps(_texts_of(blobs, columns.STEPS), job.wire)
     return run_stage(job.plan, stage, state, frames, steps, prefix), sum(f.height for x in frames.values() for f in x)
 
 
@@ -368,21 +374,46 @@ def _in_turn(job: Job, stage: Stage, state: BucketState, blobs: Sequence[Blob], 
     return whole, shelf.rows
 
 
-def _for_writers(job: Job, bucket: int, key: int, rows: pl.DataFrame) -> Iterator[tuple[int, int, pl.DataFrame]]:
-    """(pile, Spark's key, rows): all to one writer, or on a broker with several partitions to those of each."""
+def _for_writers(
+    job: Job, bucket: int, key: int, rows: pl.DataFrame, bounds: pl.Series | None
+) -> Iterator[tuple[int, int, pl.DataFrame]]:
+    """(pile, Spark's key, rows): all to one writer, or to those of ranges, or on a broker with several partitions to
+    those of each."""
     if not rows.height:
         return
-    if job.output.kind != "kafka" or job.output.partitions == 1:
-        yield bucket, key, rows
+    if job.output.kind == "kafka" and job.output.partitions > 1:
+        count = job.output.partitions
+        keys = wire_keys(job.plan.query.sink, rows, topics_of(job).registry)
+        for partition, part in parted(rows, partition_of(keys, rows, count), count):
+            yield bucket * count + partition, job.out_ids[partition], part
         return
-    count = job.output.partitions
-    keys = wire_keys(job.plan.query.sink, rows, topics_of(job).registry)
-    for partition, part in parted(rows, partition_of(keys, rows, count), count):
-        yield bucket * count + partition, job.out_ids[partition], part
+    if bounds is None:
+        yield bucket * job.ranges, key, rows
+        return
+    number = pl.Series(np.zeros(rows.height, dtype=np.int64))
+    for bound in bounds:
+        number += (rows[POS] >= bound).cast(pl.Int64)
+    partitions = job.output.partitions
+    for n, part in parted(rows, number, job.ranges):
+        yield bucket * job.ranges + n, job.range_ids[n * partitions + bucket % partitions], part
 
 
-def _rows_out(job: Job, stage: Stage, bucket: int, outcome: Outcome, kept: Keeper | None) -> Iterator[Blob]:
-    """The stage's rows as blobs, piece by piece; what is lost on the way is told to `outcome`."""
+@functools.lru_cache(maxsize=4)
+def _bounds(blobs: tuple[bytes, ...], folder: str | None, ranges: int) -> pl.Series | None:
+    """Positions that part a batch into ranges of about equally many rows, as its clock steps lie: the same for all
+    buckets."""
+    steps = _steps(blobs, folder)
+    if ranges == 1 or not steps:
+        return None
+    found = pl.concat([x[POS] for x in steps]).sort()
+    return found.gather([len(found) * n // ranges for n in range(1, ranges)])
+
+
+def _rows_out(
+    job: Job, stage: Stage, bucket: int, outcome: Outcome, kept: Keeper | None, bounds: pl.Series | None
+) -> Iterator[Blob]:
+    """The stage's rows as blobs, piece by piece; what is lost on the way is told to `outcome`. `bounds`: of the ranges
+    that writers write."""
     if stage.exchange is None:
         key, takes = job.after(stage, bucket), job.output.takes
         why = None if takes is None else functools.partial(untaken, early=takes.early)
@@ -393,7 +424,7 @@ def _rows_out(job: Job, stage: Stage, bucket: int, outcome: Outcome, kept: Keepe
             if kept is not None:
                 with spent("keep"):
                     kept.take(out)
-            for pile, to, part in _for_writers(job, bucket, key, out):
+            for pile, to, part in _for_writers(job, bucket, key, out, bounds):
                 yield Blob(job.last, pile, to, columns.ROWS, columns.dumps(part, piece, job.wire))
         return
     target, exchanging = job.plan.stages[stage.exchange.stage], Exchanging(stage.exchange)

@@ -9,6 +9,7 @@ all, and once: publishing it again changes nothing (the console, which cannot kn
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -48,10 +49,10 @@ KINDS = ("topic", "json", "csv", "parquet", "console", "none")
 
 
 class Outputs(Protocol):
-    """What a task writes of a batch: frames of typed rows, in order; `places`: those of an explicit order. It gives
-    rows that cannot be written, as drops."""
+    """What a task writes of a batch: frames of typed rows, in order; `places`: those of an explicit order; `at`: the
+    number of the range of positions, of those that tasks share. It gives rows that cannot be written, as drops."""
 
-    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> pl.DataFrame | None: ...
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> pl.DataFrame | None: ...
 
     def close(self, drops: pl.DataFrame) -> Iterator[str]:
         """`drops`: those of the batch, with their places."""
@@ -74,13 +75,13 @@ def writer_of(job: Job, batch: int) -> Outputs:
 
 
 class TopicOutputs:
-    """Staged segments of a topic, one per output partition."""
+    """Staged segments of a topic, one per output partition and range."""
 
     def __init__(self, job: Job, batch: int) -> None:
         self._job, self._batch = job, batch
-        self._writers: dict[int, StageWriter] = {}
+        self._writers: dict[tuple[int, int], StageWriter] = {}
 
-    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> pl.DataFrame | None:
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> pl.DataFrame | None:
         with spent("encode"):
             records = written(self._job.plan.query.sink, frame, self._job.output.partitions)
             lines = format_envelope(*(records[c] for c in ("key", "value", "timestamp", "headers", "window")))
@@ -97,14 +98,14 @@ class TopicOutputs:
         parts = made.partition_by("partition", as_dict=True, maintain_order=True)
         for (partition,), part in parts.items():
             positions = part.select(places.columns) if places is not None else None
-            self._writer(int(partition)).write(part["line"], part["timestamp"], positions)
+            self._writer(int(partition), at).write(part["line"], part["timestamp"], positions)
         return lost
 
-    def _writer(self, partition: int) -> StageWriter:
-        if partition not in self._writers:
+    def _writer(self, partition: int, at: int) -> StageWriter:
+        if (partition, at) not in self._writers:
             topic = store_of(self._job.store).topic(self._job.output.target)
-            self._writers[partition] = StageWriter(topic, self._job.run, self._batch, partition)
-        return self._writers[partition]
+            self._writers[partition, at] = StageWriter(topic, self._job.run, self._batch, partition, piece=at)
+        return self._writers[partition, at]
 
     def close(self, drops: pl.DataFrame) -> Iterator[str]:
         for _, writer in sorted(self._writers.items()):
@@ -125,7 +126,7 @@ class FileOutputs:
         self._lines: list[str] = []
         self._part = -1
 
-    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> None:
         if self._part < 0 and frame.height:
             self._part = int(bucket_of(frame.head(1), self._job.output.partitions)[0])
         self._frames.append(named(self._job, frame))
@@ -157,7 +158,7 @@ class NoOutputs:
     def __init__(self) -> None:
         self._rows = 0
 
-    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None) -> None:
+    def write(self, frame: pl.DataFrame, places: pl.DataFrame | None, at: int) -> None:
         self._rows += frame.height
 
     def close(self, drops: pl.DataFrame) -> Iterator[str]:
@@ -326,28 +327,30 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
     dropped: list[bytes] = []
     counts: list[dict[str, Any]] = []
     made: list[tuple[str, str]] = []
-    with Shelf(job.wire) as shelf:
+    with contextlib.ExitStack() as stack:
+        shelves = [stack.enter_context(Shelf(job.wire)) for _ in range(job.ranges)]
         for blob in blobs:
             match blob.kind:
                 case columns.ROWS:
-                    shelf.put(blob, blob.frame)
+                    shelves[blob.frame % job.ranges].put(blob, blob.frame)
                 case columns.DROPS:
                     dropped.append(blob.blob)
                 case columns.COUNTS:
                     counts.append(json.loads(blob.blob))
         piece = Piece(WRITE)
-        piece.came(shelf.rows, shelf.size)
+        rows = sum(shelf.rows for shelf in shelves)
+        piece.came(rows, sum(shelf.size for shelf in shelves))
         with piece.watch:
             lost = pl.concat([no_rows(DROPS), *(columns.loads(blob, job.wire) for blob in dropped)])
-            if shelf.rows or job.output.kind == "kafka":  # there a batch without rows is marked, too
-                staged, told = _staged(job, batch, shelf, lost)
+            if rows or job.output.kind == "kafka":  # there a batch without rows is marked, too
+                staged, told = _staged(job, batch, shelves, lost)
                 made += (("staged", doc) for doc in staged)
             else:
                 told = _told(job, lost)
             if told.height:
                 with spent("write"):
                     made += (("drops", doc) for doc in stage_drops(job, batch, told))
-        piece.went(shelf.rows)
+        piece.went(rows)
     yield from made
     if made:
         counts.append({"spent": piece.told()})
@@ -355,16 +358,16 @@ def write(job: Job, batch: int, blobs: Iterable[Blob]) -> Iterator[tuple[str, st
         yield "counts", json.dumps(counts, separators=(",", ":"))
 
 
-def _staged(job: Job, batch: int, shelf: Shelf, dropped: pl.DataFrame) -> tuple[list[str], pl.DataFrame]:
-    """What was written; and the drops of the batch, those of what could not be written among them."""
+def _staged(job: Job, batch: int, shelves: Sequence[Shelf], dropped: pl.DataFrame) -> tuple[list[str], pl.DataFrame]:
+    """What was written, range by range; and the drops of the batch, those of what could not be written among them."""
     outputs = writer_of(job, batch)
     try:
         number = 0
-        for frame in in_pieces(shelf):
+        for at, frame in ((at, frame) for at, shelf in enumerate(shelves) for frame in in_pieces(shelf)):
             places = _places(job, batch, frame, number) if job.order is not None else None
             number += frame.height
             with spent("write"):
-                refused = outputs.write(frame, places)
+                refused = outputs.write(frame, places, at)
             if refused is not None:
                 dropped = pl.concat([dropped, refused])
         with spent("write"):
