@@ -19,7 +19,7 @@ import polars as pl
 from braid.expr import compile
 from braid.expr.nodes import Expr
 from braid.operators.base import Result, State
-from braid.operators.changes import DIFF, HASH, POS, SUB, key_column, released_sub
+from braid.operators.changes import DIFF, HASH, POS, SUB, key_column, numbers_within, released_sub
 from braid.operators.clocks import Clocks
 from braid.operators.multiset import changes_of, weighted
 from braid.operators.pairing import keys_of, payload_of
@@ -60,7 +60,8 @@ class Coalesce:
             same = (pl.col(c) == pl.col(c).shift(-1) for c in (POS, "_text"))
             changes = changes.filter(~pl.all_horizontal(same).fill_null(False))
         changes = changes.sort(POS, DIFF, "_text", maintain_order=True)
-        number = changes.select(pl.int_range(pl.len()).over(POS, DIFF, "_text").alias("n"))["n"]
+        again = changes.select(pl.all_horizontal(pl.col(c) == pl.col(c).shift() for c in (DIFF, POS, "_text")))
+        number = pl.Series(numbers_within(np.cumsum(~again.to_series().fill_null(False).to_numpy())))
         zeros = pl.Series("t", np.zeros(changes.height, dtype=np.int64))
         sub = released_sub(zeros, changes[DIFF] == 1, changes["_text"], number, None)
         return Result(changes.with_columns(sub.alias(SUB)).drop("_text"))
