@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_help import braid
 
 from braid.topics import TopicStore
+from cli_help import braid
 
 RISINGWAVE = """-- dialect: risingwave
 CREATE SOURCE l (k BIGINT, v BIGINT, ts TIMESTAMP, WATERMARK FOR ts AS ts - INTERVAL '1 second');

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 import polars as pl
 
 from braid.errors import SqlError
+from braid.expr.plain_times import plain_times
 from braid.types import MAX_DAY, MAX_TIME, TIMESTAMPS, Scalar, Type
 
 DATETIME = pl.Datetime("us")
@@ -166,8 +167,19 @@ PARSE = {Scalar.DATE: parse_date, Scalar.TIME: parse_time, **dict.fromkeys(TIMES
 
 def parse_iso(x: pl.Expr, t: Scalar) -> pl.Expr:
     """A DATE, TIME or TIMESTAMP from text; between date and time of day may stand a blank."""
+    if t not in TIMESTAMPS:
+        return PARSE[t](x)
     blank = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}) "
-    return PARSE[t](x.str.replace(blank, "${1}T") if t in TIMESTAMPS else x)
+    any_form = parse_timestamp(pl.col(_TEXT).str.replace(blank, "${1}T")).alias("made")
+
+    def read(texts: pl.Series) -> pl.Series:
+        made = plain_times(texts)
+        if made is not None and not made.null_count():
+            return made
+        slow = texts.to_frame(_TEXT).select(any_form).to_series().alias(texts.name)
+        return slow if made is None else made.zip_with(made.is_not_null(), slow)
+
+    return x.map_batches(read, return_dtype=DATETIME, is_elementwise=True)
 
 
 def format_time(x: pl.Expr) -> pl.Expr:

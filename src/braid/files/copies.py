@@ -48,7 +48,9 @@ class Copy:
     def add(self, frame: pl.DataFrame) -> None:
         table = frame.to_arrow(compat_level=pl.CompatLevel.oldest())
         if self._writer is None:
-            self._writer = pq.ParquetWriter(self._part, table.schema, compression="lz4")
+            self._writer = pq.ParquetWriter(
+                self._part, table.schema, compression="lz4", use_dictionary=False, write_statistics=False
+            )
         self._writer.write_table(table, row_group_size=GROUP)
         self.rows += table.num_rows
 

@@ -5,7 +5,8 @@ and on which lines they are proven to be what the line-by-line reader gives (`co
 Rule: `read_ndjson` is strict about types, as that reader is, but differs: names are matched exactly, of a name that
 stands twice the first counts, and VARCHAR takes other values in a form of its own. So each line is looked at again, as
 text: a name is one field's if it stands once; what lies in a field that nests is right if it is written as Braid writes
-it. Names are spelled as in the first lines that have them.
+it. Names are spelled as in the first lines that have them. Most lines are what a program wrote from just these columns:
+written again they are the same, and nothing else has to be looked at.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _INSIDE = (S.BOOLEAN, S.INT, S.BIGINT, S.DOUBLE, S.VARCHAR)
 _OUTSIDE = (*_INSIDE, S.SMALLINT, S.REAL, S.DATE, *TIMESTAMPS)  # of a column itself
 _WIDER: dict[Type, pl.DataType] = {S.SMALLINT: pl.Int32(), S.REAL: pl.Float64()}  # `read_ndjson` panics otherwise
 _LEAST, _OVER = 2.0**-126, 2.0**128 - 2.0**103  # the smallest normal single; from here on there is none
+_AS_WRITTEN = (pl.String, pl.Int32, pl.Int64, pl.Boolean)  # what has one form in JSON, if it is not escaped
 _SAMPLE = 16  # lines in which spellings are looked for
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9_.$-]+")
 _SPACED, _DENSE = [": ", ", "], [":", ","]
@@ -71,9 +73,11 @@ def _inside(t: Type) -> bool:
 def read_block(texts: pl.Series, columns: Sequence[Column], manner: Manner) -> tuple[pl.DataFrame, pl.Series] | None:
     """The columns, and which lines are proven; None if the block is not read at once. `iso`: dates and times may be
     ISO text; of a block where one is, all are read as text, and a line is proven if all of its can be read."""
-    fields = [*_fields(columns, texts.head(_SAMPLE).to_list())]
-    data = _joined(texts)
-    dated = {f.name for f in fields if manner == "iso" and f.type in (S.DATE, *TIMESTAMPS) and _quoted_in(data, f)}
+    sample = texts.head(_SAMPLE)
+    fields = [*_fields(columns, sample.to_list())]
+    data, some = _joined(texts), _joined(sample)
+    moments = [f for f in fields if manner == "iso" and f.type in (S.DATE, *TIMESTAMPS)]
+    dated = {f.name for f in moments if _quoted_in(some, f) or _quoted_in(data, f)}
     schema = {f.name: pl.String() if f.name in dated else _read_as(f.type) for f in fields}
     if len(schema) < len(fields):
         return None
@@ -89,6 +93,7 @@ def read_block(texts: pl.Series, columns: Sequence[Column], manner: Manner) -> t
     if any(not _PLAIN_NAME.fullmatch(f.name) and (escaped or "\\" in f.quoted) for f in fields):
         return None
     proofs: list[pl.Series] = []
+    same = not escaped and _is_written_again(texts, fields, frame)
     if data.count(b"{") != len(texts) or b"[" in data:
         proofs.append(texts.str.count_matches(r"[\[{]") <= MAX_DEPTH)
     made: list[pl.Series] = []
@@ -98,14 +103,14 @@ def read_block(texts: pl.Series, columns: Sequence[Column], manner: Manner) -> t
             rest, found = _without(rest, f, frame[f.name])
             proofs.append(found)
     lines = _All(data if rest is texts else _joined(rest))
-    flat = lines.data.count(b"{") == len(texts)
+    flat = same or lines.data.count(b"{") == len(texts)
     for f in fields:
         column = frame[f.name]
         if isinstance(f.type, Array | Struct):
             made.append(_declared(column, f.column.type))
             continue
         is_text = f.type is S.VARCHAR or f.name in dated
-        if not lines.proves(column, f, is_text):
+        if not same and not lines.proves(column, f, is_text):
             proofs.append(_proven(rest, column, f, is_text, flat and not escaped))
         if isinstance(f.type, Decimal):
             column = _decimals(rest, f, f.type)
@@ -191,14 +196,42 @@ def _one_rounding(doubles: pl.Series) -> pl.Series:
 
 
 def _joined(texts: pl.Series) -> bytes:
-    joined: str = texts.str.join("\n").item()
-    return joined.encode()
+    joined: bytes = texts.str.join("\n").cast(pl.Binary).item()
+    return joined
 
 
 def _quoted_in(data: bytes, f: _Field) -> int:
     """How often a name stands before a text."""
     quoted = f.quoted.encode()
     return data.count(quoted + b':"') + data.count(quoted + b': "')
+
+
+def _is_written_again(texts: pl.Series, fields: Sequence[_Field], frame: pl.DataFrame) -> bool:
+    """Whether each line is its values under their names, in the order of the first line, with nothing else in it but
+    the spaces that some write behind colons and commas. Texts have no escapes."""
+    if any(frame[f.name].dtype not in _AS_WRITTEN or not _PLAIN_NAME.fullmatch(f.name) for f in fields):
+        return False
+    at = {f.name: texts[0].find(f.quoted) for f in fields}
+    ordered = sorted(fields, key=lambda f: at[f.name])
+    for after, between in ((":", ","), (": ", ", ")):
+        parts: list[pl.Expr] = []
+        for i, f in enumerate(ordered):
+            text, value = frame[f.name].dtype == pl.String, pl.col(f.name)
+            begin = f"{between if i else '{'}{f.quoted}{after}"
+            parts += [pl.lit(begin), _written(value, text, frame[f.name].null_count() > 0)]
+        line = pl.concat_str([*parts, pl.lit("}")])
+        for height in (_SAMPLE, len(texts)):
+            again = frame.head(height).select(line.alias("t"))["t"]
+            if not (again == texts.head(height)).all():
+                break
+        else:
+            return True
+    return False
+
+
+def _written(value: pl.Expr, is_text: bool, nulls: bool) -> pl.Expr:
+    shown = pl.concat_str([pl.lit('"'), value, pl.lit('"')]) if is_text else value.cast(pl.String)
+    return shown.fill_null("null") if nulls else shown
 
 
 class _All:
