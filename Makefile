@@ -4,13 +4,14 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 QUICK  := $(VENV)/.quick
+FLINK  := .venv-flink/.installed
 # A worker that dies ends the tests, and its test is named. With a new one in its place the last tests can wait for ever
 # (pytest-xdist 3.8, its issues 784 and 1378).
 BY_FILE := -n 2 --dist loadfile --max-worker-restart 0
 export POLARS_MAX_THREADS ?= 1
 unexport PYTHONDONTWRITEBYTECODE  # else each of the hundreds of processes compiles all of it anew
 
-.PHONY: install demo demo-kafka test test-fast test-heavy test-spark test-spark43 test-cluster test-kafka lint law fuzz bench bench-kafka bench-nexmark bench-small crash soak clean java
+.PHONY: install demo demo-kafka test test-fast test-heavy test-spark test-spark43 test-cluster test-kafka lint law fuzz bench bench-kafka bench-nexmark bench-small flink crash soak clean java
 
 install: $(STAMP)
 
@@ -97,8 +98,16 @@ bench: $(STAMP) java
 bench-kafka: $(STAMP) java
 	PYTHONPATH=src:tests $(BIN)/python -m benchmarks kafka kafka_avro kafka_latency --rows 1000000 --batch 500000 --write
 
-# From the shell to the end, over files, with the defaults.
-bench-nexmark: $(STAMP) java $(QUICK)
+# Flink, which Braid is measured beside, in an environment of its own (850 MB).
+flink: $(FLINK)
+
+$(FLINK):
+	$(PYTHON) -m venv .venv-flink
+	.venv-flink/bin/python -m pip install --quiet --disable-pip-version-check 'apache-flink>=2.3,<2.4'
+	@touch $(FLINK)
+
+# From the shell to the end, over files, with the defaults, beside Flink and Spark: an hour.
+bench-nexmark: $(STAMP) java $(QUICK) $(FLINK)
 	$(BIN)/python -m benchmarks nexmark --rows $(or $(ROWS),4000000) --rounds 3 --write
 
 bench-small: $(STAMP) java

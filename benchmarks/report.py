@@ -171,7 +171,14 @@ NEXMARK = """# NEXMark by the stopwatch
 Made by `make bench-nexmark`: seeded events of an auction house after the published description of NEXMark, as JSON
 lines; `braid run` with the defaults, from the shell to its end, into a topic of the store. Nothing is warm: Spark's
 start and the files that are made ready are part of it. The rows that stand at the end must be those of DuckDB.
-`python -m benchmarks nexmark --rows 500000 --rounds 1` is shorter. Other engines are not beside it yet.
+`python -m benchmarks nexmark --rows 500000 --rounds 1` is shorter.
+
+Beside it, in turn with it, over the same files: Flink SQL in one process (streaming mode, exactly-once checkpoints each
+second, parallelism 2, object reuse, its state on the heap or in RocksDB), and Spark's own joins of streams (two
+shuffle partitions, until all is read). Both write JSON lines into files. *start* is the time until a query has been
+handed over; *÷ Braid* is their whole command by Braid's, *without start* the same less the start, of Braid less all
+that goes by before its first batch. Each row that they write must be one of DuckDB's. *rows it lacks*: Spark's joins
+and windows wait for a watermark, and it cannot be told that nothing follows. It cannot say q4 (a group over groups).
 """
 KAFKA = """# Benchmarks of Kafka to Kafka
 
