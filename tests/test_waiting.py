@@ -53,6 +53,20 @@ CLOSED = {
 }
 
 
+SQLSTREAM = """
+CREATE STREAM l (k INT, v INT);
+CREATE STREAM r (k INT, v INT);
+CREATE TABLE t (k INT PRIMARY KEY, w INT);
+CREATE VIEW o AS SELECT STREAM {};
+"""
+INSTANTS = {
+    "a preserved stream": "l.v AS a, t.w AS b FROM l LEFT JOIN t ON l.k = t.k",
+    "streams": "l.v AS a, r.v AS b FROM l OVER (RANGE INTERVAL '9' SECOND PRECEDING) JOIN r"
+    " OVER (RANGE INTERVAL '9' SECOND PRECEDING) ON l.k = r.k",
+    "rows": "l.v AS a, r.v AS b FROM l OVER (ROWS 3 PRECEDING) JOIN r OVER (ROWS 3 PRECEDING) ON l.k = r.k",
+}
+
+
 def told(driver: Driver) -> Sequence[Waiting]:
     """Of the one query."""
     backend = driver._backend
@@ -134,6 +148,28 @@ def test_risingwave(name: str) -> None:
         driver.read("o")
         driver.finish()
         assert len(driver.read("o")) == sum(x.rows - x.never for x in found) > 0
+
+
+@pytest.mark.parametrize("name", INSTANTS)
+def test_sqlstream(name: str) -> None:
+    """Streams that the joined clock has not come to: one of them goes on, the other stands still."""
+    with Driver("sqlstream", batch=7, buckets=2) as driver:
+        driver.execute(SQLSTREAM.format(INSTANTS[name]))
+        driver.write("r", None, {"K": 1, "V": 1}, 20_000)
+        for n in range(60):
+            driver.write("l", None, {"K": n, "V": n}, 1000 * n)
+        if "t ON" in INSTANTS[name]:  # its own clock has come to each row
+            assert told(driver) == [] and len(driver.read("o")) == 60
+            return
+        (one,) = told(driver)
+        assert one.exact and one.waits_for == "its instant" and one.now == 20_000
+        assert one.rows == 39 + (name == "rows") * 2 and one.reached is (name == "streams")
+        driver.read("o")
+        driver.write("r", None, {"K": 25, "V": 1}, 25_000)  # up to here
+        (less,) = told(driver)
+        assert less.now == 25_000 and less.rows == one.rows - 5 and (len(driver.read("o")) > 0) is (name == "streams")
+        driver.finish()
+        assert told(driver) == []
 
 
 def test_who_holds_it_up_is_told() -> None:

@@ -493,6 +493,12 @@ class Whole:
         kept = [self._state.runs.get(run) for run, _, _ in self._runs]
         return pl.concat([*kept, rows], how="diagonal") if kept else rows
 
+    def rows(self) -> pl.DataFrame | None:
+        """The rows kept; None: there are none."""
+        return (
+            pl.concat([self._state.runs.get(run) for run, _, _ in self._runs], how="diagonal") if self._runs else None
+        )
+
     def close(self, needed: pl.DataFrame, new: pl.DataFrame) -> None:
         """From now on at least the rows that are needed are kept; `new` are those of them that were not before."""
         kept = sum(n for _, n, _ in self._runs)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -24,13 +24,14 @@ import polars as pl
 from braid.expr import compile
 from braid.expr.nodes import Expr
 from braid.operators.arrangement import Whole
-from braid.operators.base import Result, State
+from braid.operators.base import Awaited, Result, State
 from braid.operators.changes import DIFF, HASH, NEVER, PART, POS, POS_TYPE, SUB, TIME, no_rows
-from braid.operators.clocks import FOREVER, Clock, Clocks, LeafClock
+from braid.operators.clocks import FOREVER, Clock, Clocks, LeafClock, leaves
 from braid.operators.frames import ENTER, EXPIRES, LEAVE, OPEN, Together, hop_end, hop_ends, with_lives
 from braid.operators.pairing import BOTH, all_dropped, dropped_rows, failed_rows, failing, payload_of, piece_rows
 from braid.operators.places import order_of_results, places_of, positions_of, same_leaf
 from braid.operators.ranges import Crowded, Ints, rows_at
+from braid.operators.watermarks import ABOVE_ALL
 from braid.plan import residuals, sliding
 from braid.plan.sliding import Meeting, Operand, RangeFrame, RowsFrame, SlidingJoin, Tree
 
@@ -46,6 +47,11 @@ def place(i: int) -> str:
     return f"_p{i}"
 
 
+def _operand(i: int) -> str:
+    """The part of the state with the rows of operand i."""
+    return f"operand {i + 1}"
+
+
 @dataclass(frozen=True, slots=True)
 class Sliding:
     """`clocks`: of the operands, None for a table; `clock`: the joined one; `width`: of the places of all rows."""
@@ -54,11 +60,31 @@ class Sliding:
     clock: Clock
     clocks: tuple[Clock | None, ...]
     width: int
+    waits_for: ClassVar[str] = "its instant"
+
+    @property
+    def awaits(self) -> tuple[str, ...]:
+        """The parts of the state with rows of streams: some of these the clock has not come to."""
+        return tuple(_operand(i) for i, clock in enumerate(self.clocks) if clock is not None)
+
+    def waiting(self, state: State, clocks: Clocks) -> Iterator[Awaited]:
+        """Rows that nothing has met yet, as the clock must come to their instants first."""
+        now = clocks.end(self.clock)
+        for i, clock in enumerate(self.clocks):
+            rows = Whole(state, _operand(i)).rows() if clock is not None else None
+            if rows is None:
+                continue
+            passed = isinstance(self.node.operands[i].frame, RowsFrame)
+            enters = self._lives(i, rows.with_columns(pl.lit(None, POS_TYPE).alias(NEW)), now, state)[ENTER]
+            due = enters.fill_null(ABOVE_ALL).to_numpy()
+            ahead = due[(due >= now) if passed else (due > now)]
+            if len(ahead):
+                yield Awaited(leaves(self.clock), now, ahead, reached=not passed)
 
     def process(self, inputs: Sequence[pl.DataFrame], clocks: Clocks, state: State) -> Result:
         before, now = state.manifest.get("clock", NEVER), clocks.end(self.clock)
         drops: list[pl.DataFrame] = []
-        kept = [Whole(state, f"operand {i + 1}") for i in range(len(inputs))]
+        kept = [Whole(state, _operand(i)) for i in range(len(inputs))]
         arrived = [self._arrived(i, rows, clocks, drops) for i, rows in enumerate(inputs)]
         self._note(arrived, clocks, state)
         payload = [c for rows in inputs for c in payload_of(rows)]
