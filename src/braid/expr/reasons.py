@@ -97,9 +97,9 @@ def of(e: Expr, given: Given) -> str:
     return _NO_RESULT
 
 
-def raised(aggregate: str) -> str:
-    """Of a row at which a user's aggregate failed."""
-    return f"{aggregate}: {_RAISED}"
+def raised(aggregate: str, error: str = "") -> str:
+    """Of a row at which a user's aggregate failed, with this error."""
+    return f"{aggregate}: {error or _RAISED}"
 
 
 def unfit(aggregate: str, t: Type) -> str:

@@ -230,6 +230,18 @@ def changed(
         return pl.concat([rows.select(names) if x is None else x for rows, x in parts]), _failed(parts)
 
 
+def raised_in(code: Code, state: pl.DataFrame, args: pl.DataFrame, gone: bool) -> str:
+    """The error that an aggregate raises for a row at which it failed, from the state that it was left in: when it
+    gives its result, else when it gets the row's values, or gives them back."""
+    made = instance(definition_of(code), state)
+    try:
+        made.result()
+        (made.retract if gone else made.accumulate)(*args.get_columns())
+    except Exception as e:
+        return said(e)
+    return ""
+
+
 def merges(code: Code) -> bool:
     return shape_of(definition_of(code)).merges
 

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from braid.expr import compile, reasons
+from braid.expr import compile, reasons, user
 from braid.expr.nodes import Col, Expr
 from braid.operators import totals
 from braid.operators.accumulation import Accumulation, Groups, Merged, Scanned
@@ -51,6 +51,7 @@ from braid.plan import groups
 from braid.plan.node import Mode
 from braid.types import Column, Decimal, Scalar, Struct, Type, polars_type
 
+MOST_TOLD = 1000  # rows of a batch and bucket whose errors of a user's aggregate are told
 NUMBER, VALUE = "n", "v"  # of values that carry the number of their arrival
 BY_ARRIVAL = ("LATEST", "LATEST_BY_OFFSET", "EARLIEST_BY_OFFSET")
 
@@ -280,11 +281,29 @@ class Accumulators:
             made.append(value.cast(polars_type(a.output.type)).alias(a.output.name))
         return made
 
-    def raised(self, after: pl.DataFrame) -> pl.Series | None:
-        """What is told of rows at which a user's aggregate failed, as its last column says; null for others."""
-        own = [(a, pl.col(list(self.columns(i))[-1])) for i, a in enumerate(self.aggregations) if a.code is not None]
-        told = [pl.when(bad).then(pl.lit(reasons.raised(a.shown))) for a, bad in own]
-        return after.select(pl.coalesce(told).alias("message"))["message"] if told else None
+    def raised(self, after: pl.DataFrame, values: pl.DataFrame, diff: pl.Series) -> pl.Series | None:
+        """What is told of rows at which a user's aggregate failed, as its last column says; null for others. `values`:
+        the arguments of the rows."""
+        own = [(i, a) for i, a in enumerate(self.aggregations) if a.code is not None]
+        if not own:
+            return None
+        told = pl.repeat(None, after.height, dtype=pl.String(), eager=True).alias("message")
+        for i, a in reversed(own):
+            at = after[list(self.columns(i))[-1]].arg_true()
+            if len(at):
+                errors = self._errors(i, rows_at(after, at.to_numpy()), values[f"{i}"].gather(at), diff.gather(at))
+                told = told.scatter(at, [reasons.raised(a.shown, error) for error in errors])
+        return told
+
+    def _errors(self, i: int, after: pl.DataFrame, values: pl.Series, diff: pl.Series) -> list[str]:
+        """With which errors a user's aggregate failed at rows: of the first ones; empty for the others."""
+        code = self.aggregations[i].code
+        assert code is not None
+        fields = list(self.columns(i))[:-2]
+        states = after.select(pl.col(c).alias(f.name) for c, f in zip(fields, user.state_of(code), strict=True))
+        args, signs = values.struct.unnest(), diff.head(MOST_TOLD).to_list()
+        told = [user.raised_in(code, states[n], args[n], sign < 0) for n, sign in enumerate(signs)]
+        return told + [""] * (after.height - len(told))
 
     def unfit(self, after: pl.DataFrame) -> pl.Series:
         """What is told of rows in which a result is NULL because its type is too small for it; null for others."""
@@ -365,7 +384,7 @@ class GroupBy:
         back = np.empty(rows.height, dtype=np.int64)
         back[line.number] = np.flatnonzero(~groups.start)
         after = rows_at(pl.DataFrame([pl.Series(TIME, groups.maxima(stood.to_numpy())), *running]), back)
-        raised = accumulators.raised(after)
+        raised = accumulators.raised(after, values, rows[DIFF])
         arguments = [e for _, e in accumulators.arguments]
         failed = failed if raised is None else failed | raised.is_not_null()
         lost = failed_rows(rows, failed, arguments, otherwise=raised)

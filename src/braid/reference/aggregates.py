@@ -119,26 +119,27 @@ def aggregated(a: Aggregation, arguments: Sequence[Any], changes: Changes, sprea
     raise BraidError(f"the reference does not know the aggregate {a.function}")
 
 
-def folded(a: Aggregation, changes: Changes) -> tuple[object, bool]:
-    """What a user's aggregate gives, and whether it failed at the last change. One that fails is as if it were not."""
+def folded(a: Aggregation, changes: Changes) -> tuple[object, str]:
+    """What a user's aggregate gives, and the error with which it failed at the last change. One that fails is as if it
+    were not."""
     assert a.code is not None and a.arg is not None and isinstance(a.arg.type, Struct)
     made = user.definition_of(a.code).python()
     for f in user.state_of(a.code):
         setattr(made, f.name, user.beginning(f, 1))
-    failed, value = False, pl.Series([None])
+    failed, value = "", pl.Series([None])
     for sign, given in changes:
         before = dict(vars(made))
         args = [pl.Series([given[f.name]], dtype=polars_type(f.type)) for f in a.arg.type.fields]
         try:
             (made.accumulate if sign > 0 else made.retract)(*args)
-            failed = False
-        except Exception:
+            failed = ""
+        except Exception as e:
             vars(made).update(before)
-            failed = True
+            failed = user.said(e)
     try:
         value = made.result()
-    except Exception:
-        failed = True
+    except Exception as e:
+        failed = user.said(e)
     return python_values(value.cast(polars_type(a.output.type)))[0], failed
 
 

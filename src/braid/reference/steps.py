@@ -466,7 +466,7 @@ class AggregateStep(OneInput[groups.Aggregate]):
                 continue
             values[a.output.name], failed = folded(a, changes)
             if failed:
-                self._run.drop("expression", self.number, cause, message=reasons.raised(a.shown))
+                self._run.drop("expression", self.number, cause, message=reasons.raised(a.shown, failed))
         result = Row(values, int(group.time), cause.headers, cause=cause.cause)
         unfit = (a for i, a in enumerate(self.node.aggregations) if self._is_unfit(i, values, group))
         if (first := next(unfit, None)) is not None:
