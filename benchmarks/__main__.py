@@ -35,6 +35,7 @@ PAGES = {
         "small",
         "state",
         "hot",
+        "wide",
         "cores",
         "pulls",
     ),
@@ -43,7 +44,7 @@ PAGES = {
 }
 BEGIN = {"benchmarks": INTRODUCTION, "benchmarks-nexmark": NEXMARK, "benchmarks-kafka": KAFKA}
 NAMES = tuple(name for names in PAGES.values() for name in names)
-LONG = ("shapes", "cores", "pulls")  # not for a look: long, or nothing to see in small batches
+LONG = ("shapes", "cores", "pulls", "wide")  # not for a look: long, or nothing to see in small batches
 SMALL = Sizes(90_000, 10_000, 60_000, 1, 2, 15, (10_000, 100_000), 8, "2g")
 LONGEST = 3600  # s of one benchmark
 ROOT = Path(__file__).parent.parent

@@ -271,17 +271,17 @@ def meetings(
 
 
 def in_rounds(
-    looking: pl.DataFrame, others: Callable[[pl.DataFrame, int | None], T]
+    looking: pl.DataFrame, others: Callable[[pl.DataFrame, int | None], T], most: int = MOST
 ) -> Iterator[tuple[pl.DataFrame, T]]:
-    """The looking rows in rounds, with what `others` finds for them: at most about `MOST` pairs in a round. One row is
+    """The looking rows in rounds, with what `others` finds for them: at most about `most` pairs in a round. One row is
     never cut."""
     left = [looking] if looking.height else []
     while left:
         rows = left.pop()
         try:
-            found = others(rows, MOST if rows.height > 1 else None)
+            found = others(rows, most if rows.height > 1 else None)
         except Crowded as crowd:
-            size = max(1, rows.height // (1 + 2 * crowd.pairs // MOST))
+            size = max(1, rows.height // (1 + 2 * crowd.pairs // most))
             left += [rows.slice(start, size) for start in range(0, rows.height, size)][::-1]
         else:
             yield rows, found

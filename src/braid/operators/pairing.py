@@ -100,6 +100,12 @@ def piece_rows(*sides: Sequence[pl.DataFrame]) -> int:
     return max(1, min(PIECE_ROWS, int(PIECE_BYTES / max(width, 1.0))))
 
 
+def pairs_at_once(*sides: Sequence[pl.DataFrame]) -> int:
+    """How many pairs a join makes at once: as many as are narrow, a few pieces of wide ones."""
+    rows = piece_rows(*sides)
+    return MOST if rows == PIECE_ROWS else min(MOST, 4 * rows)
+
+
 def pieces(count: int, size: int) -> Iterator[slice]:
     """`count` rows in pieces; one at least."""
     yield from (slice(start, min(start + size, count)) for start in range(0, max(count, 1), size))

@@ -46,7 +46,7 @@ from braid.operators.multiset import (
     touched,
     zeros,
 )
-from braid.operators.pairing import keys_of, payload_of, piece_rows, pieces
+from braid.operators.pairing import keys_of, pairs_at_once, payload_of, piece_rows, pieces
 from braid.operators.ranges import Crowded, Ints, begins, columns_of, hashes_of, keyed, rows_at
 from braid.operators.watermarks import Cleaning, ticks_of
 from braid.plan import logical
@@ -200,12 +200,13 @@ class Regular:
     def _together(self, sides: Sequence[_Side], keys: list[str]) -> Iterator[tuple[int, pl.DataFrame]]:
         """New with new, new with old, old with new, in rounds: (how many rows looked, pairs)."""
         left, right = sides
-        for looking, (l, r) in in_rounds(left.new, lambda x, n: self._meetings(x, right.new, 0, keys, n)):
+        most = pairs_at_once([left.new], [right.new])
+        for looking, (l, r) in in_rounds(left.new, lambda x, n: self._meetings(x, right.new, 0, keys, n), most):
             yield looking.height, self._joined(rows_at(looking, l), rows_at(right.new, r), sides, keys)
-        for looking, met in in_rounds(left.new, lambda x, n: self._known(x, right.old, 0, keys, n)):
+        for looking, met in in_rounds(left.new, lambda x, n: self._known(x, right.old, 0, keys, n), most):
             if met is not None:
                 yield looking.height, self._joined(rows_at(looking, met[0]), met[1], sides, keys)
-        for looking, met in in_rounds(right.new, lambda x, n: self._known(x, left.old, 1, keys, n)):
+        for looking, met in in_rounds(right.new, lambda x, n: self._known(x, left.old, 1, keys, n), most):
             if met is not None:
                 yield looking.height, self._joined(met[1], rows_at(looking, met[0]), sides, keys)
 

@@ -15,6 +15,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import IO, Any
 
 import numpy as np
@@ -24,14 +25,14 @@ from pyspark import TaskContext
 from pyspark.sql import Row
 
 from braid.lower.physical import Stage
-from braid.operators.changes import HASH, LOW, POS, POS_TYPE, SUB
+from braid.operators.changes import HASH, POS, POS_TYPE, SUB
 from braid.operators.pairing import piece_rows, pieces
 from braid.spark import columns, figures
 from braid.spark.columns import Blob
 from braid.spark.job import Job, fused, loads, stateless, topics_of
 from braid.spark.runs import MapState, StoreRuns
 from braid.stage import state_file
-from braid.stage.bucket import BucketState, Keepless, Outcome, in_turn, run_stage
+from braid.stage.bucket import BucketState, Keepless, Outcome, in_turn, run_stage, whole_epochs
 from braid.stage.emit import merged, partition_of, projected, wire_keys
 from braid.stage.kept import Keeper, keeper
 from braid.stage.measured import Piece
@@ -43,7 +44,7 @@ from braid.topics.transactions import untaken
 FEW = 4  # pieces of a bucket that are opened at once
 SPILL = 64 << 20  # packed bytes
 PIECE = 250_000  # rows made to text at once
-MANY = 2  # pieces
+MANY_ROWS, MANY_BYTES = 2 * PIECE, 128 << 20  # of one epoch, at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +111,7 @@ class Shelf:
 def in_pieces(shelf: Shelf, share: Share | None = None) -> Iterator[pl.DataFrame]:
     """The rows of all buckets, each in order, as frames that follow each other in order, neither of many rows nor of
     many bytes. `share`: see `Shelf.piles`."""
-    if shelf.rows <= PIECE and shelf.few:
+    if shelf.rows <= PIECE and shelf.size <= MANY_BYTES and shelf.few:
         with spent("sort"):
             whole = merged([frame for pile in shelf.piles(share) for frame in pile])
         yield whole
@@ -165,36 +166,56 @@ class _Head:
 
 
 def of_epochs(shelf: Shelf, made: Callable[[pl.DataFrame], Iterator[pl.DataFrame]]) -> Iterator[pl.DataFrame]:
-    """What is made of the rows, whole epochs at a time; where they are many, a share of the keys at a time, since one
-    epoch may hold them all."""
-    many = MANY * PIECE
-    if shelf.rows <= many:
-        for rows in _whole_epochs(in_pieces(shelf)):
+    """What is made of the rows, whole epochs at a time; where they are many, or large, a share of the keys at a time,
+    since one epoch may hold them all."""
+    shares = max(-(-shelf.rows // MANY_ROWS), -(-shelf.size // MANY_BYTES))
+    if shares < 2:
+        for rows in whole_epochs(in_pieces(shelf)):
             yield from made(rows)
         return
-    shares = -(-shelf.rows // many)
-    size = max(1, many // shares)  # a piece of each share is open
     with Shelf(shelf.folder) as results:
         for number in range(shares):
-            epochs = _whole_epochs(in_pieces(shelf, Share(number, shares)))
-            cut = (frame[rows] for x in epochs for frame in made(x) for rows in pieces(frame.height, size))
+            epochs = whole_epochs(in_pieces(shelf, Share(number, shares)))
+            cut = (
+                frame[rows] for x in epochs for frame in made(x) for rows in pieces(frame.height, _part(frame, shares))
+            )
             for piece, frame in enumerate(cut):
                 results.put(Blob(0, 0, number, columns.ROWS, columns.dumps(frame, piece, shelf.folder)), number)
         yield from in_pieces(results)
 
 
-def _whole_epochs(pieces: Iterator[pl.DataFrame]) -> Iterator[pl.DataFrame]:
-    """The same rows, with the rows of one epoch (the high part of a position) in one piece."""
-    held: pl.DataFrame | None = None
+def _part(frame: pl.DataFrame, shares: int) -> int:
+    """How many rows are a piece where one of each share is open."""
+    by_bytes = MANY_BYTES * frame.height // max(1, int(frame.estimated_size()))
+    return max(1, min(MANY_ROWS, by_bytes) // shares)
+
+
+def _is_much(frames: Sequence[pl.DataFrame]) -> bool:
+    return sum(x.height for x in frames) > MANY_ROWS or sum(x.estimated_size() for x in frames) > MANY_BYTES
+
+
+def held_by_epochs(
+    folder: str | None, pieces: Iterator[pl.DataFrame], made: Callable[[pl.DataFrame], Iterator[pl.DataFrame]]
+) -> Iterator[pl.DataFrame]:
+    """What is made of pieces, whole epochs at a time; where one epoch has very many rows, it and all that follows goes
+    through a shelf. `folder`: that of large frames."""
+    held: list[pl.DataFrame] = []
     for piece in pieces:
-        rows = piece if held is None else pl.concat([held, piece], how="diagonal")
-        begin = pl.Series([rows[POS][-1] // LOW * LOW], dtype=POS_TYPE)
-        count = int(rows[POS].search_sorted(begin, side="left")[0])
-        if count:
-            yield rows.head(count)
-        held = rows.slice(count)
-    if held is not None:
-        yield held
+        held = [*held, piece]
+        if len(held) > 1 and _is_much(held):
+            break
+        *whole, last = whole_epochs(held)
+        for rows in whole:
+            yield from made(rows)
+        held = [last]
+    else:
+        for rows in held:
+            yield from made(rows)
+        return
+    with Shelf(folder) as shelf:
+        for number, rows in enumerate(chain(held, pieces)):
+            shelf.put(Blob(0, 0, 0, columns.ROWS, columns.dumps(rows, number, folder)), 0)
+        yield from of_epochs(shelf, made)
 
 
 # ---------------------------------------------------------------------- stages
@@ -351,7 +372,9 @@ def _at_once(job: Job, stage: Stage, state: BucketState, blobs: Sequence[Blob], 
         if blob.kind == columns.ROWS:
             frames.setdefault(blob.frame, []).append(_rows(job, blob))
     steps = _steps(_texts_of(blobs, columns.STEPS), job.wire)
-    return run_stage(job.plan, stage, state, frames, steps, prefix), sum(f.height for x in frames.values() for f in x)
+    held = functools.partial(held_by_epochs, job.wire)
+    outcome = run_stage(job.plan, stage, state, frames, steps, prefix, held)
+    return outcome, sum(f.height for x in frames.values() for f in x)
 
 
 def _in_turn(job: Job, stage: Stage, state: BucketState, blobs: Sequence[Blob], prefix: str) -> tuple[Outcome, int]:
@@ -409,6 +432,15 @@ def _bounds(blobs: tuple[bytes, ...], folder: str | None, ranges: int) -> pl.Ser
     return found.gather([len(found) * n // ranges for n in range(1, ranges)])
 
 
+def _in_parts(frames: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """The same rows, in frames of no more than some bytes."""
+    for frame in frames:
+        if frame.estimated_size() <= MANY_BYTES:
+            yield frame
+        else:
+            yield from (frame[rows] for rows in pieces(frame.height, piece_rows([frame])))
+
+
 def _rows_out(
     job: Job, stage: Stage, bucket: int, outcome: Outcome, kept: Keeper | None, bounds: pl.Series | None
 ) -> Iterator[Blob]:
@@ -417,7 +449,7 @@ def _rows_out(
     if stage.exchange is None:
         key, takes = job.after(stage, bucket), job.output.takes
         why = None if takes is None else functools.partial(untaken, early=takes.early)
-        for piece, frame in enumerate(outcome.frames):
+        for piece, frame in enumerate(_in_parts(outcome.frames)):
             with spent("project"):
                 out, lost = projected(job.plan, frame, why)
             outcome.lost.append(lost)
@@ -428,7 +460,7 @@ def _rows_out(
                 yield Blob(job.last, pile, to, columns.ROWS, columns.dumps(part, piece, job.wire))
         return
     target, exchanging = job.plan.stages[stage.exchange.stage], Exchanging(stage.exchange)
-    for number, frame in enumerate(outcome.frames):
+    for number, frame in enumerate(_in_parts(outcome.frames)):
         with spent("project"):
             rows, lost = exchanging.piece(frame)
         outcome.lost.append(lost)

@@ -9,7 +9,7 @@ when it is asked for, so that what a few rows fan out to is never in memory as a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -19,7 +19,7 @@ import polars as pl
 from braid.errors import BraidError, anew
 from braid.lower.physical import Plan, Stage, Step
 from braid.operators.base import Result, RunStore, State
-from braid.operators.changes import DIFF, HASH, POS, SUB, TIME, in_order, key_column, no_rows
+from braid.operators.changes import DIFF, HASH, LOW, POS, POS_TYPE, SUB, TIME, in_order, key_column, no_rows
 from braid.operators.clocks import Clocks, shared_clocks
 from braid.operators.coalesce import Coalesce
 from braid.operators.filter import Filter
@@ -153,6 +153,30 @@ class Outcome:
             self.counts[name] = self.counts.get(name, 0) + n
 
 
+Made = Callable[[pl.DataFrame], Iterator[pl.DataFrame]]
+Held = Callable[[Iterator[pl.DataFrame], Made], Iterator[pl.DataFrame]]
+
+
+def by_epochs(pieces: Iterator[pl.DataFrame], made: Made) -> Iterator[pl.DataFrame]:
+    """What is made of pieces that follow each other in order, whole epochs at a time."""
+    for rows in whole_epochs(pieces):
+        yield from made(rows)
+
+
+def whole_epochs(pieces: Iterable[pl.DataFrame]) -> Iterator[pl.DataFrame]:
+    """The same rows, with the rows of one epoch (the high part of a position) in one piece."""
+    held: pl.DataFrame | None = None
+    for piece in pieces:
+        rows = piece if held is None else pl.concat([held, piece], how="diagonal")
+        begin = pl.Series([rows[POS][-1] // LOW * LOW], dtype=POS_TYPE)
+        count = int(rows[POS].search_sorted(begin, side="left")[0])
+        if count:
+            yield rows.head(count)
+        held = rows.slice(count)
+    if held is not None:
+        yield held
+
+
 def run_stage(
     plan: Plan,
     stage: Stage,
@@ -160,9 +184,10 @@ def run_stage(
     frames: Mapping[int, list[pl.DataFrame]],
     steps: list[pl.DataFrame],
     prefix: str,
+    held: Held = by_epochs,
 ) -> Outcome:
     """Runs a stage's operators over one batch. `frames`: blobs by number of the leaf or exchanged frame; `prefix`
-    begins the ids of the runs made in this batch."""
+    begins the ids of the runs made in this batch; `held`: how pieces become whole epochs."""
     outcome = Outcome()
     if not any(f.height for blobs in (steps, *frames.values()) for f in blobs):  # neither rows nor time
         return outcome
@@ -183,6 +208,12 @@ def run_stage(
             state.clocks = clocks.state()
             more = outcome.more(plan, step, result)
             outcome.frames = _through(plan, rest, chain([result.changes], more), clocks, outcome)
+            return outcome
+        if result.more is not None and (at_epochs := _line_of_epochs(step, rest)) is not None:
+            state.clocks = clocks.state()
+            more = chain([result.changes], outcome.more(plan, step, result))
+            pieces = _through(plan, rest[:at_epochs], more, clocks, outcome)
+            outcome.frames = held(pieces, _maker(plan, rest[at_epochs:], clocks, outcome))
             return outcome
         known[step.number] = result.changes
         if result.more is not None and (others := list(outcome.more(plan, step, result))):
@@ -205,6 +236,21 @@ def _one_line(step: Step, rest: Sequence[Step]) -> bool:
     """Whether the rows of a step only pass through the later ones, each row by itself."""
     fed = [step.number, *(x.number for x in rest)]
     return all(x.inputs == (n,) and isinstance(x.operator, Filter | Project) for n, x in zip(fed, rest, strict=False))
+
+
+def _line_of_epochs(step: Step, rest: Sequence[Step]) -> int | None:
+    """Where among the later steps one looks at whole epochs and keeps nothing, if all others look at rows."""
+    at = next((i for i, x in enumerate(rest) if isinstance(x.operator, Coalesce)), None)
+    if at is None:
+        return None
+    fed = [step, *rest]
+    alone = all(x.inputs == (y.number,) for x, y in zip(rest, fed, strict=False))
+    others = (x for i, x in enumerate(rest) if i != at)
+    return at if alone and all(isinstance(x.operator, Filter | Project) for x in others) else None
+
+
+def _maker(plan: Plan, steps: Sequence[Step], clocks: Clocks, outcome: Outcome) -> Made:
+    return lambda rows: _through(plan, steps, [rows], clocks, outcome)
 
 
 def _through(
