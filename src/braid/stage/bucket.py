@@ -192,7 +192,7 @@ def run_stage(
     if not any(f.height for blobs in (steps, *frames.values()) for f in blobs):  # neither rows nor time
         return outcome
     with spent("order"):
-        known = {n: in_order(joined(blobs)) for n, blobs in frames.items() if blobs}
+        known = {n: in_order(joined(_by_begin(blobs))) for n, blobs in frames.items() if blobs}
         awaits = {leaf.number: leaf.awaits for leaf in plan.leaves if leaf.awaits}
         clocks = shared_clocks(steps, state.clocks, awaits)
     runs = StoredRuns(state.runs, plan.stored)
@@ -222,6 +222,11 @@ def run_stage(
     if stage.output in known and known[stage.output].height:
         outcome.frames = iter([known[stage.output]])
     return outcome
+
+
+def _by_begin(blobs: list[pl.DataFrame]) -> list[pl.DataFrame]:
+    """Blobs by their first positions: shares of one partition then follow each other in order."""
+    return blobs if len(blobs) < 2 else sorted((b for b in blobs if b.height), key=lambda b: b[POS][0]) or blobs[:1]
 
 
 def in_turn(plan: Plan, stage: Stage) -> bool:
