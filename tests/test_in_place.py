@@ -58,6 +58,7 @@ def test_stages(name: str) -> None:
     assert here.in_place is (now < then or here != apart) and not apart.in_place
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("name", VIEWS)
 def test_both_plans_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows that come and go, in batches and buckets of any number: what stands at the end."""

@@ -100,10 +100,10 @@ def piece_rows(*sides: Sequence[pl.DataFrame]) -> int:
     return max(1, min(PIECE_ROWS, int(PIECE_BYTES / max(width, 1.0))))
 
 
-def pairs_at_once(*sides: Sequence[pl.DataFrame]) -> int:
-    """How many pairs a join makes at once: as many as are narrow, a few pieces of wide ones."""
+def pairs_at_once(*sides: Sequence[pl.DataFrame]) -> int | None:
+    """How many wide pairs a join makes at once: a few pieces; None of narrow ones, of which more fit."""
     rows = piece_rows(*sides)
-    return MOST if rows == PIECE_ROWS else min(MOST, 4 * rows)
+    return None if rows == PIECE_ROWS else 4 * rows
 
 
 def pieces(count: int, size: int) -> Iterator[slice]:
