@@ -273,8 +273,8 @@ def meetings(
 def in_rounds(
     looking: pl.DataFrame, others: Callable[[pl.DataFrame, int | None], T], most: int | None = None
 ) -> Iterator[tuple[pl.DataFrame, T]]:
-    """The looking rows in rounds, with what `others` finds for them: at most about `most` pairs (or `MOST`) in a round. One
-    row is never cut."""
+    """The looking rows in rounds, with what `others` finds for them: at most about `most` pairs (else `MOST`) in a
+    round. One row is never cut."""
     most = min(MOST, most or MOST)
     left = [looking] if looking.height else []
     while left:

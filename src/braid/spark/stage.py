@@ -44,7 +44,8 @@ from braid.topics.transactions import untaken
 FEW = 4  # pieces of a bucket that are opened at once
 SPILL = 64 << 20  # packed bytes
 PIECE = 250_000  # rows made to text at once
-MANY_ROWS, MANY_BYTES = 2 * PIECE, 128 << 20  # of one epoch, at once
+MANY = 2  # pieces
+MANY_BYTES = 128 << 20  # of one epoch, at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +169,7 @@ class _Head:
 def of_epochs(shelf: Shelf, made: Callable[[pl.DataFrame], Iterator[pl.DataFrame]]) -> Iterator[pl.DataFrame]:
     """What is made of the rows, whole epochs at a time; where they are many, or large, a share of the keys at a time,
     since one epoch may hold them all."""
-    shares = max(-(-shelf.rows // MANY_ROWS), -(-shelf.size // MANY_BYTES))
+    shares = max(-(-shelf.rows // MANY * PIECE), -(-shelf.size // MANY_BYTES))
     if shares < 2:
         for rows in whole_epochs(in_pieces(shelf)):
             yield from made(rows)
@@ -187,11 +188,11 @@ def of_epochs(shelf: Shelf, made: Callable[[pl.DataFrame], Iterator[pl.DataFrame
 def _part(frame: pl.DataFrame, shares: int) -> int:
     """How many rows are a piece where one of each share is open."""
     by_bytes = MANY_BYTES * frame.height // max(1, int(frame.estimated_size()))
-    return max(1, min(MANY_ROWS, by_bytes) // shares)
+    return max(1, min(MANY * PIECE, by_bytes) // shares)
 
 
 def _is_much(frames: Sequence[pl.DataFrame]) -> bool:
-    return sum(x.height for x in frames) > MANY_ROWS or sum(x.estimated_size() for x in frames) > MANY_BYTES
+    return sum(x.height for x in frames) > MANY * PIECE or sum(x.estimated_size() for x in frames) > MANY_BYTES
 
 
 def held_by_epochs(
