@@ -115,7 +115,8 @@ def in_pieces(shelf: Shelf, share: Share | None = None) -> Iterator[pl.DataFrame
     if shelf.rows <= PIECE and shelf.size <= MANY_BYTES and shelf.few:
         with spent("sort"):
             whole = merged([frame for pile in shelf.piles(share) for frame in pile])
-        yield whole
+        if whole.height:
+            yield whole
         return
     heads = [_Head(pile) for pile in shelf.piles(share)]
     while heads := [head for head in heads if head.there()]:
@@ -169,7 +170,7 @@ class _Head:
 def of_epochs(shelf: Shelf, made: Callable[[pl.DataFrame], Iterator[pl.DataFrame]]) -> Iterator[pl.DataFrame]:
     """What is made of the rows, whole epochs at a time; where they are many, or large, a share of the keys at a time,
     since one epoch may hold them all."""
-    shares = max(-(-shelf.rows // MANY * PIECE), -(-shelf.size // MANY_BYTES))
+    shares = max(-(-shelf.rows // (MANY * PIECE)), -(-shelf.size // MANY_BYTES))
     if shares < 2:
         for rows in whole_epochs(in_pieces(shelf)):
             yield from made(rows)
