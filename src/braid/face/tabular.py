@@ -15,14 +15,17 @@ import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from itertools import islice
 from typing import IO, Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
 from braid.errors import BraidError, escaped, printable, printable_lines
 
 WIDE = 4000  # columns of a pipe
+AT_ONCE = 1000  # rows of a table
 
 
 def cell(value: Any) -> str:
@@ -66,11 +69,24 @@ def _short(text: str) -> str:
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], file: IO[str] | None = None) -> None:
-    """Prints a table to a file, stdout by default."""
+    """Prints a table to a file, stdout by default: some rows at once, each column at least as wide as in those before,
+    so that many rows need no more memory than few, and the first are seen at once."""
     file = sys.stdout if file is None else file
-    table = Table(*map(printable, header), box=None, header_style="bold", pad_edge=False)
-    for row in rows:
-        table.add_row(*(_short(printable(cell(x))) for x in row))
+    names, texts = list(map(printable, header)), ([_short(printable(cell(x))) for x in row] for row in rows)
+    widths = [cell_len(name) for name in names]
+    some, first = list(islice(texts, AT_ONCE)), True
+    while some or first:
+        table = Table(box=None, header_style="bold", pad_edge=False, show_header=first)
+        for name, width in zip(names, widths, strict=True):
+            table.add_column(name, min_width=None if first else width)
+        for row in some:
+            table.add_row(*row)
+        widths = [max(w, *(cell_len(row[i]) for row in some), 0) for i, w in enumerate(widths)]
+        _print(table, file)
+        some, first = list(islice(texts, AT_ONCE)), False
+
+
+def _print(table: Table, file: IO[str]) -> None:
     if file.isatty():
         Console(file=file, highlight=False, markup=False).print(table)
         return
