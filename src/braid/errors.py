@@ -65,6 +65,10 @@ class BraidError(Exception):
         return self.render().removeprefix("error: ")
 
 
+class QueryRefused(BraidError):
+    """One query cannot go on; others of the same run can."""
+
+
 class Away(BraidError):
     """A server does not answer, or is not ready. Later it may be otherwise: a query that runs waits."""
 

@@ -362,3 +362,24 @@ def test_partitions_that_are_added_are_read(broker: Broker, tmp_path: Path) -> N
         for x in command("drops", names["o"], "--store", tmp_path / "d", "--format", "jsonl").out.splitlines()
     ]
     assert (lost["topic"], lost["partition"], lost["reason"]) == (names["r"], 3, "null key")
+
+
+def test_only_the_query_whose_output_has_more_partitions_stops(broker: Broker, tmp_path: Path) -> None:
+    names = prepared(broker, tmp_path)
+    other = clients.fresh("other").upper().replace("-", "_")
+    with (tmp_path / "q.sql").open("a") as f:
+        f.write(f"CREATE STREAM {other} WITH (kafka_topic='{other}', partitions=1) AS SELECT * FROM {names['l']};\n")
+    feed = Feed(broker, names, 6)
+    feed.more(30)
+    words = ("run", "q.sql", "--store", "d", "--kafka", broker.address, "--until-idle")
+    done = on_shared_spark(*words, cwd=tmp_path)
+    assert done.code == 0, done.err
+    before, had = clients.ends(broker.address, names["o"]), sum(clients.ends(broker.address, other).values())
+    clients.add_partitions(broker.address, names["o"], 7)
+    feed.more(60)
+    done = on_shared_spark(*words, cwd=tmp_path)
+    assert done.code == 2
+    assert f"the topic {names['o']} has 7 partitions, and had" in done.err and "braid reset" in done.err
+    assert f"{names['o']} failed, for the reason told above" in done.err
+    assert sum(clients.ends(broker.address, other).values()) > had
+    assert sum(clients.ends(broker.address, names["o"]).values()) == sum(before.values())

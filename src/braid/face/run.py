@@ -26,7 +26,7 @@ from rich.console import Console
 from braid.bind.bound import BatchQuery, Printed, Pull, QueryBound, RowsChanged
 from braid.bind.program import Effect, NewRecords, first_match
 from braid.dialects import dialect_named
-from braid.errors import BraidError, QueryDied, Span, TooManyDrops, printable_lines
+from braid.errors import BraidError, QueryDied, QueryRefused, Span, TooManyDrops, printable_lines
 from braid.face.asserted import Asserted, looks_at
 from braid.face.catalogue import Catalogue
 from braid.face.effects import Rows, append_records, carry_out
@@ -312,6 +312,17 @@ class _Run:
             raise QueryDied(f"{' and '.join(self._failed)} failed, for the reason told above")
         return Outcome(done, waits, self._stop.asked)
 
+    def _begun(self, query: Query) -> RunningQuery | None:
+        """The query, started; None where it cannot go on, is told, and others can."""
+        try:
+            return self._start(query)
+        except QueryRefused as e:
+            if self.request.fail_fast or len(self.prepared.queries) == 1:
+                raise
+            self.err.print(e.render(), style="red", markup=False)
+            self._failed.append(query.name)
+            return None
+
     def _start(self, query: Query) -> RunningQuery:
         push, root = query.name in self.prepared.push, self.engine.store.root
         if push:
@@ -351,7 +362,8 @@ class _Run:
         for query in self.prepared.queries:
             if self._stop.asked:
                 return
-            running = self._start(query)
+            if (running := self._begun(query)) is None:
+                continue
             while running.status() == "running" and not self._stop.within(0.05):
                 if self._at_limit(query, running):
                     break
@@ -361,8 +373,8 @@ class _Run:
     def _all_at_once(self) -> None:
         active = {q.name: q for q in self.prepared.queries}
         for query in self.prepared.queries:
-            if not self._stop.asked:
-                self._start(query)
+            if not self._stop.asked and self._begun(query) is None:
+                active.pop(query.name)
         while active and not self._stop.within(0.1):
             self._check(last=len(active) == 1)
             for name, query in list(active.items()):

@@ -24,7 +24,7 @@ from uuid import uuid4
 
 import pyspark
 
-from braid.errors import BraidError, anew
+from braid.errors import BraidError, QueryRefused, anew
 from braid.files import results as result_files
 from braid.files.input import FileInput
 from braid.files.watch import Files, FileWatch, Note, watched
@@ -357,7 +357,7 @@ def prepared(
     if kept.outputs != output.partitions:
         has = f"the topic {output.target} has {output.partitions} partitions, and had {kept.outputs} when {name} began"
         hint = f"a query writes into as many as there were, else keys would change theirs; {anew(folder)}"
-        raise BraidError(has, hint)
+        raise QueryRefused(has, hint)
     if kept.bucket_ids != _flat(plan, output, kept.outputs, kept.buckets, kept.shuffle):
         raise BraidError(f"{folder} spreads its state otherwise than this version of braid", "use the older one again")
     if output.kind in ("topic", "kafka") and not topics.exists(output.target):
