@@ -69,11 +69,11 @@ def test_both_plans_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) ->
     for apart in (False, True):
         monkeypatch.setattr(backend, "lower", lambda query, apart=apart: lower(query, apart=apart))
         chance, ends = random.Random(name), []
-        for batch, buckets in ((1, 1), (7, 3), (50, 4)):
+        for batch, buckets in ((5, 1), (50, 4)):
             chance.seed(name)
             with Driver("risingwave", batch=batch, buckets=buckets) as driver:
                 driver.execute(f"{STREAMS}{TABLES}CREATE MATERIALIZED VIEW o AS {view};")
-                for n in range(60):
+                for n in range(40):
                     row = {"k": chance.choice([0, 1, 2, None]), "g": chance.randrange(2), "v": chance.randrange(5)}
                     row["ts"] = f"2024-01-01 00:00:{chance.randrange(n // 2, n // 2 + 5):02}"
                     driver.write(chance.choice("lr"), None, row)
@@ -83,7 +83,7 @@ def test_both_plans_give_the_same(name: str, monkeypatch: pytest.MonkeyPatch) ->
                         driver.execute(f"DELETE FROM {name_of} WHERE id = {key};")
                         driver.execute(f"INSERT INTO {name_of} VALUES {values};")
                 ends.append(Counter(map(str, driver.query("SELECT * FROM o"))))
-        assert ends[0] == ends[1] == ends[2] and ends[0]
+        assert ends[0] == ends[1] and ends[0]
         made.append(ends[0])
     assert made[0] == made[1]
 
