@@ -447,3 +447,18 @@ def test_a_large_file_is_made_ready_piece_by_piece(world: World, kind: str, monk
     assert len(again.input.log.pieces) > 2 and not again.input.comes()
     assert rows(again) == whole and len(whole) == 50
     assert rows(world.start(50)) == whole  # nothing is read twice
+
+
+def test_shares_are_the_same_in_another_process(world: World) -> None:
+    """Whoever plans after a restart has read nothing of the log yet: positions of a batch that is done again are those
+    of the first time."""
+    from braid.spark.source import Part, divided
+
+    world.put("a.csv", "k,v,ts\n" + "".join(f"{n},x,{9 * n % 50}\n" for n in range(50)))
+    watch = world.start()
+    part = Part(0, 0, 0, 50, True, False, False)
+    shares = divided([part], {0: watch.input}, 5, few=1)
+    times = [9 * n % 50 for n in range(50)]
+    assert [x.first for x in shares] == [0, 10, 20, 30, 40] and [x.ended for x in shares] == [False] * 4 + [True]
+    assert [x.floor for x in shares[1:]] == [max(times[: x.first]) for x in shares[1:]]
+    assert divided([part], {0: pickle.loads(pickle.dumps(watch.input))}, 5, few=1) == shares

@@ -42,6 +42,17 @@ def test_a_leap_between_two_batches() -> None:
     assert leaps.furthest == {"L": Leap(0, 7, 90, 30)} and leaps.highest == {"L": 500}
 
 
+def test_parts_of_a_partition_in_any_order() -> None:
+    """Shares of several tasks, and a leaf that moves no clock over the same topic."""
+    leaps = Leaps()
+    second = {"partition": 0, "first": [9, 40], "leap": None, "highest": 41}
+    first = {"partition": 0, "first": [0, 10], "leap": None, "highest": 11}
+    leaps.add({"L": [second, {"partition": 0, "first": None, "leap": None, "highest": 77}, first]})
+    assert leaps.furthest == {"L": Leap(0, 9, 40, 11)} and leaps.highest == {"L": 77}
+    leaps.add({"L": [{"partition": 0, "first": [20, 5], "leap": None, "highest": 6}]})  # a share may begin earlier
+    assert leaps.furthest == {"L": Leap(0, 9, 40, 11)}
+
+
 def seen(highest: int, late: int = 0) -> Any:
     leaps = Leaps()
     leaps.add({"L": [{"partition": 0, "first": [0, 1], "leap": [4, highest, 1], "highest": highest}]})

@@ -155,9 +155,12 @@ class FileInput:
         return self._ahead_of(first).cut(time)
 
     def time_after(self, partition: int, first: int, count: int) -> int | None:
-        return self._ahead_of(first).highest(count)
+        return self._ahead_of(first, first + count).highest(count)
 
-    def _ahead_of(self, first: int) -> Ahead:
+    def _ahead_of(self, first: int, upto: int = 0) -> Ahead:
+        """The times from `first` on; where they must go further than is known here, as far as the log does now."""
+        if upto > self.log.end:
+            self.log.refresh()
         end = self.log.end
         if self._ahead is None or (self._ahead.first, self._ahead.end) != (first, end):
             if self._time is None:  # all at 0

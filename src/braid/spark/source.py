@@ -416,20 +416,28 @@ def parts_of(start: Document, end: Document, early: Collection[int] = ()) -> lis
 def divided(parts: Sequence[Part], inputs: Mapping[int, Input], tasks: int, few: int = FEW_ROWS) -> list[Part]:
     """The parts, those that are more than a task's share cut into shares. `inputs`: of the leaves whose times are known
     without reading their rows."""
-    share = max(few, -(-sum(p.last - p.first for p in parts) // tasks))
+    most = max(few, -(-sum(p.last - p.first for p in parts) // tasks))
     made: list[Part] = []
     for part in parts:
         rows = part.last - part.first
-        source, pieces = inputs.get(part.leaf), -(-rows // share)
+        source, pieces = inputs.get(part.leaf), -(-rows // most)
         if source is None or pieces < 2:
             made.append(part)
             continue
         places = [part.first + rows * n // pieces for n in range(pieces + 1)]
         for first, last in pairwise(places):
-            before = source.time_after(part.partition, part.first, first - part.first) if first > part.first else None
-            whole = replace(part, first=first, last=last, floor=NEVER if before is None else before)
-            made.append(whole if last == part.last else replace(whole, ended=False, idle=False))
+            share = replace(part, first=first, last=last, floor=_highest(source, part, first))
+            made.append(share if last == part.last else replace(share, ended=False, idle=False))
     return made
+
+
+def _highest(source: Input, part: Part, before: int) -> int:
+    """The highest time of a part's records before an offset."""
+    if before == part.first:
+        return NEVER
+    found = source.time_after(part.partition, part.first, before - part.first)
+    assert found is not None, "records that are planned to be read are there"
+    return found
 
 
 def shared_out(parts: Sequence[Part], partitions: int, tasks: int) -> list[list[Part]]:

@@ -115,7 +115,7 @@ class Leaps:
     def add(self, said: Mapping[str, Iterable[Mapping[str, Any]]]) -> None:
         """A batch: what the tasks say (`leap_of`), by topic."""
         for topic, parts in said.items():
-            for part in sorted(parts, key=lambda x: (x["partition"], x["first"] or ())):
+            for part in sorted(parts, key=lambda x: (x["partition"], x["first"] or [])):
                 self._add(topic, part)
 
     def _add(self, topic: str, part: Mapping[str, Any]) -> None:
