@@ -172,12 +172,15 @@ def parse_iso(x: pl.Expr, t: Scalar) -> pl.Expr:
     blank = r"^([0-9]{4}-[0-9]{2}-[0-9]{2}) "
     any_form = parse_timestamp(pl.col(_TEXT).str.replace(blank, "${1}T")).alias("made")
 
+    def other(texts: pl.Series) -> pl.Series:
+        return texts.to_frame(_TEXT).select(any_form).to_series().alias(texts.name)
+
     def read(texts: pl.Series) -> pl.Series:
         made = plain_times(texts)
-        if made is not None and not made.null_count():
-            return made
-        slow = texts.to_frame(_TEXT).select(any_form).to_series().alias(texts.name)
-        return slow if made is None else made.zip_with(made.is_not_null(), slow)
+        if made is None:
+            return other(texts)
+        rest = made.is_null().arg_true()
+        return made.scatter(rest, other(texts.gather(rest))) if len(rest) else made
 
     return x.map_batches(read, return_dtype=DATETIME, is_elementwise=True)
 

@@ -20,6 +20,9 @@ from braid.types import FLOATS, Scalar
 
 Keys = tuple[Expr, ...]
 
+_EPOCH = {Scalar.TIMESTAMP: datetime(1970, 1, 1), Scalar.TIMESTAMPTZ: datetime(1970, 1, 1, tzinfo=UTC)}
+_ANY_ORDER = ("COUNT", "MIN", "MAX", "SUM", "AVG")  # but for sums of what is rounded
+
 
 def common_keys(node: SlidingJoin) -> tuple[Keys, ...]:
     """By operand: expressions that are equal in all rows that can meet; empty where no key spans the tree."""
@@ -126,12 +129,6 @@ def stays(node: Node) -> bool:
             return left.mode == "append"
         case _:
             return node.mode == "append"
-
-
-_EPOCH = {Scalar.TIMESTAMP: datetime(1970, 1, 1), Scalar.TIMESTAMPTZ: datetime(1970, 1, 1, tzinfo=UTC)}
-
-
-_ANY_ORDER = ("COUNT", "MIN", "MAX", "SUM", "AVG")  # but for sums of what is rounded
 
 
 def by_epoch(root: Node) -> bool:

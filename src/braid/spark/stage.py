@@ -353,7 +353,8 @@ def run(
         outcome, came = _at_once(job, stage, state, blobs, prefix)
     piece.came(came, sum(columns.size(b.blob) for b in blobs))
     kept = keeper(job.plan, stage, state, prefix)
-    bounds = _bounds(_texts_of(blobs, columns.STEPS), job.wire, job.ranges) if stage.exchange is None else None
+    ranged = job.ranges > 1 and stage.exchange is None
+    bounds = _bounds(_texts_of(blobs, columns.STEPS), job.wire, job.ranges) if ranged else None
     out = list(_rows_out(job, stage, bucket, outcome, kept, bounds))
     if kept is not None:
         with spent("keep"):
@@ -428,7 +429,7 @@ def _bounds(blobs: tuple[bytes, ...], folder: str | None, ranges: int) -> pl.Ser
     """Positions that part a batch into ranges of about equally many rows, as its clock steps lie: the same for all
     buckets."""
     steps = _steps(blobs, folder)
-    if ranges == 1 or not steps:
+    if not steps:
         return None
     found = pl.concat([x[POS] for x in steps]).sort()
     return found.gather([len(found) * n // ranges for n in range(1, ranges)])
